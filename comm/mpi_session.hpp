@@ -1,0 +1,45 @@
+/// \file
+/// Owner of MPI in this process: MPI_Init_thread in the constructor, MPI_Finalize in the destructor.
+#pragma once
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace lockstep::comm {
+
+/// The world failed: a peer died, stopped or broke the protocol. The text names rank, host, pid and what it was doing.
+class PeerError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+class MpiSession {
+ public:
+  /// Initialises MPI. argc/argv lose what MPI took from them. Throws PeerError when MPI cannot start.
+  MpiSession(int& argc, char**& argv);
+  /// Finalises MPI. All communicators must be gone by then.
+  ~MpiSession();
+  MpiSession(const MpiSession&) = delete;
+  MpiSession& operator=(const MpiSession&) = delete;
+
+  int rank() const noexcept;
+  int size() const noexcept;
+  const std::string& host() const noexcept;
+  /// Non-empty when the process looks launched by a resource manager (Slurm's SLURM_NTASKS > 1 …) and yet MPI
+  /// sees a world of one: the sentence to warn the user with.
+  std::string launch_warning() const;
+
+  /// Says `message` on stderr and ends every rank with `exit_code`. Never returns; never hangs (if MPI_Abort does
+  /// not end this process within a second, _exit does).
+  [[noreturn]] void abort(int exit_code, std::string_view message) noexcept;
+
+  struct State;  ///< holds the MPI handles; defined in comm/mpi_state.hpp, private to comm/*.cpp
+  State& state() noexcept { return *state_; }
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,87 @@
+/// \file
+/// Checkpoints: one HDF5 file each (checkpoint_format.md). Written to a temporary name, synced, read back and verified,
+/// renamed, folder synced, then `latest` moved; keep-N never deletes the newest verified one. kill -9 at any instant
+/// leaves the last good one.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/file_error.hpp"
+
+namespace lockstep::io {
+
+/// Where a run stands, besides its tensors.
+struct TrainingRecord {
+  std::int64_t step = 0;             ///< updates done
+  std::int64_t epoch = 0;            ///< epoch of the next sample
+  std::int64_t position = 0;         ///< position of the next sample within that epoch
+  std::uint64_t seed = 0;
+  int world_size = 1;                ///< of the writer; for information
+  std::string network;               ///< network signature: a checkpoint of another network is refused by it
+  std::string optimizer;             ///< optimiser name: tells which state groups follow
+  std::string dataset;               ///< dataset fingerprint
+  std::string configuration;         ///< effective configuration, INI
+  std::string program_version;
+  double best_metric = 0;            ///< best validation metric so far; NaN when none
+  std::string metrics;               ///< history, JSON lines
+};
+
+struct TensorView {
+  std::string group;                 ///< "parameters", "first_moment" …
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::span<const float> values;
+};
+
+struct StoredTensor {
+  std::string group, name;
+  std::vector<std::int64_t> shape;
+  std::vector<float> values;
+};
+
+struct Checkpoint {
+  TrainingRecord record;
+  std::vector<StoredTensor> tensors;
+  /// nullptr when absent.
+  const StoredTensor* find(std::string_view group, std::string_view name) const noexcept;
+};
+
+/// Reads and verifies everything (every tensor's checksum, the record's checksum, the format version). Throws FileError:
+/// "checkpoints/step-10.h5 is corrupted: tensor parameters/dense_1/weight …", "… was written by a newer format (3)".
+Checkpoint read_checkpoint(const std::filesystem::path& file);
+/// The same checks; nothing kept but the record.
+TrainingRecord verify_checkpoint(const std::filesystem::path& file);
+
+struct FoundCheckpoint {
+  std::filesystem::path file;
+  std::int64_t step = 0;
+};
+/// step-*.h5 in the folder, newest first; no file is opened.
+std::vector<FoundCheckpoint> list_checkpoints(const std::filesystem::path& folder);
+/// The newest that verifies; `rejected` receives one sentence for each newer one that did not. nullopt: none there.
+std::optional<Checkpoint> newest_checkpoint(const std::filesystem::path& folder, std::vector<std::string>& rejected);
+
+struct CheckpointWriterOptions {
+  std::filesystem::path folder;                 ///< RUN/checkpoints
+  int keep = 3;                                 ///< newest kept; >= 1
+  std::function<void()> still_owner;            ///< throws when this process no longer owns the run; called before each change
+};
+
+class CheckpointWriter {
+ public:
+  explicit CheckpointWriter(CheckpointWriterOptions options);
+  /// Returns the final path. Throws FileError (disk full: says bytes needed and free); older checkpoints are intact.
+  std::filesystem::path write(const TrainingRecord& record, std::span<const TensorView> tensors);
+
+ private:
+  CheckpointWriterOptions options_;
+};
+
+}  // namespace lockstep::io

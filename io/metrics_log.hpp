@@ -1,0 +1,39 @@
+/// \file
+/// metrics.jsonl: one JSON object per line with stable keys, for machines.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "io/file_error.hpp"
+
+namespace lockstep::io {
+
+/// Keys in the order given; NaN and infinities become null.
+using MetricValue = std::variant<double, std::int64_t, std::string>;
+using MetricRecord = std::vector<std::pair<std::string, MetricValue>>;
+
+std::string to_json_line(const MetricRecord& record);   ///< without the newline
+
+/// Appends whole lines; each is handed to the operating system before write() returns. On resume, records with a
+/// "step" beyond `resume_step` are cut off first (they will be produced again).
+class MetricsLog {
+ public:
+  MetricsLog(const std::filesystem::path& file, bool append, std::int64_t resume_step = -1);
+  ~MetricsLog();
+  MetricsLog(const MetricsLog&) = delete;
+  MetricsLog& operator=(const MetricsLog&) = delete;
+  void write(const MetricRecord& record);   ///< throws FileError (disk full …)
+
+ private:
+  std::filesystem::path path_;
+  int descriptor_ = -1;
+};
+
+}  // namespace lockstep::io

@@ -1,0 +1,56 @@
+/// \file
+/// One thread that reads the next batches while the current one is computed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <memory_resource>
+#include <span>
+
+#include "io/sample_order.hpp"
+#include "io/sharded_dataset.hpp"
+
+namespace lockstep::io {
+
+struct PrefetcherOptions {
+  SampleOrderOptions order;          ///< shard_counts, sample_bytes, block_multiple are filled in from the dataset
+  std::int64_t global_batch = 1;     ///< samples per step over all ranks; the last step of an epoch may have fewer
+  std::int64_t accumulate = 1;       ///< micro-batches a step is cut into: a step's part is delivered in this many batches
+  int rank = 0;
+  int world = 1;
+  std::int64_t first_epoch = 0;
+  std::int64_t first_position = 0;   ///< within first_epoch; resume
+  int depth = 3;                     ///< batches in flight
+  std::pmr::memory_resource* memory = nullptr;  ///< pinned host memory for GPUs; nullptr: the default resource
+};
+
+/// Valid until the next call of next().
+struct InputBatch {
+  std::span<const std::byte> x;
+  std::span<const std::byte> y;
+  std::int64_t count = 0;            ///< this rank's samples in this micro-batch (may be 0)
+  std::int64_t step_count = 0;       ///< samples of the whole step over all ranks and micro-batches: the divisor of the loss
+  std::int64_t epoch = 0;
+  std::int64_t position = 0;         ///< of the step's first sample within the epoch
+  std::int64_t next_position = 0;    ///< position after this step; == dataset size at the end of an epoch
+  std::int64_t micro = 0;            ///< 0 … accumulate - 1
+};
+
+class Prefetcher {
+ public:
+  /// dataset must outlive the prefetcher. Starts reading at once.
+  Prefetcher(const ShardedDataset& dataset, PrefetcherOptions options);
+  ~Prefetcher();  ///< stops the thread; never blocks longer than one batch's read
+
+  /// The next micro-batch; goes on into the next epoch for ever. Rethrows what the reading thread met (FileError), at
+  /// the batch where it met it.
+  const InputBatch& next();
+  /// Seconds next() has waited, in all: input stall.
+  double stall_seconds() const noexcept;
+
+ private:
+  struct Reader;
+  std::unique_ptr<Reader> reader_;
+};
+
+}  // namespace lockstep::io

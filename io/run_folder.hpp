@@ -1,0 +1,32 @@
+/// \file
+/// A run's folder and its one owner.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "io/file_error.hpp"
+
+namespace lockstep::io {
+
+/// Creates RUN and RUN/checkpoints, takes ownership by writing a random token into RUN/owner. A second owner takes
+/// over (the first is expected to be dead, or cut off): from then on the first one's still_owner() throws.
+class RunFolder {
+ public:
+  enum class Open { fresh, resume };
+  /// fresh: the folder must not exist or hold no run (throws FileError saying --resume, --force or another --run).
+  RunFolder(std::filesystem::path folder, Open open, bool overwrite);
+  const std::filesystem::path& path() const noexcept { return folder_; }
+  std::filesystem::path checkpoints() const { return folder_ / "checkpoints"; }
+  /// Throws FileError when another process has taken the folder since.
+  void still_owner() const;
+  /// Atomic (temporary, fsync, rename) replacement of a small text file in the folder.
+  void write_text(std::string_view name, std::string_view text) const;
+
+ private:
+  std::filesystem::path folder_;
+  std::string token_;
+};
+
+}  // namespace lockstep::io

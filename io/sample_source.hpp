@@ -1,0 +1,64 @@
+/// \file
+/// Where `pack` reads samples from: one forward pass over fields x and y, in blocks.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "io/hdf5_file.hpp"
+
+namespace lockstep::io {
+
+/// One field of a sample ("x" or "y").
+struct Field {
+  std::string name;
+  FileType type = FileType::uint8;
+  std::vector<std::int64_t> sample_shape;   ///< {} for a scalar
+  std::int64_t elements() const noexcept;   ///< per sample
+  std::size_t bytes() const noexcept;       ///< per sample
+};
+
+class SampleSource {
+ public:
+  virtual ~SampleSource() = default;
+  virtual std::vector<Field> fields() const = 0;        ///< x, and y where there are labels or targets
+  virtual std::int64_t count() const = 0;               ///< samples in all, known before the first read
+  virtual std::string description() const = 0;          ///< for the manifest: "idx train-images-idx3-ubyte.gz"
+  /// Labels are class indices (cross-entropy) rather than regression targets.
+  virtual bool labels_are_classes() const = 0;
+  virtual std::vector<std::string> class_names() const { return {}; }
+  /// Reads the next `samples` samples; buffers[f] has samples * fields()[f].bytes(). Throws FileError naming file and
+  /// position when the file ends early or holds nonsense.
+  virtual void read(std::int64_t samples, std::span<const std::span<std::byte>> buffers) = 0;
+};
+
+/// IDX (yann.lecun.com format), plain or .gz: x images, y labels (may be empty: no labels).
+std::unique_ptr<SampleSource> open_idx(const std::filesystem::path& x, const std::filesystem::path& y);
+/// NumPy .npy, C order; y may be empty. Float y: targets; integer y of one element: classes.
+std::unique_ptr<SampleSource> open_npy(const std::filesystem::path& x, const std::filesystem::path& y);
+
+struct CsvOptions {
+  bool header = true;
+  char separator = ',';
+  std::string label_column;   ///< a header name, or a 0-based index, "" = no label; negative index counts from the end
+  bool label_is_class = true; ///< false: regression target. Textual classes get indices in order of first sight.
+};
+std::unique_ptr<SampleSource> open_csv(const std::filesystem::path& file, const CsvOptions& options);
+
+struct SyntheticOptions {
+  enum class Task { classification, regression };
+  Task task = Task::classification;
+  std::int64_t samples = 10000;
+  std::int64_t features = 784;
+  std::int64_t classes = 10;   ///< classification: Gaussian clusters around random centres
+  double noise = 0.1;          ///< regression: y = 2 * mean(x) * features + 1 … see shard_schema.md; noise std
+  std::uint64_t seed = 1;
+};
+std::unique_ptr<SampleSource> make_synthetic(const SyntheticOptions& options);
+
+}  // namespace lockstep::io
