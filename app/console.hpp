@@ -1,0 +1,67 @@
+/// \file
+/// The voice of the program: what rank 0 prints, and the copy of it in the run's log file.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "app/progress_bar.hpp"
+
+namespace lockstep::app {
+
+/// Whether the progress bar is drawn: automatic = where stdout is a terminal.
+enum class ProgressMode { automatic, on, off };
+/// "auto", "on", "off", as --progress takes them. Throws std::invalid_argument.
+ProgressMode parse_progress_mode(std::string_view name);
+
+/// Every message leaves in one write of whole lines, so nothing waits in a buffer when a process is killed and lines of
+/// several processes do not mix. Not thread-safe: the main thread speaks.
+class Console {
+ public:
+  /// A silent console (speaks = false: ranks other than 0) accepts every call and does nothing.
+  explicit Console(bool speaks);
+  /// Writes to these descriptors instead of stdout and stderr; they stay the caller's.
+  Console(int output, int error);
+  ~Console();
+  Console(const Console&) = delete;
+  Console& operator=(const Console&) = delete;
+
+  /// From now on a copy of every line goes to `path`; append = false truncates it. Throws io::FileError.
+  void attach_log(const std::filesystem::path& path, bool append);
+  /// One or more lines to stdout and the log; the final newline is added. Throws io::FileError when the log cannot be
+  /// written (disk full), once: the log is given up then. A stdout that fails is remembered, not thrown: a closed pipe
+  /// must not end a long run.
+  void info(std::string_view text);
+  /// "warning: TEXT" to stderr and the log. Throws like info().
+  void warn(std::string_view text);
+
+  void set_progress_mode(ProgressMode mode) noexcept { mode_ = mode; }
+  /// Draws the progress bar on the bottom line, at most ten times a second; `fraction` in [0, 1]. Goes to the terminal
+  /// only, never to the log.
+  void progress(double fraction, std::string_view text);
+  /// Removes the bar, if there is one; the next one starts its clock anew. info() and warn() hide the bar by
+  /// themselves.
+  void clear_progress();
+
+  /// stdout is a terminal and this console speaks.
+  bool terminal() const;
+  /// Some output did not reach stdout.
+  bool output_failed() const noexcept { return output_failed_; }
+
+ private:
+  void hide_bar();
+  void log(std::string_view lines);
+
+  bool speaks_;
+  int output_;
+  int error_;
+  int log_ = -1;
+  std::filesystem::path log_path_;
+  ProgressMode mode_ = ProgressMode::automatic;
+  ProgressBar bar_;
+  bool bar_visible_ = false;
+  bool output_failed_ = false;
+};
+
+}  // namespace lockstep::app

@@ -1,0 +1,41 @@
+/// \file
+/// A progress bar as text; who draws it where is the console's matter.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace lockstep::app {
+
+/// "7 s", "2:05", "1:02:05", "3 d 04:00": as much precision as a waiting person needs. "?" for NaN, infinite or negative.
+std::string format_duration(double seconds);
+
+/// One line of at most `columns` characters:
+///   " 43 % [##########..............] 12,345 samples/s  1:20 left"
+/// The bar takes what the text leaves and is dropped where that is under 8 characters; text that is still too long is
+/// cut. seconds_left nullopt: not known yet, not shown.
+std::string format_progress(double fraction, std::string_view text, std::optional<double> seconds_left, int columns);
+
+/// Estimates the time left and says when a redraw is worth it.
+class ProgressBar {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// The line to draw now, or nullopt when the last one is under a tenth of a second old (the end is always drawn).
+  /// The time left is extrapolated from the first fraction seen, so a resumed run is not credited with old work.
+  std::optional<std::string> update(double fraction, std::string_view text, int columns, Clock::time_point now);
+  /// The next update starts a new bar.
+  void reset() noexcept;
+
+ private:
+  struct Start {
+    Clock::time_point time;
+    double fraction;
+  };
+  std::optional<Start> start_;
+  std::optional<Clock::time_point> drawn_;
+};
+
+}  // namespace lockstep::app
