@@ -1,0 +1,26 @@
+/// \file
+/// "did you mean …?": the valid name closest to a mistyped one.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace lockstep::app {
+
+/// Letters to insert, delete, replace or swap with their neighbour to turn one text into the other (Damerau 1964, the
+/// optimal string alignment variant). Case and the difference between '_' and '-' are ignored. O(|a| |b|).
+int edit_distance(std::string_view a, std::string_view b);
+
+/// The valid name that a person who wrote `word` most likely meant, or "" when none is near: one within a third of
+/// the word's letters; else one that begins with the word or the other way round ("batch-size" -> "batch"); else one
+/// whose initials it spells ("lr" -> "learning-rate").
+std::string nearest_name(std::string_view word, std::span<const std::string> valid);
+
+/// "; did you mean PREFIXname?", or "" when nothing is near.
+std::string did_you_mean(std::string_view word, std::span<const std::string> valid, std::string_view prefix = "");
+
+/// "a, b or c".
+std::string list_names(std::span<const std::string> names, std::string_view last_joint = "or");
+
+}  // namespace lockstep::app
