@@ -1,0 +1,127 @@
+#include "app/report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "app/plan.hpp"
+
+namespace lockstep::app {
+
+namespace {
+
+constexpr double kSecondsBetweenLines = 1.0;
+constexpr double kSecondsBetweenBars = 0.1;
+
+std::string format_metric(double metric, model::LossKind loss) {
+  return loss == model::LossKind::softmax_cross_entropy ? fmt::format("accuracy {:5.2f} %", 100 * metric)
+                                                        : fmt::format("mean absolute error {:.4g}", metric);
+}
+
+}  // namespace
+
+std::string format_split(const TimeSplit& split) {
+  const double percent = split.total > 0 ? 100 / split.total : 0;
+  return fmt::format("input {:.1f} %  compute {:.0f} %  communication {:.0f} %  other {:.0f} %", split.input * percent,
+                     split.compute * percent, split.communication * percent, std::max(0.0, split.other()) * percent);
+}
+
+Reporter::Reporter(Console& console, const TrainOptions& options, const WorkPlan& work, model::LossKind loss, int world,
+                   std::int64_t first_step)
+    : console_(console), options_(options), work_(work), loss_(loss), world_(world), first_step_(first_step) {}
+
+bool Reporter::collect(const StepFigures& figures, const TimeSplit& split) {
+  interval_.loss_sum += figures.loss_sum;
+  interval_.metric_sum += figures.metric_sum;
+  interval_.samples += figures.samples;
+  ++interval_steps_;
+  const bool last = figures.step == work_.total_steps;
+  const bool due = options_.report_every > 0 ? figures.step % options_.report_every == 0
+                                             : since_line_.seconds() >= kSecondsBetweenLines;
+  if (!due && !last && console_.terminal() && since_bar_.seconds() >= kSecondsBetweenBars) {
+    since_bar_.lap();
+    const double seconds = std::max(1e-9, split.total - interval_start_.total);
+    console_.progress(static_cast<double>(figures.step) / static_cast<double>(work_.total_steps),
+                      fmt::format("step {}/{}  loss {:.4f}  {} samples/s", figures.step, work_.total_steps,
+                                  interval_.loss_sum / interval_.samples,
+                                  with_commas(static_cast<std::int64_t>(interval_.samples / seconds))));
+  }
+  return due || last;
+}
+
+void Reporter::report(const StepFigures& figures, const TimeSplit& split, double l2_loss) {
+  const TimeSplit part{.input = split.input - interval_start_.input,
+                       .compute = split.compute - interval_start_.compute,
+                       .communication = split.communication - interval_start_.communication,
+                       .total = split.total - interval_start_.total};
+  const double seconds = std::max(1e-9, part.total);
+  const double loss = interval_.loss_sum / interval_.samples + l2_loss;
+  const double metric = interval_.metric_sum / interval_.samples;
+  const double rate = interval_.samples / seconds;
+  const double training_seconds = since_start_.seconds() - excluded_;
+  const double left = training_seconds / static_cast<double>(figures.step - first_step_) *
+                      static_cast<double>(work_.total_steps - figures.step);
+  console_.info(fmt::format("step {:>{}}/{}  epoch {:.2f}  loss {:.5f}  {}  lr {:.3g}  gradient norm {:.3g}  {} samples/s ({}/rank)  {}  "
+                            "left {}",
+                            figures.step, fmt::formatted_size("{}", work_.total_steps), work_.total_steps, figures.epoch, loss,
+                            format_metric(metric, loss_), figures.learning_rate, figures.gradient_norm,
+                            with_commas(static_cast<std::int64_t>(rate)), with_commas(static_cast<std::int64_t>(rate / world_)),
+                            format_split(part), format_duration(left)));
+  write({{"kind", std::string("train")},
+         {"step", figures.step},
+         {"epoch", figures.epoch},
+         {"loss", loss},
+         {metric_key(loss_), metric},
+         {"learning_rate", figures.learning_rate},
+         {"gradient_norm", figures.gradient_norm},
+         {"samples_per_second", rate},
+         {"samples_per_second_per_rank", rate / world_},
+         {"step_seconds", seconds / static_cast<double>(interval_steps_)},
+         {"input_seconds", part.input},
+         {"compute_seconds", part.compute},
+         {"communication_seconds", part.communication},
+         {"other_seconds", part.other()}});
+  scalar("train/loss", figures.step, loss);
+  scalar(loss_ == model::LossKind::softmax_cross_entropy ? "train/accuracy" : "train/mean_absolute_error", figures.step, metric);
+  scalar("train/learning_rate", figures.step, figures.learning_rate);
+  scalar("train/gradient_norm", figures.step, figures.gradient_norm);
+  scalar("speed/samples_per_second", figures.step, rate);
+  if (logs_.tensorboard) logs_.tensorboard->flush();
+  interval_ = {};
+  interval_steps_ = 0;
+  interval_start_ = split;
+  since_line_.lap();
+}
+
+void Reporter::evaluation(std::int64_t step, double epoch, const Evaluation& evaluation, bool averaged, double seconds) {
+  console_.info(fmt::format("validation at step {}{}: {}  in {:.2f} s", step, averaged ? " (averaged weights)" : "",
+                            format_evaluation(evaluation, loss_), seconds));
+  const io::MetricRecord record{{"kind", std::string("validation")}, {"step", step},        {"epoch", epoch},
+                                {"loss", evaluation.loss},           {metric_key(loss_), evaluation.metric},
+                                {"samples", evaluation.samples},     {"seconds", seconds}};
+  write(record);
+  if (console_.speaks()) history_ += io::to_json_line(record) + "\n";
+  scalar("validation/loss", step, evaluation.loss);
+  scalar(loss_ == model::LossKind::softmax_cross_entropy ? "validation/accuracy" : "validation/mean_absolute_error", step,
+         evaluation.metric);
+  if (logs_.tensorboard) logs_.tensorboard->flush();
+}
+
+void Reporter::checkpoint(std::int64_t step, const std::filesystem::path& file, double seconds) {
+  console_.info(fmt::format("checkpoint {}  in {:.2f} s", file.string(), seconds));
+  write({{"kind", std::string("checkpoint")}, {"step", step}, {"file", file.filename().string()}, {"seconds", seconds}});
+}
+
+void Reporter::histogram(const std::string& tag, std::int64_t step, std::span<const float> values) {
+  if (logs_.tensorboard) logs_.tensorboard->histogram(tag, step, values);
+}
+
+void Reporter::write(const io::MetricRecord& record) {
+  if (logs_.metrics) logs_.metrics->write(record);
+}
+
+void Reporter::scalar(const char* tag, std::int64_t step, double value) {
+  if (logs_.tensorboard) logs_.tensorboard->scalar(tag, step, value);
+}
+
+}  // namespace lockstep::app

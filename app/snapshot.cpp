@@ -1,0 +1,126 @@
+#include "app/snapshot.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "app/options.hpp"
+#include "comm/agreement.hpp"
+
+namespace lockstep::app {
+
+namespace fs = std::filesystem;
+
+std::filesystem::path save_checkpoint(io::CheckpointWriter& writer, model::Model& model, const io::TrainingRecord& record) {
+  const std::vector<std::string> groups = model.state_groups();
+  std::vector<std::vector<float>> arenas(groups.size(), std::vector<float>(model.arena_elements()));
+  for (std::size_t i = 0; i < groups.size(); ++i) model.download_group(groups[i], arenas[i]);
+  std::vector<io::TensorView> tensors;
+  for (const model::StateTensor& tensor : model.state_tensors()) {
+    const auto group = static_cast<std::size_t>(std::find(groups.begin(), groups.end(), tensor.group) - groups.begin());
+    tensors.push_back({.group = tensor.group,
+                       .name = tensor.name,
+                       .shape = tensor.shape,
+                       .values = std::span<const float>(arenas.at(group)).subspan(tensor.offset, tensor.count)});
+  }
+  return writer.write(record, tensors);
+}
+
+std::string broadcast_text(comm::Communicator& communicator, const std::string& text) {
+  std::uint64_t length = text.size();
+  communicator.broadcast(std::as_writable_bytes(std::span(&length, 1)), 0);
+  std::string result = text;
+  result.resize(length);
+  communicator.broadcast(std::as_writable_bytes(std::span(result.data(), result.size())), 0);
+  return result;
+}
+
+CheckpointOnRank0::CheckpointOnRank0(comm::Communicator& communicator, const fs::path& path) : communicator_(communicator) {
+  comm::all_succeed(communicator, [&] {
+    if (communicator.rank() != 0) return;
+    if (!fs::exists(path)) throw io::FileError(fmt::format("{}: no such checkpoint, run folder or checkpoints folder", path.string()));
+    if (!fs::is_directory(path)) {
+      checkpoint_ = io::read_checkpoint(path);
+      file_ = path;
+      return;
+    }
+    const fs::path folder = fs::is_directory(path / "checkpoints") ? path / "checkpoints" : path;
+    auto newest = io::newest_checkpoint(folder, warnings_);
+    if (!newest) {
+      throw io::FileError(fmt::format("{}: no checkpoint that verifies{}", folder.string(),
+                                      warnings_.empty() ? std::string() : fmt::format(" ({})", fmt::join(warnings_, "; "))));
+    }
+    checkpoint_ = std::move(*newest);
+    for (const io::FoundCheckpoint& found : io::list_checkpoints(folder)) {
+      if (found.step == checkpoint_.record.step) file_ = found.file;
+    }
+  });
+  record_ = checkpoint_.record;
+  std::array<std::int64_t, 4> numbers{record_.step, record_.epoch, record_.position, static_cast<std::int64_t>(record_.seed)};
+  communicator.broadcast(std::as_writable_bytes(std::span(numbers)), 0);
+  communicator.broadcast(std::as_writable_bytes(std::span(&record_.best_metric, 1)), 0);
+  record_.step = numbers[0];
+  record_.epoch = numbers[1];
+  record_.position = numbers[2];
+  record_.seed = static_cast<std::uint64_t>(numbers[3]);
+  for (std::string* text : {&record_.network, &record_.optimizer, &record_.dataset, &record_.configuration, &record_.program_version}) {
+    *text = broadcast_text(communicator, *text);
+  }
+  file_ = broadcast_text(communicator, file_.string());
+}
+
+void CheckpointOnRank0::restore(model::Model& model) {
+  const std::vector<std::string> groups = model.state_groups();
+  const std::vector<model::StateTensor> wanted = model.state_tensors();
+  comm::all_succeed(communicator_, [&] {
+    if (communicator_.rank() != 0) return;
+    for (const model::StateTensor& tensor : wanted) {
+      const io::StoredTensor* stored = checkpoint_.find(tensor.group, tensor.name);
+      if (stored == nullptr) {
+        throw io::FileError(fmt::format("{} has no {}/{}: it belongs to another network, optimiser or set of options (its network is {})",
+                                        file_.string(), tensor.group, tensor.name, record_.network));
+      }
+      if (stored->shape != tensor.shape) {
+        throw io::FileError(fmt::format("{}: {}/{} has shape [{}], this network wants [{}] (the checkpoint's network is {})", file_.string(),
+                                        tensor.group, tensor.name, fmt::join(stored->shape, ", "), fmt::join(tensor.shape, ", "),
+                                        record_.network));
+      }
+    }
+  });
+  std::vector<float> arena(model.arena_elements());
+  for (const std::string& group : groups) {
+    if (communicator_.rank() == 0) {
+      std::fill(arena.begin(), arena.end(), 0.0f);
+      for (const model::StateTensor& tensor : wanted) {
+        if (tensor.group != group) continue;
+        const io::StoredTensor* stored = checkpoint_.find(tensor.group, tensor.name);
+        std::copy(stored->values.begin(), stored->values.end(), arena.begin() + static_cast<std::ptrdiff_t>(tensor.offset));
+      }
+    }
+    communicator_.broadcast(std::as_writable_bytes(std::span(arena)), 0);
+    model.upload_group(group, arena);
+  }
+  checkpoint_.tensors = {};
+}
+
+model::ElementType element_type(io::FileType type) {
+  switch (type) {
+    case io::FileType::uint8: return model::ElementType::uint8;
+    case io::FileType::float32: return model::ElementType::float32;
+    case io::FileType::float64: return model::ElementType::float64;
+    default: throw std::invalid_argument(fmt::format("no model takes samples of type {}", io::name_of(type)));
+  }
+}
+
+comm::Transport parse_transport(const std::string& name) {
+  if (name == "auto") return comm::Transport::automatic;
+  if (name == "shared-memory") return comm::Transport::shared_memory;
+  if (name == "ring") return comm::Transport::ring;
+  throw UsageError(fmt::format("--transport {}: valid are auto, shared-memory, ring", name));
+}
+
+std::string join_lines(const std::vector<std::string>& lines) { return fmt::format("{}", fmt::join(lines, "\n")); }
+
+}  // namespace lockstep::app

@@ -1,0 +1,32 @@
+/// \file
+/// Before the first step: what continues, what all ranks agree on, what the user is told.
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "app/console.hpp"
+#include "app/options.hpp"
+#include "app/snapshot.hpp"
+#include "app/workload.hpp"
+#include "comm/communicator.hpp"
+
+namespace lockstep::app {
+
+/// Collective. The checkpoint that --resume stands for, or nothing: no --resume, or `auto` in a run folder that has no
+/// checkpoint yet (a job that was requeued before its first one starts anew). A resumed run keeps its global batch unless
+/// the user gives another. Also settles the name of a new run's folder.
+std::optional<CheckpointOnRank0> find_checkpoint(comm::Communicator& communicator, Console& console, TrainOptions& options);
+
+/// Throws comm::AgreedError when the checkpoint is of another network, optimiser or dataset; tells of options that changed.
+void check_continues(comm::Communicator& communicator, Console& console, const io::TrainingRecord& record,
+                     const TrainOptions& options, const Workload& workload);
+
+/// Collective: compares the fingerprint over all ranks, prints topology, warnings and the plan on rank 0.
+void agree_on_start(comm::Communicator& communicator, Console& console, const TrainOptions& options, const Workload& workload,
+                    std::span<const comm::Slice> buckets);
+
+/// Collective: recomputes the checksums of the shards, each by one rank, as --verify says.
+void verify_data(comm::Communicator& communicator, Console& console, const TrainOptions& options, const Workload& workload);
+
+}  // namespace lockstep::app

@@ -1,0 +1,215 @@
+#include "app/workload.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+namespace lockstep::app {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+model::Activation parse_activation(const std::string& name) {
+  if (name == "none") return model::Activation::none;
+  if (name == "relu") return model::Activation::relu;
+  if (name == "tanh") return model::Activation::tanh;
+  if (name == "sigmoid") return model::Activation::sigmoid;
+  throw UsageError(fmt::format("--activation {}: valid are none, relu, tanh, sigmoid", name));
+}
+
+/// The two numbers of "affine(SCALE,SHIFT)".
+model::InputTransform parse_affine(const std::string& text) {
+  model::InputTransform transform;
+  const char* end = text.data() + text.size();
+  const auto scale = std::from_chars(text.data() + std::string_view("affine(").size(), end, transform.scale);
+  if (scale.ec == std::errc{} && scale.ptr != end && *scale.ptr == ',') {
+    const auto shift = std::from_chars(scale.ptr + 1, end, transform.shift);
+    if (shift.ec == std::errc{} && shift.ptr + 1 == end && *shift.ptr == ')') return transform;
+  }
+  throw UsageError(fmt::format("--normalize {}: expected affine(SCALE,SHIFT), as in affine(0.5,-1)", text));
+}
+
+std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+DataPaths resolve_data_paths(const TrainOptions& options) {
+  if (options.data.empty()) throw UsageError("--data is missing: name a shard folder that `lockstep pack` made, or an HDF5 file");
+  DataPaths paths{options.data, options.validation};
+  if (fs::is_directory(options.data / "train")) {
+    paths.training = options.data / "train";
+    if (paths.validation.empty()) {
+      for (const char* name : {"validation", "test"}) {
+        if (paths.validation.empty() && fs::is_directory(options.data / name)) paths.validation = options.data / name;
+      }
+    }
+  }
+  return paths;
+}
+
+model::NetworkOptions network_options(const TrainOptions& options) {
+  model::NetworkOptions network;
+  network.name = options.model;
+  network.activation = parse_activation(options.activation);
+  if (options.model != "linear") network.hidden = options.hidden;
+  try {
+    network.weight_initializer = model::parse_initializer(options.weight_init);
+    network.bias_initializer = model::parse_initializer(options.bias_init);
+  } catch (const std::invalid_argument& e) {
+    throw UsageError(fmt::format("--weight-init or --bias-init: {}", e.what()));
+  }
+  return network;
+}
+
+model::OptimizerOptions optimizer_options(const TrainOptions& options) {
+  model::OptimizerOptions optimizer;
+  try {
+    optimizer.kind = model::parse_optimizer(options.optimizer);
+  } catch (const std::invalid_argument& e) {
+    throw UsageError(fmt::format("--optimizer: {}", e.what()));
+  }
+  optimizer.momentum = options.momentum;
+  optimizer.beta1 = options.beta1;
+  optimizer.beta2 = options.beta2;
+  optimizer.epsilon = options.epsilon;
+  optimizer.l2 = options.l2;
+  optimizer.weight_decay = options.weight_decay;
+  optimizer.clip_norm = options.clip_norm;
+  optimizer.clip_value = options.clip_value;
+  optimizer.average_decay = options.average_decay;
+  return optimizer;
+}
+
+model::InputTransform input_transform(const TrainOptions& options, const io::DatasetInfo& info) {
+  if (options.normalize.starts_with("affine(")) return parse_affine(options.normalize);
+  const bool range = options.normalize == "range" || (options.normalize == "auto" && info.x.type == io::FileType::uint8);
+  model::InputTransform transform;
+  if (range && info.value_max > info.value_min) {
+    transform.scale = static_cast<float>(1 / (info.value_max - info.value_min));
+    transform.shift = static_cast<float>(-info.value_min / (info.value_max - info.value_min));
+  } else if (options.normalize == "standard") {
+    if (!info.has_statistics) {
+      throw UsageError("--normalize standard needs mean and deviation, which only packed shards have: run `lockstep pack`, or "
+                       "give --normalize affine(SCALE,SHIFT)");
+    }
+    const double deviation = info.standard_deviation > 0 ? info.standard_deviation : 1;
+    transform.scale = static_cast<float>(1 / deviation);
+    transform.shift = static_cast<float>(-info.mean / deviation);
+  }
+  return transform;
+}
+
+model::LossKind loss_kind(const TrainOptions& options, const io::DatasetInfo& info) {
+  const bool classes = info.labels_are_classes;
+  if (options.loss == "softmax-cross-entropy" && !classes) {
+    throw UsageError("--loss softmax-cross-entropy needs class labels, and the data holds numbers to predict");
+  }
+  if (options.loss == "mean-squared-error" && classes) {
+    throw UsageError("--loss mean-squared-error needs numbers to predict, and the data holds class labels; pack it with "
+                     "--regression");
+  }
+  return classes ? model::LossKind::softmax_cross_entropy : model::LossKind::mean_squared_error;
+}
+
+model::SampleShape sample_shape(const io::DatasetInfo& info) {
+  return {.features = info.x.elements(), .outputs = info.labels_are_classes ? info.classes : info.y.elements()};
+}
+
+std::string network_identity(const model::Network& network) {
+  return fmt::format("{} -> {}: {}", network.sample_shape().features, network.sample_shape().outputs, network.signature());
+}
+
+model::SampleShape shape_of_identity(const std::string& identity) {
+  model::SampleShape shape;
+  const char* end = identity.data() + identity.size();
+  const auto features = std::from_chars(identity.data(), end, shape.features);
+  constexpr std::string_view arrow = " -> ";
+  if (features.ec == std::errc{} && std::string_view(features.ptr, end).starts_with(arrow) &&
+      std::from_chars(features.ptr + arrow.size(), end, shape.outputs).ec == std::errc{}) {
+    return shape;
+  }
+  throw std::invalid_argument(fmt::format("not a network's identity: {}", identity));
+}
+
+WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world) {
+  WorkPlan work;
+  work.global_batch = options.global_batch > 0 ? options.global_batch : options.batch * world * options.accumulate;
+  work.global_batch = std::min(work.global_batch, samples);
+  work.largest_part = divide_up(divide_up(work.global_batch, world), options.accumulate);
+  work.steps_per_epoch = divide_up(samples, work.global_batch);
+  work.total_steps = options.steps > 0
+                         ? options.steps
+                         : std::max<std::int64_t>(1, std::llround(std::ceil(options.epochs * static_cast<double>(work.steps_per_epoch))));
+  const auto interval = [&](std::int64_t every) { return every > 0 ? every : every == 0 ? work.steps_per_epoch : 0; };
+  work.evaluate_every = interval(options.evaluate_every);
+  work.checkpoint_every = interval(options.checkpoint_every);
+  return work;
+}
+
+model::LearningRateSchedule learning_rate_schedule(const TrainOptions& options, const WorkPlan& work) {
+  model::ScheduleOptions schedule;
+  try {
+    schedule.kind = model::parse_schedule(options.schedule);
+    schedule.base = options.reference_batch > 0
+                        ? model::scale_rate(options.learning_rate, work.global_batch, options.reference_batch)
+                        : options.learning_rate;
+    schedule.final_rate = options.final_learning_rate;
+    schedule.decay_rate = options.decay_rate;
+    schedule.decay_steps = options.decay_steps;
+    schedule.staircase = options.staircase;
+    schedule.boundaries = options.boundaries;
+    schedule.power = options.power;
+    schedule.warmup_steps = options.warmup_steps;
+    schedule.total_steps = work.total_steps;
+    return model::LearningRateSchedule(schedule);
+  } catch (const std::invalid_argument& e) {
+    throw UsageError(fmt::format("learning-rate schedule: {}", e.what()));
+  }
+}
+
+Workload prepare_workload(TrainOptions& options, int world) {
+  const DataPaths paths = resolve_data_paths(options);
+  Workload workload;
+  workload.training = std::make_unique<io::ShardedDataset>(
+      io::DatasetOptions{.path = paths.training, .x = options.x, .y = options.y});
+  const io::DatasetInfo& info = workload.training->info();
+  if (!paths.validation.empty()) {
+    workload.validation = std::make_unique<io::ShardedDataset>(
+        io::DatasetOptions{.path = paths.validation, .x = options.x, .y = options.y});
+    const io::DatasetInfo& other = workload.validation->info();
+    if (other.x.elements() != info.x.elements() || other.labels_are_classes != info.labels_are_classes ||
+        other.classes > info.classes || (!info.labels_are_classes && other.y.elements() != info.y.elements())) {
+      throw UsageError(fmt::format("{} does not fit {}: samples of {} numbers and {} against {} numbers and {}; pack both in the same way",
+                                   paths.validation.string(), paths.training.string(), other.x.elements(),
+                                   other.labels_are_classes ? fmt::format("{} classes", other.classes) : "regression targets",
+                                   info.x.elements(),
+                                   info.labels_are_classes ? fmt::format("{} classes", info.classes) : "regression targets"));
+    }
+  }
+  if (options.target_metric && !workload.validation) {
+    throw UsageError("--target-metric needs validation data: name it with --validation");
+  }
+
+  workload.model.loss = loss_kind(options, info);
+  workload.model.input_transform = input_transform(options, info);
+  workload.model.optimizer = optimizer_options(options);
+  try {
+    workload.network = model::make_network(network_options(options), sample_shape(info));
+  } catch (const std::invalid_argument& e) {
+    throw UsageError(e.what());
+  }
+  workload.work = work_plan(options, info.samples, world);
+  workload.model.max_batch = std::max(workload.work.largest_part, workload.validation ? options.evaluation_batch : 1);
+
+  options.data = paths.training;
+  options.validation = paths.validation;
+  options.global_batch = workload.work.global_batch;
+  options.loss = workload.model.loss == model::LossKind::softmax_cross_entropy ? "softmax-cross-entropy" : "mean-squared-error";
+  options.normalize = fmt::format("affine({:.9g},{:.9g})", workload.model.input_transform.scale, workload.model.input_transform.shift);
+  return workload;
+}
+
+}  // namespace lockstep::app

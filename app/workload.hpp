@@ -1,0 +1,62 @@
+/// \file
+/// What is trained on what: data, network, loss, schedule and the amount of work, decided before any memory is taken.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "app/options.hpp"
+#include "io/sharded_dataset.hpp"
+#include "model/model.hpp"
+#include "model/network.hpp"
+#include "model/schedule.hpp"
+
+namespace lockstep::app {
+
+/// Where the samples are.
+struct DataPaths {
+  std::filesystem::path training;
+  std::filesystem::path validation;  ///< empty: none
+};
+/// A folder that holds train/ stands for its train/ and, where it exists, its validation/ or test/.
+DataPaths resolve_data_paths(const TrainOptions& options);
+
+// Options as the model room wants them. Throw UsageError on values that only the model room can judge.
+model::NetworkOptions network_options(const TrainOptions& options);
+model::OptimizerOptions optimizer_options(const TrainOptions& options);
+model::InputTransform input_transform(const TrainOptions& options, const io::DatasetInfo& info);
+model::LossKind loss_kind(const TrainOptions& options, const io::DatasetInfo& info);
+model::SampleShape sample_shape(const io::DatasetInfo& info);
+
+/// Text that says which network this is, with its input and output sizes; equal text, equal network.
+std::string network_identity(const model::Network& network);
+/// The sizes in a network_identity; throws std::invalid_argument on other text.
+model::SampleShape shape_of_identity(const std::string& identity);
+
+/// How much a job does.
+struct WorkPlan {
+  std::int64_t global_batch = 1;     ///< samples per step, over all ranks and micro-steps
+  std::int64_t largest_part = 1;     ///< most samples one rank gets in one micro-step
+  std::int64_t steps_per_epoch = 1;
+  std::int64_t total_steps = 1;
+  std::int64_t evaluate_every = 0;   ///< steps; 0 = never before the end
+  std::int64_t checkpoint_every = 0; ///< steps; 0 = never before the end
+};
+WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world);
+model::LearningRateSchedule learning_rate_schedule(const TrainOptions& options, const WorkPlan& work);
+
+struct Workload {
+  std::unique_ptr<io::ShardedDataset> training;
+  std::unique_ptr<io::ShardedDataset> validation;  ///< may be null
+  std::unique_ptr<model::Network> network;
+  model::ModelOptions model;                       ///< without gradient_memory
+  WorkPlan work;
+};
+
+/// Opens and validates the data and builds the network; no communication. Throws UsageError, io::FileError.
+/// Replaces what "auto" stands for in `options` by what was decided, so that they become the effective configuration.
+Workload prepare_workload(TrainOptions& options, int world);
+
+}  // namespace lockstep::app
