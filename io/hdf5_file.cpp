@@ -227,7 +227,7 @@ struct Hdf5File::Handles {
     return file;
   }
   hid_t writable() const {
-    if (access != Access::create) throw std::invalid_argument(fmt::format("{} is open for reading", path.string()));
+    if (access == Access::read) throw std::invalid_argument(fmt::format("{} is open for reading", path.string()));
     return usable();
   }
 
@@ -324,10 +324,12 @@ Hdf5File::Hdf5File(const std::filesystem::path& path, Access access)
       H5Pset_libver_bounds(properties.get(), H5F_LIBVER_V18, H5F_LIBVER_LATEST) < 0) {
     handles_->fail("prepare access");
   }
-  handles_->file = access == Access::read
-                       ? H5Fopen(path.c_str(), H5F_ACC_RDONLY, properties.get())
-                       : H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, properties.get());
-  if (handles_->file < 0) handles_->fail(access == Access::read ? "open it" : "create it");
+  switch (access) {
+    case Access::read: handles_->file = H5Fopen(path.c_str(), H5F_ACC_RDONLY, properties.get()); break;
+    case Access::modify: handles_->file = H5Fopen(path.c_str(), H5F_ACC_RDWR, properties.get()); break;
+    case Access::create: handles_->file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, properties.get()); break;
+  }
+  if (handles_->file < 0) handles_->fail(access == Access::create ? "create it" : "open it");
 }
 
 Hdf5File::~Hdf5File() = default;
@@ -609,12 +611,12 @@ void Hdf5File::close() {
   const LibraryLock lock;
   if (handles_->file < 0) return;
   handles_->usable();
-  if (handles_->access == Access::create && H5Fflush(handles_->file, H5F_SCOPE_GLOBAL) < 0) {
+  if (handles_->access != Access::read && H5Fflush(handles_->file, H5F_SCOPE_GLOBAL) < 0) {
     handles_->fail_write("flush it");
   }
   if (H5Fclose(std::exchange(handles_->file, -1)) < 0) {  // the identifier is spent whatever the answer is
     const std::string reason = innermost_reason();
-    if (handles_->access == Access::create) handles_->abandon();
+    if (handles_->access != Access::read) handles_->abandon();
     throw FileError(fmt::format("{}: cannot close it: {}", path().string(), reason));
   }
 }

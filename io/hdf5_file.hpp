@@ -34,7 +34,7 @@ struct DatasetLayout {
 
 class Hdf5File {
  public:
-  enum class Access { read, create };  ///< create: truncates; format bounds V18..latest
+  enum class Access { read, create, modify };  ///< create: truncates; format bounds V18..latest; modify: must exist
   /// Throws FileError: missing, not HDF5, truncated, newer format, not readable/writable.
   Hdf5File(const std::filesystem::path& path, Access access);
   /// Closes without reporting; call close() where failure matters (always when writing).

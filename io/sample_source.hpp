@@ -50,14 +50,18 @@ struct CsvOptions {
 };
 std::unique_ptr<SampleSource> open_csv(const std::filesystem::path& file, const CsvOptions& options);
 
+/// Classification: Gaussian clusters around centres that the seed decides, so far apart (8 standard deviations between
+/// the nearest two) that a linear model tells them apart. Regression: the tutorials' y = 2x + 1, averaged over features:
+/// y = sum_j (2 x_j + 1) / features + noise, x uniform in [-1, 1). Every number is a function of (seed, sample index).
 struct SyntheticOptions {
   enum class Task { classification, regression };
   Task task = Task::classification;
   std::int64_t samples = 10000;
   std::int64_t features = 784;
-  std::int64_t classes = 10;   ///< classification: Gaussian clusters around random centres
-  double noise = 0.1;          ///< regression: y = 2 * mean(x) * features + 1 … see shard_schema.md; noise std
+  std::int64_t classes = 10;   ///< classification
+  double noise = 0.1;          ///< regression: standard deviation of what is added to y
   std::uint64_t seed = 1;
+  std::int64_t first = 0;      ///< index of the first sample: a test set of the same problem begins where training ends
 };
 std::unique_ptr<SampleSource> make_synthetic(const SyntheticOptions& options);
 

@@ -1,0 +1,29 @@
+/// \file
+/// What IDX and NPY have in common after their headers: one array per file, rows one after another.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "io/formats/byte_reader.hpp"
+#include "io/sample_source.hpp"
+
+namespace lockstep::io {
+
+/// A file whose header has been read.
+struct ArrayFile {
+  ByteReader bytes;                   ///< stands at the first row
+  FileType type = FileType::other;
+  bool big_endian = false;
+  std::vector<std::int64_t> shape;    ///< the first extent counts samples
+};
+
+/// Throws FileError when the extents cannot be: none, negative, no sample, more bytes than 2^62.
+void check_shape(const ArrayFile& file);
+
+/// y absent: samples without labels. Throws FileError when the counts differ.
+std::unique_ptr<SampleSource> make_array_source(std::string format, ArrayFile x, std::optional<ArrayFile> y);
+
+}  // namespace lockstep::io
