@@ -1,1 +1,193 @@
-int main() { return 0; }
+/// \file
+/// The program: which command, whose lifetimes, which exit code.
+
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <new>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "app/bench_step.hpp"
+#include "app/evaluate.hpp"
+#include "app/info.hpp"
+#include "app/nearest_name.hpp"
+#include "app/options.hpp"
+#include "app/pack.hpp"
+#include "app/train.hpp"
+#include "comm/agreement.hpp"
+#include "comm/communicator.hpp"
+#include "comm/mpi_session.hpp"
+
+namespace lockstep::app {
+namespace {
+
+constexpr int kDone = 0;
+constexpr int kFailed = 1;
+constexpr int kWrongUsage = 2;
+
+/// A command with its options parsed, ready to run once there is a session.
+using Job = std::function<int(comm::MpiSession&)>;
+
+struct Command {
+  std::string name;
+  Job (*prepare)(const std::vector<std::string>& arguments);  ///< throws UsageError, HelpRequested
+};
+
+const std::vector<Command>& commands() {
+  using Arguments = std::vector<std::string>;
+  static const std::vector<Command> all{
+      {"pack", [](const Arguments& a) -> Job { return [o = parse_pack(a)](auto& session) { return run_pack(session, o); }; }},
+      {"train", [](const Arguments& a) -> Job { return [o = parse_train(a)](auto& session) { return run_train(session, o); }; }},
+      {"eval", [](const Arguments& a) -> Job { return [o = parse_eval(a)](auto& session) { return run_eval(session, o); }; }},
+      {"bench step",
+       [](const Arguments& a) -> Job { return [o = parse_bench_step(a)](auto& session) { return run_bench_step(session, o); }; }},
+      {"info", [](const Arguments& a) -> Job { return [o = parse_info(a)](auto& session) { return run_info(session, o); }; }},
+  };
+  return all;
+}
+
+/// What one rank makes of its command line.
+struct Request {
+  std::string command;  ///< "train": for messages
+  Job job;              ///< empty when there is nothing to run
+  std::string usage_error;
+  std::string help;
+};
+
+bool is_help(const std::string& word) { return word == "--help" || word == "-h" || word == "help"; }
+
+Request understand(std::vector<std::string> arguments) {
+  Request request;
+  try {
+    if (arguments.empty()) throw UsageError("no command");
+    if (arguments[0] == "--version") return request.help = fmt::format("lockstep {}\n", program_version()), request;
+    if (is_help(arguments[0])) {
+      if (arguments.size() == 1) return request.help = program_help(), request;
+      arguments.erase(arguments.begin());  // "help train" is "train --help"
+      arguments.push_back("--help");
+    }
+    std::string name = arguments[0];
+    arguments.erase(arguments.begin());
+    if (name == "bench") {
+      if (arguments.empty() || is_help(arguments[0])) return request.help = program_help(), request;
+      name += " " + arguments[0];
+      arguments.erase(arguments.begin());
+    }
+    std::vector<std::string> names;
+    for (const Command& command : commands()) {
+      names.push_back(command.name);
+      if (command.name != name) continue;
+      request.command = name;
+      request.job = command.prepare(arguments);
+      return request;
+    }
+    if (name.starts_with("-")) throw UsageError(fmt::format("the command comes first, before {}: {}", name, list_names(names)));
+    throw UsageError(fmt::format("unknown command {}{}; the commands are {}", name, did_you_mean(name, names), list_names(names, "and")));
+  } catch (const HelpRequested& help) {
+    request.help = help.what();
+  } catch (const UsageError& error) {
+    request.usage_error = error.what();
+  }
+  return request;
+}
+
+std::string speaker(const Request& request) {
+  return request.command.empty() ? "lockstep" : "lockstep " + request.command;
+}
+
+void say_usage_error(const Request& request, const std::string& text) {
+  fmt::print(stderr, "{}: {}\n", speaker(request), text);
+  fmt::print(stderr, "`{} --help` explains the options.\n", speaker(request));
+}
+
+/// This process's rank as the launcher tells it, before MPI is up; nullopt: started by hand.
+std::optional<int> launched_rank() {
+  for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
+    if (const char* value = std::getenv(variable)) return std::atoi(value);
+  }
+  return std::nullopt;
+}
+
+/// Ranks may differ in what they understood (a file for --config that one host lacks): if any found an error, rank 0
+/// prints all of them and every rank returns true.
+bool somebody_misunderstood(comm::MpiSession& session, const Request& request) {
+  std::vector<std::string> errors;
+  if (session.size() == 1) {
+    if (!request.usage_error.empty()) errors.push_back(request.usage_error);
+  } else {
+    const auto communicator = comm::make_communicator(session, {});
+    errors = comm::gather_distinct(*communicator, request.usage_error);
+    const std::string everybody = fmt::format("ranks 0-{}: ", session.size() - 1);
+    for (std::string& error : errors) {
+      if (error.starts_with(everybody)) error.erase(0, everybody.size());
+    }
+  }
+  if (session.rank() == 0) {
+    for (const std::string& error : errors) say_usage_error(request, error);
+  }
+  return !errors.empty();
+}
+
+/// One rank failed and the others do not know: it speaks for itself and takes the world with it.
+int fail_alone(comm::MpiSession& session, const Request& request, const std::string& text) {
+  if (session.size() > 1) {
+    session.abort(kFailed, fmt::format("{}: error on rank {} ({}): {}", speaker(request), session.rank(), session.host(), text));
+  }
+  fmt::print(stderr, "{}: error: {}\n", speaker(request), text);
+  return kFailed;
+}
+
+int run(comm::MpiSession& session, const Request& request) {
+  try {
+    if (somebody_misunderstood(session, request)) return kWrongUsage;
+    return request.job(session);
+  } catch (const UsageError& error) {  // what only shows once the job runs, alike on all ranks
+    if (session.rank() == 0) say_usage_error(request, error.what());
+    return kWrongUsage;
+  } catch (const comm::AgreedError& error) {
+    if (session.rank() == 0) fmt::print(stderr, "{}: error: {}\n", speaker(request), error.what());
+    return kFailed;
+  } catch (const std::bad_alloc&) {
+    return fail_alone(session, request, "out of memory; a smaller batch or network, or fewer ranks per host, need less "
+                                        "(`lockstep train --dry-run` prints how much)");
+  } catch (const std::exception& error) {
+    return fail_alone(session, request, error.what());
+  }
+}
+
+int program(int argc, char** argv) {
+  const Request request = understand({argv + 1, argv + argc});
+  const std::optional<int> launched = launched_rank();
+  if (!request.help.empty()) {
+    if (launched.value_or(0) == 0) fmt::print("{}", request.help);
+    return std::fflush(stdout) == 0 ? kDone : kFailed;
+  }
+  if (!launched && !request.usage_error.empty()) {
+    if (argc == 1) {
+      fmt::print(stderr, "{}", program_help());
+    } else {
+      say_usage_error(request, request.usage_error);
+    }
+    return kWrongUsage;
+  }
+  // The session outlives the job: its destructor, MPI_Finalize, waits for all ranks, so rank 0's last words are out
+  // before any process leaves with a code that makes the launcher kill the rest.
+  comm::MpiSession session(argc, argv);
+  return run(session, request);
+}
+
+}  // namespace
+}  // namespace lockstep::app
+
+int main(int argc, char** argv) {
+  try {
+    return lockstep::app::program(argc, argv);
+  } catch (const std::exception& error) {  // MPI could not start
+    fmt::print(stderr, "lockstep: error: {}\n", error.what());
+    return 1;
+  }
+}

@@ -29,7 +29,7 @@ struct TrainOptions {
   std::filesystem::path data;               ///< shard folder, HDF5 folder or file; a folder with train/ (and test/ or validation/) inside also works
   std::filesystem::path validation;         ///< "" = data's sibling test/ or validation/, if any
   std::string x = "x", y = "y";
-  std::string normalize = "range";          ///< none | range (value range -> [0,1]) | standard (mean 0, deviation 1)
+  std::string normalize = "auto";           ///< auto (range for uint8, none for floats) | none | range (value range -> [0,1]) | standard (mean 0, deviation 1) | affine(SCALE,SHIFT)
   std::string verify = "auto";              ///< auto (checksums where all shards together are < 4 GiB) | all | none
   bool shuffle = true;
   // network
@@ -84,7 +84,9 @@ struct TrainOptions {
 
   std::vector<std::string> explicitly_set;  ///< long names given on the command line or in the file
   bool was_set(const std::string& name) const;
-  /// The effective configuration, every option once, as an INI file that --config reads back.
+  bool operator==(const TrainOptions&) const = default;
+  /// The effective configuration as an INI file that --config reads back to an equal object (but for explicitly_set, which
+  /// then names all of them). Every option once; those without effect (the momentum of Adam) as comments.
   std::string to_ini() const;
 };
 
@@ -132,13 +134,14 @@ struct BenchStepOptions {
   std::filesystem::path json;               ///< also write the figures there
 };
 
-/// argv without the program name and the subcommand. Throws UsageError or HelpRequested.
+/// argv without the program name and the subcommand. Throws UsageError or HelpRequested. Nothing is read but the file
+/// that --config names.
 TrainOptions parse_train(const std::vector<std::string>& arguments);
 EvalOptions parse_eval(const std::vector<std::string>& arguments);
 PackOptions parse_pack(const std::vector<std::string>& arguments);
 InfoOptions parse_info(const std::vector<std::string>& arguments);
 BenchStepOptions parse_bench_step(const std::vector<std::string>& arguments);
-/// A TrainOptions from the configuration text stored in a run or a checkpoint.
+/// A TrainOptions from the configuration text stored in a run or a checkpoint. Throws UsageError.
 TrainOptions train_options_from_ini(const std::string& ini);
 /// The program's own help: subcommands and where to go on.
 std::string program_help();

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 
 #include <fmt/format.h>
+
+#include "app/plan.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -16,16 +17,6 @@ constexpr int kLongestBar = 40;
 constexpr double kSecondsBeforeEstimate = 0.5;
 
 }  // namespace
-
-std::string format_duration(double seconds) {
-  if (!std::isfinite(seconds) || seconds < 0 || seconds > 1e12) return "?";
-  const auto whole = static_cast<std::int64_t>(std::llround(seconds));
-  const auto s = whole % 60, m = whole / 60 % 60, h = whole / 3600;
-  if (whole < 60) return fmt::format("{} s", whole);
-  if (h == 0) return fmt::format("{}:{:02}", m, s);
-  if (h < 24) return fmt::format("{}:{:02}:{:02}", h, m, s);
-  return fmt::format("{} d {:02}:{:02}", h / 24, h % 24, m);
-}
 
 std::string format_progress(double fraction, std::string_view text, std::optional<double> seconds_left, int columns) {
   const double done = std::isfinite(fraction) ? std::clamp(fraction, 0.0, 1.0) : 0.0;

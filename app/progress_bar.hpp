@@ -9,9 +9,6 @@
 
 namespace lockstep::app {
 
-/// "7 s", "2:05", "1:02:05", "3 d 04:00": as much precision as a waiting person needs. "?" for NaN, infinite or negative.
-std::string format_duration(double seconds);
-
 /// One line of at most `columns` characters:
 ///   " 43 % [##########..............] 12,345 samples/s  1:20 left"
 /// The bar takes what the text leaves and is dropped where that is under 8 characters; text that is still too long is

@@ -1,0 +1,24 @@
+/// \file
+/// The rows of TrainOptions by theme, so that other commands share them. Private to options*.cpp.
+#pragma once
+
+#include "app/option_table.hpp"
+
+namespace lockstep::app {
+
+void add_data_options(OptionTable& table, TrainOptions& options);
+void add_network_options(OptionTable& table, TrainOptions& options);
+void add_optimizer_options(OptionTable& table, TrainOptions& options);
+void add_learning_rate_options(OptionTable& table, TrainOptions& options);
+void add_batch_options(OptionTable& table, TrainOptions& options);
+void add_amount_options(OptionTable& table, TrainOptions& options);
+void add_validation_options(OptionTable& table, TrainOptions& options);
+void add_run_options(OptionTable& table, TrainOptions& options);
+void add_report_options(OptionTable& table, TrainOptions& options);
+void add_execution_options(OptionTable& table, int& threads, std::string& transport, double& deadline);
+void add_bucket_option(OptionTable& table, TrainOptions& options);
+
+/// For text options that may not be empty.
+std::string reject_empty(const std::string& text);
+
+}  // namespace lockstep::app
