@@ -1,0 +1,62 @@
+#!/bin/sh
+# Every rule of check_includes.sh fires, and none fires on the allowed twin of the same include.
+checker=$(cd "$(dirname "$0")" && pwd)/check_includes.sh
+tree=$(mktemp -d) || exit 1
+trap 'rm -rf "$tree"' EXIT
+failures=0
+
+# expect fires|passes FILE HEADER
+expect() {
+  rm -rf "$tree"; mkdir -p "$tree/app" "$tree/comm" "$tree/io" "$tree/model" "$tree/tests" "$tree/$(dirname "$2")"
+  printf '/// \\file\n#pragma once\n  #  include %s  // why\n' "$3" >"$tree/$2"
+  output=$(sh "$checker" "$tree"); status=$?
+  case $1 in
+    fires) [ $status = 1 ] && case $output in "$2:3: "*) true ;; *) false ;; esac ;;
+    passes) [ $status = 0 ] ;;
+  esac || { echo "FAILED: $3 in $2 should be one that $1 (exit $status): $output"; failures=$((failures + 1)); }
+}
+
+# rooms
+for room in comm model io; do
+  for other in comm model io app tests; do
+    [ $room = $other ] && verdict=passes || verdict=fires
+    expect $verdict $room/one.cpp "\"$other/two.hpp\""
+    expect $verdict $room/deep/er.hpp "<$other/two.hpp>"
+  done
+  expect passes app/one.cpp "\"$room/two.hpp\""
+  expect passes tests/$room/one.cpp "\"$room/two.hpp\""
+  expect fires $room/one.cpp '"../other/two.hpp"'
+done
+expect fires app/one.cpp '"tests/two.hpp"'
+expect passes model/one.cpp '<vector>'
+
+# foreign headers: HEADER, a place where it is at home, a place where it is not
+while read -r header good bad; do
+  expect passes "$good" "$header"
+  expect fires "$bad" "$header"
+done <<'END'
+<mpi.h> comm/ring_communicator.cpp comm/ring_communicator.hpp
+<mpi.h> comm/mpi_state.hpp comm/topology.hpp
+<mpi.h> tests/mpi/ring_test.cpp app/main.cpp
+<nccl.h> comm/nccl_communicator.cpp comm/ring_communicator.cpp
+<cuda_runtime.h> model/cuda/backend.cu model/backend.hpp
+<cuda_runtime.h> comm/nccl_communicator.cpp comm/ring_communicator.cpp
+<cublasLt.h> model/cuda/gemm.cpp model/cpu/gemm.cpp
+<cudnn.h> model/cuda/conv.cpp app/train.cpp
+<cblas.h> model/cpu/gemm.cpp model/network.cpp
+<oneapi/dnnl/dnnl.hpp> model/cpu/conv.cpp model/layers/conv.cpp
+<hdf5.h> io/hdf5_file.cpp io/checkpoint.cpp
+"H5Ppublic.h" io/hdf5_file.cpp io/hdf5_file.hpp
+<boost/program_options.hpp> app/options.cpp app/options.hpp
+<boost/program_options/parsers.hpp> app/options_ini.cpp io/metrics_log.cpp
+<nlohmann/json.hpp> io/metrics_log.cpp io/metrics_log.hpp
+<nlohmann/json.hpp> tests/io/metrics_log_test.cpp app/report.cpp
+<xxhash.h> io/checksum.cpp app/info.cpp
+<zlib.h> io/formats/idx.cpp model/model.hpp
+END
+
+rm -rf "$tree/io"
+sh "$checker" "$tree" 2>/dev/null; [ $? = 2 ] || { echo "FAILED: a tree without io/ should be refused"; failures=$((failures + 1)); }
+
+[ $failures = 0 ] && echo "include rules: every one fires"
+[ $failures = 0 ]
