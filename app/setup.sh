@@ -1,0 +1,139 @@
+# Sourced by app/quickstart and tests/run, from the root of the tree: install what is missing, find a CMake that is new
+# enough, configure, build, find Fashion-MNIST. Leaves nothing outside the tree but installed packages.
+
+build_packages="g++ cmake ninja-build pkg-config libopenmpi-dev openmpi-bin libhdf5-dev libboost-program-options-dev
+  libopenblas-pthread-dev libfmt-dev libxxhash-dev nlohmann-json3-dev zlib1g-dev"
+test_packages="libgtest-dev libgmock-dev hdf5-tools python3 python3-h5py"
+fedora_build_packages="gcc-c++ cmake ninja-build pkgconf openmpi-devel hdf5-devel boost-devel openblas-devel fmt-devel
+  xxhash-devel json-devel zlib-devel"
+fedora_test_packages="gtest-devel gmock-devel hdf5 python3 python3-h5py"
+cmake_needed=3.25
+
+say() { printf '\033[1m==> %s\033[0m\n' "$*"; }
+stop() { printf '%s\n' "$*" >&2; exit 1; }
+
+is_debian() { command -v apt-get >/dev/null && command -v dpkg-query >/dev/null; }
+is_installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
+is_offered() { apt-cache policy "$1" 2>/dev/null | grep -q 'Candidate: [^(]'; }
+
+# as_root COMMAND...: directly, or through sudo; otherwise says what to run and stops.
+as_root() {
+  if [ "$(id -u)" = 0 ]; then
+    "$@"
+  elif command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
+    sudo "$@"
+  else
+    stop "Run this as root, then start again:
+  $*"
+  fi
+}
+
+# install_packages NAME...: installs those that are missing and says which.
+install_packages() {
+  local missing="" name
+  for name in "$@"; do is_installed "$name" || missing="$missing $name"; done
+  [ -n "$missing" ] || return 0
+  say "installing:$missing"
+  as_root env DEBIAN_FRONTEND=noninteractive sh -c \
+    "apt-get update -q && apt-get install -q -y --no-install-recommends$missing" </dev/null ||
+    stop "apt-get could not install:$missing"
+}
+
+version_at_least() { [ "$(printf '%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
+cmake_is_new_enough() {
+  local version
+  version=$("$1" --version 2>/dev/null | sed -n 's/^cmake version //p')
+  [ -n "$version" ] && version_at_least "$version" "$cmake_needed"
+}
+
+# Sets $cmake and $ctest: the system's, or (Ubuntu 22.04 has 3.22) one from PyPI in build/tools.
+find_cmake() {
+  local tools=$PWD/build/tools
+  cmake=cmake ctest=ctest
+  cmake_is_new_enough cmake && return
+  cmake=$tools/bin/cmake ctest=$tools/bin/ctest
+  cmake_is_new_enough "$cmake" && return
+  say "this system's CMake is older than $cmake_needed: installing a newer one into build/tools"
+  is_debian && install_packages python3-venv
+  python3 -m venv "$tools" && "$tools/bin/pip" install --quiet "cmake>=$cmake_needed" && cmake_is_new_enough "$cmake" ||
+    stop "CMake $cmake_needed or newer is needed (https://cmake.org/download); put it first in PATH and start again"
+}
+
+# prepare_system [with-tests]: everything a build needs, installed or asked for.
+prepare_system() {
+  local debian=$build_packages fedora=$fedora_build_packages command missing=""
+  if [ "${1:-}" = with-tests ]; then
+    debian="$debian $test_packages" fedora="$fedora $fedora_test_packages"
+  fi
+  if is_debian; then
+    # shellcheck disable=SC2086  # the lists are words
+    install_packages $debian
+  else
+    for command in g++ cmake ninja mpirun; do command -v $command >/dev/null || missing="$missing $command"; done
+    [ -z "$missing" ] || stop "Not found:$missing. This is no Debian or Ubuntu, so install first (names as on Fedora):
+  $(echo $fedora)
+On Fedora and RHEL, \`module load mpi\` puts mpirun into PATH."
+  fi
+  find_cmake
+}
+
+# configure_and_build PRESET [CMAKE OPTION...] [-- TARGET...]
+configure_and_build() {
+  local preset=$1 options=() log=build/$1/configure.log
+  shift
+  while [ $# -gt 0 ] && [ "$1" != -- ]; do options+=("$1"); shift; done
+  [ $# -gt 0 ] && shift
+  mkdir -p "build/$preset"
+  say "configuring build/$preset"
+  "$cmake" --preset "$preset" "${options[@]}" >"$log" 2>&1 || { cat "$log" >&2; stop "CMake could not configure (above)"; }
+  say "building build/$preset"
+  "$cmake" --build "build/$preset" ${1:+--target "$@"}
+}
+
+# ---- Fashion-MNIST ----
+
+fashion_package=dataset-fashion-mnist
+fashion_package_folder=/usr/share/datasets/fashion-mnist
+fashion_home=http://fashion-mnist.s3-website.eu-central-1.amazonaws.com
+# sha256 of what the files hold once decompressed: Debian has compressed them anew.
+fashion_sums="c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888  train-images-idx3-ubyte
+bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9  train-labels-idx1-ubyte
+5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b  t10k-images-idx3-ubyte
+0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34  t10k-labels-idx1-ubyte"
+
+# The file FOLDER/NAME or FOLDER/NAME.gz, whichever is there.
+fashion_file() {
+  if [ -f "$1/$2" ]; then echo "$1/$2"; elif [ -f "$1/$2.gz" ]; then echo "$1/$2.gz"; else return 1; fi
+}
+
+# fashion_is_whole FOLDER: the four files are there and hold what they should; otherwise says which does not.
+fashion_is_whole() {
+  local sum name file
+  while read -r sum name; do
+    file=$(fashion_file "$1" "$name") || { echo "$1 has neither $name nor $name.gz" >&2; return 1; }
+    [ "$(gzip -cdf "$file" | sha256sum | cut -d ' ' -f 1)" = "$sum" ] || { echo "$file is damaged" >&2; return 1; }
+  done <<<"$fashion_sums"
+}
+
+download() {
+  if command -v curl >/dev/null; then curl -fsSL --retry 2 -o "$2" "$1"; else wget -q -O "$2" "$1"; fi
+}
+
+# Sets $fashion to a folder with the four files: the Debian package's, else downloaded into data/fashion-mnist/raw.
+find_fashion_mnist() {
+  local sum name
+  fashion=$fashion_package_folder
+  if is_debian && ! is_installed $fashion_package && is_offered $fashion_package; then
+    install_packages $fashion_package
+  fi
+  [ -d "$fashion" ] && fashion_is_whole "$fashion" && return
+  fashion=data/fashion-mnist/raw
+  [ -d $fashion ] && fashion_is_whole $fashion && return
+  say "downloading Fashion-MNIST (30 MB) from $fashion_home"
+  mkdir -p $fashion
+  while read -r sum name; do
+    download "$fashion_home/$name.gz" "$fashion/$name.gz.part" && mv "$fashion/$name.gz.part" "$fashion/$name.gz" ||
+      stop "$fashion_home/$name.gz could not be downloaded. With the four files in a folder of yours, say --data-dir FOLDER"
+  done <<<"$fashion_sums"
+  fashion_is_whole $fashion || stop "What was downloaded is not Fashion-MNIST (above)"
+}
