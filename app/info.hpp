@@ -14,9 +14,14 @@ namespace lockstep::app {
 /// io::FileError for what cannot be read at all.
 int run_info(comm::MpiSession& session, const InfoOptions& options);
 
-/// The parts of run_info. Each returns true when all is well.
+/// Layout, values, shards; with `verify` the checksums of every shard and the count of each class. False when a shard is
+/// damaged; its line says how, and the others are verified all the same. Throws io::FileError.
 bool describe_dataset(Console& console, const std::filesystem::path& path, bool verify);
+/// The record and a table of tensors. Always verified: it is read whole. Throws io::FileError when it is damaged.
 bool describe_checkpoint(Console& console, const std::filesystem::path& file);
+/// One line for each checkpoint in the folder; with `verify` each is read. False when one is damaged.
+bool describe_checkpoints(Console& console, const std::filesystem::path& folder, bool verify);
+/// Configuration in brief, last metrics, checkpoints, owner. False when a checkpoint is damaged.
 bool describe_run(Console& console, const std::filesystem::path& folder, bool verify);
 
 }  // namespace lockstep::app

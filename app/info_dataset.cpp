@@ -1,0 +1,125 @@
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "app/info.hpp"
+#include "app/plan.hpp"
+#include "io/hdf5_file.hpp"
+#include "io/sharded_dataset.hpp"
+
+namespace lockstep::app {
+namespace {
+
+/// More labels than this are not counted: it would take minutes.
+constexpr std::int64_t kMostLabelsCounted = 200'000'000;
+constexpr std::int64_t kLabelsAtOnce = 1 << 20;
+constexpr std::size_t kMostClassesShown = 100;
+constexpr std::size_t kMostShardsShown = 64;
+
+std::string describe(const io::Field& field) {
+  return field.sample_shape.empty() ? fmt::format("{}, one number", name_of(field.type))
+                                    : fmt::format("{} [{}]", name_of(field.type), fmt::join(field.sample_shape, ", "));
+}
+
+/// Samples of each class over all shards, from the label datasets themselves.
+std::vector<std::int64_t> count_classes(const io::ShardedDataset& dataset) {
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(dataset.info().classes));
+  std::vector<std::int64_t> labels;
+  for (const io::ShardInfo& shard : dataset.shards()) {
+    const io::Hdf5File file(shard.file, io::Hdf5File::Access::read);
+    for (std::int64_t first = 0; first < shard.count; first += kLabelsAtOnce) {
+      const std::int64_t rows = std::min(kLabelsAtOnce, shard.count - first);
+      labels.resize(static_cast<std::size_t>(rows));
+      file.read_rows(dataset.info().y.name, io::FileType::int64, first, rows, std::as_writable_bytes(std::span(labels)));
+      for (const std::int64_t label : labels) {
+        if (label < 0 || label >= dataset.info().classes) {
+          throw io::FileError(fmt::format("{}: label {} lies outside 0 to {}", shard.file.string(), label, dataset.info().classes - 1));
+        }
+        ++counts[static_cast<std::size_t>(label)];
+      }
+    }
+  }
+  return counts;
+}
+
+std::string class_table(const io::DatasetInfo& info, const std::vector<std::int64_t>& counts) {
+  const std::int64_t most = std::max<std::int64_t>(1, *std::max_element(counts.begin(), counts.end()));
+  constexpr std::int64_t kLongestBar = 30;
+  std::string text = "classes\n";
+  for (std::size_t i = 0; i < std::min(counts.size(), kMostClassesShown); ++i) {
+    const std::string name = i < info.class_names.size() ? info.class_names[i] : fmt::format("{}", i);
+    text += fmt::format("  {:<16} {:>12}  {:#<{}}\n", name, with_commas(counts[i]), "", counts[i] * kLongestBar / most);
+  }
+  if (counts.size() > kMostClassesShown) text += fmt::format("  … and {} more classes\n", counts.size() - kMostClassesShown);
+  return text;
+}
+
+std::string heading(const std::filesystem::path& path, const io::ShardedDataset& dataset) {
+  const io::DatasetInfo& info = dataset.info();
+  std::uint64_t bytes = 0;
+  for (const io::ShardInfo& shard : dataset.shards()) bytes += shard.bytes;
+  std::string text = fmt::format("{}: {} samples in {} file{}, {}\n", path.string(), with_commas(info.samples), dataset.shards().size(),
+                                 dataset.shards().size() == 1 ? "" : "s", format_bytes(static_cast<double>(bytes)));
+  if (!info.source.empty()) text += fmt::format("  source   {}\n", info.source);
+  text += fmt::format("  {:<8} {}, {:.6g} to {:.6g}", info.x.name, describe(info.x), info.value_min, info.value_max);
+  if (info.has_statistics) text += fmt::format(", mean {:.6g}, deviation {:.6g}", info.mean, info.standard_deviation);
+  const std::string labels = info.labels_are_classes ? fmt::format("labels of {} classes", info.classes) : "numbers to predict";
+  return text + fmt::format("\n  {:<8} {}, {}\n", info.y.name, describe(info.y), labels);
+}
+
+}  // namespace
+
+bool describe_dataset(Console& console, const std::filesystem::path& path, bool verify) {
+  const io::ShardedDataset dataset({.path = path});
+  console.info(heading(path, dataset));
+  for (const std::string& warning : dataset.warnings()) console.warn(warning);
+
+  const auto& shards = dataset.shards();
+  const int parts = static_cast<int>(shards.size());
+  std::vector<std::string> problems;
+  std::uint64_t verified = 0;
+  const auto start = std::chrono::steady_clock::now();
+  console.info(fmt::format("{:<28} {:>12} {:>12} {:>10}  {:<16}  {:<16}  {}", "file", "samples", "bytes", "read by", "checksum x",
+                           "checksum y", verify ? "state" : ""));
+  for (int i = 0; i < parts; ++i) {
+    const io::ShardInfo& shard = shards[static_cast<std::size_t>(i)];
+    std::string state;
+    if (verify && shard.checksum_x.empty()) {
+      state = "no checksum";
+    } else if (verify) {
+      console.progress(static_cast<double>(i) / parts, fmt::format("verifying {}", shard.file.filename().string()));
+      try {
+        verified += dataset.verify(i, parts);
+        state = "ok";
+      } catch (const io::FileError& error) {
+        state = "DAMAGED";
+        problems.emplace_back(error.what());
+      }
+    }
+    const bool shown = shards.size() <= kMostShardsShown || state == "DAMAGED" || static_cast<std::size_t>(i) < kMostShardsShown / 2;
+    if (!shown) continue;
+    console.info(fmt::format("{:<28} {:>12} {:>12} {:>10}  {:<16}  {:<16}  {}", shard.file.filename().string(),
+                             with_commas(shard.count), format_bytes(static_cast<double>(shard.bytes)),
+                             shard.by_offset ? "offset" : "HDF5", shard.checksum_x, shard.checksum_y, state));
+  }
+  console.clear_progress();
+  if (shards.size() > kMostShardsShown) console.info(fmt::format("({} files; those not shown {})", shards.size(), verify ? "are sound" : "are alike"));
+  if (verify && verified > 0) {
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double bytes = static_cast<double>(verified);
+    console.info(fmt::format("verified {} in {:.2f} s ({}/s)", format_bytes(bytes), seconds, format_bytes(bytes / std::max(seconds, 1e-9))));
+  }
+  for (const std::string& problem : problems) console.warn(problem);
+
+  const io::DatasetInfo& info = dataset.info();
+  if (verify && problems.empty() && info.labels_are_classes && info.classes > 0 && info.samples <= kMostLabelsCounted) {
+    console.info(class_table(info, count_classes(dataset)));
+  }
+  return problems.empty();
+}
+
+}  // namespace lockstep::app
