@@ -23,7 +23,8 @@ struct DatasetOptions {
 /// How x becomes numbers and how labels look, from the manifest (or guessed from the types where there is none).
 struct DatasetInfo {
   std::int64_t samples = 0;
-  Field x, y;
+  Field x;
+  Field y;                                  ///< an empty name: packed without labels
   bool labels_are_classes = true;
   std::int64_t classes = 0;                 ///< 0: regression
   std::vector<std::string> class_names;
@@ -60,13 +61,19 @@ class ShardedDataset {
 
   /// The type in which x reaches the model: uint8 stays uint8, float64 stays float64, all else becomes float32.
   FileType x_type() const noexcept;
-  /// Bytes of one sample as delivered: x as x_type(); y as one int32 (classes) or float32 per target.
+  /// Bytes of one sample as delivered: x as x_type(); y as one int32 (classes) or float32 per target;
+  /// no labels: y takes 0 bytes.
   std::size_t x_bytes() const noexcept;
   std::size_t y_bytes() const noexcept;
 
   /// Reads samples by index, in the given order. Thread-safe. Throws FileError naming file and sample: read errors,
   /// labels outside [0, classes), NaN or infinity in float data.
   void read(std::span<const std::int64_t> samples, std::span<std::byte> x, std::span<std::byte> y) const;
+
+  /// Chunked data is best read in blocks that are multiples of this many samples; 1 for contiguous data.
+  std::int64_t block_multiple() const noexcept;
+  /// Asks the kernel to read x of samples [first, first + count) ahead. Returns at once.
+  void will_need(std::int64_t first, std::int64_t count) const noexcept;
 
   /// Recomputes the checksums of shards part, part + parts, … and throws FileError at the first that differs.
   /// Returns the bytes read.

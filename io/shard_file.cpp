@@ -1,0 +1,140 @@
+#include "io/shard_file.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+
+namespace lockstep::io {
+namespace {
+
+std::string datasets_in(const Hdf5File& file) {
+  std::string text;
+  for (const std::string& name : file.children("/")) text += fmt::format("{}{}", text.empty() ? "" : ", ", name);
+  return text.empty() ? "nothing" : text;
+}
+
+std::optional<ShardAttributes> read_attributes(const Hdf5File& file) {
+  const auto version = file.integer("/", shard_attribute::kVersion);
+  if (!version) return std::nullopt;
+  const std::string path = file.path().string();
+  if (*version > kShardSchemaVersion) {
+    throw FileError(fmt::format("{}: was written with schema version {}, this program knows up to {}; use a newer "
+                                "lockstep or pack again",
+                                path, *version, kShardSchemaVersion));
+  }
+  const auto count = file.integer("/", shard_attribute::kCount);
+  const auto labels = labels_of_name(file.text("/", shard_attribute::kLabels).value_or(""));
+  const auto classes = file.integer("/", shard_attribute::kClasses);
+  const auto names = file.texts("/", shard_attribute::kClassNames);
+  const auto low = file.real("/", shard_attribute::kValueMin);
+  const auto high = file.real("/", shard_attribute::kValueMax);
+  if (!count || !labels || !classes || !names || !low || !high) {
+    throw FileError(fmt::format("{}: calls itself a lockstep shard but lacks attributes of one; pack again", path));
+  }
+  return ShardAttributes{*count, *labels, *classes, *names, *low, *high};
+}
+
+}  // namespace
+
+bool StoredField::splits_samples() const noexcept {
+  for (std::size_t axis = 1; axis < chunk.size(); ++axis) {
+    if (chunk[axis] < field.sample_shape[axis - 1]) return true;
+  }
+  return false;
+}
+
+ShardFile::ShardFile(const std::filesystem::path& path, const std::string& x, const std::string& y) : path_(path) {
+  Hdf5File file(path, Hdf5File::Access::read);
+  attributes_ = read_attributes(file);
+  fields_.push_back(describe(file, "x", x));
+  if (!y.empty()) fields_.push_back(describe(file, "y", y));
+  file.close();
+  if (fields_.size() > 1 && fields_[1].count != count()) {
+    throw FileError(fmt::format("{}: {} has {} samples but {} has {}", path.string(), x, count(), y, fields_[1].count));
+  }
+  if (attributes_ && attributes_->count != count()) {
+    throw FileError(fmt::format("{}: {} has {} samples, the file's own count is {}; pack again", path.string(), x,
+                                count(), attributes_->count));
+  }
+
+  descriptor_ = open_file(path, O_RDONLY, "open");
+  struct stat status {};
+  if (::fstat(descriptor_.get(), &status) != 0) {
+    throw FileError(fmt::format("{}: {}", path.string(), std::generic_category().message(errno)));
+  }
+  bytes_ = static_cast<std::uint64_t>(status.st_size);
+  bool needs_descriptor = false;
+  for (const StoredField& stored : fields_) {
+    if (!stored.offset) continue;
+    needs_descriptor = true;
+    const std::uint64_t end = *stored.offset + stored.field.bytes() * static_cast<std::uint64_t>(stored.count);
+    if (end > bytes_) {
+      throw FileError(fmt::format("{}: is truncated: {} should end at byte {}, the file has {}; copy or pack it again",
+                                  path.string(), stored.dataset, end, bytes_));
+    }
+  }
+  if (!needs_descriptor) descriptor_ = Descriptor();
+}
+
+StoredField ShardFile::describe(const Hdf5File& file, const std::string& name, const std::string& dataset) const {
+  if (!file.has(dataset)) {
+    throw FileError(fmt::format("{}: has no dataset {}; it holds {}: choose with --{}", path_.string(), dataset,
+                                datasets_in(file), name));
+  }
+  const DatasetLayout layout = file.layout(dataset);
+  if (layout.type == FileType::other) {
+    throw FileError(fmt::format("{}: the elements of {} are neither integers nor floats of a known kind",
+                                path_.string(), dataset));
+  }
+  if (layout.shape.empty()) {
+    throw FileError(fmt::format("{}: {} is a single number; its first dimension should count samples", path_.string(),
+                                dataset));
+  }
+  StoredField stored;
+  stored.dataset = dataset;
+  stored.field = {name, layout.type, {layout.shape.begin() + 1, layout.shape.end()}};
+  stored.count = layout.shape[0];
+  stored.native_order = layout.native_order;
+  if (layout.native_order) stored.offset = layout.offset;
+  stored.chunk = layout.chunk;
+  stored.compressed = layout.compressed;
+  if (attributes_) stored.checksum = file.text(dataset, shard_attribute::kChecksum).value_or("");
+  if (stored.field.elements() < 1) {
+    throw FileError(fmt::format("{}: the samples of {} are empty", path_.string(), dataset));
+  }
+  return stored;
+}
+
+void ShardFile::read_rows(std::size_t field, std::int64_t first, std::int64_t rows, std::span<std::byte> out) const {
+  const StoredField& stored = fields_[field];
+  if (!stored.offset) {
+    Hdf5File(path_, Hdf5File::Access::read).read_rows(stored.dataset, stored.field.type, first, rows, out);
+    return;
+  }
+  std::uint64_t at = *stored.offset + stored.field.bytes() * static_cast<std::uint64_t>(first);
+  while (!out.empty()) {
+    const ssize_t got = ::pread(descriptor_.get(), out.data(), out.size(), static_cast<off_t>(at));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) {
+      throw FileError(fmt::format("{}: cannot read {} at sample {}: {}", path_.string(), stored.dataset, first,
+                                  got < 0 ? std::generic_category().message(errno)
+                                          : "the file has become shorter since it was opened"));
+    }
+    out = out.subspan(static_cast<std::size_t>(got));
+    at += static_cast<std::uint64_t>(got);
+  }
+}
+
+void ShardFile::will_need(std::size_t field, std::int64_t first, std::int64_t rows) const noexcept {
+  const StoredField& stored = fields_[field];
+  if (!stored.offset) return;
+  const std::size_t row = stored.field.bytes();
+  ::posix_fadvise(descriptor_.get(), static_cast<off_t>(*stored.offset + row * static_cast<std::uint64_t>(first)),
+                  static_cast<off_t>(row * static_cast<std::uint64_t>(rows)), POSIX_FADV_WILLNEED);
+}
+
+}  // namespace lockstep::io

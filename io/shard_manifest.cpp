@@ -1,0 +1,181 @@
+#include "io/shard_manifest.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "io/checksum.hpp"
+#include "io/durable_file.hpp"
+
+namespace lockstep::io {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kFormat = "lockstep shards";
+constexpr std::array kLabelKinds = {Labels::none, Labels::classes, Labels::targets};
+
+/// Over the compact text with sorted keys, so that indentation and order may change.
+std::string checksum_of(json manifest) {
+  manifest.erase("checksum");
+  const std::string text = manifest.dump();
+  return to_hex(checksum(std::as_bytes(std::span(text))));
+}
+
+json to_json(const ShardManifest& manifest) {
+  json result = {{"format", kFormat},
+                 {"schema_version", kShardSchemaVersion},
+                 {"samples", manifest.samples},
+                 {"labels", name_of(manifest.labels)},
+                 {"classes", manifest.classes},
+                 {"class_names", manifest.class_names},
+                 {"value_min", manifest.value_min},
+                 {"value_max", manifest.value_max},
+                 {"mean", manifest.mean},
+                 {"standard_deviation", manifest.standard_deviation},
+                 {"source", manifest.source},
+                 {"fields", json::array()},
+                 {"shards", json::array()}};
+  for (const Field& field : manifest.fields) {
+    result["fields"].push_back(
+        {{"name", field.name}, {"type", name_of(field.type)}, {"sample_shape", field.sample_shape}});
+  }
+  for (const ManifestShard& shard : manifest.shards) {
+    result["shards"].push_back({{"file", shard.file},
+                                {"first", shard.first},
+                                {"count", shard.count},
+                                {"bytes", shard.bytes},
+                                {"xxh3_64_x", shard.checksum_x},
+                                {"xxh3_64_y", shard.checksum_y}});
+  }
+  return result;
+}
+
+/// Text of a wrong entry, for the exception.
+class Contradiction : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+ShardManifest from_json(const json& text) {
+  ShardManifest manifest;
+  text.at("samples").get_to(manifest.samples);
+  text.at("classes").get_to(manifest.classes);
+  text.at("class_names").get_to(manifest.class_names);
+  text.at("value_min").get_to(manifest.value_min);
+  text.at("value_max").get_to(manifest.value_max);
+  text.at("mean").get_to(manifest.mean);
+  text.at("standard_deviation").get_to(manifest.standard_deviation);
+  text.at("source").get_to(manifest.source);
+  const auto labels = labels_of_name(text.at("labels").get<std::string>());
+  if (!labels) throw Contradiction("its entry labels is none of none, classes, targets");
+  manifest.labels = *labels;
+  for (const json& entry : text.at("fields")) {
+    const auto type = file_type_of_name(entry.at("type").get<std::string>());
+    if (!type) throw Contradiction("a field has an unknown type");
+    manifest.fields.push_back({entry.at("name").get<std::string>(), *type,
+                               entry.at("sample_shape").get<std::vector<std::int64_t>>()});
+    for (const std::int64_t extent : manifest.fields.back().sample_shape) {
+      if (extent < 1) throw Contradiction("a field has an impossible shape");
+    }
+  }
+  const bool has_y = manifest.fields.size() == 2 && manifest.fields[1].name == "y";
+  if (manifest.fields.empty() || manifest.fields[0].name != "x" || manifest.fields.size() > 2 ||
+      has_y != (manifest.fields.size() == 2) || has_y != (manifest.labels != Labels::none)) {
+    throw Contradiction("its fields are not x, or x and y with labels");
+  }
+  if ((manifest.labels == Labels::classes) != (manifest.classes > 0)) {
+    throw Contradiction("its labels and its number of classes contradict each other");
+  }
+  std::int64_t first = 0;
+  for (const json& entry : text.at("shards")) {
+    const ManifestShard shard{entry.at("file").get<std::string>(),      entry.at("first").get<std::int64_t>(),
+                              entry.at("count").get<std::int64_t>(),    entry.at("bytes").get<std::uint64_t>(),
+                              entry.at("xxh3_64_x").get<std::string>(), entry.at("xxh3_64_y").get<std::string>()};
+    if (shard.file.empty() || shard.file.find('/') != std::string::npos) {
+      throw Contradiction(fmt::format("\"{}\" is no file name within the folder", shard.file));
+    }
+    if (shard.first != first || shard.count < 1) {
+      throw Contradiction(fmt::format("{} does not follow the shard before it", shard.file));
+    }
+    first += shard.count;
+    manifest.shards.push_back(shard);
+  }
+  if (first != manifest.samples || first == 0) {
+    throw Contradiction(fmt::format("its shards hold {} samples, its entry samples says {}", first, manifest.samples));
+  }
+  return manifest;
+}
+
+}  // namespace
+
+const char* name_of(Labels labels) noexcept {
+  switch (labels) {
+    case Labels::none: return "none";
+    case Labels::classes: return "classes";
+    case Labels::targets: return "targets";
+  }
+  return "";
+}
+
+std::optional<Labels> labels_of_name(std::string_view name) noexcept {
+  for (const Labels labels : kLabelKinds) {
+    if (name == name_of(labels)) return labels;
+  }
+  return std::nullopt;
+}
+
+std::optional<FileType> file_type_of_name(std::string_view name) noexcept {
+  for (int code = 0; code < static_cast<int>(FileType::other); ++code) {
+    if (name == name_of(static_cast<FileType>(code))) return static_cast<FileType>(code);
+  }
+  return std::nullopt;
+}
+
+void write_manifest(const std::filesystem::path& folder, const ShardManifest& manifest) {
+  json text = to_json(manifest);
+  text["checksum"] = checksum_of(text);
+  replace_file(folder / kManifestName, text.dump(2) + "\n");
+}
+
+ShardManifest read_manifest(const std::filesystem::path& folder) {
+  const std::filesystem::path file = folder / kManifestName;
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) throw FileError(fmt::format("{}: cannot open it", file.string()));
+  const std::string content{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+  try {
+    const json text = json::parse(content);
+    if (text.at("format") != kFormat) throw Contradiction("it is not a manifest of lockstep shards");
+    const auto version = text.at("schema_version").get<std::int64_t>();
+    if (version > kShardSchemaVersion) {
+      throw Contradiction(fmt::format("it was written with schema version {}, this program knows up to {}; use a newer "
+                                      "lockstep or pack again",
+                                      version, kShardSchemaVersion));
+    }
+    if (text.contains("checksum") && text.at("checksum") != checksum_of(text)) {
+      throw Contradiction("it does not match its own checksum: damaged, or edited (then remove its entry checksum)");
+    }
+    return from_json(text);
+  } catch (const json::exception& error) {
+    throw FileError(fmt::format("{}: is damaged: {}", file.string(), error.what()));
+  } catch (const Contradiction& error) {
+    throw FileError(fmt::format("{}: {}", file.string(), error.what()));
+  }
+}
+
+std::string shard_file_name(std::int64_t index) { return fmt::format("shard-{:05}.h5", index); }
+
+bool is_shard_folder(const std::filesystem::path& folder) {
+  if (!std::filesystem::is_regular_file(folder / kManifestName)) return false;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    const bool shard = name.starts_with("shard-") && name.ends_with(".h5");
+    if (!entry.is_regular_file() || (name != kManifestName && !shard)) return false;
+  }
+  return true;
+}
+
+}  // namespace lockstep::io
