@@ -21,6 +21,8 @@
 namespace lockstep::model {
 
 enum class Activation { none, relu, tanh, sigmoid };  ///< those whose derivative follows from y
+Activation parse_activation(std::string_view name);   ///< throws std::invalid_argument listing the valid names
+std::string_view name_of(Activation activation) noexcept;
 enum class Accumulate : bool { no, yes };
 
 /// x * scale + shift, applied while raw samples become activations.
@@ -42,9 +44,9 @@ enum class OptimizerKind { sgd, momentum, nesterov, adam, adamw };
 struct UpdateRule {
   OptimizerKind kind = OptimizerKind::sgd;
   float learning_rate = 0;
-  float momentum = 0.9f;      ///< momentum, nesterov
-  float beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-8f;   ///< adam, adamw
-  float bias_correction1 = 1, bias_correction2 = 1;      ///< 1 - beta^t, computed in double by the caller
+  float momentum = 0.9f;                                ///< momentum, nesterov
+  float beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-8f;  ///< adam, adamw
+  float bias_correction1 = 1, bias_correction2 = 1;     ///< 1 - beta^t, computed in double by the caller
   float weight_decay = 0;     ///< decoupled: w -= learning_rate * weight_decay * w, decayed slices only
   float gradient_factor = 1;  ///< multiplies the gradient first (clipping by global norm)
   float clip_value = 0;       ///< > 0: then clamp to [-clip_value, clip_value]
@@ -69,10 +71,12 @@ class Backend {
   Backend(const Backend&) = delete;
   Backend& operator=(const Backend&) = delete;
 
-  virtual std::string_view name() const noexcept = 0;        ///< "cpu", "reference"
-  virtual std::string description() const = 0;               ///< "cpu: OpenBLAS 0.3.21 SkylakeX, loops x86-64-v4, 1 thread"
+  virtual std::string_view name() const noexcept = 0;  ///< "cpu", "reference"
+  virtual std::string description() const = 0;         ///< "cpu: OpenBLAS 0.3.21 SkylakeX, loops x86-64-v4, 1 thread"
   virtual ElementType compute_type() const noexcept = 0;
   virtual std::pmr::memory_resource* memory() noexcept = 0;  ///< where tensors live; 256-byte aligned
+  /// Whether a tensor may also point into ordinary host memory (so that a batch need not be copied).
+  virtual bool reads_host_memory() const noexcept = 0;
 
   /// out[i] = in[i] * scale + shift; in: uint8, float32 or float64, same shape as out (compute type).
   void convert_input(const Tensor& in, const InputTransform& transform, const Tensor& out);
@@ -88,7 +92,8 @@ class Backend {
   /// Sum of squares of the elements, in double, fixed order.
   double sum_of_squares(const Tensor& x);
   /// gradients += l2 * parameters over the decayed slices.
-  void add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2, std::span<const UpdateSlice> slices);
+  void add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2,
+                       std::span<const UpdateSlice> slices);
   /// One fused pass over the slices: clip, decay, optimiser, average.
   void update(const UpdateArenas& arenas, const UpdateRule& rule, std::span<const UpdateSlice> slices);
   void fill_zero(const Tensor& x);
@@ -104,8 +109,8 @@ class Backend {
   virtual void do_linear_forward(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
                                  const Tensor& y) = 0;
   virtual void do_linear_backward(const Tensor& x, const Tensor& w, const Tensor& y, const Tensor& d_y,
-                                  Activation activation, Accumulate accumulate, const Tensor& d_w,
-                                  const Tensor& d_bias, const Tensor& d_x) = 0;
+                                  Activation activation, Accumulate accumulate, const Tensor& d_w, const Tensor& d_bias,
+                                  const Tensor& d_x) = 0;
   virtual LossSums do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, double scale,
                                             bool want_gradient) = 0;
   virtual LossSums do_mean_squared_error(const Tensor& predictions, const Tensor& targets, double scale,

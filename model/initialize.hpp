@@ -14,8 +14,19 @@ namespace lockstep::model {
 /// standard deviations, as TensorFlow's tf.truncated_normal; fan_in_uniform is U(-1/sqrt(fan_in), 1/sqrt(fan_in)),
 /// PyTorch's default for linear layers.
 struct Initializer {
-  enum class Scheme { zeros, constant, uniform, normal, truncated_normal, xavier_uniform, xavier_normal, he_uniform,
-                      he_normal, lecun_normal, fan_in_uniform };
+  enum class Scheme {
+    zeros,
+    constant,
+    uniform,
+    normal,
+    truncated_normal,
+    xavier_uniform,
+    xavier_normal,
+    he_uniform,
+    he_normal,
+    lecun_normal,
+    fan_in_uniform
+  };
   Scheme scheme = Scheme::zeros;
   double value = 0;
 };

@@ -24,8 +24,8 @@ struct SampleShape {
 };
 
 struct NetworkOptions {
-  std::string name = "mlp";            ///< "linear", "mlp"
-  std::vector<std::int64_t> hidden;    ///< mlp: widths of the hidden layers
+  std::string name = "mlp";          ///< "linear", "mlp"
+  std::vector<std::int64_t> hidden;  ///< mlp: widths of the hidden layers
   Activation activation = Activation::relu;
   Initializer weight_initializer{Initializer::Scheme::he_normal, 0};
   Initializer bias_initializer{Initializer::Scheme::zeros, 0};
@@ -33,8 +33,8 @@ struct NetworkOptions {
 
 /// One line of the plan that --dry-run prints.
 struct LayerPlan {
-  std::string name;                  ///< "dense_1"
-  std::string description;           ///< "784 -> 512, relu"
+  std::string name;         ///< "dense_1"
+  std::string description;  ///< "784 -> 512, relu"
   std::int64_t parameters = 0;
   std::int64_t activation_elements = 0;  ///< per sample
   double forward_flops = 0;              ///< per sample; a multiply-add is two
@@ -63,12 +63,12 @@ class Network {
   virtual std::string signature() const = 0;
   /// input: [B, features] compute type. Returns the output [B, outputs], inside memory.activations.
   virtual Tensor forward(Backend& backend, const NetworkMemory& memory, const Tensor& input) const = 0;
-  /// d_output: [B, outputs] (may be the tensor that forward returned, overwritten by the loss). Same memory and input as
-  /// the forward before it.
+  /// d_output: [B, outputs] (may be the tensor that forward returned, overwritten by the loss). Same memory and input
+  /// as the forward before it.
   virtual void backward(Backend& backend, const NetworkMemory& memory, const Tensor& input, const Tensor& d_output,
                         Accumulate accumulate, const GradientReady& ready) const = 0;
-  /// Name of the first layer whose output or gradient in `memory` is not finite after forward + backward of `batch`
-  /// samples, or "". Slow; for the message after a NaN.
+  /// Name of the first layer whose output in `memory` is not finite after forward of `batch` samples, or "". Reads all
+  /// activations; for the message after a NaN.
   virtual std::string first_not_finite(Backend& backend, const NetworkMemory& memory, std::int64_t batch) const = 0;
 
  protected:

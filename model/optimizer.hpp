@@ -22,11 +22,11 @@ struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::sgd;
   double momentum = 0.9;
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
-  double l2 = 0;            ///< in the loss: loss += l2/2 |w|^2, gradient += l2 w (decayed slices)
-  double weight_decay = 0;  ///< decoupled
-  double clip_norm = 0;     ///< > 0: scale the gradient to this global norm where it exceeds it (Pascanu et al. 2013)
-  double clip_value = 0;    ///< > 0: clamp each element
-  double average_decay = 0; ///< > 0: keep a moving average of the weights
+  double l2 = 0;             ///< in the loss: loss += l2/2 |w|^2, gradient += l2 w (decayed slices)
+  double weight_decay = 0;   ///< decoupled
+  double clip_norm = 0;      ///< > 0: scale the gradient to this global norm where it exceeds it (Pascanu et al. 2013)
+  double clip_value = 0;     ///< > 0: clamp each element
+  double average_decay = 0;  ///< > 0: keep a moving average of the weights
 };
 
 OptimizerKind parse_optimizer(std::string_view name);  ///< throws std::invalid_argument listing the valid names
@@ -39,6 +39,7 @@ std::string_view state_name(OptimizerKind kind, int index);
 /// ExponentialMovingAverage with num_updates.
 double average_decay_at(double decay, std::int64_t update) noexcept;
 /// The rule for update number `update` (0-based) at this learning rate, given the global gradient norm.
-UpdateRule update_rule(const OptimizerOptions& options, double learning_rate, std::int64_t update, double gradient_norm);
+UpdateRule update_rule(const OptimizerOptions& options, double learning_rate, std::int64_t update,
+                       double gradient_norm);
 
 }  // namespace lockstep::model

@@ -19,8 +19,8 @@ namespace lockstep::model {
 enum class Decay : bool { no, yes };
 
 struct ParameterSpec {
-  std::string name;                  ///< "dense_1/weight": unique, stable, the name in checkpoints
-  std::vector<std::int64_t> shape;   ///< logical shape, row-major
+  std::string name;                 ///< "dense_1/weight": unique, stable, the name in checkpoints
+  std::vector<std::int64_t> shape;  ///< logical shape, row-major
   Initializer initializer;
   std::int64_t fan_in = 1;
   std::int64_t fan_out = 1;
@@ -39,12 +39,14 @@ class ParameterTable {
   /// Assigns the offsets. No add afterwards.
   void freeze();
 
-  const std::vector<Parameter>& all() const noexcept { return parameters_; }   ///< declaration (layer) order
+  const std::vector<Parameter>& all() const noexcept { return parameters_; }  ///< declaration (layer) order
   const Parameter& operator[](std::size_t index) const { return parameters_.at(index); }
-  std::size_t arena_elements() const noexcept { return arena_elements_; }      ///< with padding
-  std::int64_t parameter_count() const noexcept;                               ///< without padding
+  std::size_t arena_elements() const noexcept { return arena_elements_; }  ///< with padding
+  std::int64_t parameter_count() const noexcept;                           ///< without padding
   /// Ends of the slices in arena order, ascending; the last equals arena_elements(). For the bucket schedule.
   std::vector<std::size_t> slice_ends() const;
+  /// End of one parameter's slice with its padding.
+  std::size_t slice_end(std::size_t index) const;
   /// Text that two equal tables share: names, shapes, offsets. For the fingerprint and the checkpoint.
   std::string signature() const;
 

@@ -27,7 +27,7 @@ struct ScheduleOptions {
   std::vector<std::int64_t> boundaries;  ///< ascending
   double power = 1;
   std::int64_t warmup_steps = 0;
-  std::int64_t total_steps = 0;          ///< cosine, polynomial
+  std::int64_t total_steps = 0;  ///< cosine, polynomial
 };
 
 ScheduleOptions::Kind parse_schedule(std::string_view name);  ///< throws std::invalid_argument listing the valid names

@@ -16,11 +16,24 @@ enum class ElementType : std::uint8_t { float32, float64, uint8, int32 };
 std::size_t size_of(ElementType type) noexcept;  ///< bytes
 const char* name_of(ElementType type) noexcept;  ///< "float32" …
 
-template <class T> struct ElementTypeOf;
-template <> struct ElementTypeOf<float> { static constexpr ElementType value = ElementType::float32; };
-template <> struct ElementTypeOf<double> { static constexpr ElementType value = ElementType::float64; };
-template <> struct ElementTypeOf<std::uint8_t> { static constexpr ElementType value = ElementType::uint8; };
-template <> struct ElementTypeOf<std::int32_t> { static constexpr ElementType value = ElementType::int32; };
+template <class T>
+struct ElementTypeOf;
+template <>
+struct ElementTypeOf<float> {
+  static constexpr ElementType value = ElementType::float32;
+};
+template <>
+struct ElementTypeOf<double> {
+  static constexpr ElementType value = ElementType::float64;
+};
+template <>
+struct ElementTypeOf<std::uint8_t> {
+  static constexpr ElementType value = ElementType::uint8;
+};
+template <>
+struct ElementTypeOf<std::int32_t> {
+  static constexpr ElementType value = ElementType::int32;
+};
 
 /// Row-major matrix view: `rows` samples of `columns` elements. Higher ranks come with the convolutions.
 struct Tensor {
@@ -31,7 +44,8 @@ struct Tensor {
 
   std::int64_t count() const noexcept { return rows * columns; }
   /// Throws std::invalid_argument when T is not the tensor's type.
-  template <class T> std::span<T> elements() const {
+  template <class T>
+  std::span<T> elements() const {
     if (ElementTypeOf<T>::value != type) throw std::invalid_argument(std::string("tensor holds ") + name_of(type));
     return {static_cast<T*>(data), static_cast<std::size_t>(count())};
   }

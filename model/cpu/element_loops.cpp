@@ -1,0 +1,183 @@
+#include "model/cpu/element_loops.hpp"
+
+#include <cmath>
+
+#include "model/cpu/clones.hpp"
+
+namespace lockstep::model::cpu {
+
+namespace {
+
+template <class T>
+LOCKSTEP_INLINE void convert_each(std::span<const T> in, InputTransform transform, std::span<float> out) {
+  const T* __restrict from = in.data();
+  float* __restrict to = out.data();
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    to[i] = static_cast<float>(from[i]) * transform.scale + transform.shift;
+  }
+}
+
+/// `derivative(y)` times d_y, in place, and column sums; rows outside, columns inside.
+template <class Derivative>
+LOCKSTEP_INLINE void gradient_rows(std::span<const float> y, std::span<float> d_y, std::size_t columns,
+                                   std::size_t begin, std::size_t end, std::span<float> d_bias, Derivative derivative) {
+  float* __restrict sums = d_bias.empty() ? nullptr : d_bias.data();
+  for (std::size_t row = 0; row < d_y.size(); row += columns) {
+    const float* __restrict value = y.data() + row;
+    float* __restrict gradient = d_y.data() + row;
+    if (sums != nullptr) {
+      for (std::size_t o = begin; o < end; ++o) {
+        gradient[o] = derivative(value[o], gradient[o]);
+        sums[o] += gradient[o];
+      }
+    } else {
+      for (std::size_t o = begin; o < end; ++o) gradient[o] = derivative(value[o], gradient[o]);
+    }
+  }
+}
+
+/// The formulas of optimizer.hpp, one element at a time; every `if` is on a template argument or a loop invariant.
+template <OptimizerKind kKind, bool kAverage>
+LOCKSTEP_INLINE void update_each(const UpdateSpans& spans, const UpdateRule& rule, bool decayed) {
+  constexpr bool kVelocity = kKind == OptimizerKind::momentum || kKind == OptimizerKind::nesterov;
+  constexpr bool kMoments = kKind == OptimizerKind::adam || kKind == OptimizerKind::adamw;
+  float* __restrict parameters = spans.parameters.data();
+  const float* __restrict gradients = spans.gradients.data();
+  float* __restrict state1 = spans.state1.data();
+  float* __restrict state2 = spans.state2.data();
+  float* __restrict average = spans.average.data();
+  const float rate = rule.learning_rate, factor = rule.gradient_factor, mu = rule.momentum;
+  const float beta1 = rule.beta1, beta2 = rule.beta2, epsilon = rule.epsilon;
+  const float correction1 = 1 / rule.bias_correction1, correction2 = 1 / rule.bias_correction2;
+  const float keep = decayed ? 1 - rate * rule.weight_decay : 1;
+  const float limit = rule.clip_value > 0 ? rule.clip_value : HUGE_VALF;
+  const float average_keep = rule.average_decay, average_take = 1 - rule.average_decay;
+  const std::size_t count = spans.parameters.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    float g = gradients[i] * factor;
+    g = g > limit ? limit : g;
+    g = g < -limit ? -limit : g;
+    float w = parameters[i] * keep;
+    if constexpr (kKind == OptimizerKind::sgd) w -= rate * g;
+    if constexpr (kVelocity) {
+      const float v = mu * state1[i] + g;
+      state1[i] = v;
+      w -= rate * (kKind == OptimizerKind::nesterov ? g + mu * v : v);
+    }
+    if constexpr (kMoments) {
+      const float m = beta1 * state1[i] + (1 - beta1) * g;
+      const float s = beta2 * state2[i] + (1 - beta2) * g * g;
+      state1[i] = m;
+      state2[i] = s;
+      w -= rate * (m * correction1) / (std::sqrt(s * correction2) + epsilon);
+    }
+    parameters[i] = w;
+    if constexpr (kAverage) average[i] = average_keep * average[i] + average_take * w;
+  }
+}
+
+template <OptimizerKind kKind>
+LOCKSTEP_INLINE void update_with(const UpdateSpans& spans, const UpdateRule& rule, bool decayed) {
+  if (rule.average_decay > 0) {
+    update_each<kKind, true>(spans, rule, decayed);
+  } else {
+    update_each<kKind, false>(spans, rule, decayed);
+  }
+}
+
+}  // namespace
+
+const char* loop_instruction_set() noexcept {
+#if LOCKSTEP_HAS_CLONES
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("x86-64-v4")) return "x86-64-v4";
+  if (__builtin_cpu_supports("x86-64-v3")) return "x86-64-v3";
+#endif
+  return "baseline";
+}
+
+LOCKSTEP_CLONES void convert(std::span<const std::uint8_t> in, InputTransform transform, std::span<float> out) {
+  convert_each(in, transform, out);
+}
+LOCKSTEP_CLONES void convert(std::span<const float> in, InputTransform transform, std::span<float> out) {
+  convert_each(in, transform, out);
+}
+LOCKSTEP_CLONES void convert(std::span<const double> in, InputTransform transform, std::span<float> out) {
+  convert_each(in, transform, out);
+}
+
+LOCKSTEP_CLONES double sum_of_squares(std::span<const float> x) {
+  double sum = 0;
+  for (const float v : x) sum += static_cast<double>(v) * static_cast<double>(v);
+  return sum;
+}
+
+LOCKSTEP_CLONES void add_scaled(std::span<const float> x, float factor, std::span<float> y) {
+  const float* __restrict from = x.data();
+  float* __restrict to = y.data();
+  for (std::size_t i = 0; i < y.size(); ++i) to[i] += factor * from[i];
+}
+
+LOCKSTEP_CLONES void add_column_sums(std::span<const float> x, std::size_t columns, std::size_t begin, std::size_t end,
+                                     std::span<float> sums) {
+  if (columns == 1) {
+    float sum = 0;
+    for (const float v : x) sum += v;
+    sums[0] += sum;
+    return;
+  }
+  float* __restrict to = sums.data();
+  for (std::size_t row = 0; row < x.size(); row += columns) {
+    const float* __restrict from = x.data() + row;
+    for (std::size_t o = begin; o < end; ++o) to[o] += from[o];
+  }
+}
+
+LOCKSTEP_CLONES void activation_gradient(Activation activation, std::span<const float> y, std::span<float> d_y,
+                                         std::size_t columns, std::size_t begin, std::size_t end,
+                                         std::span<float> d_bias) {
+  switch (activation) {
+    case Activation::none:
+      if (!d_bias.empty()) add_column_sums(d_y, columns, begin, end, d_bias);
+      return;
+    case Activation::relu:
+      return gradient_rows(y, d_y, columns, begin, end, d_bias, [](float v, float d) { return v > 0 ? d : 0.0f; });
+    case Activation::tanh:
+      return gradient_rows(y, d_y, columns, begin, end, d_bias, [](float v, float d) { return d * (1 - v * v); });
+    case Activation::sigmoid:
+      return gradient_rows(y, d_y, columns, begin, end, d_bias, [](float v, float d) { return d * (v * (1 - v)); });
+  }
+}
+
+LOCKSTEP_CLONES LossSums squared_error(std::span<float> predictions, std::span<const float> targets,
+                                       std::size_t outputs, double scale, bool want_gradient) {
+  float* __restrict p = predictions.data();
+  const float* __restrict t = targets.data();
+  double squares = 0, magnitudes = 0;
+  for (std::size_t i = 0; i < predictions.size(); ++i) {
+    const double error = static_cast<double>(p[i]) - static_cast<double>(t[i]);
+    squares += error * error;
+    magnitudes += error < 0 ? -error : error;
+  }
+  if (want_gradient) {
+    const auto factor = static_cast<float>(2 * scale / static_cast<double>(outputs));
+    for (std::size_t i = 0; i < predictions.size(); ++i) p[i] = (p[i] - t[i]) * factor;
+  }
+  return {squares / static_cast<double>(outputs), magnitudes / static_cast<double>(outputs)};
+}
+
+LOCKSTEP_CLONES void update(const UpdateSpans& spans, const UpdateRule& rule, bool decayed) {
+  switch (rule.kind) {
+    case OptimizerKind::sgd:
+      return update_with<OptimizerKind::sgd>(spans, rule, decayed);
+    case OptimizerKind::momentum:
+      return update_with<OptimizerKind::momentum>(spans, rule, decayed);
+    case OptimizerKind::nesterov:
+      return update_with<OptimizerKind::nesterov>(spans, rule, decayed);
+    case OptimizerKind::adam:
+    case OptimizerKind::adamw:
+      return update_with<OptimizerKind::adam>(spans, rule, decayed);
+  }
+}
+
+}  // namespace lockstep::model::cpu

@@ -1,0 +1,16 @@
+/// \file
+/// LOCKSTEP_CLONES before a function: compile it for several instruction sets and pick the best one at start. Not under
+/// sanitizers (they instrument the resolver before they are ready) nor on other processors.
+#pragma once
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)
+#define LOCKSTEP_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#define LOCKSTEP_HAS_CLONES 1
+#else
+#define LOCKSTEP_CLONES
+#define LOCKSTEP_HAS_CLONES 0
+#endif
+
+/// A piece of a cloned function: it must be inlined to be compiled for the clone's instruction set.
+#define LOCKSTEP_INLINE __attribute__((always_inline)) inline

@@ -1,0 +1,162 @@
+#include "model/cpu/cpu_backend.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "model/cpu/element_loops.hpp"
+#include "model/cpu/gemm.hpp"
+
+namespace lockstep::model::cpu {
+
+namespace {
+
+/// Elements of an array below which a pass over it is not worth waking a thread for (about 10 us of one core).
+constexpr std::size_t kThreadingElements = 64 * 1024;
+/// Cuts fall on cache lines.
+constexpr std::size_t kLine = 16;
+/// Blocks of a sum over samples or elements.
+constexpr std::size_t kMostBlocks = 64;
+
+std::size_t rows_threshold(const Tensor& tensor) {
+  return kThreadingElements / static_cast<std::size_t>(tensor.columns) + 2;
+}
+
+std::span<float> elements_or_empty(const Tensor& tensor) {
+  return tensor.data == nullptr ? std::span<float>{} : tensor.elements<float>();
+}
+
+double sum(double a, double b) { return a + b; }
+LossSums sum(const LossSums& a, const LossSums& b) { return {a.loss + b.loss, a.metric + b.metric}; }
+
+}  // namespace
+
+CpuBackend::CpuBackend(int threads) : gemm_name_(prepare_gemm()), threads_(threads) {}
+
+std::string CpuBackend::description() const {
+  return fmt::format("cpu: {}, loops {}, {} thread{}", gemm_name_, loop_instruction_set(), threads_.size(),
+                     threads_.size() == 1 ? "" : "s");
+}
+
+void CpuBackend::do_convert_input(const Tensor& in, const InputTransform& transform, const Tensor& out) {
+  const auto to = out.elements<float>();
+  threads_.split(to.size(), kLine, kThreadingElements, [&](std::size_t begin, std::size_t end) {
+    const auto part = to.subspan(begin, end - begin);
+    if (in.type == ElementType::uint8)
+      convert(in.elements<std::uint8_t>().subspan(begin, part.size()), transform, part);
+    if (in.type == ElementType::float32) convert(in.elements<float>().subspan(begin, part.size()), transform, part);
+    if (in.type == ElementType::float64) convert(in.elements<double>().subspan(begin, part.size()), transform, part);
+  });
+}
+
+void CpuBackend::do_linear_forward(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
+                                   const Tensor& y) {
+  gemm({x}, {w}, Accumulate::no, y, threads_);
+  const auto columns = static_cast<std::size_t>(y.columns);
+  const auto shift = elements_or_empty(bias);
+  threads_.split(static_cast<std::size_t>(y.rows), 1, rows_threshold(y), [&](std::size_t begin, std::size_t end) {
+    add_bias_and_activate(y.elements<float>().subspan(begin * columns, (end - begin) * columns), columns, shift,
+                          activation);
+  });
+}
+
+void CpuBackend::do_linear_backward(const Tensor& x, const Tensor& w, const Tensor& y, const Tensor& d_y,
+                                    Activation activation, Accumulate accumulate, const Tensor& d_w,
+                                    const Tensor& d_bias, const Tensor& d_x) {
+  const auto sums = elements_or_empty(d_bias);
+  if (accumulate == Accumulate::no) std::ranges::fill(sums, 0.0f);
+  const auto columns = static_cast<std::size_t>(d_y.columns);
+  const auto gradient = d_y.elements<float>();
+  const auto value = elements_or_empty(y);
+  // Cut by columns: each sum over the samples has one order, whatever the number of threads.
+  threads_.split(columns, kLine, gradient.size() < kThreadingElements ? columns + 1 : 2 * kLine,
+                 [&](std::size_t begin, std::size_t end) {
+                   activation_gradient(activation, value, gradient, columns, begin, end, sums);
+                 });
+  gemm({x, true}, {d_y}, accumulate, d_w, threads_);
+  if (d_x.data != nullptr) gemm({d_y}, {w, true}, Accumulate::no, d_x, threads_);
+}
+
+template <class Part, class Block>
+Part CpuBackend::sum_of_blocks(std::size_t count, std::size_t smallest, const Block& block) {
+  std::array<Part, kMostBlocks> parts;
+  const std::size_t blocks = std::clamp<std::size_t>(count / smallest, 1, kMostBlocks);
+  threads_.split(blocks, 1, 2, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      const Range range = part_of(count, kLine, i, blocks);
+      parts[i] = block(range.begin, range.size());
+    }
+  });
+  Part total{};
+  for (std::size_t i = 0; i < blocks; ++i) total = sum(total, parts[i]);
+  return total;
+}
+
+LossSums CpuBackend::do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, double scale,
+                                              bool want_gradient) {
+  const auto classes = static_cast<std::size_t>(logits.columns);
+  return sum_of_blocks<LossSums>(
+      static_cast<std::size_t>(logits.rows), rows_threshold(logits), [&](std::size_t begin, std::size_t count) {
+        return cross_entropy(logits.elements<float>().subspan(begin * classes, count * classes), classes,
+                             labels.elements<std::int32_t>().subspan(begin, count), scale, want_gradient);
+      });
+}
+
+LossSums CpuBackend::do_mean_squared_error(const Tensor& predictions, const Tensor& targets, double scale,
+                                           bool want_gradient) {
+  const auto outputs = static_cast<std::size_t>(predictions.columns);
+  const auto p = predictions.elements<float>();
+  return sum_of_blocks<LossSums>(p.size(), kThreadingElements, [&](std::size_t begin, std::size_t count) {
+    return squared_error(p.subspan(begin, count), targets.elements<float>().subspan(begin, count), outputs, scale,
+                         want_gradient);
+  });
+}
+
+double CpuBackend::do_sum_of_squares(const Tensor& x) {
+  const auto elements = x.elements<float>();
+  return sum_of_blocks<double>(elements.size(), kThreadingElements, [&](std::size_t begin, std::size_t count) {
+    return cpu::sum_of_squares(elements.subspan(begin, count));
+  });
+}
+
+void CpuBackend::do_add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2,
+                                    std::span<const UpdateSlice> slices) {
+  for (const UpdateSlice& slice : slices) {
+    if (!slice.decayed) continue;
+    const auto from = parameters.elements<float>().subspan(slice.offset, slice.count);
+    const auto to = gradients.elements<float>().subspan(slice.offset, slice.count);
+    threads_.split(slice.count, kLine, kThreadingElements, [&](std::size_t begin, std::size_t end) {
+      add_scaled(from.subspan(begin, end - begin), l2, to.subspan(begin, end - begin));
+    });
+  }
+}
+
+void CpuBackend::do_update(const UpdateArenas& arenas, const UpdateRule& rule, std::span<const UpdateSlice> slices) {
+  for (const UpdateSlice& slice : slices) {
+    threads_.split(slice.count, kLine, kThreadingElements, [&](std::size_t begin, std::size_t end) {
+      const auto part = [&](const Tensor& arena) {
+        const auto elements = elements_or_empty(arena);
+        return elements.empty() ? elements : elements.subspan(slice.offset + begin, end - begin);
+      };
+      cpu::update({.parameters = part(arenas.parameters),
+                   .gradients = part(arenas.gradients),
+                   .state1 = part(arenas.state1),
+                   .state2 = part(arenas.state2),
+                   .average = part(arenas.average)},
+                  rule, slice.decayed);
+    });
+  }
+}
+
+void CpuBackend::do_fill_zero(const Tensor& x) { std::ranges::fill(x.elements<float>(), 0.0f); }
+
+void CpuBackend::do_upload(std::span<const float> host, const Tensor& to) {
+  std::ranges::copy(host, to.elements<float>().begin());
+}
+
+void CpuBackend::do_download(const Tensor& from, std::span<float> host) {
+  std::ranges::copy(from.elements<float>(), host.begin());
+}
+
+}  // namespace lockstep::model::cpu

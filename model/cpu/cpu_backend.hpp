@@ -1,0 +1,52 @@
+/// \file
+/// The CPU: fp32, matrix products through gemm(), everything else in our own vectorised loops.
+#pragma once
+
+#include <string>
+
+#include "model/backend.hpp"
+#include "model/cpu/arena_memory.hpp"
+#include "model/cpu/thread_pool.hpp"
+
+namespace lockstep::model::cpu {
+
+class CpuBackend final : public Backend {
+ public:
+  explicit CpuBackend(int threads);
+
+  std::string_view name() const noexcept override { return "cpu"; }
+  std::string description() const override;
+  ElementType compute_type() const noexcept override { return ElementType::float32; }
+  std::pmr::memory_resource* memory() noexcept override { return &memory_; }
+  bool reads_host_memory() const noexcept override { return true; }
+
+ private:
+  void do_convert_input(const Tensor& in, const InputTransform& transform, const Tensor& out) override;
+  void do_linear_forward(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
+                         const Tensor& y) override;
+  void do_linear_backward(const Tensor& x, const Tensor& w, const Tensor& y, const Tensor& d_y, Activation activation,
+                          Accumulate accumulate, const Tensor& d_w, const Tensor& d_bias, const Tensor& d_x) override;
+  LossSums do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, double scale,
+                                    bool want_gradient) override;
+  LossSums do_mean_squared_error(const Tensor& predictions, const Tensor& targets, double scale,
+                                 bool want_gradient) override;
+  double do_sum_of_squares(const Tensor& x) override;
+  void do_add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2,
+                          std::span<const UpdateSlice> slices) override;
+  void do_update(const UpdateArenas& arenas, const UpdateRule& rule, std::span<const UpdateSlice> slices) override;
+  void do_fill_zero(const Tensor& x) override;
+  void do_upload(std::span<const float> host, const Tensor& to) override;
+  void do_download(const Tensor& from, std::span<float> host) override;
+
+  /// Sum over blocks of [0, count) of at least `smallest`: block(begin, count) is one block's part. How many blocks
+  /// there are depends on count alone and the parts are added in order, so the number of threads does not change the
+  /// result.
+  template <class Part, class Block>
+  Part sum_of_blocks(std::size_t count, std::size_t smallest, const Block& block);
+
+  std::string gemm_name_;
+  ArenaMemory memory_;
+  ThreadPool threads_;
+};
+
+}  // namespace lockstep::model::cpu

@@ -1,0 +1,68 @@
+/// \file
+/// The passes over arrays that are not matrix products: fp32, vectorised by the compiler for several instruction sets
+/// (the best one is picked when the program starts), written for a single thread on a part of the data. Two source
+/// files, because they need different floating-point rules: element_loops.cpp may reorder sums (-ffast-math without
+/// -ffinite-math-only: NaN and infinity must come through, the guards rely on it), activation_loops.cpp may not, or the
+/// argument reduction of exp would be "simplified" away.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "model/backend.hpp"
+
+namespace lockstep::model::cpu {
+
+/// The instruction set that the loops run with on this machine: "x86-64-v4", "x86-64-v3" or "baseline".
+const char* loop_instruction_set() noexcept;
+
+// ---- element_loops.cpp ----
+
+/// out[i] = in[i] * scale + shift
+void convert(std::span<const std::uint8_t> in, InputTransform transform, std::span<float> out);
+void convert(std::span<const float> in, InputTransform transform, std::span<float> out);
+void convert(std::span<const double> in, InputTransform transform, std::span<float> out);
+
+/// Squares and sum in double: no overflow, and 2^-53 relative error per addition.
+double sum_of_squares(std::span<const float> x);
+
+/// y[i] += factor * x[i]
+void add_scaled(std::span<const float> x, float factor, std::span<float> y);
+
+/// sums[o] += sum over the rows of x [rows, columns], for the columns [begin, end).
+void add_column_sums(std::span<const float> x, std::size_t columns, std::size_t begin, std::size_t end,
+                     std::span<float> sums);
+
+/// One pass over `columns` columns [begin, end) of all rows: d_y becomes the gradient before the activation (by the
+/// value y), and its column sums are added to d_bias (empty: not).
+void activation_gradient(Activation activation, std::span<const float> y, std::span<float> d_y, std::size_t columns,
+                         std::size_t begin, std::size_t end, std::span<float> d_bias);
+
+/// loss += (p - t)^2 / outputs, metric += |p - t| / outputs; p becomes 2 (p - t) / outputs * scale.
+LossSums squared_error(std::span<float> predictions, std::span<const float> targets, std::size_t outputs, double scale,
+                       bool want_gradient);
+
+/// The arrays of one slice of one update; state and average are empty where the rule has none.
+struct UpdateSpans {
+  std::span<float> parameters;
+  std::span<const float> gradients;
+  std::span<float> state1, state2, average;
+};
+/// Clip, decay, rule and average in one pass: 12 (sgd) to 36 (adam with average) bytes of traffic per parameter.
+void update(const UpdateSpans& spans, const UpdateRule& rule, bool decayed);
+
+// ---- activation_loops.cpp ----
+
+/// y [rows, columns] = act(y + bias); bias [columns] may be empty.
+void add_bias_and_activate(std::span<float> y, std::size_t columns, std::span<const float> bias, Activation activation);
+
+/// Cross-entropy of the rows of z [rows, classes] against labels, in nats; metric counts rows whose first greatest
+/// logit is the label. With want_gradient z becomes (softmax(z) - onehot) * scale.
+LossSums cross_entropy(std::span<float> z, std::size_t classes, std::span<const std::int32_t> labels, double scale,
+                       bool want_gradient);
+
+/// y[i] = exp(x[i]) with a relative error below 2e-7; 0 below -87.33, saturating at 2.4e38 above 88.37; NaN stays NaN.
+void exp_each(std::span<const float> x, std::span<float> y);
+
+}  // namespace lockstep::model::cpu

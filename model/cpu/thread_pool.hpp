@@ -1,0 +1,83 @@
+/// \file
+/// A fixed team of threads for the CPU backend. Work is cut into parts by a static rule, never by who is free, so that
+/// results do not depend on timing. With one thread there is no helper and no synchronisation.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace lockstep::model::cpu {
+
+struct Range {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+  std::size_t size() const noexcept { return end - begin; }
+};
+
+/// Part `part` of `parts` nearly equal parts of [0, count), cut at multiples of `granule`.
+constexpr Range part_of(std::size_t count, std::size_t granule, std::size_t part, std::size_t parts) noexcept {
+  const std::size_t granules = (count + granule - 1) / granule;
+  const auto cut = [&](std::size_t i) {
+    const std::size_t end = granules * i / parts * granule;
+    return end < count ? end : count;
+  };
+  return {cut(part), cut(part + 1)};
+}
+
+class ThreadPool {
+ public:
+  /// Starts threads - 1 helpers; the caller is the first of the team.
+  explicit ThreadPool(int threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  std::size_t size() const noexcept { return helpers_.size() + 1; }
+
+  /// Calls work(part) for every part in [0, size()), each on its own thread, and returns when all are done. `work` must
+  /// not throw. One caller at a time. Costs a few microseconds; helpers spin for about that long, then sleep.
+  template <class Work>
+  void run(const Work& work) {
+    if (helpers_.empty()) {
+      work(std::size_t{0});
+      return;
+    }
+    start([](const void* context, std::size_t part) { (*static_cast<const Work*>(context))(part); }, &work);
+    work(std::size_t{0});
+    finish();
+  }
+
+  /// work(begin, end) over the parts of [0, count), cut at multiples of `granule`; on the caller alone where count is
+  /// below `threshold`.
+  template <class Work>
+  void split(std::size_t count, std::size_t granule, std::size_t threshold, const Work& work) {
+    if (helpers_.empty() || count < threshold) {
+      if (count > 0) work(std::size_t{0}, count);
+      return;
+    }
+    run([&](std::size_t part) {
+      const Range range = part_of(count, granule, part, size());
+      if (range.size() > 0) work(range.begin, range.end);
+    });
+  }
+
+ private:
+  using Call = void (*)(const void* context, std::size_t part);
+
+  void start(Call call, const void* context);
+  void finish();
+  void serve(std::size_t part);
+
+  std::vector<std::jthread> helpers_;
+  Call call_ = nullptr;
+  const void* context_ = nullptr;
+  std::atomic<std::uint32_t> round_{0};  ///< a new value means new work; helpers wait for it
+  std::atomic<std::uint32_t> busy_{0};   ///< helpers that have not finished this round
+  std::atomic<bool> stop_{false};
+};
+
+}  // namespace lockstep::model::cpu

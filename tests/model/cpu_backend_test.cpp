@@ -1,0 +1,347 @@
+// The CPU backend against the float64 reference. Tolerances are multiples of the fp32 rounding unit 2^-24.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <tuple>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "model/backend.hpp"
+#include "sample_data.hpp"
+
+namespace lockstep::model {
+namespace {
+
+using test::labels;
+using test::samples;
+using test::view;
+
+constexpr double kUnit = 0x1p-24;
+constexpr Activation kActivations[] = {Activation::none, Activation::relu, Activation::tanh, Activation::sigmoid};
+
+/// The greatest |a - b|.
+double distance(const std::vector<float>& a, const std::vector<double>& b) {
+  double worst = 0;
+  for (std::size_t i = 0; i < b.size(); ++i) {
+    const double difference = std::abs(static_cast<double>(a[i]) - b[i]);
+    if (!(difference <= worst)) worst = difference;  // a NaN stays
+  }
+  return worst;
+}
+
+/// The tolerance of a sum of `terms` numbers in (-1, 1): the bound for sums in order is terms^2 / 2 units, chance
+/// leaves less than 2 * terms of it.
+double sum_tolerance(std::int64_t terms) { return kUnit * (8 + 2 * static_cast<double>(terms)); }
+
+class CpuBackendSweep : public ::testing::TestWithParam<std::tuple<std::int64_t, int>> {
+ protected:
+  std::unique_ptr<Backend> cpu_ = make_backend("cpu", {.threads = std::get<1>(GetParam())});
+  std::unique_ptr<Backend> reference_ = make_backend("reference");
+  std::int64_t batch_ = std::get<0>(GetParam());
+};
+
+constexpr std::int64_t kWidths[] = {1, 2, 3, 7, 10, 15, 16, 17, 33, 100, 512};
+
+/// Both backends' arrays for one linear layer.
+template <class T>
+struct Layer {
+  Layer(std::int64_t batch, std::int64_t inputs, std::int64_t outputs)
+      : rows(batch),
+        in(inputs),
+        out(outputs),
+        x(samples<T>("x", batch * inputs)),
+        w(samples<T>("w", inputs * outputs)),
+        bias(samples<T>("bias", outputs)),
+        y(samples<T>("stale", batch * outputs)),
+        d_y(samples<T>("d_y", batch * outputs)),
+        d_w(samples<T>("d_w", inputs * outputs)),
+        d_bias(samples<T>("d_bias", outputs)),
+        d_x(samples<T>("stale", batch * inputs)) {}
+
+  void forward(Backend& backend, bool with_bias, Activation activation) {
+    backend.linear_forward(view(x, rows, in), view(w, in, out), with_bias ? view(bias, 1, out) : Tensor{}, activation,
+                           view(y, rows, out));
+  }
+  void backward(Backend& backend, bool with_bias, bool with_d_x, Activation activation, Accumulate accumulate) {
+    backend.linear_backward(view(x, rows, in), view(w, in, out), view(y, rows, out), view(d_y, rows, out), activation,
+                            accumulate, view(d_w, in, out), with_bias ? view(d_bias, 1, out) : Tensor{},
+                            with_d_x ? view(d_x, rows, in) : Tensor{});
+  }
+
+  std::int64_t rows, in, out;
+  std::vector<T> x, w, bias, y, d_y, d_w, d_bias, d_x;
+};
+
+TEST_P(CpuBackendSweep, LinearForward) {
+  for (const std::int64_t inputs : kWidths) {
+    for (const std::int64_t outputs : kWidths) {
+      const Activation activation = kActivations[(inputs + outputs) % 4];
+      const bool with_bias = (inputs + 2 * outputs) % 3 != 0;
+      Layer<float> fast(batch_, inputs, outputs);
+      Layer<double> exact(batch_, inputs, outputs);
+      fast.forward(*cpu_, with_bias, activation);
+      exact.forward(*reference_, with_bias, activation);
+      ASSERT_LE(distance(fast.y, exact.y), sum_tolerance(inputs))
+          << batch_ << " x " << inputs << " -> " << outputs << " " << name_of(activation);
+    }
+  }
+}
+
+TEST_P(CpuBackendSweep, LinearBackward) {
+  for (const std::int64_t inputs : kWidths) {
+    for (const std::int64_t outputs : kWidths) {
+      const Activation activation = kActivations[(inputs + outputs) % 4];
+      const bool with_bias = (inputs + 2 * outputs) % 3 != 0;
+      const bool with_d_x = (inputs + outputs) % 5 != 0;
+      const Accumulate accumulate = (inputs * outputs) % 2 == 0 ? Accumulate::no : Accumulate::yes;
+      const std::string where = fmt::format("{} x {} -> {} {}", batch_, inputs, outputs, name_of(activation));
+      Layer<float> fast(batch_, inputs, outputs);
+      Layer<double> exact(batch_, inputs, outputs);
+      // One output for both, so that relu's corner does not divide them.
+      exact.forward(*reference_, true, activation);
+      std::ranges::transform(exact.y, fast.y.begin(), [](double v) { return static_cast<float>(v); });
+      std::ranges::copy(fast.y, exact.y.begin());
+      const std::vector<float> x_before = fast.d_x;
+
+      fast.backward(*cpu_, with_bias, with_d_x, activation, accumulate);
+      exact.backward(*reference_, with_bias, with_d_x, activation, accumulate);
+      ASSERT_LE(distance(fast.d_y, exact.d_y), 4 * kUnit) << where;
+      ASSERT_LE(distance(fast.d_w, exact.d_w), sum_tolerance(batch_)) << where;
+      ASSERT_LE(distance(fast.d_bias, exact.d_bias), sum_tolerance(batch_)) << where;
+      if (with_d_x) {
+        ASSERT_LE(distance(fast.d_x, exact.d_x), sum_tolerance(outputs)) << where;
+      } else {
+        ASSERT_EQ(fast.d_x, x_before) << where;
+      }
+    }
+  }
+}
+
+TEST_P(CpuBackendSweep, SoftmaxCrossEntropy) {
+  for (const std::int64_t classes : {1, 2, 3, 10, 16, 17, 100, 512, 2048, 2049, 5000}) {
+    if (batch_ * classes > 200000) continue;
+    auto fast = samples<float>("logits", batch_ * classes, 10);
+    auto exact = samples<double>("logits", batch_ * classes, 10);
+    auto answer = labels(batch_, classes);
+    const auto before = fast;
+    const double scale = 0.25;
+    const LossSums only =
+        cpu_->softmax_cross_entropy(view(fast, batch_, classes), view(answer, batch_, 1), scale, false);
+    EXPECT_EQ(fast, before) << "without gradient the logits stay";
+    const LossSums got = cpu_->softmax_cross_entropy(view(fast, batch_, classes), view(answer, batch_, 1), scale, true);
+    const LossSums expected =
+        reference_->softmax_cross_entropy(view(exact, batch_, classes), view(answer, batch_, 1), scale, true);
+    EXPECT_NEAR(got.loss, expected.loss, 1e-6 * std::abs(expected.loss) + 1e-6 * static_cast<double>(batch_))
+        << classes;
+    EXPECT_NEAR(only.loss, expected.loss, 1e-6 * std::abs(expected.loss) + 1e-6 * static_cast<double>(batch_))
+        << classes;
+    EXPECT_EQ(got.metric, expected.metric) << classes;
+    EXPECT_EQ(only.metric, expected.metric) << classes;
+    EXPECT_LE(distance(fast, exact), 16 * kUnit * scale) << classes;
+  }
+}
+
+TEST_P(CpuBackendSweep, MeanSquaredError) {
+  for (const std::int64_t outputs : {1, 2, 10, 17, 512}) {
+    auto fast = samples<float>("predictions", batch_ * outputs, 3);
+    auto exact = samples<double>("predictions", batch_ * outputs, 3);
+    auto targets = samples<float>("targets", batch_ * outputs, 3);
+    const auto before = fast;
+    const LossSums only =
+        cpu_->mean_squared_error(view(fast, batch_, outputs), view(targets, batch_, outputs), 0.5, false);
+    EXPECT_EQ(fast, before);
+    const LossSums got =
+        cpu_->mean_squared_error(view(fast, batch_, outputs), view(targets, batch_, outputs), 0.5, true);
+    const LossSums expected =
+        reference_->mean_squared_error(view(exact, batch_, outputs), view(targets, batch_, outputs), 0.5, true);
+    EXPECT_NEAR(got.loss, expected.loss, 1e-12 * (1 + expected.loss));
+    EXPECT_NEAR(got.metric, expected.metric, 1e-12 * (1 + expected.metric));
+    EXPECT_EQ(only.loss, got.loss);
+    EXPECT_EQ(only.metric, got.metric);
+    EXPECT_LE(distance(fast, exact), 16 * kUnit);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Batches, CpuBackendSweep,
+                         ::testing::Combine(::testing::Values(0, 1, 2, 3, 7, 16, 100, 129), ::testing::Values(1)));
+INSTANTIATE_TEST_SUITE_P(Threads, CpuBackendSweep,
+                         ::testing::Combine(::testing::Values(257), ::testing::Values(2, 3)));
+
+class CpuBackendTest : public ::testing::TestWithParam<int> {
+ protected:
+  std::unique_ptr<Backend> cpu_ = make_backend("cpu", {.threads = GetParam()});
+};
+
+TEST_P(CpuBackendTest, ConvertsEveryInputType) {
+  for (const std::int64_t count : {0, 1, 15, 16, 17, 784, 100000}) {
+    std::vector<std::uint8_t> bytes(static_cast<std::size_t>(count));
+    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(i * 7);
+    auto floats = samples<float>("in", count, 5);
+    auto doubles = samples<double>("in", count, 5);
+    std::vector<float> out(bytes.size());
+    const InputTransform transform{1.0f / 255, -0.5f};
+    cpu_->convert_input(view(bytes, 1, count), transform, view(out, 1, count));
+    for (std::size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], bytes[i] / 255.0 - 0.5, 1e-7) << i;
+    cpu_->convert_input(view(floats, 1, count), transform, view(out, 1, count));
+    for (std::size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], doubles[i] / 255.0 - 0.5, 1e-7) << i;
+    cpu_->convert_input(view(doubles, 1, count), transform, view(out, 1, count));
+    for (std::size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], doubles[i] / 255.0 - 0.5, 1e-7) << i;
+  }
+}
+
+TEST_P(CpuBackendTest, SumOfSquaresIsDouble) {
+  for (const std::int64_t count : {0, 1, 15, 17, 1000, 300000, 5000000}) {
+    auto values = samples<float>("norm", count, 3);
+    double expected = 0;
+    for (const float v : values) expected += static_cast<double>(v) * static_cast<double>(v);
+    EXPECT_NEAR(cpu_->sum_of_squares(view(values, 1, count)), expected, 1e-12 * expected) << count;
+  }
+  std::vector<float> large(100, 3e38f);
+  EXPECT_NEAR(cpu_->sum_of_squares(view(large, 1, 100)), 100 * 9e76, 1e71) << "no overflow on the way";
+}
+
+TEST_P(CpuBackendTest, AddsTheL2GradientToDecayedSlicesOnly) {
+  const std::int64_t count = 200000;
+  auto parameters = samples<float>("w", count);
+  auto gradients = samples<float>("g", count);
+  const auto before = gradients;
+  const std::vector<UpdateSlice> slices{{0, 64, false}, {64, 199000, true}};
+  cpu_->add_l2_gradient(view(parameters, 1, count), view(gradients, 1, count), 0.5f, slices);
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    const bool decayed = i >= 64 && i < 199064;
+    ASSERT_NEAR(gradients[i], before[i] + (decayed ? 0.5 * parameters[i] : 0), 1e-7) << i;
+  }
+}
+
+TEST_P(CpuBackendTest, NotFiniteComesThrough) {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
+  for (const float poison : {nan, infinity, -infinity}) {
+    for (const std::int64_t count : {1, 40, 1000, 200000}) {
+      for (const std::int64_t place : {std::int64_t{0}, count / 2, count - 1}) {
+        auto values = samples<float>("norm", count);
+        values[static_cast<std::size_t>(place)] = poison;
+        EXPECT_FALSE(std::isfinite(cpu_->sum_of_squares(view(values, 1, count)))) << count << " " << place;
+      }
+    }
+  }
+  for (const std::int64_t classes : {2, 10, 64, 3000}) {
+    for (const float poison : {nan, infinity}) {
+      for (const std::int64_t place : {std::int64_t{0}, classes / 2, classes - 1}) {
+        for (const bool want_gradient : {false, true}) {
+          auto logits = samples<float>("logits", 3 * classes);
+          logits[static_cast<std::size_t>(classes + place)] = poison;
+          auto answer = labels(3, classes);
+          const LossSums sums =
+              cpu_->softmax_cross_entropy(view(logits, 3, classes), view(answer, 3, 1), 1, want_gradient);
+          EXPECT_FALSE(std::isfinite(sums.loss)) << classes << " " << place << " " << poison;
+          EXPECT_LE(sums.metric, 2) << "a row with a NaN is not a right answer";
+        }
+      }
+    }
+  }
+  for (const float poison : {nan, infinity}) {
+    auto p = samples<float>("p", 50);
+    auto t = samples<float>("t", 50);
+    p[20] = poison;
+    EXPECT_FALSE(std::isfinite(cpu_->mean_squared_error(view(p, 10, 5), view(t, 10, 5), 1, true).loss));
+    EXPECT_FALSE(std::isfinite(p[20]));
+  }
+  for (const Activation activation : kActivations) {
+    for (const std::int64_t outputs : {1, 10, 16, 40}) {
+      Layer<float> layer(5, 20, outputs);
+      layer.x[47] = nan;  // sample 2
+      layer.forward(*cpu_, true, activation);
+      for (std::int64_t b = 0; b < 5; ++b) {
+        for (std::int64_t o = 0; o < outputs; ++o) {
+          EXPECT_EQ(std::isnan(layer.y[static_cast<std::size_t>(b * outputs + o)]), b == 2)
+              << name_of(activation) << " " << outputs << " sample " << b;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(CpuBackendTest, RepeatsBitForBit) {
+  std::vector<std::vector<float>> first;
+  double first_norm = 0, first_loss = 0;
+  for (int run = 0; run < 3; ++run) {
+    Layer<float> layer(300, 200, 100);
+    layer.forward(*cpu_, true, Activation::tanh);
+    auto answer = labels(300, 100);
+    const double loss = cpu_->softmax_cross_entropy(view(layer.y, 300, 100), view(answer, 300, 1), 1, true).loss;
+    layer.backward(*cpu_, true, true, Activation::tanh, Accumulate::no);
+    const double norm = cpu_->sum_of_squares(view(layer.d_w, 200, 100));
+    if (run == 0) {
+      first = {layer.y, layer.d_w, layer.d_bias, layer.d_x};
+      first_norm = norm;
+      first_loss = loss;
+    }
+    EXPECT_EQ(first, (std::vector{layer.y, layer.d_w, layer.d_bias, layer.d_x}));
+    EXPECT_EQ(first_norm, norm);
+    EXPECT_EQ(first_loss, loss);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, CpuBackendTest, ::testing::Values(1, 2, 3));
+
+TEST(CpuBackend, SumsDoNotDependOnTheNumberOfThreads) {
+  const auto one = make_backend("cpu", {.threads = 1}), three = make_backend("cpu", {.threads = 3});
+  auto values = samples<float>("norm", 1000003);
+  EXPECT_EQ(one->sum_of_squares(view(values, 1, 1000003)), three->sum_of_squares(view(values, 1, 1000003)));
+  auto logits = samples<float>("logits", 20000 * 10);
+  auto answer = labels(20000, 10);
+  EXPECT_EQ(one->softmax_cross_entropy(view(logits, 20000, 10), view(answer, 20000, 1), 1, false).loss,
+            three->softmax_cross_entropy(view(logits, 20000, 10), view(answer, 20000, 1), 1, false).loss);
+}
+
+TEST(CpuBackend, SaysWhatItRunsOn) {
+  const std::string text = make_backend("cpu", {.threads = 2})->description();
+  EXPECT_TRUE(text.starts_with("cpu: OpenBLAS ")) << text;
+  EXPECT_TRUE(text.ends_with(", 2 threads")) << text;
+}
+
+TEST(MakeBackend, RefusesWhatItDoesNotKnow) {
+  EXPECT_THROW(make_backend("gpu"), std::invalid_argument);
+  EXPECT_THROW(make_backend("cpu", {.threads = 0}), std::invalid_argument);
+  EXPECT_EQ(make_backend("cpu")->name(), "cpu");
+  EXPECT_EQ(make_backend("reference")->compute_type(), ElementType::float64);
+}
+
+TEST(CheckedFront, RefusesShapesAndTypesThatDoNotFit) {
+  const auto cpu = make_backend("cpu");
+  std::vector<float> a(64), b(64), c(64);
+  std::vector<double> wide(64);
+  std::vector<std::int32_t> whole(64);
+  const auto forward = [&](const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) {
+    cpu->linear_forward(x, w, bias, Activation::none, y);
+  };
+  EXPECT_NO_THROW(forward(view(a, 4, 3), view(b, 3, 5), {}, view(c, 4, 5)));
+  EXPECT_THROW(forward(view(a, 4, 2), view(b, 3, 5), {}, view(c, 4, 5)), std::invalid_argument);
+  EXPECT_THROW(forward(view(a, 4, 3), view(b, 3, 5), {}, view(c, 5, 4)), std::invalid_argument);
+  EXPECT_THROW(forward(view(wide, 4, 3), view(b, 3, 5), {}, view(c, 4, 5)), std::invalid_argument);
+  EXPECT_THROW(forward(view(a, 4, 3), view(b, 3, 5), view(a, 1, 4), view(c, 4, 5)), std::invalid_argument);
+  EXPECT_THROW(forward({}, view(b, 3, 5), {}, view(c, 4, 5)), std::invalid_argument);
+  EXPECT_THROW(cpu->linear_backward(view(a, 4, 3), view(b, 3, 5), {}, view(c, 4, 5), Activation::relu, Accumulate::no,
+                                    view(b, 3, 5), {}, {}),
+               std::invalid_argument);
+  EXPECT_THROW(cpu->linear_backward(view(a, 4, 3), view(b, 3, 5), {}, view(c, 4, 5), Activation::none, Accumulate::no,
+                                    view(b, 3, 5), {}, view(a, 4, 3)),
+               std::invalid_argument);
+  EXPECT_THROW(cpu->softmax_cross_entropy(view(a, 4, 3), view(whole, 3, 1), 1, true), std::invalid_argument);
+  EXPECT_THROW(cpu->softmax_cross_entropy(view(a, 4, 3), view(b, 4, 1), 1, true), std::invalid_argument);
+  EXPECT_THROW(cpu->mean_squared_error(view(a, 4, 3), view(wide, 4, 3), 1, true), std::invalid_argument);
+  EXPECT_THROW(cpu->convert_input(view(whole, 4, 3), {}, view(c, 4, 3)), std::invalid_argument);
+  EXPECT_THROW(cpu->sum_of_squares(view(wide, 4, 3)), std::invalid_argument);
+  EXPECT_THROW(cpu->upload(a, view(b, 1, 63)), std::invalid_argument);
+  const std::vector<UpdateSlice> beyond{{60, 5, false}};
+  EXPECT_THROW(cpu->update({view(a, 1, 64), view(b, 1, 64), {}, {}, {}}, {}, beyond), std::invalid_argument);
+  EXPECT_THROW(cpu->update({view(a, 1, 64), view(b, 1, 64), {}, {}, {}}, {.kind = OptimizerKind::adam}, {}),
+               std::invalid_argument);
+  EXPECT_THROW(cpu->update({view(a, 1, 64), view(b, 1, 64), {}, {}, {}}, {.average_decay = 0.5f}, {}),
+               std::invalid_argument);
+  EXPECT_THROW(view(a, 1, 64).elements<double>(), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace lockstep::model

@@ -1,0 +1,47 @@
+/// \file
+/// Test data by formula: every element distinct, no generator state.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "model/backend.hpp"
+#include "model/random.hpp"
+
+namespace lockstep::model::test {
+
+/// Element `index` of the stream `name`, uniform in (-1, 1).
+inline double sample(std::string_view name, std::size_t index) {
+  const std::uint64_t stream = stream_of(name);
+  const PhiloxCounter words = philox4x32({static_cast<std::uint32_t>(index), 0, static_cast<std::uint32_t>(stream),
+                                          static_cast<std::uint32_t>(stream >> 32)},
+                                         {20240229, 0});
+  return 2 * open_uniform(words[0]) - 1;
+}
+
+/// Rounded to fp32, so that both backends start from equal numbers.
+template <class T>
+std::vector<T> samples(std::string_view name, std::int64_t count, double scale = 1) {
+  std::vector<T> values(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<T>(static_cast<float>(scale * sample(name, i)));
+  }
+  return values;
+}
+
+inline std::vector<std::int32_t> labels(std::int64_t count, std::int64_t classes) {
+  std::vector<std::int32_t> values(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<std::int32_t>((sample("labels", i) + 1) / 2 * static_cast<double>(classes));
+  }
+  return values;
+}
+
+/// A view of a vector as [rows, columns].
+template <class T>
+Tensor view(std::vector<T>& values, std::int64_t rows, std::int64_t columns) {
+  return {values.data(), ElementTypeOf<T>::value, rows, columns};
+}
+
+}  // namespace lockstep::model::test
