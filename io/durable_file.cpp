@@ -67,6 +67,25 @@ Descriptor open_file(const std::filesystem::path& file, int flags, std::string_v
   }
 }
 
+std::optional<std::string> read_whole(const std::filesystem::path& file) {
+  int value = -1;
+  do {
+    value = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  } while (value < 0 && errno == EINTR);
+  if (value < 0 && errno == ENOENT) return std::nullopt;
+  const Descriptor descriptor(value);
+  std::string text;
+  std::array<char, 65536> part{};
+  for (;;) {
+    const ssize_t count = value < 0 ? -1 : ::read(descriptor.get(), part.data(), part.size());
+    if (count > 0) text.append(part.data(), static_cast<std::size_t>(count));
+    if (count == 0) return text;
+    if (count < 0 && errno != EINTR) {
+      throw FileError(fmt::format("cannot read {}: {}", file.string(), reason(errno)));
+    }
+  }
+}
+
 void write_all(const Descriptor& descriptor, std::string_view bytes, const std::filesystem::path& file) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(descriptor.get(), bytes.data(), bytes.size());
@@ -127,9 +146,13 @@ bool create_file_once(const std::filesystem::path& file, std::string_view text) 
   fill_temporary(temporary, text);
   const bool created = ::link(temporary.c_str(), file.c_str()) == 0;
   int error_number = created ? 0 : errno;
-  if (!created && error_number != EEXIST && !std::filesystem::exists(file) &&
-      ::rename(temporary.c_str(), file.c_str()) == 0) {
-    error_number = 0;  // no hard links here (FAT, some FUSE): the check above is the best there is
+  if (!created && error_number != EEXIST) {  // no hard links here (FAT, some FUSE): two steps are the best there is
+    std::error_code unknown;
+    if (std::filesystem::exists(file, unknown)) {
+      error_number = EEXIST;
+    } else if (::rename(temporary.c_str(), file.c_str()) == 0) {
+      error_number = 0;
+    }
   }
   ::unlink(temporary.c_str());
   if (error_number == EEXIST) return false;

@@ -33,6 +33,9 @@ class Descriptor {
 /// open(2) with O_CLOEXEC and mode 0666 less the umask. Throws FileError "cannot ACTION FILE: reason".
 Descriptor open_file(const std::filesystem::path& file, int flags, std::string_view action);
 
+/// The content; nullopt when there is no such file. Throws FileError for all else.
+std::optional<std::string> read_whole(const std::filesystem::path& file);
+
 /// Writes everything, however many calls it takes. Throws FileError.
 void write_all(const Descriptor& descriptor, std::string_view bytes, const std::filesystem::path& file);
 

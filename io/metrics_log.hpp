@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "io/durable_file.hpp"
 #include "io/file_error.hpp"
 
 namespace lockstep::io {
@@ -21,10 +22,12 @@ using MetricRecord = std::vector<std::pair<std::string, MetricValue>>;
 
 std::string to_json_line(const MetricRecord& record);   ///< without the newline
 
-/// Appends whole lines; each is handed to the operating system before write() returns. On resume, records with a
-/// "step" beyond `resume_step` are cut off first (they will be produced again).
+/// Appends whole lines; each is handed to the operating system before write() returns, or not written at all. On resume,
+/// records with a "step" beyond `resume_step` are cut off first (they will be produced again), as are lines that are no
+/// JSON object (a crash tore them). A negative resume_step cuts no record.
 class MetricsLog {
  public:
+  /// append = false empties an existing file.
   MetricsLog(const std::filesystem::path& file, bool append, std::int64_t resume_step = -1);
   ~MetricsLog();
   MetricsLog(const MetricsLog&) = delete;
@@ -33,7 +36,7 @@ class MetricsLog {
 
  private:
   std::filesystem::path path_;
-  int descriptor_ = -1;
+  Descriptor descriptor_;
 };
 
 }  // namespace lockstep::io

@@ -1,0 +1,65 @@
+#include "io/metrics_log.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <stdexcept>
+
+namespace lockstep::io {
+namespace {
+
+nlohmann::ordered_json to_json(const MetricValue& value) {
+  if (const double* real = std::get_if<double>(&value)) {
+    return std::isfinite(*real) ? nlohmann::ordered_json(*real) : nlohmann::ordered_json(nullptr);
+  }
+  if (const std::int64_t* integer = std::get_if<std::int64_t>(&value)) return *integer;
+  return std::get<std::string>(value);
+}
+
+/// Lines that stay when a run continues after `resume_step` (negative: any step): whole JSON objects not beyond it.
+bool stays(std::string_view line, std::int64_t resume_step) {
+  const nlohmann::json record = nlohmann::json::parse(line, nullptr, false);
+  if (!record.is_object()) return false;
+  const auto step = record.find("step");
+  return resume_step < 0 || step == record.end() || !step->is_number() || step->get<double>() <= resume_step;
+}
+
+/// Nothing is rewritten when everything stays.
+void cut(const std::filesystem::path& file, std::int64_t resume_step) {
+  const std::optional<std::string> text = read_whole(file);
+  if (!text) return;
+  std::string kept;
+  std::string_view rest = *text;
+  for (auto end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n')) {
+    if (stays(rest.substr(0, end), resume_step)) kept.append(rest.substr(0, end + 1));
+    rest.remove_prefix(end + 1);
+  }
+  if (kept.size() != text->size()) replace_file(file, kept);  // what is left in `rest` was torn by a crash
+}
+
+}  // namespace
+
+std::string to_json_line(const MetricRecord& record) {
+  nlohmann::ordered_json line = nlohmann::ordered_json::object();
+  for (const auto& [key, value] : record) {
+    if (line.contains(key)) throw std::invalid_argument(fmt::format("a metrics record has two values of '{}'", key));
+    line[key] = to_json(value);
+  }
+  return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+MetricsLog::MetricsLog(const std::filesystem::path& file, bool append, std::int64_t resume_step) : path_(file) {
+  if (append) cut(path_, resume_step);
+  descriptor_ = open_file(path_, O_WRONLY | O_CREAT | O_APPEND | (append ? 0 : O_TRUNC), "open");
+}
+
+MetricsLog::~MetricsLog() = default;
+
+void MetricsLog::write(const MetricRecord& record) {
+  append_whole(descriptor_, to_json_line(record) + '\n', path_);
+}
+
+}  // namespace lockstep::io

@@ -1,0 +1,143 @@
+#include "io/run_folder.hpp"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <ctime>
+#include <optional>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "io/checkpoint.hpp"
+#include "io/durable_file.hpp"
+
+namespace lockstep::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array<std::string_view, 4> kRunFiles = {"config.ini", "log.txt", "metrics.jsonl", "owner"};
+constexpr std::string_view kEventPrefix = "events.out.tfevents.";
+constexpr std::string_view kLatest = "latest";
+
+bool made_by_run(std::string_view name) {
+  return name.starts_with(kEventPrefix) || std::any_of(kRunFiles.begin(), kRunFiles.end(), [&](std::string_view own) {
+    return name == own || is_temporary_of(name, own);
+  });
+}
+
+/// Files of a run, its temporaries included. Folders are never among them.
+std::vector<fs::path> files_of_run(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    if (!fs::is_directory(entry->symlink_status()) && made_by_run(entry->path().filename().string())) {
+      files.push_back(entry->path());
+    }
+  }
+  if (error) throw FileError(fmt::format("cannot list {}: {}", folder.string(), error.message()));
+  const fs::path checkpoints = folder / "checkpoints";
+  if (!fs::is_directory(checkpoints, error)) return files;
+  for (const FoundCheckpoint& found : list_checkpoints(checkpoints)) files.push_back(found.file);
+  if (fs::is_symlink(fs::symlink_status(checkpoints / kLatest))) files.push_back(checkpoints / kLatest);
+  return files;
+}
+
+/// Temporaries alone do not count: they are what a start that died at once leaves.
+bool holds_run(const fs::path& folder) {
+  const std::vector<fs::path> files = files_of_run(folder);
+  return std::any_of(files.begin(), files.end(),
+                     [](const fs::path& file) { return !file.filename().string().starts_with('.'); });
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : std::string("unknown");
+}
+
+/// "host node7, pid 1234, since …": the owner file's lines but the token, for a message.
+std::string owner_in_words(std::string_view owner) {
+  std::string words;
+  while (!owner.empty()) {
+    const std::string_view line = owner.substr(0, owner.find('\n'));
+    owner.remove_prefix(std::min(owner.size(), line.size() + 1));
+    if (line.empty() || line.starts_with("token")) continue;
+    if (!words.empty()) words += ", ";
+    words += line;
+  }
+  return words.empty() ? "unknown" : words;
+}
+
+void make_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error || !fs::is_directory(folder)) {
+    throw FileError(fmt::format("cannot create the folder {}: {}; choose another with --run", folder.string(),
+                                error ? error.message() : "something else has this name"));
+  }
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) {
+    throw FileError(fmt::format("the folder {} is not writable: {}; choose another with --run", folder.string(),
+                                std::generic_category().message(errno)));
+  }
+}
+
+[[noreturn]] void refuse(const fs::path& folder) {
+  throw FileError(fmt::format("{} holds a run already: --resume continues it, --force starts it over (its checkpoints "
+                              "and logs are removed), --run FOLDER uses another folder",
+                              folder.string()));
+}
+
+}  // namespace
+
+RunFolder::RunFolder(std::filesystem::path folder, Open open, bool overwrite) : folder_(std::move(folder)) {
+  if (folder_.empty()) throw std::invalid_argument("a run needs a folder");
+  make_folder(folder_);
+  const bool fresh = open == Open::fresh;
+  if (fresh && !overwrite && holds_run(folder_)) refuse(folder_);
+  make_folder(checkpoints());
+
+  token_ = fmt::format("host {}\npid {}\nsince {:%Y-%m-%dT%H:%M:%SZ}\ntoken {}\n", host_name(), ::getpid(),
+                       fmt::gmtime(std::time(nullptr)), random_token());
+  const fs::path owner = folder_ / "owner";
+  if (fresh && !overwrite) {
+    if (!create_file_once(owner, token_)) refuse(folder_);
+    return;
+  }
+  replace_file(owner, token_);  // before anything is removed: a living predecessor must notice first
+  if (!fresh) return;
+  for (const fs::path& file : files_of_run(folder_)) {
+    if (file == owner) continue;
+    std::error_code error;
+    fs::remove(file, error);
+    if (error) throw FileError(fmt::format("cannot remove {}: {}", file.string(), error.message()));
+  }
+}
+
+void RunFolder::still_owner() const {
+  const fs::path file = folder_ / "owner";
+  const std::optional<std::string> owner = read_whole(file);
+  if (owner == token_) return;
+  if (!owner) {
+    throw FileError(fmt::format("{} is gone: somebody removed the run's folder or its owner file; this process writes "
+                                "nothing more there",
+                                file.string()));
+  }
+  throw FileError(fmt::format("{} belongs to another process now ({}); this one (pid {}) writes nothing more there",
+                              folder_.string(), owner_in_words(*owner), ::getpid()));
+}
+
+void RunFolder::write_text(std::string_view name, std::string_view text) const {
+  if (name.empty() || name.find('/') != std::string_view::npos || name == "." || name == ".." || name == "owner") {
+    throw std::invalid_argument(fmt::format("'{}' is not the name of a text file in a run folder", name));
+  }
+  still_owner();
+  replace_file(folder_ / name, text);
+}
+
+}  // namespace lockstep::io
