@@ -162,6 +162,11 @@ struct SampleOrder::Plan {
     return block_range(place.slot).first + place.offset;
   }
 
+  /// How many positions below `position` are this lane's.
+  static std::int64_t indices_before(std::int64_t lane, std::int64_t position) noexcept {
+    return (position + kLanes - 1 - lane) / kLanes;
+  }
+
   /// Calls `work(lane, begin, end)` with the lane indices that a rank takes from a step, lane by lane.
   template <class Work>
   void for_lanes(std::int64_t first, std::int64_t count, int rank, int world, const Work& work) const {
@@ -169,8 +174,8 @@ struct SampleOrder::Plan {
     const std::int64_t high = count * (rank + 1) / world;
     std::int64_t done = 0;  // positions of the step in the lanes before
     for (std::int64_t lane = 0; lane < kLanes && done < high; ++lane) {
-      const std::int64_t begin = (first + kLanes - 1 - lane) / kLanes;  // positions below `first` in this lane
-      const std::int64_t end = (first + count + kLanes - 1 - lane) / kLanes;
+      const std::int64_t begin = indices_before(lane, first);
+      const std::int64_t end = indices_before(lane, first + count);
       const std::int64_t from = std::max(begin, begin + low - done);
       const std::int64_t to = std::min(end, begin + high - done);
       if (from < to) work(lane, from, to);
@@ -252,7 +257,10 @@ std::vector<SampleRange> SampleOrder::upcoming(std::int64_t first, std::int64_t 
   plan_->check_step(first, count, rank, world);
   std::vector<SampleRange> result;
   if (!plan_->options.shuffle) return result;
-  plan_->for_lanes(first, count, rank, world, [&](std::int64_t lane, std::int64_t begin, std::int64_t end) {
+  plan_->for_lanes(first, count, rank, world, [&](std::int64_t lane, std::int64_t, std::int64_t) {
+    // All of the lane's share of the step, also where another rank takes some of it: the window may begin there.
+    const std::int64_t begin = Plan::indices_before(lane, first);
+    const std::int64_t end = Plan::indices_before(lane, first + count);
     std::int64_t number = 0;
     for (std::int64_t index = begin; index < end;) {
       const Plan::Window window = plan_->window_at(lane, index, number);
