@@ -26,6 +26,11 @@ std::string initials(std::string_view name) {
   return result;
 }
 
+std::size_t common_beginning(std::string_view a, std::string_view b) {
+  const auto [end, unused] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
+  return static_cast<std::size_t>(end - a.begin());
+}
+
 }  // namespace
 
 int edit_distance(std::string_view a, std::string_view b) {
@@ -49,26 +54,32 @@ int edit_distance(std::string_view a, std::string_view b) {
 std::string nearest_name(std::string_view word, std::span<const std::string> valid) {
   const std::string wanted = folded(word);
   if (wanted.empty()) return "";
+  // Abbreviations first: "lr" is a letter away from "l2", but nobody means that.
+  for (const std::string& name : valid) {
+    if (wanted.size() >= 2 && initials(folded(name)) == wanted) return name;
+  }
+
   const int tolerance = std::max(1, static_cast<int>(wanted.size()) / 3);
   std::string best;
   int best_distance = tolerance + 1;
+  std::size_t best_beginning = 0;
   for (const std::string& name : valid) {
     const int distance = edit_distance(wanted, name);
-    if (distance < best_distance && distance < static_cast<int>(name.size())) {
+    if (distance >= static_cast<int>(name.size())) continue;  // nothing in common
+    const std::size_t beginning = common_beginning(wanted, folded(name));
+    if (distance < best_distance || (distance == best_distance && beginning > best_beginning)) {
       best = name;
       best_distance = distance;
+      best_beginning = beginning;
     }
   }
-  if (!best.empty()) return best;
+  if (best_distance <= tolerance) return best;
 
   constexpr std::size_t kTellingLength = 3;  // a shared beginning shorter than this says nothing
   for (const std::string& name : valid) {
     const std::string candidate = folded(name);
     if (std::min(wanted.size(), candidate.size()) < kTellingLength) continue;
     if (candidate.starts_with(wanted) || wanted.starts_with(candidate)) return name;
-  }
-  for (const std::string& name : valid) {
-    if (wanted.size() >= 2 && initials(folded(name)) == wanted) return name;
   }
   return "";
 }

@@ -12,9 +12,9 @@ namespace lockstep::app {
 /// optimal string alignment variant). Case and the difference between '_' and '-' are ignored. O(|a| |b|).
 int edit_distance(std::string_view a, std::string_view b);
 
-/// The valid name that a person who wrote `word` most likely meant, or "" when none is near: one within a third of
-/// the word's letters; else one that begins with the word or the other way round ("batch-size" -> "batch"); else one
-/// whose initials it spells ("lr" -> "learning-rate").
+/// The valid name that a person who wrote `word` most likely meant, or "" when none is near: one whose initials it
+/// spells ("lr" -> "learning-rate"); else the nearest within a third of the word's letters, a longer common beginning
+/// deciding ties; else one that begins with the word or the other way round ("batch-size" -> "batch").
 std::string nearest_name(std::string_view word, std::span<const std::string> valid);
 
 /// "; did you mean PREFIXname?", or "" when nothing is near.

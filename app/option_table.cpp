@@ -110,7 +110,7 @@ void Option::assign(const std::string& value, OptionSource source, const std::st
   }
   const std::string before = text_();
   std::string reason = parse_(value);
-  if (reason.empty() && check_) reason = check_(value);
+  if (reason.empty() && check_) reason = check_(text_());
   if (!reason.empty()) {
     parse_(before);
     refuse(reason);

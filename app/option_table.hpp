@@ -37,7 +37,7 @@ class Option {
   Option& below(double bound);
   /// The value is one of these names.
   Option& one_of(std::vector<std::string> names);
-  /// A further check of the text: returns "" or what is wrong with it ("is not …").
+  /// A further check, of text(): returns "" or what is wrong with it ("is not …").
   Option& check(std::function<std::string(const std::string&)> check);
   /// --name alone means --name=value.
   Option& alone_means(std::string value);

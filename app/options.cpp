@@ -23,20 +23,21 @@ constexpr std::string_view kEvalExamples =
 constexpr std::string_view kPackUsage =
     "Usage: lockstep pack --x FILE [--y FILE] --out FOLDER [options]\n"
     "\n"
-    "Writes samples into a folder of HDF5 shards that `lockstep train` reads. One process, any size of data.\n";
+    "Writes samples into a folder of HDF5 shards that `lockstep train` reads. Runs as one process.\n";
 constexpr std::string_view kPackExamples =
     "\n"
     "Examples\n"
-    "  lockstep pack --x train-images-idx3-ubyte.gz --y train-labels-idx1-ubyte.gz --out shards/fashion/train\n"
+    "  lockstep pack --x train-images-idx3-ubyte.gz --y train-labels-idx1-ubyte.gz \\\n"
+    "      --out shards/fashion/train\n"
     "  lockstep pack --x features.npy --y targets.npy --out shards/mine --shards 8\n"
     "  lockstep pack --x houses.csv --label-column price --regression --out shards/houses\n"
-    "  lockstep pack --format synthetic --task regression --features 600 --samples 100000 --out shards/made-up\n";
+    "  lockstep pack --format synthetic --task regression --features 600 --out shards/made-up\n";
 
 constexpr std::string_view kInfoUsage =
     "Usage: lockstep info PATH [options]\n"
     "\n"
-    "Says what a shard folder, an HDF5 data file, a checkpoint or a run folder holds, and verifies its checksums.\n"
-    "Exit code 1 when something is damaged.\n";
+    "Says what a shard folder, an HDF5 data file, a checkpoint or a run folder holds, and verifies its\n"
+    "checksums. Exit code 1 when something is damaged.\n";
 
 constexpr std::string_view kBenchStepUsage =
     "Usage: mpirun -np RANKS lockstep bench step [options]\n"
@@ -208,7 +209,8 @@ std::string program_help() {
       "  lockstep COMMAND --help   every option of a command, with examples\n"
       "  lockstep --version        the version\n"
       "\n"
-      "Exit codes: 0 done, 1 failed, 2 wrong usage, 75 stopped on request with a checkpoint (run again with --resume).\n",
+      "Exit codes: 0 done, 1 failed, 2 wrong usage, 75 stopped on request with a checkpoint (run again with\n"
+      "--resume to go on).\n",
       program_version());
 }
 

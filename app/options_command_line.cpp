@@ -14,23 +14,41 @@ namespace po = boost::program_options;
 
 constexpr std::string_view kYesNoWords[] = {"yes", "no", "true", "false", "on", "off", "1", "0"};
 
-/// Boost leaves the word after an option with an optional value alone; people write "--resume FILE" all the same.
-/// Nothing is lost: joins the two where the next word can only be that value.
-std::vector<std::string> join_optional_values(const OptionTable& table, const std::vector<std::string>& arguments) {
-  std::vector<std::string> joined;
+/// "--name", "--no-name" or "--name=…" of an option of the table, or --help or --config.
+bool is_known_option(const OptionTable& table, std::string_view word) {
+  if (!word.starts_with("--")) return false;
+  const std::string_view name = word.substr(2, word.find('=') - 2);
+  return table.find(name) != nullptr || name == "help" || name == "config" ||
+         (name.starts_with("no-") && table.find(name.substr(3)) != nullptr);
+}
+
+/// Boost would take any next word as the value of an option whose value is optional, and an option as the value of one
+/// that needs a value. Settles both: every option whose value may be left out gets it joined ("--resume" becomes
+/// "--resume=auto"); the next word is taken for it where it can be nothing else.
+std::vector<std::string> settle_values(const OptionTable& table, const std::vector<std::string>& arguments) {
+  std::vector<std::string> settled;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
-    joined.push_back(arguments[i]);
-    if (!arguments[i].starts_with("--") || i + 1 == arguments.size() || arguments[i + 1].starts_with("-")) continue;
-    const Option* const option = table.find(std::string_view(arguments[i]).substr(2));
-    if (option == nullptr) continue;
-    const std::string& next = arguments[i + 1];
-    const bool yes_or_no = std::find(std::begin(kYesNoWords), std::end(kYesNoWords), next) != std::end(kYesNoWords);
-    if (option->shape() == Option::Shape::optional_value || (option->shape() == Option::Shape::yes_or_no && yes_or_no)) {
-      joined.back() += "=" + next;
-      ++i;
+    settled.push_back(arguments[i]);
+    if (arguments[i] == "--") {
+      settled.insert(settled.end(), arguments.begin() + static_cast<std::ptrdiff_t>(i) + 1, arguments.end());
+      break;
     }
+    const Option* const option = arguments[i].starts_with("--") ? table.find(std::string_view(arguments[i]).substr(2)) : nullptr;
+    if (option == nullptr) continue;
+    const std::string next = i + 1 < arguments.size() ? arguments[i + 1] : "--";
+    if (option->shape() == Option::Shape::value) {
+      if (is_known_option(table, next)) {
+        throw UsageError(fmt::format("{} needs a value: {}", arguments[i], option->value_name()));
+      }
+      if (i + 1 < arguments.size()) settled.push_back(arguments[++i]);
+      continue;
+    }
+    const bool is_yes_or_no = std::find(std::begin(kYesNoWords), std::end(kYesNoWords), next) != std::end(kYesNoWords);
+    const bool takes_next = option->shape() == Option::Shape::yes_or_no ? is_yes_or_no : !next.starts_with("-");
+    settled.back() += "=" + (takes_next ? next : option->alone());
+    if (takes_next) ++i;
   }
-  return joined;
+  return settled;
 }
 
 po::options_description describe(const OptionTable& table, bool takes_config) {
@@ -39,9 +57,7 @@ po::options_description describe(const OptionTable& table, bool takes_config) {
   add("help,h", "");
   if (takes_config) add("config", po::value<std::string>(), "");
   for (const Option& option : table.options()) {
-    po::typed_value<std::string>* const value = po::value<std::string>();
-    if (option.shape() != Option::Shape::value) value->implicit_value(option.alone());
-    add(option.name().c_str(), value, "");
+    add(option.name().c_str(), po::value<std::string>(), "");
     if (option.shape() == Option::Shape::yes_or_no) add(("no-" + option.name()).c_str(), "");
   }
   return description;
@@ -93,7 +109,7 @@ CommandLine read_command_line(const OptionTable& table, const std::vector<std::s
   };
   try {
     const auto parsed =
-        po::command_line_parser(join_optional_values(table, arguments)).options(description).style(kStyle).allow_unregistered().run();
+        po::command_line_parser(settle_values(table, arguments)).options(description).style(kStyle).allow_unregistered().run();
     for (const po::option& given : parsed.options) {
       if (given.string_key.empty()) {  // a bare word, or one after "--"
         const std::string& word = given.value.empty() ? given.original_tokens.at(0) : given.value.front();
@@ -110,7 +126,7 @@ CommandLine read_command_line(const OptionTable& table, const std::vector<std::s
         if (line.config.empty()) throw UsageError("--config needs the name of a file");
       } else if (table.find(given.string_key) != nullptr) {
         const Option& option = *table.find(given.string_key);
-        take(option.name(), given.value.empty() ? option.alone() : given.value.front(), "--" + option.name());
+        take(option.name(), given.value.at(0), "--" + option.name());
       } else {
         take(given.string_key.substr(3), "no", "--" + given.string_key);  // "no-NAME"
       }

@@ -77,13 +77,12 @@ std::string format_help(const OptionTable& table, std::string_view usage, std::s
                                  "a comment); the command line wins over the file");
   }
   text += row("-h, --help", "print this");
-  text += "\n" + wrapped("Defaults are in [brackets]. A value may also be joined to its name: --name=value.", 0);
+  std::string notes = "Defaults are in [brackets]. A value may also be joined to its name: --name=value.";
   if (has_yes_or_no) {
-    text += "\n" + wrapped("Yes/no options are --name or --no-name, and also take a value: --name=yes, --name=no", 0);
-    if (takes_config) text += "; in a file: name = yes";
-    text += ".";
+    notes += " Yes/no options are --name or --no-name, and also take a value: --name=yes, --name=no";
+    notes += takes_config ? "; in a file: name = yes." : ".";
   }
-  text += "\n";
+  text += "\n" + wrapped(notes, 0) + "\n";
   text += ending;
   return text;
 }

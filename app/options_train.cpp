@@ -27,7 +27,7 @@ constexpr std::string_view kExamples =
     "  mpirun -np 4 lockstep train --data shards/fashion --hidden 512,256 --optimizer adam \\\n"
     "      --learning-rate 0.001 --epochs 10 --run runs/adam\n"
     "      four ranks, 128 samples each per step, ten epochs\n"
-    "  mpirun -np 4 lockstep train --config runs/adam/config.ini --resume\n"
+    "  mpirun -np 4 lockstep train --resume --run runs/adam\n"
     "      goes on where that run stopped\n"
     "  mpirun -np 8 lockstep train --config runs/adam/config.ini --run runs/again --seed 2\n"
     "      the same run with another seed\n"
@@ -69,7 +69,7 @@ std::string check_boundaries(const std::string& text) {
   for (const char* at = text.data(); at < last;) {
     std::int64_t value = 0;
     const auto [end, error] = std::from_chars(at, last, value);
-    if (error != std::errc()) return "";  // blanks, "none": the list itself has been checked
+    if (error != std::errc()) return "";  // "none"; that the list holds numbers has been checked
     if (value <= before) return "must be in ascending order";
     before = value;
     at = end + 1;
@@ -92,6 +92,19 @@ OptionTable train_table(TrainOptions& options) {
   add_bucket_option(table, options);
   table.add("dry-run", options.dry_run, "print the plan (parameters, memory, work per step, buckets) and stop");
   return table;
+}
+
+/// `--resume --run FOLDER` alone continues with that run's configuration: its file, or "" when the run has none or the user
+/// describes the whole job anew.
+std::filesystem::path configuration_to_continue(const CommandLine& line) {
+  const auto value_of = [&](std::string_view name) -> const std::string* {
+    const auto given = std::find_if(line.options.begin(), line.options.end(), [&](const auto& o) { return o.name == name; });
+    return given == line.options.end() ? nullptr : &given->value;
+  };
+  const std::string* const run = value_of("run");
+  if (run == nullptr || value_of("resume") == nullptr || value_of("data") != nullptr) return {};
+  const std::filesystem::path file = std::filesystem::path(*run) / "config.ini";
+  return std::filesystem::exists(file) ? file : std::filesystem::path();
 }
 
 }  // namespace
@@ -231,7 +244,11 @@ TrainOptions parse_train(const std::vector<std::string>& arguments) {
   OptionTable table = train_table(options);
   const CommandLine line = read_command_line(table, arguments, true);
   if (line.help) throw HelpRequested(format_help(table, kUsage, kExamples, true));
-  if (!line.config.empty()) apply_ini_file(line.config, table);
+  if (!line.config.empty()) {
+    apply_ini_file(line.config, table);
+  } else if (const std::filesystem::path stored = configuration_to_continue(line); !stored.empty()) {
+    apply_ini_file(stored, table);
+  }
   apply(line, table);
   table.check_relations();
   table.require("data", "name a shard folder that `lockstep pack` made, or an HDF5 file");

@@ -1,0 +1,200 @@
+#include "app/options.hpp"
+
+#include <functional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::app {
+namespace {
+
+using testing::HasSubstr;
+using Arguments = std::vector<std::string>;
+
+template <typename Options>
+std::string complaint(Options (*parse)(const Arguments&), const Arguments& arguments) {
+  try {
+    parse(arguments);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+template <typename Options>
+std::string help(Options (*parse)(const Arguments&), const Arguments& arguments = {"--help"}) {
+  try {
+    parse(arguments);
+  } catch (const HelpRequested& text) {
+    return text.what();
+  }
+  return "";
+}
+
+TEST(EvalOptionsTest, TakesTheCheckpointAsABareWordOrByName) {
+  EXPECT_EQ(parse_eval({"runs/a"}).checkpoint, "runs/a");
+  EXPECT_EQ(parse_eval({"--checkpoint", "runs/a"}).checkpoint, "runs/a");
+  EXPECT_EQ(complaint(parse_eval, {"runs/a", "runs/b"}), "runs/a and runs/b contradict each other");
+  EXPECT_EQ(complaint(parse_eval, {}), "--checkpoint is missing: name a checkpoint file or a run folder");
+}
+
+TEST(EvalOptionsTest, KnowsWhetherTheAverageWasAskedFor) {
+  EXPECT_FALSE(parse_eval({"a"}).average_set);
+  EXPECT_TRUE(parse_eval({"a", "--average"}).average_set);
+  EXPECT_TRUE(parse_eval({"a", "--average"}).average);
+  EXPECT_TRUE(parse_eval({"a", "--no-average"}).average_set);
+  EXPECT_FALSE(parse_eval({"a", "--no-average"}).average);
+}
+
+TEST(EvalOptionsTest, ReadsTheRest) {
+  const EvalOptions o = parse_eval({"a", "--data", "d", "--evaluation-batch", "9", "--threads", "2", "--transport", "ring", "--deadline", "3"});
+  EXPECT_EQ(o.data, "d");
+  EXPECT_EQ(o.evaluation_batch, 9);
+  EXPECT_EQ(o.threads, 2);
+  EXPECT_EQ(o.transport, "ring");
+  EXPECT_EQ(o.deadline, 3);
+  EXPECT_EQ(complaint(parse_eval, {"a", "--thread", "2"}), "unknown option --thread; did you mean --threads?");
+}
+
+TEST(PackOptionsTest, ToldTheFormatByTheName) {
+  EXPECT_EQ(parse_pack({"--x", "train-images-idx3-ubyte.gz", "--out", "o"}).format, "idx");
+  EXPECT_EQ(parse_pack({"--x", "a/train-images-idx3-ubyte", "--out", "o"}).format, "idx");
+  EXPECT_EQ(parse_pack({"--x", "a.idx", "--out", "o"}).format, "idx");
+  EXPECT_EQ(parse_pack({"--x", "a.npy", "--out", "o"}).format, "npy");
+  EXPECT_EQ(parse_pack({"--x", "a.csv", "--out", "o"}).format, "csv");
+  EXPECT_EQ(parse_pack({"--x", "a.bin", "--format", "idx", "--out", "o"}).format, "idx");
+  EXPECT_EQ(complaint(parse_pack, {"--x", "a.bin", "--out", "o"}),
+            "--x: the name a.bin does not tell the format; add --format idx, npy or csv");
+}
+
+TEST(PackOptionsTest, SeparatesTablesByTheirName) {
+  EXPECT_EQ(parse_pack({"--x", "a.csv", "--out", "o"}).separator, ",");
+  EXPECT_EQ(parse_pack({"--x", "a.tsv", "--out", "o"}).separator, "\t");
+  EXPECT_EQ(parse_pack({"--x", "a.tsv", "--separator", ";", "--out", "o"}).separator, ";");
+  EXPECT_EQ(parse_pack({"--x", "a.csv", "--separator", "tab", "--out", "o"}).separator, "\t");
+  EXPECT_EQ(complaint(parse_pack, {"--x", "a.csv", "--separator", "::", "--out", "o"}),
+            "--separator: :: is not one character; write tab for a tabulator");
+}
+
+TEST(PackOptionsTest, ReadsTables) {
+  const PackOptions o = parse_pack({"--x", "a.csv", "--out", "o", "--no-header", "--label-column", "-1", "--regression", "--shards", "3",
+                                    "--force", "--progress", "off"});
+  EXPECT_FALSE(o.header);
+  EXPECT_EQ(o.label_column, "-1");
+  EXPECT_TRUE(o.regression);
+  EXPECT_EQ(o.shards, 3);
+  EXPECT_TRUE(o.force);
+  EXPECT_EQ(o.progress, "off");
+}
+
+TEST(PackOptionsTest, ReadsMadeUpData) {
+  const PackOptions o = parse_pack({"--format", "synthetic", "--out", "o", "--samples", "5", "--features", "3", "--classes", "2",
+                                    "--noise", "0", "--seed", "9"});
+  EXPECT_EQ(o.samples, 5);
+  EXPECT_EQ(o.features, 3);
+  EXPECT_EQ(o.classes, 2);
+  EXPECT_EQ(o.noise, 0);
+  EXPECT_EQ(o.seed, 9u);
+}
+
+TEST(PackOptionsTest, RefusesWhatDoesNotFit) {
+  const auto refused = [](const Arguments& a) { return complaint(parse_pack, a); };
+  EXPECT_EQ(refused({}), "--x is missing: name the file with the samples, or ask for made-up ones with --format synthetic");
+  EXPECT_EQ(refused({"--format", "idx", "--out", "o"}), "--x is missing: name the file with the samples");
+  EXPECT_EQ(refused({"--x", "a.npy"}), "--out is missing: name the shard folder to make");
+  EXPECT_EQ(refused({"--x", "a.csv", "--y", "b.csv", "--out", "o"}), "--y has an effect only with --format idx or npy, not with csv");
+  EXPECT_EQ(refused({"--x", "a.npy", "--label-column", "2", "--out", "o"}),
+            "--label-column has an effect only with --format csv, not with npy");
+  EXPECT_EQ(refused({"--x", "a.npy", "--samples", "2", "--out", "o"}), "--samples has an effect only with --format synthetic, not with npy");
+  EXPECT_EQ(refused({"--format", "synthetic", "--task", "regression", "--classes", "3", "--out", "o"}),
+            "--classes has an effect only with --task classification, not with regression");
+  EXPECT_EQ(refused({"--format", "synthetic", "--x", "a.npy", "--out", "o"}),
+            "--x and --format synthetic contradict each other: made-up data reads no file");
+  EXPECT_EQ(refused({"--x", "a.csv", "--regression", "--out", "o"}), "--regression needs --label-column: the column to predict");
+  EXPECT_EQ(refused({"--x", "a.npy", "--shards", "0", "--out", "o"}), "--shards: 0 must be at least 1");
+  EXPECT_EQ(refused({"--format", "cvs", "--out", "o"}), "--format: cvs is not one of idx, npy, csv and synthetic; did you mean csv?");
+}
+
+TEST(InfoOptionsTest, TakesAPath) {
+  EXPECT_EQ(parse_info({"shards"}).path, "shards");
+  EXPECT_TRUE(parse_info({"shards"}).verify);
+  EXPECT_FALSE(parse_info({"shards", "--no-verify"}).verify);
+  EXPECT_EQ(parse_info({"--verify", "shards"}).path, "shards");
+  EXPECT_EQ(complaint(parse_info, {}), "--path is missing: name a shard folder, a checkpoint or a run folder");
+  EXPECT_EQ(complaint(parse_info, {"-v"}).substr(0, 17), "unknown option -v");
+}
+
+TEST(BenchStepOptionsTest, SharesTheOptionsOfTraining) {
+  const BenchStepOptions o = parse_bench_step({"--hidden", "100", "--batch", "100", "--optimizer", "adam", "--features", "600", "--outputs",
+                                               "1", "--regression", "--warmup", "2", "--repeat", "5", "--json", "f.json", "--threads", "2"});
+  EXPECT_THAT(o.train.hidden, testing::ElementsAre(100));
+  EXPECT_EQ(o.train.batch, 100);
+  EXPECT_EQ(o.train.optimizer, "adam");
+  EXPECT_EQ(o.features, 600);
+  EXPECT_EQ(o.outputs, 1);
+  EXPECT_TRUE(o.regression);
+  EXPECT_EQ(o.warmup, 2);
+  EXPECT_EQ(o.repeat, 5);
+  EXPECT_EQ(o.json, "f.json");
+  EXPECT_EQ(o.train.threads, 2);
+  EXPECT_EQ(parse_bench_step({"--input", "data", "--data", "d"}).train.data, "d");
+}
+
+TEST(BenchStepOptionsTest, RefusesWhatDoesNotFit) {
+  EXPECT_EQ(complaint(parse_bench_step, {"--input", "data"}), "--data is missing: --input data reads a shard folder");
+  EXPECT_EQ(complaint(parse_bench_step, {"--data", "d"}), "--data has an effect only with --input data");
+  EXPECT_EQ(complaint(parse_bench_step, {"--input", "data", "--data", "d", "--features", "3"}),
+            "--features has an effect only with --input memory, not with data");
+  EXPECT_EQ(complaint(parse_bench_step, {"--momentum", "0.5"}),
+            "--momentum has an effect only with --optimizer momentum or nesterov, not with sgd");
+}
+
+TEST(Help, ShowsEveryOptionWithItsDefaultInsideTheWidth) {
+  const std::string text = help(parse_train);
+  for (const char* part : {"Data\n", "Network\n", "Optimiser\n", "Learning rate\n", "Amount of work\n", "Validation\n", "Run folder\n",
+                           "Reports\n", "Execution\n", "General\n", "Examples\n", "--[no-]shuffle", "--staircase", "--resume[=FILE]",
+                           "--learning-rate RATE", "[0.1]", "--hidden WIDTHS", "[512,512]", "--config FILE", "--name=yes"}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+  for (const std::string& page : {text, help(parse_eval), help(parse_pack), help(parse_info), help(parse_bench_step), program_help()}) {
+    EXPECT_FALSE(page.empty());
+    EXPECT_EQ(page.back(), '\n');
+    std::istringstream lines(page);
+    for (std::string line; std::getline(lines, line);) {
+      EXPECT_LE(line.size(), 100u) << line;
+      EXPECT_TRUE(line.empty() || line.back() != ' ') << line;
+    }
+  }
+}
+
+TEST(Help, NamesEachOptionThatTheConfigurationHolds) {
+  const std::string text = help(parse_train);
+  std::istringstream lines(TrainOptions{}.to_ini());
+  int options = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t equals = line.find(" =");
+    if (equals == std::string::npos) continue;
+    const std::string name = line.substr(line.starts_with("# ") ? 2 : 0, equals - (line.starts_with("# ") ? 2 : 0));
+    EXPECT_TRUE(text.find("--" + name) != std::string::npos || text.find("--[no-]" + name) != std::string::npos) << name;
+    ++options;
+  }
+  EXPECT_GT(options, 50);
+}
+
+TEST(Help, WinsOverOtherArgumentsAndHasAShortForm) {
+  EXPECT_FALSE(help(parse_train, {"--epochs", "abc", "--help"}).empty());
+  EXPECT_FALSE(help(parse_train, {"-h"}).empty());
+  EXPECT_FALSE(help(parse_eval, {"-h"}).empty());
+}
+
+TEST(ProgramHelp, NamesCommandsAndExitCodes) {
+  for (const char* part : {"lockstep pack", "lockstep train", "lockstep eval", "lockstep bench step", "lockstep info", "75"}) {
+    EXPECT_THAT(program_help(), HasSubstr(part));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::app
