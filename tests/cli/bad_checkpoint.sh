@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Checkpoints that do not fit or do not hold: refused by name, and left as they are.
+. "$(dirname "$0")/harness.sh"
+pack_small data/train
+pack_small data/test
+train=(train --data data --optimizer adam --learning-rate 0.01 --batch 50)
+must_run "${train[@]}" --hidden 16 --steps 12 --run runs/good
+file=runs/good/checkpoints/step-0000000012.h5
+expect_file $file
+
+for n in 1 3; do
+  check "of another network, $n ranks"
+  picture runs/good >before
+  run -n $n "${train[@]}" --hidden 17 --steps 20 --run runs/good --resume
+  expect_error 1 '(16.*17|17.*16)'
+  picture runs/good >after; expect_same before after
+  check "of another optimiser, $n ranks"
+  run -n $n train --data data --batch 50 --hidden 16 --steps 20 --run runs/good --resume
+  expect_error 1 'adam.*sgd'
+  check "of other data, $n ranks"
+  [ -d other ] || pack_small other --seed 5
+  run -n $n train --data other --optimizer adam --learning-rate 0.01 --batch 50 --hidden 16 --steps 20 --run runs/good --resume
+  expect_error 1 'other'
+  check "cut short, $n ranks"
+  head -c 3000 $file >short.h5
+  run -n $n "${train[@]}" --hidden 16 --steps 20 --run runs/r --resume short.h5
+  expect_error 1 'short\.h5'; expect_no_file runs/r
+  check "not there, $n ranks"
+  run -n $n "${train[@]}" --hidden 16 --steps 20 --run runs/r --resume none.h5
+  expect_error 1 'none\.h5'; expect_no_file runs/r
+  check "not a checkpoint, $n ranks"
+  run -n $n "${train[@]}" --hidden 16 --steps 20 --run runs/r --resume data/train/shard-00000.h5
+  expect_error 1 'shard-00000\.h5'; expect_no_file runs/r
+  check "eval of a damaged one, $n ranks"
+  run -n $n eval short.h5
+  expect_error 1 'short\.h5'
+done
+check "other data for eval that do not fit"
+must_run pack --format synthetic --samples 100 --features 9 --classes 5 --out narrow
+run -n 2 eval runs/good --data narrow
+[ "$status" != 0 ] || failed "exit 0"
+expect_err 'narrow'
+
+check "every flipped byte of a checkpoint is noticed"
+size=$(stat -c %s $file)
+for ((offset = 3; offset < size; offset += size / 40 + 1)); do
+  cp $file flipped.h5; flip_byte flipped.h5 $offset
+  run info flipped.h5
+  [ "$status" = 1 ] || { cmp -s $file flipped.h5; failed "byte $offset of $size: exit $status"; }
+done
+
+check "written by a newer format"
+version=$(python3 - <<'END'
+import h5py
+with h5py.File("runs/good/checkpoints/step-0000000012.h5") as f:
+    print(*[k for k in f.attrs if "version" in k and "format" in k or "schema" in k])
+END
+)
+[ -n "$version" ] || failed "no attribute names the format's version"
+cp $file newer.h5
+python3 -c "
+import h5py
+with h5py.File('newer.h5', 'r+') as f:
+    f.attrs['$version'] = f.attrs['$version'] + 1"
+run info newer.h5
+expect_error 1 'newer\.h5.*newer'
+
+check "all checkpoints damaged: a resume says so and starts nothing over them"
+cp -r runs/good runs/damaged
+for f in runs/damaged/checkpoints/step-*.h5; do truncate -s 100 "$f"; done
+picture runs/damaged >before
+run -n 2 "${train[@]}" --hidden 16 --steps 20 --run runs/damaged --resume
+expect_error 1 'damaged'
+picture runs/damaged >after; expect_same before after

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Real data: a network learns Fashion-MNIST.
+. "$(dirname "$0")/harness.sh"
+raw=""
+for folder in /usr/share/datasets/fashion-mnist "$tree/data/fashion-mnist/raw"; do
+  [ -f "$folder/train-images-idx3-ubyte.gz" ] && raw=$folder
+done
+[ -n "$raw" ] || skip_all "Fashion-MNIST is not here (dataset-fashion-mnist, or app/quickstart downloads it)"
+
+check "pack the training and the test images"
+run pack --x "$raw/train-images-idx3-ubyte.gz" --y "$raw/train-labels-idx1-ubyte.gz" --out data/train --shards 4
+expect_status 0
+run pack --x "$raw/t10k-images-idx3-ubyte.gz" --y "$raw/t10k-labels-idx1-ubyte.gz" --out data/test
+expect_status 0
+run info data/train
+expect_status 0; expect_out '60,?000'
+
+check "two ranks reach 84 % in one epoch"
+run -n 2 train --data data --hidden 128 --optimizer adam --learning-rate 0.001 --global-batch 128 --epochs 1 --run runs/a
+expect_status 0; expect_silence
+metric runs/a validation accuracy | awk 'END { exit !($2 > 0.84) }' || failed "accuracy $(metric runs/a validation accuracy)"
+said=$(sed -n 's/.*validation at step 469: \(loss .*samples)\).*/\1/p' out)
+check "eval says the same on three ranks"
+run -n 3 eval runs/a
+expect_status 0; expect grep -F -- "$said" out

@@ -1,0 +1,150 @@
+# Sourced by tests/cli/*.sh, which are called as: bash tests/cli/NAME.sh LOCKSTEP TREE
+# A script works in an empty folder of its own; `check` opens a case; run, start and finish call the program; the expect_
+# functions judge what the last call did. All cases run; the script ends with 1 when one failed, with 77 when skipped.
+set -u
+lockstep=$(realpath "$1")
+tree=$(realpath "$2")
+work=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-cli.XXXXXX") || exit 1
+export TMPDIR=$work/.tmp  # what a killed mpirun leaves behind goes with it
+mkdir "$TMPDIR"
+cd "$work" || exit 1
+cases=0 failures=0 case="" job="" status="" failed_case=""
+
+end_of_script() {
+  local code=$?
+  [ -z "$job" ] || kill -9 "$job" $(ranks) 2>/dev/null
+  [ "$code" = 77 ] || echo "$cases cases, $failures failures"
+  cd / && rm -rf "$work"
+  if [ "$code" != 0 ]; then exit "$code"; fi
+  [ "$failures" = 0 ] && [ "$cases" -gt 0 ]
+  exit
+}
+trap end_of_script EXIT
+
+check() { case=$1; cases=$((cases + 1)); }
+
+failed() {
+  failures=$((failures + 1))
+  echo "FAILED: $case: $1"
+  [ "$failed_case" = "$cases" ] && return
+  failed_case=$cases
+  echo "  command: ${command_line:-none}"
+  sed 's/^/  stdout: /' out | tail -n 15
+  sed 's/^/  stderr: /' err | tail -n 25
+}
+
+skip_all() { echo "SKIPPED: $1"; exit 77; }
+
+# command_for [-n RANKS] [-w WRAPPER] ARGUMENTS...: sets $command. WRAPPER is a script that each rank runs first.
+command_for() {
+  local ranks="" wrapper=()
+  while :; do
+    case $1 in
+      -n) ranks=$2; shift 2 ;;
+      -w) wrapper=("$2"); shift 2 ;;
+      *) break ;;
+    esac
+  done
+  command=("${wrapper[@]}" "$lockstep" "$@")
+  [ -z "$ranks" ] || command=("$tree/app/launch" "$ranks" "${command[@]}")
+  command_line="${ranks:+launch $ranks }${wrapper[*]} lockstep $*"
+}
+
+# start ...: in the background; its process id in $job, its output in ./out and ./err.
+start() {
+  command_for "$@"
+  "${command[@]}" >out 2>err </dev/null &
+  job=$!
+}
+# finish SECONDS: waits for the started job; a job still there by then is a failure and is killed.
+finish() {
+  local deadline=$((SECONDS + $1))
+  while kill -0 "$job" 2>/dev/null; do
+    if [ $SECONDS -gt "$deadline" ]; then
+      failed "still running after $1 s"
+      kill -9 "$job" $(ranks) 2>/dev/null
+    fi
+    sleep 0.02
+  done
+  wait "$job" 2>/dev/null
+  status=$?
+  job=""
+}
+# The process ids of the started job's ranks, in order.
+ranks() { pgrep -P "$job" -f "$lockstep" | sort -n; }
+rank() { ranks | sed -n "$(($1 + 1))p"; }
+# wait_for SECONDS COMMAND...: until it succeeds.
+wait_for() {
+  local deadline=$((SECONDS + $1))
+  shift
+  until "$@" >/dev/null 2>&1; do
+    [ $SECONDS -le "$deadline" ] || { failed "waited in vain for: $*"; return 1; }
+    sleep 0.02
+  done
+}
+run() {
+  start "$@"
+  finish 60
+}
+# A step towards the case: its failure ends the script.
+must_run() {
+  run "$@"
+  [ "$status" = 0 ] || { failed "exit $status where the rest of the script needs 0"; exit 1; }
+}
+
+expect_status() { [ "$status" = "$1" ] || failed "exit $status instead of $1"; }
+expect_out() { grep -Eq -- "$1" out || failed "stdout lacks /$1/"; }
+expect_err() { own_words | grep -Eq -- "$1" || failed "stderr lacks /$1/"; }
+expect_no_out() { ! grep -Eq -- "$1" out || failed "stdout has /$1/"; }
+expect_silence() { [ -z "$(own_words)" ] || failed "stderr is not empty"; }
+expect_file() { [ -s "$1" ] || failed "$1 is missing or empty"; }
+expect_no_file() { [ ! -e "$1" ] || failed "$1 exists"; }
+expect_same() { cmp -s "$1" "$2" || failed "$1 and $2 differ: $(diff "$1" "$2" | head -n 4)"; }
+expect() { "$@" >/dev/null 2>&1 || failed "not so: $*"; }
+
+# stderr without what the launcher says of its own: dashed paragraphs and lines that start with [host:pid].
+own_words() {
+  awk '/^-{20,}$/ { inside = !inside; next } !inside && !/^\[[^]]*:[0-9]+\]/ && !/^[ \t]*$/' err
+}
+# One message and nothing else, whatever the number of ranks: expect_error EXIT REGEX
+expect_error() {
+  expect_status "$1"
+  local messages
+  messages=$(own_words | grep -vc '` explains the options\.$')
+  [ "$messages" = 1 ] || failed "$messages lines of error instead of 1"
+  own_words | head -n 1 | grep -Eq "^lockstep( [a-z ]+)?: " || failed "the message does not start with who speaks"
+  expect_err "$2"
+}
+
+# pack_small FOLDER [OPTION...]: 600 samples of 20 numbers in 5 classes, in 3 shards.
+pack_small() {
+  local folder=$1
+  shift
+  must_run pack --format synthetic --samples 600 --features 20 --classes 5 --shards 3 --out "$folder" "$@"
+}
+# metric RUN KIND KEY: "STEP VALUE" lines from a run's metrics.jsonl.
+metric() {
+  python3 - "$@" <<'END'
+import json, sys
+run, kind, key = sys.argv[1:]
+for line in open(run + "/metrics.jsonl"):
+    record = json.loads(line)
+    if record["kind"] == kind:
+        print(record["step"], repr(record[key]))
+END
+}
+newest_checkpoint() { find "$1/checkpoints" -name 'step-*.h5' | sort | tail -n 1; }
+# What a folder holds, name by name and byte by byte: to show that nothing was overwritten.
+picture() { find "$1" -type f -printf '%P %s %T@\n' 2>/dev/null | sort; }
+# flip_byte FILE OFFSET: changes one byte; a negative offset counts from the end.
+flip_byte() {
+  python3 - "$@" <<'END'
+import os, sys
+file, offset = sys.argv[1], int(sys.argv[2])
+with open(file, "r+b") as f:
+    f.seek(offset, os.SEEK_END if offset < 0 else os.SEEK_SET)
+    byte = f.read(1)
+    f.seek(-1, os.SEEK_CUR)
+    f.write(bytes([byte[0] ^ 0x10]))
+END
+}

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# A rank that dies or stands still: the others notice, say who, and nobody stays behind.
+. "$(dirname "$0")/harness.sh"
+pack_small data/train
+
+# everybody_is_gone PID...: none of the ranks lives on (a moment is allowed: the launcher kills them after the message).
+everybody_is_gone() {
+  local pid
+  for pid in "$@"; do wait_for 10 eval "! kill -0 $pid" || kill -9 "$pid"; done
+}
+
+for transport in shared-memory ring; do
+  train=(-n 3 train --data data --hidden 16 --batch 20 --steps 100000000 --report-every 50 --checkpoint-every 100 --transport $transport)
+
+  check "kill -9 of one rank, $transport"
+  start "${train[@]}" --run runs/killed-$transport
+  if wait_for 20 test -e runs/killed-$transport/checkpoints/latest; then
+    mapfile -t pids < <(ranks)
+    kill -9 "${pids[1]}"
+    began=$SECONDS
+    finish 20
+    [ "$status" != 0 ] || failed "exit 0 though a rank was killed"
+    [ $((SECONDS - began)) -le 10 ] || failed "$((SECONDS - began)) s until the end"
+    expect grep -Eq "rank 1 .*(${pids[1]}|signal 9)" err
+    everybody_is_gone "${pids[@]}"
+  fi
+  check "the checkpoints of the killed run are whole, $transport"
+  run info "$(newest_checkpoint runs/killed-$transport)"
+  expect_status 0
+
+  check "SIGSTOP of one rank, $transport"
+  start "${train[@]}" --run runs/stopped-$transport --deadline 3
+  if wait_for 20 grep -q '^ *step ' out; then
+    mapfile -t pids < <(ranks)
+    kill -STOP "${pids[1]}"
+    began=$SECONDS
+    finish 30
+    [ $((SECONDS - began)) -le 12 ] || failed "$((SECONDS - began)) s until the end"
+    expect_error 1 "rank 1.*${pids[1]}"
+    everybody_is_gone "${pids[@]}"
+  fi
+done
+
+check "a rank that stands still before the first step"
+cat >stand_still <<'END'
+#!/bin/sh
+[ "$OMPI_COMM_WORLD_RANK" = 1 ] && kill -STOP $$
+exec "$@"
+END
+chmod +x stand_still
+start -n 2 -w ./stand_still train --data data --run runs/never --deadline 3
+sleep 1
+mapfile -t pids < <(pgrep -P "$job")
+finish 40
+[ "$status" != 0 ] || failed "exit 0"
+everybody_is_gone "${pids[@]}"

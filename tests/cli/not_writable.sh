@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Where one may not write. Root may everywhere, so as root the program runs as nobody.
+. "$(dirname "$0")/harness.sh"
+pack_small data
+mkdir closed; chmod 555 closed
+chmod 755 "$work"
+cat >as_nobody <<'END'
+#!/bin/sh
+exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"
+END
+chmod +x as_nobody
+as_user=()
+if [ "$(id -u)" = 0 ]; then
+  as_user=(-w ./as_nobody)
+  setpriv --reuid 65534 --regid 65534 --clear-groups test -x "$lockstep" || skip_all "nobody cannot reach $lockstep"
+  chmod 777 "$TMPDIR"
+fi
+
+check "pack"
+run "${as_user[@]}" pack --format synthetic --samples 50 --out closed/data
+expect_error 1 'closed'; expect_no_file closed/data
+check "the run folder"
+run "${as_user[@]}" train --data data --hidden 8 --steps 3 --run closed/run
+expect_error 1 'closed/run'; expect_no_file closed/run
+check "the run folder, 2 ranks"
+run -n 2 "${as_user[@]}" train --data data --hidden 8 --steps 3 --run closed/run
+expect_error 1 'closed/run'; expect_no_file closed/run
+check "data that one may not read"
+chmod 000 data/shard-00001.h5
+run -n 2 "${as_user[@]}" train --data data --hidden 8 --steps 3 --run closed/run
+expect_error 1 'shard-00001\.h5.*[Pp]ermission'

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# A run that was interrupted is the run that was not.
+. "$(dirname "$0")/harness.sh"
+pack_small data/train
+pack_small data/test
+options=(--data data --hidden 24,16 --optimizer adam --learning-rate 0.003 --schedule cosine --warmup-steps 5 --average-decay 0.99
+  --global-batch 70 --report-every 1 --checkpoint-every 10 --evaluate-every 10 --keep 9)
+
+# same_tensors FILE FILE: every dataset bit by bit; what else the record says may differ (times, configuration).
+cat >same_tensors.py <<'END'
+import h5py, numpy as np, sys
+def tensors(file):
+    found = {}
+    h5py.File(file, "r").visititems(lambda name, item: found.update({name: item[...]}) if isinstance(item, h5py.Dataset) and item.dtype.kind == "f" else None)
+    return found
+a, b = map(tensors, sys.argv[1:])
+assert a.keys() == b.keys(), (a.keys() ^ b.keys())
+assert len(a) >= 6 * 4, sorted(a)  # 6 parameters, 2 moments, 1 average
+different = [name for name in a if a[name].tobytes() != b[name].tobytes()]
+assert not different, different
+END
+
+for n in 1 2 3; do
+  check "40 steps are 20 and 20 more, bit by bit, on $n ranks"
+  run -n $n train "${options[@]}" --steps 40 --run runs/whole-$n
+  expect_status 0
+  run -n $n train "${options[@]}" --steps 40 --run runs/parts-$n --checkpoint-every 20
+  expect_status 0
+  rm "$(newest_checkpoint runs/parts-$n)"  # as if it had died after step 20's
+  run -n $n train "${options[@]}" --steps 40 --run runs/parts-$n --resume
+  expect_status 0; expect_out 'continuing after step 20'
+  expect python3 same_tensors.py "$(newest_checkpoint runs/whole-$n)" "$(newest_checkpoint runs/parts-$n)"
+  metric runs/whole-$n train loss >whole; metric runs/parts-$n train loss >parts
+  expect_same whole parts
+done
+
+check "another world size goes on with the same samples"
+cp -r runs/whole-1 runs/grown
+rm runs/grown/checkpoints/step-*[34]0.h5
+run -n 3 train "${options[@]}" --steps 40 --run runs/grown --resume
+expect_status 0; expect_out 'continuing after step 20'
+metric runs/whole-1 train loss >whole; metric runs/grown train loss >grown
+paste whole grown | awk '{ d = $2 - $4; if (d < 0) d = -d; if ($1 != $3 || d > 1e-5 * $2) exit 1 }' || failed "the loss curve differs: $(paste whole grown | tail -n 2)"
+
+check "resume takes the newest that verifies and says which it did not"
+cp -r runs/whole-1 runs/damaged
+flip_byte "$(newest_checkpoint runs/damaged)" -200
+truncate -s -100 runs/damaged/checkpoints/step-0000000030.h5
+run -n 2 train "${options[@]}" --steps 40 --run runs/damaged --resume
+expect_status 0; expect_out 'continuing after step 20'
+expect grep -Eq 'step-0000000040\.h5' <(cat out err)
+expect grep -Eq 'step-0000000030\.h5' <(cat out err)
+
+check "resume from a named file into a new run"
+run train "${options[@]}" --steps 25 --run runs/branch --resume runs/whole-1/checkpoints/step-0000000020.h5
+expect_status 0; expect_out 'continuing after step 20'
+
+check "resume where nothing is yet starts at the beginning"
+run train "${options[@]}" --steps 2 --run runs/nothing-yet --resume
+expect_status 0
+
+check "a run that is complete has nothing left to do"
+run train "${options[@]}" --steps 40 --run runs/whole-1 --resume
+expect_status 0

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# The number of ranks is nobody's business but the clock's.
+. "$(dirname "$0")/harness.sh"
+pack_small data/train
+pack_small data/test
+
+# 90 does not divide 600, nor do 2, 3 and 4 ranks divide every step's share: short steps and unequal ranks are part of it.
+for n in 1 2 3 4; do
+  for transport in shared-memory ring; do
+    check "the same loss curve on $n ranks over $transport"
+    run -n $n train --data data --hidden 32,16 --global-batch 90 --epochs 4 --learning-rate 0.05 --optimizer momentum \
+      --report-every 1 --transport $transport --run runs/$n-$transport
+    expect_status 0
+    metric runs/$n-$transport train loss >curve.$n-$transport
+    [ "$(wc -l <curve.$n-$transport)" = 28 ] || failed "28 steps expected"
+    paste curve.1-shared-memory curve.$n-$transport | awk '
+      { d = $2 - $4; if (d < 0) d = -d; if ($1 != $3 || d > 2e-6 * $2) { print "step " $1 ": " $2 " " $4; bad = 1 } } END { exit bad }' \
+      >differences || failed "$(head -n 3 differences)"
+  done
+done
+
+check "the same evaluation, to the last bit"
+run eval runs/1-ring --evaluation-batch 7
+expect_status 0; cp out alone
+for n in 2 3 4; do
+  run -n $n eval runs/1-ring --evaluation-batch 7
+  expect_status 0; expect_same alone out
+done
+
+check "accumulation is the same mean"
+run -n 2 train --data data --hidden 32,16 --global-batch 90 --accumulate 3 --epochs 4 --learning-rate 0.05 --optimizer momentum \
+  --report-every 1 --run runs/accumulate
+expect_status 0
+metric runs/accumulate train loss | paste curve.1-shared-memory - | awk '
+  { d = $2 - $4; if (d < 0) d = -d; if (d > 2e-6 * $2) exit 1 }' || failed "the loss curve differs"
+
+check "more ranks than samples in a step"
+run -n 4 train --data data --hidden 8 --global-batch 3 --steps 5 --run runs/few
+expect_status 0
