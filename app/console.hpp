@@ -46,6 +46,7 @@ class Console {
 
   /// stdout is a terminal and this console speaks.
   bool terminal() const;
+  bool speaks() const noexcept { return speaks_; }
   /// Some output did not reach stdout.
   bool output_failed() const noexcept { return output_failed_; }
 

@@ -34,12 +34,13 @@ std::string describe_buckets(std::span<const comm::Slice> buckets) {
   return text;
 }
 
-/// "name=value" lines of an INI text that are options, not comments or sections.
+/// "name = value" lines of an INI text, sorted.
 std::vector<std::string> option_lines(const std::string& ini) {
   std::vector<std::string> lines;
   std::istringstream stream(ini);
   for (std::string line; std::getline(stream, line);) {
-    if (!line.empty() && line[0] != '#' && line[0] != '[') lines.push_back(line);
+    const bool of_one_launch = line.starts_with("resume") || line.starts_with("force");
+    if (!line.empty() && line[0] != '#' && !of_one_launch) lines.push_back(line);
   }
   std::sort(lines.begin(), lines.end());
   return lines;

@@ -64,6 +64,13 @@ class Run {
     split.compute -= split.input;
     return split;
   }
+  /// What --config needs to repeat the run: without what belongs to one launch alone.
+  std::string effective_configuration() const {
+    TrainOptions effective = options_;
+    effective.resume.clear();
+    effective.force = false;
+    return effective.to_ini();
+  }
   bool last_step() const { return trainer_.steps_done() >= workload_.work.total_steps; }
   bool due(std::int64_t every) const { return every > 0 && trainer_.steps_done() % every == 0; }
   void report(StepFigures figures);
@@ -103,7 +110,7 @@ void Run::open_folder(bool resuming, const io::TrainingRecord& record) {
     if (communicator_.rank() != 0) return;
     folder_.emplace(options_.run, resuming ? io::RunFolder::Open::resume : io::RunFolder::Open::fresh, options_.force);
     console_.attach_log(folder_->path() / "log.txt", resuming);
-    folder_->write_text("config.ini", options_.to_ini());
+    folder_->write_text("config.ini", effective_configuration());
     RunLogs logs;
     logs.metrics = std::make_unique<io::MetricsLog>(folder_->path() / "metrics.jsonl", resuming, record.step);
     if (options_.tensorboard) logs.tensorboard = std::make_unique<io::TensorboardLog>(folder_->path());
@@ -162,7 +169,7 @@ void Run::save_now() {
                                     .network = network_identity(*workload_.network),
                                     .optimizer = options_.optimizer,
                                     .dataset = workload_.training->fingerprint(),
-                                    .configuration = options_.to_ini(),
+                                    .configuration = effective_configuration(),
                                     .program_version = program_version(),
                                     .best_metric = best_metric_,
                                     .metrics = reporter_.history()};
