@@ -29,8 +29,8 @@ struct Batch {
 
 struct ModelOptions {
   LossKind loss = LossKind::softmax_cross_entropy;
-  InputTransform input_transform;
-  OptimizerOptions optimizer;
+  InputTransform input_transform = {};
+  OptimizerOptions optimizer = {};
   std::int64_t max_batch = 1;  ///< samples per call of forward_backward or evaluate
   /// Where the gradient arena lives (the communicator's reduction memory); nullptr: the backend's memory.
   std::pmr::memory_resource* gradient_memory = nullptr;

@@ -24,8 +24,8 @@ struct SampleShape {
 };
 
 struct NetworkOptions {
-  std::string name = "mlp";          ///< "linear", "mlp"
-  std::vector<std::int64_t> hidden;  ///< mlp: widths of the hidden layers
+  std::string name = "mlp";               ///< "linear", "mlp"
+  std::vector<std::int64_t> hidden = {};  ///< mlp: widths of the hidden layers
   Activation activation = Activation::relu;
   Initializer weight_initializer{Initializer::Scheme::he_normal, 0};
   Initializer bias_initializer{Initializer::Scheme::zeros, 0};

@@ -24,7 +24,7 @@ struct ScheduleOptions {
   double decay_rate = 0.96;
   std::int64_t decay_steps = 1000;
   bool staircase = false;
-  std::vector<std::int64_t> boundaries;  ///< ascending
+  std::vector<std::int64_t> boundaries = {};  ///< ascending
   double power = 1;
   std::int64_t warmup_steps = 0;
   std::int64_t total_steps = 0;  ///< cosine, polynomial

@@ -12,15 +12,16 @@ namespace lockstep::model::cpu {
 namespace {
 
 /// exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln 2 / 2. ln 2 is split in two so that n times its first part is
-/// exact (Cody & Waite 1980); exp(r) by the degree-6 polynomial of Cephes' expf. Branch-free, so that a loop of it
-/// vectorises.
+/// exact (Cody & Waite 1980); exp(r) by the degree-6 polynomial of Cephes' expf. Free of branches, so that a loop of it
+/// vectorises. At the lower bound n is -127, whose power of two has the bits of 0.
 LOCKSTEP_INLINE float fast_exp(float x) {
-  constexpr float kLowest = -87.33f, kHighest = 88.37f;
+  constexpr float kLowest = -88.0f, kHighest = 88.37f;
   constexpr float kLog2e = 1.44269504088896341f, kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
-  const float bounded = x > kHighest ? kHighest : x < kLowest ? kLowest : x;
+  // Written so that a NaN stays a NaN; its n is some integer, it comes back through r.
+  float bounded = x > kHighest ? kHighest : x;
+  bounded = bounded < kLowest ? kLowest : bounded;
   const float scaled = bounded * kLog2e;
-  // A NaN converts to some integer; it comes back through r.
-  const auto n = static_cast<std::int32_t>(scaled + (scaled < 0 ? -0.5f : 0.5f));
+  const auto n = static_cast<std::int32_t>(scaled + std::copysign(0.5f, scaled));
   const auto exponent = static_cast<float>(n);
   const float r = (bounded - exponent * kLn2High) - exponent * kLn2Low;
   float p = 1.9875691500e-4f;
@@ -29,17 +30,16 @@ LOCKSTEP_INLINE float fast_exp(float x) {
   p = p * r + 4.1665795894e-2f;
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
-  const float mantissa = p * r * r + r + 1;
-  const float power = std::bit_cast<float>((n + 127) << 23);
-  return x < kLowest ? 0.0f : mantissa * power;
+  return (p * r * r + r + 1) * std::bit_cast<float>((n + 127) << 23);
 }
 
 LOCKSTEP_INLINE float fast_sigmoid(float x) { return 1 / (1 + fast_exp(-x)); }
 
-/// Near zero the odd polynomial of Cephes' tanhf, elsewhere 1 - 2 / (exp(2 |x|) + 1).
+/// Near zero the odd polynomial of Cephes' tanhf, elsewhere 1 - 2 / (exp(2 |x|) + 1). Chosen by bits: a conditional
+/// would be turned into a branch and the loop around it would not vectorise.
 LOCKSTEP_INLINE float fast_tanh(float x) {
   const float magnitude = std::abs(x);
-  const float far = 1 - 2 / (fast_exp(2 * magnitude) + 1);
+  const float far = std::copysign(1 - 2 / (fast_exp(2 * magnitude) + 1), x);
   const float square = x * x;
   float p = -5.70498872745e-3f;
   p = p * square + 2.06390887954e-2f;
@@ -47,7 +47,9 @@ LOCKSTEP_INLINE float fast_tanh(float x) {
   p = p * square + 1.33314422036e-1f;
   p = p * square - 3.33332819422e-1f;
   const float near = p * square * x + x;
-  return magnitude < 0.625f ? near : std::copysign(far, x);
+  const std::int32_t is_near = magnitude < 0.625f ? -1 : 0;
+  return std::bit_cast<float>((std::bit_cast<std::int32_t>(near) & is_near) |
+                              (std::bit_cast<std::int32_t>(far) & ~is_near));
 }
 
 template <class Function>
@@ -65,12 +67,60 @@ LOCKSTEP_INLINE void activate_rows(std::span<float> y, std::size_t columns, std:
   }
 }
 
-/// Elements of a block of logits that stays in the first-level cache between the passes over it.
+LOCKSTEP_INLINE void exp_loop(const float* from, float* to, std::size_t count) {
+#pragma GCC ivdep
+  for (std::size_t i = 0; i < count; ++i) to[i] = fast_exp(from[i]);
+}
+
+/// Elements of a block of logits, which stays in the first-level cache between the passes over it.
 constexpr std::size_t kBlockElements = 2048;
 
-/// out[i] = exp(z[i] - greatest)
-LOCKSTEP_INLINE void exp_below(const float* __restrict z, float greatest, std::size_t count, float* __restrict out) {
-  for (std::size_t i = 0; i < count; ++i) out[i] = fast_exp(z[i] - greatest);
+/// What a row of logits says before any exponential.
+struct Row {
+  float greatest;
+  float right;      ///< the logit of the label
+  bool is_correct;  ///< the first greatest logit is the label's
+};
+
+LOCKSTEP_INLINE Row read_row(const float* logits, std::size_t classes, std::int32_t label) {
+  assert(label >= 0 && static_cast<std::size_t>(label) < classes);
+  std::size_t answer = 0;
+  for (std::size_t o = 1; o < classes; ++o) {
+    if (logits[o] > logits[answer]) answer = o;
+  }
+  const auto right = static_cast<std::size_t>(label);
+  return {logits[answer], logits[right], answer == right};
+}
+
+/// Eight sums side by side, so that an addition need not wait for the one before.
+LOCKSTEP_INLINE double sum_of(const float* values, std::size_t count) {
+  constexpr std::size_t kLanes = 8;
+  double lanes[kLanes] = {};
+  const std::size_t whole = count / kLanes * kLanes;
+  for (std::size_t o = 0; o < whole; o += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) lanes[lane] += static_cast<double>(values[o + lane]);
+  }
+  double total = ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
+  for (std::size_t o = whole; o < count; ++o) total += static_cast<double>(values[o]);
+  return total;
+}
+
+LOCKSTEP_INLINE void add_row(LossSums& sums, const Row& row, double total) {
+  sums.loss += std::log(total) + static_cast<double>(row.greatest) - static_cast<double>(row.right);
+  // Comparisons with a NaN are false, so such a row may look right: its total tells.
+  if (row.is_correct && !std::isnan(total)) sums.metric += 1;
+}
+
+/// Sum of exp(logit - greatest) of one row of any length, leaving the row as it is.
+LOCKSTEP_INLINE double wide_total(const float* logits, std::size_t classes, float greatest, float* block) {
+  double total = 0;
+  for (std::size_t begin = 0; begin < classes; begin += kBlockElements) {
+    const std::size_t count = std::min(kBlockElements, classes - begin);
+    for (std::size_t o = 0; o < count; ++o) block[o] = logits[begin + o] - greatest;
+    exp_loop(block, block, count);
+    total += sum_of(block, count);
+  }
+  return total;
 }
 
 }  // namespace
@@ -91,47 +141,37 @@ LOCKSTEP_CLONES void add_bias_and_activate(std::span<float> y, std::size_t colum
   }
 }
 
-LOCKSTEP_CLONES void exp_each(std::span<const float> x, std::span<float> y) {
-  const float* __restrict from = x.data();
-  float* __restrict to = y.data();
-  for (std::size_t i = 0; i < x.size(); ++i) to[i] = fast_exp(from[i]);
-}
+LOCKSTEP_CLONES void exp_each(std::span<const float> x, std::span<float> y) { exp_loop(x.data(), y.data(), x.size()); }
 
 LOCKSTEP_CLONES LossSums cross_entropy(std::span<float> z, std::size_t classes, std::span<const std::int32_t> labels,
                                        double scale, bool want_gradient) {
   LossSums sums;
   std::array<float, kBlockElements> block;
-  const auto factor = static_cast<float>(scale);
-  for (std::size_t row = 0; row < labels.size(); ++row) {
-    float* logits = z.data() + row * classes;
-    const auto label = static_cast<std::size_t>(labels[row]);
-    assert(label < classes);
-    float greatest = logits[0];
-    std::size_t answer = 0;
-    for (std::size_t o = 1; o < classes; ++o) {
-      if (logits[o] > greatest) {
-        greatest = logits[o];
-        answer = o;
-      }
+  std::array<Row, kBlockElements> rows;
+  // As many rows at a time as fill a block, so that the exponentials run over one long array even with few classes.
+  const std::size_t rows_per_block = std::max<std::size_t>(1, kBlockElements / classes);
+  for (std::size_t begin = 0; begin < labels.size(); begin += rows_per_block) {
+    const std::size_t count = std::min(rows_per_block, labels.size() - begin);
+    float* const logits = z.data() + begin * classes;
+    float* const powers = want_gradient ? logits : block.data();
+    const bool fits = want_gradient || classes <= kBlockElements;
+    for (std::size_t b = 0; b < count; ++b) {
+      rows[b] = read_row(logits + b * classes, classes, labels[begin + b]);
+      for (std::size_t o = b * classes; fits && o < (b + 1) * classes; ++o) powers[o] = logits[o] - rows[b].greatest;
     }
-    const float right = logits[label];
-    double total = 0;
-    for (std::size_t begin = 0; begin < classes; begin += kBlockElements) {
-      const std::size_t count = std::min(kBlockElements, classes - begin);
-      float* powers = want_gradient ? logits + begin : block.data();
-      if (want_gradient) {
-        for (std::size_t o = 0; o < count; ++o) powers[o] = fast_exp(powers[o] - greatest);
-      } else {
-        exp_below(logits + begin, greatest, count, powers);
-      }
-      for (std::size_t o = 0; o < count; ++o) total += static_cast<double>(powers[o]);
+    if (!fits) {
+      add_row(sums, rows[0], wide_total(logits, classes, rows[0].greatest, block.data()));
+      continue;
     }
-    sums.loss += std::log(total) + static_cast<double>(greatest) - static_cast<double>(right);
-    if (answer == label && !std::isnan(total)) sums.metric += 1;
-    if (want_gradient) {
+    exp_loop(powers, powers, count * classes);
+    for (std::size_t b = 0; b < count; ++b) {
+      float* const row = powers + b * classes;
+      const double total = sum_of(row, classes);
+      add_row(sums, rows[b], total);
+      if (!want_gradient) continue;
       const auto share = static_cast<float>(scale / total);
-      for (std::size_t o = 0; o < classes; ++o) logits[o] *= share;
-      logits[label] -= factor;
+      for (std::size_t o = 0; o < classes; ++o) row[o] *= share;
+      row[static_cast<std::size_t>(labels[begin + b])] -= static_cast<float>(scale);
     }
   }
   return sums;

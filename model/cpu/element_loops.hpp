@@ -62,7 +62,7 @@ void add_bias_and_activate(std::span<float> y, std::size_t columns, std::span<co
 LossSums cross_entropy(std::span<float> z, std::size_t classes, std::span<const std::int32_t> labels, double scale,
                        bool want_gradient);
 
-/// y[i] = exp(x[i]) with a relative error below 2e-7; 0 below -87.33, saturating at 2.4e38 above 88.37; NaN stays NaN.
+/// y[i] = exp(x[i]) with a relative error below 2e-7; 0 below -87.7, saturating at 2.4e38 above 88.37; NaN stays NaN.
 void exp_each(std::span<const float> x, std::span<float> y);
 
 }  // namespace lockstep::model::cpu

@@ -165,8 +165,7 @@ TEST_P(CpuBackendSweep, MeanSquaredError) {
 
 INSTANTIATE_TEST_SUITE_P(Batches, CpuBackendSweep,
                          ::testing::Combine(::testing::Values(0, 1, 2, 3, 7, 16, 100, 129), ::testing::Values(1)));
-INSTANTIATE_TEST_SUITE_P(Threads, CpuBackendSweep,
-                         ::testing::Combine(::testing::Values(257), ::testing::Values(2, 3)));
+INSTANTIATE_TEST_SUITE_P(Threads, CpuBackendSweep, ::testing::Combine(::testing::Values(257), ::testing::Values(2, 3)));
 
 class CpuBackendTest : public ::testing::TestWithParam<int> {
  protected:

@@ -1,0 +1,162 @@
+// Finite differences in float64 through the reference backend: central differences with step h are off by O(h^2) plus
+// rounding over h, about 1e-10 here.
+#include <cmath>
+#include <functional>
+
+#include <gtest/gtest.h>
+
+#include "model/layers/dense.hpp"
+#include "model/model.hpp"
+#include "sample_data.hpp"
+
+namespace lockstep::model {
+namespace {
+
+using test::labels;
+using test::samples;
+using test::view;
+
+constexpr double kStep = 1e-5;
+constexpr double kTolerance = 2e-8;
+constexpr Activation kActivations[] = {Activation::none, Activation::relu, Activation::tanh, Activation::sigmoid};
+
+/// d f / d x[i] by central difference.
+double slope(double& x, const std::function<double()>& f) {
+  const double before = x;
+  x = before + kStep;
+  const double above = f();
+  x = before - kStep;
+  const double below = f();
+  x = before;
+  return (above - below) / (2 * kStep);
+}
+
+void expect_slopes(std::vector<double>& x, const std::vector<double>& gradient, const std::function<double()>& f,
+                   std::string_view what) {
+  ASSERT_EQ(x.size(), gradient.size());
+  for (std::size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(slope(x[i], f), gradient[i], kTolerance) << what << " " << i;
+}
+
+TEST(Gradient, LinearLayerWithEachActivation) {
+  const auto reference = make_backend("reference");
+  const std::int64_t batch = 4, in = 5, out = 3;
+  for (const Activation activation : kActivations) {
+    auto x = samples<double>("x", batch * in), w = samples<double>("w", in * out), bias = samples<double>("b", out);
+    const auto weight = samples<double>("weight of the outputs", batch * out);
+    std::vector<double> y(static_cast<std::size_t>(batch * out));
+    // The scalar: sum of weight * y, so that d_y is weight.
+    const auto f = [&] {
+      reference->linear_forward(view(x, batch, in), view(w, in, out), view(bias, 1, out), activation,
+                                view(y, batch, out));
+      double sum = 0;
+      for (std::size_t i = 0; i < y.size(); ++i) sum += weight[i] * y[i];
+      return sum;
+    };
+    f();
+    std::vector<double> d_y = weight, d_x(x.size()), d_w(w.size()), d_bias(bias.size());
+    reference->linear_backward(view(x, batch, in), view(w, in, out), view(y, batch, out), view(d_y, batch, out),
+                               activation, Accumulate::no, view(d_w, in, out), view(d_bias, 1, out),
+                               view(d_x, batch, in));
+    expect_slopes(x, d_x, f, "x");
+    expect_slopes(w, d_w, f, "w");
+    expect_slopes(bias, d_bias, f, "bias");
+  }
+}
+
+TEST(Gradient, SoftmaxCrossEntropy) {
+  const auto reference = make_backend("reference");
+  const std::int64_t batch = 5, classes = 4;
+  auto logits = samples<double>("logits", batch * classes, 3);
+  auto answer = labels(batch, classes);
+  const double scale = 0.2;
+  auto gradient = logits;
+  reference->softmax_cross_entropy(view(gradient, batch, classes), view(answer, batch, 1), scale, true);
+  expect_slopes(
+      logits, gradient,
+      [&] {
+        return scale *
+               reference->softmax_cross_entropy(view(logits, batch, classes), view(answer, batch, 1), scale, false)
+                   .loss;
+      },
+      "logit");
+}
+
+TEST(Gradient, MeanSquaredError) {
+  const auto reference = make_backend("reference");
+  const std::int64_t batch = 5, outputs = 3;
+  auto predictions = samples<double>("p", batch * outputs);
+  auto targets = samples<float>("t", batch * outputs);
+  const double scale = 0.2;
+  auto gradient = predictions;
+  reference->mean_squared_error(view(gradient, batch, outputs), view(targets, batch, outputs), scale, true);
+  expect_slopes(
+      predictions, gradient,
+      [&] {
+        return scale *
+               reference
+                   ->mean_squared_error(view(predictions, batch, outputs), view(targets, batch, outputs), scale, false)
+                   .loss;
+      },
+      "prediction");
+}
+
+struct NetworkCase {
+  std::vector<std::int64_t> hidden;
+  Activation activation;
+  LossKind loss;
+};
+
+class NetworkGradient : public ::testing::TestWithParam<NetworkCase> {};
+
+/// The whole network, through forward and backward of Network itself: parameters nudged in the arena.
+TEST_P(NetworkGradient, MatchesFiniteDifferences) {
+  const auto& [hidden, activation, loss] = GetParam();
+  const auto reference = make_backend("reference");
+  const std::int64_t batch = 6, features = 5, outputs = 3;
+  const auto network = make_network(
+      {.name = hidden.empty() ? "linear" : "mlp", .hidden = hidden, .activation = activation}, {features, outputs});
+  const ParameterTable& table = network->parameters();
+  const auto elements = static_cast<std::int64_t>(table.arena_elements());
+  std::vector<double> parameters(table.arena_elements()), gradients(table.arena_elements(), 7.0);
+  for (const Parameter& parameter : table.all()) {
+    const auto values = samples<double>(parameter.name, static_cast<std::int64_t>(parameter.count));
+    std::ranges::copy(values, parameters.begin() + static_cast<std::ptrdiff_t>(parameter.offset));
+  }
+  std::vector<double> activations(static_cast<std::size_t>(network->activation_elements(batch)));
+  auto x = samples<double>("x", batch * features);
+  auto answer = labels(batch, outputs);
+  auto targets = samples<float>("targets", batch * outputs);
+  const NetworkMemory memory{view(parameters, 1, elements), view(gradients, 1, elements),
+                             view(activations, 1, static_cast<std::int64_t>(activations.size()))};
+  const double scale = 1.0 / batch;
+  const auto pass = [&](bool want_gradient) {
+    const Tensor output = network->forward(*reference, memory, view(x, batch, features));
+    const LossSums sums =
+        loss == LossKind::softmax_cross_entropy
+            ? reference->softmax_cross_entropy(output, view(answer, batch, 1), scale, want_gradient)
+            : reference->mean_squared_error(output, view(targets, batch, outputs), scale, want_gradient);
+    if (want_gradient) network->backward(*reference, memory, view(x, batch, features), output, Accumulate::no, {});
+    return scale * sums.loss;
+  };
+  pass(true);
+  const std::vector<double> analytic = gradients;
+  for (const Parameter& parameter : table.all()) {
+    for (std::size_t i = parameter.offset; i < parameter.offset + parameter.count; ++i) {
+      EXPECT_NEAR(slope(parameters[i], [&] { return pass(false); }), analytic[i], kTolerance) << parameter.name;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Networks, NetworkGradient,
+                         ::testing::Values(NetworkCase{{}, Activation::none, LossKind::softmax_cross_entropy},
+                                           NetworkCase{{}, Activation::none, LossKind::mean_squared_error},
+                                           NetworkCase{{7}, Activation::none, LossKind::mean_squared_error},
+                                           NetworkCase{{7}, Activation::relu, LossKind::softmax_cross_entropy},
+                                           NetworkCase{{7, 4}, Activation::relu, LossKind::mean_squared_error},
+                                           NetworkCase{{7, 4, 9}, Activation::tanh, LossKind::softmax_cross_entropy},
+                                           NetworkCase{{7, 4}, Activation::tanh, LossKind::mean_squared_error},
+                                           NetworkCase{{4, 9}, Activation::sigmoid, LossKind::softmax_cross_entropy},
+                                           NetworkCase{{7}, Activation::sigmoid, LossKind::mean_squared_error}));
+
+}  // namespace
+}  // namespace lockstep::model
