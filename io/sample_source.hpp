@@ -45,7 +45,7 @@ std::unique_ptr<SampleSource> open_npy(const std::filesystem::path& x, const std
 struct CsvOptions {
   bool header = true;
   char separator = ',';
-  std::string label_column;   ///< a header name, or a 0-based index, "" = no label; negative index counts from the end
+  std::string label_column = {};  ///< a header name, or a 0-based index, "" = no label; negative index counts from the end
   bool label_is_class = true; ///< false: regression target. Textual classes get indices in order of first sight.
 };
 std::unique_ptr<SampleSource> open_csv(const std::filesystem::path& file, const CsvOptions& options);
