@@ -66,7 +66,8 @@ int run_info(comm::MpiSession& session, const InfoOptions& options) {
   } else {
     sound = describe_dataset(console, options.path, options.verify);
   }
-  return sound && !console.output_failed() ? 0 : 1;
+  if (console.output_failed()) throw io::FileError("standard output cannot be written; part of this report is lost");
+  return sound ? 0 : 1;
 }
 
 }  // namespace lockstep::app

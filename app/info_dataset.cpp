@@ -83,8 +83,13 @@ bool describe_dataset(Console& console, const std::filesystem::path& path, bool 
   std::vector<std::string> problems;
   std::uint64_t verified = 0;
   const auto start = std::chrono::steady_clock::now();
-  console.info(fmt::format("{:<28} {:>12} {:>12} {:>10}  {:<16}  {:<16}  {}", "file", "samples", "bytes", "read by", "checksum x",
-                           "checksum y", verify ? "state" : ""));
+  const auto row = [&console](std::string_view file, std::string_view samples, std::string_view size, std::string_view read_by,
+                              std::string_view checksum_x, std::string_view checksum_y, std::string_view state) {
+    std::string line = fmt::format("{:<28} {:>12} {:>12} {:>8}  {:<16}  {:<16}  {}", file, samples, size, read_by, checksum_x, checksum_y, state);
+    line.erase(line.find_last_not_of(' ') + 1);
+    console.info(line);
+  };
+  row("file", "samples", "size", "read by", "checksum x", "checksum y", verify ? "state" : "");
   for (int i = 0; i < parts; ++i) {
     const io::ShardInfo& shard = shards[static_cast<std::size_t>(i)];
     std::string state;
@@ -102,9 +107,8 @@ bool describe_dataset(Console& console, const std::filesystem::path& path, bool 
     }
     const bool shown = shards.size() <= kMostShardsShown || state == "DAMAGED" || static_cast<std::size_t>(i) < kMostShardsShown / 2;
     if (!shown) continue;
-    console.info(fmt::format("{:<28} {:>12} {:>12} {:>10}  {:<16}  {:<16}  {}", shard.file.filename().string(),
-                             with_commas(shard.count), format_bytes(static_cast<double>(shard.bytes)),
-                             shard.by_offset ? "offset" : "HDF5", shard.checksum_x, shard.checksum_y, state));
+    row(shard.file.filename().string(), with_commas(shard.count), format_bytes(static_cast<double>(shard.bytes)),
+        shard.by_offset ? "offset" : "HDF5", shard.checksum_x, shard.checksum_y, state);
   }
   console.clear_progress();
   if (shards.size() > kMostShardsShown) console.info(fmt::format("({} files; those not shown {})", shards.size(), verify ? "are sound" : "are alike"));

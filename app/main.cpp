@@ -86,7 +86,8 @@ Request understand(std::vector<std::string> arguments) {
       return request;
     }
     if (name.starts_with("-")) throw UsageError(fmt::format("the command comes first, before {}: {}", name, list_names(names)));
-    throw UsageError(fmt::format("unknown command {}{}; the commands are {}", name, did_you_mean(name, names), list_names(names, "and")));
+    const std::string hint = did_you_mean(name, names);
+    throw UsageError(fmt::format("unknown command {}{}", name, hint.empty() ? "; the commands are " + list_names(names, "and") : hint));
   } catch (const HelpRequested& help) {
     request.help = help.what();
   } catch (const UsageError& error) {

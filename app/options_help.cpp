@@ -50,7 +50,7 @@ std::string left_side(const Option& option) {
 
 std::string right_side(const Option& option) {
   std::string text = option.help();
-  if (!option.names().empty()) text += fmt::format(": {}", list_names(option.names()));
+  if (!option.names().empty()) text += fmt::format(" ({})", list_names(option.names()));
   const std::string& value = option.default_text();
   const bool telling = !value.empty() && value != "none" && !(option.shape() == Option::Shape::yes_or_no && value == "no");
   if (telling) text += fmt::format(" [{}]", value);

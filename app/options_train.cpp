@@ -83,8 +83,8 @@ OptionTable train_table(TrainOptions& options) {
   add_network_options(table, options);
   add_optimizer_options(table, options);
   add_learning_rate_options(table, options);
-  add_batch_options(table, options);
   add_amount_options(table, options);
+  add_batch_options(table, options);
   add_validation_options(table, options);
   add_run_options(table, options);
   add_report_options(table, options);
@@ -124,7 +124,7 @@ void add_data_options(OptionTable& table, TrainOptions& options) {
             "how stored numbers become inputs: auto (range for bytes, none for floats), none, range (the value range "
             "becomes 0 to 1), standard (mean 0, deviation 1), affine(SCALE,SHIFT)")
       .check(check_normalize);
-  table.add("verify", options.verify, "WHEN", "recompute checksums of the shards before training; auto: where all of them hold under 4 GiB")
+  table.add("verify", options.verify, "WHEN", "recompute checksums of the shards before training; auto: where they hold under 4 GiB in all")
       .one_of({"auto", "all", "none"});
   table.add("shuffle", options.shuffle, "visit the samples in a new order each epoch");
 }
@@ -185,17 +185,18 @@ void add_learning_rate_options(OptionTable& table, TrainOptions& options) {
       .at_least(0);
 }
 
+void add_amount_options(OptionTable& table, TrainOptions& options) {
+  table.group("Amount of work");
+  table.add("epochs", options.epochs, "N", "passes over the data; may be fractional").above(0).contradicts("steps");
+  table.add("steps", options.steps, "N", "updates; instead of --epochs; 0: off").at_least(0);
+}
+
 void add_batch_options(OptionTable& table, TrainOptions& options) {
   table.group("Amount of work");
   table.add("batch", options.batch, "SAMPLES", "per rank and micro-step").at_least(1).contradicts("global-batch");
   table.add("global-batch", options.global_batch, "SAMPLES", "per step, over all ranks and micro-steps; instead of --batch; 0: off").at_least(0);
   table.add("accumulate", options.accumulate, "N", "micro-steps per step: gradients are summed over N batches").at_least(1);
   table.add("seed", options.seed, "N", "of initial weights and sample order; the same at any number of ranks");
-}
-
-void add_amount_options(OptionTable& table, TrainOptions& options) {
-  table.add("epochs", options.epochs, "N", "passes over the data; may be fractional").above(0).contradicts("steps");
-  table.add("steps", options.steps, "N", "updates; instead of --epochs; 0: off").at_least(0);
 }
 
 void add_validation_options(OptionTable& table, TrainOptions& options) {

@@ -334,6 +334,16 @@ TEST_F(ConfigFile, MistakesAreNamedWithFileAndLine) {
   EXPECT_EQ(complaint_about("staircase = yes\n"), file_ + ":1: staircase has an effect only with --schedule exponential, not with constant");
 }
 
+TEST_F(ConfigFile, OfARunIsReadWhenTheRunIsResumedByName) {
+  std::ofstream(folder_ / "config.ini") << "data = elsewhere\nepochs = 7\nresume = auto\n";
+  const TrainOptions o = parse_train({"--resume", "--run", folder_.string(), "--epochs", "9"});
+  EXPECT_EQ(o.data, "elsewhere");
+  EXPECT_EQ(o.epochs, 9);
+  EXPECT_EQ(o.resume, "auto");
+  EXPECT_EQ(parse_train({"--resume", "--run", folder_.string(), "--data", "d"}).epochs, 1) << "the whole job is described anew";
+  EXPECT_EQ(complaint_about("epochs = 2\n", {"--resume", "--run", folder_.string()}), "");
+}
+
 TEST_F(ConfigFile, MustBeThere) {
   EXPECT_EQ(complaint({"--config", file_}), "--config: cannot read " + file_ + ": No such file or directory");
   EXPECT_EQ(complaint({"--config", folder_.string()}), "--config: " + folder_.string() + " is a folder");
