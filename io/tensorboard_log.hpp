@@ -8,27 +8,34 @@
 #include <string>
 #include <string_view>
 
+#include "io/durable_file.hpp"
 #include "io/file_error.hpp"
 
 namespace lockstep::io {
 
+/// Events are collected in memory; flush() appends all of them or, when it fails, none.
 class TensorboardLog {
  public:
-  /// Creates FOLDER/events.out.tfevents.SECONDS.HOST.PID and writes the version event.
-  explicit TensorboardLog(const std::filesystem::path& folder);
+  /// Creates FOLDER/events.out.tfevents.SECONDS.HOST.PID and writes the version event. SECONDS is now, or one more than
+  /// that of the newest event file there: TensorBoard reads them in the order of their names. With resume_step >= 0 a
+  /// restart event follows: TensorBoard forgets what earlier files say about steps beyond it.
+  explicit TensorboardLog(const std::filesystem::path& folder, std::int64_t resume_step = -1);
+  /// Flushes; a failure then is reported on the standard error output.
   ~TensorboardLog();
   TensorboardLog(const TensorboardLog&) = delete;
   TensorboardLog& operator=(const TensorboardLog&) = delete;
 
+  /// Stored as float32 (beyond its range: infinity); NaN and infinities are stored as such.
   void scalar(std::string_view tag, std::int64_t step, double value);
-  /// HistogramProto with TensorBoard's default exponential bucket limits.
+  /// HistogramProto with TensorBoard's default exponential bucket limits (about 11 comparisons per value). NaN and
+  /// infinite values are left out of everything, also of the count.
   void histogram(std::string_view tag, std::int64_t step, std::span<const float> values);
   void flush();   ///< throws FileError (disk full …)
 
  private:
-  void event(std::int64_t step, std::string_view summary);
+  void event(std::int64_t step, std::string_view fields);
   std::filesystem::path path_;
-  int descriptor_ = -1;
+  Descriptor descriptor_;
   std::string pending_;
 };
 
