@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -34,8 +35,8 @@ struct TrainingRecord {
 };
 
 struct TensorView {
-  std::string group;                 ///< "parameters", "first_moment" …
-  std::string name;
+  std::string group;                 ///< "parameters", "first_moment" …; no '/', not "state"
+  std::string name;                  ///< may have parts: "dense_1/weight"
   std::vector<std::int64_t> shape;
   std::span<const float> values;
 };
@@ -56,7 +57,7 @@ struct Checkpoint {
 /// Reads and verifies everything (every tensor's checksum, the record's checksum, the format version). Throws FileError:
 /// "checkpoints/step-10.h5 is corrupted: tensor parameters/dense_1/weight …", "… was written by a newer format (3)".
 Checkpoint read_checkpoint(const std::filesystem::path& file);
-/// The same checks; nothing kept but the record.
+/// The same checks and the same reading; nothing kept but the record and, for a moment each, the tensors.
 TrainingRecord verify_checkpoint(const std::filesystem::path& file);
 
 struct FoundCheckpoint {
@@ -66,22 +67,42 @@ struct FoundCheckpoint {
 /// step-*.h5 in the folder, newest first; no file is opened.
 std::vector<FoundCheckpoint> list_checkpoints(const std::filesystem::path& folder);
 /// The newest that verifies; `rejected` receives one sentence for each newer one that did not. nullopt: none there.
+/// `latest` plays no part: it is for people and other tools.
 std::optional<Checkpoint> newest_checkpoint(const std::filesystem::path& folder, std::vector<std::string>& rejected);
 
 struct CheckpointWriterOptions {
-  std::filesystem::path folder;                 ///< RUN/checkpoints
-  int keep = 3;                                 ///< newest kept; >= 1
-  std::function<void()> still_owner;            ///< throws when this process no longer owns the run; called before each change
+  std::filesystem::path folder = {};            ///< RUN/checkpoints
+  int keep = 3;                                 ///< how many are kept, the one just written among them; >= 1
+  /// Throws when this process no longer owns the run; called before each change. None: nobody else is expected.
+  std::function<void()> still_owner = {};
 };
+
+/// What lies on disk at each moment of write() (checkpoint_format.md has the reasons):
+///
+///   .step-N.h5.PID-HEX.tmp     space reserved, written, closed, synced, read back and verified
+///   step-N.h5                  by rename; then the folder is synced
+///   latest -> step-N.h5        a symbolic link, replaced by rename; absent where the file system has no links
+///   older step-*.h5            removed but for the newest keep - 1; files of later steps are neither counted nor
+///                              removed (after a resume from an older checkpoint they may be the better ones)
+///
+/// A failure at any point removes the temporary and leaves the rest as it was.
 
 class CheckpointWriter {
  public:
+  /// The folder must exist. Removes the temporaries of earlier writers: who constructs a writer owns the run.
   explicit CheckpointWriter(CheckpointWriterOptions options);
-  /// Returns the final path. Throws FileError (disk full: says bytes needed and free); older checkpoints are intact.
+  /// Blocks until the checkpoint is on the device; calls from several threads take turns. A checkpoint of the same step
+  /// is replaced. Returns the final path. Throws FileError (disk full: says bytes needed and free); older checkpoints
+  /// are intact.
   std::filesystem::path write(const TrainingRecord& record, std::span<const TensorView> tensors);
 
  private:
+  void move_latest(const std::filesystem::path& file) const;
+  void prune(std::int64_t written_step) const;
+  void check_owner() const;
+
   CheckpointWriterOptions options_;
+  std::mutex writing_;
 };
 
 }  // namespace lockstep::io

@@ -1,0 +1,33 @@
+/// \file
+/// One checkpoint file's content, written and read; internal to io. The order of steps that makes it safe is in
+/// checkpoint.cpp, the format in checkpoint_format.md.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+
+#include "io/checkpoint.hpp"
+#include "io/hdf5_file.hpp"
+
+namespace lockstep::io {
+
+inline constexpr std::int64_t kCheckpointFormat = 1;
+
+/// Throws std::invalid_argument: names that are no names, twins, shapes that do not match the values, text with NUL.
+void check_checkpoint_content(const TrainingRecord& record, std::span<const TensorView> tensors);
+
+/// An upper bound of the file's size.
+std::uint64_t checkpoint_bytes_needed(const TrainingRecord& record, std::span<const TensorView> tensors);
+
+/// Into a new file; the caller closes it. Returns the checksum of the state, which covers every tensor's checksum.
+std::uint64_t fill_checkpoint_file(Hdf5File& file, const TrainingRecord& record, std::span<const TensorView> tensors);
+
+struct VerifiedRecord {
+  TrainingRecord record;
+  std::uint64_t checksum = 0;
+};
+/// Reads and checks everything; appends to `kept` unless that is nullptr.
+VerifiedRecord read_checkpoint_file(const std::filesystem::path& path, std::vector<StoredTensor>* kept);
+
+}  // namespace lockstep::io

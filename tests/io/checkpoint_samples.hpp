@@ -1,0 +1,98 @@
+/// \file
+/// Checkpoints whose every number tells where it belongs.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "io/checkpoint.hpp"
+#include "io_test_support.hpp"
+
+namespace lockstep::io {
+
+inline TrainingRecord sample_record(std::int64_t step) {
+  return {.step = step,
+          .epoch = step / 10,
+          .position = step * 7,
+          .seed = 0xFEDCBA9876543210u,
+          .world_size = 4,
+          .network = "mlp 784-10-10",
+          .optimizer = "adam",
+          .dataset = "mnist 60000",
+          .configuration = "[train]\nmodel = mlp\n",
+          .program_version = "0.1.0",
+          .best_metric = 0.875,
+          .metrics = "{\"step\":1}\n{\"step\":2}\n"};
+}
+
+struct SampleTensors {
+  explicit SampleTensors(std::int64_t step, std::int64_t rows = 20) {
+    for (const char* group : {"parameters", "first_moment"}) {
+      add(group, "dense_1/weight", {rows, 5}, step);
+      add(group, "dense_1/bias", {5}, step);
+      add(group, "dense_2/weight", {rows, 5}, step);
+      add(group, "scale", {}, step);
+    }
+    add("averages", "empty", {0, 3}, step);
+  }
+  void add(const std::string& group, const std::string& name, std::vector<std::int64_t> shape, std::int64_t step) {
+    std::int64_t count = 1;
+    for (const std::int64_t extent : shape) count *= extent;
+    StoredTensor tensor{group, name, std::move(shape), {}};
+    const float origin = static_cast<float>(step * 100 + static_cast<std::int64_t>(stored.size()) * 7);
+    for (std::int64_t i = 0; i < count; ++i) tensor.values.push_back(origin + static_cast<float>(i) / 1024);
+    stored.push_back(std::move(tensor));
+  }
+  std::vector<TensorView> views() const {
+    std::vector<TensorView> result;
+    for (const StoredTensor& tensor : stored) result.push_back({tensor.group, tensor.name, tensor.shape, tensor.values});
+    return result;
+  }
+  std::vector<StoredTensor> stored;
+};
+
+inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
+}
+
+inline bool same_record(const TrainingRecord& a, const TrainingRecord& b) {
+  return a.step == b.step && a.epoch == b.epoch && a.position == b.position && a.seed == b.seed &&
+         a.world_size == b.world_size && a.network == b.network && a.optimizer == b.optimizer &&
+         a.dataset == b.dataset && a.configuration == b.configuration && a.program_version == b.program_version &&
+         (a.best_metric == b.best_metric || (std::isnan(a.best_metric) && std::isnan(b.best_metric))) &&
+         a.metrics == b.metrics;
+}
+
+inline bool same_content(const Checkpoint& a, const TrainingRecord& record, const std::vector<StoredTensor>& tensors) {
+  if (!same_record(a.record, record) || a.tensors.size() != tensors.size()) return false;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const StoredTensor &x = a.tensors[i], &y = tensors[i];
+    if (x.group != y.group || x.name != y.name || x.shape != y.shape || !same_bits(x.values, y.values)) return false;
+  }
+  return true;
+}
+
+/// Name -> content (a link: its target) of everything in a folder.
+inline std::map<std::string, std::string> folder_content(const std::filesystem::path& folder) {
+  std::map<std::string, std::string> content;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    content[entry.path().filename().string()] =
+        entry.is_symlink() ? std::filesystem::read_symlink(entry.path()).string() : read_text(entry.path());
+  }
+  return content;
+}
+
+inline std::vector<std::string> folder_names(const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace lockstep::io
