@@ -13,7 +13,7 @@
 namespace lockstep::io {
 
 struct PrefetcherOptions {
-  SampleOrderOptions order;          ///< shard_counts, sample_bytes, block_multiple are filled in from the dataset
+  SampleOrderOptions order = {};     ///< shard_counts, sample_bytes, block_multiple are filled in from the dataset
   std::int64_t global_batch = 1;     ///< samples per step over all ranks; the last step of an epoch may have fewer
   std::int64_t accumulate = 1;       ///< micro-batches a step is cut into: a step's part is delivered in this many batches
   int rank = 0;

@@ -30,7 +30,7 @@ inline constexpr std::int64_t kWindowBlocks = 16;
 struct SampleOrderOptions {
   std::uint64_t seed = 1;
   bool shuffle = true;                       ///< false: file order
-  std::vector<std::int64_t> shard_counts;    ///< samples per shard: blocks never cross shards
+  std::vector<std::int64_t> shard_counts = {};  ///< samples per shard: blocks never cross shards
   std::size_t sample_bytes = 1;              ///< x and y together
   std::int64_t block_multiple = 1;           ///< a block is a multiple of this many samples (chunk[0])
 };
