@@ -41,19 +41,41 @@ run -n 2 eval runs/good --data narrow
 [ "$status" != 0 ] || failed "exit 0"
 expect_err 'narrow'
 
-check "every flipped byte of a checkpoint is noticed"
+# Bytes that HDF5 leaves unused may flip: then everything that can be read is what it was.
+cat >same_contents.py <<'END'
+import h5py, sys
+def contents(file):
+    found = {}
+    def take(name, item):
+        found.update({(name, key): bytes(str(value), "utf-8") for key, value in item.attrs.items()})
+        if isinstance(item, h5py.Dataset):
+            found[name] = item[()].tobytes() if hasattr(item[()], "tobytes") else item[()]
+    with h5py.File(file) as f:
+        take("/", f)
+        f.visititems(take)
+    return found
+assert contents(sys.argv[1]) == contents(sys.argv[2])
+END
+check "a flipped byte of a checkpoint is noticed, or is none of its contents"
+noticed=0
 size=$(stat -c %s $file)
 for ((offset = 3; offset < size; offset += size / 40 + 1)); do
   cp $file flipped.h5; flip_byte flipped.h5 $offset
   run info flipped.h5
-  [ "$status" = 1 ] || { cmp -s $file flipped.h5; failed "byte $offset of $size: exit $status"; }
+  if [ "$status" = 0 ]; then
+    python3 same_contents.py $file flipped.h5 2>trace || failed "byte $offset of $size: not noticed"
+  else
+    expect_error 1 'flipped\.h5'
+    noticed=$((noticed + 1))
+  fi
 done
+[ $noticed -ge 20 ] || failed "$noticed of 40 noticed: that is not the damage this case means"
 
 check "written by a newer format"
 version=$(python3 - <<'END'
 import h5py
 with h5py.File("runs/good/checkpoints/step-0000000012.h5") as f:
-    print(*[k for k in f.attrs if "version" in k and "format" in k or "schema" in k])
+    print(*[k for k in f.attrs if "format" in k])
 END
 )
 [ -n "$version" ] || failed "no attribute names the format's version"

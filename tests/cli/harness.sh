@@ -5,9 +5,17 @@ set -u
 lockstep=$(realpath "$1")
 tree=$(realpath "$2")
 work=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-cli.XXXXXX") || exit 1
-export TMPDIR=$work/.tmp  # what a killed mpirun leaves behind goes with it
+export TMPDIR=$work/.launcher  # what a killed mpirun leaves behind goes with it
 mkdir "$TMPDIR"
 cd "$work" || exit 1
+# The python that has h5py: a newer one may stand before the distribution's in PATH.
+python=""
+for candidate in python3 /usr/bin/python3; do
+  "$candidate" -c 'import h5py' 2>/dev/null && python=$(command -v "$candidate") && break
+done
+[ -n "$python" ] || { echo "no python3 here has h5py (python3-h5py)" >&2; exit 1; }
+python3() { "$python" "$@"; }
+
 cases=0 failures=0 case="" job="" status="" failed_case=""
 
 end_of_script() {
@@ -39,7 +47,7 @@ skip_all() { echo "SKIPPED: $1"; exit 77; }
 command_for() {
   local ranks="" wrapper=()
   while :; do
-    case $1 in
+    case ${1:-} in
       -n) ranks=$2; shift 2 ;;
       -w) wrapper=("$2"); shift 2 ;;
       *) break ;;
@@ -104,7 +112,7 @@ expect() { "$@" >/dev/null 2>&1 || failed "not so: $*"; }
 
 # stderr without what the launcher says of its own: dashed paragraphs and lines that start with [host:pid].
 own_words() {
-  awk '/^-{20,}$/ { inside = !inside; next } !inside && !/^\[[^]]*:[0-9]+\]/ && !/^[ \t]*$/' err
+  awk '/^-----------+$/ { inside = !inside; next } !inside && !/^\[[^]]*:[0-9]+\]/ && !/^[ \t]*$/' err
 }
 # One message and nothing else, whatever the number of ranks: expect_error EXIT REGEX
 expect_error() {

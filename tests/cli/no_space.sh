@@ -9,7 +9,7 @@ fill_but() {
   rm -f disk/ballast
   local free
   free=$(df --output=avail -k disk | tail -n 1)
-  [ "$free" -le "$1" ] || head -c $(((free - $1) * 1024)) /dev/zero >disk/ballast
+  [ "$free" -le "$1" ] || head -c $(((free - $1) * 1024)) /dev/zero >disk/ballast 2>/dev/null
 }
 
 check "packing"

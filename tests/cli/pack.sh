@@ -101,4 +101,5 @@ sed '17s/^[0-9]*/abc/' table.csv >broken.csv
 run pack --format csv --x broken.csv --label-column species --out broken
 expect_error 1 'broken\.csv.*17'; expect_no_file broken
 check "nothing is left behind"
-[ -z "$(find . -maxdepth 1 -name '*.tmp*' -o -maxdepth 1 -name '.*pack*' -o -maxdepth 1 -name '*.partial*')" ] || failed "temporary folders: $(ls -a)"
+remains=$(find . -mindepth 1 -maxdepth 1 -name '.*' ! -name .launcher -o -name '*tmp*' -o -name '*partial*')
+[ -z "$remains" ] || failed "$remains"

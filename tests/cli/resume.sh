@@ -4,7 +4,8 @@
 pack_small data/train
 pack_small data/test
 options=(--data data --hidden 24,16 --optimizer adam --learning-rate 0.003 --schedule cosine --warmup-steps 5 --average-decay 0.99
-  --global-batch 70 --report-every 1 --checkpoint-every 10 --evaluate-every 10 --keep 9)
+  --global-batch 70 --report-every 1 --evaluate-every 10 --keep 9)
+every_10=("${options[@]}" --checkpoint-every 10)
 
 # same_tensors FILE FILE: every dataset bit by bit; what else the record says may differ (times, configuration).
 cat >same_tensors.py <<'END'
@@ -22,12 +23,12 @@ END
 
 for n in 1 2 3; do
   check "40 steps are 20 and 20 more, bit by bit, on $n ranks"
-  run -n $n train "${options[@]}" --steps 40 --run runs/whole-$n
+  run -n $n train "${every_10[@]}" --steps 40 --run runs/whole-$n
   expect_status 0
   run -n $n train "${options[@]}" --steps 40 --run runs/parts-$n --checkpoint-every 20
   expect_status 0
   rm "$(newest_checkpoint runs/parts-$n)"  # as if it had died after step 20's
-  run -n $n train "${options[@]}" --steps 40 --run runs/parts-$n --resume
+  run -n $n train "${every_10[@]}" --steps 40 --run runs/parts-$n --resume
   expect_status 0; expect_out 'continuing after step 20'
   expect python3 same_tensors.py "$(newest_checkpoint runs/whole-$n)" "$(newest_checkpoint runs/parts-$n)"
   metric runs/whole-$n train loss >whole; metric runs/parts-$n train loss >parts
@@ -37,7 +38,7 @@ done
 check "another world size goes on with the same samples"
 cp -r runs/whole-1 runs/grown
 rm runs/grown/checkpoints/step-*[34]0.h5
-run -n 3 train "${options[@]}" --steps 40 --run runs/grown --resume
+run -n 3 train "${every_10[@]}" --steps 40 --run runs/grown --resume
 expect_status 0; expect_out 'continuing after step 20'
 metric runs/whole-1 train loss >whole; metric runs/grown train loss >grown
 paste whole grown | awk '{ d = $2 - $4; if (d < 0) d = -d; if ($1 != $3 || d > 1e-5 * $2) exit 1 }' || failed "the loss curve differs: $(paste whole grown | tail -n 2)"
@@ -46,7 +47,7 @@ check "resume takes the newest that verifies and says which it did not"
 cp -r runs/whole-1 runs/damaged
 flip_byte "$(newest_checkpoint runs/damaged)" -200
 truncate -s -100 runs/damaged/checkpoints/step-0000000030.h5
-run -n 2 train "${options[@]}" --steps 40 --run runs/damaged --resume
+run -n 2 train "${every_10[@]}" --steps 40 --run runs/damaged --resume
 expect_status 0; expect_out 'continuing after step 20'
 expect grep -Eq 'step-0000000040\.h5' <(cat out err)
 expect grep -Eq 'step-0000000030\.h5' <(cat out err)
@@ -56,7 +57,7 @@ run train "${options[@]}" --steps 25 --run runs/branch --resume runs/whole-1/che
 expect_status 0; expect_out 'continuing after step 20'
 
 check "resume where nothing is yet starts at the beginning"
-run train "${options[@]}" --steps 2 --run runs/nothing-yet --resume
+run train "${options[@]}" --steps 8 --run runs/nothing-yet --resume
 expect_status 0
 
 check "a run that is complete has nothing left to do"

@@ -2,9 +2,10 @@
 # Asked to stop: all ranks agree on a step, leave a checkpoint and end with 75; the run goes on from there.
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
-endless=(train --data data --hidden 16 --batch 20 --steps 100000000 --report-every 50 --progress off)
+options=(train --data data --hidden 16 --batch 20 --report-every 50 --progress off)
+endless=("${options[@]}" --steps 100000000)
 
-# asked SIGNAL PROCESS...: the run in runs/$run was told so; checks what it did, then goes on.
+# stopped_well EXIT: the run in runs/$run was told to stop; judges how it did, then goes on from there.
 stopped_well() {
   finish 20
   expect_status "$1"; expect_out 'stopped at step [0-9]+ on request'
@@ -13,7 +14,7 @@ stopped_well() {
   expect_file "$(printf 'runs/%s/checkpoints/step-%010d.h5' "$run" "$step")"
   run info "$(newest_checkpoint runs/$run)"
   expect_status 0
-  run "${endless[@]}" --steps $((step + 10)) --run runs/$run --resume
+  run "${options[@]}" --steps $((step + 10)) --run runs/$run --resume
   expect_status 0; expect_out "continuing after step"
 }
 
