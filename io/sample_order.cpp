@@ -42,11 +42,9 @@ class Permutation {
   }
 
  private:
-  /// The finaliser of MurmurHash3.
+  /// The upper half of a product depends on every bit of the value (Knuth's multiplicative hashing).
   static std::uint64_t scramble(std::uint64_t value, std::uint32_t key) noexcept {
-    value = (value ^ (std::uint64_t{key} << 32 | key)) * 0xFF51AFD7ED558CCD;
-    value = (value ^ value >> 33) * 0xC4CEB9FE1A85EC53;
-    return value ^ value >> 33;
+    return (value ^ (std::uint64_t{key} << 7 | 1)) * 0x9E3779B97F4A7C15 >> 32;
   }
 
   std::uint64_t size_ = 1, low_mask_ = 0, high_mask_ = 0;
@@ -80,7 +78,9 @@ struct SampleOrder::Plan {
   void lay_out_blocks() {
     const auto sample_bytes = static_cast<std::int64_t>(options.sample_bytes);
     const std::int64_t multiple = options.block_multiple;
-    const std::int64_t wanted = std::max<std::int64_t>(1, static_cast<std::int64_t>(kBlockBytes) / sample_bytes);
+    const std::int64_t all = std::accumulate(options.shard_counts.begin(), options.shard_counts.end(), std::int64_t{0});
+    const std::int64_t wanted =
+        std::max<std::int64_t>(1, std::min(static_cast<std::int64_t>(kBlockBytes) / sample_bytes, all / (kLanes * kWindowBlocks)));
     block = (wanted + multiple - 1) / multiple * multiple;
     window = block * std::clamp<std::int64_t>(kWorkingSetBytes / kLanes / (block * sample_bytes), 1, kWindowBlocks);
     std::int64_t count = 0;

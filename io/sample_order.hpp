@@ -4,8 +4,10 @@
 /// What it wants: mixing as good as a true shuffle, reads that stay near each other on disk, any position reachable by
 /// arithmetic (resume), no array of N numbers. How:
 ///
-///  1. Blocks. Each shard is cut into blocks of about kBlockBytes; the blocks of all shards are permuted, keyed by
-///     (seed, epoch). One after another they make a sequence Q of all N samples.
+///  1. Blocks. Each shard is cut into blocks of about kBlockBytes, or fewer where that leaves less than kLanes x
+///     kWindowBlocks of them (all of them would be drawn from at once: small ones mix better at the same cost). The
+///     blocks of all shards are permuted, keyed by (seed, epoch). One after another they make a sequence Q of all N
+///     samples.
 ///  2. Lanes. Q is cut into kLanes nearly equal pieces. Position p belongs to lane p mod kLanes and is that lane's
 ///     sample number p div kLanes; so lane v has as many samples as there are such p.
 ///  3. Windows. A lane is cut into windows of kWindowBlocks blocks' samples, each permuted, keyed by (seed, epoch, lane,
