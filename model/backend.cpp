@@ -59,8 +59,8 @@ void Backend::linear_backward(const Tensor& x, const Tensor& w, const Tensor& y,
           "y must be [batch, outputs] where there is an activation");
   require(is(d_w, type, w.rows, w.columns), "linear_backward", "d_w must have the shape of w");
   require(!present(d_bias) || is(d_bias, type, 1, w.columns), "linear_backward", "d_bias must be [1, outputs]");
-  require(!present(d_x) || (is(d_x, type, x.rows, x.columns) && d_x.data != x.data), "linear_backward",
-          "d_x must have the shape of x and memory of its own");
+  require(!present(d_x) || is(d_x, type, x.rows, x.columns), "linear_backward", "d_x must have the shape of x");
+  require(d_x.count() == 0 || d_x.data != x.data, "linear_backward", "d_x must have memory of its own");
   do_linear_backward(x, w, y, d_y, activation, accumulate, d_w, d_bias, d_x);
 }
 

@@ -107,6 +107,7 @@ Model::Model(Backend& backend, const Network& network, const ModelOptions& optio
 }
 
 Model::~Model() = default;
+Model::Model(Model&& other) noexcept = default;
 
 const Network& Model::network() const noexcept { return network_; }
 

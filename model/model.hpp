@@ -60,6 +60,7 @@ class Model {
   /// backend and network must outlive the model.
   Model(Backend& backend, const Network& network, const ModelOptions& options);
   ~Model();
+  Model(Model&& other) noexcept;
 
   const Network& network() const noexcept;
   void initialize(std::uint64_t seed);
