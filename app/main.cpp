@@ -100,8 +100,8 @@ std::string speaker(const Request& request) {
   return request.command.empty() ? "lockstep" : "lockstep " + request.command;
 }
 
-void say_usage_error(const Request& request, const std::string& text) {
-  fmt::print(stderr, "{}: {}\n", speaker(request), text);
+void say_usage_errors(const Request& request, const std::vector<std::string>& texts) {
+  for (const std::string& text : texts) fmt::print(stderr, "{}: {}\n", speaker(request), text);
   fmt::print(stderr, "`{} --help` explains the options.\n", speaker(request));
 }
 
@@ -127,9 +127,7 @@ bool somebody_misunderstood(comm::MpiSession& session, const Request& request) {
       if (error.starts_with(everybody)) error.erase(0, everybody.size());
     }
   }
-  if (session.rank() == 0) {
-    for (const std::string& error : errors) say_usage_error(request, error);
-  }
+  if (session.rank() == 0 && !errors.empty()) say_usage_errors(request, errors);
   return !errors.empty();
 }
 
@@ -147,7 +145,7 @@ int run(comm::MpiSession& session, const Request& request) {
     if (somebody_misunderstood(session, request)) return kWrongUsage;
     return request.job(session);
   } catch (const UsageError& error) {  // what only shows once the job runs, alike on all ranks
-    if (session.rank() == 0) say_usage_error(request, error.what());
+    if (session.rank() == 0) say_usage_errors(request, {error.what()});
     return kWrongUsage;
   } catch (const comm::AgreedError& error) {
     if (session.rank() == 0) fmt::print(stderr, "{}: error: {}\n", speaker(request), error.what());
@@ -171,7 +169,7 @@ int program(int argc, char** argv) {
     if (argc == 1) {
       fmt::print(stderr, "{}", program_help());
     } else {
-      say_usage_error(request, request.usage_error);
+      say_usage_errors(request, {request.usage_error});
     }
     return kWrongUsage;
   }
