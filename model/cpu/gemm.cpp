@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "model/cpu/thin_products.hpp"
+
 namespace lockstep::model::cpu {
 
 namespace {
@@ -34,6 +36,13 @@ void gemm(const Operand& a, const Operand& b, Accumulate accumulate, const Tenso
   const auto left = a.matrix.elements<float>(), right = b.matrix.elements<float>();
   const auto left_stride = static_cast<std::size_t>(a.matrix.columns);
   const auto product_of_rows = [&](std::size_t begin, std::size_t end) {
+    if (columns < kThin && !b.transposed) {
+      if (a.transposed) return thin_product_of_transposed(left, right, out, rows, columns, begin, end, accumulate);
+      return thin_product(left, right, out, inner, columns, begin, end, accumulate);
+    }
+    if (inner < kThin && !a.transposed && b.transposed) {
+      return thin_inner_product(left, right, out, inner, columns, begin, end, accumulate);
+    }
     cblas_sgemm(CblasRowMajor, blas_transpose(a), blas_transpose(b), blas_size(end - begin), blas_size(columns),
                 blas_size(inner), 1.0f, left.data() + (a.transposed ? begin : begin * left_stride),
                 blas_size(left_stride), right.data(), static_cast<blasint>(b.matrix.columns),
