@@ -27,7 +27,8 @@ struct FingerprintItem {
   std::string value;  ///< compared as text; short values are quoted in the message
 };
 
-/// Compares the items over all ranks; throws AgreedError on every rank naming item, ranks (grouped by value) and values.
+/// Compares the items over all ranks; throws AgreedError on every rank naming item, ranks (grouped by value) and
+/// values.
 void require_equal(Communicator& communicator, std::span<const FingerprintItem> items);
 
 /// Runs `work` on every rank; if it throws anywhere, throws AgreedError on every rank with each distinct text once and
@@ -40,13 +41,13 @@ std::vector<std::string> gather_distinct(Communicator& communicator, std::string
 
 /// What each rank says in the one small all-reduce of a step.
 struct StepVote {
-  double loss_sum = 0;     ///< sum over this rank's samples
-  double metric_sum = 0;   ///< sum over this rank's samples (correct answers, absolute errors)
-  double samples = 0;      ///< this rank's samples
-  bool failed = false;         ///< this rank could not do its part (its gradient contribution is zero)
-  bool not_finite = false;     ///< this rank's own loss is NaN or infinite
-  bool stop_requested = false; ///< a signal, a time limit
-  std::uint32_t schedule_tag = 0; ///< hash of (step, bucket schedule): differs when ranks have diverged
+  double loss_sum = 0;             ///< sum over this rank's samples
+  double metric_sum = 0;           ///< sum over this rank's samples (correct answers, absolute errors)
+  double samples = 0;              ///< this rank's samples
+  bool failed = false;             ///< this rank could not do its part (its gradient contribution is zero)
+  bool not_finite = false;         ///< this rank's own loss is NaN or infinite
+  bool stop_requested = false;     ///< a signal, a time limit
+  std::uint32_t schedule_tag = 0;  ///< hash of (step, bucket schedule): differs when ranks have diverged
 };
 
 /// What all ranks then know.
@@ -55,7 +56,7 @@ struct StepVerdict {
   int failed_ranks = 0;
   int not_finite_ranks = 0;
   int stop_requests = 0;
-  bool diverged = false;   ///< schedule tags were not all equal
+  bool diverged = false;  ///< schedule tags were not all equal
 };
 
 /// One all-reduce of 8 doubles. Bit-identical on all ranks.

@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "comm/mpi_session.hpp"
@@ -43,6 +44,9 @@ class Communicator {
   int size() const noexcept { return size_; }
   /// "serial", "shared memory", "ring": for the plan and the logs.
   virtual std::string_view transport_name() const noexcept = 0;
+  /// Why Transport::automatic fell back to the ring although all ranks share a host; empty when it did not. The same on
+  /// every rank: a warning for rank 0 to print.
+  const std::string& transport_note() const noexcept { return transport_note_; }
 
   /// Memory this communicator reduces in place without a copy (the shared-memory window; plain aligned memory
   /// otherwise). Collective: every rank passes the same `bytes`. The resource hands out at most `bytes` in total
@@ -68,11 +72,19 @@ class Communicator {
   /// `what` must be a string literal (kept by pointer and copied to shared state); cheap enough for every step.
   void note_activity(const char* what, std::int64_t step) noexcept;
 
+  /// From here to end_long_operation this rank may keep its peers waiting past the deadline (it writes a checkpoint, it
+  /// reads a slow file system) as long as its process lives; peers call it stuck after 30 deadlines. In shared memory
+  /// peers look at its process; on the ring a thread sends them signs of life. Not collective; may be nested; no
+  /// collective call before the end. `what` is a string literal, or nullptr: as last noted.
+  void begin_long_operation(const char* what = nullptr);
+  void end_long_operation() noexcept;
+
   /// Seconds spent inside collectives since construction.
   double seconds() const noexcept { return seconds_; }
 
  protected:
   Communicator(int rank, int size) : rank_(rank), size_(size) {}
+  void set_transport_note(std::string note) { transport_note_ = std::move(note); }
 
  private:
   virtual std::unique_ptr<std::pmr::memory_resource> do_reduction_memory(std::size_t bytes) = 0;
@@ -83,13 +95,36 @@ class Communicator {
   virtual void do_broadcast(std::span<std::byte> data, int root) = 0;
   virtual void do_barrier() = 0;
   virtual void do_note_activity(const char* what, std::int64_t step) noexcept = 0;
+  virtual void do_begin_long_operation(const char* what) = 0;
+  virtual void do_end_long_operation() noexcept = 0;
+
+  /// Checks that no long operation is open, runs `work` and books its time.
+  template <typename Work>
+  void collective(Work work);
 
   int rank_;
   int size_;
+  int long_operations_ = 0;
   double seconds_ = 0;
+  std::string transport_note_;
 };
 
-/// The one place that knows which implementations exist. Collective.
+/// Scope of a long operation.
+class LongOperation {
+ public:
+  explicit LongOperation(Communicator& communicator, const char* what = nullptr) : communicator_(communicator) {
+    communicator_.begin_long_operation(what);
+  }
+  ~LongOperation() { communicator_.end_long_operation(); }
+  LongOperation(const LongOperation&) = delete;
+  LongOperation& operator=(const LongOperation&) = delete;
+
+ private:
+  Communicator& communicator_;
+};
+
+/// The one place that knows which implementations exist. Collective. A world of one is serial whatever `options` ask.
+/// Throws AgreedError when shared memory is asked for and not all ranks can share it.
 std::unique_ptr<Communicator> make_communicator(MpiSession& session, const CommunicatorOptions& options);
 
 }  // namespace lockstep::comm

@@ -1,1 +1,140 @@
 #include "comm/mpi_session.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <exception>
+#include <thread>
+
+#include "comm/mpi_state.hpp"
+
+namespace lockstep::comm {
+namespace {
+
+/// The longest that MPI_Finalize may take: ranks may end minutes apart (one flushes its files), not hours.
+constexpr std::chrono::minutes kFinalizeLimit{10};
+
+/// Settings of Open MPI that the user may override by setting the same variable.
+void set_mpi_defaults() {
+  // A rank copying straight from another's memory (CMA) is forbidden in most containers, and each refusal is a warning.
+  setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
+  // A process started without mpirun is a world of its own and needs no daemon for it (0.1 s and one process less).
+  setenv("OMPI_MCA_ess_singleton_isolated", "1", 0);
+  // Warnings about hardware that is present but not used, times ranks.
+  setenv("OMPI_MCA_btl_base_warn_component_unused", "0", 0);
+  setenv("OMPI_MCA_btl_openib_warn_no_device_params_found", "0", 0);
+  setenv("OMPI_MCA_opal_warn_on_missing_libcuda", "0", 0);
+}
+
+std::string own_host() {
+  char name[256] = {};
+  return gethostname(name, sizeof(name) - 1) == 0 && name[0] != '\0' ? name : "unknown host";
+}
+
+/// Ends the process `limit` from now, whatever the rest of it is stuck in.
+void end_process_after(std::chrono::milliseconds limit, int exit_code) {
+  std::thread([limit, exit_code] {
+    std::this_thread::sleep_for(limit);
+    _exit(exit_code);
+  }).detach();
+}
+
+void write_stderr(std::string_view text) noexcept {
+  while (!text.empty()) {
+    const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+}  // namespace
+
+void check(int code, const char* call, const MpiSession::State& state, int peer) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = {};
+  int length = 0;
+  if (MPI_Error_string(code, text, &length) != MPI_SUCCESS) length = 0;
+  throw PeerError(fmt::format(
+      "{} failed on rank {} (host {}, pid {}){}: {}", call, state.rank, state.host, getpid(),
+      peer < 0 ? "" : fmt::format(" talking to rank {}", peer),
+      length > 0 ? std::string(text, static_cast<std::size_t>(length)) : fmt::format("error code {}", code)));
+}
+
+MpiSession::MpiSession(int& argc, char**& argv) : state_(std::make_unique<State>()) {
+  state_->host = own_host();
+  int initialized = 0;
+  check(MPI_Initialized(&initialized), "MPI_Initialized", *state_);
+  if (initialized) throw PeerError("MPI can be started once per process, and it was already");
+  set_mpi_defaults();
+  // One thread at a time talks to MPI: the main thread, or, while that is in a declared long operation, the one that
+  // sends signs of life. Prefetch and compute threads never do.
+  int provided = 0;
+  check(MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread", *state_);
+  check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler", *state_);
+  check(MPI_Comm_rank(MPI_COMM_WORLD, &state_->rank), "MPI_Comm_rank", *state_);
+  check(MPI_Comm_size(MPI_COMM_WORLD, &state_->size), "MPI_Comm_size", *state_);
+  if (provided < MPI_THREAD_SERIALIZED) {
+    throw PeerError(
+        "this MPI library cannot be called from more than one thread (MPI_THREAD_SERIALIZED): "
+        "rebuild it with thread support");
+  }
+  check(MPI_Comm_dup(MPI_COMM_WORLD, &state_->data), "MPI_Comm_dup", *state_);  // duplicates inherit the error handler
+  check(MPI_Comm_dup(MPI_COMM_WORLD, &state_->status), "MPI_Comm_dup", *state_);
+}
+
+MpiSession::~MpiSession() {
+  try {
+    end_process_after(kFinalizeLimit, 1);
+  } catch (const std::exception&) {  // no thread to be had: finalise without the limit
+  }
+  MPI_Comm_free(&state_->data);
+  MPI_Comm_free(&state_->status);
+  if (MPI_Finalize() != MPI_SUCCESS) write_stderr("lockstep: MPI_Finalize reported an error\n");
+}
+
+int MpiSession::rank() const noexcept { return state_->rank; }
+int MpiSession::size() const noexcept { return state_->size; }
+const std::string& MpiSession::host() const noexcept { return state_->host; }
+
+std::string MpiSession::launch_warning() const {
+  if (state_->size > 1) return "";
+  for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}) {
+    const char* value = std::getenv(variable);
+    const long tasks = value ? std::strtol(value, nullptr, 10) : 0;
+    if (tasks > 1) {
+      return fmt::format(
+          "MPI sees a world of one, but {}={}: {} processes each think they are alone, or only one of "
+          "them was started. Start the job with `mpirun` inside the sbatch script, or with "
+          "`srun --mpi=pmix`.",
+          variable, tasks, tasks);
+    }
+  }
+  return "";
+}
+
+void MpiSession::abort(int exit_code, std::string_view message) noexcept {
+  // All survivors of a failure come here at about the same time. The lowest of them speaks; the others give it a second
+  // to end the job, and speak for themselves only if it does not.
+  constexpr std::chrono::milliseconds precedence{1000}, limit{1000};
+  const bool speaks_first = state_->suspects.is_lowest_survivor(state_->rank);
+  try {
+    end_process_after(speaks_first ? limit : limit + precedence + limit, exit_code);
+    if (!state_->aborting) {
+      state_->aborting = true;
+      if (!speaks_first) std::this_thread::sleep_for(precedence);
+      std::string line(message);
+      if (!line.ends_with('\n')) line += '\n';
+      write_stderr(line);
+      for (const auto& farewell : state_->farewells) farewell();
+      MPI_Abort(MPI_COMM_WORLD, exit_code);
+    }
+  } catch (...) {  // out of memory or threads: the exit code still ends the job
+  }
+  _exit(exit_code);
+}
+
+}  // namespace lockstep::comm

@@ -11,11 +11,12 @@ namespace lockstep::comm {
 
 struct RankPlace {
   int rank = 0;
-  int local_rank = 0;      ///< index among the ranks of its host
+  int local_rank = 0;  ///< index among the ranks of its host
   std::string host;
   int pid = 0;
-  std::string device;      ///< "cpu (2 threads)" or the GPU's name, PCI id, UUID: handed in by the caller
-  std::string cores;       ///< cores this process may run on, as "0-3,8"
+  std::string device;  ///< "cpu (2 threads)" or the GPU's name, PCI id, UUID: handed in by the caller
+  std::string cores;   ///< cores this process may run on, as "0-3,8"
+  int host_cores = 0;  ///< cores of its host; 0: unknown
 };
 
 /// Collective. `device` describes this rank's device.

@@ -1,0 +1,125 @@
+#include "comm/communicator.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <stdexcept>
+
+namespace lockstep::comm {
+namespace {
+
+/// Adds the time until it goes out of scope, an exception's way out included.
+class Stopwatch {
+ public:
+  explicit Stopwatch(double& seconds) : seconds_(seconds), start_(std::chrono::steady_clock::now()) {}
+  ~Stopwatch() { seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  double& seconds_;
+  std::chrono::steady_clock::time_point start_;
+};
+
+}  // namespace
+
+template <typename Work>
+void Communicator::collective(Work work) {
+  if (long_operations_ > 0) {
+    throw std::invalid_argument(
+        "a collective call inside a long operation: the peers take this rank for busy elsewhere");
+  }
+  const Stopwatch stopwatch(seconds_);
+  work();
+}
+
+std::unique_ptr<std::pmr::memory_resource> Communicator::reduction_memory(std::size_t bytes) {
+  std::unique_ptr<std::pmr::memory_resource> memory;
+  collective([&] { memory = do_reduction_memory(bytes); });
+  return memory;
+}
+
+void Communicator::all_reduce_sum(std::span<float> data) {
+  collective([&] { do_all_reduce_sum(data); });
+}
+
+void Communicator::all_reduce_sum(std::span<double> data) {
+  collective([&] { do_all_reduce_sum(data); });
+}
+
+Slice Communicator::own_slice(std::size_t count, int rank) const noexcept {
+  const auto ranks = static_cast<std::size_t>(size_), r = static_cast<std::size_t>(rank);
+  const std::size_t least = count / ranks, longer = count % ranks;
+  return {.offset = r * least + std::min(r, longer), .count = least + (r < longer ? 1 : 0)};
+}
+
+void Communicator::reduce_scatter_sum(std::span<float> data) {
+  collective([&] { do_reduce_scatter_sum(data); });
+}
+
+void Communicator::all_gather(std::span<float> data) {
+  collective([&] { do_all_gather(data); });
+}
+
+void Communicator::broadcast(std::span<std::byte> data, int root) {
+  if (root < 0 || root >= size_) {
+    throw std::invalid_argument(fmt::format("broadcast from rank {} in a world of {}", root, size_));
+  }
+  collective([&] { do_broadcast(data, root); });
+}
+
+void Communicator::barrier() {
+  collective([&] { do_barrier(); });
+}
+
+std::vector<std::string> Communicator::all_gather_text(std::string_view text) {
+  // Texts travel as bit patterns in floats (all_gather moves them, it never computes with them), the longest one
+  // dictating the number of rounds. A round is 16 KiB a rank: one long error text does not cost size() times its length
+  // at once.
+  constexpr std::size_t kRound = 4096, kLength = sizeof(std::uint64_t) / sizeof(float);
+  const auto ranks = static_cast<std::size_t>(size_), own = static_cast<std::size_t>(rank_);
+
+  std::vector<float> words(ranks * kLength);
+  const std::uint64_t own_length = text.size();
+  std::memcpy(&words[own * kLength], &own_length, sizeof(own_length));
+  all_gather(words);
+  std::vector<std::string> texts(ranks);
+  std::size_t longest = 0;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    std::uint64_t length = 0;
+    std::memcpy(&length, &words[rank * kLength], sizeof(length));
+    texts[rank].resize(length);
+    longest = std::max<std::size_t>(longest, length);
+  }
+
+  for (std::size_t done = 0; done < longest;) {
+    const std::size_t share = std::min(kRound, (longest - done + sizeof(float) - 1) / sizeof(float));
+    const auto part = [&](std::size_t length) {
+      return length > done ? std::min(length - done, share * sizeof(float)) : 0;
+    };
+    words.assign(ranks * share, 0.0f);
+    if (part(text.size()) > 0) std::memcpy(&words[own * share], text.data() + done, part(text.size()));
+    all_gather(words);
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      const std::size_t bytes = part(texts[rank].size());
+      if (bytes > 0) std::memcpy(texts[rank].data() + done, &words[rank * share], bytes);
+    }
+    done += share * sizeof(float);
+  }
+  return texts;
+}
+
+void Communicator::note_activity(const char* what, std::int64_t step) noexcept { do_note_activity(what, step); }
+
+void Communicator::begin_long_operation(const char* what) {
+  if (long_operations_ == 0) do_begin_long_operation(what);
+  ++long_operations_;
+}
+
+void Communicator::end_long_operation() noexcept {
+  if (--long_operations_ == 0) do_end_long_operation();
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,31 @@
+/// \file
+/// What an MpiSession holds; private to comm/*.cpp.
+#pragma once
+
+#include <mpi.h>
+
+#include <functional>
+#include <list>
+#include <string>
+
+#include "comm/deadline.hpp"
+#include "comm/mpi_session.hpp"
+
+namespace lockstep::comm {
+
+struct MpiSession::State {
+  int rank = 0;
+  int size = 1;
+  std::string host;
+  MPI_Comm data = MPI_COMM_NULL;    ///< the ring's segments and collectives
+  MPI_Comm status = MPI_COMM_NULL;  ///< signs of life and reports, so that they never match a segment
+  Suspects suspects;
+  /// Called by abort() before this rank goes, so that peers do not report its end as a death. Must not block.
+  std::list<std::function<void()>> farewells;
+  bool aborting = false;
+};
+
+/// An MPI call's return code as PeerError: call, this rank and host, the peer (-1: all of them), MPI's own words.
+void check(int code, const char* call, const MpiSession::State& state, int peer = -1);
+
+}  // namespace lockstep::comm

@@ -1,0 +1,109 @@
+#include "comm/peers.hpp"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <functional>
+
+namespace lockstep::comm {
+namespace {
+
+/// Two processes of one value run under one kernel and see each other's process ids.
+std::uint64_t machine_identity() {
+  std::string boot;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id") >> std::ws, boot);
+  struct stat pid_namespace {};
+  if (boot.empty() || stat("/proc/self/ns/pid", &pid_namespace) != 0) return 0;
+  return std::hash<std::string>{}(fmt::format("{} {}", boot, pid_namespace.st_ino));
+}
+
+}  // namespace
+
+PeerCard own_card() {
+  PeerCard card;
+  if (gethostname(card.host.data(), card.host.size() - 1) != 0) std::strcpy(card.host.data(), "unknown");
+  card.machine = machine_identity();
+  card.pid = static_cast<std::int32_t>(getpid());
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  if (sched_getaffinity(0, sizeof(cores), &cores) == 0) {
+    static_assert(sizeof(cores) == sizeof(card.cores));
+    std::memcpy(card.cores.data(), &cores, sizeof(cores));
+  }
+  return card;
+}
+
+std::string PeerTable::describe(int rank) const {
+  return fmt::format("rank {} (host {}, pid {})", rank, host(rank), card(rank).pid);
+}
+
+bool PeerTable::same_machine(int rank) const {
+  const PeerCard& own = card(own_rank_);
+  return own.machine != 0 && card(rank).machine == own.machine && card(rank).host == own.host;
+}
+
+ProcessState PeerTable::process_state(int rank) const {
+  if (!same_machine(rank)) return ProcessState::out_of_sight;
+  const int pid = card(rank).pid;
+  if (kill(pid, 0) != 0 && errno == ESRCH) return ProcessState::gone;
+  // "pid (name) state …": the name may hold anything, so the state follows the last parenthesis.
+  std::string line;
+  std::getline(std::ifstream(fmt::format("/proc/{}/stat", pid)), line);
+  const std::size_t name_end = line.rfind(')');
+  if (name_end == std::string::npos || name_end + 2 >= line.size()) return ProcessState::out_of_sight;
+  switch (line[name_end + 2]) {
+    case 'T':
+    case 't':
+      return ProcessState::stopped;
+    case 'D':
+      return ProcessState::blocked;
+    case 'Z':
+    case 'X':
+      return ProcessState::gone;
+    default:
+      return ProcessState::running;
+  }
+}
+
+bool PeerTable::oversubscribed() const {
+  std::array<std::uint64_t, 16> together{};
+  int ranks = 0, cores = 0;
+  for (int rank = 0; rank < size(); ++rank) {
+    if (rank != own_rank_ && !same_machine(rank)) continue;
+    ++ranks;
+    for (std::size_t i = 0; i < together.size(); ++i) together[i] |= card(rank).cores[i];
+  }
+  for (const std::uint64_t word : together) cores += std::popcount(word);
+  return ranks > cores;
+}
+
+const char* explanation(ProcessState state) {
+  switch (state) {
+    case ProcessState::running:
+      return "Its process runs: it computes, or is caught in a loop.";
+    case ProcessState::stopped:
+      return "Its process is stopped (SIGSTOP, or a debugger).";
+    case ProcessState::blocked:
+      return "Its process is blocked in the kernel, most often by a slow or dead file system.";
+    case ProcessState::gone:
+      return "Its process has died.";
+    case ProcessState::out_of_sight:
+      break;
+  }
+  return "It may be stopped, swapped out or cut off.";
+}
+
+std::string seconds_text(double seconds) {
+  return seconds < 9.95 ? fmt::format("{:.2g}", std::round(seconds * 10) / 10) : fmt::format("{:.0f}", seconds);
+}
+
+}  // namespace lockstep::comm

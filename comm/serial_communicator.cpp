@@ -1,0 +1,11 @@
+#include "comm/serial_communicator.hpp"
+
+#include "comm/reduction_memory.hpp"
+
+namespace lockstep::comm {
+
+std::unique_ptr<std::pmr::memory_resource> SerialCommunicator::do_reduction_memory(std::size_t bytes) {
+  return plain_reduction_memory(bytes);
+}
+
+}  // namespace lockstep::comm

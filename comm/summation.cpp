@@ -1,0 +1,82 @@
+#include "comm/summation.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+// Compiled once per instruction set, chosen when the program starts. Not under the sanitizers: they instrument the
+// function that chooses, which runs before they are ready.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)
+#define LOCKSTEP_SUM_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define LOCKSTEP_SUM_CLONES
+#endif
+
+namespace lockstep::comm {
+namespace {
+
+/// Elements added at a time: four kilobytes of partial sums.
+template <typename T>
+constexpr std::size_t kBlock = 4096 / sizeof(T);
+
+LOCKSTEP_SUM_CLONES void add(float* __restrict sum, const float* __restrict a, const float* __restrict b,
+                             std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) sum[i] = a[i] + b[i];
+}
+
+LOCKSTEP_SUM_CLONES void add(double* __restrict sum, const double* __restrict a, const double* __restrict b,
+                             std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) sum[i] = a[i] + b[i];
+}
+
+LOCKSTEP_SUM_CLONES void accumulate(float* __restrict sum, const float* __restrict term, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) sum[i] += term[i];
+}
+
+LOCKSTEP_SUM_CLONES void accumulate(double* __restrict sum, const double* __restrict term, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) sum[i] += term[i];
+}
+
+/// Calls write(offset, sums, count) for each block of the sum of the buffers.
+template <typename T, typename Write>
+void for_each_sum(std::span<T* const> buffers, std::size_t begin, std::size_t end, Write write) {
+  alignas(64) T sums[kBlock<T>];
+  for (std::size_t offset = begin; offset < end; offset += kBlock<T>) {
+    const std::size_t count = std::min(kBlock<T>, end - offset);
+    if (buffers.size() == 1) {
+      std::memcpy(sums, buffers[0] + offset, count * sizeof(T));
+    } else {
+      add(sums, buffers[0] + offset, buffers[1] + offset, count);
+      for (std::size_t k = 2; k < buffers.size(); ++k) accumulate(sums, buffers[k] + offset, count);
+    }
+    write(offset, static_cast<const T*>(sums), count);
+  }
+}
+
+template <typename T>
+void sum_into_all_of(std::span<T* const> buffers, std::size_t begin, std::size_t end) {
+  for_each_sum(buffers, begin, end, [&](std::size_t offset, const T* sums, std::size_t count) {
+    for (T* const buffer : buffers) std::memcpy(buffer + offset, sums, count * sizeof(T));
+  });
+}
+
+}  // namespace
+
+void add_to(float* sum, const float* term, std::size_t count) { accumulate(sum, term, count); }
+void add_to(double* sum, const double* term, std::size_t count) { accumulate(sum, term, count); }
+
+void sum_into_all(std::span<float* const> buffers, std::size_t begin, std::size_t end) {
+  sum_into_all_of(buffers, begin, end);
+}
+
+void sum_into_all(std::span<double* const> buffers, std::size_t begin, std::size_t end) {
+  sum_into_all_of(buffers, begin, end);
+}
+
+void sum_into(float* destination, std::span<float* const> buffers, std::size_t begin, std::size_t end) {
+  for_each_sum(buffers, begin, end, [&](std::size_t offset, const float* sums, std::size_t count) {
+    std::memcpy(destination + offset, sums, count * sizeof(float));
+  });
+}
+
+}  // namespace lockstep::comm
