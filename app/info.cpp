@@ -11,11 +11,11 @@ namespace {
 namespace fs = std::filesystem;
 
 /// A checkpoint is told from a data file by its group of parameters, wherever it lies and whatever its name.
-bool is_checkpoint(const fs::path& file) {
-  return io::Hdf5File(file, io::Hdf5File::Access::read).has("parameters");
-}
+bool is_checkpoint(const fs::path& file) { return io::Hdf5File(file, io::Hdf5File::Access::read).has("parameters"); }
 
-bool is_run(const fs::path& folder) { return fs::exists(folder / "config.ini") || fs::is_directory(folder / "checkpoints"); }
+bool is_run(const fs::path& folder) {
+  return fs::exists(folder / "config.ini") || fs::is_directory(folder / "checkpoints");
+}
 
 bool holds_data(const fs::path& folder) {
   if (fs::exists(folder / "manifest.json")) return true;
@@ -39,8 +39,10 @@ bool describe_folder(Console& console, const fs::path& folder, bool verify) {
     sound = describe_dataset(console, folder / part, verify) && sound;
   }
   if (!found) {
-    throw io::FileError(fmt::format("{} is neither a shard folder (manifest.json, .h5 files) nor a run folder (config.ini, "
-                                    "checkpoints/)", folder.string()));
+    throw io::FileError(
+        fmt::format("{} is neither a shard folder (manifest.json, .h5 files) nor a run folder (config.ini, "
+                    "checkpoints/)",
+                    folder.string()));
   }
   return sound;
 }
@@ -49,15 +51,17 @@ bool describe_folder(Console& console, const fs::path& folder, bool verify) {
 
 int run_info(comm::MpiSession& session, const InfoOptions& options) {
   if (session.size() > 1) {
-    throw UsageError(fmt::format("info runs as one process, and mpirun started {}: start it without mpirun", session.size()));
+    throw UsageError(
+        fmt::format("info runs as one process, and mpirun started {}: start it without mpirun", session.size()));
   }
   Console console(true);
   std::error_code error;
   const fs::file_status status = fs::status(options.path, error);
   bool sound = false;
   if (!fs::exists(status)) {
-    throw io::FileError(fmt::format("{}: {}", options.path.string(),
-                                    status.type() == fs::file_type::not_found ? "there is no such file or folder" : error.message()));
+    throw io::FileError(
+        fmt::format("{}: {}", options.path.string(),
+                    status.type() == fs::file_type::not_found ? "there is no such file or folder" : error.message()));
   }
   if (fs::is_directory(status)) {
     sound = describe_folder(console, options.path, options.verify);

@@ -14,8 +14,8 @@ namespace lockstep::app {
 /// io::FileError for what cannot be read at all.
 int run_info(comm::MpiSession& session, const InfoOptions& options);
 
-/// Layout, values, shards; with `verify` the checksums of every shard and the count of each class. False when a shard is
-/// damaged; its line says how, and the others are verified all the same. Throws io::FileError.
+/// Layout, values, shards; with `verify` the checksums of every shard and the count of each class. False when a shard
+/// is damaged; its line says how, and the others are verified all the same. Throws io::FileError.
 bool describe_dataset(Console& console, const std::filesystem::path& path, bool verify);
 /// The record and a table of tensors. Always verified: it is read whole. Throws io::FileError when it is damaged.
 bool describe_checkpoint(Console& console, const std::filesystem::path& file);

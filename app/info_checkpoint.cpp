@@ -33,13 +33,14 @@ Extremes extremes_of(const std::vector<float>& values) {
 }
 
 std::string describe_record(const io::TrainingRecord& record) {
-  std::string text = fmt::format("  after step     {} (epoch {}, sample {} of it)\n", with_commas(record.step), record.epoch,
-                                 with_commas(record.position));
+  std::string text = fmt::format("  after step     {} (epoch {}, sample {} of it)\n", with_commas(record.step),
+                                 record.epoch, with_commas(record.position));
   text += fmt::format("  network        {}\n", record.network);
   text += fmt::format("  optimizer      {}\n", record.optimizer);
   if (!std::isnan(record.best_metric)) text += fmt::format("  best metric    {:.6g}\n", record.best_metric);
   text += fmt::format("  seed           {}\n", record.seed);
-  text += fmt::format("  written by     lockstep {} on {} rank{}\n", record.program_version, record.world_size, record.world_size == 1 ? "" : "s");
+  text += fmt::format("  written by     lockstep {} on {} rank{}\n", record.program_version, record.world_size,
+                      record.world_size == 1 ? "" : "s");
   return text;
 }
 
@@ -50,11 +51,13 @@ bool describe_checkpoint(Console& console, const fs::path& file) {
   console.info(fmt::format("{}: checkpoint, {}, all checksums verified\n{}", file.string(),
                            format_bytes(static_cast<double>(fs::file_size(file))), describe_record(checkpoint.record)));
   std::size_t elements = 0;
-  console.info(fmt::format("{:<16} {:<24} {:>16} {:>12} {:>12} {:>12}", "group", "tensor", "shape", "norm", "smallest", "largest"));
+  console.info(fmt::format("{:<16} {:<24} {:>16} {:>12} {:>12} {:>12}", "group", "tensor", "shape", "norm", "smallest",
+                           "largest"));
   for (const io::StoredTensor& tensor : checkpoint.tensors) {
     const Extremes extremes = extremes_of(tensor.values);
     console.info(fmt::format("{:<16} {:<24} {:>16} {:>12.5g} {:>12.5g} {:>12.5g}", tensor.group, tensor.name,
-                             fmt::format("{}", fmt::join(tensor.shape, " x ")), extremes.norm, extremes.smallest, extremes.largest));
+                             fmt::format("{}", fmt::join(tensor.shape, " x ")), extremes.norm, extremes.smallest,
+                             extremes.largest));
     if (tensor.group == "parameters") elements += tensor.values.size();
   }
   console.info(fmt::format("{} parameters", with_commas(static_cast<std::int64_t>(elements))));

@@ -34,10 +34,12 @@ std::vector<std::int64_t> count_classes(const io::ShardedDataset& dataset) {
     for (std::int64_t first = 0; first < shard.count; first += kLabelsAtOnce) {
       const std::int64_t rows = std::min(kLabelsAtOnce, shard.count - first);
       labels.resize(static_cast<std::size_t>(rows));
-      file.read_rows(dataset.info().y.name, io::FileType::int64, first, rows, std::as_writable_bytes(std::span(labels)));
+      file.read_rows(dataset.info().y.name, io::FileType::int64, first, rows,
+                     std::as_writable_bytes(std::span(labels)));
       for (const std::int64_t label : labels) {
         if (label < 0 || label >= dataset.info().classes) {
-          throw io::FileError(fmt::format("{}: label {} lies outside 0 to {}", shard.file.string(), label, dataset.info().classes - 1));
+          throw io::FileError(
+              fmt::format("{}: label {} lies outside 0 to {}", shard.file.string(), label, dataset.info().classes - 1));
         }
         ++counts[static_cast<std::size_t>(label)];
       }
@@ -54,7 +56,8 @@ std::string class_table(const io::DatasetInfo& info, const std::vector<std::int6
     const std::string name = i < info.class_names.size() ? info.class_names[i] : fmt::format("{}", i);
     text += fmt::format("  {:<16} {:>12}  {:#<{}}\n", name, with_commas(counts[i]), "", counts[i] * kLongestBar / most);
   }
-  if (counts.size() > kMostClassesShown) text += fmt::format("  … and {} more classes\n", counts.size() - kMostClassesShown);
+  if (counts.size() > kMostClassesShown)
+    text += fmt::format("  … and {} more classes\n", counts.size() - kMostClassesShown);
   return text;
 }
 
@@ -62,12 +65,14 @@ std::string heading(const std::filesystem::path& path, const io::ShardedDataset&
   const io::DatasetInfo& info = dataset.info();
   std::uint64_t bytes = 0;
   for (const io::ShardInfo& shard : dataset.shards()) bytes += shard.bytes;
-  std::string text = fmt::format("{}: {} samples in {} file{}, {}\n", path.string(), with_commas(info.samples), dataset.shards().size(),
-                                 dataset.shards().size() == 1 ? "" : "s", format_bytes(static_cast<double>(bytes)));
+  std::string text = fmt::format("{}: {} samples in {} file{}, {}\n", path.string(), with_commas(info.samples),
+                                 dataset.shards().size(), dataset.shards().size() == 1 ? "" : "s",
+                                 format_bytes(static_cast<double>(bytes)));
   if (!info.source.empty()) text += fmt::format("  source   {}\n", info.source);
   text += fmt::format("  {:<8} {}, {:.6g} to {:.6g}", info.x.name, describe(info.x), info.value_min, info.value_max);
   if (info.has_statistics) text += fmt::format(", mean {:.6g}, deviation {:.6g}", info.mean, info.standard_deviation);
-  const std::string labels = info.labels_are_classes ? fmt::format("labels of {} classes", info.classes) : "numbers to predict";
+  const std::string labels =
+      info.labels_are_classes ? fmt::format("labels of {} classes", info.classes) : "numbers to predict";
   return text + fmt::format("\n  {:<8} {}, {}\n", info.y.name, describe(info.y), labels);
 }
 
@@ -83,9 +88,11 @@ bool describe_dataset(Console& console, const std::filesystem::path& path, bool 
   std::vector<std::string> problems;
   std::uint64_t verified = 0;
   const auto start = std::chrono::steady_clock::now();
-  const auto row = [&console](std::string_view file, std::string_view samples, std::string_view size, std::string_view read_by,
-                              std::string_view checksum_x, std::string_view checksum_y, std::string_view state) {
-    std::string line = fmt::format("{:<28} {:>12} {:>12} {:>8}  {:<16}  {:<16}  {}", file, samples, size, read_by, checksum_x, checksum_y, state);
+  const auto row = [&console](std::string_view file, std::string_view samples, std::string_view size,
+                              std::string_view read_by, std::string_view checksum_x, std::string_view checksum_y,
+                              std::string_view state) {
+    std::string line = fmt::format("{:<28} {:>12} {:>12} {:>8}  {:<16}  {:<16}  {}", file, samples, size, read_by,
+                                   checksum_x, checksum_y, state);
     line.erase(line.find_last_not_of(' ') + 1);
     console.info(line);
   };
@@ -105,17 +112,20 @@ bool describe_dataset(Console& console, const std::filesystem::path& path, bool 
         problems.emplace_back(error.what());
       }
     }
-    const bool shown = shards.size() <= kMostShardsShown || state == "DAMAGED" || static_cast<std::size_t>(i) < kMostShardsShown / 2;
+    const bool shown =
+        shards.size() <= kMostShardsShown || state == "DAMAGED" || static_cast<std::size_t>(i) < kMostShardsShown / 2;
     if (!shown) continue;
     row(shard.file.filename().string(), with_commas(shard.count), format_bytes(static_cast<double>(shard.bytes)),
         shard.by_offset ? "offset" : "HDF5", shard.checksum_x, shard.checksum_y, state);
   }
   console.clear_progress();
-  if (shards.size() > kMostShardsShown) console.info(fmt::format("({} files; those not shown {})", shards.size(), verify ? "are sound" : "are alike"));
+  if (shards.size() > kMostShardsShown)
+    console.info(fmt::format("({} files; those not shown {})", shards.size(), verify ? "are sound" : "are alike"));
   if (verify && verified > 0) {
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const double bytes = static_cast<double>(verified);
-    console.info(fmt::format("verified {} in {:.2f} s ({}/s)", format_bytes(bytes), seconds, format_bytes(bytes / std::max(seconds, 1e-9))));
+    console.info(fmt::format("verified {} in {:.2f} s ({}/s)", format_bytes(bytes), seconds,
+                             format_bytes(bytes / std::max(seconds, 1e-9))));
   }
   for (const std::string& problem : problems) console.warn(problem);
 

@@ -56,14 +56,17 @@ void describe_configuration(Console& console, const fs::path& file) {
   if (ini.empty()) return console.warn(fmt::format("{} is missing or empty", file.string()));
   try {
     const TrainOptions options = train_options_from_ini(ini);
-    const std::string hidden = options.model == "linear" ? "" : fmt::format(", hidden {}", fmt::join(options.hidden, ","));
+    const std::string hidden =
+        options.model == "linear" ? "" : fmt::format(", hidden {}", fmt::join(options.hidden, ","));
     const std::string batch = options.global_batch > 0 ? fmt::format("{} per step", options.global_batch)
                                                        : fmt::format("{} per rank and micro-step", options.batch);
-    const std::string amount = options.steps > 0 ? fmt::format("{} steps", with_commas(options.steps)) : fmt::format("{} epochs", options.epochs);
-    console.info(fmt::format("  data           {}\n  validation     {}\n  network        {}{}\n  optimizer      {}, learning rate {} ({})\n"
-                             "  work           {}, batch {}, seed {}",
-                             options.data.string(), options.validation.empty() ? "none" : options.validation.string(), options.model, hidden,
-                             options.optimizer, options.learning_rate, options.schedule, amount, batch, options.seed));
+    const std::string amount = options.steps > 0 ? fmt::format("{} steps", with_commas(options.steps))
+                                                 : fmt::format("{} epochs", options.epochs);
+    console.info(fmt::format(
+        "  data           {}\n  validation     {}\n  network        {}{}\n  optimizer      {}, learning rate {} ({})\n"
+        "  work           {}, batch {}, seed {}",
+        options.data.string(), options.validation.empty() ? "none" : options.validation.string(), options.model, hidden,
+        options.optimizer, options.learning_rate, options.schedule, amount, batch, options.seed));
   } catch (const UsageError& error) {
     console.warn(fmt::format("{} cannot be read back: {}", file.string(), error.what()));
   }

@@ -40,12 +40,18 @@ struct Command {
 const std::vector<Command>& commands() {
   using Arguments = std::vector<std::string>;
   static const std::vector<Command> all{
-      {"pack", [](const Arguments& a) -> Job { return [o = parse_pack(a)](auto& session) { return run_pack(session, o); }; }},
-      {"train", [](const Arguments& a) -> Job { return [o = parse_train(a)](auto& session) { return run_train(session, o); }; }},
-      {"eval", [](const Arguments& a) -> Job { return [o = parse_eval(a)](auto& session) { return run_eval(session, o); }; }},
+      {"pack",
+       [](const Arguments& a) -> Job { return [o = parse_pack(a)](auto& session) { return run_pack(session, o); }; }},
+      {"train",
+       [](const Arguments& a) -> Job { return [o = parse_train(a)](auto& session) { return run_train(session, o); }; }},
+      {"eval",
+       [](const Arguments& a) -> Job { return [o = parse_eval(a)](auto& session) { return run_eval(session, o); }; }},
       {"bench step",
-       [](const Arguments& a) -> Job { return [o = parse_bench_step(a)](auto& session) { return run_bench_step(session, o); }; }},
-      {"info", [](const Arguments& a) -> Job { return [o = parse_info(a)](auto& session) { return run_info(session, o); }; }},
+       [](const Arguments& a) -> Job {
+         return [o = parse_bench_step(a)](auto& session) { return run_bench_step(session, o); };
+       }},
+      {"info",
+       [](const Arguments& a) -> Job { return [o = parse_info(a)](auto& session) { return run_info(session, o); }; }},
   };
   return all;
 }
@@ -85,9 +91,11 @@ Request understand(std::vector<std::string> arguments) {
       request.job = command.prepare(arguments);
       return request;
     }
-    if (name.starts_with("-")) throw UsageError(fmt::format("the command comes first, before {}: {}", name, list_names(names)));
+    if (name.starts_with("-"))
+      throw UsageError(fmt::format("the command comes first, before {}: {}", name, list_names(names)));
     const std::string hint = did_you_mean(name, names);
-    throw UsageError(fmt::format("unknown command {}{}", name, hint.empty() ? "; the commands are " + list_names(names, "and") : hint));
+    throw UsageError(fmt::format("unknown command {}{}", name,
+                                 hint.empty() ? "; the commands are " + list_names(names, "and") : hint));
   } catch (const HelpRequested& help) {
     request.help = help.what();
   } catch (const UsageError& error) {
@@ -134,7 +142,8 @@ bool somebody_misunderstood(comm::MpiSession& session, const Request& request) {
 /// One rank failed and the others do not know: it speaks for itself and takes the world with it.
 int fail_alone(comm::MpiSession& session, const Request& request, const std::string& text) {
   if (session.size() > 1) {
-    session.abort(kFailed, fmt::format("{}: error on rank {} ({}): {}", speaker(request), session.rank(), session.host(), text));
+    session.abort(kFailed,
+                  fmt::format("{}: error on rank {} ({}): {}", speaker(request), session.rank(), session.host(), text));
   }
   fmt::print(stderr, "{}: error: {}\n", speaker(request), text);
   return kFailed;
@@ -151,8 +160,9 @@ int run(comm::MpiSession& session, const Request& request) {
     if (session.rank() == 0) fmt::print(stderr, "{}: error: {}\n", speaker(request), error.what());
     return kFailed;
   } catch (const std::bad_alloc&) {
-    return fail_alone(session, request, "out of memory; a smaller batch or network, or fewer ranks per host, need less "
-                                        "(`lockstep train --dry-run` prints how much)");
+    return fail_alone(session, request,
+                      "out of memory; a smaller batch or network, or fewer ranks per host, need less "
+                      "(`lockstep train --dry-run` prints how much)");
   } catch (const std::exception& error) {
     return fail_alone(session, request, error.what());
   }

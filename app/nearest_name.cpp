@@ -45,7 +45,8 @@ int edit_distance(std::string_view a, std::string_view b) {
     for (std::size_t j = 1; j <= t.size(); ++j) {
       const int replaced = last[j - 1] + (s[i - 1] == t[j - 1] ? 0 : 1);
       row[j] = std::min({last[j] + 1, row[j - 1] + 1, replaced});
-      if (i > 1 && j > 1 && s[i - 1] == t[j - 2] && s[i - 2] == t[j - 1]) row[j] = std::min(row[j], before_last[j - 2] + 1);
+      if (i > 1 && j > 1 && s[i - 1] == t[j - 2] && s[i - 2] == t[j - 1])
+        row[j] = std::min(row[j], before_last[j - 2] + 1);
     }
   }
   return row[t.size()];

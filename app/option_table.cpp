@@ -287,7 +287,8 @@ void OptionTable::settle(Option& option, const Option::Relation& relation) {
   switch (relation.kind) {
     case Option::Kind::contradicted:
       if (option.source_ == OptionSource::command_line && other.source_ == OptionSource::file) return other.reset();
-      throw UsageError(fmt::format("{} and {} contradict each other: give one of them", option.spelled_, spelled_other));
+      throw UsageError(
+          fmt::format("{} and {} contradict each other: give one of them", option.spelled_, spelled_other));
     case Option::Kind::needed:
       throw UsageError(fmt::format("{} has no effect without {}", option.spelled_, spelled_other));
     case Option::Kind::with:

@@ -80,13 +80,16 @@ EvalOptions parse_eval(const std::vector<std::string>& arguments) {
   EvalOptions options;
   OptionTable table("lockstep eval");
   table.group("What");
-  table.add("checkpoint", options.checkpoint, "PATH",
-            "a checkpoint file, or a run folder or checkpoints folder: its newest checkpoint that verifies. --checkpoint "
-            "itself may be left out")
+  table
+      .add(
+          "checkpoint", options.checkpoint, "PATH",
+          "a checkpoint file, or a run folder or checkpoints folder: its newest checkpoint that verifies. --checkpoint "
+          "itself may be left out")
       .positional();
   table.add("data", options.data, "PATH", "shard folder, HDF5 folder or file; default: the validation data of the run");
   table.add("average", options.average, "evaluate the averaged weights; default: what the run validated with");
-  table.add("evaluation-batch", options.evaluation_batch, "SAMPLES", "samples evaluated at once; 0: as in the run").at_least(0);
+  table.add("evaluation-batch", options.evaluation_batch, "SAMPLES", "samples evaluated at once; 0: as in the run")
+      .at_least(0);
   add_execution_options(table, options.threads, options.transport, options.deadline);
   parse(table, arguments, {kEvalUsage, kEvalExamples});
   table.require("checkpoint", "name a checkpoint file or a run folder");
@@ -98,8 +101,10 @@ PackOptions parse_pack(const std::vector<std::string>& arguments) {
   PackOptions options;
   OptionTable table("lockstep pack");
   table.group("What");
-  table.add("format", options.format, "NAME", "of the input; default: by the name of --x").one_of({"idx", "npy", "csv", "synthetic"});
-  table.add("x", options.x, "FILE", "the samples: IDX (also .gz), NumPy .npy, or a table (.csv, .tsv) with samples and labels");
+  table.add("format", options.format, "NAME", "of the input; default: by the name of --x")
+      .one_of({"idx", "npy", "csv", "synthetic"});
+  table.add("x", options.x, "FILE",
+            "the samples: IDX (also .gz), NumPy .npy, or a table (.csv, .tsv) with samples and labels");
   table.add("y", options.y, "FILE", "the labels or targets, for idx and npy").only_with("format", {"idx", "npy"});
   table.group("Where");
   table.add("out", options.out, "FOLDER", "the shard folder to make");
@@ -108,21 +113,31 @@ PackOptions parse_pack(const std::vector<std::string>& arguments) {
   table.group("Tables (csv)");
   table.add("header", options.header, "the first line names the columns").only_with("format", {"csv"});
   table.add("separator", options.separator, "CHARACTER", "between columns; .tsv files: tab")
-      .check(check_separator).only_with("format", {"csv"});
-  table.add("label-column", options.label_column, "COLUMN",
-            "the label: a name from the header or an index from 0 (from the end: -1 is the last); default: no label")
+      .check(check_separator)
       .only_with("format", {"csv"});
-  table.add("regression", options.regression, "the label is a number to predict, not a class").only_with("format", {"csv"});
+  table
+      .add("label-column", options.label_column, "COLUMN",
+           "the label: a name from the header or an index from 0 (from the end: -1 is the last); default: no label")
+      .only_with("format", {"csv"});
+  table.add("regression", options.regression, "the label is a number to predict, not a class")
+      .only_with("format", {"csv"});
   table.group("Made-up data (synthetic)");
-  table.add("task", options.task, "NAME", "what to learn from it").one_of({"classification", "regression"}).only_with("format", {"synthetic"});
+  table.add("task", options.task, "NAME", "what to learn from it")
+      .one_of({"classification", "regression"})
+      .only_with("format", {"synthetic"});
   table.add("samples", options.samples, "N", "how many").at_least(1).only_with("format", {"synthetic"});
   table.add("features", options.features, "N", "numbers per sample").at_least(1).only_with("format", {"synthetic"});
   table.add("classes", options.classes, "N", "for classification")
-      .at_least(2).only_with("format", {"synthetic"}).only_with("task", {"classification"});
-  table.add("noise", options.noise, "DEVIATION", "standard deviation of the noise").at_least(0).only_with("format", {"synthetic"});
+      .at_least(2)
+      .only_with("format", {"synthetic"})
+      .only_with("task", {"classification"});
+  table.add("noise", options.noise, "DEVIATION", "standard deviation of the noise")
+      .at_least(0)
+      .only_with("format", {"synthetic"});
   table.add("seed", options.seed, "N", "of the random numbers").only_with("format", {"synthetic"});
   table.group("Reports");
-  table.add("progress", options.progress, "WHEN", "the progress bar; auto: on a terminal").one_of({"auto", "on", "off"});
+  table.add("progress", options.progress, "WHEN", "the progress bar; auto: on a terminal")
+      .one_of({"auto", "on", "off"});
 
   parse(table, arguments, {kPackUsage, kPackExamples});
   const bool format_given = !options.format.empty();
@@ -130,12 +145,14 @@ PackOptions parse_pack(const std::vector<std::string>& arguments) {
     table.require("x", "name the file with the samples, or ask for made-up ones with --format synthetic");
     options.format = format_of(options.x);
     if (options.format.empty()) {
-      throw UsageError(fmt::format("--x: the name {} does not tell the format; add --format idx, npy or csv", options.x.string()));
+      throw UsageError(
+          fmt::format("--x: the name {} does not tell the format; add --format idx, npy or csv", options.x.string()));
     }
   }
   table.check_relations();
   if (options.format == "synthetic") {
-    if (!options.x.empty()) throw UsageError("--x and --format synthetic contradict each other: made-up data reads no file");
+    if (!options.x.empty())
+      throw UsageError("--x and --format synthetic contradict each other: made-up data reads no file");
   } else {
     table.require("x", "name the file with the samples");
   }
@@ -152,7 +169,10 @@ InfoOptions parse_info(const std::vector<std::string>& arguments) {
   InfoOptions options;
   OptionTable table("lockstep info");
   table.group("What");
-  table.add("path", options.path, "PATH", "shard folder, HDF5 file, checkpoint or run folder; --path itself may be left out").positional();
+  table
+      .add("path", options.path, "PATH",
+           "shard folder, HDF5 file, checkpoint or run folder; --path itself may be left out")
+      .positional();
   table.add("verify", options.verify, "recompute checksums");
   parse(table, arguments, {kInfoUsage, ""});
   table.require("path", "name a shard folder, a checkpoint or a run folder");
@@ -166,12 +186,19 @@ BenchStepOptions parse_bench_step(const std::vector<std::string>& arguments) {
   table.group("What is timed");
   table.add("warmup", options.warmup, "STEPS", "steps before the clock starts").at_least(0);
   table.add("repeat", options.repeat, "STEPS", "steps timed").at_least(1);
-  table.add("input", options.input, "FROM", "memory: random batches that stay in memory; data: --data through the prefetcher")
+  table
+      .add("input", options.input, "FROM",
+           "memory: random batches that stay in memory; data: --data through the prefetcher")
       .one_of({"memory", "data"});
   table.add("json", options.json, "FILE", "also write the figures there");
-  table.add("features", options.features, "N", "numbers per sample (--input memory)").at_least(1).only_with("input", {"memory"});
-  table.add("outputs", options.outputs, "N", "classes, or numbers to predict (--input memory)").at_least(1).only_with("input", {"memory"});
-  table.add("regression", options.regression, "predict numbers, not a class (--input memory)").only_with("input", {"memory"});
+  table.add("features", options.features, "N", "numbers per sample (--input memory)")
+      .at_least(1)
+      .only_with("input", {"memory"});
+  table.add("outputs", options.outputs, "N", "classes, or numbers to predict (--input memory)")
+      .at_least(1)
+      .only_with("input", {"memory"});
+  table.add("regression", options.regression, "predict numbers, not a class (--input memory)")
+      .only_with("input", {"memory"});
   add_data_options(table, train);
   add_network_options(table, train);
   add_optimizer_options(table, train);

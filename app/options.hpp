@@ -26,24 +26,26 @@ class HelpRequested : public std::runtime_error {
 
 struct TrainOptions {
   // data
-  std::filesystem::path data;               ///< shard folder, HDF5 folder or file; a folder with train/ (and test/ or validation/) inside also works
-  std::filesystem::path validation;         ///< "" = data's sibling test/ or validation/, if any
+  std::filesystem::path
+      data;  ///< shard folder, HDF5 folder or file; a folder with train/ (and test/ or validation/) inside also works
+  std::filesystem::path validation;  ///< "" = data's sibling test/ or validation/, if any
   std::string x = "x", y = "y";
-  std::string normalize = "auto";           ///< auto (range for uint8, none for floats) | none | range (value range -> [0,1]) | standard (mean 0, deviation 1) | affine(SCALE,SHIFT)
-  std::string verify = "auto";              ///< auto (checksums where all shards together are < 4 GiB) | all | none
+  std::string normalize = "auto";  ///< auto (range for uint8, none for floats) | none | range (value range -> [0,1]) |
+                                   ///< standard (mean 0, deviation 1) | affine(SCALE,SHIFT)
+  std::string verify = "auto";     ///< auto (checksums where all shards together are < 4 GiB) | all | none
   bool shuffle = true;
   // network
   std::string model = "mlp";
   std::vector<std::int64_t> hidden{512, 512};
   std::string activation = "relu";
   std::string weight_init = "he_normal", bias_init = "zeros";
-  std::string loss = "auto";                ///< auto | softmax-cross-entropy | mean-squared-error
+  std::string loss = "auto";  ///< auto | softmax-cross-entropy | mean-squared-error
   // optimiser
   std::string optimizer = "sgd";
   double momentum = 0.9, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
   double l2 = 0, weight_decay = 0, clip_norm = 0, clip_value = 0;
   double average_decay = 0;
-  bool evaluate_average = false;            ///< validation and best/target metric use the averaged weights
+  bool evaluate_average = false;  ///< validation and best/target metric use the averaged weights
   // learning rate
   double learning_rate = 0.1;
   std::string schedule = "constant";
@@ -52,58 +54,60 @@ struct TrainOptions {
   bool staircase = false;
   std::vector<std::int64_t> boundaries;
   std::int64_t warmup_steps = 0;
-  std::int64_t reference_batch = 0;         ///< > 0: learning_rate is for this global batch; scaled linearly
+  std::int64_t reference_batch = 0;  ///< > 0: learning_rate is for this global batch; scaled linearly
   // amount of work
-  std::int64_t batch = 128;                 ///< samples per rank and micro-step
-  std::int64_t global_batch = 0;            ///< > 0: samples per step over all ranks and micro-steps; contradicts an explicit batch
+  std::int64_t batch = 128;  ///< samples per rank and micro-step
+  std::int64_t global_batch =
+      0;  ///< > 0: samples per step over all ranks and micro-steps; contradicts an explicit batch
   std::int64_t accumulate = 1;
-  double epochs = 1;                        ///< may be fractional; contradicts an explicit steps
+  double epochs = 1;  ///< may be fractional; contradicts an explicit steps
   std::int64_t steps = 0;
   std::uint64_t seed = 1;
   // validation
-  std::int64_t evaluate_every = 0;          ///< steps; 0 = once per epoch; -1 = only at the end
-  std::int64_t evaluation_batch = 250;      ///< samples per evaluation chunk: part of the definition of the result's last bits
-  std::optional<double> target_metric;      ///< stop when validation reaches it (accuracy >=, error <=)
+  std::int64_t evaluate_every = 0;  ///< steps; 0 = once per epoch; -1 = only at the end
+  std::int64_t evaluation_batch =
+      250;  ///< samples per evaluation chunk: part of the definition of the result's last bits
+  std::optional<double> target_metric;  ///< stop when validation reaches it (accuracy >=, error <=)
   // run folder
-  std::filesystem::path run;                ///< "" = runs/MODEL-DATE-TIME
-  std::string resume;                       ///< "" = no; "auto" (also plain --resume) = newest that verifies; or a file
-  bool force = false;                       ///< start over in an existing run folder
-  std::int64_t checkpoint_every = 0;        ///< steps; 0 = once per epoch; -1 = only at the end
+  std::filesystem::path run;          ///< "" = runs/MODEL-DATE-TIME
+  std::string resume;                 ///< "" = no; "auto" (also plain --resume) = newest that verifies; or a file
+  bool force = false;                 ///< start over in an existing run folder
+  std::int64_t checkpoint_every = 0;  ///< steps; 0 = once per epoch; -1 = only at the end
   int keep = 3;
   // reports
-  std::int64_t report_every = 0;            ///< steps; 0 = about every second
-  std::int64_t histograms_every = 0;        ///< steps; 0 = never
+  std::int64_t report_every = 0;      ///< steps; 0 = about every second
+  std::int64_t histograms_every = 0;  ///< steps; 0 = never
   bool tensorboard = true;
-  std::string progress = "auto";            ///< auto | on | off
+  std::string progress = "auto";  ///< auto | on | off
   // execution
   int threads = 1;
-  std::string transport = "auto";           ///< auto | shared-memory | ring
-  double deadline = 60;                     ///< seconds
-  std::int64_t bucket_size = 0;             ///< elements; 0 = static rule
+  std::string transport = "auto";  ///< auto | shared-memory | ring
+  double deadline = 60;            ///< seconds
+  std::int64_t bucket_size = 0;    ///< elements; 0 = static rule
   bool dry_run = false;
 
   std::vector<std::string> explicitly_set;  ///< long names given on the command line or in the file
   bool was_set(const std::string& name) const;
   bool operator==(const TrainOptions&) const = default;
-  /// The effective configuration as an INI file that --config reads back to an equal object (but for explicitly_set, which
-  /// then names all of them). Every option once; those without effect (the momentum of Adam) as comments.
+  /// The effective configuration as an INI file that --config reads back to an equal object (but for explicitly_set,
+  /// which then names all of them). Every option once; those without effect (the momentum of Adam) as comments.
   std::string to_ini() const;
 };
 
 struct EvalOptions {
-  std::filesystem::path checkpoint;         ///< a file, a run folder or a checkpoints folder (newest that verifies)
-  std::filesystem::path data;               ///< "" = the validation data of the run
-  bool average = false;                     ///< evaluate the averaged weights
-  bool average_set = false;                 ///< given explicitly; otherwise what training used
-  std::int64_t evaluation_batch = 0;        ///< 0 = the run's
+  std::filesystem::path checkpoint;   ///< a file, a run folder or a checkpoints folder (newest that verifies)
+  std::filesystem::path data;         ///< "" = the validation data of the run
+  bool average = false;               ///< evaluate the averaged weights
+  bool average_set = false;           ///< given explicitly; otherwise what training used
+  std::int64_t evaluation_batch = 0;  ///< 0 = the run's
   int threads = 1;
   std::string transport = "auto";
   double deadline = 60;
 };
 
 struct PackOptions {
-  std::string format;                       ///< idx | npy | csv | synthetic; "" = from the file's name
-  std::filesystem::path x, y;               ///< csv: x is the file
+  std::string format;          ///< idx | npy | csv | synthetic; "" = from the file's name
+  std::filesystem::path x, y;  ///< csv: x is the file
   std::filesystem::path out;
   std::int64_t shards = 1;
   bool force = false;
@@ -111,7 +115,7 @@ struct PackOptions {
   bool header = true;
   std::string separator = ",";
   std::string label_column;
-  bool regression = false;                  ///< the label is a number to predict, not a class
+  bool regression = false;  ///< the label is a number to predict, not a class
   // synthetic
   std::string task = "classification";
   std::int64_t samples = 10000, features = 784, classes = 10;
@@ -122,16 +126,17 @@ struct PackOptions {
 
 struct InfoOptions {
   std::filesystem::path path;
-  bool verify = true;                       ///< recompute checksums
+  bool verify = true;  ///< recompute checksums
 };
 
 struct BenchStepOptions {
-  TrainOptions train;                       ///< network, optimiser, batch, execution options as in train
+  TrainOptions train;  ///< network, optimiser, batch, execution options as in train
   std::int64_t features = 784, outputs = 10;
   bool regression = false;
-  std::int64_t warmup = 20, repeat = 200;   ///< steps
-  std::string input = "memory";             ///< memory: resident random batches, as the PyTorch peer; data: --data through the prefetcher
-  std::filesystem::path json;               ///< also write the figures there
+  std::int64_t warmup = 20, repeat = 200;  ///< steps
+  std::string input =
+      "memory";  ///< memory: resident random batches, as the PyTorch peer; data: --data through the prefetcher
+  std::filesystem::path json;  ///< also write the figures there
 };
 
 /// argv without the program name and the subcommand. Throws UsageError or HelpRequested. Nothing is read but the file

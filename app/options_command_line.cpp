@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include <boost/program_options.hpp>
 #include <fmt/format.h>
+#include <boost/program_options.hpp>
 
 #include "app/nearest_name.hpp"
 #include "app/option_table.hpp"
@@ -33,7 +33,8 @@ std::vector<std::string> settle_values(const OptionTable& table, const std::vect
       settled.insert(settled.end(), arguments.begin() + static_cast<std::ptrdiff_t>(i) + 1, arguments.end());
       break;
     }
-    const Option* const option = arguments[i].starts_with("--") ? table.find(std::string_view(arguments[i]).substr(2)) : nullptr;
+    const Option* const option =
+        arguments[i].starts_with("--") ? table.find(std::string_view(arguments[i]).substr(2)) : nullptr;
     if (option == nullptr) continue;
     const std::string next = i + 1 < arguments.size() ? arguments[i + 1] : "--";
     if (option->shape() == Option::Shape::value) {
@@ -70,7 +71,8 @@ po::options_description describe(const OptionTable& table, bool takes_config) {
   }
   names.push_back("help");
   if (takes_config) names.push_back("config");
-  const std::string_view bare = std::string_view(spelled).substr(std::min(spelled.find_first_not_of('-'), spelled.size()));
+  const std::string_view bare =
+      std::string_view(spelled).substr(std::min(spelled.find_first_not_of('-'), spelled.size()));
   const std::string hint = did_you_mean(bare, names, "--");
   throw UsageError(fmt::format("unknown option {}{}", spelled,
                                hint.empty() ? fmt::format("; `{} --help` lists the options", table.command()) : hint));
@@ -83,7 +85,8 @@ po::options_description describe(const OptionTable& table, bool takes_config) {
   if (equals != std::string::npos && table.find(word.substr(0, equals)) != nullptr) {
     throw UsageError(fmt::format("cannot make sense of {}; did you mean --{}?", word, word));
   }
-  if (table.find(word) != nullptr) throw UsageError(fmt::format("cannot make sense of {}; did you mean --{}?", word, word));
+  if (table.find(word) != nullptr)
+    throw UsageError(fmt::format("cannot make sense of {}; did you mean --{}?", word, word));
   const auto data = std::find_if(options.begin(), options.end(), [](const Option& o) { return o.name() == "data"; });
   throw UsageError(fmt::format("cannot make sense of {}: values follow their option's name{}", word,
                                data == options.end() ? "" : fmt::format(", as in --data {}", word)));
@@ -100,16 +103,21 @@ CommandLine read_command_line(const OptionTable& table, const std::vector<std::s
   const auto positional =
       std::find_if(table.options().begin(), table.options().end(), [](const Option& o) { return o.is_positional(); });
   const auto take = [&](const std::string& name, const std::string& value, const std::string& spelled) {
-    const auto earlier = std::find_if(line.options.begin(), line.options.end(), [&](const auto& o) { return o.name == name; });
+    const auto earlier =
+        std::find_if(line.options.begin(), line.options.end(), [&](const auto& o) { return o.name == name; });
     if (earlier != line.options.end()) {
-      throw UsageError(earlier->spelled == spelled ? fmt::format("{} is given twice", spelled)
-                                                   : fmt::format("{} and {} contradict each other", earlier->spelled, spelled));
+      throw UsageError(earlier->spelled == spelled
+                           ? fmt::format("{} is given twice", spelled)
+                           : fmt::format("{} and {} contradict each other", earlier->spelled, spelled));
     }
     line.options.push_back({name, value, spelled});
   };
   try {
-    const auto parsed =
-        po::command_line_parser(settle_values(table, arguments)).options(description).style(kStyle).allow_unregistered().run();
+    const auto parsed = po::command_line_parser(settle_values(table, arguments))
+                            .options(description)
+                            .style(kStyle)
+                            .allow_unregistered()
+                            .run();
     for (const po::option& given : parsed.options) {
       if (given.string_key.empty()) {  // a bare word, or one after "--"
         const std::string& word = given.value.empty() ? given.original_tokens.at(0) : given.value.front();
@@ -146,7 +154,8 @@ CommandLine read_command_line(const OptionTable& table, const std::vector<std::s
 void apply(const CommandLine& line, OptionTable& table) {
   for (const CommandLine::Given& given : line.options) {
     Option& option = *table.find(given.name);
-    option.assign(given.value, OptionSource::command_line, option.is_positional() ? "--" + option.name() : given.spelled);
+    option.assign(given.value, OptionSource::command_line,
+                  option.is_positional() ? "--" + option.name() : given.spelled);
   }
 }
 

@@ -39,7 +39,8 @@ std::string row(std::string_view left, std::string_view right) {
 std::string left_side(const Option& option) {
   switch (option.shape()) {
     case Option::Shape::yes_or_no:
-      return option.default_text() == "yes" ? fmt::format("--[no-]{}", option.name()) : fmt::format("--{}", option.name());
+      return option.default_text() == "yes" ? fmt::format("--[no-]{}", option.name())
+                                            : fmt::format("--{}", option.name());
     case Option::Shape::optional_value:
       return fmt::format("--{}[={}]", option.name(), option.value_name());
     case Option::Shape::value:
@@ -52,7 +53,8 @@ std::string right_side(const Option& option) {
   std::string text = option.help();
   if (!option.names().empty()) text += fmt::format(" ({})", list_names(option.names()));
   const std::string& value = option.default_text();
-  const bool telling = !value.empty() && value != "none" && !(option.shape() == Option::Shape::yes_or_no && value == "no");
+  const bool telling =
+      !value.empty() && value != "none" && !(option.shape() == Option::Shape::yes_or_no && value == "no");
   if (telling) text += fmt::format(" [{}]", value);
   return text;
 }
@@ -73,8 +75,9 @@ std::string format_help(const OptionTable& table, std::string_view usage, std::s
   }
   text += "\nGeneral\n";
   if (takes_config) {
-    text += row("--config FILE", "read options from an INI file of `name = value` lines (names as here, without --; # begins "
-                                 "a comment); the command line wins over the file");
+    text += row("--config FILE",
+                "read options from an INI file of `name = value` lines (names as here, without --; # begins "
+                "a comment); the command line wins over the file");
   }
   text += row("-h, --help", "print this");
   std::string notes = "Defaults are in [brackets]. A value may also be joined to its name: --name=value.";

@@ -49,7 +49,8 @@ std::string unquoted(std::string_view text, const std::string& where) {
   }
   if (i >= text.size()) throw UsageError(fmt::format("{}: the closing quote is missing", where));
   const std::string_view rest = trimmed(text.substr(i + 1));
-  if (!rest.empty() && rest.front() != '#') throw UsageError(fmt::format("{}: text after the closing quote: {}", where, rest));
+  if (!rest.empty() && rest.front() != '#')
+    throw UsageError(fmt::format("{}: text after the closing quote: {}", where, rest));
   return value;
 }
 
@@ -65,7 +66,8 @@ std::string read_value(std::string_view text, const std::string& where) {
   if (name.starts_with("no-") && table.find(name.substr(3)) != nullptr) {
     throw UsageError(fmt::format("{}: in a file this is written {} = no", where, name.substr(3)));
   }
-  if (name.starts_with("--")) throw UsageError(fmt::format("{}: in a file, names are written without --: {}", where, name.substr(2)));
+  if (name.starts_with("--"))
+    throw UsageError(fmt::format("{}: in a file, names are written without --: {}", where, name.substr(2)));
   throw UsageError(fmt::format("{}: unknown option {}{}", where, name, did_you_mean(name, table.names())));
 }
 
@@ -107,7 +109,8 @@ void apply_ini_file(const std::filesystem::path& file, OptionTable& table) {
   std::ostringstream text;
   if (stream) text << stream.rdbuf();
   if (!stream || (stream.peek(), stream.bad())) {
-    throw UsageError(fmt::format("--config: cannot read {}: {}", file.string(), std::strerror(errno != 0 ? errno : EIO)));
+    throw UsageError(
+        fmt::format("--config: cannot read {}: {}", file.string(), std::strerror(errno != 0 ? errno : EIO)));
   }
   apply_ini(text.str(), file.string(), table);
 }

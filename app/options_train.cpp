@@ -94,11 +94,12 @@ OptionTable train_table(TrainOptions& options) {
   return table;
 }
 
-/// `--resume --run FOLDER` alone continues with that run's configuration: its file, or "" when the run has none or the user
-/// describes the whole job anew.
+/// `--resume --run FOLDER` alone continues with that run's configuration: its file, or "" when the run has none or the
+/// user describes the whole job anew.
 std::filesystem::path configuration_to_continue(const CommandLine& line) {
   const auto value_of = [&](std::string_view name) -> const std::string* {
-    const auto given = std::find_if(line.options.begin(), line.options.end(), [&](const auto& o) { return o.name == name; });
+    const auto given =
+        std::find_if(line.options.begin(), line.options.end(), [&](const auto& o) { return o.name == name; });
     return given == line.options.end() ? nullptr : &given->value;
   };
   const std::string* const run = value_of("run");
@@ -116,15 +117,20 @@ void add_data_options(OptionTable& table, TrainOptions& options) {
   table.add("data", options.data, "PATH",
             "what to train on: a shard folder made by `lockstep pack`, a folder of HDF5 files or one such file; or a "
             "folder with train/ and test/ or validation/ inside");
-  table.add("validation", options.validation, "PATH",
-            "what to validate on, in the same forms; default: validation/ or test/ inside --data, where there is a train/");
-  table.add("x", options.x, "NAME", "HDF5 dataset that holds the samples, for files made by others").check(reject_empty);
+  table.add(
+      "validation", options.validation, "PATH",
+      "what to validate on, in the same forms; default: validation/ or test/ inside --data, where there is a train/");
+  table.add("x", options.x, "NAME", "HDF5 dataset that holds the samples, for files made by others")
+      .check(reject_empty);
   table.add("y", options.y, "NAME", "HDF5 dataset that holds the labels or targets").check(reject_empty);
-  table.add("normalize", options.normalize, "HOW",
-            "how stored numbers become inputs: auto (range for bytes, none for floats), none, range (the value range "
-            "becomes 0 to 1), standard (mean 0, deviation 1), affine(SCALE,SHIFT)")
+  table
+      .add("normalize", options.normalize, "HOW",
+           "how stored numbers become inputs: auto (range for bytes, none for floats), none, range (the value range "
+           "becomes 0 to 1), standard (mean 0, deviation 1), affine(SCALE,SHIFT)")
       .check(check_normalize);
-  table.add("verify", options.verify, "WHEN", "recompute checksums of the shards before training; auto: where they hold under 4 GiB in all")
+  table
+      .add("verify", options.verify, "WHEN",
+           "recompute checksums of the shards before training; auto: where they hold under 4 GiB in all")
       .one_of({"auto", "all", "none"});
   table.add("shuffle", options.shuffle, "visit the samples in a new order each epoch");
 }
@@ -133,12 +139,15 @@ void add_network_options(OptionTable& table, TrainOptions& options) {
   table.group("Network");
   table.add("model", options.model, "NAME", "the network").one_of(model::network_names());
   table.add("hidden", options.hidden, "WIDTHS", "widths of the hidden layers, comma-separated")
-      .at_least(1).only_with("model", {"mlp"});
+      .at_least(1)
+      .only_with("model", {"mlp"});
   table.add("activation", options.activation, "NAME", "after each hidden layer")
-      .one_of({"relu", "tanh", "sigmoid"}).only_with("model", {"mlp"});
-  table.add("weight-init", options.weight_init, "SCHEME",
-            "initial weights: zeros, constant(V), uniform(HALF_WIDTH), normal(DEVIATION), truncated_normal(DEVIATION), "
-            "xavier_uniform, xavier_normal, he_uniform, he_normal, lecun_normal, fan_in_uniform")
+      .one_of({"relu", "tanh", "sigmoid"})
+      .only_with("model", {"mlp"});
+  table
+      .add("weight-init", options.weight_init, "SCHEME",
+           "initial weights: zeros, constant(V), uniform(HALF_WIDTH), normal(DEVIATION), truncated_normal(DEVIATION), "
+           "xavier_uniform, xavier_normal, he_uniform, he_normal, lecun_normal, fan_in_uniform")
       .check(check_initializer);
   table.add("bias-init", options.bias_init, "SCHEME", "initial biases, likewise").check(check_initializer);
   table.add("loss", options.loss, "NAME", "auto: cross-entropy for class labels, squared error for numbers to predict")
@@ -147,41 +156,70 @@ void add_network_options(OptionTable& table, TrainOptions& options) {
 
 void add_optimizer_options(OptionTable& table, TrainOptions& options) {
   table.group("Optimiser");
-  table.add("optimizer", options.optimizer, "NAME", "the update rule").one_of({"sgd", "momentum", "nesterov", "adam", "adamw"});
+  table.add("optimizer", options.optimizer, "NAME", "the update rule")
+      .one_of({"sgd", "momentum", "nesterov", "adam", "adamw"});
   table.add("momentum", options.momentum, "MU", "of momentum and nesterov")
-      .at_least(0).below(1).only_with("optimizer", {"momentum", "nesterov"});
-  table.add("beta1", options.beta1, "B", "decay of the first moment").at_least(0).below(1).only_with("optimizer", {"adam", "adamw"});
-  table.add("beta2", options.beta2, "B", "decay of the second moment").at_least(0).below(1).only_with("optimizer", {"adam", "adamw"});
+      .at_least(0)
+      .below(1)
+      .only_with("optimizer", {"momentum", "nesterov"});
+  table.add("beta1", options.beta1, "B", "decay of the first moment")
+      .at_least(0)
+      .below(1)
+      .only_with("optimizer", {"adam", "adamw"});
+  table.add("beta2", options.beta2, "B", "decay of the second moment")
+      .at_least(0)
+      .below(1)
+      .only_with("optimizer", {"adam", "adamw"});
   table.add("epsilon", options.epsilon, "E", "added to the root of the second moment")
-      .above(0).only_with("optimizer", {"adam", "adamw"});
-  table.add("l2", options.l2, "C", "L2 in the loss: adds C/2 |w|^2 to the loss and C w to the gradient (weights, not biases)").at_least(0);
-  table.add("weight-decay", options.weight_decay, "C", "decoupled decay: w -= learning rate * C * w (weights, not biases)").at_least(0);
+      .above(0)
+      .only_with("optimizer", {"adam", "adamw"});
+  table
+      .add("l2", options.l2, "C",
+           "L2 in the loss: adds C/2 |w|^2 to the loss and C w to the gradient (weights, not biases)")
+      .at_least(0);
+  table
+      .add("weight-decay", options.weight_decay, "C",
+           "decoupled decay: w -= learning rate * C * w (weights, not biases)")
+      .at_least(0);
   table.add("clip-norm", options.clip_norm, "NORM", "scale the gradient down to this global norm; 0: off").at_least(0);
   table.add("clip-value", options.clip_value, "V", "clamp each gradient element to [-V, V]; 0: off")
-      .at_least(0).contradicts("clip-norm");
-  table.add("average-decay", options.average_decay, "D",
-            "keep a moving average of the weights with decay min(D, (1 + step) / (10 + step)); 0: off")
-      .at_least(0).below(1);
+      .at_least(0)
+      .contradicts("clip-norm");
+  table
+      .add("average-decay", options.average_decay, "D",
+           "keep a moving average of the weights with decay min(D, (1 + step) / (10 + step)); 0: off")
+      .at_least(0)
+      .below(1);
 }
 
 void add_learning_rate_options(OptionTable& table, TrainOptions& options) {
   table.group("Learning rate");
   table.add("learning-rate", options.learning_rate, "RATE", "the rate after warm-up").above(0);
-  table.add("schedule", options.schedule, "NAME", "how it changes").one_of({"constant", "exponential", "step", "cosine", "polynomial"});
+  table.add("schedule", options.schedule, "NAME", "how it changes")
+      .one_of({"constant", "exponential", "step", "cosine", "polynomial"});
   table.add("decay-rate", options.decay_rate, "FACTOR", "exponential: per --decay-steps; step: at each boundary")
-      .above(0).only_with("schedule", {"exponential", "step"});
-  table.add("decay-steps", options.decay_steps, "STEPS", "exponential: steps per factor").at_least(1).only_with("schedule", {"exponential"});
+      .above(0)
+      .only_with("schedule", {"exponential", "step"});
+  table.add("decay-steps", options.decay_steps, "STEPS", "exponential: steps per factor")
+      .at_least(1)
+      .only_with("schedule", {"exponential"});
   table.add("staircase", options.staircase, "exponential: change only every --decay-steps, not smoothly")
       .only_with("schedule", {"exponential"});
   table.add("boundaries", options.boundaries, "STEPS", "step: where the rate changes, comma-separated, ascending")
-      .at_least(0).check(check_boundaries).only_with("schedule", {"step"});
+      .at_least(0)
+      .check(check_boundaries)
+      .only_with("schedule", {"step"});
   table.add("final-learning-rate", options.final_learning_rate, "RATE", "cosine, polynomial: the rate at the end")
-      .at_least(0).only_with("schedule", {"cosine", "polynomial"});
+      .at_least(0)
+      .only_with("schedule", {"cosine", "polynomial"});
   table.add("power", options.power, "P", "polynomial: the exponent").above(0).only_with("schedule", {"polynomial"});
-  table.add("warmup-steps", options.warmup_steps, "STEPS", "rise linearly to the rate over this many steps").at_least(0);
-  table.add("reference-batch", options.reference_batch, "SAMPLES",
-            "the linear scaling rule: --learning-rate is meant for this global batch and is multiplied by global batch / "
-            "SAMPLES; 0: off")
+  table.add("warmup-steps", options.warmup_steps, "STEPS", "rise linearly to the rate over this many steps")
+      .at_least(0);
+  table
+      .add(
+          "reference-batch", options.reference_batch, "SAMPLES",
+          "the linear scaling rule: --learning-rate is meant for this global batch and is multiplied by global batch / "
+          "SAMPLES; 0: off")
       .at_least(0);
 }
 
@@ -194,8 +232,12 @@ void add_amount_options(OptionTable& table, TrainOptions& options) {
 void add_batch_options(OptionTable& table, TrainOptions& options) {
   table.group("Amount of work");
   table.add("batch", options.batch, "SAMPLES", "per rank and micro-step").at_least(1).contradicts("global-batch");
-  table.add("global-batch", options.global_batch, "SAMPLES", "per step, over all ranks and micro-steps; instead of --batch; 0: off").at_least(0);
-  table.add("accumulate", options.accumulate, "N", "micro-steps per step: gradients are summed over N batches").at_least(1);
+  table
+      .add("global-batch", options.global_batch, "SAMPLES",
+           "per step, over all ranks and micro-steps; instead of --batch; 0: off")
+      .at_least(0);
+  table.add("accumulate", options.accumulate, "N", "micro-steps per step: gradients are summed over N batches")
+      .at_least(1);
   table.add("seed", options.seed, "N", "of initial weights and sample order; the same at any number of ranks");
 }
 
@@ -210,12 +252,15 @@ void add_validation_options(OptionTable& table, TrainOptions& options) {
 
 void add_run_options(OptionTable& table, TrainOptions& options) {
   table.group("Run folder");
-  table.add("run", options.run, "FOLDER", "configuration, log, metrics and checkpoints go there; default: runs/MODEL-DATE-TIME");
-  table.add("resume", options.resume, "FILE",
-            "go on from the newest checkpoint in --run that verifies, or from FILE; starts anew where there is none yet")
+  table.add("run", options.run, "FOLDER",
+            "configuration, log, metrics and checkpoints go there; default: runs/MODEL-DATE-TIME");
+  table
+      .add("resume", options.resume, "FILE",
+           "go on from the newest checkpoint in --run that verifies, or from FILE; starts anew where there is none yet")
       .alone_means("auto");
   table.add("force", options.force, "start over in a folder that holds a run already").contradicts("resume");
-  table.add("checkpoint-every", options.checkpoint_every, "STEPS", "0: once per epoch; -1: only at the end").at_least(-1);
+  table.add("checkpoint-every", options.checkpoint_every, "STEPS", "0: once per epoch; -1: only at the end")
+      .at_least(-1);
   table.add("keep", options.keep, "N", "newest checkpoints to keep").at_least(1);
 }
 
@@ -223,21 +268,29 @@ void add_report_options(OptionTable& table, TrainOptions& options) {
   table.group("Reports");
   table.add("report-every", options.report_every, "STEPS", "0: about every second").at_least(0);
   table.add("tensorboard", options.tensorboard, "write TensorBoard event files");
-  table.add("histograms-every", options.histograms_every, "STEPS", "weight and gradient histograms for TensorBoard; 0: never")
-      .at_least(0).only_with("tensorboard", {"yes"});
-  table.add("progress", options.progress, "WHEN", "the progress bar; auto: on a terminal").one_of({"auto", "on", "off"});
+  table
+      .add("histograms-every", options.histograms_every, "STEPS",
+           "weight and gradient histograms for TensorBoard; 0: never")
+      .at_least(0)
+      .only_with("tensorboard", {"yes"});
+  table.add("progress", options.progress, "WHEN", "the progress bar; auto: on a terminal")
+      .one_of({"auto", "on", "off"});
 }
 
 void add_execution_options(OptionTable& table, int& threads, std::string& transport, double& deadline) {
   table.group("Execution");
   table.add("threads", threads, "N", "threads per rank").at_least(1).at_most(1024);
-  table.add("transport", transport, "NAME", "how ranks exchange numbers; auto: shared memory where all ranks share a host, else the ring")
+  table
+      .add("transport", transport, "NAME",
+           "how ranks exchange numbers; auto: shared memory where all ranks share a host, else the ring")
       .one_of({"auto", "shared-memory", "ring"});
-  table.add("deadline", deadline, "SECONDS", "a rank that is silent for longer is called dead and ends the job").above(0);
+  table.add("deadline", deadline, "SECONDS", "a rank that is silent for longer is called dead and ends the job")
+      .above(0);
 }
 
 void add_bucket_option(OptionTable& table, TrainOptions& options) {
-  table.add("bucket-size", options.bucket_size, "ELEMENTS", "gradients reduced at once; 0: by a fixed rule").at_least(0);
+  table.add("bucket-size", options.bucket_size, "ELEMENTS", "gradients reduced at once; 0: by a fixed rule")
+      .at_least(0);
 }
 
 TrainOptions parse_train(const std::vector<std::string>& arguments) {

@@ -50,8 +50,9 @@ std::unique_ptr<io::SampleSource> open_source(const PackOptions& options) {
 }
 
 std::string describe(const io::Field& field) {
-  return field.sample_shape.empty() ? fmt::format("{} {}", field.name, name_of(field.type))
-                                    : fmt::format("{} {} [{}]", field.name, name_of(field.type), fmt::join(field.sample_shape, ", "));
+  return field.sample_shape.empty()
+             ? fmt::format("{} {}", field.name, name_of(field.type))
+             : fmt::format("{} {} [{}]", field.name, name_of(field.type), fmt::join(field.sample_shape, ", "));
 }
 
 std::string describe(const io::SampleSource& source) {
@@ -67,14 +68,16 @@ std::string rate(double amount, double seconds) { return format_bytes(amount / s
 
 int run_pack(comm::MpiSession& session, const PackOptions& options) {
   if (session.size() > 1) {
-    throw UsageError(fmt::format("pack runs as one process, and mpirun started {}: start it without mpirun", session.size()));
+    throw UsageError(
+        fmt::format("pack runs as one process, and mpirun started {}: start it without mpirun", session.size()));
   }
   Console console(true);
   console.set_progress_mode(parse_progress_mode(options.progress));
 
   const auto source = open_source(options);
   console.info(fmt::format("reading  {}\n         {}", source->description(), describe(*source)));
-  console.info(fmt::format("writing  {} ({} shard{})", options.out.string(), options.shards, options.shards == 1 ? "" : "s"));
+  console.info(
+      fmt::format("writing  {} ({} shard{})", options.out.string(), options.shards, options.shards == 1 ? "" : "s"));
 
   std::size_t sample_bytes = 0;
   for (const io::Field& field : source->fields()) sample_bytes += field.bytes();
@@ -97,14 +100,15 @@ int run_pack(comm::MpiSession& session, const PackOptions& options) {
   console.clear_progress();
   const double seconds = seconds_since(start);
   const double bytes = static_cast<double>(summary.bytes);
-  console.info(fmt::format("packed   {} samples, {} in {} shard{}, {:.1f} s ({})", with_commas(summary.samples), format_bytes(bytes),
-                           summary.shards, summary.shards == 1 ? "" : "s", seconds, rate(bytes, seconds)));
+  console.info(fmt::format("packed   {} samples, {} in {} shard{}, {:.1f} s ({})", with_commas(summary.samples),
+                           format_bytes(bytes), summary.shards, summary.shards == 1 ? "" : "s", seconds,
+                           rate(bytes, seconds)));
 
   const io::ShardedDataset written({.path = options.out});
   const io::DatasetInfo& info = written.info();
   if (info.labels_are_classes && info.classes > 0) console.info(fmt::format("classes  {}", info.classes));
-  console.info(fmt::format("values   {:.6g} to {:.6g}, mean {:.6g}, deviation {:.6g}", info.value_min, info.value_max, info.mean,
-                           info.standard_deviation));
+  console.info(fmt::format("values   {:.6g} to {:.6g}, mean {:.6g}, deviation {:.6g}", info.value_min, info.value_max,
+                           info.mean, info.standard_deviation));
   return 0;
 }
 

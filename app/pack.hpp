@@ -7,8 +7,8 @@
 
 namespace lockstep::app {
 
-/// One process; throws UsageError in a larger world. Returns the exit code: 0 done, 1 stopped by a signal (nothing is left
-/// behind). Throws io::FileError.
+/// One process; throws UsageError in a larger world. Returns the exit code: 0 done, 1 stopped by a signal (nothing is
+/// left behind). Throws io::FileError.
 int run_pack(comm::MpiSession& session, const PackOptions& options);
 
 }  // namespace lockstep::app

@@ -86,9 +86,9 @@ TEST_F(InfoTest, DescribesShards) {
   const fs::path shards = pack_shards(300, 3);
   Console console(output_, output_);
   EXPECT_TRUE(describe_dataset(console, shards, true));
-  EXPECT_THAT(said(), AllOf(HasSubstr("300 samples in 3 files"), HasSubstr("float32 [50]"), HasSubstr("labels of 3 classes"),
-                            HasSubstr("shard-00002.h5"), HasSubstr("  ok\n"), HasSubstr("verified "), HasSubstr("classes\n  0 "),
-                            Not(HasSubstr("DAMAGED"))));
+  EXPECT_THAT(said(), AllOf(HasSubstr("300 samples in 3 files"), HasSubstr("float32 [50]"),
+                            HasSubstr("labels of 3 classes"), HasSubstr("shard-00002.h5"), HasSubstr("  ok\n"),
+                            HasSubstr("verified "), HasSubstr("classes\n  0 "), Not(HasSubstr("DAMAGED"))));
 }
 
 TEST_F(InfoTest, LeavesTheDataAloneWhenNotAskedToVerify) {
@@ -114,9 +114,9 @@ TEST_F(InfoTest, DescribesACheckpoint) {
   const fs::path file = write_checkpoint(1234);
   Console console(output_, output_);
   EXPECT_TRUE(describe_checkpoint(console, file));
-  EXPECT_THAT(said(), AllOf(HasSubstr("after step     1,234 (epoch 2"), HasSubstr("3 -> 2: linear"), HasSubstr("best metric    0.75"),
-                            HasSubstr("lockstep 0.1.0 on 4 ranks"), HasSubstr("3 x 2"), HasSubstr("6 parameters"),
-                            HasSubstr("velocity"), HasSubstr("5.099")));
+  EXPECT_THAT(said(), AllOf(HasSubstr("after step     1,234 (epoch 2"), HasSubstr("3 -> 2: linear"),
+                            HasSubstr("best metric    0.75"), HasSubstr("lockstep 0.1.0 on 4 ranks"),
+                            HasSubstr("3 x 2"), HasSubstr("6 parameters"), HasSubstr("velocity"), HasSubstr("5.099")));
 }
 
 TEST_F(InfoTest, RefusesADamagedCheckpoint) {
@@ -141,9 +141,9 @@ TEST_F(InfoTest, DescribesARun) {
     Console console(output_, output_);
     EXPECT_TRUE(describe_run(console, run, true));
   }
-  EXPECT_THAT(said(), AllOf(HasSubstr("shards/x"), HasSubstr("3 epochs"), HasSubstr("kind validation  step 20  accuracy 0.5"),
-                            HasSubstr("host node7, pid 99"), Not(HasSubstr("secret")), HasSubstr("ok  best metric 0.75"),
-                            HasSubstr("(latest)")));
+  EXPECT_THAT(said(), AllOf(HasSubstr("shards/x"), HasSubstr("3 epochs"),
+                            HasSubstr("kind validation  step 20  accuracy 0.5"), HasSubstr("host node7, pid 99"),
+                            Not(HasSubstr("secret")), HasSubstr("ok  best metric 0.75"), HasSubstr("(latest)")));
 
   fs::resize_file(damaged, fs::file_size(damaged) / 2);
   Console console(output_, output_);

@@ -22,9 +22,7 @@ TEST(EditDistance, CountsInsertDeleteReplaceAndSwap) {
   EXPECT_EQ(edit_distance("kitten", "sitting"), 3);
 }
 
-TEST(EditDistance, IgnoresCaseAndUnderscores) {
-  EXPECT_EQ(edit_distance("Learning_Rate", "learning-rate"), 0);
-}
+TEST(EditDistance, IgnoresCaseAndUnderscores) { EXPECT_EQ(edit_distance("Learning_Rate", "learning-rate"), 0); }
 
 TEST(NearestName, FindsWhatWasMeant) {
   EXPECT_EQ(nearest_name("learnig-rate", kNames), "learning-rate");

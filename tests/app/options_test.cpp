@@ -50,7 +50,8 @@ TEST(EvalOptionsTest, KnowsWhetherTheAverageWasAskedFor) {
 }
 
 TEST(EvalOptionsTest, ReadsTheRest) {
-  const EvalOptions o = parse_eval({"a", "--data", "d", "--evaluation-batch", "9", "--threads", "2", "--transport", "ring", "--deadline", "3"});
+  const EvalOptions o = parse_eval(
+      {"a", "--data", "d", "--evaluation-batch", "9", "--threads", "2", "--transport", "ring", "--deadline", "3"});
   EXPECT_EQ(o.data, "d");
   EXPECT_EQ(o.evaluation_batch, 9);
   EXPECT_EQ(o.threads, 2);
@@ -80,8 +81,8 @@ TEST(PackOptionsTest, SeparatesTablesByTheirName) {
 }
 
 TEST(PackOptionsTest, ReadsTables) {
-  const PackOptions o = parse_pack({"--x", "a.csv", "--out", "o", "--no-header", "--label-column", "-1", "--regression", "--shards", "3",
-                                    "--force", "--progress", "off"});
+  const PackOptions o = parse_pack({"--x", "a.csv", "--out", "o", "--no-header", "--label-column", "-1", "--regression",
+                                    "--shards", "3", "--force", "--progress", "off"});
   EXPECT_FALSE(o.header);
   EXPECT_EQ(o.label_column, "-1");
   EXPECT_TRUE(o.regression);
@@ -91,8 +92,8 @@ TEST(PackOptionsTest, ReadsTables) {
 }
 
 TEST(PackOptionsTest, ReadsMadeUpData) {
-  const PackOptions o = parse_pack({"--format", "synthetic", "--out", "o", "--samples", "5", "--features", "3", "--classes", "2",
-                                    "--noise", "0", "--seed", "9"});
+  const PackOptions o = parse_pack({"--format", "synthetic", "--out", "o", "--samples", "5", "--features", "3",
+                                    "--classes", "2", "--noise", "0", "--seed", "9"});
   EXPECT_EQ(o.samples, 5);
   EXPECT_EQ(o.features, 3);
   EXPECT_EQ(o.classes, 2);
@@ -102,20 +103,25 @@ TEST(PackOptionsTest, ReadsMadeUpData) {
 
 TEST(PackOptionsTest, RefusesWhatDoesNotFit) {
   const auto refused = [](const Arguments& a) { return complaint(parse_pack, a); };
-  EXPECT_EQ(refused({}), "--x is missing: name the file with the samples, or ask for made-up ones with --format synthetic");
+  EXPECT_EQ(refused({}),
+            "--x is missing: name the file with the samples, or ask for made-up ones with --format synthetic");
   EXPECT_EQ(refused({"--format", "idx", "--out", "o"}), "--x is missing: name the file with the samples");
   EXPECT_EQ(refused({"--x", "a.npy"}), "--out is missing: name the shard folder to make");
-  EXPECT_EQ(refused({"--x", "a.csv", "--y", "b.csv", "--out", "o"}), "--y has an effect only with --format idx or npy, not with csv");
+  EXPECT_EQ(refused({"--x", "a.csv", "--y", "b.csv", "--out", "o"}),
+            "--y has an effect only with --format idx or npy, not with csv");
   EXPECT_EQ(refused({"--x", "a.npy", "--label-column", "2", "--out", "o"}),
             "--label-column has an effect only with --format csv, not with npy");
-  EXPECT_EQ(refused({"--x", "a.npy", "--samples", "2", "--out", "o"}), "--samples has an effect only with --format synthetic, not with npy");
+  EXPECT_EQ(refused({"--x", "a.npy", "--samples", "2", "--out", "o"}),
+            "--samples has an effect only with --format synthetic, not with npy");
   EXPECT_EQ(refused({"--format", "synthetic", "--task", "regression", "--classes", "3", "--out", "o"}),
             "--classes has an effect only with --task classification, not with regression");
   EXPECT_EQ(refused({"--format", "synthetic", "--x", "a.npy", "--out", "o"}),
             "--x and --format synthetic contradict each other: made-up data reads no file");
-  EXPECT_EQ(refused({"--x", "a.csv", "--regression", "--out", "o"}), "--regression needs --label-column: the column to predict");
+  EXPECT_EQ(refused({"--x", "a.csv", "--regression", "--out", "o"}),
+            "--regression needs --label-column: the column to predict");
   EXPECT_EQ(refused({"--x", "a.npy", "--shards", "0", "--out", "o"}), "--shards: 0 must be at least 1");
-  EXPECT_EQ(refused({"--format", "cvs", "--out", "o"}), "--format: cvs is not one of idx, npy, csv and synthetic; did you mean csv?");
+  EXPECT_EQ(refused({"--format", "cvs", "--out", "o"}),
+            "--format: cvs is not one of idx, npy, csv and synthetic; did you mean csv?");
 }
 
 TEST(InfoOptionsTest, TakesAPath) {
@@ -128,8 +134,9 @@ TEST(InfoOptionsTest, TakesAPath) {
 }
 
 TEST(BenchStepOptionsTest, SharesTheOptionsOfTraining) {
-  const BenchStepOptions o = parse_bench_step({"--hidden", "100", "--batch", "100", "--optimizer", "adam", "--features", "600", "--outputs",
-                                               "1", "--regression", "--warmup", "2", "--repeat", "5", "--json", "f.json", "--threads", "2"});
+  const BenchStepOptions o =
+      parse_bench_step({"--hidden", "100", "--batch", "100", "--optimizer", "adam", "--features", "600", "--outputs",
+                        "1", "--regression", "--warmup", "2", "--repeat", "5", "--json", "f.json", "--threads", "2"});
   EXPECT_THAT(o.train.hidden, testing::ElementsAre(100));
   EXPECT_EQ(o.train.batch, 100);
   EXPECT_EQ(o.train.optimizer, "adam");
@@ -154,12 +161,14 @@ TEST(BenchStepOptionsTest, RefusesWhatDoesNotFit) {
 
 TEST(Help, ShowsEveryOptionWithItsDefaultInsideTheWidth) {
   const std::string text = help(parse_train);
-  for (const char* part : {"Data\n", "Network\n", "Optimiser\n", "Learning rate\n", "Amount of work\n", "Validation\n", "Run folder\n",
-                           "Reports\n", "Execution\n", "General\n", "Examples\n", "--[no-]shuffle", "--staircase", "--resume[=FILE]",
-                           "--learning-rate RATE", "[0.1]", "--hidden WIDTHS", "[512,512]", "--config FILE", "--name=yes"}) {
+  for (const char* part : {"Data\n",       "Network\n",       "Optimiser\n", "Learning rate\n", "Amount of work\n",
+                           "Validation\n", "Run folder\n",    "Reports\n",   "Execution\n",     "General\n",
+                           "Examples\n",   "--[no-]shuffle",  "--staircase", "--resume[=FILE]", "--learning-rate RATE",
+                           "[0.1]",        "--hidden WIDTHS", "[512,512]",   "--config FILE",   "--name=yes"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
-  for (const std::string& page : {text, help(parse_eval), help(parse_pack), help(parse_info), help(parse_bench_step), program_help()}) {
+  for (const std::string& page :
+       {text, help(parse_eval), help(parse_pack), help(parse_info), help(parse_bench_step), program_help()}) {
     EXPECT_FALSE(page.empty());
     EXPECT_EQ(page.back(), '\n');
     std::istringstream lines(page);
@@ -178,7 +187,8 @@ TEST(Help, NamesEachOptionThatTheConfigurationHolds) {
     const std::size_t equals = line.find(" =");
     if (equals == std::string::npos) continue;
     const std::string name = line.substr(line.starts_with("# ") ? 2 : 0, equals - (line.starts_with("# ") ? 2 : 0));
-    EXPECT_TRUE(text.find("--" + name) != std::string::npos || text.find("--[no-]" + name) != std::string::npos) << name;
+    EXPECT_TRUE(text.find("--" + name) != std::string::npos || text.find("--[no-]" + name) != std::string::npos)
+        << name;
     ++options;
   }
   EXPECT_GT(options, 50);
@@ -191,7 +201,8 @@ TEST(Help, WinsOverOtherArgumentsAndHasAShortForm) {
 }
 
 TEST(ProgramHelp, NamesCommandsAndExitCodes) {
-  for (const char* part : {"lockstep pack", "lockstep train", "lockstep eval", "lockstep bench step", "lockstep info", "75"}) {
+  for (const char* part :
+       {"lockstep pack", "lockstep train", "lockstep eval", "lockstep bench step", "lockstep info", "75"}) {
     EXPECT_THAT(program_help(), HasSubstr(part));
   }
 }

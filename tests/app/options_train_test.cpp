@@ -67,20 +67,92 @@ TEST(TrainOptionsTest, DefaultsAreThoseOfTheStruct) {
 }
 
 TEST(TrainOptionsTest, EveryGroupIsRead) {
-  const TrainOptions o = parse(
-      {"--validation=test", "--x", "images", "--y", "labels", "--normalize", "standard", "--verify", "none", "--no-shuffle", "--hidden",
-       "512, 128,64", "--activation", "tanh", "--weight-init", "truncated_normal(0.1)", "--bias-init=constant(0.1)", "--loss",
-       "softmax-cross-entropy", "--optimizer", "nesterov", "--momentum", "0.8", "--l2", "1e-4", "--weight-decay", "0.01",
-       "--clip-norm", "1", "--average-decay", "0.99", "--evaluate-average", "--learning-rate", "0.05", "--schedule", "exponential",
-       "--decay-rate", "0.5", "--decay-steps", "10", "--staircase", "--warmup-steps", "5", "--reference-batch", "256", "--global-batch",
-       "512", "--accumulate", "2", "--steps", "100", "--seed", "18446744073709551615", "--evaluate-every", "-1", "--evaluation-batch",
-       "99", "--target-metric", "0.88", "--run", "runs/a", "--force", "--checkpoint-every", "7", "--keep", "2", "--report-every", "3",
-       "--histograms-every", "4", "--progress", "off", "--threads", "2", "--transport", "ring", "--deadline", "2.5", "--bucket-size",
-       "1000", "--dry-run"});
+  const TrainOptions o = parse({"--validation=test",
+                                "--x",
+                                "images",
+                                "--y",
+                                "labels",
+                                "--normalize",
+                                "standard",
+                                "--verify",
+                                "none",
+                                "--no-shuffle",
+                                "--hidden",
+                                "512, 128,64",
+                                "--activation",
+                                "tanh",
+                                "--weight-init",
+                                "truncated_normal(0.1)",
+                                "--bias-init=constant(0.1)",
+                                "--loss",
+                                "softmax-cross-entropy",
+                                "--optimizer",
+                                "nesterov",
+                                "--momentum",
+                                "0.8",
+                                "--l2",
+                                "1e-4",
+                                "--weight-decay",
+                                "0.01",
+                                "--clip-norm",
+                                "1",
+                                "--average-decay",
+                                "0.99",
+                                "--evaluate-average",
+                                "--learning-rate",
+                                "0.05",
+                                "--schedule",
+                                "exponential",
+                                "--decay-rate",
+                                "0.5",
+                                "--decay-steps",
+                                "10",
+                                "--staircase",
+                                "--warmup-steps",
+                                "5",
+                                "--reference-batch",
+                                "256",
+                                "--global-batch",
+                                "512",
+                                "--accumulate",
+                                "2",
+                                "--steps",
+                                "100",
+                                "--seed",
+                                "18446744073709551615",
+                                "--evaluate-every",
+                                "-1",
+                                "--evaluation-batch",
+                                "99",
+                                "--target-metric",
+                                "0.88",
+                                "--run",
+                                "runs/a",
+                                "--force",
+                                "--checkpoint-every",
+                                "7",
+                                "--keep",
+                                "2",
+                                "--report-every",
+                                "3",
+                                "--histograms-every",
+                                "4",
+                                "--progress",
+                                "off",
+                                "--threads",
+                                "2",
+                                "--transport",
+                                "ring",
+                                "--deadline",
+                                "2.5",
+                                "--bucket-size",
+                                "1000",
+                                "--dry-run"});
   TrainOptions e;
   e.data = "shards", e.validation = "test", e.x = "images", e.y = "labels", e.normalize = "standard", e.verify = "none";
   e.shuffle = false, e.hidden = {512, 128, 64}, e.activation = "tanh", e.weight_init = "truncated_normal(0.1)";
-  e.bias_init = "constant(0.1)", e.loss = "softmax-cross-entropy", e.optimizer = "nesterov", e.momentum = 0.8, e.l2 = 1e-4;
+  e.bias_init = "constant(0.1)", e.loss = "softmax-cross-entropy", e.optimizer = "nesterov", e.momentum = 0.8,
+  e.l2 = 1e-4;
   e.weight_decay = 0.01, e.clip_norm = 1, e.average_decay = 0.99, e.evaluate_average = true, e.learning_rate = 0.05;
   e.schedule = "exponential", e.decay_rate = 0.5, e.decay_steps = 10, e.staircase = true, e.warmup_steps = 5;
   e.reference_batch = 256, e.global_batch = 512, e.accumulate = 2, e.steps = 100, e.seed = 18446744073709551615u;
@@ -95,7 +167,8 @@ TEST(TrainOptionsTest, EveryGroupIsRead) {
 }
 
 TEST(TrainOptionsTest, TheRestOfTheOptimisersAndSchedules) {
-  const TrainOptions adam = parse({"--optimizer", "adamw", "--beta1", "0.8", "--beta2", "0.9", "--epsilon", "1e-6", "--clip-value", "5"});
+  const TrainOptions adam =
+      parse({"--optimizer", "adamw", "--beta1", "0.8", "--beta2", "0.9", "--epsilon", "1e-6", "--clip-value", "5"});
   EXPECT_EQ(adam.beta1, 0.8);
   EXPECT_EQ(adam.beta2, 0.9);
   EXPECT_EQ(adam.epsilon, 1e-6);
@@ -110,10 +183,12 @@ TEST(TrainOptionsTest, TheRestOfTheOptimisersAndSchedules) {
 }
 
 TEST(TrainOptionsTest, YesNoOptionsHaveOneMeaningInEverySpelling) {
-  for (const Arguments& off : {Arguments{"--no-shuffle"}, {"--shuffle=no"}, {"--shuffle", "no"}, {"--shuffle=off"}, {"--shuffle=False"}}) {
+  for (const Arguments& off :
+       {Arguments{"--no-shuffle"}, {"--shuffle=no"}, {"--shuffle", "no"}, {"--shuffle=off"}, {"--shuffle=False"}}) {
     EXPECT_FALSE(parse(off).shuffle) << off[0];
   }
-  for (const Arguments& on : {Arguments{"--shuffle"}, {"--shuffle=yes"}, {"--shuffle", "1"}, {}}) EXPECT_TRUE(parse(on).shuffle);
+  for (const Arguments& on : {Arguments{"--shuffle"}, {"--shuffle=yes"}, {"--shuffle", "1"}, {}})
+    EXPECT_TRUE(parse(on).shuffle);
   EXPECT_EQ(complaint({"--shuffle=maybe"}), "--shuffle: maybe is neither yes nor no");
   EXPECT_EQ(complaint({"--shuffle", "--no-shuffle"}), "--shuffle and --no-shuffle contradict each other");
   EXPECT_EQ(complaint({"--no-shuffle=yes"}), "--no-shuffle takes no value");
@@ -144,9 +219,11 @@ TEST(TrainOptionsTest, AbbreviationsAreNotAccepted) {
 }
 
 TEST(TrainOptionsTest, BareWordsAreErrorsWithAHint) {
-  EXPECT_EQ(complaint({"folder"}), "cannot make sense of folder: values follow their option's name, as in --data folder");
+  EXPECT_EQ(complaint({"folder"}),
+            "cannot make sense of folder: values follow their option's name, as in --data folder");
   EXPECT_EQ(complaint({"epochs=3"}), "cannot make sense of epochs=3; did you mean --epochs=3?");
-  EXPECT_EQ(complaint({"--", "folder"}), "cannot make sense of folder: values follow their option's name, as in --data folder");
+  EXPECT_EQ(complaint({"--", "folder"}),
+            "cannot make sense of folder: values follow their option's name, as in --data folder");
   EXPECT_EQ(complaint({"--epochs", "3", "4"}).substr(0, 22), "cannot make sense of 4");
 }
 
@@ -182,7 +259,8 @@ INSTANTIATE_TEST_SUITE_P(
         WrongValue{{"--batch", "0"}, "--batch: 0 must be at least 1"},
         WrongValue{{"--batch", "-5"}, "--batch: -5 must be at least 1"},
         WrongValue{{"--batch", "1.5"}, "--batch: 1.5 is not a whole number"},
-        WrongValue{{"--batch", "99999999999999999999"}, "--batch: 99999999999999999999 is too large or too small to represent"},
+        WrongValue{{"--batch", "99999999999999999999"},
+                   "--batch: 99999999999999999999 is too large or too small to represent"},
         WrongValue{{"--steps", "-1"}, "--steps: -1 must not be negative"},
         WrongValue{{"--seed", "-1"}, "--seed: -1 must not be negative"},
         WrongValue{{"--evaluate-every", "-2"}, "--evaluate-every: -2 must be at least -1"},
@@ -202,11 +280,14 @@ INSTANTIATE_TEST_SUITE_P(
         WrongValue{{"--schedule", "step", "--boundaries", "20,10"}, "--boundaries: 20,10 must be in ascending order"},
         WrongValue{{"--schedule", "step", "--boundaries", "20, 20"}, "--boundaries: 20, 20 must be in ascending order"},
         WrongValue{{"--normalize", "affine(1)"},
-                   "--normalize: affine(1) is not of the form affine(SCALE,SHIFT) with two numbers, as in affine(0.00392,-0.5)"},
+                   "--normalize: affine(1) is not of the form affine(SCALE,SHIFT) with two numbers, as in "
+                   "affine(0.00392,-0.5)"},
         WrongValue{{"--normalize", "affine(nan,0)"},
-                   "--normalize: affine(nan,0) is not of the form affine(SCALE,SHIFT) with two numbers, as in affine(0.00392,-0.5)"},
+                   "--normalize: affine(nan,0) is not of the form affine(SCALE,SHIFT) with two numbers, as in "
+                   "affine(0.00392,-0.5)"},
         WrongValue{{"--normalize", "standrd"},
-                   "--normalize: standrd is not one of auto, none, range, standard and affine(SCALE,SHIFT); did you mean standard?"}));
+                   "--normalize: standrd is not one of auto, none, range, standard and affine(SCALE,SHIFT); did you "
+                   "mean standard?"}));
 
 struct Enumerated {
   std::string name, typo, nearest, all;
@@ -228,7 +309,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Enumerated{"transport", "shared_memory", "shared-memory", "auto, shared-memory and ring"},
                     Enumerated{"verify", "al", "all", "auto, all and none"},
                     Enumerated{"progress", "of", "off", "auto, on and off"},
-                    Enumerated{"loss", "mean-square-error", "mean-squared-error", "auto, softmax-cross-entropy and mean-squared-error"}));
+                    Enumerated{"loss", "mean-square-error", "mean-squared-error",
+                               "auto, softmax-cross-entropy and mean-squared-error"}));
 
 TEST(TrainOptionsTest, ModelNamesComeFromTheModelRoom) {
   for (const std::string& name : model::network_names()) EXPECT_EQ(parse({"--model", name}).model, name);
@@ -237,13 +319,16 @@ TEST(TrainOptionsTest, ModelNamesComeFromTheModelRoom) {
 
 TEST(TrainOptionsTest, InitialisersAreCheckedWhenParsed) {
   EXPECT_EQ(complaint({"--weight-init", "xavier_uniform", "--bias-init", "normal(0.01)"}), "");
-  EXPECT_THAT(complaint({"--weight-init", "he_norml"}), AllOf(HasSubstr("--weight-init: he_norml"), HasSubstr("he_normal")));
+  EXPECT_THAT(complaint({"--weight-init", "he_norml"}),
+              AllOf(HasSubstr("--weight-init: he_norml"), HasSubstr("he_normal")));
   EXPECT_THAT(complaint({"--bias-init", "constant(abc)"}), HasSubstr("--bias-init: constant(abc)"));
 }
 
 TEST(TrainOptionsTest, ListedNamesAreThoseThatTheModelRoomKnows) {
-  for (const char* name : {"sgd", "momentum", "nesterov", "adam", "adamw"}) EXPECT_NO_THROW(model::parse_optimizer(name)) << name;
-  for (const char* name : {"constant", "exponential", "step", "cosine", "polynomial"}) EXPECT_NO_THROW(model::parse_schedule(name)) << name;
+  for (const char* name : {"sgd", "momentum", "nesterov", "adam", "adamw"})
+    EXPECT_NO_THROW(model::parse_optimizer(name)) << name;
+  for (const char* name : {"constant", "exponential", "step", "cosine", "polynomial"})
+    EXPECT_NO_THROW(model::parse_schedule(name)) << name;
 }
 
 TEST(TrainOptionsTest, DataIsNeeded) {
@@ -256,22 +341,30 @@ TEST(TrainOptionsTest, DataIsNeeded) {
 }
 
 TEST(TrainOptionsTest, ContradictionsAreErrors) {
-  EXPECT_EQ(complaint({"--batch", "128", "--global-batch", "256"}), "--batch and --global-batch contradict each other: give one of them");
-  EXPECT_EQ(complaint({"--epochs", "1", "--steps", "10"}), "--epochs and --steps contradict each other: give one of them");
-  EXPECT_EQ(complaint({"--clip-norm", "1", "--clip-value", "1"}), "--clip-value and --clip-norm contradict each other: give one of them");
+  EXPECT_EQ(complaint({"--batch", "128", "--global-batch", "256"}),
+            "--batch and --global-batch contradict each other: give one of them");
+  EXPECT_EQ(complaint({"--epochs", "1", "--steps", "10"}),
+            "--epochs and --steps contradict each other: give one of them");
+  EXPECT_EQ(complaint({"--clip-norm", "1", "--clip-value", "1"}),
+            "--clip-value and --clip-norm contradict each other: give one of them");
   EXPECT_EQ(complaint({"--force", "--resume"}), "--force and --resume contradict each other: give one of them");
   EXPECT_EQ(complaint({"--evaluate-average"}), "--evaluate-average has no effect without --average-decay");
-  EXPECT_EQ(complaint({"--momentum", "0.9"}), "--momentum has an effect only with --optimizer momentum or nesterov, not with sgd");
+  EXPECT_EQ(complaint({"--momentum", "0.9"}),
+            "--momentum has an effect only with --optimizer momentum or nesterov, not with sgd");
   EXPECT_EQ(complaint({"--momentum", "0.9", "--optimizer", "adam"}),
             "--momentum has an effect only with --optimizer momentum or nesterov, not with adam");
   EXPECT_EQ(complaint({"--beta1", "0.9"}), "--beta1 has an effect only with --optimizer adam or adamw, not with sgd");
-  EXPECT_EQ(complaint({"--staircase"}), "--staircase has an effect only with --schedule exponential, not with constant");
+  EXPECT_EQ(complaint({"--staircase"}),
+            "--staircase has an effect only with --schedule exponential, not with constant");
   EXPECT_EQ(complaint({"--schedule", "cosine", "--decay-rate", "0.5"}),
             "--decay-rate has an effect only with --schedule exponential or step, not with cosine");
-  EXPECT_EQ(complaint({"--boundaries", "1,2"}), "--boundaries has an effect only with --schedule step, not with constant");
-  EXPECT_EQ(complaint({"--schedule", "step"}), "--schedule step needs --boundaries: the steps at which the rate changes");
+  EXPECT_EQ(complaint({"--boundaries", "1,2"}),
+            "--boundaries has an effect only with --schedule step, not with constant");
+  EXPECT_EQ(complaint({"--schedule", "step"}),
+            "--schedule step needs --boundaries: the steps at which the rate changes");
   EXPECT_EQ(complaint({"--power", "2"}), "--power has an effect only with --schedule polynomial, not with constant");
-  EXPECT_EQ(complaint({"--model", "linear", "--hidden", "3"}), "--hidden has an effect only with --model mlp, not with linear");
+  EXPECT_EQ(complaint({"--model", "linear", "--hidden", "3"}),
+            "--hidden has an effect only with --model mlp, not with linear");
   EXPECT_EQ(complaint({"--histograms-every", "5", "--no-tensorboard"}),
             "--histograms-every has an effect only with --tensorboard yes, not with no");
 }
@@ -285,7 +378,9 @@ TEST(TrainOptionsTest, WhatIsOffAnywayContradictsNothing) {
 }
 
 TEST_F(ConfigFile, IsReadAndTheCommandLineWins) {
-  write("# a comment\n; another\n\n  data = elsewhere  \nepochs=3   # trailing\nlearning-rate = 0.5\nshuffle = no\nhidden = 64,32\r\n");
+  write(
+      "# a comment\n; another\n\n  data = elsewhere  \nepochs=3   # trailing\nlearning-rate = 0.5\nshuffle = "
+      "no\nhidden = 64,32\r\n");
   const TrainOptions o = parse_train({"--config", file_, "--learning-rate", "0.25", "--shuffle"});
   EXPECT_EQ(o.data, "elsewhere");
   EXPECT_EQ(o.epochs, 3);
@@ -297,7 +392,8 @@ TEST_F(ConfigFile, IsReadAndTheCommandLineWins) {
 
 TEST_F(ConfigFile, TheCommandLineAlsoWinsWhereTheTwoContradict) {
   write("batch = 64\nepochs = 3\noptimizer = momentum\nmomentum = 0.5\nclip-norm = 1\nresume = auto\n");
-  const TrainOptions o = parse({"--config", file_, "--global-batch", "256", "--steps", "10", "--optimizer", "adam", "--clip-value", "2", "--force"});
+  const TrainOptions o = parse({"--config", file_, "--global-batch", "256", "--steps", "10", "--optimizer", "adam",
+                                "--clip-value", "2", "--force"});
   EXPECT_EQ(o.global_batch, 256);
   EXPECT_EQ(o.batch, TrainOptions{}.batch);
   EXPECT_FALSE(o.was_set("batch"));
@@ -318,20 +414,24 @@ TEST_F(ConfigFile, TheCommandLineAlsoWinsWhereTheTwoContradict) {
 }
 
 TEST_F(ConfigFile, MistakesAreNamedWithFileAndLine) {
-  EXPECT_EQ(complaint_about("\nlearnig-rate = 1\n"), file_ + ":2: unknown option learnig-rate; did you mean learning-rate?");
+  EXPECT_EQ(complaint_about("\nlearnig-rate = 1\n"),
+            file_ + ":2: unknown option learnig-rate; did you mean learning-rate?");
   EXPECT_EQ(complaint_about("epochs = abc\n"), file_ + ":1: epochs: abc is not a number");
   EXPECT_EQ(complaint_about("epochs = \n"), file_ + ":1: epochs: an empty value is not a number");
   EXPECT_EQ(complaint_about("optimizer = adm\n"),
             file_ + ":1: optimizer: adm is not one of sgd, momentum, nesterov, adam and adamw; did you mean adam?");
   EXPECT_EQ(complaint_about("epochs = 1\n\nepochs = 2\n"), file_ + ":3: epochs is given twice; first in line 1");
-  EXPECT_EQ(complaint_about("[data]\n"), file_ + ":1: sections such as [data] are not used here: write name = value lines");
+  EXPECT_EQ(complaint_about("[data]\n"),
+            file_ + ":1: sections such as [data] are not used here: write name = value lines");
   EXPECT_EQ(complaint_about("epochs 3\n"), file_ + ":1: expected name = value, found epochs 3");
   EXPECT_EQ(complaint_about("no-shuffle = yes\n"), file_ + ":1: in a file this is written shuffle = no");
   EXPECT_EQ(complaint_about("--epochs = 3\n"), file_ + ":1: in a file, names are written without --: epochs");
   EXPECT_EQ(complaint_about("run = \"a\n"), file_ + ":1: the closing quote is missing");
   EXPECT_EQ(complaint_about("run = \"a\" b\n"), file_ + ":1: text after the closing quote: b");
-  EXPECT_EQ(complaint_about("batch = 1\nglobal-batch = 2\n"), file_ + ":1: batch and global-batch contradict each other: give one of them");
-  EXPECT_EQ(complaint_about("staircase = yes\n"), file_ + ":1: staircase has an effect only with --schedule exponential, not with constant");
+  EXPECT_EQ(complaint_about("batch = 1\nglobal-batch = 2\n"),
+            file_ + ":1: batch and global-batch contradict each other: give one of them");
+  EXPECT_EQ(complaint_about("staircase = yes\n"),
+            file_ + ":1: staircase has an effect only with --schedule exponential, not with constant");
 }
 
 TEST_F(ConfigFile, OfARunIsReadWhenTheRunIsResumedByName) {
@@ -340,7 +440,8 @@ TEST_F(ConfigFile, OfARunIsReadWhenTheRunIsResumedByName) {
   EXPECT_EQ(o.data, "elsewhere");
   EXPECT_EQ(o.epochs, 9);
   EXPECT_EQ(o.resume, "auto");
-  EXPECT_EQ(parse_train({"--resume", "--run", folder_.string(), "--data", "d"}).epochs, 1) << "the whole job is described anew";
+  EXPECT_EQ(parse_train({"--resume", "--run", folder_.string(), "--data", "d"}).epochs, 1)
+      << "the whole job is described anew";
   EXPECT_EQ(complaint_about("epochs = 2\n", {"--resume", "--run", folder_.string()}), "");
 }
 
@@ -361,7 +462,8 @@ TEST(TrainOptionsIni, HoldsEveryOptionOnceUnderItsGroup) {
 }
 
 TEST(TrainOptionsIni, ReadsBackAwkwardText) {
-  for (const char* awkward : {"a # b", "#a", " a ", "say \"hi\"", "back\\slash", "two\nlines", "cr\r", "a;b", "\"", "\\", "ü"}) {
+  for (const char* awkward :
+       {"a # b", "#a", " a ", "say \"hi\"", "back\\slash", "two\nlines", "cr\r", "a;b", "\"", "\\", "ü"}) {
     TrainOptions o = parse({});
     o.run = awkward;
     EXPECT_EQ(train_options_from_ini(o.to_ini()).run, awkward);
@@ -381,8 +483,12 @@ TEST(TrainOptionsIni, SurvivesWhatTheProgramItselfSets) {
 /// A valid command line at random: each option with some chance, skipping those that the others make pointless.
 Arguments random_arguments(std::mt19937& random) {
   const auto chance = [&] { return random() % 2 == 0; };
-  const auto number = [&](int low, int high) { return std::to_string(std::uniform_int_distribution<int>(low, high)(random)); };
-  const auto real = [&](double low, double high) { return std::to_string(std::uniform_real_distribution<double>(low, high)(random)); };
+  const auto number = [&](int low, int high) {
+    return std::to_string(std::uniform_int_distribution<int>(low, high)(random));
+  };
+  const auto real = [&](double low, double high) {
+    return std::to_string(std::uniform_real_distribution<double>(low, high)(random));
+  };
   const auto pick = [&](std::vector<std::string> of) { return of[random() % of.size()]; };
   Arguments a;
   const auto maybe = [&](const std::string& name, const std::string& value) {
@@ -432,8 +538,10 @@ Arguments random_arguments(std::mt19937& random) {
   maybe("target-metric", real(-1, 1));
   maybe("run", pick({"runs/a", " \"odd\" ", "tab\there"}));
   if (chance()) a.push_back(chance() ? "--resume" : "--force");
-  if (chance()) a.push_back("--no-tensorboard");
-  else maybe("histograms-every", number(0, 9));
+  if (chance())
+    a.push_back("--no-tensorboard");
+  else
+    maybe("histograms-every", number(0, 9));
   maybe("deadline", real(0.5, 100));
   maybe("transport", pick({"auto", "ring", "shared-memory"}));
   if (chance()) a.push_back("--dry-run");

@@ -43,7 +43,8 @@ TEST(FormatProgress, ClaimsNothingFinishedThatIsNot) {
 TEST(FormatProgress, SurvivesNonsense) {
   EXPECT_THAT(format_progress(-1, "", std::nullopt, 40), testing::StartsWith("  0 %"));
   EXPECT_THAT(format_progress(7, "", std::nullopt, 40), testing::StartsWith("100 %"));
-  EXPECT_THAT(format_progress(std::numeric_limits<double>::quiet_NaN(), "", std::nullopt, 40), testing::StartsWith("  0 %"));
+  EXPECT_THAT(format_progress(std::numeric_limits<double>::quiet_NaN(), "", std::nullopt, 40),
+              testing::StartsWith("  0 %"));
 }
 
 TEST(ProgressBar, RedrawsAtMostTenTimesASecondButAlwaysTheEnd) {
