@@ -58,7 +58,7 @@ void reserve(const Descriptor& descriptor, std::uint64_t bytes) {
   }
 }
 
-/// The bound was generous: gives back what lies beyond the end.
+/// The bound was generous: gives back what lies beyond the end. (The library does so too when closing moves the end.)
 void release_rest(const Descriptor& descriptor) {
   struct stat status {};
   if (::fstat(descriptor.get(), &status) != 0) return;

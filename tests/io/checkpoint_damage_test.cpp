@@ -2,9 +2,11 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/inotify.h>
 #include <unistd.h>
 
 #include <random>
+#include <thread>
 
 #include "checkpoint_samples.hpp"
 #include "io/checksum.hpp"
@@ -217,6 +219,47 @@ TEST_F(DamagedCheckpoint, OtherFilesAreNoCheckpoints) {
   EXPECT_THAT(error(), HasSubstr("No such file"));
 }
 
+/// Waits until somebody closes a temporary in `folder`, then flips a bit of it.
+void damage_next_temporary(int watch, const fs::path& folder, std::size_t at) {
+  alignas(inotify_event) char events[4096];
+  if (::read(watch, events, sizeof events) <= 0) return;
+  const auto* event = reinterpret_cast<const inotify_event*>(events);
+  const int fd = ::open((folder / event->name).c_str(), O_RDWR);
+  char byte = 0;
+  if (fd >= 0 && ::pread(fd, &byte, 1, static_cast<off_t>(at)) == 1) {
+    byte = static_cast<char>(byte ^ 16);
+    EXPECT_EQ(::pwrite(fd, &byte, 1, static_cast<off_t>(at)), 1);
+  }
+  ::close(fd);
+}
+
+TEST(CheckpointReadBack, DamageBetweenWritingAndRenamingIsNoticed) {
+  const TemporaryFolder folder;
+  CheckpointWriter writer({.folder = folder.path()});
+  const SampleTensors tensors(3);
+  const fs::path file = writer.write(sample_record(3), tensors.views());
+  const auto& weights = tensors.stored[0].values;
+  const std::size_t at = read_text(file).find(
+      std::string(reinterpret_cast<const char*>(weights.data()), weights.size() * sizeof(float)));
+  ASSERT_NE(at, std::string::npos);
+  // The damage races with the writer's fsync, which takes longer almost always: one success is enough.
+  std::string text;
+  for (int attempt = 0; attempt < 200 && text.empty(); ++attempt) {
+    const int watch = ::inotify_init1(IN_CLOEXEC);
+    ASSERT_GE(::inotify_add_watch(watch, folder.path().c_str(), IN_CLOSE_WRITE), 0);
+    std::thread saboteur([&] { damage_next_temporary(watch, folder.path(), at); });
+    try {
+      writer.write(sample_record(3), tensors.views());
+    } catch (const FileError& error) {
+      text = error.what();
+    }
+    saboteur.join();
+    ::close(watch);
+  }
+  EXPECT_THAT(text, AllOf(HasSubstr("cannot write checkpoint"), HasSubstr("tensor parameters/dense_1/weight")));
+  EXPECT_THAT(folder_names(folder.path()), ElementsAre("latest", "step-0000000003.h5"));
+}
+
 TEST(CheckpointSpace, AFullDiskIsOneClearMessageAndTheOldOnesStay) {
   const SmallDisk disk("2M");
   if (!disk.reason.empty()) GTEST_SKIP() << disk.reason;
@@ -240,6 +283,19 @@ TEST(CheckpointSpace, AFullDiskIsOneClearMessageAndTheOldOnesStay) {
   }
   writer.write(sample_record(2), SampleTensors(2).views());
   EXPECT_EQ(verify_checkpoint(disk.path() / "latest").step, 2);
+}
+
+TEST(CheckpointSpace, SpaceIsReservedBeforehand) {
+  const SmallDisk disk("1M");
+  if (!disk.reason.empty()) GTEST_SKIP() << disk.reason;
+  CheckpointWriter writer({.folder = disk.path()});
+  SampleTensors tensors(1);
+  for (int i = 0; i < 200; ++i) tensors.add("parameters", "tiny_" + std::to_string(i), {1}, i);
+  const std::uintmax_t size = fs::file_size(writer.write(sample_record(1), tensors.views()));
+  disk.fill(size + 64 * 1024);
+  // It would just fit; the upper bound does not: refused before the first byte.
+  EXPECT_THAT(error_text<FileError>([&] { writer.write(sample_record(2), tensors.views()); }),
+              HasSubstr("No space left on device"));
 }
 
 TEST(CheckpointSpace, WritesThatFailHalfWayLeaveTheOldOnes) {
