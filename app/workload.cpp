@@ -89,7 +89,7 @@ model::InputTransform input_transform(const TrainOptions& options, const io::Dat
   model::InputTransform transform;
   if (range && info.value_max > info.value_min) {
     transform.scale = static_cast<float>(1 / (info.value_max - info.value_min));
-    transform.shift = static_cast<float>(-info.value_min / (info.value_max - info.value_min));
+    transform.shift = static_cast<float>((0 - info.value_min) / (info.value_max - info.value_min));
   } else if (options.normalize == "standard") {
     if (!info.has_statistics) {
       throw UsageError("--normalize standard needs mean and deviation, which only packed shards have: run `lockstep pack`, or "
