@@ -1,4 +1,7 @@
+#include <algorithm>
+#include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 #include <string>
 
@@ -20,24 +23,37 @@ std::string read_text(const fs::path& file) {
   return text.str();
 }
 
-/// The last line of a JSON Lines file that has `needle`, as words: {"step":3,"loss":0.5} -> "step 3  loss 0.5".
-std::string last_record(const fs::path& file, std::string_view needle) {
+/// One flat JSON object as words, numbers to six digits: {"step":3,"loss":0.512345678} -> "step 3  loss 0.512346".
+/// `kind` is said by the caller, and the split of a step's seconds is for machines.
+std::string in_words(std::string_view json) {
+  std::string words;
+  while (!json.empty()) {
+    const std::string_view member = json.substr(0, json.find(','));
+    json.remove_prefix(std::min(json.size(), member.size() + 1));
+    std::string text;
+    std::remove_copy_if(member.begin(), member.end(), std::back_inserter(text),
+                        [](char c) { return c == '{' || c == '}' || c == '"'; });
+    const std::size_t colon = text.find(':');
+    const std::string key = text.substr(0, colon);
+    if (colon == std::string::npos || key == "kind" || key.ends_with("_seconds")) continue;
+    const std::string value = text.substr(colon + 1);
+    char* end = nullptr;
+    const double number = std::strtod(value.c_str(), &end);
+    const bool fraction = *end == '\0' && value.find_first_of(".e") != std::string::npos;
+    words += fmt::format("{}{} {}", words.empty() ? "" : "  ", key, fraction ? fmt::format("{:.6g}", number) : value);
+  }
+  return words;
+}
+
+/// The last line of metrics.jsonl of this kind; "" when there is none.
+std::string last_record(const fs::path& file, std::string_view kind) {
+  const std::string needle = fmt::format("\"kind\":\"{}\"", kind);
   std::ifstream stream(file);
   std::string line, last;
   while (std::getline(stream, line)) {
     if (line.find(needle) != std::string::npos) last = line;
   }
-  std::string words;
-  for (const char c : last) {
-    if (c == ',') {
-      words += "  ";
-    } else if (c == ':') {
-      words += ' ';
-    } else if (c != '{' && c != '}' && c != '"') {
-      words += c;
-    }
-  }
-  return words;
+  return in_words(last);
 }
 
 /// "host node7, pid 12, …": the owner file's lines but the token.
@@ -77,10 +93,10 @@ void describe_configuration(Console& console, const fs::path& file) {
 bool describe_run(Console& console, const fs::path& folder, bool verify) {
   console.info(fmt::format("{}: run folder", folder.string()));
   describe_configuration(console, folder / "config.ini");
-  for (const char* kind : {"train", "validation"}) {
-    const std::string record = last_record(folder / "metrics.jsonl", fmt::format("\"kind\":\"{}\"", kind));
-    if (!record.empty()) console.info(fmt::format("  last report    {}", record));
-  }
+  const std::string trained = last_record(folder / "metrics.jsonl", "train");
+  const std::string validated = last_record(folder / "metrics.jsonl", "validation");
+  if (!trained.empty()) console.info(fmt::format("  last report    {}", trained));
+  if (!validated.empty()) console.info(fmt::format("  last validated {}", validated));
   const std::string owner = owner_in_words(folder / "owner");
   if (!owner.empty()) console.info(fmt::format("  owner          {}", owner));
   console.info("checkpoints");

@@ -69,7 +69,7 @@ bool is_help(const std::string& word) { return word == "--help" || word == "-h" 
 Request understand(std::vector<std::string> arguments) {
   Request request;
   try {
-    if (arguments.empty()) throw UsageError("no command");
+    if (arguments.empty()) throw UsageError("a command is missing: pack, train, eval, bench step or info");
     if (arguments[0] == "--version") return request.help = fmt::format("lockstep {}\n", program_version()), request;
     if (is_help(arguments[0])) {
       if (arguments.size() == 1) return request.help = program_help(), request;

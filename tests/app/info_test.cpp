@@ -136,13 +136,16 @@ TEST_F(InfoTest, DescribesARun) {
   std::ofstream(run / "config.ini") << options.to_ini();
   std::ofstream(run / "owner") << "host node7\npid 99\ntoken secret\n";
   io::MetricsLog(run / "metrics.jsonl", false)
-      .write({{"kind", std::string("validation")}, {"step", std::int64_t{20}}, {"accuracy", 0.5}});
+      .write({{"kind", std::string("validation")},
+              {"step", std::int64_t{20}},
+              {"accuracy", 0.512345678},
+              {"step_seconds", 1.5}});
   {
     Console console(output_, output_);
     EXPECT_TRUE(describe_run(console, run, true));
   }
   EXPECT_THAT(said(), AllOf(HasSubstr("shards/x"), HasSubstr("3 epochs"),
-                            HasSubstr("kind validation  step 20  accuracy 0.5"), HasSubstr("host node7, pid 99"),
+                            HasSubstr("last validated step 20  accuracy 0.512346\n"), HasSubstr("host node7, pid 99"),
                             Not(HasSubstr("secret")), HasSubstr("ok  best metric 0.75"), HasSubstr("(latest)")));
 
   fs::resize_file(damaged, fs::file_size(damaged) / 2);
