@@ -91,9 +91,10 @@ void write_and_verify(const fs::path& temporary, const TrainingRecord& record, s
   // process's hands. Cannot catch what the device does later, nor a tensor that was wrong in memory before its checksum
   // was taken; the checksums catch the former when the file is next read.
   if (read_checkpoint_file(temporary, nullptr).checksum != checksum) {
-    throw FileError(fmt::format("{} reads back as another checkpoint than was written: check the memory and the file "
-                                "system of this host",
-                                temporary.string()));
+    throw FileError(
+        fmt::format("{} reads back as another checkpoint than was written: check the memory and the file "
+                    "system of this host",
+                    temporary.string()));
   }
 }
 
@@ -172,9 +173,9 @@ fs::path CheckpointWriter::write(const TrainingRecord& record, std::span<const T
     return FileError(fmt::format(
         "cannot write checkpoint {}: {}. {} Then continue with --resume (a smaller --keep needs less room)",
         file.string(), no_space_text(error_number, options_.folder, checkpoint_bytes_needed(record, tensors)),
-        earlier.empty() ? std::string("There is no earlier checkpoint.")
-                        : fmt::format("The previous checkpoint {} is intact.",
-                                      earlier.front().file.filename().string())));
+        earlier.empty()
+            ? std::string("There is no earlier checkpoint.")
+            : fmt::format("The previous checkpoint {} is intact.", earlier.front().file.filename().string())));
   };
   try {
     write_and_verify(temporary, record, tensors);

@@ -20,23 +20,23 @@ namespace lockstep::io {
 
 /// Where a run stands, besides its tensors.
 struct TrainingRecord {
-  std::int64_t step = 0;             ///< updates done
-  std::int64_t epoch = 0;            ///< epoch of the next sample
-  std::int64_t position = 0;         ///< position of the next sample within that epoch
+  std::int64_t step = 0;      ///< updates done
+  std::int64_t epoch = 0;     ///< epoch of the next sample
+  std::int64_t position = 0;  ///< position of the next sample within that epoch
   std::uint64_t seed = 0;
-  int world_size = 1;                ///< of the writer; for information
-  std::string network;               ///< network signature: a checkpoint of another network is refused by it
-  std::string optimizer;             ///< optimiser name: tells which state groups follow
-  std::string dataset;               ///< dataset fingerprint
-  std::string configuration;         ///< effective configuration, INI
+  int world_size = 1;         ///< of the writer; for information
+  std::string network;        ///< network signature: a checkpoint of another network is refused by it
+  std::string optimizer;      ///< optimiser name: tells which state groups follow
+  std::string dataset;        ///< dataset fingerprint
+  std::string configuration;  ///< effective configuration, INI
   std::string program_version;
-  double best_metric = 0;            ///< best validation metric so far; NaN when none
-  std::string metrics;               ///< history, JSON lines
+  double best_metric = 0;  ///< best validation metric so far; NaN when none
+  std::string metrics;     ///< history, JSON lines
 };
 
 struct TensorView {
-  std::string group;                 ///< "parameters", "first_moment" …; no '/', not "state"
-  std::string name;                  ///< may have parts: "dense_1/weight"
+  std::string group;  ///< "parameters", "first_moment" …; no '/', not "state"
+  std::string name;   ///< may have parts: "dense_1/weight"
   std::vector<std::int64_t> shape;
   std::span<const float> values;
 };
@@ -54,8 +54,9 @@ struct Checkpoint {
   const StoredTensor* find(std::string_view group, std::string_view name) const noexcept;
 };
 
-/// Reads and verifies everything (every tensor's checksum, the record's checksum, the format version). Throws FileError:
-/// "checkpoints/step-10.h5 is corrupted: tensor parameters/dense_1/weight …", "… was written by a newer format (3)".
+/// Reads and verifies everything (every tensor's checksum, the record's checksum, the format version). Throws
+/// FileError: "checkpoints/step-10.h5 is corrupted: tensor parameters/dense_1/weight …", "… was written by a newer
+/// format (3)".
 Checkpoint read_checkpoint(const std::filesystem::path& file);
 /// The same checks and the same reading; nothing kept but the record and, for a moment each, the tensors.
 TrainingRecord verify_checkpoint(const std::filesystem::path& file);
@@ -71,8 +72,8 @@ std::vector<FoundCheckpoint> list_checkpoints(const std::filesystem::path& folde
 std::optional<Checkpoint> newest_checkpoint(const std::filesystem::path& folder, std::vector<std::string>& rejected);
 
 struct CheckpointWriterOptions {
-  std::filesystem::path folder = {};            ///< RUN/checkpoints
-  int keep = 3;                                 ///< how many are kept, the one just written among them; >= 1
+  std::filesystem::path folder = {};  ///< RUN/checkpoints
+  int keep = 3;                       ///< how many are kept, the one just written among them; >= 1
   /// Throws when this process no longer owns the run; called before each change. None: nobody else is expected.
   std::function<void()> still_owner = {};
 };

@@ -42,7 +42,7 @@ constexpr std::array<IntegerField, 5> kIntegers = {{
 
 struct TextField {
   const char* name;
-  std::string TrainingRecord::* member;
+  std::string TrainingRecord::*member;
 };
 /// Short: attributes.
 constexpr std::array<TextField, 4> kTexts = {{
@@ -141,8 +141,7 @@ void check_tensor(const TensorView& tensor) {
 
 class CheckpointFileReader {
  public:
-  explicit CheckpointFileReader(const std::filesystem::path& path)
-      : path_(path), file_(path, Hdf5File::Access::read) {
+  explicit CheckpointFileReader(const std::filesystem::path& path) : path_(path), file_(path, Hdf5File::Access::read) {
     std::error_code error;
     file_bytes_ = std::filesystem::file_size(path, error);
     if (error) throw FileError(fmt::format("cannot read {}: {}", path_.string(), error.message()));
@@ -166,8 +165,9 @@ class CheckpointFileReader {
   }
 
   [[noreturn]] void damaged(std::string_view what) const {
-    throw FileError(fmt::format("{} is corrupted: {}; use an older checkpoint (--resume takes the newest that verifies)",
-                                path_.string(), what));
+    throw FileError(
+        fmt::format("{} is corrupted: {}; use an older checkpoint (--resume takes the newest that verifies)",
+                    path_.string(), what));
   }
   /// The library's complaints about an open file, "PATH: cannot …", as one of ours, "PATH is corrupted: cannot …".
   [[noreturn]] void in_our_words(const FileError& error) const {
@@ -186,9 +186,10 @@ class CheckpointFileReader {
                                   path_.string(), kFormatAttribute));
     }
     if (*format > kCheckpointFormat) {
-      throw FileError(fmt::format("{} was written by a newer format ({}); this program reads up to {}: use the version "
-                                  "of Lockstep that wrote it, or a later one",
-                                  path_.string(), *format, kCheckpointFormat));
+      throw FileError(
+          fmt::format("{} was written by a newer format ({}); this program reads up to {}: use the version "
+                      "of Lockstep that wrote it, or a later one",
+                      path_.string(), *format, kCheckpointFormat));
     }
     if (*format < 1) damaged(fmt::format("its format version is {}", *format));
   }

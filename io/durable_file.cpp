@@ -121,13 +121,13 @@ void sync_folder(const std::filesystem::path& folder) {
 }
 
 std::filesystem::path temporary_beside(const std::filesystem::path& file) {
-  return folder_of(file) / fmt::format(".{}.{}-{}.tmp", file.filename().string(), ::getpid(),
-                                       random_token().substr(0, 16));
+  return folder_of(file) /
+         fmt::format(".{}.{}-{}.tmp", file.filename().string(), ::getpid(), random_token().substr(0, 16));
 }
 
 bool is_temporary_of(std::string_view candidate, std::string_view name) {
-  return candidate.size() > name.size() + 6 && candidate.front() == '.' &&
-         candidate.substr(1, name.size()) == name && candidate[name.size() + 1] == '.' && candidate.ends_with(".tmp");
+  return candidate.size() > name.size() + 6 && candidate.front() == '.' && candidate.substr(1, name.size()) == name &&
+         candidate[name.size() + 1] == '.' && candidate.ends_with(".tmp");
 }
 
 void replace_file(const std::filesystem::path& file, std::string_view text) {

@@ -58,8 +58,6 @@ MetricsLog::MetricsLog(const std::filesystem::path& file, bool append, std::int6
 
 MetricsLog::~MetricsLog() = default;
 
-void MetricsLog::write(const MetricRecord& record) {
-  append_whole(descriptor_, to_json_line(record) + '\n', path_);
-}
+void MetricsLog::write(const MetricRecord& record) { append_whole(descriptor_, to_json_line(record) + '\n', path_); }
 
 }  // namespace lockstep::io

@@ -20,11 +20,11 @@ namespace lockstep::io {
 using MetricValue = std::variant<double, std::int64_t, std::string>;
 using MetricRecord = std::vector<std::pair<std::string, MetricValue>>;
 
-std::string to_json_line(const MetricRecord& record);   ///< without the newline
+std::string to_json_line(const MetricRecord& record);  ///< without the newline
 
-/// Appends whole lines; each is handed to the operating system before write() returns, or not written at all. On resume,
-/// records with a "step" beyond `resume_step` are cut off first (they will be produced again), as are lines that are no
-/// JSON object (a crash tore them). A negative resume_step cuts no record.
+/// Appends whole lines; each is handed to the operating system before write() returns, or not written at all. On
+/// resume, records with a "step" beyond `resume_step` are cut off first (they will be produced again), as are lines
+/// that are no JSON object (a crash tore them). A negative resume_step cuts no record.
 class MetricsLog {
  public:
   /// append = false empties an existing file.
@@ -32,7 +32,7 @@ class MetricsLog {
   ~MetricsLog();
   MetricsLog(const MetricsLog&) = delete;
   MetricsLog& operator=(const MetricsLog&) = delete;
-  void write(const MetricRecord& record);   ///< throws FileError (disk full …)
+  void write(const MetricRecord& record);  ///< throws FileError (disk full …)
 
  private:
   std::filesystem::path path_;

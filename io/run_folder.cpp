@@ -28,8 +28,8 @@ constexpr std::string_view kLatest = "latest";
 
 bool made_by_run(std::string_view name) {
   return name.starts_with(kEventPrefix) || std::any_of(kRunFiles.begin(), kRunFiles.end(), [&](std::string_view own) {
-    return name == own || is_temporary_of(name, own);
-  });
+           return name == own || is_temporary_of(name, own);
+         });
 }
 
 /// Files of a run, its temporaries included. Folders are never among them.
@@ -88,9 +88,10 @@ void make_folder(const fs::path& folder) {
 }
 
 [[noreturn]] void refuse(const fs::path& folder) {
-  throw FileError(fmt::format("{} holds a run already: --resume continues it, --force starts it over (its checkpoints "
-                              "and logs are removed), --run FOLDER uses another folder",
-                              folder.string()));
+  throw FileError(
+      fmt::format("{} holds a run already: --resume continues it, --force starts it over (its checkpoints "
+                  "and logs are removed), --run FOLDER uses another folder",
+                  folder.string()));
 }
 
 }  // namespace
@@ -124,9 +125,10 @@ void RunFolder::still_owner() const {
   const std::optional<std::string> owner = read_whole(file);
   if (owner == token_) return;
   if (!owner) {
-    throw FileError(fmt::format("{} is gone: somebody removed the run's folder or its owner file; this process writes "
-                                "nothing more there",
-                                file.string()));
+    throw FileError(
+        fmt::format("{} is gone: somebody removed the run's folder or its owner file; this process writes "
+                    "nothing more there",
+                    file.string()));
   }
   throw FileError(fmt::format("{} belongs to another process now ({}); this one (pid {}) writes nothing more there",
                               folder_.string(), owner_in_words(*owner), ::getpid()));

@@ -132,8 +132,8 @@ std::string histogram_field(std::span<const float> values) {
 }
 
 std::int64_t seconds_for(const std::filesystem::path& folder) {
-  std::int64_t seconds = std::chrono::duration_cast<std::chrono::seconds>(
-                             std::chrono::system_clock::now().time_since_epoch()).count();
+  std::int64_t seconds =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   std::error_code error;
   for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     const std::string name = entry->path().filename().string();
@@ -152,8 +152,8 @@ std::int64_t seconds_for(const std::filesystem::path& folder) {
 TensorboardLog::TensorboardLog(const std::filesystem::path& folder, std::int64_t resume_step) {
   std::array<char, 256> host{};
   if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
-  path_ = folder / fmt::format("{}{:010}.{}.{}", kPrefix, seconds_for(folder), host[0] ? host.data() : "host",
-                               ::getpid());
+  path_ =
+      folder / fmt::format("{}{:010}.{}.{}", kPrefix, seconds_for(folder), host[0] ? host.data() : "host", ::getpid());
   descriptor_ = open_file(path_, O_WRONLY | O_CREAT | O_EXCL | O_APPEND, "create");
   std::string version;
   append_bytes(version, 3, "brain.Event:2");
@@ -193,8 +193,7 @@ void TensorboardLog::histogram(std::string_view tag, std::int64_t step, std::spa
 
 void TensorboardLog::event(std::int64_t step, std::string_view fields) {
   std::string content;
-  append_double(content, 1,
-                std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count());
+  append_double(content, 1, std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count());
   if (step != 0) append_integer(content, 2, step);
   content.append(fields);
 

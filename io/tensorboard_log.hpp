@@ -30,7 +30,7 @@ class TensorboardLog {
   /// HistogramProto with TensorBoard's default exponential bucket limits (about 11 comparisons per value). NaN and
   /// infinite values are left out of everything, also of the count.
   void histogram(std::string_view tag, std::int64_t step, std::span<const float> values);
-  void flush();   ///< throws FileError (disk full …)
+  void flush();  ///< throws FileError (disk full …)
 
  private:
   void event(std::int64_t step, std::string_view fields);

@@ -83,8 +83,8 @@ void kill_many_times(std::int64_t rows, int kills, int most_microseconds, unsign
     ASSERT_TRUE(newest.has_value());
     EXPECT_GE(newest->record.step, last_complete);
     EXPECT_LE(newest->record.step, last_complete + 1);
-    EXPECT_TRUE(same_content(*newest, sample_record(newest->record.step),
-                             SampleTensors(newest->record.step, rows).stored));
+    EXPECT_TRUE(
+        same_content(*newest, sample_record(newest->record.step), SampleTensors(newest->record.step, rows).stored));
     if (fs::is_symlink(checkpoints / "latest")) {
       EXPECT_GE(verify_checkpoint(checkpoints / "latest").step, outcome.last_reported);
     }

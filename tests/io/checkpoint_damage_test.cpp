@@ -60,8 +60,9 @@ class DamagedCheckpoint : public ::testing::Test {
       auto names = from.texts("/state", "tensors").value();
       if (leave_out == "unlisted") names.pop_back();
       to.set_texts("/state", "tensors", names);
-      for (const auto& [name, text] : {std::pair<std::string, std::string>("configuration", content.record.configuration),
-                                       {"metrics", content.record.metrics}}) {
+      for (const auto& [name, text] :
+           {std::pair<std::string, std::string>("configuration", content.record.configuration),
+            {"metrics", content.record.metrics}}) {
         const auto size = static_cast<std::int64_t>(text.size());
         to.create_dataset("/state/" + name, FileType::uint8, std::span(&size, 1));
         to.write("/state/" + name, FileType::uint8, std::as_bytes(std::span(text)));
@@ -239,8 +240,8 @@ TEST(CheckpointReadBack, DamageBetweenWritingAndRenamingIsNoticed) {
   const SampleTensors tensors(3);
   const fs::path file = writer.write(sample_record(3), tensors.views());
   const auto& weights = tensors.stored[0].values;
-  const std::size_t at = read_text(file).find(
-      std::string(reinterpret_cast<const char*>(weights.data()), weights.size() * sizeof(float)));
+  const std::size_t at =
+      read_text(file).find(std::string(reinterpret_cast<const char*>(weights.data()), weights.size() * sizeof(float)));
   ASSERT_NE(at, std::string::npos);
   // The damage races with the writer's fsync, which takes longer almost always: one success is enough.
   std::string text;

@@ -51,7 +51,8 @@ struct SampleTensors {
   }
   std::vector<TensorView> views() const {
     std::vector<TensorView> result;
-    for (const StoredTensor& tensor : stored) result.push_back({tensor.group, tensor.name, tensor.shape, tensor.values});
+    for (const StoredTensor& tensor : stored)
+      result.push_back({tensor.group, tensor.name, tensor.shape, tensor.values});
     return result;
   }
   std::vector<StoredTensor> stored;
@@ -90,7 +91,8 @@ inline std::map<std::string, std::string> folder_content(const std::filesystem::
 
 inline std::vector<std::string> folder_names(const std::filesystem::path& folder) {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) names.push_back(entry.path().filename().string());
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    names.push_back(entry.path().filename().string());
   std::sort(names.begin(), names.end());
   return names;
 }

@@ -93,9 +93,9 @@ TEST(Checkpoint, WrongContentIsTheCallersMistake) {
     EXPECT_THROW(write({{group, "w", {6}, values}}), std::invalid_argument) << group;
   }
   EXPECT_THROW(write({{"parameters", "w", {6}, values}, {"parameters", "w", {6}, values}}), std::invalid_argument);
-  EXPECT_THROW(write({{"parameters", "w/b", {6}, values}, {"parameters", "w!", {6}, values},
-                      {"parameters", "w", {6}, values}}),
-               std::invalid_argument);
+  EXPECT_THROW(
+      write({{"parameters", "w/b", {6}, values}, {"parameters", "w!", {6}, values}, {"parameters", "w", {6}, values}}),
+      std::invalid_argument);
   EXPECT_THROW(writer.write(sample_record(-1), {}), std::invalid_argument);
   TrainingRecord record = sample_record(1);
   record.network = std::string("a\0b", 3);
@@ -153,9 +153,9 @@ TEST(Checkpoint, TheSameStepIsReplaced) {
 TEST(Checkpoint, ListsCheckpointsAndNothingElse) {
   const TemporaryFolder folder;
   EXPECT_TRUE(list_checkpoints(folder.path() / "none").empty());
-  for (const char* name : {"step-0000000010.h5", "step-9.h5", "step-00000000123456.h5", "step-.h5", "step--1.h5",
-                           "step-1x.h5", "step-+1.h5", "step-1.h5.bak", ".step-0000000099.h5.1-ab.tmp", "best.h5",
-                           "step-99999999999999999999.h5"}) {
+  for (const char* name :
+       {"step-0000000010.h5", "step-9.h5", "step-00000000123456.h5", "step-.h5", "step--1.h5", "step-1x.h5",
+        "step-+1.h5", "step-1.h5.bak", ".step-0000000099.h5.1-ab.tmp", "best.h5", "step-99999999999999999999.h5"}) {
     write_text(folder.path() / name, "x");
   }
   fs::create_directory(folder.path() / "step-77.h5");

@@ -43,9 +43,9 @@ TEST(RunFolder, RefusesToStartAfreshOverARun) {
     const TemporaryFolder folder;
     fs::create_directory(folder.path() / "checkpoints");
     write_text(folder.path() / made, "x");
-    EXPECT_THAT(error_text<FileError>([&] { RunFolder(folder.path(), Open::fresh, false); }),
-                AllOf(HasSubstr(folder.path().string()), HasSubstr("--resume"), HasSubstr("--force"),
-                      HasSubstr("--run")))
+    EXPECT_THAT(
+        error_text<FileError>([&] { RunFolder(folder.path(), Open::fresh, false); }),
+        AllOf(HasSubstr(folder.path().string()), HasSubstr("--resume"), HasSubstr("--force"), HasSubstr("--run")))
         << made;
     EXPECT_EQ(read_text(folder.path() / made), "x");
   }
@@ -70,8 +70,9 @@ TEST(RunFolder, ForceRemovesWhatARunMadeAndNothingElse) {
     write_text(folder.path() / ours, "x");
   }
   fs::create_symlink("step-0000000010.h5", checkpoints / "latest");
-  const std::set<std::string> foreign = {"notes.txt",           "config.ini.bak",     "checkpoints/best.h5",
-                                         "checkpoints/step-x.h5", "checkpoints/step-10.h5.bak", ".hidden.tmp"};
+  const std::set<std::string> foreign = {
+      "notes.txt",  "config.ini.bak", "checkpoints/best.h5", "checkpoints/step-x.h5", "checkpoints/step-10.h5.bak",
+      ".hidden.tmp"};
   for (const std::string& theirs : foreign) write_text(folder.path() / theirs, "x");
 
   const RunFolder run(folder.path(), Open::fresh, true);

@@ -1,4 +1,5 @@
-// The files are decoded here by a reader that shares nothing with the writer: a bitwise CRC and a generic protobuf walk.
+// The files are decoded here by a reader that shares nothing with the writer: a bitwise CRC and a generic protobuf
+// walk.
 #include "io/tensorboard_log.hpp"
 
 #include <gmock/gmock.h>
@@ -87,10 +88,14 @@ Message decode(std::string_view bytes) {
       message.emplace(key >> 3, std::string(reinterpret_cast<const char*>(&value), sizeof value));
       continue;
     }
-    if ((key & 7) == 1) length = 8;
-    else if ((key & 7) == 5) length = 4;
-    else if ((key & 7) == 2) length = varint();
-    else throw std::runtime_error("unknown wire type");
+    if ((key & 7) == 1)
+      length = 8;
+    else if ((key & 7) == 5)
+      length = 4;
+    else if ((key & 7) == 2)
+      length = varint();
+    else
+      throw std::runtime_error("unknown wire type");
     if (length > bytes.size() - at) throw std::runtime_error("field ends early");
     message.emplace(key >> 3, std::string(bytes.substr(at, length)));
     at += length;
@@ -173,9 +178,13 @@ TEST(TensorboardLog, StartsWithTheVersion) {
 TEST(TensorboardLog, ScalarsKeepTagStepAndValue) {
   const TemporaryFolder folder;
   TensorboardLog log(folder.path());
-  const std::vector<std::pair<double, float>> values = {
-      {0.0, 0.0f},         {-1.5, -1.5f},         {0.1, 0.1f},           {1e300, kInfinity},
-      {-1e300, -kInfinity}, {kInfinity, kInfinity}, {-kInfinity, -kInfinity}};
+  const std::vector<std::pair<double, float>> values = {{0.0, 0.0f},
+                                                        {-1.5, -1.5f},
+                                                        {0.1, 0.1f},
+                                                        {1e300, kInfinity},
+                                                        {-1e300, -kInfinity},
+                                                        {kInfinity, kInfinity},
+                                                        {-kInfinity, -kInfinity}};
   std::int64_t step = 0;
   for (const auto& [given, stored] : values) log.scalar("train/loss", (step++) * 3'000'000'000, given);
   log.scalar(std::string(300, 't'), 1, kNaN);
@@ -209,7 +218,8 @@ Histogram histogram_of(std::span<const float> values) {
   EXPECT_EQ(value.step, 5);
   const Message& stored = value.histogram.value();
   return {as<double>(field(stored, 1)), as<double>(field(stored, 2)), as<double>(field(stored, 3)),
-          as<double>(field(stored, 4)), as<double>(field(stored, 5)), packed(field(stored, 6)), packed(field(stored, 7))};
+          as<double>(field(stored, 4)), as<double>(field(stored, 5)), packed(field(stored, 6)),
+          packed(field(stored, 7))};
 }
 
 TEST(TensorboardLog, HistogramsCountEveryValueInItsBucket) {
