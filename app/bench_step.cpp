@@ -11,9 +11,10 @@
 #include <vector>
 
 #include "app/console.hpp"
-#include "app/plan.hpp"
+#include "app/figures.hpp"
 #include "app/report.hpp"
 #include "app/snapshot.hpp"
+#include "app/start.hpp"
 #include "app/trainer.hpp"
 #include "app/workload.hpp"
 #include "comm/agreement.hpp"
@@ -94,7 +95,7 @@ int run_bench_step(comm::MpiSession& session, const BenchStepOptions& given) {
   const bool from_files = options.input == "data";
 
   Workload workload;
-  comm::all_succeed(*communicator, [&] {
+  all_succeed_or_usage(*communicator, [&] {
     if (from_files) {
       workload = prepare_workload(options.train, communicator->size());
       return;

@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "app/console.hpp"
-#include "app/plan.hpp"
+#include "app/figures.hpp"
 #include "app/snapshot.hpp"
+#include "app/start.hpp"
 #include "app/workload.hpp"
 #include "comm/agreement.hpp"
 
@@ -93,7 +94,7 @@ int run_eval(comm::MpiSession& session, const EvalOptions& options) {
   std::unique_ptr<io::ShardedDataset> dataset;
   std::unique_ptr<model::Network> network;
   model::ModelOptions model_options;
-  comm::all_succeed(*communicator, [&] {
+  all_succeed_or_usage(*communicator, [&] {
     const std::filesystem::path path = !options.data.empty() ? options.data : trained.validation;
     if (path.empty()) throw UsageError("the run had no validation data: name the data with --data");
     dataset = std::make_unique<io::ShardedDataset>(io::DatasetOptions{.path = path, .x = trained.x, .y = trained.y});

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "app/info.hpp"
-#include "app/plan.hpp"
+#include "app/figures.hpp"
 #include "io/checkpoint.hpp"
 
 namespace lockstep::app {

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "app/info.hpp"
-#include "app/plan.hpp"
+#include "app/figures.hpp"
 #include "io/hdf5_file.hpp"
 #include "io/sharded_dataset.hpp"
 

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "app/info.hpp"
-#include "app/plan.hpp"
+#include "app/figures.hpp"
 
 namespace lockstep::app {
 namespace {

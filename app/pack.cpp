@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "app/console.hpp"
-#include "app/plan.hpp"
+#include "app/figures.hpp"
 #include "app/signals.hpp"
 #include "io/sample_source.hpp"
 #include "io/shard_writer.hpp"

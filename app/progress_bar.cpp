@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "app/plan.hpp"
+#include "app/figures.hpp"
 
 namespace lockstep::app {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "app/plan.hpp"
+#include "app/figures.hpp"
 
 namespace lockstep::app {
 

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <sstream>
 
+#include "app/figures.hpp"
 #include "app/plan.hpp"
 #include "app/report.hpp"
 #include "comm/agreement.hpp"
@@ -49,6 +50,19 @@ std::vector<std::string> option_lines(const std::string& ini) {
 constexpr std::uint64_t kAlwaysVerifiedBytes = std::uint64_t{4} << 30;
 
 }  // namespace
+
+void all_succeed_or_usage(comm::Communicator& communicator, const std::function<void()>& work) {
+  std::string misuse;
+  comm::all_succeed(communicator, [&] {
+    try {
+      work();
+    } catch (const UsageError& error) {
+      misuse = error.what();
+    }
+  });
+  const std::vector<std::string> texts = comm::gather_distinct(communicator, misuse);
+  if (!texts.empty()) throw UsageError(join_lines(texts));
+}
 
 std::optional<CheckpointOnRank0> find_checkpoint(comm::Communicator& communicator, Console& console, TrainOptions& options) {
   if (options.resume.empty()) {

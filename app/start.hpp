@@ -2,6 +2,7 @@
 /// Before the first step: what continues, what all ranks agree on, what the user is told.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 
@@ -12,6 +13,9 @@
 #include "comm/communicator.hpp"
 
 namespace lockstep::app {
+
+/// Collective. As comm::all_succeed, and a UsageError on any rank becomes a UsageError on all, with each distinct text once.
+void all_succeed_or_usage(comm::Communicator& communicator, const std::function<void()>& work);
 
 /// Collective. The checkpoint that --resume stands for, or nothing: no --resume, or `auto` in a run folder that has no
 /// checkpoint yet (a job that was requeued before its first one starts anew). A resumed run keeps its global batch unless

@@ -12,7 +12,7 @@
 
 #include "app/console.hpp"
 #include "app/evaluate.hpp"
-#include "app/plan.hpp"
+#include "app/figures.hpp"
 #include "app/report.hpp"
 #include "app/signals.hpp"
 #include "app/snapshot.hpp"
@@ -218,7 +218,7 @@ int run_train(comm::MpiSession& session, const TrainOptions& given) {
 
   std::optional<CheckpointOnRank0> checkpoint = find_checkpoint(*communicator, console, options);
   Workload workload;
-  comm::all_succeed(*communicator, [&] { workload = prepare_workload(options, communicator->size()); });
+  all_succeed_or_usage(*communicator, [&] { workload = prepare_workload(options, communicator->size()); });
   if (checkpoint) check_continues(*communicator, console, checkpoint->record(), options, workload);
   const model::LearningRateSchedule schedule = learning_rate_schedule(options, workload.work);
   const std::vector<comm::Slice> buckets =

@@ -1,0 +1,19 @@
+/// \file
+/// Figures as people read them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace lockstep::app {
+
+/// 1234567 -> "1,234,567".
+std::string with_commas(std::int64_t value);
+/// 1536 -> "1.5 KiB".
+std::string format_bytes(double bytes);
+/// 1.5e9 -> "1.50 GFLOP".
+std::string format_flops(double flops);
+/// 3725 -> "1:02:05", 65 -> "1:05".
+std::string format_duration(double seconds);
+
+}  // namespace lockstep::app
