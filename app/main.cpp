@@ -1,6 +1,7 @@
 /// \file
 /// The program: which command, whose lifetimes, which exit code.
 
+#include <csignal>
 #include <cstdlib>
 #include <exception>
 #include <functional>
@@ -193,6 +194,7 @@ int program(int argc, char** argv) {
 }  // namespace lockstep::app
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file size limit (ulimit -f) is then a write error with a message, like a full disk
   try {
     return lockstep::app::program(argc, argv);
   } catch (const std::exception& error) {  // MPI could not start

@@ -113,7 +113,7 @@ void Run::open_folder(bool resuming, const io::TrainingRecord& record) {
     folder_->write_text("config.ini", effective_configuration());
     RunLogs logs;
     logs.metrics = std::make_unique<io::MetricsLog>(folder_->path() / "metrics.jsonl", resuming, record.step);
-    if (options_.tensorboard) logs.tensorboard = std::make_unique<io::TensorboardLog>(folder_->path());
+    if (options_.tensorboard) logs.tensorboard = std::make_unique<io::TensorboardLog>(folder_->path(), resuming ? record.step : -1);
     reporter_.attach(std::move(logs));
     checkpoints_.emplace(io::CheckpointWriterOptions{
         .folder = folder_->checkpoints(), .keep = options_.keep, .still_owner = [this] { folder_->still_owner(); }});
