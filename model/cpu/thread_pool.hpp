@@ -6,7 +6,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <thread>
 #include <vector>
 
@@ -72,12 +71,12 @@ class ThreadPool {
   void finish();
   void serve(std::size_t part);
 
-  std::vector<std::jthread> helpers_;
   Call call_ = nullptr;
   const void* context_ = nullptr;
   std::atomic<std::uint32_t> round_{0};  ///< a new value means new work; helpers wait for it
   std::atomic<std::uint32_t> busy_{0};   ///< helpers that have not finished this round
   std::atomic<bool> stop_{false};
+  std::vector<std::jthread> helpers_;  ///< last: joined before what they look at goes
 };
 
 }  // namespace lockstep::model::cpu
