@@ -26,17 +26,20 @@ bool holds_data(const fs::path& folder) {
   return false;
 }
 
-bool describe_folder(Console& console, const fs::path& folder, bool verify) {
+bool describe_folder(Console& console, const InfoOptions& options) {
+  const fs::path& folder = options.path;
+  const bool verify = options.verify;
+  const auto data_in = [&](const fs::path& path) { return io::DatasetOptions{.path = path, .x = options.x, .y = options.y}; };
   if (is_run(folder)) return describe_run(console, folder, verify);
   if (!io::list_checkpoints(folder).empty()) return describe_checkpoints(console, folder, verify);
-  if (holds_data(folder)) return describe_dataset(console, folder, verify);
+  if (holds_data(folder)) return describe_dataset(console, data_in(folder), verify);
   // A data set in parts, as `train --data` takes it.
   bool found = false, sound = true;
   for (const char* part : {"train", "validation", "test"}) {
     if (!fs::is_directory(folder / part) || !holds_data(folder / part)) continue;
     if (found) console.info("");
     found = true;
-    sound = describe_dataset(console, folder / part, verify) && sound;
+    sound = describe_dataset(console, data_in(folder / part), verify) && sound;
   }
   if (!found) {
     throw io::FileError(
@@ -64,11 +67,11 @@ int run_info(comm::MpiSession& session, const InfoOptions& options) {
                     status.type() == fs::file_type::not_found ? "there is no such file or folder" : error.message()));
   }
   if (fs::is_directory(status)) {
-    sound = describe_folder(console, options.path, options.verify);
+    sound = describe_folder(console, options);
   } else if (is_checkpoint(options.path)) {
     sound = describe_checkpoint(console, options.path);
   } else {
-    sound = describe_dataset(console, options.path, options.verify);
+    sound = describe_dataset(console, {.path = options.path, .x = options.x, .y = options.y}, options.verify);
   }
   if (console.output_failed()) throw io::FileError("standard output cannot be written; part of this report is lost");
   return sound ? 0 : 1;

@@ -7,6 +7,7 @@
 #include "app/console.hpp"
 #include "app/options.hpp"
 #include "comm/mpi_session.hpp"
+#include "io/sharded_dataset.hpp"
 
 namespace lockstep::app {
 
@@ -16,7 +17,7 @@ int run_info(comm::MpiSession& session, const InfoOptions& options);
 
 /// Layout, values, shards; with `verify` the checksums of every shard and the count of each class. False when a shard
 /// is damaged; its line says how, and the others are verified all the same. Throws io::FileError.
-bool describe_dataset(Console& console, const std::filesystem::path& path, bool verify);
+bool describe_dataset(Console& console, const io::DatasetOptions& data, bool verify);
 /// The record and a table of tensors. Always verified: it is read whole. Throws io::FileError when it is damaged.
 bool describe_checkpoint(Console& console, const std::filesystem::path& file);
 /// One line for each checkpoint in the folder; with `verify` each is read. False when one is damaged.

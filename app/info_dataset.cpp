@@ -78,9 +78,9 @@ std::string heading(const std::filesystem::path& path, const io::ShardedDataset&
 
 }  // namespace
 
-bool describe_dataset(Console& console, const std::filesystem::path& path, bool verify) {
-  const io::ShardedDataset dataset({.path = path});
-  console.info(heading(path, dataset));
+bool describe_dataset(Console& console, const io::DatasetOptions& data, bool verify) {
+  const io::ShardedDataset dataset(data);
+  console.info(heading(data.path, dataset));
   for (const std::string& warning : dataset.warnings()) console.warn(warning);
 
   const auto& shards = dataset.shards();

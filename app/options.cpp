@@ -173,6 +173,8 @@ InfoOptions parse_info(const std::vector<std::string>& arguments) {
       .add("path", options.path, "PATH",
            "shard folder, HDF5 file, checkpoint or run folder; --path itself may be left out")
       .positional();
+  table.add("x", options.x, "NAME", "HDF5 dataset that holds the samples, for files made by others").check(reject_empty);
+  table.add("y", options.y, "NAME", "HDF5 dataset that holds the labels or targets").check(reject_empty);
   table.add("verify", options.verify, "recompute checksums");
   parse(table, arguments, {kInfoUsage, ""});
   table.require("path", "name a shard folder, a checkpoint or a run folder");

@@ -126,6 +126,7 @@ struct PackOptions {
 
 struct InfoOptions {
   std::filesystem::path path;
+  std::string x = "x", y = "y";             ///< dataset names, for files made by others
   bool verify = true;  ///< recompute checksums
 };
 

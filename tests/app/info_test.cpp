@@ -85,7 +85,7 @@ class InfoTest : public testing::Test {
 TEST_F(InfoTest, DescribesShards) {
   const fs::path shards = pack_shards(300, 3);
   Console console(output_, output_);
-  EXPECT_TRUE(describe_dataset(console, shards, true));
+  EXPECT_TRUE(describe_dataset(console, {.path = shards}, true));
   EXPECT_THAT(said(), AllOf(HasSubstr("300 samples in 3 files"), HasSubstr("float32 [50]"),
                             HasSubstr("labels of 3 classes"), HasSubstr("shard-00002.h5"), HasSubstr("  ok\n"),
                             HasSubstr("verified "), HasSubstr("classes\n  0 "), Not(HasSubstr("DAMAGED"))));
@@ -95,7 +95,7 @@ TEST_F(InfoTest, LeavesTheDataAloneWhenNotAskedToVerify) {
   const fs::path shards = pack_shards(300, 3);
   flip_a_bit(shards / "shard-00001.h5", fs::file_size(shards / "shard-00001.h5") / 2);
   Console console(output_, output_);
-  EXPECT_TRUE(describe_dataset(console, shards, false));
+  EXPECT_TRUE(describe_dataset(console, {.path = shards}, false));
   EXPECT_THAT(said(), AllOf(HasSubstr("shard-00001.h5"), Not(HasSubstr("verified")), Not(HasSubstr("\nclasses\n"))));
 }
 
@@ -103,7 +103,7 @@ TEST_F(InfoTest, NamesTheDamagedShardAndVerifiesTheOthers) {
   const fs::path shards = pack_shards(300, 3);
   flip_a_bit(shards / "shard-00001.h5", fs::file_size(shards / "shard-00001.h5") / 2);
   Console console(output_, output_);
-  EXPECT_FALSE(describe_dataset(console, shards, true));
+  EXPECT_FALSE(describe_dataset(console, {.path = shards}, true));
   const std::string text = said();
   EXPECT_THAT(text, HasSubstr("DAMAGED"));
   EXPECT_THAT(text, HasSubstr("warning: " + (shards / "shard-00001.h5").string()));
