@@ -12,14 +12,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-model::Activation parse_activation(const std::string& name) {
-  if (name == "none") return model::Activation::none;
-  if (name == "relu") return model::Activation::relu;
-  if (name == "tanh") return model::Activation::tanh;
-  if (name == "sigmoid") return model::Activation::sigmoid;
-  throw UsageError(fmt::format("--activation {}: valid are none, relu, tanh, sigmoid", name));
-}
-
 /// The two numbers of "affine(SCALE,SHIFT)".
 model::InputTransform parse_affine(const std::string& text) {
   model::InputTransform transform;
@@ -53,8 +45,12 @@ DataPaths resolve_data_paths(const TrainOptions& options) {
 model::NetworkOptions network_options(const TrainOptions& options) {
   model::NetworkOptions network;
   network.name = options.model;
-  network.activation = parse_activation(options.activation);
   if (options.model != "linear") network.hidden = options.hidden;
+  try {
+    network.activation = model::parse_activation(options.activation);
+  } catch (const std::invalid_argument& e) {
+    throw UsageError(fmt::format("--activation: {}", e.what()));
+  }
   try {
     network.weight_initializer = model::parse_initializer(options.weight_init);
     network.bias_initializer = model::parse_initializer(options.bias_init);

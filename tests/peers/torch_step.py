@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""The training step of a multi-layer perceptron in PyTorch, for a comparison with `lockstep bench step`.
+
+    torch_step.py --layers 784,512,512,10 --batch 128 --optimizer sgd --ranks 2
+
+One process per rank, one thread each; more than one rank is DistributedDataParallel over gloo on this host. The
+samples are random and resident in memory, as in `lockstep bench step --input memory`. Prints one JSON line.
+"""
+import argparse
+import json
+import os
+import resource
+import socket
+import statistics
+import sys
+import time
+
+# By default glibc gives the memory of every step back to the kernel and faults it in again: not PyTorch's fault, and up
+# to twice as slow. These settings are read when the process starts.
+KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 34), "MALLOC_TOP_PAD_": str(1 << 26)}
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+RESIDENT_BATCHES = 8
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--layers", default="784,100,10", help="input, hidden ..., output")
+    parser.add_argument("--batch", type=int, default=100, help="samples per rank")
+    parser.add_argument("--optimizer", default="sgd", choices=["sgd", "adam"])
+    parser.add_argument("--regression", action="store_true")
+    parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--warmup", type=int, default=20)
+    parser.add_argument("--repeat", type=int, default=200)
+    return parser.parse_args()
+
+
+def run_rank(rank, arguments, port, results):
+    import torch
+    import torch.distributed as distributed
+    import torch.nn.functional as functional
+
+    torch.set_num_threads(1)
+    torch.manual_seed(rank)
+    os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[rank % len(os.sched_getaffinity(0))]})
+    widths = [int(width) for width in arguments.layers.split(",")]
+    modules = []
+    for inputs, outputs in zip(widths, widths[1:]):
+        modules += [torch.nn.Linear(inputs, outputs), torch.nn.ReLU()]
+    network = torch.nn.Sequential(*modules[:-1])
+    if arguments.ranks > 1:
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo")
+        distributed.init_process_group("gloo", rank=rank, world_size=arguments.ranks)
+        network = torch.nn.parallel.DistributedDataParallel(network)
+    make = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[arguments.optimizer]
+    optimizer = make(network.parameters(), lr=0.01 if arguments.optimizer == "sgd" else 0.001)
+    x = torch.randn(RESIDENT_BATCHES, arguments.batch, widths[0])
+    if arguments.regression:
+        y, loss_of = torch.randn(RESIDENT_BATCHES, arguments.batch, widths[-1]), functional.mse_loss
+    else:
+        y, loss_of = torch.randint(widths[-1], (RESIDENT_BATCHES, arguments.batch)), functional.cross_entropy
+
+    def step(i):
+        loss = loss_of(network(x[i % RESIDENT_BATCHES]), y[i % RESIDENT_BATCHES])
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+
+    for i in range(arguments.warmup):
+        step(i)
+    if arguments.ranks > 1:
+        distributed.barrier()
+    seconds = []
+    for i in range(arguments.repeat):
+        start = time.perf_counter()
+        step(i)
+        seconds.append(time.perf_counter() - start)
+    if rank == 0:
+        median = statistics.median(seconds)
+        line = json.dumps({
+            "peer": "torch " + torch.__version__, "world": arguments.ranks, "step_ms": 1e3 * median,
+            "step_ms_min": 1e3 * min(seconds), "samples_per_second": arguments.batch * arguments.ranks / median,
+            "peak_resident_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024})
+        print(line, flush=True)
+    if arguments.ranks > 1:
+        distributed.barrier()
+        os._exit(0)  # gloo's threads can hang an orderly exit
+
+
+def main():
+    wanted = {**KEEP_MEMORY, **ONE_THREAD}
+    if any(os.environ.get(name) != value for name, value in wanted.items()):
+        os.environ.update(wanted)
+        os.execv(sys.executable, [sys.executable] + sys.argv)
+    arguments = parse_arguments()
+    if arguments.ranks == 1:
+        return run_rank(0, arguments, 0, None)
+    import torch.multiprocessing as multiprocessing
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    context = multiprocessing.spawn(run_rank, args=(arguments, port, None), nprocs=arguments.ranks, join=False)
+    while not context.join(timeout=1):
+        pass
+
+
+if __name__ == "__main__":
+    main()
