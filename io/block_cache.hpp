@@ -18,7 +18,7 @@ namespace lockstep::io {
 class BlockCache {
  public:
   using Block = std::shared_ptr<const std::vector<std::byte>>;
-  using Key = std::tuple<std::size_t, std::size_t, std::int64_t>;   ///< file, field, block
+  using Key = std::tuple<std::size_t, std::size_t, std::int64_t>;  ///< file, field, block
 
   explicit BlockCache(std::size_t capacity_bytes) : capacity_(capacity_bytes) {}
 
@@ -33,7 +33,7 @@ class BlockCache {
   std::mutex mutex_;
   std::size_t capacity_;
   std::size_t bytes_ = 0;
-  std::list<Key> uses_;   ///< latest first
+  std::list<Key> uses_;  ///< latest first
   std::map<Key, Entry> entries_;
 };
 

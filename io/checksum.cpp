@@ -20,7 +20,9 @@ Checksum::~Checksum() = default;
 Checksum::Checksum(Checksum&&) noexcept = default;
 Checksum& Checksum::operator=(Checksum&&) noexcept = default;
 
-void Checksum::add(std::span<const std::byte> data) { XXH3_64bits_update(state_->hash.get(), data.data(), data.size()); }
+void Checksum::add(std::span<const std::byte> data) {
+  XXH3_64bits_update(state_->hash.get(), data.data(), data.size());
+}
 std::uint64_t Checksum::value() const { return XXH3_64bits_digest(state_->hash.get()); }
 
 std::uint64_t checksum(std::span<const std::byte> data) { return XXH3_64bits(data.data(), data.size()); }

@@ -18,10 +18,9 @@ constexpr RandomBlock philox(std::uint64_t key, RandomBlock counter) noexcept {
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t product_0 = std::uint64_t{0xD2511F53} * counter[0];
     const std::uint64_t product_2 = std::uint64_t{0xCD9E8D57} * counter[2];
-    counter = {static_cast<std::uint32_t>(product_2 >> 32) ^ counter[1] ^ key_low,
-               static_cast<std::uint32_t>(product_2),
-               static_cast<std::uint32_t>(product_0 >> 32) ^ counter[3] ^ key_high,
-               static_cast<std::uint32_t>(product_0)};
+    counter = {
+        static_cast<std::uint32_t>(product_2 >> 32) ^ counter[1] ^ key_low, static_cast<std::uint32_t>(product_2),
+        static_cast<std::uint32_t>(product_0 >> 32) ^ counter[3] ^ key_high, static_cast<std::uint32_t>(product_0)};
     key_low += 0x9E3779B9;
     key_high += 0xBB67AE85;
   }

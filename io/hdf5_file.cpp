@@ -96,51 +96,79 @@ class Id {
 
 hid_t memory_type(FileType type) {
   switch (type) {
-    case FileType::uint8: return H5T_NATIVE_UINT8;
-    case FileType::int8: return H5T_NATIVE_INT8;
-    case FileType::uint16: return H5T_NATIVE_UINT16;
-    case FileType::int16: return H5T_NATIVE_INT16;
-    case FileType::int32: return H5T_NATIVE_INT32;
-    case FileType::int64: return H5T_NATIVE_INT64;
-    case FileType::uint32: return H5T_NATIVE_UINT32;
-    case FileType::uint64: return H5T_NATIVE_UINT64;
-    case FileType::float32: return H5T_NATIVE_FLOAT;
-    case FileType::float64: return H5T_NATIVE_DOUBLE;
-    case FileType::other: break;
+    case FileType::uint8:
+      return H5T_NATIVE_UINT8;
+    case FileType::int8:
+      return H5T_NATIVE_INT8;
+    case FileType::uint16:
+      return H5T_NATIVE_UINT16;
+    case FileType::int16:
+      return H5T_NATIVE_INT16;
+    case FileType::int32:
+      return H5T_NATIVE_INT32;
+    case FileType::int64:
+      return H5T_NATIVE_INT64;
+    case FileType::uint32:
+      return H5T_NATIVE_UINT32;
+    case FileType::uint64:
+      return H5T_NATIVE_UINT64;
+    case FileType::float32:
+      return H5T_NATIVE_FLOAT;
+    case FileType::float64:
+      return H5T_NATIVE_DOUBLE;
+    case FileType::other:
+      break;
   }
   throw std::invalid_argument("an HDF5 element type that is neither integer nor float cannot be read or written");
 }
 
 hid_t disk_type(FileType type) {
   switch (type) {
-    case FileType::uint8: return H5T_STD_U8LE;
-    case FileType::int8: return H5T_STD_I8LE;
-    case FileType::uint16: return H5T_STD_U16LE;
-    case FileType::int16: return H5T_STD_I16LE;
-    case FileType::int32: return H5T_STD_I32LE;
-    case FileType::int64: return H5T_STD_I64LE;
-    case FileType::uint32: return H5T_STD_U32LE;
-    case FileType::uint64: return H5T_STD_U64LE;
-    case FileType::float32: return H5T_IEEE_F32LE;
-    case FileType::float64: return H5T_IEEE_F64LE;
-    case FileType::other: break;
+    case FileType::uint8:
+      return H5T_STD_U8LE;
+    case FileType::int8:
+      return H5T_STD_I8LE;
+    case FileType::uint16:
+      return H5T_STD_U16LE;
+    case FileType::int16:
+      return H5T_STD_I16LE;
+    case FileType::int32:
+      return H5T_STD_I32LE;
+    case FileType::int64:
+      return H5T_STD_I64LE;
+    case FileType::uint32:
+      return H5T_STD_U32LE;
+    case FileType::uint64:
+      return H5T_STD_U64LE;
+    case FileType::float32:
+      return H5T_IEEE_F32LE;
+    case FileType::float64:
+      return H5T_IEEE_F64LE;
+    case FileType::other:
+      break;
   }
   throw std::invalid_argument("an HDF5 element type that is neither integer nor float cannot be read or written");
 }
 
 FileType integer_type(std::size_t bytes, bool is_signed) {
   switch (bytes) {
-    case 1: return is_signed ? FileType::int8 : FileType::uint8;
-    case 2: return is_signed ? FileType::int16 : FileType::uint16;
-    case 4: return is_signed ? FileType::int32 : FileType::uint32;
-    case 8: return is_signed ? FileType::int64 : FileType::uint64;
-    default: return FileType::other;
+    case 1:
+      return is_signed ? FileType::int8 : FileType::uint8;
+    case 2:
+      return is_signed ? FileType::int16 : FileType::uint16;
+    case 4:
+      return is_signed ? FileType::int32 : FileType::uint32;
+    case 8:
+      return is_signed ? FileType::int64 : FileType::uint64;
+    default:
+      return FileType::other;
   }
 }
 
 FileType file_type(hid_t type) {
   switch (H5Tget_class(type)) {
-    case H5T_INTEGER: return integer_type(H5Tget_size(type), H5Tget_sign(type) != H5T_SGN_NONE);
+    case H5T_INTEGER:
+      return integer_type(H5Tget_size(type), H5Tget_sign(type) != H5T_SGN_NONE);
     case H5T_ENUM: {  // h5py's bool
       const Id base(H5Tget_super(type), H5Tclose);
       return integer_type(H5Tget_size(base.get()), H5Tget_sign(base.get()) != H5T_SGN_NONE);
@@ -149,7 +177,8 @@ FileType file_type(hid_t type) {
       if (H5Tequal(type, H5T_IEEE_F32LE) > 0 || H5Tequal(type, H5T_IEEE_F32BE) > 0) return FileType::float32;
       if (H5Tequal(type, H5T_IEEE_F64LE) > 0 || H5Tequal(type, H5T_IEEE_F64BE) > 0) return FileType::float64;
       return FileType::other;
-    default: return FileType::other;
+    default:
+      return FileType::other;
   }
 }
 
@@ -167,16 +196,21 @@ herr_t collect_name(hid_t, const char* name, const H5L_info_t*, void* out) {
 std::size_t size_of(FileType type) noexcept {
   switch (type) {
     case FileType::uint8:
-    case FileType::int8: return 1;
+    case FileType::int8:
+      return 1;
     case FileType::uint16:
-    case FileType::int16: return 2;
+    case FileType::int16:
+      return 2;
     case FileType::int32:
     case FileType::uint32:
-    case FileType::float32: return 4;
+    case FileType::float32:
+      return 4;
     case FileType::int64:
     case FileType::uint64:
-    case FileType::float64: return 8;
-    case FileType::other: break;
+    case FileType::float64:
+      return 8;
+    case FileType::other:
+      break;
   }
   return 0;
 }
@@ -285,8 +319,8 @@ struct Hdf5File::Handles {
                                     std::int64_t rows, std::size_t bytes) {
     std::vector<hsize_t> shape = extents(dataset, name);
     if (shape.empty() || first < 0 || rows < 0 || static_cast<hsize_t>(first + rows) > shape[0]) {
-      throw std::invalid_argument(fmt::format("{}: dataset {} has no rows [{}, {})", path.string(), name, first,
-                                              first + rows));
+      throw std::invalid_argument(
+          fmt::format("{}: dataset {} has no rows [{}, {})", path.string(), name, first, first + rows));
     }
     hsize_t expected = static_cast<hsize_t>(rows) * size_of(type);
     for (std::size_t axis = 1; axis < shape.size(); ++axis) expected *= shape[axis];
@@ -300,8 +334,8 @@ struct Hdf5File::Handles {
     }
   }
 
-  void write_attribute(std::string_view object_name, std::string_view name, hid_t disk, hid_t space,
-                       const void* value, hid_t memory) {
+  void write_attribute(std::string_view object_name, std::string_view name, hid_t disk, hid_t space, const void* value,
+                       hid_t memory) {
     const std::string action = fmt::format("write attribute {} of {}", name, object_name);
     const std::string text(name);
     writable();
@@ -325,9 +359,15 @@ Hdf5File::Hdf5File(const std::filesystem::path& path, Access access)
     handles_->fail("prepare access");
   }
   switch (access) {
-    case Access::read: handles_->file = H5Fopen(path.c_str(), H5F_ACC_RDONLY, properties.get()); break;
-    case Access::modify: handles_->file = H5Fopen(path.c_str(), H5F_ACC_RDWR, properties.get()); break;
-    case Access::create: handles_->file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, properties.get()); break;
+    case Access::read:
+      handles_->file = H5Fopen(path.c_str(), H5F_ACC_RDONLY, properties.get());
+      break;
+    case Access::modify:
+      handles_->file = H5Fopen(path.c_str(), H5F_ACC_RDWR, properties.get());
+      break;
+    case Access::create:
+      handles_->file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, properties.get());
+      break;
   }
   if (handles_->file < 0) handles_->fail(access == Access::create ? "create it" : "open it");
 }
@@ -460,8 +500,7 @@ void Hdf5File::write(std::string_view dataset, FileType type, std::span<const st
   std::uint64_t expected = size_of(type);
   for (const hsize_t extent : handles_->extents(id, dataset)) expected *= extent;
   handles_->check_bytes(dataset, expected, data.size());
-  const bool written =
-      expected == 0 || H5Dwrite(id.get(), memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, data.data()) >= 0;
+  const bool written = expected == 0 || H5Dwrite(id.get(), memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, data.data()) >= 0;
   if (!written || !id.close()) handles_->fail_write(fmt::format("write dataset {}", dataset));
 }
 

@@ -19,17 +19,29 @@
 namespace lockstep::io {
 
 /// Element types that files hold and that we read; little-endian on disk when we write.
-enum class FileType : std::uint8_t { uint8, int8, uint16, int16, int32, int64, uint32, uint64, float32, float64, other };
-std::size_t size_of(FileType type) noexcept;          ///< bytes; 0 for other
+enum class FileType : std::uint8_t {
+  uint8,
+  int8,
+  uint16,
+  int16,
+  int32,
+  int64,
+  uint32,
+  uint64,
+  float32,
+  float64,
+  other
+};
+std::size_t size_of(FileType type) noexcept;  ///< bytes; 0 for other
 const char* name_of(FileType type) noexcept;
 
 struct DatasetLayout {
   FileType type = FileType::other;
-  bool native_order = true;                  ///< element bytes are in this machine's order
+  bool native_order = true;  ///< element bytes are in this machine's order
   std::vector<std::int64_t> shape;
-  std::vector<std::int64_t> chunk;           ///< empty when contiguous
-  bool compressed = false;                   ///< any filter
-  std::optional<std::uint64_t> offset;       ///< byte offset in the file, when contiguous and allocated
+  std::vector<std::int64_t> chunk;      ///< empty when contiguous
+  bool compressed = false;              ///< any filter
+  std::optional<std::uint64_t> offset;  ///< byte offset in the file, when contiguous and allocated
 };
 
 class Hdf5File {
@@ -44,7 +56,7 @@ class Hdf5File {
 
   const std::filesystem::path& path() const noexcept;
   bool has(std::string_view object) const;
-  std::vector<std::string> children(std::string_view group) const;   ///< names, sorted
+  std::vector<std::string> children(std::string_view group) const;  ///< names, sorted
   DatasetLayout layout(std::string_view dataset) const;
 
   /// Whole dataset, or rows [first, first + rows) of it, as `type` (the library converts).

@@ -21,7 +21,8 @@ constexpr std::size_t kAlignment = 256;
 class Buffer {
  public:
   Buffer(std::pmr::memory_resource* memory, std::size_t bytes)
-      : memory_(memory), bytes_(bytes),
+      : memory_(memory),
+        bytes_(bytes),
         data_(bytes == 0 ? nullptr : static_cast<std::byte*>(memory->allocate(bytes, kAlignment))) {}
   ~Buffer() {
     if (data_ != nullptr) memory_->deallocate(data_, bytes_, kAlignment);
@@ -64,24 +65,24 @@ struct Prefetcher::Reader {
     if (options.global_batch < 1 || options.accumulate < 1 || options.world < 1 || options.rank < 0 ||
         options.rank >= options.world || options.depth < 2 || options.first_epoch < 0 || options.first_position < 0 ||
         options.first_position > info.samples) {
-      throw std::invalid_argument(
-          fmt::format("a prefetcher cannot read global batches of {} in {} parts for rank {} of {} with {} buffers from "
-                      "position {} of {}",
-                      options.global_batch, options.accumulate, options.rank, options.world, options.depth,
-                      options.first_position, info.samples));
+      throw std::invalid_argument(fmt::format(
+          "a prefetcher cannot read global batches of {} in {} parts for rank {} of {} with {} buffers from "
+          "position {} of {}",
+          options.global_batch, options.accumulate, options.rank, options.world, options.depth, options.first_position,
+          info.samples));
     }
     options.order.shard_counts.clear();
     for (const ShardInfo& shard : dataset.shards()) options.order.shard_counts.push_back(shard.count);
     options.order.sample_bytes = info.x.bytes() + (dataset.y_bytes() > 0 ? info.y.bytes() : 0);
     options.order.block_multiple = dataset.block_multiple();
 
-    std::pmr::memory_resource* memory =
-        options.memory != nullptr ? options.memory : std::pmr::get_default_resource();
+    std::pmr::memory_resource* memory = options.memory != nullptr ? options.memory : std::pmr::get_default_resource();
     const std::int64_t step = std::min(options.global_batch, info.samples);
     const std::int64_t part = (step + options.world - 1) / options.world;
     const auto most = static_cast<std::size_t>((part + options.accumulate - 1) / options.accumulate);
     for (int i = 0; i < options.depth; ++i) {
-      slots.push_back({Buffer(memory, most * dataset.x_bytes()), Buffer(memory, most * dataset.y_bytes()), {}, nullptr});
+      slots.push_back(
+          {Buffer(memory, most * dataset.x_bytes()), Buffer(memory, most * dataset.y_bytes()), {}, nullptr});
     }
     thread = std::thread([this] { run(); });
   }
@@ -137,8 +138,14 @@ struct Prefetcher::Reader {
         for (std::int64_t micro = 0; micro < options.accumulate; ++micro) {
           Slot* slot = next_free();
           if (slot == nullptr) return;
-          slot->batch = {.x = {}, .y = {}, .count = 0, .step_count = count, .epoch = epoch, .position = position,
-                         .next_position = position + count, .micro = micro};
+          slot->batch = {.x = {},
+                         .y = {},
+                         .count = 0,
+                         .step_count = count,
+                         .epoch = epoch,
+                         .position = position,
+                         .next_position = position + count,
+                         .micro = micro};
           read_micro_batch(part, *slot);
           publish();
         }

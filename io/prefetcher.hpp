@@ -13,14 +13,14 @@
 namespace lockstep::io {
 
 struct PrefetcherOptions {
-  SampleOrderOptions order = {};     ///< shard_counts, sample_bytes, block_multiple are filled in from the dataset
-  std::int64_t global_batch = 1;     ///< samples per step over all ranks; the last step of an epoch may have fewer
-  std::int64_t accumulate = 1;       ///< micro-batches a step is cut into: a step's part is delivered in this many batches
+  SampleOrderOptions order = {};  ///< shard_counts, sample_bytes, block_multiple are filled in from the dataset
+  std::int64_t global_batch = 1;  ///< samples per step over all ranks; the last step of an epoch may have fewer
+  std::int64_t accumulate = 1;    ///< micro-batches a step is cut into: a step's part is delivered in this many batches
   int rank = 0;
   int world = 1;
   std::int64_t first_epoch = 0;
-  std::int64_t first_position = 0;   ///< within first_epoch; resume
-  int depth = 3;                     ///< batches in flight
+  std::int64_t first_position = 0;              ///< within first_epoch; resume
+  int depth = 3;                                ///< batches in flight
   std::pmr::memory_resource* memory = nullptr;  ///< pinned host memory for GPUs; nullptr: the default resource
 };
 
@@ -28,12 +28,12 @@ struct PrefetcherOptions {
 struct InputBatch {
   std::span<const std::byte> x;
   std::span<const std::byte> y;
-  std::int64_t count = 0;            ///< this rank's samples in this micro-batch (may be 0)
-  std::int64_t step_count = 0;       ///< samples of the whole step over all ranks and micro-batches: the divisor of the loss
+  std::int64_t count = 0;       ///< this rank's samples in this micro-batch (may be 0)
+  std::int64_t step_count = 0;  ///< samples of the whole step over all ranks and micro-batches: the divisor of the loss
   std::int64_t epoch = 0;
-  std::int64_t position = 0;         ///< of the step's first sample within the epoch
-  std::int64_t next_position = 0;    ///< position after this step; == dataset size at the end of an epoch
-  std::int64_t micro = 0;            ///< 0 … accumulate - 1
+  std::int64_t position = 0;       ///< of the step's first sample within the epoch
+  std::int64_t next_position = 0;  ///< position after this step; == dataset size at the end of an epoch
+  std::int64_t micro = 0;          ///< 0 … accumulate - 1
 };
 
 class Prefetcher {

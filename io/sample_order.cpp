@@ -16,9 +16,9 @@ namespace {
 /// What is drawn from at once, over all lanes; bounds a block cache and the page cache's share.
 constexpr std::int64_t kWorkingSetBytes = kLanes * kWindowBlocks * static_cast<std::int64_t>(kBlockBytes);
 
-/// A keyed permutation of [0, size): a Feistel network on the next power of two, walked until it lands inside (fewer than
-/// two rounds on average). No memory, any element by itself; Black and Rogaway, "Ciphers with arbitrary finite domains",
-/// CT-RSA 2002.
+/// A keyed permutation of [0, size): a Feistel network on the next power of two, walked until it lands inside (fewer
+/// than two rounds on average). No memory, any element by itself; Black and Rogaway, "Ciphers with arbitrary finite
+/// domains", CT-RSA 2002.
 class Permutation {
  public:
   Permutation() = default;
@@ -58,11 +58,11 @@ struct SampleOrder::Plan {
   SampleOrderOptions options;
   std::int64_t epoch = 0;
   std::int64_t samples = 0;
-  std::int64_t block = 1;                        ///< samples per block
-  std::int64_t window = 1;                       ///< samples per window
-  std::vector<std::int64_t> shard_first;         ///< first sample of each shard
-  std::vector<std::int64_t> shard_first_block;   ///< number of each shard's first block
-  std::vector<std::uint32_t> blocks;             ///< slot of Q -> block
+  std::int64_t block = 1;                       ///< samples per block
+  std::int64_t window = 1;                      ///< samples per window
+  std::vector<std::int64_t> shard_first;        ///< first sample of each shard
+  std::vector<std::int64_t> shard_first_block;  ///< number of each shard's first block
+  std::vector<std::uint32_t> blocks;            ///< slot of Q -> block
   // The last block of a shard may be short. Where the k-th short one ends in Q, and how much is missing until there: so
   // Q's positions become slots by a division.
   std::vector<std::int64_t> short_end;
@@ -79,8 +79,8 @@ struct SampleOrder::Plan {
     const auto sample_bytes = static_cast<std::int64_t>(options.sample_bytes);
     const std::int64_t multiple = options.block_multiple;
     const std::int64_t all = std::accumulate(options.shard_counts.begin(), options.shard_counts.end(), std::int64_t{0});
-    const std::int64_t wanted =
-        std::max<std::int64_t>(1, std::min(static_cast<std::int64_t>(kBlockBytes) / sample_bytes, all / (kLanes * kWindowBlocks)));
+    const std::int64_t wanted = std::max<std::int64_t>(
+        1, std::min(static_cast<std::int64_t>(kBlockBytes) / sample_bytes, all / (kLanes * kWindowBlocks)));
     block = (wanted + multiple - 1) / multiple * multiple;
     window = block * std::clamp<std::int64_t>(kWorkingSetBytes / kLanes / (block * sample_bytes), 1, kWindowBlocks);
     std::int64_t count = 0;
@@ -90,15 +90,16 @@ struct SampleOrder::Plan {
       samples += shard;
       count += (shard + block - 1) / block;
     }
-    if (count > std::numeric_limits<std::uint32_t>::max()) throw std::invalid_argument("more than 2^32 blocks of samples");
+    if (count > std::numeric_limits<std::uint32_t>::max())
+      throw std::invalid_argument("more than 2^32 blocks of samples");
     blocks.resize(static_cast<std::size_t>(count));
     std::iota(blocks.begin(), blocks.end(), 0U);
   }
 
   void permute_blocks() {
     for (std::size_t last = blocks.size(); last-- > 1;) {  // Fisher, Yates
-      const RandomBlock words = random_block(options.seed, RandomPurpose::block_order, static_cast<std::uint64_t>(epoch),
-                                             static_cast<std::uint32_t>(last));
+      const RandomBlock words = random_block(options.seed, RandomPurpose::block_order,
+                                             static_cast<std::uint64_t>(epoch), static_cast<std::uint32_t>(last));
       const std::uint64_t chosen = (std::uint64_t{words[0]} * (last + 1)) >> 32;
       std::swap(blocks[last], blocks[chosen]);
     }
@@ -147,11 +148,11 @@ struct SampleOrder::Plan {
     }
     result.size = std::min(result.size, lane_size(lane) - result.start);
     const RandomBlock keys =
-        philox(options.seed, {static_cast<std::uint32_t>(number),
-                              static_cast<std::uint32_t>(number >> 32) ^ static_cast<std::uint32_t>(epoch >> 32),
-                              static_cast<std::uint32_t>(epoch),
-                              static_cast<std::uint32_t>(RandomPurpose::window_order) << 16 |
-                                  static_cast<std::uint32_t>(lane)});
+        philox(options.seed,
+               {static_cast<std::uint32_t>(number),
+                static_cast<std::uint32_t>(number >> 32) ^ static_cast<std::uint32_t>(epoch >> 32),
+                static_cast<std::uint32_t>(epoch),
+                static_cast<std::uint32_t>(RandomPurpose::window_order) << 16 | static_cast<std::uint32_t>(lane)});
     result.permutation = Permutation(static_cast<std::uint64_t>(result.size), keys);
     return result;
   }
@@ -204,8 +205,9 @@ struct SampleOrder::Plan {
 SampleOrder::SampleOrder(SampleOrderOptions options, std::int64_t epoch) : plan_(std::make_unique<Plan>()) {
   if (options.sample_bytes < 1 || options.block_multiple < 1 || epoch < 0 ||
       std::any_of(options.shard_counts.begin(), options.shard_counts.end(), [](std::int64_t n) { return n < 0; })) {
-    throw std::invalid_argument("a sample order needs samples of at least a byte, a block multiple of at least 1, and no "
-                                "negative counts");
+    throw std::invalid_argument(
+        "a sample order needs samples of at least a byte, a block multiple of at least 1, and no "
+        "negative counts");
   }
   plan_->options = std::move(options);
   plan_->epoch = epoch;

@@ -10,10 +10,11 @@
 ///     samples.
 ///  2. Lanes. Q is cut into kLanes nearly equal pieces. Position p belongs to lane p mod kLanes and is that lane's
 ///     sample number p div kLanes; so lane v has as many samples as there are such p.
-///  3. Windows. A lane is cut into windows of kWindowBlocks blocks' samples, each permuted, keyed by (seed, epoch, lane,
-///     window). First windows have staggered lengths, so that lanes move to new blocks at different times. At any moment
-///     kLanes x kWindowBlocks blocks (256 MiB) are being drawn from; where chunking forces larger blocks, windows have
-///     fewer of them.
+///  3. Windows. A lane is cut into windows of kWindowBlocks blocks' samples, each permuted, keyed by (seed, epoch,
+///  lane,
+///     window). First windows have staggered lengths, so that lanes move to new blocks at different times. At any
+///     moment kLanes x kWindowBlocks blocks (256 MiB) are being drawn from; where chunking forces larger blocks,
+///     windows have fewer of them.
 ///
 /// A step takes the next G positions. Its ranks sort them by lane and take equal runs: a rank stays with few lanes, and
 /// so with few blocks.
@@ -31,10 +32,10 @@ inline constexpr std::int64_t kWindowBlocks = 16;
 
 struct SampleOrderOptions {
   std::uint64_t seed = 1;
-  bool shuffle = true;                       ///< false: file order
+  bool shuffle = true;                          ///< false: file order
   std::vector<std::int64_t> shard_counts = {};  ///< samples per shard: blocks never cross shards
-  std::size_t sample_bytes = 1;              ///< x and y together
-  std::int64_t block_multiple = 1;           ///< a block is a multiple of this many samples (chunk[0])
+  std::size_t sample_bytes = 1;                 ///< x and y together
+  std::int64_t block_multiple = 1;              ///< a block is a multiple of this many samples (chunk[0])
 };
 
 /// Samples [first, first + count).
@@ -42,8 +43,8 @@ struct SampleRange {
   std::int64_t first = 0, count = 0;
 };
 
-/// The order of one epoch. Building permutes the blocks (4 bytes of memory each); everything else is computed when asked
-/// for. Const calls may come from several threads.
+/// The order of one epoch. Building permutes the blocks (4 bytes of memory each); everything else is computed when
+/// asked for. Const calls may come from several threads.
 class SampleOrder {
  public:
   SampleOrder(SampleOrderOptions options, std::int64_t epoch);

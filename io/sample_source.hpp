@@ -18,17 +18,17 @@ namespace lockstep::io {
 struct Field {
   std::string name;
   FileType type = FileType::uint8;
-  std::vector<std::int64_t> sample_shape;   ///< {} for a scalar
-  std::int64_t elements() const noexcept;   ///< per sample
-  std::size_t bytes() const noexcept;       ///< per sample
+  std::vector<std::int64_t> sample_shape;  ///< {} for a scalar
+  std::int64_t elements() const noexcept;  ///< per sample
+  std::size_t bytes() const noexcept;      ///< per sample
 };
 
 class SampleSource {
  public:
   virtual ~SampleSource() = default;
-  virtual std::vector<Field> fields() const = 0;        ///< x, and y where there are labels or targets
-  virtual std::int64_t count() const = 0;               ///< samples in all, known before the first read
-  virtual std::string description() const = 0;          ///< for the manifest: "idx train-images-idx3-ubyte.gz"
+  virtual std::vector<Field> fields() const = 0;  ///< x, and y where there are labels or targets
+  virtual std::int64_t count() const = 0;         ///< samples in all, known before the first read
+  virtual std::string description() const = 0;    ///< for the manifest: "idx train-images-idx3-ubyte.gz"
   /// Labels are class indices (cross-entropy) rather than regression targets.
   virtual bool labels_are_classes() const = 0;
   virtual std::vector<std::string> class_names() const { return {}; }
@@ -45,23 +45,25 @@ std::unique_ptr<SampleSource> open_npy(const std::filesystem::path& x, const std
 struct CsvOptions {
   bool header = true;
   char separator = ',';
-  std::string label_column = {};  ///< a header name, or a 0-based index, "" = no label; negative index counts from the end
-  bool label_is_class = true; ///< false: regression target. Textual classes get indices in order of first sight.
+  std::string label_column =
+      {};                      ///< a header name, or a 0-based index, "" = no label; negative index counts from the end
+  bool label_is_class = true;  ///< false: regression target. Textual classes get indices in order of first sight.
 };
 std::unique_ptr<SampleSource> open_csv(const std::filesystem::path& file, const CsvOptions& options);
 
 /// Classification: Gaussian clusters around centres that the seed decides, so far apart (8 standard deviations between
-/// the nearest two) that a linear model tells them apart. Regression: the tutorials' y = 2x + 1, averaged over features:
-/// y = sum_j (2 x_j + 1) / features + noise, x uniform in [-1, 1). Every number is a function of (seed, sample index).
+/// the nearest two) that a linear model tells them apart. Regression: the tutorials' y = 2x + 1, averaged over
+/// features: y = sum_j (2 x_j + 1) / features + noise, x uniform in [-1, 1). Every number is a function of (seed,
+/// sample index).
 struct SyntheticOptions {
   enum class Task { classification, regression };
   Task task = Task::classification;
   std::int64_t samples = 10000;
   std::int64_t features = 784;
-  std::int64_t classes = 10;   ///< classification
-  double noise = 0.1;          ///< regression: standard deviation of what is added to y
+  std::int64_t classes = 10;  ///< classification
+  double noise = 0.1;         ///< regression: standard deviation of what is added to y
   std::uint64_t seed = 1;
-  std::int64_t first = 0;      ///< index of the first sample: a test set of the same problem begins where training ends
+  std::int64_t first = 0;  ///< index of the first sample: a test set of the same problem begins where training ends
 };
 std::unique_ptr<SampleSource> make_synthetic(const SyntheticOptions& options);
 

@@ -22,9 +22,10 @@ std::optional<ShardAttributes> read_attributes(const Hdf5File& file) {
   if (!version) return std::nullopt;
   const std::string path = file.path().string();
   if (*version > kShardSchemaVersion) {
-    throw FileError(fmt::format("{}: was written with schema version {}, this program knows up to {}; use a newer "
-                                "lockstep or pack again",
-                                path, *version, kShardSchemaVersion));
+    throw FileError(
+        fmt::format("{}: was written with schema version {}, this program knows up to {}; use a newer "
+                    "lockstep or pack again",
+                    path, *version, kShardSchemaVersion));
   }
   const auto count = file.integer("/", shard_attribute::kCount);
   const auto labels = labels_of_name(file.text("/", shard_attribute::kLabels).value_or(""));
@@ -87,12 +88,12 @@ StoredField ShardFile::describe(const Hdf5File& file, const std::string& name, c
   }
   const DatasetLayout layout = file.layout(dataset);
   if (layout.type == FileType::other) {
-    throw FileError(fmt::format("{}: the elements of {} are neither integers nor floats of a known kind",
-                                path_.string(), dataset));
+    throw FileError(
+        fmt::format("{}: the elements of {} are neither integers nor floats of a known kind", path_.string(), dataset));
   }
   if (layout.shape.empty()) {
-    throw FileError(fmt::format("{}: {} is a single number; its first dimension should count samples", path_.string(),
-                                dataset));
+    throw FileError(
+        fmt::format("{}: {} is a single number; its first dimension should count samples", path_.string(), dataset));
   }
   StoredField stored;
   stored.dataset = dataset;
@@ -120,9 +121,9 @@ void ShardFile::read_rows(std::size_t field, std::int64_t first, std::int64_t ro
     const ssize_t got = ::pread(descriptor_.get(), out.data(), out.size(), static_cast<off_t>(at));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) {
-      throw FileError(fmt::format("{}: cannot read {} at sample {}: {}", path_.string(), stored.dataset, first,
-                                  got < 0 ? std::generic_category().message(errno)
-                                          : "the file has become shorter since it was opened"));
+      throw FileError(fmt::format(
+          "{}: cannot read {} at sample {}: {}", path_.string(), stored.dataset, first,
+          got < 0 ? std::generic_category().message(errno) : "the file has become shorter since it was opened"));
     }
     out = out.subspan(static_cast<std::size_t>(got));
     at += static_cast<std::uint64_t>(got);

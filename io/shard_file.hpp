@@ -20,13 +20,13 @@ namespace lockstep::io {
 /// One dataset: rows are samples.
 struct StoredField {
   std::string dataset;
-  Field field;                           ///< name: "x" or "y"
+  Field field;  ///< name: "x" or "y"
   std::int64_t count = 0;
-  std::optional<std::uint64_t> offset;   ///< set: read by file offset
-  std::vector<std::int64_t> chunk;       ///< empty when contiguous
+  std::optional<std::uint64_t> offset;  ///< set: read by file offset
+  std::vector<std::int64_t> chunk;      ///< empty when contiguous
   bool compressed = false;
   bool native_order = true;
-  std::string checksum;                  ///< hex; "" where the file has none
+  std::string checksum;  ///< hex; "" where the file has none
 
   /// Samples per chunk, at least 1.
   std::int64_t chunk_rows() const noexcept { return chunk.empty() || chunk[0] < 1 ? 1 : chunk[0]; }
@@ -46,8 +46,8 @@ struct ShardAttributes {
 class ShardFile {
  public:
   /// Empty y: the file has no labels. Throws FileError: everything that Hdf5File throws, a dataset missing (lists those
-  /// there are), of an unreadable type, without a sample dimension, x and y of different lengths, data beyond the end of
-  /// the file, a newer schema. One descriptor stays open when both fields are read by offset.
+  /// there are), of an unreadable type, without a sample dimension, x and y of different lengths, data beyond the end
+  /// of the file, a newer schema. One descriptor stays open when both fields are read by offset.
   ShardFile(const std::filesystem::path& path, const std::string& x, const std::string& y);
 
   const std::filesystem::path& path() const noexcept { return path_; }

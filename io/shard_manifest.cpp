@@ -76,8 +76,8 @@ ShardManifest from_json(const json& text) {
   for (const json& entry : text.at("fields")) {
     const auto type = file_type_of_name(entry.at("type").get<std::string>());
     if (!type) throw Contradiction("a field has an unknown type");
-    manifest.fields.push_back({entry.at("name").get<std::string>(), *type,
-                               entry.at("sample_shape").get<std::vector<std::int64_t>>()});
+    manifest.fields.push_back(
+        {entry.at("name").get<std::string>(), *type, entry.at("sample_shape").get<std::vector<std::int64_t>>()});
     for (const std::int64_t extent : manifest.fields.back().sample_shape) {
       if (extent < 1) throw Contradiction("a field has an impossible shape");
     }
@@ -114,9 +114,12 @@ ShardManifest from_json(const json& text) {
 
 const char* name_of(Labels labels) noexcept {
   switch (labels) {
-    case Labels::none: return "none";
-    case Labels::classes: return "classes";
-    case Labels::targets: return "targets";
+    case Labels::none:
+      return "none";
+    case Labels::classes:
+      return "classes";
+    case Labels::targets:
+      return "targets";
   }
   return "";
 }
@@ -151,9 +154,10 @@ ShardManifest read_manifest(const std::filesystem::path& folder) {
     if (text.at("format") != kFormat) throw Contradiction("it is not a manifest of lockstep shards");
     const auto version = text.at("schema_version").get<std::int64_t>();
     if (version > kShardSchemaVersion) {
-      throw Contradiction(fmt::format("it was written with schema version {}, this program knows up to {}; use a newer "
-                                      "lockstep or pack again",
-                                      version, kShardSchemaVersion));
+      throw Contradiction(
+          fmt::format("it was written with schema version {}, this program knows up to {}; use a newer "
+                      "lockstep or pack again",
+                      version, kShardSchemaVersion));
     }
     if (text.contains("checksum") && text.at("checksum") != checksum_of(text)) {
       throw Contradiction("it does not match its own checksum: damaged, or edited (then remove its entry checksum)");

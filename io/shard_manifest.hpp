@@ -34,10 +34,10 @@ std::optional<Labels> labels_of_name(std::string_view name) noexcept;
 std::optional<FileType> file_type_of_name(std::string_view name) noexcept;
 
 struct ManifestShard {
-  std::string file;            ///< name within the folder
+  std::string file;  ///< name within the folder
   std::int64_t first = 0;
   std::int64_t count = 0;
-  std::uint64_t bytes = 0;     ///< of the file
+  std::uint64_t bytes = 0;  ///< of the file
   std::string checksum_x, checksum_y;
 };
 

@@ -48,7 +48,8 @@ class Statistics {
     const auto count = static_cast<double>(block.size());
     const double mean = sum / count;
     double squares = 0;
-    for (const Element value : block) squares += (static_cast<double>(value) - mean) * (static_cast<double>(value) - mean);
+    for (const Element value : block)
+      squares += (static_cast<double>(value) - mean) * (static_cast<double>(value) - mean);
     const double delta = mean - mean_;
     const double total = count_ + count;
     mean_ += delta * count / total;
@@ -117,7 +118,8 @@ class TemporarySibling {
       std::filesystem::rename(path_, folder, error);
       if (error && !missing) std::filesystem::rename(aside, folder, missing);
       if (error) {
-        throw FileError(fmt::format("{}: cannot rename the finished folder to it: {}", folder.string(), error.message()));
+        throw FileError(
+            fmt::format("{}: cannot rename the finished folder to it: {}", folder.string(), error.message()));
       }
       path_ = aside;
     }
@@ -133,12 +135,14 @@ void require_replaceable(const std::filesystem::path& folder, bool overwrite) {
   if (!std::filesystem::exists(status)) return;
   if (std::filesystem::is_directory(status) && std::filesystem::is_empty(folder)) return;
   if (!overwrite) {
-    throw FileError(fmt::format("{}: exists already; choose another folder, or --force to replace it", folder.string()));
+    throw FileError(
+        fmt::format("{}: exists already; choose another folder, or --force to replace it", folder.string()));
   }
   if (!std::filesystem::is_directory(status) || !is_shard_folder(folder)) {
-    throw FileError(fmt::format("{}: is not a folder of nothing but shards and their manifest, so --force does not "
-                                "replace it; choose another folder",
-                                folder.string()));
+    throw FileError(
+        fmt::format("{}: is not a folder of nothing but shards and their manifest, so --force does not "
+                    "replace it; choose another folder",
+                    folder.string()));
   }
 }
 
@@ -156,7 +160,7 @@ class ShardPacker {
       throw std::invalid_argument(
           fmt::format("{} samples cannot be cut into {} shards", manifest_.samples, options.shards));
     }
-    manifest_.labels = manifest_.fields.size() < 2    ? Labels::none
+    manifest_.labels = manifest_.fields.size() < 2   ? Labels::none
                        : source.labels_are_classes() ? Labels::classes
                                                      : Labels::targets;
     class_limit_ = !manifest_.class_names.empty() ? static_cast<std::int64_t>(manifest_.class_names.size())
@@ -278,8 +282,8 @@ class ShardPacker {
     manifest_.mean = statistics_.mean();
     manifest_.standard_deviation = statistics_.standard_deviation();
     if (!std::isfinite(manifest_.standard_deviation)) {
-      throw FileError(fmt::format("{}: the values of x are too large to take their standard deviation; scale them first",
-                                  manifest_.source));
+      throw FileError(fmt::format(
+          "{}: the values of x are too large to take their standard deviation; scale them first", manifest_.source));
     }
   }
 

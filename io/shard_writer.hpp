@@ -14,8 +14,8 @@ namespace lockstep::io {
 
 struct ShardWriterOptions {
   std::filesystem::path folder;
-  std::int64_t shards = 1;       ///< shard i holds samples [i N / shards, (i+1) N / shards)
-  bool overwrite = false;        ///< --force; without it an existing folder is an error
+  std::int64_t shards = 1;  ///< shard i holds samples [i N / shards, (i+1) N / shards)
+  bool overwrite = false;   ///< --force; without it an existing folder is an error
   /// For integer class labels without names: 0 = largest label + 1.
   std::int64_t classes = 0;
 };

@@ -30,9 +30,9 @@ constexpr const char* kExpected =
     "expected a folder of shards made by lockstep pack, a folder of HDF5 files (.h5, .hdf5), or one such file";
 
 std::string shape_text(const StoredField& stored) {
-  return fmt::format("{} of shape ({}{})", name_of(stored.field.type), stored.count,
-                     stored.field.sample_shape.empty() ? ""
-                                                       : fmt::format(", {}", fmt::join(stored.field.sample_shape, ", ")));
+  return fmt::format(
+      "{} of shape ({}{})", name_of(stored.field.type), stored.count,
+      stored.field.sample_shape.empty() ? "" : fmt::format(", {}", fmt::join(stored.field.sample_shape, ", ")));
 }
 
 std::vector<std::filesystem::path> files_in(const std::filesystem::path& folder) {
@@ -96,8 +96,8 @@ struct ShardedDataset::Files {
   DatasetInfo info;
   std::vector<ShardFile> files;
   std::vector<ShardInfo> shards;
-  std::vector<std::int64_t> firsts;                  ///< of each shard: the search for a sample's shard
-  std::vector<std::vector<std::byte>> labels;        ///< per shard as stored; empty: read on demand
+  std::vector<std::int64_t> firsts;            ///< of each shard: the search for a sample's shard
+  std::vector<std::vector<std::byte>> labels;  ///< per shard as stored; empty: read on demand
   std::vector<std::string> warnings;
   std::int64_t block_multiple = 1;
   mutable BlockCache cache{kBlockCacheBytes};
@@ -130,8 +130,8 @@ struct ShardedDataset::Files {
     for (const ManifestShard& shard : manifest.shards) {
       const std::filesystem::path path = options.path / shard.file;
       if (!std::filesystem::exists(path)) {
-        throw FileError(fmt::format("{}: is missing, though the manifest lists it; copy it again, or pack again",
-                                    path.string()));
+        throw FileError(
+            fmt::format("{}: is missing, though the manifest lists it; copy it again, or pack again", path.string()));
       }
       files.emplace_back(path, "x", labelled ? "y" : "");
       compare(files.back(), manifest, shard);
@@ -153,13 +153,14 @@ struct ShardedDataset::Files {
   static void compare(const ShardFile& file, const ShardManifest& manifest, const ManifestShard& shard) {
     const auto differs = [&](std::string_view what, const auto& here, const auto& there) {
       if (here == there) return;
-      throw FileError(fmt::format("{}: {} is {}, the manifest says {}; it belongs to another folder, or was changed: "
-                                  "copy or pack it again",
-                                  file.path().string(), what, here, there));
+      throw FileError(
+          fmt::format("{}: {} is {}, the manifest says {}; it belongs to another folder, or was changed: "
+                      "copy or pack it again",
+                      file.path().string(), what, here, there));
     };
     if (!file.attributes()) {
-      throw FileError(fmt::format("{}: is not a shard made by lockstep pack, though the manifest lists it",
-                                  file.path().string()));
+      throw FileError(
+          fmt::format("{}: is not a shard made by lockstep pack, though the manifest lists it", file.path().string()));
     }
     for (std::size_t f = 0; f < manifest.fields.size(); ++f) {
       const StoredField& stored = file.fields()[f];
@@ -196,16 +197,17 @@ struct ShardedDataset::Files {
       info.value_min = attributes->value_min;
       info.value_max = attributes->value_max;
     } else {
-      info.labels_are_classes = info.y.elements() == 1 && info.y.type != FileType::float32 &&
-                                info.y.type != FileType::float64;
+      info.labels_are_classes =
+          info.y.elements() == 1 && info.y.type != FileType::float32 && info.y.type != FileType::float64;
       if (info.x.type == FileType::uint8) info.value_max = 255;
       if (info.x.type == FileType::uint16) info.value_max = 65535;
       if (info.labels_are_classes) count_classes();
     }
     if (folder) {
-      warnings.push_back(fmt::format("{} has no {}: types and classes are taken from the files, mean and deviation are "
-                                     "unknown, and a missing file goes unnoticed",
-                                     options.path.string(), kManifestName));
+      warnings.push_back(
+          fmt::format("{} has no {}: types and classes are taken from the files, mean and deviation are "
+                      "unknown, and a missing file goes unnoticed",
+                      options.path.string(), kManifestName));
     }
   }
 
@@ -220,9 +222,10 @@ struct ShardedDataset::Files {
     const auto& a = first.attributes();
     const auto& b = file.attributes();
     if (a.has_value() != b.has_value() || (a && (a->classes != b->classes || a->labels != b->labels))) {
-      throw FileError(fmt::format("{}: its classes or labels are unlike those of its sibling {}; they come from "
-                                  "different packs",
-                                  file.path().string(), first.path().filename().string()));
+      throw FileError(
+          fmt::format("{}: its classes or labels are unlike those of its sibling {}; they come from "
+                      "different packs",
+                      file.path().string(), first.path().filename().string()));
     }
   }
 
@@ -287,9 +290,10 @@ struct ShardedDataset::Files {
         if (stored.offset || stored.count == 0) continue;
         std::string reason;
         if (stored.splits_samples()) {
-          reason = fmt::format("is stored in chunks of ({}), so that one sample lies in several chunks and reading one "
-                               "means reading {}",
-                               fmt::join(stored.chunk, ", "), stored.chunk_rows());
+          reason = fmt::format(
+              "is stored in chunks of ({}), so that one sample lies in several chunks and reading one "
+              "means reading {}",
+              fmt::join(stored.chunk, ", "), stored.chunk_rows());
         } else if (stored.compressed) {
           reason = "is compressed, so that reading it costs about a second of computing per 200 MB";
         } else if (!stored.native_order) {
@@ -297,9 +301,10 @@ struct ShardedDataset::Files {
         } else {
           reason = "is not stored contiguously, so that reading it goes through the HDF5 library";
         }
-        warnings.push_back(fmt::format("{}: {} {}. `lockstep pack` or `h5repack -l {}:CONTI -f {}:NONE IN OUT` makes a "
-                                       "copy that is read at full speed",
-                                       file.path().string(), stored.dataset, reason, stored.dataset, stored.dataset));
+        warnings.push_back(
+            fmt::format("{}: {} {}. `lockstep pack` or `h5repack -l {}:CONTI -f {}:NONE IN OUT` makes a "
+                        "copy that is read at full speed",
+                        file.path().string(), stored.dataset, reason, stored.dataset, stored.dataset));
         break;
       }
     }
@@ -375,8 +380,8 @@ struct ShardedDataset::Files {
       read_stored(shard, 1, first, rows, scratch);
       raw = scratch;
     } else {
-      raw = std::span(labels[shard]).subspan(static_cast<std::size_t>(first) * row_bytes,
-                                             static_cast<std::size_t>(rows) * row_bytes);
+      raw = std::span(labels[shard])
+                .subspan(static_cast<std::size_t>(first) * row_bytes, static_cast<std::size_t>(rows) * row_bytes);
     }
     if (!info.labels_are_classes) {
       to_float32(info.y.type, raw, out.data());
@@ -481,8 +486,9 @@ std::uint64_t ShardedDataset::verify(int part, int parts) const {
         bytes += block.size();
       });
       if (to_hex(sum.value()) != stored.checksum) {
-        throw FileError(fmt::format("{}: {} is damaged: its checksum is {}, it was packed with {}; copy or pack it again",
-                                    file.path().string(), stored.dataset, to_hex(sum.value()), stored.checksum));
+        throw FileError(
+            fmt::format("{}: {} is damaged: its checksum is {}, it was packed with {}; copy or pack it again",
+                        file.path().string(), stored.dataset, to_hex(sum.value()), stored.checksum));
       }
     }
   }

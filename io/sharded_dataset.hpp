@@ -15,8 +15,8 @@
 namespace lockstep::io {
 
 struct DatasetOptions {
-  std::filesystem::path path;     ///< a shard folder, a folder of .h5/.hdf5 files, or one such file
-  std::string x = "x";            ///< dataset names, for files made by others
+  std::filesystem::path path;  ///< a shard folder, a folder of .h5/.hdf5 files, or one such file
+  std::string x = "x";         ///< dataset names, for files made by others
   std::string y = "y";
 };
 
@@ -24,9 +24,9 @@ struct DatasetOptions {
 struct DatasetInfo {
   std::int64_t samples = 0;
   Field x;
-  Field y;                                  ///< an empty name: packed without labels
+  Field y;  ///< an empty name: packed without labels
   bool labels_are_classes = true;
-  std::int64_t classes = 0;                 ///< 0: regression
+  std::int64_t classes = 0;  ///< 0: regression
   std::vector<std::string> class_names;
   double value_min = 0, value_max = 1;      ///< of x
   double mean = 0, standard_deviation = 1;  ///< of x over all elements; only with a manifest
@@ -37,10 +37,10 @@ struct DatasetInfo {
 /// One shard file as opened.
 struct ShardInfo {
   std::filesystem::path file;
-  std::int64_t first = 0;     ///< index of its first sample
+  std::int64_t first = 0;  ///< index of its first sample
   std::int64_t count = 0;
   std::uint64_t bytes = 0;
-  bool by_offset = false;     ///< read with pread; otherwise through the library
+  bool by_offset = false;              ///< read with pread; otherwise through the library
   std::string checksum_x, checksum_y;  ///< hex, "" where the file has none
 };
 

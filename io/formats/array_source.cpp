@@ -16,10 +16,14 @@ void swap_bytes(std::span<std::byte> data) {
 
 void to_native_order(std::span<std::byte> data, std::size_t element) {
   switch (element) {
-    case 2: return swap_bytes<2>(data);
-    case 4: return swap_bytes<4>(data);
-    case 8: return swap_bytes<8>(data);
-    default: return;
+    case 2:
+      return swap_bytes<2>(data);
+    case 4:
+      return swap_bytes<4>(data);
+    case 8:
+      return swap_bytes<8>(data);
+    default:
+      return;
   }
 }
 
@@ -33,8 +37,8 @@ class ArraySource final : public SampleSource {
     }
     if (files_.size() == 2 && files_[0].shape[0] != files_[1].shape[0]) {
       throw FileError(fmt::format("{} has {} samples but {} has {} labels; they do not belong together",
-                                  files_[0].bytes.path().string(), files_[0].shape[0],
-                                  files_[1].bytes.path().string(), files_[1].shape[0]));
+                                  files_[0].bytes.path().string(), files_[0].shape[0], files_[1].bytes.path().string(),
+                                  files_[1].shape[0]));
     }
   }
 

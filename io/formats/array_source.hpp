@@ -14,10 +14,10 @@ namespace lockstep::io {
 
 /// A file whose header has been read.
 struct ArrayFile {
-  ByteReader bytes;                   ///< stands at the first row
+  ByteReader bytes;  ///< stands at the first row
   FileType type = FileType::other;
   bool big_endian = false;
-  std::vector<std::int64_t> shape;    ///< the first extent counts samples
+  std::vector<std::int64_t> shape;  ///< the first extent counts samples
 };
 
 /// Throws FileError when the extents cannot be: none, negative, no sample, more bytes than 2^62.

@@ -96,8 +96,8 @@ class RecordReader {
   char separator_;
   std::vector<std::byte> buffer_;
   std::size_t at_ = 0, size_ = 0;
-  std::string text_;                ///< the cells of the current record, one after another
-  std::vector<std::size_t> ends_;   ///< where each cell ends in text_
+  std::string text_;               ///< the cells of the current record, one after another
+  std::vector<std::size_t> ends_;  ///< where each cell ends in text_
   bool quoted_any_ = false;
   std::int64_t line_ = 1, next_line_ = 1;
 };
@@ -266,9 +266,10 @@ class CsvSource final : public SampleSource {
       }
       classes_.see(text);
       if (classes_.too_many()) {
-        throw FileError(fmt::format("{}:{}: {} has more than {} different texts; choose another label column, or "
-                                    "regression for numbers",
-                                    path(), records.line(), column_text(*label_), kMostTextualClasses));
+        throw FileError(
+            fmt::format("{}:{}: {} has more than {} different texts; choose another label column, or "
+                        "regression for numbers",
+                        path(), records.line(), column_text(*label_), kMostTextualClasses));
       }
     }
     if (count_ == 0) throw FileError(fmt::format("{}: holds no samples", path()));
@@ -276,7 +277,7 @@ class CsvSource final : public SampleSource {
   }
 
   CsvOptions options_;
-  RecordReader records_;   ///< the second pass
+  RecordReader records_;  ///< the second pass
   std::vector<std::string> names_;
   std::size_t columns_ = 0;
   std::optional<std::size_t> label_;

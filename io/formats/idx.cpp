@@ -11,13 +11,20 @@ namespace {
 
 FileType type_of_code(unsigned code) {
   switch (code) {
-    case 0x08: return FileType::uint8;
-    case 0x09: return FileType::int8;
-    case 0x0B: return FileType::int16;
-    case 0x0C: return FileType::int32;
-    case 0x0D: return FileType::float32;
-    case 0x0E: return FileType::float64;
-    default: return FileType::other;
+    case 0x08:
+      return FileType::uint8;
+    case 0x09:
+      return FileType::int8;
+    case 0x0B:
+      return FileType::int16;
+    case 0x0C:
+      return FileType::int32;
+    case 0x0D:
+      return FileType::float32;
+    case 0x0E:
+      return FileType::float64;
+    default:
+      return FileType::other;
   }
 }
 
@@ -27,10 +34,11 @@ ArrayFile open_array(const std::filesystem::path& path) {
   file.bytes.read(head);
   file.type = type_of_code(std::to_integer<unsigned>(head[2]));
   if (head[0] != std::byte{0} || head[1] != std::byte{0} || file.type == FileType::other) {
-    throw FileError(fmt::format("{}: is not an IDX file: it begins with {:02x} {:02x} {:02x} {:02x}, expected 00 00 TYPE "
-                                "DIMENSIONS with TYPE 08, 09, 0b, 0c, 0d or 0e",
-                                path.string(), std::to_integer<unsigned>(head[0]), std::to_integer<unsigned>(head[1]),
-                                std::to_integer<unsigned>(head[2]), std::to_integer<unsigned>(head[3])));
+    throw FileError(
+        fmt::format("{}: is not an IDX file: it begins with {:02x} {:02x} {:02x} {:02x}, expected 00 00 TYPE "
+                    "DIMENSIONS with TYPE 08, 09, 0b, 0c, 0d or 0e",
+                    path.string(), std::to_integer<unsigned>(head[0]), std::to_integer<unsigned>(head[1]),
+                    std::to_integer<unsigned>(head[2]), std::to_integer<unsigned>(head[3])));
   }
   for (unsigned dimension = 0; dimension < std::to_integer<unsigned>(head[3]); ++dimension) {
     std::array<std::byte, 4> extent{};

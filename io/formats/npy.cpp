@@ -27,9 +27,9 @@ std::string_view value_of(const std::filesystem::path& path, std::string_view he
 
 FileType type_of_code(std::string_view code) {
   constexpr std::pair<std::string_view, FileType> kCodes[] = {
-      {"u1", FileType::uint8},   {"b1", FileType::uint8},   {"i1", FileType::int8},   {"u2", FileType::uint16},
-      {"i2", FileType::int16},   {"u4", FileType::uint32},  {"i4", FileType::int32},  {"u8", FileType::uint64},
-      {"i8", FileType::int64},   {"f4", FileType::float32}, {"f8", FileType::float64}};
+      {"u1", FileType::uint8}, {"b1", FileType::uint8},   {"i1", FileType::int8},   {"u2", FileType::uint16},
+      {"i2", FileType::int16}, {"u4", FileType::uint32},  {"i4", FileType::int32},  {"u8", FileType::uint64},
+      {"i8", FileType::int64}, {"f4", FileType::float32}, {"f8", FileType::float64}};
   for (const auto& [name, type] : kCodes) {
     if (name == code) return type;
   }
@@ -41,7 +41,8 @@ void parse_type(ArrayFile& file, std::string_view header) {
   const std::string_view descr = text.starts_with('\'') ? text.substr(1, text.find('\'', 1) - 1) : "";
   file.type = descr.size() < 2 ? FileType::other : type_of_code(descr.substr(1));
   file.big_endian = descr.starts_with('>');
-  if (file.type == FileType::other || (!descr.empty() && std::string_view("<>|=").find(descr[0]) == std::string_view::npos)) {
+  if (file.type == FileType::other ||
+      (!descr.empty() && std::string_view("<>|=").find(descr[0]) == std::string_view::npos)) {
     fail(file.bytes.path(), fmt::format("element type {} is not supported; save it with numpy.save(file, "
                                         "array.astype('float32')) or another plain number type",
                                         text.substr(0, text.find(',', 1))));
@@ -69,7 +70,8 @@ ArrayFile open_array(const std::filesystem::path& path) {
   ArrayFile file{.bytes = ByteReader(path), .type = FileType::other, .big_endian = false, .shape = {}};
   std::array<std::byte, 8> head{};
   file.bytes.read(head);
-  if (std::memcmp(head.data(), "\x93NUMPY", 6) != 0) fail(path, "is not an NPY file: it does not begin with \\x93NUMPY");
+  if (std::memcmp(head.data(), "\x93NUMPY", 6) != 0)
+    fail(path, "is not an NPY file: it does not begin with \\x93NUMPY");
   const int version = std::to_integer<int>(head[6]);
   if (version < 1 || version > 3) fail(path, fmt::format("has NPY version {}; 1, 2 and 3 are known", version));
   std::array<std::byte, 4> digits{};
@@ -82,8 +84,9 @@ ArrayFile open_array(const std::filesystem::path& path) {
 
   parse_type(file, header);
   if (value_of(path, header, "fortran_order").starts_with("True")) {
-    fail(path, "is in Fortran order, in which samples are not contiguous; save it with numpy.save(file, "
-               "numpy.ascontiguousarray(array))");
+    fail(path,
+         "is in Fortran order, in which samples are not contiguous; save it with numpy.save(file, "
+         "numpy.ascontiguousarray(array))");
   }
   parse_shape(file, header);
   return file;

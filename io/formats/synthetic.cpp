@@ -124,7 +124,8 @@ class SyntheticSource final : public SampleSource {
 
   std::int32_t make_class_sample(std::uint64_t index, std::span<float> x) {
     const RandomBlock words = random_block(options_.seed, RandomPurpose::class_of_sample, index, 0);
-    const auto label = static_cast<std::int32_t>((std::uint64_t{words[0]} * static_cast<std::uint64_t>(options_.classes)) >> 32);
+    const auto label =
+        static_cast<std::int32_t>((std::uint64_t{words[0]} * static_cast<std::uint64_t>(options_.classes)) >> 32);
     const std::span<const float> middle = centre(label);
     std::copy(middle.begin(), middle.end(), x.begin());
     add_normals(options_.seed, RandomPurpose::features, index, spread_, x);
@@ -145,8 +146,8 @@ class SyntheticSource final : public SampleSource {
   }
 
   SyntheticOptions options_;
-  std::vector<float> centres_;   ///< classes x features, scaled
-  double spread_ = 1;            ///< standard deviation around a centre
+  std::vector<float> centres_;  ///< classes x features, scaled
+  double spread_ = 1;           ///< standard deviation around a centre
   std::int64_t done_ = 0;
 };
 

@@ -26,7 +26,8 @@ TEST(BlockCache, KeepsWhatWasUsedLast) {
   EXPECT_EQ(reads, 4);
   get(2);
   EXPECT_EQ(reads, 5);
-  EXPECT_THROW(cache.get({0, 1, 1}, []() -> std::vector<std::byte> { throw std::runtime_error("unreadable"); }), std::runtime_error);
+  EXPECT_THROW(cache.get({0, 1, 1}, []() -> std::vector<std::byte> { throw std::runtime_error("unreadable"); }),
+               std::runtime_error);
   get(2);
   EXPECT_EQ(reads, 5);
 }

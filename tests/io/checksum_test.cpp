@@ -27,9 +27,7 @@ TEST(Checksum, DoesNotDependOnThePieces) {
   }
 }
 
-TEST(Checksum, NoticesOneBit) {
-  EXPECT_NE(checksum(bytes_of("lockstep")), checksum(bytes_of("lockstdp")));
-}
+TEST(Checksum, NoticesOneBit) { EXPECT_NE(checksum(bytes_of("lockstep")), checksum(bytes_of("lockstdp"))); }
 
 }  // namespace
 }  // namespace lockstep::io

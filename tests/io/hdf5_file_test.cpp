@@ -23,8 +23,8 @@ TEST(Hdf5File, KeepsDatasetsOfEveryTypeAndShape) {
   const std::vector<double> values = {-3, 2, 7, 100, 0, 1};
   {
     Hdf5File file(path, Hdf5File::Access::create);
-    for (const FileType type : {FileType::int8, FileType::int16, FileType::int32, FileType::int64, FileType::float32,
-                                FileType::float64}) {
+    for (const FileType type :
+         {FileType::int8, FileType::int16, FileType::int32, FileType::int64, FileType::float32, FileType::float64}) {
       const std::string name = std::string("deep/er/") + name_of(type);
       file.create_dataset(name, type, std::vector<std::int64_t>{3, 2});
       file.write(name, FileType::float64, std::as_bytes(std::span(values)));

@@ -24,10 +24,11 @@ class MemorySource final : public SampleSource {
     bool labelled = true;
     bool classes = true;
     std::vector<std::string> class_names{};
-    std::function<double(std::int64_t sample)> label = [](std::int64_t sample) { return static_cast<double>(sample % 5); };
-    std::function<double(std::int64_t sample, std::int64_t element)> value = [](std::int64_t sample, std::int64_t element) {
-      return static_cast<double>(expected_x(sample, element));
+    std::function<double(std::int64_t sample)> label = [](std::int64_t sample) {
+      return static_cast<double>(sample % 5);
     };
+    std::function<double(std::int64_t sample, std::int64_t element)> value =
+        [](std::int64_t sample, std::int64_t element) { return static_cast<double>(expected_x(sample, element)); };
   };
 
   explicit MemorySource(Options options) : options_(std::move(options)) {}

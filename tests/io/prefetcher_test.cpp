@@ -22,7 +22,9 @@ using testing::HasSubstr;
 class PrefetcherTest : public testing::Test {
  protected:
   explicit PrefetcherTest(std::int64_t samples = 1000) {
-    MemorySource source({.samples = samples, .x_type = FileType::float32, .x_shape = {1},
+    MemorySource source({.samples = samples,
+                         .x_type = FileType::float32,
+                         .x_shape = {1},
                          .value = [](std::int64_t sample, std::int64_t) { return static_cast<double>(sample); }});
     write_shards(source, {.folder = folder_.path() / "set", .shards = 3}, {});
     data_ = std::make_unique<ShardedDataset>(DatasetOptions{.path = folder_.path() / "set"});
@@ -46,12 +48,15 @@ class PrefetcherTest : public testing::Test {
 };
 
 TEST_F(PrefetcherTest, EverySampleOncePerEpochOverRanksAndMicroBatches) {
-  for (const auto& [world, batch, accumulate] : {std::tuple{1, 100, 1}, std::tuple{3, 128, 2}, std::tuple{4, 7, 3}, std::tuple{5, 3, 1}, std::tuple{2, 5000, 4}}) {
+  for (const auto& [world, batch, accumulate] : {std::tuple{1, 100, 1}, std::tuple{3, 128, 2}, std::tuple{4, 7, 3},
+                                                 std::tuple{5, 3, 1}, std::tuple{2, 5000, 4}}) {
     const std::int64_t steps = (1000 + batch - 1) / batch;
     for (std::int64_t epoch = 0; epoch < 2; ++epoch) {
       std::multiset<std::int64_t> seen;
       for (int rank = 0; rank < world; ++rank) {
-        Prefetcher prefetcher(*data_, {.global_batch = batch, .accumulate = accumulate, .rank = rank, .world = world, .first_epoch = epoch});
+        Prefetcher prefetcher(
+            *data_,
+            {.global_batch = batch, .accumulate = accumulate, .rank = rank, .world = world, .first_epoch = epoch});
         for (std::int64_t step = 0; step < steps; ++step) {
           std::int64_t mine = 0;
           std::int64_t most = 0;
@@ -95,7 +100,8 @@ TEST_F(PrefetcherTest, ResumesAnywhereWithTheSameContinuation) {
     later.first_epoch = steps[from].first / 10'000;
     later.first_position = steps[from].first % 10'000;
     Prefetcher resumed(*data_, later);
-    for (std::size_t step = from; step < steps.size(); ++step) ASSERT_EQ(samples_of(resumed.next()), steps[step].second) << step;
+    for (std::size_t step = from; step < steps.size(); ++step)
+      ASSERT_EQ(samples_of(resumed.next()), steps[step].second) << step;
   }
   PrefetcherOptions end = options;
   end.first_position = 1000;  // a checkpoint at the end of an epoch
@@ -121,7 +127,9 @@ TEST_F(PrefetcherTest, FileOrderAndOwnMemory) {
   };
   Counting memory;
   {
-    Prefetcher prefetcher(*data_, {.order = {.shuffle = false}, .global_batch = 10, .rank = 1, .world = 2, .depth = 2, .memory = &memory});
+    Prefetcher prefetcher(
+        *data_,
+        {.order = {.shuffle = false}, .global_batch = 10, .rank = 1, .world = 2, .depth = 2, .memory = &memory});
     EXPECT_EQ(samples_of(prefetcher.next()), (std::vector<std::int64_t>{5, 6, 7, 8, 9}));
     EXPECT_EQ(samples_of(prefetcher.next()), (std::vector<std::int64_t>{15, 16, 17, 18, 19}));
     EXPECT_EQ(memory.live, 2U * (20 + 20));

@@ -26,7 +26,9 @@ bool is_permutation_of_samples(std::vector<std::int64_t> order) {
 
 TEST(SampleOrder, AnyConfigurationIsAPermutationThatAnyWorldShares) {
   std::mt19937_64 random(7);
-  const auto below = [&](std::int64_t limit) { return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(limit)); };
+  const auto below = [&](std::int64_t limit) {
+    return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(limit));
+  };
   for (int configuration = 0; configuration < 300; ++configuration) {
     SampleOrderOptions options;
     options.seed = random();
@@ -88,7 +90,8 @@ double mixing(const SampleOrder& order, std::int64_t classes, std::int64_t batch
   std::int64_t batches = 0;
   for (std::int64_t first = 0; first + batch <= samples; first += batch, ++batches) {
     std::vector<double> counts(static_cast<std::size_t>(classes));
-    for (std::int64_t p = first; p < first + batch; ++p) counts[static_cast<std::size_t>(order.at(p) * classes / samples)] += 1;
+    for (std::int64_t p = first; p < first + batch; ++p)
+      counts[static_cast<std::size_t>(order.at(p) * classes / samples)] += 1;
     const double expected = static_cast<double>(batch) / static_cast<double>(classes);
     for (const double count : counts) squares += (count - expected) * (count - expected);
   }
@@ -99,7 +102,7 @@ double mixing(const SampleOrder& order, std::int64_t classes, std::int64_t batch
 TEST(SampleOrder, MixesDataSortedByClass) {
   SampleOrderOptions options{.seed = 1, .shard_counts = {15'000, 15'000, 15'000, 15'000}, .sample_bytes = 785};
   EXPECT_LT(mixing(SampleOrder(options, 0), 10, 128), 1.6);
-  options.sample_bytes = 3'000;   // many more blocks than the 1,024 that are drawn from at once
+  options.sample_bytes = 3'000;  // many more blocks than the 1,024 that are drawn from at once
   options.shard_counts = {200'000, 200'000};
   EXPECT_LT(mixing(SampleOrder(options, 0), 10, 128), 1.2);
   options.shuffle = false;
@@ -133,7 +136,8 @@ TEST(SampleOrder, AnnouncesEveryBlockBeforeItIsUsed) {
       const std::int64_t batch = 192;  // a multiple of the lanes: each rank keeps its lanes
       for (std::int64_t first = batch * 20; first + batch <= samples; first += batch) {
         for (const SampleRange& range : order.upcoming(first, batch, rank, world, first == batch * 20)) {
-          for (std::int64_t i = range.first; i < range.first + range.count; ++i) announced[static_cast<std::size_t>(i)] = true;
+          for (std::int64_t i = range.first; i < range.first + range.count; ++i)
+            announced[static_cast<std::size_t>(i)] = true;
         }
         for (const std::int64_t sample : order.part(first, batch, rank, world)) {
           surprises += announced[static_cast<std::size_t>(sample)] ? 0 : 1;

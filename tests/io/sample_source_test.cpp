@@ -87,9 +87,12 @@ TEST_F(Idx, ReadsEveryTypeBigEndian) {
     EXPECT_FALSE(source->labels_are_classes());
     EXPECT_EQ(elements<Element>(drain(*source, 1)[0]), std::vector<Element>(values)) << int{code};
   };
-  check(0x08, FileType::uint8, {std::uint8_t{1}, std::uint8_t{2}, std::uint8_t{255}, std::uint8_t{4}, std::uint8_t{5}, std::uint8_t{6}});
-  check(0x09, FileType::int8, {std::int8_t{-1}, std::int8_t{2}, std::int8_t{3}, std::int8_t{4}, std::int8_t{5}, std::int8_t{6}});
-  check(0x0B, FileType::int16, {std::int16_t{-300}, std::int16_t{2}, std::int16_t{3}, std::int16_t{4}, std::int16_t{5}, std::int16_t{6}});
+  check(0x08, FileType::uint8,
+        {std::uint8_t{1}, std::uint8_t{2}, std::uint8_t{255}, std::uint8_t{4}, std::uint8_t{5}, std::uint8_t{6}});
+  check(0x09, FileType::int8,
+        {std::int8_t{-1}, std::int8_t{2}, std::int8_t{3}, std::int8_t{4}, std::int8_t{5}, std::int8_t{6}});
+  check(0x0B, FileType::int16,
+        {std::int16_t{-300}, std::int16_t{2}, std::int16_t{3}, std::int16_t{4}, std::int16_t{5}, std::int16_t{6}});
   check(0x0C, FileType::int32, {-70000, 2, 3, 4, 5, 6});
   check(0x0D, FileType::float32, {-1.5F, 2.0F, 3.0F, 4.0F, 5.0F, 6.25F});
   check(0x0E, FileType::float64, {-1.1, 2.2, 3.0, 4.0, 5.0, 6.0});
@@ -132,10 +135,12 @@ TEST_F(Idx, NamesTheFileAndThePlaceOfDamage) {
   EXPECT_THAT(text(with("scalar", idx_header(8, {}))), HasSubstr("single number"));
 
   std::string random = idx_header(8, {1000, 10});
-  for (int i = 0; i < 10'000; ++i) random.push_back(static_cast<char>(i * i * 7919 >> 5));
+  for (int i = 0; i < 10'000; ++i)
+    random.push_back(static_cast<char>(static_cast<unsigned>(i) * static_cast<unsigned>(i) * 7919U >> 5));
   write_gzip(file("good.gz"), random);
   const std::string zipped = read_text(file("good.gz"));
-  EXPECT_THAT(text(with("cut.gz", zipped.substr(0, zipped.size() / 2))), AllOf(HasSubstr("cut.gz"), HasSubstr("cut off")));
+  EXPECT_THAT(text(with("cut.gz", zipped.substr(0, zipped.size() / 2))),
+              AllOf(HasSubstr("cut.gz"), HasSubstr("cut off")));
   EXPECT_THAT(text(with("tail.gz", zipped.substr(0, zipped.size() - 4))), HasSubstr("cut off"));
   EXPECT_THAT(text(with("plain.gz", good)), HasSubstr("not a gzip file"));
   std::string flipped = zipped;
@@ -161,26 +166,35 @@ TEST_F(Npy, ReadsEveryVersionTypeAndOrder) {
   const auto check = [&]<class Element>(int version, const std::string& descr, FileType type,
                                         std::initializer_list<Element> values) {
     const bool big_endian = descr[0] == '>';
-    const auto path = with("x.npy", npy(version, "{'descr': '" + descr + "', 'fortran_order': False, 'shape': (3, 2), }  \n",
-                                        stored(values, big_endian)));
+    const auto path =
+        with("x.npy", npy(version, "{'descr': '" + descr + "', 'fortran_order': False, 'shape': (3, 2), }  \n",
+                          stored(values, big_endian)));
     const auto source = open_npy(path, {});
     EXPECT_EQ(source->fields()[0].type, type) << descr;
     EXPECT_EQ(source->count(), 3);
     EXPECT_EQ(elements<Element>(drain(*source, 2)[0]), std::vector<Element>(values)) << descr;
   };
-  check(1, "|u1", FileType::uint8, {std::uint8_t{0}, std::uint8_t{2}, std::uint8_t{255}, std::uint8_t{4}, std::uint8_t{5}, std::uint8_t{6}});
-  check(1, "|b1", FileType::uint8, {std::uint8_t{0}, std::uint8_t{1}, std::uint8_t{1}, std::uint8_t{0}, std::uint8_t{1}, std::uint8_t{0}});
-  check(2, "|i1", FileType::int8, {std::int8_t{-1}, std::int8_t{2}, std::int8_t{3}, std::int8_t{4}, std::int8_t{5}, std::int8_t{6}});
-  check(3, "<u2", FileType::uint16, {std::uint16_t{65535}, std::uint16_t{2}, std::uint16_t{3}, std::uint16_t{4}, std::uint16_t{5}, std::uint16_t{6}});
-  check(1, ">i2", FileType::int16, {std::int16_t{-300}, std::int16_t{2}, std::int16_t{3}, std::int16_t{4}, std::int16_t{5}, std::int16_t{6}});
+  check(1, "|u1", FileType::uint8,
+        {std::uint8_t{0}, std::uint8_t{2}, std::uint8_t{255}, std::uint8_t{4}, std::uint8_t{5}, std::uint8_t{6}});
+  check(1, "|b1", FileType::uint8,
+        {std::uint8_t{0}, std::uint8_t{1}, std::uint8_t{1}, std::uint8_t{0}, std::uint8_t{1}, std::uint8_t{0}});
+  check(2, "|i1", FileType::int8,
+        {std::int8_t{-1}, std::int8_t{2}, std::int8_t{3}, std::int8_t{4}, std::int8_t{5}, std::int8_t{6}});
+  check(
+      3, "<u2", FileType::uint16,
+      {std::uint16_t{65535}, std::uint16_t{2}, std::uint16_t{3}, std::uint16_t{4}, std::uint16_t{5}, std::uint16_t{6}});
+  check(1, ">i2", FileType::int16,
+        {std::int16_t{-300}, std::int16_t{2}, std::int16_t{3}, std::int16_t{4}, std::int16_t{5}, std::int16_t{6}});
   check(1, "<i4", FileType::int32, {-70000, 2, 3, 4, 5, 6});
-  check(2, "<i8", FileType::int64, {std::int64_t{-1} << 40, std::int64_t{2}, std::int64_t{3}, std::int64_t{4}, std::int64_t{5}, std::int64_t{6}});
+  check(2, "<i8", FileType::int64,
+        {std::int64_t{-1} << 40, std::int64_t{2}, std::int64_t{3}, std::int64_t{4}, std::int64_t{5}, std::int64_t{6}});
   check(1, ">f4", FileType::float32, {-1.5F, 2.0F, 3.0F, 4.0F, 5.0F, 6.25F});
   check(3, "<f8", FileType::float64, {-1.1, 2.2, 3.0, 4.0, 5.0, 6.0});
 }
 
 TEST_F(Npy, KindOfLabelsFollowsTheirType) {
-  const auto x = with("x.npy", npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", stored({1.0F, 2.0F}, false)));
+  const auto x =
+      with("x.npy", npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", stored({1.0F, 2.0F}, false)));
   const auto classes = with("c.npy", npy(1, "{'descr': '<i8', 'fortran_order': False, 'shape': (2, 1), }",
                                          stored({std::int64_t{1}, std::int64_t{0}}, false)));
   const auto targets = with("t.npy", npy(1, "{'shape': (2, 2), 'fortran_order': False, 'descr': '<f4'}",
@@ -199,11 +213,16 @@ TEST_F(Npy, SaysWhatItCannotRead) {
   const std::string data(24, 'x');
   EXPECT_THAT(text("PK\3\4 an npz archive"), AllOf(HasSubstr("bad.npy"), HasSubstr("not an NPY")));
   EXPECT_THAT(text(npy(4, "{}", data)), HasSubstr("version 4"));
-  EXPECT_THAT(text(npy(1, "{'descr': '<f4', 'fortran_order': True, 'shape': (3, 2), }", data)), HasSubstr("ascontiguousarray"));
-  EXPECT_THAT(text(npy(1, "{'descr': '<f2', 'fortran_order': False, 'shape': (3, 2), }", data)), AllOf(HasSubstr("f2"), HasSubstr("astype")));
-  EXPECT_THAT(text(npy(1, "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (3, 2), }", data)), HasSubstr("not supported"));
-  EXPECT_THAT(text(npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (), }", data)), HasSubstr("single number"));
-  EXPECT_THAT(text(npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (-3,), }", data)), HasSubstr("impossible"));
+  EXPECT_THAT(text(npy(1, "{'descr': '<f4', 'fortran_order': True, 'shape': (3, 2), }", data)),
+              HasSubstr("ascontiguousarray"));
+  EXPECT_THAT(text(npy(1, "{'descr': '<f2', 'fortran_order': False, 'shape': (3, 2), }", data)),
+              AllOf(HasSubstr("f2"), HasSubstr("astype")));
+  EXPECT_THAT(text(npy(1, "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (3, 2), }", data)),
+              HasSubstr("not supported"));
+  EXPECT_THAT(text(npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (), }", data)),
+              HasSubstr("single number"));
+  EXPECT_THAT(text(npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (-3,), }", data)),
+              HasSubstr("impossible"));
   EXPECT_THAT(text(npy(1, "{'descr': '<f4', 'fortran_order': False, }", data)), HasSubstr("no shape"));
   EXPECT_THAT(text(npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 3), }", data)), HasSubstr("cut off"));
   EXPECT_THAT(text(npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 1), }", data)), HasSubstr("goes on"));
@@ -228,7 +247,8 @@ TEST(Synthetic, IsTheSameWhateverTheBlockAndGoesOnWhereToldTo) {
 }
 
 TEST(Synthetic, RegressionIsTheMeanOfTwoXPlusOne) {
-  const auto source = make_synthetic({.task = SyntheticOptions::Task::regression, .samples = 4000, .features = 3, .noise = 0.25});
+  const auto source =
+      make_synthetic({.task = SyntheticOptions::Task::regression, .samples = 4000, .features = 3, .noise = 0.25});
   EXPECT_FALSE(source->labels_are_classes());
   const auto all = drain(*source, 1000);
   const auto x = elements<float>(all[0]);
@@ -245,8 +265,8 @@ TEST(Synthetic, RegressionIsTheMeanOfTwoXPlusOne) {
   EXPECT_NEAR(std::sqrt(squares / 4000), 0.25, 0.02);
 }
 
-/// Accuracy on new samples of the linear classifier that the class means of `samples` samples define: score of class c =
-/// m_c . x - |m_c|^2 / 2.
+/// Accuracy on new samples of the linear classifier that the class means of `samples` samples define: score of class c
+/// = m_c . x - |m_c|^2 / 2.
 double linear_accuracy(SyntheticOptions options) {
   const auto features = static_cast<std::size_t>(options.features);
   const auto train = drain(*make_synthetic(options), options.samples);
@@ -307,7 +327,10 @@ class Csv : public SampleSourceTest {
 };
 
 TEST_F(Csv, ReadsNumbersAndClassNumbers) {
-  const auto source = open("\xEF\xBB\xBF" "a,label,b\r\n1,2, 3.5 \r\n-1e2,0,+4\r\n1e-60,1,.5\r\n\r\n", {.label_column = "label"});
+  const auto source = open(
+      "\xEF\xBB\xBF"
+      "a,label,b\r\n1,2, 3.5 \r\n-1e2,0,+4\r\n1e-60,1,.5\r\n\r\n",
+      {.label_column = "label"});
   ASSERT_EQ(source->count(), 3);
   EXPECT_TRUE(source->labels_are_classes());
   EXPECT_TRUE(source->class_names().empty());
@@ -318,7 +341,8 @@ TEST_F(Csv, ReadsNumbersAndClassNumbers) {
 }
 
 TEST_F(Csv, TextualClassesGetNumbersInOrderOfFirstSight) {
-  const auto source = open("x;kind\n1;\"cat; big\"\n2;dog\n3;7\n4;\"cat; big\"\n5;\"say \"\"woof\"\"\nloud\"", {.separator = ';', .label_column = "-1"});
+  const auto source = open("x;kind\n1;\"cat; big\"\n2;dog\n3;7\n4;\"cat; big\"\n5;\"say \"\"woof\"\"\nloud\"",
+                           {.separator = ';', .label_column = "-1"});
   EXPECT_EQ(source->class_names(), (std::vector<std::string>{"cat; big", "dog", "7", "say \"woof\"\nloud"}));
   const auto all = drain(*source, 3);
   EXPECT_EQ(elements<std::int32_t>(all[1]), (std::vector<std::int32_t>{0, 1, 2, 0, 3}));
@@ -326,7 +350,8 @@ TEST_F(Csv, TextualClassesGetNumbersInOrderOfFirstSight) {
 }
 
 TEST_F(Csv, ReadsTargetsAndUnlabelledRowsAndGzip) {
-  const auto targets = open("1\t10\n2\t20.5\n", {.header = false, .separator = '\t', .label_column = "1", .label_is_class = false});
+  const auto targets =
+      open("1\t10\n2\t20.5\n", {.header = false, .separator = '\t', .label_column = "1", .label_is_class = false});
   EXPECT_FALSE(targets->labels_are_classes());
   EXPECT_EQ(elements<float>(drain(*targets, 2)[1]), (std::vector<float>{10, 20.5F}));
   const auto unlabelled = open("1,10\n2,20\n", {.header = false});
@@ -345,7 +370,8 @@ TEST_F(Csv, ReadsTargetsAndUnlabelledRowsAndGzip) {
 TEST_F(Csv, NamesFileLineAndColumn) {
   const std::string head = "a,b,label\n1,2,0\n";
   const CsvOptions options{.label_column = "label"};
-  EXPECT_THAT(error(head + "1,oops,1\n", options), AllOf(HasSubstr("data.csv:3"), HasSubstr("column 1 (b)"), HasSubstr("oops")));
+  EXPECT_THAT(error(head + "1,oops,1\n", options),
+              AllOf(HasSubstr("data.csv:3"), HasSubstr("column 1 (b)"), HasSubstr("oops")));
   EXPECT_THAT(error(head + "1,,1\n", options), AllOf(HasSubstr(":3"), HasSubstr("column 1 (b)")));
   EXPECT_THAT(error(head + "nan,1,1\n", options), HasSubstr("no finite number"));
   EXPECT_THAT(error(head + "1,1e60,1\n", options), HasSubstr("1e60"));

@@ -28,7 +28,8 @@ PackSummary pack(const MemorySource::Options& samples, const ShardWriterOptions&
 /// Names in a folder, hidden ones too, sorted.
 std::vector<std::string> names_in(const std::filesystem::path& folder) {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) names.push_back(entry.path().filename().string());
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    names.push_back(entry.path().filename().string());
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -36,7 +37,8 @@ std::vector<std::string> names_in(const std::filesystem::path& folder) {
 TEST(ShardWriter, CutsSamplesIntoShardsWithAManifest) {
   const TemporaryFolder folder;
   const auto out = folder.path() / "deep" / "set";
-  const PackSummary summary = pack({.samples = 103, .class_names = {"a", "b", "c", "d", "e"}}, {.folder = out, .shards = 4});
+  const PackSummary summary =
+      pack({.samples = 103, .class_names = {"a", "b", "c", "d", "e"}}, {.folder = out, .shards = 4});
   EXPECT_EQ(summary.samples, 103);
   EXPECT_EQ(summary.shards, 4);
   EXPECT_EQ(names_in(out), (std::vector<std::string>{"manifest.json", "shard-00000.h5", "shard-00001.h5",
@@ -70,8 +72,11 @@ TEST(ShardWriter, CutsSamplesIntoShardsWithAManifest) {
 
 TEST(ShardWriter, MeasuresRangeMeanAndDeviation) {
   const TemporaryFolder folder;
-  const auto value = [](std::int64_t sample, std::int64_t element) { return 1000.0 + std::sin(0.37 * static_cast<double>(sample * 64 + element)); };
-  pack({.samples = 30'000, .x_type = FileType::float32, .x_shape = {64}, .value = value}, {.folder = folder.path() / "s"});
+  const auto value = [](std::int64_t sample, std::int64_t element) {
+    return 1000.0 + std::sin(0.37 * static_cast<double>(sample * 64 + element));
+  };
+  pack({.samples = 30'000, .x_type = FileType::float32, .x_shape = {64}, .value = value},
+       {.folder = folder.path() / "s"});
   double sum = 0;
   double squares = 0;
   double low = 1e9;
@@ -97,14 +102,16 @@ TEST(ShardWriter, RefusesToOverwriteAndNeverReplacesAForeignFolder) {
   const TemporaryFolder folder;
   const auto out = folder.path() / "set";
   pack({.samples = 10}, {.folder = out});
-  EXPECT_THAT(error_text<FileError>([&] { pack({.samples = 20}, {.folder = out}); }), AllOf(HasSubstr("exists"), HasSubstr("--force")));
+  EXPECT_THAT(error_text<FileError>([&] { pack({.samples = 20}, {.folder = out}); }),
+              AllOf(HasSubstr("exists"), HasSubstr("--force")));
   EXPECT_EQ(read_manifest(out).samples, 10);
   pack({.samples = 20}, {.folder = out, .shards = 2, .overwrite = true});
   EXPECT_EQ(read_manifest(out).samples, 20);
   EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"set"});
 
   write_text(out / "notes.txt", "mine");
-  EXPECT_THAT(error_text<FileError>([&] { pack({.samples = 30}, {.folder = out, .overwrite = true}); }), HasSubstr("nothing but shards"));
+  EXPECT_THAT(error_text<FileError>([&] { pack({.samples = 30}, {.folder = out, .overwrite = true}); }),
+              HasSubstr("nothing but shards"));
   EXPECT_EQ(read_text(out / "notes.txt"), "mine");
   const auto file = folder.path() / "file";
   write_text(file, "mine");
@@ -141,13 +148,19 @@ TEST(ShardWriter, NamesTheSampleThatCannotBe) {
   const auto error = [&](const MemorySource::Options& samples, std::int64_t classes = 0) {
     return error_text<FileError>([&] { pack(samples, {.folder = out, .shards = 3, .classes = classes}); });
   };
-  const auto label_17 = [](double label) { return [label](std::int64_t sample) { return sample == 17 ? label : 1.0; }; };
-  EXPECT_THAT(error({.y_type = FileType::int32, .label = label_17(-1)}), AllOf(HasSubstr("sample 17"), HasSubstr("label -1")));
+  const auto label_17 = [](double label) {
+    return [label](std::int64_t sample) { return sample == 17 ? label : 1.0; };
+  };
+  EXPECT_THAT(error({.y_type = FileType::int32, .label = label_17(-1)}),
+              AllOf(HasSubstr("sample 17"), HasSubstr("label -1")));
   EXPECT_THAT(error({.label = label_17(5)}, 5), AllOf(HasSubstr("sample 17"), HasSubstr("[0, 5)")));
-  EXPECT_THAT(error({.class_names = {"a", "b"}, .label = label_17(2)}), AllOf(HasSubstr("sample 17"), HasSubstr("[0, 2)")));
+  EXPECT_THAT(error({.class_names = {"a", "b"}, .label = label_17(2)}),
+              AllOf(HasSubstr("sample 17"), HasSubstr("[0, 2)")));
   EXPECT_THAT(error({.y_type = FileType::uint64, .label = label_17(1e19)}), HasSubstr("sample 17"));
   for (const double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
-    const auto value = [bad](std::int64_t sample, std::int64_t element) { return sample == 42 && element == 7 ? bad : 1.0; };
+    const auto value = [bad](std::int64_t sample, std::int64_t element) {
+      return sample == 42 && element == 7 ? bad : 1.0;
+    };
     EXPECT_THAT(error({.x_type = FileType::float32, .value = value}), AllOf(HasSubstr("sample 42"), HasSubstr("NaN")));
     EXPECT_THAT(error({.x_type = FileType::float64, .value = value}), HasSubstr("sample 42"));
     EXPECT_THAT(error({.y_type = FileType::float32, .classes = false, .label = label_17(bad)}), HasSubstr("sample 17"));
@@ -161,7 +174,8 @@ TEST(ShardWriter, NamesTheSampleThatCannotBe) {
 TEST(ShardWriter, SaysWhereItCannotWrite) {
   const TemporaryFolder folder;
   write_text(folder.path() / "file", "");
-  EXPECT_THAT(error_text<FileError>([&] { pack({}, {.folder = folder.path() / "file" / "set"}); }), HasSubstr("cannot write"));
+  EXPECT_THAT(error_text<FileError>([&] { pack({}, {.folder = folder.path() / "file" / "set"}); }),
+              HasSubstr("cannot write"));
 }
 
 /// A tmpfs of 1 MiB, or a reason why there is none.
@@ -184,8 +198,9 @@ TEST_F(SmallDisk, FullBeforeTheFirstByteOrBetweenShards) {
   const auto out = folder_.path() / "set";
   pack({.samples = 10}, {.folder = out});
   const MemorySource::Options large{.samples = 2000, .x_shape = {1000}};
-  EXPECT_THAT(error_text<FileError>([&] { pack(large, {.folder = out, .shards = 4, .overwrite = true}); }),
-              AllOf(HasSubstr(folder_.path().string()), HasSubstr("No space left"), HasSubstr("needed"), HasSubstr("free")));
+  EXPECT_THAT(
+      error_text<FileError>([&] { pack(large, {.folder = out, .shards = 4, .overwrite = true}); }),
+      AllOf(HasSubstr(folder_.path().string()), HasSubstr("No space left"), HasSubstr("needed"), HasSubstr("free")));
   EXPECT_EQ(read_manifest(out).samples, 10);
 
   // The disk fills up while packing: another writer takes what was free at the start.
@@ -218,7 +233,8 @@ TEST(ShardManifest, NoticesDamage) {
   EXPECT_THAT(changed("{", "["), HasSubstr("damaged"));
   EXPECT_THAT(changed("\"schema_version\": 1", "\"schema_version\": 2"), HasSubstr("newer"));
   EXPECT_THAT(changed("lockstep shards", "somebody's own"), HasSubstr("not a manifest"));
-  const std::string checksum = good.substr(good.find("\"checksum\""), std::string("\"checksum\": \"0123456789abcdef\",").size());
+  const std::string checksum =
+      good.substr(good.find("\"checksum\""), std::string("\"checksum\": \"0123456789abcdef\",").size());
   const auto edited = [&](const std::string& from, const std::string& to) {
     std::string text = good;
     text.replace(text.find(checksum), checksum.size(), "");

@@ -66,7 +66,8 @@ class ShardedDatasetTest : public testing::Test {
   /// Overwrites bytes of a dataset's element, past all checks.
   template <class Element>
   void overwrite(const std::filesystem::path& file, const char* dataset, std::size_t element, Element value) const {
-    const std::uint64_t at = Hdf5File(file, Hdf5File::Access::read).layout(dataset).offset.value() + element * sizeof value;
+    const std::uint64_t at =
+        Hdf5File(file, Hdf5File::Access::read).layout(dataset).offset.value() + element * sizeof value;
     std::string bytes = read_text(file);
     std::memcpy(bytes.data() + at, &value, sizeof value);
     write_text(file, bytes);
@@ -94,7 +95,8 @@ TEST_F(ShardedDatasetTest, ReadsBackWhatWasPacked) {
   const auto got = read<std::uint8_t, std::int32_t>(data, samples);
   for (std::size_t i = 0; i < samples.size(); ++i) {
     ASSERT_EQ(got.y[i], samples[i] % 5);
-    for (std::int64_t e = 0; e < 12; ++e) ASSERT_EQ(got.x[i * 12 + static_cast<std::size_t>(e)], expected_x(samples[i], e));
+    for (std::int64_t e = 0; e < 12; ++e)
+      ASSERT_EQ(got.x[i * 12 + static_cast<std::size_t>(e)], expected_x(samples[i], e));
   }
   EXPECT_EQ(data.verify(0, 1), 103U * 13);
   EXPECT_EQ(data.verify(0, 3) + data.verify(1, 3) + data.verify(2, 3), 103U * 13);
@@ -118,7 +120,9 @@ TEST_F(ShardedDatasetTest, ConvertsEveryType) {
   for (const FileType type : {FileType::int8, FileType::uint16, FileType::int16, FileType::int32, FileType::int64,
                               FileType::uint32, FileType::uint64, FileType::float32}) {
     const double shift = type == FileType::int8 ? -100 : 0;
-    const auto value = [shift](std::int64_t sample, std::int64_t element) { return static_cast<double>(expected_x(sample, element)) + shift; };
+    const auto value = [shift](std::int64_t sample, std::int64_t element) {
+      return static_cast<double>(expected_x(sample, element)) + shift;
+    };
     pack({.samples = 40, .x_type = type, .x_shape = {6}, .y_type = type, .value = value});
     const ShardedDataset data({.path = set()});
     EXPECT_EQ(data.x_type(), FileType::float32);
@@ -127,7 +131,12 @@ TEST_F(ShardedDatasetTest, ConvertsEveryType) {
     expect_formula(got, samples, 6, shift);
     for (std::size_t i = 0; i < samples.size(); ++i) ASSERT_EQ(got.y[i], samples[i] % 5) << name_of(type);
   }
-  pack({.samples = 40, .x_type = FileType::float64, .x_shape = {6}, .y_type = FileType::float64, .y_shape = {2}, .classes = false,
+  pack({.samples = 40,
+        .x_type = FileType::float64,
+        .x_shape = {6},
+        .y_type = FileType::float64,
+        .y_shape = {2},
+        .classes = false,
         .label = [](std::int64_t sample) { return static_cast<double>(sample) / 4; }});
   const ShardedDataset data({.path = set()});
   EXPECT_EQ(data.x_type(), FileType::float64);
@@ -156,7 +165,9 @@ TEST_F(ShardedDatasetTest, ReadsFilesMadeByOthers) {
   const auto labels_match = [&](const auto& got) {
     for (std::size_t i = 0; i < samples.size(); ++i) ASSERT_EQ(got.y[i], samples[i] % 5);
   };
-  const auto open = [](const char* name, const char* x, const char* y) { return ShardedDataset({.path = kFixtures / name, .x = x, .y = y}); };
+  const auto open = [](const char* name, const char* x, const char* y) {
+    return ShardedDataset({.path = kFixtures / name, .x = x, .y = y});
+  };
 
   const auto splitting = open("chunks_split_samples.h5", "images", "labels");
   expect_formula(read<std::uint8_t, std::int32_t>(splitting, samples), samples, 36, 0);
@@ -165,7 +176,9 @@ TEST_F(ShardedDatasetTest, ReadsFilesMadeByOthers) {
   EXPECT_EQ(splitting.info().classes, 5);
   EXPECT_FALSE(splitting.info().has_statistics);
   EXPECT_FALSE(splitting.shards()[0].by_offset);
-  EXPECT_THAT(splitting.warnings(), ElementsAre(AllOf(HasSubstr("(20, 3, 3)"), HasSubstr("several chunks"), HasSubstr("lockstep pack"), HasSubstr("h5repack -l images:CONTI"))));
+  EXPECT_THAT(splitting.warnings(),
+              ElementsAre(AllOf(HasSubstr("(20, 3, 3)"), HasSubstr("several chunks"), HasSubstr("lockstep pack"),
+                                HasSubstr("h5repack -l images:CONTI"))));
 
   const auto compressed = open("compressed.h5", "images", "labels");
   expect_formula(read<std::uint8_t, std::int32_t>(compressed, samples), samples, 36, 0);
@@ -184,7 +197,8 @@ TEST_F(ShardedDatasetTest, ReadsFilesMadeByOthers) {
   EXPECT_EQ(regression.info().classes, 0);
   EXPECT_TRUE(regression.shards()[0].by_offset);
   EXPECT_THAT(regression.warnings(), IsEmpty());
-  for (std::size_t i = 0; i < samples.size(); ++i) ASSERT_EQ(targets.y[2 * i + 1], static_cast<float>(expected_x(samples[i], 1)) / 4);
+  for (std::size_t i = 0; i < samples.size(); ++i)
+    ASSERT_EQ(targets.y[2 * i + 1], static_cast<float>(expected_x(samples[i], 1)) / 4);
 
   expect_formula(read<float, std::int32_t>(open("signed_words.h5", "x", "y"), samples), samples, 3, -100);
   labels_match(read<float, std::int32_t>(open("signed_words.h5", "x", "y"), samples));
@@ -200,14 +214,17 @@ TEST_F(ShardedDatasetTest, SaysWhatIsWrongWithFilesMadeByOthers) {
   };
   EXPECT_THAT(error_of(kFixtures / "unequal.h5", "x", "y"), AllOf(HasSubstr("40"), HasSubstr("39")));
   EXPECT_THAT(error_of(kFixtures / "text_labels.h5", "x", "y"), HasSubstr("neither integers nor floats"));
-  EXPECT_THAT(error_of(kFixtures / "regression.h5", "x", "label"), AllOf(HasSubstr("no dataset label"), HasSubstr("x, y"), HasSubstr("--y")));
-  EXPECT_THAT(error_of(kFixtures, "x", "y"), AllOf(HasSubstr("big_endian.h5"), HasSubstr("no dataset x"), HasSubstr("data, label")));
+  EXPECT_THAT(error_of(kFixtures / "regression.h5", "x", "label"),
+              AllOf(HasSubstr("no dataset label"), HasSubstr("x, y"), HasSubstr("--y")));
+  EXPECT_THAT(error_of(kFixtures, "x", "y"),
+              AllOf(HasSubstr("big_endian.h5"), HasSubstr("no dataset x"), HasSubstr("data, label")));
   EXPECT_THAT(error_of(folder_.path() / "absent", "x", "y"), AllOf(HasSubstr("does not exist"), HasSubstr("expected")));
   EXPECT_THAT(error_of(folder_.path(), "x", "y"), AllOf(HasSubstr("holds no HDF5 file"), HasSubstr("expected")));
   std::filesystem::copy(kFixtures / "regression.h5", folder_.path() / "a.h5");
   std::filesystem::copy(kFixtures / "signed_words.h5", folder_.path() / "b.h5");
   EXPECT_THAT(error_of(folder_.path(), "x", "y"), AllOf(HasSubstr("b.h5"), HasSubstr("unlike its sibling a.h5")));
-  std::filesystem::copy(kFixtures / "regression.h5", folder_.path() / "b.h5", std::filesystem::copy_options::overwrite_existing);
+  std::filesystem::copy(kFixtures / "regression.h5", folder_.path() / "b.h5",
+                        std::filesystem::copy_options::overwrite_existing);
   const ShardedDataset two({.path = folder_.path()});
   EXPECT_EQ(two.info().samples, 80);
   EXPECT_THAT(two.warnings(), ElementsAre(HasSubstr("no manifest.json")));
@@ -233,11 +250,14 @@ TEST_F(ShardedDatasetTest, FindsWhatDiffersFromTheManifest) {
     std::filesystem::copy(other / "shard-00001.h5", shard(1), std::filesystem::copy_options::overwrite_existing);
     return error();
   };
-  EXPECT_THAT(graft({.samples = 30, .x_shape = {3, 4}}), AllOf(HasSubstr("shard-00001.h5"), HasSubstr("(10, 3, 4)"), HasSubstr("(10, 4, 3)")));
-  EXPECT_THAT(graft({.samples = 30, .x_type = FileType::int8, .value = [](std::int64_t, std::int64_t) { return 1.0; }}), HasSubstr("int8"));
+  EXPECT_THAT(graft({.samples = 30, .x_shape = {3, 4}}),
+              AllOf(HasSubstr("shard-00001.h5"), HasSubstr("(10, 3, 4)"), HasSubstr("(10, 4, 3)")));
+  EXPECT_THAT(graft({.samples = 30, .x_type = FileType::int8, .value = [](std::int64_t, std::int64_t) { return 1.0; }}),
+              HasSubstr("int8"));
   EXPECT_THAT(graft({.samples = 30, .y_type = FileType::int64}), HasSubstr("int64"));
   EXPECT_THAT(graft({.samples = 33}), HasSubstr("(11, 4, 3)"));
-  EXPECT_THAT(graft({.samples = 30, .value = [](std::int64_t, std::int64_t) { return 1.0; }}), AllOf(HasSubstr("checksum"), HasSubstr("of x")));
+  EXPECT_THAT(graft({.samples = 30, .value = [](std::int64_t, std::int64_t) { return 1.0; }}),
+              AllOf(HasSubstr("checksum"), HasSubstr("of x")));
   EXPECT_THAT(graft({.samples = 30, .class_names = {"a", "b", "c", "d", "e", "f"}}), HasSubstr("classes is 6"));
   EXPECT_THAT(graft({.samples = 30, .labelled = false}), HasSubstr("no dataset y"));
   pack({.samples = 30});
@@ -266,7 +286,8 @@ TEST_F(ShardedDatasetTest, FindsTruncation) {
   }
   const ShardedDataset data({.path = set()});
   std::filesystem::resize_file(shard(1), 4096);
-  EXPECT_THAT(error_text<FileError>([&] { read<std::uint8_t, std::int32_t>(data, {1999}); }), AllOf(HasSubstr("shard-00001.h5"), HasSubstr("shorter")));
+  EXPECT_THAT(error_text<FileError>([&] { read<std::uint8_t, std::int32_t>(data, {1999}); }),
+              AllOf(HasSubstr("shard-00001.h5"), HasSubstr("shorter")));
 }
 
 TEST_F(ShardedDatasetTest, EveryFlippedBitOfTheMetadataIsNoticedOrHarmless) {
@@ -309,7 +330,8 @@ TEST_F(ShardedDatasetTest, VerifyFindsEveryFlippedBitOfTheData) {
       flipped[at + where] = static_cast<char>(flipped[at + where] ^ 1);
       write_text(shard(2), flipped);
       const ShardedDataset data({.path = set()});
-      EXPECT_THAT(error_text<FileError>([&] { data.verify(0, 1); }), AllOf(HasSubstr("shard-00002.h5"), HasSubstr(std::string(dataset) + " is damaged")));
+      EXPECT_THAT(error_text<FileError>([&] { data.verify(0, 1); }),
+                  AllOf(HasSubstr("shard-00002.h5"), HasSubstr(std::string(dataset) + " is damaged")));
       EXPECT_GT(data.verify(0, 3) + data.verify(1, 3), 0U);
       EXPECT_THROW(data.verify(2, 3), FileError);
     }
@@ -319,7 +341,8 @@ TEST_F(ShardedDatasetTest, VerifyFindsEveryFlippedBitOfTheData) {
 TEST_F(ShardedDatasetTest, NamesTheSampleThatCannotBe) {
   pack({.samples = 30});
   overwrite(shard(1), "y", 4, std::uint8_t{5});
-  EXPECT_THAT(read_error(), AllOf(HasSubstr("shard-00001.h5"), HasSubstr("sample 4"), HasSubstr("label 5"), HasSubstr("[0, 5)")));
+  EXPECT_THAT(read_error(),
+              AllOf(HasSubstr("shard-00001.h5"), HasSubstr("sample 4"), HasSubstr("label 5"), HasSubstr("[0, 5)")));
   pack({.samples = 30, .y_type = FileType::int64});
   overwrite(shard(2), "y", 9, std::int64_t{-1});
   EXPECT_THAT(read_error(), AllOf(HasSubstr("shard-00002.h5"), HasSubstr("sample 9"), HasSubstr("label -1")));
