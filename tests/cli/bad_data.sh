@@ -105,9 +105,9 @@ with h5py.File("chunked.h5", "w") as f:
     f.create_dataset("images", data=x, chunks=(64, 2, 2), compression="gzip")
     f["labels"] = y
 END
-run -n 2 train --data plain.h5 --x images --y labels --hidden 8 --steps 12 --report-every 1 --run runs/plain
+run -n 2 train --data plain.h5 --x images --y labels --no-shuffle --hidden 8 --steps 12 --report-every 1 --run runs/plain
 expect_status 0
-run -n 2 train --data chunked.h5 --x images --y labels --hidden 8 --steps 12 --report-every 1 --run runs/chunked
+run -n 2 train --data chunked.h5 --x images --y labels --no-shuffle --hidden 8 --steps 12 --report-every 1 --run runs/chunked
 expect_status 0; expect grep -Eiq 'chunk' <(cat out err)
 metric runs/plain train loss >plain; metric runs/chunked train loss >chunked; expect_same plain chunked
 check "a dataset name that is not there"

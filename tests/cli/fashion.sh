@@ -15,11 +15,11 @@ expect_status 0
 run info data/train
 expect_status 0; expect_out '60,?000'
 
-check "two ranks reach 84 % in one epoch"
-run -n 2 train --data data --hidden 128 --optimizer adam --learning-rate 0.001 --global-batch 128 --epochs 1 --run runs/a
+check "two ranks reach 84 % in two epochs"
+run -n 2 train --data data --hidden 128 --optimizer adam --learning-rate 0.001 --global-batch 128 --schedule cosine --epochs 2 --run runs/a
 expect_status 0; expect_silence
 metric runs/a validation accuracy | awk 'END { exit !($2 > 0.84) }' || failed "accuracy $(metric runs/a validation accuracy)"
-said=$(sed -n 's/.*validation at step 469: \(loss .*samples)\).*/\1/p' out)
+said=$(sed -n 's/.*validation at step 938: \(loss .*samples)\).*/\1/p' out)
 check "eval says the same on three ranks"
 run -n 3 eval runs/a
 expect_status 0; expect grep -F -- "$said" out

@@ -43,19 +43,21 @@ failed() {
 
 skip_all() { echo "SKIPPED: $1"; exit 77; }
 
-# command_for [-n RANKS] [-w WRAPPER] ARGUMENTS...: sets $command. WRAPPER is a script that each rank runs first.
+# command_for [-u WRAPPER] [-n RANKS] [-w WRAPPER] ARGUMENTS...: sets $command. -u wraps the launcher, -w each rank.
 command_for() {
-  local ranks="" wrapper=()
+  local ranks="" wrapper=() outer=()
   while :; do
     case ${1:-} in
       -n) ranks=$2; shift 2 ;;
       -w) wrapper=("$2"); shift 2 ;;
+      -u) outer=("$2"); shift 2 ;;
       *) break ;;
     esac
   done
   command=("${wrapper[@]}" "$lockstep" "$@")
   [ -z "$ranks" ] || command=("$tree/app/launch" "$ranks" "${command[@]}")
-  command_line="${ranks:+launch $ranks }${wrapper[*]} lockstep $*"
+  command=("${outer[@]}" "${command[@]}")
+  command_line="${outer[*]} ${ranks:+launch $ranks }${wrapper[*]} lockstep $*"
 }
 
 # start ...: in the background; its process id in $job, its output in ./out and ./err.
@@ -118,9 +120,9 @@ own_words() {
 expect_error() {
   expect_status "$1"
   local messages
-  messages=$(own_words | grep -vc '` explains the options\.$')
-  [ "$messages" = 1 ] || failed "$messages lines of error instead of 1"
-  own_words | head -n 1 | grep -Eq "^lockstep( [a-z ]+)?: " || failed "the message does not start with who speaks"
+  messages=$(own_words | grep -v -e '` explains the options\.$' -e '^warning: ')
+  [ "$(printf '%s\n' "$messages" | grep -c .)" = 1 ] || failed "not one line of error but: ${messages:-none}"
+  printf '%s\n' "$messages" | grep -Eq "^lockstep( [a-z ]+)?: " || failed "the message does not start with who speaks"
   expect_err "$2"
 }
 

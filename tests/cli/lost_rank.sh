@@ -40,17 +40,3 @@ for transport in shared-memory ring; do
     everybody_is_gone "${pids[@]}"
   fi
 done
-
-check "a rank that stands still before the first step"
-cat >stand_still <<'END'
-#!/bin/sh
-[ "$OMPI_COMM_WORLD_RANK" = 1 ] && kill -STOP $$
-exec "$@"
-END
-chmod +x stand_still
-start -n 2 -w ./stand_still train --data data --run runs/never --deadline 3
-sleep 1
-mapfile -t pids < <(pgrep -P "$job")
-finish 40
-[ "$status" != 0 ] || failed "exit 0"
-everybody_is_gone "${pids[@]}"

@@ -11,7 +11,7 @@ END
 chmod +x as_nobody
 as_user=()
 if [ "$(id -u)" = 0 ]; then
-  as_user=(-w ./as_nobody)
+  as_user=(-u ./as_nobody)
   setpriv --reuid 65534 --regid 65534 --clear-groups test -x "$lockstep" || skip_all "nobody cannot reach $lockstep"
   chmod 777 "$TMPDIR"
 fi
@@ -23,9 +23,9 @@ check "the run folder"
 run "${as_user[@]}" train --data data --hidden 8 --steps 3 --run closed/run
 expect_error 1 'closed/run'; expect_no_file closed/run
 check "the run folder, 2 ranks"
-run -n 2 "${as_user[@]}" train --data data --hidden 8 --steps 3 --run closed/run
+run "${as_user[@]}" -n 2 train --data data --hidden 8 --steps 3 --run closed/run
 expect_error 1 'closed/run'; expect_no_file closed/run
 check "data that one may not read"
 chmod 000 data/shard-00001.h5
-run -n 2 "${as_user[@]}" train --data data --hidden 8 --steps 3 --run closed/run
+run "${as_user[@]}" -n 2 train --data data --hidden 8 --steps 3 --run closed/run
 expect_error 1 'shard-00001\.h5.*[Pp]ermission'

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # The commands of README.md that follow a line <!-- run --> do what it says: each block of them in a copy of the tree's
 # layout, with a build at build/release and the packed Fashion-MNIST that app/quickstart makes.
-# seconds: 300
 . "$(dirname "$0")/harness.sh"
 raw=/usr/share/datasets/fashion-mnist
 [ -d $raw ] || raw=$tree/data/fashion-mnist/raw
