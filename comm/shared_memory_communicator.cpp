@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstring>
 #include <stdexcept>
+#include <thread>
 
 #include "comm/agreement.hpp"
 #include "comm/reduction_memory.hpp"
@@ -15,7 +16,10 @@ namespace lockstep::comm {
 namespace {
 
 constexpr std::size_t kBounceOffset = 4096, kBounceBytes = 256 * 1024;
-constexpr std::chrono::microseconds kSpin{50};
+/// How long to look for a peer at full speed, and how long after that while lending the core to whoever wants it.
+/// Waking a sleeper takes about 50 us (measured; an idle core must be roused): had the whole look been as short, each
+/// sleep of one rank would cause the next sleep of the other, for ever.
+constexpr std::chrono::microseconds kSpin{50}, kYield{200};
 constexpr int kSliceMilliseconds = 100;
 constexpr std::size_t kCacheLine = 64;
 
@@ -127,13 +131,14 @@ bool SharedMemoryCommunicator::has_come(int peer) const noexcept {
 
 void SharedMemoryCommunicator::wait_for(int peer, const Errand& own_errand) {
   if (spin_) {
-    const auto end = std::chrono::steady_clock::now() + kSpin;
-    do {
+    const auto start = std::chrono::steady_clock::now();
+    for (auto waited = start - start; waited < kSpin + kYield; waited = std::chrono::steady_clock::now() - start) {
+      if (waited > kSpin) std::this_thread::yield();
       for (int i = 0; i < 32; ++i) {
         if (has_come(peer)) return;
         pause_core();
       }
-    } while (std::chrono::steady_clock::now() < end);
+    }
   }
   SharedControl& theirs = control(peer);
   Patience patience(deadline_seconds_);

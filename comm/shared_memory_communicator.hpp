@@ -2,10 +2,10 @@
 /// Ranks of one machine reduce through memory that all of them map: no message, no copy.
 ///
 /// MEETINGS. Everything is built from one primitive: each rank has a counter in a line of its own; to meet, it adds one
-/// and waits until every peer's counter has come as far. Waiting is: look a while (50 us, the time of a step's usual
-/// unevenness), then sleep on the peer's counter (futex) in slices of 100 ms, so that the deadline is checked and the
-/// one who has not come is known. Ranks that outnumber their cores sleep at once. A meeting costs p - 1 reads of a
-/// line, 0.2 us between two cores. With its counter a rank publishes its errand: ranks that meet for different things
+/// and waits until every peer's counter has come as far. Waiting is: look a while (50 us at full speed, 200 us lending
+/// the core to others), then sleep on the peer's counter (futex) in slices of 100 ms, so that the deadline is checked
+/// and the one who has not come is known. Ranks that outnumber their cores sleep at once. A meeting costs p - 1 reads of
+/// a line, 0.2 us between two cores. With its counter a rank publishes its errand: ranks that meet for different things
 /// stop there, before they reduce apples into pears.
 ///
 /// SMALL sums (a step's vote) ride on the meeting: each rank puts up to 512 bytes beside its counter, meets, and adds

@@ -170,7 +170,7 @@ std::vector<std::string> topology_warnings(const std::vector<RankPlace>& places,
                       "start mpirun with `--bind-to none` or `--map-by slot:PE={}`",
                       host[0].host, binding.size() == 1 ? "rank" : "ranks", folded(rank_numbers(binding)),
                       bound_to == 1 ? "core" : "cores", binding[0].cores, plural(binding.size() * threads, "thread"),
-                      cores, threads));
+                      plural(cores, "core"), threads));
     }
   }
   return warnings;

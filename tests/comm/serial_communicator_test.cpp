@@ -1,0 +1,113 @@
+/// A world of one: the serial communicator, and an MPI session without a launcher.
+#include "comm/serial_communicator.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <new>
+#include <numeric>
+
+#include "comm/agreement.hpp"
+#include "comm/communicator.hpp"
+
+namespace lockstep::comm {
+namespace {
+
+using testing::HasSubstr;
+
+/// A communicator of any size, for what the checked front computes by itself.
+class Sized final : public Communicator {
+ public:
+  explicit Sized(int size) : Communicator(0, size) {}
+  std::string_view transport_name() const noexcept override { return "none"; }
+
+ private:
+  std::unique_ptr<std::pmr::memory_resource> do_reduction_memory(std::size_t) override { return nullptr; }
+  void do_all_reduce_sum(std::span<float>) override {}
+  void do_all_reduce_sum(std::span<double>) override {}
+  void do_reduce_scatter_sum(std::span<float>) override {}
+  void do_all_gather(std::span<float>) override {}
+  void do_broadcast(std::span<std::byte>, int) override {}
+  void do_barrier() override {}
+  void do_note_activity(const char*, std::int64_t) noexcept override {}
+  void do_begin_long_operation(const char*) override {}
+  void do_end_long_operation() noexcept override {}
+};
+
+TEST(OwnSlice, CoversEveryElementOnceNearlyEqually) {
+  for (int size = 1; size <= 9; ++size) {
+    const Sized communicator(size);
+    for (const std::size_t count : {0u, 1u, 7u, 8u, 9u, 10u, 1000u}) {
+      std::size_t end = 0;
+      for (int rank = 0; rank < size; ++rank) {
+        const Slice slice = communicator.own_slice(count, rank);
+        const auto p = static_cast<std::size_t>(size);
+        EXPECT_EQ(slice.offset, end);
+        EXPECT_EQ(slice.count, count / p + (static_cast<std::size_t>(rank) < count % p ? 1 : 0));
+        end += slice.count;
+      }
+      EXPECT_EQ(end, count);
+    }
+  }
+}
+
+void expect_a_world_of_one(Communicator& communicator) {
+  EXPECT_EQ(communicator.rank(), 0);
+  EXPECT_EQ(communicator.size(), 1);
+  EXPECT_EQ(communicator.transport_name(), "serial");
+  const auto memory = communicator.reduction_memory(1024);
+  auto* const floats = static_cast<float*>(memory->allocate(1024, 256));
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(floats) % 256, 0u);
+  EXPECT_THROW((void)memory->allocate(1, 1), std::bad_alloc);
+  const std::span<float> data(floats, 256);
+  std::iota(data.begin(), data.end(), 1.0f);
+  const std::vector<float> before(data.begin(), data.end());
+  communicator.all_reduce_sum(data);
+  communicator.reduce_scatter_sum(data);
+  communicator.all_gather(data);
+  communicator.broadcast(std::as_writable_bytes(data), 0);
+  communicator.barrier();
+  EXPECT_TRUE(std::equal(data.begin(), data.end(), before.begin()));
+  EXPECT_THAT(communicator.all_gather_text("text"), testing::ElementsAre("text"));
+  EXPECT_THROW(communicator.broadcast({}, 1), std::invalid_argument);
+  const StepVerdict verdict =
+      vote(communicator, {.loss_sum = 2, .samples = 3, .failed = true, .schedule_tag = 0xffffffff});
+  EXPECT_EQ(verdict.loss_sum, 2);
+  EXPECT_EQ(verdict.failed_ranks, 1);
+  EXPECT_EQ(verdict.stop_requests, 0);
+  EXPECT_FALSE(verdict.diverged);
+}
+
+TEST(SerialCommunicator, IsAWorldOfOne) {
+  SerialCommunicator communicator;
+  expect_a_world_of_one(communicator);
+}
+
+TEST(MpiSession, WithoutALauncherIsAWorldOfOne) {
+  for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"})
+    unsetenv(variable);
+  char name[] = "program", option[] = "--option";
+  char* words[] = {name, option, nullptr};
+  int argc = 2;
+  char** argv = words;
+  MpiSession session(argc, argv);  // once per process: all that needs a session is in this test
+  EXPECT_EQ(argc, 2);
+  EXPECT_EQ(session.rank(), 0);
+  EXPECT_EQ(session.size(), 1);
+  EXPECT_NE(session.host(), "");
+  expect_a_world_of_one(*make_communicator(session, {.transport = Transport::ring}));
+  EXPECT_THROW(make_communicator(session, {.deadline_seconds = 0}), std::invalid_argument);
+  EXPECT_THROW(MpiSession(argc, argv), PeerError);
+
+  EXPECT_EQ(session.launch_warning(), "");
+  setenv("SLURM_NTASKS", "1", 1);
+  EXPECT_EQ(session.launch_warning(), "");
+  setenv("SLURM_NTASKS", "8", 1);
+  EXPECT_THAT(session.launch_warning(),
+              testing::AllOf(HasSubstr("8 processes each think they are alone"), HasSubstr("srun --mpi=pmix")));
+  unsetenv("SLURM_NTASKS");
+}
+
+}  // namespace
+}  // namespace lockstep::comm

@@ -1,0 +1,65 @@
+#include "comm/topology.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::comm {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+RankPlace place(int rank, const std::string& host, const std::string& cores, int host_cores) {
+  return {.rank = rank,
+          .local_rank = 0,
+          .host = host,
+          .pid = 100 + rank,
+          .device = "cpu",
+          .cores = cores,
+          .host_cores = host_cores};
+}
+
+TEST(Topology, IsATableWithARowPerRank) {
+  std::vector<RankPlace> places{place(0, "a", "0-3", 4), place(1, "node-b", "0-3,8", 16)};
+  EXPECT_EQ(format_topology(places),
+            "rank  host    local  pid  device  cores\n"
+            "   0  a       0      100  cpu     0-3\n"
+            "   1  node-b  0      101  cpu     0-3,8\n");
+}
+
+TEST(Topology, OfManyRanksIsFoldedPerHost) {
+  std::vector<RankPlace> places;
+  for (int rank = 0; rank < 12; ++rank) places.push_back(place(rank, rank < 8 ? "node1" : "node2", "0-7", 8));
+  places[9].device = "gpu";
+  EXPECT_EQ(format_topology(places, 11),
+            "ranks  host   devices\n"
+            "  0-7  node1  8 x cpu\n"
+            " 8-11  node2  3 x cpu, 1 x gpu\n");
+  EXPECT_THAT(format_topology(places, 12), HasSubstr("local"));
+}
+
+TEST(TopologyWarnings, AreNoneWhenAllIsWell) {
+  EXPECT_THAT(topology_warnings({}, 1), IsEmpty());
+  EXPECT_THAT(topology_warnings({place(0, "a", "0-1", 2), place(1, "a", "0-1", 2)}, 1), IsEmpty());
+  EXPECT_THAT(topology_warnings({place(0, "a", "0", 2), place(1, "a", "1", 2)}, 1), IsEmpty());
+  EXPECT_THAT(topology_warnings({place(0, "a", "0-3", 8), place(1, "a", "4-7", 8)}, 4), IsEmpty());
+  EXPECT_THAT(topology_warnings({place(0, "a", "0", 1), place(1, "b", "0", 1)}, 1), IsEmpty());
+}
+
+TEST(TopologyWarnings, CountRanksAndThreadsAgainstCores) {
+  EXPECT_THAT(topology_warnings({place(0, "a", "0-1", 2), place(1, "a", "0-1", 2), place(2, "a", "0-1", 2)}, 1),
+              ElementsAre(HasSubstr("a runs 3 ranks on 2 cores")));
+  EXPECT_THAT(topology_warnings({place(0, "a", "0-1", 2), place(1, "b", "0-3", 4)}, 4),
+              ElementsAre(HasSubstr("a runs 1 rank of 4 threads on 2 cores")));
+}
+
+TEST(TopologyWarnings, SeeRanksBoundToOneCoreWhileOthersAreFree) {
+  EXPECT_THAT(topology_warnings({place(0, "a", "0", 8), place(1, "a", "0", 8), place(2, "a", "1-3", 8)}, 1),
+              ElementsAre(HasSubstr("a: ranks 0-1 bound to core 0 for 2 threads, while the host has 8 cores")));
+  EXPECT_THAT(topology_warnings({place(0, "a", "5", 8)}, 4),
+              ElementsAre(HasSubstr("rank 0 bound to core 5 for 4 threads, while the host has 8 cores")));
+}
+
+}  // namespace
+}  // namespace lockstep::comm

@@ -1,0 +1,200 @@
+#include "comm/agreement.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "comm/topology.hpp"
+#include "world.hpp"
+
+namespace lockstep::comm {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class Agreement : public OverBothTransports {
+ protected:
+  int rank() const { return communicator_->rank(); }
+  int size() const { return communicator_->size(); }
+
+  /// What all ranks throw; checks that all throw the same.
+  std::string agreed(const std::function<void()>& call) {
+    std::string text = "no AgreedError";
+    try {
+      call();
+    } catch (const AgreedError& error) {
+      text = error.what();
+    }
+    for (const std::string& other : communicator_->all_gather_text(text)) EXPECT_EQ(other, text);
+    return text;
+  }
+
+  std::string all_ranks() const {
+    return size() == 1 ? "" : size() == 2 ? "ranks 0-1: " : "ranks 0-" + std::to_string(size() - 1) + ": ";
+  }
+};
+
+TEST_P(Agreement, EqualItemsPass) {
+  const std::string longer(100'000, 'x');
+  require_equal(*communicator_, std::vector<FingerprintItem>{{"program", "1.0"}, {"configuration", longer}});
+  require_equal(*communicator_, {});
+}
+
+TEST_P(Agreement, TheDifferingItemIsNamedWithRanksAndValues) {
+  if (size() == 1) return;  // one rank agrees with itself
+  const std::string text = agreed([&] {
+    require_equal(*communicator_,
+                  std::vector<FingerprintItem>{
+                      {"program", "1.0"}, {"dataset manifest", rank() == 1 ? "b" : "a"}, {"number of buckets", "3"}});
+  });
+  EXPECT_THAT(text, AllOf(HasSubstr("the dataset manifest differs between ranks: "), HasSubstr("rank 1 has \"b\"")));
+  EXPECT_THAT(text, HasSubstr(size() == 2   ? "rank 0 has \"a\""
+                              : size() == 3 ? "ranks 0,2 have \"a\""
+                              : size() == 4 ? "ranks 0,2-3 have \"a\""
+                                            : "ranks 0,2-4 have \"a\""));
+  EXPECT_THAT(text, testing::Not(HasSubstr("program")));
+}
+
+TEST_P(Agreement, OfLongValuesTheDifferingLineIsShown) {
+  if (size() == 1) return;
+  std::string configuration;
+  for (int line = 0; line < 200; ++line) configuration += "option-" + std::to_string(line) + " = value\n";
+  configuration += "batch = " + std::to_string(rank() == 0 ? 128 : 64) + "\nlast = 1\n";
+  const std::string text = agreed([&] {
+    require_equal(*communicator_, std::vector<FingerprintItem>{{"configuration", configuration}});
+  });
+  EXPECT_THAT(text,
+              AllOf(HasSubstr("\"batch = 128\""), HasSubstr("\"batch = 64\""), testing::Not(HasSubstr("option-10 "))));
+}
+
+TEST_P(Agreement, DifferentItemsAreADifferenceToo) {
+  if (size() == 1) return;
+  std::vector<FingerprintItem> items{{"program", "1.0"}};
+  if (rank() == 0) items.push_back({"threads", "4"});
+  EXPECT_THAT(agreed([&] { require_equal(*communicator_, items); }), HasSubstr("the list of things compared differs"));
+}
+
+TEST_P(Agreement, WorkThatSucceedsEverywhereIsSilent) {
+  int calls = 0;
+  all_succeed(*communicator_, [&] { ++calls; });
+  EXPECT_EQ(calls, 1);
+}
+
+TEST_P(Agreement, AnErrorOnOneRankIsKnownToAll) {
+  const int culprit = size() - 1;
+  const std::string text = agreed([&] {
+    all_succeed(*communicator_, [&] {
+      if (rank() == culprit) throw std::runtime_error("disk full");
+    });
+  });
+  EXPECT_EQ(text, size() == 1 ? "disk full" : "rank " + std::to_string(culprit) + ": disk full");
+}
+
+TEST_P(Agreement, TheSameErrorOnAllRanksIsSaidOnce) {
+  EXPECT_EQ(agreed([&] { all_succeed(*communicator_, [] { throw std::runtime_error("no such folder"); }); }),
+            all_ranks() + "no such folder");
+}
+
+TEST_P(Agreement, DifferentErrorsAreSaidWithTheirRanks) {
+  if (size() < 4) return;  // takes four ranks to tell
+  const std::string text = agreed([&] {
+    all_succeed(*communicator_, [&] {
+      if (rank() == 0 || rank() == 2) throw std::runtime_error("first");
+      if (rank() == 3) throw std::invalid_argument("second");
+    });
+  });
+  EXPECT_EQ(text, "ranks 0,2: first\nrank 3: second");
+}
+
+TEST_P(Agreement, ErrorsWithoutTextOrTypeCount) {
+  EXPECT_THAT(agreed([&] { all_succeed(*communicator_, [] { throw std::runtime_error(""); }); }),
+              HasSubstr("an error"));
+  EXPECT_THAT(agreed([&] { all_succeed(*communicator_, [] { throw 42; }); }), HasSubstr("an error"));
+}
+
+TEST_P(Agreement, WorkThatCommunicatesIsRefused) {
+  EXPECT_THAT(agreed([&] { all_succeed(*communicator_, [&] { communicator_->barrier(); }); }),
+              HasSubstr("long operation"));
+}
+
+TEST_P(Agreement, TextsAreGatheredOnce) {
+  EXPECT_THAT(gather_distinct(*communicator_, ""), ElementsAre());
+  EXPECT_THAT(gather_distinct(*communicator_, "same"), ElementsAre(all_ranks() + "same"));
+  if (size() < 2) return;
+  EXPECT_THAT(gather_distinct(*communicator_, rank() == 1 ? "mine" : ""), ElementsAre("rank 1: mine"));
+}
+
+TEST_P(Agreement, AVoteSumsWhatRanksSay) {
+  StepVote own{.loss_sum = 0.5 * rank(), .metric_sum = 10.0 + rank(), .samples = 100};
+  own.failed = rank() == 0;
+  own.not_finite = true;
+  own.stop_requested = rank() % 2 == 1;
+  own.schedule_tag = 0xdeadbeef;
+  const StepVerdict verdict = vote(*communicator_, own);
+  EXPECT_EQ(verdict.loss_sum, 0.25 * size() * (size() - 1));
+  EXPECT_EQ(verdict.metric_sum, 10.0 * size() + size() * (size() - 1) / 2);
+  EXPECT_EQ(verdict.samples, 100.0 * size());
+  EXPECT_EQ(verdict.failed_ranks, 1);
+  EXPECT_EQ(verdict.not_finite_ranks, size());
+  EXPECT_EQ(verdict.stop_requests, size() / 2);
+  EXPECT_FALSE(verdict.diverged);
+}
+
+TEST_P(Agreement, ALossThatIsNotANumberSpoilsNothingElse) {
+  const StepVerdict verdict = vote(*communicator_, {.loss_sum = std::numeric_limits<double>::quiet_NaN(),
+                                                    .metric_sum = std::numeric_limits<double>::infinity(),
+                                                    .samples = 3,
+                                                    .not_finite = true});
+  EXPECT_TRUE(std::isnan(verdict.loss_sum));
+  EXPECT_TRUE(std::isinf(verdict.metric_sum));
+  EXPECT_EQ(verdict.samples, 3.0 * size());
+  EXPECT_EQ(verdict.not_finite_ranks, size());
+  EXPECT_FALSE(verdict.diverged);
+}
+
+TEST_P(Agreement, EveryRankSeesThatOneTagDiffers) {
+  if (size() == 1) return;
+  const std::uint32_t tag = 0x80007fff;
+  for (const std::uint32_t other : {tag ^ 1u, tag ^ 0x80000000u, tag + 0x10000u, ~tag, 0u, 0xffffffffu}) {
+    for (int culprit = 0; culprit < size(); ++culprit) {
+      EXPECT_TRUE(vote(*communicator_, {.schedule_tag = rank() == culprit ? other : tag}).diverged);
+    }
+  }
+  for (const std::uint32_t same : {0u, 1u, 0xffffffffu})
+    EXPECT_FALSE(vote(*communicator_, {.schedule_tag = same}).diverged);
+}
+
+TEST_P(Agreement, TagsWithTheSameSumStillDiffer) {
+  if (size() < 2) return;
+  // 4 + 6 = 5 + 5: only the squares tell.
+  EXPECT_TRUE(vote(*communicator_, {.schedule_tag = rank() == 0 ? 4u : rank() == 1 ? 6u : 5u}).diverged);
+}
+
+TEST_P(Agreement, TheTopologyIsTheSameOnAllRanks) {
+  const std::vector<RankPlace> places =
+      gather_topology(*communicator_, "cpu of rank " + std::to_string(rank()) + "\nline");
+  ASSERT_EQ(places.size(), static_cast<std::size_t>(size()));
+  for (int r = 0; r < size(); ++r) {
+    const RankPlace& place = places[static_cast<std::size_t>(r)];
+    EXPECT_EQ(place.rank, r);
+    EXPECT_EQ(place.local_rank, r);
+    EXPECT_EQ(place.host, session().host());
+    EXPECT_EQ(place.device, "cpu of rank " + std::to_string(r) + "\nline");
+    EXPECT_GT(place.pid, 0);
+    EXPECT_NE(place.cores, "");
+    EXPECT_GT(place.host_cores, 0);
+  }
+  const std::string table = format_topology(places);
+  for (const std::string& other : communicator_->all_gather_text(table)) EXPECT_EQ(other, table);
+}
+
+LOCKSTEP_OVER_BOTH_TRANSPORTS(Agreement);
+
+}  // namespace
+}  // namespace lockstep::comm

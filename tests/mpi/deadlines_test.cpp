@@ -1,0 +1,101 @@
+/// What can be tested of the deadline without losing a rank; faults/ has the rest.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "comm/agreement.hpp"
+#include "world.hpp"
+
+namespace lockstep::comm {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+void sleep_seconds(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+
+std::string peer_error(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const PeerError& error) {
+    return error.what();
+  }
+  return "no PeerError";
+}
+
+class LongOperations : public testing::TestWithParam<Transport> {};
+
+TEST_P(LongOperations, PeersWaitPastTheDeadline) {
+  const auto communicator = communicator_over(GetParam(), 0.4);
+  {
+    const LongOperation operation(*communicator, "writing a checkpoint");
+    if (communicator->rank() == 0) sleep_seconds(1.2);
+  }
+  communicator->barrier();
+  all_succeed(*communicator, [&] {
+    if (communicator->rank() == communicator->size() - 1) sleep_seconds(1);
+  });
+}
+
+TEST_P(LongOperations, AreNoPlaceForCollectives) {
+  const auto communicator = communicator_over(GetParam());
+  {
+    const LongOperation outer(*communicator);
+    { const LongOperation inner(*communicator); }
+    EXPECT_THROW(communicator->barrier(), std::invalid_argument);
+  }
+  communicator->barrier();
+}
+
+LOCKSTEP_OVER_BOTH_TRANSPORTS(LongOperations);
+
+TEST(SharedMemoryDeadline, NamesTheRankThatDoesNotCome) {
+  if (session().size() == 1) return;  // nobody to wait for
+  const auto communicator = communicator_over(Transport::shared_memory, 0.5);
+  communicator->note_activity("backward", 41 + communicator->rank());
+  communicator->barrier();
+  if (communicator->rank() == 1) {
+    sleep_seconds(1.5);
+    communicator->barrier();  // everybody has been there
+    return;
+  }
+  const std::string error = peer_error([&] { communicator->barrier(); });
+  EXPECT_THAT(error, AllOf(HasSubstr("rank 1 (host " + session().host() + ", pid "),
+                           HasSubstr("has not arrived at a barrier for 0.5 s; last seen in step 42: backward."),
+                           HasSubstr("Ending the job.")));
+}
+
+TEST(SharedMemoryDivergence, IsSeenBeforeAnythingIsAdded) {
+  if (session().size() == 1) return;  // nobody to differ from
+  const bool first = session().rank() == 0;
+  std::vector<float> data(1000, 1.0f);
+  const auto attempt = [&](const std::function<void(Communicator&)>& call) {
+    const auto communicator = communicator_over(Transport::shared_memory);
+    const std::string error = peer_error([&] { call(*communicator); });
+    EXPECT_THAT(error, AllOf(HasSubstr("the ranks have diverged: rank "), HasSubstr(" an all-reduce (")));
+    EXPECT_EQ(data, std::vector<float>(1000, 1.0f));
+  };
+  attempt([&](Communicator& c) { first ? c.barrier() : c.all_reduce_sum(data); });
+  attempt([&](Communicator& c) { c.all_reduce_sum(std::span(data).first(first ? 1000 : 999)); });
+  attempt([&](Communicator& c) { c.all_reduce_sum(std::span(data).first(first ? 100 : 99)); });
+  attempt([&](Communicator& c) {
+    const auto memory = c.reduction_memory(8000);
+    auto* const common = static_cast<float*>(memory->allocate(8000, 64));
+    c.all_reduce_sum(std::span(common + (first ? 64 : 0), 1000));
+  });
+  attempt([&](Communicator& c) {
+    const auto memory = c.reduction_memory(4000);
+    auto* const common = static_cast<float*>(memory->allocate(4000, 64));
+    c.all_reduce_sum(first ? std::span(common, 1000) : std::span<float>(data));
+  });
+}
+
+TEST(MakeCommunicator, RefusesADeadlineThatIsNone) {
+  EXPECT_THROW(communicator_over(Transport::automatic, 0), std::invalid_argument);
+  EXPECT_THROW(communicator_over(Transport::automatic, -1), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace lockstep::comm

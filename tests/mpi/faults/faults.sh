@@ -1,0 +1,98 @@
+#!/bin/bash
+# faults.sh LAUNCH WORKER: a rank of three is stopped, killed, fails, leaves or diverges. The job ends within seconds,
+# not with success; one line names the culprit; no process and no file in /dev/shm stays behind.
+launch=$1 worker=$2
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+failures=0
+
+fail() { echo "FAILED: $case: $*"; sed 's/^/    | /' "$folder/output"; failures=$((failures + 1)); }
+
+# The files in /dev/shm that no process maps.
+orphans() {
+  local file
+  for file in $(ls -A /dev/shm); do
+    cat /proc/[0-9]*/maps 2>/dev/null | grep -q -F "/dev/shm/$file" || echo "$file"
+  done
+}
+
+# start TRANSPORT CONDUCT [DEADLINE]: the job in the background, until all ranks run.
+start() {
+  case="$1, $2"
+  rm -f "$folder"/pid.*
+  orphans > "$folder/before"
+  "$launch" 3 "$worker" "$1" "${3:-3}" "$folder" "$2" > "$folder/output" 2>&1 &
+  job=$!
+  for _ in $(seq 300); do
+    [ -s "$folder/pid.0" ] && [ -s "$folder/pid.1" ] && [ -s "$folder/pid.2" ] && break
+    sleep 0.05
+  done
+  [ -s "$folder/pid.1" ] || fail "the ranks did not start"
+  pid=$(cat "$folder/pid.1")
+  begin=$(date +%s%N)
+}
+
+# finish LIMIT: waits for the job's end and checks what has to hold for every fault.
+finish() {
+  ( sleep 25; kill -9 $job 2>/dev/null ) & local guard=$!
+  wait $job; local code=$?
+  kill $guard 2>/dev/null; wait $guard 2>/dev/null
+  local tenths=$((($(date +%s%N) - begin) / 100000000))
+  [ $code -ne 0 ] || fail "it ended with success"
+  [ $tenths -le $(($1 * 10)) ] || fail "it took $tenths tenths of a second, more than $1 s"
+  local rank
+  for rank in 0 1 2; do
+    local process; process=$(cat "$folder/pid.$rank")
+    for _ in $(seq 20); do kill -0 "$process" 2>/dev/null || break; sleep 0.1; done
+    if kill -0 "$process" 2>/dev/null; then fail "rank $rank still runs"; kill -9 "$process"; fi
+  done
+  orphans > "$folder/after"
+  local left; left=$(comm -13 <(sort "$folder/before") <(sort "$folder/after"))
+  [ -z "$left" ] || fail "left in /dev/shm: $left"
+  echo "$case: code $code after $tenths tenths of a second"
+}
+
+# says COUNT TEXT: the output has exactly COUNT lines with TEXT.
+says() {
+  local count; count=$(grep -c -E -- "$2" "$folder/output")
+  [ "$count" -eq "$1" ] || fail "$count lines, not $1, say \"$2\""
+}
+
+for transport in shared-memory ring; do
+  start $transport stopped
+  kill -STOP "$pid"
+  finish 8
+  says 1 "Ending the job"
+  says 1 "rank 1 \(host .*, pid $pid\) has not arrived at an all-reduce for 3(\.[0-9])? s; .* step [0-9]+: backward"
+  says 1 "is stopped \(SIGSTOP"
+
+  start $transport killed
+  kill -KILL "$pid"
+  finish 5
+  says 1 "Ending the job"
+  says 1 "rank 1 \(host .*, pid $pid\) has died"
+
+  start $transport fails
+  finish 5
+  says 1 "error on rank"
+  says 1 "error on rank 1: this rank fails alone"
+
+  start $transport leaves
+  finish 6
+  says 1 "Ending the job"
+  says 1 "rank 1 \(host .*, pid $pid\) has died"
+
+  start $transport diverges
+  finish 8
+  says 1 "Ending the job"
+  says 1 "the ranks have diverged"
+done
+
+# The lowest rank is the culprit: the next one speaks.
+start shared-memory stopped-0
+kill -STOP "$(cat "$folder/pid.0")"
+finish 8
+says 1 "error on rank 1: rank 0 \(host"
+
+[ $failures -eq 0 ] || { echo "$failures checks failed"; exit 1; }
+echo "every fault was named"

@@ -1,0 +1,53 @@
+/// \file
+/// A job for faults.sh to hurt: worker TRANSPORT DEADLINE FOLDER CONDUCT. Reduces for ever (30 s at most), writes
+/// FOLDER/pid.RANK once it runs, and ends as lockstep does: PeerError -> MpiSession::abort.
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <exception>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "comm/agreement.hpp"
+#include "comm/communicator.hpp"
+
+namespace {
+
+using namespace lockstep::comm;
+
+int work(MpiSession& session, const std::string& transport, double deadline, const std::string& folder,
+         const std::string& conduct) {
+  const auto communicator = make_communicator(
+      session,
+      {.transport = transport == "ring" ? Transport::ring : Transport::shared_memory, .deadline_seconds = deadline});
+  const auto memory = communicator->reduction_memory(400'000);
+  const std::span<float> gradients(static_cast<float*>(memory->allocate(400'000, 64)), 100'000);
+  const auto start = std::chrono::steady_clock::now();
+  for (std::int64_t step = 0;; ++step) {
+    communicator->note_activity("backward", step);
+    std::fill(gradients.begin(), gradients.end(), 1.0f);
+    const bool turning_point = step == 50 && session.rank() == 1;
+    if (turning_point && conduct == "fails") throw std::runtime_error("this rank fails alone");
+    if (turning_point && conduct == "diverges") communicator->all_reduce_sum(gradients.first(70'000));
+    if (turning_point && conduct == "leaves") _exit(0);
+    communicator->all_reduce_sum(gradients);
+    const bool over = std::chrono::steady_clock::now() - start > std::chrono::seconds(30);
+    if (vote(*communicator, {.stop_requested = over}).stop_requests > 0) return 0;
+    if (step == 20) std::ofstream(folder + "/pid." + std::to_string(session.rank())) << getpid() << std::endl;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  MpiSession session(argc, argv);
+  if (argc != 5) return 2;
+  try {
+    return work(session, argv[1], std::atof(argv[2]), argv[3], argv[4]);
+  } catch (const std::exception& error) {
+    session.abort(1, "error on rank " + std::to_string(session.rank()) + ": " + error.what());
+  }
+}
