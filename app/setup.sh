@@ -9,7 +9,7 @@ fedora_build_packages="gcc-c++ cmake ninja-build pkgconf openmpi-devel hdf5-deve
 fedora_test_packages="gtest-devel gmock-devel hdf5 python3 python3-h5py"
 cmake_needed=3.25
 
-say() { printf '\033[1m==> %s\033[0m\n' "$*"; }
+say() { if [ -t 1 ]; then printf '\033[1m==> %s\033[0m\n' "$*"; else printf '==> %s\n' "$*"; fi; }
 stop() { printf '%s\n' "$*" >&2; exit 1; }
 
 is_debian() { command -v apt-get >/dev/null && command -v dpkg-query >/dev/null; }
