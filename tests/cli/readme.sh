@@ -20,7 +20,7 @@ awk '/^<!-- run -->$/ { armed = 1; next }
 [ -f block.1 ] || { check "README.md has commands to run"; failed "none found"; exit 1; }
 # As a user who may say mpirun as it stands: root and few cores are the launcher script's business elsewhere.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
-  OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_btl_vader_single_copy_mechanism=none
+  OMPI_MCA_hwloc_base_binding_policy=none
 for block in $(find . -maxdepth 1 -name 'block.*' | sort -V); do
   check "$(head -n 1 "$block") ..."
   command_line="bash -e $block"
