@@ -126,6 +126,9 @@ PackOptions parse_pack(const std::vector<std::string>& arguments) {
       .one_of({"classification", "regression"})
       .only_with("format", {"synthetic"});
   table.add("samples", options.samples, "N", "how many").at_least(1).only_with("format", {"synthetic"});
+  table.add("first", options.first, "N", "index of the first sample: with the same seed, the next samples of the same problem")
+      .at_least(0)
+      .only_with("format", {"synthetic"});
   table.add("features", options.features, "N", "numbers per sample").at_least(1).only_with("format", {"synthetic"});
   table.add("classes", options.classes, "N", "for classification")
       .at_least(2)

@@ -119,6 +119,7 @@ struct PackOptions {
   // synthetic
   std::string task = "classification";
   std::int64_t samples = 10000, features = 784, classes = 10;
+  std::int64_t first = 0;                   ///< index of the first sample: a test set continues its training set
   double noise = 0.1;
   std::uint64_t seed = 1;
   std::string progress = "auto";

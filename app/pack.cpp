@@ -44,7 +44,8 @@ std::unique_ptr<io::SampleSource> open_source(const PackOptions& options) {
                                .features = options.features,
                                .classes = options.classes,
                                .noise = options.noise,
-                               .seed = options.seed});
+                               .seed = options.seed,
+                               .first = options.first});
   }
   throw std::invalid_argument(fmt::format("unknown format {}", options.format));
 }
