@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <random>
 #include <vector>
@@ -175,29 +174,23 @@ int run_bench_step(comm::MpiSession& session, const BenchStepOptions& given) {
   console.info(fmt::format("roofline   {:.4f} ms per step: {} per rank at {}/s (1,024-cube product on every rank at once); {:.0f} % of it reached",
                            1e3 * fastest_possible, format_flops(flops_per_rank), format_flops(roof), 100 * fastest_possible / typical));
   console.info(fmt::format("memory     {} resident at the peak (rank 0)", format_bytes(peak_bytes)));
-  const std::string line = io::to_json_line({{"bench", std::string("step")},
-                                             {"world", std::int64_t{communicator->size()}},
-                                             {"transport", std::string(communicator->transport_name())},
-                                             {"global_batch", workload.work.global_batch},
-                                             {"parameters", workload.network->parameters().parameter_count()},
-                                             {"optimizer", options.train.optimizer},
-                                             {"input", options.input},
-                                             {"steps", options.repeat},
-                                             {"step_ms", 1e3 * typical},
-                                             {"step_ms_min", 1e3 * quickest},
-                                             {"samples_per_second", samples_per_step / typical},
-                                             {"input_fraction", split.input / split.total},
-                                             {"compute_fraction", split.compute / split.total},
-                                             {"communication_fraction", split.communication / split.total},
-                                             {"roof_flops", roof},
-                                             {"roofline_ms", 1e3 * fastest_possible},
-                                             {"peak_resident_mb", peak_bytes / (1024 * 1024)}});
-  comm::all_succeed(*communicator, [&] {
-    if (communicator->rank() != 0 || options.json.empty()) return;
-    std::ofstream file(options.json);
-    file << line << "\n";
-    if (!file.flush()) throw std::runtime_error(fmt::format("{}: cannot be written; name a writable place with --json", options.json.string()));
-  });
+  write_json(*communicator, options.json, {{"bench", std::string("step")},
+                                           {"world", std::int64_t{communicator->size()}},
+                                           {"transport", std::string(communicator->transport_name())},
+                                           {"global_batch", workload.work.global_batch},
+                                           {"parameters", workload.network->parameters().parameter_count()},
+                                           {"optimizer", options.train.optimizer},
+                                           {"input", options.input},
+                                           {"steps", options.repeat},
+                                           {"step_ms", 1e3 * typical},
+                                           {"step_ms_min", 1e3 * quickest},
+                                           {"samples_per_second", samples_per_step / typical},
+                                           {"input_fraction", split.input / split.total},
+                                           {"compute_fraction", split.compute / split.total},
+                                           {"communication_fraction", split.communication / split.total},
+                                           {"roof_flops", roof},
+                                           {"roofline_ms", 1e3 * fastest_possible},
+                                           {"peak_resident_mb", peak_bytes / (1024 * 1024)}});
   return 0;
 }
 

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 #include <stdexcept>
+#include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -62,6 +63,7 @@ void Console::attach_log(const std::filesystem::path& path, bool append) {
   if (log_ >= 0) close(log_);
   log_ = descriptor;
   log_path_ = path;
+  log(std::exchange(unlogged_, {}));
 }
 
 void Console::info(std::string_view text) {
@@ -81,7 +83,10 @@ void Console::warn(std::string_view text) {
 }
 
 void Console::log(std::string_view lines) {
-  if (log_ < 0) return;
+  if (log_ < 0) {
+    if (log_path_.empty()) unlogged_ += lines;
+    return;
+  }
   const int problem = write_all(log_, lines);
   if (problem == 0) return;
   close(log_);
@@ -90,9 +95,8 @@ void Console::log(std::string_view lines) {
 }
 
 void Console::progress(double fraction, std::string_view text) {
-  if (!speaks_ || mode_ == ProgressMode::off) return;
+  if (!shows_progress()) return;
   const Terminal where = terminal_at(output_);
-  if (!where.interactive && mode_ != ProgressMode::on) return;
   // One column stays free: a full last column makes some terminals wrap.
   const auto line = bar_.update(fraction, text, where.columns - 1, ProgressBar::Clock::now());
   if (!line) return;
@@ -111,6 +115,8 @@ void Console::hide_bar() {
   bar_visible_ = false;
 }
 
-bool Console::terminal() const { return speaks_ && terminal_at(output_).interactive; }
+bool Console::shows_progress() const {
+  return speaks_ && mode_ != ProgressMode::off && (mode_ == ProgressMode::on || terminal_at(output_).interactive);
+}
 
 }  // namespace lockstep::app

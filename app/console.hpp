@@ -27,7 +27,8 @@ class Console {
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
 
-  /// From now on a copy of every line goes to `path`; append = false truncates it. Throws io::FileError.
+  /// A copy of every line goes to `path`, those said before included; append = false truncates it. Once. Throws
+  /// io::FileError.
   void attach_log(const std::filesystem::path& path, bool append);
   /// One or more lines to stdout and the log; the final newline is added. Throws io::FileError when the log cannot be
   /// written (disk full), once: the log is given up then. A stdout that fails is remembered, not thrown: a closed pipe
@@ -44,8 +45,8 @@ class Console {
   /// themselves.
   void clear_progress();
 
-  /// stdout is a terminal and this console speaks.
-  bool terminal() const;
+  /// progress() draws something. Asks the system: not for every step.
+  bool shows_progress() const;
   bool speaks() const noexcept { return speaks_; }
   /// Some output did not reach stdout.
   bool output_failed() const noexcept { return output_failed_; }
@@ -58,6 +59,7 @@ class Console {
   int output_;
   int error_;
   int log_ = -1;
+  std::string unlogged_;  ///< what was said before there was a log
   std::filesystem::path log_path_;
   ProgressMode mode_ = ProgressMode::automatic;
   ProgressBar bar_;

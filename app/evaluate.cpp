@@ -8,6 +8,7 @@
 
 #include "app/console.hpp"
 #include "app/figures.hpp"
+#include "app/report.hpp"
 #include "app/snapshot.hpp"
 #include "app/start.hpp"
 #include "app/workload.hpp"
@@ -124,6 +125,15 @@ int run_eval(comm::MpiSession& session, const EvalOptions& options) {
                                      average ? model::Weights::average : model::Weights::current, trained.evaluation_batch);
   console.info(fmt::format("{} (step {}{}): {}", source.file().string(), source.record().step,
                            average ? ", averaged weights" : "", format_evaluation(result, model_options.loss)));
+  write_json(*communicator, options.json,
+             {{"kind", std::string("evaluation")},
+              {"checkpoint", source.file().string()},
+              {"step", source.record().step},
+              {"data", options.data.empty() ? trained.validation.string() : options.data.string()},
+              {"weights", std::string(average ? "average" : "current")},
+              {"loss", result.loss},
+              {metric_key(model_options.loss), result.metric},
+              {"samples", result.samples}});
   return 0;
 }
 

@@ -31,28 +31,42 @@ constexpr int kFailed = 1;
 constexpr int kWrongUsage = 2;
 
 /// A command with its options parsed, ready to run once there is a session.
-using Job = std::function<int(comm::MpiSession&)>;
+struct Job {
+  std::function<int(comm::MpiSession&)> run;  ///< empty when there is nothing to run
+  std::string options;                        ///< equal text, equal options
+};
 
 struct Command {
   std::string name;
   Job (*prepare)(const std::vector<std::string>& arguments);  ///< throws UsageError, HelpRequested
 };
 
+std::string as_lines(const std::vector<std::string>& arguments) { return fmt::format("{}", fmt::join(arguments, "\n")); }
+
 const std::vector<Command>& commands() {
   using Arguments = std::vector<std::string>;
   static const std::vector<Command> all{
       {"pack",
-       [](const Arguments& a) -> Job { return [o = parse_pack(a)](auto& session) { return run_pack(session, o); }; }},
+       [](const Arguments& a) {
+         return Job{[o = parse_pack(a)](auto& session) { return run_pack(session, o); }, as_lines(a)};
+       }},
       {"train",
-       [](const Arguments& a) -> Job { return [o = parse_train(a)](auto& session) { return run_train(session, o); }; }},
+       [](const Arguments& a) {
+         const TrainOptions o = parse_train(a);  // the file of --config may differ between hosts, too
+         return Job{[o](auto& session) { return run_train(session, o); }, o.to_ini()};
+       }},
       {"eval",
-       [](const Arguments& a) -> Job { return [o = parse_eval(a)](auto& session) { return run_eval(session, o); }; }},
+       [](const Arguments& a) {
+         return Job{[o = parse_eval(a)](auto& session) { return run_eval(session, o); }, as_lines(a)};
+       }},
       {"bench step",
-       [](const Arguments& a) -> Job {
-         return [o = parse_bench_step(a)](auto& session) { return run_bench_step(session, o); };
+       [](const Arguments& a) {
+         return Job{[o = parse_bench_step(a)](auto& session) { return run_bench_step(session, o); }, as_lines(a)};
        }},
       {"info",
-       [](const Arguments& a) -> Job { return [o = parse_info(a)](auto& session) { return run_info(session, o); }; }},
+       [](const Arguments& a) {
+         return Job{[o = parse_info(a)](auto& session) { return run_info(session, o); }, as_lines(a)};
+       }},
   };
   return all;
 }
@@ -60,7 +74,7 @@ const std::vector<Command>& commands() {
 /// What one rank makes of its command line.
 struct Request {
   std::string command;  ///< "train": for messages
-  Job job;              ///< empty when there is nothing to run
+  Job job;
   std::string usage_error;
   std::string help;
 };
@@ -122,8 +136,19 @@ std::optional<int> launched_rank() {
   return std::nullopt;
 }
 
-/// Ranks may differ in what they understood (a file for --config that one host lacks): if any found an error, rank 0
-/// prints all of them and every rank returns true.
+std::vector<std::string> differences(comm::Communicator& communicator, const Request& request) {
+  try {
+    comm::require_equal(communicator, std::vector<comm::FingerprintItem>{{"command", request.command}});
+    comm::require_equal(communicator, std::vector<comm::FingerprintItem>{{"command line", request.job.options}});
+  } catch (const comm::AgreedError& error) {
+    return {error.what()};
+  }
+  return {};
+}
+
+/// Ranks may differ in what they were told (mpirun -np 1 ... : -np 1 ...) and in what they understood (a file for
+/// --config that one host lacks): if so, rank 0 says it and every rank returns true. Before anything else: options decide
+/// which collective calls follow.
 bool somebody_misunderstood(comm::MpiSession& session, const Request& request) {
   std::vector<std::string> errors;
   if (session.size() == 1) {
@@ -135,6 +160,7 @@ bool somebody_misunderstood(comm::MpiSession& session, const Request& request) {
     for (std::string& error : errors) {
       if (error.starts_with(everybody)) error.erase(0, everybody.size());
     }
+    if (errors.empty()) errors = differences(*communicator, request);
   }
   if (session.rank() == 0 && !errors.empty()) say_usage_errors(request, errors);
   return !errors.empty();
@@ -153,7 +179,7 @@ int fail_alone(comm::MpiSession& session, const Request& request, const std::str
 int run(comm::MpiSession& session, const Request& request) {
   try {
     if (somebody_misunderstood(session, request)) return kWrongUsage;
-    return request.job(session);
+    return request.job.run(session);
   } catch (const UsageError& error) {  // what only shows once the job runs, alike on all ranks
     if (session.rank() == 0) say_usage_errors(request, {error.what()});
     return kWrongUsage;

@@ -90,6 +90,7 @@ EvalOptions parse_eval(const std::vector<std::string>& arguments) {
   table.add("average", options.average, "evaluate the averaged weights; default: what the run validated with");
   table.add("evaluation-batch", options.evaluation_batch, "SAMPLES", "samples evaluated at once; 0: as in the run")
       .at_least(0);
+  table.add("json", options.json, "FILE", "also write the result there, in full precision");
   add_execution_options(table, options.threads, options.transport, options.deadline);
   parse(table, arguments, {kEvalUsage, kEvalExamples});
   table.require("checkpoint", "name a checkpoint file or a run folder");

@@ -100,6 +100,7 @@ struct EvalOptions {
   bool average = false;               ///< evaluate the averaged weights
   bool average_set = false;           ///< given explicitly; otherwise what training used
   std::int64_t evaluation_batch = 0;  ///< 0 = the run's
+  std::filesystem::path json;         ///< also write the result there, in full precision
   int threads = 1;
   std::string transport = "auto";
   double deadline = 60;

@@ -237,7 +237,8 @@ void add_batch_options(OptionTable& table, TrainOptions& options) {
            "per step, over all ranks and micro-steps; instead of --batch; 0: off")
       .at_least(0);
   table.add("accumulate", options.accumulate, "N", "micro-steps per step: gradients are summed over N batches")
-      .at_least(1);
+      .at_least(1)
+      .at_most(1000000);
   table.add("seed", options.seed, "N", "of initial weights and sample order; the same at any number of ranks");
 }
 
@@ -305,7 +306,9 @@ TrainOptions parse_train(const std::vector<std::string>& arguments) {
   }
   apply(line, table);
   table.check_relations();
-  table.require("data", "name a shard folder that `lockstep pack` made, or an HDF5 file");
+  table.require("data", options.resume == "auto" && !options.run.empty()
+                            ? fmt::format("{} has no config.ini to take it from; name the data of the run", options.run.string())
+                            : "name a shard folder that `lockstep pack` made, or an HDF5 file");
   if (options.schedule == "step" && options.boundaries.empty()) {
     throw UsageError("--schedule step needs --boundaries: the steps at which the rate changes");
   }

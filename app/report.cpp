@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <fstream>
 
 #include "app/figures.hpp"
+#include "comm/agreement.hpp"
 
 namespace lockstep::app {
 
@@ -26,6 +28,15 @@ std::string format_split(const TimeSplit& split) {
                      split.compute * percent, split.communication * percent, std::max(0.0, split.other()) * percent);
 }
 
+void write_json(comm::Communicator& communicator, const std::filesystem::path& file, const io::MetricRecord& record) {
+  comm::all_succeed(communicator, [&] {
+    if (communicator.rank() != 0 || file.empty()) return;
+    std::ofstream stream(file);
+    stream << io::to_json_line(record) << "\n";
+    if (!stream.flush()) throw std::runtime_error(fmt::format("{}: cannot be written; name a writable place with --json", file.string()));
+  });
+}
+
 Reporter::Reporter(Console& console, const TrainOptions& options, const WorkPlan& work, model::LossKind loss, int world,
                    std::int64_t first_step)
     : console_(console), options_(options), work_(work), loss_(loss), world_(world), first_step_(first_step) {}
@@ -38,8 +49,9 @@ bool Reporter::collect(const StepFigures& figures, const TimeSplit& split) {
   const bool last = figures.step == work_.total_steps;
   const bool due = options_.report_every > 0 ? figures.step % options_.report_every == 0
                                              : since_line_.seconds() >= kSecondsBetweenLines;
-  if (!due && !last && console_.terminal() && since_bar_.seconds() >= kSecondsBetweenBars) {
+  if (!due && !last && since_bar_.seconds() >= kSecondsBetweenBars) {
     since_bar_.lap();
+    if (!console_.shows_progress()) return false;
     const double seconds = std::max(1e-9, split.total - interval_start_.total);
     console_.progress(static_cast<double>(figures.step) / static_cast<double>(work_.total_steps),
                       fmt::format("step {}/{}  loss {:.4f}  {} samples/s", figures.step, work_.total_steps,
@@ -58,8 +70,8 @@ void Reporter::report(const StepFigures& figures, const TimeSplit& split, double
   const double loss = interval_.loss_sum / interval_.samples + l2_loss;
   const double metric = interval_.metric_sum / interval_.samples;
   const double rate = interval_.samples / seconds;
-  const double training_seconds = since_start_.seconds() - excluded_;
-  const double left = training_seconds / static_cast<double>(figures.step - first_step_) *
+  // Evaluations and checkpoints of the steps to come take their time, too.
+  const double left = since_start_.seconds() / static_cast<double>(figures.step - first_step_) *
                       static_cast<double>(work_.total_steps - figures.step);
   console_.info(fmt::format("step {:>{}}/{}  epoch {:.2f}  loss {:.5f}  {}  lr {:.3g}  gradient norm {:.3g}  {} samples/s ({}/rank)  {}  "
                             "left {}",
@@ -80,7 +92,7 @@ void Reporter::report(const StepFigures& figures, const TimeSplit& split, double
          {"input_seconds", part.input},
          {"compute_seconds", part.compute},
          {"communication_seconds", part.communication},
-         {"other_seconds", part.other()}});
+         {"other_seconds", std::max(0.0, part.other())}});
   scalar("train/loss", figures.step, loss);
   scalar(loss_ == model::LossKind::softmax_cross_entropy ? "train/accuracy" : "train/mean_absolute_error", figures.step, metric);
   scalar("train/learning_rate", figures.step, figures.learning_rate);

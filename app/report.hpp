@@ -38,10 +38,10 @@ struct TimeSplit {
   double input = 0;          ///< waiting for samples
   double compute = 0;        ///< forward, backward, update
   double communication = 0;  ///< exposed: this thread waited for it
-  double total = 0;
-  double other() const noexcept { return total - input - compute - communication; }
+  double total = 0;          ///< wall clock, without evaluations and checkpoints
+  double other() const noexcept { return total - input - compute - communication; }  ///< between the steps: reports
 };
-/// "input 0 %  compute 84 %  communication 14 %  other 2 %"
+/// "input 0.1 %  compute 84 %  communication 14 %  other 2 %"
 std::string format_split(const TimeSplit& split);
 
 /// One finished step; sums are over all ranks.
@@ -55,6 +55,10 @@ struct StepFigures {
   double gradient_norm = 0;
 };
 
+/// Collective: rank 0 writes one JSON object with a newline to `file`, which may be a device; nothing when `file` is empty.
+/// Throws comm::AgreedError.
+void write_json(comm::Communicator& communicator, const std::filesystem::path& file, const io::MetricRecord& record);
+
 struct RunLogs {
   std::unique_ptr<io::MetricsLog> metrics;          ///< may be null
   std::unique_ptr<io::TensorboardLog> tensorboard;  ///< may be null
@@ -67,17 +71,20 @@ class Reporter {
            std::int64_t first_step);
   void attach(RunLogs logs) { logs_ = std::move(logs); }
 
-  /// Takes note of a step; shows a line when one is due (every report_every steps, or about every second). `split` is
-  /// the time since the start of the run. l2_loss is called only when a line is due.
+  /// Takes note of a step; shows a line when one is due (every report_every steps, or about every second, and after the
+  /// last step). `split` is the time since the start of the run. l2_loss is called only when a line is due.
   template <class L2Loss>
   void step(const StepFigures& figures, const TimeSplit& split, L2Loss l2_loss) {
     if (collect(figures, split)) report(figures, split, l2_loss());
   }
+  /// A run that ends early: a line for the steps since the last one, if there are any.
+  template <class L2Loss>
+  void remaining(const StepFigures& figures, const TimeSplit& split, L2Loss l2_loss) {
+    if (interval_steps_ > 0) report(figures, split, l2_loss());
+  }
   void evaluation(std::int64_t step, double epoch, const Evaluation& evaluation, bool averaged, double seconds);
   void checkpoint(std::int64_t step, const std::filesystem::path& file, double seconds);
   void histogram(const std::string& tag, std::int64_t step, std::span<const float> values);
-  /// The seconds of an evaluation or a checkpoint are no part of the training rate.
-  void exclude(double seconds) { excluded_ += seconds; }
   /// Validation lines of metrics.jsonl so far: the history that checkpoints carry.
   const std::string& history() const noexcept { return history_; }
   void set_history(std::string history) { history_ = std::move(history); }
@@ -98,7 +105,6 @@ class Reporter {
   std::int64_t interval_steps_ = 0;
   TimeSplit interval_start_;
   StopWatch since_line_, since_bar_, since_start_;
-  double excluded_ = 0;
   std::int64_t first_step_;
   std::string history_;
 };

@@ -47,6 +47,15 @@ std::vector<std::string> option_lines(const std::string& ini) {
   return lines;
 }
 
+/// A run that goes on from an older checkpoint than its newest: a later --resume would go back to the branch left here.
+void warn_of_later_checkpoints(Console& console, const CheckpointOnRank0& checkpoint, const fs::path& run) {
+  if (!console.speaks() || !checkpoint.warnings().empty() || !is_of_run(checkpoint.file(), run)) return;
+  const std::int64_t newest = io::list_checkpoints(run / "checkpoints").front().step;
+  if (newest <= checkpoint.record().step) return;
+  console.warn(fmt::format("{} has checkpoints of later steps, up to {}: they stay, and --resume without a FILE takes the newest of all",
+                           run.string(), newest));
+}
+
 constexpr std::uint64_t kAlwaysVerifiedBytes = std::uint64_t{4} << 30;
 
 }  // namespace
@@ -60,8 +69,14 @@ void all_succeed_or_usage(comm::Communicator& communicator, const std::function<
       misuse = error.what();
     }
   });
-  const std::vector<std::string> texts = comm::gather_distinct(communicator, misuse);
-  if (!texts.empty()) throw UsageError(join_lines(texts));
+  std::vector<std::string> texts = comm::gather_distinct(communicator, misuse);
+  if (texts.empty()) return;
+  // A mistake that all ranks make is one in the command line: no need to say who found it.
+  const std::string everybody = fmt::format("ranks 0-{}: ", communicator.size() - 1);
+  for (std::string& text : texts) {
+    if (text.starts_with(everybody)) text.erase(0, everybody.size());
+  }
+  throw UsageError(join_lines(texts));
 }
 
 std::optional<CheckpointOnRank0> find_checkpoint(comm::Communicator& communicator, Console& console, TrainOptions& options) {
@@ -76,7 +91,10 @@ std::optional<CheckpointOnRank0> find_checkpoint(comm::Communicator& communicato
   if (options.resume == "auto") {
     if (options.run.empty()) throw UsageError("--resume needs --run: name the run folder to continue");
     path = options.run;
-    std::uint8_t found = communicator.rank() == 0 && !io::list_checkpoints(options.run / "checkpoints").empty();
+    std::uint8_t found = 0;
+    comm::all_succeed(communicator, [&] {
+      found = communicator.rank() == 0 && !io::list_checkpoints(options.run / "checkpoints").empty();
+    });
     communicator.broadcast(std::as_writable_bytes(std::span(&found, 1)), 0);
     if (found == 0) {
       console.info(fmt::format("{} has no checkpoint yet: starting at step 0", options.run.string()));
@@ -87,12 +105,18 @@ std::optional<CheckpointOnRank0> find_checkpoint(comm::Communicator& communicato
     throw UsageError("--resume FILE needs --run: name the folder of the run that continues from it");
   }
   std::optional<CheckpointOnRank0> checkpoint(std::in_place, communicator, path);
-  for (const std::string& warning : checkpoint->warnings()) console.warn(warning);
+  for (const std::string& warning : checkpoint->warnings()) console.warn(fmt::format("{}; going on from the one before", warning));
+  warn_of_later_checkpoints(console, *checkpoint, options.run);
   const TrainOptions before = train_options_from_ini(checkpoint->record().configuration);
   if (!options.was_set("batch") && !options.was_set("global-batch")) {
     options.global_batch = before.global_batch;
   }
   return checkpoint;
+}
+
+bool is_of_run(const fs::path& file, const fs::path& run) {
+  std::error_code unknown;  // a folder that is not there yet
+  return fs::equivalent(fs::absolute(file).parent_path(), run / "checkpoints", unknown);
 }
 
 void check_continues(comm::Communicator& communicator, Console& console, const io::TrainingRecord& record,

@@ -2,6 +2,7 @@
 /// Before the first step: what continues, what all ranks agree on, what the user is told.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <span>
@@ -21,6 +22,9 @@ void all_succeed_or_usage(comm::Communicator& communicator, const std::function<
 /// checkpoint yet (a job that was requeued before its first one starts anew). A resumed run keeps its global batch unless
 /// the user gives another. Also settles the name of a new run's folder.
 std::optional<CheckpointOnRank0> find_checkpoint(comm::Communicator& communicator, Console& console, TrainOptions& options);
+
+/// `file` lies in the run's own checkpoints folder (a resume from elsewhere begins a new run folder).
+bool is_of_run(const std::filesystem::path& file, const std::filesystem::path& run);
 
 /// Throws comm::AgreedError when the checkpoint is of another network, optimiser or dataset; tells of options that changed.
 void check_continues(comm::Communicator& communicator, Console& console, const io::TrainingRecord& record,

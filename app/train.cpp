@@ -46,11 +46,9 @@ class Run {
         reporter_(console, options, workload.work, workload.model.loss, communicator.size(), trainer.steps_done()),
         stall_before_(prefetcher.stall_seconds()) {}
 
-  void open_folder(bool resuming, const io::TrainingRecord& record);
-  void restore(const io::TrainingRecord& record) {
-    best_metric_ = record.best_metric;
-    reporter_.set_history(record.metrics);
-  }
+  /// Collective. Makes the folder, or takes it over where `continues`: where `from` is a checkpoint of this very run.
+  void open_folder(bool continues, const io::TrainingRecord& from);
+  /// Collective. The exit code.
   int train(const StopSignals& signals);
 
  private:
@@ -62,6 +60,7 @@ class Run {
     TimeSplit split = trainer_.time();
     split.input = prefetcher_.stall_seconds() - stall_before_;
     split.compute -= split.input;
+    split.total = running_.seconds() - interrupted_seconds_;
     return split;
   }
   /// What --config needs to repeat the run: without what belongs to one launch alone.
@@ -73,10 +72,18 @@ class Run {
   }
   bool last_step() const { return trainer_.steps_done() >= workload_.work.total_steps; }
   bool due(std::int64_t every) const { return every > 0 && trainer_.steps_done() % every == 0; }
+  bool reached_target(double metric) const {
+    return options_.target_metric && !std::isnan(metric) && !better(*options_.target_metric, metric);
+  }
+  bool better(double a, double b) const {
+    return workload_.model.loss == model::LossKind::softmax_cross_entropy ? a > b : a < b;
+  }
+  std::string nothing_left() const;
   void report(StepFigures figures);
   void histograms();
-  bool evaluate_now();
+  void evaluate_now();
   void save_now();
+  std::string summary() const;
   template <class Work> void on_rank0(Work work);
 
   const TrainOptions& options_;
@@ -90,9 +97,15 @@ class Run {
   std::optional<io::RunFolder> folder_;             ///< rank 0
   std::optional<io::CheckpointWriter> checkpoints_;  ///< rank 0
   std::string error_;  ///< what went wrong on this rank between steps: said with the next vote
+  StepFigures last_figures_;
+  std::optional<Evaluation> last_evaluation_;
   double best_metric_ = std::numeric_limits<double>::quiet_NaN();
+  bool target_reached_ = false;
   std::int64_t evaluated_at_ = -1, saved_at_ = -1;
+  std::filesystem::path saved_;  ///< rank 0: the newest checkpoint of this process
   double stall_before_;
+  StopWatch running_;  ///< since train() was called
+  double interrupted_seconds_ = 0;  ///< of running_, in evaluations and checkpoints
 };
 
 /// Rank 0's work with the outside world; a failure is kept for the next vote, so that all ranks end alike.
@@ -105,23 +118,43 @@ template <class Work> void Run::on_rank0(Work work) {
   }
 }
 
-void Run::open_folder(bool resuming, const io::TrainingRecord& record) {
+void Run::open_folder(bool continues, const io::TrainingRecord& from) {
+  best_metric_ = from.step > 0 ? from.best_metric : best_metric_;
+  target_reached_ = reached_target(best_metric_);
+  if (continues) saved_at_ = from.step;
   comm::all_succeed(communicator_, [&] {
     if (communicator_.rank() != 0) return;
-    folder_.emplace(options_.run, resuming ? io::RunFolder::Open::resume : io::RunFolder::Open::fresh, options_.force);
-    console_.attach_log(folder_->path() / "log.txt", resuming);
+    reporter_.set_history(from.metrics);
+    folder_.emplace(options_.run, continues ? io::RunFolder::Open::resume : io::RunFolder::Open::fresh, options_.force);
+    console_.attach_log(folder_->path() / "log.txt", continues);
     folder_->write_text("config.ini", effective_configuration());
     RunLogs logs;
-    logs.metrics = std::make_unique<io::MetricsLog>(folder_->path() / "metrics.jsonl", resuming, record.step);
-    if (options_.tensorboard) logs.tensorboard = std::make_unique<io::TensorboardLog>(folder_->path(), resuming ? record.step : -1);
+    logs.metrics = std::make_unique<io::MetricsLog>(folder_->path() / "metrics.jsonl", continues, from.step);
+    if (options_.tensorboard) logs.tensorboard = std::make_unique<io::TensorboardLog>(folder_->path(), continues ? from.step : -1);
     reporter_.attach(std::move(logs));
     checkpoints_.emplace(io::CheckpointWriterOptions{
         .folder = folder_->checkpoints(), .keep = options_.keep, .still_owner = [this] { folder_->still_owner(); }});
   });
 }
 
+/// Why a resumed run has no step to make; empty: it has.
+std::string Run::nothing_left() const {
+  const std::int64_t done = trainer_.steps_done();
+  if (done >= workload_.work.total_steps) {
+    return fmt::format("step {} is done and this run ends at step {}: nothing is left to do (more --epochs or --steps go on from here)",
+                       with_commas(done), with_commas(workload_.work.total_steps));
+  }
+  if (target_reached_) {
+    return fmt::format("the target metric {:.6g} is reached (best so far: {:.6g}): nothing is left to do (another --target-metric goes on "
+                       "from here)",
+                       *options_.target_metric, best_metric_);
+  }
+  return "";
+}
+
 void Run::report(StepFigures figures) {
   figures.epoch = epochs_done();
+  last_figures_ = figures;
   reporter_.step(figures, time(), [this] { return model_.l2_loss(); });
   if (due(options_.histograms_every)) histograms();
 }
@@ -137,9 +170,8 @@ void Run::histograms() {
   }
 }
 
-/// True when the target metric is reached.
-bool Run::evaluate_now() {
-  if (!workload_.validation || evaluated_at_ == trainer_.steps_done()) return false;
+void Run::evaluate_now() {
+  if (!workload_.validation || evaluated_at_ == trainer_.steps_done()) return;
   communicator_.note_activity("validation", trainer_.steps_done());
   StopWatch watch;
   const Evaluation evaluation =
@@ -147,12 +179,17 @@ bool Run::evaluate_now() {
                options_.evaluate_average ? model::Weights::average : model::Weights::current, options_.evaluation_batch);
   evaluated_at_ = trainer_.steps_done();
   const double seconds = watch.seconds();
-  reporter_.exclude(seconds);
-  const bool higher_is_better = workload_.model.loss == model::LossKind::softmax_cross_entropy;
-  const auto better = [&](double a, double b) { return higher_is_better ? a > b : a < b; };
+  interrupted_seconds_ += seconds;
+  if (!std::isfinite(evaluation.loss)) {  // the same on all ranks
+    throw comm::AgreedError(fmt::format("step {}: the validation loss is not finite: the weights have grown too large, or {} holds numbers "
+                                        "that are not finite. No checkpoint was written of them; the one before is intact. A smaller "
+                                        "--learning-rate, --warmup-steps or --clip-norm usually helps",
+                                        evaluated_at_, options_.validation.string()));
+  }
   if (std::isnan(best_metric_) || better(evaluation.metric, best_metric_)) best_metric_ = evaluation.metric;
-  on_rank0([&] { reporter_.evaluation(trainer_.steps_done(), epochs_done(), evaluation, options_.evaluate_average, seconds); });
-  return options_.target_metric && !better(*options_.target_metric, evaluation.metric);
+  target_reached_ = reached_target(evaluation.metric);
+  last_evaluation_ = evaluation;
+  on_rank0([&] { reporter_.evaluation(evaluated_at_, epochs_done(), evaluation, options_.evaluate_average, seconds); });
 }
 
 void Run::save_now() {
@@ -174,36 +211,59 @@ void Run::save_now() {
                                     .best_metric = best_metric_,
                                     .metrics = reporter_.history()};
     const comm::LongOperation writing(communicator_, "writing a checkpoint");
-    const std::filesystem::path file = save_checkpoint(*checkpoints_, model_, record);
-    reporter_.checkpoint(trainer_.steps_done(), file, watch.seconds());
+    saved_ = save_checkpoint(*checkpoints_, model_, record);
+    reporter_.checkpoint(trainer_.steps_done(), saved_, watch.seconds());
   });
   saved_at_ = trainer_.steps_done();
-  reporter_.exclude(watch.seconds());
+  interrupted_seconds_ += watch.seconds();
+}
+
+/// What the run has come to: the metric, the checkpoint, the time.
+std::string Run::summary() const {
+  std::string text;
+  if (last_evaluation_) {
+    text += fmt::format("; validation {}", format_evaluation(*last_evaluation_, workload_.model.loss));
+    if (better(best_metric_, last_evaluation_->metric)) text += fmt::format(", best metric {:.6g}", best_metric_);
+  }
+  if (!saved_.empty()) text += fmt::format("; checkpoint {}", saved_.string());
+  return text;
 }
 
 int Run::train(const StopSignals& signals) {
-  bool target_reached = false;
-  int stop_requests = 0;
-  while (!last_step() && !target_reached && stop_requests == 0) {
-    const Trainer::Result step = trainer_.step({.stop = signals.stop_requested(), .error = error_});
-    on_rank0([&] { report(step.figures); });
-    stop_requests = step.stop_requests;
-    if (due(workload_.work.evaluate_every)) target_reached = evaluate_now();
-    if (due(workload_.work.checkpoint_every)) save_now();
+  const std::string idle = nothing_left();
+  bool stopped = false;
+  running_.lap();
+  if (idle.empty()) {
+    while (!last_step() && !target_reached_ && !stopped) {
+      const Trainer::Result step = trainer_.step({.stop = signals.stop_requested(), .error = error_});
+      on_rank0([&] { report(step.figures); });
+      stopped = step.stop_requests > 0 && !last_step();  // in the last step there is nothing left to stop
+      if (due(workload_.work.evaluate_every)) evaluate_now();
+      if (due(workload_.work.checkpoint_every)) save_now();
+    }
+    on_rank0([&] { reporter_.remaining(last_figures_, time(), [this] { return model_.l2_loss(); }); });
+    const TimeSplit split = time();
+    stopped = stopped && !target_reached_;
+    if (!stopped) evaluate_now();
+    on_rank0([&] { console_.info(fmt::format("time in steps: {}", format_split(split))); });
   }
-  if (stop_requests == 0) target_reached = evaluate_now() || target_reached;
   save_now();
   comm::all_succeed(communicator_, [&] {
     if (!error_.empty()) throw std::runtime_error(error_);
-    if (stop_requests > 0) {
-      console_.info(fmt::format("stopped at step {} on request{}; continue with --resume --run {}", trainer_.steps_done(),
-                                signals.stop_requested() ? fmt::format(" ({})", signals.name()) : "", options_.run.string()));
-    } else if (target_reached) {
-      console_.info(fmt::format("target reached at step {}", trainer_.steps_done()));
+    const double seconds = running_.seconds();
+    const std::string taken = seconds < 60 ? fmt::format("{:.1f} s", seconds) : format_duration(seconds);
+    if (stopped) {
+      console_.info(fmt::format("stopped at step {} on request{} after {}{}; continue with --resume --run {}", trainer_.steps_done(),
+                                signals.stop_requested() ? fmt::format(" ({})", signals.name()) : "", taken, summary(),
+                                options_.run.string()));
+    } else if (!idle.empty()) {
+      console_.info(idle);
+    } else {
+      console_.info(fmt::format("{} at step {} after {}{}", target_reached_ ? "target reached" : "done", trainer_.steps_done(), taken,
+                                summary()));
     }
   });
-  console_.info(fmt::format("time in steps: {}", format_split(time())));
-  return stop_requests > 0 ? kExitStoppedEarly : kExitDone;
+  return stopped ? kExitStoppedEarly : kExitDone;
 }
 
 }  // namespace
@@ -214,6 +274,7 @@ int run_train(comm::MpiSession& session, const TrainOptions& given) {
   const auto communicator = comm::make_communicator(
       session, {.transport = parse_transport(options.transport), .deadline_seconds = options.deadline});
   Console console(communicator->rank() == 0);
+  if (!communicator->transport_note().empty()) console.warn(communicator->transport_note());
   console.set_progress_mode(parse_progress_mode(options.progress));
 
   std::optional<CheckpointOnRank0> checkpoint = find_checkpoint(*communicator, console, options);
@@ -237,6 +298,7 @@ int run_train(comm::MpiSession& session, const TrainOptions& given) {
     model.initialize(options.seed);
   }
   const io::TrainingRecord from = checkpoint ? checkpoint->record() : io::TrainingRecord{};
+  const bool continues = checkpoint && is_of_run(checkpoint->file(), options.run);
   checkpoint.reset();
 
   io::Prefetcher prefetcher(*workload.training, {.order = {.seed = options.seed, .shuffle = options.shuffle, .shard_counts = {}},
@@ -249,11 +311,10 @@ int run_train(comm::MpiSession& session, const TrainOptions& given) {
   comm::GradientReducer reducer(*communicator, model.gradients(), buckets);
   Trainer trainer(model, *communicator, reducer, workload.model.optimizer, schedule, options.accumulate,
                   [&, x_type = element_type(workload.training->x_type())] { return next_micro_batch(prefetcher, x_type); });
-  trainer.start_at(from.step);
+  trainer.start_at(from.step, from.epoch, from.position);
 
   Run run(options, workload, *communicator, console, model, trainer, prefetcher);
-  if (from.step > 0) run.restore(from);
-  run.open_folder(from.step > 0, from);
+  run.open_folder(continues, from);
   return run.train(signals);
 }
 

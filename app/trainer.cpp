@@ -56,6 +56,10 @@ std::string Trainer::accumulate_gradients(comm::StepVote& vote) {
     const model::LossSums sums =
         model_.forward_backward(micro_.batch, 1.0 / static_cast<double>(micro_.step_count),
                                 micro == 0 ? model::Accumulate::no : model::Accumulate::yes, last ? ready_ : not_yet);
+    // The gradients are this micro-step's alone to spoil: the step fails anyway.
+    if (!last && not_finite_.empty() && !std::isfinite(sums.loss)) {
+      not_finite_ = fmt::format("{} in micro-step {} of {}", model_.locate_not_finite(micro_.batch), micro + 1, accumulate_);
+    }
     vote.loss_sum += sums.loss;
     vote.metric_sum += sums.metric;
     vote.samples += static_cast<double>(micro_.batch.count);
@@ -99,7 +103,6 @@ Trainer::Result Trainer::step(const Say& say) {
   const double total = whole.seconds();
   time_.communication += waited_in_buckets + waited_in_vote;
   time_.compute += total - waited_in_buckets - waited_in_vote;
-  time_.total += total;
   return {.figures = {.step = steps_done_,
                       .loss_sum = verdict.loss_sum,
                       .metric_sum = verdict.metric_sum,
@@ -111,9 +114,9 @@ Trainer::Result Trainer::step(const Say& say) {
 
 void Trainer::fail_not_finite(const comm::StepVerdict& verdict, double gradient_norm) {
   // The reduction has mixed the gradients of all ranks: each one recomputes its own part to find where it began.
-  const std::string place = model_.locate_not_finite(micro_.batch);
+  const std::string place = not_finite_.empty() ? model_.locate_not_finite(micro_.batch) : not_finite_;
   std::vector<std::string> places = comm::gather_distinct(communicator_, place.empty() ? "" : "first in " + place);
-  if (places.empty()) places.push_back(accumulate_ > 1 ? "in an earlier micro-step" : "in the sum over the ranks");
+  if (places.empty()) places.push_back(accumulate_ > 1 ? "in the sum over the micro-steps and ranks" : "in the sum over the ranks");
   throw comm::AgreedError(
       fmt::format("step {}: {} is not finite: {}. The weights of step {} were not touched, and the last checkpoint is intact. "
                   "A smaller --learning-rate, --warmup-steps or --clip-norm usually helps",

@@ -53,8 +53,14 @@ class Trainer {
   Result step(const Say& say);
 
   std::int64_t steps_done() const noexcept { return steps_done_; }
-  void start_at(std::int64_t steps_done) noexcept { steps_done_ = steps_done; }
-  /// Time since construction; `input` is added by the caller, who knows the reader.
+  /// Where a resumed run goes on: what epoch() and next_position() say until the first step.
+  void start_at(std::int64_t steps_done, std::int64_t epoch, std::int64_t position) noexcept {
+    steps_done_ = steps_done;
+    micro_.epoch = epoch;
+    micro_.next_position = position;
+  }
+  /// Compute and communication since construction. The caller knows the rest: the time spent waiting for the reader,
+  /// which is part of compute here, and the total.
   const TimeSplit& time() const noexcept { return time_; }
   std::int64_t epoch() const noexcept { return micro_.epoch; }
   std::int64_t next_position() const noexcept { return micro_.next_position; }
@@ -74,6 +80,7 @@ class Trainer {
   std::int64_t steps_done_ = 0;
   MicroBatch micro_;
   TimeSplit time_;
+  std::string not_finite_;  ///< where an early micro-step of a step that is going to fail went wrong
 };
 
 }  // namespace lockstep::app

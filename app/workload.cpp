@@ -24,6 +24,8 @@ model::InputTransform parse_affine(const std::string& text) {
   throw UsageError(fmt::format("--normalize {}: expected affine(SCALE,SHIFT), as in affine(0.5,-1)", text));
 }
 
+constexpr double kMostSteps = 9e15;  // whole numbers that a double holds exactly
+
 std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
@@ -132,13 +134,18 @@ model::SampleShape shape_of_identity(const std::string& identity) {
 
 WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world) {
   WorkPlan work;
-  work.global_batch = options.global_batch > 0 ? options.global_batch : options.batch * world * options.accumulate;
-  work.global_batch = std::min(work.global_batch, samples);
+  const std::int64_t parts = options.accumulate * world;
+  const std::int64_t wanted = options.global_batch > 0          ? options.global_batch
+                              : options.batch > samples / parts ? samples  // the product may not fit 64 bits
+                                                                : options.batch * parts;
+  work.global_batch = std::min(wanted, samples);
   work.largest_part = divide_up(divide_up(work.global_batch, world), options.accumulate);
   work.steps_per_epoch = divide_up(samples, work.global_batch);
-  work.total_steps = options.steps > 0
-                         ? options.steps
-                         : std::max<std::int64_t>(1, std::llround(std::ceil(options.epochs * static_cast<double>(work.steps_per_epoch))));
+  const double steps = std::ceil(options.epochs * static_cast<double>(work.steps_per_epoch));
+  if (options.steps <= 0 && steps > kMostSteps) {
+    throw UsageError(fmt::format("--epochs {:g} are {:g} steps: more than can be counted", options.epochs, steps));
+  }
+  work.total_steps = options.steps > 0 ? options.steps : std::max<std::int64_t>(1, std::llround(steps));
   const auto interval = [&](std::int64_t every) { return every > 0 ? every : every == 0 ? work.steps_per_epoch : 0; };
   work.evaluate_every = interval(options.evaluate_every);
   work.checkpoint_every = interval(options.checkpoint_every);

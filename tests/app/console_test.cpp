@@ -110,9 +110,9 @@ TEST_F(ConsoleTest, CopiesEverythingButTheBarIntoTheLog) {
     console.info("during");
     console.warn("careful");
   }
-  EXPECT_EQ(contents(log), "during\nwarning: careful\n");
+  EXPECT_EQ(contents(log), "before\nduring\nwarning: careful\n");
   Console(output_.in(), error_.in()).attach_log(log, true);
-  EXPECT_EQ(contents(log), "during\nwarning: careful\n");
+  EXPECT_EQ(contents(log), "before\nduring\nwarning: careful\n");
   Console(output_.in(), error_.in()).attach_log(log, false);
   EXPECT_EQ(contents(log), "");
 }
@@ -155,7 +155,7 @@ TEST_F(ConsoleTest, RemembersThatStdoutFailed) {
 
 TEST_F(ConsoleTest, DrawsNoBarIntoAPipeUnlessToldTo) {
   Console console(output_.in(), error_.in());
-  EXPECT_FALSE(console.terminal());
+  EXPECT_FALSE(console.shows_progress());
   console.progress(0.5, "half");
   EXPECT_EQ(output_.text(), "");
   console.set_progress_mode(ProgressMode::on);
@@ -166,7 +166,7 @@ TEST_F(ConsoleTest, DrawsNoBarIntoAPipeUnlessToldTo) {
 TEST_F(ConsoleTest, DrawsOnATerminalAndClearsBeforeSpeaking) {
   const Pty terminal(60);
   Console console(terminal.slave(), error_.in());
-  EXPECT_TRUE(console.terminal());
+  EXPECT_TRUE(console.shows_progress());
   console.progress(0.25, "quarter");
   const std::string bar = terminal.text();
   EXPECT_THAT(bar, HasSubstr("\r 25 % ["));
@@ -204,7 +204,7 @@ TEST_F(ConsoleTest, OtherRanksAreSilent) {
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
   EXPECT_FALSE(fs::exists(folder_ / "log.txt"));
-  EXPECT_FALSE(console.terminal());
+  EXPECT_FALSE(console.shows_progress());
 }
 
 TEST(Terminal, KnowsItsWidth) {
