@@ -81,7 +81,7 @@ std::unique_ptr<Communicator> make_communicator(MpiSession& session, const Commu
           std::find_if(all.begin(), all.end(), [](const Obstacle& o) { return o.text[0] != '\0'; });
       if (first_obstacle == all.end()) {
         return std::make_unique<SharedMemoryCommunicator>(session.rank(), std::move(peers), std::move(segments),
-                                                          options.deadline_seconds, state.suspects, state.farewells);
+                                                          options.deadline_seconds, state.suspects);
       }
       note = fmt::format("the ranks share a host but not its memory ({}: {})",
                          peers.describe(static_cast<int>(first_obstacle - all.begin())), first_obstacle->text.data());

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <exception>
 #include <thread>
@@ -117,21 +119,21 @@ std::string MpiSession::launch_warning() const {
 }
 
 void MpiSession::abort(int exit_code, std::string_view message) noexcept {
-  // All survivors of a failure come here at about the same time. The lowest of them speaks; the others give it a second
-  // to end the job, and speak for themselves only if it does not.
-  constexpr std::chrono::milliseconds precedence{1000}, limit{1000};
+  // All survivors of a failure come here at about the same time. The lowest of them speaks; the others give it time to
+  // end the job, each a little longer than the one before, and speak for themselves only if that does not happen.
+  constexpr std::chrono::milliseconds limit{1000}, precedence{700}, stagger{300};
   const bool speaks_first = state_->suspects.is_lowest_survivor(state_->rank);
+  const std::chrono::milliseconds delay =
+      speaks_first ? std::chrono::milliseconds{0} : precedence + stagger * std::min(state_->rank, 10);
+  std::signal(SIGTERM, SIG_DFL);  // the launcher's, once another rank has spoken: no time for an orderly stop any more
   try {
-    end_process_after(speaks_first ? limit : limit + precedence + limit, exit_code);
-    if (!state_->aborting) {
-      state_->aborting = true;
-      if (!speaks_first) std::this_thread::sleep_for(precedence);
-      std::string line(message);
-      if (!line.ends_with('\n')) line += '\n';
-      write_stderr(line);
-      for (const auto& farewell : state_->farewells) farewell();
-      MPI_Abort(MPI_COMM_WORLD, exit_code);
-    }
+    end_process_after(delay + 2 * limit, exit_code);
+    std::this_thread::sleep_for(delay);
+    std::string line(message);
+    if (!line.ends_with('\n')) line += '\n';
+    write_stderr(line);
+    end_process_after(limit, exit_code);
+    MPI_Abort(MPI_COMM_WORLD, exit_code);
   } catch (...) {  // out of memory or threads: the exit code still ends the job
   }
   _exit(exit_code);

@@ -32,7 +32,8 @@ class MpiSession {
   std::string launch_warning() const;
 
   /// Says `message` on stderr and ends every rank with `exit_code`. Never returns; never hangs (if MPI_Abort does
-  /// not end this process within a second, _exit does).
+  /// not end this process within a second, _exit does). When several ranks fail together the lowest that its peers do
+  /// not suspect speaks at once and the others 1 s and more later, should they still live then: one line per job.
   [[noreturn]] void abort(int exit_code, std::string_view message) noexcept;
 
   struct State;  ///< holds the MPI handles; defined in comm/mpi_state.hpp, private to comm/*.cpp

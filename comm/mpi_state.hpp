@@ -4,8 +4,6 @@
 
 #include <mpi.h>
 
-#include <functional>
-#include <list>
 #include <string>
 
 #include "comm/deadline.hpp"
@@ -20,9 +18,6 @@ struct MpiSession::State {
   MPI_Comm data = MPI_COMM_NULL;    ///< the ring's segments and collectives
   MPI_Comm status = MPI_COMM_NULL;  ///< signs of life and reports, so that they never match a segment
   Suspects suspects;
-  /// Called by abort() before this rank goes, so that peers do not report its end as a death. Must not block.
-  std::list<std::function<void()>> farewells;
-  bool aborting = false;
 };
 
 /// An MPI call's return code as PeerError: call, this rank and host, the peer (-1: all of them), MPI's own words.

@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <exception>
 #include <optional>
 #include <thread>
 
@@ -46,14 +47,18 @@ RingCommunicator::RingCommunicator(MpiSession::State& state, PeerTable peers, do
       status_(state, deadline_seconds),
       deadline_seconds_(deadline_seconds),
       oversubscribed_(peers_.oversubscribed()),
-      farewell_(state.farewells.insert(state.farewells.end(),
-                                       [this] { status_.send(Report{.kind = Report::Kind::leaving}); })),
       staging_(kAhead * kSegmentBytes),
       small_terms_(static_cast<std::size_t>(state.size) * kSmallBytes) {
   set_transport_note(std::move(note));
 }
 
-RingCommunicator::~RingCommunicator() { state_.farewells.erase(farewell_); }
+RingCommunicator::~RingCommunicator() {
+  if (std::uncaught_exceptions() == 0) return;
+  try {
+    status_.send(Report{.kind = Report::Kind::leaving});
+  } catch (const std::exception&) {  // then the peers will find out by themselves
+  }
+}
 
 std::unique_ptr<std::pmr::memory_resource> RingCommunicator::do_reduction_memory(std::size_t bytes) {
   return plain_reduction_memory(bytes);

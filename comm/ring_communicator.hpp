@@ -28,8 +28,6 @@
 /// reports for 1.5 s; a rank that is in a collective, too, reports at once. Who stays silent is the culprit.
 #pragma once
 
-#include <functional>
-#include <list>
 #include <vector>
 
 #include "comm/communicator.hpp"
@@ -44,6 +42,7 @@ class RingCommunicator final : public Communicator {
  public:
   /// `state` belongs to the session, which outlives this; `note`: see transport_note().
   RingCommunicator(MpiSession::State& state, PeerTable peers, double deadline_seconds, std::string note);
+  /// On the way out of an error it takes leave of the peers, so that they do not report this rank as dead as well.
   ~RingCommunicator() override;
 
   std::string_view transport_name() const noexcept override { return "ring"; }
@@ -92,7 +91,6 @@ class RingCommunicator final : public Communicator {
   std::uint64_t sequence_ = 0;  ///< collectives entered
   const char* activity_ = "the start";
   std::int64_t step_ = -1;
-  std::list<std::function<void()>>::iterator farewell_;
   std::vector<std::byte> staging_;      ///< segments received to be added
   std::vector<std::byte> small_terms_;  ///< every rank's message of a small sum
 };

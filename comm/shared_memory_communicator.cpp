@@ -80,23 +80,20 @@ std::vector<SharedSegment> SharedMemoryCommunicator::attach_all(const PeerTable&
 }
 
 SharedMemoryCommunicator::SharedMemoryCommunicator(int rank, PeerTable peers, std::vector<SharedSegment> segments,
-                                                   double deadline_seconds, Suspects& suspects,
-                                                   std::list<std::function<void()>>& farewells)
+                                                   double deadline_seconds, Suspects& suspects)
     : Communicator(rank, peers.size()),
       peers_(std::move(peers)),
       controls_(std::move(segments)),
       deadline_seconds_(deadline_seconds),
       spin_(!peers_.oversubscribed()),
       suspects_(suspects),
-      farewells_(farewells),
-      farewell_(farewells.insert(farewells.end(), [this] { control(this->rank()).farewell.store(1); })),
       float_buffers_(controls_.size()),
       double_buffers_(controls_.size()),
       byte_buffers_(controls_.size()) {
   controls_[static_cast<std::size_t>(rank)].close_descriptor();
 }
 
-SharedMemoryCommunicator::~SharedMemoryCommunicator() { farewells_.erase(farewell_); }
+SharedMemoryCommunicator::~SharedMemoryCommunicator() { control(rank()).farewell.store(1); }
 
 std::byte* SharedMemoryCommunicator::bounce(int rank) const noexcept {
   return controls_[static_cast<std::size_t>(rank)].data() + kBounceOffset;
@@ -166,7 +163,8 @@ void SharedMemoryCommunicator::wait_for(int peer, const Errand& own_errand) {
 void SharedMemoryCommunicator::look_for_the_dead() {
   for (int peer = 0; peer < size(); ++peer) {
     if (has_come(peer) || peers_.process_state(peer) != ProcessState::gone) continue;
-    // Dead, but perhaps it came and left in order, or said why on its way out: then the launcher ends this rank too.
+    // Dead, but perhaps it came and left in order, or took leave with an error of its own: then the launcher ends this
+    // rank too.
     if (has_come(peer) || control(peer).farewell.load() != 0) continue;
     suspects_.mark(std::span(&peer, 1));
     throw PeerError(

@@ -4,9 +4,9 @@
 /// MEETINGS. Everything is built from one primitive: each rank has a counter in a line of its own; to meet, it adds one
 /// and waits until every peer's counter has come as far. Waiting is: look a while (50 us at full speed, 200 us lending
 /// the core to others), then sleep on the peer's counter (futex) in slices of 100 ms, so that the deadline is checked
-/// and the one who has not come is known. Ranks that outnumber their cores sleep at once. A meeting costs p - 1 reads of
-/// a line, 0.2 us between two cores. With its counter a rank publishes its errand: ranks that meet for different things
-/// stop there, before they reduce apples into pears.
+/// and the one who has not come is known. Ranks that outnumber their cores sleep at once. A meeting costs p - 1 reads
+/// of a line, 0.2 us between two cores. With its counter a rank publishes its errand: ranks that meet for different
+/// things stop there, before they reduce apples into pears.
 ///
 /// SMALL sums (a step's vote) ride on the meeting: each rank puts up to 512 bytes beside its counter, meets, and adds
 /// what all ranks have put there in rank order. One meeting.
@@ -19,8 +19,6 @@
 /// piece.
 #pragma once
 
-#include <functional>
-#include <list>
 #include <memory>
 #include <vector>
 
@@ -40,9 +38,10 @@ class SharedMemoryCommunicator final : public Communicator {
   /// Maps all ranks' segments, `own` among them. Throws std::runtime_error when one cannot be mapped.
   static std::vector<SharedSegment> attach_all(const PeerTable& peers, int own_rank, SharedSegment own);
 
-  /// `farewells` and `suspects` belong to the session, which outlives this.
+  /// `suspects` belongs to the session, which outlives this.
   SharedMemoryCommunicator(int rank, PeerTable peers, std::vector<SharedSegment> segments, double deadline_seconds,
-                           Suspects& suspects, std::list<std::function<void()>>& farewells);
+                           Suspects& suspects);
+  /// Takes leave of the peers: should this rank end with an error of its own, they do not report it as dead as well.
   ~SharedMemoryCommunicator() override;
 
   std::string_view transport_name() const noexcept override { return "shared memory"; }
@@ -101,8 +100,6 @@ class SharedMemoryCommunicator final : public Communicator {
   bool spin_;
   std::uint32_t meeting_ = 0;
   Suspects& suspects_;
-  std::list<std::function<void()>>& farewells_;
-  std::list<std::function<void()>>::iterator farewell_;
   std::vector<float*> float_buffers_;  ///< sized once, so that no collective allocates
   std::vector<double*> double_buffers_;
   std::vector<std::byte*> byte_buffers_;
