@@ -96,8 +96,17 @@ int run_eval(comm::MpiSession& session, const EvalOptions& options) {
   std::unique_ptr<model::Network> network;
   model::ModelOptions model_options;
   all_succeed_or_usage(*communicator, [&] {
-    const std::filesystem::path path = !options.data.empty() ? options.data : trained.validation;
+    if (!options.data.empty()) {
+      trained.data = options.data;
+      trained.validation.clear();
+      const DataPaths found = resolve_data_paths(trained);
+      trained.validation = found.validation.empty() ? found.training : found.validation;
+    }
+    const std::filesystem::path& path = trained.validation;
     if (path.empty()) throw UsageError("the run had no validation data: name the data with --data");
+    if (average && trained.average_decay == 0) {
+      throw UsageError("--average: the run kept no average of its weights (its --average-decay was 0)");
+    }
     dataset = std::make_unique<io::ShardedDataset>(io::DatasetOptions{.path = path, .x = trained.x, .y = trained.y});
     const model::SampleShape shape = shape_of_identity(source.record().network);
     const io::DatasetInfo& info = dataset->info();
@@ -129,7 +138,7 @@ int run_eval(comm::MpiSession& session, const EvalOptions& options) {
              {{"kind", std::string("evaluation")},
               {"checkpoint", source.file().string()},
               {"step", source.record().step},
-              {"data", options.data.empty() ? trained.validation.string() : options.data.string()},
+              {"data", trained.validation.string()},
               {"weights", std::string(average ? "average" : "current")},
               {"loss", result.loss},
               {metric_key(model_options.loss), result.metric},

@@ -86,7 +86,8 @@ EvalOptions parse_eval(const std::vector<std::string>& arguments) {
           "a checkpoint file, or a run folder or checkpoints folder: its newest checkpoint that verifies. --checkpoint "
           "itself may be left out")
       .positional();
-  table.add("data", options.data, "PATH", "shard folder, HDF5 folder or file; default: the validation data of the run");
+  table.add("data", options.data, "PATH", "shard folder, HDF5 folder or file, or a folder with validation/ or test/ beside train/; default: the "
+            "validation data of the run");
   table.add("average", options.average, "evaluate the averaged weights; default: what the run validated with");
   table.add("evaluation-batch", options.evaluation_batch, "SAMPLES", "samples evaluated at once; 0: as in the run")
       .at_least(0);

@@ -62,6 +62,7 @@ bool Reporter::collect(const StepFigures& figures, const TimeSplit& split) {
 }
 
 void Reporter::report(const StepFigures& figures, const TimeSplit& split, double l2_loss) {
+  check_owner();
   const TimeSplit part{.input = split.input - interval_start_.input,
                        .compute = split.compute - interval_start_.compute,
                        .communication = split.communication - interval_start_.communication,
@@ -106,6 +107,7 @@ void Reporter::report(const StepFigures& figures, const TimeSplit& split, double
 }
 
 void Reporter::evaluation(std::int64_t step, double epoch, const Evaluation& evaluation, bool averaged, double seconds) {
+  check_owner();
   console_.info(fmt::format("validation at step {}{}: {}  in {:.2f} s", step, averaged ? " (averaged weights)" : "",
                             format_evaluation(evaluation, loss_), seconds));
   const io::MetricRecord record{{"kind", std::string("validation")}, {"step", step},        {"epoch", epoch},
@@ -126,6 +128,11 @@ void Reporter::checkpoint(std::int64_t step, const std::filesystem::path& file, 
 
 void Reporter::histogram(const std::string& tag, std::int64_t step, std::span<const float> values) {
   if (logs_.tensorboard) logs_.tensorboard->histogram(tag, step, values);
+}
+
+/// Before the first write of each line: two jobs in one folder must not mix theirs.
+void Reporter::check_owner() const {
+  if (logs_.still_owner) logs_.still_owner();
 }
 
 void Reporter::write(const io::MetricRecord& record) {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -62,6 +63,7 @@ void write_json(comm::Communicator& communicator, const std::filesystem::path& f
 struct RunLogs {
   std::unique_ptr<io::MetricsLog> metrics;          ///< may be null
   std::unique_ptr<io::TensorboardLog> tensorboard;  ///< may be null
+  std::function<void()> still_owner;                ///< throws where the logs belong to another process by now
 };
 
 class Reporter {
@@ -92,6 +94,7 @@ class Reporter {
  private:
   bool collect(const StepFigures& figures, const TimeSplit& split);
   void report(const StepFigures& figures, const TimeSplit& split, double l2_loss);
+  void check_owner() const;
   void write(const io::MetricRecord& record);
   void scalar(const char* tag, std::int64_t step, double value);
 

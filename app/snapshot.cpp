@@ -49,8 +49,9 @@ CheckpointOnRank0::CheckpointOnRank0(comm::Communicator& communicator, const fs:
     const fs::path folder = fs::is_directory(path / "checkpoints") ? path / "checkpoints" : path;
     auto newest = io::newest_checkpoint(folder, warnings_);
     if (!newest) {
-      throw io::FileError(fmt::format("{}: no checkpoint that verifies{}", folder.string(),
-                                      warnings_.empty() ? std::string() : fmt::format(" ({})", fmt::join(warnings_, "; "))));
+      throw io::FileError(warnings_.empty()
+                              ? fmt::format("{} holds no checkpoint", folder.string())
+                              : fmt::format("{}: no checkpoint verifies ({})", folder.string(), fmt::join(warnings_, "; ")));
     }
     checkpoint_ = std::move(*newest);
     for (const io::FoundCheckpoint& found : io::list_checkpoints(folder)) {

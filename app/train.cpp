@@ -131,6 +131,7 @@ void Run::open_folder(bool continues, const io::TrainingRecord& from) {
     RunLogs logs;
     logs.metrics = std::make_unique<io::MetricsLog>(folder_->path() / "metrics.jsonl", continues, from.step);
     if (options_.tensorboard) logs.tensorboard = std::make_unique<io::TensorboardLog>(folder_->path(), continues ? from.step : -1);
+    logs.still_owner = [this] { folder_->still_owner(); };
     reporter_.attach(std::move(logs));
     checkpoints_.emplace(io::CheckpointWriterOptions{
         .folder = folder_->checkpoints(), .keep = options_.keep, .still_owner = [this] { folder_->still_owner(); }});
@@ -222,7 +223,8 @@ void Run::save_now() {
 std::string Run::summary() const {
   std::string text;
   if (last_evaluation_) {
-    text += fmt::format("; validation {}", format_evaluation(*last_evaluation_, workload_.model.loss));
+    text += fmt::format("; validation{} {}", evaluated_at_ == trainer_.steps_done() ? "" : fmt::format(" at step {}", evaluated_at_),
+                        format_evaluation(*last_evaluation_, workload_.model.loss));
     if (better(best_metric_, last_evaluation_->metric)) text += fmt::format(", best metric {:.6g}", best_metric_);
   }
   if (!saved_.empty()) text += fmt::format("; checkpoint {}", saved_.string());
@@ -239,7 +241,7 @@ int Run::train(const StopSignals& signals) {
       on_rank0([&] { report(step.figures); });
       stopped = step.stop_requests > 0 && !last_step();  // in the last step there is nothing left to stop
       if (due(workload_.work.evaluate_every)) evaluate_now();
-      if (due(workload_.work.checkpoint_every)) save_now();
+      if (due(workload_.work.checkpoint_every) && !last_step()) save_now();  // the last one waits for its validation
     }
     on_rank0([&] { reporter_.remaining(last_figures_, time(), [this] { return model_.l2_loss(); }); });
     const TimeSplit split = time();
