@@ -163,8 +163,8 @@ int run_bench_step(comm::MpiSession& session, const BenchStepOptions& given) {
   const double flops_per_rank = flops * samples_per_step / communicator->size();
   const double fastest_possible = flops_per_rank / roof;
   const double quickest = *std::min_element(seconds.begin(), seconds.end());
-  console.info(fmt::format("{}\n{} rank{}, {}, {} samples per step, {} steps after {} to warm up, input: {}",
-                           backend->description(), communicator->size(), communicator->size() == 1 ? "" : "s",
+  console.info(fmt::format("{}\n{}, {}, {} samples per step, {} steps after {} to warm up, input: {}",
+                           backend->description(), counted(communicator->size(), "rank"),
                            communicator->transport_name(), with_commas(workload.work.global_batch), options.repeat, options.warmup,
                            options.input));
   console.info(fmt::format("step       {:.4f} ms median, {:.4f} ms quickest", 1e3 * typical, 1e3 * quickest));

@@ -69,10 +69,10 @@ Evaluation evaluate(model::Model& model, const io::ShardedDataset& dataset, comm
 
 std::string format_evaluation(const Evaluation& evaluation, model::LossKind loss) {
   return loss == model::LossKind::softmax_cross_entropy
-             ? fmt::format("loss {:.6g}  accuracy {:.2f} %  ({} samples)", evaluation.loss, 100 * evaluation.metric,
-                           with_commas(evaluation.samples))
-             : fmt::format("loss {:.6g}  mean absolute error {:.6g}  ({} samples)", evaluation.loss, evaluation.metric,
-                           with_commas(evaluation.samples));
+             ? fmt::format("loss {:.6g}  accuracy {:.2f} %  ({})", evaluation.loss, 100 * evaluation.metric,
+                           counted(evaluation.samples, "sample"))
+             : fmt::format("loss {:.6g}  mean absolute error {:.6g}  ({})", evaluation.loss, evaluation.metric,
+                           counted(evaluation.samples, "sample"));
 }
 
 const char* metric_key(model::LossKind loss) noexcept {
@@ -125,7 +125,7 @@ int run_eval(comm::MpiSession& session, const EvalOptions& options) {
   });
   comm::require_equal(*communicator, std::vector<comm::FingerprintItem>{{"program", program_version()},
                                                                         {"data", dataset->fingerprint()}});
-  for (const std::string& warning : comm::gather_distinct(*communicator, join_lines(dataset->warnings()))) console.warn(warning);
+  for (const std::string& warning : gather_said(*communicator, join_lines(dataset->warnings()))) console.warn(warning);
 
   const auto backend = model::make_backend("cpu", {.threads = trained.threads});
   model::Model model(*backend, *network, model_options);

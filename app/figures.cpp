@@ -15,6 +15,10 @@ std::string with_commas(std::int64_t value) {
   return digits;
 }
 
+std::string counted(std::int64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", with_commas(count), noun, count == 1 ? "" : "s");
+}
+
 std::string format_bytes(double bytes) {
   constexpr std::array<const char*, 5> units{"B", "KiB", "MiB", "GiB", "TiB"};
   std::size_t unit = 0;

@@ -4,11 +4,14 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace lockstep::app {
 
 /// 1234567 -> "1,234,567".
 std::string with_commas(std::int64_t value);
+/// 1, "rank" -> "1 rank"; 1200, "rank" -> "1,200 ranks".
+std::string counted(std::int64_t count, std::string_view noun);
 /// 1536 -> "1.5 KiB".
 std::string format_bytes(double bytes);
 /// 1.5e9 -> "1.50 GFLOP".

@@ -18,6 +18,7 @@
 #include "app/nearest_name.hpp"
 #include "app/options.hpp"
 #include "app/pack.hpp"
+#include "app/start.hpp"
 #include "app/train.hpp"
 #include "comm/agreement.hpp"
 #include "comm/communicator.hpp"
@@ -155,11 +156,7 @@ bool somebody_misunderstood(comm::MpiSession& session, const Request& request) {
     if (!request.usage_error.empty()) errors.push_back(request.usage_error);
   } else {
     const auto communicator = comm::make_communicator(session, {});
-    errors = comm::gather_distinct(*communicator, request.usage_error);
-    const std::string everybody = fmt::format("ranks 0-{}: ", session.size() - 1);
-    for (std::string& error : errors) {
-      if (error.starts_with(everybody)) error.erase(0, everybody.size());
-    }
+    errors = gather_said(*communicator, request.usage_error);
     if (errors.empty()) errors = differences(*communicator, request);
   }
   if (session.rank() == 0 && !errors.empty()) say_usage_errors(request, errors);

@@ -29,23 +29,23 @@ std::string format_plan(const Workload& workload, const TrainOptions& options, c
                       format_bytes(static_cast<double>(memory.total())), format_bytes(static_cast<double>(memory.parameters)),
                       format_bytes(static_cast<double>(memory.gradients)), format_bytes(static_cast<double>(memory.optimizer)),
                       format_bytes(static_cast<double>(memory.average)), format_bytes(static_cast<double>(memory.activations)));
-  text += fmt::format("all-reduce: {}, {} bucket{} per step:", communicator.transport_name(), buckets.size(),
-                      buckets.size() == 1 ? "" : "s");
+  text += fmt::format("all-reduce: {}, {} per step:", communicator.transport_name(),
+                      counted(static_cast<std::int64_t>(buckets.size()), "bucket"));
   constexpr std::size_t most_shown = 8;
   for (std::size_t i = 0; i < std::min(buckets.size(), most_shown); ++i) {
     text += fmt::format(" {}", format_bytes(static_cast<double>(buckets[i].count * sizeof(float))));
   }
   text += buckets.size() > most_shown ? " ...\n" : "\n";
-  text += fmt::format("data: {} samples in {} file{}, {}", with_commas(info.samples), workload.training->shards().size(),
-                      workload.training->shards().size() == 1 ? "" : "s",
-                      info.labels_are_classes ? fmt::format("{} classes", info.classes)
-                                              : fmt::format("{} target{}", info.y.elements(), info.y.elements() == 1 ? "" : "s"));
-  text += workload.validation ? fmt::format("; validation: {} samples\n", with_commas(workload.validation->info().samples))
+  text += fmt::format("data: {} in {}, {}", counted(info.samples, "sample"),
+                      counted(static_cast<std::int64_t>(workload.training->shards().size()), "file"),
+                      info.labels_are_classes ? (info.classes == 1 ? std::string("1 class") : fmt::format("{} classes", info.classes))
+                                              : counted(info.y.elements(), "target"));
+  text += workload.validation ? fmt::format("; validation: {}\n", counted(workload.validation->info().samples, "sample"))
                               : std::string("; no validation data\n");
-  text += fmt::format("work: {} steps of {} samples ({} ranks x {}{}), {} steps per epoch", with_commas(work.total_steps),
-                      with_commas(work.global_batch), communicator.size(), with_commas(work.largest_part),
-                      options.accumulate > 1 ? fmt::format(" x {} micro-steps", options.accumulate) : "",
-                      with_commas(work.steps_per_epoch));
+  text += fmt::format("work: {} of {} ({} x {}{}), {} per epoch", counted(work.total_steps, "step"),
+                      counted(work.global_batch, "sample"), counted(communicator.size(), "rank"), with_commas(work.largest_part),
+                      options.accumulate > 1 ? fmt::format(" x {}", counted(options.accumulate, "micro-step")) : "",
+                      counted(work.steps_per_epoch, "step"));
   return text;
 }
 

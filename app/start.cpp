@@ -60,6 +60,15 @@ constexpr std::uint64_t kAlwaysVerifiedBytes = std::uint64_t{4} << 30;
 
 }  // namespace
 
+std::vector<std::string> gather_said(comm::Communicator& communicator, const std::string& text) {
+  std::vector<std::string> texts = comm::gather_distinct(communicator, text);
+  const std::string everybody = fmt::format("ranks 0-{}: ", communicator.size() - 1);
+  for (std::string& one : texts) {
+    if (one.starts_with(everybody)) one.erase(0, everybody.size());
+  }
+  return texts;
+}
+
 void all_succeed_or_usage(comm::Communicator& communicator, const std::function<void()>& work) {
   std::string misuse;
   comm::all_succeed(communicator, [&] {
@@ -69,14 +78,8 @@ void all_succeed_or_usage(comm::Communicator& communicator, const std::function<
       misuse = error.what();
     }
   });
-  std::vector<std::string> texts = comm::gather_distinct(communicator, misuse);
-  if (texts.empty()) return;
-  // A mistake that all ranks make is one in the command line: no need to say who found it.
-  const std::string everybody = fmt::format("ranks 0-{}: ", communicator.size() - 1);
-  for (std::string& text : texts) {
-    if (text.starts_with(everybody)) text.erase(0, everybody.size());
-  }
-  throw UsageError(join_lines(texts));
+  const std::vector<std::string> texts = gather_said(communicator, misuse);
+  if (!texts.empty()) throw UsageError(join_lines(texts));
 }
 
 std::optional<CheckpointOnRank0> find_checkpoint(comm::Communicator& communicator, Console& console, TrainOptions& options) {
@@ -160,11 +163,11 @@ void agree_on_start(comm::Communicator& communicator, Console& console, const Tr
                           {"training data", workload.training->fingerprint()},
                           {"validation data", workload.validation ? workload.validation->fingerprint() : ""}});
 
-  const std::string device = fmt::format("cpu ({} thread{})", options.threads, options.threads == 1 ? "" : "s");
+  const std::string device = fmt::format("cpu ({})", counted(options.threads, "thread"));
   const std::vector<comm::RankPlace> places = comm::gather_topology(communicator, device);
   std::vector<std::string> notes = workload.training->warnings();
   if (workload.validation) notes.insert(notes.end(), workload.validation->warnings().begin(), workload.validation->warnings().end());
-  const std::vector<std::string> warnings = comm::gather_distinct(communicator, join_lines(notes));
+  const std::vector<std::string> warnings = gather_said(communicator, join_lines(notes));
   console.info(fmt::format("lockstep {}", program_version()));
   console.info(comm::format_topology(places));
   console.info(format_plan(workload, options, communicator, buckets));

@@ -6,6 +6,8 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "app/console.hpp"
 #include "app/options.hpp"
@@ -14,6 +16,9 @@
 #include "comm/communicator.hpp"
 
 namespace lockstep::app {
+
+/// Collective. As comm::gather_distinct, without naming the ranks of what all of them say.
+std::vector<std::string> gather_said(comm::Communicator& communicator, const std::string& text);
 
 /// Collective. As comm::all_succeed, and a UsageError on any rank becomes a UsageError on all, with each distinct text once.
 void all_succeed_or_usage(comm::Communicator& communicator, const std::function<void()>& work);
