@@ -1,0 +1,11 @@
+/// \file
+/// How often this thread has asked for memory with new: the test program counts.
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep::app {
+
+std::int64_t allocations_of_this_thread() noexcept;
+
+}  // namespace lockstep::app

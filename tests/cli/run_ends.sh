@@ -1,0 +1,116 @@
+#!/usr/bin/env bash
+# How runs end, and what a resume makes of each end; ranks that were not told the same.
+. "$(dirname "$0")/harness.sh"
+pack_small data/train
+pack_small data/test
+train=(train --data data --hidden 16 --batch 25 --report-every 4)
+
+check "a run ends with what it has come to"
+run -n 2 "${train[@]}" --epochs 3 --run runs/a
+expect_status 0
+tail -n 1 out >last
+expect grep -Eq '^done at step 36 after .*; validation loss .* accuracy .*; checkpoint runs/a/checkpoints/step-0000000036\.h5$' last
+check "log.txt begins where the output begins"
+expect_same <(head -n 3 out) <(head -n 3 runs/a/log.txt)
+
+check "a finished run has nothing left to do, and its place in the data stays"
+picture runs/a/checkpoints >before
+cp runs/a/metrics.jsonl metrics
+for steps in "--epochs 3" "--steps 20"; do
+  run -n 2 "${train[@]}" $steps --run runs/a --resume
+  expect_status 0; expect_out 'step 36 is done.*nothing is left to do'
+done
+picture runs/a/checkpoints >after; expect_same before after; expect_same metrics runs/a/metrics.jsonl
+check "a finished run goes on with the next epoch"
+run -n 2 "${train[@]}" --epochs 4 --run runs/a --resume
+expect_status 0; expect_out 'continuing after step 36 \(epoch 3, sample 0\)'; expect_out '^done at step 48'
+run -n 2 "${train[@]}" --epochs 4 --run runs/whole
+metric runs/a train loss | tail -n 3 >parts; metric runs/whole train loss | tail -n 3 >whole
+expect_same whole parts
+
+check "a finished checkpoint in a new run folder keeps its place, too"
+run -n 2 "${train[@]}" --epochs 4 --run runs/copy --resume runs/a/checkpoints/step-0000000048.h5
+expect_status 0; expect_file runs/copy/checkpoints/step-0000000048.h5
+run -n 2 "${train[@]}" --epochs 5 --run runs/copy --resume
+expect_status 0; expect_out 'continuing after step 48 \(epoch 4, sample 0\)'
+check "a checkpoint does not go on in another run's folder"
+picture runs/whole >before
+run -n 2 "${train[@]}" --epochs 9 --run runs/whole --resume runs/a/checkpoints/step-0000000048.h5
+expect_error 1 'runs/whole holds a run already'
+picture runs/whole >after; expect_same before after
+check "going on from an older checkpoint of the run warns of the newer ones"
+run -n 2 "${train[@]}" --epochs 4 --run runs/a --resume runs/a/checkpoints/step-0000000036.h5
+expect_status 0; expect_err 'checkpoints of later steps, up to 48'
+
+check "a reached target stays reached"
+run "${train[@]}" --epochs 50 --target-metric 0.5 --run runs/target
+expect_status 0; expect_out '^target reached at step'
+run "${train[@]}" --epochs 50 --target-metric 0.5 --run runs/target --resume
+expect_status 0; expect_out 'target metric 0.5 is reached.*nothing is left'
+run "${train[@]}" --epochs 50 --target-metric 0.995 --run runs/target --resume
+expect_status 0; expect_out '^target reached at step'
+
+check "weights that diverged are not kept"
+run -n 2 "${train[@]}" --learning-rate 1e30 --steps 8 --evaluate-every 1 --checkpoint-every 1 --run runs/diverged
+expect_error 1 'step 1: the validation loss is not finite'
+[ -z "$(newest_checkpoint runs/diverged)" ] || failed "a checkpoint was written: $(newest_checkpoint runs/diverged)"
+check "a loss that is not finite names micro-step and layer"
+run -n 2 "${train[@]}" --learning-rate 1e30 --steps 8 --evaluate-every -1 --accumulate 2 --run runs/diverged2
+expect_error 1 'step 2: the loss is not finite: ranks 0-1: first in .* in micro-step 1 of 2'
+
+check "eval writes every digit"
+run -n 2 eval runs/a --json evaluation.json
+expect_status 0
+expect python3 -c "
+import json
+said = json.load(open('evaluation.json'))
+trained = [json.loads(line) for line in open('runs/a/metrics.jsonl')]
+trained = [r for r in trained if r['kind'] == 'validation' and r['step'] == said['step']][-1]
+assert said['loss'] == trained['loss'] and said['accuracy'] == trained['accuracy'], (said, trained)"
+check "eval finds the test part of a folder"
+run eval runs/a --data data
+expect_status 0; expect_out '600 samples'
+check "eval of an average that was never kept"
+run -n 2 eval runs/a --average
+expect_error 2 'average-decay'
+check "eval into a place that is none"
+run -n 2 eval runs/a --json nowhere/x.json
+expect_error 1 'nowhere/x\.json'
+
+check "resume where there is nothing to learn the data from"
+run -n 2 train --resume --run runs/none
+expect_error 2 'runs/none has no config.ini'
+check "checkpoints is a file"
+mkdir -p runs/odd; touch runs/odd/checkpoints
+run -n 2 "${train[@]}" --steps 2 --resume --run runs/odd
+expect_error 1 'runs/odd/checkpoints'
+check "more epochs than can be counted"
+run -n 2 "${train[@]}" --epochs 1e30 --run runs/none
+expect_error 2 'epochs 1e\+30'; expect_no_file runs/none
+
+# ranks_differ FIRST... : SECOND...: one rank each.
+ranks_differ() {
+  local first=()
+  while [ "$1" != : ]; do first+=("$1"); shift; done
+  shift
+  cat >one_of_two <<END
+#!/bin/sh
+shift
+if [ "\${OMPI_COMM_WORLD_RANK:-\$PMI_RANK}" = 0 ]; then exec "$lockstep" ${first[*]}; fi
+exec "$lockstep" $*
+END
+  chmod +x one_of_two
+  run -n 2 -w ./one_of_two
+}
+check "ranks with different options"
+ranks_differ train --data data --steps 5 --run runs/d : train --data data --steps 6 --run runs/d
+expect_error 2 'steps = 5.*steps = 6'; expect_no_file runs/d
+check "one rank resumes"
+ranks_differ train --data data --steps 5 --run runs/d : train --data data --steps 5 --run runs/d --resume
+expect_error 2 'resume'; expect_no_file runs/d
+check "one rank uses another transport"
+ranks_differ train --data data --steps 5 --run runs/d : train --data data --steps 5 --run runs/d --transport ring
+expect_error 2 'transport = auto.*transport = ring'; expect_no_file runs/d
+check "one rank runs another command"
+ranks_differ train --data data --steps 5 --run runs/d : eval runs/a
+expect_error 2 'command.*train.*eval'; expect_no_file runs/d
