@@ -40,7 +40,7 @@ std::vector<std::string> option_lines(const std::string& ini) {
   std::vector<std::string> lines;
   std::istringstream stream(ini);
   for (std::string line; std::getline(stream, line);) {
-    const bool of_one_launch = line.starts_with("resume") || line.starts_with("force");
+    const bool of_one_launch = line.starts_with("resume ") || line.starts_with("force ") || line.starts_with("run ");
     if (!line.empty() && line[0] != '#' && !of_one_launch) lines.push_back(line);
   }
   std::sort(lines.begin(), lines.end());
@@ -124,7 +124,7 @@ bool is_of_run(const fs::path& file, const fs::path& run) {
 
 void check_continues(comm::Communicator& communicator, Console& console, const io::TrainingRecord& record,
                      const TrainOptions& options, const Workload& workload) {
-  comm::all_succeed(communicator, [&] {
+  all_succeed_or_usage(communicator, [&] {
     const std::string network = network_identity(*workload.network);
     if (record.network != network) {
       throw std::runtime_error(fmt::format("the checkpoint is of another network ({}) than this one ({}): give the same --model options, or "
@@ -139,6 +139,9 @@ void check_continues(comm::Communicator& communicator, Console& console, const i
       throw std::runtime_error(fmt::format("{} is not the data that the checkpoint was trained on: its place in the epoch means nothing "
                                            "there. Give the same --data, or start a new run",
                                            options.data.string()));
+    }
+    if (options.average_decay > 0 && train_options_from_ini(record.configuration).average_decay == 0) {
+      throw UsageError("the checkpoint keeps no average of the weights: leave out --average-decay, or start a new run");
     }
     if (record.seed != options.seed) {
       throw std::runtime_error(fmt::format("the checkpoint was trained with --seed {}, not {}: the order of the samples would change", record.seed,

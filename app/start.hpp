@@ -31,7 +31,8 @@ std::optional<CheckpointOnRank0> find_checkpoint(comm::Communicator& communicato
 /// `file` lies in the run's own checkpoints folder (a resume from elsewhere begins a new run folder).
 bool is_of_run(const std::filesystem::path& file, const std::filesystem::path& run);
 
-/// Throws comm::AgreedError when the checkpoint is of another network, optimiser or dataset; tells of options that changed.
+/// Collective. Throws comm::AgreedError when the checkpoint is of another network, optimiser or dataset, UsageError when it
+/// lacks the average that is asked for; tells of options that changed.
 void check_continues(comm::Communicator& communicator, Console& console, const io::TrainingRecord& record,
                      const TrainOptions& options, const Workload& workload);
 

@@ -42,6 +42,13 @@ check "going on from an older checkpoint of the run warns of the newer ones"
 run -n 2 "${train[@]}" --epochs 4 --run runs/a --resume runs/a/checkpoints/step-0000000036.h5
 expect_status 0; expect_err 'checkpoints of later steps, up to 48'
 
+check "an average cannot begin in the middle"
+run -n 2 train --run runs/a --resume --epochs 9 --average-decay 0.9
+expect_error 2 'keeps no average'
+check "a resume names the options that differ, and only those"
+run -n 2 train --run runs/copy --resume --epochs 6
+expect_status 0; expect_out 'options that differ now: epochs = 6$'
+
 check "a reached target stays reached"
 run "${train[@]}" --epochs 50 --target-metric 0.5 --run runs/target
 expect_status 0; expect_out '^target reached at step'
