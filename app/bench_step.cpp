@@ -37,10 +37,12 @@ class ResidentInput {
     for (int i = 0; i < kResidentBatches; ++i) {
       std::vector<float>& x = x_.emplace_back(static_cast<std::size_t>(part * options.features));
       std::generate(x.begin(), x.end(), [&] { return normal(generator); });
-      std::vector<float>& y = y_.emplace_back(static_cast<std::size_t>(part * (options.regression ? options.outputs : 1)));
+      std::vector<float>& y =
+          y_.emplace_back(static_cast<std::size_t>(part * (options.regression ? options.outputs : 1)));
       for (float& value : y) {
         const std::int32_t index = label(generator);
-        options.regression ? static_cast<void>(value = normal(generator)) : static_cast<void>(std::memcpy(&value, &index, sizeof value));
+        options.regression ? static_cast<void>(value = normal(generator))
+                           : static_cast<void>(std::memcpy(&value, &index, sizeof value));
       }
     }
   }
@@ -67,7 +69,8 @@ double measure_roof(model::Backend& backend) {
   constexpr std::int64_t n = 1024;
   std::pmr::vector<std::byte> memory(3 * n * n * sizeof(float), backend.memory());
   const auto matrix = [&](int i) {
-    return model::Tensor{.data = memory.data() + static_cast<std::size_t>(i) * n * n * sizeof(float), .rows = n, .columns = n};
+    return model::Tensor{
+        .data = memory.data() + static_cast<std::size_t>(i) * n * n * sizeof(float), .rows = n, .columns = n};
   };
   std::vector<double> seconds;
   for (int i = 0; i < 7; ++i) {
@@ -99,8 +102,10 @@ int run_bench_step(comm::MpiSession& session, const BenchStepOptions& given) {
       workload = prepare_workload(options.train, communicator->size());
       return;
     }
-    workload.network = model::make_network(network_options(options.train), {.features = options.features, .outputs = options.outputs});
-    workload.model.loss = options.regression ? model::LossKind::mean_squared_error : model::LossKind::softmax_cross_entropy;
+    workload.network =
+        model::make_network(network_options(options.train), {.features = options.features, .outputs = options.outputs});
+    workload.model.loss =
+        options.regression ? model::LossKind::mean_squared_error : model::LossKind::softmax_cross_entropy;
     workload.model.optimizer = optimizer_options(options.train);
     const std::int64_t endless = std::int64_t{1} << 40;
     workload.work = work_plan(options.train, endless, communicator->size());
@@ -111,7 +116,8 @@ int run_bench_step(comm::MpiSession& session, const BenchStepOptions& given) {
                                              static_cast<std::size_t>(options.train.bucket_size));
 
   const auto backend = model::make_backend("cpu", {.threads = options.train.threads});
-  const auto gradient_memory = communicator->reduction_memory(workload.network->parameters().arena_elements() * sizeof(float));
+  const auto gradient_memory =
+      communicator->reduction_memory(workload.network->parameters().arena_elements() * sizeof(float));
   workload.model.gradient_memory = gradient_memory.get();
   model::Model model(*backend, *workload.network, workload.model);
   model.initialize(options.train.seed);
@@ -121,14 +127,16 @@ int run_bench_step(comm::MpiSession& session, const BenchStepOptions& given) {
   if (from_files) {
     prefetcher = std::make_unique<io::Prefetcher>(
         *workload.training,
-        io::PrefetcherOptions{.order = {.seed = options.train.seed, .shuffle = options.train.shuffle, .shard_counts = {}},
-                              .global_batch = workload.work.global_batch,
-                              .accumulate = options.train.accumulate,
-                              .rank = communicator->rank(),
-                              .world = communicator->size()});
+        io::PrefetcherOptions{
+            .order = {.seed = options.train.seed, .shuffle = options.train.shuffle, .shard_counts = {}},
+            .global_batch = workload.work.global_batch,
+            .accumulate = options.train.accumulate,
+            .rank = communicator->rank(),
+            .world = communicator->size()});
     next = [&] { return next_micro_batch(*prefetcher, element_type(workload.training->x_type())); };
   } else {
-    resident = std::make_unique<ResidentInput>(options, workload.work, workload.work.largest_part, communicator->rank());
+    resident =
+        std::make_unique<ResidentInput>(options, workload.work, workload.work.largest_part, communicator->rank());
     next = [&] { return resident->next(); };
   }
   comm::GradientReducer reducer(*communicator, model.gradients(), buckets);
@@ -165,32 +173,36 @@ int run_bench_step(comm::MpiSession& session, const BenchStepOptions& given) {
   const double quickest = *std::min_element(seconds.begin(), seconds.end());
   console.info(fmt::format("{}\n{}, {}, {} samples per step, {} steps after {} to warm up, input: {}",
                            backend->description(), counted(communicator->size(), "rank"),
-                           communicator->transport_name(), with_commas(workload.work.global_batch), options.repeat, options.warmup,
-                           options.input));
+                           communicator->transport_name(), with_commas(workload.work.global_batch), options.repeat,
+                           options.warmup, options.input));
   console.info(fmt::format("step       {:.4f} ms median, {:.4f} ms quickest", 1e3 * typical, 1e3 * quickest));
-  console.info(fmt::format("rate       {} samples/s at the median, {} on the whole", with_commas(std::llround(samples_per_step / typical)),
+  console.info(fmt::format("rate       {} samples/s at the median, {} on the whole",
+                           with_commas(std::llround(samples_per_step / typical)),
                            with_commas(std::llround(samples / elapsed))));
   console.info(fmt::format("time       {}", format_split(split)));
-  console.info(fmt::format("roofline   {:.4f} ms per step: {} per rank at {}/s (1,024-cube product on every rank at once); {:.0f} % of it reached",
-                           1e3 * fastest_possible, format_flops(flops_per_rank), format_flops(roof), 100 * fastest_possible / typical));
+  console.info(fmt::format(
+      "roofline   {:.4f} ms per step: {} per rank at {}/s (1,024-cube product on every rank at once); {:.0f} % of it "
+      "reached",
+      1e3 * fastest_possible, format_flops(flops_per_rank), format_flops(roof), 100 * fastest_possible / typical));
   console.info(fmt::format("memory     {} resident at the peak (rank 0)", format_bytes(peak_bytes)));
-  write_json(*communicator, options.json, {{"bench", std::string("step")},
-                                           {"world", std::int64_t{communicator->size()}},
-                                           {"transport", std::string(communicator->transport_name())},
-                                           {"global_batch", workload.work.global_batch},
-                                           {"parameters", workload.network->parameters().parameter_count()},
-                                           {"optimizer", options.train.optimizer},
-                                           {"input", options.input},
-                                           {"steps", options.repeat},
-                                           {"step_ms", 1e3 * typical},
-                                           {"step_ms_min", 1e3 * quickest},
-                                           {"samples_per_second", samples_per_step / typical},
-                                           {"input_fraction", split.input / split.total},
-                                           {"compute_fraction", split.compute / split.total},
-                                           {"communication_fraction", split.communication / split.total},
-                                           {"roof_flops", roof},
-                                           {"roofline_ms", 1e3 * fastest_possible},
-                                           {"peak_resident_mb", peak_bytes / (1024 * 1024)}});
+  write_json(*communicator, options.json,
+             {{"bench", std::string("step")},
+              {"world", std::int64_t{communicator->size()}},
+              {"transport", std::string(communicator->transport_name())},
+              {"global_batch", workload.work.global_batch},
+              {"parameters", workload.network->parameters().parameter_count()},
+              {"optimizer", options.train.optimizer},
+              {"input", options.input},
+              {"steps", options.repeat},
+              {"step_ms", 1e3 * typical},
+              {"step_ms_min", 1e3 * quickest},
+              {"samples_per_second", samples_per_step / typical},
+              {"input_fraction", split.input / split.total},
+              {"compute_fraction", split.compute / split.total},
+              {"communication_fraction", split.communication / split.total},
+              {"roof_flops", roof},
+              {"roofline_ms", 1e3 * fastest_possible},
+              {"peak_resident_mb", peak_bytes / (1024 * 1024)}});
   return 0;
 }
 

@@ -30,7 +30,8 @@ class ChunkReader {
     samples_.resize(static_cast<std::size_t>(count));
     std::iota(samples_.begin(), samples_.end(), first);
     const auto samples = static_cast<std::size_t>(count);
-    dataset_.read(samples_, std::span(x_).first(samples * dataset_.x_bytes()), std::span(y_).first(samples * dataset_.y_bytes()));
+    dataset_.read(samples_, std::span(x_).first(samples * dataset_.x_bytes()),
+                  std::span(y_).first(samples * dataset_.y_bytes()));
     return {.x = x_.data(), .x_type = element_type(dataset_.x_type()), .y = y_.data(), .count = count};
   }
 
@@ -46,7 +47,8 @@ Evaluation evaluate(model::Model& model, const io::ShardedDataset& dataset, comm
                     model::Weights weights, std::int64_t chunk) {
   const std::int64_t samples = dataset.info().samples;
   const std::int64_t chunks = (samples + chunk - 1) / chunk;
-  std::vector<double> sums(static_cast<std::size_t>(2 * chunks), 0.0);  // each filled by one rank, zero elsewhere: adding is exact
+  std::vector<double> sums(static_cast<std::size_t>(2 * chunks),
+                           0.0);  // each filled by one rank, zero elsewhere: adding is exact
   comm::all_succeed(communicator, [&] {
     ChunkReader reader(dataset, std::min(chunk, samples));
     for (std::int64_t k = communicator.rank(); k < chunks; k += communicator.size()) {
@@ -111,10 +113,12 @@ int run_eval(comm::MpiSession& session, const EvalOptions& options) {
     const model::SampleShape shape = shape_of_identity(source.record().network);
     const io::DatasetInfo& info = dataset->info();
     const model::LossKind loss = loss_kind(trained, info);
-    const bool outputs_fit = info.labels_are_classes ? info.classes <= shape.outputs : info.y.elements() == shape.outputs;
+    const bool outputs_fit =
+        info.labels_are_classes ? info.classes <= shape.outputs : info.y.elements() == shape.outputs;
     if (info.x.elements() != shape.features || !outputs_fit) {
-      throw UsageError(fmt::format("{} does not fit the network: samples of {} numbers and {} outputs against {} and {}",
-                                   path.string(), info.x.elements(), sample_shape(info).outputs, shape.features, shape.outputs));
+      throw UsageError(
+          fmt::format("{} does not fit the network: samples of {} numbers and {} outputs against {} and {}",
+                      path.string(), info.x.elements(), sample_shape(info).outputs, shape.features, shape.outputs));
     }
     network = model::make_network(network_options(trained), shape);
     model_options = {.loss = loss,
@@ -130,8 +134,9 @@ int run_eval(comm::MpiSession& session, const EvalOptions& options) {
   const auto backend = model::make_backend("cpu", {.threads = trained.threads});
   model::Model model(*backend, *network, model_options);
   source.restore(model);
-  const Evaluation result = evaluate(model, *dataset, *communicator,
-                                     average ? model::Weights::average : model::Weights::current, trained.evaluation_batch);
+  const Evaluation result =
+      evaluate(model, *dataset, *communicator, average ? model::Weights::average : model::Weights::current,
+               trained.evaluation_batch);
   console.info(fmt::format("{} (step {}{}): {}", source.file().string(), source.record().step,
                            average ? ", averaged weights" : "", format_evaluation(result, model_options.loss)));
   write_json(*communicator, options.json,

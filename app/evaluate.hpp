@@ -14,8 +14,8 @@
 namespace lockstep::app {
 
 struct Evaluation {
-  double loss = 0;            ///< mean over the samples, without the L2 term
-  double metric = 0;          ///< accuracy in [0, 1], or mean absolute error
+  double loss = 0;    ///< mean over the samples, without the L2 term
+  double metric = 0;  ///< accuracy in [0, 1], or mean absolute error
   std::int64_t samples = 0;
 };
 

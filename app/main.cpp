@@ -42,7 +42,9 @@ struct Command {
   Job (*prepare)(const std::vector<std::string>& arguments);  ///< throws UsageError, HelpRequested
 };
 
-std::string as_lines(const std::vector<std::string>& arguments) { return fmt::format("{}", fmt::join(arguments, "\n")); }
+std::string as_lines(const std::vector<std::string>& arguments) {
+  return fmt::format("{}", fmt::join(arguments, "\n"));
+}
 
 const std::vector<Command>& commands() {
   using Arguments = std::vector<std::string>;
@@ -148,8 +150,8 @@ std::vector<std::string> differences(comm::Communicator& communicator, const Req
 }
 
 /// Ranks may differ in what they were told (mpirun -np 1 ... : -np 1 ...) and in what they understood (a file for
-/// --config that one host lacks): if so, rank 0 says it and every rank returns true. Before anything else: options decide
-/// which collective calls follow.
+/// --config that one host lacks): if so, rank 0 says it and every rank returns true. Before anything else: options
+/// decide which collective calls follow.
 bool somebody_misunderstood(comm::MpiSession& session, const Request& request) {
   std::vector<std::string> errors;
   if (session.size() == 1) {
@@ -217,7 +219,8 @@ int program(int argc, char** argv) {
 }  // namespace lockstep::app
 
 int main(int argc, char** argv) {
-  std::signal(SIGXFSZ, SIG_IGN);  // a file size limit (ulimit -f) is then a write error with a message, like a full disk
+  std::signal(SIGXFSZ,
+              SIG_IGN);  // a file size limit (ulimit -f) is then a write error with a message, like a full disk
   try {
     return lockstep::app::program(argc, argv);
   } catch (const std::exception& error) {  // MPI could not start

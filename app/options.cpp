@@ -86,7 +86,8 @@ EvalOptions parse_eval(const std::vector<std::string>& arguments) {
           "a checkpoint file, or a run folder or checkpoints folder: its newest checkpoint that verifies. --checkpoint "
           "itself may be left out")
       .positional();
-  table.add("data", options.data, "PATH", "shard folder, HDF5 folder or file, or a folder with validation/ or test/ beside train/; default: the "
+  table.add("data", options.data, "PATH",
+            "shard folder, HDF5 folder or file, or a folder with validation/ or test/ beside train/; default: the "
             "validation data of the run");
   table.add("average", options.average, "evaluate the averaged weights; default: what the run validated with");
   table.add("evaluation-batch", options.evaluation_batch, "SAMPLES", "samples evaluated at once; 0: as in the run")
@@ -128,7 +129,9 @@ PackOptions parse_pack(const std::vector<std::string>& arguments) {
       .one_of({"classification", "regression"})
       .only_with("format", {"synthetic"});
   table.add("samples", options.samples, "N", "how many").at_least(1).only_with("format", {"synthetic"});
-  table.add("first", options.first, "N", "index of the first sample: with the same seed, the next samples of the same problem")
+  table
+      .add("first", options.first, "N",
+           "index of the first sample: with the same seed, the next samples of the same problem")
       .at_least(0)
       .only_with("format", {"synthetic"});
   table.add("features", options.features, "N", "numbers per sample").at_least(1).only_with("format", {"synthetic"});
@@ -178,7 +181,8 @@ InfoOptions parse_info(const std::vector<std::string>& arguments) {
       .add("path", options.path, "PATH",
            "shard folder, HDF5 file, checkpoint or run folder; --path itself may be left out")
       .positional();
-  table.add("x", options.x, "NAME", "HDF5 dataset that holds the samples, for files made by others").check(reject_empty);
+  table.add("x", options.x, "NAME", "HDF5 dataset that holds the samples, for files made by others")
+      .check(reject_empty);
   table.add("y", options.y, "NAME", "HDF5 dataset that holds the labels or targets").check(reject_empty);
   table.add("verify", options.verify, "recompute checksums");
   parse(table, arguments, {kInfoUsage, ""});

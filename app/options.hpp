@@ -120,7 +120,7 @@ struct PackOptions {
   // synthetic
   std::string task = "classification";
   std::int64_t samples = 10000, features = 784, classes = 10;
-  std::int64_t first = 0;                   ///< index of the first sample: a test set continues its training set
+  std::int64_t first = 0;  ///< index of the first sample: a test set continues its training set
   double noise = 0.1;
   std::uint64_t seed = 1;
   std::string progress = "auto";
@@ -128,8 +128,8 @@ struct PackOptions {
 
 struct InfoOptions {
   std::filesystem::path path;
-  std::string x = "x", y = "y";             ///< dataset names, for files made by others
-  bool verify = true;  ///< recompute checksums
+  std::string x = "x", y = "y";  ///< dataset names, for files made by others
+  bool verify = true;            ///< recompute checksums
 };
 
 struct BenchStepOptions {

@@ -306,9 +306,10 @@ TrainOptions parse_train(const std::vector<std::string>& arguments) {
   }
   apply(line, table);
   table.check_relations();
-  table.require("data", options.resume == "auto" && !options.run.empty()
-                            ? fmt::format("{} has no config.ini to take it from; name the data of the run", options.run.string())
-                            : "name a shard folder that `lockstep pack` made, or an HDF5 file");
+  table.require(
+      "data", options.resume == "auto" && !options.run.empty()
+                  ? fmt::format("{} has no config.ini to take it from; name the data of the run", options.run.string())
+                  : "name a shard folder that `lockstep pack` made, or an HDF5 file");
   if (options.schedule == "step" && options.boundaries.empty()) {
     throw UsageError("--schedule step needs --boundaries: the steps at which the rate changes");
   }

@@ -77,8 +77,7 @@ int run_pack(comm::MpiSession& session, const PackOptions& options) {
 
   const auto source = open_source(options);
   console.info(fmt::format("reading  {}\n         {}", source->description(), describe(*source)));
-  console.info(
-      fmt::format("writing  {} ({})", options.out.string(), counted(options.shards, "shard")));
+  console.info(fmt::format("writing  {} ({})", options.out.string(), counted(options.shards, "shard")));
 
   std::size_t sample_bytes = 0;
   for (const io::Field& field : source->fields()) sample_bytes += field.bytes();

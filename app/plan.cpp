@@ -13,22 +13,25 @@ std::string format_plan(const Workload& workload, const TrainOptions& options, c
   const WorkPlan& work = workload.work;
   const io::DatasetInfo& info = workload.training->info();
   std::string text = "network\n";
-  text += fmt::format("  {:<12} {:<34} {:>12} {:>14} {:>22}\n", "layer", "", "parameters", "outputs/sample", "FLOPs/sample fwd+bwd");
+  text += fmt::format("  {:<12} {:<34} {:>12} {:>14} {:>22}\n", "layer", "", "parameters", "outputs/sample",
+                      "FLOPs/sample fwd+bwd");
   double flops = 0;
   std::int64_t parameters = 0;
   for (const model::LayerPlan& layer : workload.network->plan()) {
-    text += fmt::format("  {:<12} {:<34} {:>12} {:>14} {:>22}\n", layer.name, layer.description, with_commas(layer.parameters),
-                        with_commas(layer.activation_elements), format_flops(layer.forward_flops + layer.backward_flops));
+    text += fmt::format("  {:<12} {:<34} {:>12} {:>14} {:>22}\n", layer.name, layer.description,
+                        with_commas(layer.parameters), with_commas(layer.activation_elements),
+                        format_flops(layer.forward_flops + layer.backward_flops));
     flops += layer.forward_flops + layer.backward_flops;
     parameters += layer.parameters;
   }
   const model::MemoryPlan memory = model::plan_memory(*workload.network, workload.model, model::ElementType::float32);
   text += fmt::format("  {} parameters, {} per step over all ranks\n", with_commas(parameters),
                       format_flops(flops * static_cast<double>(work.global_batch)));
-  text += fmt::format("memory per rank: {} = parameters {} + gradients {} + optimiser {} + average {} + activations {}\n",
-                      format_bytes(static_cast<double>(memory.total())), format_bytes(static_cast<double>(memory.parameters)),
-                      format_bytes(static_cast<double>(memory.gradients)), format_bytes(static_cast<double>(memory.optimizer)),
-                      format_bytes(static_cast<double>(memory.average)), format_bytes(static_cast<double>(memory.activations)));
+  text += fmt::format(
+      "memory per rank: {} = parameters {} + gradients {} + optimiser {} + average {} + activations {}\n",
+      format_bytes(static_cast<double>(memory.total())), format_bytes(static_cast<double>(memory.parameters)),
+      format_bytes(static_cast<double>(memory.gradients)), format_bytes(static_cast<double>(memory.optimizer)),
+      format_bytes(static_cast<double>(memory.average)), format_bytes(static_cast<double>(memory.activations)));
   text += fmt::format("all-reduce: {}, {} per step:", communicator.transport_name(),
                       counted(static_cast<std::int64_t>(buckets.size()), "bucket"));
   constexpr std::size_t most_shown = 8;
@@ -38,12 +41,15 @@ std::string format_plan(const Workload& workload, const TrainOptions& options, c
   text += buckets.size() > most_shown ? " ...\n" : "\n";
   text += fmt::format("data: {} in {}, {}", counted(info.samples, "sample"),
                       counted(static_cast<std::int64_t>(workload.training->shards().size()), "file"),
-                      info.labels_are_classes ? (info.classes == 1 ? std::string("1 class") : fmt::format("{} classes", info.classes))
-                                              : counted(info.y.elements(), "target"));
-  text += workload.validation ? fmt::format("; validation: {}\n", counted(workload.validation->info().samples, "sample"))
-                              : std::string("; no validation data\n");
+                      info.labels_are_classes
+                          ? (info.classes == 1 ? std::string("1 class") : fmt::format("{} classes", info.classes))
+                          : counted(info.y.elements(), "target"));
+  text += workload.validation
+              ? fmt::format("; validation: {}\n", counted(workload.validation->info().samples, "sample"))
+              : std::string("; no validation data\n");
   text += fmt::format("work: {} of {} ({} x {}{}), {} per epoch", counted(work.total_steps, "step"),
-                      counted(work.global_batch, "sample"), counted(communicator.size(), "rank"), with_commas(work.largest_part),
+                      counted(work.global_batch, "sample"), counted(communicator.size(), "rank"),
+                      with_commas(work.largest_part),
                       options.accumulate > 1 ? fmt::format(" x {}", counted(options.accumulate, "micro-step")) : "",
                       counted(work.steps_per_epoch, "step"));
   return text;

@@ -33,7 +33,8 @@ void write_json(comm::Communicator& communicator, const std::filesystem::path& f
     if (communicator.rank() != 0 || file.empty()) return;
     std::ofstream stream(file);
     stream << io::to_json_line(record) << "\n";
-    if (!stream.flush()) throw std::runtime_error(fmt::format("{}: cannot be written; name a writable place with --json", file.string()));
+    if (!stream.flush())
+      throw std::runtime_error(fmt::format("{}: cannot be written; name a writable place with --json", file.string()));
   });
 }
 
@@ -74,12 +75,13 @@ void Reporter::report(const StepFigures& figures, const TimeSplit& split, double
   // Evaluations and checkpoints of the steps to come take their time, too.
   const double left = since_start_.seconds() / static_cast<double>(figures.step - first_step_) *
                       static_cast<double>(work_.total_steps - figures.step);
-  console_.info(fmt::format("step {:>{}}/{}  epoch {:.2f}  loss {:.5f}  {}  lr {:.3g}  gradient norm {:.3g}  {} samples/s ({}/rank)  {}  "
-                            "left {}",
-                            figures.step, fmt::formatted_size("{}", work_.total_steps), work_.total_steps, figures.epoch, loss,
-                            format_metric(metric, loss_), figures.learning_rate, figures.gradient_norm,
-                            with_commas(static_cast<std::int64_t>(rate)), with_commas(static_cast<std::int64_t>(rate / world_)),
-                            format_split(part), format_duration(left)));
+  console_.info(fmt::format(
+      "step {:>{}}/{}  epoch {:.2f}  loss {:.5f}  {}  lr {:.3g}  gradient norm {:.3g}  {} samples/s ({}/rank)  {}  "
+      "left {}",
+      figures.step, fmt::formatted_size("{}", work_.total_steps), work_.total_steps, figures.epoch, loss,
+      format_metric(metric, loss_), figures.learning_rate, figures.gradient_norm,
+      with_commas(static_cast<std::int64_t>(rate)), with_commas(static_cast<std::int64_t>(rate / world_)),
+      format_split(part), format_duration(left)));
   write({{"kind", std::string("train")},
          {"step", figures.step},
          {"epoch", figures.epoch},
@@ -95,7 +97,8 @@ void Reporter::report(const StepFigures& figures, const TimeSplit& split, double
          {"communication_seconds", part.communication},
          {"other_seconds", std::max(0.0, part.other())}});
   scalar("train/loss", figures.step, loss);
-  scalar(loss_ == model::LossKind::softmax_cross_entropy ? "train/accuracy" : "train/mean_absolute_error", figures.step, metric);
+  scalar(loss_ == model::LossKind::softmax_cross_entropy ? "train/accuracy" : "train/mean_absolute_error", figures.step,
+         metric);
   scalar("train/learning_rate", figures.step, figures.learning_rate);
   scalar("train/gradient_norm", figures.step, figures.gradient_norm);
   scalar("speed/samples_per_second", figures.step, rate);
@@ -106,24 +109,30 @@ void Reporter::report(const StepFigures& figures, const TimeSplit& split, double
   since_line_.lap();
 }
 
-void Reporter::evaluation(std::int64_t step, double epoch, const Evaluation& evaluation, bool averaged, double seconds) {
+void Reporter::evaluation(std::int64_t step, double epoch, const Evaluation& evaluation, bool averaged,
+                          double seconds) {
   check_owner();
   console_.info(fmt::format("validation at step {}{}: {}  in {:.2f} s", step, averaged ? " (averaged weights)" : "",
                             format_evaluation(evaluation, loss_), seconds));
-  const io::MetricRecord record{{"kind", std::string("validation")}, {"step", step},        {"epoch", epoch},
-                                {"loss", evaluation.loss},           {metric_key(loss_), evaluation.metric},
-                                {"samples", evaluation.samples},     {"seconds", seconds}};
+  const io::MetricRecord record{{"kind", std::string("validation")},
+                                {"step", step},
+                                {"epoch", epoch},
+                                {"loss", evaluation.loss},
+                                {metric_key(loss_), evaluation.metric},
+                                {"samples", evaluation.samples},
+                                {"seconds", seconds}};
   write(record);
   if (console_.speaks()) history_ += io::to_json_line(record) + "\n";
   scalar("validation/loss", step, evaluation.loss);
-  scalar(loss_ == model::LossKind::softmax_cross_entropy ? "validation/accuracy" : "validation/mean_absolute_error", step,
-         evaluation.metric);
+  scalar(loss_ == model::LossKind::softmax_cross_entropy ? "validation/accuracy" : "validation/mean_absolute_error",
+         step, evaluation.metric);
   if (logs_.tensorboard) logs_.tensorboard->flush();
 }
 
 void Reporter::checkpoint(std::int64_t step, const std::filesystem::path& file, double seconds) {
   console_.info(fmt::format("checkpoint {}  in {:.2f} s", file.string(), seconds));
-  write({{"kind", std::string("checkpoint")}, {"step", step}, {"file", file.filename().string()}, {"seconds", seconds}});
+  write(
+      {{"kind", std::string("checkpoint")}, {"step", step}, {"file", file.filename().string()}, {"seconds", seconds}});
 }
 
 void Reporter::histogram(const std::string& tag, std::int64_t step, std::span<const float> values) {

@@ -28,7 +28,9 @@ class StopWatch {
     start_ = now;
     return seconds;
   }
-  double seconds() const noexcept { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+  double seconds() const noexcept {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
 
  private:
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
@@ -47,8 +49,8 @@ std::string format_split(const TimeSplit& split);
 
 /// One finished step; sums are over all ranks.
 struct StepFigures {
-  std::int64_t step = 0;        ///< updates done
-  double epoch = 0;             ///< epochs done, as a fraction
+  std::int64_t step = 0;  ///< updates done
+  double epoch = 0;       ///< epochs done, as a fraction
   double loss_sum = 0;
   double metric_sum = 0;
   double samples = 0;
@@ -56,8 +58,8 @@ struct StepFigures {
   double gradient_norm = 0;
 };
 
-/// Collective: rank 0 writes one JSON object with a newline to `file`, which may be a device; nothing when `file` is empty.
-/// Throws comm::AgreedError.
+/// Collective: rank 0 writes one JSON object with a newline to `file`, which may be a device; nothing when `file` is
+/// empty. Throws comm::AgreedError.
 void write_json(comm::Communicator& communicator, const std::filesystem::path& file, const io::MetricRecord& record);
 
 struct RunLogs {
@@ -104,7 +106,7 @@ class Reporter {
   model::LossKind loss_;
   int world_;
   RunLogs logs_;
-  StepFigures interval_;       ///< sums since the last line
+  StepFigures interval_;  ///< sums since the last line
   std::int64_t interval_steps_ = 0;
   TimeSplit interval_start_;
   StopWatch since_line_, since_bar_, since_start_;

@@ -41,11 +41,16 @@ bool StopSignals::stop_requested() const noexcept { return received.load(std::me
 
 const char* StopSignals::name() const noexcept {
   switch (received.load(std::memory_order_relaxed)) {
-    case SIGTERM: return "SIGTERM";
-    case SIGINT: return "SIGINT";
-    case SIGUSR1: return "SIGUSR1";
-    case SIGUSR2: return "SIGUSR2";
-    default: return "";
+    case SIGTERM:
+      return "SIGTERM";
+    case SIGINT:
+      return "SIGINT";
+    case SIGUSR1:
+      return "SIGUSR1";
+    case SIGUSR2:
+      return "SIGUSR2";
+    default:
+      return "";
   }
 }
 

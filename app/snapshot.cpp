@@ -13,7 +13,8 @@ namespace lockstep::app {
 
 namespace fs = std::filesystem;
 
-std::filesystem::path save_checkpoint(io::CheckpointWriter& writer, model::Model& model, const io::TrainingRecord& record) {
+std::filesystem::path save_checkpoint(io::CheckpointWriter& writer, model::Model& model,
+                                      const io::TrainingRecord& record) {
   const std::vector<std::string> groups = model.state_groups();
   std::vector<std::vector<float>> arenas(groups.size(), std::vector<float>(model.arena_elements()));
   for (std::size_t i = 0; i < groups.size(); ++i) model.download_group(groups[i], arenas[i]);
@@ -37,10 +38,12 @@ std::string broadcast_text(comm::Communicator& communicator, const std::string& 
   return result;
 }
 
-CheckpointOnRank0::CheckpointOnRank0(comm::Communicator& communicator, const fs::path& path) : communicator_(communicator) {
+CheckpointOnRank0::CheckpointOnRank0(comm::Communicator& communicator, const fs::path& path)
+    : communicator_(communicator) {
   comm::all_succeed(communicator, [&] {
     if (communicator.rank() != 0) return;
-    if (!fs::exists(path)) throw io::FileError(fmt::format("{}: no such checkpoint, run folder or checkpoints folder", path.string()));
+    if (!fs::exists(path))
+      throw io::FileError(fmt::format("{}: no such checkpoint, run folder or checkpoints folder", path.string()));
     if (!fs::is_directory(path)) {
       checkpoint_ = io::read_checkpoint(path);
       file_ = path;
@@ -49,9 +52,9 @@ CheckpointOnRank0::CheckpointOnRank0(comm::Communicator& communicator, const fs:
     const fs::path folder = fs::is_directory(path / "checkpoints") ? path / "checkpoints" : path;
     auto newest = io::newest_checkpoint(folder, warnings_);
     if (!newest) {
-      throw io::FileError(warnings_.empty()
-                              ? fmt::format("{} holds no checkpoint", folder.string())
-                              : fmt::format("{}: no checkpoint verifies ({})", folder.string(), fmt::join(warnings_, "; ")));
+      throw io::FileError(warnings_.empty() ? fmt::format("{} holds no checkpoint", folder.string())
+                                            : fmt::format("{}: no checkpoint verifies ({})", folder.string(),
+                                                          fmt::join(warnings_, "; ")));
     }
     checkpoint_ = std::move(*newest);
     for (const io::FoundCheckpoint& found : io::list_checkpoints(folder)) {
@@ -59,14 +62,16 @@ CheckpointOnRank0::CheckpointOnRank0(comm::Communicator& communicator, const fs:
     }
   });
   record_ = checkpoint_.record;
-  std::array<std::int64_t, 4> numbers{record_.step, record_.epoch, record_.position, static_cast<std::int64_t>(record_.seed)};
+  std::array<std::int64_t, 4> numbers{record_.step, record_.epoch, record_.position,
+                                      static_cast<std::int64_t>(record_.seed)};
   communicator.broadcast(std::as_writable_bytes(std::span(numbers)), 0);
   communicator.broadcast(std::as_writable_bytes(std::span(&record_.best_metric, 1)), 0);
   record_.step = numbers[0];
   record_.epoch = numbers[1];
   record_.position = numbers[2];
   record_.seed = static_cast<std::uint64_t>(numbers[3]);
-  for (std::string* text : {&record_.network, &record_.optimizer, &record_.dataset, &record_.configuration, &record_.program_version}) {
+  for (std::string* text :
+       {&record_.network, &record_.optimizer, &record_.dataset, &record_.configuration, &record_.program_version}) {
     *text = broadcast_text(communicator, *text);
   }
   file_ = broadcast_text(communicator, file_.string());
@@ -80,13 +85,14 @@ void CheckpointOnRank0::restore(model::Model& model) {
     for (const model::StateTensor& tensor : wanted) {
       const io::StoredTensor* stored = checkpoint_.find(tensor.group, tensor.name);
       if (stored == nullptr) {
-        throw io::FileError(fmt::format("{} has no {}/{}: it belongs to another network, optimiser or set of options (its network is {})",
-                                        file_.string(), tensor.group, tensor.name, record_.network));
+        throw io::FileError(fmt::format(
+            "{} has no {}/{}: it belongs to another network, optimiser or set of options (its network is {})",
+            file_.string(), tensor.group, tensor.name, record_.network));
       }
       if (stored->shape != tensor.shape) {
-        throw io::FileError(fmt::format("{}: {}/{} has shape [{}], this network wants [{}] (the checkpoint's network is {})", file_.string(),
-                                        tensor.group, tensor.name, fmt::join(stored->shape, ", "), fmt::join(tensor.shape, ", "),
-                                        record_.network));
+        throw io::FileError(fmt::format(
+            "{}: {}/{} has shape [{}], this network wants [{}] (the checkpoint's network is {})", file_.string(),
+            tensor.group, tensor.name, fmt::join(stored->shape, ", "), fmt::join(tensor.shape, ", "), record_.network));
       }
     }
   });
@@ -97,7 +103,8 @@ void CheckpointOnRank0::restore(model::Model& model) {
       for (const model::StateTensor& tensor : wanted) {
         if (tensor.group != group) continue;
         const io::StoredTensor* stored = checkpoint_.find(tensor.group, tensor.name);
-        std::copy(stored->values.begin(), stored->values.end(), arena.begin() + static_cast<std::ptrdiff_t>(tensor.offset));
+        std::copy(stored->values.begin(), stored->values.end(),
+                  arena.begin() + static_cast<std::ptrdiff_t>(tensor.offset));
       }
     }
     communicator_.broadcast(std::as_writable_bytes(std::span(arena)), 0);
@@ -108,10 +115,14 @@ void CheckpointOnRank0::restore(model::Model& model) {
 
 model::ElementType element_type(io::FileType type) {
   switch (type) {
-    case io::FileType::uint8: return model::ElementType::uint8;
-    case io::FileType::float32: return model::ElementType::float32;
-    case io::FileType::float64: return model::ElementType::float64;
-    default: throw std::invalid_argument(fmt::format("no model takes samples of type {}", io::name_of(type)));
+    case io::FileType::uint8:
+      return model::ElementType::uint8;
+    case io::FileType::float32:
+      return model::ElementType::float32;
+    case io::FileType::float64:
+      return model::ElementType::float64;
+    default:
+      throw std::invalid_argument(fmt::format("no model takes samples of type {}", io::name_of(type)));
   }
 }
 

@@ -15,7 +15,8 @@
 namespace lockstep::app {
 
 /// Writes the model's whole state; rank 0 only. Throws io::FileError.
-std::filesystem::path save_checkpoint(io::CheckpointWriter& writer, model::Model& model, const io::TrainingRecord& record);
+std::filesystem::path save_checkpoint(io::CheckpointWriter& writer, model::Model& model,
+                                      const io::TrainingRecord& record);
 
 /// A checkpoint that rank 0 has read and verified and whose record every rank knows.
 class CheckpointOnRank0 {

@@ -52,8 +52,9 @@ void warn_of_later_checkpoints(Console& console, const CheckpointOnRank0& checkp
   if (!console.speaks() || !checkpoint.warnings().empty() || !is_of_run(checkpoint.file(), run)) return;
   const std::int64_t newest = io::list_checkpoints(run / "checkpoints").front().step;
   if (newest <= checkpoint.record().step) return;
-  console.warn(fmt::format("{} has checkpoints of later steps, up to {}: they stay, and --resume without a FILE takes the newest of all",
-                           run.string(), newest));
+  console.warn(fmt::format(
+      "{} has checkpoints of later steps, up to {}: they stay, and --resume without a FILE takes the newest of all",
+      run.string(), newest));
 }
 
 constexpr std::uint64_t kAlwaysVerifiedBytes = std::uint64_t{4} << 30;
@@ -82,10 +83,12 @@ void all_succeed_or_usage(comm::Communicator& communicator, const std::function<
   if (!texts.empty()) throw UsageError(join_lines(texts));
 }
 
-std::optional<CheckpointOnRank0> find_checkpoint(comm::Communicator& communicator, Console& console, TrainOptions& options) {
+std::optional<CheckpointOnRank0> find_checkpoint(comm::Communicator& communicator, Console& console,
+                                                 TrainOptions& options) {
   if (options.resume.empty()) {
     if (options.run.empty()) {
-      options.run = fs::path("runs") / fmt::format("{}-{:%Y%m%d-%H%M%S}", options.model, fmt::localtime(std::time(nullptr)));
+      options.run =
+          fs::path("runs") / fmt::format("{}-{:%Y%m%d-%H%M%S}", options.model, fmt::localtime(std::time(nullptr)));
     }
     options.run = broadcast_text(communicator, options.run.string());
     return std::nullopt;
@@ -108,7 +111,8 @@ std::optional<CheckpointOnRank0> find_checkpoint(comm::Communicator& communicato
     throw UsageError("--resume FILE needs --run: name the folder of the run that continues from it");
   }
   std::optional<CheckpointOnRank0> checkpoint(std::in_place, communicator, path);
-  for (const std::string& warning : checkpoint->warnings()) console.warn(fmt::format("{}; going on from the one before", warning));
+  for (const std::string& warning : checkpoint->warnings())
+    console.warn(fmt::format("{}; going on from the one before", warning));
   warn_of_later_checkpoints(console, *checkpoint, options.run);
   const TrainOptions before = train_options_from_ini(checkpoint->record().configuration);
   if (!options.was_set("batch") && !options.was_set("global-batch")) {
@@ -127,36 +131,42 @@ void check_continues(comm::Communicator& communicator, Console& console, const i
   all_succeed_or_usage(communicator, [&] {
     const std::string network = network_identity(*workload.network);
     if (record.network != network) {
-      throw std::runtime_error(fmt::format("the checkpoint is of another network ({}) than this one ({}): give the same --model options, or "
-                                           "start a new run",
-                                           record.network, network));
+      throw std::runtime_error(
+          fmt::format("the checkpoint is of another network ({}) than this one ({}): give the same --model options, or "
+                      "start a new run",
+                      record.network, network));
     }
     if (record.optimizer != options.optimizer) {
-      throw std::runtime_error(fmt::format("the checkpoint was trained with --optimizer {}, not {}: give the same, or start a new run",
-                                           record.optimizer, options.optimizer));
+      throw std::runtime_error(
+          fmt::format("the checkpoint was trained with --optimizer {}, not {}: give the same, or start a new run",
+                      record.optimizer, options.optimizer));
     }
     if (record.dataset != workload.training->fingerprint()) {
-      throw std::runtime_error(fmt::format("{} is not the data that the checkpoint was trained on: its place in the epoch means nothing "
-                                           "there. Give the same --data, or start a new run",
-                                           options.data.string()));
+      throw std::runtime_error(
+          fmt::format("{} is not the data that the checkpoint was trained on: its place in the epoch means nothing "
+                      "there. Give the same --data, or start a new run",
+                      options.data.string()));
     }
     if (options.average_decay > 0 && train_options_from_ini(record.configuration).average_decay == 0) {
       throw UsageError("the checkpoint keeps no average of the weights: leave out --average-decay, or start a new run");
     }
     if (record.seed != options.seed) {
-      throw std::runtime_error(fmt::format("the checkpoint was trained with --seed {}, not {}: the order of the samples would change", record.seed,
-                                           options.seed));
+      throw std::runtime_error(
+          fmt::format("the checkpoint was trained with --seed {}, not {}: the order of the samples would change",
+                      record.seed, options.seed));
     }
   });
   const std::vector<std::string> before = option_lines(record.configuration), now = option_lines(options.to_ini());
   std::vector<std::string> changed;
   std::set_difference(now.begin(), now.end(), before.begin(), before.end(), std::back_inserter(changed));
-  console.info(fmt::format("continuing after step {} (epoch {}, sample {}){}", with_commas(record.step), record.epoch, with_commas(record.position),
-                           changed.empty() ? "" : fmt::format("; options that differ now: {}", fmt::join(changed, ", "))));
+  console.info(
+      fmt::format("continuing after step {} (epoch {}, sample {}){}", with_commas(record.step), record.epoch,
+                  with_commas(record.position),
+                  changed.empty() ? "" : fmt::format("; options that differ now: {}", fmt::join(changed, ", "))));
 }
 
-void agree_on_start(comm::Communicator& communicator, Console& console, const TrainOptions& options, const Workload& workload,
-                    std::span<const comm::Slice> buckets) {
+void agree_on_start(comm::Communicator& communicator, Console& console, const TrainOptions& options,
+                    const Workload& workload, std::span<const comm::Slice> buckets) {
   comm::require_equal(communicator,
                       std::vector<comm::FingerprintItem>{
                           {"program", program_fingerprint()},
@@ -169,7 +179,8 @@ void agree_on_start(comm::Communicator& communicator, Console& console, const Tr
   const std::string device = fmt::format("cpu ({})", counted(options.threads, "thread"));
   const std::vector<comm::RankPlace> places = comm::gather_topology(communicator, device);
   std::vector<std::string> notes = workload.training->warnings();
-  if (workload.validation) notes.insert(notes.end(), workload.validation->warnings().begin(), workload.validation->warnings().end());
+  if (workload.validation)
+    notes.insert(notes.end(), workload.validation->warnings().begin(), workload.validation->warnings().end());
   const std::vector<std::string> warnings = gather_said(communicator, join_lines(notes));
   console.info(fmt::format("lockstep {}", program_version()));
   console.info(comm::format_topology(places));
@@ -178,7 +189,8 @@ void agree_on_start(comm::Communicator& communicator, Console& console, const Tr
   for (const std::string& warning : warnings) console.warn(warning);
 }
 
-void verify_data(comm::Communicator& communicator, Console& console, const TrainOptions& options, const Workload& workload) {
+void verify_data(comm::Communicator& communicator, Console& console, const TrainOptions& options,
+                 const Workload& workload) {
   std::uint64_t bytes = 0;
   for (const auto* dataset : {workload.training.get(), workload.validation.get()}) {
     if (dataset == nullptr) continue;
@@ -186,8 +198,10 @@ void verify_data(comm::Communicator& communicator, Console& console, const Train
   }
   if (options.verify == "none") return;
   if (options.verify == "auto" && bytes > kAlwaysVerifiedBytes) {
-    console.info(fmt::format("checksums of {} are not verified at the start of a job this large (--verify all does; so does `lockstep info`)",
-                             format_bytes(static_cast<double>(bytes))));
+    console.info(
+        fmt::format("checksums of {} are not verified at the start of a job this large (--verify all does; so does "
+                    "`lockstep info`)",
+                    format_bytes(static_cast<double>(bytes))));
     return;
   }
   communicator.note_activity("verifying the data", 0);
@@ -196,7 +210,8 @@ void verify_data(comm::Communicator& communicator, Console& console, const Train
     workload.training->verify(communicator.rank(), communicator.size());
     if (workload.validation) workload.validation->verify(communicator.rank(), communicator.size());
   });
-  console.info(fmt::format("checksums of {} verified in {:.2f} s", format_bytes(static_cast<double>(bytes)), watch.seconds()));
+  console.info(
+      fmt::format("checksums of {} verified in {:.2f} s", format_bytes(static_cast<double>(bytes)), watch.seconds()));
 }
 
 }  // namespace lockstep::app

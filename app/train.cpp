@@ -84,7 +84,8 @@ class Run {
   void evaluate_now();
   void save_now();
   std::string summary() const;
-  template <class Work> void on_rank0(Work work);
+  template <class Work>
+  void on_rank0(Work work);
 
   const TrainOptions& options_;
   const Workload& workload_;
@@ -94,7 +95,7 @@ class Run {
   Trainer& trainer_;
   io::Prefetcher& prefetcher_;
   Reporter reporter_;
-  std::optional<io::RunFolder> folder_;             ///< rank 0
+  std::optional<io::RunFolder> folder_;              ///< rank 0
   std::optional<io::CheckpointWriter> checkpoints_;  ///< rank 0
   std::string error_;  ///< what went wrong on this rank between steps: said with the next vote
   StepFigures last_figures_;
@@ -104,12 +105,13 @@ class Run {
   std::int64_t evaluated_at_ = -1, saved_at_ = -1;
   std::filesystem::path saved_;  ///< rank 0: the newest checkpoint of this process
   double stall_before_;
-  StopWatch running_;  ///< since train() was called
+  StopWatch running_;               ///< since train() was called
   double interrupted_seconds_ = 0;  ///< of running_, in evaluations and checkpoints
 };
 
 /// Rank 0's work with the outside world; a failure is kept for the next vote, so that all ranks end alike.
-template <class Work> void Run::on_rank0(Work work) {
+template <class Work>
+void Run::on_rank0(Work work) {
   if (communicator_.rank() != 0 || !error_.empty()) return;
   try {
     work();
@@ -130,7 +132,8 @@ void Run::open_folder(bool continues, const io::TrainingRecord& from) {
     folder_->write_text("config.ini", effective_configuration());
     RunLogs logs;
     logs.metrics = std::make_unique<io::MetricsLog>(folder_->path() / "metrics.jsonl", continues, from.step);
-    if (options_.tensorboard) logs.tensorboard = std::make_unique<io::TensorboardLog>(folder_->path(), continues ? from.step : -1);
+    if (options_.tensorboard)
+      logs.tensorboard = std::make_unique<io::TensorboardLog>(folder_->path(), continues ? from.step : -1);
     logs.still_owner = [this] { folder_->still_owner(); };
     reporter_.attach(std::move(logs));
     checkpoints_.emplace(io::CheckpointWriterOptions{
@@ -142,13 +145,17 @@ void Run::open_folder(bool continues, const io::TrainingRecord& from) {
 std::string Run::nothing_left() const {
   const std::int64_t done = trainer_.steps_done();
   if (done >= workload_.work.total_steps) {
-    return fmt::format("step {} is done and this run ends at step {}: nothing is left to do (more --epochs or --steps go on from here)",
-                       with_commas(done), with_commas(workload_.work.total_steps));
+    return fmt::format(
+        "step {} is done and this run ends at step {}: nothing is left to do (more --epochs or --steps go on from "
+        "here)",
+        with_commas(done), with_commas(workload_.work.total_steps));
   }
   if (target_reached_) {
-    return fmt::format("the target metric {:.6g} is reached (best so far: {:.6g}): nothing is left to do (another --target-metric goes on "
-                       "from here)",
-                       *options_.target_metric, best_metric_);
+    return fmt::format(
+        "the target metric {:.6g} is reached (best so far: {:.6g}): nothing is left to do (another --target-metric "
+        "goes on "
+        "from here)",
+        *options_.target_metric, best_metric_);
   }
   return "";
 }
@@ -167,7 +174,8 @@ void Run::histograms() {
   for (const model::Parameter& parameter : workload_.network->parameters().all()) {
     reporter_.histogram("weights/" + parameter.name, trainer_.steps_done(),
                         std::span<const float>(parameters).subspan(parameter.offset, parameter.count));
-    reporter_.histogram("gradients/" + parameter.name, trainer_.steps_done(), gradients.subspan(parameter.offset, parameter.count));
+    reporter_.histogram("gradients/" + parameter.name, trainer_.steps_done(),
+                        gradients.subspan(parameter.offset, parameter.count));
   }
 }
 
@@ -175,17 +183,18 @@ void Run::evaluate_now() {
   if (!workload_.validation || evaluated_at_ == trainer_.steps_done()) return;
   communicator_.note_activity("validation", trainer_.steps_done());
   StopWatch watch;
-  const Evaluation evaluation =
-      evaluate(model_, *workload_.validation, communicator_,
-               options_.evaluate_average ? model::Weights::average : model::Weights::current, options_.evaluation_batch);
+  const Evaluation evaluation = evaluate(model_, *workload_.validation, communicator_,
+                                         options_.evaluate_average ? model::Weights::average : model::Weights::current,
+                                         options_.evaluation_batch);
   evaluated_at_ = trainer_.steps_done();
   const double seconds = watch.seconds();
   interrupted_seconds_ += seconds;
   if (!std::isfinite(evaluation.loss)) {  // the same on all ranks
-    throw comm::AgreedError(fmt::format("step {}: the validation loss is not finite: the weights have grown too large, or {} holds numbers "
-                                        "that are not finite. No checkpoint was written of them; the one before is intact. A smaller "
-                                        "--learning-rate, --warmup-steps or --clip-norm usually helps",
-                                        evaluated_at_, options_.validation.string()));
+    throw comm::AgreedError(
+        fmt::format("step {}: the validation loss is not finite: the weights have grown too large, or {} holds numbers "
+                    "that are not finite. No checkpoint was written of them; the one before is intact. A smaller "
+                    "--learning-rate, --warmup-steps or --clip-norm usually helps",
+                    evaluated_at_, options_.validation.string()));
   }
   if (std::isnan(best_metric_) || better(evaluation.metric, best_metric_)) best_metric_ = evaluation.metric;
   target_reached_ = reached_target(evaluation.metric);
@@ -223,7 +232,8 @@ void Run::save_now() {
 std::string Run::summary() const {
   std::string text;
   if (last_evaluation_) {
-    text += fmt::format("; validation{} {}", evaluated_at_ == trainer_.steps_done() ? "" : fmt::format(" at step {}", evaluated_at_),
+    text += fmt::format("; validation{} {}",
+                        evaluated_at_ == trainer_.steps_done() ? "" : fmt::format(" at step {}", evaluated_at_),
                         format_evaluation(*last_evaluation_, workload_.model.loss));
     if (better(best_metric_, last_evaluation_->metric)) text += fmt::format(", best metric {:.6g}", best_metric_);
   }
@@ -255,14 +265,15 @@ int Run::train(const StopSignals& signals) {
     const double seconds = running_.seconds();
     const std::string taken = seconds < 60 ? fmt::format("{:.1f} s", seconds) : format_duration(seconds);
     if (stopped) {
-      console_.info(fmt::format("stopped at step {} on request{} after {}{}; continue with --resume --run {}", trainer_.steps_done(),
+      console_.info(fmt::format("stopped at step {} on request{} after {}{}; continue with --resume --run {}",
+                                trainer_.steps_done(),
                                 signals.stop_requested() ? fmt::format(" ({})", signals.name()) : "", taken, summary(),
                                 options_.run.string()));
     } else if (!idle.empty()) {
       console_.info(idle);
     } else {
-      console_.info(fmt::format("{} at step {} after {}{}", target_reached_ ? "target reached" : "done", trainer_.steps_done(), taken,
-                                summary()));
+      console_.info(fmt::format("{} at step {} after {}{}", target_reached_ ? "target reached" : "done",
+                                trainer_.steps_done(), taken, summary()));
     }
   });
   return stopped ? kExitStoppedEarly : kExitDone;
@@ -284,14 +295,15 @@ int run_train(comm::MpiSession& session, const TrainOptions& given) {
   all_succeed_or_usage(*communicator, [&] { workload = prepare_workload(options, communicator->size()); });
   if (checkpoint) check_continues(*communicator, console, checkpoint->record(), options, workload);
   const model::LearningRateSchedule schedule = learning_rate_schedule(options, workload.work);
-  const std::vector<comm::Slice> buckets =
-      comm::bucket_schedule(workload.network->parameters().slice_ends(), *communicator, static_cast<std::size_t>(options.bucket_size));
+  const std::vector<comm::Slice> buckets = comm::bucket_schedule(
+      workload.network->parameters().slice_ends(), *communicator, static_cast<std::size_t>(options.bucket_size));
   agree_on_start(*communicator, console, options, workload, buckets);
   if (options.dry_run) return kExitDone;
   verify_data(*communicator, console, options, workload);
 
   const auto backend = model::make_backend("cpu", {.threads = options.threads});
-  const auto gradient_memory = communicator->reduction_memory(workload.network->parameters().arena_elements() * sizeof(float));
+  const auto gradient_memory =
+      communicator->reduction_memory(workload.network->parameters().arena_elements() * sizeof(float));
   workload.model.gradient_memory = gradient_memory.get();
   model::Model model(*backend, *workload.network, workload.model);
   if (checkpoint) {
@@ -303,16 +315,18 @@ int run_train(comm::MpiSession& session, const TrainOptions& given) {
   const bool continues = checkpoint && is_of_run(checkpoint->file(), options.run);
   checkpoint.reset();
 
-  io::Prefetcher prefetcher(*workload.training, {.order = {.seed = options.seed, .shuffle = options.shuffle, .shard_counts = {}},
-                                                 .global_batch = workload.work.global_batch,
-                                                 .accumulate = options.accumulate,
-                                                 .rank = communicator->rank(),
-                                                 .world = communicator->size(),
-                                                 .first_epoch = from.epoch,
-                                                 .first_position = from.position});
+  io::Prefetcher prefetcher(*workload.training,
+                            {.order = {.seed = options.seed, .shuffle = options.shuffle, .shard_counts = {}},
+                             .global_batch = workload.work.global_batch,
+                             .accumulate = options.accumulate,
+                             .rank = communicator->rank(),
+                             .world = communicator->size(),
+                             .first_epoch = from.epoch,
+                             .first_position = from.position});
   comm::GradientReducer reducer(*communicator, model.gradients(), buckets);
-  Trainer trainer(model, *communicator, reducer, workload.model.optimizer, schedule, options.accumulate,
-                  [&, x_type = element_type(workload.training->x_type())] { return next_micro_batch(prefetcher, x_type); });
+  Trainer trainer(
+      model, *communicator, reducer, workload.model.optimizer, schedule, options.accumulate,
+      [&, x_type = element_type(workload.training->x_type())] { return next_micro_batch(prefetcher, x_type); });
   trainer.start_at(from.step, from.epoch, from.position);
 
   Run run(options, workload, *communicator, console, model, trainer, prefetcher);

@@ -10,7 +10,8 @@ namespace lockstep::app {
 namespace {
 
 /// Differs between ranks that are not in the same step of the same schedule (FNV-1a over the words).
-std::uint32_t schedule_tag(std::int64_t step, std::int64_t step_count, std::int64_t next_position, std::size_t buckets) {
+std::uint32_t schedule_tag(std::int64_t step, std::int64_t step_count, std::int64_t next_position,
+                           std::size_t buckets) {
   std::uint32_t hash = 2166136261u;
   for (const auto word : {step, step_count, next_position, static_cast<std::int64_t>(buckets)}) {
     for (int shift = 0; shift < 64; shift += 8) {
@@ -31,8 +32,8 @@ MicroBatch next_micro_batch(io::Prefetcher& prefetcher, model::ElementType x_typ
 }
 
 Trainer::Trainer(model::Model& model, comm::Communicator& communicator, comm::GradientReducer& reducer,
-                 const model::OptimizerOptions& optimizer, const model::LearningRateSchedule& schedule, std::int64_t accumulate,
-                 NextMicroBatch next)
+                 const model::OptimizerOptions& optimizer, const model::LearningRateSchedule& schedule,
+                 std::int64_t accumulate, NextMicroBatch next)
     : model_(model),
       communicator_(communicator),
       reducer_(reducer),
@@ -49,7 +50,8 @@ std::string Trainer::accumulate_gradients(comm::StepVote& vote) {
     try {
       micro_ = next_();
     } catch (const std::exception& e) {
-      model_.zero_gradients(ready_);  // the others wait for our part of the reduction; the vote tells them why it is empty
+      model_.zero_gradients(
+          ready_);  // the others wait for our part of the reduction; the vote tells them why it is empty
       return e.what();
     }
     const bool last = micro + 1 == accumulate_;
@@ -58,7 +60,8 @@ std::string Trainer::accumulate_gradients(comm::StepVote& vote) {
                                 micro == 0 ? model::Accumulate::no : model::Accumulate::yes, last ? ready_ : not_yet);
     // The gradients are this micro-step's alone to spoil: the step fails anyway.
     if (!last && not_finite_.empty() && !std::isfinite(sums.loss)) {
-      not_finite_ = fmt::format("{} in micro-step {} of {}", model_.locate_not_finite(micro_.batch), micro + 1, accumulate_);
+      not_finite_ =
+          fmt::format("{} in micro-step {} of {}", model_.locate_not_finite(micro_.batch), micro + 1, accumulate_);
     }
     vote.loss_sum += sums.loss;
     vote.metric_sum += sums.metric;
@@ -79,7 +82,8 @@ Trainer::Result Trainer::step(const Say& say) {
   vote.failed = !error.empty();
   vote.not_finite = !std::isfinite(vote.loss_sum);
   vote.stop_requested = say.stop;
-  vote.schedule_tag = vote.failed ? 0 : schedule_tag(steps_done_, micro_.step_count, micro_.next_position, reducer_.schedule().size());
+  vote.schedule_tag =
+      vote.failed ? 0 : schedule_tag(steps_done_, micro_.step_count, micro_.next_position, reducer_.schedule().size());
   const double waited_in_buckets = reducer_.exposed_seconds() - waited_before;
   StopWatch voting;
   const comm::StepVerdict verdict = comm::vote(communicator_, vote);
@@ -89,9 +93,10 @@ Trainer::Result Trainer::step(const Say& say) {
     throw comm::AgreedError(fmt::format("{}", fmt::join(comm::gather_distinct(communicator_, error), "\n")));
   }
   if (verdict.diverged) {
-    throw comm::AgreedError(fmt::format("step {}: the ranks are not in the same step of the same schedule; this is a bug in "
-                                        "lockstep, please report it with the run folder's log.txt",
-                                        steps_done_ + 1));
+    throw comm::AgreedError(
+        fmt::format("step {}: the ranks are not in the same step of the same schedule; this is a bug in "
+                    "lockstep, please report it with the run folder's log.txt",
+                    steps_done_ + 1));
   }
   const double gradient_norm = model_.finish_gradients();
   if (verdict.not_finite_ranks > 0 || !std::isfinite(gradient_norm)) fail_not_finite(verdict, gradient_norm);
@@ -116,13 +121,13 @@ void Trainer::fail_not_finite(const comm::StepVerdict& verdict, double gradient_
   // The reduction has mixed the gradients of all ranks: each one recomputes its own part to find where it began.
   const std::string place = not_finite_.empty() ? model_.locate_not_finite(micro_.batch) : not_finite_;
   std::vector<std::string> places = comm::gather_distinct(communicator_, place.empty() ? "" : "first in " + place);
-  if (places.empty()) places.push_back(accumulate_ > 1 ? "in the sum over the micro-steps and ranks" : "in the sum over the ranks");
-  throw comm::AgreedError(
-      fmt::format("step {}: {} is not finite: {}. The weights of step {} were not touched, and the last checkpoint is intact. "
-                  "A smaller --learning-rate, --warmup-steps or --clip-norm usually helps",
-                  steps_done_ + 1,
-                  verdict.not_finite_ranks > 0 ? "the loss" : fmt::format("the gradient norm ({})", gradient_norm),
-                  fmt::join(places, "; "), steps_done_));
+  if (places.empty())
+    places.push_back(accumulate_ > 1 ? "in the sum over the micro-steps and ranks" : "in the sum over the ranks");
+  throw comm::AgreedError(fmt::format(
+      "step {}: {} is not finite: {}. The weights of step {} were not touched, and the last checkpoint is intact. "
+      "A smaller --learning-rate, --warmup-steps or --clip-norm usually helps",
+      steps_done_ + 1, verdict.not_finite_ranks > 0 ? "the loss" : fmt::format("the gradient norm ({})", gradient_norm),
+      fmt::join(places, "; "), steps_done_));
 }
 
 }  // namespace lockstep::app

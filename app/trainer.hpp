@@ -20,7 +20,7 @@ namespace lockstep::app {
 /// This rank's share of a micro-step, and where the step stands in the data.
 struct MicroBatch {
   model::Batch batch;
-  std::int64_t step_count = 0;     ///< samples of the whole step: the divisor of the loss
+  std::int64_t step_count = 0;  ///< samples of the whole step: the divisor of the loss
   std::int64_t epoch = 0;
   std::int64_t next_position = 0;  ///< in the epoch, after this step
 };
@@ -35,8 +35,8 @@ class Trainer {
 
   /// All references must outlive the trainer. Collective: gradient memory was made by `communicator`.
   Trainer(model::Model& model, comm::Communicator& communicator, comm::GradientReducer& reducer,
-          const model::OptimizerOptions& optimizer, const model::LearningRateSchedule& schedule, std::int64_t accumulate,
-          NextMicroBatch next);
+          const model::OptimizerOptions& optimizer, const model::LearningRateSchedule& schedule,
+          std::int64_t accumulate, NextMicroBatch next);
 
   /// What this rank wants to say with the next step.
   struct Say {
@@ -48,8 +48,8 @@ class Trainer {
     int stop_requests = 0;
   };
 
-  /// Forward, backward (reducing as gradients appear), vote, guard, update. Collective. Throws comm::AgreedError, before the
-  /// update, when a rank failed or a number is not finite.
+  /// Forward, backward (reducing as gradients appear), vote, guard, update. Collective. Throws comm::AgreedError,
+  /// before the update, when a rank failed or a number is not finite.
   Result step(const Say& say);
 
   std::int64_t steps_done() const noexcept { return steps_done_; }

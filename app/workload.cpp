@@ -31,7 +31,8 @@ std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b;
 }  // namespace
 
 DataPaths resolve_data_paths(const TrainOptions& options) {
-  if (options.data.empty()) throw UsageError("--data is missing: name a shard folder that `lockstep pack` made, or an HDF5 file");
+  if (options.data.empty())
+    throw UsageError("--data is missing: name a shard folder that `lockstep pack` made, or an HDF5 file");
   DataPaths paths{options.data, options.validation};
   if (fs::is_directory(options.data / "train")) {
     paths.training = options.data / "train";
@@ -83,15 +84,17 @@ model::OptimizerOptions optimizer_options(const TrainOptions& options) {
 
 model::InputTransform input_transform(const TrainOptions& options, const io::DatasetInfo& info) {
   if (options.normalize.starts_with("affine(")) return parse_affine(options.normalize);
-  const bool range = options.normalize == "range" || (options.normalize == "auto" && info.x.type == io::FileType::uint8);
+  const bool range =
+      options.normalize == "range" || (options.normalize == "auto" && info.x.type == io::FileType::uint8);
   model::InputTransform transform;
   if (range && info.value_max > info.value_min) {
     transform.scale = static_cast<float>(1 / (info.value_max - info.value_min));
     transform.shift = static_cast<float>((0 - info.value_min) / (info.value_max - info.value_min));
   } else if (options.normalize == "standard") {
     if (!info.has_statistics) {
-      throw UsageError("--normalize standard needs mean and deviation, which only packed shards have: run `lockstep pack`, or "
-                       "give --normalize affine(SCALE,SHIFT)");
+      throw UsageError(
+          "--normalize standard needs mean and deviation, which only packed shards have: run `lockstep pack`, or "
+          "give --normalize affine(SCALE,SHIFT)");
     }
     const double deviation = info.standard_deviation > 0 ? info.standard_deviation : 1;
     transform.scale = static_cast<float>(1 / deviation);
@@ -106,8 +109,9 @@ model::LossKind loss_kind(const TrainOptions& options, const io::DatasetInfo& in
     throw UsageError("--loss softmax-cross-entropy needs class labels, and the data holds numbers to predict");
   }
   if (options.loss == "mean-squared-error" && classes) {
-    throw UsageError("--loss mean-squared-error needs numbers to predict, and the data holds class labels; pack it with "
-                     "--regression");
+    throw UsageError(
+        "--loss mean-squared-error needs numbers to predict, and the data holds class labels; pack it with "
+        "--regression");
   }
   return classes ? model::LossKind::softmax_cross_entropy : model::LossKind::mean_squared_error;
 }
@@ -117,7 +121,8 @@ model::SampleShape sample_shape(const io::DatasetInfo& info) {
 }
 
 std::string network_identity(const model::Network& network) {
-  return fmt::format("{} -> {}: {}", network.sample_shape().features, network.sample_shape().outputs, network.signature());
+  return fmt::format("{} -> {}: {}", network.sample_shape().features, network.sample_shape().outputs,
+                     network.signature());
 }
 
 model::SampleShape shape_of_identity(const std::string& identity) {
@@ -176,8 +181,8 @@ model::LearningRateSchedule learning_rate_schedule(const TrainOptions& options, 
 Workload prepare_workload(TrainOptions& options, int world) {
   const DataPaths paths = resolve_data_paths(options);
   Workload workload;
-  workload.training = std::make_unique<io::ShardedDataset>(
-      io::DatasetOptions{.path = paths.training, .x = options.x, .y = options.y});
+  workload.training =
+      std::make_unique<io::ShardedDataset>(io::DatasetOptions{.path = paths.training, .x = options.x, .y = options.y});
   const io::DatasetInfo& info = workload.training->info();
   if (!paths.validation.empty()) {
     workload.validation = std::make_unique<io::ShardedDataset>(
@@ -185,11 +190,11 @@ Workload prepare_workload(TrainOptions& options, int world) {
     const io::DatasetInfo& other = workload.validation->info();
     if (other.x.elements() != info.x.elements() || other.labels_are_classes != info.labels_are_classes ||
         other.classes > info.classes || (!info.labels_are_classes && other.y.elements() != info.y.elements())) {
-      throw UsageError(fmt::format("{} does not fit {}: samples of {} numbers and {} against {} numbers and {}; pack both in the same way",
-                                   paths.validation.string(), paths.training.string(), other.x.elements(),
-                                   other.labels_are_classes ? fmt::format("{} classes", other.classes) : "regression targets",
-                                   info.x.elements(),
-                                   info.labels_are_classes ? fmt::format("{} classes", info.classes) : "regression targets"));
+      throw UsageError(fmt::format(
+          "{} does not fit {}: samples of {} numbers and {} against {} numbers and {}; pack both in the same way",
+          paths.validation.string(), paths.training.string(), other.x.elements(),
+          other.labels_are_classes ? fmt::format("{} classes", other.classes) : "regression targets", info.x.elements(),
+          info.labels_are_classes ? fmt::format("{} classes", info.classes) : "regression targets"));
     }
   }
   if (options.target_metric && !workload.validation) {
@@ -210,8 +215,10 @@ Workload prepare_workload(TrainOptions& options, int world) {
   options.data = paths.training;
   options.validation = paths.validation;
   options.global_batch = workload.work.global_batch;
-  options.loss = workload.model.loss == model::LossKind::softmax_cross_entropy ? "softmax-cross-entropy" : "mean-squared-error";
-  options.normalize = fmt::format("affine({:.9g},{:.9g})", workload.model.input_transform.scale, workload.model.input_transform.shift);
+  options.loss =
+      workload.model.loss == model::LossKind::softmax_cross_entropy ? "softmax-cross-entropy" : "mean-squared-error";
+  options.normalize =
+      fmt::format("affine({:.9g},{:.9g})", workload.model.input_transform.scale, workload.model.input_transform.shift);
   return workload;
 }
 

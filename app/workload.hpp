@@ -37,12 +37,12 @@ model::SampleShape shape_of_identity(const std::string& identity);
 
 /// How much a job does.
 struct WorkPlan {
-  std::int64_t global_batch = 1;     ///< samples per step, over all ranks and micro-steps
-  std::int64_t largest_part = 1;     ///< most samples one rank gets in one micro-step
+  std::int64_t global_batch = 1;  ///< samples per step, over all ranks and micro-steps
+  std::int64_t largest_part = 1;  ///< most samples one rank gets in one micro-step
   std::int64_t steps_per_epoch = 1;
   std::int64_t total_steps = 1;
-  std::int64_t evaluate_every = 0;   ///< steps; 0 = never before the end
-  std::int64_t checkpoint_every = 0; ///< steps; 0 = never before the end
+  std::int64_t evaluate_every = 0;    ///< steps; 0 = never before the end
+  std::int64_t checkpoint_every = 0;  ///< steps; 0 = never before the end
 };
 WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world);
 model::LearningRateSchedule learning_rate_schedule(const TrainOptions& options, const WorkPlan& work);
@@ -51,7 +51,7 @@ struct Workload {
   std::unique_ptr<io::ShardedDataset> training;
   std::unique_ptr<io::ShardedDataset> validation;  ///< may be null
   std::unique_ptr<model::Network> network;
-  model::ModelOptions model;                       ///< without gradient_memory
+  model::ModelOptions model;  ///< without gradient_memory
   WorkPlan work;
 };
 

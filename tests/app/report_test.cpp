@@ -45,7 +45,13 @@ class ReporterTest : public testing::Test {
     return made;
   }
   static StepFigures figures(std::int64_t step, double loss) {
-    return {.step = step, .epoch = 0.5, .loss_sum = 10 * loss, .metric_sum = 4, .samples = 10, .learning_rate = 0.1, .gradient_norm = 2};
+    return {.step = step,
+            .epoch = 0.5,
+            .loss_sum = 10 * loss,
+            .metric_sum = 4,
+            .samples = 10,
+            .learning_rate = 0.1,
+            .gradient_norm = 2};
   }
   /// After `steps` steps: 1 s each, of which 0.6 compute, 0.25 communication and 0.05 input.
   static TimeSplit time(double steps) {
@@ -81,7 +87,8 @@ TEST_F(ReporterTest, ARunThatEndsEarlySaysWhatIsLeftOnce) {
   for (int i = 1; i <= 3; ++i) reporter.step(figures(i, i), time(i), l2);
   EXPECT_THAT(text("output"), Not(HasSubstr("step 3/7")));
   reporter.remaining(figures(3, 3), time(3), l2);
-  EXPECT_THAT(text("output"), AllOf(HasSubstr("step 3/7"), HasSubstr("loss 3.00000"), HasSubstr("mean absolute error 0.4")));
+  EXPECT_THAT(text("output"),
+              AllOf(HasSubstr("step 3/7"), HasSubstr("loss 3.00000"), HasSubstr("mean absolute error 0.4")));
   const std::string before = text("output");
   reporter.remaining(figures(3, 3), time(3), l2);
   EXPECT_EQ(text("output"), before);

@@ -52,9 +52,10 @@ class TrainerTest : public testing::Test {
     if (fail_at_ == delivered_) throw std::runtime_error("shard-00003.h5: sample 7 has label 77");
     const std::int64_t count = sizes_[static_cast<std::size_t>(delivered_) % sizes_.size()];
     if (delivered_ % static_cast<std::int64_t>(sizes_.size()) == 0) first_ = 0;
-    const MicroBatch micro{.batch = {.x = samples_.x.data() + first_ * kFeatures, .y = samples_.y.data() + first_, .count = count},
-                           .step_count = step_count_,
-                           .next_position = 5};
+    const MicroBatch micro{
+        .batch = {.x = samples_.x.data() + first_ * kFeatures, .y = samples_.y.data() + first_, .count = count},
+        .step_count = step_count_,
+        .next_position = 5};
     first_ += count;
     ++delivered_;
     return micro;
@@ -62,12 +63,15 @@ class TrainerTest : public testing::Test {
 
   Trainer& trainer(std::int64_t accumulate, double rate = 0.1) {
     schedule_.emplace(model::ScheduleOptions{.base = rate, .warmup_steps = 2});
-    model_.emplace(*backend_, *network_,
-                   model::ModelOptions{.loss = model::LossKind::mean_squared_error, .optimizer = optimizer_, .max_batch = 16});
+    model_.emplace(
+        *backend_, *network_,
+        model::ModelOptions{.loss = model::LossKind::mean_squared_error, .optimizer = optimizer_, .max_batch = 16});
     model_->initialize(1);
-    reducer_.emplace(communicator_, model_->gradients(), comm::bucket_schedule(network_->parameters().slice_ends(), communicator_));
+    reducer_.emplace(communicator_, model_->gradients(),
+                     comm::bucket_schedule(network_->parameters().slice_ends(), communicator_));
     delivered_ = 0;
-    return trainer_.emplace(*model_, communicator_, *reducer_, optimizer_, *schedule_, accumulate, [this] { return next(); });
+    return trainer_.emplace(*model_, communicator_, *reducer_, optimizer_, *schedule_, accumulate,
+                            [this] { return next(); });
   }
   std::vector<float> parameters() {
     std::vector<float> values(model_->arena_elements());
@@ -85,7 +89,8 @@ class TrainerTest : public testing::Test {
 
   comm::SerialCommunicator communicator_;
   std::unique_ptr<model::Backend> backend_ = model::make_backend("cpu", {.threads = 1});
-  std::unique_ptr<model::Network> network_ = model::make_network({.name = "linear"}, {.features = kFeatures, .outputs = 1});
+  std::unique_ptr<model::Network> network_ =
+      model::make_network({.name = "linear"}, {.features = kFeatures, .outputs = 1});
   model::OptimizerOptions optimizer_{.kind = model::OptimizerKind::adam};
   Samples samples_ = samples(12);
   std::vector<std::int64_t> sizes_{12};
