@@ -28,6 +28,7 @@ end_of_script() {
   exit
 }
 trap end_of_script EXIT
+trap 'exit 1' INT TERM HUP PIPE
 
 check() { case=$1; cases=$((cases + 1)); }
 
