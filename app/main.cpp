@@ -212,6 +212,9 @@ int program(int argc, char** argv) {
   // The session outlives the job: its destructor, MPI_Finalize, waits for all ranks, so rank 0's last words are out
   // before any process leaves with a code that makes the launcher kill the rest.
   comm::MpiSession session(argc, argv);
+  if (const std::string warning = session.launch_warning(); !warning.empty() && launched.value_or(0) == 0) {
+    fmt::print(stderr, "warning: {}\n", warning);
+  }
   return run(session, request);
 }
 
