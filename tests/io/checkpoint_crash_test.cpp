@@ -61,6 +61,13 @@ Outcome run_and_kill(const fs::path& folder, std::int64_t first, std::int64_t ro
   return outcome;
 }
 
+/// Sanitizers make a write take longer: the moments of the kills are spread over as many writes.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr int kSlowness = 10;
+#else
+constexpr int kSlowness = 1;
+#endif
+
 void kill_many_times(std::int64_t rows, int kills, int most_microseconds, unsigned seed) {
   const TemporaryFolder folder;
   const fs::path run = folder.path() / "run";
@@ -68,7 +75,7 @@ void kill_many_times(std::int64_t rows, int kills, int most_microseconds, unsign
   std::int64_t last_complete = 0;
   int with_temporary = 0;
   for (int i = 0; i < kills; ++i) {
-    const auto patience = std::chrono::microseconds(random() % static_cast<unsigned>(most_microseconds));
+    const auto patience = std::chrono::microseconds(random() % static_cast<unsigned>(kSlowness * most_microseconds));
     const Outcome outcome = run_and_kill(run, last_complete + 1, rows, patience, i % 3 == 2);
     ASSERT_TRUE(outcome.killed) << "the child must end by our hand, not by an error";
     last_complete = std::max(last_complete, outcome.last_reported);
