@@ -112,6 +112,7 @@ int run_eval(comm::MpiSession& session, const EvalOptions& options) {
     dataset = std::make_unique<io::ShardedDataset>(io::DatasetOptions{.path = path, .x = trained.x, .y = trained.y});
     const model::SampleShape shape = shape_of_identity(source.record().network);
     const io::DatasetInfo& info = dataset->info();
+    require_labels(info, path);
     const model::LossKind loss = loss_kind(trained, info);
     const bool outputs_fit =
         info.labels_are_classes ? info.classes <= shape.outputs : info.y.elements() == shape.outputs;

@@ -120,6 +120,12 @@ model::SampleShape sample_shape(const io::DatasetInfo& info) {
   return {.features = info.x.elements(), .outputs = info.labels_are_classes ? info.classes : info.y.elements()};
 }
 
+void require_labels(const io::DatasetInfo& info, const fs::path& path) {
+  if (!info.y.name.empty()) return;
+  throw UsageError(fmt::format("{} has no labels or targets: pack it again with --y FILE (csv: --label-column NAME)",
+                               path.string()));
+}
+
 std::string network_identity(const model::Network& network) {
   return fmt::format("{} -> {}: {}", network.sample_shape().features, network.sample_shape().outputs,
                      network.signature());
@@ -184,10 +190,12 @@ Workload prepare_workload(TrainOptions& options, int world) {
   workload.training =
       std::make_unique<io::ShardedDataset>(io::DatasetOptions{.path = paths.training, .x = options.x, .y = options.y});
   const io::DatasetInfo& info = workload.training->info();
+  require_labels(info, paths.training);
   if (!paths.validation.empty()) {
     workload.validation = std::make_unique<io::ShardedDataset>(
         io::DatasetOptions{.path = paths.validation, .x = options.x, .y = options.y});
     const io::DatasetInfo& other = workload.validation->info();
+    require_labels(other, paths.validation);
     if (other.x.elements() != info.x.elements() || other.labels_are_classes != info.labels_are_classes ||
         other.classes > info.classes || (!info.labels_are_classes && other.y.elements() != info.y.elements())) {
       throw UsageError(fmt::format(

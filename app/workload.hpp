@@ -29,6 +29,8 @@ model::OptimizerOptions optimizer_options(const TrainOptions& options);
 model::InputTransform input_transform(const TrainOptions& options, const io::DatasetInfo& info);
 model::LossKind loss_kind(const TrainOptions& options, const io::DatasetInfo& info);
 model::SampleShape sample_shape(const io::DatasetInfo& info);
+/// Throws UsageError where the data at `path` has samples only: nothing to learn from or to compare with.
+void require_labels(const io::DatasetInfo& info, const std::filesystem::path& path);
 
 /// Text that says which network this is, with its input and output sizes; equal text, equal network.
 std::string network_identity(const model::Network& network);

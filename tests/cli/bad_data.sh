@@ -113,3 +113,10 @@ metric runs/plain train loss >plain; metric runs/chunked train loss >chunked; ex
 check "a dataset name that is not there"
 run train --data plain.h5 --x pictures --y labels --steps 1
 expect_error 1 'plain\.h5.*pictures'
+check "packed samples without labels"
+printf 'a,b\n1,2\n3,4\n' >samples.csv
+run pack --x samples.csv --out unlabelled
+expect_status 0
+run -n 2 train --data unlabelled --model linear --steps 1 --run runs/unlabelled
+expect_error 2 'unlabelled has no labels.*--label-column'
+[ ! -e runs/unlabelled ] || failed "a run folder was made"
