@@ -111,6 +111,16 @@ std::vector<std::string> Communicator::all_gather_text(std::string_view text) {
   return texts;
 }
 
+double Communicator::set_deadline(double seconds) {
+  if (!(seconds > 0)) throw std::invalid_argument(fmt::format("a deadline of {} s: it must be positive", seconds));
+  return do_set_deadline(seconds);
+}
+
+bool Communicator::look_at_peers() {
+  if (long_operations_ > 0) throw std::invalid_argument("a look at the peers inside a long operation");
+  return do_look_at_peers();
+}
+
 void Communicator::note_activity(const char* what, std::int64_t step) noexcept { do_note_activity(what, step); }
 
 void Communicator::begin_long_operation(const char* what) {

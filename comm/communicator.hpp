@@ -79,6 +79,13 @@ class Communicator {
   void begin_long_operation(const char* what = nullptr);
   void end_long_operation() noexcept;
 
+  /// From here on this rank waits so long for its peers (> 0); returns how long it did before. Not collective.
+  double set_deadline(double seconds);
+  /// For a rank that waits for something else than its peers, every 0.1 s or so: true while a peer is in a long
+  /// operation and may keep the others waiting. Throws PeerError when a peer is seen to have died. Not collective,
+  /// cheap; not inside a long operation.
+  bool look_at_peers();
+
   /// Seconds spent inside collectives since construction.
   double seconds() const noexcept { return seconds_; }
 
@@ -97,6 +104,9 @@ class Communicator {
   virtual void do_note_activity(const char* what, std::int64_t step) noexcept = 0;
   virtual void do_begin_long_operation(const char* what) = 0;
   virtual void do_end_long_operation() noexcept = 0;
+  /// These two as they are for ranks that wait for nobody.
+  virtual double do_set_deadline(double seconds) { return seconds; }
+  virtual bool do_look_at_peers() { return false; }
 
   /// Checks that no long operation is open, runs `work` and books its time.
   template <typename Work>

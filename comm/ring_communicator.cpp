@@ -9,6 +9,7 @@
 #include <exception>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "comm/reduction_memory.hpp"
 #include "comm/ring_journey.hpp"
@@ -202,8 +203,7 @@ void RingCommunicator::wait_until_done(Collective operation, Advance advance) {
   }
 }
 
-void RingCommunicator::look_around(Collective operation, Patience& patience) {
-  status_.poll();
+void RingCommunicator::look_for_the_dead() {
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank() || peers_.process_state(peer) != ProcessState::gone) continue;
     if (status_.report(peer)) continue;  // it left with a message: the launcher ends this rank, too
@@ -213,6 +213,11 @@ void RingCommunicator::look_around(Collective operation, Patience& patience) {
                     "Ending the job.",
                     peers_.describe(peer), own_activity()));
   }
+}
+
+void RingCommunicator::look_around(Collective operation, Patience& patience) {
+  status_.poll();
+  look_for_the_dead();
   const bool leaving = status_.anybody_leaves();
   const bool out_of_patience = patience.exhausted(status_.anybody_is_busy());
   if (out_of_patience || (!leaving && status_.anybody_reports())) inquest(operation, patience.waited());
@@ -318,5 +323,13 @@ void RingCommunicator::do_begin_long_operation(const char* what) {
 }
 
 void RingCommunicator::do_end_long_operation() noexcept { status_.stop_signs_of_life(); }
+
+double RingCommunicator::do_set_deadline(double seconds) { return std::exchange(deadline_seconds_, seconds); }
+
+bool RingCommunicator::do_look_at_peers() {
+  status_.poll();
+  look_for_the_dead();
+  return status_.anybody_is_busy();
+}
 
 }  // namespace lockstep::comm

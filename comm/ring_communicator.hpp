@@ -58,6 +58,8 @@ class RingCommunicator final : public Communicator {
   void do_note_activity(const char* what, std::int64_t step) noexcept override;
   void do_begin_long_operation(const char* what) override;
   void do_end_long_operation() noexcept override;
+  double do_set_deadline(double seconds) override;
+  bool do_look_at_peers() override;
 
   template <typename T>
   void all_reduce(std::span<T> data);
@@ -74,6 +76,8 @@ class RingCommunicator final : public Communicator {
   /// Waits for the requests; the last of them receives `expected_bytes` (-1: it is no receive).
   void wait_for(std::span<MPI_Request> requests, Collective operation, std::int64_t expected_bytes = -1);
 
+  /// Throws when a peer that has not taken leave is dead.
+  void look_for_the_dead();
   /// One look aside during a wait, about every 50 ms: has anybody died, reported, or run out of time?
   void look_around(Collective operation, Patience& patience);
   void report_waiting(Collective operation, double waited);

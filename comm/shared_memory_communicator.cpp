@@ -7,6 +7,7 @@
 #include <cstring>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 #include "comm/agreement.hpp"
 #include "comm/reduction_memory.hpp"
@@ -163,15 +164,20 @@ void SharedMemoryCommunicator::wait_for(int peer, const Errand& own_errand) {
 void SharedMemoryCommunicator::look_for_the_dead() {
   for (int peer = 0; peer < size(); ++peer) {
     if (has_come(peer) || peers_.process_state(peer) != ProcessState::gone) continue;
-    // Dead, but perhaps it came and left in order, or took leave with an error of its own: then the launcher ends this
-    // rank too.
-    if (has_come(peer) || control(peer).farewell.load() != 0) continue;
-    suspects_.mark(std::span(&peer, 1));
-    throw PeerError(
-        fmt::format("{} has died; last seen in {}. Its host's system log may say why (out of memory?). "
-                    "Ending the job.",
-                    peers_.describe(peer), control(peer).last_seen()));
+    // Dead, but perhaps it came before.
+    if (!has_come(peer)) require_alive(peer);
   }
+}
+
+void SharedMemoryCommunicator::require_alive(int peer) {
+  if (peers_.process_state(peer) != ProcessState::gone) return;
+  // Perhaps it left in order, or took leave with an error of its own: then the launcher ends this rank too.
+  if (control(peer).farewell.load() != 0) return;
+  suspects_.mark(std::span(&peer, 1));
+  throw PeerError(
+      fmt::format("{} has died; last seen in {}. Its host's system log may say why (out of memory?). "
+                  "Ending the job.",
+                  peers_.describe(peer), control(peer).last_seen()));
 }
 
 void SharedMemoryCommunicator::blame(const std::vector<int>& culprits, const Errand& own_errand, double waited) {
@@ -399,6 +405,19 @@ void SharedMemoryCommunicator::do_begin_long_operation(const char* what) {
 
 void SharedMemoryCommunicator::do_end_long_operation() noexcept {
   control(rank()).in_long_operation.store(0, std::memory_order_relaxed);
+}
+
+double SharedMemoryCommunicator::do_set_deadline(double seconds) { return std::exchange(deadline_seconds_, seconds); }
+
+bool SharedMemoryCommunicator::do_look_at_peers() {
+  bool busy = false;
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer == rank()) continue;
+    require_alive(peer);
+    busy = busy || (control(peer).in_long_operation.load(std::memory_order_relaxed) != 0 &&
+                    peers_.process_state(peer) != ProcessState::stopped);
+  }
+  return busy;
 }
 
 }  // namespace lockstep::comm

@@ -63,6 +63,8 @@ class SharedMemoryCommunicator final : public Communicator {
   void do_note_activity(const char* what, std::int64_t step) noexcept override;
   void do_begin_long_operation(const char* what) override;
   void do_end_long_operation() noexcept override;
+  double do_set_deadline(double seconds) override;
+  bool do_look_at_peers() override;
 
   SharedControl& control(int rank) const noexcept {
     return *reinterpret_cast<SharedControl*>(controls_[static_cast<std::size_t>(rank)].data());
@@ -90,6 +92,8 @@ class SharedMemoryCommunicator final : public Communicator {
   void wait_for(int peer, const Errand& errand);
   /// Throws when a peer that is waited for has died.
   void look_for_the_dead();
+  /// Throws when `peer` is dead and has not taken leave.
+  void require_alive(int peer);
   [[noreturn]] void blame(const std::vector<int>& culprits, const Errand& errand, double waited);
 
   PeerTable peers_;

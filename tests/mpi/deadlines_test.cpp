@@ -49,11 +49,43 @@ TEST_P(LongOperations, AreNoPlaceForCollectives) {
   communicator->barrier();
 }
 
+TEST_P(LongOperations, AreSeenByALookAtThePeers) {
+  const auto communicator = communicator_over(GetParam(), 2);
+  communicator->barrier();
+  if (GetParam() == Transport::shared_memory) {  // on the ring a sign of life from the test before may still come in
+    EXPECT_FALSE(communicator->look_at_peers());
+  }
+  communicator->barrier();
+  if (communicator->rank() == 0) {
+    const LongOperation operation(*communicator, "writing a checkpoint");
+    EXPECT_THROW(communicator->look_at_peers(), std::invalid_argument);
+    sleep_seconds(1);  // signs of life come every half second
+  } else {
+    bool busy = false;
+    for (int i = 0; i < 20 && !busy; ++i) {
+      busy = communicator->look_at_peers();
+      sleep_seconds(0.1);
+    }
+    EXPECT_TRUE(busy);
+  }
+  communicator->barrier();
+}
+
+TEST_P(LongOperations, ADeadlineIsWhatItWasSetTo) {
+  const auto communicator = communicator_over(GetParam());
+  EXPECT_THROW(communicator->set_deadline(0), std::invalid_argument);
+  EXPECT_THROW(communicator->set_deadline(-1), std::invalid_argument);
+  communicator->set_deadline(30);
+  EXPECT_EQ(communicator->set_deadline(5), session().size() == 1 ? 5 : 30);  // alone there is nobody to wait for
+  communicator->barrier();
+}
+
 LOCKSTEP_OVER_BOTH_TRANSPORTS(LongOperations);
 
 TEST(SharedMemoryDeadline, NamesTheRankThatDoesNotCome) {
   if (session().size() == 1) return;  // nobody to wait for
-  const auto communicator = communicator_over(Transport::shared_memory, 0.5);
+  const auto communicator = communicator_over(Transport::shared_memory);
+  communicator->set_deadline(0.5);
   communicator->note_activity("backward", 41 + communicator->rank());
   communicator->barrier();
   if (communicator->rank() == 1) {

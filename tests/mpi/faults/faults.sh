@@ -70,6 +70,21 @@ for transport in shared-memory ring; do
   says 1 "Ending the job"
   says 1 "rank 1 \(host .*, pid $pid\) has died"
 
+  # The deadline of 30 s has become one of a second.
+  start $transport hurries 30
+  kill -STOP "$pid"
+  finish 6
+  says 1 "Ending the job"
+  says 1 "rank 1 \(host .*, pid $pid\) has not arrived at an all-reduce for 1(\.[0-9])? s"
+
+  # Nobody is in a collective when it dies.
+  start $transport waits 30
+  sleep 0.5
+  kill -KILL "$pid"
+  finish 5
+  says 1 "Ending the job"
+  says 1 "rank 1 \(host .*, pid $pid\) has died"
+
   start $transport fails
   finish 5
   says 1 "error on rank"

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "comm/agreement.hpp"
@@ -33,9 +34,15 @@ int work(MpiSession& session, const std::string& transport, double deadline, con
     if (turning_point && conduct == "fails") throw std::runtime_error("this rank fails alone");
     if (turning_point && conduct == "diverges") communicator->all_reduce_sum(gradients.first(70'000));
     if (turning_point && conduct == "leaves") _exit(0);
+    if (step == 15 && conduct == "hurries") communicator->set_deadline(1);
+    // Waits for a device, say, and now and then looks where its peers are.
+    for (bool waits = step == 50 && conduct == "waits"; waits;
+         std::this_thread::sleep_for(std::chrono::milliseconds(50)))
+      communicator->look_at_peers();
     communicator->all_reduce_sum(gradients);
-    const bool over = std::chrono::steady_clock::now() - start > std::chrono::seconds(30);
-    if (vote(*communicator, {.stop_requested = over}).stop_requests > 0) return 0;
+    double over = std::chrono::steady_clock::now() - start > std::chrono::seconds(30) ? 1 : 0;
+    communicator->all_reduce_sum(std::span(&over, 1));
+    if (over > 0) return 0;
     if (step == 20) std::ofstream(folder + "/pid." + std::to_string(session.rank())) << getpid() << std::endl;
   }
 }
