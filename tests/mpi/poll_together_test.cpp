@@ -1,0 +1,78 @@
+#include "comm/poll_together.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <stdexcept>
+
+#include "comm/agreement.hpp"
+#include "world.hpp"
+
+namespace lockstep::comm {
+namespace {
+
+using testing::HasSubstr;
+
+class PollTogether : public OverBothTransports {
+ protected:
+  int rank() const { return communicator_->rank(); }
+  int last() const { return communicator_->size() - 1; }
+
+  /// What all ranks threw, the same on each, within seconds.
+  std::string agreed(double deadline, const std::function<bool()>& ready) {
+    const auto start = std::chrono::steady_clock::now();
+    std::string text = "no AgreedError";
+    try {
+      poll_together(*communicator_, deadline, "the device", ready);
+    } catch (const AgreedError& error) {
+      text = error.what();
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+    for (const std::string& other : communicator_->all_gather_text(text)) EXPECT_EQ(other, text);
+    return text;
+  }
+};
+
+TEST_P(PollTogether, WaitsForTheLast) {
+  int polls = 0;
+  const auto start = std::chrono::steady_clock::now();
+  poll_together(*communicator_, 60, "the device", [&] {
+    ++polls;
+    return rank() != last() || std::chrono::steady_clock::now() - start > std::chrono::milliseconds(300);
+  });
+  EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(200));
+  EXPECT_GE(polls, 1);
+  if (rank() != last()) {
+    EXPECT_EQ(polls, 1);
+  }
+}
+
+TEST_P(PollTogether, OfOneThatFailsEverybodyHearsAtOnce) {
+  // The others would never be ready without it.
+  const std::string text = agreed(60, [&]() -> bool {
+    if (rank() == last()) throw std::runtime_error("no such device");
+    return false;
+  });
+  EXPECT_EQ(text, last() == 0 ? "no such device" : "rank " + std::to_string(last()) + ": no such device");
+}
+
+TEST_P(PollTogether, AFailureAfterOthersAreReadyCounts) {
+  int polls = 0;
+  const std::string text = agreed(60, [&]() -> bool {
+    if (rank() == last() && ++polls == 20) throw std::runtime_error("the link went down");
+    return rank() != last();
+  });
+  EXPECT_THAT(text, HasSubstr("the link went down"));
+}
+
+TEST_P(PollTogether, EndsWithTheDeadline) {
+  const std::string text = agreed(0.3, [&] { return rank() != last(); });
+  EXPECT_THAT(text, HasSubstr("the device is not ready after 0."));
+  EXPECT_TRUE(last() == 0 || text.starts_with("rank " + std::to_string(last()) + ": ")) << text;
+}
+
+LOCKSTEP_OVER_BOTH_TRANSPORTS(PollTogether);
+
+}  // namespace
+}  // namespace lockstep::comm
