@@ -1,0 +1,81 @@
+/// \file
+/// Pieces of the losses: one output of a squared error; softmax in one pass over a row that may be cut into parts
+/// (Milakov & Gimelshein 2018, "Online normalizer calculation for softmax").
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "model/backend.hpp"
+#include "model/formulas/host_device.hpp"
+
+namespace lockstep::model::formulas {
+
+inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
+inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+/// Adds one output's squared and absolute error.
+LOCKSTEP_HOST_DEVICE void add_squared_error(float prediction, float target, LossSums& sums) {
+  const double error = static_cast<double>(prediction) - static_cast<double>(target);
+  sums.loss += error * error;
+  sums.metric += error < 0 ? -error : error;
+}
+
+/// factor: 2 * scale / outputs.
+LOCKSTEP_HOST_DEVICE float squared_error_gradient(float prediction, float target, float factor) {
+  return (prediction - target) * factor;
+}
+
+/// What is known of a part of a row of logits: the first greatest one and sum of exp(logit - greatest). Empty parts
+/// have no effect; a NaN or +infinity in the part makes the total NaN; logits of -infinity count as probability 0.
+struct SoftmaxPart {
+  float greatest = -kInfinity;
+  float total = 0;
+  std::int32_t index = INT32_MAX;  ///< of the greatest; this while there is none
+};
+
+/// What exponents are taken against: the greatest, or 0 while nothing but -infinity has been seen, because infinity
+/// less itself is no number.
+LOCKSTEP_HOST_DEVICE float softmax_base(float greatest) { return greatest == -kInfinity ? 0.0f : greatest; }
+
+/// Takes in logits of increasing index: the greatest of them first …
+LOCKSTEP_HOST_DEVICE void raise_greatest(SoftmaxPart& part, float greatest, std::int32_t index) {
+  if (!(greatest > part.greatest)) return;
+  part.total *= std::exp(part.greatest - softmax_base(greatest));
+  part.greatest = greatest;
+  part.index = index;
+}
+/// … then each of them.
+LOCKSTEP_HOST_DEVICE void add_logit(SoftmaxPart& part, float logit) {
+  part.total += std::exp(logit - softmax_base(part.greatest));
+}
+
+/// Both parts together; their indices may be mixed.
+LOCKSTEP_HOST_DEVICE SoftmaxPart merge(const SoftmaxPart& a, const SoftmaxPart& b) {
+  SoftmaxPart sum;
+  const bool a_wins = a.greatest > b.greatest || (a.greatest == b.greatest && a.index < b.index);
+  sum.greatest = a_wins ? a.greatest : b.greatest;
+  sum.index = a_wins ? a.index : b.index;
+  const float base = softmax_base(sum.greatest);
+  sum.total = a.total * std::exp(a.greatest - base) + b.total * std::exp(b.greatest - base);
+  return sum;
+}
+
+/// Cross-entropy of a row whose label's logit is `right`, in nats.
+LOCKSTEP_HOST_DEVICE double cross_entropy_of(const SoftmaxPart& row, float right) {
+  return std::log(static_cast<double>(row.total)) + static_cast<double>(row.greatest) - static_cast<double>(right);
+}
+
+/// Comparisons with a NaN are false, so a row that holds one may look right: its total tells.
+LOCKSTEP_HOST_DEVICE bool is_correct(const SoftmaxPart& row, std::int32_t label) {
+  return row.index == label && !std::isnan(row.total);
+}
+
+/// One element of the gradient: (softmax - onehot) * scale. share: scale / total of the row.
+LOCKSTEP_HOST_DEVICE float softmax_gradient(float logit, const SoftmaxPart& row, float share, float scale,
+                                            bool is_label) {
+  return std::exp(logit - softmax_base(row.greatest)) * share - (is_label ? scale : 0.0f);
+}
+
+}  // namespace lockstep::model::formulas
