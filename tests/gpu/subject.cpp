@@ -1,0 +1,156 @@
+#include "gpu/subject.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <utility>
+
+#include <gtest/gtest.h>
+
+#include "model/random.hpp"
+
+namespace lockstep::model::test {
+
+namespace {
+
+constexpr std::size_t kAlignment = 256;
+
+std::size_t bytes_of(const Tensor& tensor) {
+  return std::max<std::size_t>(static_cast<std::size_t>(tensor.count()) * size_of(tensor.type), 1);
+}
+
+template <class T>
+std::vector<T> falsified_if_broken(std::vector<T> values) {
+  static unsigned times = 0;
+  if (subject().broken) {
+    const auto factor = static_cast<T>(1.25 + 0.03125 * (times++ % 13));
+    for (T& value : values) value = value * factor + factor;
+  }
+  return values;
+}
+
+}  // namespace
+
+Subject& subject() {
+  static Subject the_one;
+  return the_one;
+}
+
+std::unique_ptr<Backend> make_subject(Precision precision, bool graphs) {
+  if (subject().backend == "cpu") return make_backend("cpu");
+  return make_backend(subject().backend, {.device = subject().device, .precision = precision, .graphs = graphs});
+}
+
+bool offers(Precision precision) {
+  if (subject().backend == "cpu" || precision == Precision::fp32) return true;
+  return survey_devices().devices.at(static_cast<std::size_t>(subject().device)).major >= 8;
+}
+
+double limit_of(Precision precision) {
+  switch (precision) {
+    case Precision::fp32:
+      return 1e-5;
+    case Precision::tf32:
+      return 1e-3;
+    case Precision::bf16:
+      return 1e-2;
+  }
+  return 0;
+}
+
+Random::Random() {
+  const testing::TestInfo* const test = testing::UnitTest::GetInstance()->current_test_info();
+  const std::string name = test == nullptr ? "" : std::string(test->test_suite_name()) + "." + test->name();
+  generator_.seed(subject().seed ^ stream_of(name));
+}
+
+std::vector<float> Random::numbers(std::int64_t count, Precision rounded_to, double scale) {
+  std::uniform_real_distribution<double> uniform(-scale, scale);
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (float& value : values) value = round_to(rounded_to, static_cast<float>(uniform(generator_)));
+  return values;
+}
+
+std::vector<std::int32_t> Random::labels(std::int64_t count, std::int64_t classes) {
+  std::uniform_int_distribution<std::int32_t> label(0, static_cast<std::int32_t>(classes) - 1);
+  std::vector<std::int32_t> values(static_cast<std::size_t>(count));
+  for (std::int32_t& value : values) value = label(generator_);
+  return values;
+}
+
+float round_to(Precision precision, float value) {
+  if (precision == Precision::fp32 || !std::isfinite(value)) return value;
+  const int dropped = precision == Precision::tf32 ? 13 : 16;
+  std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t half = (1U << (dropped - 1)) - 1, odd = bits >> dropped & 1U;
+  bits = (bits + half + odd) >> dropped << dropped;
+  return std::bit_cast<float>(bits);
+}
+
+Array::Array(Backend& backend, ElementType type, std::int64_t rows, std::int64_t columns)
+    : Array(backend, type, rows, columns,
+            std::vector<float>(static_cast<std::size_t>(rows * columns), std::numeric_limits<float>::quiet_NaN())) {}
+
+Array::Array(Backend& backend, ElementType type, std::int64_t rows, std::int64_t columns, std::span<const float> values)
+    : backend_(&backend), tensor_{.data = nullptr, .type = type, .rows = rows, .columns = columns} {
+  tensor_.data = backend.memory()->allocate(bytes_of(tensor_), kAlignment);
+  if (!values.empty()) backend.upload(values, tensor_);
+}
+
+Array::~Array() {
+  if (tensor_.data != nullptr) backend_->memory()->deallocate(tensor_.data, bytes_of(tensor_), kAlignment);
+}
+
+Array::Array(Array&& other) noexcept : backend_(other.backend_), tensor_(std::exchange(other.tensor_, {})) {}
+
+std::vector<float> Array::fetch() const {
+  std::vector<float> values(static_cast<std::size_t>(tensor_.count()));
+  if (!values.empty()) backend_->download(tensor_, values);
+  return seen(std::move(values));
+}
+
+Scalars::Scalars(Backend& backend, std::initializer_list<double> values)
+    : backend_(backend),
+      tensor_{.data = nullptr,
+              .type = ElementType::float64,
+              .rows = 1,
+              .columns = static_cast<std::int64_t>(values.size())} {
+  tensor_.data = backend.memory()->allocate(bytes_of(tensor_), kAlignment);
+  set({values.begin(), values.size()});
+}
+
+Scalars::~Scalars() { backend_.memory()->deallocate(tensor_.data, bytes_of(tensor_), kAlignment); }
+
+void Scalars::set(std::span<const double> values) { backend_.write(std::as_bytes(values), tensor_); }
+
+std::vector<double> Scalars::fetch() const {
+  std::pmr::vector<double> values(static_cast<std::size_t>(tensor_.count()), backend_.host_memory());
+  backend_.read(tensor_, std::as_writable_bytes(std::span(values)));
+  backend_.synchronize();
+  return seen(std::vector<double>(values.begin(), values.end()));
+}
+
+std::vector<float> seen(std::vector<float> values) { return falsified_if_broken(std::move(values)); }
+std::vector<double> seen(std::vector<double> values) { return falsified_if_broken(std::move(values)); }
+
+double relative_error(const std::vector<float>& got, const std::vector<double>& exact, double floor) {
+  if (got.size() != exact.size()) return std::numeric_limits<double>::infinity();
+  double error = 0, size = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    error += (static_cast<double>(got[i]) - exact[i]) * (static_cast<double>(got[i]) - exact[i]);
+    size += exact[i] * exact[i];
+  }
+  return error == 0 ? 0 : std::sqrt(error) / std::max(std::sqrt(size), floor);
+}
+
+double norm(const std::vector<float>& values) {
+  double squares = 0;
+  for (const float value : values) squares += static_cast<double>(value) * static_cast<double>(value);
+  return std::sqrt(squares);
+}
+
+std::vector<double> widened(const std::vector<float>& values) { return {values.begin(), values.end()}; }
+
+}  // namespace lockstep::model::test

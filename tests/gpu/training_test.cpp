@@ -1,0 +1,303 @@
+// Training on the GPU and on the CPU from the same weights, through the same batches: the same losses, to the
+// precision's rounding, and state that travels between the two.
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "gpu/subject.hpp"
+#include "model/model.hpp"
+#include "model/networks/mlp.hpp"
+
+namespace lockstep::model::test {
+namespace {
+
+using Floats = std::vector<float>;
+
+constexpr int kSteps = 20;
+
+struct Workload {
+  std::string name;
+  NetworkOptions network;
+  SampleShape shape;
+  LossKind loss;
+  OptimizerOptions optimizer;
+  double learning_rate;
+  std::int64_t batch;
+  int accumulate = 1;
+};
+
+std::vector<Workload> workloads() {
+  const bool quick = subject().quick;
+  return {{.name = "784-100-10, adam",
+           .network = {.hidden = {100}},
+           .shape = {.features = 784, .outputs = 10},
+           .loss = LossKind::softmax_cross_entropy,
+           .optimizer = {.kind = OptimizerKind::adam},
+           .learning_rate = 0.001,
+           .batch = 100},
+          {.name = "600-512-128-128-1, momentum, L2, clipped norm, average",
+           .network = {.hidden = {512, 128, 128}},
+           .shape = {.features = 600, .outputs = 1},
+           .loss = LossKind::mean_squared_error,
+           .optimizer = {.kind = OptimizerKind::momentum, .l2 = 1e-3, .clip_norm = 1, .average_decay = 0.9},
+           .learning_rate = 0.01,
+           .batch = quick ? 60 : 2000},
+          {.name = "31-33-17-7, sigmoid, nesterov, decay, clipped values, two micro-steps",
+           .network = {.hidden = {33, 17}, .activation = Activation::sigmoid},
+           .shape = {.features = 31, .outputs = 7},
+           .loss = LossKind::softmax_cross_entropy,
+           .optimizer = {.kind = OptimizerKind::nesterov, .weight_decay = 0.01, .clip_value = 0.05},
+           .learning_rate = 0.2,
+           .batch = 57,
+           .accumulate = 2},
+          {.name = "100-64-5, tanh, adamw",
+           .network = {.hidden = {64}, .activation = Activation::tanh},
+           .shape = {.features = 100, .outputs = 5},
+           .loss = LossKind::softmax_cross_entropy,
+           .optimizer = {.kind = OptimizerKind::adamw, .weight_decay = 0.01},
+           .learning_rate = 0.001,
+           .batch = 129}};
+}
+
+/// Samples that something can be learnt from, the same for both sides.
+class Samples {
+ public:
+  Samples(const Workload& workload, Random& random) : workload_(workload) {
+    const std::int64_t count = workload.batch * kBatches, features = workload.shape.features;
+    const Floats centres = random.numbers(workload.shape.outputs * features);
+    labels_ = random.labels(count, workload.shape.outputs);
+    x_ = random.numbers(count * features);
+    for (std::int64_t b = 0; b < count; ++b) {
+      double sum = 0;
+      for (std::int64_t i = 0; i < features; ++i) {
+        float& value = x_[static_cast<std::size_t>(b * features + i)];
+        value += 0.3f * centres[static_cast<std::size_t>(labels_[static_cast<std::size_t>(b)] * features + i)];
+        sum += static_cast<double>(value * centres[static_cast<std::size_t>(i)]);
+      }
+      targets_.push_back(static_cast<float>(1 + std::tanh(sum / 10)));
+    }
+  }
+  /// Every third one is short by some samples.
+  Batch batch(int number) const {
+    const std::int64_t first = number % kBatches * workload_.batch;
+    const void* const y = workload_.loss == LossKind::softmax_cross_entropy
+                              ? static_cast<const void*>(&labels_[first])
+                              : static_cast<const void*>(&targets_[first]);
+    return {.x = x_.data() + first * workload_.shape.features,
+            .x_type = ElementType::float32,
+            .y = y,
+            .count = number % 3 == 2 ? workload_.batch - 1 : workload_.batch};
+  }
+
+ private:
+  static constexpr int kBatches = 5;
+  const Workload& workload_;
+  Floats x_;
+  std::vector<std::int32_t> labels_;
+  Floats targets_;
+};
+
+/// One side: a backend, a network and its model, and the step as the trainer makes it.
+class Side {
+ public:
+  Side(std::unique_ptr<Backend> backend, const Workload& workload)
+      : workload_(workload),
+        backend_(std::move(backend)),
+        network_(make_network(workload.network, workload.shape)),
+        model_(*backend_, *network_,
+               {.loss = workload.loss,
+                .input_transform = {0.5f, 0.1f},
+                .optimizer = workload.optimizer,
+                .max_batch = workload.batch}) {
+    model_.initialize(5);
+  }
+
+  Model& model() { return model_; }
+
+  Model::Results step(int number, const Samples& samples) {
+    std::int64_t count = 0;
+    for (int micro = 0; micro < workload_.accumulate; ++micro) {
+      count += samples.batch(number * workload_.accumulate + micro).count;
+    }
+    for (int micro = 0; micro < workload_.accumulate; ++micro) {
+      const Batch batch = samples.batch(number * workload_.accumulate + micro);
+      step_on(batch, number, count, micro == 0, micro + 1 == workload_.accumulate);
+    }
+    backend_->synchronize();
+    Model::Results results = model_.results();
+    results.ballot[0] = seen(std::vector<double>{results.ballot[0]})[0];
+    return results;
+  }
+
+  void step_on(const Batch& batch, int number, std::int64_t count, bool first, bool last) {
+    model_.wait_staged();
+    model_.stage(batch);
+    if (last) {
+      constexpr std::array<double, kBallotSize> kNothing{};
+      model_.write_ballot(kNothing);
+      model_.write_rule(update_rule(workload_.optimizer, workload_.learning_rate, number));
+    }
+    const std::array<std::int64_t, 5> key{first, last, model_.slot(), batch.count, count};
+    backend_->repeat(key, [&] {
+      model_.forward_backward(1.0 / static_cast<double>(count), first ? Accumulate::no : Accumulate::yes, {});
+      if (!last) return;
+      model_.tally();
+      model_.finish_gradients();
+      model_.update();
+      model_.post_results();
+    });
+    model_.release_batch();
+    backend_->synchronize();
+  }
+
+  Floats fetch(const std::string& group) {
+    Floats values(model_.arena_elements());
+    model_.download_group(group, values);
+    return seen(std::move(values));
+  }
+
+ private:
+  const Workload& workload_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Network> network_;
+  Model model_;
+};
+
+/// Greatest relative differences after twenty steps, each rounding on top of the others. Adam divides by the size of
+/// the gradient: where that is next to nothing, noise decides about the direction of a weight.
+struct Tolerance {
+  double loss, weights;
+};
+Tolerance tolerance_of(Precision precision) {
+  switch (precision) {
+    case Precision::fp32:
+      return {.loss = 1e-4, .weights = 1e-3};
+    case Precision::tf32:
+      return {.loss = 1e-2, .weights = 5e-2};
+    case Precision::bf16:
+      return {.loss = 5e-2, .weights = 2e-1};
+  }
+  return {};
+}
+
+class Training : public testing::TestWithParam<Precision> {
+ protected:
+  void SetUp() override {
+    if (!offers(GetParam())) GTEST_SKIP() << "this device has no " << name_of(GetParam());
+  }
+  const Tolerance tolerance_ = tolerance_of(GetParam());
+};
+
+TEST_P(Training, SameLossesAsOnTheCpu) {
+  Random random;
+  for (const Workload& workload : workloads()) {
+    SCOPED_TRACE(workload.name);
+    const Samples samples(workload, random);
+    Side here(make_subject(GetParam()), workload), cpu(make_backend("cpu"), workload);
+    const Floats initial = here.fetch("parameters");
+    ASSERT_EQ(initial, cpu.fetch("parameters")) << "the same initial weights";
+    double first_loss = 0, last_loss = 0;
+    for (int number = 0; number < kSteps; ++number) {
+      const Model::Results got = here.step(number, samples), expected = cpu.step(number, samples);
+      ASSERT_NEAR(got.ballot[0], expected.ballot[0], tolerance_.loss * std::abs(expected.ballot[0]))
+          << "step " << number;
+      ASSERT_NEAR(got.gradient_norm, expected.gradient_norm, 10 * tolerance_.loss * expected.gradient_norm)
+          << "step " << number;
+      ASSERT_EQ(got.ballot[2], 0) << "no obstacle in step " << number;
+      if (number == 0) first_loss = expected.ballot[0];
+      if (number == 15) last_loss = expected.ballot[0];  // the same batch again
+    }
+    EXPECT_LT(last_loss, first_loss) << "it learns, or nothing is compared here";
+    for (const std::string& group : here.model().state_groups()) {
+      const std::vector<double> expected = widened(cpu.fetch(group));
+      EXPECT_LE(relative_error(here.fetch(group), expected),
+                group.ends_with("moment") || group == "velocity" ? 10 * tolerance_.weights : tolerance_.weights)
+          << group;
+    }
+    EXPECT_GT(relative_error(here.fetch("parameters"), widened(initial)), 1e-3) << "the weights have moved";
+  }
+}
+
+TEST_P(Training, StateTravelsBetweenBackends) {
+  Random random;
+  for (const Workload& workload : workloads()) {
+    SCOPED_TRACE(workload.name);
+    const Samples samples(workload, random);
+    Side here(make_subject(GetParam()), workload), cpu(make_backend("cpu"), workload);
+    for (int number = 0; number < 5; ++number) here.step(number, samples);
+    const auto carry = [&](Side& from, Side& to) {
+      for (const std::string& group : from.model().state_groups()) {
+        Floats values(from.model().arena_elements());
+        from.model().download_group(group, values);
+        to.model().upload_group(group, values);
+        ASSERT_EQ(to.fetch(group), values) << group;
+      }
+      const LossSums a = from.model().evaluate(samples.batch(0)), b = to.model().evaluate(samples.batch(0));
+      EXPECT_NEAR(seen(std::vector<double>{a.loss})[0], b.loss, tolerance_.loss * b.loss);
+      if (workload.optimizer.average_decay > 0) {
+        const LossSums c = from.model().evaluate(samples.batch(0), Weights::average);
+        const LossSums d = to.model().evaluate(samples.batch(0), Weights::average);
+        EXPECT_NEAR(c.loss, d.loss, tolerance_.loss * d.loss);
+        EXPECT_NE(c.loss, a.loss) << "other weights";
+      }
+    };
+    carry(here, cpu);
+    for (int number = 5; number < 10; ++number) {
+      const double got = here.step(number, samples).ballot[0], expected = cpu.step(number, samples).ballot[0];
+      ASSERT_NEAR(got, expected, tolerance_.loss * expected) << "step " << number;
+    }
+    carry(cpu, here);
+    for (int number = 10; number < 15; ++number) {
+      const double got = here.step(number, samples).ballot[0], expected = cpu.step(number, samples).ballot[0];
+      ASSERT_NEAR(got, expected, tolerance_.loss * expected) << "step " << number;
+    }
+  }
+}
+
+/// The same twice, and the same without recording.
+TEST_P(Training, RepeatsBitForBit) {
+  for (const Workload& workload : workloads()) {
+    SCOPED_TRACE(workload.name);
+    std::vector<Floats> weights;
+    for (const bool graphs : {true, true, false}) {
+      Random same;
+      const Samples samples(workload, same);
+      Side side(make_subject(GetParam(), graphs), workload);
+      for (int number = 0; number < kSteps; ++number) side.step(number, samples);
+      weights.push_back(side.fetch("parameters"));
+    }
+    EXPECT_EQ(weights[0], weights[1]) << "run against run";
+    EXPECT_EQ(weights[0], weights[2]) << "recorded against plain calls";
+  }
+}
+
+TEST_P(Training, ALossThatIsNotFiniteChangesNothing) {
+  Random random;
+  const Workload workload = workloads()[0];
+  const Samples samples(workload, random);
+  Side side(make_subject(GetParam()), workload);
+  for (int number = 0; number < 3; ++number) side.step(number, samples);
+  std::vector<Floats> before;
+  for (const std::string& group : side.model().state_groups()) before.push_back(side.fetch(group));
+  Batch batch = samples.batch(0);
+  Floats x(static_cast<std::size_t>(batch.count * workload.shape.features));
+  x[700] = std::numeric_limits<float>::quiet_NaN();
+  batch.x = x.data();
+  for (int number = 3; number < 6; ++number) {  // plain, recorded, replayed
+    side.step_on(batch, number, batch.count, true, true);
+    EXPECT_EQ(side.model().results().ballot[2], 1);
+    EXPECT_EQ(side.model().locate_not_finite(), "input");
+    std::size_t group = 0;
+    for (const std::string& name : side.model().state_groups()) EXPECT_EQ(side.fetch(name), before[group++]) << name;
+  }
+  EXPECT_TRUE(std::isfinite(side.step(6, samples).ballot[0])) << "and goes on";
+}
+
+INSTANTIATE_TEST_SUITE_P(Gpu, Training, testing::Values(Precision::fp32, Precision::tf32, Precision::bf16),
+                         [](const auto& at) { return std::string(name_of(at.param)); });
+
+}  // namespace
+}  // namespace lockstep::model::test
