@@ -1,0 +1,76 @@
+/// \file
+/// How kernels are started: the one place that enqueues a grid and looks at what came of it.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "model/device.hpp"
+
+namespace lockstep::model::cuda {
+
+struct Grid {
+  unsigned blocks = 1;
+  unsigned parts = 1;  ///< blocks in the second dimension
+  unsigned threads = 1;
+  std::size_t shared_bytes = 0;  ///< of shared<T>()
+};
+
+/// Threads of a block, where a kernel does not say otherwise.
+inline constexpr unsigned kBlock = 256;
+inline constexpr unsigned kWarp = 32;
+inline constexpr unsigned kWholeWarp = 0xffffffffu;
+
+extern __shared__ uint4 shared_memory[];
+/// The block's shared memory as a T: the grid's shared_bytes is sizeof(T).
+template <class T>
+__device__ T& shared() {
+  static_assert(alignof(T) <= alignof(uint4));
+  return *reinterpret_cast<T*>(shared_memory);
+}
+
+#if defined(__CUDACC__)
+template <class... Parameters>
+cudaError_t enqueue(const char*, void (*kernel)(Parameters...), const Grid& grid, cudaStream_t stream,
+                    Parameters... arguments) {
+  void* pointers[] = {static_cast<void*>(&arguments)...};
+  return cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(grid.blocks, grid.parts), dim3(grid.threads),
+                          pointers, grid.shared_bytes, stream);
+}
+inline std::string words_of(cudaError_t error) {
+  int device = -1;
+  cudaGetDevice(&device);
+  cudaGetLastError();  // taken note of: the next call shall not report it again
+  return "device " + std::to_string(device) + " says: " + cudaGetErrorString(error);
+}
+#else
+/// Compiled as plain C++ a kernel is a function that one thread runs; whoever compiles it so says how a grid is run.
+cudaError_t run_grid(const char* name, const Grid& grid, const std::function<void()>& thread);
+template <class... Parameters>
+cudaError_t enqueue(const char* name, void (*kernel)(Parameters...), const Grid& grid, cudaStream_t,
+                    Parameters... arguments) {
+  return run_grid(name, grid, [&] { kernel(arguments...); });
+}
+inline std::string words_of(cudaError_t error) { return "error " + std::to_string(error); }
+#endif
+
+/// Enqueues kernel(arguments...) on `stream`; `name` is for messages. Throws DeviceError when the launch is refused, or
+/// when the device has failed before.
+template <class... Parameters, class... Arguments>
+void launch(const char* name, void (*kernel)(Parameters...), const Grid& grid, cudaStream_t stream,
+            Arguments&&... arguments) {
+  const cudaError_t error = enqueue<Parameters...>(name, kernel, grid, stream,
+                                                   static_cast<Parameters>(std::forward<Arguments>(arguments))...);
+  if (error == cudaSuccess) return;
+  throw DeviceError(std::string("the GPU did not take the kernel ") + name + " (" + std::to_string(grid.blocks) +
+                    " x " + std::to_string(grid.parts) + " blocks of " + std::to_string(grid.threads) + " threads, " +
+                    std::to_string(grid.shared_bytes) + " bytes of shared memory): " + words_of(error) +
+                    ". Either this GPU is none that the program was built for, or it failed in an earlier kernel: "
+                    "CUDA_LAUNCH_BLOCKING=1 shows in which one");
+}
+
+}  // namespace lockstep::model::cuda

@@ -1,0 +1,200 @@
+/// \file
+/// Losses with their gradients in place. Each block adds what its samples lost in double and makes one part of the
+/// sums.
+#pragma once
+
+#include <cstdint>
+
+#include "model/cuda/block_sums.cuh"
+#include "model/cuda/launch.cuh"
+#include "model/cuda/packs.cuh"
+#include "model/formulas/losses.hpp"
+
+namespace lockstep::model::cuda {
+
+/// One part to parts[block]; a grid of one block adds it to sums itself, times `factor`. Thread 0 calls it.
+__device__ inline void hand_over(const Sums& total, double factor, Sums* parts, double* sums) {
+  if (gridDim.x == 1) {
+    sums[0] += total.loss * factor;
+    sums[1] += total.metric * factor;
+  } else {
+    parts[blockIdx.x] = total;
+  }
+}
+
+/// The merged part, the same bits in every lane.
+__device__ inline formulas::SoftmaxPart merge_warp(formulas::SoftmaxPart part) {
+#pragma unroll
+  for (unsigned distance = 1; distance < kWarp; distance *= 2) {
+    formulas::SoftmaxPart other;
+    other.greatest = __shfl_xor_sync(kWholeWarp, part.greatest, distance);
+    other.total = __shfl_xor_sync(kWholeWarp, part.total, distance);
+    other.index = __shfl_xor_sync(kWholeWarp, part.index, distance);
+    part = (threadIdx.x & distance) != 0 ? formulas::merge(other, part) : formulas::merge(part, other);
+  }
+  return part;
+}
+
+/// Rows of at most kWarp * kPerLane classes, one warp a row: lane l holds logits l, l + 32, … in registers. A label
+/// that is no class makes the loss NaN.
+template <int kPerLane, class T>
+__global__ void __launch_bounds__(kBlock)
+    cross_entropy_narrow(T* logits, const std::int32_t* labels, std::int64_t rows, int classes, float scale,
+                         bool want_gradient, Sums* parts, double* sums) {
+  const auto lane = static_cast<int>(threadIdx.x % kWarp);
+  const std::int64_t warps = static_cast<std::int64_t>(gridDim.x) * (kBlock / kWarp);
+  Sums sum;
+  for (std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * (kBlock / kWarp) + threadIdx.x / kWarp; row < rows;
+       row += warps) {
+    T* const z = logits + row * classes;
+    const std::int32_t label = labels[row];
+    float values[kPerLane];
+    formulas::SoftmaxPart part;
+    float right = formulas::kNan;
+#pragma unroll
+    for (int k = 0; k < kPerLane; ++k) {
+      const int o = lane + k * static_cast<int>(kWarp);
+      values[k] = o < classes ? to_float(z[o]) : -formulas::kInfinity;
+      if (o == label && o < classes) right = values[k];
+      formulas::raise_greatest(part, values[k], o);
+    }
+#pragma unroll
+    for (int k = 0; k < kPerLane; ++k) formulas::add_logit(part, values[k]);
+    part = merge_warp(part);
+    right = __shfl_sync(kWholeWarp, right, label & (static_cast<int>(kWarp) - 1));
+    if (lane == 0) {
+      sum.loss += formulas::cross_entropy_of(part, right);
+      sum.metric += formulas::is_correct(part, label) ? 1 : 0;
+    }
+    if (!want_gradient) continue;
+    const float share = scale / part.total;
+#pragma unroll
+    for (int k = 0; k < kPerLane; ++k) {
+      const int o = lane + k * static_cast<int>(kWarp);
+      if (o >= classes) continue;
+      const float gradient[1] = {formulas::softmax_gradient(values[k], part, share, scale, o == label)};
+      store<1>(gradient, true, z + o);
+    }
+  }
+  const Sums total = sum_of_block(sum, shared<WarpSums>());
+  if (threadIdx.x == 0) hand_over(total, 1, parts, sums);
+}
+
+/// Threads of a block that shares a row.
+inline constexpr unsigned kWideBlock = 512;
+
+struct RowOfBlock {
+  formulas::SoftmaxPart of_warp[kWideBlock / kWarp];
+  float right;
+};
+
+/// Rows of any length, one block a row: greatest and total in one pass, the gradient in a second one, which finds the
+/// row in the cache. A row is cut at multiples of kWidth elements from the start of the matrix, so that packs are
+/// aligned in rows of any length: `head` single elements, packs, and the single elements that are left.
+template <int kWidth, class T>
+__global__ void __launch_bounds__(kWideBlock)
+    cross_entropy_wide(T* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t classes, float scale,
+                       bool want_gradient, bool wide, Sums* parts, double* sums) {
+  auto& block = shared<RowOfBlock>();
+  const auto thread = static_cast<std::int64_t>(threadIdx.x);
+  Sums sum;  // of thread 0
+  for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+    T* const z = logits + row * classes;
+    const std::int32_t label = labels[row];
+    const std::int64_t beyond = row * classes % kWidth;
+    const std::int64_t head = beyond == 0 ? 0 : kWidth - beyond;
+    const std::int64_t packs = classes > head ? (classes - head) / kWidth : 0;
+    const std::int64_t singles = classes - packs * kWidth;
+
+    formulas::SoftmaxPart part;
+    float values[kWidth];
+    for (std::int64_t pack = thread; pack < packs; pack += kWideBlock) {
+      const std::int64_t first = head + pack * kWidth;
+      load<kWidth>(z + first, wide, values);
+      float greatest = -formulas::kInfinity;
+      std::int32_t index = 0;
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) {
+        if (values[k] > greatest) {
+          greatest = values[k];
+          index = k;
+        }
+      }
+      formulas::raise_greatest(part, greatest, static_cast<std::int32_t>(first) + index);
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) formulas::add_logit(part, values[k]);
+    }
+    formulas::SoftmaxPart single;
+    for (std::int64_t i = thread; i < singles; i += kWideBlock) {
+      const std::int64_t o = i < head ? i : i + packs * kWidth;
+      const float value = to_float(z[o]);
+      formulas::raise_greatest(single, value, static_cast<std::int32_t>(o));
+      formulas::add_logit(single, value);
+    }
+    part = merge_warp(formulas::merge(part, single));
+    if (threadIdx.x % kWarp == 0) block.of_warp[threadIdx.x / kWarp] = part;
+    if (threadIdx.x == 0) {
+      const bool is_class = label >= 0 && label < classes;
+      block.right = is_class ? to_float(z[label]) : formulas::kNan;
+    }
+    __syncthreads();
+    part = block.of_warp[0];
+    for (unsigned warp = 1; warp < kWideBlock / kWarp; ++warp) part = formulas::merge(part, block.of_warp[warp]);
+    if (threadIdx.x == 0) {
+      sum.loss += formulas::cross_entropy_of(part, block.right);
+      sum.metric += formulas::is_correct(part, label) ? 1 : 0;
+    }
+    __syncthreads();  // the next row writes what this one has read
+    if (!want_gradient) continue;
+
+    const float share = scale / part.total;
+    for (std::int64_t pack = thread; pack < packs; pack += kWideBlock) {
+      const std::int64_t first = head + pack * kWidth;
+      load<kWidth>(z + first, wide, values);
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) {
+        values[k] = formulas::softmax_gradient(values[k], part, share, scale, first + k == label);
+      }
+      store<kWidth>(values, wide, z + first);
+    }
+    for (std::int64_t i = thread; i < singles; i += kWideBlock) {
+      const std::int64_t o = i < head ? i : i + packs * kWidth;
+      const float gradient[1] = {formulas::softmax_gradient(to_float(z[o]), part, share, scale, o == label)};
+      store<1>(gradient, true, z + o);
+    }
+  }
+  if (threadIdx.x == 0) hand_over(sum, 1, parts, sums);
+}
+
+/// factor: 1 / outputs, of the sums; gradient_factor: 2 * scale / outputs.
+template <int kWidth, class T>
+__global__ void __launch_bounds__(kBlock)
+    squared_error(T* predictions, const float* targets, std::int64_t count, bool wide, double factor,
+                  float gradient_factor, bool want_gradient, Sums* parts, double* sums) {
+  const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const std::int64_t threads = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  const std::int64_t packs = count / kWidth;
+  Sums sum;
+  float values[kWidth], wanted[kWidth];
+  for (std::int64_t pack = thread; pack < packs; pack += threads) {
+    load<kWidth>(predictions + pack * kWidth, wide, values);
+    load<kWidth>(targets + pack * kWidth, wide, wanted);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      formulas::add_squared_error(values[k], wanted[k], sum);
+      values[k] = formulas::squared_error_gradient(values[k], wanted[k], gradient_factor);
+    }
+    if (want_gradient) store<kWidth>(values, wide, predictions + pack * kWidth);
+  }
+  const std::int64_t rest = packs * kWidth + thread;
+  if (rest < count) {
+    const float value = to_float(predictions[rest]);
+    formulas::add_squared_error(value, targets[rest], sum);
+    const float gradient[1] = {formulas::squared_error_gradient(value, targets[rest], gradient_factor)};
+    if (want_gradient) store<1>(gradient, true, predictions + rest);
+  }
+  const Sums total = sum_of_block(sum, shared<WarpSums>());
+  if (threadIdx.x == 0) hand_over(total, factor, parts, sums);
+}
+
+}  // namespace lockstep::model::cuda

@@ -1,0 +1,48 @@
+/// \file
+/// How passes over a matrix are cut into blocks. Depends on sizes alone, so that sums made by it repeat.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace lockstep::model::cuda {
+
+/// Blocks of `threads` threads that stand in rows of 1 << column_bits, each over `width` columns; `tiles` blocks side
+/// by side, `parts` below each other, each over rows_of_part rows.
+struct Tiling {
+  int column_bits = 0;
+  unsigned tiles = 0, parts = 0;
+  std::int64_t rows_of_part = 0;
+};
+
+inline constexpr std::int64_t kTilingBlocks = 1024;    ///< about, where a matrix is large enough
+inline constexpr std::int64_t kMostTileColumns = 256;  ///< 32 packs of 8
+
+/// A thread goes over at least 16 rows before there is a second part; at most 256 parts, and about 1024 blocks in all.
+inline Tiling tiling_of(std::int64_t rows, std::int64_t columns, int width, unsigned threads) {
+  constexpr int kMostColumnBits = 5;
+  constexpr std::int64_t kRowsOfThread = 16, kMostRowParts = 256;
+  Tiling tiling;
+  const std::int64_t packs = (columns + width - 1) / width;
+  while (tiling.column_bits < kMostColumnBits && (std::int64_t{1} << tiling.column_bits) < packs) ++tiling.column_bits;
+  const std::int64_t side = std::int64_t{1} << tiling.column_bits;
+  const std::int64_t tiles = (packs + side - 1) / side;
+  const std::int64_t rows_of_block = threads / side;
+  const std::int64_t least = rows_of_block * kRowsOfThread;
+  const std::int64_t most_parts =
+      std::clamp<std::int64_t>(kTilingBlocks / std::max<std::int64_t>(tiles, 1), 1, kMostRowParts);
+  const std::int64_t parts = std::clamp<std::int64_t>((rows + least - 1) / least, 1, most_parts);
+  tiling.tiles = static_cast<unsigned>(tiles);
+  tiling.rows_of_part = (rows + parts - 1) / parts;
+  tiling.parts =
+      static_cast<unsigned>(tiling.rows_of_part == 0 ? 1 : (rows + tiling.rows_of_part - 1) / tiling.rows_of_part);
+  return tiling;
+}
+
+/// parts * columns is at most this where there is more than one part.
+constexpr std::size_t most_column_parts(std::int64_t most_columns) {
+  const std::int64_t columns = std::min(most_columns, kTilingBlocks * kMostTileColumns);
+  return static_cast<std::size_t>(std::min(columns * 256, kTilingBlocks * kMostTileColumns));
+}
+
+}  // namespace lockstep::model::cuda

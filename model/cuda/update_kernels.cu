@@ -1,0 +1,89 @@
+#include <stdexcept>
+#include <string>
+
+#include "model/cuda/update_kernels.cuh"
+
+namespace lockstep::model::cuda {
+
+namespace {
+
+/// gradients += l2 * parameters over the decayed chunks.
+__global__ void __launch_bounds__(kBlock)
+    add_l2_chunk(const float* parameters, float* gradients, float l2, const UpdateChunk* chunks, bool wide) {
+  const UpdateChunk chunk = chunks[blockIdx.x];
+  if (chunk.decayed == 0) return;
+  const auto add_at = [&]<int kWidth>(std::int64_t i) {
+    float w[kWidth], g[kWidth];
+    load<kWidth>(parameters + i, true, w);
+    load<kWidth>(gradients + i, true, g);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) g[k] += l2 * w[k];
+    store<kWidth>(g, true, gradients + i);
+  };
+  for_chunk(chunk, wide, add_at);
+}
+
+template <OptimizerKind kKind, bool kAveraging, bool kShadow>
+void run_update(cudaStream_t stream, const UpdatePointers& arenas, bool wide, const Tensor& rule,
+                const UpdateChunks& chunks, const UpdateGate& gate) {
+  launch("update", update_chunk<kKind, kAveraging, kShadow>,
+         {.blocks = chunks.count, .threads = kBlock, .shared_bytes = sizeof(UpdateOfBlock)}, stream, arenas,
+         static_cast<const UpdateRule*>(rule.data), chunks.data, wide, static_cast<const double*>(gate.obstacles.data),
+         static_cast<const double*>(gate.gradient_squares.data));
+}
+
+template <OptimizerKind kKind>
+void update_by(cudaStream_t stream, const UpdatePointers& arenas, bool averaging, const Tensor& rule,
+               const UpdateChunks& chunks, const UpdateGate& gate) {
+  constexpr int kWidth = kUpdateWidth;
+  bool wide = takes_packs<kWidth>(arenas.parameters) && takes_packs<kWidth>(arenas.gradients);
+  if (formulas::keeps_velocity(kKind) || formulas::keeps_moments(kKind))
+    wide = wide && takes_packs<kWidth>(arenas.state1);
+  if (formulas::keeps_moments(kKind)) wide = wide && takes_packs<kWidth>(arenas.state2);
+  if (averaging) wide = wide && takes_packs<kWidth>(arenas.average);
+  if (arenas.shadow != nullptr) wide = wide && takes_packs<kWidth>(arenas.shadow);
+  if (averaging) {
+    if (arenas.shadow != nullptr) return run_update<kKind, true, true>(stream, arenas, wide, rule, chunks, gate);
+    return run_update<kKind, true, false>(stream, arenas, wide, rule, chunks, gate);
+  }
+  if (arenas.shadow != nullptr) return run_update<kKind, false, true>(stream, arenas, wide, rule, chunks, gate);
+  return run_update<kKind, false, false>(stream, arenas, wide, rule, chunks, gate);
+}
+
+}  // namespace
+
+void add_l2_gradient(cudaStream_t stream, const Tensor& parameters, const Tensor& gradients, float l2,
+                     const UpdateChunks& chunks) {
+  if (chunks.count == 0) return;
+  const auto* const w = static_cast<const float*>(parameters.data);
+  auto* const g = static_cast<float*>(gradients.data);
+  launch("add_l2_gradient", add_l2_chunk, {.blocks = chunks.count, .threads = kBlock}, stream, w, g, l2, chunks.data,
+         takes_packs<kUpdateWidth>(w) && takes_packs<kUpdateWidth>(g));
+}
+
+void update(cudaStream_t stream, const UpdateArenas& arenas, OptimizerKind kind, bool averaging, const Tensor& rule,
+            const UpdateChunks& chunks, const UpdateGate& gate) {
+  if (chunks.count == 0) return;
+  if (arenas.shadow.data != nullptr && arenas.shadow.type != ElementType::bfloat16) {
+    throw std::invalid_argument(std::string("update: a shadow of ") + name_of(arenas.shadow.type));
+  }
+  const UpdatePointers pointers{.parameters = static_cast<float*>(arenas.parameters.data),
+                                .gradients = static_cast<const float*>(arenas.gradients.data),
+                                .state1 = static_cast<float*>(arenas.state1.data),
+                                .state2 = static_cast<float*>(arenas.state2.data),
+                                .average = static_cast<float*>(arenas.average.data),
+                                .shadow = static_cast<Bfloat16*>(arenas.shadow.data)};
+  switch (kind) {
+    case OptimizerKind::sgd:
+      return update_by<OptimizerKind::sgd>(stream, pointers, averaging, rule, chunks, gate);
+    case OptimizerKind::momentum:
+      return update_by<OptimizerKind::momentum>(stream, pointers, averaging, rule, chunks, gate);
+    case OptimizerKind::nesterov:
+      return update_by<OptimizerKind::nesterov>(stream, pointers, averaging, rule, chunks, gate);
+    case OptimizerKind::adam:
+    case OptimizerKind::adamw:
+      return update_by<OptimizerKind::adam>(stream, pointers, averaging, rule, chunks, gate);
+  }
+}
+
+}  // namespace lockstep::model::cuda
