@@ -4,13 +4,16 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <memory>
 #include <random>
 #include <vector>
 
 #include "app/console.hpp"
+#include "app/engine.hpp"
 #include "app/figures.hpp"
+#include "app/placement.hpp"
 #include "app/report.hpp"
 #include "app/snapshot.hpp"
 #include "app/start.hpp"
@@ -64,21 +67,33 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// FLOP/s of a 1,024-cube matrix product on this backend: the roof that a step's products can reach.
+/// Matrices of a product that shows what the device reaches at best: large enough to keep all of it busy.
+std::int64_t roof_size(const model::Backend& backend) { return backend.is_host() ? 1024 : 8192; }
+
+/// FLOP/s of a product of such matrices on this backend: the roof that a step's products can reach.
 double measure_roof(model::Backend& backend) {
-  constexpr std::int64_t n = 1024;
-  std::pmr::vector<std::byte> memory(3 * n * n * sizeof(float), backend.memory());
-  const auto matrix = [&](int i) {
-    return model::Tensor{
-        .data = memory.data() + static_cast<std::size_t>(i) * n * n * sizeof(float), .rows = n, .columns = n};
-  };
+  const std::int64_t n = roof_size(backend);
+  const std::size_t matrix_bytes = static_cast<std::size_t>(n * n) * size_of(backend.compute_type());
+  const std::vector<float> values(static_cast<std::size_t>(n * n), 0.5f);
+  std::array<model::Tensor, 3> matrices;
+  for (model::Tensor& matrix : matrices) {
+    matrix = {backend.memory()->allocate(matrix_bytes, 256), backend.compute_type(), n, n};
+    backend.upload(values, matrix);
+  }
   std::vector<double> seconds;
   for (int i = 0; i < 7; ++i) {
+    backend.synchronize();
     StopWatch watch;
-    backend.linear_forward(matrix(0), matrix(1), {}, model::Activation::none, matrix(2));
-    seconds.push_back(watch.seconds());
+    backend.mark_begin();
+    backend.linear_forward(matrices[0], matrices[1], {}, model::Activation::none, matrices[2]);
+    backend.mark_end();
+    backend.synchronize();
+    const double on_device = backend.device_seconds();
+    seconds.push_back(on_device < 0 ? watch.seconds() : on_device);
   }
-  return 2.0 * n * n * n / median(seconds);
+  for (const model::Tensor& matrix : matrices) backend.memory()->deallocate(matrix.data, matrix_bytes, 256);
+  const auto size = static_cast<double>(n);
+  return 2.0 * size * size * size / median(seconds);
 }
 
 double peak_resident_bytes() {
@@ -91,8 +106,9 @@ double peak_resident_bytes() {
 
 int run_bench_step(comm::MpiSession& session, const BenchStepOptions& given) {
   BenchStepOptions options = given;
-  const auto communicator = comm::make_communicator(
-      session, {.transport = parse_transport(options.train.transport), .deadline_seconds = options.train.deadline});
+  const auto communicator =
+      comm::make_communicator(session, {.transport = parse_transport(options.train.execution.transport),
+                                        .deadline_seconds = options.train.execution.deadline});
   Console console(communicator->rank() == 0);
   const bool from_files = options.input == "data";
 
@@ -112,15 +128,10 @@ int run_bench_step(comm::MpiSession& session, const BenchStepOptions& given) {
     workload.model.max_batch = workload.work.largest_part;
   });
   const model::LearningRateSchedule schedule = learning_rate_schedule(options.train, workload.work);
-  const auto buckets = comm::bucket_schedule(workload.network->parameters().slice_ends(), *communicator,
-                                             static_cast<std::size_t>(options.train.bucket_size));
-
-  const auto backend = model::make_backend("cpu", {.threads = options.train.threads});
-  const auto gradient_memory =
-      communicator->reduction_memory(workload.network->parameters().arena_elements() * sizeof(float));
-  workload.model.gradient_memory = gradient_memory.get();
-  model::Model model(*backend, *workload.network, workload.model);
-  model.initialize(options.train.seed);
+  const Place place = find_place(*communicator, options.train.execution);
+  Engine engine(session, *communicator, place, options.train, *workload.network, workload.model);
+  model::Backend& backend = engine.backend();
+  engine.model().initialize(options.train.seed);
   std::unique_ptr<ResidentInput> resident;
   std::unique_ptr<io::Prefetcher> prefetcher;
   Trainer::NextMicroBatch next;
@@ -132,20 +143,22 @@ int run_bench_step(comm::MpiSession& session, const BenchStepOptions& given) {
             .global_batch = workload.work.global_batch,
             .accumulate = options.train.accumulate,
             .rank = communicator->rank(),
-            .world = communicator->size()});
+            .world = communicator->size(),
+            .memory = backend.host_memory()});
     next = [&] { return next_micro_batch(*prefetcher, element_type(workload.training->x_type())); };
   } else {
     resident =
         std::make_unique<ResidentInput>(options, workload.work, workload.work.largest_part, communicator->rank());
     next = [&] { return resident->next(); };
   }
-  comm::GradientReducer reducer(*communicator, model.gradients(), buckets);
-  Trainer trainer(model, *communicator, reducer, workload.model.optimizer, schedule, options.train.accumulate, next);
+  Trainer trainer(engine.parts(comm::bucket_schedule(workload.network->parameters().slice_ends(),
+                                                     engine.reduction().transport_name(),
+                                                     static_cast<std::size_t>(options.train.bucket_size))),
+                  workload.model.optimizer, schedule, options.train.accumulate, next);
 
   for (std::int64_t i = 0; i < options.warmup; ++i) trainer.step({});
   communicator->barrier();
   const TimeSplit before = trainer.time();
-  const double stalled_before = prefetcher ? prefetcher->stall_seconds() : 0;
   std::vector<double> seconds;
   StopWatch whole;
   double samples = 0;
@@ -155,14 +168,13 @@ int run_bench_step(comm::MpiSession& session, const BenchStepOptions& given) {
     seconds.push_back(watch.seconds());
   }
   const double elapsed = whole.seconds();
-  TimeSplit split{.input = (prefetcher ? prefetcher->stall_seconds() : 0) - stalled_before,
-                  .compute = trainer.time().compute - before.compute,
-                  .communication = trainer.time().communication - before.communication,
-                  .total = elapsed};
-  split.compute -= split.input;
+  const TimeSplit split{.input = trainer.time().input - before.input,
+                        .compute = trainer.time().compute - before.compute,
+                        .communication = trainer.time().communication - before.communication,
+                        .total = elapsed};
   const double peak_bytes = peak_resident_bytes();
   communicator->barrier();
-  const double roof = measure_roof(*backend);  // all ranks at once: they share the machine in the step, too
+  const double roof = measure_roof(backend);  // all ranks at once: they share the machine in the step, too
 
   double flops = 0;
   for (const model::LayerPlan& layer : workload.network->plan()) flops += layer.forward_flops + layer.backward_flops;
@@ -172,23 +184,35 @@ int run_bench_step(comm::MpiSession& session, const BenchStepOptions& given) {
   const double fastest_possible = flops_per_rank / roof;
   const double quickest = *std::min_element(seconds.begin(), seconds.end());
   console.info(fmt::format("{}\n{}, {}, {} samples per step, {} steps after {} to warm up, input: {}",
-                           backend->description(), counted(communicator->size(), "rank"),
-                           communicator->transport_name(), with_commas(workload.work.global_batch), options.repeat,
+                           engine.description(), counted(communicator->size(), "rank"),
+                           engine.reduction().transport_name(), with_commas(workload.work.global_batch), options.repeat,
                            options.warmup, options.input));
   console.info(fmt::format("step       {:.4f} ms median, {:.4f} ms quickest", 1e3 * typical, 1e3 * quickest));
   console.info(fmt::format("rate       {} samples/s at the median, {} on the whole",
                            with_commas(std::llround(samples_per_step / typical)),
                            with_commas(std::llround(samples / elapsed))));
-  console.info(fmt::format("time       {}", format_split(split)));
+  const auto percent = [&](double part) { return fmt::format("{:.1f} %", 100 * part / split.total); };
+  console.info(fmt::format("time       compute {}  exposed communication {}  input {}  host {}", percent(split.compute),
+                           percent(split.communication), percent(split.input), percent(split.other())));
   console.info(fmt::format(
-      "roofline   {:.4f} ms per step: {} per rank at {}/s (1,024-cube product on every rank at once); {:.0f} % of it "
+      "roofline   {:.4f} ms per step: {} per rank at {}/s ({}-cube product on every rank at once); {:.0f} % of it "
       "reached",
-      1e3 * fastest_possible, format_flops(flops_per_rank), format_flops(roof), 100 * fastest_possible / typical));
+      1e3 * fastest_possible, format_flops(flops_per_rank), format_flops(roof), with_commas(roof_size(backend)),
+      100 * fastest_possible / typical));
+  const model::DevicePeak peak = place.gpu ? model::peak_of(*place.gpu, place.precision) : model::DevicePeak{};
+  const double utilisation = peak.flops > 0 ? flops_per_rank / typical / peak.flops : 0;
+  if (peak.flops > 0) {
+    console.info(fmt::format("MFU        {:.1f} % of {}/s per rank ({})", 100 * utilisation, format_flops(peak.flops),
+                             peak.source));
+  }
   console.info(fmt::format("memory     {} resident at the peak (rank 0)", format_bytes(peak_bytes)));
   write_json(*communicator, options.json,
              {{"bench", std::string("step")},
               {"world", std::int64_t{communicator->size()}},
-              {"transport", std::string(communicator->transport_name())},
+              {"transport", std::string(engine.reduction().transport_name())},
+              {"backend", std::string(backend.name())},
+              {"precision", std::string(model::name_of(place.precision))},
+              {"device", place.gpu ? place.gpu->name : std::string("cpu")},
               {"global_batch", workload.work.global_batch},
               {"parameters", workload.network->parameters().parameter_count()},
               {"optimizer", options.train.optimizer},
@@ -200,6 +224,9 @@ int run_bench_step(comm::MpiSession& session, const BenchStepOptions& given) {
               {"input_fraction", split.input / split.total},
               {"compute_fraction", split.compute / split.total},
               {"communication_fraction", split.communication / split.total},
+              {"host_fraction", split.other() / split.total},
+              {"mfu", utilisation},
+              {"peak_flops", peak.flops},
               {"roof_flops", roof},
               {"roofline_ms", 1e3 * fastest_possible},
               {"peak_resident_mb", peak_bytes / (1024 * 1024)}});

@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "app/console.hpp"
+#include "app/engine.hpp"
 #include "app/figures.hpp"
+#include "app/placement.hpp"
 #include "app/report.hpp"
 #include "app/snapshot.hpp"
 #include "app/start.hpp"
@@ -82,14 +84,13 @@ const char* metric_key(model::LossKind loss) noexcept {
 }
 
 int run_eval(comm::MpiSession& session, const EvalOptions& options) {
-  const auto communicator = comm::make_communicator(
-      session, {.transport = parse_transport(options.transport), .deadline_seconds = options.deadline});
+  const auto communicator = comm::make_communicator(session, {.transport = parse_transport(options.execution.transport),
+                                                              .deadline_seconds = options.execution.deadline});
   Console console(communicator->rank() == 0);
 
   // Rank 0 reads the checkpoint; the others learn from it which network and which data.
   CheckpointOnRank0 source(*communicator, options.checkpoint);
   TrainOptions trained = train_options_from_ini(source.record().configuration);
-  trained.threads = options.threads;
   if (options.evaluation_batch > 0) trained.evaluation_batch = options.evaluation_batch;
   const bool average = options.average_set ? options.average : trained.evaluate_average;
   for (const std::string& warning : source.warnings()) console.warn(warning);
@@ -126,17 +127,26 @@ int run_eval(comm::MpiSession& session, const EvalOptions& options) {
                      .input_transform = input_transform(trained, info),
                      .optimizer = optimizer_options(trained),
                      .max_batch = std::min(trained.evaluation_batch, info.samples),
+                     .sample_type = element_type(dataset->x_type()),
                      .training = false};
   });
   comm::require_equal(*communicator, std::vector<comm::FingerprintItem>{{"program", program_version()},
                                                                         {"data", dataset->fingerprint()}});
   for (const std::string& warning : gather_said(*communicator, join_lines(dataset->warnings()))) console.warn(warning);
 
-  const auto backend = model::make_backend("cpu", {.threads = trained.threads});
-  model::Model model(*backend, *network, model_options);
-  source.restore(model);
+  const Place place = find_place(*communicator, options.execution);
+  const auto plan_for = [&](std::int64_t batch) {
+    model::ModelOptions with = model_options;
+    with.max_batch = batch;
+    return model::plan_memory(*network, with, memory_types(place));
+  };
+  require_memory(*communicator, place, plan_for(model_options.max_batch), model_options.max_batch, plan_for);
+  const auto backend = make_agreed_backend(*communicator, place, options.execution);
+  std::unique_ptr<model::Model> model;
+  comm::all_succeed(*communicator, [&] { model = std::make_unique<model::Model>(*backend, *network, model_options); });
+  source.restore(*model);
   const Evaluation result =
-      evaluate(model, *dataset, *communicator, average ? model::Weights::average : model::Weights::current,
+      evaluate(*model, *dataset, *communicator, average ? model::Weights::average : model::Weights::current,
                trained.evaluation_batch);
   console.info(fmt::format("{} (step {}{}): {}", source.file().string(), source.record().step,
                            average ? ", averaged weights" : "", format_evaluation(result, model_options.loss)));

@@ -24,6 +24,20 @@ class HelpRequested : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// Where and how a command that computes does so.
+struct ExecutionOptions {
+  std::string device = "auto";     ///< auto | cpu | gpu
+  std::string precision = "auto";  ///< auto (bf16 on GPUs that have it, else fp32) | fp32 | tf32 | bf16
+  int threads = 1;                 ///< per rank, on the CPU
+  std::string transport = "auto";  ///< between hosts' memories: auto | shared-memory | ring
+  double deadline = 60;            ///< seconds
+  bool ring = false;               ///< NCCL: the ring algorithm and no other
+  std::string wire = "fp32";       ///< NCCL: how gradients travel: fp32 | bf16
+  bool graphs = true;              ///< record a step once and replay it
+  bool share_gpu = false;          ///< several ranks may use one GPU (for tests)
+  bool operator==(const ExecutionOptions&) const = default;
+};
+
 struct TrainOptions {
   // data
   std::filesystem::path
@@ -80,10 +94,8 @@ struct TrainOptions {
   bool tensorboard = true;
   std::string progress = "auto";  ///< auto | on | off
   // execution
-  int threads = 1;
-  std::string transport = "auto";  ///< auto | shared-memory | ring
-  double deadline = 60;            ///< seconds
-  std::int64_t bucket_size = 0;    ///< elements; 0 = static rule
+  ExecutionOptions execution;
+  std::int64_t bucket_size = 0;  ///< elements; 0 = static rule
   bool dry_run = false;
 
   std::vector<std::string> explicitly_set;  ///< long names given on the command line or in the file
@@ -101,9 +113,7 @@ struct EvalOptions {
   bool average_set = false;           ///< given explicitly; otherwise what training used
   std::int64_t evaluation_batch = 0;  ///< 0 = the run's
   std::filesystem::path json;         ///< also write the result there, in full precision
-  int threads = 1;
-  std::string transport = "auto";
-  double deadline = 60;
+  ExecutionOptions execution;
 };
 
 struct PackOptions {

@@ -8,8 +8,8 @@
 
 namespace lockstep::app {
 
-std::string format_plan(const Workload& workload, const TrainOptions& options, const comm::Communicator& communicator,
-                        std::span<const comm::Slice> buckets) {
+std::string format_plan(const Workload& workload, const TrainOptions& options, const Place& place,
+                        const comm::Communicator& communicator, std::span<const comm::Slice> buckets) {
   const WorkPlan& work = workload.work;
   const io::DatasetInfo& info = workload.training->info();
   std::string text = "network\n";
@@ -24,15 +24,16 @@ std::string format_plan(const Workload& workload, const TrainOptions& options, c
     flops += layer.forward_flops + layer.backward_flops;
     parameters += layer.parameters;
   }
-  const model::MemoryPlan memory = model::plan_memory(*workload.network, workload.model, model::ElementType::float32);
+  const model::MemoryPlan memory = model::plan_memory(*workload.network, workload.model, memory_types(place));
   text += fmt::format("  {} parameters, {} per step over all ranks\n", with_commas(parameters),
                       format_flops(flops * static_cast<double>(work.global_batch)));
-  text += fmt::format(
-      "memory per rank: {} = parameters {} + gradients {} + optimiser {} + average {} + activations {}\n",
-      format_bytes(static_cast<double>(memory.total())), format_bytes(static_cast<double>(memory.parameters)),
-      format_bytes(static_cast<double>(memory.gradients)), format_bytes(static_cast<double>(memory.optimizer)),
-      format_bytes(static_cast<double>(memory.average)), format_bytes(static_cast<double>(memory.activations)));
-  text += fmt::format("all-reduce: {}, {} per step:", communicator.transport_name(),
+  const auto bytes = [](std::size_t count) { return format_bytes(static_cast<double>(count)); };
+  text +=
+      fmt::format("memory per rank: {} = parameters {} + gradients {} + optimiser {} + average {} + activations {}{}\n",
+                  bytes(memory.total()), bytes(memory.parameters), bytes(memory.gradients), bytes(memory.optimizer),
+                  bytes(memory.average), bytes(memory.activations),
+                  memory.input > 0 ? fmt::format(" + input {}", bytes(memory.input)) : "");
+  text += fmt::format("all-reduce: {}, {} per step:", transport_of(place, communicator),
                       counted(static_cast<std::int64_t>(buckets.size()), "bucket"));
   constexpr std::size_t most_shown = 8;
   for (std::size_t i = 0; i < std::min(buckets.size(), most_shown); ++i) {

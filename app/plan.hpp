@@ -6,13 +6,14 @@
 #include <string>
 
 #include "app/options.hpp"
+#include "app/placement.hpp"
 #include "app/workload.hpp"
 #include "comm/communicator.hpp"
 
 namespace lockstep::app {
 
 /// Layers, parameters, memory per rank, FLOPs per step, buckets, the amount of work.
-std::string format_plan(const Workload& workload, const TrainOptions& options, const comm::Communicator& communicator,
-                        std::span<const comm::Slice> buckets);
+std::string format_plan(const Workload& workload, const TrainOptions& options, const Place& place,
+                        const comm::Communicator& communicator, std::span<const comm::Slice> buckets);
 
 }  // namespace lockstep::app

@@ -113,19 +113,6 @@ void CheckpointOnRank0::restore(model::Model& model) {
   checkpoint_.tensors = {};
 }
 
-model::ElementType element_type(io::FileType type) {
-  switch (type) {
-    case io::FileType::uint8:
-      return model::ElementType::uint8;
-    case io::FileType::float32:
-      return model::ElementType::float32;
-    case io::FileType::float64:
-      return model::ElementType::float64;
-    default:
-      throw std::invalid_argument(fmt::format("no model takes samples of type {}", io::name_of(type)));
-  }
-}
-
 comm::Transport parse_transport(const std::string& name) {
   if (name == "auto") return comm::Transport::automatic;
   if (name == "shared-memory") return comm::Transport::shared_memory;

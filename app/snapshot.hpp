@@ -46,7 +46,6 @@ class CheckpointOnRank0 {
 std::string broadcast_text(comm::Communicator& communicator, const std::string& text);
 
 // What app says where two rooms have a word for the same thing.
-model::ElementType element_type(io::FileType type);
 comm::Transport parse_transport(const std::string& name);
 std::string join_lines(const std::vector<std::string>& lines);
 

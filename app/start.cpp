@@ -166,7 +166,7 @@ void check_continues(comm::Communicator& communicator, Console& console, const i
 }
 
 void agree_on_start(comm::Communicator& communicator, Console& console, const TrainOptions& options,
-                    const Workload& workload, std::span<const comm::Slice> buckets) {
+                    const Workload& workload, const Place& place, std::span<const comm::Slice> buckets) {
   comm::require_equal(communicator,
                       std::vector<comm::FingerprintItem>{
                           {"program", program_fingerprint()},
@@ -176,16 +176,15 @@ void agree_on_start(comm::Communicator& communicator, Console& console, const Tr
                           {"training data", workload.training->fingerprint()},
                           {"validation data", workload.validation ? workload.validation->fingerprint() : ""}});
 
-  const std::string device = fmt::format("cpu ({})", counted(options.threads, "thread"));
-  const std::vector<comm::RankPlace> places = comm::gather_topology(communicator, device);
+  const std::vector<comm::RankPlace> places = comm::gather_topology(communicator, describe(place, options.execution));
   std::vector<std::string> notes = workload.training->warnings();
   if (workload.validation)
     notes.insert(notes.end(), workload.validation->warnings().begin(), workload.validation->warnings().end());
   const std::vector<std::string> warnings = gather_said(communicator, join_lines(notes));
   console.info(fmt::format("lockstep {}", program_version()));
   console.info(comm::format_topology(places));
-  console.info(format_plan(workload, options, communicator, buckets));
-  for (const std::string& warning : comm::topology_warnings(places, options.threads)) console.warn(warning);
+  console.info(format_plan(workload, options, place, communicator, buckets));
+  for (const std::string& warning : comm::topology_warnings(places, options.execution.threads)) console.warn(warning);
   for (const std::string& warning : warnings) console.warn(warning);
 }
 

@@ -11,6 +11,7 @@
 
 #include "app/console.hpp"
 #include "app/options.hpp"
+#include "app/placement.hpp"
 #include "app/snapshot.hpp"
 #include "app/workload.hpp"
 #include "comm/communicator.hpp"
@@ -40,7 +41,7 @@ void check_continues(comm::Communicator& communicator, Console& console, const i
 
 /// Collective: compares the fingerprint over all ranks, prints topology, warnings and the plan on rank 0.
 void agree_on_start(comm::Communicator& communicator, Console& console, const TrainOptions& options,
-                    const Workload& workload, std::span<const comm::Slice> buckets);
+                    const Workload& workload, const Place& place, std::span<const comm::Slice> buckets);
 
 /// Collective: recomputes the checksums of the shards, each by one rank, as --verify says.
 void verify_data(comm::Communicator& communicator, Console& console, const TrainOptions& options,

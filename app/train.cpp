@@ -11,8 +11,10 @@
 #include <optional>
 
 #include "app/console.hpp"
+#include "app/engine.hpp"
 #include "app/evaluate.hpp"
 #include "app/figures.hpp"
+#include "app/placement.hpp"
 #include "app/report.hpp"
 #include "app/signals.hpp"
 #include "app/snapshot.hpp"
@@ -35,16 +37,15 @@ constexpr int kExitStoppedEarly = 75;  // EX_TEMPFAIL: requeue me
 class Run {
  public:
   Run(const TrainOptions& options, const Workload& workload, comm::Communicator& communicator, Console& console,
-      model::Model& model, Trainer& trainer, io::Prefetcher& prefetcher)
+      Engine& engine, Trainer& trainer)
       : options_(options),
         workload_(workload),
         communicator_(communicator),
         console_(console),
-        model_(model),
+        model_(engine.model()),
+        waits_on_devices_(!engine.backend().is_host()),
         trainer_(trainer),
-        prefetcher_(prefetcher),
-        reporter_(console, options, workload.work, workload.model.loss, communicator.size(), trainer.steps_done()),
-        stall_before_(prefetcher.stall_seconds()) {}
+        reporter_(console, options, workload.work, workload.model.loss, communicator.size(), trainer.steps_done()) {}
 
   /// Collective. Makes the folder, or takes it over where `continues`: where `from` is a checkpoint of this very run.
   void open_folder(bool continues, const io::TrainingRecord& from);
@@ -58,8 +59,6 @@ class Run {
   }
   TimeSplit time() const {
     TimeSplit split = trainer_.time();
-    split.input = prefetcher_.stall_seconds() - stall_before_;
-    split.compute -= split.input;
     split.total = running_.seconds() - interrupted_seconds_;
     return split;
   }
@@ -92,8 +91,8 @@ class Run {
   comm::Communicator& communicator_;
   Console& console_;
   model::Model& model_;
+  bool waits_on_devices_;
   Trainer& trainer_;
-  io::Prefetcher& prefetcher_;
   Reporter reporter_;
   std::optional<io::RunFolder> folder_;              ///< rank 0
   std::optional<io::CheckpointWriter> checkpoints_;  ///< rank 0
@@ -103,8 +102,7 @@ class Run {
   double best_metric_ = std::numeric_limits<double>::quiet_NaN();
   bool target_reached_ = false;
   std::int64_t evaluated_at_ = -1, saved_at_ = -1;
-  std::filesystem::path saved_;  ///< rank 0: the newest checkpoint of this process
-  double stall_before_;
+  std::filesystem::path saved_;     ///< rank 0: the newest checkpoint of this process
   StopWatch running_;               ///< since train() was called
   double interrupted_seconds_ = 0;  ///< of running_, in evaluations and checkpoints
 };
@@ -170,12 +168,13 @@ void Run::report(StepFigures figures) {
 void Run::histograms() {
   std::vector<float> parameters(model_.arena_elements());
   model_.download_group("parameters", parameters);
-  const std::span<const float> gradients = model_.gradients();
+  std::vector<float> gradients(model_.arena_elements());
+  model_.download_gradients(gradients);
   for (const model::Parameter& parameter : workload_.network->parameters().all()) {
     reporter_.histogram("weights/" + parameter.name, trainer_.steps_done(),
                         std::span<const float>(parameters).subspan(parameter.offset, parameter.count));
     reporter_.histogram("gradients/" + parameter.name, trainer_.steps_done(),
-                        gradients.subspan(parameter.offset, parameter.count));
+                        std::span<const float>(gradients).subspan(parameter.offset, parameter.count));
   }
 }
 
@@ -224,6 +223,8 @@ void Run::save_now() {
     saved_ = save_checkpoint(*checkpoints_, model_, record);
     reporter_.checkpoint(trainer_.steps_done(), saved_, watch.seconds());
   });
+  // Whoever waits for rank 0 does so here, where a long operation is excused, not in a sum between devices.
+  if (waits_on_devices_) communicator_.barrier();
   saved_at_ = trainer_.steps_done();
   interrupted_seconds_ += watch.seconds();
 }
@@ -284,8 +285,8 @@ int Run::train(const StopSignals& signals) {
 int run_train(comm::MpiSession& session, const TrainOptions& given) {
   const StopSignals signals;
   TrainOptions options = given;
-  const auto communicator = comm::make_communicator(
-      session, {.transport = parse_transport(options.transport), .deadline_seconds = options.deadline});
+  const auto communicator = comm::make_communicator(session, {.transport = parse_transport(options.execution.transport),
+                                                              .deadline_seconds = options.execution.deadline});
   Console console(communicator->rank() == 0);
   if (!communicator->transport_note().empty()) console.warn(communicator->transport_note());
   console.set_progress_mode(parse_progress_mode(options.progress));
@@ -294,18 +295,18 @@ int run_train(comm::MpiSession& session, const TrainOptions& given) {
   Workload workload;
   all_succeed_or_usage(*communicator, [&] { workload = prepare_workload(options, communicator->size()); });
   if (checkpoint) check_continues(*communicator, console, checkpoint->record(), options, workload);
+  const Place place = find_place(*communicator, options.execution);
   const model::LearningRateSchedule schedule = learning_rate_schedule(options, workload.work);
-  const std::vector<comm::Slice> buckets = comm::bucket_schedule(
-      workload.network->parameters().slice_ends(), *communicator, static_cast<std::size_t>(options.bucket_size));
-  agree_on_start(*communicator, console, options, workload, buckets);
+  const std::vector<comm::Slice> buckets =
+      comm::bucket_schedule(workload.network->parameters().slice_ends(), transport_of(place, *communicator),
+                            static_cast<std::size_t>(options.bucket_size));
+  agree_on_start(*communicator, console, options, workload, place, buckets);
   if (options.dry_run) return kExitDone;
   verify_data(*communicator, console, options, workload);
 
-  const auto backend = model::make_backend("cpu", {.threads = options.threads});
-  const auto gradient_memory =
-      communicator->reduction_memory(workload.network->parameters().arena_elements() * sizeof(float));
-  workload.model.gradient_memory = gradient_memory.get();
-  model::Model model(*backend, *workload.network, workload.model);
+  Engine engine(session, *communicator, place, options, *workload.network, workload.model);
+  console.info(engine.description());
+  model::Model& model = engine.model();
   if (checkpoint) {
     checkpoint->restore(model);
   } else {
@@ -322,14 +323,14 @@ int run_train(comm::MpiSession& session, const TrainOptions& given) {
                              .rank = communicator->rank(),
                              .world = communicator->size(),
                              .first_epoch = from.epoch,
-                             .first_position = from.position});
-  comm::GradientReducer reducer(*communicator, model.gradients(), buckets);
+                             .first_position = from.position,
+                             .memory = engine.backend().host_memory()});
   Trainer trainer(
-      model, *communicator, reducer, workload.model.optimizer, schedule, options.accumulate,
+      engine.parts(buckets), workload.model.optimizer, schedule, options.accumulate,
       [&, x_type = element_type(workload.training->x_type())] { return next_micro_batch(prefetcher, x_type); });
   trainer.start_at(from.step, from.epoch, from.position);
 
-  Run run(options, workload, *communicator, console, model, trainer, prefetcher);
+  Run run(options, workload, *communicator, console, engine, trainer);
   run.open_folder(continues, from);
   return run.train(signals);
 }

@@ -2,12 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <vector>
 
 namespace lockstep::app {
 
 namespace {
+
+static_assert(model::kBallotSize == comm::kBallotSize);
 
 /// Differs between ranks that are not in the same step of the same schedule (FNV-1a over the words).
 std::uint32_t schedule_tag(std::int64_t step, std::int64_t step_count, std::int64_t next_position,
@@ -24,73 +28,123 @@ std::uint32_t schedule_tag(std::int64_t step, std::int64_t step_count, std::int6
 }  // namespace
 
 MicroBatch next_micro_batch(io::Prefetcher& prefetcher, model::ElementType x_type) {
+  const double before = prefetcher.stall_seconds();
   const io::InputBatch& input = prefetcher.next();
   return {.batch = {.x = input.x.data(), .x_type = x_type, .y = input.y.data(), .count = input.count},
           .step_count = input.step_count,
           .epoch = input.epoch,
-          .next_position = input.next_position};
+          .next_position = input.next_position,
+          .waited = prefetcher.stall_seconds() - before};
 }
 
-Trainer::Trainer(model::Model& model, comm::Communicator& communicator, comm::GradientReducer& reducer,
-                 const model::OptimizerOptions& optimizer, const model::LearningRateSchedule& schedule,
-                 std::int64_t accumulate, NextMicroBatch next)
-    : model_(model),
-      communicator_(communicator),
-      reducer_(reducer),
+Trainer::Trainer(const Parts& parts, const model::OptimizerOptions& optimizer,
+                 const model::LearningRateSchedule& schedule, std::int64_t accumulate, NextMicroBatch next)
+    : parts_(parts),
       optimizer_(optimizer),
       schedule_(schedule),
       accumulate_(accumulate),
       next_(std::move(next)),
-      ready_([this](std::size_t end) { reducer_.ready_up_to(end); }) {}
+      ready_([this](std::size_t end) { parts_.reducer.ready_up_to(end); }) {}
 
-std::string Trainer::accumulate_gradients(comm::StepVote& vote) {
-  static const model::GradientReady not_yet;
-  reducer_.begin_step();
-  for (std::int64_t micro = 0; micro < accumulate_; ++micro) {
+MicroBatch Trainer::fetch() {
+  parts_.model.wait_staged();
+  const MicroBatch micro = next_();
+  parts_.model.stage(micro.batch);
+  input_seconds_ += micro.waited;
+  return micro;
+}
+
+void Trainer::take_next() {
+  if (ahead_error_) std::rethrow_exception(std::exchange(ahead_error_, nullptr));
+  micro_ = ahead_ ? *std::exchange(ahead_, std::nullopt) : fetch();
+}
+
+void Trainer::look_ahead() {
+  if (parts_.backend.is_host()) return;  // it works on the reader's own memory: one batch at a time
+  try {
+    ahead_ = fetch();
+  } catch (...) {
+    ahead_error_ = std::current_exception();
+  }
+}
+
+/// All of a step after its last backward pass. Enqueues, waits for nothing.
+void Trainer::conclude() {
+  parts_.reducer.finish_step();
+  parts_.model.tally();
+  parts_.reduction.sum(parts_.model.ballot());
+  parts_.reduction.join();
+  parts_.model.finish_gradients();
+  parts_.model.update();
+  parts_.model.post_results();
+}
+
+void Trainer::micro_step(bool first, bool last) {
+  const std::array<std::int64_t, 5> key{first, last, parts_.model.slot(), micro_.batch.count, micro_.step_count};
+  parts_.backend.repeat(key, [this, first, last] {
+    static const model::GradientReady not_yet;
+    if (last) parts_.reducer.begin_step();
+    parts_.model.forward_backward(1.0 / static_cast<double>(micro_.step_count),
+                                  first ? model::Accumulate::no : model::Accumulate::yes, last ? ready_ : not_yet);
+    if (last) conclude();
+  });
+  parts_.model.release_batch();
+}
+
+/// The vote as it went out, and why this rank failed (empty: it did not).
+std::string Trainer::work(const Say& say, comm::StepVote& vote) {
+  std::string error = say.error;
+  vote.stop_requested = say.stop;
+  parts_.backend.mark_begin();
+  for (std::int64_t micro = 0; micro < accumulate_ && error.empty(); ++micro) {
     try {
-      micro_ = next_();
+      take_next();
     } catch (const std::exception& e) {
-      model_.zero_gradients(
-          ready_);  // the others wait for our part of the reduction; the vote tells them why it is empty
-      return e.what();
+      error = e.what();
+      break;
     }
     const bool last = micro + 1 == accumulate_;
-    const model::LossSums sums =
-        model_.forward_backward(micro_.batch, 1.0 / static_cast<double>(micro_.step_count),
-                                micro == 0 ? model::Accumulate::no : model::Accumulate::yes, last ? ready_ : not_yet);
-    // The gradients are this micro-step's alone to spoil: the step fails anyway.
-    if (!last && not_finite_.empty() && !std::isfinite(sums.loss)) {
-      not_finite_ =
-          fmt::format("{} in micro-step {} of {}", model_.locate_not_finite(micro_.batch), micro + 1, accumulate_);
-    }
-    vote.loss_sum += sums.loss;
-    vote.metric_sum += sums.metric;
     vote.samples += static_cast<double>(micro_.batch.count);
+    if (last) {
+      vote.schedule_tag =
+          schedule_tag(steps_done_, micro_.step_count, micro_.next_position, parts_.reducer.schedule().size());
+      parts_.model.write_ballot(comm::ballot_of(vote));
+      parts_.model.write_rule(model::update_rule(optimizer_, schedule_.at(steps_done_), steps_done_));
+    }
+    micro_step(micro == 0, last);
+    if (last) {
+      parts_.backend.mark_end();
+    } else if (parts_.backend.is_host() && not_finite_.empty() && !parts_.model.sums_are_finite()) {
+      // The gradients are this micro-step's alone to spoil: the step fails anyway.
+      not_finite_ = fmt::format("{} in micro-step {} of {}", parts_.model.locate_not_finite(), micro + 1, accumulate_);
+    }
+    look_ahead();
   }
-  return {};
+  if (!error.empty()) {
+    // The others wait for our part of the sums; the vote tells them why it is empty.
+    vote.failed = true;
+    parts_.model.write_ballot(comm::ballot_of(vote));
+    parts_.reducer.begin_step();
+    parts_.model.zero_gradients(ready_);
+    conclude();
+    parts_.backend.mark_end();
+  }
+  return error;
 }
 
 Trainer::Result Trainer::step(const Say& say) {
   StopWatch whole;
-  const double waited_before = reducer_.exposed_seconds();
-  communicator_.note_activity("forward and backward", steps_done_ + 1);
-
+  const double input_before = input_seconds_, exposed_before = parts_.reduction.exposed_seconds();
+  parts_.communicator.note_activity("forward and backward", steps_done_ + 1);
   comm::StepVote vote;
-  std::string error = accumulate_gradients(vote);
-  reducer_.finish_step();
-  if (error.empty()) error = say.error;
-  vote.failed = !error.empty();
-  vote.not_finite = !std::isfinite(vote.loss_sum);
-  vote.stop_requested = say.stop;
-  vote.schedule_tag =
-      vote.failed ? 0 : schedule_tag(steps_done_, micro_.step_count, micro_.next_position, reducer_.schedule().size());
-  const double waited_in_buckets = reducer_.exposed_seconds() - waited_before;
-  StopWatch voting;
-  const comm::StepVerdict verdict = comm::vote(communicator_, vote);
-  const double waited_in_vote = voting.seconds();
+  const std::string error = work(say, vote);
+  parts_.reduction.wait("step", steps_done_ + 1);
 
+  const model::Model::Results results = parts_.model.results();
+  const comm::StepVerdict verdict =
+      comm::count_ballots(std::span<const double, comm::kBallotSize>(results.ballot), vote, parts_.communicator.size());
   if (verdict.failed_ranks > 0) {
-    throw comm::AgreedError(fmt::format("{}", fmt::join(comm::gather_distinct(communicator_, error), "\n")));
+    throw comm::AgreedError(fmt::format("{}", fmt::join(comm::gather_distinct(parts_.communicator, error), "\n")));
   }
   if (verdict.diverged) {
     throw comm::AgreedError(
@@ -98,29 +152,40 @@ Trainer::Result Trainer::step(const Say& say) {
                     "lockstep, please report it with the run folder's log.txt",
                     steps_done_ + 1));
   }
-  const double gradient_norm = model_.finish_gradients();
-  if (verdict.not_finite_ranks > 0 || !std::isfinite(gradient_norm)) fail_not_finite(verdict, gradient_norm);
-
+  if (verdict.not_finite_ranks > 0 || !std::isfinite(results.gradient_norm)) {
+    fail_not_finite(verdict, results.gradient_norm);
+  }
   const double learning_rate = schedule_.at(steps_done_);
-  model_.update(model::update_rule(optimizer_, learning_rate, steps_done_, gradient_norm));
   ++steps_done_;
 
-  const double total = whole.seconds();
-  time_.communication += waited_in_buckets + waited_in_vote;
-  time_.compute += total - waited_in_buckets - waited_in_vote;
+  account(whole.seconds(), input_seconds_ - input_before, parts_.reduction.exposed_seconds() - exposed_before);
   return {.figures = {.step = steps_done_,
                       .loss_sum = verdict.loss_sum,
                       .metric_sum = verdict.metric_sum,
                       .samples = verdict.samples,
                       .learning_rate = learning_rate,
-                      .gradient_norm = gradient_norm},
+                      .gradient_norm = results.gradient_norm},
           .stop_requests = verdict.stop_requests};
+}
+
+void Trainer::account(double whole, double input, double exposed) {
+  const double device = parts_.backend.device_seconds();
+  time_.communication += exposed;
+  if (device < 0) {
+    time_.input += input;
+    time_.compute += whole - input - exposed;
+  } else {
+    // What the device did counts; the reader's part is what it kept the device waiting, at most.
+    time_.compute += device - exposed;
+    time_.input += std::clamp(input, 0.0, std::max(0.0, whole - device));
+  }
 }
 
 void Trainer::fail_not_finite(const comm::StepVerdict& verdict, double gradient_norm) {
   // The reduction has mixed the gradients of all ranks: each one recomputes its own part to find where it began.
-  const std::string place = not_finite_.empty() ? model_.locate_not_finite(micro_.batch) : not_finite_;
-  std::vector<std::string> places = comm::gather_distinct(communicator_, place.empty() ? "" : "first in " + place);
+  const std::string place = not_finite_.empty() ? parts_.model.locate_not_finite() : not_finite_;
+  std::vector<std::string> places =
+      comm::gather_distinct(parts_.communicator, place.empty() ? "" : "first in " + place);
   if (places.empty())
     places.push_back(accumulate_ > 1 ? "in the sum over the micro-steps and ranks" : "in the sum over the ranks");
   throw comm::AgreedError(fmt::format(

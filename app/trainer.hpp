@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "app/report.hpp"
@@ -11,7 +13,9 @@
 #include "comm/agreement.hpp"
 #include "comm/communicator.hpp"
 #include "comm/gradient_reducer.hpp"
+#include "comm/reduction.hpp"
 #include "io/prefetcher.hpp"
+#include "model/backend.hpp"
 #include "model/model.hpp"
 #include "model/schedule.hpp"
 
@@ -23,6 +27,7 @@ struct MicroBatch {
   std::int64_t step_count = 0;  ///< samples of the whole step: the divisor of the loss
   std::int64_t epoch = 0;
   std::int64_t next_position = 0;  ///< in the epoch, after this step
+  double waited = 0;               ///< seconds until the reader had it
 };
 
 /// The next micro-batch from the reading thread.
@@ -30,12 +35,19 @@ MicroBatch next_micro_batch(io::Prefetcher& prefetcher, model::ElementType x_typ
 
 class Trainer {
  public:
-  /// Delivers the next micro-batch; called `accumulate` times per step. May throw: the step then fails on all ranks.
+  /// Delivers the next micro-batch; called `accumulate` times per step. May throw: the step then fails on all ranks. On
+  /// a device it is called one micro-batch ahead, while the one before is worked on.
   using NextMicroBatch = std::function<MicroBatch()>;
 
-  /// All references must outlive the trainer. Collective: gradient memory was made by `communicator`.
-  Trainer(model::Model& model, comm::Communicator& communicator, comm::GradientReducer& reducer,
-          const model::OptimizerOptions& optimizer, const model::LearningRateSchedule& schedule,
+  /// What takes part in a step; all of it must outlive the trainer.
+  struct Parts {
+    model::Backend& backend;
+    model::Model& model;
+    comm::Communicator& communicator;  ///< for errors and messages
+    comm::Reduction& reduction;        ///< for the ballot; the gradients' own is inside `reducer`
+    comm::GradientReducer& reducer;
+  };
+  Trainer(const Parts& parts, const model::OptimizerOptions& optimizer, const model::LearningRateSchedule& schedule,
           std::int64_t accumulate, NextMicroBatch next);
 
   /// What this rank wants to say with the next step.
@@ -49,7 +61,7 @@ class Trainer {
   };
 
   /// Forward, backward (reducing as gradients appear), vote, guard, update. Collective. Throws comm::AgreedError,
-  /// before the update, when a rank failed or a number is not finite.
+  /// without an update, when a rank failed or a number is not finite.
   Result step(const Say& say);
 
   std::int64_t steps_done() const noexcept { return steps_done_; }
@@ -59,19 +71,22 @@ class Trainer {
     micro_.epoch = epoch;
     micro_.next_position = position;
   }
-  /// Compute and communication since construction. The caller knows the rest: the time spent waiting for the reader,
-  /// which is part of compute here, and the total.
+  /// Input, compute and communication since construction; the total is the caller's.
   const TimeSplit& time() const noexcept { return time_; }
   std::int64_t epoch() const noexcept { return micro_.epoch; }
   std::int64_t next_position() const noexcept { return micro_.next_position; }
 
  private:
-  std::string accumulate_gradients(comm::StepVote& vote);
+  MicroBatch fetch();
+  void take_next();
+  void look_ahead();
+  void micro_step(bool first, bool last);
+  void conclude();
+  std::string work(const Say& say, comm::StepVote& vote);
+  void account(double whole, double input, double exposed);
   [[noreturn]] void fail_not_finite(const comm::StepVerdict& verdict, double gradient_norm);
 
-  model::Model& model_;
-  comm::Communicator& communicator_;
-  comm::GradientReducer& reducer_;
+  Parts parts_;
   model::OptimizerOptions optimizer_;
   const model::LearningRateSchedule& schedule_;
   std::int64_t accumulate_;
@@ -79,8 +94,11 @@ class Trainer {
   model::GradientReady ready_;
   std::int64_t steps_done_ = 0;
   MicroBatch micro_;
+  std::optional<MicroBatch> ahead_;  ///< fetched and staged already
+  std::exception_ptr ahead_error_;   ///< what fetching it ended in: the next step's to meet
+  std::string not_finite_;           ///< where an early micro-step of a step that is going to fail went wrong
+  double input_seconds_ = 0;         ///< waited for batches
   TimeSplit time_;
-  std::string not_finite_;  ///< where an early micro-step of a step that is going to fail went wrong
 };
 
 }  // namespace lockstep::app

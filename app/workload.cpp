@@ -45,6 +45,19 @@ DataPaths resolve_data_paths(const TrainOptions& options) {
   return paths;
 }
 
+model::ElementType element_type(io::FileType type) {
+  switch (type) {
+    case io::FileType::uint8:
+      return model::ElementType::uint8;
+    case io::FileType::float32:
+      return model::ElementType::float32;
+    case io::FileType::float64:
+      return model::ElementType::float64;
+    default:
+      throw std::invalid_argument(fmt::format("no model takes samples of type {}", io::name_of(type)));
+  }
+}
+
 model::NetworkOptions network_options(const TrainOptions& options) {
   model::NetworkOptions network;
   network.name = options.model;
@@ -218,6 +231,7 @@ Workload prepare_workload(TrainOptions& options, int world) {
     throw UsageError(e.what());
   }
   workload.work = work_plan(options, info.samples, world);
+  workload.model.sample_type = element_type(workload.training->x_type());
   workload.model.max_batch = std::max(workload.work.largest_part, workload.validation ? options.evaluation_batch : 1);
 
   options.data = paths.training;

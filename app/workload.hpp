@@ -23,6 +23,9 @@ struct DataPaths {
 /// A folder that holds train/ stands for its train/ and, where it exists, its validation/ or test/.
 DataPaths resolve_data_paths(const TrainOptions& options);
 
+/// What model calls a type of stored samples; throws std::invalid_argument on types that no model takes.
+model::ElementType element_type(io::FileType type);
+
 // Options as the model room wants them. Throw UsageError on values that only the model room can judge.
 model::NetworkOptions network_options(const TrainOptions& options);
 model::OptimizerOptions optimizer_options(const TrainOptions& options);

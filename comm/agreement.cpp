@@ -138,29 +138,33 @@ std::vector<std::string> gather_distinct(Communicator& communicator, std::string
   return result;
 }
 
-StepVerdict vote(Communicator& communicator, const StepVote& own) {
-  // Three counters in one double, each of 17 bits: exact up to 131,071 ranks.
-  constexpr double kRadix = 131072;
+namespace {
+// Two counters in one double, each of 26 bits.
+constexpr double kRadix = 1 << 26;
+}  // namespace
+
+Ballot ballot_of(const StepVote& own) {
   // Tags are equal when their sum is p times this rank's and the sum of their squares p times its square: the variance
   // about this rank's tag, (sum of squares) - 2 tag (sum) + p tag^2, is then zero. Halves of 16 bits keep it exact.
   const double low = own.schedule_tag & 0xffff, high = own.schedule_tag >> 16;
-  std::array<double, 8> sums{
-      own.loss_sum, own.metric_sum,
-      own.samples,  (own.failed ? 1 : 0) + kRadix * ((own.not_finite ? 1 : 0) + kRadix * (own.stop_requested ? 1 : 0)),
-      low,          low * low,
-      high,         high * high};
-  communicator.all_reduce_sum(std::span<double>(sums));
-  const double ranks = communicator.size();
-  const auto counters = static_cast<std::uint64_t>(sums[3]);
+  const double failed = own.failed ? 1 : 0;
+  return {0, 0, failed, own.samples, failed + kRadix * (own.stop_requested ? 1 : 0), low, low * low, high, high * high};
+}
+
+StepVerdict count_ballots(std::span<const double, kBallotSize> sums, const StepVote& own, int ranks) {
+  const Ballot mine = ballot_of(own);
+  const auto counters = static_cast<std::uint64_t>(sums[4]);
   constexpr auto kWholeRadix = static_cast<std::uint64_t>(kRadix);
-  return {.loss_sum = sums[0],
-          .metric_sum = sums[1],
-          .samples = sums[2],
-          .failed_ranks = static_cast<int>(counters % kWholeRadix),
-          .not_finite_ranks = static_cast<int>(counters / kWholeRadix % kWholeRadix),
-          .stop_requests = static_cast<int>(counters / kWholeRadix / kWholeRadix),
-          .diverged = sums[4] != ranks * low || sums[5] != ranks * low * low || sums[6] != ranks * high ||
-                      sums[7] != ranks * high * high};
+  const int failed = static_cast<int>(counters % kWholeRadix);
+  bool diverged = false;
+  for (std::size_t i = 5; i < kBallotSize; ++i) diverged = diverged || sums[i] != ranks * mine[i];
+  return {.loss_sum = sums[kBallotLoss],
+          .metric_sum = sums[kBallotMetric],
+          .samples = sums[3],
+          .failed_ranks = failed,
+          .not_finite_ranks = static_cast<int>(sums[kBallotObstacles]) - failed,
+          .stop_requests = static_cast<int>(counters / kWholeRadix),
+          .diverged = diverged};
 }
 
 }  // namespace lockstep::comm

@@ -2,6 +2,8 @@
 /// How ranks stay one: the same start, the same verdict on every error, the same step to stop at.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -41,14 +43,18 @@ std::vector<std::string> gather_distinct(Communicator& communicator, std::string
 
 /// What each rank says in the one small all-reduce of a step.
 struct StepVote {
-  double loss_sum = 0;             ///< sum over this rank's samples
-  double metric_sum = 0;           ///< sum over this rank's samples (correct answers, absolute errors)
   double samples = 0;              ///< this rank's samples
   bool failed = false;             ///< this rank could not do its part (its gradient contribution is zero)
-  bool not_finite = false;         ///< this rank's own loss is NaN or infinite
   bool stop_requested = false;     ///< a signal, a time limit
   std::uint32_t schedule_tag = 0;  ///< hash of (step, bucket schedule): differs when ranks have diverged
 };
+
+/// A vote as numbers that are summed over the ranks, wherever that is done. The first three are open for what the
+/// computation adds before the sum: loss and metric of this rank's samples, and 1 more obstacle when its loss is not
+/// finite. A sum of obstacles above 0 means: no update.
+inline constexpr std::size_t kBallotLoss = 0, kBallotMetric = 1, kBallotObstacles = 2, kBallotSize = 9;
+using Ballot = std::array<double, kBallotSize>;
+Ballot ballot_of(const StepVote& own);
 
 /// What all ranks then know.
 struct StepVerdict {
@@ -59,7 +65,7 @@ struct StepVerdict {
   bool diverged = false;  ///< schedule tags were not all equal
 };
 
-/// One all-reduce of 8 doubles. Bit-identical on all ranks.
-StepVerdict vote(Communicator& communicator, const StepVote& own);
+/// Reads the sums of the ballots of `ranks` ranks, of which this one voted `own`.
+StepVerdict count_ballots(std::span<const double, kBallotSize> sums, const StepVote& own, int ranks);
 
 }  // namespace lockstep::comm

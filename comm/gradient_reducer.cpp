@@ -2,15 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <stdexcept>
 
 namespace lockstep::comm {
 
-std::vector<Slice> bucket_schedule(std::span<const std::size_t> slice_ends, const Communicator& communicator,
+std::vector<Slice> bucket_schedule(std::span<const std::size_t> slice_ends, std::string_view transport,
                                    std::size_t bucket_elements) {
-  constexpr std::size_t kFirstOnRing = 256 * 1024 / sizeof(float), kUsual = 4 * 1024 * 1024 / sizeof(float);
-  const bool on_ring = communicator.transport_name() == "ring";
+  constexpr std::size_t kMebi = 1024 * 1024 / sizeof(float);
+  const std::size_t usual = transport == "nccl" ? 16 * kMebi : 4 * kMebi;
+  const std::size_t first = transport == "nccl" ? kMebi : transport == "ring" ? kMebi / 4 : usual;
   std::vector<Slice> schedule;
   std::size_t begin = 0, end = 0;
   const auto close = [&] {
@@ -21,9 +21,7 @@ std::vector<Slice> bucket_schedule(std::span<const std::size_t> slice_ends, cons
     if (slice_end < end) {
       throw std::invalid_argument(fmt::format("slices end at {} after {}: they must ascend", slice_end, end));
     }
-    const std::size_t limit = bucket_elements > 0           ? bucket_elements
-                              : on_ring && schedule.empty() ? kFirstOnRing
-                                                            : kUsual;
+    const std::size_t limit = bucket_elements > 0 ? bucket_elements : schedule.empty() ? first : usual;
     // A slice becomes final at once: one that is larger than a bucket is a bucket of its own, splitting it gains
     // nothing.
     if (slice_end - begin > limit) close();
@@ -33,8 +31,13 @@ std::vector<Slice> bucket_schedule(std::span<const std::size_t> slice_ends, cons
   return schedule;
 }
 
-GradientReducer::GradientReducer(Communicator& communicator, std::span<float> gradients, std::vector<Slice> schedule)
-    : communicator_(communicator), gradients_(gradients), schedule_(std::move(schedule)), next_(schedule_.size()) {
+GradientReducer::GradientReducer(Reduction& reduction, std::span<float> gradients, std::vector<Slice> schedule,
+                                 std::optional<Bf16Wire> wire)
+    : reduction_(reduction),
+      gradients_(gradients),
+      schedule_(std::move(schedule)),
+      wire_(std::move(wire)),
+      next_(schedule_.size()) {
   std::size_t end = 0;
   for (const Slice& bucket : schedule_) {
     if (bucket.offset != end)
@@ -43,6 +46,10 @@ GradientReducer::GradientReducer(Communicator& communicator, std::span<float> gr
   }
   if (end != gradients_.size()) {
     throw std::invalid_argument(fmt::format("the buckets cover {} of {} gradients", end, gradients_.size()));
+  }
+  if (wire_ && wire_->buffer.size() != gradients_.size()) {
+    throw std::invalid_argument(
+        fmt::format("a wire buffer of {} elements for {} gradients", wire_->buffer.size(), gradients_.size()));
   }
 }
 
@@ -55,13 +62,21 @@ void GradientReducer::ready_up_to(std::size_t end) {
   if (end > gradients_.size()) {
     throw std::invalid_argument(fmt::format("{} gradients are ready of {}", end, gradients_.size()));
   }
-  const auto start = std::chrono::steady_clock::now();
   for (; next_ < schedule_.size() && schedule_[next_].offset + schedule_[next_].count <= end; ++next_) {
-    communicator_.all_reduce_sum(gradients_.subspan(schedule_[next_].offset, schedule_[next_].count));
+    const Slice& bucket = schedule_[next_];
+    if (wire_) {
+      wire_->pack(bucket);
+      reduction_.sum_bf16(wire_->buffer.subspan(bucket.offset, bucket.count));
+    } else {
+      reduction_.sum(gradients_.subspan(bucket.offset, bucket.count));
+    }
   }
-  exposed_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-void GradientReducer::finish_step() { ready_up_to(gradients_.size()); }
+void GradientReducer::finish_step() {
+  ready_up_to(gradients_.size());
+  reduction_.join();
+  if (wire_) wire_->unpack();
+}
 
 }  // namespace lockstep::comm

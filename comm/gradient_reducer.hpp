@@ -4,42 +4,54 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "comm/communicator.hpp"
+#include "comm/reduction.hpp"
 
 namespace lockstep::comm {
 
 /// Bucket boundaries from the slices' ends (elements, ascending: the order in which backward finishes them), by a
 /// static rule: nothing measured at run time, so a run repeats bit for bit. In shared memory one bucket holds
 /// everything up to 4 MiB (a bucket costs two barriers there); on the ring the first bucket is small (256 KiB) so that
-/// the wire starts early, later ones 4 MiB. `bucket_elements` > 0 overrides.
-std::vector<Slice> bucket_schedule(std::span<const std::size_t> slice_ends, const Communicator& communicator,
+/// the wire starts early, later ones 4 MiB; with NCCL, which wants more to fill its channels, 1 MiB and 16 MiB.
+/// `transport`: a transport_name(). `bucket_elements` > 0 overrides.
+std::vector<Slice> bucket_schedule(std::span<const std::size_t> slice_ends, std::string_view transport,
                                    std::size_t bucket_elements = 0);
+
+/// Gradients that travel as bfloat16: half the bytes. `pack` rounds a range of the gradients into the same range of
+/// `buffer`, `unpack` brings all of it back; both are enqueued on the stream that makes the gradients.
+struct Bf16Wire {
+  std::span<std::uint16_t> buffer;  ///< as long as the gradients, where they live
+  std::function<void(Slice)> pack;
+  std::function<void()> unpack;
+};
 
 class GradientReducer {
  public:
   /// `gradients` must outlive the reducer; its slices become final in ascending order of offset (the arena is laid
   /// out in reverse layer order).
-  GradientReducer(Communicator& communicator, std::span<float> gradients, std::vector<Slice> schedule);
+  GradientReducer(Reduction& reduction, std::span<float> gradients, std::vector<Slice> schedule,
+                  std::optional<Bf16Wire> wire = std::nullopt);
 
   void begin_step();
   /// gradients[0, end) is final on this rank: buckets that lie inside are reduced.
   void ready_up_to(std::size_t end);
-  /// Everything is final; returns when every bucket is the sum over ranks.
+  /// Everything is final: what is enqueued from here on (on a host: what is done next) sees the sums over ranks.
   void finish_step();
 
   const std::vector<Slice>& schedule() const noexcept { return schedule_; }
-  /// Seconds the calling thread spent waiting for communication since construction (exposed communication).
-  double exposed_seconds() const noexcept { return exposed_seconds_; }
 
  private:
-  Communicator& communicator_;
+  Reduction& reduction_;
   std::span<float> gradients_;
   std::vector<Slice> schedule_;
+  std::optional<Bf16Wire> wire_;
   std::size_t next_ = 0;
-  double exposed_seconds_ = 0;
 };
 
 }  // namespace lockstep::comm

@@ -1,21 +1,28 @@
 /// \file
 /// The coarse operations that networks are made of. One implementation per kind of device: cpu/ (fp32, fast),
-/// reference/ (float64, obvious), cuda/ (later). Network code is written once against this class.
+/// cuda/ (one GPU), reference/ (float64, obvious). Network code is written once against this class.
 ///
-/// Conventions: activations are [batch, features] row-major in the backend's compute_type(); weights are
-/// [inputs, outputs] row-major. Parameter gradients are written with `=` (Accumulate::no) or `+=` (Accumulate::yes);
-/// activation gradients always with `=`. Sums over samples are double and their order is fixed, so a call repeats bit
-/// for bit. Nothing here allocates after construction.
+/// Conventions: activations are [batch, features] row-major in compute_type(); weights are [inputs, outputs] row-major.
+/// Parameters, their gradients and the optimiser's state are kept in master_type(); products read parameters in
+/// compute_type(). Parameter gradients are written with `=` (Accumulate::no) or `+=` (Accumulate::yes); activation
+/// gradients always with `=`. Sums over samples are double and their order is fixed, so a call repeats bit for bit.
+/// Nothing here allocates after construction and reserve_stages().
+///
+/// Operations are enqueued and run in the order of the calls; a CPU has done each one when the call returns, a GPU may
+/// do it later. What an operation decides therefore stays in tensors: sums and verdicts are float64 scalars in the
+/// backend's memory, and whoever wants one on the host reads it and synchronises.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <memory_resource>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "model/device.hpp"
 #include "model/tensor.hpp"
 
 namespace lockstep::model {
@@ -39,18 +46,17 @@ struct LossSums {
 
 enum class OptimizerKind { sgd, momentum, nesterov, adam, adamw };
 
-/// Everything one update needs besides the arenas; scalars only, so that a GPU can keep it in device memory.
-/// Formulas are in optimizer.hpp.
+/// Numbers of one update. They change from step to step, so they travel through the backend's memory: the rule is the
+/// content of a tensor of uint8 [1, sizeof(UpdateRule)]. Formulas are in optimizer.hpp.
 struct UpdateRule {
-  OptimizerKind kind = OptimizerKind::sgd;
   float learning_rate = 0;
   float momentum = 0.9f;                                ///< momentum, nesterov
   float beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-8f;  ///< adam, adamw
   float bias_correction1 = 1, bias_correction2 = 1;     ///< 1 - beta^t, computed in double by the caller
-  float weight_decay = 0;     ///< decoupled: w -= learning_rate * weight_decay * w, decayed slices only
-  float gradient_factor = 1;  ///< multiplies the gradient first (clipping by global norm)
-  float clip_value = 0;       ///< > 0: then clamp to [-clip_value, clip_value]
-  float average_decay = 0;    ///< > 0: average = d * average + (1 - d) * new weight, with this step's d
+  float weight_decay = 0;   ///< decoupled: w -= learning_rate * weight_decay * w, decayed slices only
+  float clip_value = 0;     ///< > 0: clamp each element to [-clip_value, clip_value]
+  float average_decay = 0;  ///< average = d * average + (1 - d) * new weight, with this step's d
+  double clip_norm = 0;     ///< > 0: scale the gradient to this norm where it exceeds it
 };
 
 /// One range of the arenas with one decay verdict.
@@ -60,9 +66,21 @@ struct UpdateSlice {
   bool decayed = false;
 };
 
-/// Arenas of one update, all of the same length and layout; state and average are empty where not used.
+/// Arenas of one update, all of the same length and layout, in master_type(); state and average are empty where not
+/// used. `shadow`: the parameters in compute_type(), written with them; empty where the two types are one.
 struct UpdateArenas {
-  Tensor parameters, gradients, state1, state2, average;
+  Tensor parameters, gradients, state1, state2, average, shadow;
+};
+
+/// What an update waits for; float64 [1, 1] each.
+struct UpdateGate {
+  Tensor obstacles;         ///< > 0 (or NaN): nothing is written
+  Tensor gradient_squares;  ///< sum of squares of the gradients; not finite: nothing is written
+};
+
+/// A batch where operations can read it.
+struct StagedBatch {
+  Tensor x, y;
 };
 
 class Backend {
@@ -71,63 +89,142 @@ class Backend {
   Backend(const Backend&) = delete;
   Backend& operator=(const Backend&) = delete;
 
-  virtual std::string_view name() const noexcept = 0;  ///< "cpu", "reference"
+  virtual std::string_view name() const noexcept = 0;  ///< "cpu", "cuda", "reference"
   virtual std::string description() const = 0;         ///< "cpu: OpenBLAS 0.3.21 SkylakeX, loops x86-64-v4, 1 thread"
-  virtual ElementType compute_type() const noexcept = 0;
+  virtual ElementType compute_type() const noexcept = 0;     ///< float32, bfloat16 or float64
+  virtual ElementType master_type() const noexcept = 0;      ///< float32 or float64
   virtual std::pmr::memory_resource* memory() noexcept = 0;  ///< where tensors live; 256-byte aligned
-  /// Whether a tensor may also point into ordinary host memory (so that a batch need not be copied).
-  virtual bool reads_host_memory() const noexcept = 0;
+  /// Memory of the host that copies to and from the device run fastest with (pinned); any host memory works.
+  virtual std::pmr::memory_resource* host_memory() noexcept = 0;
+  /// Operations are done when their call returns, on host memory: no copies, nothing to wait for.
+  virtual bool is_host() const noexcept = 0;
+  /// The queue that the operations are enqueued to (a cudaStream_t); nullptr on a host.
+  virtual void* stream() noexcept { return nullptr; }
+
+  // ---- data in ----
+
+  /// Room for at least `slots` batches of at least so many bytes. May be called again while no batch is staged: the
+  /// room grows, and what was staged before is gone.
+  void reserve_stages(int slots, std::size_t x_bytes, std::size_t y_bytes);
+  /// Starts to bring a batch (host memory; uint8, float32 or float64 x, int32 or float32 y) to where operations that
+  /// are enqueued from here on can read it: slot `slot`, or the host memory itself on a host. The host memory must stay
+  /// as it is until wait_staged() (on a host: as long as the operations use it).
+  StagedBatch stage(int slot, const Tensor& x, const Tensor& y);
+  /// The operations enqueued so far are the last to read `slot`.
+  void release_stage(int slot);
+  /// Waits until no host memory handed to stage() is needed any more.
+  virtual void wait_staged() = 0;
+
+  // ---- operations ----
 
   /// out[i] = in[i] * scale + shift; in: uint8, float32 or float64, same shape as out (compute type).
   void convert_input(const Tensor& in, const InputTransform& transform, const Tensor& out);
-  /// y[b,o] = act(sum_i x[b,i] w[i,o] + bias[o]); bias may be empty (data == nullptr).
+  /// y[b,o] = act(sum_i x[b,i] w[i,o] + bias[o]); bias may be empty (data == nullptr). All in the compute type.
   void linear_forward(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation, const Tensor& y);
-  /// d_y is overwritten with the gradient before the activation (uses y). d_x may be empty (first layer).
+  /// d_y is overwritten with the gradient before the activation (uses y). d_x may be empty (first layer). d_w and
+  /// d_bias are in the master type, the others in the compute type.
   void linear_backward(const Tensor& x, const Tensor& w, const Tensor& y, const Tensor& d_y, Activation activation,
                        Accumulate accumulate, const Tensor& d_w, const Tensor& d_bias, const Tensor& d_x);
   /// logits [B, C] become their gradient * scale when want_gradient; labels int32 [B, 1] in [0, C).
-  LossSums softmax_cross_entropy(const Tensor& logits, const Tensor& labels, double scale, bool want_gradient);
-  /// predictions [B, O] become 2 (p - t) / O * scale when want_gradient; targets float32 [B, O].
-  LossSums mean_squared_error(const Tensor& predictions, const Tensor& targets, double scale, bool want_gradient);
-  /// Sum of squares of the elements, in double, fixed order.
-  double sum_of_squares(const Tensor& x);
-  /// gradients += l2 * parameters over the decayed slices.
+  /// sums (float64 [1, 2]) += loss and metric as in LossSums.
+  void softmax_cross_entropy(const Tensor& logits, const Tensor& labels, double scale, bool want_gradient,
+                             const Tensor& sums);
+  /// predictions [B, O] become 2 (p - t) / O * scale when want_gradient; targets float32 [B, O]. sums likewise.
+  void mean_squared_error(const Tensor& predictions, const Tensor& targets, double scale, bool want_gradient,
+                          const Tensor& sums);
+  /// out (float64 [1, 1]) = sum of squares of the elements, added in double in a fixed order. x: master or compute
+  /// type.
+  void sum_of_squares(const Tensor& x, const Tensor& out);
+  /// ballot[0] = sums[0], ballot[1] = sums[1], ballot[2] += 1 where sums[0] is not finite. sums float64 [1, 2], ballot
+  /// float64 [1, 3 or more].
+  void tally(const Tensor& sums, const Tensor& ballot);
+  /// gradients += l2 * parameters over the decayed slices. Master type.
   void add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2,
                        std::span<const UpdateSlice> slices);
-  /// One fused pass over the slices: clip, decay, optimiser, average.
-  void update(const UpdateArenas& arenas, const UpdateRule& rule, std::span<const UpdateSlice> slices);
+  /// One fused pass over the slices: clip, decay, optimiser, average, shadow. `slices` are always the same ones (a
+  /// backend may keep its copy of them); `averaging`: arenas.average is kept.
+  void update(const UpdateArenas& arenas, OptimizerKind kind, bool averaging, const Tensor& rule,
+              std::span<const UpdateSlice> slices, const UpdateGate& gate);
+  /// out[i] = in[i], rounded to nearest even: float32 to bfloat16 or back, on a GPU; a copy where the types are one.
+  void cast(const Tensor& in, const Tensor& out);
   void fill_zero(const Tensor& x);
-  /// Between host and backend memory, converting between float32 and the compute type where they differ.
+
+  // ---- small things to and from the host, enqueued like operations ----
+
+  /// Copies `host` now and writes it to `to` (as many bytes) in the order of the operations. At most 256 bytes.
+  void write(std::span<const std::byte> host, const Tensor& to);
+  /// Copies `from` to `host` (as many bytes, host_memory()) in the order of the operations: there after synchronize().
+  void read(const Tensor& from, std::span<std::byte> host);
+
+  // ---- waiting ----
+
+  /// Waits until all operations are done. Throws DeviceError when the device failed.
+  virtual void synchronize() = 0;
+  /// Between host and backend memory at once, synchronising, converting between float32 and the tensor's type.
   void upload(std::span<const float> host, const Tensor& to);
   void download(const Tensor& from, std::span<float> host);
+
+  /// Runs `work`, which enqueues operations on this backend's stream (and may fork from it and join it), waits for
+  /// nothing and depends on nothing but `key`. A backend that can record what was enqueued does so when a key comes for
+  /// the second time and replays it from then on (a CUDA graph); others call `work` each time.
+  virtual void repeat(std::span<const std::int64_t> key, const std::function<void()>& work);
+  /// Drops what repeat() has recorded; before anything that recorded work uses goes away.
+  virtual void forget_recordings() {}
+  /// Takes the time on the device; device_seconds() is the time between the two marks, after synchronize(); negative
+  /// where the host's own clock says as much.
+  virtual void mark_begin() {}
+  virtual void mark_end() {}
+  virtual double device_seconds() { return -1; }
 
  protected:
   Backend() = default;
 
  private:
+  virtual void do_reserve_stages(int slots, std::size_t x_bytes, std::size_t y_bytes) = 0;
+  virtual StagedBatch do_stage(int slot, const Tensor& x, const Tensor& y) = 0;
+  virtual void do_release_stage(int slot) = 0;
   virtual void do_convert_input(const Tensor& in, const InputTransform& transform, const Tensor& out) = 0;
   virtual void do_linear_forward(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
                                  const Tensor& y) = 0;
   virtual void do_linear_backward(const Tensor& x, const Tensor& w, const Tensor& y, const Tensor& d_y,
                                   Activation activation, Accumulate accumulate, const Tensor& d_w, const Tensor& d_bias,
                                   const Tensor& d_x) = 0;
-  virtual LossSums do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, double scale,
-                                            bool want_gradient) = 0;
-  virtual LossSums do_mean_squared_error(const Tensor& predictions, const Tensor& targets, double scale,
-                                         bool want_gradient) = 0;
-  virtual double do_sum_of_squares(const Tensor& x) = 0;
+  virtual void do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, double scale, bool want_gradient,
+                                        const Tensor& sums) = 0;
+  virtual void do_mean_squared_error(const Tensor& predictions, const Tensor& targets, double scale, bool want_gradient,
+                                     const Tensor& sums) = 0;
+  virtual void do_sum_of_squares(const Tensor& x, const Tensor& out) = 0;
+  virtual void do_tally(const Tensor& sums, const Tensor& ballot) = 0;
   virtual void do_add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2,
                                   std::span<const UpdateSlice> slices) = 0;
-  virtual void do_update(const UpdateArenas& arenas, const UpdateRule& rule, std::span<const UpdateSlice> slices) = 0;
+  virtual void do_update(const UpdateArenas& arenas, OptimizerKind kind, bool averaging, const Tensor& rule,
+                         std::span<const UpdateSlice> slices, const UpdateGate& gate) = 0;
+  virtual void do_cast(const Tensor& in, const Tensor& out) = 0;
   virtual void do_fill_zero(const Tensor& x) = 0;
+  virtual void do_write(std::span<const std::byte> host, const Tensor& to) = 0;
+  virtual void do_read(const Tensor& from, std::span<std::byte> host) = 0;
   virtual void do_upload(std::span<const float> host, const Tensor& to) = 0;
   virtual void do_download(const Tensor& from, std::span<float> host) = 0;
+
+  bool is_number(const Tensor& x) const noexcept;
+
+  int stages_ = 0;
+  std::size_t stage_x_bytes_ = 0, stage_y_bytes_ = 0;
 };
 
+/// What the caller of an operation reads off at once: `out` on the host, after synchronising. For the places where
+/// waiting does not matter (messages, evaluations, tests).
+double sum_of_squares_now(Backend& backend, const Tensor& x);
+
 struct BackendOptions {
-  int threads = 1;
+  int threads = 1;                        ///< cpu
+  int device = 0;                         ///< cuda: index of the device as CUDA counts it
+  Precision precision = Precision::fp32;  ///< cuda; the others know one
+  bool graphs = true;                     ///< cuda: record and replay in repeat()
+  int reserved_processors = 0;            ///< cuda: streaming multiprocessors left to communication by matrix products
 };
-/// The one place that knows which backends were compiled. name: "cpu" or "reference". Throws std::invalid_argument.
+/// The one place that knows which backends were compiled. name: "cpu", "cuda" or "reference". Throws
+/// std::invalid_argument (unknown name), DeviceError (no such device, or built without CUDA).
 std::unique_ptr<Backend> make_backend(std::string_view name, const BackendOptions& options = {});
 
 }  // namespace lockstep::model

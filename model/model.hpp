@@ -1,8 +1,14 @@
 /// \file
 /// The arenas of a training run and what is done to them: one object per rank. Allocates everything in the
 /// constructor and nothing afterwards.
+///
+/// One step is: stage() a batch, forward_backward() it (once per micro-step), reduce the gradients over the ranks,
+/// tally() this rank's ballot, reduce the ballot, finish_gradients(), update(), post_results(). All of that is
+/// enqueued; what came of it is in results() after synchronising. Nothing in between depends on a number that the host
+/// would have to wait for: an update that must not happen (a rank failed, a number is not finite) closes its own gate.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -18,6 +24,10 @@
 
 namespace lockstep::model {
 
+/// Numbers that are summed over the ranks in each step; the first three are the model's (loss, metric, obstacles), the
+/// others pass through.
+inline constexpr std::size_t kBallotSize = 9;
+
 /// One batch in host memory. x: [count, features] uint8, float32 or float64. y: int32 [count] labels for cross-entropy,
 /// float32 [count, outputs] for squared error. count may be 0: the rank still takes part.
 struct Batch {
@@ -31,7 +41,8 @@ struct ModelOptions {
   LossKind loss = LossKind::softmax_cross_entropy;
   InputTransform input_transform = {};
   OptimizerOptions optimizer = {};
-  std::int64_t max_batch = 1;  ///< samples per call of forward_backward or evaluate
+  std::int64_t max_batch = 1;                      ///< samples per call of forward_backward or evaluate
+  ElementType sample_type = ElementType::float32;  ///< of the largest x that will come, for batches that are copied
   /// Where the gradient arena lives (the communicator's reduction memory); nullptr: the backend's memory.
   std::pmr::memory_resource* gradient_memory = nullptr;
   bool training = true;  ///< false: no gradients and no optimiser state (eval); the average stays, if asked for
@@ -50,10 +61,20 @@ struct StateTensor {
 
 /// Bytes by purpose, before anything is allocated.
 struct MemoryPlan {
-  std::size_t parameters = 0, gradients = 0, optimizer = 0, average = 0, activations = 0;
-  std::size_t total() const noexcept { return parameters + gradients + optimizer + average + activations; }
+  std::size_t parameters = 0;  ///< with their copy in the compute type, where that is another one
+  std::size_t gradients = 0, optimizer = 0, average = 0, activations = 0;
+  std::size_t input = 0;  ///< batches on their way to a device
+  std::size_t total() const noexcept { return parameters + gradients + optimizer + average + activations + input; }
 };
-MemoryPlan plan_memory(const Network& network, const ModelOptions& options, ElementType compute_type);
+/// What an element takes where, and whether batches are copied.
+struct MemoryTypes {
+  ElementType compute = ElementType::float32;
+  ElementType master = ElementType::float32;
+  bool is_host = true;
+};
+MemoryTypes memory_types(const Backend& backend);
+MemoryTypes memory_types_on_gpu(Precision precision) noexcept;
+MemoryPlan plan_memory(const Network& network, const ModelOptions& options, const MemoryTypes& types);
 
 class Model {
  public:
@@ -65,28 +86,64 @@ class Model {
   const Network& network() const noexcept;
   void initialize(std::uint64_t seed);
 
-  /// Forward, loss, backward. Gradients of the loss times `scale` (1 / global batch, folded in here and nowhere else)
-  /// are written (Accumulate::no) or added. Returns unscaled sums over this batch. A batch of 0 samples zeroes the
-  /// gradients (Accumulate::no) and calls ready as usual. `ready` may be empty.
-  LossSums forward_backward(const Batch& batch, double scale, Accumulate accumulate, const GradientReady& ready);
-  /// This rank contributes nothing: zero gradients, ready called for the whole arena.
+  /// The batch that forward_backward works on next. Its memory must stay until wait_staged() on a device, and until the
+  /// step is over on a host. A device copies it beside the computation: the next batch may be staged as soon as
+  /// the one before has been released.
+  void stage(const Batch& batch);
+  /// No host memory given to stage() is needed by a device any more.
+  void wait_staged();
+  /// The slot of the batch that forward_backward works on next: recorded work differs by it.
+  int slot() const noexcept { return staged_; }
+
+  /// Forward, loss, backward on the staged batch. Gradients of the loss times `scale` (1 / global batch, folded in here
+  /// and nowhere else) are written (Accumulate::no) or added, and so are the sums of loss and metric. A batch of 0
+  /// samples zeroes the gradients (Accumulate::no) and calls ready as usual. `ready` may be empty.
+  void forward_backward(double scale, Accumulate accumulate, const GradientReady& ready);
+  /// forward_backward has been enqueued for the staged batch: nothing that comes later reads it, but for
+  /// locate_not_finite. Outside recorded work, after every forward_backward.
+  void release_batch();
+  /// This rank contributes nothing: zero gradients and sums, ready called for the whole arena.
   void zero_gradients(const GradientReady& ready);
+  /// Sums of the batch; synchronises.
   LossSums evaluate(const Batch& batch, Weights weights = Weights::current);
 
-  /// Adds the L2 gradient (if any) and returns the global norm. After the reduction, before update. NaN/inf come
-  /// through.
-  double finish_gradients();
+  /// Whether the loss of the micro-steps so far is a finite number; synchronises.
+  bool sums_are_finite();
+
+  /// What this rank says in the step's small reduction; outside recorded work.
+  void write_ballot(std::span<const double, kBallotSize> ballot);
+  /// Adds loss, metric and a possible obstacle (a loss that is not finite) to the ballot.
+  void tally();
+  /// The ballot in the backend's memory, for the reduction.
+  std::span<double> ballot();
+  /// The numbers of the update; outside recorded work.
+  void write_rule(const UpdateRule& rule);
+  /// Adds the L2 gradient (if any) and takes the sum of squares. After the reduction, before update.
+  void finish_gradients();
+  /// Unless the ballot holds an obstacle or the gradients are not finite.
+  void update();
+  /// Brings ballot and gradient norm to the host.
+  void post_results();
+  struct Results {
+    std::array<double, kBallotSize> ballot;
+    double gradient_norm = 0;  ///< NaN and infinity come through
+  };
+  /// After post_results() and synchronising.
+  Results results() const;
+
   /// l2/2 |w|^2 over the decayed parameters: the part of the loss that no sample owns.
   double l2_loss();
-  void update(const UpdateRule& rule);
 
-  /// Runs forward and backward on `batch` without reducing and says where the first non-finite number appears, in the
-  /// order of the computation: "input", "parameter dense_1/weight", "layer dense_2 (forward)", "loss", "gradient of
-  /// dense_1/weight", or "" if all is finite here. Overwrites the gradients.
-  std::string locate_not_finite(const Batch& batch);
+  /// Runs forward and backward once more on the batch that was released last, without reducing, and says where
+  /// the first non-finite number appears, in the order of the computation: "input", "parameter dense_1/weight",
+  /// "layer dense_2 (forward)", "loss", "gradient of dense_1/weight", or "" if all is finite here. Overwrites the
+  /// gradients.
+  std::string locate_not_finite();
 
-  /// The gradient arena as fp32 host memory, for the reducer (CPU backends with float32 compute; throws otherwise).
+  /// The gradient arena, float32 in the backend's memory, for the reducer; throws where gradients are not float32.
   std::span<float> gradients();
+  /// The same on the host.
+  void download_gradients(std::span<float> out);
   /// All state that a checkpoint holds.
   std::vector<StateTensor> state_tensors() const;
   std::vector<std::string> state_groups() const;
@@ -98,17 +155,25 @@ class Model {
 
  private:
   struct Arenas;
-  /// The samples as the backend wants them: in place where it can read them so, else converted.
-  Tensor input_of(const Batch& batch);
+  StagedBatch bring(int slot, const Batch& batch);
+  const StagedBatch& batch(int slot) const;
+  /// The samples as the network wants them: in place where they are so already, else converted.
+  Tensor input(const StagedBatch& batch);
   NetworkMemory memory(Weights weights) const;
-  LossSums loss(const Tensor& output, const Batch& batch, double scale, bool want_gradient);
+  void loss(const Tensor& output, const Tensor& targets, double scale, bool want_gradient, const Tensor& sums);
+  double scalar_now(std::size_t offset);
+  double squares_now(const Tensor& x);
   void require_training(const char* operation) const;
   const Tensor& group(std::string_view name) const;
+  /// Fills the copy of the weights that products read, where that is another arena.
+  void refresh_shadow(Weights weights);
 
   Backend& backend_;
   const Network& network_;
   ModelOptions options_;
   std::unique_ptr<Arenas> arenas_;
+  int staged_ = 0;  ///< slot of the batch that forward_backward takes next
+  int worked_ = 0;  ///< slot of the batch that was released last
 };
 
 }  // namespace lockstep::model

@@ -47,7 +47,7 @@ using GradientReady = std::function<void(std::size_t end)>;
 /// The memory of one forward/backward pass, carved by Model.
 struct NetworkMemory {
   Tensor parameters;   ///< [1, arena_elements], compute type
-  Tensor gradients;    ///< [1, arena_elements], compute type
+  Tensor gradients;    ///< [1, arena_elements], master type
   Tensor activations;  ///< [1, activation_elements(batch)], compute type
 };
 

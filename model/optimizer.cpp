@@ -63,10 +63,8 @@ double average_decay_at(double decay, std::int64_t update) noexcept {
   return std::min(decay, static_cast<double>(1 + update) / static_cast<double>(10 + update));
 }
 
-UpdateRule update_rule(const OptimizerOptions& options, double learning_rate, std::int64_t update,
-                       double gradient_norm) {
+UpdateRule update_rule(const OptimizerOptions& options, double learning_rate, std::int64_t update) {
   UpdateRule rule;
-  rule.kind = options.kind;
   rule.learning_rate = static_cast<float>(learning_rate);
   rule.momentum = static_cast<float>(options.momentum);
   rule.beta1 = static_cast<float>(options.beta1);
@@ -77,9 +75,7 @@ UpdateRule update_rule(const OptimizerOptions& options, double learning_rate, st
   rule.bias_correction1 = static_cast<float>(1 - std::pow(static_cast<double>(rule.beta1), count));
   rule.bias_correction2 = static_cast<float>(1 - std::pow(static_cast<double>(rule.beta2), count));
   rule.weight_decay = static_cast<float>(options.weight_decay);
-  if (options.clip_norm > 0 && gradient_norm > options.clip_norm) {
-    rule.gradient_factor = static_cast<float>(options.clip_norm / gradient_norm);
-  }
+  rule.clip_norm = options.clip_norm;
   rule.clip_value = static_cast<float>(options.clip_value);
   if (options.average_decay > 0)
     rule.average_decay = static_cast<float>(average_decay_at(options.average_decay, update));

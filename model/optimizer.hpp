@@ -38,8 +38,7 @@ std::string_view state_name(OptimizerKind kind, int index);
 /// The decay of update number `update` (0-based): min(decay, (1 + update) / (10 + update)), TensorFlow's
 /// ExponentialMovingAverage with num_updates.
 double average_decay_at(double decay, std::int64_t update) noexcept;
-/// The rule for update number `update` (0-based) at this learning rate, given the global gradient norm.
-UpdateRule update_rule(const OptimizerOptions& options, double learning_rate, std::int64_t update,
-                       double gradient_norm);
+/// The rule for update number `update` (0-based) at this learning rate.
+UpdateRule update_rule(const OptimizerOptions& options, double learning_rate, std::int64_t update);
 
 }  // namespace lockstep::model

@@ -12,6 +12,8 @@ std::size_t size_of(ElementType type) noexcept {
       return 1;
     case ElementType::int32:
       return 4;
+    case ElementType::bfloat16:
+      return 2;
   }
   return 0;
 }
@@ -26,6 +28,8 @@ const char* name_of(ElementType type) noexcept {
       return "uint8";
     case ElementType::int32:
       return "int32";
+    case ElementType::bfloat16:
+      return "bfloat16";
   }
   return "unknown";
 }

@@ -11,7 +11,7 @@
 
 namespace lockstep::model {
 
-enum class ElementType : std::uint8_t { float32, float64, uint8, int32 };
+enum class ElementType : std::uint8_t { float32, float64, uint8, int32, bfloat16 };
 
 std::size_t size_of(ElementType type) noexcept;  ///< bytes
 const char* name_of(ElementType type) noexcept;  ///< "float32" …

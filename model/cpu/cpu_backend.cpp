@@ -93,31 +93,37 @@ Part CpuBackend::sum_of_blocks(std::size_t count, std::size_t smallest, const Bl
   return total;
 }
 
-LossSums CpuBackend::do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, double scale,
-                                              bool want_gradient) {
+void CpuBackend::do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, double scale, bool want_gradient,
+                                          const Tensor& sums) {
   const auto classes = static_cast<std::size_t>(logits.columns);
-  return sum_of_blocks<LossSums>(
-      static_cast<std::size_t>(logits.rows), rows_threshold(logits), [&](std::size_t begin, std::size_t count) {
-        return cross_entropy(logits.elements<float>().subspan(begin * classes, count * classes), classes,
-                             labels.elements<std::int32_t>().subspan(begin, count), scale, want_gradient);
-      });
+  add(sum_of_blocks<LossSums>(static_cast<std::size_t>(logits.rows), rows_threshold(logits),
+                              [&](std::size_t begin, std::size_t count) {
+                                return cross_entropy(logits.elements<float>().subspan(begin * classes, count * classes),
+                                                     classes, labels.elements<std::int32_t>().subspan(begin, count),
+                                                     scale, want_gradient);
+                              }),
+      sums);
 }
 
-LossSums CpuBackend::do_mean_squared_error(const Tensor& predictions, const Tensor& targets, double scale,
-                                           bool want_gradient) {
+void CpuBackend::do_mean_squared_error(const Tensor& predictions, const Tensor& targets, double scale,
+                                       bool want_gradient, const Tensor& sums) {
   const auto outputs = static_cast<std::size_t>(predictions.columns);
   const auto p = predictions.elements<float>();
-  return sum_of_blocks<LossSums>(p.size(), kThreadingElements, [&](std::size_t begin, std::size_t count) {
-    return squared_error(p.subspan(begin, count), targets.elements<float>().subspan(begin, count), outputs, scale,
-                         want_gradient);
-  });
+  add(sum_of_blocks<LossSums>(p.size(), kThreadingElements,
+                              [&](std::size_t begin, std::size_t count) {
+                                return squared_error(p.subspan(begin, count),
+                                                     targets.elements<float>().subspan(begin, count), outputs, scale,
+                                                     want_gradient);
+                              }),
+      sums);
 }
 
-double CpuBackend::do_sum_of_squares(const Tensor& x) {
+void CpuBackend::do_sum_of_squares(const Tensor& x, const Tensor& out) {
   const auto elements = x.elements<float>();
-  return sum_of_blocks<double>(elements.size(), kThreadingElements, [&](std::size_t begin, std::size_t count) {
-    return cpu::sum_of_squares(elements.subspan(begin, count));
-  });
+  set(sum_of_blocks<double>(
+          elements.size(), kThreadingElements,
+          [&](std::size_t begin, std::size_t count) { return cpu::sum_of_squares(elements.subspan(begin, count)); }),
+      out);
 }
 
 void CpuBackend::do_add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2,
@@ -132,7 +138,12 @@ void CpuBackend::do_add_l2_gradient(const Tensor& parameters, const Tensor& grad
   }
 }
 
-void CpuBackend::do_update(const UpdateArenas& arenas, const UpdateRule& rule, std::span<const UpdateSlice> slices) {
+void CpuBackend::do_update(const UpdateArenas& arenas, OptimizerKind kind, bool averaging, const Tensor& rule,
+                           std::span<const UpdateSlice> slices, const UpdateGate& gate) {
+  const auto open_update = open(rule, gate);
+  if (!open_update) return;
+  const Update update{
+      .kind = kind, .averaging = averaging, .rule = open_update->rule, .gradient_factor = open_update->gradient_factor};
   for (const UpdateSlice& slice : slices) {
     threads_.split(slice.count, kLine, kThreadingElements, [&](std::size_t begin, std::size_t end) {
       const auto part = [&](const Tensor& arena) {
@@ -144,12 +155,10 @@ void CpuBackend::do_update(const UpdateArenas& arenas, const UpdateRule& rule, s
                    .state1 = part(arenas.state1),
                    .state2 = part(arenas.state2),
                    .average = part(arenas.average)},
-                  rule, slice.decayed);
+                  update, slice.decayed);
     });
   }
 }
-
-void CpuBackend::do_fill_zero(const Tensor& x) { std::ranges::fill(x.elements<float>(), 0.0f); }
 
 void CpuBackend::do_upload(std::span<const float> host, const Tensor& to) {
   std::ranges::copy(host, to.elements<float>().begin());

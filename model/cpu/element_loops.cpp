@@ -38,7 +38,8 @@ LOCKSTEP_INLINE void gradient_rows(std::span<const float> y, std::span<float> d_
 
 /// The formulas of optimizer.hpp, one element at a time; every `if` is on a template argument or a loop invariant.
 template <OptimizerKind kKind, bool kAverage>
-LOCKSTEP_INLINE void update_each(const UpdateSpans& spans, const UpdateRule& rule, bool decayed) {
+LOCKSTEP_INLINE void update_each(const UpdateSpans& spans, const Update& update, bool decayed) {
+  const UpdateRule& rule = update.rule;
   constexpr bool kVelocity = kKind == OptimizerKind::momentum || kKind == OptimizerKind::nesterov;
   constexpr bool kMoments = kKind == OptimizerKind::adam || kKind == OptimizerKind::adamw;
   float* __restrict parameters = spans.parameters.data();
@@ -46,7 +47,7 @@ LOCKSTEP_INLINE void update_each(const UpdateSpans& spans, const UpdateRule& rul
   float* __restrict state1 = spans.state1.data();
   float* __restrict state2 = spans.state2.data();
   float* __restrict average = spans.average.data();
-  const float rate = rule.learning_rate, factor = rule.gradient_factor, mu = rule.momentum;
+  const float rate = rule.learning_rate, factor = update.gradient_factor, mu = rule.momentum;
   const float beta1 = rule.beta1, beta2 = rule.beta2, epsilon = rule.epsilon;
   const float correction1 = 1 / rule.bias_correction1, correction2 = 1 / rule.bias_correction2;
   const float keep = decayed ? 1 - rate * rule.weight_decay : 1;
@@ -77,11 +78,11 @@ LOCKSTEP_INLINE void update_each(const UpdateSpans& spans, const UpdateRule& rul
 }
 
 template <OptimizerKind kKind>
-LOCKSTEP_INLINE void update_with(const UpdateSpans& spans, const UpdateRule& rule, bool decayed) {
-  if (rule.average_decay > 0) {
-    update_each<kKind, true>(spans, rule, decayed);
+LOCKSTEP_INLINE void update_with(const UpdateSpans& spans, const Update& update, bool decayed) {
+  if (update.averaging) {
+    update_each<kKind, true>(spans, update, decayed);
   } else {
-    update_each<kKind, false>(spans, rule, decayed);
+    update_each<kKind, false>(spans, update, decayed);
   }
 }
 
@@ -166,17 +167,17 @@ LOCKSTEP_CLONES LossSums squared_error(std::span<float> predictions, std::span<c
   return {squares / static_cast<double>(outputs), magnitudes / static_cast<double>(outputs)};
 }
 
-LOCKSTEP_CLONES void update(const UpdateSpans& spans, const UpdateRule& rule, bool decayed) {
-  switch (rule.kind) {
+LOCKSTEP_CLONES void update(const UpdateSpans& spans, const Update& update, bool decayed) {
+  switch (update.kind) {
     case OptimizerKind::sgd:
-      return update_with<OptimizerKind::sgd>(spans, rule, decayed);
+      return update_with<OptimizerKind::sgd>(spans, update, decayed);
     case OptimizerKind::momentum:
-      return update_with<OptimizerKind::momentum>(spans, rule, decayed);
+      return update_with<OptimizerKind::momentum>(spans, update, decayed);
     case OptimizerKind::nesterov:
-      return update_with<OptimizerKind::nesterov>(spans, rule, decayed);
+      return update_with<OptimizerKind::nesterov>(spans, update, decayed);
     case OptimizerKind::adam:
     case OptimizerKind::adamw:
-      return update_with<OptimizerKind::adam>(spans, rule, decayed);
+      return update_with<OptimizerKind::adam>(spans, update, decayed);
   }
 }
 

@@ -49,8 +49,14 @@ struct UpdateSpans {
   std::span<const float> gradients;
   std::span<float> state1, state2, average;
 };
+struct Update {
+  OptimizerKind kind = OptimizerKind::sgd;
+  bool averaging = false;
+  UpdateRule rule;
+  float gradient_factor = 1;  ///< multiplies the gradient first
+};
 /// Clip, decay, rule and average in one pass: 12 (sgd) to 36 (adam with average) bytes of traffic per parameter.
-void update(const UpdateSpans& spans, const UpdateRule& rule, bool decayed);
+void update(const UpdateSpans& spans, const Update& update, bool decayed);
 
 // ---- activation_loops.cpp ----
 

@@ -102,7 +102,7 @@ void DenseChain::backward(Backend& backend, const NetworkMemory& memory, const T
 
 std::string DenseChain::first_not_finite(Backend& backend, const NetworkMemory& memory, std::int64_t batch) const {
   for (std::size_t i = 0; i < layers_.size(); ++i) {
-    if (!std::isfinite(backend.sum_of_squares(output_of(i, memory, batch)))) return layers_[i].name();
+    if (!std::isfinite(sum_of_squares_now(backend, output_of(i, memory, batch)))) return layers_[i].name();
   }
   return "";
 }

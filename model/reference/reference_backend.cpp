@@ -120,9 +120,9 @@ void ReferenceBackend::do_linear_backward(const Tensor& x, const Tensor& w, cons
   }
 }
 
-LossSums ReferenceBackend::do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, double scale,
-                                                    bool want_gradient) {
-  LossSums sums;
+void ReferenceBackend::do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, double scale,
+                                                bool want_gradient, const Tensor& sums) {
+  LossSums part;
   const auto answers = labels.elements<std::int32_t>();
   const std::size_t classes = columns(logits);
   for (std::size_t b = 0; b < rows(logits); ++b) {
@@ -132,38 +132,38 @@ LossSums ReferenceBackend::do_softmax_cross_entropy(const Tensor& logits, const 
     const double greatest = *std::max_element(z.begin(), z.end());
     double total = 0;
     for (const double v : z) total += std::exp(v - greatest);
-    sums.loss += std::log(total) + greatest - z[label];
+    part.loss += std::log(total) + greatest - z[label];
     // The first greatest logit is the answer; a row with a NaN has none.
     const auto answer = static_cast<std::size_t>(std::max_element(z.begin(), z.end()) - z.begin());
-    if (answer == label && !std::isnan(total)) sums.metric += 1;
+    if (answer == label && !std::isnan(total)) part.metric += 1;
     if (want_gradient) {
       for (std::size_t o = 0; o < classes; ++o) {
         z[o] = (std::exp(z[o] - greatest) / total - (o == label ? 1 : 0)) * scale;
       }
     }
   }
-  return sums;
+  add(part, sums);
 }
 
-LossSums ReferenceBackend::do_mean_squared_error(const Tensor& predictions, const Tensor& targets, double scale,
-                                                 bool want_gradient) {
-  LossSums sums;
+void ReferenceBackend::do_mean_squared_error(const Tensor& predictions, const Tensor& targets, double scale,
+                                             bool want_gradient, const Tensor& sums) {
+  LossSums part;
   const auto outputs = static_cast<double>(predictions.columns);
   const auto p = predictions.elements<double>();
   const auto t = targets.elements<float>();
   for (std::size_t i = 0; i < p.size(); ++i) {
     const double error = p[i] - static_cast<double>(t[i]);
-    sums.loss += error * error / outputs;
-    sums.metric += std::abs(error) / outputs;
+    part.loss += error * error / outputs;
+    part.metric += std::abs(error) / outputs;
     if (want_gradient) p[i] = 2 * error / outputs * scale;
   }
-  return sums;
+  add(part, sums);
 }
 
-double ReferenceBackend::do_sum_of_squares(const Tensor& x) {
+void ReferenceBackend::do_sum_of_squares(const Tensor& x, const Tensor& out) {
   double sum = 0;
   for (const double v : x.elements<double>()) sum += v * v;
-  return sum;
+  set(sum, out);
 }
 
 void ReferenceBackend::do_add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2,
@@ -176,22 +176,25 @@ void ReferenceBackend::do_add_l2_gradient(const Tensor& parameters, const Tensor
   }
 }
 
-void ReferenceBackend::do_update(const UpdateArenas& arenas, const UpdateRule& rule,
-                                 std::span<const UpdateSlice> slices) {
+void ReferenceBackend::do_update(const UpdateArenas& arenas, OptimizerKind kind, bool averaging, const Tensor& numbers,
+                                 std::span<const UpdateSlice> slices, const UpdateGate& gate) {
+  const auto update = open(numbers, gate);
+  if (!update) return;
+  const UpdateRule& rule = update->rule;
   const double rate = rule.learning_rate, mu = rule.momentum, beta1 = rule.beta1, beta2 = rule.beta2;
   for (const UpdateSlice& slice : slices) {
     for (std::size_t i = slice.offset; i < slice.offset + slice.count; ++i) {
       double& w = arenas.parameters.elements<double>()[i];
-      double g = arenas.gradients.elements<double>()[i] * static_cast<double>(rule.gradient_factor);
+      double g = arenas.gradients.elements<double>()[i] * static_cast<double>(update->gradient_factor);
       const double limit = rule.clip_value;
       if (limit > 0) g = g > limit ? limit : g < -limit ? -limit : g;
       if (slice.decayed) w -= rate * static_cast<double>(rule.weight_decay) * w;
-      if (rule.kind == OptimizerKind::sgd) {
+      if (kind == OptimizerKind::sgd) {
         w -= rate * g;
-      } else if (rule.kind == OptimizerKind::momentum || rule.kind == OptimizerKind::nesterov) {
+      } else if (kind == OptimizerKind::momentum || kind == OptimizerKind::nesterov) {
         double& v = arenas.state1.elements<double>()[i];
         v = mu * v + g;
-        w -= rate * (rule.kind == OptimizerKind::nesterov ? g + mu * v : v);
+        w -= rate * (kind == OptimizerKind::nesterov ? g + mu * v : v);
       } else {
         double& m = arenas.state1.elements<double>()[i];
         double& s = arenas.state2.elements<double>()[i];
@@ -200,7 +203,7 @@ void ReferenceBackend::do_update(const UpdateArenas& arenas, const UpdateRule& r
         w -= rate * (m / static_cast<double>(rule.bias_correction1)) /
              (std::sqrt(s / static_cast<double>(rule.bias_correction2)) + static_cast<double>(rule.epsilon));
       }
-      if (rule.average_decay > 0) {
+      if (averaging) {
         const double d = rule.average_decay;
         double& average = arenas.average.elements<double>()[i];
         average = d * average + (1 - d) * w;
@@ -208,8 +211,6 @@ void ReferenceBackend::do_update(const UpdateArenas& arenas, const UpdateRule& r
     }
   }
 }
-
-void ReferenceBackend::do_fill_zero(const Tensor& x) { std::ranges::fill(x.elements<double>(), 0.0); }
 
 void ReferenceBackend::do_upload(std::span<const float> host, const Tensor& to) {
   std::ranges::copy(host, to.elements<double>().begin());

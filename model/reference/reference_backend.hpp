@@ -2,17 +2,17 @@
 /// The judge: every operation in float64 with the obvious loop, no BLAS, no tricks. Slow on purpose.
 #pragma once
 
-#include "model/backend.hpp"
+#include "model/host_backend.hpp"
 
 namespace lockstep::model {
 
-class ReferenceBackend final : public Backend {
+class ReferenceBackend final : public HostBackend {
  public:
   std::string_view name() const noexcept override { return "reference"; }
   std::string description() const override { return "reference: float64, plain loops, 1 thread"; }
   ElementType compute_type() const noexcept override { return ElementType::float64; }
+  ElementType master_type() const noexcept override { return ElementType::float64; }
   std::pmr::memory_resource* memory() noexcept override { return std::pmr::new_delete_resource(); }
-  bool reads_host_memory() const noexcept override { return true; }
 
  private:
   void do_convert_input(const Tensor& in, const InputTransform& transform, const Tensor& out) override;
@@ -20,15 +20,15 @@ class ReferenceBackend final : public Backend {
                          const Tensor& y) override;
   void do_linear_backward(const Tensor& x, const Tensor& w, const Tensor& y, const Tensor& d_y, Activation activation,
                           Accumulate accumulate, const Tensor& d_w, const Tensor& d_bias, const Tensor& d_x) override;
-  LossSums do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, double scale,
-                                    bool want_gradient) override;
-  LossSums do_mean_squared_error(const Tensor& predictions, const Tensor& targets, double scale,
-                                 bool want_gradient) override;
-  double do_sum_of_squares(const Tensor& x) override;
+  void do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, double scale, bool want_gradient,
+                                const Tensor& sums) override;
+  void do_mean_squared_error(const Tensor& predictions, const Tensor& targets, double scale, bool want_gradient,
+                             const Tensor& sums) override;
+  void do_sum_of_squares(const Tensor& x, const Tensor& out) override;
   void do_add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2,
                           std::span<const UpdateSlice> slices) override;
-  void do_update(const UpdateArenas& arenas, const UpdateRule& rule, std::span<const UpdateSlice> slices) override;
-  void do_fill_zero(const Tensor& x) override;
+  void do_update(const UpdateArenas& arenas, OptimizerKind kind, bool averaging, const Tensor& rule,
+                 std::span<const UpdateSlice> slices, const UpdateGate& gate) override;
   void do_upload(std::span<const float> host, const Tensor& to) override;
   void do_download(const Tensor& from, std::span<float> host) override;
 };

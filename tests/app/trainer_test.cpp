@@ -67,11 +67,11 @@ class TrainerTest : public testing::Test {
         *backend_, *network_,
         model::ModelOptions{.loss = model::LossKind::mean_squared_error, .optimizer = optimizer_, .max_batch = 16});
     model_->initialize(1);
-    reducer_.emplace(communicator_, model_->gradients(),
-                     comm::bucket_schedule(network_->parameters().slice_ends(), communicator_));
+    reducer_.emplace(reduction_, model_->gradients(),
+                     comm::bucket_schedule(network_->parameters().slice_ends(), communicator_.transport_name()));
     delivered_ = 0;
-    return trainer_.emplace(*model_, communicator_, *reducer_, optimizer_, *schedule_, accumulate,
-                            [this] { return next(); });
+    const Trainer::Parts parts{*backend_, *model_, communicator_, reduction_, *reducer_};
+    return trainer_.emplace(parts, optimizer_, *schedule_, accumulate, [this] { return next(); });
   }
   std::vector<float> parameters() {
     std::vector<float> values(model_->arena_elements());
@@ -88,6 +88,7 @@ class TrainerTest : public testing::Test {
   }
 
   comm::SerialCommunicator communicator_;
+  comm::HostReduction reduction_{communicator_};
   std::unique_ptr<model::Backend> backend_ = model::make_backend("cpu", {.threads = 1});
   std::unique_ptr<model::Network> network_ =
       model::make_network({.name = "linear"}, {.features = kFeatures, .outputs = 1});

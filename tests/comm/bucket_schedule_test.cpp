@@ -5,36 +5,31 @@
 #include <stdexcept>
 
 #include "comm/gradient_reducer.hpp"
-#include "comm/serial_communicator.hpp"
+#include "comm/reduction.hpp"
 
 namespace lockstep::comm {
 namespace {
 
-/// One rank that says it is on the ring.
-class PretendedRing final : public Communicator {
+/// Takes note of what it is asked for.
+class NotingReduction final : public Reduction {
  public:
-  PretendedRing() : Communicator(0, 1) {}
-  std::string_view transport_name() const noexcept override { return "ring"; }
-  int reductions = 0;
-
- private:
-  std::unique_ptr<std::pmr::memory_resource> do_reduction_memory(std::size_t) override { return nullptr; }
-  void do_all_reduce_sum(std::span<float>) override { ++reductions; }
-  void do_all_reduce_sum(std::span<double>) override {}
-  void do_reduce_scatter_sum(std::span<float>) override {}
-  void do_all_gather(std::span<float>) override {}
-  void do_broadcast(std::span<std::byte>, int) override {}
-  void do_barrier() override {}
-  void do_note_activity(const char*, std::int64_t) noexcept override {}
-  void do_begin_long_operation(const char*) override {}
-  void do_end_long_operation() noexcept override {}
+  std::string_view transport_name() const noexcept override { return "noted"; }
+  std::string description() const override { return {}; }
+  void sum(std::span<float> data) override { sums.push_back(data.size()); }
+  void sum(std::span<double>) override {}
+  void sum_bf16(std::span<std::uint16_t> data) override { wire_sums.push_back(data.size()); }
+  void join() override { ++joins; }
+  void wait(const char*, std::int64_t) override {}
+  double exposed_seconds() const noexcept override { return 0; }
+  std::vector<std::size_t> sums, wire_sums;
+  int joins = 0;
 };
 
-std::vector<std::size_t> bucket_counts(const std::vector<std::size_t>& ends, const Communicator& communicator,
+std::vector<std::size_t> bucket_counts(const std::vector<std::size_t>& ends, std::string_view transport,
                                        std::size_t bucket_elements = 0) {
   std::vector<std::size_t> counts;
   std::size_t end = 0;
-  for (const Slice& bucket : bucket_schedule(ends, communicator, bucket_elements)) {
+  for (const Slice& bucket : bucket_schedule(ends, transport, bucket_elements)) {
     EXPECT_EQ(bucket.offset, end);
     end += bucket.count;
     counts.push_back(bucket.count);
@@ -47,62 +42,89 @@ using Counts = std::vector<std::size_t>;
 constexpr std::size_t kMebi = 1024 * 1024 / sizeof(float);
 
 TEST(BucketSchedule, OffTheRingABucketHoldsUpToFourMebibytes) {
-  const SerialCommunicator communicator;
-  EXPECT_EQ(bucket_counts({}, communicator), Counts{});
-  EXPECT_EQ(bucket_counts({0, 0}, communicator), Counts{});
-  EXPECT_EQ(bucket_counts({10, 10, 250, 4 * kMebi}, communicator), Counts{4 * kMebi});
-  EXPECT_EQ(bucket_counts({3 * kMebi, 5 * kMebi, 6 * kMebi}, communicator), (Counts{3 * kMebi, 3 * kMebi}));
+  EXPECT_EQ(bucket_counts({}, "serial"), Counts{});
+  EXPECT_EQ(bucket_counts({0, 0}, "serial"), Counts{});
+  EXPECT_EQ(bucket_counts({10, 10, 250, 4 * kMebi}, "serial"), Counts{4 * kMebi});
+  EXPECT_EQ(bucket_counts({3 * kMebi, 5 * kMebi, 6 * kMebi}, "serial"), (Counts{3 * kMebi, 3 * kMebi}));
 }
 
 TEST(BucketSchedule, ASliceIsNeverSplit) {
-  const SerialCommunicator communicator;
-  EXPECT_EQ(bucket_counts({100, 100 + 9 * kMebi, 9 * kMebi + 200}, communicator), (Counts{100, 9 * kMebi, 100}));
+  EXPECT_EQ(bucket_counts({100, 100 + 9 * kMebi, 9 * kMebi + 200}, "serial"), (Counts{100, 9 * kMebi, 100}));
 }
 
 TEST(BucketSchedule, OnTheRingTheFirstBucketIsSmall) {
-  const PretendedRing communicator;
-  EXPECT_EQ(bucket_counts({kMebi / 8, kMebi / 4, kMebi / 2, kMebi, 5 * kMebi}, communicator),
+  EXPECT_EQ(bucket_counts({kMebi / 8, kMebi / 4, kMebi / 2, kMebi, 5 * kMebi}, "ring"),
             (Counts{kMebi / 4, 3 * kMebi / 4, 4 * kMebi}));
 }
 
 TEST(BucketSchedule, TheSizeCanBeSet) {
-  const PretendedRing communicator;
-  EXPECT_EQ(bucket_counts({1, 2, 3, 4, 5, 9, 10}, communicator, 2), (Counts{2, 2, 1, 4, 1}));
-  EXPECT_EQ(bucket_counts({1, 2, 3}, communicator, 1), (Counts{1, 1, 1}));
+  EXPECT_EQ(bucket_counts({1, 2, 3, 4, 5, 9, 10}, "ring", 2), (Counts{2, 2, 1, 4, 1}));
+  EXPECT_EQ(bucket_counts({1, 2, 3}, "ring", 1), (Counts{1, 1, 1}));
 }
 
 TEST(BucketSchedule, SlicesMustAscend) {
-  const SerialCommunicator communicator;
-  EXPECT_THROW(bucket_schedule(std::array<std::size_t, 2>{5, 4}, communicator), std::invalid_argument);
+  EXPECT_THROW(bucket_schedule(std::array<std::size_t, 2>{5, 4}, "serial"), std::invalid_argument);
+}
+
+TEST(BucketSchedule, NcclWantsLargerBuckets) {
+  EXPECT_EQ(bucket_counts({kMebi / 2, kMebi, 9 * kMebi, 17 * kMebi, 18 * kMebi}, "nccl"),
+            (Counts{kMebi, 16 * kMebi, kMebi}));
 }
 
 TEST(GradientReducer, RefusesAScheduleThatDoesNotCover) {
-  SerialCommunicator communicator;
+  NotingReduction reduction;
   std::vector<float> gradients(10);
-  EXPECT_THROW(GradientReducer(communicator, gradients, {{0, 9}}), std::invalid_argument);
-  EXPECT_THROW(GradientReducer(communicator, gradients, {{0, 5}, {6, 4}}), std::invalid_argument);
-  EXPECT_THROW(GradientReducer(communicator, gradients, {{0, 5}, {5, 6}}), std::invalid_argument);
-  EXPECT_NO_THROW(GradientReducer(communicator, gradients, {{0, 5}, {5, 5}}));
+  EXPECT_THROW(GradientReducer(reduction, gradients, {{0, 9}}), std::invalid_argument);
+  EXPECT_THROW(GradientReducer(reduction, gradients, {{0, 5}, {6, 4}}), std::invalid_argument);
+  EXPECT_THROW(GradientReducer(reduction, gradients, {{0, 5}, {5, 6}}), std::invalid_argument);
+  EXPECT_NO_THROW(GradientReducer(reduction, gradients, {{0, 5}, {5, 5}}));
 }
 
 TEST(GradientReducer, ReducesABucketOnceAllOfItIsReady) {
-  PretendedRing communicator;
+  NotingReduction reduction;
   std::vector<float> gradients(10);
-  GradientReducer reducer(communicator, gradients, {{0, 4}, {4, 6}});
+  GradientReducer reducer(reduction, gradients, {{0, 4}, {4, 6}});
   reducer.begin_step();
   EXPECT_THROW(reducer.begin_step(), std::invalid_argument);
   reducer.ready_up_to(3);
-  EXPECT_EQ(communicator.reductions, 0);
+  EXPECT_EQ(reduction.sums, Counts{});
   reducer.ready_up_to(4);
-  EXPECT_EQ(communicator.reductions, 1);
+  EXPECT_EQ(reduction.sums, Counts{4});
   reducer.ready_up_to(9);
-  EXPECT_EQ(communicator.reductions, 1);
+  EXPECT_EQ(reduction.sums, Counts{4});
   EXPECT_THROW(reducer.ready_up_to(11), std::invalid_argument);
+  EXPECT_EQ(reduction.joins, 0);
   reducer.finish_step();
-  EXPECT_EQ(communicator.reductions, 2);
+  EXPECT_EQ(reduction.sums, (Counts{4, 6}));
+  EXPECT_EQ(reduction.joins, 1);
   reducer.begin_step();
   reducer.finish_step();
-  EXPECT_EQ(communicator.reductions, 4);
+  EXPECT_EQ(reduction.sums, (Counts{4, 6, 4, 6}));
+  EXPECT_EQ(reduction.wire_sums, Counts{});
+}
+
+TEST(GradientReducer, ANarrowWireIsPackedBucketByBucketAndUnpackedOnce) {
+  NotingReduction reduction;
+  std::vector<float> gradients(10);
+  std::vector<std::uint16_t> buffer(10);
+  Counts packed;
+  int unpacked = 0;
+  const auto wire = [&](std::span<std::uint16_t> where) {
+    return Bf16Wire{.buffer = where,
+                    .pack = [&](Slice slice) { packed.push_back(slice.offset); },
+                    .unpack = [&] { unpacked += reduction.joins; }};
+  };
+  GradientReducer reducer(reduction, gradients, {{0, 4}, {4, 6}}, wire(buffer));
+  reducer.begin_step();
+  reducer.ready_up_to(4);
+  EXPECT_EQ(packed, Counts{0});
+  reducer.finish_step();
+  EXPECT_EQ(packed, (Counts{0, 4}));
+  EXPECT_EQ(reduction.wire_sums, (Counts{4, 6}));
+  EXPECT_EQ(reduction.sums, Counts{});
+  EXPECT_EQ(unpacked, 1) << "after the join";
+  EXPECT_THROW(GradientReducer(reduction, gradients, {{0, 10}}, wire(std::span(buffer).first(9))),
+               std::invalid_argument);
 }
 
 }  // namespace

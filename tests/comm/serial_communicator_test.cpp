@@ -71,9 +71,11 @@ void expect_a_world_of_one(Communicator& communicator) {
   EXPECT_TRUE(std::equal(data.begin(), data.end(), before.begin()));
   EXPECT_THAT(communicator.all_gather_text("text"), testing::ElementsAre("text"));
   EXPECT_THROW(communicator.broadcast({}, 1), std::invalid_argument);
-  const StepVerdict verdict =
-      vote(communicator, {.loss_sum = 2, .samples = 3, .failed = true, .schedule_tag = 0xffffffff});
-  EXPECT_EQ(verdict.loss_sum, 2);
+  const StepVote own{.samples = 3, .failed = true, .schedule_tag = 0xffffffff};
+  Ballot ballot = ballot_of(own);
+  communicator.all_reduce_sum(std::span<double>(ballot));
+  const StepVerdict verdict = count_ballots(ballot, own, communicator.size());
+  EXPECT_EQ(verdict.samples, 3);
   EXPECT_EQ(verdict.failed_ranks, 1);
   EXPECT_EQ(verdict.stop_requests, 0);
   EXPECT_FALSE(verdict.diverged);

@@ -8,13 +8,16 @@
 #include <gtest/gtest.h>
 
 #include "model/backend.hpp"
+#include "now.hpp"
 #include "sample_data.hpp"
 
 namespace lockstep::model {
 namespace {
 
 using test::labels;
+using test::mean_squared_error;
 using test::samples;
+using test::softmax_cross_entropy;
 using test::view;
 
 constexpr double kUnit = 0x1p-24;
@@ -127,11 +130,12 @@ TEST_P(CpuBackendSweep, SoftmaxCrossEntropy) {
     const auto before = fast;
     const double scale = 0.25;
     const LossSums only =
-        cpu_->softmax_cross_entropy(view(fast, batch_, classes), view(answer, batch_, 1), scale, false);
+        softmax_cross_entropy(*cpu_, view(fast, batch_, classes), view(answer, batch_, 1), scale, false);
     EXPECT_EQ(fast, before) << "without gradient the logits stay";
-    const LossSums got = cpu_->softmax_cross_entropy(view(fast, batch_, classes), view(answer, batch_, 1), scale, true);
+    const LossSums got =
+        softmax_cross_entropy(*cpu_, view(fast, batch_, classes), view(answer, batch_, 1), scale, true);
     const LossSums expected =
-        reference_->softmax_cross_entropy(view(exact, batch_, classes), view(answer, batch_, 1), scale, true);
+        softmax_cross_entropy(*reference_, view(exact, batch_, classes), view(answer, batch_, 1), scale, true);
     EXPECT_NEAR(got.loss, expected.loss, 1e-6 * std::abs(expected.loss) + 1e-6 * static_cast<double>(batch_))
         << classes;
     EXPECT_NEAR(only.loss, expected.loss, 1e-6 * std::abs(expected.loss) + 1e-6 * static_cast<double>(batch_))
@@ -149,12 +153,12 @@ TEST_P(CpuBackendSweep, MeanSquaredError) {
     auto targets = samples<float>("targets", batch_ * outputs, 3);
     const auto before = fast;
     const LossSums only =
-        cpu_->mean_squared_error(view(fast, batch_, outputs), view(targets, batch_, outputs), 0.5, false);
+        mean_squared_error(*cpu_, view(fast, batch_, outputs), view(targets, batch_, outputs), 0.5, false);
     EXPECT_EQ(fast, before);
     const LossSums got =
-        cpu_->mean_squared_error(view(fast, batch_, outputs), view(targets, batch_, outputs), 0.5, true);
+        mean_squared_error(*cpu_, view(fast, batch_, outputs), view(targets, batch_, outputs), 0.5, true);
     const LossSums expected =
-        reference_->mean_squared_error(view(exact, batch_, outputs), view(targets, batch_, outputs), 0.5, true);
+        mean_squared_error(*reference_, view(exact, batch_, outputs), view(targets, batch_, outputs), 0.5, true);
     EXPECT_NEAR(got.loss, expected.loss, 1e-12 * (1 + expected.loss));
     EXPECT_NEAR(got.metric, expected.metric, 1e-12 * (1 + expected.metric));
     EXPECT_EQ(only.loss, got.loss);
@@ -194,10 +198,10 @@ TEST_P(CpuBackendTest, SumOfSquaresIsDouble) {
     auto values = samples<float>("norm", count, 3);
     double expected = 0;
     for (const float v : values) expected += static_cast<double>(v) * static_cast<double>(v);
-    EXPECT_NEAR(cpu_->sum_of_squares(view(values, 1, count)), expected, 1e-12 * expected) << count;
+    EXPECT_NEAR(sum_of_squares_now(*cpu_, view(values, 1, count)), expected, 1e-12 * expected) << count;
   }
   std::vector<float> large(100, 3e38f);
-  EXPECT_NEAR(cpu_->sum_of_squares(view(large, 1, 100)), 100 * 9e76, 1e71) << "no overflow on the way";
+  EXPECT_NEAR(sum_of_squares_now(*cpu_, view(large, 1, 100)), 100 * 9e76, 1e71) << "no overflow on the way";
 }
 
 TEST_P(CpuBackendTest, AddsTheL2GradientToDecayedSlicesOnly) {
@@ -220,7 +224,7 @@ TEST_P(CpuBackendTest, NotFiniteComesThrough) {
       for (const std::int64_t place : {std::int64_t{0}, count / 2, count - 1}) {
         auto values = samples<float>("norm", count);
         values[static_cast<std::size_t>(place)] = poison;
-        EXPECT_FALSE(std::isfinite(cpu_->sum_of_squares(view(values, 1, count)))) << count << " " << place;
+        EXPECT_FALSE(std::isfinite(sum_of_squares_now(*cpu_, view(values, 1, count)))) << count << " " << place;
       }
     }
   }
@@ -232,7 +236,7 @@ TEST_P(CpuBackendTest, NotFiniteComesThrough) {
           logits[static_cast<std::size_t>(classes + place)] = poison;
           auto answer = labels(3, classes);
           const LossSums sums =
-              cpu_->softmax_cross_entropy(view(logits, 3, classes), view(answer, 3, 1), 1, want_gradient);
+              softmax_cross_entropy(*cpu_, view(logits, 3, classes), view(answer, 3, 1), 1, want_gradient);
           EXPECT_FALSE(std::isfinite(sums.loss)) << classes << " " << place << " " << poison;
           EXPECT_LE(sums.metric, 2) << "a row with a NaN is not a right answer";
         }
@@ -243,7 +247,7 @@ TEST_P(CpuBackendTest, NotFiniteComesThrough) {
     auto p = samples<float>("p", 50);
     auto t = samples<float>("t", 50);
     p[20] = poison;
-    EXPECT_FALSE(std::isfinite(cpu_->mean_squared_error(view(p, 10, 5), view(t, 10, 5), 1, true).loss));
+    EXPECT_FALSE(std::isfinite(mean_squared_error(*cpu_, view(p, 10, 5), view(t, 10, 5), 1, true).loss));
     EXPECT_FALSE(std::isfinite(p[20]));
   }
   for (const Activation activation : kActivations) {
@@ -268,9 +272,9 @@ TEST_P(CpuBackendTest, RepeatsBitForBit) {
     Layer<float> layer(300, 200, 100);
     layer.forward(*cpu_, true, Activation::tanh);
     auto answer = labels(300, 100);
-    const double loss = cpu_->softmax_cross_entropy(view(layer.y, 300, 100), view(answer, 300, 1), 1, true).loss;
+    const double loss = softmax_cross_entropy(*cpu_, view(layer.y, 300, 100), view(answer, 300, 1), 1, true).loss;
     layer.backward(*cpu_, true, true, Activation::tanh, Accumulate::no);
-    const double norm = cpu_->sum_of_squares(view(layer.d_w, 200, 100));
+    const double norm = sum_of_squares_now(*cpu_, view(layer.d_w, 200, 100));
     if (run == 0) {
       first = {layer.y, layer.d_w, layer.d_bias, layer.d_x};
       first_norm = norm;
@@ -287,11 +291,11 @@ INSTANTIATE_TEST_SUITE_P(Threads, CpuBackendTest, ::testing::Values(1, 2, 3));
 TEST(CpuBackend, SumsDoNotDependOnTheNumberOfThreads) {
   const auto one = make_backend("cpu", {.threads = 1}), three = make_backend("cpu", {.threads = 3});
   auto values = samples<float>("norm", 1000003);
-  EXPECT_EQ(one->sum_of_squares(view(values, 1, 1000003)), three->sum_of_squares(view(values, 1, 1000003)));
+  EXPECT_EQ(sum_of_squares_now(*one, view(values, 1, 1000003)), sum_of_squares_now(*three, view(values, 1, 1000003)));
   auto logits = samples<float>("logits", 20000 * 10);
   auto answer = labels(20000, 10);
-  EXPECT_EQ(one->softmax_cross_entropy(view(logits, 20000, 10), view(answer, 20000, 1), 1, false).loss,
-            three->softmax_cross_entropy(view(logits, 20000, 10), view(answer, 20000, 1), 1, false).loss);
+  EXPECT_EQ(softmax_cross_entropy(*one, view(logits, 20000, 10), view(answer, 20000, 1), 1, false).loss,
+            softmax_cross_entropy(*three, view(logits, 20000, 10), view(answer, 20000, 1), 1, false).loss);
 }
 
 TEST(CpuBackend, SaysWhatItRunsOn) {
@@ -327,18 +331,18 @@ TEST(CheckedFront, RefusesShapesAndTypesThatDoNotFit) {
   EXPECT_THROW(cpu->linear_backward(view(a, 4, 3), view(b, 3, 5), {}, view(c, 4, 5), Activation::none, Accumulate::no,
                                     view(b, 3, 5), {}, view(a, 4, 3)),
                std::invalid_argument);
-  EXPECT_THROW(cpu->softmax_cross_entropy(view(a, 4, 3), view(whole, 3, 1), 1, true), std::invalid_argument);
-  EXPECT_THROW(cpu->softmax_cross_entropy(view(a, 4, 3), view(b, 4, 1), 1, true), std::invalid_argument);
-  EXPECT_THROW(cpu->mean_squared_error(view(a, 4, 3), view(wide, 4, 3), 1, true), std::invalid_argument);
+  EXPECT_THROW(softmax_cross_entropy(*cpu, view(a, 4, 3), view(whole, 3, 1), 1, true), std::invalid_argument);
+  EXPECT_THROW(softmax_cross_entropy(*cpu, view(a, 4, 3), view(b, 4, 1), 1, true), std::invalid_argument);
+  EXPECT_THROW(mean_squared_error(*cpu, view(a, 4, 3), view(wide, 4, 3), 1, true), std::invalid_argument);
   EXPECT_THROW(cpu->convert_input(view(whole, 4, 3), {}, view(c, 4, 3)), std::invalid_argument);
-  EXPECT_THROW(cpu->sum_of_squares(view(wide, 4, 3)), std::invalid_argument);
+  EXPECT_THROW(sum_of_squares_now(*cpu, view(wide, 4, 3)), std::invalid_argument);
   EXPECT_THROW(cpu->upload(a, view(b, 1, 63)), std::invalid_argument);
   const std::vector<UpdateSlice> beyond{{60, 5, false}};
-  EXPECT_THROW(cpu->update({view(a, 1, 64), view(b, 1, 64), {}, {}, {}}, {}, beyond), std::invalid_argument);
-  EXPECT_THROW(cpu->update({view(a, 1, 64), view(b, 1, 64), {}, {}, {}}, {.kind = OptimizerKind::adam}, {}),
-               std::invalid_argument);
-  EXPECT_THROW(cpu->update({view(a, 1, 64), view(b, 1, 64), {}, {}, {}}, {.average_decay = 0.5f}, {}),
-               std::invalid_argument);
+  const UpdateArenas arenas{view(a, 1, 64), view(b, 1, 64), {}, {}, {}, {}};
+  EXPECT_NO_THROW(test::update(*cpu, arenas, OptimizerKind::sgd, {}, {}));
+  EXPECT_THROW(test::update(*cpu, arenas, OptimizerKind::sgd, {}, beyond), std::invalid_argument);
+  EXPECT_THROW(test::update(*cpu, arenas, OptimizerKind::adam, {}, {}), std::invalid_argument);
+  EXPECT_THROW(test::update(*cpu, arenas, OptimizerKind::sgd, {.average_decay = 0.5f}, {}), std::invalid_argument);
   EXPECT_THROW(view(a, 1, 64).elements<double>(), std::invalid_argument);
 }
 

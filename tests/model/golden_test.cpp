@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "model/model.hpp"
+#include "now.hpp"
 
 namespace lockstep::model {
 namespace {
@@ -112,9 +113,8 @@ Differences replay(const Case& golden, std::string_view backend_name) {
     }
     const Batch batch{
         .x = x.data(), .y = classifies ? static_cast<const void*>(labels.data()) : targets.data(), .count = kBatch};
-    const LossSums sums = model.forward_backward(batch, 1.0 / kBatch, Accumulate::no, {});
-    const double norm = model.finish_gradients();
-    model.update(update_rule(options.optimizer, number(golden, "rate"), static_cast<std::int64_t>(step), norm));
+    const LossSums sums = test::forward_backward(model, batch, 1.0 / kBatch);
+    test::finish_step(model, update_rule(options.optimizer, number(golden, "rate"), static_cast<std::int64_t>(step)));
     worst.loss = std::max(worst.loss, std::abs(sums.loss / kBatch - losses[step]) / losses[step]);
   }
   model.download_group("parameters", arena);

@@ -7,13 +7,16 @@
 
 #include "model/layers/dense.hpp"
 #include "model/model.hpp"
+#include "now.hpp"
 #include "sample_data.hpp"
 
 namespace lockstep::model {
 namespace {
 
 using test::labels;
+using test::mean_squared_error;
 using test::samples;
+using test::softmax_cross_entropy;
 using test::view;
 
 constexpr double kStep = 1e-5;
@@ -70,12 +73,12 @@ TEST(Gradient, SoftmaxCrossEntropy) {
   auto answer = labels(batch, classes);
   const double scale = 0.2;
   auto gradient = logits;
-  reference->softmax_cross_entropy(view(gradient, batch, classes), view(answer, batch, 1), scale, true);
+  softmax_cross_entropy(*reference, view(gradient, batch, classes), view(answer, batch, 1), scale, true);
   expect_slopes(
       logits, gradient,
       [&] {
         return scale *
-               reference->softmax_cross_entropy(view(logits, batch, classes), view(answer, batch, 1), scale, false)
+               softmax_cross_entropy(*reference, view(logits, batch, classes), view(answer, batch, 1), scale, false)
                    .loss;
       },
       "logit");
@@ -88,14 +91,13 @@ TEST(Gradient, MeanSquaredError) {
   auto targets = samples<float>("t", batch * outputs);
   const double scale = 0.2;
   auto gradient = predictions;
-  reference->mean_squared_error(view(gradient, batch, outputs), view(targets, batch, outputs), scale, true);
+  mean_squared_error(*reference, view(gradient, batch, outputs), view(targets, batch, outputs), scale, true);
   expect_slopes(
       predictions, gradient,
       [&] {
-        return scale *
-               reference
-                   ->mean_squared_error(view(predictions, batch, outputs), view(targets, batch, outputs), scale, false)
-                   .loss;
+        return scale * mean_squared_error(*reference, view(predictions, batch, outputs), view(targets, batch, outputs),
+                                          scale, false)
+                           .loss;
       },
       "prediction");
 }
@@ -133,8 +135,8 @@ TEST_P(NetworkGradient, MatchesFiniteDifferences) {
     const Tensor output = network->forward(*reference, memory, view(x, batch, features));
     const LossSums sums =
         loss == LossKind::softmax_cross_entropy
-            ? reference->softmax_cross_entropy(output, view(answer, batch, 1), scale, want_gradient)
-            : reference->mean_squared_error(output, view(targets, batch, outputs), scale, want_gradient);
+            ? softmax_cross_entropy(*reference, output, view(answer, batch, 1), scale, want_gradient)
+            : mean_squared_error(*reference, output, view(targets, batch, outputs), scale, want_gradient);
     if (want_gradient) network->backward(*reference, memory, view(x, batch, features), output, Accumulate::no, {});
     return scale * sums.loss;
   };

@@ -8,11 +8,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "now.hpp"
 #include "sample_data.hpp"
 
 namespace lockstep::model {
 namespace {
 
+using test::finish_gradients;
+using test::forward_backward;
 using test::labels;
 using test::samples;
 using ::testing::ElementsAre;
@@ -55,8 +58,8 @@ class ModelTest : public ::testing::Test {
   static std::vector<float> gradients(Model& model) { return {model.gradients().begin(), model.gradients().end()}; }
   void train(Model& model, const OptimizerOptions& options, std::int64_t first, std::int64_t last) const {
     for (std::int64_t t = first; t < last; ++t) {
-      model.forward_backward(batch(t % 32, 32), 1.0 / 32, Accumulate::no, {});
-      model.update(update_rule(options, 0.05, t, model.finish_gradients()));
+      forward_backward(model, batch(t % 32, 32), 1.0 / 32);
+      test::finish_step(model, update_rule(options, 0.05, t));
     }
   }
 
@@ -65,6 +68,11 @@ class ModelTest : public ::testing::Test {
   std::vector<float> x_ = samples<float>("x", kSamples* kFeatures);
   std::vector<std::int32_t> y_ = labels(kSamples, kClasses);
 };
+
+std::string locate_not_finite(Model& model, const Batch& batch) {
+  forward_backward(model, batch, 1);
+  return model.locate_not_finite();
+}
 
 void expect_close(const std::vector<float>& a, const std::vector<float>& b, double tolerance) {
   ASSERT_EQ(a.size(), b.size());
@@ -82,27 +90,27 @@ TEST_F(ModelTest, TrainingLowersTheLoss) {
 
 TEST_F(ModelTest, AccumulationEqualsOneBigBatch) {
   Model whole = make(), parts = make();
-  const LossSums sums = whole.forward_backward(batch(0, 64), 1.0 / 64, Accumulate::no, {});
+  const LossSums sums = forward_backward(whole, batch(0, 64), 1.0 / 64);
   LossSums together;
   for (std::int64_t i = 0; i < 4; ++i) {
     const LossSums part =
-        parts.forward_backward(batch(16 * i, 16), 1.0 / 64, i == 0 ? Accumulate::no : Accumulate::yes, {});
+        forward_backward(parts, batch(16 * i, 16), 1.0 / 64, i == 0 ? Accumulate::no : Accumulate::yes);
     together.loss += part.loss;
     together.metric += part.metric;
   }
   EXPECT_NEAR(together.loss, sums.loss, 1e-5);
   EXPECT_EQ(together.metric, sums.metric);
   expect_close(gradients(parts), gradients(whole), 1e-6);
-  EXPECT_GT(whole.finish_gradients(), 0.1) << "the gradients compared are not all zero";
+  EXPECT_GT(finish_gradients(whole), 0.1) << "the gradients compared are not all zero";
 }
 
 TEST_F(ModelTest, RanksPartsSumToOneBigBatch) {
   Model whole = make();
-  whole.forward_backward(batch(0, 60), 1.0 / 60, Accumulate::no, {});
+  forward_backward(whole, batch(0, 60), 1.0 / 60);
   std::vector<float> sum(whole.arena_elements());
   for (const auto& [first, count] : std::vector<std::pair<std::int64_t, std::int64_t>>{{0, 33}, {33, 27}, {60, 0}}) {
     Model rank = make();
-    rank.forward_backward(batch(first, count), 1.0 / 60, Accumulate::no, {});
+    forward_backward(rank, batch(first, count), 1.0 / 60);
     std::ranges::transform(sum, gradients(rank), sum.begin(), std::plus<>());
   }
   expect_close(sum, gradients(whole), 1e-6);
@@ -112,7 +120,7 @@ TEST_F(ModelTest, ReadyIsCalledInAscendingOrderUpToTheEnd) {
   Model model = make();
   for (const std::int64_t count : {0, 1, 64}) {
     std::vector<std::size_t> ends;
-    model.forward_backward(batch(0, count), 1, Accumulate::no, [&](std::size_t end) { ends.push_back(end); });
+    forward_backward(model, batch(0, count), 1, Accumulate::no, [&](std::size_t end) { ends.push_back(end); });
     const auto slices = network_->parameters().slice_ends();
     EXPECT_THAT(ends, ElementsAre(slices[1], slices[3], slices[5])) << count;
     EXPECT_EQ(ends.back(), model.arena_elements());
@@ -126,7 +134,7 @@ TEST_F(ModelTest, ReadyIsCalledInAscendingOrderUpToTheEnd) {
 TEST_F(ModelTest, WhatIsReadyIsFinal) {
   Model model = make();
   std::vector<float> announced;
-  model.forward_backward(batch(0, 64), 1, Accumulate::no, [&](std::size_t end) {
+  forward_backward(model, batch(0, 64), 1, Accumulate::no, [&](std::size_t end) {
     const auto now = model.gradients();
     announced.insert(announced.end(), now.begin() + static_cast<std::ptrdiff_t>(announced.size()),
                      now.begin() + static_cast<std::ptrdiff_t>(end));
@@ -136,13 +144,13 @@ TEST_F(ModelTest, WhatIsReadyIsFinal) {
 
 TEST_F(ModelTest, AnEmptyBatchZeroesOrKeepsTheGradients) {
   Model model = make();
-  model.forward_backward(batch(0, 32), 1, Accumulate::no, {});
+  forward_backward(model, batch(0, 32), 1);
   const auto before = gradients(model);
-  const LossSums sums = model.forward_backward({}, 1, Accumulate::yes, {});
+  const LossSums sums = forward_backward(model, {}, 1, Accumulate::yes);
   EXPECT_EQ(sums.loss, 0);
   EXPECT_EQ(sums.metric, 0);
   EXPECT_EQ(gradients(model), before);
-  model.forward_backward({}, 1, Accumulate::no, {});
+  forward_backward(model, {}, 1);
   EXPECT_EQ(gradients(model), std::vector<float>(model.arena_elements(), 0.0f));
   EXPECT_EQ(model.evaluate({}).loss, 0);
 }
@@ -201,9 +209,9 @@ TEST_F(ModelTest, TheAverageStartsAsTheWeightsAndIsEvaluatedInPlace) {
 TEST_F(ModelTest, L2IsInTheGradientAndTheLoss) {
   const OptimizerOptions options{.l2 = 0.3};
   Model model = make(options);
-  model.forward_backward(batch(0, 64), 1.0 / 64, Accumulate::no, {});
+  forward_backward(model, batch(0, 64), 1.0 / 64);
   const auto before = gradients(model), weights = download(model);
-  const double norm = model.finish_gradients();
+  const double norm = finish_gradients(model);
   double squares = 0, decayed = 0;
   for (const Parameter& parameter : network_->parameters().all()) {
     for (std::size_t i = parameter.offset; i < parameter.offset + parameter.count; ++i) {
@@ -224,7 +232,8 @@ TEST_F(ModelTest, EveryInputTypeGivesTheSame) {
   const std::vector<float> floats(bytes.begin(), bytes.end());
   const std::vector<double> doubles(bytes.begin(), bytes.end());
   for (const InputTransform& transform : {InputTransform{}, InputTransform{1.0f / 256, -0.5f}}) {
-    Model model(*backend_, *network_, {.input_transform = transform, .max_batch = kSamples});
+    Model model(*backend_, *network_,
+                {.input_transform = transform, .max_batch = kSamples, .sample_type = ElementType::float64});
     model.initialize(3);
     const double loss = model.evaluate({bytes.data(), ElementType::uint8, y_.data(), kSamples}).loss;
     EXPECT_EQ(model.evaluate({floats.data(), ElementType::float32, y_.data(), kSamples}).loss, loss);
@@ -232,9 +241,42 @@ TEST_F(ModelTest, EveryInputTypeGivesTheSame) {
   }
 }
 
+TEST_F(ModelTest, AnObstacleInTheBallotKeepsTheWeights) {
+  const OptimizerOptions options{.kind = OptimizerKind::adam};
+  Model model = make(options);
+  for (const bool obstacle : {true, false}) {
+    const auto before = download(model);
+    forward_backward(model, batch(0, 64), 1.0 / 64);
+    std::array<double, kBallotSize> ballot{0, 0, obstacle ? 1.0 : 0.0, 64, 5, 6, 7, 8, 9};
+    model.write_ballot(ballot);
+    model.write_rule(update_rule(options, 0.1, 0));
+    model.tally();
+    model.finish_gradients();
+    model.update();
+    model.post_results();
+    EXPECT_EQ(download(model) == before, obstacle);
+    const Model::Results results = model.results();
+    EXPECT_GT(results.ballot[0], 0);
+    EXPECT_EQ(results.ballot[2], obstacle ? 1 : 0);
+    EXPECT_TRUE(std::equal(ballot.begin() + 3, ballot.end(), results.ballot.begin() + 3)) << "the others pass through";
+    EXPECT_GT(results.gradient_norm, 0);
+  }
+}
+
+TEST_F(ModelTest, ALossThatIsNotFiniteIsAnObstacle) {
+  Model model = make();
+  x_[5] = std::numeric_limits<float>::quiet_NaN();
+  const auto before = download(model);
+  forward_backward(model, batch(0, 64), 1);
+  EXPECT_FALSE(model.sums_are_finite());
+  test::finish_step(model, update_rule({}, 0.1, 0));
+  EXPECT_EQ(model.results().ballot[2], 1);
+  EXPECT_EQ(download(model), before);
+}
+
 TEST_F(ModelTest, EvaluationRepeatsAndLeavesTheModelAlone) {
   Model model = make();
-  model.forward_backward(batch(0, 64), 1, Accumulate::no, {});
+  forward_backward(model, batch(0, 64), 1);
   const auto weights = download(model), before = gradients(model);
   const LossSums first = model.evaluate(batch(0, 50));
   EXPECT_GT(first.metric, 0);
@@ -246,17 +288,17 @@ TEST_F(ModelTest, EvaluationRepeatsAndLeavesTheModelAlone) {
 TEST_F(ModelTest, LocatesWhatIsNotFinite) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   Model model = make();
-  EXPECT_EQ(model.locate_not_finite(batch(0, 64)), "");
+  EXPECT_EQ(locate_not_finite(model, batch(0, 64)), "");
   const auto x = x_[300];
   x_[300] = nan;
-  EXPECT_EQ(model.locate_not_finite(batch(0, 64)), "input");
+  EXPECT_EQ(locate_not_finite(model, batch(0, 64)), "input");
   x_[300] = x;
   const auto weights = download(model);
   for (const Parameter& parameter : network_->parameters().all()) {
     auto broken = weights;
     broken[parameter.offset + parameter.count - 1] = nan;
     model.upload_group("parameters", broken);
-    EXPECT_EQ(model.locate_not_finite(batch(0, 64)), "parameter " + parameter.name);
+    EXPECT_EQ(locate_not_finite(model, batch(0, 64)), "parameter " + parameter.name);
   }
   // Finite weights whose products overflow.
   for (std::size_t layer = 0; layer < 3; ++layer) {
@@ -266,7 +308,7 @@ TEST_F(ModelTest, LocatesWhatIsNotFinite) {
     std::fill_n(large.begin() + static_cast<std::ptrdiff_t>(weight.offset), weight.count, 3e38f);
     std::fill_n(large.begin() + static_cast<std::ptrdiff_t>(bias.offset), bias.count, 3e38f);
     model.upload_group("parameters", large);
-    EXPECT_EQ(model.locate_not_finite(batch(0, 64)), "layer dense_" + std::to_string(layer + 1) + " (forward)");
+    EXPECT_EQ(locate_not_finite(model, batch(0, 64)), "layer dense_" + std::to_string(layer + 1) + " (forward)");
   }
   // Forward stays finite (the hidden units are all but off), the way back does not.
   const auto mse = make_network({.name = "mlp", .hidden = {1}, .activation = Activation::none}, {1, 1});
@@ -276,14 +318,14 @@ TEST_F(ModelTest, LocatesWhatIsNotFinite) {
   arena[mse->parameters()[2].offset] = 1e30f;
   steep.upload_group("parameters", arena);
   const float input = 1, target = -1e10f;
-  EXPECT_EQ(steep.locate_not_finite({.x = &input, .y = &target, .count = 1}), "gradient of dense_1/bias");
+  EXPECT_EQ(locate_not_finite(steep, {.x = &input, .y = &target, .count = 1}), "gradient of dense_1/bias");
 }
 
 TEST_F(ModelTest, NanInTheBatchReachesLossAndNorm) {
   Model model = make();
   x_[5] = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_TRUE(std::isnan(model.forward_backward(batch(0, 64), 1, Accumulate::no, {}).loss));
-  EXPECT_TRUE(std::isnan(model.finish_gradients()));
+  EXPECT_TRUE(std::isnan(forward_backward(model, batch(0, 64), 1).loss));
+  EXPECT_TRUE(std::isnan(finish_gradients(model)));
   EXPECT_TRUE(std::isnan(model.evaluate(batch(0, 64)).loss));
 }
 
@@ -292,7 +334,7 @@ TEST_F(ModelTest, MemoryIsPlannedBeforeAndTakenOnce) {
   const ModelOptions options{.optimizer = {.kind = OptimizerKind::adam, .average_decay = 0.9},
                              .max_batch = kSamples,
                              .gradient_memory = &memory};
-  const MemoryPlan plan = plan_memory(*network_, options, ElementType::float32);
+  const MemoryPlan plan = plan_memory(*network_, options, memory_types(*backend_));
   const std::size_t arena = network_->parameters().arena_elements() * 4;
   EXPECT_EQ(plan.parameters, arena);
   EXPECT_EQ(plan.gradients, arena);
@@ -309,7 +351,7 @@ TEST_F(ModelTest, MemoryIsPlannedBeforeAndTakenOnce) {
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(model.gradients().data()) % 256, 0u);
   }
   EXPECT_EQ(memory.bytes, 0u);
-  const MemoryPlan eval = plan_memory(*network_, {.max_batch = 1, .training = false}, ElementType::float32);
+  const MemoryPlan eval = plan_memory(*network_, {.max_batch = 1, .training = false}, memory_types(*backend_));
   EXPECT_EQ(eval.total(), arena + eval.activations);
 }
 
@@ -317,10 +359,11 @@ TEST_F(ModelTest, AnEvaluationModelOnlyEvaluates) {
   Model training = make(), model = make({.kind = OptimizerKind::adam}, false);
   EXPECT_EQ(model.evaluate(batch(0, 64)).loss, training.evaluate(batch(0, 64)).loss);
   EXPECT_THAT(model.state_groups(), ElementsAre("parameters"));
-  EXPECT_EQ(model.locate_not_finite(batch(0, 64)), "");
-  EXPECT_THROW(model.forward_backward(batch(0, 64), 1, Accumulate::no, {}), std::invalid_argument);
+  EXPECT_THROW(model.stage(batch(0, 64)), std::invalid_argument);
+  EXPECT_THROW(model.forward_backward(1, Accumulate::no, {}), std::invalid_argument);
   EXPECT_THROW(model.finish_gradients(), std::invalid_argument);
-  EXPECT_THROW(model.update({}), std::invalid_argument);
+  EXPECT_THROW(model.write_rule({}), std::invalid_argument);
+  EXPECT_THROW(model.update(), std::invalid_argument);
   EXPECT_THROW(model.gradients(), std::invalid_argument);
   EXPECT_THROW(model.zero_gradients({}), std::invalid_argument);
 }

@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include "model/formulas/gate.hpp"
+#include "now.hpp"
 #include "sample_data.hpp"
 
 namespace lockstep::model {
@@ -73,7 +75,8 @@ TEST_P(OptimizerFormula, MatchesFloat64OverSeveralSteps) {
   const auto arena = [&](std::size_t i) { return Tensor{memory[i].data(), backend->compute_type(), 1, count}; };
   backend->upload(start, arena(0));
   backend->upload(start, arena(4));
-  const UpdateArenas arenas{arena(0), arena(1), arena(2), arena(3), options.average_decay > 0 ? arena(4) : Tensor{}};
+  const UpdateArenas arenas{arena(0), arena(1), arena(2), arena(3), options.average_decay > 0 ? arena(4) : Tensor{},
+                            {}};
 
   std::vector<Scalar> expected(start.size());
   for (std::size_t i = 0; i < start.size(); ++i) expected[i].w = expected[i].average = start[i];
@@ -87,7 +90,7 @@ TEST_P(OptimizerFormula, MatchesFloat64OverSeveralSteps) {
     for (const float each : g) norm += static_cast<double>(each) * static_cast<double>(each);
     norm = std::sqrt(norm);
     backend->upload(g, arena(1));
-    backend->update(arenas, update_rule(options, rate, t - 1, norm), slices);
+    test::update(*backend, arenas, options.kind, update_rule(options, rate, t - 1), slices, norm * norm);
     const double factor = options.clip_norm > 0 && norm > options.clip_norm ? options.clip_norm / norm : 1;
     for (std::size_t i = 0; i < g.size(); ++i) expected[i].step(options, rate, t, g[i], factor, i >= 128);
   }
@@ -118,8 +121,8 @@ TEST(UpdateRule, KeepsANanGradientVisible) {
     std::vector<float> w(40, 1.0f), g(40, 0.1f), state1(40), state2(40);
     g[17] = std::nanf("");
     const std::vector<UpdateSlice> slices{{0, 40, true}};
-    cpu->update({view(w, 1, 40), view(g, 1, 40), view(state1, 1, 40), view(state2, 1, 40), {}},
-                {.kind = kind, .learning_rate = 0.1f, .clip_value = 1}, slices);
+    test::update(*cpu, {view(w, 1, 40), view(g, 1, 40), view(state1, 1, 40), view(state2, 1, 40), {}, {}}, kind,
+                 {.learning_rate = 0.1f, .clip_value = 1}, slices);
     for (std::size_t i = 0; i < 40; ++i) EXPECT_EQ(std::isnan(w[i]), i == 17) << i;
   }
 }
@@ -146,10 +149,30 @@ TEST(Optimizer, NamesAndStates) {
 }
 
 TEST(Optimizer, ClipsByNormOnlyAboveIt) {
-  const OptimizerOptions options{.clip_norm = 5};
-  EXPECT_EQ(update_rule(options, 0.1, 0, 5).gradient_factor, 1);
-  EXPECT_FLOAT_EQ(update_rule(options, 0.1, 0, 20).gradient_factor, 0.25f);
-  EXPECT_EQ(update_rule({}, 0.1, 0, 20).gradient_factor, 1);
+  EXPECT_EQ(formulas::clip_factor(25, 5), 1);
+  EXPECT_FLOAT_EQ(formulas::clip_factor(400, 5), 0.25f);
+  EXPECT_EQ(formulas::clip_factor(400, 0), 1);
+  EXPECT_EQ(update_rule({.clip_norm = 5}, 0.1, 0).clip_norm, 5);
+}
+
+TEST(Optimizer, AClosedGateLeavesEverythingAlone) {
+  const double nan = std::nan(""), infinity = std::numeric_limits<double>::infinity();
+  for (const char* name : {"cpu", "reference"}) {
+    const auto backend = make_backend(name);
+    const auto size = size_of(backend->master_type()) * 40 / sizeof(double);
+    const std::vector<UpdateSlice> slices{{0, 40, true}};
+    for (const auto& [squares, obstacles] :
+         std::vector<std::pair<double, double>>{{1, 1}, {1, 3}, {1, nan}, {nan, 0}, {infinity, 0}, {1, 0}}) {
+      std::vector<std::vector<double>> memory(5, std::vector<double>(size));
+      const auto arena = [&](std::size_t i) { return Tensor{memory[i].data(), backend->master_type(), 1, 40}; };
+      for (std::size_t i = 0; i < 5; ++i) backend->upload(samples<float>("arena " + std::to_string(i), 40), arena(i));
+      const auto before = memory;
+      test::update(*backend, {arena(0), arena(1), arena(2), arena(3), arena(4), {}}, OptimizerKind::adam,
+                   {.learning_rate = 0.1f, .average_decay = 0.5f}, slices, squares, obstacles);
+      const bool open = obstacles == 0 && std::isfinite(squares);
+      for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(memory[i] != before[i], open && i != 1) << name << " " << i;
+    }
+  }
 }
 
 TEST(Activation, Names) {

@@ -130,30 +130,41 @@ TEST_P(Agreement, TextsAreGatheredOnce) {
   EXPECT_THAT(gather_distinct(*communicator_, rank() == 1 ? "mine" : ""), ElementsAre("rank 1: mine"));
 }
 
+/// A step's ballot as the trainer sends it.
+StepVerdict vote(Communicator& communicator, const StepVote& own, double loss = 0, double metric = 0) {
+  Ballot ballot = ballot_of(own);
+  ballot[kBallotLoss] += loss;
+  ballot[kBallotMetric] += metric;
+  if (!std::isfinite(loss)) ballot[kBallotObstacles] += 1;
+  communicator.all_reduce_sum(std::span<double>(ballot));
+  return count_ballots(ballot, own, communicator.size());
+}
+
 TEST_P(Agreement, AVoteSumsWhatRanksSay) {
-  StepVote own{.loss_sum = 0.5 * rank(), .metric_sum = 10.0 + rank(), .samples = 100};
-  own.failed = rank() == 0;
-  own.not_finite = true;
-  own.stop_requested = rank() % 2 == 1;
-  own.schedule_tag = 0xdeadbeef;
-  const StepVerdict verdict = vote(*communicator_, own);
+  const StepVote own{
+      .samples = 100, .failed = rank() == 0, .stop_requested = rank() % 2 == 1, .schedule_tag = 0xdeadbeef};
+  const StepVerdict verdict = vote(*communicator_, own, 0.5 * rank(), 10.0 + rank());
   EXPECT_EQ(verdict.loss_sum, 0.25 * size() * (size() - 1));
   EXPECT_EQ(verdict.metric_sum, 10.0 * size() + size() * (size() - 1) / 2);
   EXPECT_EQ(verdict.samples, 100.0 * size());
   EXPECT_EQ(verdict.failed_ranks, 1);
-  EXPECT_EQ(verdict.not_finite_ranks, size());
+  EXPECT_EQ(verdict.not_finite_ranks, 0);
   EXPECT_EQ(verdict.stop_requests, size() / 2);
   EXPECT_FALSE(verdict.diverged);
 }
 
+TEST_P(Agreement, AFailedRankIsAnObstacle) {
+  EXPECT_EQ(ballot_of({.failed = true})[kBallotObstacles], 1);
+  EXPECT_EQ(ballot_of({.samples = 7, .stop_requested = true})[kBallotObstacles], 0);
+}
+
 TEST_P(Agreement, ALossThatIsNotANumberSpoilsNothingElse) {
-  const StepVerdict verdict = vote(*communicator_, {.loss_sum = std::numeric_limits<double>::quiet_NaN(),
-                                                    .metric_sum = std::numeric_limits<double>::infinity(),
-                                                    .samples = 3,
-                                                    .not_finite = true});
+  const StepVerdict verdict = vote(*communicator_, {.samples = 3}, std::numeric_limits<double>::quiet_NaN(),
+                                   std::numeric_limits<double>::infinity());
   EXPECT_TRUE(std::isnan(verdict.loss_sum));
   EXPECT_TRUE(std::isinf(verdict.metric_sum));
   EXPECT_EQ(verdict.samples, 3.0 * size());
+  EXPECT_EQ(verdict.failed_ranks, 0);
   EXPECT_EQ(verdict.not_finite_ranks, size());
   EXPECT_FALSE(verdict.diverged);
 }

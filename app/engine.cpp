@@ -1,0 +1,76 @@
+#include "app/engine.hpp"
+
+#include <fmt/format.h>
+
+#include "comm/agreement.hpp"
+
+namespace lockstep::app {
+
+std::unique_ptr<model::Backend> make_agreed_backend(comm::Communicator& communicator, const Place& place,
+                                                    const ExecutionOptions& options) {
+  std::unique_ptr<model::Backend> backend;
+  comm::all_succeed(communicator, [&] { backend = make_backend(place, options); });
+  return backend;
+}
+
+Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, const Place& place,
+               const TrainOptions& options, const model::Network& network, model::ModelOptions model_options)
+    : communicator_(communicator),
+      wire_is_bf16_(place.gpu && options.execution.wire == "bf16" && communicator.size() > 1) {
+  const auto plan_for = [&](std::int64_t batch) {
+    model::ModelOptions with = model_options;
+    with.max_batch = batch;
+    model::MemoryPlan plan = model::plan_memory(network, with, memory_types(place));
+    if (wire_is_bf16_) plan.gradients += network.parameters().arena_elements() * sizeof(std::uint16_t);
+    return plan;
+  };
+  require_memory(communicator, place, plan_for(model_options.max_batch), model_options.max_batch, plan_for);
+  backend_ = make_agreed_backend(communicator, place, options.execution);
+  reduction_ = make_reduction(session, communicator, place, *backend_, options.execution);
+  if (backend_->is_host()) {
+    gradient_memory_ = communicator.reduction_memory(network.parameters().arena_elements() * sizeof(float));
+    model_options.gradient_memory = gradient_memory_.get();
+  }
+  comm::all_succeed(communicator, [&] { model_ = std::make_unique<model::Model>(*backend_, network, model_options); });
+}
+
+Engine::~Engine() {
+  backend_->forget_recordings();  // they hold sums of the reduction
+  if (wire_.data != nullptr)
+    backend_->memory()->deallocate(wire_.data, model_->arena_elements() * sizeof(std::uint16_t), 256);
+}
+
+comm::Bf16Wire Engine::bf16_wire() {
+  const std::size_t elements = model_->arena_elements();
+  comm::all_succeed(communicator_, [&] {
+    wire_ = {backend_->memory()->allocate(elements * sizeof(std::uint16_t), 256), model::ElementType::bfloat16, 1,
+             static_cast<std::int64_t>(elements)};
+  });
+  const model::Tensor gradients{model_->gradients().data(), model::ElementType::float32, 1, wire_.columns};
+  const auto range = [](const model::Tensor& arena, comm::Slice slice) {
+    return model::Tensor{static_cast<std::byte*>(arena.data) + slice.offset * size_of(arena.type), arena.type, 1,
+                         static_cast<std::int64_t>(slice.count)};
+  };
+  return {.buffer = {static_cast<std::uint16_t*>(wire_.data), elements},
+          .pack = [=, this](comm::Slice slice) { backend_->cast(range(gradients, slice), range(wire_, slice)); },
+          .unpack = [=, this] { backend_->cast(wire_, gradients); }};
+}
+
+Trainer::Parts Engine::parts(std::vector<comm::Slice> buckets) {
+  std::optional<comm::Bf16Wire> wire;
+  if (wire_is_bf16_) wire = bf16_wire();
+  reducer_ =
+      std::make_unique<comm::GradientReducer>(*reduction_, model_->gradients(), std::move(buckets), std::move(wire));
+  return {.backend = *backend_,
+          .model = *model_,
+          .communicator = communicator_,
+          .reduction = *reduction_,
+          .reducer = *reducer_};
+}
+
+std::string Engine::description() const {
+  const std::string sums = reduction_->description();
+  return backend_->description() + (sums.empty() ? "" : "\n" + sums);
+}
+
+}  // namespace lockstep::app

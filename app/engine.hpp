@@ -1,0 +1,55 @@
+/// \file
+/// Everything that computes, on one rank: backend, model, and the sums of gradients over the ranks, made for its place.
+#pragma once
+
+#include <memory>
+#include <memory_resource>
+#include <span>
+#include <string>
+
+#include "app/options.hpp"
+#include "app/placement.hpp"
+#include "app/trainer.hpp"
+#include "comm/communicator.hpp"
+#include "comm/gradient_reducer.hpp"
+#include "comm/reduction.hpp"
+#include "model/backend.hpp"
+#include "model/model.hpp"
+#include "model/network.hpp"
+
+namespace lockstep::app {
+
+class Engine {
+ public:
+  /// Collective. Allocates all that training takes. Throws comm::AgreedError where a rank's device has too little
+  /// memory or NCCL does not start. All references must outlive the engine.
+  Engine(comm::MpiSession& session, comm::Communicator& communicator, const Place& place, const TrainOptions& options,
+         const model::Network& network, model::ModelOptions model_options);
+  ~Engine();
+
+  model::Backend& backend() noexcept { return *backend_; }
+  model::Model& model() noexcept { return *model_; }
+  comm::Reduction& reduction() noexcept { return *reduction_; }
+  /// What a trainer needs. Called once.
+  Trainer::Parts parts(std::vector<comm::Slice> buckets);
+  /// Backend and sums, a line each.
+  std::string description() const;
+
+ private:
+  comm::Bf16Wire bf16_wire();
+
+  comm::Communicator& communicator_;
+  bool wire_is_bf16_;
+  std::unique_ptr<std::pmr::memory_resource> gradient_memory_;
+  std::unique_ptr<model::Backend> backend_;
+  std::unique_ptr<comm::Reduction> reduction_;
+  std::unique_ptr<model::Model> model_;
+  std::unique_ptr<comm::GradientReducer> reducer_;
+  model::Tensor wire_;
+};
+
+/// A backend and a model for evaluation alone.
+std::unique_ptr<model::Backend> make_agreed_backend(comm::Communicator& communicator, const Place& place,
+                                                    const ExecutionOptions& options);
+
+}  // namespace lockstep::app

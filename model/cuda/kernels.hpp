@@ -1,0 +1,60 @@
+/// \file
+/// The passes over arrays that are no matrix products, on a GPU: each function enqueues its kernels on `stream` and
+/// returns. Tensors are device memory with shapes and types as in backend.hpp, checked there. Compute type T is float32
+/// or bfloat16, arithmetic is fp32, sums are double where backend.hpp says so. Every sum has a fixed order that depends
+/// on the sizes alone: no atomics on data, so a call repeats bit for bit. Throws DeviceError when a launch is refused.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <cuda_runtime_api.h>
+
+#include "model/backend.hpp"
+
+namespace lockstep::model::cuda {
+
+/// Device memory for the partial sums of one reduction; kernels on one stream may share it.
+struct Scratch {
+  void* data = nullptr;
+  std::size_t bytes = 0;
+};
+/// What the reductions below need at most for tensors of up to this many columns (column sums keep parts per column).
+std::size_t scratch_bytes(std::int64_t most_columns) noexcept;
+
+/// A piece of one slice of the arenas: the work of one block. Chunks of a slice start at multiples of 4 elements from
+/// the slice's start.
+struct UpdateChunk {
+  std::uint64_t offset = 0;  ///< elements from the start of the arena
+  std::uint32_t count = 0;   ///< 1 to kUpdateChunk
+  std::uint32_t decayed = 0;
+};
+inline constexpr std::uint32_t kUpdateChunk = 4096;
+/// Chunks of `slices`, in device memory.
+struct UpdateChunks {
+  const UpdateChunk* data = nullptr;
+  std::uint32_t count = 0;
+};
+
+void convert_input(cudaStream_t stream, const Tensor& in, const InputTransform& transform, const Tensor& out);
+/// y = act(y + bias), where the matrix product could not do it itself; bias may be empty.
+void add_bias_and_activate(cudaStream_t stream, const Tensor& y, const Tensor& bias, Activation activation);
+/// d_y becomes the gradient before the activation (by the value y; y unused for none); d_bias (float32 [1, columns],
+/// may be empty) = or += its column sums.
+void activation_gradient(cudaStream_t stream, Activation activation, const Tensor& y, const Tensor& d_y,
+                         Accumulate accumulate, const Tensor& d_bias, const Scratch& scratch);
+void softmax_cross_entropy(cudaStream_t stream, const Tensor& logits, const Tensor& labels, double scale,
+                           bool want_gradient, const Tensor& sums, const Scratch& scratch);
+void mean_squared_error(cudaStream_t stream, const Tensor& predictions, const Tensor& targets, double scale,
+                        bool want_gradient, const Tensor& sums, const Scratch& scratch);
+void sum_of_squares(cudaStream_t stream, const Tensor& x, const Tensor& out, const Scratch& scratch);
+void tally(cudaStream_t stream, const Tensor& sums, const Tensor& ballot);
+/// gradients += l2 * parameters over the decayed chunks.
+void add_l2_gradient(cudaStream_t stream, const Tensor& parameters, const Tensor& gradients, float l2,
+                     const UpdateChunks& chunks);
+void update(cudaStream_t stream, const UpdateArenas& arenas, OptimizerKind kind, bool averaging, const Tensor& rule,
+            const UpdateChunks& chunks, const UpdateGate& gate);
+void cast(cudaStream_t stream, const Tensor& in, const Tensor& out);
+
+}  // namespace lockstep::model::cuda

@@ -1,0 +1,64 @@
+/// \file
+/// The GPUs that this process can see, and what a program built as this one can do with them. Nothing here fails: a
+/// machine without a GPU or without a driver is an answer.
+#pragma once
+
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::model {
+
+/// A device failed, or is not there: no driver, out of memory, an error in a kernel. The text names the device and says
+/// what to do.
+class DeviceError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// How a GPU computes. Parameters, gradients, statistics and the optimiser are fp32 in all of them, and products that
+/// make weight gradients accumulate in fp32.
+enum class Precision {
+  fp32,  ///< products in fp32
+  tf32,  ///< products of fp32 numbers rounded to 10 bits of mantissa, accumulated in fp32
+  bf16,  ///< activations and the weights that products read in bfloat16
+};
+Precision parse_precision(std::string_view name);  ///< throws std::invalid_argument listing the valid names
+std::string_view name_of(Precision precision) noexcept;
+
+struct Device {
+  int index = 0;               ///< as CUDA counts in this process: 0 to the number of visible devices
+  std::string name;            ///< "NVIDIA H200"
+  std::string pci;             ///< "0000:1b:00.0"
+  std::string uuid;            ///< "GPU-8f3c…"; the same in every process that sees this device
+  int major = 0, minor = 0;    ///< compute capability
+  int processors = 0;          ///< streaming multiprocessors
+  std::size_t bytes = 0;       ///< memory in all
+  std::size_t free_bytes = 0;  ///< now; 0 when it was not asked for
+};
+
+struct DeviceSurvey {
+  std::vector<Device> devices;
+  /// Why there is none, as a clause with its remedy: "no NVIDIA driver is installed here", "CUDA_VISIBLE_DEVICES is
+  /// '9' and hides every GPU", "the driver supports CUDA 12.2, this program needs 13.0: …", "this lockstep was built
+  /// without CUDA". Empty where there are devices.
+  std::string obstacle;
+};
+/// Looks once; touches no device beyond asking for its properties.
+DeviceSurvey survey_devices();
+/// Free memory of one device, in bytes. Makes the process's context there. Throws DeviceError.
+std::size_t free_memory(const Device& device);
+/// The best precision that the device computes fast: bf16 from compute capability 8.0 on, else fp32.
+Precision best_precision(const Device& device) noexcept;
+/// FLOP/s of dense products at this precision by the vendor's data sheet, and the sheet's name for it; 0 where unknown.
+struct DevicePeak {
+  double flops = 0;
+  std::string source;  ///< "NVIDIA H200 data sheet, dense bf16"
+};
+DevicePeak peak_of(const Device& device, Precision precision);
+/// "CUDA 13.0 (sm_80, sm_90, PTX 9.0)" or "without CUDA": for --version and messages.
+std::string cuda_build();
+
+}  // namespace lockstep::model

@@ -1,0 +1,23 @@
+/// \file
+/// What stands between gradients and an update.
+#pragma once
+
+#include <cmath>
+
+#include "model/formulas/host_device.hpp"
+
+namespace lockstep::model::formulas {
+
+/// An update may happen: nobody met an obstacle and the gradients are finite.
+LOCKSTEP_HOST_DEVICE bool may_update(double obstacles, double gradient_squares) {
+  return obstacles == 0 && gradient_squares - gradient_squares == 0;  // infinity and NaN minus themselves are NaN
+}
+
+/// What the gradient is multiplied by so that its norm does not exceed clip_norm (0: no limit); `gradient_squares` is
+/// its sum of squares (Pascanu et al. 2013).
+LOCKSTEP_HOST_DEVICE float clip_factor(double gradient_squares, double clip_norm) {
+  const double norm = sqrt(gradient_squares);
+  return clip_norm > 0 && norm > clip_norm ? static_cast<float>(clip_norm / norm) : 1.0f;
+}
+
+}  // namespace lockstep::model::formulas

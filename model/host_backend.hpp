@@ -1,0 +1,43 @@
+/// \file
+/// What all backends that compute on the host share: operations are done when they return, tensors are ordinary memory.
+#pragma once
+
+#include <optional>
+
+#include "model/backend.hpp"
+
+namespace lockstep::model {
+
+class HostBackend : public Backend {
+ public:
+  std::pmr::memory_resource* host_memory() noexcept override { return std::pmr::get_default_resource(); }
+  bool is_host() const noexcept override { return true; }
+  void wait_staged() override {}
+  void synchronize() override {}
+
+ protected:
+  HostBackend() = default;
+
+  /// An update that its gate lets through.
+  struct OpenUpdate {
+    UpdateRule rule;
+    float gradient_factor = 1;  ///< multiplies the gradient first: clipping by global norm
+  };
+  /// Empty: the gate is closed.
+  static std::optional<OpenUpdate> open(const Tensor& rule, const UpdateGate& gate);
+  /// float64 [1, n] += or = on the host.
+  static void add(const LossSums& part, const Tensor& sums);
+  static void set(double value, const Tensor& out) { out.elements<double>()[0] = value; }
+
+ private:
+  void do_reserve_stages(int, std::size_t, std::size_t) override {}
+  StagedBatch do_stage(int, const Tensor& x, const Tensor& y) override { return {x, y}; }
+  void do_release_stage(int) override {}
+  void do_tally(const Tensor& sums, const Tensor& ballot) override;
+  void do_cast(const Tensor& in, const Tensor& out) override;
+  void do_fill_zero(const Tensor& x) override;
+  void do_write(std::span<const std::byte> host, const Tensor& to) override;
+  void do_read(const Tensor& from, std::span<std::byte> host) override;
+};
+
+}  // namespace lockstep::model

@@ -1,0 +1,37 @@
+# Configuring with and without what GPUs need: found things are named, missing ones are, too.
+. "$(dirname "${BASH_SOURCE[0]}")/harness.sh"
+
+# configure NAME [ENVIRONMENT...] [-D...]: its output in ./out, its end in $status.
+configure() {
+  local name=$1 environment=()
+  shift
+  while [ $# -gt 0 ] && [ "${1#-}" = "$1" ]; do environment+=("$1"); shift; done
+  command_line="cmake -S . -B $name ${environment[*]} $*"
+  env "${environment[@]}" cmake -S "$tree" -B "$name" -G Ninja -DLOCKSTEP_TESTS=OFF "$@" >out 2>&1
+  status=$?
+  tr '\n' ' ' <out | tr -s ' ' >line
+  : >err
+}
+expect_line() { grep -qF -- "$1" line || failed "the output does not say: $1"; }
+
+check "OFF looks for nothing"
+configure off -DLOCKSTEP_CUDA=OFF
+[ "$status" = 0 ] || failed "ended with $status"
+grep -q CUDA line && failed "it looked for CUDA"
+
+check "AUTO without nvcc says so and goes on"
+configure auto CUDACXX=/bin/false
+[ "$status" = 0 ] || failed "ended with $status"
+expect_line "GPUs: none, for want of nvcc; -DLOCKSTEP_CUDA=ON makes that an error"
+
+check "ON without nvcc is an error that names it"
+configure on CUDACXX=/bin/false -DLOCKSTEP_CUDA=ON
+[ "$status" != 0 ] || failed "it went on"
+expect_line "LOCKSTEP_CUDA is ON, and these were not found: nvcc."
+
+if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
+  check "ON without NCCL is an error that names it"
+  configure no-nccl -DLOCKSTEP_CUDA=ON -DNCCL_INCLUDE_DIR=/nowhere
+  [ "$status" != 0 ] || failed "it went on"
+  expect_line "NCCL (nccl.h and libnccl: NCCL_ROOT says where)"
+fi
