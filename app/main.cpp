@@ -14,6 +14,7 @@
 
 #include "app/bench_step.hpp"
 #include "app/evaluate.hpp"
+#include "app/figures.hpp"
 #include "app/info.hpp"
 #include "app/nearest_name.hpp"
 #include "app/options.hpp"
@@ -23,6 +24,8 @@
 #include "comm/agreement.hpp"
 #include "comm/communicator.hpp"
 #include "comm/mpi_session.hpp"
+#include "comm/reduction.hpp"
+#include "model/device.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -82,13 +85,27 @@ struct Request {
   std::string help;
 };
 
+/// What this program is and what it could compute on here.
+std::string version_text() {
+  const std::string nccl = comm::nccl_build();
+  std::string text = fmt::format("lockstep {}\n{}{}{}\n", program_version(), model::cuda_build(),
+                                 nccl.empty() ? "" : ", ", nccl);
+  const model::DeviceSurvey survey = model::survey_devices();
+  for (const model::Device& device : survey.devices) {
+    text += fmt::format("GPU {}: {}, {}, {}, {}, compute capability {}.{}\n", device.index, device.name, device.pci,
+                        device.uuid, format_bytes(static_cast<double>(device.bytes)), device.major, device.minor);
+  }
+  if (survey.devices.empty()) text += fmt::format("no GPU: {}\n", survey.obstacle);
+  return text;
+}
+
 bool is_help(const std::string& word) { return word == "--help" || word == "-h" || word == "help"; }
 
 Request understand(std::vector<std::string> arguments) {
   Request request;
   try {
     if (arguments.empty()) throw UsageError("a command is missing: pack, train, eval, bench step or info");
-    if (arguments[0] == "--version") return request.help = fmt::format("lockstep {}\n", program_version()), request;
+    if (arguments[0] == "--version") return request.help = version_text(), request;
     if (is_help(arguments[0])) {
       if (arguments.size() == 1) return request.help = program_help(), request;
       arguments.erase(arguments.begin());  // "help train" is "train --help"

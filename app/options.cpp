@@ -93,8 +93,9 @@ EvalOptions parse_eval(const std::vector<std::string>& arguments) {
   table.add("evaluation-batch", options.evaluation_batch, "SAMPLES", "samples evaluated at once; 0: as in the run")
       .at_least(0);
   table.add("json", options.json, "FILE", "also write the result there, in full precision");
-  add_execution_options(table, options.threads, options.transport, options.deadline);
+  add_execution_options(table, options.execution);
   parse(table, arguments, {kEvalUsage, kEvalExamples});
+  table.check_relations();
   table.require("checkpoint", "name a checkpoint file or a run folder");
   options.average_set = table.find("average")->source() != OptionSource::default_value;
   return options;
@@ -215,8 +216,8 @@ BenchStepOptions parse_bench_step(const std::vector<std::string>& arguments) {
   add_optimizer_options(table, train);
   add_learning_rate_options(table, train);
   add_batch_options(table, train);
-  add_execution_options(table, train.threads, train.transport, train.deadline);
-  add_bucket_option(table, train);
+  add_execution_options(table, train.execution);
+  add_step_options(table, train);
   parse(table, arguments, {kBenchStepUsage, kBenchStepExamples});
   table.check_relations();
   if (options.input == "data") {
@@ -245,7 +246,7 @@ std::string program_help() {
       "  lockstep info         what a shard folder, a checkpoint or a run folder holds; verifies checksums\n"
       "\n"
       "  lockstep COMMAND --help   every option of a command, with examples\n"
-      "  lockstep --version        the version\n"
+      "  lockstep --version        the version, what it was built with, and the GPUs it sees\n"
       "\n"
       "Exit codes: 0 done, 1 failed, 2 wrong usage, 75 stopped on request with a checkpoint (run again with\n"
       "--resume to go on).\n",

@@ -88,8 +88,8 @@ OptionTable train_table(TrainOptions& options) {
   add_validation_options(table, options);
   add_run_options(table, options);
   add_report_options(table, options);
-  add_execution_options(table, options.threads, options.transport, options.deadline);
-  add_bucket_option(table, options);
+  add_execution_options(table, options.execution);
+  add_step_options(table, options);
   table.add("dry-run", options.dry_run, "print the plan (parameters, memory, work per step, buckets) and stop");
   return table;
 }
@@ -278,20 +278,44 @@ void add_report_options(OptionTable& table, TrainOptions& options) {
       .one_of({"auto", "on", "off"});
 }
 
-void add_execution_options(OptionTable& table, int& threads, std::string& transport, double& deadline) {
+void add_execution_options(OptionTable& table, ExecutionOptions& options) {
   table.group("Execution");
-  table.add("threads", threads, "N", "threads per rank").at_least(1).at_most(1024);
   table
-      .add("transport", transport, "NAME",
-           "how ranks exchange numbers; auto: shared memory where all ranks share a host, else the ring")
+      .add("device", options.device, "WHERE",
+           "auto: each rank on a GPU of its own where every rank has one, on the CPU where none has; gpu: or fail; cpu")
+      .one_of({"auto", "cpu", "gpu"});
+  table
+      .add("precision", options.precision, "NAME",
+           "of products on GPUs: fp32, tf32, bf16 (activations, too); auto: bf16 on GPUs that have it, else fp32. "
+           "Weights, "
+           "gradients and statistics stay fp32, as all is on CPUs")
+      .one_of({"auto", "fp32", "tf32", "bf16"});
+  table.add("threads", options.threads, "N", "threads per rank on CPUs")
+      .at_least(1)
+      .at_most(1024)
+      .only_with("device", {"auto", "cpu"});
+  table
+      .add("transport", options.transport, "NAME",
+           "how ranks exchange numbers of CPUs; auto: shared memory where all ranks share a host, else the ring")
       .one_of({"auto", "shared-memory", "ring"});
-  table.add("deadline", deadline, "SECONDS", "a rank that is silent for longer is called dead and ends the job")
+  table.add("deadline", options.deadline, "SECONDS", "a rank that is silent for longer is called dead and ends the job")
       .above(0);
+  table.add("share-gpu", options.share_gpu, "let several ranks use one GPU: slow, for tests")
+      .only_with("device", {"auto", "gpu"});
 }
 
-void add_bucket_option(OptionTable& table, TrainOptions& options) {
+void add_step_options(OptionTable& table, TrainOptions& options) {
+  ExecutionOptions& execution = options.execution;
   table.add("bucket-size", options.bucket_size, "ELEMENTS", "gradients reduced at once; 0: by a fixed rule")
       .at_least(0);
+  table
+      .add("wire", execution.wire, "NAME",
+           "how gradients travel between GPUs: fp32, or bf16 (half the bytes, rounded at every hop)")
+      .one_of({"fp32", "bf16"});
+  table.add("ring", execution.ring, "GPUs: sum gradients by NCCL's ring and no other algorithm")
+      .only_with("device", {"auto", "gpu"});
+  table.add("graph", execution.graphs, "GPUs: record a step once (CUDA graphs) and replay it; the numbers are the same")
+      .only_with("device", {"auto", "gpu"});
 }
 
 TrainOptions parse_train(const std::vector<std::string>& arguments) {

@@ -15,8 +15,10 @@ void add_batch_options(OptionTable& table, TrainOptions& options);
 void add_validation_options(OptionTable& table, TrainOptions& options);
 void add_run_options(OptionTable& table, TrainOptions& options);
 void add_report_options(OptionTable& table, TrainOptions& options);
-void add_execution_options(OptionTable& table, int& threads, std::string& transport, double& deadline);
-void add_bucket_option(OptionTable& table, TrainOptions& options);
+/// Where a command computes.
+void add_execution_options(OptionTable& table, ExecutionOptions& options);
+/// How the steps of training are carried out there; after add_execution_options.
+void add_step_options(OptionTable& table, TrainOptions& options);
 
 /// For text options that may not be empty.
 std::string reject_empty(const std::string& text);

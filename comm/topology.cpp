@@ -95,10 +95,16 @@ std::string plural(std::size_t count, const std::string& noun) {
 
 }  // namespace
 
-std::vector<RankPlace> gather_topology(Communicator& communicator, const std::string& device) {
-  // One line a value; the device comes last because it alone may hold anything.
-  const std::vector<std::string> cards = communicator.all_gather_text(fmt::format(
-      "{}\n{}\n{}\n{}\n{}", own_host(), getpid(), folded(own_cores()), sysconf(_SC_NPROCESSORS_ONLN), device));
+std::string name_ranks(std::span<const int> ranks) {
+  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", folded({ranks.begin(), ranks.end()}));
+}
+
+std::vector<RankPlace> gather_topology(Communicator& communicator, const std::string& device,
+                                       const std::string& identity) {
+  // One line a value.
+  const std::vector<std::string> cards =
+      communicator.all_gather_text(fmt::format("{}\n{}\n{}\n{}\n{}\n{}", own_host(), getpid(), folded(own_cores()),
+                                               sysconf(_SC_NPROCESSORS_ONLN), device, identity));
   std::vector<RankPlace> places;
   std::map<std::string, int> ranks_on_host;
   for (const std::string& card : cards) {
@@ -109,7 +115,8 @@ std::vector<RankPlace> gather_topology(Communicator& communicator, const std::st
     std::getline(lines, pid);
     std::getline(lines, place.cores);
     std::getline(lines, host_cores);
-    std::getline(lines, place.device, '\0');
+    std::getline(lines, place.device);
+    std::getline(lines, place.identity);
     place.pid = std::stoi(pid);
     place.host_cores = std::stoi(host_cores);
     place.rank = static_cast<int>(places.size());
@@ -121,10 +128,15 @@ std::vector<RankPlace> gather_topology(Communicator& communicator, const std::st
 
 std::string format_topology(const std::vector<RankPlace>& places, int max_rows) {
   if (places.size() <= static_cast<std::size_t>(std::max(max_rows, 0))) {
-    Rows rows{{"rank", "host", "local", "pid", "device", "cores"}};
+    const bool identified =
+        std::any_of(places.begin(), places.end(), [](const auto& p) { return !p.identity.empty(); });
+    Rows rows{{"rank", "host", "local", "pid", "device", "identity", "cores"}};
     for (const RankPlace& place : places) {
       rows.push_back({fmt::format("{}", place.rank), place.host, fmt::format("{}", place.local_rank),
-                      fmt::format("{}", place.pid), place.device, place.cores});
+                      fmt::format("{}", place.pid), place.device, place.identity, place.cores});
+    }
+    if (!identified) {
+      for (auto& row : rows) row.erase(row.end() - 2);
     }
     return table(rows);
   }

@@ -54,10 +54,21 @@ TEST(EvalOptionsTest, ReadsTheRest) {
       {"a", "--data", "d", "--evaluation-batch", "9", "--threads", "2", "--transport", "ring", "--deadline", "3"});
   EXPECT_EQ(o.data, "d");
   EXPECT_EQ(o.evaluation_batch, 9);
-  EXPECT_EQ(o.threads, 2);
-  EXPECT_EQ(o.transport, "ring");
-  EXPECT_EQ(o.deadline, 3);
+  EXPECT_EQ(o.execution.threads, 2);
+  EXPECT_EQ(o.execution.transport, "ring");
+  EXPECT_EQ(o.execution.deadline, 3);
   EXPECT_EQ(complaint(parse_eval, {"a", "--thread", "2"}), "unknown option --thread; did you mean --threads?");
+}
+
+TEST(EvalOptionsTest, KnowsDevicesButNothingOfSteps) {
+  const ExecutionOptions o =
+      parse_eval({"a", "--device", "gpu", "--precision", "tf32", "--share-gpu", "--deadline", "9"}).execution;
+  EXPECT_EQ(o.device, "gpu");
+  EXPECT_EQ(o.precision, "tf32");
+  EXPECT_TRUE(o.share_gpu);
+  EXPECT_EQ(complaint(parse_eval, {"a", "--device", "cpu", "--share-gpu"}),
+            "--share-gpu has an effect only with --device auto or gpu, not with cpu");
+  EXPECT_THAT(complaint(parse_eval, {"a", "--no-graph"}), HasSubstr("unknown option --no-graph"));
 }
 
 TEST(PackOptionsTest, ToldTheFormatByTheName) {
@@ -146,8 +157,9 @@ TEST(BenchStepOptionsTest, SharesTheOptionsOfTraining) {
   EXPECT_EQ(o.warmup, 2);
   EXPECT_EQ(o.repeat, 5);
   EXPECT_EQ(o.json, "f.json");
-  EXPECT_EQ(o.train.threads, 2);
+  EXPECT_EQ(o.train.execution.threads, 2);
   EXPECT_EQ(parse_bench_step({"--input", "data", "--data", "d"}).train.data, "d");
+  EXPECT_FALSE(parse_bench_step({"--device", "gpu", "--no-graph"}).train.execution.graphs);
 }
 
 TEST(BenchStepOptionsTest, RefusesWhatDoesNotFit) {

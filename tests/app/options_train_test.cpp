@@ -145,6 +145,15 @@ TEST(TrainOptionsTest, EveryGroupIsRead) {
                                 "ring",
                                 "--deadline",
                                 "2.5",
+                                "--device",
+                                "auto",
+                                "--precision",
+                                "bf16",
+                                "--wire",
+                                "bf16",
+                                "--ring",
+                                "--no-graph",
+                                "--share-gpu",
                                 "--bucket-size",
                                 "1000",
                                 "--dry-run"});
@@ -157,8 +166,17 @@ TEST(TrainOptionsTest, EveryGroupIsRead) {
   e.schedule = "exponential", e.decay_rate = 0.5, e.decay_steps = 10, e.staircase = true, e.warmup_steps = 5;
   e.reference_batch = 256, e.global_batch = 512, e.accumulate = 2, e.steps = 100, e.seed = 18446744073709551615u;
   e.evaluate_every = -1, e.evaluation_batch = 99, e.target_metric = 0.88, e.run = "runs/a", e.force = true;
-  e.checkpoint_every = 7, e.keep = 2, e.report_every = 3, e.histograms_every = 4, e.progress = "off", e.threads = 2;
-  e.transport = "ring", e.deadline = 2.5, e.bucket_size = 1000, e.dry_run = true;
+  e.checkpoint_every = 7, e.keep = 2, e.report_every = 3, e.histograms_every = 4, e.progress = "off";
+  e.execution = {.device = "auto",
+                 .precision = "bf16",
+                 .threads = 2,
+                 .transport = "ring",
+                 .deadline = 2.5,
+                 .ring = true,
+                 .wire = "bf16",
+                 .graphs = false,
+                 .share_gpu = true};
+  e.bucket_size = 1000, e.dry_run = true;
   e.explicitly_set = o.explicitly_set;
   EXPECT_EQ(o, e);
   EXPECT_TRUE(o.was_set("momentum"));
@@ -307,6 +325,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Enumerated{"schedule", "cosin", "cosine", "constant, exponential, step, cosine and polynomial"},
                     Enumerated{"activation", "Relu", "relu", "relu, tanh and sigmoid"},
                     Enumerated{"transport", "shared_memory", "shared-memory", "auto, shared-memory and ring"},
+                    Enumerated{"device", "gpus", "gpu", "auto, cpu and gpu"},
+                    Enumerated{"precision", "bfp16", "bf16", "auto, fp32, tf32 and bf16"},
+                    Enumerated{"wire", "f32", "fp32", "fp32 and bf16"},
                     Enumerated{"verify", "al", "all", "auto, all and none"},
                     Enumerated{"progress", "of", "off", "auto, on and off"},
                     Enumerated{"loss", "mean-square-error", "mean-squared-error",
@@ -367,6 +388,23 @@ TEST(TrainOptionsTest, ContradictionsAreErrors) {
             "--hidden has an effect only with --model mlp, not with linear");
   EXPECT_EQ(complaint({"--histograms-every", "5", "--no-tensorboard"}),
             "--histograms-every has an effect only with --tensorboard yes, not with no");
+  EXPECT_EQ(complaint({"--device", "cpu", "--ring"}),
+            "--ring has an effect only with --device auto or gpu, not with cpu");
+  EXPECT_EQ(complaint({"--device", "cpu", "--no-graph"}),
+            "--no-graph has an effect only with --device auto or gpu, not with cpu");
+  EXPECT_EQ(complaint({"--device", "cpu", "--share-gpu"}),
+            "--share-gpu has an effect only with --device auto or gpu, not with cpu");
+  EXPECT_EQ(complaint({"--device", "gpu", "--threads", "4"}),
+            "--threads has an effect only with --device auto or cpu, not with gpu");
+}
+
+TEST_F(ConfigFile, OfARunOnGpusServesOnCpusAndBack) {
+  write("device = gpu\nprecision = fp32\nring = yes\ngraph = no\nshare-gpu = yes\n");
+  const ExecutionOptions cpu = parse({"--config", file_, "--device", "cpu", "--threads", "2"}).execution;
+  EXPECT_EQ(cpu, (ExecutionOptions{.device = "cpu", .precision = "fp32", .threads = 2}));
+  write("device = cpu\nthreads = 2\n");
+  const ExecutionOptions gpu = parse({"--config", file_, "--device", "gpu", "--no-graph"}).execution;
+  EXPECT_EQ(gpu, (ExecutionOptions{.device = "gpu", .graphs = false}));
 }
 
 TEST(TrainOptionsTest, WhatIsOffAnywayContradictsNothing) {
@@ -544,6 +582,16 @@ Arguments random_arguments(std::mt19937& random) {
     maybe("histograms-every", number(0, 9));
   maybe("deadline", real(0.5, 100));
   maybe("transport", pick({"auto", "ring", "shared-memory"}));
+  const std::string device = pick({"auto", "cpu", "gpu"});
+  a.insert(a.end(), {"--device", device});
+  maybe("precision", pick({"auto", "fp32", "tf32", "bf16"}));
+  maybe("wire", pick({"fp32", "bf16"}));
+  if (device != "gpu") maybe("threads", number(1, 64));
+  if (device != "cpu") {
+    if (chance()) a.push_back("--ring");
+    if (chance()) a.push_back("--no-graph");
+    if (chance()) a.push_back("--share-gpu");
+  }
   if (chance()) a.push_back("--dry-run");
   return a;
 }

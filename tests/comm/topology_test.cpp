@@ -16,6 +16,7 @@ RankPlace place(int rank, const std::string& host, const std::string& cores, int
           .host = host,
           .pid = 100 + rank,
           .device = "cpu",
+          .identity = {},
           .cores = cores,
           .host_cores = host_cores};
 }
@@ -37,6 +38,36 @@ TEST(Topology, OfManyRanksIsFoldedPerHost) {
             "  0-7  node1  8 x cpu\n"
             " 8-11  node2  3 x cpu, 1 x gpu\n");
   EXPECT_THAT(format_topology(places, 12), HasSubstr("local"));
+}
+
+/// A rank on a GPU with the longest of names.
+RankPlace gpu_place(int rank, const std::string& host) {
+  RankPlace on_gpu = place(rank, host, "0-7", 64);
+  on_gpu.device = "NVIDIA RTX 6000 Ada Generation";
+  on_gpu.identity = "0000:" + std::to_string(10 + rank) + ":00.0 GPU-8f3c1a" + std::to_string(10 + rank);
+  return on_gpu;
+}
+
+TEST(Topology, TellsEqualDevicesApart) {
+  EXPECT_EQ(format_topology({gpu_place(0, "node1"), place(1, "node1", "0", 64)}),
+            "rank  host   local  pid  device                          identity                   cores\n"
+            "   0  node1  0      100  NVIDIA RTX 6000 Ada Generation  0000:10:00.0 GPU-8f3c1a10  0-7\n"
+            "   1  node1  0      101  cpu                                                        0\n");
+}
+
+TEST(Topology, FoldsDevicesThatDifferOnlyInTheirIdentity) {
+  std::vector<RankPlace> places;
+  for (int rank = 0; rank < 40; ++rank) places.push_back(gpu_place(rank, rank < 8 ? "node1" : "node2"));
+  places[39].device = "NVIDIA H200";
+  EXPECT_EQ(format_topology(places),
+            "ranks  host   devices\n"
+            "  0-7  node1  8 x NVIDIA RTX 6000 Ada Generation\n"
+            " 8-39  node2  31 x NVIDIA RTX 6000 Ada Generation, 1 x NVIDIA H200\n");
+}
+
+TEST(Topology, NamesRanks) {
+  EXPECT_EQ(name_ranks(std::vector{3}), "rank 3");
+  EXPECT_EQ(name_ranks(std::vector{0, 1, 2, 5, 7, 8}), "ranks 0-2,5,7-8");
 }
 
 TEST(TopologyWarnings, AreNoneWhenAllIsWell) {
