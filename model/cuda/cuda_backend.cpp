@@ -1,0 +1,276 @@
+#include "model/cuda/cuda_backend.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <stdexcept>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "model/formulas/bfloat16.hpp"
+#include "model/make_cuda_backend.hpp"
+
+namespace lockstep::model {
+
+std::unique_ptr<Backend> make_cuda_backend(const BackendOptions& options) {
+  return std::make_unique<cuda::CudaBackend>(options);
+}
+
+namespace cuda {
+
+namespace {
+
+constexpr std::int64_t kScratchColumns = 4096;  // at first
+
+std::size_t bytes_of(const Tensor& tensor) { return static_cast<std::size_t>(tensor.count()) * size_of(tensor.type); }
+
+/// Hopper's kernels split sums over more blocks.
+std::size_t workspace_for(const Device& device) { return std::size_t{device.major >= 9 ? 64u : 32u} << 20; }
+
+int processors_for(const BackendOptions& options, const Device& device) {
+  const int reserved = options.reserved_processors;
+  if (reserved < 0 || reserved >= device.processors) {
+    throw std::invalid_argument(fmt::format("{} streaming multiprocessors cannot be left to communication: {} has {}",
+                                            reserved, device.name, device.processors));
+  }
+  return reserved == 0 ? 0 : device.processors - reserved;
+}
+
+}  // namespace
+
+Device CudaBackend::choose(const BackendOptions& options) {
+  const DeviceSurvey survey = survey_devices();
+  if (survey.devices.empty()) throw DeviceError("no GPU can be used: " + survey.obstacle);
+  const auto device = std::ranges::find(survey.devices, options.device, &Device::index);
+  if (device == survey.devices.end()) {
+    std::string there;
+    for (const Device& each : survey.devices) {
+      there += fmt::format("{}{} ({})", there.empty() ? "" : ", ", each.index, each.name);
+    }
+    throw DeviceError(
+        fmt::format("there is no GPU {} here that this program can use; there are: {}", options.device, there));
+  }
+  if (options.precision != Precision::fp32 && device->major < 8) {
+    throw std::invalid_argument(fmt::format("{} (compute capability {}.{}) has no units for {}: take fp32",
+                                            device->name, device->major, device->minor, name_of(options.precision)));
+  }
+  check(cudaSetDevice(device->index), "opening it");
+  check(cudaFree(nullptr), "opening it");  // makes the context here and now
+  return *device;
+}
+
+CudaBackend::CudaBackend(const BackendOptions& options) : CudaBackend(options, choose(options)) {}
+
+CudaBackend::CudaBackend(const BackendOptions& options, Device device)
+    : device_(std::move(device)),
+      precision_(options.precision),
+      memory_(device_.index),
+      pinned_(device_.index),
+      stream_(make_stream()),
+      began_(make_timing_event()),
+      ended_(make_timing_event()),
+      matmul_(memory_, {.precision = precision_,
+                        .processors = processors_for(options, device_),
+                        .workspace = workspace_for(device_)}),
+      slices_(memory_, stream_.get()),
+      writes_(pinned_),
+      recorder_(stream_.get(), options.graphs) {
+  scratch_columns_ = kScratchColumns;
+  scratch_.emplace_back(memory_, scratch_bytes(scratch_columns_));
+}
+
+CudaBackend::~CudaBackend() {
+  // Nothing may be under way in memory that goes away now. After a failure both calls report it and return at once.
+  static_cast<void>(cudaSetDevice(device_.index));
+  static_cast<void>(cudaDeviceSynchronize());
+}
+
+std::string CudaBackend::description() const {
+  const int unplanned = matmul_.unplanned();
+  return fmt::format("cuda: {} ({}, {}), {}, cuBLASLt {}, {}{}", device_.name, device_.pci, device_.uuid,
+                     name_of(precision_), Matmul::version(), recorder_.enabled() ? "graphs" : "no graphs",
+                     unplanned == 0 ? "" : fmt::format(", {} matrix shapes that cuBLASLt has nothing for", unplanned));
+}
+
+ElementType CudaBackend::compute_type() const noexcept {
+  return precision_ == Precision::bf16 ? ElementType::bfloat16 : ElementType::float32;
+}
+
+// ---- data in ----
+
+void CudaBackend::do_reserve_stages(int slots, std::size_t x_bytes, std::size_t y_bytes) {
+  staging_.emplace(memory_, slots, x_bytes, y_bytes);
+}
+
+StagedBatch CudaBackend::do_stage(int slot, const Tensor& x, const Tensor& y) {
+  assert(!recorder_.recording());
+  return staging_->stage(slot, x, y, stream_.get());
+}
+
+void CudaBackend::do_release_stage(int slot) {
+  assert(!recorder_.recording());
+  staging_->release(slot, stream_.get());
+}
+
+void CudaBackend::wait_staged() {
+  if (staging_) staging_->wait();
+}
+
+// ---- operations; an empty tensor is nothing to launch for ----
+
+Scratch CudaBackend::scratch_for(const Tensor& x) {
+  if (x.columns > scratch_columns_) {
+    assert(!recorder_.recording());
+    scratch_.emplace_back(memory_, scratch_bytes(x.columns));
+    scratch_columns_ = x.columns;
+  }
+  return {scratch_.back().data(), scratch_.back().bytes()};
+}
+
+void CudaBackend::do_convert_input(const Tensor& in, const InputTransform& transform, const Tensor& out) {
+  if (out.count() > 0) cuda::convert_input(stream_.get(), in, transform, out);
+}
+
+void CudaBackend::do_linear_forward(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
+                                    const Tensor& y) {
+  if (y.count() == 0 || matmul_.multiply_fused(stream_.get(), {x}, {w}, bias, activation, y)) return;
+  matmul_.multiply(stream_.get(), {x}, {w}, Accumulate::no, y);
+  if (bias.data != nullptr || activation != Activation::none) {
+    cuda::add_bias_and_activate(stream_.get(), y, bias, activation);
+  }
+}
+
+void CudaBackend::do_linear_backward(const Tensor& x, const Tensor& w, const Tensor& y, const Tensor& d_y,
+                                     Activation activation, Accumulate accumulate, const Tensor& d_w,
+                                     const Tensor& d_bias, const Tensor& d_x) {
+  if (d_y.count() == 0) {  // no samples: sums of nothing
+    if (accumulate == Accumulate::yes) return;
+    do_fill_zero(d_w);
+    if (d_bias.data != nullptr) do_fill_zero(d_bias);
+    return;
+  }
+  if (activation != Activation::none || d_bias.data != nullptr) {
+    cuda::activation_gradient(stream_.get(), activation, y, d_y, accumulate, d_bias, scratch_for(d_y));
+  }
+  matmul_.multiply(stream_.get(), {x, Matmul::Transposed::yes}, {d_y}, accumulate, d_w);
+  if (d_x.data != nullptr) {
+    matmul_.multiply(stream_.get(), {d_y}, {w, Matmul::Transposed::yes}, Accumulate::no, d_x);
+  }
+}
+
+void CudaBackend::do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, double scale, bool want_gradient,
+                                           const Tensor& sums) {
+  if (logits.count() == 0) return;
+  cuda::softmax_cross_entropy(stream_.get(), logits, labels, scale, want_gradient, sums, scratch_for(logits));
+}
+
+void CudaBackend::do_mean_squared_error(const Tensor& predictions, const Tensor& targets, double scale,
+                                        bool want_gradient, const Tensor& sums) {
+  if (predictions.count() == 0) return;
+  cuda::mean_squared_error(stream_.get(), predictions, targets, scale, want_gradient, sums, scratch_for(predictions));
+}
+
+void CudaBackend::do_sum_of_squares(const Tensor& x, const Tensor& out) {
+  if (x.count() == 0) return do_fill_zero(out);
+  // Over a flat array: the scratch must not grow with an arena's length.
+  cuda::sum_of_squares(stream_.get(), x, out, {scratch_.back().data(), scratch_.back().bytes()});
+}
+
+void CudaBackend::do_tally(const Tensor& sums, const Tensor& ballot) { cuda::tally(stream_.get(), sums, ballot); }
+
+void CudaBackend::do_add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2,
+                                     std::span<const UpdateSlice> slices) {
+  const UpdateChunks chunks = slices_.chunks(slices, recorder_.recording());
+  if (chunks.count > 0) cuda::add_l2_gradient(stream_.get(), parameters, gradients, l2, chunks);
+}
+
+void CudaBackend::do_update(const UpdateArenas& arenas, OptimizerKind kind, bool averaging, const Tensor& rule,
+                            std::span<const UpdateSlice> slices, const UpdateGate& gate) {
+  const UpdateChunks chunks = slices_.chunks(slices, recorder_.recording());
+  if (chunks.count > 0) cuda::update(stream_.get(), arenas, kind, averaging, rule, chunks, gate);
+}
+
+void CudaBackend::do_cast(const Tensor& in, const Tensor& out) {
+  if (out.count() > 0) cuda::cast(stream_.get(), in, out);
+}
+
+void CudaBackend::do_fill_zero(const Tensor& x) {
+  if (x.count() > 0) check(cudaMemsetAsync(x.data, 0, bytes_of(x), stream_.get()), "clearing memory");
+}
+
+// ---- small things to and from the host ----
+
+void CudaBackend::do_write(std::span<const std::byte> host, const Tensor& to) {
+  assert(!recorder_.recording());
+  writes_.write(host, to.data, stream_.get());
+}
+
+void CudaBackend::do_read(const Tensor& from, std::span<std::byte> host) {
+  if (host.empty()) return;
+  check(cudaMemcpyAsync(host.data(), from.data, host.size(), cudaMemcpyDeviceToHost, stream_.get()),
+        "reading a result");
+}
+
+// ---- waiting ----
+
+void CudaBackend::synchronize() {
+  assert(!recorder_.recording());
+  check(cudaStreamSynchronize(stream_.get()), "waiting for its work");
+}
+
+void CudaBackend::do_upload(std::span<const float> host, const Tensor& to) {
+  std::vector<std::uint16_t> rounded;
+  const void* from = host.data();
+  if (to.type == ElementType::bfloat16) {
+    rounded.resize(host.size());
+    std::ranges::transform(host, rounded.begin(), [](float v) { return formulas::bfloat16_bits(v); });
+    from = rounded.data();
+  }
+  if (!host.empty()) {
+    check(cudaMemcpyAsync(to.data, from, bytes_of(to), cudaMemcpyHostToDevice, stream_.get()), "uploading");
+  }
+  synchronize();
+}
+
+void CudaBackend::do_download(const Tensor& from, std::span<float> host) {
+  std::vector<std::uint16_t> bits(from.type == ElementType::bfloat16 ? host.size() : 0);
+  void* to = bits.empty() ? static_cast<void*>(host.data()) : bits.data();
+  if (!host.empty()) {
+    check(cudaMemcpyAsync(to, from.data, bytes_of(from), cudaMemcpyDeviceToHost, stream_.get()), "downloading");
+  }
+  synchronize();
+  std::ranges::transform(bits, host.begin(), [](std::uint16_t v) { return formulas::from_bfloat16_bits(v); });
+}
+
+void CudaBackend::repeat(std::span<const std::int64_t> key, const std::function<void()>& work) {
+  recorder_.repeat(key, work);
+}
+
+void CudaBackend::forget_recordings() {
+  static_cast<void>(cudaStreamSynchronize(stream_.get()));  // a failure is reported by who waits for results
+  recorder_.forget();
+}
+
+void CudaBackend::mark_begin() {
+  assert(!recorder_.recording());
+  check(cudaEventRecord(began_.get(), stream_.get()), "taking the time");
+  has_begun_ = true;
+  has_ended_ = false;
+}
+
+void CudaBackend::mark_end() {
+  assert(!recorder_.recording());
+  check(cudaEventRecord(ended_.get(), stream_.get()), "taking the time");
+  has_ended_ = true;
+}
+
+double CudaBackend::device_seconds() {
+  if (!has_begun_ || !has_ended_) return -1;
+  float milliseconds = 0;
+  check(cudaEventElapsedTime(&milliseconds, began_.get(), ended_.get()), "taking the time");
+  return static_cast<double>(milliseconds) * 1e-3;
+}
+
+}  // namespace cuda
+
+}  // namespace lockstep::model

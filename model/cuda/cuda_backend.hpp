@@ -1,0 +1,98 @@
+/// \file
+/// One GPU: matrix products through cuBLASLt, everything else in our own kernels (kernels.hpp), in the order of one
+/// stream. For one thread at a time; only the memory resources may be used by others.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/backend.hpp"
+#include "model/cuda/device_memory.hpp"
+#include "model/cuda/graph_recorder.hpp"
+#include "model/cuda/handles.hpp"
+#include "model/cuda/kernels.hpp"
+#include "model/cuda/matmul.hpp"
+#include "model/cuda/slice_table.hpp"
+#include "model/cuda/staging.hpp"
+#include "model/cuda/write_ring.hpp"
+
+namespace lockstep::model::cuda {
+
+class CudaBackend final : public Backend {
+ public:
+  /// Makes the process's context on options.device, which becomes the thread's current device. Throws DeviceError, or
+  /// std::invalid_argument for a precision or a number of processors that the device does not have.
+  explicit CudaBackend(const BackendOptions& options);
+  ~CudaBackend() override;
+
+  std::string_view name() const noexcept override { return "cuda"; }
+  std::string description() const override;
+  ElementType compute_type() const noexcept override;
+  ElementType master_type() const noexcept override { return ElementType::float32; }
+  std::pmr::memory_resource* memory() noexcept override { return &memory_; }
+  std::pmr::memory_resource* host_memory() noexcept override { return &pinned_; }
+  bool is_host() const noexcept override { return false; }
+  void* stream() noexcept override { return stream_.get(); }
+
+  void wait_staged() override;
+  void synchronize() override;
+  void repeat(std::span<const std::int64_t> key, const std::function<void()>& work) override;
+  /// Drops all recordings. Those that contain a communicator's kernels must go before that communicator.
+  void forget_recordings();
+  void mark_begin() override;
+  void mark_end() override;
+  double device_seconds() override;
+
+ private:
+  /// The device of `options`, checked.
+  static Device choose(const BackendOptions& options);
+  CudaBackend(const BackendOptions& options, Device device);
+
+  void do_reserve_stages(int slots, std::size_t x_bytes, std::size_t y_bytes) override;
+  StagedBatch do_stage(int slot, const Tensor& x, const Tensor& y) override;
+  void do_release_stage(int slot) override;
+  void do_convert_input(const Tensor& in, const InputTransform& transform, const Tensor& out) override;
+  void do_linear_forward(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
+                         const Tensor& y) override;
+  void do_linear_backward(const Tensor& x, const Tensor& w, const Tensor& y, const Tensor& d_y, Activation activation,
+                          Accumulate accumulate, const Tensor& d_w, const Tensor& d_bias, const Tensor& d_x) override;
+  void do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, double scale, bool want_gradient,
+                                const Tensor& sums) override;
+  void do_mean_squared_error(const Tensor& predictions, const Tensor& targets, double scale, bool want_gradient,
+                             const Tensor& sums) override;
+  void do_sum_of_squares(const Tensor& x, const Tensor& out) override;
+  void do_tally(const Tensor& sums, const Tensor& ballot) override;
+  void do_add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2,
+                          std::span<const UpdateSlice> slices) override;
+  void do_update(const UpdateArenas& arenas, OptimizerKind kind, bool averaging, const Tensor& rule,
+                 std::span<const UpdateSlice> slices, const UpdateGate& gate) override;
+  void do_cast(const Tensor& in, const Tensor& out) override;
+  void do_fill_zero(const Tensor& x) override;
+  void do_write(std::span<const std::byte> host, const Tensor& to) override;
+  void do_read(const Tensor& from, std::span<std::byte> host) override;
+  void do_upload(std::span<const float> host, const Tensor& to) override;
+  void do_download(const Tensor& from, std::span<float> host) override;
+
+  /// Grows where a tensor is wider than all before, which must not come first while recording. What was outgrown stays:
+  /// recorded work may use it.
+  Scratch scratch_for(const Tensor& x);
+
+  // In this order: what a later one uses outlives it.
+  const Device device_;
+  const Precision precision_;
+  DeviceMemory memory_;
+  PinnedMemory pinned_;
+  Stream stream_;
+  Event began_, ended_;
+  bool has_begun_ = false, has_ended_ = false;
+  Matmul matmul_;
+  std::vector<Block> scratch_;
+  std::int64_t scratch_columns_ = 0;
+  SliceTable slices_;
+  WriteRing writes_;
+  std::optional<Staging> staging_;
+  GraphRecorder recorder_;
+};
+
+}  // namespace lockstep::model::cuda

@@ -1,0 +1,59 @@
+/// \file
+/// Memory of one GPU, and memory of the host that this GPU copies to and from at full speed.
+#pragma once
+
+#include <memory_resource>
+
+namespace lockstep::model::cuda {
+
+/// cudaMalloc, 256-byte aligned. Allocating and freeing wait for the device: not for the steady state.
+/// allocate() throws DeviceError where memory is short: how much was wanted, how much is free, what to do.
+class DeviceMemory final : public std::pmr::memory_resource {
+ public:
+  explicit DeviceMemory(int device) : device_(device) {}
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t alignment) override;
+  void do_deallocate(void* block, std::size_t bytes, std::size_t alignment) override;
+  bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override;
+
+  int device_;
+};
+
+/// Pinned (page-locked) host memory, good for every GPU of the process. Any thread may allocate.
+class PinnedMemory final : public std::pmr::memory_resource {
+ public:
+  explicit PinnedMemory(int device) : device_(device) {}
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t alignment) override;
+  void do_deallocate(void* block, std::size_t bytes, std::size_t alignment) override;
+  bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override;
+
+  int device_;
+};
+
+/// One block of a memory resource, given back at the end.
+class Block {
+ public:
+  Block() = default;
+  Block(std::pmr::memory_resource& memory, std::size_t bytes);
+  ~Block();
+  Block(Block&& other) noexcept { swap(other); }
+  Block& operator=(Block&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+
+  void* data() const noexcept { return data_; }
+  std::size_t bytes() const noexcept { return bytes_; }
+
+ private:
+  void swap(Block& other) noexcept;
+
+  std::pmr::memory_resource* memory_ = nullptr;
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace lockstep::model::cuda

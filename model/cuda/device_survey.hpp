@@ -1,0 +1,18 @@
+/// \file
+/// A device as the CUDA runtime describes it.
+#pragma once
+
+#include <string>
+
+#include <cuda_runtime_api.h>
+
+#include "model/device.hpp"
+
+namespace lockstep::model::cuda {
+
+/// "0000:1b:00.0"
+std::string pci_of(const cudaDeviceProp& properties);
+/// Everything but the free memory, which costs a context.
+Device describe(int index, const cudaDeviceProp& properties);
+
+}  // namespace lockstep::model::cuda

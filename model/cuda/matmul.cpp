@@ -1,0 +1,264 @@
+#include "model/cuda/matmul.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <limits>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "model/cuda/handles.hpp"
+#include "model/cuda/plain_matmul.hpp"
+
+namespace lockstep::model::cuda {
+
+namespace {
+
+/// The epilogue's vectors are read 16 bytes at a time by some kernels, and no preference tells the heuristics better.
+constexpr std::uint32_t kBiasAlignment = 16;
+constexpr int kCandidates = 8;
+
+void check(cublasStatus_t status, const char* what) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  throw DeviceError(
+      fmt::format("{}: cuBLASLt, {}: {}", describe_current_device(), what, cublasLtGetStatusString(status)));
+}
+using cuda::check;
+
+cudaDataType_t data_type(ElementType type) {
+  assert(type == ElementType::float32 || type == ElementType::bfloat16);
+  return type == ElementType::bfloat16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+/// The largest power of two up to 256 that divides the address.
+std::uint32_t alignment_of(const void* pointer) {
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer) | 256u;
+  return static_cast<std::uint32_t>(address & (~address + 1));
+}
+
+template <class T>
+void set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute, const T& value) {
+  check(cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof value), "describing a product");
+}
+template <class T>
+void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute, const T& value) {
+  check(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value), "stating preferences");
+}
+
+std::optional<cublasLtEpilogue_t> epilogue_of(bool bias, Activation activation) {
+  switch (activation) {
+    case Activation::none:
+      return bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    case Activation::relu:
+      return bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+    case Activation::tanh:
+    case Activation::sigmoid:
+      break;
+  }
+  return std::nullopt;
+}
+
+std::int64_t rows_of(const Matmul::Operand& operand) {
+  return operand.transposed == Matmul::Transposed::yes ? operand.tensor.columns : operand.tensor.rows;
+}
+std::int64_t columns_of(const Matmul::Operand& operand) {
+  return operand.transposed == Matmul::Transposed::yes ? operand.tensor.rows : operand.tensor.columns;
+}
+
+}  // namespace
+
+Matmul::Matmul(DeviceMemory& memory, const Options& options)
+    : options_(options), memory_(memory), workspace_(memory, options.workspace) {
+  cublasLtHandle_t handle = nullptr;
+  check(cublasLtCreate(&handle), "starting");
+  handle_.reset(handle);
+}
+
+std::string Matmul::version() {
+  std::array<int, 3> parts{};
+  const std::array<libraryPropertyType, 3> names{MAJOR_VERSION, MINOR_VERSION, PATCH_LEVEL};
+  for (std::size_t i = 0; i < parts.size(); ++i) check(cublasLtGetProperty(names[i], &parts[i]), "asking its version");
+  return fmt::format("{}.{}.{}", parts[0], parts[1], parts[2]);
+}
+
+void Matmul::multiply(cudaStream_t stream, const Operand& a, const Operand& b, Accumulate accumulate,
+                      const Tensor& out) {
+  if (out.count() == 0) return;
+  if (columns_of(a) == 0) {
+    if (accumulate == Accumulate::yes) return;
+    check(cudaMemsetAsync(out.data, 0, static_cast<std::size_t>(out.count()) * size_of(out.type), stream),
+          "clearing an empty product");
+    return;
+  }
+  const Problem problem = problem_of(a, b, {}, CUBLASLT_EPILOGUE_DEFAULT, accumulate, out);
+  const Pointers pointers{b.tensor.data, a.tensor.data, out.data, nullptr};
+  const Plan& plan = plan_for(stream, problem, pointers);
+  if (plan.found) return run(stream, problem, plan, pointers);
+  plain_matmul(stream, a.tensor, a.transposed == Transposed::yes, b.tensor, b.transposed == Transposed::yes, accumulate,
+               out);
+}
+
+bool Matmul::multiply_fused(cudaStream_t stream, const Operand& a, const Operand& b, const Tensor& bias,
+                            Activation activation, const Tensor& out) {
+  if (out.count() == 0) return true;
+  const bool biased = bias.data != nullptr;
+  const auto epilogue = epilogue_of(biased, activation);
+  if (!epilogue || columns_of(a) == 0) return false;
+  if (biased && (alignment_of(bias.data) < kBiasAlignment || bias.type != out.type)) return false;
+  const Problem problem = problem_of(a, b, bias, *epilogue, Accumulate::no, out);
+  const Pointers pointers{b.tensor.data, a.tensor.data, out.data, bias.data};
+  const Plan& plan = plan_for(stream, problem, pointers);
+  if (!plan.found) return false;
+  if (biased) set(plan.operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, pointers.bias);
+  run(stream, problem, plan, pointers);
+  return true;
+}
+
+Matmul::Problem Matmul::problem_of(const Operand& a, const Operand& b, const Tensor& bias, cublasLtEpilogue_t epilogue,
+                                   Accumulate accumulate, const Tensor& out) {
+  assert(rows_of(a) == out.rows && columns_of(b) == out.columns && columns_of(a) == rows_of(b));
+  assert(a.tensor.type == b.tensor.type && (out.type == a.tensor.type || out.type == ElementType::float32));
+  const Problem problem{.rows = out.columns,
+                        .columns = out.rows,
+                        .terms = columns_of(a),
+                        .left_transposed = b.transposed == Transposed::yes,
+                        .right_transposed = a.transposed == Transposed::yes,
+                        .in = a.tensor.type,
+                        .out = out.type,
+                        .epilogue = epilogue,
+                        .accumulate = accumulate == Accumulate::yes,
+                        .left_alignment = alignment_of(b.tensor.data),
+                        .right_alignment = alignment_of(a.tensor.data),
+                        .out_alignment = alignment_of(out.data),
+                        .bias_alignment = bias.data == nullptr ? 0 : alignment_of(bias.data)};
+  if (std::max({problem.rows, problem.columns, problem.terms}) > std::numeric_limits<std::int32_t>::max()) {
+    throw std::invalid_argument(describe(problem) + ": cuBLASLt counts to 2^31 - 1 in each direction");
+  }
+  return problem;
+}
+
+std::string Matmul::describe(const Problem& problem) {
+  return fmt::format("a product [{}, {}]{} x [{}, {}]{}, {} to {}", problem.columns, problem.terms,
+                     problem.right_transposed ? " (first transposed)" : "", problem.terms, problem.rows,
+                     problem.left_transposed ? " (second transposed)" : "", name_of(problem.in), name_of(problem.out));
+}
+
+Matmul::Plan& Matmul::plan_for(cudaStream_t stream, const Problem& problem, const Pointers& pointers) {
+  const auto known = plans_.find(problem);
+  if (known != plans_.end()) return known->second;
+  Plan& plan = plans_.emplace(problem, make_plan(stream, problem, pointers)).first->second;
+  if (!plan.found && problem.epilogue == CUBLASLT_EPILOGUE_DEFAULT) ++unplanned_;
+  return plan;
+}
+
+Matmul::Plan Matmul::make_plan(cudaStream_t stream, const Problem& problem, const Pointers& pointers) {
+  const bool tf32 = problem.in == ElementType::float32 && options_.precision == Precision::tf32;
+  cublasLtMatmulDesc_t operation = nullptr;
+  check(cublasLtMatmulDescCreate(&operation, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F),
+        "describing a product");
+  Plan plan;
+  plan.operation.reset(operation);
+  set(operation, CUBLASLT_MATMUL_DESC_TRANSA, std::int32_t{problem.left_transposed ? CUBLAS_OP_T : CUBLAS_OP_N});
+  set(operation, CUBLASLT_MATMUL_DESC_TRANSB, std::int32_t{problem.right_transposed ? CUBLAS_OP_T : CUBLAS_OP_N});
+  set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<std::uint32_t>(problem.epilogue));
+  if (pointers.bias != nullptr) {
+    set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, pointers.bias);
+    set(operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<std::int32_t>(data_type(problem.out)));
+  }
+  if (options_.processors > 0) {
+    set(operation, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, static_cast<std::int32_t>(options_.processors));
+  }
+
+  // Column-major as stored: dense, so the leading dimension is the number of rows.
+  const auto layout = [](ElementType type, std::int64_t rows, std::int64_t columns) {
+    cublasLtMatrixLayout_t made = nullptr;
+    check(cublasLtMatrixLayoutCreate(&made, data_type(type), static_cast<std::uint64_t>(rows),
+                                     static_cast<std::uint64_t>(columns), rows),
+          "describing a matrix");
+    return Owned<cublasLtMatrixLayoutOpaque_t>(made);
+  };
+  const auto stored = [&](bool transposed, std::int64_t rows, std::int64_t columns) {
+    return transposed ? layout(problem.in, columns, rows) : layout(problem.in, rows, columns);
+  };
+  plan.left = stored(problem.left_transposed, problem.rows, problem.terms);
+  plan.right = stored(problem.right_transposed, problem.terms, problem.columns);
+  plan.out = layout(problem.out, problem.rows, problem.columns);
+
+  cublasLtMatmulPreference_t preference = nullptr;
+  check(cublasLtMatmulPreferenceCreate(&preference), "stating preferences");
+  const Owned<cublasLtMatmulPreferenceOpaque_t> owner(preference);
+  set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{workspace_.bytes()});
+  // INPLACE adds in the type of the output and OUTPUT_TYPE rounds the parts to it; without either, fp32 all the way.
+  set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+      static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, problem.left_alignment);
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, problem.right_alignment);
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, problem.out_alignment);
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, problem.out_alignment);
+
+  std::array<cublasLtMatmulHeuristicResult_t, kCandidates> results{};
+  int returned = 0;
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoGetHeuristic(handle_.get(), operation, plan.left.get(), plan.right.get(), plan.out.get(),
+                                     plan.out.get(), preference, kCandidates, results.data(), &returned);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return plan;
+  check(status, "choosing an algorithm");
+  const auto end = std::stable_partition(results.begin(), results.begin() + returned, [&](const auto& result) {
+    return result.state == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= workspace_.bytes();
+  });
+  if (end == results.begin()) return plan;
+  const auto* chosen = results.data();
+  if (options_.tuning == Tuning::timed) chosen = fastest(stream, problem, plan, pointers, {results.begin(), end});
+  plan.algorithm = chosen->algo;
+  plan.found = true;
+  return plan;
+}
+
+cublasStatus_t Matmul::launch(cudaStream_t stream, const Plan& plan, const cublasLtMatmulAlgo_t& algorithm,
+                              bool accumulate, const Pointers& pointers) {
+  const float alpha = 1, beta = accumulate ? 1 : 0;
+  return cublasLtMatmul(handle_.get(), plan.operation.get(), &alpha, pointers.left, plan.left.get(), pointers.right,
+                        plan.right.get(), &beta, pointers.out, plan.out.get(), pointers.out, plan.out.get(), &algorithm,
+                        workspace_.data(), workspace_.bytes(), stream);
+}
+
+void Matmul::run(cudaStream_t stream, const Problem& problem, const Plan& plan, const Pointers& pointers) {
+  const cublasStatus_t status = launch(stream, plan, plan.algorithm, problem.accumulate, pointers);
+  if (status != CUBLAS_STATUS_SUCCESS) check(status, describe(problem).c_str());
+}
+
+const cublasLtMatmulHeuristicResult_t* Matmul::fastest(cudaStream_t stream, const Problem& problem, const Plan& plan,
+                                                       const Pointers& pointers,
+                                                       std::span<const cublasLtMatmulHeuristicResult_t> candidates) {
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  check(cudaStreamIsCapturing(stream, &capture), "asking whether work is being recorded");
+  if (capture != cudaStreamCaptureStatusNone) return candidates.data();
+
+  constexpr int kRounds = 5;
+  Block spare(memory_, static_cast<std::size_t>(problem.rows * problem.columns) * size_of(problem.out));
+  check(cudaMemsetAsync(spare.data(), 0, spare.bytes(), stream), "clearing memory");
+  Pointers trial = pointers;
+  trial.out = spare.data();
+  const Event begin = make_timing_event(), end = make_timing_event();
+  const cublasLtMatmulHeuristicResult_t* best = candidates.data();
+  float best_time = std::numeric_limits<float>::infinity();
+  for (const auto& candidate : candidates) {
+    bool works = launch(stream, plan, candidate.algo, problem.accumulate, trial) == CUBLAS_STATUS_SUCCESS;
+    check(cudaEventRecord(begin.get(), stream), "taking the time");
+    for (int round = 0; works && round < kRounds; ++round) {
+      works = launch(stream, plan, candidate.algo, problem.accumulate, trial) == CUBLAS_STATUS_SUCCESS;
+    }
+    check(cudaEventRecord(end.get(), stream), "taking the time");
+    check(cudaEventSynchronize(end.get()), "timing algorithms");
+    float time = 0;
+    check(cudaEventElapsedTime(&time, begin.get(), end.get()), "taking the time");
+    if (works && time < best_time) {
+      best_time = time;
+      best = &candidate;
+    }
+  }
+  return best;
+}
+
+}  // namespace lockstep::model::cuda

@@ -1,0 +1,116 @@
+/// \file
+/// Matrix products through cuBLASLt.
+///
+/// Tensors are row-major, cuBLASLt's first language is column-major. A row-major [r, c] tensor is, byte for byte, a
+/// column-major [c, r] matrix with leading dimension c, its transpose. So out = a b is asked for as out' = b' a': the
+/// operands change places and nothing is transposed. The same view makes a bias along the columns of `out` one along
+/// the rows of out', which is the direction of cuBLASLt's bias epilogue.
+///
+/// A plan is the algorithm for one shape, types, epilogue and alignment. It is the first that cuBLASLt's heuristics
+/// propose: a static rule, hence the same in every run on one kind of device. Of the ways to split a sum over several
+/// blocks only those are allowed that add the parts in fp32 in a step of their own: results repeat bit for bit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include <cublasLt.h>
+
+#include "model/backend.hpp"
+#include "model/cuda/device_memory.hpp"
+
+namespace lockstep::model::cuda {
+
+class Matmul {
+ public:
+  /// How a plan is chosen among the algorithms that the heuristics propose.
+  enum class Tuning {
+    first,  ///< the first: cheap, and a run repeats
+    timed,  ///< the fastest of a few as measured when its shape comes first: two runs may choose differently
+  };
+  struct Options {
+    Precision precision = Precision::fp32;
+    int processors = 0;         ///< streaming multiprocessors that products may count on; 0: all
+    std::size_t workspace = 0;  ///< bytes, allocated once
+    Tuning tuning = Tuning::first;
+  };
+  enum class Transposed : bool { no, yes };
+  struct Operand {
+    const Tensor& tensor;
+    Transposed transposed = Transposed::no;
+  };
+
+  Matmul(DeviceMemory& memory, const Options& options);
+
+  /// out = a b or out += a b. a and b of one type, float32 or bfloat16; out of that type or float32. Sums are fp32.
+  /// With no terms to add, out becomes or stays what an empty sum says.
+  void multiply(cudaStream_t stream, const Operand& a, const Operand& b, Accumulate accumulate, const Tensor& out);
+  /// out = act(a b + bias) in one kernel (bias may be empty), where there is one: else nothing is done, and false.
+  [[nodiscard]] bool multiply_fused(cudaStream_t stream, const Operand& a, const Operand& b, const Tensor& bias,
+                                    Activation activation, const Tensor& out);
+
+  /// "13.0.2"
+  static std::string version();
+  /// Shapes for which cuBLASLt had nothing, so that a simple, slow kernel of ours computes them.
+  int unplanned() const noexcept { return unplanned_; }
+
+ private:
+  struct Destroy {
+    void operator()(cublasLtContext* handle) const noexcept { static_cast<void>(cublasLtDestroy(handle)); }
+    void operator()(cublasLtMatmulDesc_t it) const noexcept { static_cast<void>(cublasLtMatmulDescDestroy(it)); }
+    void operator()(cublasLtMatrixLayout_t it) const noexcept { static_cast<void>(cublasLtMatrixLayoutDestroy(it)); }
+    void operator()(cublasLtMatmulPreference_t it) const noexcept {
+      static_cast<void>(cublasLtMatmulPreferenceDestroy(it));
+    }
+  };
+  template <class T>
+  using Owned = std::unique_ptr<T, Destroy>;
+
+  /// A product in cuBLASLt's view, out' = left right: `left` is b, `right` is a. Leading dimensions follow from it.
+  struct Problem {
+    std::int64_t rows = 0, columns = 0, terms = 0;
+    bool left_transposed = false, right_transposed = false;
+    ElementType in = ElementType::float32, out = ElementType::float32;
+    cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+    bool accumulate = false;
+    std::uint32_t left_alignment = 0, right_alignment = 0, out_alignment = 0, bias_alignment = 0;  ///< bytes
+
+    auto operator<=>(const Problem&) const = default;
+  };
+  struct Pointers {
+    const void* left;
+    const void* right;
+    void* out;
+    const void* bias;
+  };
+  struct Plan {
+    Owned<cublasLtMatmulDescOpaque_t> operation;
+    Owned<cublasLtMatrixLayoutOpaque_t> left, right, out;
+    cublasLtMatmulAlgo_t algorithm{};
+    bool found = false;
+  };
+
+  static Problem problem_of(const Operand& a, const Operand& b, const Tensor& bias, cublasLtEpilogue_t epilogue,
+                            Accumulate accumulate, const Tensor& out);
+  static std::string describe(const Problem& problem);
+  Plan& plan_for(cudaStream_t stream, const Problem& problem, const Pointers& pointers);
+  Plan make_plan(cudaStream_t stream, const Problem& problem, const Pointers& pointers);
+  cublasStatus_t launch(cudaStream_t stream, const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, bool accumulate,
+                        const Pointers& pointers);
+  void run(cudaStream_t stream, const Problem& problem, const Plan& plan, const Pointers& pointers);
+  const cublasLtMatmulHeuristicResult_t* fastest(cudaStream_t stream, const Problem& problem, const Plan& plan,
+                                                 const Pointers& pointers,
+                                                 std::span<const cublasLtMatmulHeuristicResult_t> candidates);
+
+  Options options_;
+  DeviceMemory& memory_;
+  Block workspace_;
+  Owned<cublasLtContext> handle_;
+  std::map<Problem, Plan> plans_;
+  int unplanned_ = 0;
+};
+
+}  // namespace lockstep::model::cuda

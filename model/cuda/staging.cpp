@@ -1,0 +1,48 @@
+#include "model/cuda/staging.hpp"
+
+namespace lockstep::model::cuda {
+
+namespace {
+
+std::size_t rounded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+}  // namespace
+
+Staging::Staging(DeviceMemory& memory, int slots, std::size_t x_bytes, std::size_t y_bytes)
+    : block_(memory, static_cast<std::size_t>(slots) * (rounded(x_bytes) + rounded(y_bytes))), copies_(make_stream()) {
+  auto* next = static_cast<std::byte*>(block_.data());
+  for (int i = 0; i < slots; ++i) {
+    slots_.push_back({next, next + rounded(x_bytes), make_event(), make_event()});
+    next += rounded(x_bytes) + rounded(y_bytes);
+  }
+}
+
+StagedBatch Staging::stage(int slot, const Tensor& x, const Tensor& y, cudaStream_t compute) {
+  Slot& to = slots_[static_cast<std::size_t>(slot)];
+  // An event that was never recorded lets pass.
+  check(cudaStreamWaitEvent(copies_.get(), to.released.get(), 0), "waiting for a slot of the input");
+  const StagedBatch batch{upload(x, to.x), upload(y, to.y)};
+  check(cudaEventRecord(to.uploaded.get(), copies_.get()), "marking an upload");
+  check(cudaStreamWaitEvent(compute, to.uploaded.get(), 0), "waiting for an upload");
+  latest_ = to.uploaded.get();
+  return batch;
+}
+
+void Staging::release(int slot, cudaStream_t compute) {
+  check(cudaEventRecord(slots_[static_cast<std::size_t>(slot)].released.get(), compute),
+        "releasing a slot of the input");
+}
+
+void Staging::wait() {
+  if (latest_ != nullptr) check(cudaEventSynchronize(latest_), "uploading a batch");
+}
+
+Tensor Staging::upload(const Tensor& host, std::byte* to) {
+  const std::size_t bytes = static_cast<std::size_t>(host.count()) * size_of(host.type);
+  if (bytes > 0) {
+    check(cudaMemcpyAsync(to, host.data, bytes, cudaMemcpyHostToDevice, copies_.get()), "uploading a batch");
+  }
+  return {to, host.type, host.rows, host.columns};
+}
+
+}  // namespace lockstep::model::cuda

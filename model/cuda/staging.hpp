@@ -1,0 +1,44 @@
+/// \file
+/// Batches on their way to the GPU: slots of device memory that are filled by a stream of their own while the
+/// operations read other slots.
+///
+///   copy stream      wait released[s]   copy x, y to slot s   record uploaded[s]
+///   compute stream                                            wait uploaded[s]   ... read slot s ...   record
+///   released[s]
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "model/backend.hpp"
+#include "model/cuda/device_memory.hpp"
+#include "model/cuda/handles.hpp"
+
+namespace lockstep::model::cuda {
+
+class Staging {
+ public:
+  /// The memory must outlive the staging.
+  Staging(DeviceMemory& memory, int slots, std::size_t x_bytes, std::size_t y_bytes);
+
+  /// Backend::stage, release_stage and wait_staged; `compute` is the stream of the operations. None of them may be
+  /// recorded.
+  StagedBatch stage(int slot, const Tensor& x, const Tensor& y, cudaStream_t compute);
+  void release(int slot, cudaStream_t compute);
+  void wait();
+
+ private:
+  struct Slot {
+    std::byte* x = nullptr;
+    std::byte* y = nullptr;
+    Event uploaded, released;
+  };
+  Tensor upload(const Tensor& host, std::byte* to);
+
+  Block block_;
+  Stream copies_;
+  std::vector<Slot> slots_;
+  cudaEvent_t latest_ = nullptr;  ///< uploaded last; copies are in order
+};
+
+}  // namespace lockstep::model::cuda

@@ -1,0 +1,31 @@
+/// \file
+/// Small values on their way to the GPU. What the host wrote is copied at once into pinned memory, which is used again
+/// only when the device has read it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+
+#include "model/cuda/device_memory.hpp"
+#include "model/cuda/handles.hpp"
+
+namespace lockstep::model::cuda {
+
+class WriteRing {
+ public:
+  static constexpr std::size_t kSlots = 64;
+  static constexpr std::size_t kSlotBytes = 256;
+
+  explicit WriteRing(PinnedMemory& memory);
+  /// At most kSlotBytes bytes, to device memory, in the order of the stream. Waits only where kSlots writes are under
+  /// way.
+  void write(std::span<const std::byte> host, void* to, cudaStream_t stream);
+
+ private:
+  Block block_;
+  std::array<Event, kSlots> read_;
+  std::size_t next_ = 0;
+};
+
+}  // namespace lockstep::model::cuda
