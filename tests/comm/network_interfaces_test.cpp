@@ -1,0 +1,77 @@
+#include "comm/network_interfaces.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "comm/reduction.hpp"
+
+namespace lockstep::comm {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+const std::vector<std::string> kInterfaces{"lo", "eth0", "eth1", "ib0"};
+
+std::string error(std::string_view list) { return interface_list_error(list, kInterfaces, "node7"); }
+
+TEST(InterfaceList, NamesTheBeginningsOfNames) {
+  for (const char* list : {"eth0", "eth", "e", "et", "ib", "ib0,eth9", "eth9,ib0", ",eth0", "eth0,", "eth0:4"}) {
+    EXPECT_THAT(error(list), IsEmpty()) << list;
+  }
+  for (const char* list : {"eth9", "th0", "eth0x", "enp1s0,eno1", "ETH0", "eth9:0", " eth0"}) {
+    EXPECT_THAT(error(list), HasSubstr("names no network interface that is there")) << list;
+  }
+}
+
+TEST(InterfaceList, WithAnEqualsSignNamesWholeNames) {
+  for (const char* list : {"=eth0", "=eth9,ib0", "=lo"}) EXPECT_THAT(error(list), IsEmpty()) << list;
+  for (const char* list : {"=eth", "=eth00", "=ib"}) EXPECT_THAT(error(list), HasSubstr("whole names")) << list;
+}
+
+TEST(InterfaceList, WithACaretNamesWhatIsNotToBeUsed) {
+  for (const char* list : {"^lo", "^docker", "^eth,ib", "^=eth", "^=lo,eth0,eth1"}) {
+    EXPECT_THAT(error(list), IsEmpty()) << list;
+  }
+  for (const char* list : {"^lo,eth,ib", "^=lo,eth0,eth1,ib0", "^l,e,i"}) {
+    EXPECT_THAT(error(list), HasSubstr("excludes every network interface")) << list;
+  }
+}
+
+TEST(InterfaceList, OfOneCharacterCountsAsNotGiven) {
+  for (const char* list : {"", "e", "x", "^"}) EXPECT_THAT(error(list), IsEmpty()) << list;
+}
+
+TEST(InterfaceList, WithoutNamesNamesAll) {
+  EXPECT_THAT(error("=,"), IsEmpty());
+  EXPECT_THAT(error(",,"), IsEmpty());
+  EXPECT_THAT(error("^,"), HasSubstr("excludes every"));
+}
+
+TEST(InterfaceList, IsRefusedInWordsThatSayWhatToDo) {
+  EXPECT_EQ(error("eth9"),
+            "NCCL_SOCKET_IFNAME=eth9 names no network interface that is there: the interfaces of node7 are lo, eth0, "
+            "eth1, ib0. Name one of them, or unset it");
+  EXPECT_THAT(interface_list_error("eth0", {}, "node7"),
+              HasSubstr("node7 has no running interface with an IP address at all"));
+}
+
+TEST(NcclEnvironment, IsReadFromTheVariable) {
+  ASSERT_EQ(unsetenv("NCCL_SOCKET_IFNAME"), 0);
+  EXPECT_EQ(nccl_environment_error(), "");
+  ASSERT_EQ(setenv("NCCL_SOCKET_IFNAME", "no-such-interface", 1), 0);
+  EXPECT_THAT(nccl_environment_error(), HasSubstr("NCCL_SOCKET_IFNAME=no-such-interface names no"));
+  const std::vector<std::string> interfaces = host_interfaces();
+  if (!interfaces.empty()) {
+    ASSERT_EQ(setenv("NCCL_SOCKET_IFNAME", ("=" + interfaces.back()).c_str(), 1), 0);
+    EXPECT_EQ(nccl_environment_error(), "");
+  }
+  ASSERT_EQ(unsetenv("NCCL_SOCKET_IFNAME"), 0);
+}
+
+}  // namespace
+}  // namespace lockstep::comm
