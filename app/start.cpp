@@ -176,13 +176,15 @@ void agree_on_start(comm::Communicator& communicator, Console& console, const Tr
                           {"training data", workload.training->fingerprint()},
                           {"validation data", workload.validation ? workload.validation->fingerprint() : ""}});
 
-  const std::vector<comm::RankPlace> places = comm::gather_topology(communicator, describe(place, options.execution));
+  const std::vector<comm::RankPlace> places =
+      comm::gather_topology(communicator, device_kind(place, options.execution), device_identity(place));
   std::vector<std::string> notes = workload.training->warnings();
   if (workload.validation)
     notes.insert(notes.end(), workload.validation->warnings().begin(), workload.validation->warnings().end());
   const std::vector<std::string> warnings = gather_said(communicator, join_lines(notes));
   console.info(fmt::format("lockstep {}", program_version()));
   console.info(comm::format_topology(places));
+  if (!place.note.empty()) console.info(place.note);
   console.info(format_plan(workload, options, place, communicator, buckets));
   for (const std::string& warning : comm::topology_warnings(places, options.execution.threads)) console.warn(warning);
   for (const std::string& warning : warnings) console.warn(warning);

@@ -295,7 +295,8 @@ int run_train(comm::MpiSession& session, const TrainOptions& given) {
   Workload workload;
   all_succeed_or_usage(*communicator, [&] { workload = prepare_workload(options, communicator->size()); });
   if (checkpoint) check_continues(*communicator, console, checkpoint->record(), options, workload);
-  const Place place = find_place(*communicator, options.execution);
+  const Place place =
+      options.dry_run ? plan_place(*communicator, options.execution) : find_place(*communicator, options.execution);
   const model::LearningRateSchedule schedule = learning_rate_schedule(options, workload.work);
   const std::vector<comm::Slice> buckets =
       comm::bucket_schedule(workload.network->parameters().slice_ends(), transport_of(place, *communicator),

@@ -80,6 +80,7 @@ void Trainer::conclude() {
 }
 
 void Trainer::micro_step(bool first, bool last) {
+  if (first) parts_.backend.mark_begin();
   const std::array<std::int64_t, 5> key{first, last, parts_.model.slot(), micro_.batch.count, micro_.step_count};
   parts_.backend.repeat(key, [this, first, last] {
     static const model::GradientReady not_yet;
@@ -88,6 +89,7 @@ void Trainer::micro_step(bool first, bool last) {
                                   first ? model::Accumulate::no : model::Accumulate::yes, last ? ready_ : not_yet);
     if (last) conclude();
   });
+  if (last) parts_.backend.mark_end();
   parts_.model.release_batch();
 }
 
@@ -95,7 +97,6 @@ void Trainer::micro_step(bool first, bool last) {
 std::string Trainer::work(const Say& say, comm::StepVote& vote) {
   std::string error = say.error;
   vote.stop_requested = say.stop;
-  parts_.backend.mark_begin();
   for (std::int64_t micro = 0; micro < accumulate_ && error.empty(); ++micro) {
     try {
       take_next();
@@ -112,9 +113,7 @@ std::string Trainer::work(const Say& say, comm::StepVote& vote) {
       parts_.model.write_rule(model::update_rule(optimizer_, schedule_.at(steps_done_), steps_done_));
     }
     micro_step(micro == 0, last);
-    if (last) {
-      parts_.backend.mark_end();
-    } else if (parts_.backend.is_host() && not_finite_.empty() && !parts_.model.sums_are_finite()) {
+    if (!last && parts_.backend.is_host() && not_finite_.empty() && !parts_.model.sums_are_finite()) {
       // The gradients are this micro-step's alone to spoil: the step fails anyway.
       not_finite_ = fmt::format("{} in micro-step {} of {}", parts_.model.locate_not_finite(), micro + 1, accumulate_);
     }
@@ -127,7 +126,6 @@ std::string Trainer::work(const Say& say, comm::StepVote& vote) {
     parts_.reducer.begin_step();
     parts_.model.zero_gradients(ready_);
     conclude();
-    parts_.backend.mark_end();
   }
   return error;
 }
@@ -138,7 +136,7 @@ Trainer::Result Trainer::step(const Say& say) {
   parts_.communicator.note_activity("forward and backward", steps_done_ + 1);
   comm::StepVote vote;
   const std::string error = work(say, vote);
-  parts_.reduction.wait("step", steps_done_ + 1);
+  parts_.reduction.wait("forward, backward and all-reduce", steps_done_ + 1);
 
   const model::Model::Results results = parts_.model.results();
   const comm::StepVerdict verdict =
