@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "app/bench_all_reduce.hpp"
 #include "app/bench_step.hpp"
 #include "app/evaluate.hpp"
 #include "app/figures.hpp"
@@ -65,6 +66,11 @@ const std::vector<Command>& commands() {
        [](const Arguments& a) {
          return Job{[o = parse_eval(a)](auto& session) { return run_eval(session, o); }, as_lines(a)};
        }},
+      {"bench all-reduce",
+       [](const Arguments& a) {
+         return Job{[o = parse_bench_all_reduce(a)](auto& session) { return run_bench_all_reduce(session, o); },
+                    as_lines(a)};
+       }},
       {"bench step",
        [](const Arguments& a) {
          return Job{[o = parse_bench_step(a)](auto& session) { return run_bench_step(session, o); }, as_lines(a)};
@@ -88,8 +94,8 @@ struct Request {
 /// What this program is and what it could compute on here.
 std::string version_text() {
   const std::string nccl = comm::nccl_build();
-  std::string text = fmt::format("lockstep {}\n{}{}{}\n", program_version(), model::cuda_build(),
-                                 nccl.empty() ? "" : ", ", nccl);
+  std::string text =
+      fmt::format("lockstep {}\n{}{}{}\n", program_version(), model::cuda_build(), nccl.empty() ? "" : ", ", nccl);
   const model::DeviceSurvey survey = model::survey_devices();
   for (const model::Device& device : survey.devices) {
     text += fmt::format("GPU {}: {}, {}, {}, {}, compute capability {}.{}\n", device.index, device.name, device.pci,
@@ -104,7 +110,8 @@ bool is_help(const std::string& word) { return word == "--help" || word == "-h" 
 Request understand(std::vector<std::string> arguments) {
   Request request;
   try {
-    if (arguments.empty()) throw UsageError("a command is missing: pack, train, eval, bench step or info");
+    if (arguments.empty())
+      throw UsageError("a command is missing: pack, train, eval, bench step, bench all-reduce or info");
     if (arguments[0] == "--version") return request.help = version_text(), request;
     if (is_help(arguments[0])) {
       if (arguments.size() == 1) return request.help = program_help(), request;

@@ -123,7 +123,7 @@ expect_error() {
   local messages
   messages=$(own_words | grep -v -e '` explains the options\.$' -e '^warning: ')
   [ "$(printf '%s\n' "$messages" | grep -c .)" = 1 ] || failed "not one line of error but: ${messages:-none}"
-  printf '%s\n' "$messages" | grep -Eq "^lockstep( [a-z ]+)?: " || failed "the message does not start with who speaks"
+  printf '%s\n' "$messages" | grep -Eq "^lockstep( [a-z -]+)?: " || failed "the message does not start with who speaks"
   expect_err "$2"
 }
 
