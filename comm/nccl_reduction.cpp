@@ -173,14 +173,15 @@ void SerialDeviceReduction::wait(const char* what, std::int64_t step) {
 NcclReduction::NcclReduction(Communicator& host, const std::string& host_name, const DeviceReductionOptions& options)
     : host_(host),
       producer_(static_cast<cudaStream_t>(options.stream)),
-      who_(fmt::format("rank {} ({})", host.rank(), device_label(host_name, options))),
+      label_(device_label(host_name, options)),
+      who_(fmt::format("rank {} ({})", host.rank(), label_)),
       deadline_(options.deadline_seconds),
       ring_(options.ring) {
   all_succeed(host_, [&] {
     own_ = make_urgent_stream();
     for (DeviceEvent* event : {&ready_, &done_, &reached_}) *event = make_event(cudaEventDisableTiming);
     since_ = make_event(cudaEventDefault);
-    require(cudaEventRecord(since_.get(), producer_), who_, "cudaEventRecord");
+    require(cudaEventRecord(since_.get(), producer_), label_, "cudaEventRecord");
   });
   NcclLog log;
   const NcclId id = make_nccl_id(host_);
@@ -200,7 +201,7 @@ void NcclReduction::warm_up() {
   std::unique_ptr<void, FreeDeviceMemory> memory;
   all_succeed(host_, [&] {
     void* bytes = nullptr;
-    require(cudaMalloc(&bytes, kWarmUpElements * sizeof(float)), who_, "cudaMalloc of 4 MiB for the first sum");
+    require(cudaMalloc(&bytes, kWarmUpElements * sizeof(float)), label_, "cudaMalloc of 4 MiB for the first sum");
     memory.reset(bytes);
   });
   try {
@@ -218,17 +219,17 @@ void NcclReduction::sum_probe(void* memory) {
   }
   enum class Stage { first_sum, first_wait, second_sum, second_wait, end };
   Stage stage = Stage::first_sum;
-  const auto mark = [&] { require(cudaEventRecord(reached_.get(), own_.get()), who_, "cudaEventRecord"); };
+  const auto mark = [&] { require(cudaEventRecord(reached_.get(), own_.get()), label_, "cudaEventRecord"); };
   const auto is_past = [&] {
     const cudaError_t state = query(reached_.get());
-    if (state != cudaErrorNotReady) require(state, who_, "the first sum");
+    if (state != cudaErrorNotReady) require(state, label_, "the first sum");
     return state == cudaSuccess;
   };
   // One stage a poll, and only when NCCL has enqueued what the one before asked for. Nothing here may wait for a peer.
   const auto advance = [&] {
     switch (stage) {
       case Stage::first_sum:
-        require(cudaMemcpyAsync(memory, probe.data(), sizeof(probe), cudaMemcpyHostToDevice, own_.get()), who_,
+        require(cudaMemcpyAsync(memory, probe.data(), sizeof(probe), cudaMemcpyHostToDevice, own_.get()), label_,
                 "cudaMemcpyAsync");
         nccl_->start_sum(memory, probe.size(), NcclCommunicator::Element::float64, own_.get());
         return Stage::first_wait;
@@ -237,9 +238,9 @@ void NcclReduction::sum_probe(void* memory) {
         return Stage::second_sum;
       case Stage::second_sum:
         if (!is_past()) return stage;
-        require(cudaMemcpyAsync(probe.data(), memory, sizeof(probe), cudaMemcpyDeviceToHost, own_.get()), who_,
+        require(cudaMemcpyAsync(probe.data(), memory, sizeof(probe), cudaMemcpyDeviceToHost, own_.get()), label_,
                 "cudaMemcpyAsync");
-        require(cudaMemsetAsync(memory, 0, kWarmUpElements * sizeof(float), own_.get()), who_, "cudaMemsetAsync");
+        require(cudaMemsetAsync(memory, 0, kWarmUpElements * sizeof(float), own_.get()), label_, "cudaMemsetAsync");
         nccl_->start_sum(memory, kWarmUpElements, NcclCommunicator::Element::float32, own_.get());
         return Stage::second_wait;
       case Stage::second_wait:
@@ -264,7 +265,7 @@ void NcclReduction::sum_probe(void* memory) {
       const double expected = 1000 * ranks * (ranks + 1) / 2 + ranks * static_cast<double>(i);
       if (probe[i] == expected) continue;
       throw std::runtime_error(fmt::format(
-          "{}: NCCL's first sum is {} instead of {}: a device or a link computes wrongly", who_, probe[i], expected));
+          "{}: NCCL's first sum is {} instead of {}: a device or a link computes wrongly", label_, probe[i], expected));
     }
   });
 }
@@ -273,7 +274,7 @@ bool NcclReduction::in_words(const std::function<bool()>& work) const {
   try {
     return work();
   } catch (const NcclError& error) {
-    throw std::runtime_error(fmt::format("{}: {}", who_, error.what()));
+    throw std::runtime_error(fmt::format("{}: {}", label_, error.what()));
   }
 }
 

@@ -111,7 +111,7 @@ class NcclReduction final : public Reduction {
   /// Sums a little and 4 MiB, which connects the ranks, and checks the little.
   void warm_up();
   void sum_probe(void* memory);
-  /// `work`, with this rank and its device before what NCCL says when it fails.
+  /// `work`, with this rank's device before what NCCL says when it fails.
   bool in_words(const std::function<bool()>& work) const;
   void describe_way(std::string_view log, bool listened);
   Standstill make_standstill() const;
@@ -130,7 +130,8 @@ class NcclReduction final : public Reduction {
 
   Communicator& host_;
   ::CUstream_st* producer_;
-  std::string who_;
+  std::string label_;  ///< of the device: errors at the start, where the rank is named by who gathers them
+  std::string who_;    ///< this rank and its device
   double deadline_;
   bool ring_;
   bool aborted_ = false;

@@ -1,7 +1,7 @@
 #!/bin/bash
-# nccl.sh LAUNCH [WORKER]: the start of NCCL over MPI. Without a GPU every rank is refused in words that name ranks and
+# nccl.sh LAUNCH [WORKER PRETENDER]: the start of NCCL over MPI. Without a GPU every rank is refused in words that name ranks and
 # device, soon and alike; with one it starts. Without a worker (built without CUDA) nothing can be said.
-launch=$1 worker=${2:-}
+launch=$1 worker=${2:-} pretender=${3:-}
 [ -n "$worker" ] || { echo "not run: this build is without CUDA and NCCL"; exit 77; }
 output=$(mktemp) || exit 1
 trap 'rm -f "$output"' EXIT
@@ -69,5 +69,40 @@ NCCL_DEBUG=INFO NCCL_DEBUG_FILE=$own run 2 automatic id
 NCCL_DEBUG=INFO NCCL_DEBUG_FILE=$own run 2 automatic log
 [ $code != 0 ] || fail "somebody listened although the log is the user's"
 rm -f "$own"
+
+# What follows runs on a pretended GPU: a CUDA runtime and a NCCL that only pretend, and can be made to fail.
+worker=$pretender
+for transport in automatic ring; do
+  for n in 2 3; do
+    for conduct in sums tree graph; do
+      run $n $transport $conduct
+      [ $code = 0 ] || fail "exit $code"
+    done
+    all "NCCL 2.28.9, ring 0 -> 1 .*-> 0, 4 channels, over NET/IB, P2P/CUMEM, algorithm Ring for 4 MiB"
+  done
+
+  run 3 $transport init-fails
+  [ $code = 3 ] || fail "exit $code"
+  all "refused: rank 1: host .*, Pretender 1: NCCL: pretended NCCL error: with details"
+  run 3 $transport first-sum-wrong
+  [ $code = 3 ] || fail "exit $code"
+  all "refused: ranks 0-2: host .*, Pretender 1: NCCL's first sum is 6001 instead of 6000"
+
+  # One line, from a rank that has aborted NCCL before it asked its peers.
+  ends() {
+    run 3 $transport "$1"
+    [ $code = 1 ] || fail "exit $code"
+    local said; said=$(grep -c -E "^error on rank [0-9] \(aborts: 1\): rank [0-9] \(host .*, Pretender 1\) $2" "$output")
+    [ "$said" = 1 ] || fail "$said lines, not 1, say \"$2\""
+  }
+  ends does-not-come "has waited for 3(\.[0-9])? s in step 7: backward for sums over NCCL\. Roll call: rank 1 \(host .*, pid [0-9]+\) has not arrived at a barrier for 1(\.[0-9])? s;"
+  ends stands-still "has waited for 3(\.[0-9])? s .* Roll call: All ranks are alive, but their sums do not get done \(ranks 0-2: step 7: backward\)"
+  ends dies "waits in step 7: backward for sums over NCCL\. rank 1 \(host .*, pid [0-9]+\) has died;"
+  ends nccl-fails "fails in step 7: backward: NCCL: pretended NCCL error: with details\. Ending the job\."
+  ends device-fails "fails in step 7: backward: an operation on the device failed: a pretended error \(cudaErrorIllegalAddress\)"
+
+  run 3 $transport is-busy  # longer than the deadline, but it has said so
+  [ $code = 0 ] || fail "exit $code"
+done
 
 [ $failures -eq 0 ] || { echo "$failures checks failed"; exit 1; }

@@ -1,0 +1,297 @@
+#include "mpi/nccl/pretended_gpu.hpp"
+
+#include <cuda_runtime.h>
+#include <mpi.h>
+#include <nccl.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <vector>
+
+struct CUstream_st;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+[[noreturn]] void misuse(const char* what) {
+  std::fprintf(stderr, "pretended GPU: %s\n", what);
+  std::_Exit(99);
+}
+
+pretended::Faults the_faults;
+int the_aborts = 0;
+cudaError_t the_last_error = cudaSuccess;
+/// Sums that were started and not yet brought to all ranks. They end in their order.
+std::vector<MPI_Request> the_sums;
+std::size_t the_sums_done = 0;
+
+/// How many of the sums so far somebody must wait for.
+using Position = std::size_t;
+
+bool sums_are_done(Position position) {
+  while (the_sums_done < position) {
+    int done = 0;
+    if (the_sums[the_sums_done] != MPI_REQUEST_NULL) {
+      MPI_Test(&the_sums[the_sums_done], &done, MPI_STATUS_IGNORE);
+      if (!done) return false;
+    }
+    ++the_sums_done;
+  }
+  return true;
+}
+
+cudaError_t answer(cudaError_t error) {
+  if (error != cudaSuccess) the_last_error = error;
+  return error;
+}
+
+/// What a captured stream does when it is replayed.
+std::vector<std::function<void()>> the_graph;
+bool capture_runs = false;
+std::vector<CUstream_st*> the_captured;
+
+}  // namespace
+
+struct CUstream_st {
+  bool captured = false, unjoined = false;
+  Position position = 0;
+};
+
+struct CUevent_st {
+  bool timed = false, recorded = false, captured = false;
+  CUstream_st* stream = nullptr;
+  Position position = 0;
+  Clock::time_point time;
+};
+
+struct ncclComm {
+  int rank = 0, size = 0, polls_left = 0, starts_left = 3;
+  MPI_Comm mpi = MPI_COMM_NULL;
+  ncclResult_t error = ncclSuccess;
+  std::FILE* log = nullptr;
+  int sums = 0;
+};
+
+namespace pretended {
+
+Faults& faults() { return the_faults; }
+void* make_stream() { return new CUstream_st; }
+int aborts() { return the_aborts; }
+
+void begin_capture(void* stream) {
+  static_cast<CUstream_st*>(stream)->captured = true;
+  capture_runs = true;
+  the_graph.clear();
+}
+void end_capture(void* stream) {
+  for (CUstream_st* captured : the_captured) {
+    // The forked streams have been joined: nothing of them lies after what the origin waits for.
+    if (captured->unjoined) misuse("a stream that was forked into the capture was not joined");
+    captured->captured = false;
+  }
+  the_captured.clear();
+  static_cast<CUstream_st*>(stream)->captured = false;
+  capture_runs = false;
+}
+void replay(void* stream) {
+  for (const auto& work : the_graph) work();
+  static_cast<CUstream_st*>(stream)->position = the_sums.size();
+}
+
+}  // namespace pretended
+
+// CUDA ----------------------------------------------------------------------------------------------------------------
+
+extern "C" {
+
+cudaError_t cudaSetDevice(int device) { return answer(device < 8 ? cudaSuccess : cudaErrorInvalidDevice); }
+cudaError_t cudaGetLastError() { return std::exchange(the_last_error, cudaSuccess); }
+const char* cudaGetErrorString(cudaError_t) { return "a pretended error"; }
+const char* cudaGetErrorName(cudaError_t error) {
+  return error == cudaErrorIllegalAddress ? "cudaErrorIllegalAddress" : "cudaErrorOther";
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0, *greatest = -5;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
+  if (flags != cudaStreamNonBlocking || priority != -5) misuse("not the stream that was expected");
+  *stream = new CUstream_st;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  delete stream;
+  return cudaSuccess;
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  *event = new CUevent_st{.timed = (flags & cudaEventDisableTiming) == 0, .time = {}};
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
+  const auto record = [event] {
+    event->recorded = true, event->captured = false, event->position = the_sums.size(), event->time = Clock::now();
+  };
+  if (flags == cudaEventRecordExternal) {
+    if (!stream->captured) misuse("an external event outside a capture");
+    the_graph.push_back(record);
+    return cudaSuccess;
+  }
+  if (event->timed && stream->captured) misuse("a timing event becomes part of the graph's inside");
+  record();
+  event->position = stream->position;
+  event->captured = stream->captured;
+  event->stream = stream;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  return cudaEventRecordWithFlags(event, stream, cudaEventRecordDefault);
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  if (stream->captured && !event->captured) return answer(cudaErrorStreamCaptureIsolation);
+  if (event->captured) {
+    if (!stream->captured) the_captured.push_back(stream);
+    stream->captured = true;
+    event->stream->unjoined = false;
+  }
+  stream->position = std::max(stream->position, event->position);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  *status = stream->captured ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+  return cudaSuccess;
+}
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) { return cudaSuccess; }
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (capture_runs) return answer(cudaErrorStreamCaptureUnsupported);
+  if (the_faults.device_fails) return answer(cudaErrorIllegalAddress);
+  return sums_are_done(event->position) ? cudaSuccess : answer(cudaErrorNotReady);
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t first, cudaEvent_t second) {
+  if (!first->timed || !second->timed || !first->recorded || !second->recorded) {
+    return answer(cudaErrorInvalidResourceHandle);
+  }
+  *milliseconds = std::chrono::duration<float, std::milli>(second->time - first->time).count();
+  return cudaSuccess;
+}
+cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
+  *memory = std::malloc(bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void* memory) {
+  if (!sums_are_done(the_sums.size())) misuse("cudaFree waits for a sum that never ends");
+  std::free(memory);
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  if (!sums_are_done(stream->position)) misuse("a copy with pageable memory waits for a sum");
+  std::memcpy(to, from, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t bytes, cudaStream_t) {
+  std::memset(memory, value, bytes);
+  return cudaSuccess;
+}
+
+// NCCL ----------------------------------------------------------------------------------------------------------------
+
+ncclResult_t ncclGetVersion(int* version) {
+  *version = 22809;
+  return ncclSuccess;
+}
+const char* ncclGetErrorString(ncclResult_t) { return "pretended NCCL error"; }
+const char* ncclGetLastError(ncclComm_t) { return "with details"; }
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  std::memset(id, 7, sizeof(*id));
+  return ncclSuccess;
+}
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int size, ncclUniqueId id, int rank,
+                                    ncclConfig_t* config) {
+  if (id.internal[100] != 7) misuse("not the id that was made");
+  if (config->blocking != 0 || config->minCTAs != config->maxCTAs) misuse("not the configuration that was expected");
+  *communicator = new ncclComm{.rank = rank, .size = size, .polls_left = 5};
+  if (the_faults.init_fails) (*communicator)->error = ncclSystemError;
+  // The sums must not meet the messages of those who use MPI for themselves.
+  MPI_Comm_dup(MPI_COMM_WORLD, &(*communicator)->mpi);
+  if (const char* file = std::getenv("NCCL_DEBUG_FILE")) (*communicator)->log = std::fopen(file, "w");
+  if (std::FILE* log = (*communicator)->log; log != nullptr) {
+    setlinebuf(log);
+    if (rank == 0) {
+      std::fprintf(log, "host:1:2 [0] NCCL INFO Channel 00/04 :");
+      for (int i = 0; i < size; ++i) std::fprintf(log, " %d", i);
+      std::fprintf(log, "\n");
+    }
+    std::fprintf(log, "host:1:2 [0] NCCL INFO 4 coll channels, 0 collnet channels\n");
+    std::fprintf(log, "host:1:2 [0] NCCL INFO Channel 00/0 : %d[0] -> %d[0] via %s\n", rank, (rank + 1) % size,
+                 rank == 1 ? "NET/IB/0/GDRDMA" : "P2P/CUMEM");
+  }
+  return ncclInProgress;
+}
+ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* state) {
+  *state = ncclSuccess;
+  if (communicator->polls_left > 0 && --communicator->polls_left > 0) {
+    *state = ncclInProgress;
+  } else if (communicator->error != ncclSuccess) {
+    *state = communicator->error;
+  } else if (the_faults.asynchronous_error) {
+    *state = ncclRemoteError;
+  }
+  return ncclSuccess;
+}
+ncclResult_t ncclAllReduce(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t operation,
+                           ncclComm_t communicator, cudaStream_t stream) {
+  if (from != to || operation != ncclSum) misuse("not the sum that was expected");
+  if (communicator->polls_left > 0) misuse("a call before the one before has settled");
+  const bool first = communicator->sums++ == 0;
+  const auto run = [=] {
+    MPI_Request request = MPI_REQUEST_NULL;
+    const MPI_Datatype element = type == ncclFloat64 ? MPI_DOUBLE : type == ncclFloat32 ? MPI_FLOAT : MPI_UINT16_T;
+    if (first && the_faults.first_sum_wrong) *static_cast<double*>(to) += 1;
+    if (the_faults.sums_stand_still) {
+      static char never;
+      MPI_Irecv(&never, 1, MPI_CHAR, communicator->rank, 77, communicator->mpi, &request);
+    } else {
+      MPI_Iallreduce(MPI_IN_PLACE, to, static_cast<int>(count), element, MPI_SUM, communicator->mpi, &request);
+    }
+    the_sums.push_back(request);
+  };
+  if (stream->captured) {
+    the_graph.push_back(run);
+    stream->unjoined = true;
+  } else {
+    run();
+    stream->position = the_sums.size();
+  }
+  if (communicator->rank == 0 && communicator->log != nullptr) {
+    std::fprintf(communicator->log, "host:1:2 [0] NCCL INFO AllReduce: %zu Bytes -> Algo %s proto SIMPLE channel{}\n",
+                 count * (type == ncclFloat64 ? 8 : 4), std::getenv("NCCL_ALGO") ? "RING" : "TREE");
+  }
+  communicator->polls_left = 3;
+  return ncclInProgress;
+}
+ncclResult_t ncclCommAbort(ncclComm_t communicator) {
+  ++the_aborts;
+  for (MPI_Request& request : the_sums) {
+    if (request != MPI_REQUEST_NULL) request = MPI_REQUEST_NULL;  // forgotten
+  }
+  delete communicator;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommFinalize(ncclComm_t communicator) {
+  communicator->polls_left = 3;
+  return ncclInProgress;
+}
+ncclResult_t ncclCommDestroy(ncclComm_t communicator) {
+  if (communicator->polls_left > 0) misuse("the end before the last call has settled");
+  if (communicator->log) std::fclose(communicator->log);
+  delete communicator;
+  return ncclSuccess;
+}
+}

@@ -1,0 +1,31 @@
+/// \file
+/// A CUDA runtime and a NCCL that only pretend, so that what is built on them can be run, and made to fail, where there
+/// is no GPU: they replace the real functions at link time. Memory is the host's, kernels run when they are enqueued,
+/// sums go through MPI. They are strict where the real ones are: what must not be done in a capture or before a call of
+/// NCCL has settled is refused, and what would wait for ever ends the program with a message.
+#pragma once
+
+#include <cstddef>
+
+namespace pretended {
+
+/// What goes wrong on this rank.
+struct Faults {
+  bool init_fails = false;  ///< NCCL's start, after a while
+  bool first_sum_wrong = false;
+  bool sums_stand_still = false;    ///< from now on they never get done
+  bool asynchronous_error = false;  ///< from now on
+  bool device_fails = false;        ///< from now on
+};
+Faults& faults();
+
+/// A stream for the computation (a cudaStream_t).
+void* make_stream();
+/// Everything enqueued on `stream`, and on what it forks, is recorded until end_capture; replay() runs it again.
+void begin_capture(void* stream);
+void end_capture(void* stream);
+void replay(void* stream);
+/// Calls of ncclCommAbort so far.
+int aborts();
+
+}  // namespace pretended
