@@ -3,10 +3,10 @@
 
 build_packages="g++ cmake ninja-build pkg-config libopenmpi-dev openmpi-bin libhdf5-dev libboost-program-options-dev
   libopenblas-pthread-dev libfmt-dev libxxhash-dev nlohmann-json3-dev zlib1g-dev"
-test_packages="libgtest-dev libgmock-dev hdf5-tools python3 python3-h5py"
+test_packages="libgtest-dev libgmock-dev hdf5-tools patchelf python3 python3-h5py"
 fedora_build_packages="gcc-c++ cmake ninja-build pkgconf openmpi-devel hdf5-devel boost-devel openblas-devel fmt-devel
   xxhash-devel json-devel zlib-devel"
-fedora_test_packages="gtest-devel gmock-devel hdf5 python3 python3-h5py"
+fedora_test_packages="gtest-devel gmock-devel hdf5 patchelf python3 python3-h5py"
 cmake_needed=3.25
 
 say() { if [ -t 1 ]; then printf '\033[1m==> %s\033[0m\n' "$*"; else printf '==> %s\n' "$*"; fi; }

@@ -16,7 +16,9 @@ namespace lockstep::model::test {
 namespace {
 
 constexpr char kUsage[] =
-    "usage: gpu_tests [--backend cuda|cpu] [--device N] [--quick] [--seed N] [--break] [--gtest_filter=...]\n"
+    "usage: gpu_tests [--survey] [--backend cuda|cpu] [--device N] [--quick] [--seed N] [--break] "
+    "[--gtest_filter=...]\n"
+    "  --survey       print what devices there are, and stop\n"
     "  --backend cpu  the CPU takes the GPU's place: tests the tests\n"
     "  --device N     which GPU, as CUDA counts\n"
     "  --quick        fewer and smaller samples of the sweeps\n"
@@ -43,6 +45,8 @@ bool parse_number(const char* text, std::uint64_t& number) {
   return text != nullptr && std::from_chars(text, end, number) == std::from_chars_result{end, std::errc()};
 }
 
+bool survey_only = false;
+
 /// False: not an option of ours.
 bool parse(int count, char** words) {
   Subject& chosen = subject();
@@ -52,7 +56,9 @@ bool parse(int count, char** words) {
     const std::string_view word = words[i];
     const char* const next = i + 1 < count ? words[i + 1] : nullptr;
     std::uint64_t number = 0;
-    if (word == "--quick") {
+    if (word == "--survey") {
+      survey_only = true;
+    } else if (word == "--quick") {
       chosen.quick = true;
     } else if (word == "--break") {
       chosen.broken = true;
@@ -83,9 +89,13 @@ int run() {
       std::printf("there is no device %d: %zu visible\n", chosen.device, survey.devices.size());
       return 2;
     }
-    const Device& device = survey.devices[static_cast<std::size_t>(chosen.device)];
-    std::printf("device %d: %s, compute capability %d.%d, %s\n", device.index, device.name.c_str(), device.major,
-                device.minor, cuda_build().c_str());
+    for (const Device& device : survey.devices) {
+      if (!survey_only && device.index != chosen.device) continue;
+      std::printf("device %d: %s, %s, compute capability %d.%d, %d multiprocessors, %.1f GiB, %s\n", device.index,
+                  device.name.c_str(), device.pci.c_str(), device.major, device.minor, device.processors,
+                  static_cast<double>(device.bytes) / (1 << 30), cuda_build().c_str());
+    }
+    if (survey_only) return 0;
   }
   std::printf("inputs: --seed %llu\n", static_cast<unsigned long long>(chosen.seed));
   if (!chosen.broken) {

@@ -176,9 +176,9 @@ Tolerance tolerance_of(Precision precision) {
     case Precision::fp32:
       return {.loss = 1e-4, .weights = 1e-3};
     case Precision::tf32:
-      return {.loss = 1e-2, .weights = 5e-2};
+      return {.loss = 1e-2, .weights = 2e-2};
     case Precision::bf16:
-      return {.loss = 5e-2, .weights = 2e-1};
+      return {.loss = 5e-2, .weights = 5e-2};
   }
   return {};
 }

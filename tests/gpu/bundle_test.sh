@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# bundle_test.sh BUILD: the bundle of this build runs from another folder with an empty environment, its libraries come
+# along, and the GPU tests in it, on the CPU in a GPU's place, pass, fail and are not run where they should.
+set -u
+build=$(realpath "$1")
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+work=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-bundle.XXXXXX") || exit 1
+trap 'rm -rf "$work"' EXIT
+failures=0
+# expect STATUS COMMAND...: its output is in $work/out.
+expect() {
+  local wanted=$1 status
+  shift
+  "$@" >"$work/out" 2>&1 </dev/null
+  status=$?
+  [ $status = "$wanted" ] && return
+  failures=$((failures + 1))
+  echo "FAILED: exit $status instead of $wanted: $*"
+  sed 's/^/  /' "$work/out" | tail -n 40
+}
+
+# says PATTERN [FILE]: the output of the last expect, or the file, has it.
+says() {
+  grep -Eq -- "$1" "$work/${2:-out}" && return
+  failures=$((failures + 1))
+  echo "FAILED: ${2:-the output} lacks /$1/"
+  sed 's/^/  /' "$work/${2:-out}" | tail -n 40
+}
+
+bash "$here/bundle" "$work/made" "$build" || exit 1
+mkdir "$work/elsewhere"
+mv "$work/made" "$work/elsewhere/a place" || exit 1
+place="$work/elsewhere/a place"
+cd "$work" || exit 1
+
+expect 0 env -i "$place/run" 1 lockstep --version
+says '^lockstep '
+
+# Nothing is loaded from this machine but the C library, the loader, and CUDA.
+env -i ldd "$place/bin/lockstep" "$place/bin/gpu_tests" "$place/bin/mpirun" | awk '/=> /{ print $3 }' | grep -v "^$work" |
+  grep -vE '/(ld-linux[^/]*|lib(c|m|pthread|dl|rt|resolv|util|anl)\.so\.[0-9]+|lib(cudart|cublas|cublasLt|nccl)\.so[^/]*)$' >foreign
+expect 1 grep . foreign
+
+data=$place/data
+if [ ! -d "$data" ]; then
+  expect 0 env -i "$place/run" 1 lockstep pack --format synthetic --samples 600 --out data
+  data=$work/data
+fi
+expect 0 env -i "$place/run" 2 lockstep train --device cpu --data "$data" --hidden 32 --steps 20 --no-tensorboard --run runs/a
+expect 0 env -i "$place/run" 1 lockstep info runs/a
+
+expect 0 env -i "$place/tests/gpu/run" --on cpu --quick --json all.json \
+  --only operations,curve,graphs,two_ranks,one_rank_per_gpu,resume_on_cpu,no_gpu,killed_rank,comparison_fires
+says '^8 passed, 0 failed'
+says '"name": "one_rank_per_gpu", "result": "not run"' all.json
+says '"name": "curve", "result": "passed"' all.json
+says '"commit": "([0-9a-f]{40}|unknown)' all.json
+expect 77 env -i CUDA_VISIBLE_DEVICES= "$place/tests/gpu/run"
+says 'not run \(no device\)'
+printf '#!/bin/sh\nexit 3\n' >"$place/bin/gpu_tests"
+expect 1 env -i "$place/tests/gpu/run" --on cpu --only operations,curve --json broken.json
+says '"name": "operations", "result": "failed"' broken.json
+says '"name": "curve", "result": "passed"' broken.json
+echo "$failures failures"
+[ "$failures" = 0 ]

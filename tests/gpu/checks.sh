@@ -1,0 +1,198 @@
+#!/usr/bin/env bash
+# checks.sh NAME: one check of tests/gpu/run, which sets the variables. Exit: 0 passed, 77 not run, else failed; the last
+# line of output says what was seen.
+set -u
+: "${work:?tests/gpu/run calls this}" "${data:?}" "${subject:?}" "${quick?}" "${LAUNCHER:?}"
+scratch=$work/$1.files
+mkdir -p "$scratch" && cd "$scratch" || exit 1
+export TMPDIR=$scratch
+# launch N PROGRAM ARGS...
+launch() { eval "$LAUNCHER \"\$@\""; }
+failed() { echo "$*"; exit 1; }
+not_run() { echo "$*"; exit 77; }
+needs_gpu() { [ "$subject" = gpu ] || not_run "needs a GPU"; }
+# On the CPU every precision is fp32, nothing is shared and nothing recorded.
+on() { if [ "$subject" = gpu ]; then echo "--device gpu --precision $1"; else echo "--device cpu"; fi; }
+shared() { [ "$subject" != gpu ] || echo "--share-gpu"; }
+plain() { [ "$subject" != gpu ] || echo "--no-graph"; }
+
+# The data: a part of Fashion-MNIST, else a problem made up in its shape.
+if [ ! -d "$data/train" ]; then
+  data=$work/data
+  if [ ! -d "$data/test" ]; then
+    launch 1 lockstep pack --format synthetic --samples 6000 --out "$data/train" >/dev/null || failed "cannot pack"
+    launch 1 lockstep pack --format synthetic --samples 1000 --first 6000 --out "$data/test" >/dev/null || failed "cannot pack"
+  fi
+fi
+# train RANKS RUN OPTIONS...: $steps steps, each reported.
+steps=60 rate=0.001
+train() {
+  local ranks=$1 run=$2
+  shift 2
+  launch "$ranks" lockstep train --data "$data" --hidden 128,64 --optimizer adam --learning-rate $rate --global-batch 120 \
+    --steps $steps --report-every 1 --evaluate-every -1 --checkpoint-every -1 --no-tensorboard --progress off --run "$run" "$@" \
+    >"$run.out" 2>&1 || { cat "$run.out"; failed "training $run failed"; }
+}
+# numbers RUN: "step loss gradient_norm" of each step, in full precision.
+numbers() { sed -n 's/^{"kind":"train","step":\([0-9]*\),.*"loss":\([^,]*\),.*"gradient_norm":\([^,]*\),.*/\1 \2 \3/p' "$1/metrics.jsonl"; }
+# accuracy RUN: of the last validation.
+accuracy() { sed -n 's/^{"kind":"validation",.*"accuracy":\([^,}]*\).*/\1/p' "$1/metrics.jsonl" | tail -n 1; }
+# close RUN RUN TOLERANCE: the same steps, and losses within this relative distance.
+close() {
+  paste -d ' ' <(numbers "$1") <(numbers "$2") | awk -v tolerance="$3" '
+    { d = ($2 - $5) / $5; if (d < 0) d = -d; if (d > worst) worst = d; if ($1 != $4 || NF != 6 || d != d) broken = 1 }
+    END {
+      printf "%d steps, losses within %.1e of each other (limit %s)\n", NR, worst, tolerance
+      exit !(NR >= 60 && !broken && worst <= tolerance + 0)
+    }' || failed "$1 and $2 differ: $(paste -d ' ' <(numbers "$1") <(numbers "$2") | tail -n 1)"
+}
+# same RUN RUN: every loss and gradient norm, and the evaluation of the last checkpoint, to the last bit.
+same() {
+  [ "$(numbers "$1" | wc -l)" -ge 60 ] || failed "$1 has too few steps"
+  cmp <(numbers "$1") <(numbers "$2") || failed "$1 and $2 differ: $(diff <(numbers "$1") <(numbers "$2") | sed -n 2p)"
+  [ "$(evaluation "$1" fp32)" = "$(evaluation "$2" fp32)" ] || failed "the evaluations of $1 and $2 differ"
+}
+# evaluation RUN PRECISION|cpu: "loss accuracy" in full precision.
+evaluation() {
+  local where
+  if [ "$2" = cpu ]; then where="--device cpu"; else where=$(on "$2"); fi
+  # shellcheck disable=SC2086  # the options are words
+  launch 1 lockstep eval "$1" $where --json "$1.eval" >/dev/null || failed "eval $1 failed"
+  sed -n 's/.*"loss":\([^,]*\),"accuracy":\([^,]*\),.*/\1 \2/p' "$1.eval"
+}
+# refused PATTERN COMMAND...: it ends with exit code 1 and says so.
+refused() {
+  local pattern=$1 code
+  shift
+  "$@" >refused.out 2>&1
+  code=$?
+  [ "$code" = 1 ] || { cat refused.out; failed "exit code $code instead of 1"; }
+  grep -E -m 1 -- "$pattern" refused.out || { cat refused.out; failed "the message lacks /$pattern/"; }
+}
+
+# alive PID: it runs, and is no zombie that nobody has asked about yet.
+alive() { grep -q '^State:[[:space:]]*[^Z[:space:]]' "/proc/$1/status" 2>/dev/null; }
+
+# shellcheck disable=SC2046,SC2086  # what on(), shared() and plain() print are words
+case $1 in
+  operations)
+    launch 1 gpu_tests --backend "${subject/gpu/cuda}" $quick --gtest_filter=-*Training* --gtest_brief=1 ;;
+  training)
+    launch 1 gpu_tests --backend "${subject/gpu/cuda}" $quick --gtest_filter=*Training* --gtest_brief=1 ;;
+  curve)
+    train 1 gpu $(on fp32)
+    train 1 cpu --device cpu
+    close gpu cpu 1e-4 ;;
+  accuracy)
+    steps=300
+    train 1 fp32 $(on fp32)
+    for precision in tf32 bf16; do
+      train 1 $precision $(on $precision)
+      awk -v a="$(accuracy $precision)" -v b="$(accuracy fp32)" 'BEGIN { exit !(a > 0.5 && a > b - 0.02) }' ||
+        failed "$precision reaches $(accuracy $precision), fp32 $(accuracy fp32)"
+    done
+    echo "fp32 $(accuracy fp32), tf32 $(accuracy tf32), bf16 $(accuracy bf16)" ;;
+  graphs)
+    for precision in fp32 bf16; do
+      train 1 $precision $(on $precision)
+      train 1 $precision-plain $(on $precision) $(plain)
+      same $precision $precision-plain
+    done
+    echo "60 steps recorded and plain: the same bits" ;;
+  repeats)
+    for precision in fp32 bf16; do
+      train 1 $precision $(on $precision)
+      train 1 $precision-again $(on $precision)
+      same $precision $precision-again
+    done
+    echo "60 steps twice: the same bits" ;;
+  two_ranks|three_ranks)
+    if [ "$1" = two_ranks ]; then ranks=2; else ranks=3; fi
+    train $ranks ranks $(on fp32) $(shared)
+    train 1 one $(on fp32) --accumulate $ranks
+    close ranks one 1e-4 ;;
+  one_rank_per_gpu)
+    needs_gpu
+    ranks=$(launch 1 gpu_tests --survey | grep -c '^device ')
+    [ "$ranks" -gt 1 ] || not_run "one GPU"
+    train "$ranks" ranks $(on fp32)
+    train 1 one $(on fp32) --accumulate "$ranks"
+    close ranks one 1e-4 ;;
+  resume_on_cpu|resume_on_gpu)
+    first_on=$(on fp32) then_on="--device cpu"
+    [ "$1" = resume_on_cpu ] || { first_on="--device cpu" then_on=$(on fp32); }
+    train 1 whole $first_on
+    steps=30
+    train 1 parts $first_on
+    launch 1 lockstep train --resume --run parts --steps 60 $then_on >parts.out 2>&1 || { cat parts.out; failed "no resume"; }
+    close parts whole 1e-4 ;;
+  evaluation)
+    train 1 run $(on fp32)
+    there=$(evaluation run fp32) on_cpu=$(evaluation run cpu)
+    echo "$there, on the CPU $on_cpu"
+    awk -v a="$there" -v b="$on_cpu" 'BEGIN {
+      split(a, x); split(b, y); d = x[1] / y[1] - 1; e = x[2] - y[2]
+      exit !(d < 1e-5 && d > -1e-5 && e < 0.0021 && e > -0.0021) }' || failed "not the same: $there, on the CPU $on_cpu" ;;
+  no_gpu)
+    export CUDA_VISIBLE_DEVICES=
+    refused 'CUDA_VISIBLE_DEVICES|driver|without CUDA' launch 1 lockstep train --data "$data" --run none --device gpu ;;
+  automatic)
+    export CUDA_VISIBLE_DEVICES=
+    train 1 run --device auto
+    grep -m 1 -i 'cpu' run.out || failed "does not say that it takes the CPU" ;;
+  shared_without_asking)
+    needs_gpu
+    export CUDA_VISIBLE_DEVICES="${CUDA_VISIBLE_DEVICES:-0}"
+    CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES%%,*}
+    refused 'share-gpu' launch 2 lockstep train --data "$data" --run none --device gpu
+    { grep -q 'rank.*0' refused.out && grep -q '1' refused.out; } || failed "does not name both ranks" ;;
+  too_large)
+    needs_gpu
+    refused 'batch' launch 1 lockstep bench step --features 1 --outputs 2 --hidden 65536 --batch 8000000 --device gpu
+    grep -q -i 'memory\|GiB\|TiB' refused.out || failed "does not speak of memory" ;;
+  ring)
+    needs_gpu
+    train 2 run $(on fp32) $(shared) --ring
+    grep -m 1 -i 'ring' run.out || failed "does not say that the ring is used" ;;
+  killed_rank)
+    launch 2 lockstep train --data "$data" --hidden 64 --global-batch 120 --steps 100000000 --report-every 50 \
+      --progress off --run run $(on fp32) $(shared) >run.out 2>&1 &
+    for _ in $(seq 200); do grep -q '^ *step ' run.out 2>/dev/null && break; sleep 0.1; done
+    ranks=$(pgrep -f "train --data $data .*--run run " | while read -r pid; do
+      [ "$(basename "$(readlink "/proc/$pid/exe")")" = lockstep ] && [ "$(readlink "/proc/$pid/cwd")" = "$scratch" ] && echo "$pid"
+    done)
+    [ "$(wc -w <<<"$ranks")" = 2 ] || { cat run.out; failed "ranks: ${ranks:-none}"; }
+    kill -9 "$(tail -n 1 <<<"$ranks")"
+    began=$SECONDS
+    wait $!
+    code=$?
+    [ $code != 0 ] || failed "exit 0 though a rank was killed"
+    [ $((SECONDS - began)) -le 10 ] || failed "$((SECONDS - began)) s until the end"
+    for pid in $ranks; do
+      for _ in $(seq 50); do alive "$pid" || break; sleep 0.1; done
+      ! alive "$pid" || failed "rank $pid lives on"
+    done
+    echo "over $((SECONDS - began)) s after the kill, exit $code" ;;
+  memcheck|racecheck|initcheck)
+    needs_gpu
+    sanitizer=$(PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin:/usr/local/cuda/compute-sanitizer command -v compute-sanitizer) ||
+      not_run "compute-sanitizer is not installed"
+    eval "timeout 55 '$sanitizer' --tool $1 --error-exitcode 9 --target-processes all $LAUNCHER 1 gpu_tests --quick \
+      --gtest_filter='-*Large*:*Training*' --gtest_brief=1" >sanitizer.out 2>&1
+    code=$?
+    cat sanitizer.out
+    ! grep -q 'Device not supported' sanitizer.out || not_run "compute-sanitizer does not support this device here"
+    [ $code != 124 ] || ! grep -q 'ERROR SUMMARY: [1-9]\|========= Error:\|========= Invalid' sanitizer.out || failed "errors"
+    [ $code != 124 ] || not_run "not done in 55 s; no error until then"
+    exit $code ;;
+  comparison_fires)
+    # The comparisons above must see a difference where there is one.
+    train 1 a $(on fp32)
+    rate=0.00101
+    train 1 b $(on fp32)
+    (close a b 1e-4) && failed "two learning rates count as one curve"
+    (same a b) && failed "two learning rates count as the same bits"
+    (refused 'anything' true) && failed "success counts as refusal"
+    echo "each comparison fails where it should" ;;
+  *) failed "no such check: $1" ;;
+esac

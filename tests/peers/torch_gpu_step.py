@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""The training step of a multi-layer perceptron in PyTorch on a GPU, beside `lockstep bench step --device gpu`.
+
+Reads requests, one JSON object per line, from standard input, and answers each with one line, so that measurements of
+two programs can take turns while this process keeps what it has compiled:
+
+    {"layers": [784, 100, 10], "batch": 100, "optimizer": "adam", "regression": false, "precision": "bf16",
+     "mode": "compile", "warmup": 20, "repeat": 200}
+
+mode: eager; compile (torch.compile with CUDA graphs, "reduce-overhead"); graph (the whole step of eager kernels captured
+in one CUDA graph and replayed). precision: fp32, tf32, bf16 (autocast). The optimiser is fused. The samples are resident
+on the GPU and the host waits only at the end: both favour PyTorch over a program that uploads each batch and looks at
+each loss. --cpu: without a GPU, to test this script.
+"""
+import argparse
+import json
+import sys
+import time
+
+RESIDENT_BATCHES = 8
+
+
+def make_step(torch, device, request):
+    """A function of no arguments that does one training step."""
+    functional = torch.nn.functional
+    widths, batch, mode = request["layers"], request["batch"], request["mode"]
+    modules = []
+    for inputs, outputs in zip(widths, widths[1:]):
+        modules += [torch.nn.Linear(inputs, outputs), torch.nn.ReLU()]
+    network = torch.nn.Sequential(*modules[:-1]).to(device)
+    on_gpu = device == "cuda"
+    options = {"fused": True} if on_gpu else {}
+    if request["optimizer"] == "adam":
+        optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, **options,
+                                     **({"capturable": True} if mode == "graph" and on_gpu else {}))
+    else:
+        optimizer = torch.optim.SGD(network.parameters(), lr=1e-2, **options)
+    x = torch.randn(RESIDENT_BATCHES, batch, widths[0], device=device)
+    if request["regression"]:
+        y, loss_of = torch.randn(RESIDENT_BATCHES, batch, widths[-1], device=device), functional.mse_loss
+    else:
+        y, loss_of = torch.randint(widths[-1], (RESIDENT_BATCHES, batch), device=device), functional.cross_entropy
+
+    def forward(samples, answers):
+        with torch.autocast(device, torch.bfloat16, enabled=request["precision"] == "bf16"):
+            return loss_of(network(samples), answers)
+
+    if mode == "compile":
+        forward = torch.compile(forward, mode="reduce-overhead")
+
+    def step_on(samples, answers):
+        optimizer.zero_grad(set_to_none=True)
+        loss = forward(samples, answers)
+        loss.backward()
+        optimizer.step()
+
+    count = 0
+
+    def step():
+        nonlocal count
+        i = count % RESIDENT_BATCHES
+        count += 1
+        if mode == "compile" and on_gpu:
+            torch.compiler.cudagraph_mark_step_begin()
+        step_on(x[i], y[i])
+
+    if mode != "graph" or not on_gpu:
+        return step
+
+    # Warm up beside, then capture one step on buffers of its own, into which each batch is copied on the device.
+    samples, answers = x[0].clone(), y[0].clone()
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step_on(samples, answers)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step_on(samples, answers)
+
+    def replay():
+        nonlocal count
+        i = count % RESIDENT_BATCHES
+        count += 1
+        samples.copy_(x[i])
+        answers.copy_(y[i])
+        graph.replay()
+
+    return replay
+
+
+def measure(torch, device, step, warmup, repeat):
+    """Milliseconds per step."""
+    wait = torch.cuda.synchronize if device == "cuda" else lambda: None
+    for _ in range(warmup):
+        step()
+    wait()
+    start = time.perf_counter()
+    for _ in range(repeat):
+        step()
+    wait()
+    return 1e3 * (time.perf_counter() - start) / repeat
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cpu", action="store_true")
+    arguments = parser.parse_args()
+    import torch
+    device = "cpu" if arguments.cpu else "cuda"
+    if device == "cuda" and not torch.cuda.is_available():
+        sys.exit("torch_gpu_step.py: this PyTorch sees no GPU")
+    print(json.dumps({"torch": torch.__version__, "device": device}), flush=True)
+    steps = {}
+    for line in sys.stdin:
+        request = json.loads(line)
+        # Before anything is compiled or captured with them.
+        torch.backends.cuda.matmul.allow_tf32 = request["precision"] == "tf32"
+        torch.backends.cudnn.allow_tf32 = request["precision"] == "tf32"
+        key = json.dumps(request, sort_keys=True)
+        try:
+            if key not in steps:
+                steps[key] = make_step(torch, device, request)
+            answer = {"step_ms": measure(torch, device, steps[key], request["warmup"], request["repeat"])}
+        except Exception as error:  # a mode that this PyTorch cannot do is a gap in the table, not the end
+            answer = {"error": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()
