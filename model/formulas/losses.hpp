@@ -64,7 +64,7 @@ LOCKSTEP_HOST_DEVICE SoftmaxPart merge(const SoftmaxPart& a, const SoftmaxPart& 
 
 /// Cross-entropy of a row whose label's logit is `right`, in nats.
 LOCKSTEP_HOST_DEVICE double cross_entropy_of(const SoftmaxPart& row, float right) {
-  return std::log(static_cast<double>(row.total)) + static_cast<double>(row.greatest) - static_cast<double>(right);
+  return std::log(static_cast<double>(row.total)) + (static_cast<double>(row.greatest) - static_cast<double>(right));
 }
 
 /// Comparisons with a NaN are false, so a row that holds one may look right: its total tells.

@@ -1,0 +1,354 @@
+// glibc's check of longjmp() knows no other stacks.
+#undef _FORTIFY_SOURCE
+#include "support/cuda_on_cpu.hpp"
+
+#include <csetjmp>
+
+#include <ucontext.h>
+
+#include <algorithm>
+#include <cassert>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "model/cuda/launch.cuh"
+#include "support/fiber_sanitizers.hpp"
+
+namespace lockstep::model::cuda {
+
+namespace {
+
+/// Most shared memory that a kernel gets without asking for more, and a guard behind it.
+constexpr std::size_t kMostShared = 48 * 1024, kGuard = 1024;
+
+}  // namespace
+
+uint4 shared_memory[(kMostShared + kGuard) / sizeof(uint4)];
+
+}  // namespace lockstep::model::cuda
+
+namespace lockstep::test {
+
+namespace cuda_on_cpu {
+
+namespace {
+
+using model::cuda::Grid;
+using model::cuda::kGuard;
+using model::cuda::kMostShared;
+
+constexpr unsigned kWarp = 32;
+constexpr std::byte kPoison{0xff};  ///< floats and doubles of it are NaN
+constexpr std::size_t kStackBytes = 256 * 1024;
+
+std::uint32_t order_seed = 0;
+std::int64_t grid_count = 0;
+
+/// A stack that threads run on, one after the other as long as none of them has to wait; it then belongs to the one
+/// that waits. Switches save and restore registers with setjmp and longjmp: swapcontext() asks the kernel each time.
+struct Fiber {
+  ucontext_t start{};
+  sigjmp_buf registers{};
+  bool has_started = false;
+  std::unique_ptr<std::byte[]> stack;  ///< none: the stack that run_grid() was called on
+  FiberSanitizers sanitizers;
+};
+
+void switch_fibers(Fiber& from, Fiber& to) {
+  from.sanitizers.leave(to.sanitizers);
+  if (sigsetjmp(from.registers, 0) == 0) {
+    if (to.has_started) siglongjmp(to.registers, 1);
+    to.has_started = true;
+    setcontext(&to.start);
+  }
+  from.sanitizers.arrive();
+}
+
+enum class State { not_started, running, ready, at_barrier, at_exchange, ended };
+
+struct Thread {
+  Place place;
+  unsigned number = 0, rank = 0;  ///< as the kernel counts; as the order of this run has it
+  State state = State::not_started;
+  Here here;  ///< where it waits
+  Fiber* fiber = nullptr;
+  unsigned mask = 0, source = 0;
+  Exchange what{};
+  std::uint64_t bits = 0, result = 0;
+};
+
+/// Kept from grid to grid: fresh stacks cost more than most kernels.
+std::vector<std::unique_ptr<Fiber>> fibers;
+std::vector<Fiber*> idle_fibers;
+
+class Machine;
+Machine* machine = nullptr;
+Thread* current_thread = nullptr;
+
+/// Runs one block after the other.
+class Machine {
+ public:
+  Machine(const char* kernel, const std::function<void()>& body) : kernel_(kernel), body_(body) {
+    home_.has_started = true;
+  }
+  Machine(const Machine&) = delete;
+  Machine& operator=(const Machine&) = delete;
+
+  void run_block(const Place& place, unsigned count, const std::vector<unsigned>& order) {
+    threads_.assign(count, Thread{});
+    for (unsigned t = 0; t < count; ++t) {
+      threads_[t].number = t;
+      threads_[t].place = place;
+      threads_[t].place.thread = {t, 0, 0};
+    }
+    order_ = order;
+    for (unsigned rank = 0; rank < count; ++rank) threads_[order[rank]].rank = rank;
+    arrived_.assign(count / kWarp + 1, 0);
+    next_ = 0;
+    ended_ = 0;
+    ready_.clear();
+    ready_head_ = 0;
+    machine = this;
+    switch_fibers(home_, idle_fiber());
+    machine = nullptr;
+    if (ended_ != threads_.size()) fail();
+  }
+
+  void wait_at_barrier(const Here& here) {
+    Thread& self = *current_thread;
+    self.state = State::at_barrier;
+    self.here = here;
+    go_on(self);
+  }
+
+  std::uint64_t exchange(unsigned mask, Exchange what, std::uint64_t bits, unsigned source, const Here& here) {
+    Thread& self = *current_thread;
+    self.mask = mask;
+    self.what = what;
+    self.bits = bits;
+    self.source = source;
+    self.here = here;
+    self.state = State::at_exchange;
+    unsigned& arrived = arrived_[self.number / kWarp];
+    arrived |= 1u << self.number % kWarp;
+    if ((arrived & mask) == mask && all_agree(self)) {
+      arrived &= ~mask;
+      resolve(self);
+    }
+    go_on(self);
+    return self.result;
+  }
+
+ private:
+  Fiber& idle_fiber() {
+    if (idle_fibers.empty()) {
+      Fiber& fiber = *fibers.emplace_back(std::make_unique<Fiber>());
+      fiber.stack = std::make_unique_for_overwrite<std::byte[]>(kStackBytes);
+      fiber.sanitizers.prepare(fiber.stack.get(), kStackBytes);
+      getcontext(&fiber.start);
+      fiber.start.uc_stack.ss_sp = fiber.stack.get();
+      fiber.start.uc_stack.ss_size = kStackBytes;
+      fiber.start.uc_link = nullptr;
+      makecontext(
+          &fiber.start, [] { machine->live(); }, 0);
+      idle_fibers.push_back(&fiber);
+    }
+    Fiber& fiber = *idle_fibers.back();
+    idle_fibers.pop_back();
+    running_ = &fiber;
+    return fiber;
+  }
+
+  /// The life of a fiber, which outlives machines.
+  static void live() {
+    Fiber& fiber = *machine->running_;
+    fiber.sanitizers.arrive();
+    while (true) machine->take_turn(fiber);
+  }
+
+  /// Threads that have not started, as long as there are any; then others' turn.
+  void take_turn(Fiber& fiber) {
+    while (next_ < order_.size()) {
+      Thread& thread = threads_[order_[next_++]];
+      thread.fiber = &fiber;
+      thread.state = State::running;
+      current_thread = &thread;
+      body_();
+      thread.state = State::ended;
+      ++ended_;
+    }
+    idle_fibers.push_back(&fiber);
+    switch_fibers(fiber, next_fiber());
+  }
+
+  /// On the fiber of a thread that waits: runs others until it is its turn.
+  void go_on(Thread& self) {
+    Fiber& next = next_ < order_.size() ? idle_fiber() : next_fiber();
+    if (&next != self.fiber) switch_fibers(*self.fiber, next);
+    self.state = State::running;
+    current_thread = &self;
+    running_ = self.fiber;
+  }
+
+  /// Of the next thread that may go on; home, where there is none.
+  Fiber& next_fiber() {
+    if (ready_head_ == ready_.size()) open_barrier();
+    if (ready_head_ == ready_.size()) return home_;
+    return *ready_[ready_head_++]->fiber;
+  }
+
+  void make_ready(std::vector<Thread*>& threads) {
+    std::ranges::sort(threads, {}, &Thread::rank);
+    for (Thread* const thread : threads) thread->state = State::ready;
+    if (ready_head_ == ready_.size()) {
+      ready_.clear();
+      ready_head_ = 0;
+    }
+    ready_.insert(ready_.end(), threads.begin(), threads.end());
+  }
+
+  /// Where all threads of the block wait at one barrier.
+  void open_barrier() {
+    const Here& here = threads_[0].here;
+    std::vector<Thread*> all;
+    for (Thread& thread : threads_) {
+      if (thread.state != State::at_barrier || thread.here.line() != here.line()) return;
+      all.push_back(&thread);
+    }
+    make_ready(all);
+  }
+
+  template <class Visit>
+  void for_lanes(const Thread& self, const Visit& visit) {
+    const unsigned first = self.number / kWarp * kWarp;
+    for (unsigned lane = 0; lane < kWarp && first + lane < threads_.size(); ++lane) {
+      if ((self.mask >> lane & 1) != 0) visit(lane, threads_[first + lane]);
+    }
+  }
+
+  /// Whether all lanes of the mask wait for the same thing, and this thread is one of them.
+  bool all_agree(const Thread& self) {
+    bool all = (self.mask >> self.number % kWarp & 1) != 0;
+    for_lanes(self, [&](unsigned, const Thread& thread) {
+      all = all && thread.mask == self.mask && thread.what == self.what && thread.here.line() == self.here.line();
+    });
+    return all;
+  }
+
+  void resolve(const Thread& self) {
+    const unsigned first = self.number / kWarp * kWarp;
+    std::uint64_t ballot = 0;
+    std::vector<Thread*> all;
+    for_lanes(self, [&](unsigned lane, Thread& thread) {
+      ballot |= std::uint64_t{thread.bits != 0} << lane;
+      // A lane outside of the mask hands in nothing: what is read of it is anything.
+      const bool is_named = (thread.mask >> thread.source & 1) != 0;
+      thread.result = is_named ? threads_[first + thread.source].bits : ~std::uint64_t{0};
+      all.push_back(&thread);
+    });
+    if (self.what == Exchange::ballot) {
+      for (Thread* const thread : all) thread->result = ballot;
+    }
+    make_ready(all);
+  }
+
+  /// Threads wait, and nobody will wake them.
+  [[noreturn]] void fail() {
+    std::map<std::string, int> places;
+    for (const Thread& thread : threads_) {
+      const std::string file = thread.here.file_name();
+      const std::string at = fmt::format("{}:{}", file.substr(file.rfind('/') + 1), thread.here.line());
+      ++places[thread.state == State::ended        ? "ended"
+               : thread.state == State::at_barrier ? "wait at the barrier in " + at
+                                                   : "wait at the shuffle in " + at];
+    }
+    std::string list;
+    for (const auto& [text, count] : places) list += fmt::format("{}{} {}", list.empty() ? "" : ", ", count, text);
+    const uint3 block = threads_[0].place.block;
+    // Fibers that wait can never go on.
+    for (const auto& fiber : fibers) fiber->sanitizers.abandon(fiber->stack.get(), kStackBytes);
+    idle_fibers.clear();
+    fibers.clear();
+    throw KernelFault(fmt::format("kernel {}, block ({}, {}): its threads wait for each other: of {} {}", kernel_,
+                                  block.x, block.y, threads_.size(), list));
+  }
+
+  const char* kernel_;
+  const std::function<void()>& body_;
+  std::vector<Thread> threads_;
+  std::vector<unsigned> order_;
+  std::vector<unsigned> arrived_;  ///< lanes at an exchange, by warp
+  std::size_t next_ = 0, ended_ = 0;
+  std::vector<Thread*> ready_;
+  std::size_t ready_head_ = 0;
+  Fiber home_;
+  Fiber* running_ = nullptr;
+};
+
+std::vector<unsigned> order_of(std::size_t count, std::uint32_t salt) {
+  std::vector<unsigned> order(count);
+  std::iota(order.begin(), order.end(), 0u);
+  if (order_seed == 1) std::ranges::reverse(order);
+  if (order_seed > 1) {
+    std::mt19937 random(order_seed * 65537u + salt);
+    std::ranges::shuffle(order, random);
+  }
+  return order;
+}
+
+}  // namespace
+
+const Place& place() {
+  assert(current_thread != nullptr);
+  return current_thread->place;
+}
+
+unsigned lane() { return current_thread->number % kWarp; }
+
+void synchronize_block(const Here& here) { machine->wait_at_barrier(here); }
+
+std::uint64_t exchange(unsigned mask, Exchange what, std::uint64_t bits, unsigned source, const Here& here) {
+  return machine->exchange(mask, what, bits, source, here);
+}
+
+}  // namespace cuda_on_cpu
+
+void order_threads(std::uint32_t seed) { cuda_on_cpu::order_seed = seed; }
+std::int64_t grids_run() { return cuda_on_cpu::grid_count; }
+
+}  // namespace lockstep::test
+
+namespace lockstep::model::cuda {
+
+cudaError_t run_grid(const char* name, const Grid& grid, const std::function<void()>& thread) {
+  using namespace lockstep::test;
+  using namespace lockstep::test::cuda_on_cpu;
+  // What a GPU refuses.
+  if (grid.blocks == 0 || grid.parts == 0 || grid.threads == 0 || grid.threads > 1024 || grid.parts > 65535 ||
+      grid.blocks > 0x7fffffffu || grid.shared_bytes > kMostShared) {
+    return cudaErrorInvalidConfiguration;
+  }
+  ++grid_count;
+  auto* const memory = reinterpret_cast<std::byte*>(shared_memory);
+  Machine blocks(name, thread);
+  for (const unsigned block : order_of(std::size_t{grid.blocks} * grid.parts, 0)) {
+    std::fill_n(memory, grid.shared_bytes + kGuard, kPoison);
+    blocks.run_block({.block = {block % grid.blocks, block / grid.blocks, 0},
+                      .block_size = dim3(grid.threads),
+                      .grid_size = dim3(grid.blocks, grid.parts)},
+                     grid.threads, order_of(grid.threads, block));
+    if (std::any_of(memory + grid.shared_bytes, memory + grid.shared_bytes + kGuard,
+                    [](std::byte b) { return b != kPoison; })) {
+      throw KernelFault(fmt::format("kernel {}, block ({}, {}): wrote past its {} bytes of shared memory", name,
+                                    block % grid.blocks, block / grid.blocks, grid.shared_bytes));
+    }
+  }
+  return cudaSuccess;
+}
+
+}  // namespace lockstep::model::cuda
