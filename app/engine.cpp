@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <exception>
+
 #include "comm/agreement.hpp"
 
 namespace lockstep::app {
@@ -35,7 +37,9 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
 }
 
 Engine::~Engine() {
-  backend_->forget_recordings();  // they hold sums of the reduction
+  // After a failure a sum may still wait for a peer: freeing memory would wait for it. Aborted sums wait for nobody.
+  if (std::uncaught_exceptions() > 0) reduction_.reset();
+  backend_->forget_recordings();  // they hold sums of the reduction, which waits for them in its own end
   if (wire_.data != nullptr)
     backend_->memory()->deallocate(wire_.data, model_->arena_elements() * sizeof(std::uint16_t), 256);
 }

@@ -141,6 +141,7 @@ int run_eval(comm::MpiSession& session, const EvalOptions& options) {
     return model::plan_memory(*network, with, memory_types(place));
   };
   require_memory(*communicator, place, plan_for(model_options.max_batch), model_options.max_batch, plan_for);
+  if (!place.note.empty()) console.info(place.note);
   const auto backend = make_agreed_backend(*communicator, place, options.execution);
   std::unique_ptr<model::Model> model;
   comm::all_succeed(*communicator, [&] { model = std::make_unique<model::Model>(*backend, *network, model_options); });

@@ -62,7 +62,7 @@ std::string memory_complaint(std::span<const GpuMemory> ranks, const model::Memo
   const std::string among = worst.sharers > 1 ? fmt::format(" for {} ranks that share it", worst.sharers) : "";
   const std::string advice =
       fits > 0 ? fmt::format("--batch {} would fit", fits)
-               : "not even --batch 1 would fit: take a smaller network, a smaller --evaluation-batch or a larger GPU";
+               : "Not even --batch 1 would fit: take a smaller network, a smaller --evaluation-batch or a larger GPU";
   return fmt::format(
       "out of GPU memory before the start: a rank with {} samples at once needs {} = {} + 512 MiB and 5 % for CUDA's "
       "libraries and NCCL; {} has {} of {} free{}{}. {}",

@@ -38,7 +38,8 @@ GraphExec GraphRecorder::record(const std::function<void()>& work) {
   const Graph graph(recorded);
   check(ended, "recording work (it runs unrecorded with --no-graph)");
   cudaGraphExec_t executable = nullptr;
-  check(cudaGraphInstantiate(&executable, graph.get(), 0),
+  // Sums over ranks keep the high priority of their stream.
+  check(cudaGraphInstantiate(&executable, graph.get(), cudaGraphInstantiateFlagUseNodePriority),
         "preparing recorded work (it runs unrecorded with --no-graph)");
   return GraphExec(executable);
 }

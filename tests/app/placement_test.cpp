@@ -426,8 +426,8 @@ TEST(GpuMemory, SuggestsTheLargestBatchThatFits) {
     EXPECT_GT(bytes_on_gpu(plan_of(batch + 1)), mebibytes * kMiB);
   }
   EXPECT_THAT(complaint_of({free_memory_of(1500)}, 64),
-              HasSubstr("not even --batch 1 would fit: take a smaller network"));
-  EXPECT_THAT(complaint_of({free_memory_of(1500)}, 1), HasSubstr("not even --batch 1 would fit"));
+              HasSubstr("Not even --batch 1 would fit: take a smaller network"));
+  EXPECT_THAT(complaint_of({free_memory_of(1500)}, 1), HasSubstr("Not even --batch 1 would fit"));
 }
 
 TEST(GpuMemory, IsAccountedForPerArena) {
