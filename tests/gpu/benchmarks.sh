@@ -9,7 +9,7 @@ export TMPDIR=$scratch
 launch() { eval "$LAUNCHER \"\$@\""; }
 failed() { echo "$*"; exit 1; }
 if [ "$subject" = gpu ]; then device=(--device gpu) precisions="fp32 tf32 bf16"; else device=(--device cpu) precisions=fp32; fi
-rounds=5
+rounds=3
 [ -z "$quick" ] || rounds=1
 # number KEY: of the first JSON object on standard input.
 number() { sed -n "s/.*\"$1\": *\([-0-9.e+]*\).*/\1/p" | head -n 1; }
@@ -20,9 +20,9 @@ median() { sort -g | awk '{ v[NR] = $1 } END { if (NR) printf "%.5g\n", v[int((N
 # name, inputs, hidden, outputs, batch, optimiser, kind, steps per measurement
 workloads="784-100-10 784 100 10 100 adam classify 500
 784-512-512-10 784 512,512 10 128 sgd classify 500
-wide-8x4096 4096 4096,4096,4096,4096,4096,4096,4096 4096 8192 sgd regress 20
+784-8x4096-10 784 4096,4096,4096,4096,4096,4096,4096,4096 10 8192 sgd classify 10
 600-512-128-128-1 600 512,128,128 1 2000 sgd regress 500"
-[ "$subject" = gpu ] || workloads=$(sed '/wide/d; s/500$/20/' <<<"$workloads")
+[ "$subject" = gpu ] || workloads=$(sed '/4096/d; s/500$/20/' <<<"$workloads")
 
 start_torch() {
   local python options=() hello

@@ -82,7 +82,7 @@ int run() {
   if (chosen.backend == "cuda") {
     const DeviceSurvey survey = survey_devices();
     if (survey.devices.empty()) {
-      std::printf("not run: no device (%s)\n", survey.obstacle.c_str());
+      std::printf("not run (no device): %s\n", survey.obstacle.c_str());
       return 77;
     }
     if (chosen.device < 0 || static_cast<std::size_t>(chosen.device) >= survey.devices.size()) {

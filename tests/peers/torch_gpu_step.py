@@ -13,9 +13,11 @@ on the GPU and the host waits only at the end: both favour PyTorch over a progra
 each loss. --cpu: without a GPU, to test this script.
 """
 import argparse
+import gc
 import json
 import sys
 import time
+import types
 
 RESIDENT_BATCHES = 8
 
@@ -46,7 +48,9 @@ def make_step(torch, device, request):
             return loss_of(network(samples), answers)
 
     if mode == "compile":
-        forward = torch.compile(forward, mode="reduce-overhead")
+        # A code object of its own: what was compiled for other requests is neither searched nor generalised.
+        forward = types.FunctionType(forward.__code__.replace(), globals(), "forward", None, forward.__closure__)
+        forward = torch.compile(forward, mode="reduce-overhead", dynamic=False)
 
     def step_on(samples, answers):
         optimizer.zero_grad(set_to_none=True)
@@ -112,17 +116,21 @@ def main():
     if device == "cuda" and not torch.cuda.is_available():
         sys.exit("torch_gpu_step.py: this PyTorch sees no GPU")
     print(json.dumps({"torch": torch.__version__, "device": device}), flush=True)
-    steps = {}
+    steps, current = {}, None
     for line in sys.stdin:
         request = json.loads(line)
-        # Before anything is compiled or captured with them.
-        torch.backends.cuda.matmul.allow_tf32 = request["precision"] == "tf32"
-        torch.backends.cudnn.allow_tf32 = request["precision"] == "tf32"
-        key = json.dumps(request, sort_keys=True)
+        mode = request["mode"]
+        work = {key: value for key, value in request.items() if key != "mode"}
+        if work != current:  # the device's memory is for one workload at a time
+            steps, current = {}, work
+            gc.collect()
+            if device == "cuda":
+                torch.cuda.empty_cache()
+        torch.set_float32_matmul_precision("high" if request["precision"] == "tf32" else "highest")
         try:
-            if key not in steps:
-                steps[key] = make_step(torch, device, request)
-            answer = {"step_ms": measure(torch, device, steps[key], request["warmup"], request["repeat"])}
+            if mode not in steps:
+                steps[mode] = make_step(torch, device, request)
+            answer = {"step_ms": measure(torch, device, steps[mode], request["warmup"], request["repeat"])}
         except Exception as error:  # a mode that this PyTorch cannot do is a gap in the table, not the end
             answer = {"error": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
         print(json.dumps(answer), flush=True)
