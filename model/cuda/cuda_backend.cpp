@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cassert>
+#include <limits>
 #include <stdexcept>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -19,8 +21,6 @@ std::unique_ptr<Backend> make_cuda_backend(const BackendOptions& options) {
 namespace cuda {
 
 namespace {
-
-constexpr std::int64_t kScratchColumns = 4096;  // at first
 
 std::size_t bytes_of(const Tensor& tensor) { return static_cast<std::size_t>(tensor.count()) * size_of(tensor.type); }
 
@@ -72,12 +72,10 @@ CudaBackend::CudaBackend(const BackendOptions& options, Device device)
       matmul_(memory_, {.precision = precision_,
                         .processors = processors_for(options, device_),
                         .workspace = workspace_for(device_)}),
+      scratch_(memory_, scratch_bytes(std::numeric_limits<std::int64_t>::max())),
       slices_(memory_, stream_.get()),
       writes_(pinned_),
-      recorder_(stream_.get(), options.graphs) {
-  scratch_columns_ = kScratchColumns;
-  scratch_.emplace_back(memory_, scratch_bytes(scratch_columns_));
-}
+      recorder_(stream_.get(), options.graphs) {}
 
 CudaBackend::~CudaBackend() {
   // Nothing may be under way in memory that goes away now. After a failure both calls report it and return at once.
@@ -118,15 +116,6 @@ void CudaBackend::wait_staged() {
 
 // ---- operations; an empty tensor is nothing to launch for ----
 
-Scratch CudaBackend::scratch_for(const Tensor& x) {
-  if (x.columns > scratch_columns_) {
-    assert(!recorder_.recording());
-    scratch_.emplace_back(memory_, scratch_bytes(x.columns));
-    scratch_columns_ = x.columns;
-  }
-  return {scratch_.back().data(), scratch_.back().bytes()};
-}
-
 void CudaBackend::do_convert_input(const Tensor& in, const InputTransform& transform, const Tensor& out) {
   if (out.count() > 0) cuda::convert_input(stream_.get(), in, transform, out);
 }
@@ -150,7 +139,7 @@ void CudaBackend::do_linear_backward(const Tensor& x, const Tensor& w, const Ten
     return;
   }
   if (activation != Activation::none || d_bias.data != nullptr) {
-    cuda::activation_gradient(stream_.get(), activation, y, d_y, accumulate, d_bias, scratch_for(d_y));
+    cuda::activation_gradient(stream_.get(), activation, y, d_y, accumulate, d_bias, scratch());
   }
   matmul_.multiply(stream_.get(), {x, Matmul::Transposed::yes}, {d_y}, accumulate, d_w);
   if (d_x.data != nullptr) {
@@ -161,19 +150,18 @@ void CudaBackend::do_linear_backward(const Tensor& x, const Tensor& w, const Ten
 void CudaBackend::do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, double scale, bool want_gradient,
                                            const Tensor& sums) {
   if (logits.count() == 0) return;
-  cuda::softmax_cross_entropy(stream_.get(), logits, labels, scale, want_gradient, sums, scratch_for(logits));
+  cuda::softmax_cross_entropy(stream_.get(), logits, labels, scale, want_gradient, sums, scratch());
 }
 
 void CudaBackend::do_mean_squared_error(const Tensor& predictions, const Tensor& targets, double scale,
                                         bool want_gradient, const Tensor& sums) {
   if (predictions.count() == 0) return;
-  cuda::mean_squared_error(stream_.get(), predictions, targets, scale, want_gradient, sums, scratch_for(predictions));
+  cuda::mean_squared_error(stream_.get(), predictions, targets, scale, want_gradient, sums, scratch());
 }
 
 void CudaBackend::do_sum_of_squares(const Tensor& x, const Tensor& out) {
   if (x.count() == 0) return do_fill_zero(out);
-  // Over a flat array: the scratch must not grow with an arena's length.
-  cuda::sum_of_squares(stream_.get(), x, out, {scratch_.back().data(), scratch_.back().bytes()});
+  cuda::sum_of_squares(stream_.get(), x, out, scratch());
 }
 
 void CudaBackend::do_tally(const Tensor& sums, const Tensor& ballot) { cuda::tally(stream_.get(), sums, ballot); }

@@ -5,7 +5,6 @@
 
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "model/backend.hpp"
 #include "model/cuda/device_memory.hpp"
@@ -38,8 +37,7 @@ class CudaBackend final : public Backend {
   void wait_staged() override;
   void synchronize() override;
   void repeat(std::span<const std::int64_t> key, const std::function<void()>& work) override;
-  /// Drops all recordings. Those that contain a communicator's kernels must go before that communicator.
-  void forget_recordings();
+  void forget_recordings() override;
   void mark_begin() override;
   void mark_end() override;
   double device_seconds() override;
@@ -74,9 +72,7 @@ class CudaBackend final : public Backend {
   void do_upload(std::span<const float> host, const Tensor& to) override;
   void do_download(const Tensor& from, std::span<float> host) override;
 
-  /// Grows where a tensor is wider than all before, which must not come first while recording. What was outgrown stays:
-  /// recorded work may use it.
-  Scratch scratch_for(const Tensor& x);
+  Scratch scratch() const noexcept { return {scratch_.data(), scratch_.bytes()}; }
 
   // In this order: what a later one uses outlives it.
   const Device device_;
@@ -87,8 +83,7 @@ class CudaBackend final : public Backend {
   Event began_, ended_;
   bool has_begun_ = false, has_ended_ = false;
   Matmul matmul_;
-  std::vector<Block> scratch_;
-  std::int64_t scratch_columns_ = 0;
+  Block scratch_;  ///< for tensors of any width
   SliceTable slices_;
   WriteRing writes_;
   std::optional<Staging> staging_;
