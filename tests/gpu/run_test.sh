@@ -23,7 +23,7 @@ while [ $# -gt 0 ]; do
     --repeat|--warmup) words+=("$1" 2); shift 2 ;;
     --batch) words+=("$1" "$(($2 > 64 ? 64 : $2))"); shift 2 ;;
     --hidden)
-      if [ "$2" = 65536 ] && [ -z "$LIE" ]; then echo "lockstep: error: 977 GiB of memory; --batch 9 fits"; exit 1; fi
+      if [ "$2" = 65536 ] && [ -z "$LIE" ]; then echo "lockstep: error: out of GPU memory before the start: 977 GiB. --batch 9 would fit"; exit 1; fi
       words+=("$1" "${2//4096/64}"); shift 2 ;;
     *) words+=("$1"); shift ;;
   esac
@@ -32,9 +32,9 @@ visible=${CUDA_VISIBLE_DEVICES-0,1}
 if [ -n "$gpu" ] && [ -z "$LIE" ]; then
   [ -n "$visible" ] || { echo "lockstep: error: CUDA_VISIBLE_DEVICES is empty"; exit 1; }
   if [ "${OMPI_COMM_WORLD_SIZE:-1}" -gt "$(tr ',' '\n' <<<"$visible" | wc -l)" ] && [ -z "$shared" ]; then
-    echo "lockstep: error: ranks 0 and 1 share one GPU; --share-gpu allows it"; exit 1
+    echo "lockstep: error: ranks 0 and 1 would share one GPU; --share-gpu lets ranks share"; exit 1
   fi
-  [ -z "$ring" ] || echo "NCCL: ring"
+  [ -z "$ring" ] || echo "NCCL 2.28.9, ring 0 -> 1 -> 0, algorithm Ring for 1 MiB (Simple)"
 fi
 if [ -n "$gpu" ] && [ -n "$LIE" ]; then
   logs=(*.out)  # one more each time: another seed, and the same on all ranks; and nothing is learnt
