@@ -17,6 +17,7 @@
 #include <gtest/gtest.h>
 
 #include "model/cuda/packs.cuh"
+#include "model/cuda/plain_matmul.hpp"
 #include "model/formulas/bfloat16.hpp"
 #include "model/formulas/gate.hpp"
 #include "model/sample_data.hpp"
@@ -41,8 +42,8 @@ double tolerance(ElementType type) { return type == ElementType::bfloat16 ? 1e-2
 /// Rows and columns on both sides of what kernels make a difference of: packs, warps, tiles, parts, blocks that share.
 std::vector<std::pair<std::int64_t, std::int64_t>> shapes() {
   std::vector<std::pair<std::int64_t, std::int64_t>> all;
-  for (const std::int64_t rows : {0, 1, 3, 33, 128, 257}) {
-    for (const std::int64_t columns : {1, 2, 3, 8, 10, 31, 32, 33, 100, 128, 129, 257}) all.emplace_back(rows, columns);
+  for (const std::int64_t rows : {0, 1, 3, 33, 257}) {
+    for (const std::int64_t columns : {1, 3, 8, 10, 32, 33, 128, 257}) all.emplace_back(rows, columns);
   }
   for (const auto& shape : std::initializer_list<std::pair<std::int64_t, std::int64_t>>{
            {5000, 1}, {5003, 10}, {1000, 16}, {700, 129}, {40, 1032}, {9, 4104}, {300, 520}}) {
@@ -319,8 +320,8 @@ struct Rows {
 
 TEST(SoftmaxCrossEntropy, MatchesFloat64) {
   std::vector<Rows> all;
-  for (const std::int64_t rows : {0, 1, 2, 31, 33, 300}) {
-    for (const std::int64_t classes : {1, 2, 10, 31, 32, 33, 127, 128, 129}) all.push_back({rows, classes});
+  for (const std::int64_t rows : {0, 1, 3, 33, 257}) {
+    for (const std::int64_t classes : {1, 2, 10, 31, 32, 33, 128, 129}) all.push_back({rows, classes});
   }
   for (const Rows each : {Rows{5, 511}, Rows{5, 512}, Rows{5, 513}, Rows{9, 1000}, Rows{3, 5003}, Rows{2, 50257},
                           Rows{8200, 3}, Rows{1030, 514}}) {
@@ -329,6 +330,7 @@ TEST(SoftmaxCrossEntropy, MatchesFloat64) {
   for (const ElementType type : kTypes) {
     for (const auto [rows, classes] : all) {
       for (const bool want_gradient : {true, false}) {
+        if (rows > 1024 && !want_gradient) continue;  // these are about grids that go round
         const std::size_t shift = static_cast<std::size_t>(rows) % 2;
         const std::string what = shape_name("softmax", type, rows, classes, shift);
         const double scale = 0.125;
@@ -490,7 +492,7 @@ TEST(MeanSquaredError, MatchesFloat64) {
 
 TEST(SumOfSquares, IsDoubleAndOfTheSameBitsWhereverTheTensorLies) {
   for (const ElementType type : kTypes) {
-    for (const std::int64_t count : {0, 1, 2, 3, 31, 33, 127, 129, 1000, 16384, 16400, 70001, 5000000}) {
+    for (const std::int64_t count : {0, 1, 2, 3, 31, 33, 127, 129, 1000, 16384, 16400, 70001, 4200000}) {
       std::vector<double> results;
       for (const std::size_t shift : {0, 1, 3}) {
         double expected = 0;
@@ -823,6 +825,51 @@ TEST(AddL2Gradient, TouchesDecayedChunksAlone) {
             ASSERT_EQ(t["parameters"].get(i), before("parameters", i));
           }
         });
+  }
+}
+
+TEST(PlainMatmul, MatchesFloat64) {
+  struct Sizes {
+    std::int64_t rows, terms, columns;
+  };
+  for (const ElementType type : kTypes) {
+    for (const ElementType out_type : {ElementType::float32, type}) {
+      for (const auto [rows, terms, columns] : {Sizes{1, 1, 1}, Sizes{3, 5, 2}, Sizes{16, 16, 16}, Sizes{17, 33, 15},
+                                                Sizes{2, 0, 3}, Sizes{40, 7, 50}, Sizes{1, 129, 10}}) {
+        for (const int variant : {0, 1, 2, 3, 4, 5}) {
+          const bool a_transposed = variant % 2 == 1, b_transposed = variant / 2 == 1, adds = variant > 3;
+          const std::string what = fmt::format("{} {} {} {} {}", name_of(type), rows, terms, columns, variant);
+          in_every_order(
+              static_cast<std::size_t>(variant) % 2,
+              [&, rows = rows, terms = terms, columns = columns](Tensors& t) {
+                const Tensor a =
+                    t.add_filled("a", type, a_transposed ? terms : rows, a_transposed ? rows : terms).tensor();
+                const Tensor b =
+                    t.add_filled("b", type, b_transposed ? columns : terms, b_transposed ? terms : columns).tensor();
+                GuardedTensor& out = t.add("out", out_type, rows, columns);
+                for (std::size_t i = 0; i < out.count() && adds; ++i) out.set(i, sample("out", i));
+                plain_matmul(nullptr, a, a_transposed, b, b_transposed, adds ? Accumulate::yes : Accumulate::no,
+                             out.tensor());
+              },
+              [&, rows = rows, terms = terms, columns = columns](Tensors& t) {
+                std::vector<double> expected;
+                for (std::int64_t r = 0; r < rows; ++r) {
+                  for (std::int64_t c = 0; c < columns; ++c) {
+                    GuardedTensor before(out_type, 1, 1);
+                    before.set(0, sample("out", expected.size()));
+                    double sum = adds ? before.get(0) : 0;
+                    for (std::int64_t k = 0; k < terms; ++k) {
+                      sum += t["a"].get(static_cast<std::size_t>(a_transposed ? k * rows + r : r * terms + k)) *
+                             t["b"].get(static_cast<std::size_t>(b_transposed ? c * terms + k : k * columns + c));
+                    }
+                    expected.push_back(sum);
+                  }
+                }
+                expect_close(t["out"].values(), expected, tolerance(out_type), what, 1e-6);
+              });
+        }
+      }
+    }
   }
 }
 

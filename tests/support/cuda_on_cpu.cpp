@@ -44,7 +44,7 @@ using model::cuda::kMostShared;
 
 constexpr unsigned kWarp = 32;
 constexpr std::byte kPoison{0xff};  ///< floats and doubles of it are NaN
-constexpr std::size_t kStackBytes = 256 * 1024;
+constexpr std::size_t kStackBytes = 64 * 1024;
 
 std::uint32_t order_seed = 0;
 std::int64_t grid_count = 0;

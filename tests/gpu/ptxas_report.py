@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""ptxas_report.py BUILD_FOLDER [FILTER]: what the kernels need of a GPU's registers and memory.
+
+Compiles every .cu of BUILD_FOLDER/compile_commands.json (those whose path contains FILTER) for its real architectures
+once more, device code only and with the build's own options, and prints what ptxas says of each kernel. Ends with 1 when
+a kernel has a stack frame or spills registers, or when an architecture is missing; with 2 when it could not look.
+"""
+import concurrent.futures
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+
+
+def fail(message):
+    print(f"ptxas_report.py: {message}", file=sys.stderr)
+    sys.exit(2)
+
+
+def device_command(entry, output):
+    """The entry's command without the host's half."""
+    words = shlex.split(entry["command"]) if "command" in entry else list(entry["arguments"])
+    command = []
+    skip = False
+    for word in words:
+        if skip:
+            skip = False
+        elif word == "-o":
+            skip = True
+        elif word not in ("-c", "-dc"):
+            command.append(word)
+    return command + ["-fatbin", "-Xptxas=-v", "-o", output]
+
+
+def real_architectures(command):
+    return set(re.findall(r"sm_[0-9]+[a-z]?", " ".join(command)))
+
+
+def demangled(names):
+    try:
+        text = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return {name: name for name in names}
+    return dict(zip(names, text.splitlines()))
+
+
+ENTRY = re.compile(r"Compiling entry function '(\S+)' for '(sm_\S+)'")
+FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+USED = re.compile(r"Used (\d+) registers(?:.*?(\d+) bytes smem)?")
+
+
+def kernels_of(report):
+    """[(kernel, architecture, registers, shared, stack, stores, loads)] of what ptxas -v has said."""
+    kernels, name, frame = [], None, (0, 0, 0)
+    for line in report.splitlines():
+        if match := ENTRY.search(line):
+            name, frame = match.groups(), (0, 0, 0)
+        elif match := FRAME.search(line):
+            frame = tuple(max(a, int(b)) for a, b in zip(frame, match.groups()))
+        elif (match := USED.search(line)) and name:
+            kernels.append((*name, int(match.group(1)), int(match.group(2) or 0), *frame))
+            name = None
+    return kernels
+
+
+def compile_one(entry):
+    with tempfile.TemporaryDirectory() as folder:
+        command = device_command(entry, os.path.join(folder, "device.fatbin"))
+        done = subprocess.run(command, cwd=entry["directory"], capture_output=True, text=True)
+    return entry, command, done.returncode, done.stdout + done.stderr
+
+
+def main():
+    if len(sys.argv) not in (2, 3):
+        fail("usage: ptxas_report.py BUILD_FOLDER [FILTER]")
+    try:
+        with open(os.path.join(sys.argv[1], "compile_commands.json")) as file:
+            entries = json.load(file)
+    except (OSError, ValueError) as error:
+        fail(f"no list of compilations: {error}")
+    wanted = sys.argv[2] if len(sys.argv) == 3 else ""
+    # The same source may also be there as C++ of a test: only nvcc's compilations count.
+    entries = [e for e in entries if e["file"].endswith(".cu") and wanted in e["file"]
+               and "nvcc" in os.path.basename(shlex.split(e["command"])[0] if "command" in e else e["arguments"][0])]
+    if not entries:
+        fail(f"no compilation of a .cu file by nvcc in {sys.argv[1]}")
+    problems = []
+    rows = []
+    with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
+        for entry, command, status, report in pool.map(compile_one, entries):
+            if status != 0:
+                print(report, file=sys.stderr)
+                fail(f"{entry['file']} does not compile")
+            source = os.path.basename(entry["file"])
+            kernels = kernels_of(report)
+            for architecture in sorted(real_architectures(command)):
+                if not any(kernel[1] == architecture for kernel in kernels):
+                    problems.append(f"{source}: ptxas says nothing of a kernel for {architecture}")
+            rows += [(source, *kernel) for kernel in kernels]
+    names = demangled(sorted({row[1] for row in rows}))
+    print(f"{'architecture':12} {'registers':>9} {'shared':>7} {'stack':>6} {'spill':>6}  kernel")
+    for source, name, architecture, registers, shared, stack, stores, loads in sorted(rows):
+        kernel = re.sub(r"^void |lockstep::model::(cuda::)?|\(anonymous namespace\)::", "", names[name])
+        print(f"{architecture:12} {registers:9} {shared:7} {stack:6} {stores + loads:6}  {source}: {kernel}")
+        if stack or stores or loads:
+            problems.append(f"{source}: {kernel} for {architecture} has a stack frame of {stack} bytes and spills registers "
+                            f"({stores} bytes written, {loads} read)")
+    for problem in problems:
+        print(f"ptxas_report.py: {problem}", file=sys.stderr)
+    if not problems:
+        print(f"{len(rows)} kernels, no stack frame, no spilled register")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
