@@ -125,10 +125,17 @@ void check_options(const DeviceReductionOptions& options) {
 void DestroyEvent::operator()(CUevent_st* event) const noexcept { cudaEventDestroy(event); }
 void DestroyStream::operator()(CUstream_st* stream) const noexcept { cudaStreamDestroy(stream); }
 
-std::string nccl_build() {
+std::string nccl_build() { return fmt::format("NCCL {}", version_text(NCCL_VERSION_CODE)); }
+
+namespace {
+
+/// Of the library that was loaded.
+std::string running_version() {
   int version = 0;
-  return ncclGetVersion(&version) == ncclSuccess ? fmt::format("NCCL {}", version_text(version)) : std::string();
+  return ncclGetVersion(&version) == ncclSuccess ? fmt::format("NCCL {}", version_text(version)) : nccl_build();
 }
+
+}  // namespace
 
 std::string device_label(const std::string& host, const DeviceReductionOptions& options) {
   return fmt::format("host {}, {}", host,
@@ -289,7 +296,7 @@ void NcclReduction::describe_way(std::string_view log, bool listened) {
   // Rings and algorithms are in the log of rank 0 alone.
   const std::string own = listened ? describe(report, ring_)
                                    : "NCCL_DEBUG or NCCL_DEBUG_FILE is set: NCCL's own log says how it communicates";
-  description_ = fmt::format("{}, {}", nccl_build(), host_.all_gather_text(host_.rank() == 0 ? own : "").front());
+  description_ = fmt::format("{}, {}", running_version(), host_.all_gather_text(host_.rank() == 0 ? own : "").front());
 }
 
 // Sums ----------------------------------------------------------------------------------------------------------------

@@ -48,6 +48,8 @@ struct DeviceSurvey {
 };
 /// Looks once; touches no device beyond asking for its properties.
 DeviceSurvey survey_devices();
+/// Why the library of matrix products for GPUs cannot be used on this machine, with its remedy; empty: it can. Loads it.
+std::string gpu_library_error();
 /// Free memory of one device, in bytes. Makes the process's context there. Throws DeviceError.
 std::size_t free_memory(const Device& device);
 /// The best precision that the device computes fast: bf16 from compute capability 8.0 on, else fp32.

@@ -90,6 +90,9 @@ DeviceSurvey survey_devices() {
     (suitable ? survey.devices : unsuitable).push_back(std::move(device));
   }
   if (survey.devices.empty()) survey.obstacle = obstacle_of(unsuitable, LOCKSTEP_CUDA_ARCHITECTURES);
+  if (survey.devices.empty()) return survey;
+  if (std::string missing = gpu_library_error(); !missing.empty())
+    return {.devices = {}, .obstacle = std::move(missing)};
   return survey;
 }
 

@@ -144,6 +144,14 @@ TEST(Survey, TheBuildSaysWhatItIs) {
   EXPECT_THAT(cuda_build(), AnyOf(testing::Eq("without CUDA"), MatchesRegex("CUDA [0-9]+\\.[0-9] \\(sm_.*\\)")));
 }
 
+TEST(Survey, TheLibraryOfProductsIsLoadedOnlyNowAndWhole) {
+  if (cuda_build() == "without CUDA") {
+    EXPECT_NE(gpu_library_error(), "");
+  } else {
+    EXPECT_EQ(gpu_library_error(), "");
+  }
+}
+
 TEST(CudaBackend, WithoutAGpuSaysWhyThereIsNone) {
   const DeviceSurvey survey = survey_devices();
   if (!survey.devices.empty()) GTEST_SKIP() << "there is a GPU here";

@@ -189,14 +189,15 @@ TEST_P(Agreement, TagsWithTheSameSumStillDiffer) {
 
 TEST_P(Agreement, TheTopologyIsTheSameOnAllRanks) {
   const std::vector<RankPlace> places =
-      gather_topology(*communicator_, "cpu of rank " + std::to_string(rank()) + "\nline");
+      gather_topology(*communicator_, "cpu of rank " + std::to_string(rank()), "number " + std::to_string(rank()));
   ASSERT_EQ(places.size(), static_cast<std::size_t>(size()));
   for (int r = 0; r < size(); ++r) {
     const RankPlace& place = places[static_cast<std::size_t>(r)];
     EXPECT_EQ(place.rank, r);
     EXPECT_EQ(place.local_rank, r);
     EXPECT_EQ(place.host, session().host());
-    EXPECT_EQ(place.device, "cpu of rank " + std::to_string(r) + "\nline");
+    EXPECT_EQ(place.device, "cpu of rank " + std::to_string(r));
+    EXPECT_EQ(place.identity, "number " + std::to_string(r));
     EXPECT_GT(place.pid, 0);
     EXPECT_NE(place.cores, "");
     EXPECT_GT(place.host_cores, 0);
