@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "model/cpu/clones.hpp"
+#include "model/formulas/activations.hpp"
+#include "model/formulas/update.hpp"
 
 namespace lockstep::model::cpu {
 
@@ -17,63 +19,47 @@ LOCKSTEP_INLINE void convert_each(std::span<const T> in, InputTransform transfor
   }
 }
 
-/// `derivative(y)` times d_y, in place, and column sums; rows outside, columns inside.
-template <class Derivative>
+/// d_y in place, and column sums; rows outside, columns inside.
+template <Activation kActivation>
 LOCKSTEP_INLINE void gradient_rows(std::span<const float> y, std::span<float> d_y, std::size_t columns,
-                                   std::size_t begin, std::size_t end, std::span<float> d_bias, Derivative derivative) {
+                                   std::size_t begin, std::size_t end, std::span<float> d_bias) {
   float* __restrict sums = d_bias.empty() ? nullptr : d_bias.data();
   for (std::size_t row = 0; row < d_y.size(); row += columns) {
     const float* __restrict value = y.data() + row;
     float* __restrict gradient = d_y.data() + row;
     if (sums != nullptr) {
       for (std::size_t o = begin; o < end; ++o) {
-        gradient[o] = derivative(value[o], gradient[o]);
+        gradient[o] = formulas::gradient_before<kActivation>(value[o], gradient[o]);
         sums[o] += gradient[o];
       }
     } else {
-      for (std::size_t o = begin; o < end; ++o) gradient[o] = derivative(value[o], gradient[o]);
+      for (std::size_t o = begin; o < end; ++o)
+        gradient[o] = formulas::gradient_before<kActivation>(value[o], gradient[o]);
     }
   }
 }
 
-/// The formulas of optimizer.hpp, one element at a time; every `if` is on a template argument or a loop invariant.
+/// Every `if` is on a template argument; what a rule does not keep is a local that nobody reads.
 template <OptimizerKind kKind, bool kAverage>
 LOCKSTEP_INLINE void update_each(const UpdateSpans& spans, const Update& update, bool decayed) {
-  const UpdateRule& rule = update.rule;
-  constexpr bool kVelocity = kKind == OptimizerKind::momentum || kKind == OptimizerKind::nesterov;
-  constexpr bool kMoments = kKind == OptimizerKind::adam || kKind == OptimizerKind::adamw;
+  constexpr bool kFirst = formulas::keeps_velocity(kKind) || formulas::keeps_moments(kKind);
+  constexpr bool kSecond = formulas::keeps_moments(kKind);
   float* __restrict parameters = spans.parameters.data();
   const float* __restrict gradients = spans.gradients.data();
   float* __restrict state1 = spans.state1.data();
   float* __restrict state2 = spans.state2.data();
   float* __restrict average = spans.average.data();
-  const float rate = rule.learning_rate, factor = update.gradient_factor, mu = rule.momentum;
-  const float beta1 = rule.beta1, beta2 = rule.beta2, epsilon = rule.epsilon;
-  const float correction1 = 1 / rule.bias_correction1, correction2 = 1 / rule.bias_correction2;
-  const float keep = decayed ? 1 - rate * rule.weight_decay : 1;
-  const float limit = rule.clip_value > 0 ? rule.clip_value : HUGE_VALF;
-  const float average_keep = rule.average_decay, average_take = 1 - rule.average_decay;
+  const formulas::UpdateScalars scalars = formulas::update_scalars(update.rule, update.gradient_factor, decayed);
   const std::size_t count = spans.parameters.size();
   for (std::size_t i = 0; i < count; ++i) {
-    float g = gradients[i] * factor;
-    g = g > limit ? limit : g;
-    g = g < -limit ? -limit : g;
-    float w = parameters[i] * keep;
-    if constexpr (kKind == OptimizerKind::sgd) w -= rate * g;
-    if constexpr (kVelocity) {
-      const float v = mu * state1[i] + g;
-      state1[i] = v;
-      w -= rate * (kKind == OptimizerKind::nesterov ? g + mu * v : v);
-    }
-    if constexpr (kMoments) {
-      const float m = beta1 * state1[i] + (1 - beta1) * g;
-      const float s = beta2 * state2[i] + (1 - beta2) * g * g;
-      state1[i] = m;
-      state2[i] = s;
-      w -= rate * (m * correction1) / (std::sqrt(s * correction2) + epsilon);
-    }
+    float first = 0, second = 0;
+    if constexpr (kFirst) first = state1[i];
+    if constexpr (kSecond) second = state2[i];
+    const float w = formulas::updated<kKind>(scalars, parameters[i], gradients[i], first, second);
+    if constexpr (kFirst) state1[i] = first;
+    if constexpr (kSecond) state2[i] = second;
     parameters[i] = w;
-    if constexpr (kAverage) average[i] = average_keep * average[i] + average_take * w;
+    if constexpr (kAverage) average[i] = formulas::averaged(scalars, average[i], w);
   }
 }
 
@@ -142,11 +128,11 @@ LOCKSTEP_CLONES void activation_gradient(Activation activation, std::span<const 
       if (!d_bias.empty()) add_column_sums(d_y, columns, begin, end, d_bias);
       return;
     case Activation::relu:
-      return gradient_rows(y, d_y, columns, begin, end, d_bias, [](float v, float d) { return v > 0 ? d : 0.0f; });
+      return gradient_rows<Activation::relu>(y, d_y, columns, begin, end, d_bias);
     case Activation::tanh:
-      return gradient_rows(y, d_y, columns, begin, end, d_bias, [](float v, float d) { return d * (1 - v * v); });
+      return gradient_rows<Activation::tanh>(y, d_y, columns, begin, end, d_bias);
     case Activation::sigmoid:
-      return gradient_rows(y, d_y, columns, begin, end, d_bias, [](float v, float d) { return d * (v * (1 - v)); });
+      return gradient_rows<Activation::sigmoid>(y, d_y, columns, begin, end, d_bias);
   }
 }
 
