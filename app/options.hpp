@@ -34,6 +34,7 @@ struct ExecutionOptions {
   bool ring = false;               ///< NCCL: the ring algorithm and no other
   std::string wire = "fp32";       ///< NCCL: how gradients travel: fp32 | bf16
   bool graphs = true;              ///< record a step once and replay it
+  bool tune = false;               ///< choose the algorithms of matrix products by timing
   bool share_gpu = false;          ///< several ranks may use one GPU (for tests)
   bool operator==(const ExecutionOptions&) const = default;
 };

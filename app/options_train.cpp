@@ -316,6 +316,11 @@ void add_step_options(OptionTable& table, TrainOptions& options) {
       .only_with("device", {"auto", "gpu"});
   table.add("graph", execution.graphs, "GPUs: record a step once (CUDA graphs) and replay it; the numbers are the same")
       .only_with("device", {"auto", "gpu"});
+  table
+      .add("tune", execution.tune,
+           "GPUs: choose the algorithms of matrix products by timing a few in the first step; two runs may then differ in "
+           "the last bits")
+      .only_with("device", {"auto", "gpu"});
 }
 
 TrainOptions parse_train(const std::vector<std::string>& arguments) {

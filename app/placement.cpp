@@ -158,6 +158,7 @@ std::unique_ptr<model::Backend> make_backend(const Place& place, const Execution
   return model::make_backend("cuda", {.device = place.gpu->index,
                                       .precision = place.precision,
                                       .graphs = options.graphs,
+                                      .tune = options.tune,
                                       .reserved_processors = place.communication_processors});
 }
 

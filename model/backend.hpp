@@ -221,6 +221,7 @@ struct BackendOptions {
   int device = 0;                         ///< cuda: index of the device as CUDA counts it
   Precision precision = Precision::fp32;  ///< cuda; the others know one
   bool graphs = true;                     ///< cuda: record and replay in repeat()
+  bool tune = false;                      ///< cuda: choose the algorithm of a product by timing a few, once per shape
   int reserved_processors = 0;            ///< cuda: streaming multiprocessors left to communication by matrix products
 };
 /// The one place that knows which backends were compiled. name: "cpu", "cuda" or "reference". Throws

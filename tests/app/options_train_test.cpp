@@ -153,6 +153,7 @@ TEST(TrainOptionsTest, EveryGroupIsRead) {
                                 "bf16",
                                 "--ring",
                                 "--no-graph",
+                                "--tune",
                                 "--share-gpu",
                                 "--bucket-size",
                                 "1000",
@@ -175,6 +176,7 @@ TEST(TrainOptionsTest, EveryGroupIsRead) {
                  .ring = true,
                  .wire = "bf16",
                  .graphs = false,
+                 .tune = true,
                  .share_gpu = true};
   e.bucket_size = 1000, e.dry_run = true;
   e.explicitly_set = o.explicitly_set;
