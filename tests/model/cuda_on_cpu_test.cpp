@@ -107,6 +107,38 @@ __global__ void all_indices(unsigned* out) {
       threadIdx.x + 100 * blockIdx.x + 10000 * blockIdx.y + 1000000 * gridDim.y;
 }
 
+/// Warps pass a number through shared memory twice; without the second barrier a fast one overwrites what a slow one
+/// has not read.
+template <bool kBarrier>
+__global__ void pass_on(float* out) {
+  auto& all = shared<Floats>();
+  float value = static_cast<float>(threadIdx.x);
+  for (int round = 0; round < 2; ++round) {
+    value = __shfl_sync(kWholeWarp, value, 0) + 1;
+    if (threadIdx.x % kWarp == 0) all.values[threadIdx.x / kWarp] = value;
+    __syncthreads();
+    value = all.values[0] + all.values[1] + all.values[2];
+    if constexpr (kBarrier) __syncthreads();
+  }
+  out[threadIdx.x] = value;
+}
+
+TEST(CudaOnCpu, ShowsAWarpThatOverwritesWhatAnotherHasNotRead) {
+  const auto results = [](void (*kernel)(float*)) {
+    std::set<std::vector<float>> all;
+    for (const std::uint32_t seed : {0u, 1u, 2u, 3u}) {
+      order_threads(seed);
+      std::vector<float> out(kThreads);
+      launch("pass_on", kernel, {.threads = kThreads, .shared_bytes = sizeof(Floats)}, nullptr, out.data());
+      all.insert(out);
+    }
+    order_threads(0);
+    return all;
+  };
+  EXPECT_EQ(results(pass_on<true>).size(), 1u);
+  EXPECT_GT(results(pass_on<false>).size(), 1u);
+}
+
 TEST(CudaOnCpu, RunsEveryThreadOfEveryBlockInAnyOrder) {
   for (const std::uint32_t seed : {0u, 1u, 2u, 3u}) {
     order_threads(seed);

@@ -202,14 +202,14 @@ class Machine {
     return *ready_[ready_head_++]->fiber;
   }
 
+  /// Behind those that are ready already, or, in odd orders, before them: then a warp runs ahead of the others as far
+  /// as it can.
   void make_ready(std::vector<Thread*>& threads) {
     std::ranges::sort(threads, {}, &Thread::rank);
     for (Thread* const thread : threads) thread->state = State::ready;
-    if (ready_head_ == ready_.size()) {
-      ready_.clear();
-      ready_head_ = 0;
-    }
-    ready_.insert(ready_.end(), threads.begin(), threads.end());
+    ready_.erase(ready_.begin(), ready_.begin() + static_cast<std::ptrdiff_t>(ready_head_));
+    ready_head_ = 0;
+    ready_.insert(order_seed % 2 == 0 ? ready_.end() : ready_.begin(), threads.begin(), threads.end());
   }
 
   /// Where all threads of the block wait at one barrier.
