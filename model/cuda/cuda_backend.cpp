@@ -98,6 +98,7 @@ ElementType CudaBackend::compute_type() const noexcept {
 // ---- data in ----
 
 void CudaBackend::do_reserve_stages(int slots, std::size_t x_bytes, std::size_t y_bytes) {
+  forget_recordings();  // they know where the slots are that go now
   staging_.emplace(memory_, slots, x_bytes, y_bytes);
 }
 
