@@ -107,7 +107,10 @@ class DeviceWay final : public Way {
     reduction_->wait("a sum", -1);
   }
   int slow_batches() const override { return graphs_ ? 2 : 0; }  // one to come to know it, one to record it
-  void load(std::span<const float> values) override { backend_->upload(values, tensor(values.size())); }
+  void load(std::span<const float> values) override {
+    backend_->forget_recordings();  // of the size before: a backend keeps so many and no more
+    backend_->upload(values, tensor(values.size()));
+  }
   void fetch(std::span<float> values) override { backend_->download(tensor(values.size()), values); }
 
  private:
@@ -169,6 +172,7 @@ AllReduceRow measure(Way& way, std::size_t count, const BenchAllReduceOptions& o
 
   // From here on the values grow beyond all bounds, which takes as long as any other addition.
   if (options.warmup > 0) time_sums(way, count, options.warmup);
+  for (int i = 0; i < way.slow_batches(); ++i) time_sums(way, count, 1);
   const double estimate = time_sums(way, count, 1);  // the same on every rank
   row.sums =
       std::clamp(static_cast<std::int64_t>(kBatchSeconds / std::max(estimate, 1e-9)), std::int64_t{1}, kMostSums);
