@@ -7,6 +7,7 @@
 #include <array>
 #include <cstring>
 #include <memory>
+#include <memory_resource>
 #include <random>
 #include <vector>
 
@@ -32,16 +33,18 @@ constexpr int kResidentBatches = 8;
 /// Random batches that stay in memory: the step without an input pipeline.
 class ResidentInput {
  public:
-  ResidentInput(const BenchStepOptions& options, const WorkPlan& work, std::int64_t part, int rank)
+  /// `memory`: of the host, from where batches travel fast.
+  ResidentInput(const BenchStepOptions& options, const WorkPlan& work, std::int64_t part, int rank,
+                std::pmr::memory_resource* memory)
       : part_(part), step_count_(work.global_batch) {
     std::mt19937 generator(static_cast<unsigned>(rank) + 1);  // the values do not matter, only that they are no zeros
     std::normal_distribution<float> normal;
     std::uniform_int_distribution<std::int32_t> label(0, static_cast<std::int32_t>(options.outputs) - 1);
     for (int i = 0; i < kResidentBatches; ++i) {
-      std::vector<float>& x = x_.emplace_back(static_cast<std::size_t>(part * options.features));
+      std::pmr::vector<float>& x = x_.emplace_back(static_cast<std::size_t>(part * options.features), memory);
       std::generate(x.begin(), x.end(), [&] { return normal(generator); });
-      std::vector<float>& y =
-          y_.emplace_back(static_cast<std::size_t>(part * (options.regression ? options.outputs : 1)));
+      std::pmr::vector<float>& y =
+          y_.emplace_back(static_cast<std::size_t>(part * (options.regression ? options.outputs : 1)), memory);
       for (float& value : y) {
         const std::int32_t index = label(generator);
         options.regression ? static_cast<void>(value = normal(generator))
@@ -59,7 +62,7 @@ class ResidentInput {
 
  private:
   std::int64_t part_, step_count_, count_ = 0;
-  std::vector<std::vector<float>> x_, y_;
+  std::vector<std::pmr::vector<float>> x_, y_;
 };
 
 double median(std::vector<double> values) {
@@ -147,8 +150,8 @@ int run_bench_step(comm::MpiSession& session, const BenchStepOptions& given) {
             .memory = backend.host_memory()});
     next = [&] { return next_micro_batch(*prefetcher, element_type(workload.training->x_type())); };
   } else {
-    resident =
-        std::make_unique<ResidentInput>(options, workload.work, workload.work.largest_part, communicator->rank());
+    resident = std::make_unique<ResidentInput>(options, workload.work, workload.work.largest_part, communicator->rank(),
+                                               backend.host_memory());
     next = [&] { return resident->next(); };
   }
   Trainer trainer(engine.parts(comm::bucket_schedule(workload.network->parameters().slice_ends(),
