@@ -77,6 +77,10 @@ NcclId make_nccl_id(Communicator& host) {
 }
 
 void apply_nccl_settings(const NcclSettings& settings) {
+  // While a sum is recorded into a graph, NCCL would try to map its memory into the switch or the peers. Memory of
+  // cudaMalloc() cannot be, and the trial is a meeting of all ranks of the host: a rank that has failed and does not
+  // record would be waited for until the deadline.
+  set_unless_set("NCCL_GRAPH_REGISTER", "0");
   if (settings.ring || settings.shared_device) set_unless_set("NCCL_ALGO", "Ring");
   if (!settings.shared_device) return;
   // NCCL refuses two ranks on one device of one host. As hosts of their own they meet no shortcut between devices.
