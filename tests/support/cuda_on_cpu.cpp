@@ -60,8 +60,8 @@ struct Fiber {
 };
 
 void switch_fibers(Fiber& from, Fiber& to) {
-  from.sanitizers.leave(to.sanitizers);
   if (sigsetjmp(from.registers, 0) == 0) {
+    from.sanitizers.leave(to.sanitizers);
     if (to.has_started) siglongjmp(to.registers, 1);
     to.has_started = true;
     setcontext(&to.start);
