@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory_resource>
 #include <numeric>
 #include <vector>
 
@@ -23,10 +24,10 @@ namespace {
 /// Reads chunks of consecutive samples into buffers that are reused.
 class ChunkReader {
  public:
-  ChunkReader(const io::ShardedDataset& dataset, std::int64_t chunk)
+  ChunkReader(const io::ShardedDataset& dataset, std::int64_t chunk, std::pmr::memory_resource* memory)
       : dataset_(dataset),
-        x_(static_cast<std::size_t>(chunk) * dataset.x_bytes()),
-        y_(static_cast<std::size_t>(chunk) * dataset.y_bytes()) {}
+        x_(static_cast<std::size_t>(chunk) * dataset.x_bytes(), memory),
+        y_(static_cast<std::size_t>(chunk) * dataset.y_bytes(), memory) {}
 
   model::Batch read(std::int64_t first, std::int64_t count) {
     samples_.resize(static_cast<std::size_t>(count));
@@ -39,7 +40,7 @@ class ChunkReader {
 
  private:
   const io::ShardedDataset& dataset_;
-  std::vector<std::byte> x_, y_;
+  std::pmr::vector<std::byte> x_, y_;
   std::vector<std::int64_t> samples_;
 };
 
@@ -52,7 +53,7 @@ Evaluation evaluate(model::Model& model, const io::ShardedDataset& dataset, comm
   std::vector<double> sums(static_cast<std::size_t>(2 * chunks),
                            0.0);  // each filled by one rank, zero elsewhere: adding is exact
   comm::all_succeed(communicator, [&] {
-    ChunkReader reader(dataset, std::min(chunk, samples));
+    ChunkReader reader(dataset, std::min(chunk, samples), model.host_memory());
     for (std::int64_t k = communicator.rank(); k < chunks; k += communicator.size()) {
       const model::Batch batch = reader.read(k * chunk, std::min(chunk, samples - k * chunk));
       const model::LossSums part = model.evaluate(batch, weights);

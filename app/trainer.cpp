@@ -136,7 +136,13 @@ Trainer::Result Trainer::step(const Say& say) {
   parts_.communicator.note_activity("forward and backward", steps_done_ + 1);
   comm::StepVote vote;
   const std::string error = work(say, vote);
-  parts_.reduction.wait("forward, backward and all-reduce", steps_done_ + 1);
+  try {
+    parts_.reduction.wait("forward, backward and all-reduce", steps_done_ + 1);
+  } catch (const comm::PeerError& lost) {
+    // The vote that would have told the others what went wrong here went with the sums.
+    if (error.empty()) throw;
+    throw comm::PeerError(fmt::format("{}\n{}", error, lost.what()));
+  }
 
   const model::Model::Results results = parts_.model.results();
   const comm::StepVerdict verdict =

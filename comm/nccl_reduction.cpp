@@ -53,7 +53,7 @@ cudaError_t query(cudaEvent_t event) {
 
 /// One poll without result since `start`: at first at full speed, then lending the core to others, then asleep.
 void rest(Clock::time_point start, Clock::time_point now) {
-  constexpr std::chrono::microseconds kSpin{50}, kYield{300}, kSleep{20};
+  constexpr std::chrono::microseconds kSpin{50}, kYield{2000}, kSleep{20};
   if (now - start < kSpin) return;
   if (now - start < kYield) {
     std::this_thread::yield();

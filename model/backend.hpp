@@ -166,7 +166,8 @@ class Backend {
 
   /// Runs `work`, which enqueues operations on this backend's stream (and may fork from it and join it), waits for
   /// nothing and depends on nothing but `key`. A backend that can record what was enqueued does so when a key comes for
-  /// the second time and replays it from then on (a CUDA graph); others call `work` each time.
+  /// the second time and replays it from then on (a CUDA graph); others call `work` each time. Keys are the backend's:
+  /// two who repeat different work on one backend need different keys.
   virtual void repeat(std::span<const std::int64_t> key, const std::function<void()>& work);
   /// Drops what repeat() has recorded; before anything that recorded work uses goes away.
   virtual void forget_recordings() {}

@@ -286,7 +286,9 @@ LossSums Model::evaluate(const Batch& given, Weights weights) {
   loss(output, here.y, 1, false, sums);
   if (weights == Weights::average) refresh_shadow(Weights::current);
   backend_.release_stage(slot);
-  return {.loss = scalar_now(kEvaluationSums), .metric = scalar_now(kEvaluationSums + 1)};
+  backend_.read(arenas_->scalar(kEvaluationSums, 2), std::as_writable_bytes(std::span(arenas_->posted).first(2)));
+  backend_.synchronize();
+  return {.loss = arenas_->posted[0], .metric = arenas_->posted[1]};
 }
 
 void Model::write_ballot(std::span<const double, kBallotSize> ballot) {

@@ -84,6 +84,8 @@ class Model {
   Model(Model&& other) noexcept;
 
   const Network& network() const noexcept;
+  /// For batches: copies from there to a device are the fastest.
+  std::pmr::memory_resource* host_memory() const noexcept { return backend_.host_memory(); }
   void initialize(std::uint64_t seed);
 
   /// The batch that forward_backward works on next. Its memory must stay until wait_staged() on a device, and until the

@@ -124,10 +124,12 @@ void CudaBackend::do_convert_input(const Tensor& in, const InputTransform& trans
 
 void CudaBackend::do_linear_forward(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
                                     const Tensor& y) {
-  if (y.count() == 0 || matmul_.multiply_fused(stream_.get(), {x}, {w}, bias, activation, y)) return;
-  matmul_.multiply(stream_.get(), {x}, {w}, Accumulate::no, y);
-  if (bias.data != nullptr || activation != Activation::none) {
-    cuda::add_bias_and_activate(stream_.get(), y, bias, activation);
+  if (y.count() == 0) return;
+  const bool biased = matmul_.multiply_with_bias(stream_.get(), {x}, {w}, bias, y);
+  if (!biased) matmul_.multiply(stream_.get(), {x}, {w}, Accumulate::no, y);
+  const Tensor missing = biased ? Tensor{} : bias;
+  if (missing.data != nullptr || activation != Activation::none) {
+    cuda::add_bias_and_activate(stream_.get(), y, missing, activation);
   }
 }
 

@@ -46,19 +46,6 @@ void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttribut
   check(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value), "stating preferences");
 }
 
-std::optional<cublasLtEpilogue_t> epilogue_of(bool bias, Activation activation) {
-  switch (activation) {
-    case Activation::none:
-      return bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
-    case Activation::relu:
-      return bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
-    case Activation::tanh:
-    case Activation::sigmoid:
-      break;
-  }
-  return std::nullopt;
-}
-
 std::int64_t rows_of(const Matmul::Operand& operand) {
   return operand.transposed == Matmul::Transposed::yes ? operand.tensor.columns : operand.tensor.rows;
 }
@@ -99,18 +86,16 @@ void Matmul::multiply(cudaStream_t stream, const Operand& a, const Operand& b, A
                out);
 }
 
-bool Matmul::multiply_fused(cudaStream_t stream, const Operand& a, const Operand& b, const Tensor& bias,
-                            Activation activation, const Tensor& out) {
+bool Matmul::multiply_with_bias(cudaStream_t stream, const Operand& a, const Operand& b, const Tensor& bias,
+                                const Tensor& out) {
   if (out.count() == 0) return true;
-  const bool biased = bias.data != nullptr;
-  const auto epilogue = epilogue_of(biased, activation);
-  if (!epilogue || columns_of(a) == 0) return false;
-  if (biased && (alignment_of(bias.data) < kBiasAlignment || bias.type != out.type)) return false;
-  const Problem problem = problem_of(a, b, bias, *epilogue, Accumulate::no, out);
+  if (bias.data == nullptr || columns_of(a) == 0) return false;
+  if (alignment_of(bias.data) < kBiasAlignment || bias.type != out.type) return false;
+  const Problem problem = problem_of(a, b, bias, CUBLASLT_EPILOGUE_BIAS, Accumulate::no, out);
   const Pointers pointers{b.tensor.data, a.tensor.data, out.data, bias.data};
   const Plan& plan = plan_for(stream, problem, pointers);
   if (!plan.found) return false;
-  if (biased) set(plan.operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, pointers.bias);
+  set(plan.operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, pointers.bias);
   run(stream, problem, plan, pointers);
   return true;
 }
@@ -236,10 +221,15 @@ const cublasLtMatmulHeuristicResult_t* Matmul::fastest(cudaStream_t stream, cons
   if (capture != cudaStreamCaptureStatusNone) return candidates.data();
 
   constexpr int kRounds = 5;
-  Block spare(memory_, static_cast<std::size_t>(problem.rows * problem.columns) * size_of(problem.out));
-  check(cudaMemsetAsync(spare.data(), 0, spare.bytes(), stream), "clearing memory");
+  std::optional<Block> spare;
+  try {
+    spare.emplace(memory_, static_cast<std::size_t>(problem.rows * problem.columns) * size_of(problem.out));
+  } catch (const DeviceError&) {  // no room to try: the rule will do
+    return candidates.data();
+  }
+  check(cudaMemsetAsync(spare->data(), 0, spare->bytes(), stream), "clearing memory");
   Pointers trial = pointers;
-  trial.out = spare.data();
+  trial.out = spare->data();
   const Event begin = make_timing_event(), end = make_timing_event();
   const cublasLtMatmulHeuristicResult_t* best = candidates.data();
   float best_time = std::numeric_limits<float>::infinity();

@@ -48,9 +48,10 @@ class Matmul {
   /// out = a b or out += a b. a and b of one type, float32 or bfloat16; out of that type or float32. Sums are fp32.
   /// With no terms to add, out becomes or stays what an empty sum says.
   void multiply(cudaStream_t stream, const Operand& a, const Operand& b, Accumulate accumulate, const Tensor& out);
-  /// out = act(a b + bias) in one kernel (bias may be empty), where there is one: else nothing is done, and false.
-  [[nodiscard]] bool multiply_fused(cudaStream_t stream, const Operand& a, const Operand& b, const Tensor& bias,
-                                    Activation activation, const Tensor& out);
+  /// out = a b + bias, rounded once, in one kernel where there is one: else nothing is done, and false. No activations:
+  /// cuBLASLt's ReLU turns NaN into 0, and what is not finite must come through.
+  [[nodiscard]] bool multiply_with_bias(cudaStream_t stream, const Operand& a, const Operand& b, const Tensor& bias,
+                                        const Tensor& out);
 
   /// "13.0.2"
   static std::string version();
