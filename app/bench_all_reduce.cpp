@@ -1,10 +1,11 @@
 #include "app/bench_all_reduce.hpp"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <exception>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <memory_resource>
@@ -20,6 +21,7 @@
 #include "comm/agreement.hpp"
 #include "comm/communicator.hpp"
 #include "comm/reduction.hpp"
+#include "io/durable_file.hpp"
 #include "io/metrics_log.hpp"
 #include "model/backend.hpp"
 
@@ -158,7 +160,7 @@ double time_sums(Way& way, std::size_t count, std::int64_t times) {
 /// Collective.
 AllReduceRow measure(Way& way, std::size_t count, const BenchAllReduceOptions& options) {
   comm::Communicator& communicator = way.communicator();
-  communicator.note_activity("timing sums", static_cast<std::int64_t>(count));
+  communicator.note_activity("timing sums", -1);  // no steps here
   AllReduceRow row{.transport = way.name(), .ranks = communicator.size(), .count = static_cast<std::int64_t>(count)};
 
   std::vector<float> values(count);
@@ -190,34 +192,45 @@ AllReduceRow measure(Way& way, std::size_t count, const BenchAllReduceOptions& o
   return row;
 }
 
-/// Collective: rank 0 writes `text`, where `file` is given.
-void write_text(comm::Communicator& communicator, const std::filesystem::path& file, const std::string& text) {
-  comm::all_succeed(communicator, [&] {
-    if (communicator.rank() != 0 || file.empty()) return;
-    std::ofstream stream(file);
-    stream << text;
-    if (!stream.flush()) throw std::runtime_error(fmt::format("{}: cannot be written", file.string()));
-  });
-}
-
-std::string json_lines(std::span<const AllReduceRow> rows) {
-  std::string text;
-  for (const AllReduceRow& row : rows) {
-    text += io::to_json_line({{"bench", std::string("all-reduce")},
-                              {"transport", row.transport},
-                              {"world", row.ranks},
-                              {"type", std::string("float32")},
-                              {"count", row.count},
-                              {"bytes", static_cast<std::int64_t>(row.bytes())},
-                              {"time_us", 1e6 * row.seconds},
-                              {"time_us_min", 1e6 * row.least_seconds},
-                              {"sums_per_batch", row.sums},
-                              {"algorithm_bandwidth", row.algorithm_bandwidth()},
-                              {"bus_bandwidth", row.bus_bandwidth()},
-                              {"wrong", row.wrong}}) +
-            "\n";
+/// Rows for another program, written by rank 0, where a file is named. It is opened before anything is timed, and holds
+/// each row as soon as it is shown. The constructor and write() are collective.
+class RowFile {
+ public:
+  RowFile(comm::Communicator& communicator, const std::filesystem::path& file)
+      : communicator_(communicator), file_(file) {
+    on_rank_0([&] { descriptor_ = io::open_file(file_, O_WRONLY | O_CREAT | O_TRUNC, "write"); });
   }
-  return text;
+  void write(const std::string& text) {
+    on_rank_0([&] { io::write_all(descriptor_, text, file_); });
+  }
+
+ private:
+  void on_rank_0(const std::function<void()>& work) {
+    if (file_.empty()) return;  // on all ranks alike
+    comm::all_succeed(communicator_, [&] {
+      if (communicator_.rank() == 0) work();
+    });
+  }
+
+  comm::Communicator& communicator_;
+  std::filesystem::path file_;
+  io::Descriptor descriptor_;
+};
+
+std::string json_line(const AllReduceRow& row) {
+  return io::to_json_line({{"bench", std::string("all-reduce")},
+                           {"transport", row.transport},
+                           {"world", row.ranks},
+                           {"type", std::string("float32")},
+                           {"count", row.count},
+                           {"bytes", static_cast<std::int64_t>(row.bytes())},
+                           {"time_us", 1e6 * row.seconds},
+                           {"time_us_min", 1e6 * row.least_seconds},
+                           {"sums_per_batch", row.sums},
+                           {"algorithm_bandwidth", row.algorithm_bandwidth()},
+                           {"bus_bandwidth", row.bus_bandwidth()},
+                           {"wrong", row.wrong}}) +
+         "\n";
 }
 
 }  // namespace
@@ -298,6 +311,8 @@ int run_bench_all_reduce(comm::MpiSession& session, const BenchAllReduceOptions&
   const Place place = find_place(*control, execution);
   if (!place.note.empty()) console.info(place.note);
   const auto most = static_cast<std::size_t>(options.max);
+  RowFile csv(*control, options.csv), json(*control, options.json);
+  csv.write(csv_head() + "\n");
 
   using MakeWay = std::function<std::unique_ptr<Way>()>;
   std::vector<MakeWay> ways;
@@ -324,15 +339,13 @@ int run_bench_all_reduce(comm::MpiSession& session, const BenchAllReduceOptions&
     for (const std::int64_t size : bench_sizes(options.min, options.max, options.factor)) {
       rows.push_back(measure(*way, static_cast<std::size_t>(size), options));
       console.info(format_row(rows.back()));
+      csv.write(csv_row(rows.back()) + "\n");
+      json.write(json_line(rows.back()));
     }
     console.info(fmt::format("average bus bandwidth: {:.3f} GB/s\n", mean_bus_bandwidth(rows) / 1e9));
     all.insert(all.end(), rows.begin(), rows.end());
   }
 
-  std::string csv = csv_head() + "\n";
-  for (const AllReduceRow& row : all) csv += csv_row(row) + "\n";
-  write_text(*control, options.csv, csv);
-  write_text(*control, options.json, json_lines(all));
   std::int64_t wrong = 0;
   for (const AllReduceRow& row : all) wrong += row.wrong;
   if (wrong > 0) {

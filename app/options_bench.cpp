@@ -60,6 +60,9 @@ BenchAllReduceOptions parse_bench_all_reduce(const std::vector<std::string>& arg
   if (options.min > options.max) {
     throw UsageError(fmt::format("--min {} is more than --max {}", options.min, options.max));
   }
+  if (!options.csv.empty() && options.csv == options.json) {
+    throw UsageError(fmt::format("--csv and --json are both {}: give them files of their own", options.csv.string()));
+  }
   return options;
 }
 

@@ -45,6 +45,8 @@ TEST(BenchAllReduceOptionsTest, TakesSizesInElements) {
 
 TEST(BenchAllReduceOptionsTest, RefusesWhatDoesNotFit) {
   EXPECT_EQ(complaint({"--min", "10", "--max", "9"}), "--min 10 is more than --max 9");
+  EXPECT_EQ(complaint({"--csv", "rows", "--json", "rows"}),
+            "--csv and --json are both rows: give them files of their own");
   EXPECT_THAT(complaint({"--min", "0"}), HasSubstr("--min: 0 must be at least 1"));
   EXPECT_THAT(complaint({"--factor", "1"}), HasSubstr("--factor: 1 must be at least 2"));
   EXPECT_THAT(complaint({"--repeat", "0"}), HasSubstr("--repeat: 0 must be at least 1"));

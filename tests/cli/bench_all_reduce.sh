@@ -45,7 +45,26 @@ run bench all-reduc
 expect_error 2 "bench all-reduce"
 check "a file that cannot be written"
 run -n 2 bench all-reduce --device cpu --max 2 --repeat 1 --csv nowhere/rows.csv
-expect_error 1 "nowhere/rows.csv"
+expect_error 1 "cannot write nowhere/rows.csv: No such file"
+expect_no_out float32  # said before anything is timed
+run -n 2 bench all-reduce --device cpu --max 2 --repeat 1 --csv /dev/full
+expect_error 1 "/dev/full: No space left"
+check "an interrupted benchmark leaves the rows that it has shown"
+start bench all-reduce --device cpu --max 65536 --repeat 10000 --csv part.csv --json part.json
+wait_for 30 grep -q float32 part.json
+kill -INT "$job"
+finish 20
+expect_status 130
+[ "$(wc -l <part.csv)" -ge 2 ] || failed "rows of the CSV"
+check "a rank that is stopped while sums are timed"
+start -n 2 bench all-reduce --device cpu --min 65536 --max 65536 --repeat 10000 --deadline 3
+wait_for 30 grep -q busbw out
+sleep 1
+kill -STOP "$(rank 1)"
+finish 30
+expect_status 1
+expect_err "rank 1 .*timing sums"
+! own_words | grep -q "step [0-9]" || failed "there are no steps here"
 
 if ! nvidia-smi -L 2>/dev/null | grep -q '^GPU'; then
   check "GPUs where there is none"
