@@ -61,19 +61,16 @@ std::vector<std::pair<std::string, Ranks>> obstacles(const Views& views) {
   return groups;
 }
 
-/// --precision and --wire are about GPUs. `because`: why there is none.
+/// --precision and --wire are about GPUs. `because`: why there is none. The advice is an option to give, not one to
+/// leave out: it may come from the configuration of a run that is resumed.
 std::string refused_on_cpu(const ExecutionOptions& options, const std::string& because) {
   if (options.precision == "tf32" || options.precision == "bf16") {
     return fmt::format(
-        "--precision {} needs a GPU, and {}: CPUs compute in fp32, which is what they do without "
-        "--precision",
+        "--precision {} needs a GPU, and {}: CPUs compute in fp32, which --precision auto takes where there is no GPU",
         options.precision, because);
   }
   if (options.wire == "bf16") {
-    return fmt::format(
-        "--wire bf16 needs a GPU, and {}: gradients of CPUs travel as fp32, which is what they do without "
-        "--wire",
-        because);
+    return fmt::format("--wire bf16 needs a GPU, and {}: gradients of CPUs travel as fp32; give --wire fp32", because);
   }
   return "";
 }

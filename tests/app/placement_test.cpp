@@ -318,14 +318,16 @@ TEST(Placement, RefusesPrecisionsThatCpusDoNotHave) {
     EXPECT_TRUE(contradiction.usage);
     EXPECT_EQ(contradiction.text,
               fmt::format("--precision {} needs a GPU, and --device cpu takes none: CPUs compute in "
-                          "fp32, which is what they do without --precision",
+                          "fp32, which --precision auto takes where there is no GPU",
                           precision));
     const Complaint missing = complaint({view("a", 0, {})}, {.precision = precision});
     EXPECT_FALSE(missing.usage) << "elsewhere the same command line is right";
     EXPECT_THAT(missing.text, HasSubstr("needs a GPU, and there is none (no NVIDIA driver is installed here): CPUs"));
   }
   EXPECT_EQ(complaint({view("a", 0, {})}, {.device = "cpu", .precision = "fp32"}).text, "no complaint");
-  EXPECT_TRUE(complaint({view("a", 0, {})}, {.device = "cpu", .wire = "bf16"}).usage);
+  const Complaint wire = complaint({view("a", 0, {})}, {.device = "cpu", .wire = "bf16"});
+  EXPECT_TRUE(wire.usage);
+  EXPECT_THAT(wire.text, HasSubstr("gradients of CPUs travel as fp32; give --wire fp32"));
   EXPECT_THAT(complaint({view("a", 0, {})}, {.wire = "bf16"}).text,
               HasSubstr("--wire bf16 needs a GPU, and there is none (no NVIDIA driver is installed here)"));
 }
