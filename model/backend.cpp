@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <stdexcept>
 #include <vector>
 
@@ -201,11 +202,12 @@ void Backend::download(const Tensor& from, std::span<float> host) {
 
 double sum_of_squares_now(Backend& backend, const Tensor& x) {
   std::pmr::vector<std::byte> memory(sizeof(double), backend.host_memory());
-  const Tensor out{backend.memory()->allocate(sizeof(double), 256), ElementType::float64, 1, 1};
+  const auto give_back = [&](void* data) { backend.memory()->deallocate(data, sizeof(double), 256); };
+  const std::unique_ptr<void, decltype(give_back)> sum(backend.memory()->allocate(sizeof(double), 256), give_back);
+  const Tensor out{sum.get(), ElementType::float64, 1, 1};
   backend.sum_of_squares(x, out);
   backend.read(out, memory);
   backend.synchronize();
-  backend.memory()->deallocate(out.data, sizeof(double), 256);
   double result = 0;
   std::memcpy(&result, memory.data(), sizeof result);
   return result;
