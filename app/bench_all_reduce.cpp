@@ -311,6 +311,7 @@ int run_bench_all_reduce(comm::MpiSession& session, const BenchAllReduceOptions&
   const Place place = find_place(*control, execution);
   if (!place.note.empty()) console.info(place.note);
   const auto most = static_cast<std::size_t>(options.max);
+  require_host_memory(*control, 2 * most * sizeof(float));  // what is summed, and what it is filled from
   RowFile csv(*control, options.csv), json(*control, options.json);
   csv.write(csv_head() + "\n");
 

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "app/bench_all_reduce.hpp"
@@ -57,6 +59,7 @@ BenchAllReduceOptions parse_bench_all_reduce(const std::vector<std::string>& arg
   if (line.help) throw HelpRequested(format_help(table, kAllReduceUsage, kAllReduceExamples, false));
   apply(line, table);
   table.check_relations();
+  if (table.find("min")->source() == OptionSource::default_value) options.min = std::min(options.min, options.max);
   if (options.min > options.max) {
     throw UsageError(fmt::format("--min {} is more than --max {}", options.min, options.max));
   }

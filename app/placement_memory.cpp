@@ -1,6 +1,7 @@
-/// Whether a plan fits on the GPUs, before anything is allocated.
+/// Whether a plan fits where it will run, before anything is allocated.
 #include <algorithm>
 #include <sstream>
+#include <stdexcept>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,6 +9,7 @@
 #include "app/figures.hpp"
 #include "app/placement.hpp"
 #include "comm/agreement.hpp"
+#include "comm/memory_limit.hpp"
 #include "comm/topology.hpp"
 
 namespace lockstep::app {
@@ -70,9 +72,22 @@ std::string memory_complaint(std::span<const GpuMemory> ranks, const model::Memo
       among, others, advice);
 }
 
+void require_host_memory(comm::Communicator& communicator, std::size_t bytes) {
+  const std::vector<comm::RankPlace> places = comm::gather_topology(communicator, "");
+  const std::string& host = places[static_cast<std::size_t>(communicator.rank())].host;
+  const auto neighbours =
+      std::count_if(places.begin(), places.end(), [&](const comm::RankPlace& place) { return place.host == host; });
+  comm::all_succeed(communicator, [&] {
+    const std::string shortage = comm::memory_shortage(bytes, static_cast<int>(neighbours), comm::read_meminfo());
+    if (!shortage.empty()) throw std::runtime_error(fmt::format("out of memory before the start: {}", shortage));
+  });
+}
+
 void require_memory(comm::Communicator& communicator, const Place& place, const model::MemoryPlan& plan,
                     std::int64_t batch, const std::function<model::MemoryPlan(std::int64_t)>& plan_for) {
-  if (!place.gpu) return;
+  if (!place.gpu) {  // activations become resident only as far as batches reach
+    return require_host_memory(communicator, plan.parameters + plan.gradients + plan.optimizer + plan.average);
+  }
   std::size_t free_bytes = 0;
   comm::all_succeed(communicator, [&] { free_bytes = model::free_memory(*place.gpu); });
   const std::vector<std::string> texts = communicator.all_gather_text(fmt::format(

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "comm/agreement.hpp"
+#include "comm/memory_limit.hpp"
 #include "comm/reduction_memory.hpp"
 #include "comm/summation.hpp"
 
@@ -353,6 +354,9 @@ std::unique_ptr<std::pmr::memory_resource> SharedMemoryCommunicator::do_reductio
 
   SharedSegment segment;
   try {
+    if (const std::string shortage = memory_shortage(size_of_each, size(), read_meminfo()); !shortage.empty()) {
+      throw std::runtime_error(shortage);
+    }
     segment = SharedSegment::create(size_of_each);
     own.descriptor = segment.descriptor();
   } catch (const std::exception& error) {

@@ -80,6 +80,7 @@ namespace pretended {
 
 Faults& faults() { return the_faults; }
 void* make_stream() { return new CUstream_st; }
+void destroy_stream(void* stream) { delete static_cast<CUstream_st*>(stream); }
 int aborts() { return the_aborts; }
 
 void begin_capture(void* stream) {

@@ -21,6 +21,7 @@ Faults& faults();
 
 /// A stream for the computation (a cudaStream_t).
 void* make_stream();
+void destroy_stream(void* stream);
 /// Everything enqueued on `stream`, and on what it forks, is recorded until end_capture; replay() runs it again.
 void begin_capture(void* stream);
 void end_capture(void* stream);

@@ -105,7 +105,8 @@ class Job {
 
  private:
   Communicator& host_;
-  void* stream_ = pretended::make_stream();
+  const std::unique_ptr<void, void (*)(void*)> owned_{pretended::make_stream(), pretended::destroy_stream};
+  void* const stream_ = owned_.get();
   std::vector<float> floats_ = std::vector<float>(10'000);
   std::vector<double> doubles_ = std::vector<double>(9, 0.5);
   std::unique_ptr<Reduction> reduction_;
