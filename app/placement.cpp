@@ -148,11 +148,6 @@ std::string device_identity(const Place& place) {
   return place.gpu->pci + (place.gpu->pci.empty() || uuid.empty() ? "" : " ") + uuid;
 }
 
-std::string describe(const Place& place, const ExecutionOptions& options) {
-  const std::string identity = device_identity(place);
-  return device_kind(place, options) + (identity.empty() ? "" : " ") + identity;
-}
-
 std::unique_ptr<model::Backend> make_backend(const Place& place, const ExecutionOptions& options) {
   if (!place.gpu) return model::make_backend("cpu", {.threads = options.threads});
   return model::make_backend("cuda", {.device = place.gpu->index,

@@ -71,8 +71,6 @@ std::string device_kind(const Place& place, const ExecutionOptions& options);
 std::string device_identity(const Place& place);
 /// "NVIDIA H200 (0000:1b:00.0)", for messages.
 std::string name_with_pci(const model::Device& device);
-/// Kind and identity.
-std::string describe(const Place& place, const ExecutionOptions& options);
 
 /// What is free on one rank's GPU.
 struct GpuMemory {

@@ -24,6 +24,12 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
+/// Kind and identity.
+std::string describe(const Place& place, const ExecutionOptions& options) {
+  const std::string identity = device_identity(place);
+  return device_kind(place, options) + (identity.empty() ? "" : " ") + identity;
+}
+
 constexpr const char* kNoDriver = "no NVIDIA driver is installed here";
 
 /// GPU `number` of a host, at place `index` among the visible ones.
