@@ -24,8 +24,9 @@ end_of_script() {
   [ "$code" = 77 ] || echo "$cases cases, $failures failures"
   cd / && rm -rf "$work"
   if [ "$code" != 0 ]; then exit "$code"; fi
-  [ "$failures" = 0 ] && [ "$cases" -gt 0 ]
-  exit
+  # The status is said aloud: in a trap, a bare `exit` ends with the status from before the trap.
+  [ "$failures" = 0 ] && [ "$cases" -gt 0 ] || exit 1
+  exit 0
 }
 trap end_of_script EXIT
 trap 'exit 1' INT TERM HUP PIPE
