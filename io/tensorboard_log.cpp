@@ -168,6 +168,7 @@ TensorboardLog::TensorboardLog(const std::filesystem::path& folder, std::int64_t
 }
 
 TensorboardLog::~TensorboardLog() {
+  if (has_failed_) return;  // whoever flushed last knows
   try {
     flush();
   } catch (const std::exception& error) {
@@ -207,7 +208,9 @@ void TensorboardLog::event(std::int64_t step, std::string_view fields) {
 
 void TensorboardLog::flush() {
   if (pending_.empty()) return;
+  has_failed_ = true;  // until it has not
   append_whole(descriptor_, pending_, path_);
+  has_failed_ = false;
   pending_.clear();
 }
 

@@ -36,6 +36,7 @@ class TensorboardLog {
   void event(std::int64_t step, std::string_view fields);
   std::filesystem::path path_;
   Descriptor descriptor_;
+  bool has_failed_ = false;  ///< the last flush
   std::string pending_;
 };
 

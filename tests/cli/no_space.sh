@@ -3,7 +3,7 @@
 . "$(dirname "$0")/harness.sh"
 mkdir disk
 mount -t tmpfs -o size=2m none disk 2>/dev/null || skip_all "no right to mount a small tmpfs"
-trap 'umount "$work/disk"; end_of_script' EXIT
+trap 'code=$?; umount "$work/disk"; (exit $code); end_of_script' EXIT
 # fill_but KILOBYTES
 fill_but() {
   rm -f disk/ballast

@@ -305,6 +305,23 @@ TEST(TensorboardLog, FailedFlushLeavesWholeRecordsAndCanBeRepeated) {
   EXPECT_EQ(only_records(folder.path()).size(), 3u);
 }
 
+TEST(TensorboardLog, AFailureIsToldOnce) {
+  const TemporaryFolder folder;
+  for (const bool flushed : {true, false}) {
+    testing::internal::CaptureStderr();
+    {
+      const FileSizeLimit limit(80);  // room for the version event, and for some words
+      TensorboardLog log(folder.path());
+      for (int step = 0; step < 50; ++step) log.scalar("train/loss", step, 1);
+      if (flushed) {
+        EXPECT_THROW(log.flush(), FileError);
+      }
+    }
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(said.empty(), flushed) << "the destructor speaks where nobody else could: " << said;
+  }
+}
+
 TEST(TensorboardLog, FullDiskSaysSo) {
   const SmallDisk disk("1M");
   if (!disk.reason.empty()) GTEST_SKIP() << disk.reason;
