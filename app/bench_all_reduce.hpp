@@ -56,7 +56,8 @@ struct AllReduceRow {
   std::int64_t wrong = 0;                 ///< on all ranks together
 
   double bytes() const { return static_cast<double>(count) * sizeof(float); }
-  double algorithm_bandwidth() const { return seconds > 0 ? bytes() / seconds : 0; }  ///< bytes/s
+  /// Bytes/s; 0 in a world of one, where nothing is summed.
+  double algorithm_bandwidth() const { return ranks > 1 && seconds > 0 ? bytes() / seconds : 0; }
   double bus_bandwidth() const {
     return algorithm_bandwidth() * 2 * static_cast<double>(ranks - 1) / static_cast<double>(ranks);
   }

@@ -48,7 +48,7 @@ class Engine {
   model::Tensor wire_;
 };
 
-/// A backend and a model for evaluation alone.
+/// Collective: the backend of a place. Throws comm::AgreedError on every rank where one of them has none.
 std::unique_ptr<model::Backend> make_agreed_backend(comm::Communicator& communicator, const Place& place,
                                                     const ExecutionOptions& options);
 

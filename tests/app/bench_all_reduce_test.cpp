@@ -123,6 +123,7 @@ TEST(BenchRows, HaveBandwidths) {
   EXPECT_EQ(format_row(row), "     4000000     1000000  float32     2000.00     1000.00     2.000     3.000       0");
   EXPECT_EQ(csv_row(row), "ring,4,4000000,1000000,float32,2000.000,1000.000,2.000000,3.000000,0");
   EXPECT_EQ((AllReduceRow{.transport = "serial", .count = 100, .seconds = 1e-6}.bus_bandwidth()), 0);
+  EXPECT_EQ((AllReduceRow{.transport = "serial", .count = 100, .seconds = 1e-6}.algorithm_bandwidth()), 0);
   EXPECT_EQ(AllReduceRow{}.bus_bandwidth(), 0);
   const std::vector<AllReduceRow> rows{row, {.transport = "ring", .ranks = 4, .count = 1, .seconds = 1e9}};
   EXPECT_NEAR(mean_bus_bandwidth(rows), 1.5e9, 1);
