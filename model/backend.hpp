@@ -1,6 +1,7 @@
 /// \file
 /// The coarse operations that networks are made of. One implementation per kind of device: cpu/ (fp32, fast),
-/// cuda/ (one GPU), reference/ (float64, obvious). Network code is written once against this class.
+/// cuda/ (one GPU), reference/ (float64, obvious). Network code is written once against this class and its two
+/// departments: images() (image_operations.hpp) and sequences() (sequence_operations.hpp).
 ///
 /// Conventions: activations are [batch, features] row-major in compute_type(); weights are [inputs, outputs] row-major.
 /// Parameters, their gradients and the optimiser's state are kept in master_type(); products read parameters in
@@ -23,14 +24,12 @@
 #include <string_view>
 
 #include "model/device.hpp"
+#include "model/image_operations.hpp"
+#include "model/operation_types.hpp"
+#include "model/sequence_operations.hpp"
 #include "model/tensor.hpp"
 
 namespace lockstep::model {
-
-enum class Activation { none, relu, tanh, sigmoid };  ///< those whose derivative follows from y
-Activation parse_activation(std::string_view name);   ///< throws std::invalid_argument listing the valid names
-std::string_view name_of(Activation activation) noexcept;
-enum class Accumulate : bool { no, yes };
 
 /// x * scale + shift, applied while raw samples become activations.
 struct InputTransform {
@@ -38,13 +37,22 @@ struct InputTransform {
   float shift = 0;
 };
 
-/// Sums over the samples of one batch.
+/// Sums over the rows (samples, or positions of samples) of one batch.
 struct LossSums {
-  double loss = 0;    ///< cross-entropy: nats per sample; squared error: mean over the outputs of a sample
-  double metric = 0;  ///< cross-entropy: correct answers; squared error: mean absolute error of a sample
+  double loss = 0;    ///< cross-entropy: nats per row; squared error: mean over the outputs of a row
+  double metric = 0;  ///< cross-entropy: correct answers; squared error: mean absolute error of a row
+  double top5 = 0;    ///< cross-entropy without gradient: rows whose label is among the five greatest logits
+};
+inline constexpr std::int64_t kLossSums = 3;  ///< a tensor of sums: float64 [1, kLossSums] in the order above
+
+/// What a loss gives besides its sums.
+struct LossOptions {
+  double scale = 1;            ///< of the gradient
+  bool want_gradient = false;  ///< else the logits or predictions stay as they are
+  float smoothing = 0;         ///< cross-entropy: the target is (1 - s) of the label and s / classes of every class
 };
 
-enum class OptimizerKind { sgd, momentum, nesterov, adam, adamw };
+enum class OptimizerKind { sgd, momentum, nesterov, adam, adamw, lars, lamb };
 
 /// Numbers of one update. They change from step to step, so they travel through the backend's memory: the rule is the
 /// content of a tensor of uint8 [1, sizeof(UpdateRule)]. Formulas are in optimizer.hpp.
@@ -56,20 +64,24 @@ struct UpdateRule {
   float weight_decay = 0;   ///< decoupled: w -= learning_rate * weight_decay * w, decayed slices only
   float clip_value = 0;     ///< > 0: clamp each element to [-clip_value, clip_value]
   float average_decay = 0;  ///< average = d * average + (1 - d) * new weight, with this step's d
+  float trust = 0.001f;     ///< lars: the trust coefficient
+  float statistics_decay = 0.9f;  ///< slices of statistics: w = d * w + (1 - d) * g
   double clip_norm = 0;     ///< > 0: scale the gradient to this norm where it exceeds it
 };
 
-/// One range of the arenas with one decay verdict.
+/// One range of the arenas with one verdict: one parameter, for the rules that look at a whole one.
 struct UpdateSlice {
   std::size_t offset = 0;
   std::size_t count = 0;
-  bool decayed = false;
+  bool decayed = false;    ///< weight decay and L2 apply; so do the ratios of lars and lamb
+  bool statistic = false;  ///< not trained: follows what the "gradient" holds (UpdateRule::statistics_decay)
 };
 
 /// Arenas of one update, all of the same length and layout, in master_type(); state and average are empty where not
 /// used. `shadow`: the parameters in compute_type(), written with them; empty where the two types are one.
 struct UpdateArenas {
   Tensor parameters, gradients, state1, state2, average, shadow;
+  Tensor norms;  ///< lars, lamb: float64 [1, 2 * slices], room for sums of squares; else empty
 };
 
 /// What an update waits for; float64 [1, 1] each.
@@ -81,6 +93,11 @@ struct UpdateGate {
 /// A batch where operations can read it.
 struct StagedBatch {
   Tensor x, y;
+  Tensor keys;  ///< uint64 [samples, 1], for what is random (randomness.hpp); empty in evaluation
+};
+/// Most bytes of each part of a batch.
+struct StageBytes {
+  std::size_t x = 0, y = 0, keys = 0;
 };
 
 class Backend {
@@ -105,17 +122,20 @@ class Backend {
 
   /// Room for at least `slots` batches of at least so many bytes. May be called again while no batch is staged: the
   /// room grows, and what was staged before is gone.
-  void reserve_stages(int slots, std::size_t x_bytes, std::size_t y_bytes);
-  /// Starts to bring a batch (host memory; uint8, float32 or float64 x, int32 or float32 y) to where operations that
-  /// are enqueued from here on can read it: slot `slot`, or the host memory itself on a host. The host memory must stay
-  /// as it is until wait_staged() (on a host: as long as the operations use it).
-  StagedBatch stage(int slot, const Tensor& x, const Tensor& y);
+  void reserve_stages(int slots, const StageBytes& bytes);
+  /// Starts to bring a batch (host memory; uint8, int32, float32 or float64 x, int32 or float32 y, uint64 keys or none)
+  /// to where operations that are enqueued from here on can read it: slot `slot`, or the host memory itself on a host.
+  /// The host memory must stay as it is until wait_staged() (on a host: as long as the operations use it).
+  StagedBatch stage(int slot, const StagedBatch& batch);
   /// The operations enqueued so far are the last to read `slot`.
   void release_stage(int slot);
   /// Waits until no host memory handed to stage() is needed any more.
   virtual void wait_staged() = 0;
 
   // ---- operations ----
+
+  virtual ImageOperations& images() noexcept = 0;
+  virtual SequenceOperations& sequences() noexcept = 0;
 
   /// out[i] = in[i] * scale + shift; in: uint8, float32 or float64, same shape as out (compute type).
   void convert_input(const Tensor& in, const InputTransform& transform, const Tensor& out);
@@ -125,18 +145,20 @@ class Backend {
   /// d_bias are in the master type, the others in the compute type.
   void linear_backward(const Tensor& x, const Tensor& w, const Tensor& y, const Tensor& d_y, Activation activation,
                        Accumulate accumulate, const Tensor& d_w, const Tensor& d_bias, const Tensor& d_x);
-  /// logits [B, C] become their gradient * scale when want_gradient; labels int32 [B, 1] in [0, C).
-  /// sums (float64 [1, 2]) += loss and metric as in LossSums.
-  void softmax_cross_entropy(const Tensor& logits, const Tensor& labels, double scale, bool want_gradient,
+  /// logits [B, C] become their gradient * scale with want_gradient; labels int32 [B, 1] in [0, C).
+  /// sums += loss, metric and (without gradient) top5 as in LossSums. One pass of exponentials, in place, for any C.
+  void softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const LossOptions& options,
                              const Tensor& sums);
-  /// predictions [B, O] become 2 (p - t) / O * scale when want_gradient; targets float32 [B, O]. sums likewise.
-  void mean_squared_error(const Tensor& predictions, const Tensor& targets, double scale, bool want_gradient,
+  /// predictions [B, O] become 2 (p - t) / O * scale with want_gradient; targets float32 [B, O]. sums likewise.
+  void mean_squared_error(const Tensor& predictions, const Tensor& targets, const LossOptions& options,
                           const Tensor& sums);
+  /// to += x; both in the compute type.
+  void add(const Tensor& x, const Tensor& to);
   /// out (float64 [1, 1]) = sum of squares of the elements, added in double in a fixed order. x: master or compute
   /// type.
   void sum_of_squares(const Tensor& x, const Tensor& out);
-  /// ballot[0] = sums[0], ballot[1] = sums[1], ballot[2] += 1 where sums[0] is not finite. sums float64 [1, 2], ballot
-  /// float64 [1, 3 or more].
+  /// ballot[0] = sums[0], ballot[1] = sums[1], ballot[2] += 1 where sums[0] is not finite. sums sums are LossSums,
+  /// ballot float64 [1, 3 or more].
   void tally(const Tensor& sums, const Tensor& ballot);
   /// gradients += l2 * parameters over the decayed slices. Master type.
   void add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2,
@@ -181,8 +203,8 @@ class Backend {
   Backend() = default;
 
  private:
-  virtual void do_reserve_stages(int slots, std::size_t x_bytes, std::size_t y_bytes) = 0;
-  virtual StagedBatch do_stage(int slot, const Tensor& x, const Tensor& y) = 0;
+  virtual void do_reserve_stages(int slots, const StageBytes& bytes) = 0;
+  virtual StagedBatch do_stage(int slot, const StagedBatch& batch) = 0;
   virtual void do_release_stage(int slot) = 0;
   virtual void do_convert_input(const Tensor& in, const InputTransform& transform, const Tensor& out) = 0;
   virtual void do_linear_forward(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
@@ -190,10 +212,11 @@ class Backend {
   virtual void do_linear_backward(const Tensor& x, const Tensor& w, const Tensor& y, const Tensor& d_y,
                                   Activation activation, Accumulate accumulate, const Tensor& d_w, const Tensor& d_bias,
                                   const Tensor& d_x) = 0;
-  virtual void do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, double scale, bool want_gradient,
+  virtual void do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const LossOptions& options,
                                         const Tensor& sums) = 0;
-  virtual void do_mean_squared_error(const Tensor& predictions, const Tensor& targets, double scale, bool want_gradient,
+  virtual void do_mean_squared_error(const Tensor& predictions, const Tensor& targets, const LossOptions& options,
                                      const Tensor& sums) = 0;
+  virtual void do_add(const Tensor& x, const Tensor& to) = 0;
   virtual void do_sum_of_squares(const Tensor& x, const Tensor& out) = 0;
   virtual void do_tally(const Tensor& sums, const Tensor& ballot) = 0;
   virtual void do_add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2,
@@ -210,7 +233,7 @@ class Backend {
   bool is_number(const Tensor& x) const noexcept;
 
   int stages_ = 0;
-  std::size_t stage_x_bytes_ = 0, stage_y_bytes_ = 0;
+  StageBytes stage_bytes_;
 };
 
 /// What the caller of an operation reads off at once: `out` on the host, after synchronising. For the places where

@@ -12,11 +12,13 @@ namespace lockstep::model {
 
 namespace {
 
-constexpr std::array<std::pair<OptimizerKind, std::string_view>, 5> kNames{{{OptimizerKind::sgd, "sgd"},
+constexpr std::array<std::pair<OptimizerKind, std::string_view>, 7> kNames{{{OptimizerKind::sgd, "sgd"},
                                                                             {OptimizerKind::momentum, "momentum"},
                                                                             {OptimizerKind::nesterov, "nesterov"},
                                                                             {OptimizerKind::adam, "adam"},
-                                                                            {OptimizerKind::adamw, "adamw"}}};
+                                                                            {OptimizerKind::adamw, "adamw"},
+                                                                            {OptimizerKind::lars, "lars"},
+                                                                            {OptimizerKind::lamb, "lamb"}}};
 
 }  // namespace
 
@@ -42,9 +44,11 @@ int state_count(OptimizerKind kind) noexcept {
       return 0;
     case OptimizerKind::momentum:
     case OptimizerKind::nesterov:
+    case OptimizerKind::lars:
       return 1;
     case OptimizerKind::adam:
     case OptimizerKind::adamw:
+    case OptimizerKind::lamb:
       return 2;
   }
   return 0;
@@ -75,6 +79,7 @@ UpdateRule update_rule(const OptimizerOptions& options, double learning_rate, st
   rule.bias_correction1 = static_cast<float>(1 - std::pow(static_cast<double>(rule.beta1), count));
   rule.bias_correction2 = static_cast<float>(1 - std::pow(static_cast<double>(rule.beta2), count));
   rule.weight_decay = static_cast<float>(options.weight_decay);
+  rule.trust = static_cast<float>(options.trust);
   rule.clip_norm = options.clip_norm;
   rule.clip_value = static_cast<float>(options.clip_value);
   if (options.average_decay > 0)

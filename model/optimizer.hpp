@@ -7,7 +7,12 @@
 ///   adam      m = b1 m + (1-b1) g; s = b2 s + (1-b2) g^2;
 ///             w -= lr (m / (1-b1^t)) / (sqrt(s / (1-b2^t)) + eps)      (Kingma & Ba 2015)
 ///   adamw     adam with decoupled weight decay                         (Loshchilov & Hutter 2019)
-/// Decoupled decay, any rule: w -= lr * weight_decay * w before the step (decayed slices).
+///   lars      r = trust |w| / (|g| + wd |w|) (1 where a norm is 0 or the slice is not decayed; wd there 0);
+///             v = mu v + r lr (g + wd w);  w -= v                       (You, Gitman & Ginsburg 2017)
+///   lamb      m, s as adam; u = (m / (1-b1^t)) / (sqrt(s / (1-b2^t)) + eps) + wd w;
+///             w -= lr r u, r = |w| / |u| (1 as above)                   (You et al. 2020, algorithm 2, phi(z) = z)
+/// Norms are over one parameter. Decoupled decay, all rules but these two: w -= lr * weight_decay * w before the step
+/// (decayed slices).
 #pragma once
 
 #include <cstdint>
@@ -26,6 +31,7 @@ struct OptimizerOptions {
   double weight_decay = 0;   ///< decoupled
   double clip_norm = 0;      ///< > 0: scale the gradient to this global norm where it exceeds it (Pascanu et al. 2013)
   double clip_value = 0;     ///< > 0: clamp each element
+  double trust = 0.001;      ///< lars
   double average_decay = 0;  ///< > 0: keep a moving average of the weights
 };
 

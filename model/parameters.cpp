@@ -21,6 +21,7 @@ std::size_t ParameterTable::add(ParameterSpec spec) {
   if (spec.name.empty()) throw std::invalid_argument("a parameter needs a name");
   if (spec.shape.empty()) throw std::invalid_argument(fmt::format("parameter {} has no shape", spec.name));
   Parameter parameter{std::move(spec), 0, 1};
+  if (parameter.role == Role::statistic) parameter.decay = Decay::no;
   for (const std::int64_t extent : parameter.shape) {
     if (extent <= 0) {
       throw std::invalid_argument(fmt::format("parameter {} has shape [{}]: every extent must be positive",
@@ -37,9 +38,13 @@ std::size_t ParameterTable::add(ParameterSpec spec) {
 
 void ParameterTable::freeze() {
   std::size_t offset = 0;
-  for (auto parameter = parameters_.rbegin(); parameter != parameters_.rend(); ++parameter) {
-    parameter->offset = offset;
-    offset += padded(parameter->count);
+  for (const Role role : {Role::weight, Role::statistic}) {
+    for (auto parameter = parameters_.rbegin(); parameter != parameters_.rend(); ++parameter) {
+      if (parameter->role != role) continue;
+      parameter->offset = offset;
+      offset += padded(parameter->count);
+    }
+    if (role == Role::weight) trained_elements_ = offset;
   }
   arena_elements_ = offset;
   frozen_ = true;
@@ -47,7 +52,7 @@ void ParameterTable::freeze() {
 
 std::int64_t ParameterTable::parameter_count() const noexcept {
   std::size_t count = 0;
-  for (const Parameter& parameter : parameters_) count += parameter.count;
+  for (const Parameter& parameter : parameters_) count += parameter.role == Role::weight ? parameter.count : 0;
   return static_cast<std::int64_t>(count);
 }
 
@@ -57,6 +62,7 @@ std::vector<std::size_t> ParameterTable::slice_ends() const {
   for (auto parameter = parameters_.rbegin(); parameter != parameters_.rend(); ++parameter) {
     ends.push_back(parameter->offset + padded(parameter->count));
   }
+  std::sort(ends.begin(), ends.end());
   return ends;
 }
 

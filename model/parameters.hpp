@@ -3,6 +3,11 @@
 /// layout: slices in REVERSE order of declaration (the order in which backward finishes gradients), each starting at
 /// a multiple of 64 elements (256 bytes of fp32); the padding stays zero for ever, so that one pass over the whole
 /// array (norm, update, reduce) needs no table.
+///
+/// Statistics (running means and variances of batch norm) are slices, too, behind all weights. Their "gradient" is this
+/// step's value, summed over the ranks like any gradient, each rank's weighted with its share of the global batch; the
+/// update moves them towards it. So they are the same on all ranks, travel at no extra message, are stored and resumed
+/// like weights, and a step that fails leaves them alone.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +22,8 @@ namespace lockstep::model {
 
 /// What L2 and weight decay apply to. Biases, scales and the like are not decayed.
 enum class Decay : bool { no, yes };
+/// Who changes it: the optimiser, or what passes see (see above). Statistics are never decayed.
+enum class Role : bool { weight, statistic };
 
 struct ParameterSpec {
   std::string name;                 ///< "dense_1/weight": unique, stable, the name in checkpoints
@@ -25,6 +32,7 @@ struct ParameterSpec {
   std::int64_t fan_in = 1;
   std::int64_t fan_out = 1;
   Decay decay = Decay::yes;
+  Role role = Role::weight;
 };
 
 struct Parameter : ParameterSpec {
@@ -42,7 +50,8 @@ class ParameterTable {
   const std::vector<Parameter>& all() const noexcept { return parameters_; }  ///< declaration (layer) order
   const Parameter& operator[](std::size_t index) const { return parameters_.at(index); }
   std::size_t arena_elements() const noexcept { return arena_elements_; }  ///< with padding
-  std::int64_t parameter_count() const noexcept;                           ///< without padding
+  std::size_t trained_elements() const noexcept { return trained_elements_; }  ///< of those, the weights: they come first
+  std::int64_t parameter_count() const noexcept;  ///< without padding and statistics
   /// Ends of the slices in arena order, ascending; the last equals arena_elements(). For the bucket schedule.
   std::vector<std::size_t> slice_ends() const;
   /// End of one parameter's slice with its padding.
@@ -52,7 +61,7 @@ class ParameterTable {
 
  private:
   std::vector<Parameter> parameters_;
-  std::size_t arena_elements_ = 0;
+  std::size_t arena_elements_ = 0, trained_elements_ = 0;
   bool frozen_ = false;
 };
 

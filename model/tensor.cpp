@@ -7,6 +7,7 @@ std::size_t size_of(ElementType type) noexcept {
     case ElementType::float32:
       return 4;
     case ElementType::float64:
+    case ElementType::uint64:
       return 8;
     case ElementType::uint8:
       return 1;
@@ -30,6 +31,8 @@ const char* name_of(ElementType type) noexcept {
       return "int32";
     case ElementType::bfloat16:
       return "bfloat16";
+    case ElementType::uint64:
+      return "uint64";
   }
   return "unknown";
 }

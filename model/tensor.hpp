@@ -11,7 +11,7 @@
 
 namespace lockstep::model {
 
-enum class ElementType : std::uint8_t { float32, float64, uint8, int32, bfloat16 };
+enum class ElementType : std::uint8_t { float32, float64, uint8, int32, bfloat16, uint64 };
 
 std::size_t size_of(ElementType type) noexcept;  ///< bytes
 const char* name_of(ElementType type) noexcept;  ///< "float32" …
@@ -35,7 +35,13 @@ struct ElementTypeOf<std::int32_t> {
   static constexpr ElementType value = ElementType::int32;
 };
 
-/// Row-major matrix view: `rows` samples of `columns` elements. Higher ranks come with the convolutions.
+template <>
+struct ElementTypeOf<std::uint64_t> {
+  static constexpr ElementType value = ElementType::uint64;
+};
+
+/// Row-major matrix view: `rows` samples (or positions of samples) of `columns` elements. What the columns are made of,
+/// say an image [height, width, channels], is told to the operations that care, beside the tensor.
 struct Tensor {
   void* data = nullptr;
   ElementType type = ElementType::float32;

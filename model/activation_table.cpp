@@ -1,0 +1,81 @@
+#include "model/activation_table.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+namespace lockstep::model {
+
+namespace {
+
+constexpr std::size_t kPlaceAlignment = 256;
+
+ElementType type_of(Holds holds, const OperationTypes& types) {
+  switch (holds) {
+    case Holds::activations:
+      return types.compute;
+    case Holds::statistics:
+      return types.master;
+    case Holds::sums:
+      return ElementType::float64;
+    case Holds::choices:
+      return ElementType::uint8;
+    case Holds::tokens:
+      return ElementType::int32;
+  }
+  return types.compute;
+}
+
+}  // namespace
+
+std::size_t ActivationTable::add(ActivationSpec spec) {
+  if (spec.rows <= 0 || spec.columns <= 0) {
+    throw std::invalid_argument(fmt::format("activation '{}' of {} x {}: extents must be positive", spec.name,
+                                            spec.rows, spec.columns));
+  }
+  entries_.push_back({std::move(spec), entries_.size()});
+  return entries_.size() - 1;
+}
+
+std::size_t ActivationTable::overlay(std::size_t on, ActivationSpec spec) {
+  const std::size_t place = entries_.at(on).place;
+  const std::size_t index = add(std::move(spec));
+  entries_[index].place = place;
+  return index;
+}
+
+std::int64_t ActivationTable::elements_per_sample() const noexcept {
+  std::int64_t elements = 0;
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    const Entry& entry = entries_[i];
+    if (entry.place == i && entry.holds == Holds::activations && !entry.per_batch) elements += entry.rows * entry.columns;
+  }
+  return elements;
+}
+
+ActivationLayout::ActivationLayout(const ActivationTable& table, std::int64_t max_batch, const OperationTypes& types) {
+  const auto& entries = table.all();
+  std::vector<std::size_t> sizes(entries.size(), 0), offsets(entries.size(), 0);
+  for (const ActivationTable::Entry& entry : entries) {
+    const std::int64_t rows = entry.per_batch ? entry.rows : entry.rows * max_batch;
+    sizes[entry.place] = std::max(
+        sizes[entry.place], static_cast<std::size_t>(rows * entry.columns) * size_of(type_of(entry.holds, types)));
+  }
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    offsets[i] = bytes_;
+    bytes_ += (sizes[i] + kPlaceAlignment - 1) / kPlaceAlignment * kPlaceAlignment;
+  }
+  for (const ActivationTable::Entry& entry : entries) {
+    places_.push_back({offsets[entry.place], type_of(entry.holds, types), entry.rows, entry.columns, entry.per_batch});
+  }
+}
+
+Tensor ActivationLayout::at(std::size_t index, void* base, std::int64_t batch, std::int64_t first) const {
+  const Place& place = places_.at(index);
+  const std::int64_t skipped = place.per_batch ? 0 : first * place.rows * place.columns;
+  return {static_cast<std::byte*>(base) + place.offset + static_cast<std::size_t>(skipped) * size_of(place.type),
+          place.type, place.per_batch ? place.rows : place.rows * batch, place.columns};
+}
+
+}  // namespace lockstep::model

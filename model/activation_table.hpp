@@ -1,0 +1,70 @@
+/// \file
+/// The activations of a network: name -> place in one arena, declared once like parameters. A pass over B samples finds
+/// each of them at a place that depends only on the largest batch, so that nothing is computed or allocated in a step.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/operation_types.hpp"
+#include "model/tensor.hpp"
+
+namespace lockstep::model {
+
+/// What the elements are: their type is the backend's.
+enum class Holds {
+  activations,  ///< compute type
+  statistics,   ///< master type
+  sums,         ///< float64
+  choices,      ///< uint8
+  tokens        ///< int32
+};
+
+struct ActivationSpec {
+  std::string name;          ///< "dense_1"; of a layer's output, for messages, or "" for all else
+  std::int64_t rows = 1;     ///< per sample; or in all, where `per_batch`
+  std::int64_t columns = 0;
+  Holds holds = Holds::activations;
+  bool per_batch = false;  ///< as many rows whatever the batch
+};
+
+class ActivationTable {
+ public:
+  /// Index of the new activation. Throws std::invalid_argument where an extent is not positive.
+  std::size_t add(ActivationSpec spec);
+  /// An activation in the memory of another one, which becomes as large as the largest of them: for what is never
+  /// needed at the same time, as gradients on their way back.
+  std::size_t overlay(std::size_t on, ActivationSpec spec);
+  struct Entry : ActivationSpec {
+    std::size_t place = 0;  ///< index of the entry whose memory this is
+  };
+  const std::vector<Entry>& all() const noexcept { return entries_; }
+  /// Elements per sample, of activations alone: for plans.
+  std::int64_t elements_per_sample() const noexcept;
+
+ private:
+  std::vector<Entry> entries_;
+};
+
+/// A table laid out for batches of up to `max_batch` samples; each place starts at a multiple of 256 bytes.
+class ActivationLayout {
+ public:
+  ActivationLayout(const ActivationTable& table, std::int64_t max_batch, const OperationTypes& types);
+  std::size_t bytes() const noexcept { return bytes_; }
+  /// Activation `index` of a batch, in an arena that begins at `base`. first: the batch begins at this sample.
+  Tensor at(std::size_t index, void* base, std::int64_t batch, std::int64_t first = 0) const;
+
+ private:
+  struct Place {
+    std::size_t offset = 0;  ///< bytes
+    ElementType type = ElementType::float32;
+    std::int64_t rows = 0, columns = 0;
+    bool per_batch = false;
+  };
+  std::vector<Place> places_;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace lockstep::model

@@ -1,0 +1,52 @@
+/// \file
+/// From stored images to a network's input: crop, flip, colour, normalisation. The formulas, shared by all kinds of
+/// devices, are in formulas/augmentation.hpp.
+///
+/// In training (a key per sample) in this order:
+///  1. where `minimum_area` < 1: a random rectangle of a share of the area uniform in [minimum_area, 1] and an aspect
+///     ratio log-uniform in [3/4, 4/3] (one that does not fit is cut to the image), scaled to `out` bilinearly
+///     (half-pixel centres, clamped at the edges); otherwise the image, with `pad` zeros on each side, is cropped to
+///     `out` at an offset uniform over all that fit;
+///  2. with `flip`, left and right change places with probability 1/2;
+///  3. brightness: + uniform in [-brightness, brightness], in units of stored values;
+///  4. contrast: (x - mean of its channel in this crop) * factor + mean, factor uniform in [contrast_low,
+///     contrast_high];
+///  5. normalisation.
+/// In evaluation: the central crop of the unpadded image (padded with zeros where the image is smaller), normalisation.
+/// With `minimum_area` < 1 the central crop is taken from the stored image as it is.
+///
+/// Normalisation: per_image: (x - mean) / max(deviation, 1 / sqrt(elements)) over the whole crop
+/// (tf.image.per_image_standardization); otherwise x * scale[c] + shift[c].
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+namespace lockstep::model {
+
+/// An image, channels fastest.
+struct ImageShape {
+  std::int64_t height = 0, width = 0, channels = 0;
+  std::int64_t pixels() const noexcept { return height * width; }
+  std::int64_t elements() const noexcept { return height * width * channels; }
+  bool operator==(const ImageShape&) const = default;
+};
+
+inline constexpr std::size_t kMostAugmentedChannels = 4;  ///< with normalisation by channel
+
+struct Augmentation {
+  ImageShape in;   ///< as stored
+  ImageShape out;  ///< as the network takes it; the same channels
+  std::int64_t pad = 0;
+  bool flip = false;
+  float minimum_area = 1;
+  float brightness = 0;
+  float contrast_low = 1, contrast_high = 1;
+  bool per_image = false;
+  /// The last one stands for all channels beyond.
+  std::array<float, kMostAugmentedChannels> scale{1, 1, 1, 1}, shift{};
+  bool operator==(const Augmentation&) const = default;
+};
+
+}  // namespace lockstep::model

@@ -1,0 +1,176 @@
+/// \file
+/// Operations on images. A row of a tensor is one image [height, width, channels], channels fastest (NHWC), in the
+/// compute type; filters are [kernel height, kernel width, in channels, out channels] row-major, which is the
+/// [inputs, outputs] matrix of a dense layer over a patch. One layout from end to end.
+///
+/// The conventions of backend.hpp hold: operations are enqueued, parameter gradients are written or added in the master
+/// type, activation gradients always written, every sum has a fixed order, all shapes are checked here, and an empty
+/// batch is welcome everywhere.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "model/augmentation.hpp"
+#include "model/operation_types.hpp"
+#include "model/tensor.hpp"
+
+namespace lockstep::model {
+
+/// A window that slides over an image: of a convolution or of a pool.
+struct Sliding {
+  std::int64_t height = 1, width = 1;              ///< of the window
+  std::int64_t stride = 1;                         ///< in both directions
+  std::int64_t top = 0, bottom = 0, left = 0, right = 0;  ///< padding: zeros for a convolution, absent for a pool
+};
+/// As much padding as makes the output ceil(in / stride) large, the odd row or column at the bottom and right: "SAME" of
+/// TensorFlow.
+Sliding same_padding(const ImageShape& in, std::int64_t window, std::int64_t stride);
+/// The same padding on all sides.
+Sliding even_padding(std::int64_t window, std::int64_t stride, std::int64_t padding);
+/// floor((extent + padding - window) / stride) + 1 in each direction. Throws std::invalid_argument where the window does
+/// not fit.
+ImageShape slide(const ImageShape& in, const Sliding& window, std::int64_t channels);
+
+/// Shapes of one convolution. out = slide(in, window, out channels).
+struct Convolution {
+  ImageShape in, out;
+  Sliding window;
+  /// Rows and columns of the filter matrix.
+  std::int64_t patch() const noexcept { return window.height * window.width * in.channels; }
+};
+struct Pool {
+  ImageShape in, out;
+  Sliding window;  ///< up to 16 x 16: positions in the window fit one byte
+};
+
+/// y[c] = x[c] / (bias + alpha * sum of x[j]^2 over |j - c| <= radius)^beta, across the channels of a pixel
+/// (Krizhevsky, Sutskever & Hinton 2012, section 3.3; tf.nn.lrn).
+struct ResponseNormalization {
+  std::int64_t channels = 0;
+  std::int64_t radius = 4;
+  float bias = 1, alpha = 0.001f / 9, beta = 0.75f;
+};
+
+/// Batch normalisation over rows and pixels, per channel (Ioffe & Szegedy 2015), with what usually follows it.
+struct BatchNorm {
+  std::int64_t channels = 0;
+  float epsilon = 1e-5f;
+  bool relu = false;  ///< after the addition of the residual
+};
+
+class ImageOperations {
+ public:
+  virtual ~ImageOperations() = default;
+  ImageOperations(const ImageOperations&) = delete;
+  ImageOperations& operator=(const ImageOperations&) = delete;
+
+  /// Samples as stored become the network's input (augmentation.hpp has the formulas). images: uint8, float32 or
+  /// float64 [B, spec.in.elements()]; keys: uint64 [B, 1], or empty: the deterministic form for evaluation. out:
+  /// [B, spec.out.elements()].
+  void augment(const Tensor& images, const Tensor& keys, const Augmentation& spec, const Tensor& out);
+
+  /// y = act(convolution of x with w, + bias). bias [1, out channels] may be empty. w: [patch, out channels], compute
+  /// type.
+  void convolution_forward(const Convolution& shape, const Tensor& x, const Tensor& w, const Tensor& bias,
+                           Activation activation, const Tensor& y);
+  /// As linear_backward: d_y is overwritten with the gradient before the activation (by y); d_bias and d_x may be empty.
+  void convolution_backward(const Convolution& shape, const Tensor& x, const Tensor& w, const Tensor& y,
+                            const Tensor& d_y, Activation activation, Accumulate accumulate, const Tensor& d_w,
+                            const Tensor& d_bias, const Tensor& d_x);
+
+  /// chosen: uint8 [B, out.elements()]: which position of the window (row * width + column) was the first greatest.
+  /// NaN wins. Windows see only what lies in the image; each must see something.
+  void max_pool_forward(const Pool& shape, const Tensor& x, const Tensor& y, const Tensor& chosen);
+  void max_pool_backward(const Pool& shape, const Tensor& chosen, const Tensor& d_y, const Tensor& d_x);
+  /// The mean over all pixels: x [B, in.elements()], y [B, in.channels].
+  void global_average_forward(const ImageShape& in, const Tensor& x, const Tensor& y);
+  void global_average_backward(const ImageShape& in, const Tensor& d_y, const Tensor& d_x);
+
+  void response_normalization_forward(const ResponseNormalization& norm, const Tensor& x, const Tensor& y);
+  /// From x and y of the forward pass; d_x may be the same tensor as d_y.
+  void response_normalization_backward(const ResponseNormalization& norm, const Tensor& x, const Tensor& y,
+                                       const Tensor& d_y, const Tensor& d_x);
+
+  /// The parameter-free shortcut of narrow residual networks (He et al. 2015, option A): every stride-th pixel, the new
+  /// channels zero, half of them before and half behind the old ones. out.channels >= in.channels, an even difference;
+  /// out.height = ceil(in.height / stride).
+  void subsample_forward(const ImageShape& in, const ImageShape& out, std::int64_t stride, const Tensor& x,
+                         const Tensor& y);
+  /// d_x += (not =): the other branch has written its part before.
+  void subsample_backward(const ImageShape& in, const ImageShape& out, std::int64_t stride, const Tensor& d_y,
+                          const Tensor& d_x);
+
+  // Batch normalisation in steps, so that the caller may sum the sums over ranks in between. x: [B, pixels * channels].
+
+  /// sums: float64 [1, 2 channels + 1] = sum of x, sum of x^2 per channel (in double), and the number of values per
+  /// channel (rows * pixels).
+  void batch_norm_sums(const BatchNorm& norm, const Tensor& x, const Tensor& sums);
+  /// mean and deviation^-1 (master type [1, channels] each) from the sums; y = relu?(scale * (x - mean) / deviation +
+  /// shift + residual). residual (shape of x) may be empty. The variance is the biased one. scale, shift: compute type
+  /// [1, channels].
+  void batch_norm_forward(const BatchNorm& norm, const Tensor& x, const Tensor& sums, const Tensor& scale,
+                          const Tensor& shift, const Tensor& residual, const Tensor& mean, const Tensor& inverse,
+                          const Tensor& y);
+  /// d_mean, d_variance (master type [1, channels]) = or += weight * mean, weight * unbiased variance, from the sums:
+  /// what statistics learn from (parameters.hpp).
+  void batch_norm_statistics(const BatchNorm& norm, const Tensor& sums, double weight, Accumulate accumulate,
+                             const Tensor& d_mean, const Tensor& d_variance);
+  /// y from fixed statistics (compute type [1, channels]).
+  void batch_norm_inference(const BatchNorm& norm, const Tensor& x, const Tensor& mean, const Tensor& variance,
+                            const Tensor& scale, const Tensor& shift, const Tensor& residual, const Tensor& y);
+  /// d_y is overwritten with the gradient before the relu (where y > 0), which is also the residual's. sums: float64
+  /// [1, 2 channels] = sum of that d_y, sum of d_y * (x - mean) * inverse. d_scale and d_shift (may be empty) are this
+  /// rank's alone: = or +=.
+  void batch_norm_backward_sums(const BatchNorm& norm, const Tensor& x, const Tensor& y, const Tensor& d_y,
+                                const Tensor& mean, const Tensor& inverse, Accumulate accumulate, const Tensor& d_scale,
+                                const Tensor& d_shift, const Tensor& sums);
+  /// d_x = scale * inverse * (d_y - (sums[c] + x_hat * sums[channels + c]) / count); count: the last of the forward
+  /// pass's sums. d_x may be the same tensor as d_y.
+  void batch_norm_backward(const BatchNorm& norm, const Tensor& x, const Tensor& d_y, const Tensor& mean,
+                           const Tensor& inverse, const Tensor& scale, const Tensor& forward_sums, const Tensor& sums,
+                           const Tensor& d_x);
+
+ protected:
+  explicit ImageOperations(const OperationTypes& types) : types_(types) {}
+  const OperationTypes& types() const noexcept { return types_; }
+
+ private:
+  virtual void do_augment(const Tensor& images, const Tensor& keys, const Augmentation& spec, const Tensor& out) = 0;
+  virtual void do_convolution_forward(const Convolution& shape, const Tensor& x, const Tensor& w, const Tensor& bias,
+                                      Activation activation, const Tensor& y) = 0;
+  virtual void do_convolution_backward(const Convolution& shape, const Tensor& x, const Tensor& w, const Tensor& y,
+                                       const Tensor& d_y, Activation activation, Accumulate accumulate,
+                                       const Tensor& d_w, const Tensor& d_bias, const Tensor& d_x) = 0;
+  virtual void do_max_pool_forward(const Pool& shape, const Tensor& x, const Tensor& y, const Tensor& chosen) = 0;
+  virtual void do_max_pool_backward(const Pool& shape, const Tensor& chosen, const Tensor& d_y, const Tensor& d_x) = 0;
+  virtual void do_global_average_forward(const ImageShape& in, const Tensor& x, const Tensor& y) = 0;
+  virtual void do_global_average_backward(const ImageShape& in, const Tensor& d_y, const Tensor& d_x) = 0;
+  virtual void do_response_normalization_forward(const ResponseNormalization& norm, const Tensor& x,
+                                                 const Tensor& y) = 0;
+  virtual void do_response_normalization_backward(const ResponseNormalization& norm, const Tensor& x, const Tensor& y,
+                                                  const Tensor& d_y, const Tensor& d_x) = 0;
+  virtual void do_subsample_forward(const ImageShape& in, const ImageShape& out, std::int64_t stride, const Tensor& x,
+                                    const Tensor& y) = 0;
+  virtual void do_subsample_backward(const ImageShape& in, const ImageShape& out, std::int64_t stride,
+                                     const Tensor& d_y, const Tensor& d_x) = 0;
+  virtual void do_batch_norm_sums(const BatchNorm& norm, const Tensor& x, const Tensor& sums) = 0;
+  virtual void do_batch_norm_forward(const BatchNorm& norm, const Tensor& x, const Tensor& sums, const Tensor& scale,
+                                     const Tensor& shift, const Tensor& residual, const Tensor& mean,
+                                     const Tensor& inverse, const Tensor& y) = 0;
+  virtual void do_batch_norm_statistics(const BatchNorm& norm, const Tensor& sums, double weight, Accumulate accumulate,
+                                        const Tensor& d_mean, const Tensor& d_variance) = 0;
+  virtual void do_batch_norm_inference(const BatchNorm& norm, const Tensor& x, const Tensor& mean,
+                                       const Tensor& variance, const Tensor& scale, const Tensor& shift,
+                                       const Tensor& residual, const Tensor& y) = 0;
+  virtual void do_batch_norm_backward_sums(const BatchNorm& norm, const Tensor& x, const Tensor& y, const Tensor& d_y,
+                                           const Tensor& mean, const Tensor& inverse, Accumulate accumulate,
+                                           const Tensor& d_scale, const Tensor& d_shift, const Tensor& sums) = 0;
+  virtual void do_batch_norm_backward(const BatchNorm& norm, const Tensor& x, const Tensor& d_y, const Tensor& mean,
+                                      const Tensor& inverse, const Tensor& scale, const Tensor& forward_sums,
+                                      const Tensor& sums, const Tensor& d_x) = 0;
+
+  OperationTypes types_;
+};
+
+}  // namespace lockstep::model

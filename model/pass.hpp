@@ -1,0 +1,60 @@
+/// \file
+/// What a network and its layers are handed when they compute: memory, the batch, and what depends on the moment.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "model/activation_table.hpp"
+#include "model/backend.hpp"
+#include "model/parameters.hpp"
+
+namespace lockstep::model {
+
+/// gradients[0, end) of the arena is final. Called in ascending order of `end`.
+using GradientReady = std::function<void(std::size_t end)>;
+/// Enqueues the sum over all ranks of a float64 tensor in the backend's memory, in place.
+using SumOverRanks = std::function<void(const Tensor& sums)>;
+
+/// The arenas of one pass; Model owns them.
+struct PassMemory {
+  Tensor parameters;  ///< [1, arena_elements], compute type
+  Tensor gradients;   ///< [1, arena_elements], master type; empty in evaluation
+  const ActivationLayout* layout = nullptr;
+  void* activations = nullptr;  ///< laid out by `layout`
+  const ActivationLayout* carried_layout = nullptr;
+  void* carried = nullptr;       ///< what goes on from one batch to the next (Network::carried()), laid out likewise
+  std::int64_t first_lane = 0;   ///< the batch's first sample within `carried`
+};
+
+struct Pass {
+  Backend& backend;
+  const ParameterTable& table;
+  PassMemory memory;
+  std::int64_t batch = 0;  ///< samples
+  Tensor input;            ///< images or features: [batch, features] in the compute type; tokens: int32 [batch, context]
+  Tensor keys;             ///< uint64 [batch, 1]; empty: nothing is random (evaluation)
+  bool training = true;    ///< batch statistics, dropout; false: fixed statistics
+  double share = 1;        ///< of the step's samples over all ranks that are in this batch
+  const SumOverRanks* sum_over_ranks = nullptr;  ///< for synchronised batch norm; nullptr: a world of one
+
+  ImageOperations& images() const noexcept { return backend.images(); }
+  SequenceOperations& sequences() const noexcept { return backend.sequences(); }
+  /// Activation `index` of this batch.
+  Tensor at(std::size_t index) const { return memory.layout->at(index, memory.activations, batch); }
+  Tensor carried(std::size_t index) const {
+    return memory.carried_layout->at(index, memory.carried, batch, memory.first_lane);
+  }
+  /// A parameter as products read it, [shape[0], rest] or [1, count] for vectors; and its gradient.
+  Tensor weight(std::size_t parameter) const;
+  Tensor gradient(std::size_t parameter) const;
+};
+
+/// The slice of an arena that belongs to `parameter`: [all extents but the last, last], or [1, count] for vectors.
+Tensor slice_of(const Tensor& arena, const Parameter& parameter);
+/// The same memory as `rows` rows.
+Tensor reshaped(const Tensor& tensor, std::int64_t rows, std::int64_t columns);
+/// Rows [first, first + count).
+Tensor rows_of(const Tensor& tensor, std::int64_t first, std::int64_t count);
+
+}  // namespace lockstep::model

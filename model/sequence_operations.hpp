@@ -1,0 +1,137 @@
+/// \file
+/// Operations on sequences: tokens, embeddings, layer norm, attention, recurrence, dropout. A tensor of activations has
+/// one row per position of a sample; RowOrder (randomness.hpp) says which row is which.
+///
+/// The conventions of backend.hpp hold: operations are enqueued, parameter gradients are written or added in the master
+/// type, activation gradients always written (but where said), every sum has a fixed order, all shapes are checked
+/// here, and an empty batch is welcome everywhere.
+#pragma once
+
+#include <cstdint>
+
+#include "model/operation_types.hpp"
+#include "model/randomness.hpp"
+#include "model/tensor.hpp"
+
+namespace lockstep::model {
+
+/// Causal self-attention over samples of `context` positions (sample-major rows): position i attends to 0 ... i, with
+/// softmax(q k' / sqrt(head_size)) v in each head (Vaswani et al. 2017). A row of the joint projection is
+/// [query | key | value], each [heads, head_size].
+struct Attention {
+  std::int64_t context = 0, heads = 0, head_size = 0;
+  std::int64_t width() const noexcept { return heads * head_size; }
+  /// Of the probabilities after the softmax. The element (head h, query i, key j) is number
+  /// (h * context + i) * context + j of its sample.
+  Dropout dropout;
+};
+
+/// One layer of long short-term memory (Hochreiter & Schmidhuber 1997, with forget gates) over `steps` steps of `lanes`
+/// samples, time-major rows (row = step * lanes + lane). Gates in the order input, forget, cell, output:
+///   i, f, o = sigmoid(z), g = tanh(z), z = x W + h(t-1) R + b;  c(t) = f c(t-1) + i g;  h(t) = o tanh(c(t)).
+struct Lstm {
+  std::int64_t steps = 0, lanes = 0, hidden = 0;
+};
+
+class SequenceOperations {
+ public:
+  virtual ~SequenceOperations() = default;
+  SequenceOperations(const SequenceOperations&) = delete;
+  SequenceOperations& operator=(const SequenceOperations&) = delete;
+
+  /// int32 [samples, positions] -> int32 [positions * samples, 1], time-major.
+  void to_time_major(const Tensor& tokens, const Tensor& out);
+
+  /// y[r] = table[tokens[r]] (+ positions[r % positions.rows]); tokens int32 [R, 1] in [0, table rows), table
+  /// [vocabulary, width], positions [P, width] may be empty, y [R, width]; compute type.
+  void embedding_forward(const Tensor& tokens, const Tensor& table, const Tensor& positions, const Tensor& y);
+  /// d_table and d_positions (master type; the latter may be empty) = or += the sums of the rows of d_y that belong to
+  /// each, added in ascending order of the row.
+  void embedding_backward(const Tensor& tokens, const Tensor& d_y, Accumulate accumulate, const Tensor& d_table,
+                          const Tensor& d_positions);
+
+  /// y = x table' : the output layer that shares the embedding's table [vocabulary, width]. x [R, width],
+  /// y [R, vocabulary].
+  void project_forward(const Tensor& x, const Tensor& table, const Tensor& y);
+  /// d_table = or += d_y' x; d_x = d_y table.
+  void project_backward(const Tensor& x, const Tensor& table, const Tensor& d_y, Accumulate accumulate,
+                        const Tensor& d_table, const Tensor& d_x);
+
+  /// sum = x + residual (where there is one: else sum must be empty and stands for x); y = scale * (sum - mean) *
+  /// inverse + shift, per row (Ba, Kiros & Hinton 2016), epsilon 1e-5, biased variance. mean, inverse: master type
+  /// [R, 1]. sum may be the same tensor as residual or x.
+  void layer_norm_forward(const Tensor& x, const Tensor& residual, const Tensor& scale, const Tensor& shift,
+                          const Tensor& sum, const Tensor& mean, const Tensor& inverse, const Tensor& y);
+  /// x: what was normalised. d_x = gradient through the norm + d_residual (may be empty: what reached `sum` past the
+  /// norm; may be the same tensor as d_x). d_scale and d_shift (master type [1, width]) = or +=.
+  void layer_norm_backward(const Tensor& x, const Tensor& scale, const Tensor& mean, const Tensor& inverse,
+                           const Tensor& d_y, const Tensor& d_residual, Accumulate accumulate, const Tensor& d_scale,
+                           const Tensor& d_shift, const Tensor& d_x);
+
+  /// x becomes x + bias (bias [1, width] may be empty); y = gelu of that, in the form with tanh (Hendrycks & Gimpel
+  /// 2016; GPT-2): 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
+  void gelu_forward(const Tensor& x, const Tensor& bias, const Tensor& y);
+  /// d_y becomes the gradient before the gelu; x as gelu_forward left it. d_bias (master type, may be empty) = or += its
+  /// column sums.
+  void gelu_backward(const Tensor& x, const Tensor& d_y, Accumulate accumulate, const Tensor& d_bias);
+
+  /// y = x with elements dropped (Srivastava et al. 2014; randomness.hpp); keys: uint64 [samples, 1], x [samples *
+  /// positions, columns]. Its own backward: call it with d_y for x. y may be the same tensor as x.
+  void dropout(const Tensor& x, const Tensor& keys, const Dropout& rule, const Tensor& y);
+
+  /// y [R, width] from joint [R, 3 width]; R = samples * context. log_sums: master type [samples * heads, context]: log
+  /// of the sum of exponentials of each row of scores. No matrix of context x context is kept. keys: for the dropout;
+  /// may be empty where its rate is 0.
+  void attention_forward(const Attention& shape, const Tensor& joint, const Tensor& keys, const Tensor& y,
+                         const Tensor& log_sums);
+  void attention_backward(const Attention& shape, const Tensor& joint, const Tensor& keys, const Tensor& y,
+                          const Tensor& log_sums, const Tensor& d_y, const Tensor& d_joint);
+
+  /// gates [steps * lanes, 4 hidden]: x W + b when called, the activated gates afterwards. hidden and cells [(steps +
+  /// 1) * lanes, hidden]: the first `lanes` rows are the state before the first step, the others are written. recurrent:
+  /// [hidden, 4 hidden]. Each step is one product over the lanes and one fused pass.
+  void lstm_forward(const Lstm& shape, const Tensor& gates, const Tensor& recurrent, const Tensor& cells,
+                    const Tensor& hidden);
+  /// d_hidden [steps * lanes, hidden]: gradient of h(1) ... h(steps) from above; is used up. gates become the gradients
+  /// before their activations: what the input's product needs. No gradient goes beyond the first step. d_recurrent =
+  /// or +=: one product over all steps. d_cell: compute type [lanes, hidden], room.
+  void lstm_backward(const Lstm& shape, const Tensor& gates, const Tensor& recurrent, const Tensor& cells,
+                     const Tensor& hidden, const Tensor& d_hidden, const Tensor& d_cell, Accumulate accumulate,
+                     const Tensor& d_recurrent);
+
+ protected:
+  explicit SequenceOperations(const OperationTypes& types) : types_(types) {}
+  const OperationTypes& types() const noexcept { return types_; }
+
+ private:
+  virtual void do_to_time_major(const Tensor& tokens, const Tensor& out) = 0;
+  virtual void do_embedding_forward(const Tensor& tokens, const Tensor& table, const Tensor& positions,
+                                    const Tensor& y) = 0;
+  virtual void do_embedding_backward(const Tensor& tokens, const Tensor& d_y, Accumulate accumulate,
+                                     const Tensor& d_table, const Tensor& d_positions) = 0;
+  virtual void do_project_forward(const Tensor& x, const Tensor& table, const Tensor& y) = 0;
+  virtual void do_project_backward(const Tensor& x, const Tensor& table, const Tensor& d_y, Accumulate accumulate,
+                                   const Tensor& d_table, const Tensor& d_x) = 0;
+  virtual void do_layer_norm_forward(const Tensor& x, const Tensor& residual, const Tensor& scale, const Tensor& shift,
+                                     const Tensor& sum, const Tensor& mean, const Tensor& inverse,
+                                     const Tensor& y) = 0;
+  virtual void do_layer_norm_backward(const Tensor& x, const Tensor& scale, const Tensor& mean, const Tensor& inverse,
+                                      const Tensor& d_y, const Tensor& d_residual, Accumulate accumulate,
+                                      const Tensor& d_scale, const Tensor& d_shift, const Tensor& d_x) = 0;
+  virtual void do_gelu_forward(const Tensor& x, const Tensor& bias, const Tensor& y) = 0;
+  virtual void do_gelu_backward(const Tensor& x, const Tensor& d_y, Accumulate accumulate, const Tensor& d_bias) = 0;
+  virtual void do_dropout(const Tensor& x, const Tensor& keys, const Dropout& rule, const Tensor& y) = 0;
+  virtual void do_attention_forward(const Attention& shape, const Tensor& joint, const Tensor& keys, const Tensor& y,
+                                    const Tensor& log_sums) = 0;
+  virtual void do_attention_backward(const Attention& shape, const Tensor& joint, const Tensor& keys, const Tensor& y,
+                                     const Tensor& log_sums, const Tensor& d_y, const Tensor& d_joint) = 0;
+  virtual void do_lstm_forward(const Lstm& shape, const Tensor& gates, const Tensor& recurrent, const Tensor& cells,
+                               const Tensor& hidden) = 0;
+  virtual void do_lstm_backward(const Lstm& shape, const Tensor& gates, const Tensor& recurrent, const Tensor& cells,
+                                const Tensor& hidden, const Tensor& d_hidden, const Tensor& d_cell,
+                                Accumulate accumulate, const Tensor& d_recurrent) = 0;
+
+  OperationTypes types_;
+};
+
+}  // namespace lockstep::model
