@@ -46,12 +46,18 @@ class Arena {
   std::size_t bytes_ = 0;
 };
 
+std::int64_t stored_features(const Network& network, const ModelOptions& options) {
+  return options.augmentation ? options.augmentation->in.elements() : network.sample_shape().features;
+}
+
 /// Converted samples take memory unless the backend can read every batch in place; which batches it can is known only
 /// when they come, so the room is always planned (and, on a host, becomes resident only when it is used).
-std::size_t activation_elements(const Network& network, const ModelOptions& options) {
-  const std::size_t input = static_cast<std::size_t>(options.max_batch * network.sample_shape().features);
-  return (input + 63) / 64 * 64 + static_cast<std::size_t>(network.activation_elements(options.max_batch));
+std::size_t input_bytes(const Network& network, const ModelOptions& options, ElementType compute) {
+  if (network.sample_shape().tokens) return 0;
+  return static_cast<std::size_t>(options.max_batch * network.sample_shape().features) * size_of(compute);
 }
+
+std::int64_t lanes_of(const ModelOptions& options) { return std::max(options.lanes, options.max_batch); }
 
 Tensor piece(const Tensor& arena, std::size_t offset, std::int64_t rows, std::int64_t columns) {
   return {static_cast<std::byte*>(arena.data) + offset * size_of(arena.type), arena.type, rows, columns};
@@ -66,18 +72,21 @@ constexpr int kTrainingSlots = 2;
 constexpr int slots(bool training) { return training ? kTrainingSlots + 1 : 1; }
 constexpr int evaluation_slot(bool training) { return slots(training) - 1; }
 
-std::size_t y_bytes(const Network& network, const ModelOptions& options) {
-  const std::int64_t per_sample =
-      options.loss == LossKind::softmax_cross_entropy ? 1 : network.sample_shape().outputs;  // int32 or float32
-  return static_cast<std::size_t>(options.max_batch * per_sample) * 4;
-}
-
-std::size_t x_bytes(const Network& network, const ModelOptions& options) {
-  return static_cast<std::size_t>(options.max_batch * network.sample_shape().features) * size_of(options.sample_type);
+StageBytes stage_bytes(const Network& network, const ModelOptions& options) {
+  const SampleShape& shape = network.sample_shape();
+  const std::int64_t targets = shape.tokens                                           ? shape.features
+                               : options.loss == LossKind::softmax_cross_entropy ? 1
+                                                                                  : shape.outputs;
+  const auto bytes = [&](std::int64_t per_sample, std::size_t size) {
+    return static_cast<std::size_t>(options.max_batch * per_sample) * size;
+  };
+  return {.x = bytes(stored_features(network, options), size_of(options.sample_type)),
+          .y = bytes(targets, 4),  // int32 or float32
+          .keys = bytes(1, sizeof(std::uint64_t))};
 }
 
 // The scalars of a step, float64: where each lies. Ballot and squares go to the host in one copy.
-constexpr std::size_t kSums = 0, kEvaluationSums = 2, kScratch = 4, kBallot = 8, kSquares = kBallot + kBallotSize;
+constexpr std::size_t kSums = 0, kEvaluationSums = 3, kScratch = 6, kBallot = 8, kSquares = kBallot + kBallotSize;
 constexpr std::size_t kScalars = kSquares + 1;
 constexpr std::size_t kPosted = kBallotSize + 1;
 
@@ -98,26 +107,41 @@ MemoryPlan plan_memory(const Network& network, const ModelOptions& options, cons
   const std::size_t arena = elements * size_of(types.master);
   MemoryPlan plan;
   plan.parameters = arena + (types.compute != types.master ? elements * size_of(types.compute) : 0);
-  plan.activations = activation_elements(network, options) * size_of(types.compute);
+  const OperationTypes operation_types{.compute = types.compute, .master = types.master};
+  plan.activations = input_bytes(network, options, types.compute) +
+                     ActivationLayout(network.activations(), options.max_batch, operation_types).bytes() +
+                     (options.training ? 2 : 1) *
+                         ActivationLayout(network.carried(), lanes_of(options), operation_types).bytes();
   if (options.optimizer.average_decay > 0) plan.average = arena;
   if (options.training) {
     plan.gradients = arena;
     plan.optimizer = arena * static_cast<std::size_t>(state_count(options.optimizer.kind));
   }
   if (!types.is_host) {
-    plan.input =
-        static_cast<std::size_t>(slots(options.training)) * (x_bytes(network, options) + y_bytes(network, options));
+    const StageBytes batch = stage_bytes(network, options);
+    plan.input = static_cast<std::size_t>(slots(options.training)) * (batch.x + batch.y + batch.keys);
   }
   return plan;
 }
 
-struct Model::Arenas {
-  explicit Arenas(std::pmr::memory_resource* host) : posted(kPosted, 0.0, host) {}
+struct Model::Staged {
+  StagedBatch data;
+  std::int64_t first_lane = 0;
+};
 
-  Arena parameters, gradients, state1, state2, average, shadow, activations;
+struct Model::Arenas {
+  Arenas(std::pmr::memory_resource* host, const Network& network, const ModelOptions& options,
+         const OperationTypes& types)
+      : layout(network.activations(), options.max_batch, types),
+        carried_layout(network.carried(), lanes_of(options), types),
+        posted(kPosted, 0.0, host) {}
+
+  Arena parameters, gradients, state1, state2, average, shadow, norms;
+  Arena input, activations, carried, evaluation_carried;
   Arena scalars, rule;
+  ActivationLayout layout, carried_layout;
   std::vector<UpdateSlice> slices;
-  std::array<StagedBatch, kTrainingSlots + 1> batches;
+  std::array<Staged, kTrainingSlots + 1> batches;
   std::pmr::vector<double> posted;  ///< on the host
 
   Tensor scalar(std::size_t offset, std::size_t count) const {
@@ -129,7 +153,9 @@ Model::Model(Backend& backend, const Network& network, const ModelOptions& optio
     : backend_(backend),
       network_(network),
       options_(options),
-      arenas_(std::make_unique<Arenas>(backend.host_memory())) {
+      arenas_(std::make_unique<Arenas>(
+          backend.host_memory(), network, options,
+          OperationTypes{.compute = backend.compute_type(), .master = backend.master_type()})) {
   if (options.max_batch < 1) {
     throw std::invalid_argument(fmt::format("max_batch is {}: need room for at least one sample", options.max_batch));
   }
@@ -151,12 +177,21 @@ Model::Model(Backend& backend, const Network& network, const ModelOptions& optio
   arenas_->average = arena(options.optimizer.average_decay > 0, master, elements, own);
   arenas_->scalars = arena(true, ElementType::float64, kScalars, own);
   arenas_->rule = arena(options.training, ElementType::uint8, sizeof(UpdateRule), own);
+  const bool whole = options.optimizer.kind == OptimizerKind::lars || options.optimizer.kind == OptimizerKind::lamb;
+  arenas_->norms = arena(options.training && whole, ElementType::float64, 2 * network.parameters().all().size(), own);
   // Not zeroed: every element is written before it is read, and pages that no batch reaches stay untouched.
-  arenas_->activations = Arena(own, compute, activation_elements(network, options));
+  arenas_->input = Arena(own, ElementType::uint8, input_bytes(network, options, compute));
+  arenas_->activations = Arena(own, ElementType::uint8, arenas_->layout.bytes());
+  const std::size_t carried = arenas_->carried_layout.bytes();
+  arenas_->carried = arena(options.training && carried > 0, ElementType::uint8, carried, own);
+  arenas_->evaluation_carried = arena(carried > 0, ElementType::uint8, carried, own);
   for (const Parameter& parameter : network.parameters().all()) {
-    arenas_->slices.push_back({parameter.offset, parameter.count, parameter.decay == Decay::yes});
+    arenas_->slices.push_back({.offset = parameter.offset,
+                               .count = parameter.count,
+                               .decayed = parameter.decay == Decay::yes,
+                               .statistic = parameter.role == Role::statistic});
   }
-  backend.reserve_stages(slots(options.training), x_bytes(network, options), y_bytes(network, options));
+  backend.reserve_stages(slots(options.training), stage_bytes(network, options));
 }
 
 Model::~Model() = default;
@@ -181,7 +216,7 @@ void Model::refresh_shadow(Weights weights) {
                 arenas_->shadow.tensor());
 }
 
-StagedBatch Model::bring(int slot, const Batch& batch) {
+Model::Staged Model::bring(int slot, const Batch& batch, bool training) {
   if (batch.count < 0 || batch.count > options_.max_batch) {
     throw std::invalid_argument(
         fmt::format("a batch of {} samples: this model takes 0 to {}", batch.count, options_.max_batch));
@@ -189,52 +224,100 @@ StagedBatch Model::bring(int slot, const Batch& batch) {
   if (batch.count > 0 && (batch.x == nullptr || batch.y == nullptr)) {
     throw std::invalid_argument("a batch without samples or targets");
   }
+  if (batch.first_lane < 0 || batch.first_lane + batch.count > lanes_of(options_)) {
+    throw std::invalid_argument(fmt::format("a batch of lanes {} to {}: this model has {}", batch.first_lane,
+                                            batch.first_lane + batch.count, lanes_of(options_)));
+  }
   // Tensors know no const; the samples are only read.
+  const SampleShape& shape = network_.sample_shape();
   const bool classifies = options_.loss == LossKind::softmax_cross_entropy;
-  const Tensor x{const_cast<void*>(batch.x), batch.x_type, batch.count, network_.sample_shape().features};
+  const Tensor x{const_cast<void*>(batch.x), batch.x_type, batch.count, stored_features(network_, options_)};
   const Tensor y{const_cast<void*>(batch.y), classifies ? ElementType::int32 : ElementType::float32, batch.count,
-                 classifies ? 1 : network_.sample_shape().outputs};
-  return backend_.stage(slot, x, y);
+                 shape.tokens ? shape.features
+                 : classifies ? 1
+                              : shape.outputs};
+  Tensor keys;
+  if (batch.keys != nullptr && training) {
+    keys = {const_cast<std::uint64_t*>(batch.keys), ElementType::uint64, batch.count, 1};
+  }
+  begin_lanes(batch, training);
+  return {backend_.stage(slot, {.x = x, .y = y, .keys = keys}), batch.first_lane};
+}
+
+/// The state before the first batch of a lane is zero. In the order of the operations: batches before this one are not
+/// touched by it.
+void Model::begin_lanes(const Batch& batch, bool training) {
+  const Arena& carried = training ? arenas_->carried : arenas_->evaluation_carried;
+  if (carried.empty() || !batch.begins) return;
+  for (std::size_t i = 0; i < network_.carried().all().size(); ++i) {
+    backend_.fill_zero(arenas_->carried_layout.at(i, carried.tensor().data, batch.count, batch.first_lane));
+  }
 }
 
 void Model::stage(const Batch& batch) {
   require_training("stage");
   const int slot = (staged_ + 1) % kTrainingSlots;
-  arenas_->batches[static_cast<std::size_t>(slot)] = bring(slot, batch);
+  arenas_->batches[static_cast<std::size_t>(slot)] = bring(slot, batch, true);
   staged_ = slot;
 }
 
 void Model::wait_staged() { backend_.wait_staged(); }
 
-const StagedBatch& Model::batch(int slot) const { return arenas_->batches[static_cast<std::size_t>(slot)]; }
+const Model::Staged& Model::batch(int slot) const { return arenas_->batches[static_cast<std::size_t>(slot)]; }
 
 Tensor Model::input(const StagedBatch& batch) {
+  if (network_.sample_shape().tokens) return batch.x;
   const InputTransform& transform = options_.input_transform;
-  if (transform.scale == 1 && transform.shift == 0 && batch.x.type == backend_.compute_type()) return batch.x;
-  const Tensor converted = piece(arenas_->activations.tensor(), 0, batch.x.rows, batch.x.columns);
-  backend_.convert_input(batch.x, transform, converted);
+  const bool augmented = options_.augmentation.has_value();
+  if (!augmented && transform.scale == 1 && transform.shift == 0 && batch.x.type == backend_.compute_type()) {
+    return batch.x;
+  }
+  const Tensor converted{arenas_->input.tensor().data, backend_.compute_type(), batch.x.rows,
+                         network_.sample_shape().features};
+  if (augmented) {
+    backend_.images().augment(batch.x, batch.keys, *options_.augmentation, converted);
+  } else {
+    backend_.convert_input(batch.x, transform, converted);
+  }
   return converted;
 }
 
-NetworkMemory Model::memory(Weights weights) const {
+Pass Model::pass(const Staged& batch, Weights weights, bool training) {
   if (weights == Weights::average && arenas_->average.empty()) {
     throw std::invalid_argument("this model keeps no average of its weights (average_decay is 0)");
   }
-  const Tensor& all = arenas_->activations.tensor();
-  const std::int64_t rest = network_.activation_elements(options_.max_batch);
   const Arena& read = !arenas_->shadow.empty()      ? arenas_->shadow
                       : weights == Weights::average ? arenas_->average
                                                     : arenas_->parameters;
-  return {.parameters = read.tensor(),
-          .gradients = arenas_->gradients.tensor(),
-          .activations = piece(all, static_cast<std::size_t>(all.columns - rest), 1, rest)};
+  return {.backend = backend_,
+          .table = network_.parameters(),
+          .memory = {.parameters = read.tensor(),
+                     .gradients = arenas_->gradients.tensor(),
+                     .layout = &arenas_->layout,
+                     .activations = arenas_->activations.tensor().data,
+                     .carried_layout = &arenas_->carried_layout,
+                     .carried = (training ? arenas_->carried : arenas_->evaluation_carried).tensor().data,
+                     .first_lane = batch.first_lane},
+          .batch = batch.data.x.rows,
+          .input = input(batch.data),
+          .keys = batch.data.keys,
+          .training = training};
 }
 
-void Model::loss(const Tensor& output, const Tensor& targets, double scale, bool want_gradient, const Tensor& sums) {
+Pass Model::training_pass(const Staged& batch, double scale) {
+  Pass made = pass(batch, Weights::current, true);
+  made.share = static_cast<double>(made.batch) * scale;
+  if (options_.sum_over_ranks) made.sum_over_ranks = &options_.sum_over_ranks;
+  return made;
+}
+
+void Model::loss(const Pass& pass, const Tensor& output, const Tensor& y, const LossOptions& options,
+                 const Tensor& sums) {
+  const Tensor targets = network_.targets(pass, y);
   if (options_.loss == LossKind::softmax_cross_entropy) {
-    backend_.softmax_cross_entropy(output, targets, scale, want_gradient, sums);
+    backend_.softmax_cross_entropy(output, targets, options, sums);
   } else {
-    backend_.mean_squared_error(output, targets, scale, want_gradient, sums);
+    backend_.mean_squared_error(output, targets, options, sums);
   }
 }
 
@@ -246,13 +329,19 @@ void Model::require_training(const char* operation) const {
 
 void Model::forward_backward(double scale, Accumulate accumulate, const GradientReady& ready) {
   require_training("forward_backward");
-  const NetworkMemory pass = memory(Weights::current);
-  const Tensor sums = arenas_->scalar(kSums, 2);
+  const Tensor sums = arenas_->scalar(kSums, kLossSums);
   if (accumulate == Accumulate::no) backend_.fill_zero(sums);
-  const Tensor x = input(batch(staged_));
-  const Tensor output = network_.forward(backend_, pass, x);
-  loss(output, batch(staged_).y, scale, true, sums);
-  network_.backward(backend_, pass, x, output, accumulate, ready);
+  const Staged& staged = batch(staged_);
+  const Pass here = training_pass(staged, scale);
+  const Tensor output = network_.forward(here);
+  loss(here, output, staged.data.y, loss_options(scale), sums);
+  network_.backward(here, output, accumulate, ready);
+}
+
+LossOptions Model::loss_options(double scale) const {
+  return {.scale = scale / static_cast<double>(network_.positions()),
+          .want_gradient = true,
+          .smoothing = options_.label_smoothing};
 }
 
 void Model::release_batch() {
@@ -260,10 +349,21 @@ void Model::release_batch() {
   backend_.release_stage(worked_);
 }
 
-void Model::zero_gradients(const GradientReady& ready) {
-  require_training("zero_gradients");
+void Model::take_part_with_nothing(const GradientReady& ready) {
+  require_training("take_part_with_nothing");
+  backend_.fill_zero(arenas_->scalar(kSums, kLossSums));
+  if (network_.synchronizes()) {
+    // An empty batch asks for the same sums in the same order as any other, and its gradients are zero.
+    const SampleShape& shape = network_.sample_shape();
+    const Staged nothing{.data = {.x = {nullptr, backend_.compute_type(), 0, shape.features},
+                                  .y = {nullptr, ElementType::int32, 0, 1},
+                                  .keys = {}}};
+    const Pass here = training_pass(nothing, 0);
+    const Tensor output = network_.forward(here);
+    network_.backward(here, output, Accumulate::no, ready);
+    return;
+  }
   backend_.fill_zero(arenas_->gradients.tensor());
-  backend_.fill_zero(arenas_->scalar(kSums, 2));
   if (ready) ready(arena_elements());
 }
 
@@ -275,27 +375,42 @@ double Model::scalar_now(std::size_t offset) {
   return arenas_->posted[0];
 }
 
+Tensor Model::evaluation_output(const Pass& pass, Weights weights) {
+  if (weights == Weights::average) refresh_shadow(weights);
+  return network_.forward(pass);
+}
+
 LossSums Model::evaluate(const Batch& given, Weights weights) {
   const int slot = evaluation_slot(options_.training);
-  const StagedBatch here = bring(slot, given);
-  const NetworkMemory pass = memory(weights);
-  if (weights == Weights::average) refresh_shadow(weights);
-  const Tensor sums = arenas_->scalar(kEvaluationSums, 2);
+  const Staged here = bring(slot, given, false);
+  const Pass evaluation = pass(here, weights, false);
+  const Tensor sums = arenas_->scalar(kEvaluationSums, kLossSums);
   backend_.fill_zero(sums);
-  const Tensor output = network_.forward(backend_, pass, input(here));
-  loss(output, here.y, 1, false, sums);
+  const Tensor output = evaluation_output(evaluation, weights);
+  loss(evaluation, output, here.data.y, {}, sums);
   if (weights == Weights::average) refresh_shadow(Weights::current);
   backend_.release_stage(slot);
-  backend_.read(arenas_->scalar(kEvaluationSums, 2), std::as_writable_bytes(std::span(arenas_->posted).first(2)));
+  backend_.read(sums, std::as_writable_bytes(std::span(arenas_->posted).first(static_cast<std::size_t>(kLossSums))));
   backend_.synchronize();
-  return {.loss = arenas_->posted[0], .metric = arenas_->posted[1]};
+  return {.loss = arenas_->posted[0], .metric = arenas_->posted[1], .top5 = arenas_->posted[2]};
+}
+
+void Model::predict(const Batch& given, Weights weights, std::int64_t row, std::span<float> out) {
+  const int slot = evaluation_slot(options_.training);
+  Batch batch = given;
+  if (batch.y == nullptr) batch.y = batch.x;  // of tokens both are alike; nothing reads it
+  const Staged here = bring(slot, batch, false);
+  const Tensor output = evaluation_output(pass(here, weights, false), weights);
+  if (weights == Weights::average) refresh_shadow(Weights::current);
+  backend_.release_stage(slot);
+  backend_.download(rows_of(output, row, 1), out);
 }
 
 void Model::write_ballot(std::span<const double, kBallotSize> ballot) {
   backend_.write(std::as_bytes(ballot), arenas_->scalar(kBallot, kBallotSize));
 }
 
-void Model::tally() { backend_.tally(arenas_->scalar(kSums, 2), arenas_->scalar(kBallot, kBallotSize)); }
+void Model::tally() { backend_.tally(arenas_->scalar(kSums, kLossSums), arenas_->scalar(kBallot, kBallotSize)); }
 
 std::span<double> Model::ballot() { return arenas_->scalar(kBallot, kBallotSize).elements<double>(); }
 
@@ -310,7 +425,8 @@ void Model::finish_gradients() {
     backend_.add_l2_gradient(arenas_->parameters.tensor(), arenas_->gradients.tensor(),
                              static_cast<float>(options_.optimizer.l2), arenas_->slices);
   }
-  backend_.sum_of_squares(arenas_->gradients.tensor(), arenas_->scalar(kSquares, 1));
+  const auto trained = static_cast<std::int64_t>(network_.parameters().trained_elements());
+  backend_.sum_of_squares(piece(arenas_->gradients.tensor(), 0, 1, trained), arenas_->scalar(kSquares, 1));
 }
 
 void Model::update() {
@@ -320,7 +436,8 @@ void Model::update() {
                    .state1 = arenas_->state1.tensor(),
                    .state2 = arenas_->state2.tensor(),
                    .average = arenas_->average.tensor(),
-                   .shadow = arenas_->shadow.tensor()},
+                   .shadow = arenas_->shadow.tensor(),
+                   .norms = arenas_->norms.tensor()},
                   options_.optimizer.kind, options_.optimizer.average_decay > 0, arenas_->rule.tensor(),
                   arenas_->slices,
                   {.obstacles = arenas_->scalar(kBallot + 2, 1), .gradient_squares = arenas_->scalar(kSquares, 1)});
@@ -353,25 +470,26 @@ double Model::l2_loss() {
 
 std::string Model::locate_not_finite() {
   const auto finite = [&](const Tensor& tensor) { return std::isfinite(squares_now(tensor)); };
-  const StagedBatch& worked = batch(worked_);
-  const NetworkMemory pass = memory(Weights::current);
-  const Tensor x = input(worked);
-  if (!finite(x)) return "input";
+  const Staged& worked = batch(worked_);
+  const Pass again = pass(worked, Weights::current, true);
+  if (!network_.sample_shape().tokens && !finite(again.input)) return "input";
   for (const Parameter& parameter : network_.parameters().all()) {
     if (!finite(slice(arenas_->parameters.tensor(), parameter))) return fmt::format("parameter {}", parameter.name);
   }
-  const Tensor output = network_.forward(backend_, pass, x);
-  const std::string layer = network_.first_not_finite(backend_, pass, worked.x.rows);
+  const Tensor output = network_.forward(again);
+  const std::string layer = network_.first_not_finite(again);
   if (!layer.empty()) return fmt::format("layer {} (forward)", layer);
-  const Tensor sums = arenas_->scalar(kEvaluationSums, 2);
+  const Tensor sums = arenas_->scalar(kEvaluationSums, kLossSums);
   backend_.fill_zero(sums);
-  loss(output, worked.y, 1, options_.training, sums);
+  LossOptions options = loss_options(1);
+  options.want_gradient = options_.training;
+  loss(again, output, worked.data.y, options, sums);
   if (!std::isfinite(scalar_now(kEvaluationSums))) return "loss";
   if (!options_.training) return "";
-  network_.backward(backend_, pass, x, output, Accumulate::no, {});
+  network_.backward(again, output, Accumulate::no, {});
   const auto& parameters = network_.parameters().all();
   for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
-    if (!finite(slice(pass.gradients, *parameter))) return fmt::format("gradient of {}", parameter->name);
+    if (!finite(slice(again.memory.gradients, *parameter))) return fmt::format("gradient of {}", parameter->name);
   }
   return "";
 }
@@ -428,6 +546,42 @@ void Model::upload_group(std::string_view name, std::span<const float> in) {
   if (name != "parameters") return;
   if (!arenas_->average.empty()) backend_.upload(in, arenas_->average.tensor());
   refresh_shadow(Weights::current);
+}
+
+std::int64_t Model::carried_elements() const noexcept { return network_.carried().elements_per_sample(); }
+
+void Model::download_carried(std::int64_t lanes, std::span<float> out) {
+  for_each_carried(lanes, [&](const Tensor& tensor, std::int64_t first) {
+    std::vector<float> values(static_cast<std::size_t>(tensor.count()));
+    backend_.download(tensor, values);
+    for (std::int64_t lane = 0; lane < lanes; ++lane) {
+      std::copy_n(values.begin() + lane * tensor.columns, tensor.columns,
+                  out.begin() + lane * carried_elements() + first);
+    }
+  });
+}
+
+void Model::upload_carried(std::int64_t lanes, std::span<const float> in) {
+  for_each_carried(lanes, [&](const Tensor& tensor, std::int64_t first) {
+    std::vector<float> values;
+    for (std::int64_t lane = 0; lane < lanes; ++lane) {
+      const auto from = in.begin() + lane * carried_elements() + first;
+      values.insert(values.end(), from, from + tensor.columns);
+    }
+    backend_.upload(values, tensor);
+  });
+}
+
+/// work(tensor [lanes, columns], number of the first of its elements within a lane)
+template <class Work>
+void Model::for_each_carried(std::int64_t lanes, const Work& work) {
+  require_training("the state carried between batches");
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < network_.carried().all().size(); ++i) {
+    const Tensor tensor = arenas_->carried_layout.at(i, arenas_->carried.tensor().data, lanes);
+    work(tensor, first);
+    first += tensor.columns;
+  }
 }
 
 std::size_t Model::arena_elements() const noexcept { return network_.parameters().arena_elements(); }

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <memory_resource>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,23 +29,33 @@ namespace lockstep::model {
 /// others pass through.
 inline constexpr std::size_t kBallotSize = 9;
 
-/// One batch in host memory. x: [count, features] uint8, float32 or float64. y: int32 [count] labels for cross-entropy,
-/// float32 [count, outputs] for squared error. count may be 0: the rank still takes part.
+/// One batch in host memory. x: [count, features] uint8, float32 or float64 (of images as stored, before augmentation),
+/// or int32 tokens. y: int32 [count] labels for cross-entropy (of tokens: [count, context]), float32 [count, outputs]
+/// for squared error. count may be 0: the rank still takes part.
 struct Batch {
   const void* x = nullptr;
   ElementType x_type = ElementType::float32;
   const void* y = nullptr;
   std::int64_t count = 0;
+  const std::uint64_t* keys = nullptr;  ///< one per sample (randomness.hpp); nullptr: nothing is random
+  /// For networks that carry state: which lane of this rank the first sample belongs to, and whether the lanes begin
+  /// anew (the state before is zero).
+  std::int64_t first_lane = 0;
+  bool begins = true;
 };
 
 struct ModelOptions {
   LossKind loss = LossKind::softmax_cross_entropy;
   InputTransform input_transform = {};
+  std::optional<Augmentation> augmentation;  ///< instead of the transform, for images; in evaluation without chance
+  float label_smoothing = 0;                 ///< of the training loss
   OptimizerOptions optimizer = {};
   std::int64_t max_batch = 1;                      ///< samples per call of forward_backward or evaluate
   ElementType sample_type = ElementType::float32;  ///< of the largest x that will come, for batches that are copied
   /// Where the gradient arena lives (the communicator's reduction memory); nullptr: the backend's memory.
   std::pmr::memory_resource* gradient_memory = nullptr;
+  std::int64_t lanes = 0;        ///< most lanes of this rank, over all micro-batches; 0: max_batch
+  SumOverRanks sum_over_ranks;  ///< for networks that synchronise within a pass; empty: a world of one
   bool training = true;  ///< false: no gradients and no optimiser state (eval); the average stays, if asked for
 };
 
@@ -62,7 +73,8 @@ struct StateTensor {
 /// Bytes by purpose, before anything is allocated.
 struct MemoryPlan {
   std::size_t parameters = 0;  ///< with their copy in the compute type, where that is another one
-  std::size_t gradients = 0, optimizer = 0, average = 0, activations = 0;
+  std::size_t gradients = 0, optimizer = 0, average = 0;
+  std::size_t activations = 0;  ///< with what a network carries from batch to batch
   std::size_t input = 0;  ///< batches on their way to a device
   std::size_t total() const noexcept { return parameters + gradients + optimizer + average + activations + input; }
 };
@@ -98,16 +110,20 @@ class Model {
   int slot() const noexcept { return staged_; }
 
   /// Forward, loss, backward on the staged batch. Gradients of the loss times `scale` (1 / global batch, folded in here
-  /// and nowhere else) are written (Accumulate::no) or added, and so are the sums of loss and metric. A batch of 0
-  /// samples zeroes the gradients (Accumulate::no) and calls ready as usual. `ready` may be empty.
+  /// and nowhere else; where a sample has several positions, so is the mean over them) are written (Accumulate::no) or
+  /// added, and so are the sums of loss and metric. A batch of 0 samples zeroes the gradients (Accumulate::no) and calls
+  /// ready as usual. `ready` may be empty.
   void forward_backward(double scale, Accumulate accumulate, const GradientReady& ready);
   /// forward_backward has been enqueued for the staged batch: nothing that comes later reads it, but for
   /// locate_not_finite. Outside recorded work, after every forward_backward.
   void release_batch();
-  /// This rank contributes nothing: zero gradients and sums, ready called for the whole arena.
-  void zero_gradients(const GradientReady& ready);
-  /// Sums of the batch; synchronises.
+  /// Instead of forward_backward, by a rank that has failed and contributes nothing: takes part in whatever the network
+  /// sums over ranks, leaves gradients and sums zero, calls ready as usual.
+  void take_part_with_nothing(const GradientReady& ready);
+  /// Sums over the rows (samples, or positions of samples) of the batch; synchronises.
   LossSums evaluate(const Batch& batch, Weights weights = Weights::current);
+  /// The network's output for row `row` of the batch, for generating text; y may be nullptr. Synchronises.
+  void predict(const Batch& batch, Weights weights, std::int64_t row, std::span<float> out);
 
   /// Whether the loss of the micro-steps so far is a finite number; synchronises.
   bool sums_are_finite();
@@ -154,15 +170,26 @@ class Model {
   void download_group(std::string_view group, std::span<float> out);
   void upload_group(std::string_view group, std::span<const float> in);
   std::size_t arena_elements() const noexcept;
+  /// What the network carries from batch to batch in training, lane by lane: float32 [lanes, carried_elements()].
+  std::int64_t carried_elements() const noexcept;
+  void download_carried(std::int64_t lanes, std::span<float> out);
+  void upload_carried(std::int64_t lanes, std::span<const float> in);
 
  private:
   struct Arenas;
-  StagedBatch bring(int slot, const Batch& batch);
-  const StagedBatch& batch(int slot) const;
+  struct Staged;
+  Staged bring(int slot, const Batch& batch, bool training);
+  const Staged& batch(int slot) const;
+  LossOptions loss_options(double scale) const;
+  template <class Work>
+  void for_each_carried(std::int64_t lanes, const Work& work);
   /// The samples as the network wants them: in place where they are so already, else converted.
   Tensor input(const StagedBatch& batch);
-  NetworkMemory memory(Weights weights) const;
-  void loss(const Tensor& output, const Tensor& targets, double scale, bool want_gradient, const Tensor& sums);
+  Pass pass(const Staged& batch, Weights weights, bool training);
+  Pass training_pass(const Staged& batch, double scale);
+  void loss(const Pass& pass, const Tensor& output, const Tensor& y, const LossOptions& options, const Tensor& sums);
+  void begin_lanes(const Batch& batch, bool training);
+  Tensor evaluation_output(const Pass& pass, Weights weights);
   double scalar_now(std::size_t offset);
   double squares_now(const Tensor& x);
   void require_training(const char* operation) const;

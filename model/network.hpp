@@ -68,6 +68,9 @@ class Network {
   /// Rows of the output per sample: what the loss is a mean over besides samples. 1, or the context.
   std::int64_t positions() const noexcept { return shape_.tokens ? shape_.features : 1; }
 
+  /// Passes in training sum over ranks within (Pass::sum_over_ranks): every rank must make them, if with an empty batch.
+  bool synchronizes() const noexcept { return synchronizes_; }
+
   virtual std::vector<LayerPlan> plan() const = 0;
   /// Text that names the network and its options; equal text means equal network. For fingerprint and checkpoint.
   virtual std::string signature() const = 0;
@@ -88,6 +91,7 @@ class Network {
   ParameterTable parameters_;
   ActivationTable activations_, carried_;
   SampleShape shape_;
+  bool synchronizes_ = false;
 };
 
 /// A kind of network, as users know it.
