@@ -62,9 +62,24 @@ LOCKSTEP_HOST_DEVICE SoftmaxPart merge(const SoftmaxPart& a, const SoftmaxPart& 
   return sum;
 }
 
-/// Cross-entropy of a row whose label's logit is `right`, in nats.
-LOCKSTEP_HOST_DEVICE double cross_entropy_of(const SoftmaxPart& row, float right) {
-  return std::log(static_cast<double>(row.total)) + (static_cast<double>(row.greatest) - static_cast<double>(right));
+/// What targets are made of: all of it for the label, or (1 - smoothing) for the label and smoothing / classes for
+/// every class (Szegedy et al. 2016, section 7).
+struct SoftTarget {
+  float of_label = 1, of_each = 0;
+};
+LOCKSTEP_HOST_DEVICE SoftTarget soft_target(float smoothing, std::int64_t classes) {
+  return {1 - smoothing, smoothing / static_cast<float>(classes)};
+}
+
+/// Cross-entropy of a row whose label's logit is `right`, in nats. logits: the sum of all logits of the row, 0 where
+/// nothing is smoothed.
+LOCKSTEP_HOST_DEVICE double cross_entropy_of(const SoftmaxPart& row, float right, const SoftTarget& target = {},
+                                             double logits = 0) {
+  const double whole = std::log(static_cast<double>(row.total));
+  const auto greatest = static_cast<double>(row.greatest);
+  if (target.of_each == 0) return whole + (greatest - static_cast<double>(right));
+  return whole + (greatest - static_cast<double>(target.of_label) * static_cast<double>(right) -
+                  static_cast<double>(target.of_each) * logits);
 }
 
 /// Comparisons with a NaN are false, so a row that holds one may look right: its total tells.
@@ -72,10 +87,26 @@ LOCKSTEP_HOST_DEVICE bool is_correct(const SoftmaxPart& row, std::int32_t label)
   return row.index == label && !std::isnan(row.total);
 }
 
-/// One element of the gradient: (softmax - onehot) * scale. share: scale / total of the row.
-LOCKSTEP_HOST_DEVICE float softmax_gradient(float logit, const SoftmaxPart& row, float share, float scale,
+/// Whether a class comes before the label in the order of the answers: greatest first, of equal ones the first.
+LOCKSTEP_HOST_DEVICE bool comes_before(float logit, std::int64_t index, float right, std::int32_t label) {
+  return logit > right || (logit == right && index < label);
+}
+inline constexpr std::int64_t kTop = 5;
+/// Whether the label is among the first kTop answers: `before` classes come before it. As in is_correct() a row with a
+/// NaN has no answers; nor has a label that is no class (right is NaN).
+LOCKSTEP_HOST_DEVICE bool is_among_top(const SoftmaxPart& row, float right, std::int64_t before) {
+  return before < kTop && !std::isnan(row.total) && !std::isnan(right);
+}
+
+/// The parts of the target times the scale of the gradient.
+LOCKSTEP_HOST_DEVICE SoftTarget scaled(const SoftTarget& target, float scale) {
+  return {target.of_label * scale, target.of_each * scale};
+}
+/// One element of the gradient: (softmax - target) * scale. share: scale / total of the row; target: scaled.
+LOCKSTEP_HOST_DEVICE float softmax_gradient(float logit, const SoftmaxPart& row, float share, const SoftTarget& target,
                                             bool is_label) {
-  return std::exp(logit - softmax_base(row.greatest)) * share - (is_label ? scale : 0.0f);
+  return std::exp(logit - softmax_base(row.greatest)) * share -
+         (is_label ? target.of_label + target.of_each : target.of_each);
 }
 
 }  // namespace lockstep::model::formulas

@@ -9,19 +9,36 @@
 
 namespace lockstep::model::formulas {
 
-/// The numbers of an update as its elements need them.
+/// The numbers of an update as the elements of one slice need them.
 struct UpdateScalars {
-  float rate, factor, limit, keep;
+  float rate;  ///< lars, lamb: with the slice's ratio in it, see with_ratio()
+  float factor, limit;
+  float keep;   ///< what decoupled decay leaves of a weight; 1 for lars and lamb …
+  float decay;  ///< … whose decay goes with the gradient
   float mu, beta1, beta2, epsilon, correction1, correction2;
   float average_keep, average_take;
 };
 
-LOCKSTEP_HOST_DEVICE UpdateScalars update_scalars(const UpdateRule& rule, float factor, bool decayed) {
+LOCKSTEP_HOST_DEVICE constexpr bool keeps_velocity(OptimizerKind kind) {
+  return kind == OptimizerKind::momentum || kind == OptimizerKind::nesterov || kind == OptimizerKind::lars;
+}
+LOCKSTEP_HOST_DEVICE constexpr bool keeps_moments(OptimizerKind kind) {
+  return kind == OptimizerKind::adam || kind == OptimizerKind::adamw || kind == OptimizerKind::lamb;
+}
+/// The step of a slice depends on norms over it, which a pass before the update takes (UpdateArenas::norms).
+LOCKSTEP_HOST_DEVICE constexpr bool needs_norms(OptimizerKind kind) {
+  return kind == OptimizerKind::lars || kind == OptimizerKind::lamb;
+}
+
+LOCKSTEP_HOST_DEVICE UpdateScalars update_scalars(OptimizerKind kind, const UpdateRule& rule, float factor,
+                                                  bool decayed) {
+  const float decay = decayed ? rule.weight_decay : 0;
   UpdateScalars scalars;
   scalars.rate = rule.learning_rate;
   scalars.factor = factor;
   scalars.limit = rule.clip_value > 0 ? rule.clip_value : HUGE_VALF;
-  scalars.keep = decayed ? 1 - rule.learning_rate * rule.weight_decay : 1;
+  scalars.keep = needs_norms(kind) ? 1 : 1 - rule.learning_rate * decay;
+  scalars.decay = decay;
   scalars.mu = rule.momentum;
   scalars.beta1 = rule.beta1;
   scalars.beta2 = rule.beta2;
@@ -33,38 +50,78 @@ LOCKSTEP_HOST_DEVICE UpdateScalars update_scalars(const UpdateRule& rule, float 
   return scalars;
 }
 
-LOCKSTEP_HOST_DEVICE constexpr bool keeps_velocity(OptimizerKind kind) {
-  return kind == OptimizerKind::momentum || kind == OptimizerKind::nesterov;
+// Norms. UpdateArenas::norms[2 s] is the sum of squares of the weights of slice s before the update, norms[2 s + 1]
+// that of its clipped gradients (lars) or directions (lamb); both are 0 where the slice is not decayed, so its ratio
+// is 1.
+
+/// What the learning rate of a slice is multiplied by.
+LOCKSTEP_HOST_DEVICE float trust_ratio(OptimizerKind kind, const UpdateRule& rule, double weight_squares,
+                                       double other_squares) {
+  if (weight_squares == 0 || other_squares == 0) return 1;
+  const double weights = sqrt(weight_squares), others = sqrt(other_squares);
+  if (kind == OptimizerKind::lamb) return static_cast<float>(weights / others);
+  const double decay = static_cast<double>(rule.weight_decay);
+  return static_cast<float>(static_cast<double>(rule.trust) * weights / (others + decay * weights));
 }
-LOCKSTEP_HOST_DEVICE constexpr bool keeps_moments(OptimizerKind kind) {
-  return kind == OptimizerKind::adam || kind == OptimizerKind::adamw;
+LOCKSTEP_HOST_DEVICE UpdateScalars with_ratio(UpdateScalars scalars, float ratio) {
+  scalars.rate *= ratio;
+  return scalars;
 }
 
-/// The new weight; state1 and state2 are read and written where the rule keeps them. A NaN passes every clip.
-template <OptimizerKind kKind>
-LOCKSTEP_HOST_DEVICE float updated(const UpdateScalars& scalars, float w, float g, float& state1, float& state2) {
+/// The gradient after both clips. A NaN passes them.
+LOCKSTEP_HOST_DEVICE float clipped(const UpdateScalars& scalars, float g) {
   g = g * scalars.factor;
   g = g > scalars.limit ? scalars.limit : g;
-  g = g < -scalars.limit ? -scalars.limit : g;
-  w = w * scalars.keep;
-  if constexpr (kKind == OptimizerKind::sgd) w -= scalars.rate * g;
-  if constexpr (keeps_velocity(kKind)) {
-    const float v = scalars.mu * state1 + g;
-    state1 = v;
-    w -= scalars.rate * (kKind == OptimizerKind::nesterov ? g + scalars.mu * v : v);
+  return g < -scalars.limit ? -scalars.limit : g;
+}
+
+/// Both moments take in g, a clipped gradient: what the rule would subtract at a learning rate of 1.
+LOCKSTEP_HOST_DEVICE float moments_step(const UpdateScalars& scalars, float g, float& state1, float& state2) {
+  const float m = scalars.beta1 * state1 + (1 - scalars.beta1) * g;
+  const float s = scalars.beta2 * state2 + (1 - scalars.beta2) * g * g;
+  state1 = m;
+  state2 = s;
+  return (m * scalars.correction1) / (std::sqrt(s * scalars.correction2) + scalars.epsilon);
+}
+
+/// The first pass of lamb: its direction u, which takes the place of the gradient; the weight stays.
+LOCKSTEP_HOST_DEVICE float lamb_direction(const UpdateScalars& scalars, float w, float g, float& state1,
+                                          float& state2) {
+  return moments_step(scalars, clipped(scalars, g), state1, state2) + scalars.decay * w;
+}
+
+/// The new weight; state1 and state2 are read and written where the rule keeps them, but by lamb: there g is the
+/// direction of the first pass, which has written the states.
+template <OptimizerKind kKind>
+LOCKSTEP_HOST_DEVICE float updated(const UpdateScalars& scalars, float w, float g, float& state1, float& state2) {
+  if constexpr (kKind == OptimizerKind::lamb) {
+    return w - scalars.rate * g;
+  } else {
+    g = clipped(scalars, g);
+    if constexpr (kKind == OptimizerKind::lars) {
+      const float v = scalars.mu * state1 + scalars.rate * (g + scalars.decay * w);
+      state1 = v;
+      return w - v;
+    }
+    w = w * scalars.keep;
+    if constexpr (kKind == OptimizerKind::sgd) w -= scalars.rate * g;
+    if constexpr (keeps_velocity(kKind)) {
+      const float v = scalars.mu * state1 + g;
+      state1 = v;
+      w -= scalars.rate * (kKind == OptimizerKind::nesterov ? g + scalars.mu * v : v);
+    }
+    if constexpr (keeps_moments(kKind)) w -= scalars.rate * moments_step(scalars, g, state1, state2);
+    return w;
   }
-  if constexpr (keeps_moments(kKind)) {
-    const float m = scalars.beta1 * state1 + (1 - scalars.beta1) * g;
-    const float s = scalars.beta2 * state2 + (1 - scalars.beta2) * g * g;
-    state1 = m;
-    state2 = s;
-    w -= scalars.rate * (m * scalars.correction1) / (std::sqrt(s * scalars.correction2) + scalars.epsilon);
-  }
-  return w;
 }
 
 LOCKSTEP_HOST_DEVICE float averaged(const UpdateScalars& scalars, float average, float w) {
   return scalars.average_keep * average + scalars.average_take * w;
+}
+
+/// A statistic takes in g, what the step has seen; its average is itself. Clips, decay and rules do not apply.
+LOCKSTEP_HOST_DEVICE float updated_statistic(const UpdateRule& rule, float w, float g) {
+  return rule.statistics_decay * w + (1 - rule.statistics_decay) * g;
 }
 
 }  // namespace lockstep::model::formulas
