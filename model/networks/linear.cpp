@@ -1,16 +1,26 @@
-#include "model/networks/linear.hpp"
-
+/// \file
+/// "linear": one dense layer from features to outputs. With cross-entropy softmax regression, with squared error linear
+/// regression.
 #include <stdexcept>
 
-#include "model/networks/dense_chain.hpp"
+#include "model/layers/dense_chain.hpp"
+#include "model/network.hpp"
 
 namespace lockstep::model {
 
-std::unique_ptr<Network> make_linear(const NetworkOptions& options, const SampleShape& shape) {
+namespace {
+
+std::unique_ptr<Network> make(const NetworkOptions& options, const SampleShape& shape) {
   if (!options.hidden.empty()) {
     throw std::invalid_argument("network linear has no hidden layers (network mlp has)");
   }
   return std::make_unique<DenseChain>("linear", std::vector<std::int64_t>{}, options, shape);
 }
+
+}  // namespace
+
+extern const NetworkKind linear_network;
+const NetworkKind linear_network{
+    .name = "linear", .summary = "softmax or linear regression: one dense layer", .make = make};
 
 }  // namespace lockstep::model

@@ -1,16 +1,21 @@
-#include "model/networks/mlp.hpp"
-
-#include <stdexcept>
-
-#include "model/networks/dense_chain.hpp"
+/// \file
+/// "mlp", the multilayer perceptron: hidden layers of given widths with one activation, then a linear output layer.
+#include "model/layers/dense_chain.hpp"
+#include "model/network.hpp"
 
 namespace lockstep::model {
 
-std::unique_ptr<Network> make_mlp(const NetworkOptions& options, const SampleShape& shape) {
-  if (options.hidden.empty()) {
-    throw std::invalid_argument("network mlp needs at least one hidden layer (network linear has none)");
-  }
-  return std::make_unique<DenseChain>("mlp", options.hidden, options, shape);
+namespace {
+
+std::unique_ptr<Network> make(const NetworkOptions& options, const SampleShape& shape) {
+  return std::make_unique<DenseChain>(
+      "mlp", options.hidden.empty() ? std::vector<std::int64_t>{512, 512} : options.hidden, options, shape);
 }
+
+}  // namespace
+
+extern const NetworkKind mlp_network;
+const NetworkKind mlp_network{
+    .name = "mlp", .summary = "multilayer perceptron: dense layers of the widths in --hidden", .make = make};
 
 }  // namespace lockstep::model

@@ -1,0 +1,54 @@
+/// \file
+/// What the layers of a network have in common. A layer owns nothing but its places in the network's two tables: it
+/// declares its parameters and activations when it is made, and finds them in the memory that comes with each pass.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "model/network.hpp"
+
+namespace lockstep::model {
+
+class Layer {
+ public:
+  virtual ~Layer() = default;
+  Layer(const Layer&) = delete;
+  Layer& operator=(const Layer&) = delete;
+
+  virtual LayerPlan plan() const = 0;
+  /// The layer's output, among the activations.
+  virtual Tensor forward(const Pass& pass, const Tensor& x) const = 0;
+  /// Same pass and x as the forward before it. d_y is used up; d_x (not d_y's memory, but where a layer says so) may be
+  /// empty. Parameter gradients are written, or added to.
+  virtual void backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate,
+                        const Tensor& d_x) const = 0;
+
+  /// The end of the arena's part that is final when this layer has gone backward, and all behind it have; 0 where it
+  /// has no weights.
+  std::size_t gradients_end(const ParameterTable& table) const {
+    return has_weights_ ? table.slice_end(first_weight_) : 0;
+  }
+  /// The output of one sample: rows and columns.
+  std::int64_t rows() const noexcept { return rows_; }
+  std::int64_t columns() const noexcept { return columns_; }
+  Tensor output(const Pass& pass) const { return pass.at(output_); }
+
+ protected:
+  Layer(ActivationTable& activations, const std::string& name, std::int64_t rows, std::int64_t columns)
+      : output_(activations.add({.name = name, .rows = rows, .columns = columns})), rows_(rows), columns_(columns) {}
+  /// The layer's weight that was declared first.
+  void set_first_weight(std::size_t parameter) noexcept {
+    first_weight_ = parameter;
+    has_weights_ = true;
+  }
+
+ private:
+  std::size_t output_;
+  std::int64_t rows_, columns_;
+  std::size_t first_weight_ = 0;
+  bool has_weights_ = false;
+};
+
+}  // namespace lockstep::model

@@ -1,0 +1,45 @@
+/// \file
+/// A network that is layers one after another: each reads what the one before wrote.
+///
+/// Besides the layers' own activations there are two gradient buffers, as large as the largest output of a layer but
+/// the last, used in turn going backward.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model/layers/layer.hpp"
+
+namespace lockstep::model {
+
+class LayerChain : public Network {
+ public:
+  std::vector<LayerPlan> plan() const override;
+  std::string signature() const override { return signature_; }
+  Tensor forward(const Pass& pass) const override;
+  void backward(const Pass& pass, const Tensor& d_output, Accumulate accumulate,
+                const GradientReady& ready) const override;
+
+ protected:
+  /// Throws std::invalid_argument for tokens, and where the features or the outputs are not positive.
+  explicit LayerChain(const SampleShape& shape);
+  /// A layer of the network: LayerOfThatKind(parameters, activations, arguments...). Returns it.
+  template <class LayerOfThatKind, class... Arguments>
+  const LayerOfThatKind& append(Arguments&&... arguments) {
+    auto layer = std::make_unique<LayerOfThatKind>(parameters_, activations_, std::forward<Arguments>(arguments)...);
+    const LayerOfThatKind& appended = *layer;
+    layers_.push_back(std::move(layer));
+    return appended;
+  }
+  /// After the last layer.
+  void finish(std::string signature);
+
+ private:
+  std::vector<std::unique_ptr<Layer>> layers_;
+  std::vector<std::size_t> gradients_;  ///< activation: of the output of each layer but the last
+  std::string signature_;
+};
+
+}  // namespace lockstep::model
