@@ -40,6 +40,7 @@ class Buffer {
 
 struct Slot {
   Buffer x, y;
+  std::vector<std::int64_t> samples;
   InputBatch batch;
   std::exception_ptr error;
 };
@@ -49,7 +50,7 @@ struct Slot {
 /// Slots form a ring. The reading thread fills slot filled_ % depth while filled_ < released_ + depth; the consumer has
 /// slot taken_ - 1 until it asks for the next one.
 struct Prefetcher::Reader {
-  const ShardedDataset& dataset;
+  const Dataset& dataset;
   PrefetcherOptions options;
   std::vector<Slot> slots;
 
@@ -58,33 +59,50 @@ struct Prefetcher::Reader {
   std::int64_t filled = 0, taken = 0, released = 0;
   bool stopping = false;
   double stall_seconds = 0;
+  std::vector<std::int64_t> part;  ///< of this rank in the step being read
   std::thread thread;
 
-  Reader(const ShardedDataset& data, PrefetcherOptions chosen) : dataset(data), options(std::move(chosen)) {
-    const DatasetInfo& info = dataset.info();
+  Reader(const Dataset& data, PrefetcherOptions chosen) : dataset(data), options(std::move(chosen)) {
+    check_options();
+    options.order.shard_counts = dataset.shard_counts();
+    options.order.sample_bytes = dataset.stored_bytes();
+    options.order.block_multiple = dataset.block_multiple();
+
+    std::pmr::memory_resource* memory = options.memory != nullptr ? options.memory : std::pmr::get_default_resource();
+    const std::int64_t step = std::min(options.global_batch, dataset.info().samples);
+    const std::int64_t share = (step + options.world - 1) / options.world;
+    const auto most = static_cast<std::size_t>((share + options.accumulate - 1) / options.accumulate);
+    for (int i = 0; i < options.depth; ++i) {
+      slots.push_back(
+          {Buffer(memory, most * dataset.x_bytes()), Buffer(memory, most * dataset.y_bytes()), {}, {}, nullptr});
+      slots.back().samples.reserve(most);
+    }
+    thread = std::thread([this] { run(); });
+  }
+
+  void check_options() const {
+    const std::int64_t samples = dataset.info().samples;
+    const std::int64_t epoch = epoch_samples(samples, std::max<std::int64_t>(1, options.global_batch), options.streams);
     if (options.global_batch < 1 || options.accumulate < 1 || options.world < 1 || options.rank < 0 ||
         options.rank >= options.world || options.depth < 2 || options.first_epoch < 0 || options.first_position < 0 ||
-        options.first_position > info.samples) {
+        (options.first_position > epoch && epoch > 0)) {
       throw std::invalid_argument(fmt::format(
           "a prefetcher cannot read global batches of {} in {} parts for rank {} of {} with {} buffers from "
           "position {} of {}",
           options.global_batch, options.accumulate, options.rank, options.world, options.depth, options.first_position,
-          info.samples));
+          epoch));
     }
-    options.order.shard_counts.clear();
-    for (const ShardInfo& shard : dataset.shards()) options.order.shard_counts.push_back(shard.count);
-    options.order.sample_bytes = info.x.bytes() + (dataset.y_bytes() > 0 ? info.y.bytes() : 0);
-    options.order.block_multiple = dataset.block_multiple();
-
-    std::pmr::memory_resource* memory = options.memory != nullptr ? options.memory : std::pmr::get_default_resource();
-    const std::int64_t step = std::min(options.global_batch, info.samples);
-    const std::int64_t part = (step + options.world - 1) / options.world;
-    const auto most = static_cast<std::size_t>((part + options.accumulate - 1) / options.accumulate);
-    for (int i = 0; i < options.depth; ++i) {
-      slots.push_back(
-          {Buffer(memory, most * dataset.x_bytes()), Buffer(memory, most * dataset.y_bytes()), {}, nullptr});
+    if (!options.streams) return;
+    if (epoch == 0) {
+      throw std::invalid_argument(
+          fmt::format("{} streams need as many samples at least; there are {}", options.global_batch, samples));
     }
-    thread = std::thread([this] { run(); });
+    if (options.first_position % options.global_batch != 0) {
+      throw std::invalid_argument(
+          fmt::format("streams of {} cannot go on at position {}: each step has one sample of "
+                      "every stream",
+                      options.global_batch, options.first_position));
+    }
   }
 
   ~Reader() {
@@ -124,48 +142,84 @@ struct Prefetcher::Reader {
 
   void read_for_ever() {
     std::int64_t position = options.first_position;
-    std::vector<std::int64_t> part;
-    bool begin = true;
     for (std::int64_t epoch = options.first_epoch;; ++epoch, position = 0) {
-      const SampleOrder order(options.order, epoch);
-      while (position < order.samples()) {
-        const std::int64_t count = std::min(options.global_batch, order.samples() - position);
-        order.part(position, count, options.rank, options.world, part);
-        for (const SampleRange& range : order.upcoming(position, count, options.rank, options.world, begin)) {
-          dataset.will_need(range.first, range.count);
-        }
-        begin = false;
-        for (std::int64_t micro = 0; micro < options.accumulate; ++micro) {
-          Slot* slot = next_free();
-          if (slot == nullptr) return;
-          slot->batch = {.x = {},
-                         .y = {},
-                         .count = 0,
-                         .step_count = count,
-                         .epoch = epoch,
-                         .position = position,
-                         .next_position = position + count,
-                         .micro = micro};
-          read_micro_batch(part, *slot);
-          publish();
-        }
-        position += count;
-      }
-      begin = true;
+      if (!(options.streams ? read_streams(epoch, position) : read_shuffled(epoch, position))) return;
     }
   }
 
-  void read_micro_batch(const std::vector<std::int64_t>& part, Slot& slot) const {
+  /// The rest of an epoch; false: stop.
+  bool read_shuffled(std::int64_t epoch, std::int64_t position) {
+    const SampleOrder order(options.order, epoch);
+    bool begin = true;
+    for (std::int64_t count = 0; position < order.samples(); position += count) {
+      count = std::min(options.global_batch, order.samples() - position);
+      order.part(position, count, options.rank, options.world, part);
+      for (const SampleRange& range : order.upcoming(position, count, options.rank, options.world, begin)) {
+        dataset.will_need(range.first, range.count);
+      }
+      begin = false;
+      if (!deliver_step(epoch, position, count)) return false;
+    }
+    return true;
+  }
+
+  /// The same in streams. Each lane is read from front to back: one piece of it is asked for ahead of the one in use.
+  bool read_streams(std::int64_t epoch, std::int64_t position) {
+    const std::int64_t lanes = options.global_batch;
+    const std::int64_t length = dataset.info().samples / lanes;
+    const std::int64_t first_lane = lanes * options.rank / options.world;
+    const std::int64_t end_lane = lanes * (options.rank + 1) / options.world;
+    const auto stored = static_cast<std::int64_t>(std::max<std::size_t>(1, dataset.stored_bytes()));
+    const std::int64_t piece = std::max<std::int64_t>(1, static_cast<std::int64_t>(kBlockBytes) / stored);
+    std::int64_t asked = position / lanes;  // samples of each lane that the kernel has been asked for
+    for (std::int64_t step = position / lanes; step < length; ++step) {
+      part.clear();
+      for (std::int64_t lane = first_lane; lane < end_lane; ++lane) part.push_back(lane * length + step);
+      if (asked < length && step + piece >= asked) {
+        const std::int64_t count = std::min(step + 2 * piece, length) - asked;
+        for (std::int64_t lane = first_lane; lane < end_lane; ++lane) dataset.will_need(lane * length + asked, count);
+        asked += count;
+      }
+      if (!deliver_step(epoch, step * lanes, lanes)) return false;
+    }
+    return true;
+  }
+
+  /// This rank's `part` of a step, cut into micro-batches. False: stop.
+  bool deliver_step(std::int64_t epoch, std::int64_t position, std::int64_t count) {
+    for (std::int64_t micro = 0; micro < options.accumulate; ++micro) {
+      Slot* slot = next_free();
+      if (slot == nullptr) return false;
+      slot->batch = {.x = {},
+                     .y = {},
+                     .count = 0,
+                     .step_count = count,
+                     .epoch = epoch,
+                     .position = position,
+                     .next_position = position + count,
+                     .micro = micro,
+                     .samples = {},
+                     .first_lane = 0};
+      read_micro_batch(*slot);
+      publish();
+    }
+    return true;
+  }
+
+  void read_micro_batch(Slot& slot) const {
     const auto size = static_cast<std::int64_t>(part.size());
     const std::int64_t first = size * slot.batch.micro / options.accumulate;
     const std::int64_t end = size * (slot.batch.micro + 1) / options.accumulate;
     const auto count = static_cast<std::size_t>(end - first);
     const std::span<std::byte> x = slot.x.first(count * dataset.x_bytes());
     const std::span<std::byte> y = slot.y.first(count * dataset.y_bytes());
-    dataset.read(std::span(part).subspan(static_cast<std::size_t>(first), count), x, y);
+    slot.samples.assign(part.begin() + first, part.begin() + end);
+    dataset.read(slot.samples, slot.batch.epoch, x, y);
     slot.batch.x = x;
     slot.batch.y = y;
     slot.batch.count = end - first;
+    slot.batch.samples = slot.samples;
+    slot.batch.first_lane = options.streams ? first : 0;
   }
 
   const InputBatch& next() {
@@ -186,7 +240,7 @@ struct Prefetcher::Reader {
   }
 };
 
-Prefetcher::Prefetcher(const ShardedDataset& dataset, PrefetcherOptions options)
+Prefetcher::Prefetcher(const Dataset& dataset, PrefetcherOptions options)
     : reader_(std::make_unique<Reader>(dataset, std::move(options))) {}
 Prefetcher::~Prefetcher() = default;
 

@@ -7,16 +7,16 @@
 #include <memory_resource>
 #include <span>
 
-#include "io/sample_order.hpp"
 #include "io/dataset.hpp"
+#include "io/sample_order.hpp"
 
 namespace lockstep::io {
 
 struct PrefetcherOptions {
   SampleOrderOptions order = {};  ///< shard_counts, sample_bytes, block_multiple are filled in from the dataset
   /// Samples in streams instead of shuffled: lane l of `global_batch` lanes goes through samples l W, l W + 1, ...,
-  /// l W + W - 1 in this order, W = floor(samples / global batch); step k is sample k of every lane. A rank (and each of
-  /// its micro-batches) has the same lanes in every step: [r B / R, (r + 1) B / R). Samples behind the last lane are
+  /// l W + W - 1 in this order, W = floor(samples / global batch); step k is sample k of every lane. A rank (and each
+  /// of its micro-batches) has the same lanes in every step: [r B / R, (r + 1) B / R). Samples behind the last lane are
   /// left out. For networks that carry state from one batch to the next.
   bool streams = false;
   std::int64_t global_batch = 1;  ///< samples per step over all ranks; the last step of an epoch may have fewer
@@ -36,9 +36,9 @@ struct InputBatch {
   std::int64_t count = 0;       ///< this rank's samples in this micro-batch (may be 0)
   std::int64_t step_count = 0;  ///< samples of the whole step over all ranks and micro-batches: the divisor of the loss
   std::int64_t epoch = 0;
-  std::int64_t position = 0;       ///< of the step's first sample within the epoch
-  std::int64_t next_position = 0;  ///< position after this step; == epoch_samples() at the end of an epoch
-  std::int64_t micro = 0;          ///< 0 … accumulate - 1
+  std::int64_t position = 0;              ///< of the step's first sample within the epoch
+  std::int64_t next_position = 0;         ///< position after this step; == epoch_samples() at the end of an epoch
+  std::int64_t micro = 0;                 ///< 0 … accumulate - 1
   std::span<const std::int64_t> samples;  ///< their indices in the dataset
   std::int64_t first_lane = 0;            ///< streams: this micro-batch begins at this one of the rank's own lanes
 };
@@ -49,7 +49,7 @@ std::int64_t epoch_samples(std::int64_t samples, std::int64_t global_batch, bool
 class Prefetcher {
  public:
   /// dataset must outlive the prefetcher. Starts reading at once. Throws std::invalid_argument for streams of a batch
-  /// that is larger than the dataset.
+  /// that is larger than the dataset, or from a position inside of a step.
   Prefetcher(const Dataset& dataset, PrefetcherOptions options);
   ~Prefetcher();  ///< stops the thread; never blocks longer than one batch's read
 

@@ -408,12 +408,19 @@ ShardedDataset::ShardedDataset(const DatasetOptions& options) : files_(std::make
   files_->open(options);
 }
 ShardedDataset::~ShardedDataset() = default;
-ShardedDataset::ShardedDataset(ShardedDataset&&) noexcept = default;
 
 const DatasetInfo& ShardedDataset::info() const noexcept { return files_->info; }
 const std::vector<ShardInfo>& ShardedDataset::shards() const noexcept { return files_->shards; }
 const std::vector<std::string>& ShardedDataset::warnings() const noexcept { return files_->warnings; }
 std::int64_t ShardedDataset::block_multiple() const noexcept { return files_->block_multiple; }
+std::size_t ShardedDataset::stored_bytes() const noexcept {
+  return info().x.bytes() + (files_->has_y() ? info().y.bytes() : 0);
+}
+std::vector<std::int64_t> ShardedDataset::shard_counts() const {
+  std::vector<std::int64_t> counts;
+  for (const ShardInfo& shard : shards()) counts.push_back(shard.count);
+  return counts;
+}
 
 std::string ShardedDataset::fingerprint() const {
   const DatasetInfo& data = info();
@@ -441,7 +448,8 @@ std::size_t ShardedDataset::y_bytes() const noexcept {
   return files_->has_y() ? static_cast<std::size_t>(info().y.elements()) * sizeof(float) : 0;
 }
 
-void ShardedDataset::read(std::span<const std::int64_t> samples, std::span<std::byte> x, std::span<std::byte> y) const {
+void ShardedDataset::read(std::span<const std::int64_t> samples, std::int64_t, std::span<std::byte> x,
+                          std::span<std::byte> y) const {
   if (x.size() != samples.size() * x_bytes() || y.size() != samples.size() * y_bytes()) {
     throw std::invalid_argument("the buffers of ShardedDataset::read have the wrong size");
   }
