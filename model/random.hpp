@@ -8,23 +8,39 @@
 #include <cstdint>
 #include <string_view>
 
+#include "model/formulas/host_device.hpp"
+
 namespace lockstep::model {
 
 using PhiloxCounter = std::array<std::uint32_t, 4>;
 using PhiloxKey = std::array<std::uint32_t, 2>;
 
-/// Four independent uniform 32-bit words. About 20 multiplications.
-constexpr PhiloxCounter philox4x32(PhiloxCounter counter, PhiloxKey key) noexcept {
-  constexpr std::uint64_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
-  constexpr std::uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
+/// What a draw gives, as kernels and loops hold it.
+struct PhiloxWords {
+  std::uint32_t word[4];
+};
+
+/// Four independent uniform 32-bit words of the counter (c0, c1, c2, c3) under the key (k0, k1). About 20
+/// multiplications, no branch, no memory.
+LOCKSTEP_HOST_DEVICE constexpr PhiloxWords philox_words(std::uint32_t c0, std::uint32_t c1, std::uint32_t c2,
+                                                        std::uint32_t c3, std::uint32_t k0, std::uint32_t k1) noexcept {
   for (int round = 0; round < 10; ++round) {
-    const std::uint64_t product0 = kMultiplier0 * counter[0];
-    const std::uint64_t product1 = kMultiplier1 * counter[2];
-    counter = {static_cast<std::uint32_t>(product1 >> 32) ^ counter[1] ^ key[0], static_cast<std::uint32_t>(product1),
-               static_cast<std::uint32_t>(product0 >> 32) ^ counter[3] ^ key[1], static_cast<std::uint32_t>(product0)};
-    key = {key[0] + kWeyl0, key[1] + kWeyl1};
+    const std::uint64_t product0 = std::uint64_t{0xD2511F53} * c0;
+    const std::uint64_t product1 = std::uint64_t{0xCD9E8D57} * c2;
+    c0 = static_cast<std::uint32_t>(product1 >> 32) ^ c1 ^ k0;
+    c2 = static_cast<std::uint32_t>(product0 >> 32) ^ c3 ^ k1;
+    c1 = static_cast<std::uint32_t>(product1);
+    c3 = static_cast<std::uint32_t>(product0);
+    k0 += 0x9E3779B9;  // Weyl sequences: the golden ratio, and the square root of 3 less 1
+    k1 += 0xBB67AE85;
   }
-  return counter;
+  return {{c0, c1, c2, c3}};
+}
+
+/// The same, by arrays.
+constexpr PhiloxCounter philox4x32(PhiloxCounter counter, PhiloxKey key) noexcept {
+  const PhiloxWords drawn = philox_words(counter[0], counter[1], counter[2], counter[3], key[0], key[1]);
+  return {drawn.word[0], drawn.word[1], drawn.word[2], drawn.word[3]};
 }
 
 /// In the open interval (0, 1): centres of 2^32 equal cells, so that log() is always finite.

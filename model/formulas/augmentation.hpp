@@ -1,0 +1,239 @@
+/// \file
+/// The formulas of augmentation.hpp: what is drawn for a sample, where its pixels come from, and the one affine map per
+/// channel that colour and normalisation come to. Reference, CPU and GPU take the same draws from here; where a draw
+/// decides (offsets, rectangles, flips) it is made of integers alone, so that no rounding can tell devices apart.
+///
+/// A sample draws two groups of words, philox_words(group, 0, kAugmentationStream, 0) under its key:
+///
+///   group 0: word 0  offset from the top: (word * places) >> 32, places = how many offsets fit
+///            word 1  offset from the left, likewise
+///            word 2  flipped where its highest bit is set
+///            word 3  brightness: the word as a signed number * 2^-31, in [-1, 1), times `brightness`
+///   group 1: word 0  contrast: word * 2^-32, from contrast_low to contrast_high
+///            word 1  share of the area, where minimum_area < 1: word * 2^-32, from minimum_area to 1
+///            word 2  aspect ratio: width / height = (4/3)^a with a = signed word * 2^-31
+///            word 3  not used
+///
+/// A word that an augmentation does not use is drawn all the same: options do not change each other's draws.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "model/augmentation.hpp"
+#include "model/formulas/host_device.hpp"
+#include "model/formulas/normalization.hpp"
+#include "model/randomness.hpp"
+
+namespace lockstep::model::formulas {
+
+/// An augmentation as samples need it, made once per call on the host. Images are at most kLongestSide high and wide.
+inline constexpr std::int64_t kLongestSide = 32768;
+struct AugmentationNumbers {
+  std::int32_t in_height, in_width, out_height, out_width, channels;
+  std::int32_t pad;
+  std::uint32_t flip_mask;      ///< the highest bit, or none
+  std::uint64_t minimum_share;  ///< of the area, * 2^32
+  bool scales;                  ///< minimum_area < 1: a rectangle is scaled to `out`
+  float brightness, contrast_low, contrast_span;
+  bool per_image;
+  float scale[kMostAugmentedChannels], shift[kMostAugmentedChannels];
+};
+
+inline AugmentationNumbers augmentation_numbers(const Augmentation& spec) {
+  AugmentationNumbers numbers{};
+  numbers.in_height = static_cast<std::int32_t>(spec.in.height);
+  numbers.in_width = static_cast<std::int32_t>(spec.in.width);
+  numbers.out_height = static_cast<std::int32_t>(spec.out.height);
+  numbers.out_width = static_cast<std::int32_t>(spec.out.width);
+  numbers.channels = static_cast<std::int32_t>(spec.out.channels);
+  numbers.pad = static_cast<std::int32_t>(spec.pad);
+  numbers.flip_mask = spec.flip ? 0x80000000u : 0;
+  numbers.minimum_share = static_cast<std::uint64_t>(static_cast<double>(spec.minimum_area) * 0x1p32 + 0.5);
+  numbers.scales = spec.minimum_area < 1;
+  numbers.brightness = spec.brightness;
+  numbers.contrast_low = spec.contrast_low;
+  numbers.contrast_span = spec.contrast_high - spec.contrast_low;
+  numbers.per_image = spec.per_image;
+  for (std::size_t c = 0; c < kMostAugmentedChannels; ++c) {
+    numbers.scale[c] = spec.scale[c];
+    numbers.shift[c] = spec.shift[c];
+  }
+  return numbers;
+}
+
+/// What happens to one sample.
+struct SampleAugmentation {
+  std::int32_t top, left;      ///< of the rectangle in the stored image; outside of it there are zeros
+  std::int32_t height, width;  ///< of the rectangle; those of `out` where it is not scaled
+  bool scaled;
+  bool flipped;
+  float brightness;  ///< to add
+  float contrast;    ///< factor
+};
+
+/// In evaluation: the central crop, the odd row or column cut off (or added) below and to the right.
+LOCKSTEP_HOST_DEVICE SampleAugmentation central_crop(const AugmentationNumbers& numbers) {
+  return {(numbers.in_height - numbers.out_height) / 2,
+          (numbers.in_width - numbers.out_width) / 2,
+          numbers.out_height,
+          numbers.out_width,
+          false,
+          false,
+          0.0f,
+          1.0f};
+}
+
+/// Uniform in [0, places).
+LOCKSTEP_HOST_DEVICE std::int32_t draw_place(std::uint32_t word, std::int32_t places) {
+  return static_cast<std::int32_t>(static_cast<std::uint64_t>(word) * static_cast<std::uint32_t>(places) >> 32);
+}
+
+/// floor(sqrt(value)), bit by bit: 32 rounds, once per sample.
+LOCKSTEP_HOST_DEVICE std::uint64_t square_root(std::uint64_t value) {
+  std::uint64_t root = 0;
+  for (int bit = 31; bit >= 0; --bit) {
+    const std::uint64_t tried = root | std::uint64_t{1} << bit;
+    root = tried * tried <= value ? tried : root;
+  }
+  return root;
+}
+
+/// (4/3)^(a / 2) * 2^30 for a = signed word * 2^-31: the series of exp(t), t = a ln(4/3) / 2, to its fifth power; |t| <
+/// 0.144, so it is right to 2e-8.
+LOCKSTEP_HOST_DEVICE std::int64_t root_of_aspect(std::uint32_t word) {
+  constexpr std::int64_t kOne = std::int64_t{1} << 30;
+  constexpr std::int64_t kHalfLogarithm = 154448137;  // ln(4/3) / 2 * 2^30
+  const std::int64_t t = static_cast<std::int64_t>(static_cast<std::int32_t>(word)) * kHalfLogarithm >> 31;
+  std::int64_t sum = kOne + t / 5;
+  sum = kOne + (t * sum >> 30) / 4;
+  sum = kOne + (t * sum >> 30) / 3;
+  sum = kOne + (t * sum >> 30) / 2;
+  return kOne + (t * sum >> 30);
+}
+
+/// side * 2^16 times factor * 2^30, rounded to a whole number of pixels from 1 to `most`.
+LOCKSTEP_HOST_DEVICE std::int32_t rectangle_side(std::uint64_t side, std::int64_t factor, std::int32_t most) {
+  const std::uint64_t product = side * static_cast<std::uint64_t>(factor);
+  const std::uint64_t pixels = (product + (std::uint64_t{1} << 45)) >> 46;
+  const auto limit = static_cast<std::uint64_t>(most);
+  return static_cast<std::int32_t>(pixels < 1 ? 1 : pixels > limit ? limit : pixels);
+}
+
+/// In training: what the sample with this key has drawn.
+LOCKSTEP_HOST_DEVICE SampleAugmentation draw_augmentation(const AugmentationNumbers& numbers, std::uint64_t key) {
+  const auto key_low = static_cast<std::uint32_t>(key), key_high = static_cast<std::uint32_t>(key >> 32);
+  const PhiloxWords first = philox_words(0, 0, kAugmentationStream, 0, key_low, key_high);
+  const PhiloxWords second = philox_words(1, 0, kAugmentationStream, 0, key_low, key_high);
+  SampleAugmentation sample{};
+  if (numbers.scales) {
+    const std::uint64_t span = (std::uint64_t{1} << 32) - numbers.minimum_share;
+    const std::uint64_t share = numbers.minimum_share + (second.word[1] * span >> 32);
+    const std::uint64_t pixels =
+        static_cast<std::uint64_t>(numbers.in_height) * static_cast<std::uint64_t>(numbers.in_width);
+    const std::uint64_t side = square_root(pixels * share);
+    // The inverse of a ratio is that of the negative exponent: 2^32 - word, but for the one word that has none.
+    sample.width = rectangle_side(side, root_of_aspect(second.word[2]), numbers.in_width);
+    sample.height = rectangle_side(side, root_of_aspect(0u - second.word[2]), numbers.in_height);
+    sample.top = draw_place(first.word[0], numbers.in_height - sample.height + 1);
+    sample.left = draw_place(first.word[1], numbers.in_width - sample.width + 1);
+  } else {
+    sample.width = numbers.out_width;
+    sample.height = numbers.out_height;
+    sample.top = draw_place(first.word[0], numbers.in_height + 2 * numbers.pad - sample.height + 1) - numbers.pad;
+    sample.left = draw_place(first.word[1], numbers.in_width + 2 * numbers.pad - sample.width + 1) - numbers.pad;
+  }
+  sample.scaled = numbers.scales;
+  sample.flipped = (first.word[2] & numbers.flip_mask) != 0;
+  sample.brightness = static_cast<float>(static_cast<std::int32_t>(first.word[3])) * 0x1p-31f * numbers.brightness;
+  sample.contrast = numbers.contrast_low + static_cast<float>(second.word[0]) * 0x1p-32f * numbers.contrast_span;
+  return sample;
+}
+
+/// Output column `column` of a flipped sample shows what is at the returned one without the flip.
+LOCKSTEP_HOST_DEVICE std::int32_t unflipped(const AugmentationNumbers& numbers, const SampleAugmentation& sample,
+                                            std::int32_t column) {
+  return sample.flipped ? numbers.out_width - 1 - column : column;
+}
+
+/// Where a scaled row or column comes from: two neighbours of the rectangle and the share of the second.
+struct Tap {
+  std::int32_t first, second;
+  float share;
+};
+
+/// Of place `index` among `out` places that stretch over `in` pixels: centres at half pixels, clamped at the edges. The
+/// position is the fraction ((2 index + 1) in - out) / (2 out).
+LOCKSTEP_HOST_DEVICE Tap tap_of(std::int32_t index, std::int32_t in, std::int32_t out) {
+  const std::int64_t position = (2 * static_cast<std::int64_t>(index) + 1) * in - out;
+  const auto numerator = static_cast<std::uint32_t>(position < 0 ? 0 : position);
+  const std::uint32_t denominator = 2 * static_cast<std::uint32_t>(out);
+  const auto first = static_cast<std::int32_t>(numerator / denominator);
+  return {first, first + 1 < in ? first + 1 : first,
+          static_cast<float>(numerator % denominator) / static_cast<float>(denominator)};
+}
+
+/// Between four pixels: rows by `row`, columns by `column`.
+LOCKSTEP_HOST_DEVICE float blend(float top_left, float top_right, float bottom_left, float bottom_right, const Tap& row,
+                                 const Tap& column) {
+  const float top = top_left * (1 - column.share) + top_right * column.share;
+  const float bottom = bottom_left * (1 - column.share) + bottom_right * column.share;
+  return top * (1 - row.share) + bottom * row.share;
+}
+
+// ---- Colour and normalisation. Brightness b, contrast f and normalisation are affine in each channel, so one pass
+// over
+// ---- the crop's pixels x (as cropped or scaled, before brightness) for sum and sum of squares of each channel gives
+// ---- gain and offset of y = gain x + offset. Without contrast and per_image no sums are needed.
+
+/// Whether this sample's map needs the channels' sums.
+LOCKSTEP_HOST_DEVICE bool needs_sums(const AugmentationNumbers& numbers, const SampleAugmentation& sample) {
+  return numbers.per_image || sample.contrast != 1;
+}
+
+/// The crop as a whole, for normalisation per image.
+struct CropMoments {
+  double mean;     ///< of the crop before brightness
+  double inverse;  ///< 1 / max(deviation after contrast, 1 / sqrt(elements))
+};
+
+/// From sum and sum of squares of each channel over its `pixels` values; `contrast` as drawn.
+LOCKSTEP_HOST_DEVICE CropMoments crop_moments(const double* sums, const double* squares, std::int32_t channels,
+                                              double pixels, double contrast) {
+  double mean = 0;
+  for (std::int32_t c = 0; c < channels; ++c) mean += sums[c] / pixels;
+  mean /= channels;
+  double variance = 0;
+  for (std::int32_t c = 0; c < channels; ++c) {
+    const Moments channel = moments_of(sums[c], squares[c], pixels);
+    const double beside = channel.mean - mean;
+    variance += contrast * contrast * channel.variance + beside * beside;
+  }
+  const double deviation = sqrt(variance / channels);
+  const double least = 1 / sqrt(pixels * channels);
+  return {mean, 1 / (deviation < least ? least : deviation)};
+}
+
+/// y = gain x + offset.
+struct Affine {
+  float gain, offset;
+};
+
+/// Of channel c. channel_mean: sum / pixels (anything where sums are not needed); crop: anything unless per_image.
+LOCKSTEP_HOST_DEVICE Affine channel_map(const AugmentationNumbers& numbers, const SampleAugmentation& sample,
+                                        const CropMoments& crop, double channel_mean, std::int32_t c) {
+  const double contrast = sample.contrast;
+  // (x + b - (mean + b)) f + mean + b = f x + (1 - f) mean + b
+  const double offset = contrast == 1 ? 0 : (1 - contrast) * channel_mean;
+  if (numbers.per_image) {  // the mean of the crop is then that of x, + b
+    return {static_cast<float>(contrast * crop.inverse), static_cast<float>((offset - crop.mean) * crop.inverse)};
+  }
+  const auto last = static_cast<std::int32_t>(kMostAugmentedChannels) - 1;
+  const std::int32_t i = c < last ? c : last;
+  const double scale = numbers.scale[i];
+  return {static_cast<float>(contrast * scale),
+          static_cast<float>((offset + static_cast<double>(sample.brightness)) * scale +
+                             static_cast<double>(numbers.shift[i]))};
+}
+
+}  // namespace lockstep::model::formulas

@@ -1,0 +1,65 @@
+/// \file
+/// Which elements a dropout keeps (randomness.hpp), as the factor that each is multiplied with: 1 / (1 - rate) or 0. A
+/// product and not a choice, so that a NaN stays one wherever it stands.
+///
+/// One draw decides four neighbours: loops take dropout_group() once for elements 4g ... 4g + 3 of a sample. Where the
+/// columns of a row are no multiple of four, a group reaches over the row's end into the sample's next position.
+#pragma once
+
+#include <cstdint>
+
+#include "model/formulas/host_device.hpp"
+#include "model/randomness.hpp"
+
+namespace lockstep::model::formulas {
+
+/// A rule as elements need it: made once per call, on the host.
+struct DropoutNumbers {
+  std::uint32_t threshold;  ///< words from here on keep their element
+  std::uint32_t stream;
+  float factor;  ///< of what is kept
+};
+
+inline DropoutNumbers dropout_numbers(const Dropout& rule) {
+  return {static_cast<std::uint32_t>(static_cast<double>(rule.rate) * 0x1p32 + 0.5), rule.stream, 1 / (1 - rule.rate)};
+}
+
+/// The factor of an element, by its word.
+LOCKSTEP_HOST_DEVICE float dropout_factor(const DropoutNumbers& numbers, std::uint32_t word) {
+  return word >= numbers.threshold ? numbers.factor : 0.0f;
+}
+
+/// The words of elements 4 * group ... 4 * group + 3 of the sample with this key.
+LOCKSTEP_HOST_DEVICE PhiloxWords dropout_words(const DropoutNumbers& numbers, std::uint64_t key, std::uint64_t group) {
+  return philox_words(static_cast<std::uint32_t>(group), static_cast<std::uint32_t>(group >> 32), numbers.stream, 0,
+                      static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32));
+}
+
+/// The factors of four neighbours.
+struct DropoutGroup {
+  float factor[4];
+};
+LOCKSTEP_HOST_DEVICE DropoutGroup dropout_group(const DropoutNumbers& numbers, std::uint64_t key, std::uint64_t group) {
+  const PhiloxWords words = dropout_words(numbers, key, group);
+  return {{dropout_factor(numbers, words.word[0]), dropout_factor(numbers, words.word[1]),
+           dropout_factor(numbers, words.word[2]), dropout_factor(numbers, words.word[3])}};
+}
+
+/// The factor of element `index` of the sample: a whole draw for one element.
+LOCKSTEP_HOST_DEVICE float dropout_element(const DropoutNumbers& numbers, std::uint64_t key, std::uint64_t index) {
+  const PhiloxWords words = dropout_words(numbers, key, index / 4);
+  const std::uint32_t low = index % 2 == 0 ? words.word[0] : words.word[1];
+  const std::uint32_t high = index % 2 == 0 ? words.word[2] : words.word[3];
+  return dropout_factor(numbers, index % 4 < 2 ? low : high);
+}
+
+/// Whose row `row` is. `samples`: of the batch; `positions`: of a sample.
+struct RowPlace {
+  std::int64_t sample, position;
+};
+LOCKSTEP_HOST_DEVICE RowPlace place_of(RowOrder order, std::int64_t samples, std::int64_t positions, std::int64_t row) {
+  if (order == RowOrder::sample_major) return {row / positions, row % positions};
+  return {row % samples, row / samples};
+}
+
+}  // namespace lockstep::model::formulas

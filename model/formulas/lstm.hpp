@@ -1,0 +1,58 @@
+/// \file
+/// One unit of an LSTM over one step (the formulas of Lstm in sequence_operations.hpp), forwards and back.
+#pragma once
+
+#include <cmath>
+
+#include "model/formulas/host_device.hpp"
+
+namespace lockstep::model::formulas {
+
+/// Four numbers of a unit, in the order of the columns of a tensor of gates.
+template <class T>
+struct LstmGates {
+  T input, forget, cell, output;
+};
+
+template <class T>
+struct LstmState {
+  T cell, hidden;
+};
+
+template <class T>
+LOCKSTEP_HOST_DEVICE T lstm_sigmoid(T v) {
+  return 1 / (1 + std::exp(-v));
+}
+
+/// From sums to gates.
+template <class T>
+LOCKSTEP_HOST_DEVICE LstmGates<T> lstm_activate(const LstmGates<T>& z) {
+  return {lstm_sigmoid(z.input), lstm_sigmoid(z.forget), std::tanh(z.cell), lstm_sigmoid(z.output)};
+}
+
+/// The unit's state after the step.
+template <class T>
+LOCKSTEP_HOST_DEVICE LstmState<T> lstm_step(const LstmGates<T>& gates, T cell_before) {
+  const T cell = gates.forget * cell_before + gates.input * gates.cell;
+  return {cell, gates.output * std::tanh(cell)};
+}
+
+/// What comes out of a step backwards: gradients of the sums before the gates, and of the cell before the step.
+template <class T>
+struct LstmGradients {
+  LstmGates<T> sums;
+  T cell_before;
+};
+
+/// d_hidden: all that reaches h(t), from above and from the next step. d_cell: what reaches c(t) from the next step.
+template <class T>
+LOCKSTEP_HOST_DEVICE LstmGradients<T> lstm_step_back(const LstmGates<T>& gates, T cell_before, T cell, T d_hidden,
+                                                     T d_cell) {
+  const T shown = std::tanh(cell);
+  const T d = d_cell + d_hidden * gates.output * (1 - shown * shown);
+  return {{d * gates.cell * (gates.input * (1 - gates.input)), d * cell_before * (gates.forget * (1 - gates.forget)),
+           d * gates.input * (1 - gates.cell * gates.cell), d_hidden * shown * (gates.output * (1 - gates.output))},
+          d * gates.forget};
+}
+
+}  // namespace lockstep::model::formulas

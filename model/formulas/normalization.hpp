@@ -1,0 +1,33 @@
+/// \file
+/// What norms divide by. Variances come from double sums, E[x^2] - E[x]^2; below zero, where only rounding puts one, it
+/// is zero; a NaN stays a NaN.
+#pragma once
+
+#include <cmath>
+
+#include "model/formulas/host_device.hpp"
+
+namespace lockstep::model::formulas {
+
+inline constexpr double kLayerNormEpsilon = 1e-5;
+
+struct Moments {
+  double mean, variance;
+};
+
+/// Of `count` values; the variance is the biased one. Of none: zeros, so that an empty batch makes no NaN.
+LOCKSTEP_HOST_DEVICE Moments moments_of(double sum, double squares, double count) {
+  const double share = count > 0 ? 1 / count : 0;
+  const double mean = sum * share;
+  const double variance = squares * share - mean * mean;
+  return {mean, variance < 0 ? 0 : variance};
+}
+
+/// The variance that running statistics learn from: of one value as it is.
+LOCKSTEP_HOST_DEVICE double unbiased_variance(double variance, double count) {
+  return count > 1 ? variance * (count / (count - 1)) : variance;
+}
+
+LOCKSTEP_HOST_DEVICE double inverse_deviation(double variance, double epsilon) { return 1 / sqrt(variance + epsilon); }
+
+}  // namespace lockstep::model::formulas
