@@ -31,8 +31,8 @@ ElementType type_of(Holds holds, const OperationTypes& types) {
 
 std::size_t ActivationTable::add(ActivationSpec spec) {
   if (spec.rows <= 0 || spec.columns <= 0) {
-    throw std::invalid_argument(fmt::format("activation '{}' of {} x {}: extents must be positive", spec.name,
-                                            spec.rows, spec.columns));
+    throw std::invalid_argument(
+        fmt::format("activation '{}' of {} x {}: extents must be positive", spec.name, spec.rows, spec.columns));
   }
   entries_.push_back({std::move(spec), entries_.size()});
   return entries_.size() - 1;
@@ -49,7 +49,8 @@ std::int64_t ActivationTable::elements_per_sample() const noexcept {
   std::int64_t elements = 0;
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     const Entry& entry = entries_[i];
-    if (entry.place == i && entry.holds == Holds::activations && !entry.per_batch) elements += entry.rows * entry.columns;
+    if (entry.place == i && entry.holds == Holds::activations && !entry.per_batch)
+      elements += entry.rows * entry.columns;
   }
   return elements;
 }

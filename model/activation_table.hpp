@@ -23,8 +23,8 @@ enum class Holds {
 };
 
 struct ActivationSpec {
-  std::string name;          ///< "dense_1"; of a layer's output, for messages, or "" for all else
-  std::int64_t rows = 1;     ///< per sample; or in all, where `per_batch`
+  std::string name;       ///< "dense_1"; of a layer's output, for messages, or "" for all else
+  std::int64_t rows = 1;  ///< per sample; or in all, where `per_batch`
   std::int64_t columns = 0;
   Holds holds = Holds::activations;
   bool per_batch = false;  ///< as many rows whatever the batch

@@ -33,24 +33,30 @@ void require_slices(std::span<const UpdateSlice> slices, const Tensor& arena, co
 
 }  // namespace
 
-void Backend::reserve_stages(int slots, std::size_t x_bytes, std::size_t y_bytes) {
+void Backend::reserve_stages(int slots, const StageBytes& bytes) {
   require(slots > 0, "reserve_stages", "at least one slot");
-  if (slots <= stages_ && x_bytes <= stage_x_bytes_ && y_bytes <= stage_y_bytes_) return;
+  if (slots <= stages_ && bytes.x <= stage_bytes_.x && bytes.y <= stage_bytes_.y && bytes.keys <= stage_bytes_.keys) {
+    return;
+  }
   stages_ = std::max(slots, stages_);
-  stage_x_bytes_ = std::max(x_bytes, stage_x_bytes_);
-  stage_y_bytes_ = std::max(y_bytes, stage_y_bytes_);
-  do_reserve_stages(stages_, stage_x_bytes_, stage_y_bytes_);
+  stage_bytes_ = {.x = std::max(bytes.x, stage_bytes_.x),
+                  .y = std::max(bytes.y, stage_bytes_.y),
+                  .keys = std::max(bytes.keys, stage_bytes_.keys)};
+  do_reserve_stages(stages_, stage_bytes_);
 }
 
-StagedBatch Backend::stage(int slot, const Tensor& x, const Tensor& y) {
+StagedBatch Backend::stage(int slot, const StagedBatch& batch) {
   const auto bytes = [](const Tensor& tensor) {
     return static_cast<std::size_t>(tensor.count()) * size_of(tensor.type);
   };
+  const auto& [x, y, keys] = batch;
   require(slot >= 0 && slot < stages_, "stage", "no such slot: reserve_stages comes first");
   require(is(x, x.type, x.rows, x.columns) && is(y, y.type, x.rows, y.columns), "stage",
           "x and y must have one number of rows and be there");
-  require(bytes(x) <= stage_x_bytes_ && bytes(y) <= stage_y_bytes_, "stage", "the batch is larger than the slot");
-  return do_stage(slot, x, y);
+  require(!present(keys) || is(keys, ElementType::uint64, x.rows, 1), "stage", "keys must be uint64 [batch, 1]");
+  require(bytes(x) <= stage_bytes_.x && bytes(y) <= stage_bytes_.y && bytes(keys) <= stage_bytes_.keys, "stage",
+          "the batch is larger than the slot");
+  return do_stage(slot, batch);
 }
 
 void Backend::release_stage(int slot) {
@@ -59,7 +65,8 @@ void Backend::release_stage(int slot) {
 }
 
 void Backend::convert_input(const Tensor& in, const InputTransform& transform, const Tensor& out) {
-  require(in.type != ElementType::int32, "convert_input", "samples must be uint8, float32 or float64");
+  require(in.type != ElementType::int32 && in.type != ElementType::uint64, "convert_input",
+          "samples must be uint8, float32 or float64");
   require(is(in, in.type, in.rows, in.columns) && is(out, compute_type(), in.rows, in.columns), "convert_input",
           "out must have the shape of in and the compute type");
   do_convert_input(in, transform, out);
@@ -94,23 +101,31 @@ void Backend::linear_backward(const Tensor& x, const Tensor& w, const Tensor& y,
   do_linear_backward(x, w, y, d_y, activation, accumulate, d_w, d_bias, d_x);
 }
 
-void Backend::softmax_cross_entropy(const Tensor& logits, const Tensor& labels, double scale, bool want_gradient,
+void Backend::softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const LossOptions& options,
                                     const Tensor& sums) {
   require(is(logits, compute_type(), logits.rows, logits.columns) && logits.columns > 0, "softmax_cross_entropy",
           "logits must be [batch, classes] in the compute type");
   require(is(labels, ElementType::int32, logits.rows, 1), "softmax_cross_entropy", "labels must be int32 [batch, 1]");
-  require(is(sums, ElementType::float64, 1, 2), "softmax_cross_entropy", "sums must be float64 [1, 2]");
-  do_softmax_cross_entropy(logits, labels, scale, want_gradient, sums);
+  require(is(sums, ElementType::float64, 1, kLossSums), "softmax_cross_entropy", "sums must be float64 [1, 3]");
+  require(options.smoothing >= 0 && options.smoothing < 1, "softmax_cross_entropy", "smoothing must be in [0, 1)");
+  do_softmax_cross_entropy(logits, labels, options, sums);
 }
 
-void Backend::mean_squared_error(const Tensor& predictions, const Tensor& targets, double scale, bool want_gradient,
+void Backend::mean_squared_error(const Tensor& predictions, const Tensor& targets, const LossOptions& options,
                                  const Tensor& sums) {
   require(is(predictions, compute_type(), predictions.rows, predictions.columns) && predictions.columns > 0,
           "mean_squared_error", "predictions must be [batch, outputs] in the compute type");
   require(is(targets, ElementType::float32, predictions.rows, predictions.columns), "mean_squared_error",
           "targets must be float32 with the shape of the predictions");
-  require(is(sums, ElementType::float64, 1, 2), "mean_squared_error", "sums must be float64 [1, 2]");
-  do_mean_squared_error(predictions, targets, scale, want_gradient, sums);
+  require(is(sums, ElementType::float64, 1, kLossSums), "mean_squared_error", "sums must be float64 [1, 3]");
+  do_mean_squared_error(predictions, targets, options, sums);
+}
+
+void Backend::add(const Tensor& x, const Tensor& to) {
+  require(is(x, compute_type(), x.rows, x.columns) && is(to, compute_type(), x.rows, x.columns), "add",
+          "x and to must have one shape and the compute type");
+  require(x.count() == 0 || x.data != to.data, "add", "to must have memory of its own");
+  do_add(x, to);
 }
 
 void Backend::sum_of_squares(const Tensor& x, const Tensor& out) {
@@ -120,7 +135,7 @@ void Backend::sum_of_squares(const Tensor& x, const Tensor& out) {
 }
 
 void Backend::tally(const Tensor& sums, const Tensor& ballot) {
-  require(is(sums, ElementType::float64, 1, 2), "tally", "sums must be float64 [1, 2]");
+  require(is(sums, ElementType::float64, 1, kLossSums), "tally", "sums must be float64 [1, 3]");
   require(is(ballot, ElementType::float64, 1, ballot.columns) && ballot.columns >= 3, "tally",
           "ballot must be float64 [1, 3 or more]");
   do_tally(sums, ballot);
@@ -141,11 +156,14 @@ void Backend::update(const UpdateArenas& arenas, OptimizerKind kind, bool averag
   const auto arena = [&](const Tensor& tensor, bool needed) {
     return !needed || is(tensor, master_type(), w.rows, w.columns);
   };
-  const bool moments = kind == OptimizerKind::adam || kind == OptimizerKind::adamw;
+  const bool moments = kind == OptimizerKind::adam || kind == OptimizerKind::adamw || kind == OptimizerKind::lamb;
+  const bool norms = kind == OptimizerKind::lars || kind == OptimizerKind::lamb;
   require(arena(w, true) && arena(arenas.gradients, true), "update",
           "parameters and gradients must have one shape and the master type");
   require(arena(arenas.state1, kind != OptimizerKind::sgd) && arena(arenas.state2, moments), "update",
           "the optimiser's state arenas must have the shape of the parameters");
+  require(!norms || is(arenas.norms, ElementType::float64, 1, 2 * static_cast<std::int64_t>(slices.size())), "update",
+          "lars and lamb need norms, float64 [1, 2 * slices]");
   require(arena(arenas.average, averaging), "update", "the average arena must have the shape of the parameters");
   const bool shadowed = compute_type() != master_type();
   require(shadowed ? is(arenas.shadow, compute_type(), w.rows, w.columns) : !present(arenas.shadow), "update",

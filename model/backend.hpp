@@ -61,12 +61,12 @@ struct UpdateRule {
   float momentum = 0.9f;                                ///< momentum, nesterov
   float beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-8f;  ///< adam, adamw
   float bias_correction1 = 1, bias_correction2 = 1;     ///< 1 - beta^t, computed in double by the caller
-  float weight_decay = 0;   ///< decoupled: w -= learning_rate * weight_decay * w, decayed slices only
-  float clip_value = 0;     ///< > 0: clamp each element to [-clip_value, clip_value]
-  float average_decay = 0;  ///< average = d * average + (1 - d) * new weight, with this step's d
-  float trust = 0.001f;     ///< lars: the trust coefficient
+  float weight_decay = 0;         ///< decoupled: w -= learning_rate * weight_decay * w, decayed slices only
+  float clip_value = 0;           ///< > 0: clamp each element to [-clip_value, clip_value]
+  float average_decay = 0;        ///< average = d * average + (1 - d) * new weight, with this step's d
+  float trust = 0.001f;           ///< lars: the trust coefficient
   float statistics_decay = 0.9f;  ///< slices of statistics: w = d * w + (1 - d) * g
-  double clip_norm = 0;     ///< > 0: scale the gradient to this norm where it exceeds it
+  double clip_norm = 0;           ///< > 0: scale the gradient to this norm where it exceeds it
 };
 
 /// One range of the arenas with one verdict: one parameter, for the rules that look at a whole one.

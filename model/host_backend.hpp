@@ -25,13 +25,13 @@ class HostBackend : public Backend {
   };
   /// Empty: the gate is closed.
   static std::optional<OpenUpdate> open(const Tensor& rule, const UpdateGate& gate);
-  /// float64 [1, n] += or = on the host.
+  /// float64 [1, kLossSums] += or [1, 1] = on the host.
   static void add(const LossSums& part, const Tensor& sums);
   static void set(double value, const Tensor& out) { out.elements<double>()[0] = value; }
 
  private:
-  void do_reserve_stages(int, std::size_t, std::size_t) override {}
-  StagedBatch do_stage(int, const Tensor& x, const Tensor& y) override { return {x, y}; }
+  void do_reserve_stages(int, const StageBytes&) override {}
+  StagedBatch do_stage(int, const StagedBatch& batch) override { return batch; }
   void do_release_stage(int) override {}
   void do_tally(const Tensor& sums, const Tensor& ballot) override;
   void do_cast(const Tensor& in, const Tensor& out) override;

@@ -74,9 +74,9 @@ constexpr int evaluation_slot(bool training) { return slots(training) - 1; }
 
 StageBytes stage_bytes(const Network& network, const ModelOptions& options) {
   const SampleShape& shape = network.sample_shape();
-  const std::int64_t targets = shape.tokens                                           ? shape.features
+  const std::int64_t targets = shape.tokens                                      ? shape.features
                                : options.loss == LossKind::softmax_cross_entropy ? 1
-                                                                                  : shape.outputs;
+                                                                                 : shape.outputs;
   const auto bytes = [&](std::int64_t per_sample, std::size_t size) {
     return static_cast<std::size_t>(options.max_batch * per_sample) * size;
   };
@@ -108,10 +108,10 @@ MemoryPlan plan_memory(const Network& network, const ModelOptions& options, cons
   MemoryPlan plan;
   plan.parameters = arena + (types.compute != types.master ? elements * size_of(types.compute) : 0);
   const OperationTypes operation_types{.compute = types.compute, .master = types.master};
-  plan.activations = input_bytes(network, options, types.compute) +
-                     ActivationLayout(network.activations(), options.max_batch, operation_types).bytes() +
-                     (options.training ? 2 : 1) *
-                         ActivationLayout(network.carried(), lanes_of(options), operation_types).bytes();
+  plan.activations =
+      input_bytes(network, options, types.compute) +
+      ActivationLayout(network.activations(), options.max_batch, operation_types).bytes() +
+      (options.training ? 2 : 1) * ActivationLayout(network.carried(), lanes_of(options), operation_types).bytes();
   if (options.optimizer.average_decay > 0) plan.average = arena;
   if (options.training) {
     plan.gradients = arena;

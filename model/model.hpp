@@ -54,9 +54,9 @@ struct ModelOptions {
   ElementType sample_type = ElementType::float32;  ///< of the largest x that will come, for batches that are copied
   /// Where the gradient arena lives (the communicator's reduction memory); nullptr: the backend's memory.
   std::pmr::memory_resource* gradient_memory = nullptr;
-  std::int64_t lanes = 0;        ///< most lanes of this rank, over all micro-batches; 0: max_batch
+  std::int64_t lanes = 0;       ///< most lanes of this rank, over all micro-batches; 0: max_batch
   SumOverRanks sum_over_ranks;  ///< for networks that synchronise within a pass; empty: a world of one
-  bool training = true;  ///< false: no gradients and no optimiser state (eval); the average stays, if asked for
+  bool training = true;         ///< false: no gradients and no optimiser state (eval); the average stays, if asked for
 };
 
 enum class Weights { current, average };
@@ -75,7 +75,7 @@ struct MemoryPlan {
   std::size_t parameters = 0;  ///< with their copy in the compute type, where that is another one
   std::size_t gradients = 0, optimizer = 0, average = 0;
   std::size_t activations = 0;  ///< with what a network carries from batch to batch
-  std::size_t input = 0;  ///< batches on their way to a device
+  std::size_t input = 0;        ///< batches on their way to a device
   std::size_t total() const noexcept { return parameters + gradients + optimizer + average + activations + input; }
 };
 /// What an element takes where, and whether batches are copied.
@@ -111,8 +111,8 @@ class Model {
 
   /// Forward, loss, backward on the staged batch. Gradients of the loss times `scale` (1 / global batch, folded in here
   /// and nowhere else; where a sample has several positions, so is the mean over them) are written (Accumulate::no) or
-  /// added, and so are the sums of loss and metric. A batch of 0 samples zeroes the gradients (Accumulate::no) and calls
-  /// ready as usual. `ready` may be empty.
+  /// added, and so are the sums of loss and metric. A batch of 0 samples zeroes the gradients (Accumulate::no) and
+  /// calls ready as usual. `ready` may be empty.
   void forward_backward(double scale, Accumulate accumulate, const GradientReady& ready);
   /// forward_backward has been enqueued for the staged batch: nothing that comes later reads it, but for
   /// locate_not_finite. Outside recorded work, after every forward_backward.

@@ -68,7 +68,8 @@ class Network {
   /// Rows of the output per sample: what the loss is a mean over besides samples. 1, or the context.
   std::int64_t positions() const noexcept { return shape_.tokens ? shape_.features : 1; }
 
-  /// Passes in training sum over ranks within (Pass::sum_over_ranks): every rank must make them, if with an empty batch.
+  /// Passes in training sum over ranks within (Pass::sum_over_ranks): every rank must make them, if with an empty
+  /// batch.
   bool synchronizes() const noexcept { return synchronizes_; }
 
   virtual std::vector<LayerPlan> plan() const = 0;

@@ -50,7 +50,9 @@ class ParameterTable {
   const std::vector<Parameter>& all() const noexcept { return parameters_; }  ///< declaration (layer) order
   const Parameter& operator[](std::size_t index) const { return parameters_.at(index); }
   std::size_t arena_elements() const noexcept { return arena_elements_; }  ///< with padding
-  std::size_t trained_elements() const noexcept { return trained_elements_; }  ///< of those, the weights: they come first
+  std::size_t trained_elements() const noexcept {
+    return trained_elements_;
+  }                                               ///< of those, the weights: they come first
   std::int64_t parameter_count() const noexcept;  ///< without padding and statistics
   /// Ends of the slices in arena order, ascending; the last equals arena_elements(). For the bucket schedule.
   std::vector<std::size_t> slice_ends() const;

@@ -20,8 +20,9 @@ Tensor reshaped(const Tensor& tensor, std::int64_t rows, std::int64_t columns) {
 }
 
 Tensor rows_of(const Tensor& tensor, std::int64_t first, std::int64_t count) {
-  return {static_cast<std::byte*>(tensor.data) + static_cast<std::size_t>(first * tensor.columns) * size_of(tensor.type),
-          tensor.type, count, tensor.columns};
+  return {
+      static_cast<std::byte*>(tensor.data) + static_cast<std::size_t>(first * tensor.columns) * size_of(tensor.type),
+      tensor.type, count, tensor.columns};
 }
 
 }  // namespace lockstep::model

@@ -23,8 +23,8 @@ struct PassMemory {
   const ActivationLayout* layout = nullptr;
   void* activations = nullptr;  ///< laid out by `layout`
   const ActivationLayout* carried_layout = nullptr;
-  void* carried = nullptr;       ///< what goes on from one batch to the next (Network::carried()), laid out likewise
-  std::int64_t first_lane = 0;   ///< the batch's first sample within `carried`
+  void* carried = nullptr;      ///< what goes on from one batch to the next (Network::carried()), laid out likewise
+  std::int64_t first_lane = 0;  ///< the batch's first sample within `carried`
 };
 
 struct Pass {
@@ -32,10 +32,10 @@ struct Pass {
   const ParameterTable& table;
   PassMemory memory;
   std::int64_t batch = 0;  ///< samples
-  Tensor input;            ///< images or features: [batch, features] in the compute type; tokens: int32 [batch, context]
-  Tensor keys;             ///< uint64 [batch, 1]; empty: nothing is random (evaluation)
-  bool training = true;    ///< batch statistics, dropout; false: fixed statistics
-  double share = 1;        ///< of the step's samples over all ranks that are in this batch
+  Tensor input;          ///< images or features: [batch, features] in the compute type; tokens: int32 [batch, context]
+  Tensor keys;           ///< uint64 [batch, 1]; empty: nothing is random (evaluation)
+  bool training = true;  ///< batch statistics, dropout; false: fixed statistics
+  double share = 1;      ///< of the step's samples over all ranks that are in this batch
   const SumOverRanks* sum_over_ranks = nullptr;  ///< for synchronised batch norm; nullptr: a world of one
 
   ImageOperations& images() const noexcept { return backend.images(); }

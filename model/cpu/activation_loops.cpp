@@ -6,6 +6,7 @@
 
 #include "model/cpu/clones.hpp"
 #include "model/cpu/element_loops.hpp"
+#include "model/formulas/losses.hpp"
 
 namespace lockstep::model::cpu {
 
@@ -80,16 +81,18 @@ struct Row {
   float greatest;
   float right;      ///< the logit of the label
   bool is_correct;  ///< the first greatest logit is the label's
+  bool is_near;     ///< the label's is among the five first greatest, where that was asked
+  double logits;    ///< their sum, where the target is smoothed
 };
 
-LOCKSTEP_INLINE Row read_row(const float* logits, std::size_t classes, std::int32_t label) {
-  assert(label >= 0 && static_cast<std::size_t>(label) < classes);
-  std::size_t answer = 0;
-  for (std::size_t o = 1; o < classes; ++o) {
-    if (logits[o] > logits[answer]) answer = o;
+/// Classes that come before the label in the order of the answers.
+LOCKSTEP_INLINE std::int64_t count_before(const float* logits, std::size_t classes, std::int32_t label) {
+  const float right = logits[static_cast<std::size_t>(label)];
+  std::int64_t before = 0;
+  for (std::size_t o = 0; o < classes; ++o) {
+    before += formulas::comes_before(logits[o], static_cast<std::int64_t>(o), right, label) ? 1 : 0;
   }
-  const auto right = static_cast<std::size_t>(label);
-  return {logits[answer], logits[right], answer == right};
+  return before;
 }
 
 /// Eight sums side by side, so that an addition need not wait for the one before.
@@ -105,10 +108,28 @@ LOCKSTEP_INLINE double sum_of(const float* values, std::size_t count) {
   return total;
 }
 
-LOCKSTEP_INLINE void add_row(LossSums& sums, const Row& row, double total) {
-  sums.loss += std::log(total) + static_cast<double>(row.greatest) - static_cast<double>(row.right);
+LOCKSTEP_INLINE Row read_row(const float* logits, std::size_t classes, std::int32_t label, const LossOptions& options) {
+  assert(label >= 0 && static_cast<std::size_t>(label) < classes);
+  std::size_t answer = 0;
+  for (std::size_t o = 1; o < classes; ++o) {
+    if (logits[o] > logits[answer]) answer = o;
+  }
+  const auto right = static_cast<std::size_t>(label);
+  return {.greatest = logits[answer],
+          .right = logits[right],
+          .is_correct = answer == right,
+          .is_near = !options.want_gradient && count_before(logits, classes, label) < formulas::kTop,
+          .logits = options.smoothing > 0 ? sum_of(logits, classes) : 0};
+}
+
+LOCKSTEP_INLINE void add_row(LossSums& sums, const Row& row, double total, const formulas::SoftTarget& target) {
+  sums.loss += std::log(total) + static_cast<double>(row.greatest) -
+               static_cast<double>(target.of_label) * static_cast<double>(row.right) -
+               static_cast<double>(target.of_each) * row.logits;
   // Comparisons with a NaN are false, so such a row may look right: its total tells.
-  if (row.is_correct && !std::isnan(total)) sums.metric += 1;
+  if (std::isnan(total)) return;
+  if (row.is_correct) sums.metric += 1;
+  if (row.is_near && !std::isnan(row.right)) sums.top5 += 1;
 }
 
 /// Sum of exp(logit - greatest) of one row of any length, leaving the row as it is.
@@ -144,7 +165,9 @@ LOCKSTEP_CLONES void add_bias_and_activate(std::span<float> y, std::size_t colum
 LOCKSTEP_CLONES void exp_each(std::span<const float> x, std::span<float> y) { exp_loop(x.data(), y.data(), x.size()); }
 
 LOCKSTEP_CLONES LossSums cross_entropy(std::span<float> z, std::size_t classes, std::span<const std::int32_t> labels,
-                                       double scale, bool want_gradient) {
+                                       const LossOptions& options) {
+  const bool want_gradient = options.want_gradient;
+  const formulas::SoftTarget target = formulas::soft_target(options.smoothing, static_cast<std::int64_t>(classes));
   LossSums sums;
   std::array<float, kBlockElements> block;
   std::array<Row, kBlockElements> rows;
@@ -156,22 +179,23 @@ LOCKSTEP_CLONES LossSums cross_entropy(std::span<float> z, std::size_t classes, 
     float* const powers = want_gradient ? logits : block.data();
     const bool fits = want_gradient || classes <= kBlockElements;
     for (std::size_t b = 0; b < count; ++b) {
-      rows[b] = read_row(logits + b * classes, classes, labels[begin + b]);
+      rows[b] = read_row(logits + b * classes, classes, labels[begin + b], options);
       for (std::size_t o = b * classes; fits && o < (b + 1) * classes; ++o) powers[o] = logits[o] - rows[b].greatest;
     }
     if (!fits) {
-      add_row(sums, rows[0], wide_total(logits, classes, rows[0].greatest, block.data()));
+      add_row(sums, rows[0], wide_total(logits, classes, rows[0].greatest, block.data()), target);
       continue;
     }
     exp_loop(powers, powers, count * classes);
     for (std::size_t b = 0; b < count; ++b) {
       float* const row = powers + b * classes;
       const double total = sum_of(row, classes);
-      add_row(sums, rows[b], total);
+      add_row(sums, rows[b], total, target);
       if (!want_gradient) continue;
-      const auto share = static_cast<float>(scale / total);
-      for (std::size_t o = 0; o < classes; ++o) row[o] *= share;
-      row[static_cast<std::size_t>(labels[begin + b])] -= static_cast<float>(scale);
+      const auto share = static_cast<float>(options.scale / total);
+      const formulas::SoftTarget part = formulas::scaled(target, static_cast<float>(options.scale));
+      for (std::size_t o = 0; o < classes; ++o) row[o] = row[o] * share - part.of_each;
+      row[static_cast<std::size_t>(labels[begin + b])] -= part.of_label;
     }
   }
   return sums;

@@ -7,6 +7,7 @@
 
 #include "model/cpu/element_loops.hpp"
 #include "model/cpu/gemm.hpp"
+#include "model/formulas/update.hpp"
 
 namespace lockstep::model::cpu {
 
@@ -28,7 +29,18 @@ std::span<float> elements_or_empty(const Tensor& tensor) {
 }
 
 double sum(double a, double b) { return a + b; }
-LossSums sum(const LossSums& a, const LossSums& b) { return {a.loss + b.loss, a.metric + b.metric}; }
+LossSums sum(const LossSums& a, const LossSums& b) {
+  return {.loss = a.loss + b.loss, .metric = a.metric + b.metric, .top5 = a.top5 + b.top5};
+}
+
+UpdateSpans part_of(const UpdateSpans& spans, std::size_t begin, std::size_t end) {
+  const auto part = [&](std::span<float> all) { return all.empty() ? all : all.subspan(begin, end - begin); };
+  return {.parameters = part(spans.parameters),
+          .gradients = part(spans.gradients),
+          .state1 = part(spans.state1),
+          .state2 = part(spans.state2),
+          .average = part(spans.average)};
+}
 
 }  // namespace
 
@@ -93,29 +105,35 @@ Part CpuBackend::sum_of_blocks(std::size_t count, std::size_t smallest, const Bl
   return total;
 }
 
-void CpuBackend::do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, double scale, bool want_gradient,
+void CpuBackend::do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const LossOptions& options,
                                           const Tensor& sums) {
   const auto classes = static_cast<std::size_t>(logits.columns);
   add(sum_of_blocks<LossSums>(static_cast<std::size_t>(logits.rows), rows_threshold(logits),
                               [&](std::size_t begin, std::size_t count) {
                                 return cross_entropy(logits.elements<float>().subspan(begin * classes, count * classes),
                                                      classes, labels.elements<std::int32_t>().subspan(begin, count),
-                                                     scale, want_gradient);
+                                                     options);
                               }),
       sums);
 }
 
-void CpuBackend::do_mean_squared_error(const Tensor& predictions, const Tensor& targets, double scale,
-                                       bool want_gradient, const Tensor& sums) {
+void CpuBackend::do_mean_squared_error(const Tensor& predictions, const Tensor& targets, const LossOptions& options,
+                                       const Tensor& sums) {
   const auto outputs = static_cast<std::size_t>(predictions.columns);
   const auto p = predictions.elements<float>();
   add(sum_of_blocks<LossSums>(p.size(), kThreadingElements,
                               [&](std::size_t begin, std::size_t count) {
                                 return squared_error(p.subspan(begin, count),
-                                                     targets.elements<float>().subspan(begin, count), outputs, scale,
-                                                     want_gradient);
+                                                     targets.elements<float>().subspan(begin, count), outputs, options);
                               }),
       sums);
+}
+
+void CpuBackend::do_add(const Tensor& x, const Tensor& to) {
+  const auto from = x.elements<float>(), sum = to.elements<float>();
+  threads_.split(from.size(), kLine, kThreadingElements, [&](std::size_t begin, std::size_t end) {
+    add_scaled(from.subspan(begin, end - begin), 1, sum.subspan(begin, end - begin));
+  });
 }
 
 void CpuBackend::do_sum_of_squares(const Tensor& x, const Tensor& out) {
@@ -144,20 +162,46 @@ void CpuBackend::do_update(const UpdateArenas& arenas, OptimizerKind kind, bool 
   if (!open_update) return;
   const Update update{
       .kind = kind, .averaging = averaging, .rule = open_update->rule, .gradient_factor = open_update->gradient_factor};
+  std::span<double> norms = arenas.norms.data == nullptr ? std::span<double>{} : arenas.norms.elements<double>();
   for (const UpdateSlice& slice : slices) {
-    threads_.split(slice.count, kLine, kThreadingElements, [&](std::size_t begin, std::size_t end) {
-      const auto part = [&](const Tensor& arena) {
-        const auto elements = elements_or_empty(arena);
-        return elements.empty() ? elements : elements.subspan(slice.offset + begin, end - begin);
-      };
-      cpu::update({.parameters = part(arenas.parameters),
-                   .gradients = part(arenas.gradients),
-                   .state1 = part(arenas.state1),
-                   .state2 = part(arenas.state2),
-                   .average = part(arenas.average)},
-                  update, slice.decayed);
-    });
+    const auto part = [&](const Tensor& arena) {
+      const auto elements = elements_or_empty(arena);
+      return elements.empty() ? elements : elements.subspan(slice.offset, slice.count);
+    };
+    update_slice({.parameters = part(arenas.parameters),
+                  .gradients = part(arenas.gradients),
+                  .state1 = part(arenas.state1),
+                  .state2 = part(arenas.state2),
+                  .average = part(arenas.average)},
+                 update, slice, norms);
+    if (!norms.empty()) norms = norms.subspan(2);
   }
+}
+
+/// `norms` begins with this slice's two, where the rule needs them.
+void CpuBackend::update_slice(const UpdateSpans& spans, Update update, const UpdateSlice& slice,
+                              std::span<double> norms) {
+  const auto pass = [&](const auto& work) {
+    threads_.split(slice.count, kLine, kThreadingElements,
+                   [&](std::size_t begin, std::size_t end) { work(part_of(spans, begin, end)); });
+  };
+  if (slice.statistic) return pass([&](const UpdateSpans& part) { update_statistics(part, update.rule); });
+  const bool directions = update.kind == OptimizerKind::lamb;
+  if (directions) pass([&](const UpdateSpans& part) { lamb_directions(part, update, slice.decayed); });
+  if (formulas::needs_norms(update.kind)) {
+    const auto squares = [&](const auto& of_block) {
+      return slice.decayed ? sum_of_blocks<double>(slice.count, kThreadingElements, of_block) : 0.0;
+    };
+    norms[0] = squares([&](std::size_t begin, std::size_t count) {
+      return cpu::sum_of_squares(spans.parameters.subspan(begin, count));
+    });
+    norms[1] = squares([&](std::size_t begin, std::size_t count) {
+      const auto part = spans.gradients.subspan(begin, count);
+      return directions ? cpu::sum_of_squares(part) : sum_of_clipped_squares(part, update.rule, update.gradient_factor);
+    });
+    update.ratio = formulas::trust_ratio(update.kind, update.rule, norms[0], norms[1]);
+  }
+  pass([&](const UpdateSpans& part) { cpu::update(part, update, slice.decayed); });
 }
 
 void CpuBackend::do_upload(std::span<const float> host, const Tensor& to) {

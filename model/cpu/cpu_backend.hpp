@@ -5,6 +5,9 @@
 #include <string>
 
 #include "model/cpu/arena_memory.hpp"
+#include "model/cpu/cpu_images.hpp"
+#include "model/cpu/cpu_sequences.hpp"
+#include "model/cpu/element_loops.hpp"
 #include "model/cpu/thread_pool.hpp"
 #include "model/host_backend.hpp"
 
@@ -19,6 +22,8 @@ class CpuBackend final : public HostBackend {
   ElementType compute_type() const noexcept override { return ElementType::float32; }
   ElementType master_type() const noexcept override { return ElementType::float32; }
   std::pmr::memory_resource* memory() noexcept override { return &memory_; }
+  ImageOperations& images() noexcept override { return images_; }
+  SequenceOperations& sequences() noexcept override { return sequences_; }
 
  private:
   void do_convert_input(const Tensor& in, const InputTransform& transform, const Tensor& out) override;
@@ -26,10 +31,11 @@ class CpuBackend final : public HostBackend {
                          const Tensor& y) override;
   void do_linear_backward(const Tensor& x, const Tensor& w, const Tensor& y, const Tensor& d_y, Activation activation,
                           Accumulate accumulate, const Tensor& d_w, const Tensor& d_bias, const Tensor& d_x) override;
-  void do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, double scale, bool want_gradient,
+  void do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const LossOptions& options,
                                 const Tensor& sums) override;
-  void do_mean_squared_error(const Tensor& predictions, const Tensor& targets, double scale, bool want_gradient,
+  void do_mean_squared_error(const Tensor& predictions, const Tensor& targets, const LossOptions& options,
                              const Tensor& sums) override;
+  void do_add(const Tensor& x, const Tensor& to) override;
   void do_sum_of_squares(const Tensor& x, const Tensor& out) override;
   void do_add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2,
                           std::span<const UpdateSlice> slices) override;
@@ -44,9 +50,13 @@ class CpuBackend final : public HostBackend {
   template <class Part, class Block>
   Part sum_of_blocks(std::size_t count, std::size_t smallest, const Block& block);
 
+  void update_slice(const UpdateSpans& spans, Update update, const UpdateSlice& slice, std::span<double> norms);
+
   std::string gemm_name_;
   ArenaMemory memory_;
   ThreadPool threads_;
+  CpuImages images_{threads_};
+  CpuSequences sequences_{threads_};
 };
 
 }  // namespace lockstep::model::cpu

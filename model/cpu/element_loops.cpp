@@ -42,14 +42,16 @@ LOCKSTEP_INLINE void gradient_rows(std::span<const float> y, std::span<float> d_
 /// Every `if` is on a template argument; what a rule does not keep is a local that nobody reads.
 template <OptimizerKind kKind, bool kAverage>
 LOCKSTEP_INLINE void update_each(const UpdateSpans& spans, const Update& update, bool decayed) {
-  constexpr bool kFirst = formulas::keeps_velocity(kKind) || formulas::keeps_moments(kKind);
-  constexpr bool kSecond = formulas::keeps_moments(kKind);
+  constexpr bool kFirst =
+      kKind != OptimizerKind::lamb && (formulas::keeps_velocity(kKind) || formulas::keeps_moments(kKind));
+  constexpr bool kSecond = kKind != OptimizerKind::lamb && formulas::keeps_moments(kKind);
   float* __restrict parameters = spans.parameters.data();
   const float* __restrict gradients = spans.gradients.data();
   float* __restrict state1 = spans.state1.data();
   float* __restrict state2 = spans.state2.data();
   float* __restrict average = spans.average.data();
-  const formulas::UpdateScalars scalars = formulas::update_scalars(update.rule, update.gradient_factor, decayed);
+  const formulas::UpdateScalars scalars =
+      formulas::with_ratio(formulas::update_scalars(kKind, update.rule, update.gradient_factor, decayed), update.ratio);
   const std::size_t count = spans.parameters.size();
   for (std::size_t i = 0; i < count; ++i) {
     float first = 0, second = 0;
@@ -99,6 +101,17 @@ LOCKSTEP_CLONES double sum_of_squares(std::span<const float> x) {
   return sum;
 }
 
+LOCKSTEP_CLONES double sum_of_clipped_squares(std::span<const float> gradients, const UpdateRule& rule,
+                                              float gradient_factor) {
+  const auto scalars = formulas::update_scalars(OptimizerKind::lars, rule, gradient_factor, true);
+  double sum = 0;
+  for (const float g : gradients) {
+    const auto v = static_cast<double>(formulas::clipped(scalars, g));
+    sum += v * v;
+  }
+  return sum;
+}
+
 LOCKSTEP_CLONES void add_scaled(std::span<const float> x, float factor, std::span<float> y) {
   const float* __restrict from = x.data();
   float* __restrict to = y.data();
@@ -137,7 +150,7 @@ LOCKSTEP_CLONES void activation_gradient(Activation activation, std::span<const 
 }
 
 LOCKSTEP_CLONES LossSums squared_error(std::span<float> predictions, std::span<const float> targets,
-                                       std::size_t outputs, double scale, bool want_gradient) {
+                                       std::size_t outputs, const LossOptions& options) {
   float* __restrict p = predictions.data();
   const float* __restrict t = targets.data();
   double squares = 0, magnitudes = 0;
@@ -146,11 +159,11 @@ LOCKSTEP_CLONES LossSums squared_error(std::span<float> predictions, std::span<c
     squares += error * error;
     magnitudes += error < 0 ? -error : error;
   }
-  if (want_gradient) {
-    const auto factor = static_cast<float>(2 * scale / static_cast<double>(outputs));
+  if (options.want_gradient) {
+    const auto factor = static_cast<float>(2 * options.scale / static_cast<double>(outputs));
     for (std::size_t i = 0; i < predictions.size(); ++i) p[i] = (p[i] - t[i]) * factor;
   }
-  return {squares / static_cast<double>(outputs), magnitudes / static_cast<double>(outputs)};
+  return {.loss = squares / static_cast<double>(outputs), .metric = magnitudes / static_cast<double>(outputs)};
 }
 
 LOCKSTEP_CLONES void update(const UpdateSpans& spans, const Update& update, bool decayed) {
@@ -164,6 +177,32 @@ LOCKSTEP_CLONES void update(const UpdateSpans& spans, const Update& update, bool
     case OptimizerKind::adam:
     case OptimizerKind::adamw:
       return update_with<OptimizerKind::adam>(spans, update, decayed);
+    case OptimizerKind::lars:
+      return update_with<OptimizerKind::lars>(spans, update, decayed);
+    case OptimizerKind::lamb:
+      return update_with<OptimizerKind::lamb>(spans, update, decayed);
+  }
+}
+
+LOCKSTEP_CLONES void lamb_directions(const UpdateSpans& spans, const Update& update, bool decayed) {
+  const auto scalars = formulas::update_scalars(OptimizerKind::lamb, update.rule, update.gradient_factor, decayed);
+  const float* __restrict parameters = spans.parameters.data();
+  float* __restrict gradients = spans.gradients.data();
+  float* __restrict state1 = spans.state1.data();
+  float* __restrict state2 = spans.state2.data();
+  for (std::size_t i = 0; i < spans.gradients.size(); ++i) {
+    float first = state1[i], second = state2[i];
+    gradients[i] = formulas::lamb_direction(scalars, parameters[i], gradients[i], first, second);
+    state1[i] = first;
+    state2[i] = second;
+  }
+}
+
+LOCKSTEP_CLONES void update_statistics(const UpdateSpans& spans, const UpdateRule& rule) {
+  for (std::size_t i = 0; i < spans.parameters.size(); ++i) {
+    const float w = formulas::updated_statistic(rule, spans.parameters[i], spans.gradients[i]);
+    spans.parameters[i] = w;
+    if (!spans.average.empty()) spans.average[i] = w;
   }
 }
 

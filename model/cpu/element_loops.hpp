@@ -27,6 +27,9 @@ void convert(std::span<const double> in, InputTransform transform, std::span<flo
 /// Squares and sum in double: no overflow, and 2^-53 relative error per addition.
 double sum_of_squares(std::span<const float> x);
 
+/// Of the gradients after both clips.
+double sum_of_clipped_squares(std::span<const float> gradients, const UpdateRule& rule, float gradient_factor);
+
 /// y[i] += factor * x[i]
 void add_scaled(std::span<const float> x, float factor, std::span<float> y);
 
@@ -40,13 +43,13 @@ void activation_gradient(Activation activation, std::span<const float> y, std::s
                          std::size_t begin, std::size_t end, std::span<float> d_bias);
 
 /// loss += (p - t)^2 / outputs, metric += |p - t| / outputs; p becomes 2 (p - t) / outputs * scale.
-LossSums squared_error(std::span<float> predictions, std::span<const float> targets, std::size_t outputs, double scale,
-                       bool want_gradient);
+LossSums squared_error(std::span<float> predictions, std::span<const float> targets, std::size_t outputs,
+                       const LossOptions& options);
 
 /// The arrays of one slice of one update; state and average are empty where the rule has none.
 struct UpdateSpans {
   std::span<float> parameters;
-  std::span<const float> gradients;
+  std::span<float> gradients;  ///< lamb keeps its direction there, the others only read
   std::span<float> state1, state2, average;
 };
 struct Update {
@@ -54,9 +57,14 @@ struct Update {
   bool averaging = false;
   UpdateRule rule;
   float gradient_factor = 1;  ///< multiplies the gradient first
+  float ratio = 1;            ///< lars, lamb: of this slice
 };
 /// Clip, decay, rule and average in one pass: 12 (sgd) to 36 (adam with average) bytes of traffic per parameter.
 void update(const UpdateSpans& spans, const Update& update, bool decayed);
+/// The pass of lamb before it: the moments, and the direction in the gradients' place.
+void lamb_directions(const UpdateSpans& spans, const Update& update, bool decayed);
+/// Statistics move towards the gradients' place; their average is themselves.
+void update_statistics(const UpdateSpans& spans, const UpdateRule& rule);
 
 // ---- activation_loops.cpp ----
 
@@ -64,9 +72,10 @@ void update(const UpdateSpans& spans, const Update& update, bool decayed);
 void add_bias_and_activate(std::span<float> y, std::size_t columns, std::span<const float> bias, Activation activation);
 
 /// Cross-entropy of the rows of z [rows, classes] against labels, in nats; metric counts rows whose first greatest
-/// logit is the label. With want_gradient z becomes (softmax(z) - onehot) * scale.
-LossSums cross_entropy(std::span<float> z, std::size_t classes, std::span<const std::int32_t> labels, double scale,
-                       bool want_gradient);
+/// logit is the label, top5 (without gradient) those that have it among the first five. With gradient z becomes
+/// (softmax(z) - target) * scale.
+LossSums cross_entropy(std::span<float> z, std::size_t classes, std::span<const std::int32_t> labels,
+                       const LossOptions& options);
 
 /// y[i] = exp(x[i]) with a relative error below 2e-7; 0 below -87.7, saturating at 2.4e38 above 88.37; NaN stays NaN.
 void exp_each(std::span<const float> x, std::span<float> y);

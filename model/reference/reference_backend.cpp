@@ -4,6 +4,8 @@
 #include <cassert>
 #include <cmath>
 
+#include "model/optimizer.hpp"
+
 namespace lockstep::model {
 
 namespace {
@@ -120,11 +122,15 @@ void ReferenceBackend::do_linear_backward(const Tensor& x, const Tensor& w, cons
   }
 }
 
-void ReferenceBackend::do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, double scale,
-                                                bool want_gradient, const Tensor& sums) {
+void ReferenceBackend::do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const LossOptions& options,
+                                                const Tensor& sums) {
   LossSums part;
   const auto answers = labels.elements<std::int32_t>();
   const std::size_t classes = columns(logits);
+  const double smoothing = options.smoothing;
+  const auto target = [&](bool is_label) {
+    return (is_label ? 1 - smoothing : 0) + smoothing / static_cast<double>(classes);
+  };
   for (std::size_t b = 0; b < rows(logits); ++b) {
     const auto z = logits.elements<double>().subspan(b * classes, classes);
     const auto label = static_cast<std::size_t>(answers[b]);
@@ -132,21 +138,27 @@ void ReferenceBackend::do_softmax_cross_entropy(const Tensor& logits, const Tens
     const double greatest = *std::max_element(z.begin(), z.end());
     double total = 0;
     for (const double v : z) total += std::exp(v - greatest);
-    part.loss += std::log(total) + greatest - z[label];
-    // The first greatest logit is the answer; a row with a NaN has none.
-    const auto answer = static_cast<std::size_t>(std::max_element(z.begin(), z.end()) - z.begin());
-    if (answer == label && !std::isnan(total)) part.metric += 1;
-    if (want_gradient) {
+    for (std::size_t o = 0; o < classes; ++o) {
+      if (target(o == label) > 0) part.loss += target(o == label) * (std::log(total) + greatest - z[o]);
+    }
+    // The order of the answers: greatest first, of equal ones the first; a row with a NaN has none.
+    std::size_t before = 0;
+    for (std::size_t o = 0; o < classes; ++o) {
+      if (z[o] > z[label] || (z[o] == z[label] && o < label)) ++before;
+    }
+    if (before == 0 && !std::isnan(total)) part.metric += 1;
+    if (before < 5 && !std::isnan(total) && !options.want_gradient) part.top5 += 1;
+    if (options.want_gradient) {
       for (std::size_t o = 0; o < classes; ++o) {
-        z[o] = (std::exp(z[o] - greatest) / total - (o == label ? 1 : 0)) * scale;
+        z[o] = (std::exp(z[o] - greatest) / total - target(o == label)) * options.scale;
       }
     }
   }
   add(part, sums);
 }
 
-void ReferenceBackend::do_mean_squared_error(const Tensor& predictions, const Tensor& targets, double scale,
-                                             bool want_gradient, const Tensor& sums) {
+void ReferenceBackend::do_mean_squared_error(const Tensor& predictions, const Tensor& targets,
+                                             const LossOptions& options, const Tensor& sums) {
   LossSums part;
   const auto outputs = static_cast<double>(predictions.columns);
   const auto p = predictions.elements<double>();
@@ -155,9 +167,13 @@ void ReferenceBackend::do_mean_squared_error(const Tensor& predictions, const Te
     const double error = p[i] - static_cast<double>(t[i]);
     part.loss += error * error / outputs;
     part.metric += std::abs(error) / outputs;
-    if (want_gradient) p[i] = 2 * error / outputs * scale;
+    if (options.want_gradient) p[i] = 2 * error / outputs * options.scale;
   }
   add(part, sums);
+}
+
+void ReferenceBackend::do_add(const Tensor& x, const Tensor& to) {
+  for (std::size_t i = 0; i < x.elements<double>().size(); ++i) to.elements<double>()[i] += x.elements<double>()[i];
 }
 
 void ReferenceBackend::do_sum_of_squares(const Tensor& x, const Tensor& out) {
@@ -182,31 +198,59 @@ void ReferenceBackend::do_update(const UpdateArenas& arenas, OptimizerKind kind,
   if (!update) return;
   const UpdateRule& rule = update->rule;
   const double rate = rule.learning_rate, mu = rule.momentum, beta1 = rule.beta1, beta2 = rule.beta2;
+  const auto elements = [](const Tensor& arena, const UpdateSlice& slice) {
+    return arena.data == nullptr ? std::span<double>{} : arena.elements<double>().subspan(slice.offset, slice.count);
+  };
+  const auto norm = [](std::span<const double> x) {
+    double squares = 0;
+    for (const double v : x) squares += v * v;
+    return std::sqrt(squares);
+  };
   for (const UpdateSlice& slice : slices) {
-    for (std::size_t i = slice.offset; i < slice.offset + slice.count; ++i) {
-      double& w = arenas.parameters.elements<double>()[i];
-      double g = arenas.gradients.elements<double>()[i] * static_cast<double>(update->gradient_factor);
-      const double limit = rule.clip_value;
-      if (limit > 0) g = g > limit ? limit : g < -limit ? -limit : g;
-      if (slice.decayed) w -= rate * static_cast<double>(rule.weight_decay) * w;
-      if (kind == OptimizerKind::sgd) {
-        w -= rate * g;
-      } else if (kind == OptimizerKind::momentum || kind == OptimizerKind::nesterov) {
-        double& v = arenas.state1.elements<double>()[i];
-        v = mu * v + g;
-        w -= rate * (kind == OptimizerKind::nesterov ? g + mu * v : v);
+    const auto w = elements(arenas.parameters, slice), g = elements(arenas.gradients, slice);
+    const auto v = elements(arenas.state1, slice), s = elements(arenas.state2, slice);
+    const auto average = elements(arenas.average, slice);
+    if (slice.statistic) {
+      const double keep = rule.statistics_decay;
+      for (std::size_t i = 0; i < slice.count; ++i) w[i] = keep * w[i] + (1 - keep) * g[i];
+      if (averaging) std::ranges::copy(w, average.begin());
+      continue;
+    }
+    const double limit = rule.clip_value, decay = slice.decayed ? rule.weight_decay : 0;
+    for (double& value : g) {
+      value *= static_cast<double>(update->gradient_factor);
+      if (limit > 0) value = value > limit ? limit : value < -limit ? -limit : value;
+    }
+    double ratio = 1;
+    const double weights = norm(w);
+    if (kind == OptimizerKind::lars && slice.decayed && weights > 0 && norm(g) > 0) {
+      ratio = static_cast<double>(rule.trust) * weights / (norm(g) + decay * weights);
+    }
+    // What adam and its kin subtract takes the place of the gradient.
+    for (std::size_t i = 0; i < slice.count && state_count(kind) == 2; ++i) {
+      v[i] = beta1 * v[i] + (1 - beta1) * g[i];
+      s[i] = beta2 * s[i] + (1 - beta2) * g[i] * g[i];
+      g[i] = (v[i] / static_cast<double>(rule.bias_correction1)) /
+             (std::sqrt(s[i] / static_cast<double>(rule.bias_correction2)) + static_cast<double>(rule.epsilon));
+      if (kind == OptimizerKind::lamb) g[i] += decay * w[i];
+    }
+    if (kind == OptimizerKind::lamb && slice.decayed && weights > 0 && norm(g) > 0) ratio = weights / norm(g);
+    for (std::size_t i = 0; i < slice.count; ++i) {
+      if (kind == OptimizerKind::lars) {
+        v[i] = mu * v[i] + ratio * rate * (g[i] + decay * w[i]);
+        w[i] -= v[i];
+      } else if (kind == OptimizerKind::lamb) {
+        w[i] -= ratio * rate * g[i];
       } else {
-        double& m = arenas.state1.elements<double>()[i];
-        double& s = arenas.state2.elements<double>()[i];
-        m = beta1 * m + (1 - beta1) * g;
-        s = beta2 * s + (1 - beta2) * g * g;
-        w -= rate * (m / static_cast<double>(rule.bias_correction1)) /
-             (std::sqrt(s / static_cast<double>(rule.bias_correction2)) + static_cast<double>(rule.epsilon));
+        w[i] -= rate * decay * w[i];
+        if (state_count(kind) == 1) v[i] = mu * v[i] + g[i];
+        w[i] -= rate * (kind == OptimizerKind::nesterov   ? g[i] + mu * v[i]
+                        : kind == OptimizerKind::momentum ? v[i]
+                                                          : g[i]);
       }
       if (averaging) {
         const double d = rule.average_decay;
-        double& average = arenas.average.elements<double>()[i];
-        average = d * average + (1 - d) * w;
+        average[i] = d * average[i] + (1 - d) * w[i];
       }
     }
   }

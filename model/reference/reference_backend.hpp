@@ -3,6 +3,8 @@
 #pragma once
 
 #include "model/host_backend.hpp"
+#include "model/reference/reference_images.hpp"
+#include "model/reference/reference_sequences.hpp"
 
 namespace lockstep::model {
 
@@ -13,6 +15,8 @@ class ReferenceBackend final : public HostBackend {
   ElementType compute_type() const noexcept override { return ElementType::float64; }
   ElementType master_type() const noexcept override { return ElementType::float64; }
   std::pmr::memory_resource* memory() noexcept override { return std::pmr::new_delete_resource(); }
+  ImageOperations& images() noexcept override { return images_; }
+  SequenceOperations& sequences() noexcept override { return sequences_; }
 
  private:
   void do_convert_input(const Tensor& in, const InputTransform& transform, const Tensor& out) override;
@@ -20,10 +24,11 @@ class ReferenceBackend final : public HostBackend {
                          const Tensor& y) override;
   void do_linear_backward(const Tensor& x, const Tensor& w, const Tensor& y, const Tensor& d_y, Activation activation,
                           Accumulate accumulate, const Tensor& d_w, const Tensor& d_bias, const Tensor& d_x) override;
-  void do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, double scale, bool want_gradient,
+  void do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const LossOptions& options,
                                 const Tensor& sums) override;
-  void do_mean_squared_error(const Tensor& predictions, const Tensor& targets, double scale, bool want_gradient,
+  void do_mean_squared_error(const Tensor& predictions, const Tensor& targets, const LossOptions& options,
                              const Tensor& sums) override;
+  void do_add(const Tensor& x, const Tensor& to) override;
   void do_sum_of_squares(const Tensor& x, const Tensor& out) override;
   void do_add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2,
                           std::span<const UpdateSlice> slices) override;
@@ -31,6 +36,9 @@ class ReferenceBackend final : public HostBackend {
                  std::span<const UpdateSlice> slices, const UpdateGate& gate) override;
   void do_upload(std::span<const float> host, const Tensor& to) override;
   void do_download(const Tensor& from, std::span<float> host) override;
+
+  ReferenceImages images_;
+  ReferenceSequences sequences_;
 };
 
 }  // namespace lockstep::model
