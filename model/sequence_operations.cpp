@@ -1,0 +1,220 @@
+#include "model/sequence_operations.hpp"
+
+#include "model/operation_checks.hpp"
+
+namespace lockstep::model {
+
+namespace {
+
+/// Keys of a batch of which `rows` rows are activations; may be left out where nothing is dropped.
+void require_dropout(const Dropout& rule, const Tensor& keys, std::int64_t rows, const char* operation) {
+  require(rule.rate >= 0 && rule.rate < 1, operation, "the rate must be in [0, 1)");
+  require(present(keys) || rule.rate == 0 || rows == 0, operation, "a dropout needs a key for each sample");
+  require(absent_or(keys, ElementType::uint64, keys.rows, 1), operation, "keys must be uint64 [samples, 1]");
+}
+
+void require_shape(const Attention& shape, const Tensor& joint, const Tensor& keys, ElementType type,
+                   const char* operation) {
+  require(shape.context > 0 && shape.heads > 0 && shape.head_size > 0, operation,
+          "context, heads and head size must be positive");
+  require(is(joint, type, joint.rows, 3 * shape.width()), operation,
+          "joint must be [rows, 3 * heads * head size] in the compute type");
+  require(joint.rows % shape.context == 0, operation, "rows must be whole samples of `context` positions");
+  require_dropout(shape.dropout, keys, joint.rows, operation);
+  require(!present(keys) || keys.rows == joint.rows / shape.context, operation, "keys must be uint64 [samples, 1]");
+}
+
+void require_shape(const Lstm& shape, const Tensor& gates, const Tensor& recurrent, const Tensor& cells,
+                   const Tensor& hidden, ElementType type, const char* operation) {
+  require(shape.steps > 0 && shape.lanes >= 0 && shape.hidden > 0, operation,
+          "steps and hidden must be positive, lanes not negative");
+  require(is(gates, type, shape.steps * shape.lanes, 4 * shape.hidden), operation,
+          "gates must be [steps * lanes, 4 * hidden] in the compute type");
+  require(is(recurrent, type, shape.hidden, 4 * shape.hidden), operation,
+          "recurrent must be [hidden, 4 * hidden] in the compute type");
+  const std::int64_t rows = (shape.steps + 1) * shape.lanes;
+  require(is(cells, type, rows, shape.hidden) && is(hidden, type, rows, shape.hidden), operation,
+          "cells and hidden must be [(steps + 1) * lanes, hidden] in the compute type");
+  require(apart(gates, cells) && apart(gates, hidden) && apart(cells, hidden), operation,
+          "gates, cells and hidden must have memory of their own");
+}
+
+}  // namespace
+
+void SequenceOperations::to_time_major(const Tensor& tokens, const Tensor& out) {
+  require(is(tokens, ElementType::int32, tokens.rows, tokens.columns), "to_time_major",
+          "tokens must be int32 [samples, positions]");
+  require(is(out, ElementType::int32, tokens.count(), 1), "to_time_major",
+          "out must be int32 [positions * samples, 1]");
+  require(apart(tokens, out), "to_time_major", "out must have memory of its own");
+  do_to_time_major(tokens, out);
+}
+
+void SequenceOperations::embedding_forward(const Tensor& tokens, const Tensor& table, const Tensor& positions,
+                                           const Tensor& y) {
+  const char* const operation = "embedding_forward";
+  require(is(tokens, ElementType::int32, tokens.rows, 1), operation, "tokens must be int32 [rows, 1]");
+  require(is(table, types_.compute, table.rows, table.columns) && table.count() > 0, operation,
+          "table must be [vocabulary, width] in the compute type");
+  require(!present(positions) || (is(positions, types_.compute, positions.rows, table.columns) && positions.rows > 0),
+          operation, "positions must be [positions, width] in the compute type");
+  require(is(y, types_.compute, tokens.rows, table.columns), operation, "y must be [rows, width] in the compute type");
+  do_embedding_forward(tokens, table, positions, y);
+}
+
+void SequenceOperations::embedding_backward(const Tensor& tokens, const Tensor& d_y, Accumulate accumulate,
+                                            const Tensor& d_table, const Tensor& d_positions) {
+  const char* const operation = "embedding_backward";
+  require(is(tokens, ElementType::int32, tokens.rows, 1), operation, "tokens must be int32 [rows, 1]");
+  require(is(d_table, types_.master, d_table.rows, d_table.columns) && d_table.count() > 0, operation,
+          "d_table must be [vocabulary, width] in the master type");
+  require(is(d_y, types_.compute, tokens.rows, d_table.columns), operation,
+          "d_y must be [rows, width] in the compute type");
+  require(!present(d_positions) ||
+              (is(d_positions, types_.master, d_positions.rows, d_table.columns) && d_positions.rows > 0),
+          operation, "d_positions must be [positions, width] in the master type");
+  do_embedding_backward(tokens, d_y, accumulate, d_table, d_positions);
+}
+
+void SequenceOperations::project_forward(const Tensor& x, const Tensor& table, const Tensor& y) {
+  require(is(table, types_.compute, table.rows, table.columns) && table.count() > 0, "project_forward",
+          "table must be [vocabulary, width] in the compute type");
+  require(is(x, types_.compute, x.rows, table.columns) && is(y, types_.compute, x.rows, table.rows), "project_forward",
+          "x must be [rows, width], y [rows, vocabulary], in the compute type");
+  require(apart(x, y), "project_forward", "y must have memory of its own");
+  do_project_forward(x, table, y);
+}
+
+void SequenceOperations::project_backward(const Tensor& x, const Tensor& table, const Tensor& d_y,
+                                          Accumulate accumulate, const Tensor& d_table, const Tensor& d_x) {
+  const char* const operation = "project_backward";
+  require(is(table, types_.compute, table.rows, table.columns) && table.count() > 0, operation,
+          "table must be [vocabulary, width] in the compute type");
+  require(is(x, types_.compute, x.rows, table.columns) && is(d_y, types_.compute, x.rows, table.rows), operation,
+          "x must be [rows, width], d_y [rows, vocabulary], in the compute type");
+  require(is(d_table, types_.master, table.rows, table.columns), operation,
+          "d_table must have the shape of the table and the master type");
+  require(is(d_x, types_.compute, x.rows, x.columns), operation, "d_x must have the shape of x");
+  require(apart(d_x, x) && apart(d_x, d_y), operation, "d_x must have memory of its own");
+  do_project_backward(x, table, d_y, accumulate, d_table, d_x);
+}
+
+void SequenceOperations::layer_norm_forward(const Tensor& x, const Tensor& residual, const Tensor& scale,
+                                            const Tensor& shift, const Tensor& sum, const Tensor& mean,
+                                            const Tensor& inverse, const Tensor& y) {
+  const char* const operation = "layer_norm_forward";
+  require(is(x, types_.compute, x.rows, x.columns) && x.columns > 0, operation,
+          "x must be [rows, width] in the compute type");
+  require(present(residual) == present(sum), operation, "residual and sum must both be there, or neither");
+  require(absent_or(residual, types_.compute, x.rows, x.columns) && absent_or(sum, types_.compute, x.rows, x.columns),
+          operation, "residual and sum must have the shape of x");
+  require(is(scale, types_.compute, 1, x.columns) && is(shift, types_.compute, 1, x.columns), operation,
+          "scale and shift must be [1, width] in the compute type");
+  require(is(mean, types_.master, x.rows, 1) && is(inverse, types_.master, x.rows, 1), operation,
+          "mean and inverse must be [rows, 1] in the master type");
+  require(is(y, types_.compute, x.rows, x.columns), operation, "y must have the shape of x");
+  require(same_or_apart(sum, x) && same_or_apart(sum, residual), operation,
+          "sum must have memory of its own, or all of that of x or of the residual");
+  require(apart(y, x) && apart(y, sum) && apart(y, residual), operation, "y must have memory of its own");
+  do_layer_norm_forward(x, residual, scale, shift, sum, mean, inverse, y);
+}
+
+void SequenceOperations::layer_norm_backward(const Tensor& x, const Tensor& scale, const Tensor& mean,
+                                             const Tensor& inverse, const Tensor& d_y, const Tensor& d_residual,
+                                             Accumulate accumulate, const Tensor& d_scale, const Tensor& d_shift,
+                                             const Tensor& d_x) {
+  const char* const operation = "layer_norm_backward";
+  require(is(x, types_.compute, x.rows, x.columns) && x.columns > 0, operation,
+          "x must be [rows, width] in the compute type");
+  require(is(scale, types_.compute, 1, x.columns), operation, "scale must be [1, width] in the compute type");
+  require(is(mean, types_.master, x.rows, 1) && is(inverse, types_.master, x.rows, 1), operation,
+          "mean and inverse must be [rows, 1] in the master type");
+  require(is(d_y, types_.compute, x.rows, x.columns) && is(d_x, types_.compute, x.rows, x.columns) &&
+              absent_or(d_residual, types_.compute, x.rows, x.columns),
+          operation, "d_y, d_residual and d_x must have the shape of x");
+  require(is(d_scale, types_.master, 1, x.columns) && is(d_shift, types_.master, 1, x.columns), operation,
+          "d_scale and d_shift must be [1, width] in the master type");
+  require(apart(d_x, x) && apart(d_x, d_y) && same_or_apart(d_x, d_residual), operation,
+          "d_x must have memory of its own, or all of that of d_residual");
+  do_layer_norm_backward(x, scale, mean, inverse, d_y, d_residual, accumulate, d_scale, d_shift, d_x);
+}
+
+void SequenceOperations::gelu_forward(const Tensor& x, const Tensor& bias, const Tensor& y) {
+  require(is(x, types_.compute, x.rows, x.columns), "gelu_forward", "x must be [rows, width] in the compute type");
+  require(absent_or(bias, types_.compute, 1, x.columns), "gelu_forward", "bias must be [1, width] in the compute type");
+  require(is(y, types_.compute, x.rows, x.columns), "gelu_forward", "y must have the shape of x");
+  require(apart(x, y), "gelu_forward", "y must have memory of its own");
+  do_gelu_forward(x, bias, y);
+}
+
+void SequenceOperations::gelu_backward(const Tensor& x, const Tensor& d_y, Accumulate accumulate,
+                                       const Tensor& d_bias) {
+  require(is(x, types_.compute, x.rows, x.columns), "gelu_backward", "x must be [rows, width] in the compute type");
+  require(is(d_y, types_.compute, x.rows, x.columns), "gelu_backward", "d_y must have the shape of x");
+  require(absent_or(d_bias, types_.master, 1, x.columns), "gelu_backward",
+          "d_bias must be [1, width] in the master type");
+  require(apart(x, d_y), "gelu_backward", "d_y must have memory of its own");
+  do_gelu_backward(x, d_y, accumulate, d_bias);
+}
+
+void SequenceOperations::dropout(const Tensor& x, const Tensor& keys, const Dropout& rule, const Tensor& y) {
+  require(is(x, types_.compute, x.rows, x.columns), "dropout", "x must be [rows, columns] in the compute type");
+  require(is(y, types_.compute, x.rows, x.columns), "dropout", "y must have the shape of x");
+  require_dropout(rule, keys, x.rows, "dropout");
+  require(!present(keys) || (keys.rows > 0 ? x.rows % keys.rows == 0 : x.rows == 0), "dropout",
+          "rows must be as many positions of each sample");
+  require(same_or_apart(x, y), "dropout", "y must have memory of its own, or all of that of x");
+  do_dropout(x, keys, rule, y);
+}
+
+void SequenceOperations::attention_forward(const Attention& shape, const Tensor& joint, const Tensor& keys,
+                                           const Tensor& y, const Tensor& log_sums) {
+  const char* const operation = "attention_forward";
+  require_shape(shape, joint, keys, types_.compute, operation);
+  require(is(y, types_.compute, joint.rows, shape.width()), operation,
+          "y must be [rows, heads * head size] in the compute type");
+  require(is(log_sums, types_.master, joint.rows / shape.context * shape.heads, shape.context), operation,
+          "log_sums must be [samples * heads, context] in the master type");
+  require(apart(joint, y), operation, "y must have memory of its own");
+  do_attention_forward(shape, joint, keys, y, log_sums);
+}
+
+void SequenceOperations::attention_backward(const Attention& shape, const Tensor& joint, const Tensor& keys,
+                                            const Tensor& y, const Tensor& log_sums, const Tensor& d_y,
+                                            const Tensor& d_joint) {
+  const char* const operation = "attention_backward";
+  require_shape(shape, joint, keys, types_.compute, operation);
+  require(is(y, types_.compute, joint.rows, shape.width()) && is(d_y, types_.compute, joint.rows, shape.width()),
+          operation, "y and d_y must be [rows, heads * head size] in the compute type");
+  require(is(log_sums, types_.master, joint.rows / shape.context * shape.heads, shape.context), operation,
+          "log_sums must be [samples * heads, context] in the master type");
+  require(is(d_joint, types_.compute, joint.rows, joint.columns), operation, "d_joint must have the shape of joint");
+  require(apart(d_joint, joint) && apart(d_joint, y) && apart(d_joint, d_y), operation,
+          "d_joint must have memory of its own");
+  do_attention_backward(shape, joint, keys, y, log_sums, d_y, d_joint);
+}
+
+void SequenceOperations::lstm_forward(const Lstm& shape, const Tensor& gates, const Tensor& recurrent,
+                                      const Tensor& cells, const Tensor& hidden) {
+  require_shape(shape, gates, recurrent, cells, hidden, types_.compute, "lstm_forward");
+  do_lstm_forward(shape, gates, recurrent, cells, hidden);
+}
+
+void SequenceOperations::lstm_backward(const Lstm& shape, const Tensor& gates, const Tensor& recurrent,
+                                       const Tensor& cells, const Tensor& hidden, const Tensor& d_hidden,
+                                       const Tensor& d_cell, Accumulate accumulate, const Tensor& d_recurrent) {
+  const char* const operation = "lstm_backward";
+  require_shape(shape, gates, recurrent, cells, hidden, types_.compute, operation);
+  require(is(d_hidden, types_.compute, shape.steps * shape.lanes, shape.hidden), operation,
+          "d_hidden must be [steps * lanes, hidden] in the compute type");
+  require(is(d_cell, types_.compute, shape.lanes, shape.hidden), operation,
+          "d_cell must be [lanes, hidden] in the compute type");
+  require(is(d_recurrent, types_.master, recurrent.rows, recurrent.columns), operation,
+          "d_recurrent must have the shape of recurrent and the master type");
+  require(apart(d_hidden, gates) && apart(d_hidden, cells) && apart(d_hidden, hidden) && apart(d_hidden, d_cell) &&
+              apart(d_cell, gates) && apart(d_cell, cells) && apart(d_cell, hidden),
+          operation, "d_hidden and d_cell must have memory of their own");
+  do_lstm_backward(shape, gates, recurrent, cells, hidden, d_hidden, d_cell, accumulate, d_recurrent);
+}
+
+}  // namespace lockstep::model
