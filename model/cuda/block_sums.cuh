@@ -8,17 +8,19 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "model/backend.hpp"
 #include "model/cuda/launch.cuh"
 #include "model/cuda/packs.cuh"
 
 namespace lockstep::model::cuda {
 
-/// The two sums of a loss, or one sum and nothing.
+/// The sums of a loss, or one or two sums in the first places.
 using Sums = LossSums;
 
 __device__ inline void add(Sums& sums, const Sums& more) {
   sums.loss += more.loss;
   sums.metric += more.metric;
+  sums.top5 += more.top5;
 }
 
 /// The sum over the warp, in lane 0.
@@ -28,6 +30,7 @@ __device__ inline Sums sum_of_warp(Sums sums) {
     Sums other;
     other.loss = __shfl_down_sync(kWholeWarp, sums.loss, distance);
     other.metric = __shfl_down_sync(kWholeWarp, sums.metric, distance);
+    other.top5 = __shfl_down_sync(kWholeWarp, sums.top5, distance);
     add(sums, other);
   }
   return sums;

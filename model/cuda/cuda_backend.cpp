@@ -97,14 +97,14 @@ ElementType CudaBackend::compute_type() const noexcept {
 
 // ---- data in ----
 
-void CudaBackend::do_reserve_stages(int slots, std::size_t x_bytes, std::size_t y_bytes) {
+void CudaBackend::do_reserve_stages(int slots, const StageBytes& bytes) {
   forget_recordings();  // they know where the slots are that go now
-  staging_.emplace(memory_, slots, x_bytes, y_bytes);
+  staging_.emplace(memory_, slots, bytes);
 }
 
-StagedBatch CudaBackend::do_stage(int slot, const Tensor& x, const Tensor& y) {
+StagedBatch CudaBackend::do_stage(int slot, const StagedBatch& batch) {
   assert(!recorder_.recording());
-  return staging_->stage(slot, x, y, stream_.get());
+  return staging_->stage(slot, batch, stream_.get());
 }
 
 void CudaBackend::do_release_stage(int slot) {
@@ -151,16 +151,20 @@ void CudaBackend::do_linear_backward(const Tensor& x, const Tensor& w, const Ten
   }
 }
 
-void CudaBackend::do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, double scale, bool want_gradient,
+void CudaBackend::do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const LossOptions& options,
                                            const Tensor& sums) {
   if (logits.count() == 0) return;
-  cuda::softmax_cross_entropy(stream_.get(), logits, labels, scale, want_gradient, sums, scratch());
+  cuda::softmax_cross_entropy(stream_.get(), logits, labels, options, sums, scratch());
 }
 
-void CudaBackend::do_mean_squared_error(const Tensor& predictions, const Tensor& targets, double scale,
-                                        bool want_gradient, const Tensor& sums) {
+void CudaBackend::do_mean_squared_error(const Tensor& predictions, const Tensor& targets, const LossOptions& options,
+                                        const Tensor& sums) {
   if (predictions.count() == 0) return;
-  cuda::mean_squared_error(stream_.get(), predictions, targets, scale, want_gradient, sums, scratch());
+  cuda::mean_squared_error(stream_.get(), predictions, targets, options, sums, scratch());
+}
+
+void CudaBackend::do_add(const Tensor& x, const Tensor& to) {
+  if (to.count() > 0) cuda::add(stream_.get(), x, to);
 }
 
 void CudaBackend::do_sum_of_squares(const Tensor& x, const Tensor& out) {

@@ -3,6 +3,7 @@
 /// stream. For one thread at a time; only the memory resources may be used by others.
 #pragma once
 
+#include <cstdlib>
 #include <optional>
 #include <string>
 
@@ -34,6 +35,9 @@ class CudaBackend final : public Backend {
   bool is_host() const noexcept override { return false; }
   void* stream() noexcept override { return stream_.get(); }
 
+  ImageOperations& images() noexcept override { std::abort(); }
+  SequenceOperations& sequences() noexcept override { std::abort(); }
+
   void wait_staged() override;
   void synchronize() override;
   void repeat(std::span<const std::int64_t> key, const std::function<void()>& work) override;
@@ -47,18 +51,19 @@ class CudaBackend final : public Backend {
   static Device choose(const BackendOptions& options);
   CudaBackend(const BackendOptions& options, Device device);
 
-  void do_reserve_stages(int slots, std::size_t x_bytes, std::size_t y_bytes) override;
-  StagedBatch do_stage(int slot, const Tensor& x, const Tensor& y) override;
+  void do_reserve_stages(int slots, const StageBytes& bytes) override;
+  StagedBatch do_stage(int slot, const StagedBatch& batch) override;
   void do_release_stage(int slot) override;
   void do_convert_input(const Tensor& in, const InputTransform& transform, const Tensor& out) override;
   void do_linear_forward(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
                          const Tensor& y) override;
   void do_linear_backward(const Tensor& x, const Tensor& w, const Tensor& y, const Tensor& d_y, Activation activation,
                           Accumulate accumulate, const Tensor& d_w, const Tensor& d_bias, const Tensor& d_x) override;
-  void do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, double scale, bool want_gradient,
+  void do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const LossOptions& options,
                                 const Tensor& sums) override;
-  void do_mean_squared_error(const Tensor& predictions, const Tensor& targets, double scale, bool want_gradient,
+  void do_mean_squared_error(const Tensor& predictions, const Tensor& targets, const LossOptions& options,
                              const Tensor& sums) override;
+  void do_add(const Tensor& x, const Tensor& to) override;
   void do_sum_of_squares(const Tensor& x, const Tensor& out) override;
   void do_tally(const Tensor& sums, const Tensor& ballot) override;
   void do_add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2,

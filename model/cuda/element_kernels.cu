@@ -39,6 +39,13 @@ void cast_to(cudaStream_t stream, const Tensor& in, const Tensor& out) {
   run_each<kWidth>("cast", stream, body, in.count(), takes_packs<kWidth>(body.in) && takes_packs<kWidth>(body.out));
 }
 
+template <class T>
+void add_as(cudaStream_t stream, const Tensor& x, const Tensor& to) {
+  const Add<T> body{static_cast<const T*>(x.data), static_cast<T*>(to.data)};
+  constexpr int kWidth = kWideWidth<T>;
+  run_each<kWidth>("add", stream, body, to.count(), takes_packs<kWidth>(body.x) && takes_packs<kWidth>(body.to));
+}
+
 template <Activation kActivation, class T>
 void activate_all(cudaStream_t stream, const Tensor& y, const Tensor& bias) {
   constexpr int kWidth = kWideWidth<T>;
@@ -90,6 +97,12 @@ void add_bias_and_activate(cudaStream_t stream, const Tensor& y, const Tensor& b
   if (y.type == ElementType::float32) return activate_as<float>(stream, y, bias, activation);
   if (y.type == ElementType::bfloat16) return activate_as<Bfloat16>(stream, y, bias, activation);
   throw std::invalid_argument(std::string("add_bias_and_activate: activations of ") + name_of(y.type));
+}
+
+void add(cudaStream_t stream, const Tensor& x, const Tensor& to) {
+  if (to.type == ElementType::float32) return add_as<float>(stream, x, to);
+  if (to.type == ElementType::bfloat16) return add_as<Bfloat16>(stream, x, to);
+  throw std::invalid_argument(std::string("add: activations of ") + name_of(to.type));
 }
 
 void cast(cudaStream_t stream, const Tensor& in, const Tensor& out) {

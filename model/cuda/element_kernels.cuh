@@ -78,6 +78,23 @@ struct Copy {
   }
 };
 
+/// to[i] += x[i]
+template <class T>
+struct Add {
+  const T* x;
+  T* to;
+
+  template <int kWidth>
+  __device__ void at(std::int64_t i) const {
+    float values[kWidth], sums[kWidth];
+    load<kWidth>(x + i, true, values);
+    load<kWidth>(to + i, true, sums);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) sums[k] += values[k];
+    store<kWidth>(sums, true, to + i);
+  }
+};
+
 template <class T, Activation kActivation>
 struct Activate {
   T* y;

@@ -28,13 +28,21 @@ std::size_t scratch_bytes(std::int64_t most_columns) noexcept;
 struct UpdateChunk {
   std::uint64_t offset = 0;  ///< elements from the start of the arena
   std::uint32_t count = 0;   ///< 1 to kUpdateChunk
-  std::uint32_t decayed = 0;
+  std::uint32_t slice = 0;   ///< whose piece it is
+  std::uint32_t decayed = 0, statistic = 0;
 };
 inline constexpr std::uint32_t kUpdateChunk = 4096;
+/// The chunks of one slice, one after another.
+struct ChunksOfSlice {
+  std::uint32_t first = 0, count = 0;
+};
 /// Chunks of `slices`, in device memory.
 struct UpdateChunks {
   const UpdateChunk* data = nullptr;
   std::uint32_t count = 0;
+  const ChunksOfSlice* slices = nullptr;
+  std::uint32_t slice_count = 0;
+  double* parts = nullptr;  ///< room for two sums of each chunk, for norms
 };
 
 void convert_input(cudaStream_t stream, const Tensor& in, const InputTransform& transform, const Tensor& out);
@@ -44,15 +52,18 @@ void add_bias_and_activate(cudaStream_t stream, const Tensor& y, const Tensor& b
 /// may be empty) = or += its column sums.
 void activation_gradient(cudaStream_t stream, Activation activation, const Tensor& y, const Tensor& d_y,
                          Accumulate accumulate, const Tensor& d_bias, const Scratch& scratch);
-void softmax_cross_entropy(cudaStream_t stream, const Tensor& logits, const Tensor& labels, double scale,
-                           bool want_gradient, const Tensor& sums, const Scratch& scratch);
-void mean_squared_error(cudaStream_t stream, const Tensor& predictions, const Tensor& targets, double scale,
-                        bool want_gradient, const Tensor& sums, const Scratch& scratch);
+void softmax_cross_entropy(cudaStream_t stream, const Tensor& logits, const Tensor& labels, const LossOptions& options,
+                           const Tensor& sums, const Scratch& scratch);
+void mean_squared_error(cudaStream_t stream, const Tensor& predictions, const Tensor& targets,
+                        const LossOptions& options, const Tensor& sums, const Scratch& scratch);
+/// to += x
+void add(cudaStream_t stream, const Tensor& x, const Tensor& to);
 void sum_of_squares(cudaStream_t stream, const Tensor& x, const Tensor& out, const Scratch& scratch);
 void tally(cudaStream_t stream, const Tensor& sums, const Tensor& ballot);
 /// gradients += l2 * parameters over the decayed chunks.
 void add_l2_gradient(cudaStream_t stream, const Tensor& parameters, const Tensor& gradients, float l2,
                      const UpdateChunks& chunks);
+/// Two passes before the update itself for the kinds that look at norms.
 void update(cudaStream_t stream, const UpdateArenas& arenas, OptimizerKind kind, bool averaging, const Tensor& rule,
             const UpdateChunks& chunks, const UpdateGate& gate);
 void cast(cudaStream_t stream, const Tensor& in, const Tensor& out);

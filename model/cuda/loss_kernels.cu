@@ -11,12 +11,11 @@ namespace {
 /// Classes that a warp holds in its registers at most.
 constexpr std::int64_t kMostNarrow = 512;
 
-/// sums[0] += and sums[1] += the sums of the parts, times `factor`. One block.
+/// sums += the sums of the parts; those of loss and metric times `factor`. One block.
 __global__ void __launch_bounds__(kBlock) add_sums(const Sums* parts, int count, double factor, double* sums) {
   const Sums total = sum_of_parts(parts, count, shared<WarpSums>());
   if (threadIdx.x != 0) return;
-  sums[0] += total.loss * factor;
-  sums[1] += total.metric * factor;
+  add_to(sums, total, factor);
 }
 
 __global__ void __launch_bounds__(kWarp) tally_sums(const double* sums, double* ballot) {
@@ -34,8 +33,9 @@ void finish(cudaStream_t stream, unsigned blocks, const Sums* parts, double fact
 }
 
 template <class T>
-void cross_entropy(cudaStream_t stream, const Tensor& logits, const Tensor& labels, double scale, bool want_gradient,
+void cross_entropy(cudaStream_t stream, const Tensor& logits, const Tensor& labels, const LossOptions& options,
                    Sums* parts, double* sums) {
+  const formulas::SoftTarget target = formulas::soft_target(options.smoothing, logits.columns);
   auto* const z = static_cast<T*>(logits.data);
   const auto* const answers = static_cast<const std::int32_t*>(labels.data);
   if (logits.columns > kMostNarrow) {
@@ -43,7 +43,8 @@ void cross_entropy(cudaStream_t stream, const Tensor& logits, const Tensor& labe
     const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(logits.rows, kMostParts));
     launch("softmax_cross_entropy", cross_entropy_wide<kWidth, T>,
            {.blocks = blocks, .threads = kWideBlock, .shared_bytes = sizeof(RowOfBlock)}, stream, z, answers,
-           logits.rows, logits.columns, scale, want_gradient, takes_packs<kWidth>(z), parts, sums);
+           logits.rows, logits.columns, target, options.scale, options.want_gradient, takes_packs<kWidth>(z), parts,
+           sums);
     return finish(stream, blocks, parts, 1, sums);
   }
   // Rows of a block are one after the other for a warp: four at most in a grid of one block, which needs no second
@@ -54,7 +55,7 @@ void cross_entropy(cudaStream_t stream, const Tensor& logits, const Tensor& labe
   const auto run = [&]<int kPerLane>() {
     launch("softmax_cross_entropy", cross_entropy_narrow<kPerLane, T>,
            {.blocks = blocks, .threads = kBlock, .shared_bytes = sizeof(WarpSums)}, stream, z, answers, logits.rows,
-           logits.columns, scale, want_gradient, parts, sums);
+           logits.columns, target, options.scale, options.want_gradient, parts, sums);
   };
   if (logits.columns <= kWarp) {
     run.template operator()<1>();
@@ -67,8 +68,8 @@ void cross_entropy(cudaStream_t stream, const Tensor& logits, const Tensor& labe
 }
 
 template <class T>
-void squared_errors(cudaStream_t stream, const Tensor& predictions, const Tensor& targets, double scale,
-                    bool want_gradient, Sums* parts, double* sums) {
+void squared_errors(cudaStream_t stream, const Tensor& predictions, const Tensor& targets, const LossOptions& options,
+                    Sums* parts, double* sums) {
   constexpr int kWidth = kWideWidth<T>;
   auto* const p = static_cast<T*>(predictions.data);
   const auto* const t = static_cast<const float*>(targets.data);
@@ -76,8 +77,8 @@ void squared_errors(cudaStream_t stream, const Tensor& predictions, const Tensor
   const unsigned blocks = blocks_of_sum(predictions.count() / kWidth);
   launch("mean_squared_error", squared_error<kWidth, T>,
          {.blocks = blocks, .threads = kBlock, .shared_bytes = sizeof(WarpSums)}, stream, p, t, predictions.count(),
-         takes_packs<kWidth>(p) && takes_packs<kWidth>(t), 1 / outputs, 2 * scale / outputs, want_gradient, parts,
-         sums);
+         takes_packs<kWidth>(p) && takes_packs<kWidth>(t), 1 / outputs, 2 * options.scale / outputs,
+         options.want_gradient, parts, sums);
   finish(stream, blocks, parts, 1 / outputs, sums);
 }
 
@@ -91,30 +92,30 @@ Sums* parts_in(const Scratch& scratch) {
 
 }  // namespace
 
-void softmax_cross_entropy(cudaStream_t stream, const Tensor& logits, const Tensor& labels, double scale,
-                           bool want_gradient, const Tensor& sums, const Scratch& scratch) {
+void softmax_cross_entropy(cudaStream_t stream, const Tensor& logits, const Tensor& labels, const LossOptions& options,
+                           const Tensor& sums, const Scratch& scratch) {
   if (logits.count() == 0) return;
   auto* const to = static_cast<double*>(sums.data);
   Sums* const parts = parts_in(scratch);
   if (logits.type == ElementType::float32) {
-    return cross_entropy<float>(stream, logits, labels, scale, want_gradient, parts, to);
+    return cross_entropy<float>(stream, logits, labels, options, parts, to);
   }
   if (logits.type == ElementType::bfloat16) {
-    return cross_entropy<Bfloat16>(stream, logits, labels, scale, want_gradient, parts, to);
+    return cross_entropy<Bfloat16>(stream, logits, labels, options, parts, to);
   }
   throw std::invalid_argument(std::string("softmax_cross_entropy: logits of ") + name_of(logits.type));
 }
 
-void mean_squared_error(cudaStream_t stream, const Tensor& predictions, const Tensor& targets, double scale,
-                        bool want_gradient, const Tensor& sums, const Scratch& scratch) {
+void mean_squared_error(cudaStream_t stream, const Tensor& predictions, const Tensor& targets,
+                        const LossOptions& options, const Tensor& sums, const Scratch& scratch) {
   if (predictions.count() == 0) return;
   auto* const to = static_cast<double*>(sums.data);
   Sums* const parts = parts_in(scratch);
   if (predictions.type == ElementType::float32) {
-    return squared_errors<float>(stream, predictions, targets, scale, want_gradient, parts, to);
+    return squared_errors<float>(stream, predictions, targets, options, parts, to);
   }
   if (predictions.type == ElementType::bfloat16) {
-    return squared_errors<Bfloat16>(stream, predictions, targets, scale, want_gradient, parts, to);
+    return squared_errors<Bfloat16>(stream, predictions, targets, options, parts, to);
   }
   throw std::invalid_argument(std::string("mean_squared_error: predictions of ") + name_of(predictions.type));
 }

@@ -12,11 +12,17 @@
 
 namespace lockstep::model::cuda {
 
+/// float64 [1, kLossSums] += ; counts need no factor.
+__device__ inline void add_to(double* sums, const Sums& total, double factor) {
+  sums[0] += total.loss * factor;
+  sums[1] += total.metric * factor;
+  sums[2] += total.top5;
+}
+
 /// One part to parts[block]; a grid of one block adds it to sums itself, times `factor`. Thread 0 calls it.
 __device__ inline void hand_over(const Sums& total, double factor, Sums* parts, double* sums) {
   if (gridDim.x == 1) {
-    sums[0] += total.loss * factor;
-    sums[1] += total.metric * factor;
+    add_to(sums, total, factor);
   } else {
     parts[blockIdx.x] = total;
   }
@@ -35,12 +41,38 @@ __device__ inline formulas::SoftmaxPart merge_warp(formulas::SoftmaxPart part) {
   return part;
 }
 
+/// What some rows need besides: the sum of the logits, where targets are smoothed; how many classes come before the
+/// label, where there is no gradient.
+struct RowExtras {
+  double logits = 0;
+  int before = 0;
+};
+
+/// The sums over the warp, in lane 0.
+__device__ inline RowExtras sum_of_warp(RowExtras extras) {
+#pragma unroll
+  for (unsigned distance = kWarp / 2; distance > 0; distance /= 2) {
+    extras.logits += __shfl_down_sync(kWholeWarp, extras.logits, distance);
+    extras.before += __shfl_down_sync(kWholeWarp, extras.before, distance);
+  }
+  return extras;
+}
+
+/// One row to the sums of the thread that has them.
+__device__ inline void add_row(Sums& sums, const formulas::SoftmaxPart& row, const RowExtras& extras, float right,
+                               std::int32_t label, const formulas::SoftTarget& target, bool want_gradient) {
+  sums.loss += formulas::cross_entropy_of(row, right, target, extras.logits);
+  sums.metric += formulas::is_correct(row, label) ? 1 : 0;
+  if (!want_gradient) sums.top5 += formulas::is_among_top(row, right, extras.before) ? 1 : 0;
+}
+
 /// Rows of at most kWarp * kPerLane classes, one warp a row: lane l holds logits l, l + 32, … in registers. A label
 /// that is no class makes the loss NaN.
 template <int kPerLane, class T>
 __global__ void __launch_bounds__(kBlock)
-    cross_entropy_narrow(T* logits, const std::int32_t* labels, std::int64_t rows, int classes, float scale,
-                         bool want_gradient, Sums* parts, double* sums) {
+    cross_entropy_narrow(T* logits, const std::int32_t* labels, std::int64_t rows, int classes,
+                         formulas::SoftTarget target, float scale, bool want_gradient, Sums* parts, double* sums) {
+  const formulas::SoftTarget scaled_target = formulas::scaled(target, scale);
   const auto lane = static_cast<int>(threadIdx.x % kWarp);
   const std::int64_t warps = static_cast<std::int64_t>(gridDim.x) * (kBlock / kWarp);
   Sums sum;
@@ -62,17 +94,25 @@ __global__ void __launch_bounds__(kBlock)
     for (int k = 0; k < kPerLane; ++k) formulas::add_logit(part, values[k]);
     part = merge_warp(part);
     right = __shfl_sync(kWholeWarp, right, label & (static_cast<int>(kWarp) - 1));
-    if (lane == 0) {
-      sum.loss += formulas::cross_entropy_of(part, right);
-      sum.metric += formulas::is_correct(part, label) ? 1 : 0;
+    RowExtras extras;
+    if (!want_gradient || target.of_each != 0) {
+#pragma unroll
+      for (int k = 0; k < kPerLane; ++k) {
+        const int o = lane + k * static_cast<int>(kWarp);
+        if (o >= classes) continue;
+        extras.logits += static_cast<double>(values[k]);
+        extras.before += formulas::comes_before(values[k], o, right, label) ? 1 : 0;
+      }
+      extras = sum_of_warp(extras);
     }
+    if (lane == 0) add_row(sum, part, extras, right, label, target, want_gradient);
     if (!want_gradient) continue;
     const float share = scale / part.total;
 #pragma unroll
     for (int k = 0; k < kPerLane; ++k) {
       const int o = lane + k * static_cast<int>(kWarp);
       if (o >= classes) continue;
-      const float gradient[1] = {formulas::softmax_gradient(values[k], part, share, scale, o == label)};
+      const float gradient[1] = {formulas::softmax_gradient(values[k], part, share, scaled_target, o == label)};
       store<1>(gradient, true, z + o);
     }
   }
@@ -85,7 +125,7 @@ inline constexpr unsigned kWideBlock = 512;
 
 struct RowOfBlock {
   formulas::SoftmaxPart of_warp[kWideBlock / kWarp];
-  float right;
+  RowExtras extras_of_warp[kWideBlock / kWarp];
 };
 
 /// Rows of any length, one block a row: greatest and total in one pass, the gradient in a second one, which finds the
@@ -93,8 +133,11 @@ struct RowOfBlock {
 /// aligned in rows of any length: `head` single elements, packs, and the single elements that are left.
 template <int kWidth, class T>
 __global__ void __launch_bounds__(kWideBlock)
-    cross_entropy_wide(T* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t classes, float scale,
-                       bool want_gradient, bool wide, Sums* parts, double* sums) {
+    cross_entropy_wide(T* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t classes,
+                       formulas::SoftTarget target, float scale, bool want_gradient, bool wide, Sums* parts,
+                       double* sums) {
+  const formulas::SoftTarget scaled_target = formulas::scaled(target, scale);
+  const bool needs_extras = !want_gradient || target.of_each != 0;
   auto& block = shared<RowOfBlock>();
   const auto thread = static_cast<std::int64_t>(threadIdx.x);
   Sums sum;  // of thread 0
@@ -106,7 +149,11 @@ __global__ void __launch_bounds__(kWideBlock)
     const std::int64_t packs = classes > head ? (classes - head) / kWidth : 0;
     const std::int64_t singles = classes - packs * kWidth;
 
+    const bool is_class = label >= 0 && label < classes;
+    const float right = is_class ? to_float(z[label]) : formulas::kNan;
+
     formulas::SoftmaxPart part;
+    RowExtras extras;
     float values[kWidth];
     for (std::int64_t pack = thread; pack < packs; pack += kWideBlock) {
       const std::int64_t first = head + pack * kWidth;
@@ -123,6 +170,12 @@ __global__ void __launch_bounds__(kWideBlock)
       formulas::raise_greatest(part, greatest, static_cast<std::int32_t>(first) + index);
 #pragma unroll
       for (int k = 0; k < kWidth; ++k) formulas::add_logit(part, values[k]);
+      if (!needs_extras) continue;
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) {
+        extras.logits += static_cast<double>(values[k]);
+        extras.before += formulas::comes_before(values[k], first + k, right, label) ? 1 : 0;
+      }
     }
     formulas::SoftmaxPart single;
     for (std::int64_t i = thread; i < singles; i += kWideBlock) {
@@ -130,19 +183,24 @@ __global__ void __launch_bounds__(kWideBlock)
       const float value = to_float(z[o]);
       formulas::raise_greatest(single, value, static_cast<std::int32_t>(o));
       formulas::add_logit(single, value);
+      extras.logits += static_cast<double>(value);
+      extras.before += formulas::comes_before(value, o, right, label) ? 1 : 0;
     }
     part = merge_warp(formulas::merge(part, single));
-    if (threadIdx.x % kWarp == 0) block.of_warp[threadIdx.x / kWarp] = part;
-    if (threadIdx.x == 0) {
-      const bool is_class = label >= 0 && label < classes;
-      block.right = is_class ? to_float(z[label]) : formulas::kNan;
+    if (needs_extras) extras = sum_of_warp(extras);
+    if (threadIdx.x % kWarp == 0) {
+      block.of_warp[threadIdx.x / kWarp] = part;
+      block.extras_of_warp[threadIdx.x / kWarp] = extras;
     }
     __syncthreads();
     part = block.of_warp[0];
     for (unsigned warp = 1; warp < kWideBlock / kWarp; ++warp) part = formulas::merge(part, block.of_warp[warp]);
     if (threadIdx.x == 0) {
-      sum.loss += formulas::cross_entropy_of(part, block.right);
-      sum.metric += formulas::is_correct(part, label) ? 1 : 0;
+      for (unsigned warp = 1; warp < kWideBlock / kWarp; ++warp) {
+        extras.logits += block.extras_of_warp[warp].logits;
+        extras.before += block.extras_of_warp[warp].before;
+      }
+      add_row(sum, part, extras, right, label, target, want_gradient);
     }
     __syncthreads();  // the next row writes what this one has read
     if (!want_gradient) continue;
@@ -153,13 +211,13 @@ __global__ void __launch_bounds__(kWideBlock)
       load<kWidth>(z + first, wide, values);
 #pragma unroll
       for (int k = 0; k < kWidth; ++k) {
-        values[k] = formulas::softmax_gradient(values[k], part, share, scale, first + k == label);
+        values[k] = formulas::softmax_gradient(values[k], part, share, scaled_target, first + k == label);
       }
       store<kWidth>(values, wide, z + first);
     }
     for (std::int64_t i = thread; i < singles; i += kWideBlock) {
       const std::int64_t o = i < head ? i : i + packs * kWidth;
-      const float gradient[1] = {formulas::softmax_gradient(to_float(z[o]), part, share, scale, o == label)};
+      const float gradient[1] = {formulas::softmax_gradient(to_float(z[o]), part, share, scaled_target, o == label)};
       store<1>(gradient, true, z + o);
     }
   }

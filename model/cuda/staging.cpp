@@ -8,20 +8,24 @@ std::size_t rounded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 }  // namespace
 
-Staging::Staging(DeviceMemory& memory, int slots, std::size_t x_bytes, std::size_t y_bytes)
-    : block_(memory, static_cast<std::size_t>(slots) * (rounded(x_bytes) + rounded(y_bytes))), copies_(make_stream()) {
+Staging::Staging(DeviceMemory& memory, int slots, const StageBytes& bytes)
+    : block_(memory, static_cast<std::size_t>(slots) * (rounded(bytes.x) + rounded(bytes.y) + rounded(bytes.keys))),
+      copies_(make_stream()) {
   auto* next = static_cast<std::byte*>(block_.data());
   for (int i = 0; i < slots; ++i) {
-    slots_.push_back({next, next + rounded(x_bytes), make_event(), make_event()});
-    next += rounded(x_bytes) + rounded(y_bytes);
+    std::byte* const y = next + rounded(bytes.x);
+    std::byte* const keys = y + rounded(bytes.y);
+    slots_.push_back({next, y, keys, make_event(), make_event()});
+    next = keys + rounded(bytes.keys);
   }
 }
 
-StagedBatch Staging::stage(int slot, const Tensor& x, const Tensor& y, cudaStream_t compute) {
+StagedBatch Staging::stage(int slot, const StagedBatch& host, cudaStream_t compute) {
   Slot& to = slots_[static_cast<std::size_t>(slot)];
   // An event that was never recorded lets pass.
   check(cudaStreamWaitEvent(copies_.get(), to.released.get(), 0), "waiting for a slot of the input");
-  const StagedBatch batch{upload(x, to.x), upload(y, to.y)};
+  StagedBatch batch{upload(host.x, to.x), upload(host.y, to.y), {}};
+  if (host.keys.data != nullptr) batch.keys = upload(host.keys, to.keys);
   check(cudaEventRecord(to.uploaded.get(), copies_.get()), "marking an upload");
   check(cudaStreamWaitEvent(compute, to.uploaded.get(), 0), "waiting for an upload");
   latest_ = to.uploaded.get();

@@ -2,7 +2,7 @@
 /// Batches on their way to the GPU: slots of device memory that are filled by a stream of their own while the
 /// operations read other slots.
 ///
-///   copy stream      wait released[s]   copy x, y to slot s   record uploaded[s]
+///   copy stream      wait released[s]   copy the batch to s    record uploaded[s]
 ///   compute stream                                            wait uploaded[s]   ... read slot s ...   record
 ///   released[s]
 #pragma once
@@ -19,11 +19,11 @@ namespace lockstep::model::cuda {
 class Staging {
  public:
   /// The memory must outlive the staging.
-  Staging(DeviceMemory& memory, int slots, std::size_t x_bytes, std::size_t y_bytes);
+  Staging(DeviceMemory& memory, int slots, const StageBytes& bytes);
 
   /// Backend::stage, release_stage and wait_staged; `compute` is the stream of the operations. None of them may be
   /// recorded.
-  StagedBatch stage(int slot, const Tensor& x, const Tensor& y, cudaStream_t compute);
+  StagedBatch stage(int slot, const StagedBatch& host, cudaStream_t compute);
   void release(int slot, cudaStream_t compute);
   void wait();
 
@@ -31,6 +31,7 @@ class Staging {
   struct Slot {
     std::byte* x = nullptr;
     std::byte* y = nullptr;
+    std::byte* keys = nullptr;
     Event uploaded, released;
   };
   Tensor upload(const Tensor& host, std::byte* to);

@@ -11,7 +11,7 @@ namespace {
 __global__ void __launch_bounds__(kBlock)
     add_l2_chunk(const float* parameters, float* gradients, float l2, const UpdateChunk* chunks, bool wide) {
   const UpdateChunk chunk = chunks[blockIdx.x];
-  if (chunk.decayed == 0) return;
+  if (chunk.decayed == 0 || chunk.statistic != 0) return;
   const auto add_at = [&]<int kWidth>(std::int64_t i) {
     float w[kWidth], g[kWidth];
     load<kWidth>(parameters + i, true, w);
@@ -21,6 +21,35 @@ __global__ void __launch_bounds__(kBlock)
     store<kWidth>(g, true, gradients + i);
   };
   for_chunk(chunk, wide, add_at);
+}
+
+/// The second pass, one block a slice.
+__global__ void __launch_bounds__(kBlock)
+    add_norms(const UpdateChunk* chunks, const ChunksOfSlice* slices, const double* parts, double* norms) {
+  const ChunksOfSlice slice = slices[blockIdx.x];
+  Sums sum;
+  if (slice.count > 0 && chunks[slice.first].decayed != 0 && chunks[slice.first].statistic == 0) {
+    for (std::uint32_t i = threadIdx.x; i < slice.count; i += kBlock) {
+      const std::uint32_t chunk = slice.first + i;
+      sum.loss += parts[2 * chunk];
+      sum.metric += parts[2 * chunk + 1];
+    }
+  }
+  const Sums total = sum_of_block(sum, shared<WarpSums>());
+  if (threadIdx.x != 0) return;
+  norms[2 * blockIdx.x] = total.loss;
+  norms[2 * blockIdx.x + 1] = total.metric;
+}
+
+template <OptimizerKind kKind>
+void take_norms(cudaStream_t stream, const UpdatePointers& arenas, bool wide, const Tensor& rule,
+                const UpdateChunks& chunks, const UpdateGate& gate) {
+  launch("square_chunk", square_chunk<kKind>,
+         {.blocks = chunks.count, .threads = kBlock, .shared_bytes = sizeof(NormsOfBlock)}, stream, arenas,
+         static_cast<const UpdateRule*>(rule.data), chunks.data, wide, static_cast<const double*>(gate.obstacles.data),
+         static_cast<const double*>(gate.gradient_squares.data), chunks.parts);
+  launch("add_norms", add_norms, {.blocks = chunks.slice_count, .threads = kBlock, .shared_bytes = sizeof(WarpSums)},
+         stream, chunks.data, chunks.slices, static_cast<const double*>(chunks.parts), arenas.norms);
 }
 
 template <OptimizerKind kKind, bool kAveraging, bool kShadow>
@@ -42,6 +71,7 @@ void update_by(cudaStream_t stream, const UpdatePointers& arenas, bool averaging
   if (formulas::keeps_moments(kKind)) wide = wide && takes_packs<kWidth>(arenas.state2);
   if (averaging) wide = wide && takes_packs<kWidth>(arenas.average);
   if (arenas.shadow != nullptr) wide = wide && takes_packs<kWidth>(arenas.shadow);
+  if constexpr (formulas::needs_norms(kKind)) take_norms<kKind>(stream, arenas, wide, rule, chunks, gate);
   if (averaging) {
     if (arenas.shadow != nullptr) return run_update<kKind, true, true>(stream, arenas, wide, rule, chunks, gate);
     return run_update<kKind, true, false>(stream, arenas, wide, rule, chunks, gate);
@@ -68,11 +98,12 @@ void update(cudaStream_t stream, const UpdateArenas& arenas, OptimizerKind kind,
     throw std::invalid_argument(std::string("update: a shadow of ") + name_of(arenas.shadow.type));
   }
   const UpdatePointers pointers{.parameters = static_cast<float*>(arenas.parameters.data),
-                                .gradients = static_cast<const float*>(arenas.gradients.data),
+                                .gradients = static_cast<float*>(arenas.gradients.data),
                                 .state1 = static_cast<float*>(arenas.state1.data),
                                 .state2 = static_cast<float*>(arenas.state2.data),
                                 .average = static_cast<float*>(arenas.average.data),
-                                .shadow = static_cast<Bfloat16*>(arenas.shadow.data)};
+                                .shadow = static_cast<Bfloat16*>(arenas.shadow.data),
+                                .norms = static_cast<double*>(arenas.norms.data)};
   switch (kind) {
     case OptimizerKind::sgd:
       return update_by<OptimizerKind::sgd>(stream, pointers, averaging, rule, chunks, gate);
@@ -83,6 +114,10 @@ void update(cudaStream_t stream, const UpdateArenas& arenas, OptimizerKind kind,
     case OptimizerKind::adam:
     case OptimizerKind::adamw:
       return update_by<OptimizerKind::adam>(stream, pointers, averaging, rule, chunks, gate);
+    case OptimizerKind::lars:
+      return update_by<OptimizerKind::lars>(stream, pointers, averaging, rule, chunks, gate);
+    case OptimizerKind::lamb:
+      return update_by<OptimizerKind::lamb>(stream, pointers, averaging, rule, chunks, gate);
   }
 }
 

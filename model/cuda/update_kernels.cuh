@@ -1,9 +1,15 @@
 /// \file
-/// Passes over slices of the arenas, one block a chunk.
+/// Passes over slices of the arenas, one block a chunk. Rules that look at norms take two passes more before the
+/// update:
+///   1. each block: sums of squares over its chunk, to a part of its own; lamb: also the direction, in the gradients'
+///   place
+///   2. a block per slice adds the parts of its chunks to UpdateArenas::norms, always in the same order
+///   3. the update, each block with the ratio of its slice.
 #pragma once
 
 #include <cstdint>
 
+#include "model/cuda/block_sums.cuh"
 #include "model/cuda/kernels.hpp"
 #include "model/cuda/launch.cuh"
 #include "model/cuda/packs.cuh"
@@ -18,11 +24,12 @@ inline constexpr int kUpdateWidth = 4;
 /// The arenas that a rule of this kind has; the others are never touched.
 struct UpdatePointers {
   float* parameters;
-  const float* gradients;
+  float* gradients;
   float* state1;
   float* state2;
   float* average;
   Bfloat16* shadow;
+  double* norms;
 };
 
 /// at<kWidth>(i) for every kWidth-th element of a chunk, at<1>(i) for those left. `wide`: the arenas start at multiples
@@ -38,6 +45,14 @@ __device__ __forceinline__ void for_chunk(const UpdateChunk& chunk, bool wide, c
   for (std::int64_t i = begin + packs * kUpdateWidth + threadIdx.x; i < end; i += kBlock) at.template operator()<1>(i);
 }
 
+/// Whether the update itself has to do with the states: lamb's first pass has.
+__device__ constexpr bool updates_state1(OptimizerKind kind) {
+  return formulas::keeps_velocity(kind) || (formulas::keeps_moments(kind) && kind != OptimizerKind::lamb);
+}
+__device__ constexpr bool updates_state2(OptimizerKind kind) {
+  return formulas::keeps_moments(kind) && kind != OptimizerKind::lamb;
+}
+
 /// kWidth elements from `i` on.
 template <OptimizerKind kKind, bool kAveraging, bool kShadow, int kWidth>
 __device__ __forceinline__ void update_at(const UpdatePointers& arenas, const formulas::UpdateScalars& scalars,
@@ -45,9 +60,8 @@ __device__ __forceinline__ void update_at(const UpdatePointers& arenas, const fo
   float w[kWidth], g[kWidth], state1[kWidth] = {}, state2[kWidth] = {}, average[kWidth] = {};
   load<kWidth>(arenas.gradients + i, true, g);
   load<kWidth>(arenas.parameters + i, true, w);
-  if constexpr (formulas::keeps_velocity(kKind) || formulas::keeps_moments(kKind))
-    load<kWidth>(arenas.state1 + i, true, state1);
-  if constexpr (formulas::keeps_moments(kKind)) load<kWidth>(arenas.state2 + i, true, state2);
+  if constexpr (updates_state1(kKind)) load<kWidth>(arenas.state1 + i, true, state1);
+  if constexpr (updates_state2(kKind)) load<kWidth>(arenas.state2 + i, true, state2);
   if constexpr (kAveraging) load<kWidth>(arenas.average + i, true, average);
 #pragma unroll
   for (int k = 0; k < kWidth; ++k) {
@@ -55,17 +69,88 @@ __device__ __forceinline__ void update_at(const UpdatePointers& arenas, const fo
     if constexpr (kAveraging) average[k] = formulas::averaged(scalars, average[k], w[k]);
   }
   store<kWidth>(w, true, arenas.parameters + i);
-  if constexpr (formulas::keeps_velocity(kKind) || formulas::keeps_moments(kKind))
-    store<kWidth>(state1, true, arenas.state1 + i);
-  if constexpr (formulas::keeps_moments(kKind)) store<kWidth>(state2, true, arenas.state2 + i);
+  if constexpr (updates_state1(kKind)) store<kWidth>(state1, true, arenas.state1 + i);
+  if constexpr (updates_state2(kKind)) store<kWidth>(state2, true, arenas.state2 + i);
   if constexpr (kAveraging) store<kWidth>(average, true, arenas.average + i);
   if constexpr (kShadow) store<kWidth>(w, true, arenas.shadow + i);
 }
 
+template <bool kAveraging, bool kShadow, int kWidth>
+__device__ __forceinline__ void update_statistic_at(const UpdatePointers& arenas, const UpdateRule& rule,
+                                                    std::int64_t i) {
+  float w[kWidth], g[kWidth];
+  load<kWidth>(arenas.gradients + i, true, g);
+  load<kWidth>(arenas.parameters + i, true, w);
+#pragma unroll
+  for (int k = 0; k < kWidth; ++k) w[k] = formulas::updated_statistic(rule, w[k], g[k]);
+  store<kWidth>(w, true, arenas.parameters + i);
+  if constexpr (kAveraging) store<kWidth>(w, true, arenas.average + i);
+  if constexpr (kShadow) store<kWidth>(w, true, arenas.shadow + i);
+}
+
+/// What thread 0 finds out for its block.
 struct UpdateOfBlock {
   formulas::UpdateScalars scalars;
   bool is_open;
 };
+
+__device__ inline void open_update(UpdateOfBlock& block, OptimizerKind kind, const UpdateRule& rule,
+                                   const UpdateChunk& chunk, double obstacles, double gradient_squares) {
+  block.is_open = formulas::may_update(obstacles, gradient_squares);
+  block.scalars =
+      formulas::update_scalars(kind, rule, formulas::clip_factor(gradient_squares, rule.clip_norm), chunk.decayed != 0);
+}
+
+struct NormsOfBlock {
+  UpdateOfBlock update;
+  WarpSums warps;
+};
+
+/// The first pass: parts[2 chunk] and [2 chunk + 1] of chunks that are decayed. Where the gate is closed lamb writes
+/// nothing, and the norms are of no use.
+template <OptimizerKind kKind>
+__global__ void __launch_bounds__(kBlock)
+    square_chunk(UpdatePointers arenas, const UpdateRule* rule, const UpdateChunk* chunks, bool wide,
+                 const double* obstacles, const double* gradient_squares, double* parts) {
+  auto& block = shared<NormsOfBlock>();
+  const UpdateChunk chunk = chunks[blockIdx.x];
+  if (chunk.statistic != 0 || (kKind == OptimizerKind::lars && chunk.decayed == 0)) return;
+  if (threadIdx.x == 0) open_update(block.update, kKind, *rule, chunk, *obstacles, *gradient_squares);
+  __syncthreads();
+  if (!block.update.is_open) return;
+  const formulas::UpdateScalars scalars = block.update.scalars;
+  Sums sum;  // of weights, and of gradients or directions
+  for_chunk(chunk, wide, [&]<int kWidth>(std::int64_t i) {
+    float w[kWidth], g[kWidth];
+    [[maybe_unused]] float state1[kWidth], state2[kWidth];
+    load<kWidth>(arenas.parameters + i, true, w);
+    load<kWidth>(arenas.gradients + i, true, g);
+    if constexpr (kKind == OptimizerKind::lamb) {
+      load<kWidth>(arenas.state1 + i, true, state1);
+      load<kWidth>(arenas.state2 + i, true, state2);
+    }
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      if constexpr (kKind == OptimizerKind::lamb) {
+        g[k] = formulas::lamb_direction(scalars, w[k], g[k], state1[k], state2[k]);
+      } else {
+        g[k] = formulas::clipped(scalars, g[k]);
+      }
+      sum.loss += static_cast<double>(w[k]) * static_cast<double>(w[k]);
+      sum.metric += static_cast<double>(g[k]) * static_cast<double>(g[k]);
+    }
+    if constexpr (kKind == OptimizerKind::lamb) {
+      store<kWidth>(g, true, arenas.gradients + i);
+      store<kWidth>(state1, true, arenas.state1 + i);
+      store<kWidth>(state2, true, arenas.state2 + i);
+    }
+  });
+  if (chunk.decayed == 0) return;
+  const Sums total = sum_of_block(sum, block.warps);
+  if (threadIdx.x != 0) return;
+  parts[2 * blockIdx.x] = total.loss;
+  parts[2 * blockIdx.x + 1] = total.metric;
+}
 
 /// Nothing is written where the gate is closed.
 template <OptimizerKind kKind, bool kAveraging, bool kShadow>
@@ -75,12 +160,20 @@ __global__ void __launch_bounds__(kBlock)
   auto& block = shared<UpdateOfBlock>();
   const UpdateChunk chunk = chunks[blockIdx.x];
   if (threadIdx.x == 0) {
-    block.is_open = formulas::may_update(*obstacles, *gradient_squares);
-    block.scalars =
-        formulas::update_scalars(*rule, formulas::clip_factor(*gradient_squares, rule->clip_norm), chunk.decayed != 0);
+    open_update(block, kKind, *rule, chunk, *obstacles, *gradient_squares);
+    if constexpr (formulas::needs_norms(kKind)) {
+      const double* const norms = arenas.norms + 2 * chunk.slice;
+      block.scalars = formulas::with_ratio(block.scalars, formulas::trust_ratio(kKind, *rule, norms[0], norms[1]));
+    }
   }
   __syncthreads();
   if (!block.is_open) return;
+  if (chunk.statistic != 0) {
+    const UpdateRule numbers = *rule;
+    return for_chunk(chunk, wide, [&]<int kWidth>(std::int64_t i) {
+      update_statistic_at<kAveraging, kShadow, kWidth>(arenas, numbers, i);
+    });
+  }
   const formulas::UpdateScalars scalars = block.scalars;
   for_chunk(chunk, wide,
             [&]<int kWidth>(std::int64_t i) { update_at<kKind, kAveraging, kShadow, kWidth>(arenas, scalars, i); });

@@ -58,8 +58,8 @@ LOCKSTEP_HOST_DEVICE UpdateScalars update_scalars(OptimizerKind kind, const Upda
 LOCKSTEP_HOST_DEVICE float trust_ratio(OptimizerKind kind, const UpdateRule& rule, double weight_squares,
                                        double other_squares) {
   if (weight_squares == 0 || other_squares == 0) return 1;
+  if (kind == OptimizerKind::lamb) return static_cast<float>(sqrt(weight_squares / other_squares));
   const double weights = sqrt(weight_squares), others = sqrt(other_squares);
-  if (kind == OptimizerKind::lamb) return static_cast<float>(weights / others);
   const double decay = static_cast<double>(rule.weight_decay);
   return static_cast<float>(static_cast<double>(rule.trust) * weights / (others + decay * weights));
 }
