@@ -28,7 +28,16 @@ constexpr RandomBlock philox(std::uint64_t key, RandomBlock counter) noexcept {
 }
 
 /// What a counter is for; keeps the streams apart.
-enum class RandomPurpose : std::uint32_t { block_order = 1, window_order, class_of_sample, features, noise, centre };
+enum class RandomPurpose : std::uint32_t {
+  block_order = 1,
+  window_order,
+  class_of_sample,
+  features,
+  noise,
+  centre,
+  validation_split,
+  window_shift
+};
 
 constexpr RandomBlock random_block(std::uint64_t key, RandomPurpose purpose, std::uint64_t major,
                                    std::uint32_t minor) noexcept {

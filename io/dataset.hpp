@@ -11,18 +11,9 @@
 #include <vector>
 
 #include "io/sample_source.hpp"
+#include "io/token_info.hpp"
 
 namespace lockstep::io {
-
-/// Of a corpus of tokens.
-struct TokenInfo {
-  std::string kind;                ///< "byte", "char", "word", or "ids": tokens made elsewhere
-  std::int64_t vocabulary = 0;     ///< tokens are in [0, vocabulary)
-  std::vector<std::string> texts;  ///< of each token, UTF-8 (byte: one byte each); empty: unknown
-  std::int64_t unknown = -1;       ///< the token that stands for words outside the vocabulary; -1: none
-  std::int64_t tokens = 0;         ///< of the corpus
-  double bytes_per_token = 0;      ///< of the text the corpus came from; 0: unknown
-};
 
 /// How x becomes numbers and how labels look, from the manifest (or guessed from the types where there is none).
 struct DatasetInfo {
@@ -63,8 +54,8 @@ class Dataset {
   /// Text that is equal when the data is: names, counts, shapes, checksums. For the fingerprint.
   virtual std::string fingerprint() const = 0;
 
-  /// The type in which x reaches the model: uint8 stays uint8, float64 stays float64, tokens are int32, all else becomes
-  /// float32.
+  /// The type in which x reaches the model: uint8 stays uint8, float64 stays float64, tokens are int32, all else
+  /// becomes float32.
   virtual FileType x_type() const noexcept = 0;
   /// Bytes of one sample as delivered: x as x_type(); y as int32 (classes, tokens) or float32 per target; no labels: y
   /// takes 0 bytes.

@@ -1,5 +1,5 @@
 /// \file
-/// Where `pack` reads samples from: one forward pass over fields x and y, in blocks.
+/// Where `pack` reads samples from: one forward pass over fields x and y, or over the tokens of a corpus, in blocks.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,11 @@
 #include <vector>
 
 #include "io/hdf5_file.hpp"
+#include "io/token_info.hpp"
 
 namespace lockstep::io {
 
-/// One field of a sample ("x" or "y").
+/// One field of a sample ("x" or "y"), or the tokens of a corpus ("tokens").
 struct Field {
   std::string name;
   FileType type = FileType::uint8;
@@ -26,15 +27,22 @@ struct Field {
 class SampleSource {
  public:
   virtual ~SampleSource() = default;
-  virtual std::vector<Field> fields() const = 0;  ///< x, and y where there are labels or targets
-  virtual std::int64_t count() const = 0;         ///< samples in all, known before the first read
-  virtual std::string description() const = 0;    ///< for the manifest: "idx train-images-idx3-ubyte.gz"
+  /// x, and y where there are labels or targets; or "tokens" alone, one integer each.
+  virtual std::vector<Field> fields() const = 0;
+  virtual std::int64_t count() const = 0;       ///< samples in all, known before the first read
+  virtual std::string description() const = 0;  ///< for the manifest: "idx train-images-idx3-ubyte.gz"
   /// Labels are class indices (cross-entropy) rather than regression targets.
   virtual bool labels_are_classes() const = 0;
   virtual std::vector<std::string> class_names() const { return {}; }
+  /// Of a corpus: its vocabulary (tokens and bytes_per_token are filled in by who reads it to the end).
+  virtual std::optional<TokenInfo> token_info() const { return std::nullopt; }
+  /// Of a corpus: bytes of text behind the tokens read or skipped so far; 0: unknown.
+  virtual std::uint64_t source_bytes() const { return 0; }
   /// Reads the next `samples` samples; buffers[f] has samples * fields()[f].bytes(). Throws FileError naming file and
   /// position when the file ends early or holds nonsense.
   virtual void read(std::int64_t samples, std::span<const std::span<std::byte>> buffers) = 0;
+  /// Passes over the next `samples`. Reads them, unless the source knows better.
+  virtual void skip(std::int64_t samples);
 };
 
 /// IDX (yann.lecun.com format), plain or .gz: x images, y labels (may be empty: no labels).

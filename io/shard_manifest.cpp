@@ -25,9 +25,9 @@ std::string checksum_of(json manifest) {
   return to_hex(checksum(std::as_bytes(std::span(text))));
 }
 
-json to_json(const ShardManifest& manifest) {
+json as_json(const ShardManifest& manifest) {
   json result = {{"format", kFormat},
-                 {"schema_version", kShardSchemaVersion},
+                 {"schema_version", manifest.schema_version()},
                  {"samples", manifest.samples},
                  {"labels", name_of(manifest.labels)},
                  {"classes", manifest.classes},
@@ -43,6 +43,7 @@ json to_json(const ShardManifest& manifest) {
     result["fields"].push_back(
         {{"name", field.name}, {"type", name_of(field.type)}, {"sample_shape", field.sample_shape}});
   }
+  if (manifest.tokens) result[kTokensName] = json::parse(to_json(*manifest.tokens));
   for (const ManifestShard& shard : manifest.shards) {
     result["shards"].push_back({{"file", shard.file},
                                 {"first", shard.first},
@@ -59,6 +60,27 @@ class Contradiction : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+
+/// x, or x and y with labels; of a corpus tokens of a type that its vocabulary fits into.
+void check_fields(const ShardManifest& manifest) {
+  const auto& fields = manifest.fields;
+  if (manifest.tokens) {
+    if (fields.size() != 1 || fields[0].name != kTokensName || fields[0].elements() != 1 ||
+        fields[0].type == FileType::float32 || fields[0].type == FileType::float64 || manifest.labels != Labels::none) {
+      throw Contradiction("its fields are not tokens alone");
+    }
+    if (manifest.tokens->tokens != manifest.samples) {
+      throw Contradiction(
+          fmt::format("it holds {} tokens, its vocabulary was made for {}", manifest.samples, manifest.tokens->tokens));
+    }
+    return;
+  }
+  const bool has_y = fields.size() == 2 && fields[1].name == "y";
+  if (fields.empty() || fields[0].name != "x" || fields.size() > 2 || has_y != (fields.size() == 2) ||
+      has_y != (manifest.labels != Labels::none)) {
+    throw Contradiction("its fields are not x, or x and y with labels");
+  }
+}
 
 ShardManifest from_json(const json& text) {
   ShardManifest manifest;
@@ -82,11 +104,8 @@ ShardManifest from_json(const json& text) {
       if (extent < 1) throw Contradiction("a field has an impossible shape");
     }
   }
-  const bool has_y = manifest.fields.size() == 2 && manifest.fields[1].name == "y";
-  if (manifest.fields.empty() || manifest.fields[0].name != "x" || manifest.fields.size() > 2 ||
-      has_y != (manifest.fields.size() == 2) || has_y != (manifest.labels != Labels::none)) {
-    throw Contradiction("its fields are not x, or x and y with labels");
-  }
+  if (text.contains(kTokensName)) manifest.tokens = token_info_from_json(text.at(kTokensName).dump());
+  check_fields(manifest);
   if ((manifest.labels == Labels::classes) != (manifest.classes > 0)) {
     throw Contradiction("its labels and its number of classes contradict each other");
   }
@@ -139,7 +158,7 @@ std::optional<FileType> file_type_of_name(std::string_view name) noexcept {
 }
 
 void write_manifest(const std::filesystem::path& folder, const ShardManifest& manifest) {
-  json text = to_json(manifest);
+  json text = as_json(manifest);
   text["checksum"] = checksum_of(text);
   replace_file(folder / kManifestName, text.dump(2) + "\n");
 }
@@ -165,7 +184,7 @@ ShardManifest read_manifest(const std::filesystem::path& folder) {
     return from_json(text);
   } catch (const json::exception& error) {
     throw FileError(fmt::format("{}: is damaged: {}", file.string(), error.what()));
-  } catch (const Contradiction& error) {
+  } catch (const std::runtime_error& error) {
     throw FileError(fmt::format("{}: {}", file.string(), error.what()));
   }
 }

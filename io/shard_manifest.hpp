@@ -4,15 +4,20 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "io/sample_source.hpp"
+#include "io/token_info.hpp"
 
 namespace lockstep::io {
 
-inline constexpr std::int64_t kShardSchemaVersion = 1;
+/// The newest that is read. Samples are still written as version 1, which older programs know; corpora of tokens as 2.
+inline constexpr std::int64_t kShardSchemaVersion = 2;
 inline constexpr const char* kManifestName = "manifest.json";
+inline constexpr const char* kTokensName = "tokens";  ///< the dataset of a corpus, and the manifest's entry about it
 
 /// Attributes of a shard file's root group and (checksum) of its datasets.
 namespace shard_attribute {
@@ -37,20 +42,23 @@ struct ManifestShard {
   std::string file;  ///< name within the folder
   std::int64_t first = 0;
   std::int64_t count = 0;
-  std::uint64_t bytes = 0;  ///< of the file
-  std::string checksum_x, checksum_y;
+  std::uint64_t bytes = 0;             ///< of the file
+  std::string checksum_x, checksum_y;  ///< of a corpus: of its tokens, and nothing
 };
 
 struct ShardManifest {
-  std::int64_t samples = 0;
-  std::vector<Field> fields;
+  std::int64_t samples = 0;   ///< of a corpus: tokens
+  std::vector<Field> fields;  ///< x; x and y; or tokens alone
   Labels labels = Labels::none;
   std::int64_t classes = 0;
   std::vector<std::string> class_names;
   double value_min = 0, value_max = 1;
   double mean = 0, standard_deviation = 1;
   std::string source;
+  std::optional<TokenInfo> tokens;  ///< set: a corpus
   std::vector<ManifestShard> shards;
+
+  std::int64_t schema_version() const noexcept { return tokens ? 2 : 1; }
 };
 
 /// Durable, with a checksum over everything else in it.

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "io/sample_source.hpp"
@@ -27,8 +28,32 @@ struct PackSummary {
 };
 
 /// `progress(samples done, samples in all)` is called a few times a second; throwing from it cancels cleanly (the
-/// temporary folder goes). Throws FileError; the message for a full disk names the folder and the bytes needed.
-PackSummary write_shards(SampleSource& source, const ShardWriterOptions& options,
-                         const std::function<void(std::int64_t, std::int64_t)>& progress);
+/// temporary folder goes).
+using PackProgress = std::function<void(std::int64_t, std::int64_t)>;
+
+/// Throws FileError; the message for a full disk names the folder and the bytes needed.
+PackSummary write_shards(SampleSource& source, const ShardWriterOptions& options, const PackProgress& progress);
+
+inline constexpr const char* kTrainName = "train";
+inline constexpr const char* kValidationName = "validation";
+
+/// Who trains and who validates. Of samples, a random choice that depends on the seed and nothing else; of a corpus,
+/// its last part validates.
+struct SplitOptions {
+  std::int64_t validation = 0;  ///< samples (tokens) of the validation part; at least 1, and 1 fewer than there are
+  std::uint64_t seed = 1;
+};
+
+struct SplitSummary {
+  PackSummary train, validation;
+};
+
+/// The same source from its beginning: each part is read by a pass of its own.
+using OpenSource = std::function<std::unique_ptr<SampleSource>()>;
+
+/// FOLDER/train and FOLDER/validation, both or none. options.shards are those of the training part; the validation part
+/// has its share of as many. Both parts have the classes of the whole.
+SplitSummary write_split(const OpenSource& open, const SplitOptions& split, const ShardWriterOptions& options,
+                         const PackProgress& progress);
 
 }  // namespace lockstep::io

@@ -14,15 +14,17 @@
 namespace lockstep::io {
 
 struct TokenDatasetOptions {
-  std::filesystem::path path;  ///< a folder of `tokens` shards with a manifest, or an HDF5 file/folder of others with `x`
-  std::string x = "tokens";    ///< dataset name, for files made by others (one-dimensional, an integer type)
+  std::filesystem::path
+      path;                  ///< a folder of `tokens` shards with a manifest, or an HDF5 file/folder of others with `x`
+  std::string x = "tokens";  ///< dataset name, for files made by others (one-dimensional, an integer type)
   std::int64_t context = 0;
   std::uint64_t seed = 1;  ///< of the shifts
 };
 
 class TokenDataset final : public Dataset {
  public:
-  /// Throws FileError: no tokens, fewer than 2 T of them, a token outside the vocabulary is met by read() or verify().
+  /// Throws FileError: no tokens, fewer than 2 T of them. A token outside the vocabulary is met by read() or verify();
+  /// of files made by others, the vocabulary is the largest token + 1 (they are read once to find it).
   explicit TokenDataset(const TokenDatasetOptions& options);
   ~TokenDataset() override;
 
@@ -46,7 +48,8 @@ class TokenDataset final : public Dataset {
   std::unique_ptr<Files> files_;
 };
 
-/// Whether the data at `path` is a corpus of tokens (its manifest says so).
+/// Whether the data at `path` is a corpus of tokens: its manifest says so. False where there is none. Throws FileError
+/// for a manifest that cannot be read.
 bool holds_tokens(const std::filesystem::path& path);
 
 }  // namespace lockstep::io

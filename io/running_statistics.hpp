@@ -1,0 +1,57 @@
+/// \file
+/// Mean, deviation and range of numbers that come in blocks.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <optional>
+#include <span>
+
+namespace lockstep::io {
+
+/// Count, mean and sum of squared deviations, merged block by block (Chan, Golub, LeVeque 1979), and the range.
+class RunningStatistics {
+ public:
+  /// Returns the position of the first NaN or infinity, or nothing.
+  template <class Element>
+  std::optional<std::size_t> add(std::span<const Element> block) {
+    double sum = 0;
+    Element low = block[0];
+    Element high = block[0];
+    for (const Element value : block) {
+      sum += static_cast<double>(value);
+      low = std::min(low, value);
+      high = std::max(high, value);
+    }
+    if (!std::isfinite(sum)) {
+      for (std::size_t i = 0; i < block.size(); ++i) {
+        if (!std::isfinite(static_cast<double>(block[i]))) return i;
+      }
+    }
+    const auto count = static_cast<double>(block.size());
+    const double mean = sum / count;
+    double squares = 0;
+    for (const Element value : block)
+      squares += (static_cast<double>(value) - mean) * (static_cast<double>(value) - mean);
+    const double delta = mean - mean_;
+    const double total = count_ + count;
+    mean_ += delta * count / total;
+    squares_ += squares + delta * delta * count_ * count / total;
+    count_ = total;
+    low_ = std::min(low_, static_cast<double>(low));
+    high_ = std::max(high_, static_cast<double>(high));
+    return std::nullopt;
+  }
+  double mean() const noexcept { return mean_; }
+  double standard_deviation() const noexcept { return std::sqrt(squares_ / count_); }
+  double low() const noexcept { return low_; }
+  double high() const noexcept { return high_; }
+
+ private:
+  double count_ = 0, mean_ = 0, squares_ = 0;
+  double low_ = std::numeric_limits<double>::infinity(), high_ = -std::numeric_limits<double>::infinity();
+};
+
+}  // namespace lockstep::io
