@@ -1,0 +1,368 @@
+#include "model/reference/reference_images.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <vector>
+
+#include "model/formulas/augmentation.hpp"
+#include "model/formulas/normalization.hpp"
+#include "model/reference/reference_activations.hpp"
+
+namespace lockstep::model {
+
+namespace {
+
+/// A batch of images by (image, row, column, channel).
+template <class T>
+class Images {
+ public:
+  Images(const Tensor& tensor, const ImageShape& shape) : elements_(tensor.elements<T>()), shape_(shape) {}
+  T& operator()(std::int64_t image, std::int64_t row, std::int64_t column, std::int64_t channel) const {
+    return elements_[static_cast<std::size_t>(
+        ((image * shape_.height + row) * shape_.width + column) * shape_.channels + channel)];
+  }
+
+ private:
+  std::span<T> elements_;
+  ImageShape shape_;
+};
+
+double& at(const Tensor& tensor, std::int64_t index) {
+  return tensor.elements<double>()[static_cast<std::size_t>(index)];
+}
+double& at(const Tensor& tensor, std::int64_t row, std::int64_t column) {
+  return at(tensor, row * tensor.columns + column);
+}
+bool present(const Tensor& tensor) { return tensor.data != nullptr; }
+
+/// `=` or `+=`.
+void write(double value, Accumulate accumulate, double& to) { to = accumulate == Accumulate::yes ? to + value : value; }
+
+/// Calls `visit(row, column, position)` for each pixel of `in` that the window at (row, column) of its output sees;
+/// position: within the window, row-major.
+template <class Visit>
+void visit_window(const ImageShape& in, const Sliding& window, std::int64_t row, std::int64_t column, Visit visit) {
+  for (std::int64_t i = 0; i < window.height; ++i) {
+    for (std::int64_t j = 0; j < window.width; ++j) {
+      const std::int64_t from_row = row * window.stride - window.top + i;
+      const std::int64_t from_column = column * window.stride - window.left + j;
+      if (from_row < 0 || from_row >= in.height || from_column < 0 || from_column >= in.width) continue;
+      visit(from_row, from_column, i * window.width + j);
+    }
+  }
+}
+
+/// Calls `visit(image, row, column, channel)` for each element of a batch.
+template <class Visit>
+void visit_all(std::int64_t batch, const ImageShape& shape, Visit visit) {
+  for (std::int64_t b = 0; b < batch; ++b) {
+    for (std::int64_t row = 0; row < shape.height; ++row) {
+      for (std::int64_t column = 0; column < shape.width; ++column) {
+        for (std::int64_t channel = 0; channel < shape.channels; ++channel) visit(b, row, column, channel);
+      }
+    }
+  }
+}
+
+/// One sample after the other, each step of augmentation.hpp by itself.
+template <class T>
+void augment_samples(const Tensor& images, const Tensor& keys, const Augmentation& spec, const Tensor& out) {
+  const formulas::AugmentationNumbers numbers = formulas::augmentation_numbers(spec);
+  const Images<T> from(images, spec.in);
+  const Images<double> to(out, spec.out);
+  for (std::int64_t b = 0; b < images.rows; ++b) {
+    const formulas::SampleAugmentation sample =
+        present(keys)
+            ? formulas::draw_augmentation(numbers, keys.elements<std::uint64_t>()[static_cast<std::size_t>(b)])
+            : formulas::central_crop(numbers);
+    // Row and column in the rectangle.
+    const auto stored = [&](std::int64_t row, std::int64_t column, std::int64_t channel) {
+      row += sample.top;
+      column += sample.left;
+      if (row < 0 || row >= spec.in.height || column < 0 || column >= spec.in.width) return 0.0;
+      return static_cast<double>(from(b, row, column, channel));
+    };
+    const auto cropped = [&](std::int64_t row, std::int64_t column, std::int64_t channel) {
+      if (!sample.scaled) return stored(row, column, channel);
+      const auto tap = [](std::int64_t index, std::int32_t in, std::int64_t scaled_to) {
+        return formulas::tap_of(static_cast<std::int32_t>(index), in, static_cast<std::int32_t>(scaled_to));
+      };
+      const formulas::Tap r = tap(row, sample.height, spec.out.height), c = tap(column, sample.width, spec.out.width);
+      const double below = r.share, beside = c.share;
+      const double upper =
+          stored(r.first, c.first, channel) * (1 - beside) + stored(r.first, c.second, channel) * beside;
+      const double lower =
+          stored(r.second, c.first, channel) * (1 - beside) + stored(r.second, c.second, channel) * beside;
+      return upper * (1 - below) + lower * below;
+    };
+    const ImageShape& shape = spec.out;
+    const double brightness = sample.brightness, contrast = sample.contrast;
+    visit_all(1, shape, [&](std::int64_t, std::int64_t row, std::int64_t column, std::int64_t channel) {
+      const std::int64_t shown = sample.flipped ? shape.width - 1 - column : column;
+      to(b, row, column, channel) = cropped(row, shown, channel) + brightness;
+    });
+    if (contrast != 1) {
+      for (std::int64_t channel = 0; channel < shape.channels; ++channel) {
+        const ImageShape one{shape.height, shape.width, 1};
+        double mean = 0;
+        visit_all(1, one, [&](std::int64_t, std::int64_t row, std::int64_t column, std::int64_t) {
+          mean += to(b, row, column, channel) / static_cast<double>(shape.pixels());
+        });
+        visit_all(1, one, [&](std::int64_t, std::int64_t row, std::int64_t column, std::int64_t) {
+          double& x = to(b, row, column, channel);
+          x = (x - mean) * contrast + mean;
+        });
+      }
+    }
+    const auto crop = out.elements<double>().subspan(static_cast<std::size_t>(b * shape.elements()),
+                                                     static_cast<std::size_t>(shape.elements()));
+    if (spec.per_image) {
+      const auto count = static_cast<double>(crop.size());
+      double mean = 0, variance = 0;
+      for (const double x : crop) mean += x / count;
+      for (const double x : crop) variance += (x - mean) * (x - mean) / count;
+      const double deviation = std::sqrt(variance), least = 1 / std::sqrt(count);
+      for (double& x : crop) x = (x - mean) / (deviation < least ? least : deviation);
+    } else {
+      for (std::size_t i = 0; i < crop.size(); ++i) {
+        const std::size_t channel = std::min(i % static_cast<std::size_t>(shape.channels), kMostAugmentedChannels - 1);
+        crop[i] = crop[i] * static_cast<double>(spec.scale[channel]) + static_cast<double>(spec.shift[channel]);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void ReferenceImages::do_augment(const Tensor& images, const Tensor& keys, const Augmentation& spec,
+                                 const Tensor& out) {
+  if (images.type == ElementType::uint8) augment_samples<std::uint8_t>(images, keys, spec, out);
+  if (images.type == ElementType::float32) augment_samples<float>(images, keys, spec, out);
+  if (images.type == ElementType::float64) augment_samples<double>(images, keys, spec, out);
+}
+
+void ReferenceImages::do_convolution_forward(const Convolution& shape, const Tensor& x, const Tensor& w,
+                                             const Tensor& bias, Activation activation, const Tensor& y) {
+  const Images<double> in(x, shape.in), out(y, shape.out);
+  visit_all(x.rows, shape.out, [&](std::int64_t b, std::int64_t row, std::int64_t column, std::int64_t o) {
+    double sum = present(bias) ? at(bias, o) : 0;
+    visit_window(shape.in, shape.window, row, column, [&](std::int64_t r, std::int64_t c, std::int64_t position) {
+      for (std::int64_t i = 0; i < shape.in.channels; ++i) {
+        sum += in(b, r, c, i) * at(w, position * shape.in.channels + i, o);
+      }
+    });
+    out(b, row, column, o) = activate(activation, sum);
+  });
+}
+
+void ReferenceImages::do_convolution_backward(const Convolution& shape, const Tensor& x, const Tensor& w,
+                                              const Tensor& y, const Tensor& d_y, Activation activation,
+                                              Accumulate accumulate, const Tensor& d_w, const Tensor& d_bias,
+                                              const Tensor& d_x) {
+  const Images<double> in(x, shape.in), d_out(d_y, shape.out);
+  if (activation != Activation::none) {
+    for (std::int64_t i = 0; i < d_y.count(); ++i) at(d_y, i) = activation_gradient(activation, at(y, i), at(d_y, i));
+  }
+  if (accumulate == Accumulate::no) {
+    std::ranges::fill(d_w.elements<double>(), 0.0);
+    if (present(d_bias)) std::ranges::fill(d_bias.elements<double>(), 0.0);
+  }
+  if (present(d_x)) std::ranges::fill(d_x.elements<double>(), 0.0);
+  visit_all(x.rows, shape.out, [&](std::int64_t b, std::int64_t row, std::int64_t column, std::int64_t o) {
+    const double d = d_out(b, row, column, o);
+    if (present(d_bias)) at(d_bias, o) += d;
+    visit_window(shape.in, shape.window, row, column, [&](std::int64_t r, std::int64_t c, std::int64_t position) {
+      for (std::int64_t i = 0; i < shape.in.channels; ++i) {
+        at(d_w, position * shape.in.channels + i, o) += d * in(b, r, c, i);
+        if (present(d_x)) {
+          Images<double>(d_x, shape.in)(b, r, c, i) += d * at(w, position * shape.in.channels + i, o);
+        }
+      }
+    });
+  });
+}
+
+void ReferenceImages::do_max_pool_forward(const Pool& shape, const Tensor& x, const Tensor& y, const Tensor& chosen) {
+  const Images<double> in(x, shape.in), out(y, shape.out);
+  const Images<std::uint8_t> choice(chosen, shape.out);
+  visit_all(x.rows, shape.out, [&](std::int64_t b, std::int64_t row, std::int64_t column, std::int64_t channel) {
+    bool first = true;
+    double greatest = 0;
+    visit_window(shape.in, shape.window, row, column, [&](std::int64_t r, std::int64_t c, std::int64_t position) {
+      const double value = in(b, r, c, channel);
+      const bool wins = first || value > greatest || (std::isnan(value) && !std::isnan(greatest));
+      first = false;
+      if (!wins) return;
+      greatest = value;
+      choice(b, row, column, channel) = static_cast<std::uint8_t>(position);
+    });
+    out(b, row, column, channel) = greatest;
+  });
+}
+
+void ReferenceImages::do_max_pool_backward(const Pool& shape, const Tensor& chosen, const Tensor& d_y,
+                                           const Tensor& d_x) {
+  const Images<double> d_in(d_x, shape.in), d_out(d_y, shape.out);
+  const Images<std::uint8_t> choice(chosen, shape.out);
+  std::ranges::fill(d_x.elements<double>(), 0.0);
+  visit_all(d_y.rows, shape.out, [&](std::int64_t b, std::int64_t row, std::int64_t column, std::int64_t channel) {
+    visit_window(shape.in, shape.window, row, column, [&](std::int64_t r, std::int64_t c, std::int64_t position) {
+      if (choice(b, row, column, channel) == position) d_in(b, r, c, channel) += d_out(b, row, column, channel);
+    });
+  });
+}
+
+void ReferenceImages::do_global_average_forward(const ImageShape& in, const Tensor& x, const Tensor& y) {
+  std::ranges::fill(y.elements<double>(), 0.0);
+  const Images<double> images(x, in);
+  visit_all(x.rows, in, [&](std::int64_t b, std::int64_t row, std::int64_t column, std::int64_t channel) {
+    at(y, b, channel) += images(b, row, column, channel) / static_cast<double>(in.pixels());
+  });
+}
+
+void ReferenceImages::do_global_average_backward(const ImageShape& in, const Tensor& d_y, const Tensor& d_x) {
+  const Images<double> d_images(d_x, in);
+  visit_all(d_y.rows, in, [&](std::int64_t b, std::int64_t row, std::int64_t column, std::int64_t channel) {
+    d_images(b, row, column, channel) = at(d_y, b, channel) / static_cast<double>(in.pixels());
+  });
+}
+
+namespace {
+
+/// bias + alpha * sum of squares around channel c of the pixel that starts at `pixel`.
+double response(const ResponseNormalization& norm, const Tensor& x, std::int64_t pixel, std::int64_t c) {
+  double sum = 0;
+  for (std::int64_t j = std::max<std::int64_t>(0, c - norm.radius); j < norm.channels && j <= c + norm.radius; ++j) {
+    sum += at(x, pixel + j) * at(x, pixel + j);
+  }
+  return static_cast<double>(norm.bias) + static_cast<double>(norm.alpha) * sum;
+}
+
+}  // namespace
+
+void ReferenceImages::do_response_normalization_forward(const ResponseNormalization& norm, const Tensor& x,
+                                                        const Tensor& y) {
+  for (std::int64_t i = 0; i < x.count(); ++i) {
+    const std::int64_t c = i % norm.channels;
+    at(y, i) = at(x, i) / std::pow(response(norm, x, i - c, c), static_cast<double>(norm.beta));
+  }
+}
+
+/// d y[j] / d x[c] = [j = c] s[j]^-beta - 2 alpha beta x[c] y[j] / s[j] where |j - c| <= radius.
+void ReferenceImages::do_response_normalization_backward(const ResponseNormalization& norm, const Tensor& x,
+                                                         const Tensor& y, const Tensor& d_y, const Tensor& d_x) {
+  const double alpha = norm.alpha, beta = norm.beta;
+  std::vector<double> d_pixel(static_cast<std::size_t>(norm.channels));
+  for (std::int64_t pixel = 0; pixel < x.count(); pixel += norm.channels) {
+    for (std::int64_t c = 0; c < norm.channels; ++c) {
+      double sum = at(d_y, pixel + c) * std::pow(response(norm, x, pixel, c), -beta);
+      for (std::int64_t j = 0; j < norm.channels; ++j) {
+        if (std::abs(j - c) > norm.radius) continue;
+        sum -=
+            2 * alpha * beta * at(x, pixel + c) * at(d_y, pixel + j) * at(y, pixel + j) / response(norm, x, pixel, j);
+      }
+      d_pixel[static_cast<std::size_t>(c)] = sum;
+    }
+    std::ranges::copy(d_pixel, &at(d_x, pixel));
+  }
+}
+
+void ReferenceImages::do_subsample_forward(const ImageShape& in, const ImageShape& out, std::int64_t stride,
+                                           const Tensor& x, const Tensor& y) {
+  const Images<double> from(x, in), to(y, out);
+  const std::int64_t before = (out.channels - in.channels) / 2;
+  visit_all(x.rows, out, [&](std::int64_t b, std::int64_t row, std::int64_t column, std::int64_t channel) {
+    const std::int64_t c = channel - before;
+    to(b, row, column, channel) = c >= 0 && c < in.channels ? from(b, row * stride, column * stride, c) : 0;
+  });
+}
+
+void ReferenceImages::do_subsample_backward(const ImageShape& in, const ImageShape& out, std::int64_t stride,
+                                            const Tensor& d_y, const Tensor& d_x) {
+  const Images<double> d_from(d_x, in), d_to(d_y, out);
+  const std::int64_t before = (out.channels - in.channels) / 2;
+  const ImageShape taken{out.height, out.width, in.channels};
+  visit_all(d_y.rows, taken, [&](std::int64_t b, std::int64_t row, std::int64_t column, std::int64_t c) {
+    d_from(b, row * stride, column * stride, c) += d_to(b, row, column, before + c);
+  });
+}
+
+void ReferenceImages::do_batch_norm_sums(const BatchNorm& norm, const Tensor& x, const Tensor& sums) {
+  std::ranges::fill(sums.elements<double>(), 0.0);
+  for (std::int64_t i = 0; i < x.count(); ++i) {
+    at(sums, i % norm.channels) += at(x, i);
+    at(sums, norm.channels + i % norm.channels) += at(x, i) * at(x, i);
+  }
+  at(sums, 2 * norm.channels) = static_cast<double>(x.count() / norm.channels);
+}
+
+void ReferenceImages::do_batch_norm_forward(const BatchNorm& norm, const Tensor& x, const Tensor& sums,
+                                            const Tensor& scale, const Tensor& shift, const Tensor& residual,
+                                            const Tensor& mean, const Tensor& inverse, const Tensor& y) {
+  const double count = at(sums, 2 * norm.channels);
+  for (std::int64_t c = 0; c < norm.channels; ++c) {
+    const formulas::Moments moments = formulas::moments_of(at(sums, c), at(sums, norm.channels + c), count);
+    at(mean, c) = moments.mean;
+    at(inverse, c) = formulas::inverse_deviation(moments.variance, static_cast<double>(norm.epsilon));
+  }
+  for (std::int64_t i = 0; i < x.count(); ++i) {
+    const std::int64_t c = i % norm.channels;
+    double value = at(scale, c) * (at(x, i) - at(mean, c)) * at(inverse, c) + at(shift, c);
+    if (present(residual)) value += at(residual, i);
+    at(y, i) = norm.relu ? activate(Activation::relu, value) : value;
+  }
+}
+
+void ReferenceImages::do_batch_norm_statistics(const BatchNorm& norm, const Tensor& sums, double weight,
+                                               Accumulate accumulate, const Tensor& d_mean, const Tensor& d_variance) {
+  const double count = at(sums, 2 * norm.channels);
+  for (std::int64_t c = 0; c < norm.channels; ++c) {
+    const formulas::Moments moments = formulas::moments_of(at(sums, c), at(sums, norm.channels + c), count);
+    write(weight * moments.mean, accumulate, at(d_mean, c));
+    write(weight * formulas::unbiased_variance(moments.variance, count), accumulate, at(d_variance, c));
+  }
+}
+
+void ReferenceImages::do_batch_norm_inference(const BatchNorm& norm, const Tensor& x, const Tensor& mean,
+                                              const Tensor& variance, const Tensor& scale, const Tensor& shift,
+                                              const Tensor& residual, const Tensor& y) {
+  for (std::int64_t i = 0; i < x.count(); ++i) {
+    const std::int64_t c = i % norm.channels;
+    const double inverse = formulas::inverse_deviation(at(variance, c), static_cast<double>(norm.epsilon));
+    double value = at(scale, c) * (at(x, i) - at(mean, c)) * inverse + at(shift, c);
+    if (present(residual)) value += at(residual, i);
+    at(y, i) = norm.relu ? activate(Activation::relu, value) : value;
+  }
+}
+
+void ReferenceImages::do_batch_norm_backward_sums(const BatchNorm& norm, const Tensor& x, const Tensor& y,
+                                                  const Tensor& d_y, const Tensor& mean, const Tensor& inverse,
+                                                  Accumulate accumulate, const Tensor& d_scale, const Tensor& d_shift,
+                                                  const Tensor& sums) {
+  std::ranges::fill(sums.elements<double>(), 0.0);
+  for (std::int64_t i = 0; i < x.count(); ++i) {
+    const std::int64_t c = i % norm.channels;
+    if (norm.relu) at(d_y, i) = activation_gradient(Activation::relu, at(y, i), at(d_y, i));
+    at(sums, c) += at(d_y, i);
+    at(sums, norm.channels + c) += at(d_y, i) * (at(x, i) - at(mean, c)) * at(inverse, c);
+  }
+  for (std::int64_t c = 0; c < norm.channels; ++c) {
+    if (present(d_shift)) write(at(sums, c), accumulate, at(d_shift, c));
+    if (present(d_scale)) write(at(sums, norm.channels + c), accumulate, at(d_scale, c));
+  }
+}
+
+void ReferenceImages::do_batch_norm_backward(const BatchNorm& norm, const Tensor& x, const Tensor& d_y,
+                                             const Tensor& mean, const Tensor& inverse, const Tensor& scale,
+                                             const Tensor& forward_sums, const Tensor& sums, const Tensor& d_x) {
+  const double count = at(forward_sums, 2 * norm.channels);
+  for (std::int64_t i = 0; i < x.count(); ++i) {
+    const std::int64_t c = i % norm.channels;
+    const double x_hat = (at(x, i) - at(mean, c)) * at(inverse, c);
+    at(d_x, i) =
+        at(scale, c) * at(inverse, c) * (at(d_y, i) - (at(sums, c) + x_hat * at(sums, norm.channels + c)) / count);
+  }
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,314 @@
+#include "model/reference/reference_sequences.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+#include <vector>
+
+#include "model/formulas/dropout.hpp"
+#include "model/formulas/normalization.hpp"
+
+namespace lockstep::model {
+
+namespace {
+
+double& at(const Tensor& tensor, std::int64_t row, std::int64_t column) {
+  return tensor.elements<double>()[static_cast<std::size_t>(row * tensor.columns + column)];
+}
+double& at(const Tensor& tensor, std::int64_t index) { return at(tensor, 0, index); }
+std::int32_t token(const Tensor& tokens, std::int64_t row) {
+  return tokens.elements<std::int32_t>()[static_cast<std::size_t>(row)];
+}
+std::uint64_t key(const Tensor& keys, std::int64_t sample) {
+  return keys.elements<std::uint64_t>()[static_cast<std::size_t>(sample)];
+}
+bool present(const Tensor& tensor) { return tensor.data != nullptr; }
+
+/// Before sums are added to it.
+void prepare(Accumulate accumulate, const Tensor& sums) {
+  if (accumulate == Accumulate::no && present(sums)) std::ranges::fill(sums.elements<double>(), 0.0);
+}
+
+}  // namespace
+
+void ReferenceSequences::do_to_time_major(const Tensor& tokens, const Tensor& out) {
+  for (std::int64_t sample = 0; sample < tokens.rows; ++sample) {
+    for (std::int64_t position = 0; position < tokens.columns; ++position) {
+      out.elements<std::int32_t>()[static_cast<std::size_t>(position * tokens.rows + sample)] =
+          token(tokens, sample * tokens.columns + position);
+    }
+  }
+}
+
+void ReferenceSequences::do_embedding_forward(const Tensor& tokens, const Tensor& table, const Tensor& positions,
+                                              const Tensor& y) {
+  for (std::int64_t r = 0; r < y.rows; ++r) {
+    for (std::int64_t c = 0; c < y.columns; ++c) {
+      at(y, r, c) = at(table, token(tokens, r), c) + (present(positions) ? at(positions, r % positions.rows, c) : 0);
+    }
+  }
+}
+
+void ReferenceSequences::do_embedding_backward(const Tensor& tokens, const Tensor& d_y, Accumulate accumulate,
+                                               const Tensor& d_table, const Tensor& d_positions) {
+  prepare(accumulate, d_table);
+  prepare(accumulate, d_positions);
+  for (std::int64_t r = 0; r < d_y.rows; ++r) {
+    for (std::int64_t c = 0; c < d_y.columns; ++c) {
+      at(d_table, token(tokens, r), c) += at(d_y, r, c);
+      if (present(d_positions)) at(d_positions, r % d_positions.rows, c) += at(d_y, r, c);
+    }
+  }
+}
+
+void ReferenceSequences::do_project_forward(const Tensor& x, const Tensor& table, const Tensor& y) {
+  for (std::int64_t r = 0; r < y.rows; ++r) {
+    for (std::int64_t v = 0; v < y.columns; ++v) {
+      double sum = 0;
+      for (std::int64_t c = 0; c < x.columns; ++c) sum += at(x, r, c) * at(table, v, c);
+      at(y, r, v) = sum;
+    }
+  }
+}
+
+void ReferenceSequences::do_project_backward(const Tensor& x, const Tensor& table, const Tensor& d_y,
+                                             Accumulate accumulate, const Tensor& d_table, const Tensor& d_x) {
+  prepare(accumulate, d_table);
+  for (std::int64_t r = 0; r < x.rows; ++r) {
+    for (std::int64_t c = 0; c < x.columns; ++c) {
+      double sum = 0;
+      for (std::int64_t v = 0; v < table.rows; ++v) {
+        at(d_table, v, c) += at(d_y, r, v) * at(x, r, c);
+        sum += at(d_y, r, v) * at(table, v, c);
+      }
+      at(d_x, r, c) = sum;
+    }
+  }
+}
+
+void ReferenceSequences::do_layer_norm_forward(const Tensor& x, const Tensor& residual, const Tensor& scale,
+                                               const Tensor& shift, const Tensor& sum, const Tensor& mean,
+                                               const Tensor& inverse, const Tensor& y) {
+  const auto width = static_cast<double>(x.columns);
+  if (present(sum)) {
+    for (std::int64_t i = 0; i < x.count(); ++i) at(sum, i) = at(x, i) + at(residual, i);
+  }
+  const Tensor& in = present(sum) ? sum : x;
+  for (std::int64_t r = 0; r < x.rows; ++r) {
+    double average = 0, variance = 0;
+    for (std::int64_t c = 0; c < x.columns; ++c) average += at(in, r, c) / width;
+    for (std::int64_t c = 0; c < x.columns; ++c) variance += std::pow(at(in, r, c) - average, 2) / width;
+    at(mean, r) = average;
+    at(inverse, r) = 1 / std::sqrt(variance + formulas::kLayerNormEpsilon);
+    for (std::int64_t c = 0; c < x.columns; ++c) {
+      at(y, r, c) = at(scale, c) * (at(in, r, c) - at(mean, r)) * at(inverse, r) + at(shift, c);
+    }
+  }
+}
+
+void ReferenceSequences::do_layer_norm_backward(const Tensor& x, const Tensor& scale, const Tensor& mean,
+                                                const Tensor& inverse, const Tensor& d_y, const Tensor& d_residual,
+                                                Accumulate accumulate, const Tensor& d_scale, const Tensor& d_shift,
+                                                const Tensor& d_x) {
+  const auto width = static_cast<double>(x.columns);
+  prepare(accumulate, d_scale);
+  prepare(accumulate, d_shift);
+  for (std::int64_t r = 0; r < x.rows; ++r) {
+    const auto x_hat = [&](std::int64_t c) { return (at(x, r, c) - at(mean, r)) * at(inverse, r); };
+    double sum = 0, product = 0;  // of the gradient by x_hat, and of it with x_hat
+    for (std::int64_t c = 0; c < x.columns; ++c) {
+      at(d_scale, c) += at(d_y, r, c) * x_hat(c);
+      at(d_shift, c) += at(d_y, r, c);
+      sum += at(d_y, r, c) * at(scale, c);
+      product += at(d_y, r, c) * at(scale, c) * x_hat(c);
+    }
+    for (std::int64_t c = 0; c < x.columns; ++c) {
+      const double d = at(inverse, r) * (at(d_y, r, c) * at(scale, c) - (sum + x_hat(c) * product) / width);
+      at(d_x, r, c) = d + (present(d_residual) ? at(d_residual, r, c) : 0);
+    }
+  }
+}
+
+void ReferenceSequences::do_gelu_forward(const Tensor& x, const Tensor& bias, const Tensor& y) {
+  for (std::int64_t r = 0; r < x.rows; ++r) {
+    for (std::int64_t c = 0; c < x.columns; ++c) {
+      double& v = at(x, r, c);
+      if (present(bias)) v += at(bias, c);
+      at(y, r, c) = 0.5 * v * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (v + 0.044715 * v * v * v)));
+    }
+  }
+}
+
+void ReferenceSequences::do_gelu_backward(const Tensor& x, const Tensor& d_y, Accumulate accumulate,
+                                          const Tensor& d_bias) {
+  prepare(accumulate, d_bias);
+  const double root = std::sqrt(2 / std::numbers::pi);
+  for (std::int64_t r = 0; r < x.rows; ++r) {
+    for (std::int64_t c = 0; c < x.columns; ++c) {
+      const double v = at(x, r, c);
+      const double t = std::tanh(root * (v + 0.044715 * v * v * v));
+      at(d_y, r, c) *= 0.5 * (1 + t) + 0.5 * v * (1 - t * t) * root * (1 + 3 * 0.044715 * v * v);
+      if (present(d_bias)) at(d_bias, c) += at(d_y, r, c);
+    }
+  }
+}
+
+void ReferenceSequences::do_dropout(const Tensor& x, const Tensor& keys, const Dropout& rule, const Tensor& y) {
+  const formulas::DropoutNumbers numbers = formulas::dropout_numbers(rule);
+  for (std::int64_t r = 0; r < x.rows; ++r) {
+    for (std::int64_t c = 0; c < x.columns; ++c) {
+      at(y, r, c) = at(x, r, c);
+      if (rule.rate == 0) continue;
+      const auto [sample, position] = formulas::place_of(rule.order, keys.rows, x.rows / keys.rows, r);
+      const auto index = static_cast<std::uint64_t>(position * x.columns + c);
+      at(y, r, c) *= static_cast<double>(formulas::dropout_element(numbers, key(keys, sample), index));
+    }
+  }
+}
+
+namespace {
+
+/// One head of one sample.
+struct Head {
+  const Attention& shape;
+  const Tensor& keys;
+  std::int64_t sample, head;
+
+  std::int64_t row(std::int64_t position) const { return sample * shape.context + position; }
+  std::int64_t column(std::int64_t c) const { return head * shape.head_size + c; }
+  double& query(const Tensor& joint, std::int64_t i, std::int64_t c) const { return at(joint, row(i), column(c)); }
+  double& key(const Tensor& joint, std::int64_t j, std::int64_t c) const {
+    return at(joint, row(j), shape.width() + column(c));
+  }
+  double& value(const Tensor& joint, std::int64_t j, std::int64_t c) const {
+    return at(joint, row(j), 2 * shape.width() + column(c));
+  }
+  double& out(const Tensor& y, std::int64_t i, std::int64_t c) const { return at(y, row(i), column(c)); }
+  double& log_sum(const Tensor& log_sums, std::int64_t i) const { return at(log_sums, sample * shape.heads + head, i); }
+  double scale() const { return 1 / std::sqrt(static_cast<double>(shape.head_size)); }
+  double score(const Tensor& joint, std::int64_t i, std::int64_t j) const {
+    double sum = 0;
+    for (std::int64_t c = 0; c < shape.head_size; ++c) sum += query(joint, i, c) * key(joint, j, c);
+    return sum * scale();
+  }
+  /// What the dropout multiplies the probability with.
+  double kept(std::int64_t i, std::int64_t j) const {
+    if (shape.dropout.rate == 0) return 1;
+    const auto index = static_cast<std::uint64_t>((head * shape.context + i) * shape.context + j);
+    return static_cast<double>(
+        formulas::dropout_element(formulas::dropout_numbers(shape.dropout), model::key(keys, sample), index));
+  }
+};
+
+template <class Visit>
+void visit_heads(const Attention& shape, const Tensor& joint, const Tensor& keys, Visit visit) {
+  for (std::int64_t sample = 0; sample < joint.rows / shape.context; ++sample) {
+    for (std::int64_t head = 0; head < shape.heads; ++head) visit(Head{shape, keys, sample, head});
+  }
+}
+
+}  // namespace
+
+void ReferenceSequences::do_attention_forward(const Attention& shape, const Tensor& joint, const Tensor& keys,
+                                              const Tensor& y, const Tensor& log_sums) {
+  visit_heads(shape, joint, keys, [&](const Head& head) {
+    for (std::int64_t i = 0; i < shape.context; ++i) {
+      double greatest = head.score(joint, i, 0), total = 0;
+      for (std::int64_t j = 1; j <= i; ++j) greatest = std::max(greatest, head.score(joint, i, j));
+      for (std::int64_t j = 0; j <= i; ++j) total += std::exp(head.score(joint, i, j) - greatest);
+      head.log_sum(log_sums, i) = greatest + std::log(total);
+      for (std::int64_t c = 0; c < shape.head_size; ++c) head.out(y, i, c) = 0;
+      for (std::int64_t j = 0; j <= i; ++j) {
+        const double p = std::exp(head.score(joint, i, j) - head.log_sum(log_sums, i)) * head.kept(i, j);
+        for (std::int64_t c = 0; c < shape.head_size; ++c) head.out(y, i, c) += p * head.value(joint, j, c);
+      }
+    }
+  });
+}
+
+/// With p the probabilities and k what the dropout multiplies them with: d_v[j] = sum of p k d_y[i]; d_p = k d_y[i]
+/// v[j]'; d_score = p (d_p - sum over j of p d_p), and that sum is d_y[i] y[i]'.
+void ReferenceSequences::do_attention_backward(const Attention& shape, const Tensor& joint, const Tensor& keys,
+                                               const Tensor& y, const Tensor& log_sums, const Tensor& d_y,
+                                               const Tensor& d_joint) {
+  std::ranges::fill(d_joint.elements<double>(), 0.0);
+  visit_heads(shape, joint, keys, [&](const Head& head) {
+    for (std::int64_t i = 0; i < shape.context; ++i) {
+      double mean = 0;
+      for (std::int64_t c = 0; c < shape.head_size; ++c) mean += head.out(d_y, i, c) * head.out(y, i, c);
+      for (std::int64_t j = 0; j <= i; ++j) {
+        const double p = std::exp(head.score(joint, i, j) - head.log_sum(log_sums, i)), kept = head.kept(i, j);
+        double d_p = 0;
+        for (std::int64_t c = 0; c < shape.head_size; ++c) {
+          d_p += kept * head.out(d_y, i, c) * head.value(joint, j, c);
+          head.value(d_joint, j, c) += p * kept * head.out(d_y, i, c);
+        }
+        const double d_score = p * (d_p - mean) * head.scale();
+        for (std::int64_t c = 0; c < shape.head_size; ++c) {
+          head.query(d_joint, i, c) += d_score * head.key(joint, j, c);
+          head.key(d_joint, j, c) += d_score * head.query(joint, i, c);
+        }
+      }
+    }
+  });
+}
+
+namespace {
+
+double sigmoid(double v) { return 1 / (1 + std::exp(-v)); }
+
+}  // namespace
+
+void ReferenceSequences::do_lstm_forward(const Lstm& shape, const Tensor& gates, const Tensor& recurrent,
+                                         const Tensor& cells, const Tensor& hidden) {
+  const std::int64_t units = shape.hidden;
+  for (std::int64_t row = 0; row < shape.steps * shape.lanes; ++row) {  // of the gates, and of the state before
+    const std::int64_t after = row + shape.lanes;
+    for (std::int64_t g = 0; g < 4 * units; ++g) {
+      for (std::int64_t h = 0; h < units; ++h) at(gates, row, g) += at(hidden, row, h) * at(recurrent, h, g);
+    }
+    for (std::int64_t u = 0; u < units; ++u) {
+      double &i = at(gates, row, u), &f = at(gates, row, units + u), &g = at(gates, row, 2 * units + u),
+             &o = at(gates, row, 3 * units + u);
+      i = sigmoid(i);
+      f = sigmoid(f);
+      g = std::tanh(g);
+      o = sigmoid(o);
+      at(cells, after, u) = f * at(cells, row, u) + i * g;
+      at(hidden, after, u) = o * std::tanh(at(cells, after, u));
+    }
+  }
+}
+
+void ReferenceSequences::do_lstm_backward(const Lstm& shape, const Tensor& gates, const Tensor& recurrent,
+                                          const Tensor& cells, const Tensor& hidden, const Tensor& d_hidden,
+                                          const Tensor& d_cell, Accumulate accumulate, const Tensor& d_recurrent) {
+  const std::int64_t units = shape.hidden;
+  prepare(accumulate, d_recurrent);
+  std::ranges::fill(d_cell.elements<double>(), 0.0);
+  for (std::int64_t row = shape.steps * shape.lanes - 1; row >= 0; --row) {
+    const std::int64_t after = row + shape.lanes, lane = row % shape.lanes;
+    for (std::int64_t u = 0; u < units; ++u) {
+      double &i = at(gates, row, u), &f = at(gates, row, units + u), &g = at(gates, row, 2 * units + u),
+             &o = at(gates, row, 3 * units + u);
+      const double shown = std::tanh(at(cells, after, u));
+      const double d_h = at(d_hidden, row, u);
+      const double d_c = at(d_cell, lane, u) + d_h * o * (1 - shown * shown);
+      at(d_cell, lane, u) = d_c * f;
+      const double d_i = d_c * g, d_f = d_c * at(cells, row, u), d_g = d_c * i, d_o = d_h * shown;
+      i = d_i * i * (1 - i);
+      f = d_f * f * (1 - f);
+      g = d_g * (1 - g * g);
+      o = d_o * o * (1 - o);
+    }
+    for (std::int64_t h = 0; h < units; ++h) {
+      for (std::int64_t g = 0; g < 4 * units; ++g) {
+        at(d_recurrent, h, g) += at(hidden, row, h) * at(gates, row, g);
+        if (row >= shape.lanes) at(d_hidden, row - shape.lanes, h) += at(recurrent, h, g) * at(gates, row, g);
+      }
+    }
+  }
+}
+
+}  // namespace lockstep::model
