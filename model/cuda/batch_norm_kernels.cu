@@ -1,0 +1,180 @@
+#include <algorithm>
+#include <limits>
+#include <stdexcept>
+#include <string>
+
+#include "model/cuda/batch_norm_kernels.cuh"
+#include "model/cuda/image_kernels.hpp"
+
+namespace lockstep::model::cuda {
+
+namespace {
+
+/// mean and 1 / deviation of each channel from its sums.
+__global__ void __launch_bounds__(kBlock)
+    batch_moments(const double* sums, std::int64_t channels, double epsilon, float* mean, float* inverse) {
+  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * kBlock + threadIdx.x;
+  if (c >= channels) return;
+  const formulas::Moments moments = formulas::moments_of(sums[c], sums[channels + c], sums[2 * channels]);
+  mean[c] = static_cast<float>(moments.mean);
+  inverse[c] = static_cast<float>(formulas::inverse_deviation(moments.variance, epsilon));
+}
+
+/// What statistics learn from.
+__global__ void __launch_bounds__(kBlock) batch_statistics(const double* sums, std::int64_t channels, double weight,
+                                                           bool add, float* d_mean, float* d_variance) {
+  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * kBlock + threadIdx.x;
+  if (c >= channels) return;
+  const double count = sums[2 * channels];
+  const formulas::Moments moments = formulas::moments_of(sums[c], sums[channels + c], count);
+  const auto mean = static_cast<float>(weight * moments.mean);
+  const auto variance = static_cast<float>(weight * formulas::unbiased_variance(moments.variance, count));
+  d_mean[c] = add ? d_mean[c] + mean : mean;
+  d_variance[c] = add ? d_variance[c] + variance : variance;
+}
+
+/// The rest of a tensor of sums: how many values.
+__global__ void __launch_bounds__(kWarp) write_count(double count, double* to) {
+  if (threadIdx.x == 0) *to = count;
+}
+
+unsigned blocks_of(std::int64_t channels) { return static_cast<unsigned>((channels + kBlock - 1) / kBlock); }
+
+/// Rows of a tensor of images as pixels.
+std::int64_t pixels_of(const BatchNorm& norm, const Tensor& x) { return x.count() / norm.channels; }
+
+template <class T, class Body>
+void pairs_of(const char* name, cudaStream_t stream, const Body& body, std::int64_t rows, std::int64_t columns,
+              bool wide, double* sums, const PairCopies& copies, const Scratch& scratch) {
+  const auto run = [&]<int kWidth>() {
+    const Tiling tiling = tiling_of(rows, columns, kWidth, kBlock);
+    const bool alone = tiling.parts == 1;
+    const std::size_t needed = alone ? 0 : tiling.parts * 2 * static_cast<std::size_t>(columns) * sizeof(double);
+    if (scratch.bytes < needed) {
+      throw std::invalid_argument(std::string(name) + ": scratch has " + std::to_string(scratch.bytes) +
+                                  " bytes, needed are " + std::to_string(needed));
+    }
+    auto* const parts = static_cast<double*>(scratch.data);
+    launch(
+        name, column_pairs<kWidth, Body>,
+        {.blocks = tiling.tiles, .parts = tiling.parts, .threads = kBlock, .shared_bytes = sizeof(ColumnPairs<kWidth>)},
+        stream, body, rows, columns, tiling.rows_of_part, tiling.column_bits, wide, alone ? sums : parts, copies);
+    if (alone) return;
+    launch("add_pair_parts", add_pair_parts,
+           {.blocks = static_cast<unsigned>((columns + kWarp - 1) / kWarp),
+            .threads = kBlock,
+            .shared_bytes = sizeof(PairLanes)},
+           stream, parts, tiling.parts, columns, sums, copies);
+  };
+  if (columns % kWideWidth<T> == 0) {
+    run.template operator()<kWideWidth<T>>();
+  } else {
+    run.template operator()<1>();
+  }
+}
+
+/// Calls run<T, relu or not>().
+template <class Run>
+void with_relu(const char* what, const Tensor& x, bool relu, const Run& run) {
+  with_compute_type(what, x, [&]<class T>() {
+    if (relu) {
+      run.template operator()<T, true>();
+    } else {
+      run.template operator()<T, false>();
+    }
+  });
+}
+
+}  // namespace
+
+std::size_t batch_norm_scratch_bytes() noexcept {
+  return most_column_parts(std::numeric_limits<std::int64_t>::max()) * 2 * sizeof(double);
+}
+
+void batch_norm_sums(cudaStream_t stream, const BatchNorm& norm, const Tensor& x, const Tensor& sums,
+                     const Scratch& scratch) {
+  auto* const to = static_cast<double*>(sums.data);
+  const std::int64_t rows = pixels_of(norm, x);
+  with_compute_type("batch_norm_sums", x, [&]<class T>() {
+    const SumForward<T> body{static_cast<const T*>(x.data)};
+    pairs_of<T>("batch_norm_sums", stream, body, rows, norm.channels, take_packs(body.x), to, {}, scratch);
+  });
+  launch("write_count", write_count, {.threads = kWarp}, stream, rows, to + 2 * norm.channels);
+}
+
+void batch_norm_forward(cudaStream_t stream, const BatchNorm& norm, const Tensor& x, const Tensor& sums,
+                        const Tensor& scale, const Tensor& shift, const Tensor& residual, const Tensor& mean,
+                        const Tensor& inverse, const Tensor& y) {
+  launch("batch_moments", batch_moments, {.blocks = blocks_of(norm.channels), .threads = kBlock}, stream,
+         static_cast<const double*>(sums.data), norm.channels, norm.epsilon, static_cast<float*>(mean.data),
+         static_cast<float*>(inverse.data));
+  with_relu("batch_norm_forward", x, norm.relu, [&]<class T, bool kRelu>() {
+    const Normalize<T, kRelu> normalize{static_cast<const T*>(x.data), static_cast<const T*>(residual.data),
+                                        static_cast<T*>(y.data), norm.channels};
+    const BatchNormForward<T, kRelu> body{normalize, static_cast<const float*>(mean.data),
+                                          static_cast<const float*>(inverse.data), static_cast<const T*>(scale.data),
+                                          static_cast<const T*>(shift.data)};
+    run_rows<T>("batch_norm_forward", stream, body, pixels_of(norm, x), norm.channels, norm.channels,
+                take_packs(normalize.x, normalize.residual, normalize.y));
+  });
+}
+
+void batch_norm_statistics(cudaStream_t stream, const BatchNorm& norm, const Tensor& sums, double weight,
+                           Accumulate accumulate, const Tensor& d_mean, const Tensor& d_variance) {
+  launch("batch_norm_statistics", batch_statistics, {.blocks = blocks_of(norm.channels), .threads = kBlock}, stream,
+         static_cast<const double*>(sums.data), norm.channels, weight, accumulate == Accumulate::yes,
+         static_cast<float*>(d_mean.data), static_cast<float*>(d_variance.data));
+}
+
+void batch_norm_inference(cudaStream_t stream, const BatchNorm& norm, const Tensor& x, const Tensor& mean,
+                          const Tensor& variance, const Tensor& scale, const Tensor& shift, const Tensor& residual,
+                          const Tensor& y) {
+  with_relu("batch_norm_inference", x, norm.relu, [&]<class T, bool kRelu>() {
+    const Normalize<T, kRelu> normalize{static_cast<const T*>(x.data), static_cast<const T*>(residual.data),
+                                        static_cast<T*>(y.data), norm.channels};
+    const BatchNormInference<T, kRelu> body{normalize,
+                                            static_cast<const T*>(mean.data),
+                                            static_cast<const T*>(variance.data),
+                                            static_cast<const T*>(scale.data),
+                                            static_cast<const T*>(shift.data),
+                                            norm.epsilon};
+    run_rows<T>("batch_norm_inference", stream, body, pixels_of(norm, x), norm.channels, norm.channels,
+                take_packs(normalize.x, normalize.residual, normalize.y));
+  });
+}
+
+void batch_norm_backward_sums(cudaStream_t stream, const BatchNorm& norm, const Tensor& x, const Tensor& y,
+                              const Tensor& d_y, const Tensor& mean, const Tensor& inverse, Accumulate accumulate,
+                              const Tensor& d_scale, const Tensor& d_shift, const Tensor& sums,
+                              const Scratch& scratch) {
+  const PairCopies copies{static_cast<float*>(d_shift.data), static_cast<float*>(d_scale.data),
+                          accumulate == Accumulate::yes};
+  with_relu("batch_norm_backward_sums", x, norm.relu, [&]<class T, bool kRelu>() {
+    const SumBackward<T, kRelu> body{static_cast<const T*>(x.data), static_cast<const T*>(y.data),
+                                     static_cast<T*>(d_y.data), static_cast<const float*>(mean.data),
+                                     static_cast<const float*>(inverse.data)};
+    pairs_of<T>("batch_norm_backward_sums", stream, body, pixels_of(norm, x), norm.channels,
+                take_packs(body.x, body.d_y) && (!kRelu || take_packs(body.y)), static_cast<double*>(sums.data), copies,
+                scratch);
+  });
+}
+
+void batch_norm_backward(cudaStream_t stream, const BatchNorm& norm, const Tensor& x, const Tensor& d_y,
+                         const Tensor& mean, const Tensor& inverse, const Tensor& scale, const Tensor& forward_sums,
+                         const Tensor& sums, const Tensor& d_x) {
+  with_compute_type("batch_norm_backward", x, [&]<class T>() {
+    const BatchNormBackward<T> body{static_cast<const T*>(x.data),
+                                    static_cast<const T*>(d_y.data),
+                                    static_cast<const float*>(mean.data),
+                                    static_cast<const float*>(inverse.data),
+                                    static_cast<const T*>(scale.data),
+                                    static_cast<const double*>(forward_sums.data),
+                                    static_cast<const double*>(sums.data),
+                                    static_cast<T*>(d_x.data),
+                                    norm.channels};
+    run_rows<T>("batch_norm_backward", stream, body, pixels_of(norm, x), norm.channels, norm.channels,
+                take_packs(body.x, body.d_y, body.d_x));
+  });
+}
+
+}  // namespace lockstep::model::cuda

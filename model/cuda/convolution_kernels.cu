@@ -1,0 +1,42 @@
+#include <algorithm>
+#include <stdexcept>
+
+#include "model/cuda/convolution_kernels.cuh"
+#include "model/cuda/image_kernels.hpp"
+
+namespace lockstep::model::cuda {
+
+void gather_patches(cudaStream_t stream, const Convolution& shape, const Tensor& x, const Tensor& patches) {
+  with_compute_type("gather_patches", x, [&]<class T>() {
+    const GatherPatches<T> body{static_cast<const T*>(x.data), static_cast<T*>(patches.data),
+                                Slide(shape.in, shape.out, shape.window), shape.in.channels, shape.patch()};
+    run_rows<T>("gather_patches", stream, body, x.rows * shape.out.pixels(), shape.patch(), shape.in.channels,
+                take_packs(body.x, body.patches));
+  });
+}
+
+void add_patches(cudaStream_t stream, const Convolution& shape, const Tensor& d_patches, const Tensor& d_x) {
+  with_compute_type("add_patches", d_x, [&]<class T>() {
+    const AddPatches<T> body{static_cast<const T*>(d_patches.data), static_cast<T*>(d_x.data),
+                             Slide(shape.in, shape.out, shape.window), shape.in.channels, shape.patch()};
+    run_rows<T>("add_patches", stream, body, d_x.rows * shape.in.pixels(), shape.in.channels, shape.in.channels,
+                take_packs(body.d_patches, body.d_x));
+  });
+}
+
+void transpose(cudaStream_t stream, const Tensor& in, Accumulate accumulate, const Tensor& out) {
+  if (in.count() == 0) return;
+  with_compute_type("transpose", in, [&]<class T>() {
+    constexpr std::int64_t kSide = TransposeTile<T>::kSide, kMostParts = 4096;
+    const auto parts = std::min((in.rows + kSide - 1) / kSide, kMostParts);
+    launch("transpose", transpose_tiles<T>,
+           {.blocks = static_cast<unsigned>((in.columns + kSide - 1) / kSide),
+            .parts = static_cast<unsigned>(parts),
+            .threads = kBlock,
+            .shared_bytes = sizeof(TransposeTile<T>)},
+           stream, static_cast<const T*>(in.data), in.rows, in.columns, accumulate == Accumulate::yes,
+           static_cast<T*>(out.data));
+  });
+}
+
+}  // namespace lockstep::model::cuda

@@ -1,0 +1,104 @@
+/// \file
+/// Images as matrices of patches, and back.
+#pragma once
+
+#include "model/cuda/row_passes.cuh"
+
+namespace lockstep::model::cuda {
+
+/// Rows: output pixels. Columns: places in the window, channels fastest.
+template <class T>
+struct GatherPatches {
+  const T* x;
+  T* patches;
+  Slide slide;
+  std::int64_t channels, patch;
+
+  struct Place {
+    int row, column;  ///< in the image, of the window at its first pixel
+    int channel;
+  };
+  template <int kWidth>
+  __device__ Place columns(std::int64_t column, bool) const {
+    const auto place = static_cast<int>(column / channels);
+    return {place / slide.window_width - slide.top, place % slide.window_width - slide.left,
+            static_cast<int>(column - place * channels)};
+  }
+  template <int kWidth>
+  __device__ void at(const Place& place, std::uint32_t row, std::int64_t column, bool wide) const {
+    const Pixel pixel = pixel_of(row, slide.out_height, slide.out_width);
+    const int h = pixel.row * slide.stride + place.row, w = pixel.column * slide.stride + place.column;
+    Pack<T, kWidth> pack{};
+    if (h >= 0 && h < slide.in_height && w >= 0 && w < slide.in_width) {
+      pack = load_pack<kWidth>(
+          x + offset_of(pixel.image, h, w, slide.in_height, slide.in_width, channels) + place.channel, wide);
+    }
+    store_pack(pack, wide, patches + row * patch + column);
+  }
+};
+
+/// Rows: input pixels. Columns: channels.
+template <class T>
+struct AddPatches {
+  const T* d_patches;
+  T* d_x;
+  Slide slide;
+  std::int64_t channels, patch;
+
+  template <int kWidth>
+  __device__ NothingKept columns(std::int64_t, bool) const {
+    return {};
+  }
+  template <int kWidth>
+  __device__ void at(NothingKept, std::uint32_t row, std::int64_t column, bool wide) const {
+    const Pixel pixel = pixel_of(row, slide.in_height, slide.in_width);
+    float sums[kWidth] = {};
+    slide.each_window(pixel, [&](int out_row, int out_column, int i, int j) {
+      const std::int64_t place = static_cast<std::int64_t>(i) * slide.window_width + j;
+      float values[kWidth];
+      load<kWidth>(d_patches + offset_of(pixel.image, out_row, out_column, slide.out_height, slide.out_width, patch) +
+                       place * channels + column,
+                   wide, values);
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) sums[k] += values[k];
+    });
+    store<kWidth>(sums, wide, d_x + row * channels + column);
+  }
+};
+
+/// A tile of a matrix on its way to its transpose. The odd pitch keeps columns in different banks.
+template <class T>
+struct TransposeTile {
+  static constexpr int kSide = 32;
+  T values[kSide][kSide + 1];
+};
+
+/// out [columns, rows] = or += in [rows, columns]'. Threads stand in rows of 32. Grid: tiles of columns, of rows.
+template <class T>
+__global__ void __launch_bounds__(kBlock)
+    transpose_tiles(const T* in, std::int64_t rows, std::int64_t columns, bool add, T* out) {
+  constexpr int kSide = TransposeTile<T>::kSide;
+  constexpr int kLines = kBlock / kSide;
+  auto& tile = shared<TransposeTile<T>>();
+  const int lane = static_cast<int>(threadIdx.x) % kSide, line = static_cast<int>(threadIdx.x) / kSide;
+  const std::int64_t first_column = static_cast<std::int64_t>(blockIdx.x) * kSide;
+  for (std::int64_t first_row = static_cast<std::int64_t>(blockIdx.y) * kSide; first_row < rows;
+       first_row += static_cast<std::int64_t>(gridDim.y) * kSide) {
+    for (int i = line; i < kSide; i += kLines) {
+      if (first_row + i < rows && first_column + lane < columns) {
+        tile.values[i][lane] = in[(first_row + i) * columns + first_column + lane];
+      }
+    }
+    __syncthreads();
+    for (int i = line; i < kSide; i += kLines) {
+      if (first_column + i < columns && first_row + lane < rows) {
+        T* const to = out + (first_column + i) * rows + first_row + lane;
+        const T value = tile.values[lane][i];
+        *to = add ? static_cast<T>(to_float(*to) + to_float(value)) : value;
+      }
+    }
+    __syncthreads();
+  }
+}
+
+}  // namespace lockstep::model::cuda

@@ -1,0 +1,71 @@
+/// \file
+/// The passes over images that are no matrix products, on a GPU: as kernels.hpp, for image_operations.hpp, where shapes
+/// and types are checked. Compute type T is float32 or bfloat16, arithmetic is fp32, sums over samples are double.
+/// Gradients are gathered by who owns the place they go to, so that every sum has one order and nothing is atomic.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <cuda_runtime_api.h>
+
+#include "model/cuda/kernels.hpp"
+#include "model/image_operations.hpp"
+
+namespace lockstep::model::cuda {
+
+// ---- convolution_kernels.cu ----
+
+/// patches[(b * out pixels + pixel), (row * width + column) * channels + c] = x at that place of the window, or 0 in
+/// the padding: the matrix that a convolution multiplies with its filters. x: [B, in.elements()], patches:
+/// [B * out pixels, patch()].
+void gather_patches(cudaStream_t stream, const Convolution& shape, const Tensor& x, const Tensor& patches);
+/// d_x = for each input pixel the sum over all patches that hold it, rows and columns of the window ascending.
+void add_patches(cudaStream_t stream, const Convolution& shape, const Tensor& d_patches, const Tensor& d_x);
+/// out = or += in': in [r, c] of the compute type, or float32 for `add` and out float32; out [c, r].
+void transpose(cudaStream_t stream, const Tensor& in, Accumulate accumulate, const Tensor& out);
+
+// ---- pool_kernels.cu ----
+
+void max_pool_forward(cudaStream_t stream, const Pool& shape, const Tensor& x, const Tensor& y, const Tensor& chosen);
+void max_pool_backward(cudaStream_t stream, const Pool& shape, const Tensor& chosen, const Tensor& d_y,
+                       const Tensor& d_x);
+void global_average_forward(cudaStream_t stream, const ImageShape& in, const Tensor& x, const Tensor& y);
+void global_average_backward(cudaStream_t stream, const ImageShape& in, const Tensor& d_y, const Tensor& d_x);
+void subsample_forward(cudaStream_t stream, const ImageShape& in, const ImageShape& out, std::int64_t stride,
+                       const Tensor& x, const Tensor& y);
+void subsample_backward(cudaStream_t stream, const ImageShape& in, const ImageShape& out, std::int64_t stride,
+                        const Tensor& d_y, const Tensor& d_x);
+
+// ---- image_kernels.cu ----
+
+void augment(cudaStream_t stream, const Tensor& images, const Tensor& keys, const Augmentation& spec,
+             const Tensor& out);
+/// Throws std::invalid_argument for more channels than a block has shared memory for (about 6000).
+void response_normalization_forward(cudaStream_t stream, const ResponseNormalization& norm, const Tensor& x,
+                                    const Tensor& y);
+void response_normalization_backward(cudaStream_t stream, const ResponseNormalization& norm, const Tensor& x,
+                                     const Tensor& y, const Tensor& d_y, const Tensor& d_x);
+
+// ---- batch_norm_kernels.cu ----
+
+/// What the sums of batch_norm_sums() and batch_norm_backward_sums() need at most, for any number of channels.
+std::size_t batch_norm_scratch_bytes() noexcept;
+void batch_norm_sums(cudaStream_t stream, const BatchNorm& norm, const Tensor& x, const Tensor& sums,
+                     const Scratch& scratch);
+void batch_norm_forward(cudaStream_t stream, const BatchNorm& norm, const Tensor& x, const Tensor& sums,
+                        const Tensor& scale, const Tensor& shift, const Tensor& residual, const Tensor& mean,
+                        const Tensor& inverse, const Tensor& y);
+void batch_norm_statistics(cudaStream_t stream, const BatchNorm& norm, const Tensor& sums, double weight,
+                           Accumulate accumulate, const Tensor& d_mean, const Tensor& d_variance);
+void batch_norm_inference(cudaStream_t stream, const BatchNorm& norm, const Tensor& x, const Tensor& mean,
+                          const Tensor& variance, const Tensor& scale, const Tensor& shift, const Tensor& residual,
+                          const Tensor& y);
+void batch_norm_backward_sums(cudaStream_t stream, const BatchNorm& norm, const Tensor& x, const Tensor& y,
+                              const Tensor& d_y, const Tensor& mean, const Tensor& inverse, Accumulate accumulate,
+                              const Tensor& d_scale, const Tensor& d_shift, const Tensor& sums, const Scratch& scratch);
+void batch_norm_backward(cudaStream_t stream, const BatchNorm& norm, const Tensor& x, const Tensor& d_y,
+                         const Tensor& mean, const Tensor& inverse, const Tensor& scale, const Tensor& forward_sums,
+                         const Tensor& sums, const Tensor& d_x);
+
+}  // namespace lockstep::model::cuda

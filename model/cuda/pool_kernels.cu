@@ -1,0 +1,91 @@
+#include <numeric>
+
+#include "model/cuda/image_kernels.hpp"
+#include "model/cuda/pool_kernels.cuh"
+
+namespace lockstep::model::cuda {
+
+namespace {
+
+Subsample subsample_of(const ImageShape& in, const ImageShape& out, std::int64_t stride) {
+  return {static_cast<int>(in.height),
+          static_cast<int>(in.width),
+          static_cast<int>(out.height),
+          static_cast<int>(out.width),
+          static_cast<int>(stride),
+          in.channels,
+          out.channels,
+          (out.channels - in.channels) / 2};
+}
+
+/// Runs of channels that packs must not cross.
+std::int64_t granule_of(const Subsample& shape) {
+  return std::gcd(std::gcd(shape.in_channels, shape.out_channels), shape.before);
+}
+
+template <class T>
+bool takes_places(const std::uint8_t* chosen) {
+  return takes_packs<kWideWidth<T>>(chosen);
+}
+
+}  // namespace
+
+void max_pool_forward(cudaStream_t stream, const Pool& shape, const Tensor& x, const Tensor& y, const Tensor& chosen) {
+  with_compute_type("max_pool_forward", x, [&]<class T>() {
+    const MaxPoolForward<T> body{static_cast<const T*>(x.data), static_cast<T*>(y.data),
+                                 static_cast<std::uint8_t*>(chosen.data), Slide(shape.in, shape.out, shape.window),
+                                 shape.in.channels};
+    run_rows<T>("max_pool_forward", stream, body, x.rows * shape.out.pixels(), shape.in.channels, shape.in.channels,
+                take_packs(body.x, body.y) && takes_places<T>(body.chosen));
+  });
+}
+
+void max_pool_backward(cudaStream_t stream, const Pool& shape, const Tensor& chosen, const Tensor& d_y,
+                       const Tensor& d_x) {
+  with_compute_type("max_pool_backward", d_x, [&]<class T>() {
+    const MaxPoolBackward<T> body{static_cast<const std::uint8_t*>(chosen.data), static_cast<const T*>(d_y.data),
+                                  static_cast<T*>(d_x.data), Slide(shape.in, shape.out, shape.window),
+                                  shape.in.channels};
+    run_rows<T>("max_pool_backward", stream, body, d_x.rows * shape.in.pixels(), shape.in.channels, shape.in.channels,
+                take_packs(body.d_y, body.d_x) && takes_places<T>(body.chosen));
+  });
+}
+
+void global_average_forward(cudaStream_t stream, const ImageShape& in, const Tensor& x, const Tensor& y) {
+  with_compute_type("global_average_forward", x, [&]<class T>() {
+    const AverageForward<T> body{static_cast<const T*>(x.data), static_cast<T*>(y.data), static_cast<int>(in.pixels()),
+                                 in.channels};
+    run_rows<T>("global_average_forward", stream, body, x.rows, in.channels, in.channels, take_packs(body.x, body.y));
+  });
+}
+
+void global_average_backward(cudaStream_t stream, const ImageShape& in, const Tensor& d_y, const Tensor& d_x) {
+  with_compute_type("global_average_backward", d_x, [&]<class T>() {
+    const AverageBackward<T> body{static_cast<const T*>(d_y.data), static_cast<T*>(d_x.data),
+                                  static_cast<int>(in.pixels()), in.channels};
+    run_rows<T>("global_average_backward", stream, body, d_x.rows * in.pixels(), in.channels, in.channels,
+                take_packs(body.d_y, body.d_x));
+  });
+}
+
+void subsample_forward(cudaStream_t stream, const ImageShape& in, const ImageShape& out, std::int64_t stride,
+                       const Tensor& x, const Tensor& y) {
+  with_compute_type("subsample_forward", x, [&]<class T>() {
+    const SubsampleForward<T> body{static_cast<const T*>(x.data), static_cast<T*>(y.data),
+                                   subsample_of(in, out, stride)};
+    run_rows<T>("subsample_forward", stream, body, y.rows * out.pixels(), out.channels, granule_of(body.shape),
+                take_packs(body.x, body.y));
+  });
+}
+
+void subsample_backward(cudaStream_t stream, const ImageShape& in, const ImageShape& out, std::int64_t stride,
+                        const Tensor& d_y, const Tensor& d_x) {
+  with_compute_type("subsample_backward", d_x, [&]<class T>() {
+    const SubsampleBackward<T> body{static_cast<const T*>(d_y.data), static_cast<T*>(d_x.data),
+                                    subsample_of(in, out, stride)};
+    run_rows<T>("subsample_backward", stream, body, d_y.rows * out.pixels(), in.channels, granule_of(body.shape),
+                take_packs(body.d_y, body.d_x));
+  });
+}
+
+}  // namespace lockstep::model::cuda

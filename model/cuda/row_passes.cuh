@@ -1,0 +1,153 @@
+/// \file
+/// Passes over matrices whose rows are pixels and whose columns are channels (or places in a window): a thread keeps
+/// what belongs to its columns and goes down the rows.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+#include <string>
+
+#include "model/cuda/launch.cuh"
+#include "model/cuda/packs.cuh"
+#include "model/cuda/tiling.hpp"
+#include "model/image_operations.hpp"
+
+namespace lockstep::model::cuda {
+
+/// What a thread keeps where nothing belongs to its columns.
+struct NothingKept {};
+
+/// Threads of a block stand in rows of 1 << column_bits, each at kWidth columns: body.columns<kWidth>(column, wide)
+/// gives what the thread keeps, body.at<kWidth>(that, row, column, wide) is run for each of its rows. Grid: tiles of
+/// columns, parts of the rows.
+template <int kWidth, class Body>
+__global__ void __launch_bounds__(kBlock)
+    each_row(Body body, std::uint32_t rows, std::int64_t columns, int column_bits, bool wide) {
+  const std::int64_t lane = threadIdx.x & ((1u << column_bits) - 1);
+  const std::int64_t column = ((static_cast<std::int64_t>(blockIdx.x) << column_bits) + lane) * kWidth;
+  if (column >= columns) return;
+  const auto kept = body.template columns<kWidth>(column, wide);
+  const std::int64_t rows_of_block = blockDim.x >> column_bits;
+  const std::int64_t stride = gridDim.y * rows_of_block;
+  for (std::int64_t row = blockIdx.y * rows_of_block + (threadIdx.x >> column_bits); row < rows; row += stride) {
+    body.template at<kWidth>(kept, static_cast<std::uint32_t>(row), column, wide);
+  }
+}
+
+/// A row a thread up to here, then several.
+inline constexpr std::int64_t kMostRowBlocks = 4096;
+
+/// Enqueues each_row() in packs of T where `granule`, which all runs of neighbouring elements are a multiple of, is one
+/// of a pack; `wide` says whether memory is aligned for them. Nothing for an empty matrix.
+template <class T, class Body>
+void run_rows(const char* name, cudaStream_t stream, const Body& body, std::int64_t rows, std::int64_t columns,
+              std::int64_t granule, bool wide) {
+  if (rows == 0 || columns == 0) return;
+  if (rows > std::numeric_limits<std::uint32_t>::max()) {
+    throw std::invalid_argument(std::string(name) + ": " + std::to_string(rows) + " pixels in one batch");
+  }
+  const auto run = [&]<int kWidth>() {
+    const Tiling tiling = tiling_of(rows, columns, kWidth, kBlock);
+    const std::int64_t rows_of_block = kBlock >> tiling.column_bits;
+    const std::int64_t most_parts = std::max<std::int64_t>(kMostRowBlocks / tiling.tiles, 1);
+    const auto parts = static_cast<unsigned>(std::min((rows + rows_of_block - 1) / rows_of_block, most_parts));
+    launch(name, each_row<kWidth, Body>, {.blocks = tiling.tiles, .parts = parts, .threads = kBlock}, stream, body,
+           rows, columns, tiling.column_bits, wide);
+  };
+  if (granule % kWideWidth<T> == 0) {
+    run.template operator()<kWideWidth<T>>();
+  } else {
+    run.template operator()<1>();
+  }
+}
+
+/// Calls run<T>() with the type of `tensor`; throws std::invalid_argument for one that is no compute type.
+template <class Run>
+void with_compute_type(const char* what, const Tensor& tensor, const Run& run) {
+  if (tensor.type == ElementType::float32) return run.template operator()<float>();
+  if (tensor.type == ElementType::bfloat16) return run.template operator()<Bfloat16>();
+  throw std::invalid_argument(std::string(what) + ": tensors of " + name_of(tensor.type));
+}
+
+/// Whether all of these may be read in the packs of their type. A null pointer may.
+template <class... T>
+bool take_packs(const T*... data) {
+  return (takes_packs<kWideWidth<T>>(data) && ...);
+}
+
+// ---- neighbours that are copied, not computed with ----
+
+template <int kWidth, class T>
+__device__ __forceinline__ Pack<T, kWidth> load_pack(const T* from, bool wide) {
+  if (wide) return *reinterpret_cast<const Pack<T, kWidth>*>(from);
+  Pack<T, kWidth> pack;
+#pragma unroll
+  for (int k = 0; k < kWidth; ++k) pack.values[k] = from[k];
+  return pack;
+}
+
+template <int kWidth, class T>
+__device__ __forceinline__ void store_pack(const Pack<T, kWidth>& pack, bool wide, T* to) {
+  if (wide) {
+    *reinterpret_cast<Pack<T, kWidth>*>(to) = pack;
+  } else {
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) to[k] = pack.values[k];
+  }
+}
+
+// ---- pixels and windows ----
+
+/// Where a row of pixels is.
+struct Pixel {
+  std::uint32_t image;
+  int row, column;
+};
+__device__ __forceinline__ Pixel pixel_of(std::uint32_t row, int height, int width) {
+  const std::uint32_t line = row / static_cast<std::uint32_t>(width);
+  const std::uint32_t image = line / static_cast<std::uint32_t>(height);
+  return {image, static_cast<int>(line - image * static_cast<std::uint32_t>(height)),
+          static_cast<int>(row - line * static_cast<std::uint32_t>(width))};
+}
+/// The first element of a pixel.
+__device__ __forceinline__ std::int64_t offset_of(std::uint32_t image, int row, int column, int height, int width,
+                                                  std::int64_t channels) {
+  return ((static_cast<std::int64_t>(image) * height + row) * width + column) * channels;
+}
+
+/// A window that slides over images, for the device.
+struct Slide {
+  int in_height, in_width, out_height, out_width;
+  int window_height, window_width, stride, top, left;
+
+  Slide(const ImageShape& in, const ImageShape& out, const Sliding& window)
+      : in_height(static_cast<int>(in.height)),
+        in_width(static_cast<int>(in.width)),
+        out_height(static_cast<int>(out.height)),
+        out_width(static_cast<int>(out.width)),
+        window_height(static_cast<int>(window.height)),
+        window_width(static_cast<int>(window.width)),
+        stride(static_cast<int>(window.stride)),
+        top(static_cast<int>(window.top)),
+        left(static_cast<int>(window.left)) {}
+
+  /// Calls visit(row, column of the output, row, column of the window) for every window that the input pixel lies in,
+  /// rows and then columns of the window ascending.
+  template <class Visit>
+  __device__ __forceinline__ void each_window(const Pixel& pixel, const Visit& visit) const {
+    const int below = (pixel.row + top) / stride, right = (pixel.column + left) / stride;
+    const int first_row = (pixel.row + top) % stride, first_column = (pixel.column + left) % stride;
+    int row = below;
+    for (int i = first_row; i < window_height && row >= 0; i += stride, --row) {
+      if (row >= out_height) continue;
+      int column = right;
+      for (int j = first_column; j < window_width && column >= 0; j += stride, --column) {
+        if (column < out_width) visit(row, column, i, j);
+      }
+    }
+  }
+};
+
+}  // namespace lockstep::model::cuda

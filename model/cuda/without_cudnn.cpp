@@ -1,0 +1,8 @@
+// Built without cuDNN: convolutions are matrix products.
+#include "model/cuda/convolution_library.hpp"
+
+namespace lockstep::model::cuda {
+
+std::unique_ptr<ConvolutionLibrary> make_convolution_library(DeviceMemory&, std::function<void()>) { return nullptr; }
+
+}  // namespace lockstep::model::cuda
