@@ -14,6 +14,7 @@
 #include "app/console.hpp"
 #include "app/engine.hpp"
 #include "app/figures.hpp"
+#include "app/image_options.hpp"
 #include "app/placement.hpp"
 #include "app/report.hpp"
 #include "app/snapshot.hpp"
@@ -34,36 +35,62 @@ constexpr int kResidentBatches = 8;
 class ResidentInput {
  public:
   /// `memory`: of the host, from where batches travel fast.
-  ResidentInput(const BenchStepOptions& options, const WorkPlan& work, std::int64_t part, int rank,
+  ResidentInput(const model::Network& network, const Workload& workload, bool regression, int rank,
                 std::pmr::memory_resource* memory)
-      : part_(part), step_count_(work.global_batch) {
+      : part_(workload.work.largest_part),
+        step_count_(workload.work.global_batch),
+        x_type_(network.sample_shape().tokens ? model::ElementType::int32 : model::ElementType::float32) {
+    const model::SampleShape& shape = network.sample_shape();
     std::mt19937 generator(static_cast<unsigned>(rank) + 1);  // the values do not matter, only that they are no zeros
     std::normal_distribution<float> normal;
-    std::uniform_int_distribution<std::int32_t> label(0, static_cast<std::int32_t>(options.outputs) - 1);
-    for (int i = 0; i < kResidentBatches; ++i) {
-      std::pmr::vector<float>& x = x_.emplace_back(static_cast<std::size_t>(part * options.features), memory);
-      std::generate(x.begin(), x.end(), [&] { return normal(generator); });
-      std::pmr::vector<float>& y =
-          y_.emplace_back(static_cast<std::size_t>(part * (options.regression ? options.outputs : 1)), memory);
-      for (float& value : y) {
+    std::uniform_int_distribution<std::int32_t> label(0, static_cast<std::int32_t>(shape.outputs) - 1);
+    const auto fill = [&](std::pmr::vector<float>& values, bool numbers) {
+      for (float& value : values) {
         const std::int32_t index = label(generator);
-        options.regression ? static_cast<void>(value = normal(generator))
-                           : static_cast<void>(std::memcpy(&value, &index, sizeof value));
+        numbers ? static_cast<void>(value = normal(generator))
+                : static_cast<void>(std::memcpy(&value, &index, sizeof value));
       }
+    };
+    const std::int64_t targets = shape.tokens ? shape.features : regression ? shape.outputs : 1;
+    for (int i = 0; i < kResidentBatches; ++i) {
+      fill(x_.emplace_back(static_cast<std::size_t>(part_ * shape.features), memory), !shape.tokens);
+      fill(y_.emplace_back(static_cast<std::size_t>(part_ * targets), memory), regression);
     }
+    keys_.assign(static_cast<std::size_t>(part_), 0);
+    for (std::uint64_t& key : keys_) key = generator();
   }
 
   MicroBatch next() {
     const std::size_t i = static_cast<std::size_t>(count_++ % kResidentBatches);
-    return {.batch = {.x = x_[i].data(), .x_type = model::ElementType::float32, .y = y_[i].data(), .count = part_},
+    return {.batch = {.x = x_[i].data(),
+                      .x_type = x_type_,
+                      .y = y_[i].data(),
+                      .count = part_,
+                      .keys = keys_.data(),
+                      .begins = count_ == 1},
             .step_count = step_count_,
             .next_position = count_};
   }
 
  private:
   std::int64_t part_, step_count_, count_ = 0;
+  model::ElementType x_type_;
   std::vector<std::pmr::vector<float>> x_, y_;
+  std::vector<std::uint64_t> keys_;
 };
+
+/// What samples would look like that are in no file.
+model::SampleShape made_up_shape(const BenchStepOptions& options) {
+  if (model::network_kind(options.train.model).tokens) {
+    return {.features = options.train.model == "lstm" ? options.train.unroll : options.train.context,
+            .outputs = options.outputs,
+            .image = {},
+            .tokens = true};
+  }
+  if (options.image.empty()) return {.features = options.features, .outputs = options.outputs, .image = {}};
+  const model::ImageShape image = parse_image_shape(options.image);
+  return {.features = image.elements(), .outputs = options.outputs, .image = image};
+}
 
 double median(std::vector<double> values) {
   std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
@@ -126,14 +153,19 @@ int run_bench_step(comm::MpiSession& session, const BenchStepOptions& given) {
       workload = prepare_workload(options.train, communicator->size());
       return;
     }
-    workload.network =
-        model::make_network(network_options(options.train), {.features = options.features, .outputs = options.outputs});
+    try {
+      workload.network = model::make_network(network_options(options.train), made_up_shape(options));
+    } catch (const std::invalid_argument& error) {
+      throw UsageError(error.what());
+    }
+    workload.model.label_smoothing = static_cast<float>(options.train.label_smoothing);
     workload.model.loss =
         options.regression ? model::LossKind::mean_squared_error : model::LossKind::softmax_cross_entropy;
     workload.model.optimizer = optimizer_options(options.train);
     const std::int64_t endless = std::int64_t{1} << 40;
     workload.work = work_plan(options.train, endless, communicator->size());
     workload.model.max_batch = workload.work.largest_part;
+    if (model::network_kind(options.train.model).tokens) workload.model.sample_type = model::ElementType::int32;
   });
   const model::LearningRateSchedule schedule = learning_rate_schedule(options.train, workload.work);
   const Place place = find_place(*communicator, options.train.execution);
@@ -142,20 +174,23 @@ int run_bench_step(comm::MpiSession& session, const BenchStepOptions& given) {
   engine.model().initialize(options.train.seed);
   std::unique_ptr<ResidentInput> resident;
   std::unique_ptr<io::Prefetcher> prefetcher;
+  std::unique_ptr<BatchFeed> feed;
   Trainer::NextMicroBatch next;
   if (from_files) {
     prefetcher = std::make_unique<io::Prefetcher>(
         *workload.training,
         io::PrefetcherOptions{
             .order = {.seed = options.train.seed, .shuffle = options.train.shuffle, .shard_counts = {}},
+            .streams = takes_streams(*workload.network),
             .global_batch = workload.work.global_batch,
             .accumulate = options.train.accumulate,
             .rank = communicator->rank(),
             .world = communicator->size(),
             .memory = backend.host_memory()});
-    next = [&] { return next_micro_batch(*prefetcher, element_type(workload.training->x_type())); };
+    feed = std::make_unique<BatchFeed>(*prefetcher, feed_options(options.train, workload, backend));
+    next = [&] { return feed->next(); };
   } else {
-    resident = std::make_unique<ResidentInput>(options, workload.work, workload.work.largest_part, communicator->rank(),
+    resident = std::make_unique<ResidentInput>(*workload.network, workload, options.regression, communicator->rank(),
                                                backend.host_memory());
     next = [&] { return resident->next(); };
   }
@@ -197,9 +232,11 @@ int run_bench_step(comm::MpiSession& session, const BenchStepOptions& given) {
                            engine.reduction().transport_name(), with_commas(workload.work.global_batch), options.repeat,
                            options.warmup, options.input));
   console.info(fmt::format("step       {:.4f} ms median, {:.4f} ms quickest", 1e3 * typical, 1e3 * quickest));
-  console.info(fmt::format("rate       {} samples/s at the median, {} on the whole",
-                           with_commas(std::llround(samples_per_step / typical)),
-                           with_commas(std::llround(samples / elapsed))));
+  const auto positions = static_cast<double>(workload.network->positions());
+  console.info(fmt::format("rate       {} {}/s at the median, {} on the whole",
+                           with_commas(std::llround(samples_per_step * positions / typical)),
+                           workload.network->sample_shape().tokens ? "tokens" : "samples",
+                           with_commas(std::llround(samples * positions / elapsed))));
   const auto percent = [&](double part) { return fmt::format("{:.1f} %", 100 * part / split.total); };
   console.info(fmt::format("time       compute {}  exposed communication {}  input {}  host {}", percent(split.compute),
                            percent(split.communication), percent(split.input), percent(split.other())));
@@ -224,12 +261,14 @@ int run_bench_step(comm::MpiSession& session, const BenchStepOptions& given) {
               {"device", place.gpu ? place.gpu->name : std::string("cpu")},
               {"global_batch", workload.work.global_batch},
               {"parameters", workload.network->parameters().parameter_count()},
+              {"network", workload.network->signature()},
               {"optimizer", options.train.optimizer},
               {"input", options.input},
               {"steps", options.repeat},
               {"step_ms", 1e3 * typical},
               {"step_ms_min", 1e3 * quickest},
               {"samples_per_second", samples_per_step / typical},
+              {"rows_per_second", samples_per_step * positions / typical},
               {"input_fraction", split.input / split.total},
               {"compute_fraction", split.compute / split.total},
               {"communication_fraction", split.communication / split.total},

@@ -33,6 +33,12 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
     gradient_memory_ = communicator.reduction_memory(network.parameters().arena_elements() * sizeof(float));
     model_options.gradient_memory = gradient_memory_.get();
   }
+  if (communicator.size() > 1 && network.synchronizes()) {
+    model_options.sum_over_ranks = [this](const model::Tensor& sums) {
+      reduction_->sum(sums.elements<double>());
+      reduction_->join();
+    };
+  }
   comm::all_succeed(communicator, [&] { model_ = std::make_unique<model::Model>(*backend_, network, model_options); });
 }
 

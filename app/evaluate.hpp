@@ -6,29 +6,21 @@
 #include <string>
 
 #include "app/options.hpp"
+#include "app/task.hpp"
 #include "comm/communicator.hpp"
 #include "comm/mpi_session.hpp"
-#include "io/sharded_dataset.hpp"
+#include "io/dataset.hpp"
 #include "model/model.hpp"
 
 namespace lockstep::app {
 
-struct Evaluation {
-  double loss = 0;    ///< mean over the samples, without the L2 term
-  double metric = 0;  ///< accuracy in [0, 1], or mean absolute error
-  std::int64_t samples = 0;
-};
-
-/// Collective. The dataset is cut into chunks of `chunk` samples in file order, whatever the world size; chunk k is
-/// computed by rank k mod world, and the sums are added in the order of the chunks. Every sample counts once.
-/// Throws comm::AgreedError when a rank cannot read its samples.
-Evaluation evaluate(model::Model& model, const io::ShardedDataset& dataset, comm::Communicator& communicator,
-                    model::Weights weights, std::int64_t chunk);
-
-/// "loss 0.3312  accuracy 88.41 %  (10,000 samples)"
-std::string format_evaluation(const Evaluation& evaluation, model::LossKind loss);
-/// "accuracy" or "mean_absolute_error": the metric's key in metrics.jsonl.
-const char* metric_key(model::LossKind loss) noexcept;
+/// Collective. The dataset is cut into chunks, whatever the world size; chunk k is computed by rank k mod world, and
+/// the sums are added in the order of the chunks. Every sample counts once. A chunk is `chunk` samples in file order;
+/// for a network that carries state it is one of kSections equal sections of the data, gone through in at most `chunk`
+/// lanes of consecutive samples each. Throws comm::AgreedError when a rank cannot read its samples.
+Score evaluate(model::Model& model, const io::Dataset& dataset, comm::Communicator& communicator,
+               model::Weights weights, std::int64_t chunk, const Task& task);
+inline constexpr std::int64_t kSections = 4;
 
 /// `lockstep eval`.
 int run_eval(comm::MpiSession& session, const EvalOptions& options);

@@ -16,6 +16,7 @@
 #include "app/bench_step.hpp"
 #include "app/evaluate.hpp"
 #include "app/figures.hpp"
+#include "app/generate.hpp"
 #include "app/info.hpp"
 #include "app/nearest_name.hpp"
 #include "app/options.hpp"
@@ -66,6 +67,10 @@ const std::vector<Command>& commands() {
        [](const Arguments& a) {
          return Job{[o = parse_eval(a)](auto& session) { return run_eval(session, o); }, as_lines(a)};
        }},
+      {"generate",
+       [](const Arguments& a) {
+         return Job{[o = parse_generate(a)](auto& session) { return run_generate(session, o); }, as_lines(a)};
+       }},
       {"bench all-reduce",
        [](const Arguments& a) {
          return Job{[o = parse_bench_all_reduce(a)](auto& session) { return run_bench_all_reduce(session, o); },
@@ -111,7 +116,7 @@ Request understand(std::vector<std::string> arguments) {
   Request request;
   try {
     if (arguments.empty())
-      throw UsageError("a command is missing: pack, train, eval, bench step, bench all-reduce or info");
+      throw UsageError("a command is missing: pack, train, eval, generate, bench step, bench all-reduce or info");
     if (arguments[0] == "--version") return request.help = version_text(), request;
     if (is_help(arguments[0])) {
       if (arguments.size() == 1) return request.help = program_help(), request;

@@ -286,7 +286,7 @@ void OptionTable::settle(Option& option, const Option::Relation& relation) {
   const std::string spelled_other = other.source_ == OptionSource::file ? other.name_ : "--" + other.name_;
   switch (relation.kind) {
     case Option::Kind::contradicted:
-      if (option.source_ == OptionSource::command_line && other.source_ == OptionSource::file) return other.reset();
+      if (other.source_ < option.source_) return other.reset();
       throw UsageError(
           fmt::format("{} and {} contradict each other: give one of them", option.spelled_, spelled_other));
     case Option::Kind::needed:

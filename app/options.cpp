@@ -206,8 +206,12 @@ BenchStepOptions parse_bench_step(const std::vector<std::string>& arguments) {
   table.add("features", options.features, "N", "numbers per sample (--input memory)")
       .at_least(1)
       .only_with("input", {"memory"});
-  table.add("outputs", options.outputs, "N", "classes, or numbers to predict (--input memory)")
+  table.add("outputs", options.outputs, "N", "classes, words of a vocabulary, or numbers to predict (--input memory)")
       .at_least(1)
+      .only_with("input", {"memory"});
+  table
+      .add("image", options.image, "HxWxC",
+           "samples are images, for cnn and resnet; instead of --features (--input memory)")
       .only_with("input", {"memory"});
   table.add("regression", options.regression, "predict numbers, not a class (--input memory)")
       .only_with("input", {"memory"});
@@ -219,6 +223,7 @@ BenchStepOptions parse_bench_step(const std::vector<std::string>& arguments) {
   add_execution_options(table, train.execution);
   add_step_options(table, train);
   parse(table, arguments, {kBenchStepUsage, kBenchStepExamples});
+  apply_network_defaults(train, table);
   table.check_relations();
   if (options.input == "data") {
     table.require("data", "--input data reads a shard folder");
@@ -239,9 +244,10 @@ std::string program_help() {
       "lockstep {} trains neural networks on many processes as if they were one.\n"
       "Start it with mpirun for many ranks, without for one: the numbers are the same.\n"
       "\n"
-      "  lockstep pack              turn raw data (IDX, NPY, CSV, made-up) into HDF5 shards\n"
+      "  lockstep pack              turn raw data (images, text, tables, made-up) into HDF5 shards\n"
       "  lockstep train             train a network on shards; checkpoint and resume\n"
       "  lockstep eval              evaluate a checkpoint on a dataset\n"
+      "  lockstep generate          let a trained language model write text\n"
       "  lockstep bench step        time training steps and say where the time goes\n"
       "  lockstep bench all-reduce  time sums over all ranks, and check them\n"
       "  lockstep info              what a shard folder, a checkpoint or a run holds; verifies checksums\n"

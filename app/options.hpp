@@ -46,19 +46,28 @@ struct TrainOptions {
   std::filesystem::path validation;  ///< "" = data's sibling test/ or validation/, if any
   std::string x = "x", y = "y";
   std::string normalize = "auto";  ///< auto (range for uint8, none for floats) | none | range (value range -> [0,1]) |
-                                   ///< standard (mean 0, deviation 1) | affine(SCALE,SHIFT)
+                                   ///< standard (mean 0, deviation 1) | per-image | affine(SCALE,SHIFT)
+  std::string augment = "none";    ///< of images: comma-separated crop=N, pad=N, flip … (augmentation.hpp)
   std::string verify = "auto";     ///< auto (checksums where all shards together are < 4 GiB) | all | none
   bool shuffle = true;
   // network
   std::string model = "mlp";
-  std::vector<std::int64_t> hidden{512, 512};
+  // 0, none and auto stand for the network's own choice
+  std::vector<std::int64_t> hidden;
+  std::int64_t depth = 0, layers = 0, width = 0, heads = 0;
+  std::int64_t unroll = 20, context = 64;  ///< tokens of a sample: of lstm, of gpt
+  double dropout = 0;
+  std::string tied = "auto";  ///< auto | yes | no
+  bool sync_batch_norm = false;
   std::string activation = "relu";
-  std::string weight_init = "he_normal", bias_init = "zeros";
+  std::string weight_init = "auto", bias_init = "auto";
   std::string loss = "auto";  ///< auto | softmax-cross-entropy | mean-squared-error
+  double label_smoothing = 0;
   // optimiser
   std::string optimizer = "sgd";
   double momentum = 0.9, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
   double l2 = 0, weight_decay = 0, clip_norm = 0, clip_value = 0;
+  double trust = 0.001;  ///< lars
   double average_decay = 0;
   bool evaluate_average = false;  ///< validation and best/target metric use the averaged weights
   // learning rate
@@ -82,7 +91,7 @@ struct TrainOptions {
   std::int64_t evaluate_every = 0;  ///< steps; 0 = once per epoch; -1 = only at the end
   std::int64_t evaluation_batch =
       250;  ///< samples per evaluation chunk: part of the definition of the result's last bits
-  std::optional<double> target_metric;  ///< stop when validation reaches it (accuracy >=, error <=)
+  std::optional<double> target_metric;  ///< stop when validation reaches it (accuracy >=; error, perplexity <=)
   // run folder
   std::filesystem::path run;          ///< "" = runs/MODEL-DATE-TIME
   std::string resume;                 ///< "" = no; "auto" (also plain --resume) = newest that verifies; or a file
@@ -143,9 +152,21 @@ struct InfoOptions {
   bool verify = true;            ///< recompute checksums
 };
 
+struct GenerateOptions {
+  std::filesystem::path checkpoint;  ///< a file, a run folder or a checkpoints folder (newest that verifies)
+  std::string prompt = "\n";
+  std::int64_t tokens = 500;
+  double temperature = 1;  ///< 0: always the likeliest token
+  std::int64_t top_k = 0;  ///< > 0: only among so many likeliest
+  std::uint64_t seed = 1;
+  bool average = false;  ///< the averaged weights
+  ExecutionOptions execution;
+};
+
 struct BenchStepOptions {
   TrainOptions train;  ///< network, optimiser, batch, execution options as in train
   std::int64_t features = 784, outputs = 10;
+  std::string image;  ///< "HxWxC": samples are images of this shape; "" = plain features
   bool regression = false;
   std::int64_t warmup = 20, repeat = 200;  ///< steps
   std::string input =
@@ -157,6 +178,7 @@ struct BenchStepOptions {
 /// that --config names.
 TrainOptions parse_train(const std::vector<std::string>& arguments);
 EvalOptions parse_eval(const std::vector<std::string>& arguments);
+GenerateOptions parse_generate(const std::vector<std::string>& arguments);
 PackOptions parse_pack(const std::vector<std::string>& arguments);
 InfoOptions parse_info(const std::vector<std::string>& arguments);
 BenchStepOptions parse_bench_step(const std::vector<std::string>& arguments);

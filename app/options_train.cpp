@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "app/image_options.hpp"
 #include "app/nearest_name.hpp"
 #include "model/initialize.hpp"
 #include "model/network.hpp"
@@ -36,6 +37,7 @@ constexpr std::string_view kExamples =
 
 /// Accepts what model::parse_initializer accepts; its list is for the hint.
 std::string check_initializer(const std::string& text) {
+  if (text == "auto") return "";
   try {
     model::parse_initializer(text);
     return "";
@@ -45,7 +47,7 @@ std::string check_initializer(const std::string& text) {
 }
 
 std::string check_normalize(const std::string& text) {
-  static const std::vector<std::string> names{"auto", "none", "range", "standard"};
+  static const std::vector<std::string> names{"auto", "none", "range", "standard", "per-image"};
   if (std::find(names.begin(), names.end(), text) != names.end()) return "";
   constexpr std::string_view kAffine = "affine(";
   if (!text.starts_with(kAffine)) {
@@ -94,6 +96,15 @@ OptionTable train_table(TrainOptions& options) {
   return table;
 }
 
+std::string check_augment(const std::string& text) {
+  try {
+    parse_augmentation(text, {.height = 1 << 20, .width = 1 << 20, .channels = 1});
+    return "";
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+}
+
 /// `--resume --run FOLDER` alone continues with that run's configuration: its file, or "" when the run has none or the
 /// user describes the whole job anew.
 std::filesystem::path configuration_to_continue(const CommandLine& line) {
@@ -109,6 +120,14 @@ std::filesystem::path configuration_to_continue(const CommandLine& line) {
 }
 
 }  // namespace
+
+void apply_network_defaults(const TrainOptions& options, OptionTable& table) {
+  for (const auto& [name, value] : model::network_kind(options.model).defaults) {
+    Option* option = table.find(name);
+    if (option == nullptr || option->source() != OptionSource::default_value) continue;
+    option->assign(std::string(value), OptionSource::default_value, fmt::format("{} of {}", name, options.model));
+  }
+}
 
 std::string reject_empty(const std::string& text) { return text.empty() ? "is not accepted" : ""; }
 
@@ -126,8 +145,15 @@ void add_data_options(OptionTable& table, TrainOptions& options) {
   table
       .add("normalize", options.normalize, "HOW",
            "how stored numbers become inputs: auto (range for bytes, none for floats), none, range (the value range "
-           "becomes 0 to 1), standard (mean 0, deviation 1), affine(SCALE,SHIFT)")
+           "becomes 0 to 1), standard (mean 0, deviation 1), per-image (each image to mean 0, deviation 1), "
+           "affine(SCALE,SHIFT)")
       .check(check_normalize);
+  table
+      .add("augment", options.augment, "HOW",
+           "random changes of training images, comma-separated: pad=N, crop=N or crop=HxW, area=SHARE (a random "
+           "rectangle of at least this share, scaled to the crop), flip, brightness=V, contrast=LOW:HIGH; none. "
+           "Validation sees the central crop")
+      .check(check_augment);
   table
       .add("verify", options.verify, "WHEN",
            "recompute checksums of the shards before training; auto: where they hold under 4 GiB in all")
@@ -138,41 +164,75 @@ void add_data_options(OptionTable& table, TrainOptions& options) {
 void add_network_options(OptionTable& table, TrainOptions& options) {
   table.group("Network");
   table.add("model", options.model, "NAME", "the network").one_of(model::network_names());
-  table.add("hidden", options.hidden, "WIDTHS", "widths of the hidden layers, comma-separated")
+  table
+      .add("hidden", options.hidden, "WIDTHS",
+           "mlp: widths of the hidden layers, comma-separated (512,512); lstm: one width (200)")
       .at_least(1)
-      .only_with("model", {"mlp"});
+      .only_with("model", {"mlp", "lstm"});
+  table
+      .add("depth", options.depth, "LAYERS",
+           "resnet: 20, 32 or 56 for small images, 18, 34 or 50 for large ones; 0: 20")
+      .at_least(0)
+      .only_with("model", {"resnet"});
+  table.add("layers", options.layers, "N", "lstm: recurrent layers (2); gpt: blocks (4); 0: these")
+      .at_least(0)
+      .only_with("model", {"lstm", "gpt"});
+  table.add("width", options.width, "N", "gpt: of the residual stream; 0: 128").at_least(0).only_with("model", {"gpt"});
+  table.add("heads", options.heads, "N", "gpt: of each attention; 0: 4").at_least(0).only_with("model", {"gpt"});
+  table.add("unroll", options.unroll, "TOKENS", "lstm: steps between updates; its state goes on beyond them")
+      .at_least(1)
+      .only_with("model", {"lstm"});
+  table.add("context", options.context, "TOKENS", "gpt: tokens of a sample").at_least(1).only_with("model", {"gpt"});
+  table.add("dropout", options.dropout, "RATE", "share of activations that a training step drops")
+      .at_least(0)
+      .below(1)
+      .only_with("model", {"lstm", "gpt"});
+  table.add("tied", options.tied, "WHEN", "the output layer shares the embedding's table; auto: gpt yes, lstm no")
+      .one_of({"auto", "yes", "no"})
+      .only_with("model", {"lstm", "gpt"});
+  table.add("sync-batch-norm", options.sync_batch_norm, "batch statistics over all ranks, not over each rank's part")
+      .only_with("model", {"resnet"});
   table.add("activation", options.activation, "NAME", "after each hidden layer")
       .one_of({"relu", "tanh", "sigmoid"})
       .only_with("model", {"mlp"});
   table
       .add("weight-init", options.weight_init, "SCHEME",
-           "initial weights: zeros, constant(V), uniform(HALF_WIDTH), normal(DEVIATION), truncated_normal(DEVIATION), "
+           "initial weights: auto (as the network wants them), zeros, constant(V), uniform(HALF_WIDTH), "
+           "normal(DEVIATION), truncated_normal(DEVIATION), "
            "xavier_uniform, xavier_normal, he_uniform, he_normal, lecun_normal, fan_in_uniform")
       .check(check_initializer);
   table.add("bias-init", options.bias_init, "SCHEME", "initial biases, likewise").check(check_initializer);
   table.add("loss", options.loss, "NAME", "auto: cross-entropy for class labels, squared error for numbers to predict")
       .one_of({"auto", "softmax-cross-entropy", "mean-squared-error"});
+  table
+      .add("label-smoothing", options.label_smoothing, "S",
+           "cross-entropy: the target gives this share of its weight to all classes alike; validation does not")
+      .at_least(0)
+      .below(1);
 }
 
 void add_optimizer_options(OptionTable& table, TrainOptions& options) {
   table.group("Optimiser");
   table.add("optimizer", options.optimizer, "NAME", "the update rule")
-      .one_of({"sgd", "momentum", "nesterov", "adam", "adamw"});
-  table.add("momentum", options.momentum, "MU", "of momentum and nesterov")
+      .one_of({"sgd", "momentum", "nesterov", "adam", "adamw", "lars", "lamb"});
+  table.add("momentum", options.momentum, "MU", "of momentum, nesterov and lars")
       .at_least(0)
       .below(1)
-      .only_with("optimizer", {"momentum", "nesterov"});
+      .only_with("optimizer", {"momentum", "nesterov", "lars"});
+  table.add("trust", options.trust, "C", "lars: the step of a layer is at most this share of its weights' norm")
+      .above(0)
+      .only_with("optimizer", {"lars"});
   table.add("beta1", options.beta1, "B", "decay of the first moment")
       .at_least(0)
       .below(1)
-      .only_with("optimizer", {"adam", "adamw"});
+      .only_with("optimizer", {"adam", "adamw", "lamb"});
   table.add("beta2", options.beta2, "B", "decay of the second moment")
       .at_least(0)
       .below(1)
-      .only_with("optimizer", {"adam", "adamw"});
+      .only_with("optimizer", {"adam", "adamw", "lamb"});
   table.add("epsilon", options.epsilon, "E", "added to the root of the second moment")
       .above(0)
-      .only_with("optimizer", {"adam", "adamw"});
+      .only_with("optimizer", {"adam", "adamw", "lamb"});
   table
       .add("l2", options.l2, "C",
            "L2 in the loss: adds C/2 |w|^2 to the loss and C w to the gradient (weights, not biases)")
@@ -247,8 +307,9 @@ void add_validation_options(OptionTable& table, TrainOptions& options) {
   table.add("evaluate-every", options.evaluate_every, "STEPS", "0: once per epoch; -1: only at the end").at_least(-1);
   table.add("evaluation-batch", options.evaluation_batch, "SAMPLES", "samples evaluated at once").at_least(1);
   table.add("evaluate-average", options.evaluate_average, "validate with the averaged weights").needs("average-decay");
-  table.add("target-metric", options.target_metric, "VALUE",
-            "stop when validation reaches it: accuracy (0 to 1) at least, mean absolute error at most VALUE");
+  table.add(
+      "target-metric", options.target_metric, "VALUE",
+      "stop when validation reaches it: accuracy (0 to 1) at least, mean absolute error or perplexity at most VALUE");
 }
 
 void add_run_options(OptionTable& table, TrainOptions& options) {
@@ -318,7 +379,8 @@ void add_step_options(OptionTable& table, TrainOptions& options) {
       .only_with("device", {"auto", "gpu"});
   table
       .add("tune", execution.tune,
-           "GPUs: choose the algorithms of matrix products by timing a few in the first step; two runs may then differ in "
+           "GPUs: choose the algorithms of matrix products by timing a few in the first step; two runs may then differ "
+           "in "
            "the last bits")
       .only_with("device", {"auto", "gpu"});
 }
@@ -334,6 +396,7 @@ TrainOptions parse_train(const std::vector<std::string>& arguments) {
     apply_ini_file(stored, table);
   }
   apply(line, table);
+  apply_network_defaults(options, table);
   table.check_relations();
   table.require(
       "data", options.resume == "auto" && !options.run.empty()
@@ -350,6 +413,7 @@ TrainOptions train_options_from_ini(const std::string& ini) {
   TrainOptions options;
   OptionTable table = train_table(options);
   apply_ini(ini, "stored configuration", table);
+  apply_network_defaults(options, table);
   table.check_relations();
   options.explicitly_set = table.given();
   return options;

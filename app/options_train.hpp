@@ -20,6 +20,9 @@ void add_execution_options(OptionTable& table, ExecutionOptions& options);
 /// How the steps of training are carried out there; after add_execution_options.
 void add_step_options(OptionTable& table, TrainOptions& options);
 
+/// What options.model is usually trained with, for all that the user has said nothing about; once all has been said.
+void apply_network_defaults(const TrainOptions& options, OptionTable& table);
+
 /// For text options that may not be empty.
 std::string reject_empty(const std::string& text);
 

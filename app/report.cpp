@@ -15,10 +15,7 @@ namespace {
 constexpr double kSecondsBetweenLines = 1.0;
 constexpr double kSecondsBetweenBars = 0.1;
 
-std::string format_metric(double metric, model::LossKind loss) {
-  return loss == model::LossKind::softmax_cross_entropy ? fmt::format("accuracy {:5.2f} %", 100 * metric)
-                                                        : fmt::format("mean absolute error {:.4g}", metric);
-}
+model::LossSums sums(const StepFigures& figures) { return {.loss = figures.loss_sum, .metric = figures.metric_sum}; }
 
 }  // namespace
 
@@ -38,9 +35,9 @@ void write_json(comm::Communicator& communicator, const std::filesystem::path& f
   });
 }
 
-Reporter::Reporter(Console& console, const TrainOptions& options, const WorkPlan& work, model::LossKind loss, int world,
+Reporter::Reporter(Console& console, const TrainOptions& options, const WorkPlan& work, const Task& task, int world,
                    std::int64_t first_step)
-    : console_(console), options_(options), work_(work), loss_(loss), world_(world), first_step_(first_step) {}
+    : console_(console), options_(options), work_(work), task_(task), world_(world), first_step_(first_step) {}
 
 bool Reporter::collect(const StepFigures& figures, const TimeSplit& split) {
   interval_.loss_sum += figures.loss_sum;
@@ -56,7 +53,7 @@ bool Reporter::collect(const StepFigures& figures, const TimeSplit& split) {
     const double seconds = std::max(1e-9, split.total - interval_start_.total);
     console_.progress(static_cast<double>(figures.step) / static_cast<double>(work_.total_steps),
                       fmt::format("step {}/{}  loss {:.4f}  {} samples/s", figures.step, work_.total_steps,
-                                  interval_.loss_sum / interval_.samples,
+                                  task_.score(sums(interval_), interval_.samples, true).loss,
                                   with_commas(static_cast<std::int64_t>(interval_.samples / seconds))));
   }
   return due || last;
@@ -69,36 +66,37 @@ void Reporter::report(const StepFigures& figures, const TimeSplit& split, double
                        .communication = split.communication - interval_start_.communication,
                        .total = split.total - interval_start_.total};
   const double seconds = std::max(1e-9, part.total);
-  const double loss = interval_.loss_sum / interval_.samples + l2_loss;
-  const double metric = interval_.metric_sum / interval_.samples;
+  const Score score = task_.score(sums(interval_), interval_.samples, true);
+  const double loss = score.loss + l2_loss;
   const double rate = interval_.samples / seconds;
+  const auto positions = static_cast<double>(task_.positions());
   // Evaluations and checkpoints of the steps to come take their time, too.
   const double left = since_start_.seconds() / static_cast<double>(figures.step - first_step_) *
                       static_cast<double>(work_.total_steps - figures.step);
   console_.info(fmt::format(
-      "step {:>{}}/{}  epoch {:.2f}  loss {:.5f}  {}  lr {:.3g}  gradient norm {:.3g}  {} samples/s ({}/rank)  {}  "
+      "step {:>{}}/{}  epoch {:.2f}  loss {:.5f}  {}  lr {:.3g}  gradient norm {:.3g}  {} {}/s ({}/rank)  {}  "
       "left {}",
       figures.step, fmt::formatted_size("{}", work_.total_steps), work_.total_steps, figures.epoch, loss,
-      format_metric(metric, loss_), figures.learning_rate, figures.gradient_norm,
-      with_commas(static_cast<std::int64_t>(rate)), with_commas(static_cast<std::int64_t>(rate / world_)),
-      format_split(part), format_duration(left)));
-  write({{"kind", std::string("train")},
-         {"step", figures.step},
-         {"epoch", figures.epoch},
-         {"loss", loss},
-         {metric_key(loss_), metric},
-         {"learning_rate", figures.learning_rate},
-         {"gradient_norm", figures.gradient_norm},
-         {"samples_per_second", rate},
-         {"samples_per_second_per_rank", rate / world_},
-         {"step_seconds", seconds / static_cast<double>(interval_steps_)},
-         {"input_seconds", part.input},
-         {"compute_seconds", part.compute},
-         {"communication_seconds", part.communication},
-         {"other_seconds", std::max(0.0, part.other())}});
+      task_.format(score), figures.learning_rate, figures.gradient_norm,
+      with_commas(static_cast<std::int64_t>(rate * positions)), task_.is_language() ? "tokens" : "samples",
+      with_commas(static_cast<std::int64_t>(rate * positions / world_)), format_split(part), format_duration(left)));
+  Score with_l2 = score;
+  with_l2.loss = loss;
+  io::MetricRecord record{{"kind", std::string("train")}, {"step", figures.step}, {"epoch", figures.epoch}};
+  for (auto& entry : task_.record(with_l2)) record.push_back(std::move(entry));
+  record.insert(record.end(), {{"learning_rate", figures.learning_rate},
+                               {"gradient_norm", figures.gradient_norm},
+                               {"samples_per_second", rate},
+                               {"samples_per_second_per_rank", rate / world_},
+                               {"step_seconds", seconds / static_cast<double>(interval_steps_)},
+                               {"input_seconds", part.input},
+                               {"compute_seconds", part.compute},
+                               {"communication_seconds", part.communication},
+                               {"other_seconds", std::max(0.0, part.other())}});
+  if (task_.is_language()) record.emplace_back("tokens_per_second", rate * positions);
+  write(record);
   scalar("train/loss", figures.step, loss);
-  scalar(loss_ == model::LossKind::softmax_cross_entropy ? "train/accuracy" : "train/mean_absolute_error", figures.step,
-         metric);
+  scalar(fmt::format("train/{}", task_.metric_key()), figures.step, score.metric);
   scalar("train/learning_rate", figures.step, figures.learning_rate);
   scalar("train/gradient_norm", figures.step, figures.gradient_norm);
   scalar("speed/samples_per_second", figures.step, rate);
@@ -109,23 +107,19 @@ void Reporter::report(const StepFigures& figures, const TimeSplit& split, double
   since_line_.lap();
 }
 
-void Reporter::evaluation(std::int64_t step, double epoch, const Evaluation& evaluation, bool averaged,
-                          double seconds) {
+void Reporter::evaluation(std::int64_t step, double epoch, const Score& score, bool averaged, double seconds) {
   check_owner();
   console_.info(fmt::format("validation at step {}{}: {}  in {:.2f} s", step, averaged ? " (averaged weights)" : "",
-                            format_evaluation(evaluation, loss_), seconds));
-  const io::MetricRecord record{{"kind", std::string("validation")},
-                                {"step", step},
-                                {"epoch", epoch},
-                                {"loss", evaluation.loss},
-                                {metric_key(loss_), evaluation.metric},
-                                {"samples", evaluation.samples},
-                                {"seconds", seconds}};
+                            task_.format_evaluation(score), seconds));
+  io::MetricRecord record{{"kind", std::string("validation")}, {"step", step}, {"epoch", epoch}};
+  for (auto& entry : task_.record(score)) record.push_back(std::move(entry));
+  record.emplace_back("samples", score.samples);
+  record.emplace_back("seconds", seconds);
   write(record);
   if (console_.speaks()) history_ += io::to_json_line(record) + "\n";
-  scalar("validation/loss", step, evaluation.loss);
-  scalar(loss_ == model::LossKind::softmax_cross_entropy ? "validation/accuracy" : "validation/mean_absolute_error",
-         step, evaluation.metric);
+  scalar("validation/loss", step, score.loss);
+  scalar(fmt::format("validation/{}", task_.metric_key()), step, score.metric);
+  if (score.top5 >= 0) scalar("validation/top5_accuracy", step, score.top5);
   if (logs_.tensorboard) logs_.tensorboard->flush();
 }
 
@@ -148,7 +142,7 @@ void Reporter::write(const io::MetricRecord& record) {
   if (logs_.metrics) logs_.metrics->write(record);
 }
 
-void Reporter::scalar(const char* tag, std::int64_t step, double value) {
+void Reporter::scalar(const std::string& tag, std::int64_t step, double value) {
   if (logs_.tensorboard) logs_.tensorboard->scalar(tag, step, value);
 }
 

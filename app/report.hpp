@@ -13,6 +13,7 @@
 #include "app/console.hpp"
 #include "app/evaluate.hpp"
 #include "app/options.hpp"
+#include "app/task.hpp"
 #include "app/workload.hpp"
 #include "io/metrics_log.hpp"
 #include "io/tensorboard_log.hpp"
@@ -71,7 +72,7 @@ struct RunLogs {
 class Reporter {
  public:
   /// console must outlive the reporter. A rank that does not speak has a console that is silent and no logs.
-  Reporter(Console& console, const TrainOptions& options, const WorkPlan& work, model::LossKind loss, int world,
+  Reporter(Console& console, const TrainOptions& options, const WorkPlan& work, const Task& task, int world,
            std::int64_t first_step);
   void attach(RunLogs logs) { logs_ = std::move(logs); }
 
@@ -86,7 +87,7 @@ class Reporter {
   void remaining(const StepFigures& figures, const TimeSplit& split, L2Loss l2_loss) {
     if (interval_steps_ > 0) report(figures, split, l2_loss());
   }
-  void evaluation(std::int64_t step, double epoch, const Evaluation& evaluation, bool averaged, double seconds);
+  void evaluation(std::int64_t step, double epoch, const Score& score, bool averaged, double seconds);
   void checkpoint(std::int64_t step, const std::filesystem::path& file, double seconds);
   void histogram(const std::string& tag, std::int64_t step, std::span<const float> values);
   /// Validation lines of metrics.jsonl so far: the history that checkpoints carry.
@@ -98,12 +99,12 @@ class Reporter {
   void report(const StepFigures& figures, const TimeSplit& split, double l2_loss);
   void check_owner() const;
   void write(const io::MetricRecord& record);
-  void scalar(const char* tag, std::int64_t step, double value);
+  void scalar(const std::string& tag, std::int64_t step, double value);
 
   Console& console_;
   const TrainOptions& options_;
   WorkPlan work_;
-  model::LossKind loss_;
+  Task task_;
   int world_;
   RunLogs logs_;
   StepFigures interval_;  ///< sums since the last line

@@ -13,8 +13,39 @@ namespace lockstep::app {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+constexpr const char* kCarriedGroup = "carried";
+constexpr const char* kCarriedName = "lanes";
+
+struct Lanes {
+  std::int64_t first = 0, count = 0;
+};
+Lanes lanes_of(const comm::Communicator& communicator, std::int64_t lanes) {
+  const std::int64_t first = lanes * communicator.rank() / communicator.size();
+  return {first, lanes * (communicator.rank() + 1) / communicator.size() - first};
+}
+
+std::span<float> part_of(CarriedState& state, const Lanes& lanes) {
+  return std::span(state.values)
+      .subspan(static_cast<std::size_t>(lanes.first * state.elements),
+               static_cast<std::size_t>(lanes.count * state.elements));
+}
+
+}  // namespace
+
+CarriedState gather_carried(comm::Communicator& communicator, model::Model& model, std::int64_t lanes) {
+  CarriedState state{.lanes = lanes, .elements = model.carried_elements(), .values = {}};
+  if (state.elements == 0) return {};
+  state.values.resize(static_cast<std::size_t>(lanes * state.elements));
+  const Lanes own = lanes_of(communicator, lanes);
+  model.download_carried(own.count, part_of(state, own));
+  communicator.all_reduce_sum(std::span(state.values));  // all but the own part are zero: nothing is rounded
+  return state;
+}
+
 std::filesystem::path save_checkpoint(io::CheckpointWriter& writer, model::Model& model,
-                                      const io::TrainingRecord& record) {
+                                      const io::TrainingRecord& record, const CarriedState& carried) {
   const std::vector<std::string> groups = model.state_groups();
   std::vector<std::vector<float>> arenas(groups.size(), std::vector<float>(model.arena_elements()));
   for (std::size_t i = 0; i < groups.size(); ++i) model.download_group(groups[i], arenas[i]);
@@ -25,6 +56,12 @@ std::filesystem::path save_checkpoint(io::CheckpointWriter& writer, model::Model
                        .name = tensor.name,
                        .shape = tensor.shape,
                        .values = std::span<const float>(arenas.at(group)).subspan(tensor.offset, tensor.count)});
+  }
+  if (carried.lanes > 0) {
+    tensors.push_back({.group = kCarriedGroup,
+                       .name = kCarriedName,
+                       .shape = {carried.lanes, carried.elements},
+                       .values = carried.values});
   }
   return writer.write(record, tensors);
 }
@@ -70,11 +107,32 @@ CheckpointOnRank0::CheckpointOnRank0(comm::Communicator& communicator, const fs:
   record_.epoch = numbers[1];
   record_.position = numbers[2];
   record_.seed = static_cast<std::uint64_t>(numbers[3]);
-  for (std::string* text :
-       {&record_.network, &record_.optimizer, &record_.dataset, &record_.configuration, &record_.program_version}) {
+  for (std::string* text : {&record_.network, &record_.optimizer, &record_.dataset, &record_.configuration,
+                            &record_.program_version, &record_.vocabulary}) {
     *text = broadcast_text(communicator, *text);
   }
   file_ = broadcast_text(communicator, file_.string());
+}
+
+void CheckpointOnRank0::restore_carried(model::Model& model, std::int64_t lanes) {
+  CarriedState state{.lanes = lanes, .elements = model.carried_elements(), .values = {}};
+  if (state.elements == 0 || record_.position == 0) return;  // an epoch begins with nothing
+  state.values.resize(static_cast<std::size_t>(lanes * state.elements));
+  comm::all_succeed(communicator_, [&] {
+    if (communicator_.rank() != 0) return;
+    const io::StoredTensor* stored = checkpoint_.find(kCarriedGroup, kCarriedName);
+    if (stored == nullptr || stored->shape != std::vector<std::int64_t>{lanes, state.elements}) {
+      throw io::FileError(
+          fmt::format("{} carries the state of {} lanes in the middle of an epoch, and this job has {}: give the "
+                      "--global-batch that "
+                      "it was trained with",
+                      file_.string(), stored == nullptr || stored->shape.empty() ? 0 : stored->shape[0], lanes));
+    }
+    state.values = stored->values;
+  });
+  communicator_.broadcast(std::as_writable_bytes(std::span(state.values)), 0);
+  const Lanes own = lanes_of(communicator_, lanes);
+  model.upload_carried(own.count, part_of(state, own));
 }
 
 void CheckpointOnRank0::restore(model::Model& model) {

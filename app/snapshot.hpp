@@ -14,9 +14,18 @@
 
 namespace lockstep::app {
 
+/// What a network carries from batch to batch, of all lanes of the global batch: float32 [lanes, elements]; no lanes
+/// where it carries nothing.
+struct CarriedState {
+  std::int64_t lanes = 0, elements = 0;
+  std::vector<float> values;
+};
+/// Collective: every rank's lanes, [lanes r / R, lanes (r + 1) / R), in one array on all ranks.
+CarriedState gather_carried(comm::Communicator& communicator, model::Model& model, std::int64_t lanes);
+
 /// Writes the model's whole state; rank 0 only. Throws io::FileError.
 std::filesystem::path save_checkpoint(io::CheckpointWriter& writer, model::Model& model,
-                                      const io::TrainingRecord& record);
+                                      const io::TrainingRecord& record, const CarriedState& carried);
 
 /// A checkpoint that rank 0 has read and verified and whose record every rank knows.
 class CheckpointOnRank0 {
@@ -33,6 +42,9 @@ class CheckpointOnRank0 {
   /// Collective: fills every group that `model` has, by broadcast. Throws comm::AgreedError when the checkpoint is of
   /// another network (names the first tensor that differs) or lacks a group.
   void restore(model::Model& model);
+  /// Collective: this rank's lanes of the carried state, before restore(), which forgets what it has read. Throws
+  /// comm::AgreedError where the checkpoint was made with another number of lanes.
+  void restore_carried(model::Model& model, std::int64_t lanes);
 
  private:
   comm::Communicator& communicator_;

@@ -45,7 +45,7 @@ class Run {
         model_(engine.model()),
         waits_on_devices_(!engine.backend().is_host()),
         trainer_(trainer),
-        reporter_(console, options, workload.work, workload.model.loss, communicator.size(), trainer.steps_done()) {}
+        reporter_(console, options, workload.work, *workload.task, communicator.size(), trainer.steps_done()) {}
 
   /// Collective. Makes the folder, or takes it over where `continues`: where `from` is a checkpoint of this very run.
   void open_folder(bool continues, const io::TrainingRecord& from);
@@ -55,7 +55,7 @@ class Run {
  private:
   double epochs_done() const {
     return static_cast<double>(trainer_.epoch()) +
-           static_cast<double>(trainer_.next_position()) / static_cast<double>(workload_.training->info().samples);
+           static_cast<double>(trainer_.next_position()) / static_cast<double>(workload_.work.epoch_samples);
   }
   TimeSplit time() const {
     TimeSplit split = trainer_.time();
@@ -74,9 +74,7 @@ class Run {
   bool reached_target(double metric) const {
     return options_.target_metric && !std::isnan(metric) && !better(*options_.target_metric, metric);
   }
-  bool better(double a, double b) const {
-    return workload_.model.loss == model::LossKind::softmax_cross_entropy ? a > b : a < b;
-  }
+  bool better(double a, double b) const { return workload_.task->is_better(a, b); }
   std::string nothing_left() const;
   void report(StepFigures figures);
   void histograms();
@@ -98,7 +96,7 @@ class Run {
   std::optional<io::CheckpointWriter> checkpoints_;  ///< rank 0
   std::string error_;  ///< what went wrong on this rank between steps: said with the next vote
   StepFigures last_figures_;
-  std::optional<Evaluation> last_evaluation_;
+  std::optional<Score> last_evaluation_;
   double best_metric_ = std::numeric_limits<double>::quiet_NaN();
   bool target_reached_ = false;
   std::int64_t evaluated_at_ = -1, saved_at_ = -1;
@@ -182,9 +180,9 @@ void Run::evaluate_now() {
   if (!workload_.validation || evaluated_at_ == trainer_.steps_done()) return;
   communicator_.note_activity("validation", trainer_.steps_done());
   StopWatch watch;
-  const Evaluation evaluation = evaluate(model_, *workload_.validation, communicator_,
-                                         options_.evaluate_average ? model::Weights::average : model::Weights::current,
-                                         options_.evaluation_batch);
+  const Score evaluation = evaluate(model_, *workload_.validation, communicator_,
+                                    options_.evaluate_average ? model::Weights::average : model::Weights::current,
+                                    options_.evaluation_batch, *workload_.task);
   evaluated_at_ = trainer_.steps_done();
   const double seconds = watch.seconds();
   interrupted_seconds_ += seconds;
@@ -205,8 +203,10 @@ void Run::save_now() {
   if (saved_at_ == trainer_.steps_done()) return;
   communicator_.note_activity("checkpoint", trainer_.steps_done());
   StopWatch watch;
+  const CarriedState carried = gather_carried(communicator_, model_, workload_.work.global_batch);
   on_rank0([&] {
-    const bool epoch_over = trainer_.next_position() >= workload_.training->info().samples;
+    const io::DatasetInfo& data = workload_.training->info();
+    const bool epoch_over = trainer_.next_position() >= workload_.work.epoch_samples;
     const io::TrainingRecord record{.step = trainer_.steps_done(),
                                     .epoch = trainer_.epoch() + (epoch_over ? 1 : 0),
                                     .position = epoch_over ? 0 : trainer_.next_position(),
@@ -218,9 +218,10 @@ void Run::save_now() {
                                     .configuration = effective_configuration(),
                                     .program_version = program_version(),
                                     .best_metric = best_metric_,
-                                    .metrics = reporter_.history()};
+                                    .metrics = reporter_.history(),
+                                    .vocabulary = data.tokens ? io::to_json(*data.tokens) : ""};
     const comm::LongOperation writing(communicator_, "writing a checkpoint");
-    saved_ = save_checkpoint(*checkpoints_, model_, record);
+    saved_ = save_checkpoint(*checkpoints_, model_, record, carried);
     reporter_.checkpoint(trainer_.steps_done(), saved_, watch.seconds());
   });
   // Whoever waits for rank 0 does so here, where a long operation is excused, not in a sum between devices.
@@ -235,7 +236,7 @@ std::string Run::summary() const {
   if (last_evaluation_) {
     text += fmt::format("; validation{} {}",
                         evaluated_at_ == trainer_.steps_done() ? "" : fmt::format(" at step {}", evaluated_at_),
-                        format_evaluation(*last_evaluation_, workload_.model.loss));
+                        workload_.task->format_evaluation(*last_evaluation_));
     if (better(best_metric_, last_evaluation_->metric)) text += fmt::format(", best metric {:.6g}", best_metric_);
   }
   if (!saved_.empty()) text += fmt::format("; checkpoint {}", saved_.string());
@@ -309,6 +310,7 @@ int run_train(comm::MpiSession& session, const TrainOptions& given) {
   console.info(engine.description());
   model::Model& model = engine.model();
   if (checkpoint) {
+    checkpoint->restore_carried(model, workload.work.global_batch);
     checkpoint->restore(model);
   } else {
     model.initialize(options.seed);
@@ -319,6 +321,7 @@ int run_train(comm::MpiSession& session, const TrainOptions& given) {
 
   io::Prefetcher prefetcher(*workload.training,
                             {.order = {.seed = options.seed, .shuffle = options.shuffle, .shard_counts = {}},
+                             .streams = takes_streams(*workload.network),
                              .global_batch = workload.work.global_batch,
                              .accumulate = options.accumulate,
                              .rank = communicator->rank(),
@@ -326,9 +329,9 @@ int run_train(comm::MpiSession& session, const TrainOptions& given) {
                              .first_epoch = from.epoch,
                              .first_position = from.position,
                              .memory = engine.backend().host_memory()});
-  Trainer trainer(
-      engine.parts(buckets), workload.model.optimizer, schedule, options.accumulate,
-      [&, x_type = element_type(workload.training->x_type())] { return next_micro_batch(prefetcher, x_type); });
+  BatchFeed feed(prefetcher, feed_options(options, workload, engine.backend()));
+  Trainer trainer(engine.parts(buckets), workload.model.optimizer, schedule, options.accumulate,
+                  [&] { return feed.next(); });
   trainer.start_at(from.step, from.epoch, from.position);
 
   Run run(options, workload, *communicator, console, engine, trainer);

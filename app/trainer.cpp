@@ -27,14 +27,33 @@ std::uint32_t schedule_tag(std::int64_t step, std::int64_t step_count, std::int6
 
 }  // namespace
 
-MicroBatch next_micro_batch(io::Prefetcher& prefetcher, model::ElementType x_type) {
-  const double before = prefetcher.stall_seconds();
-  const io::InputBatch& input = prefetcher.next();
-  return {.batch = {.x = input.x.data(), .x_type = x_type, .y = input.y.data(), .count = input.count},
+BatchFeed::BatchFeed(io::Prefetcher& prefetcher, const Options& options)
+    : prefetcher_(prefetcher), options_(options), keys_(static_cast<std::size_t>(options.most), options.memory) {}
+
+BatchFeed::Options feed_options(const TrainOptions& options, const Workload& workload, model::Backend& backend) {
+  return {.x_type = element_type(workload.training->x_type()),
+          .seed = options.seed,
+          .streams = takes_streams(*workload.network),
+          .most = workload.work.largest_part,
+          .memory = backend.host_memory()};
+}
+
+MicroBatch BatchFeed::next() {
+  const double before = prefetcher_.stall_seconds();
+  const io::InputBatch& input = prefetcher_.next();
+  std::transform(input.samples.begin(), input.samples.end(), keys_.begin(),
+                 [&](std::int64_t sample) { return model::sample_key(options_.seed, input.epoch, sample); });
+  return {.batch = {.x = input.x.data(),
+                    .x_type = options_.x_type,
+                    .y = input.y.data(),
+                    .count = input.count,
+                    .keys = keys_.data(),
+                    .first_lane = input.first_lane,
+                    .begins = options_.streams && input.position == 0},
           .step_count = input.step_count,
           .epoch = input.epoch,
           .next_position = input.next_position,
-          .waited = prefetcher.stall_seconds() - before};
+          .waited = prefetcher_.stall_seconds() - before};
 }
 
 Trainer::Trainer(const Parts& parts, const model::OptimizerOptions& optimizer,
@@ -81,7 +100,8 @@ void Trainer::conclude() {
 
 void Trainer::micro_step(bool first, bool last) {
   if (first) parts_.backend.mark_begin();
-  const std::array<std::int64_t, 5> key{first, last, parts_.model.slot(), micro_.batch.count, micro_.step_count};
+  const std::array<std::int64_t, 6> key{
+      first, last, parts_.model.slot(), micro_.batch.count, micro_.step_count, micro_.batch.first_lane};
   parts_.backend.repeat(key, [this, first, last] {
     static const model::GradientReady not_yet;
     if (last) parts_.reducer.begin_step();
@@ -97,7 +117,8 @@ void Trainer::micro_step(bool first, bool last) {
 std::string Trainer::work(const Say& say, comm::StepVote& vote) {
   std::string error = say.error;
   vote.stop_requested = say.stop;
-  for (std::int64_t micro = 0; micro < accumulate_ && error.empty(); ++micro) {
+  std::int64_t micro = 0;
+  for (; micro < accumulate_ && error.empty(); ++micro) {
     try {
       take_next();
     } catch (const std::exception& e) {
@@ -120,11 +141,13 @@ std::string Trainer::work(const Say& say, comm::StepVote& vote) {
     look_ahead();
   }
   if (!error.empty()) {
-    // The others wait for our part of the sums; the vote tells them why it is empty.
+    // The others wait for our part of the sums, of all micro-steps; the vote tells them why it is empty.
+    static const model::GradientReady not_yet;
     vote.failed = true;
     parts_.model.write_ballot(comm::ballot_of(vote));
+    for (; micro + 1 < accumulate_; ++micro) parts_.model.take_part_with_nothing(not_yet);
     parts_.reducer.begin_step();
-    parts_.model.zero_gradients(ready_);
+    parts_.model.take_part_with_nothing(ready_);
     conclude();
   }
   return error;

@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <memory_resource>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "app/report.hpp"
 #include "app/workload.hpp"
@@ -30,8 +32,27 @@ struct MicroBatch {
   double waited = 0;               ///< seconds until the reader had it
 };
 
-/// The next micro-batch from the reading thread.
-MicroBatch next_micro_batch(io::Prefetcher& prefetcher, model::ElementType x_type);
+/// Micro-batches from the reading thread, each sample with its key.
+class BatchFeed {
+ public:
+  struct Options {
+    model::ElementType x_type = model::ElementType::float32;
+    std::uint64_t seed = 1;
+    bool streams = false;                         ///< a new epoch begins the lanes anew
+    std::int64_t most = 1;                        ///< samples of a micro-batch
+    std::pmr::memory_resource* memory = nullptr;  ///< of the host, for the keys
+  };
+  /// `prefetcher` must outlive the feed.
+  BatchFeed(io::Prefetcher& prefetcher, const Options& options);
+  MicroBatch next();
+
+ private:
+  io::Prefetcher& prefetcher_;
+  Options options_;
+  std::pmr::vector<std::uint64_t> keys_;
+};
+
+BatchFeed::Options feed_options(const TrainOptions& options, const Workload& workload, model::Backend& backend);
 
 class Trainer {
  public:

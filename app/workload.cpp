@@ -6,6 +6,11 @@
 #include <charconv>
 #include <cmath>
 
+#include "app/image_options.hpp"
+#include "io/prefetcher.hpp"
+#include "io/sharded_dataset.hpp"
+#include "io/token_dataset.hpp"
+
 namespace lockstep::app {
 
 namespace {
@@ -53,6 +58,8 @@ model::ElementType element_type(io::FileType type) {
       return model::ElementType::float32;
     case io::FileType::float64:
       return model::ElementType::float64;
+    case io::FileType::int32:
+      return model::ElementType::int32;
     default:
       throw std::invalid_argument(fmt::format("no model takes samples of type {}", io::name_of(type)));
   }
@@ -62,14 +69,21 @@ model::NetworkOptions network_options(const TrainOptions& options) {
   model::NetworkOptions network;
   network.name = options.model;
   if (options.model != "linear") network.hidden = options.hidden;
+  network.depth = options.depth;
+  network.layers = options.layers;
+  network.width = options.width;
+  network.heads = options.heads;
+  network.dropout = options.dropout;
+  if (options.tied != "auto") network.tied = options.tied == "yes";
+  network.synchronize_batch_norm = options.sync_batch_norm;
   try {
     network.activation = model::parse_activation(options.activation);
   } catch (const std::invalid_argument& e) {
     throw UsageError(fmt::format("--activation: {}", e.what()));
   }
   try {
-    network.weight_initializer = model::parse_initializer(options.weight_init);
-    network.bias_initializer = model::parse_initializer(options.bias_init);
+    if (options.weight_init != "auto") network.weight_initializer = model::parse_initializer(options.weight_init);
+    if (options.bias_init != "auto") network.bias_initializer = model::parse_initializer(options.bias_init);
   } catch (const std::invalid_argument& e) {
     throw UsageError(fmt::format("--weight-init or --bias-init: {}", e.what()));
   }
@@ -91,6 +105,7 @@ model::OptimizerOptions optimizer_options(const TrainOptions& options) {
   optimizer.weight_decay = options.weight_decay;
   optimizer.clip_norm = options.clip_norm;
   optimizer.clip_value = options.clip_value;
+  optimizer.trust = options.trust;
   optimizer.average_decay = options.average_decay;
   return optimizer;
 }
@@ -129,9 +144,71 @@ model::LossKind loss_kind(const TrainOptions& options, const io::DatasetInfo& in
   return classes ? model::LossKind::softmax_cross_entropy : model::LossKind::mean_squared_error;
 }
 
-model::SampleShape sample_shape(const io::DatasetInfo& info) {
-  return {.features = info.x.elements(), .outputs = info.labels_are_classes ? info.classes : info.y.elements()};
+namespace {
+
+/// Samples of [height, width] or [height, width, channels].
+std::optional<model::ImageShape> image_shape(const io::Field& x) {
+  const std::vector<std::int64_t>& shape = x.sample_shape;
+  if (shape.size() == 2) return model::ImageShape{.height = shape[0], .width = shape[1], .channels = 1};
+  if (shape.size() == 3) return model::ImageShape{.height = shape[0], .width = shape[1], .channels = shape[2]};
+  return std::nullopt;
 }
+
+}  // namespace
+
+std::optional<model::Augmentation> augmentation(const TrainOptions& options, const io::DatasetInfo& info) {
+  const bool per_image = options.normalize == "per-image";
+  if (info.tokens || (options.augment == "none" && !per_image)) return std::nullopt;
+  const auto image = image_shape(info.x);
+  if (!image) {
+    throw UsageError(
+        fmt::format("--{} needs images, and the samples have {} extents: pack them as images, or leave it out",
+                    per_image ? "normalize per-image" : "augment", info.x.sample_shape.size()));
+  }
+  model::Augmentation spec = parse_augmentation(options.augment, *image);
+  if (spec.minimum_area >= 1 &&
+      (spec.out.height > image->height + 2 * spec.pad || spec.out.width > image->width + 2 * spec.pad)) {
+    throw UsageError(fmt::format("--augment {}: a crop of {} x {} does not fit images of {} x {}{}", options.augment,
+                                 spec.out.height, spec.out.width, image->height, image->width,
+                                 spec.pad > 0 ? fmt::format(" with {} zeros around", spec.pad) : ""));
+  }
+  spec.per_image = per_image;
+  const model::InputTransform transform = input_transform(options, info);
+  spec.scale.fill(transform.scale);
+  spec.shift.fill(transform.shift);
+  return spec;
+}
+
+model::SampleShape sample_shape(const TrainOptions& options, const io::DatasetInfo& info) {
+  if (info.tokens) {
+    return {.features = info.x.elements(), .outputs = info.tokens->vocabulary, .image = {}, .tokens = true};
+  }
+  model::SampleShape shape{.features = info.x.elements(),
+                           .outputs = info.labels_are_classes ? info.classes : info.y.elements(),
+                           .image = image_shape(info.x)};
+  if (const auto spec = augmentation(options, info)) {
+    shape.image = spec->out;
+    shape.features = spec->out.elements();
+  }
+  return shape;
+}
+
+std::unique_ptr<io::Dataset> open_dataset(const TrainOptions& options, const fs::path& path) {
+  const bool wants_tokens = model::network_kind(options.model).tokens;
+  if (wants_tokens) {
+    io::TokenDatasetOptions tokens{
+        .path = path, .context = options.model == "lstm" ? options.unroll : options.context, .seed = options.seed};
+    if (options.was_set("x")) tokens.x = options.x;
+    return std::make_unique<io::TokenDataset>(tokens);
+  }
+  if (io::holds_tokens(path)) {
+    throw UsageError(fmt::format("{} holds tokens, and --model {} reads samples: give --model gpt or --model lstm",
+                                 path.string(), options.model));
+  }
+  return std::make_unique<io::ShardedDataset>(io::DatasetOptions{.path = path, .x = options.x, .y = options.y});
+}
+
+bool takes_streams(const model::Network& network) noexcept { return !network.carried().all().empty(); }
 
 void require_labels(const io::DatasetInfo& info, const fs::path& path) {
   if (!info.y.name.empty()) return;
@@ -156,15 +233,23 @@ model::SampleShape shape_of_identity(const std::string& identity) {
   throw std::invalid_argument(fmt::format("not a network's identity: {}", identity));
 }
 
-WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world) {
+WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world, bool streams) {
   WorkPlan work;
   const std::int64_t parts = options.accumulate * world;
   const std::int64_t wanted = options.global_batch > 0          ? options.global_batch
                               : options.batch > samples / parts ? samples  // the product may not fit 64 bits
                                                                 : options.batch * parts;
+  if (streams && wanted > samples) {
+    throw UsageError(
+        fmt::format("a global batch of {} lanes is wider than the data, which has {} windows: give a smaller "
+                    "--batch or --unroll",
+                    wanted, samples));
+  }
   work.global_batch = std::min(wanted, samples);
+  work.epoch_samples = io::epoch_samples(samples, work.global_batch, streams);
+  work.most_lanes = divide_up(work.global_batch, world);
   work.largest_part = divide_up(divide_up(work.global_batch, world), options.accumulate);
-  work.steps_per_epoch = divide_up(samples, work.global_batch);
+  work.steps_per_epoch = divide_up(work.epoch_samples, work.global_batch);
   const double steps = std::ceil(options.epochs * static_cast<double>(work.steps_per_epoch));
   if (options.steps <= 0 && steps > kMostSteps) {
     throw UsageError(fmt::format("--epochs {:g} are {:g} steps: more than can be counted", options.epochs, steps));
@@ -200,15 +285,17 @@ model::LearningRateSchedule learning_rate_schedule(const TrainOptions& options, 
 Workload prepare_workload(TrainOptions& options, int world) {
   const DataPaths paths = resolve_data_paths(options);
   Workload workload;
-  workload.training =
-      std::make_unique<io::ShardedDataset>(io::DatasetOptions{.path = paths.training, .x = options.x, .y = options.y});
+  workload.training = open_dataset(options, paths.training);
   const io::DatasetInfo& info = workload.training->info();
   require_labels(info, paths.training);
   if (!paths.validation.empty()) {
-    workload.validation = std::make_unique<io::ShardedDataset>(
-        io::DatasetOptions{.path = paths.validation, .x = options.x, .y = options.y});
+    workload.validation = open_dataset(options, paths.validation);
     const io::DatasetInfo& other = workload.validation->info();
     require_labels(other, paths.validation);
+    if (info.tokens && info.tokens->texts != other.tokens->texts) {
+      throw UsageError(fmt::format("{} was made with another vocabulary than {}: pack it with --vocabulary-from {}",
+                                   paths.validation.string(), paths.training.string(), paths.training.string()));
+    }
     if (other.x.elements() != info.x.elements() || other.labels_are_classes != info.labels_are_classes ||
         other.classes > info.classes || (!info.labels_are_classes && other.y.elements() != info.y.elements())) {
       throw UsageError(fmt::format(
@@ -223,14 +310,18 @@ Workload prepare_workload(TrainOptions& options, int world) {
   }
 
   workload.model.loss = loss_kind(options, info);
-  workload.model.input_transform = input_transform(options, info);
+  workload.model.augmentation = augmentation(options, info);
+  if (!info.tokens) workload.model.input_transform = input_transform(options, info);
+  workload.model.label_smoothing = static_cast<float>(options.label_smoothing);
   workload.model.optimizer = optimizer_options(options);
   try {
-    workload.network = model::make_network(network_options(options), sample_shape(info));
+    workload.network = model::make_network(network_options(options), sample_shape(options, info));
   } catch (const std::invalid_argument& e) {
     throw UsageError(e.what());
   }
-  workload.work = work_plan(options, info.samples, world);
+  workload.task.emplace(workload.model.loss, *workload.network, info.tokens ? info.tokens->bytes_per_token : 0);
+  workload.work = work_plan(options, info.samples, world, takes_streams(*workload.network));
+  workload.model.lanes = workload.work.most_lanes;
   workload.model.sample_type = element_type(workload.training->x_type());
   workload.model.max_batch = std::max(workload.work.largest_part, workload.validation ? options.evaluation_batch : 1);
 
@@ -239,8 +330,10 @@ Workload prepare_workload(TrainOptions& options, int world) {
   options.global_batch = workload.work.global_batch;
   options.loss =
       workload.model.loss == model::LossKind::softmax_cross_entropy ? "softmax-cross-entropy" : "mean-squared-error";
-  options.normalize =
-      fmt::format("affine({:.9g},{:.9g})", workload.model.input_transform.scale, workload.model.input_transform.shift);
+  if (options.normalize != "per-image" && !info.tokens) {
+    options.normalize = fmt::format("affine({:.9g},{:.9g})", workload.model.input_transform.scale,
+                                    workload.model.input_transform.shift);
+  }
   return workload;
 }
 

@@ -47,7 +47,7 @@ struct Batch {
 struct ModelOptions {
   LossKind loss = LossKind::softmax_cross_entropy;
   InputTransform input_transform = {};
-  std::optional<Augmentation> augmentation;  ///< instead of the transform, for images; in evaluation without chance
+  std::optional<Augmentation> augmentation = {};  ///< instead of the transform, for images; in evaluation without chance
   float label_smoothing = 0;                 ///< of the training loss
   OptimizerOptions optimizer = {};
   std::int64_t max_batch = 1;                      ///< samples per call of forward_backward or evaluate
@@ -55,7 +55,7 @@ struct ModelOptions {
   /// Where the gradient arena lives (the communicator's reduction memory); nullptr: the backend's memory.
   std::pmr::memory_resource* gradient_memory = nullptr;
   std::int64_t lanes = 0;       ///< most lanes of this rank, over all micro-batches; 0: max_batch
-  SumOverRanks sum_over_ranks;  ///< for networks that synchronise within a pass; empty: a world of one
+  SumOverRanks sum_over_ranks = {};  ///< for networks that synchronise within a pass; empty: a world of one
   bool training = true;         ///< false: no gradients and no optimiser state (eval); the average stays, if asked for
 };
 

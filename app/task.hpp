@@ -1,0 +1,53 @@
+/// \file
+/// What is being learnt, and the numbers that tell how well: the one place that knows which metric belongs to which
+/// kind of data.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "io/metrics_log.hpp"
+#include "model/model.hpp"
+
+namespace lockstep::app {
+
+/// Loss and metric of a run, a step or an evaluation; means over samples, or over the tokens of a language model.
+struct Score {
+  double loss = 0;    ///< without the L2 term
+  double metric = 0;  ///< of Task::metric_key()
+  double top5 = -1;   ///< share of samples whose class is among the five likeliest; negative: not counted
+  std::int64_t samples = 0;
+};
+
+class Task {
+ public:
+  /// bytes_per_token: of the text behind the tokens; 0 where unknown.
+  Task(model::LossKind loss, const model::Network& network, double bytes_per_token);
+
+  /// From sums over `samples` samples. `trained`: the sums of a training step, which counts no top5.
+  Score score(const model::LossSums& sums, double samples, bool trained) const;
+  /// "accuracy", "mean_absolute_error" or "perplexity": in metrics.jsonl and, as validation/KEY, in TensorBoard.
+  const char* metric_key() const noexcept;
+  /// Of two metrics.
+  bool is_better(double a, double b) const noexcept { return kind_ == Kind::classification ? a > b : a < b; }
+  /// "accuracy 88.41 %", "perplexity 6.51  bits per byte 2.70": without the loss.
+  std::string format(const Score& score) const;
+  /// "loss 0.3312  accuracy 88.41 %  top-5 99.70 %  (10,000 samples)"
+  std::string format_evaluation(const Score& score) const;
+  /// loss, metric and what else belongs to them, for metrics.jsonl.
+  io::MetricRecord record(const Score& score) const;
+  /// Tokens per sample; 1 where there are none.
+  std::int64_t positions() const noexcept { return positions_; }
+  bool is_language() const noexcept { return kind_ == Kind::language; }
+
+ private:
+  enum class Kind { classification, regression, language };
+  double bits_per_byte(const Score& score) const;
+
+  Kind kind_;
+  std::int64_t positions_;
+  std::int64_t classes_;
+  double bytes_per_token_;
+};
+
+}  // namespace lockstep::app
