@@ -240,6 +240,10 @@ struct Prefetcher::Reader {
   }
 };
 
+std::int64_t epoch_samples(std::int64_t samples, std::int64_t global_batch, bool streams) noexcept {
+  return streams ? samples / global_batch * global_batch : samples;
+}
+
 Prefetcher::Prefetcher(const Dataset& dataset, PrefetcherOptions options)
     : reader_(std::make_unique<Reader>(dataset, std::move(options))) {}
 Prefetcher::~Prefetcher() = default;

@@ -148,15 +148,14 @@ ShardSet::ShardSet(const std::filesystem::path& path, const std::string& x, cons
 }
 
 void ShardSet::list_shards() {
-  std::int64_t first = 0;
   for (const ShardFile& file : files_) {
     const auto& fields = file.fields();
     const bool by_offset =
         std::all_of(fields.begin(), fields.end(), [](const StoredField& stored) { return stored.offset.has_value(); });
-    shards_.push_back({file.path(), first, file.count(), file.bytes(), by_offset, fields[0].checksum,
+    shards_.push_back({file.path(), rows_, file.count(), file.bytes(), by_offset, fields[0].checksum,
                        fields.size() > 1 ? fields[1].checksum : ""});
-    firsts_.push_back(first);
-    first += file.count();
+    firsts_.push_back(rows_);
+    rows_ += file.count();
     if (!fields[0].offset) block_multiple_ = std::max(block_multiple_, fields[0].chunk_rows());
   }
 }

@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "io/shard_writer.hpp"
+#include "io/sharded_dataset.hpp"
 #include "io_test_support.hpp"
 #include "memory_source.hpp"
 

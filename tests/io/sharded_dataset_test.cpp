@@ -32,7 +32,8 @@ template <class X, class Y>
 Samples<X, Y> read(const ShardedDataset& data, const std::vector<std::int64_t>& samples) {
   Samples<X, Y> result{std::vector<X>(samples.size() * data.x_bytes() / sizeof(X)),
                        std::vector<Y>(samples.size() * data.y_bytes() / sizeof(Y))};
-  data.read(samples, std::as_writable_bytes(std::span(result.x)), std::as_writable_bytes(std::span(result.y)));
+  data.read(samples, kNoEpoch, std::as_writable_bytes(std::span(result.x)),
+            std::as_writable_bytes(std::span(result.y)));
   return result;
 }
 
@@ -60,7 +61,7 @@ class ShardedDatasetTest : public testing::Test {
     std::vector<std::byte> x(data.x_bytes());
     std::vector<std::byte> y(data.y_bytes());
     return error_text<FileError>([&] {
-      for (std::int64_t i = 0; i < data.info().samples; ++i) data.read({&i, 1}, x, y);
+      for (std::int64_t i = 0; i < data.info().samples; ++i) data.read({&i, 1}, kNoEpoch, x, y);
     });
   }
   /// Overwrites bytes of a dataset's element, past all checks.
