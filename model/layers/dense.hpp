@@ -14,8 +14,8 @@ struct DenseOptions {
   std::int64_t inputs = 0;
   std::int64_t outputs = 0;
   Activation activation = Activation::none;
-  Initializer weight_initializer;
-  Initializer bias_initializer;
+  Initializer weight_initializer = {};
+  Initializer bias_initializer = {};
   Decay decay = Decay::yes;  ///< of the weight; the bias is never decayed
   /// The first layer of a network: nobody asks for the gradient of its input.
   bool first = false;

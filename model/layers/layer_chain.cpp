@@ -47,6 +47,7 @@ void LayerChain::backward(const Pass& pass, const Tensor& d_output, Accumulate a
     if (const std::size_t end = layers_[i]->gradients_end(parameters_); end > 0 && ready) ready(end);
     d_y = d_x;
   }
+  if (ready && parameters_.arena_elements() > parameters_.trained_elements()) ready(parameters_.arena_elements());
 }
 
 }  // namespace lockstep::model

@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "model/layers/dense_chain.hpp"
+#include "model/layers/option_check.hpp"
 #include "model/network.hpp"
 
 namespace lockstep::model {
@@ -14,6 +15,7 @@ std::unique_ptr<Network> make(const NetworkOptions& options, const SampleShape& 
   if (!options.hidden.empty()) {
     throw std::invalid_argument("network linear has no hidden layers (network mlp has)");
   }
+  require_known_options(options, {"activation"});
   return std::make_unique<DenseChain>("linear", std::vector<std::int64_t>{}, options, shape);
 }
 

@@ -1,0 +1,71 @@
+#include "model/layers/batch_norm_layer.hpp"
+
+#include <fmt/format.h>
+
+namespace lockstep::model {
+
+BatchNormLayer::BatchNormLayer(ParameterTable& parameters, ActivationTable& activations, std::string name,
+                               const BatchNormOptions& options)
+    : Layer(activations, name, 1, options.shape.elements()),
+      name_(std::move(name)),
+      norm_{.channels = options.shape.channels, .relu = options.relu},
+      synchronize_(options.synchronize) {
+  const auto declare = [&](const char* what, double value, Role role) {
+    return parameters.add({.name = name_ + what,
+                           .shape = {norm_.channels},
+                           .initializer = {Initializer::Scheme::constant, value},
+                           .decay = Decay::no,
+                           .role = role});
+  };
+  scale_ = declare("/scale", options.zero_scale ? 0 : 1, Role::weight);
+  shift_ = declare("/shift", 0, Role::weight);
+  running_mean_ = declare("/running_mean", 0, Role::statistic);
+  running_variance_ = declare("/running_variance", 1, Role::statistic);
+  const auto place = [&](std::int64_t columns, Holds holds) {
+    return activations.add({.name = "", .columns = columns, .holds = holds, .per_batch = true});
+  };
+  mean_ = place(norm_.channels, Holds::statistics);
+  inverse_ = place(norm_.channels, Holds::statistics);
+  sums_ = place(2 * norm_.channels + 1, Holds::sums);
+  backward_sums_ = place(2 * norm_.channels, Holds::sums);
+  set_first_weight(scale_);
+}
+
+LayerPlan BatchNormLayer::plan() const {
+  return {.name = name_,
+          .description = fmt::format("{} channels{}", norm_.channels, norm_.relu ? ", relu" : ""),
+          .parameters = 2 * norm_.channels,
+          .activation_elements = columns()};
+}
+
+void BatchNormLayer::sum_over_ranks(const Pass& pass, const Tensor& sums) const {
+  if (synchronize_ && pass.sum_over_ranks != nullptr) (*pass.sum_over_ranks)(sums);
+}
+
+Tensor BatchNormLayer::forward(const Pass& pass, const Tensor& x, const Tensor& residual) const {
+  const Tensor y = output(pass), scale = pass.weight(scale_), shift = pass.weight(shift_);
+  if (!pass.training) {
+    pass.images().batch_norm_inference(norm_, x, pass.weight(running_mean_), pass.weight(running_variance_), scale,
+                                       shift, residual, y);
+    return y;
+  }
+  const Tensor sums = pass.at(sums_);
+  pass.images().batch_norm_sums(norm_, x, sums);
+  sum_over_ranks(pass, sums);
+  pass.images().batch_norm_forward(norm_, x, sums, scale, shift, residual, pass.at(mean_), pass.at(inverse_), y);
+  return y;
+}
+
+void BatchNormLayer::backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate,
+                              const Tensor& d_x) const {
+  const Tensor mean = pass.at(mean_), inverse = pass.at(inverse_), sums = pass.at(sums_),
+               backward_sums = pass.at(backward_sums_);
+  pass.images().batch_norm_statistics(norm_, sums, pass.share, accumulate, pass.gradient(running_mean_),
+                                      pass.gradient(running_variance_));
+  pass.images().batch_norm_backward_sums(norm_, x, output(pass), d_y, mean, inverse, accumulate, pass.gradient(scale_),
+                                         pass.gradient(shift_), backward_sums);
+  sum_over_ranks(pass, backward_sums);
+  pass.images().batch_norm_backward(norm_, x, d_y, mean, inverse, pass.weight(scale_), sums, backward_sums, d_x);
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,64 @@
+#include "model/layers/convolution_layer.hpp"
+
+#include <fmt/format.h>
+
+namespace lockstep::model {
+
+std::string describe(const ImageShape& shape) {
+  return fmt::format("{}x{}x{}", shape.height, shape.width, shape.channels);
+}
+
+ConvolutionLayer::ConvolutionLayer(ParameterTable& parameters, ActivationTable& activations, std::string name,
+                                   const ConvolutionOptions& options)
+    : Layer(activations, name, 1, slide(options.in, options.window, options.channels).elements()),
+      name_(std::move(name)),
+      options_(options),
+      shape_{.in = options.in, .out = slide(options.in, options.window, options.channels), .window = options.window} {
+  const std::int64_t area = options.window.height * options.window.width;
+  weight_ =
+      parameters.add({.name = name_ + "/weight",
+                      .shape = {options.window.height, options.window.width, options.in.channels, options.channels},
+                      .initializer = options.weight_initializer,
+                      .fan_in = area * options.in.channels,
+                      .fan_out = area * options.channels,
+                      .decay = options.decay});
+  if (options.bias) {
+    bias_ = parameters.add({.name = name_ + "/bias",
+                            .shape = {options.channels},
+                            .initializer = options.bias_initializer,
+                            .fan_in = area * options.in.channels,
+                            .fan_out = area * options.channels,
+                            .decay = Decay::no});
+  }
+  set_first_weight(weight_);
+}
+
+LayerPlan ConvolutionLayer::plan() const {
+  const double product = 2.0 * static_cast<double>(shape_.patch()) * static_cast<double>(shape_.out.elements());
+  std::string description = fmt::format("{} -> {}, {}x{}", describe(shape_.in), describe(shape_.out),
+                                        options_.window.height, options_.window.width);
+  if (options_.window.stride > 1) description += fmt::format("/{}", options_.window.stride);
+  if (options_.activation != Activation::none) description += fmt::format(", {}", name_of(options_.activation));
+  return {.name = name_,
+          .description = std::move(description),
+          .parameters = shape_.patch() * options_.channels + (options_.bias ? options_.channels : 0),
+          .activation_elements = shape_.out.elements(),
+          .forward_flops = product,
+          .backward_flops = options_.first ? product : 2 * product};
+}
+
+Tensor ConvolutionLayer::forward(const Pass& pass, const Tensor& x) const {
+  const Tensor y = output(pass);
+  pass.images().convolution_forward(shape_, x, pass.weight(weight_), options_.bias ? pass.weight(bias_) : Tensor{},
+                                    options_.activation, y);
+  return y;
+}
+
+void ConvolutionLayer::backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate,
+                                const Tensor& d_x) const {
+  pass.images().convolution_backward(shape_, x, pass.weight(weight_), output(pass), d_y, options_.activation,
+                                     accumulate, pass.gradient(weight_),
+                                     options_.bias ? pass.gradient(bias_) : Tensor{}, d_x);
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,48 @@
+/// \file
+/// The convolutional layer: y = act(x * W + b) over images [height, width, channels], filters [kernel height, kernel
+/// width, in channels, out channels].
+#pragma once
+
+#include <string>
+
+#include "model/layers/layer.hpp"
+
+namespace lockstep::model {
+
+struct ConvolutionOptions {
+  ImageShape in;
+  Sliding window;
+  std::int64_t channels = 0;  ///< of the output
+  Activation activation = Activation::none;
+  bool bias = true;
+  Initializer weight_initializer = {};
+  Initializer bias_initializer = {};
+  Decay decay = Decay::yes;  ///< of the weight; the bias is never decayed
+  /// The first layer of a network: nobody asks for the gradient of its input.
+  bool first = false;
+};
+
+class ConvolutionLayer final : public Layer {
+ public:
+  /// Declares NAME/weight and, where there is a bias, NAME/bias [out channels].
+  ConvolutionLayer(ParameterTable& parameters, ActivationTable& activations, std::string name,
+                   const ConvolutionOptions& options);
+
+  const ImageShape& out() const noexcept { return shape_.out; }
+  LayerPlan plan() const override;
+  Tensor forward(const Pass& pass, const Tensor& x) const override;
+  void backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate,
+                const Tensor& d_x) const override;
+
+ private:
+  std::string name_;
+  ConvolutionOptions options_;
+  Convolution shape_;
+  std::size_t weight_;
+  std::size_t bias_ = 0;
+};
+
+/// "24x24x3"
+std::string describe(const ImageShape& shape);
+
+}  // namespace lockstep::model

@@ -1,0 +1,39 @@
+/// \file
+/// Tokens become vectors: rows of a table [vocabulary, width], plus one row per position where positions are learnt.
+#pragma once
+
+#include <string>
+
+#include "model/layers/layer.hpp"
+
+namespace lockstep::model {
+
+struct EmbeddingOptions {
+  std::int64_t context = 0, vocabulary = 0, width = 0;
+  bool positions = false;  ///< learn a vector for each position, too
+  bool shared = false;     ///< the output layer reads the table, too, and goes backward before
+  Initializer initializer = {};
+};
+
+class Embedding final : public Layer {
+ public:
+  /// Declares NAME/tokens [vocabulary, width] and, with positions, NAME/positions [context, width].
+  Embedding(ParameterTable& parameters, ActivationTable& activations, std::string name,
+            const EmbeddingOptions& options);
+
+  /// The parameter.
+  std::size_t table() const noexcept { return tokens_; }
+  LayerPlan plan() const override;
+  /// tokens: int32 [rows, 1].
+  Tensor forward(const Pass& pass, const Tensor& tokens) const override;
+  /// A shared table's gradient is added to, whatever `accumulate` says. d_x: empty.
+  void backward(const Pass& pass, const Tensor& tokens, const Tensor& d_y, Accumulate accumulate,
+                const Tensor& d_x) const override;
+
+ private:
+  std::string name_;
+  EmbeddingOptions options_;
+  std::size_t tokens_, positions_ = 0;
+};
+
+}  // namespace lockstep::model

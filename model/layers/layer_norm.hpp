@@ -1,0 +1,32 @@
+/// \file
+/// Layer normalisation of each position, with the addition of the branch before it to the residual stream.
+#pragma once
+
+#include <string>
+
+#include "model/layers/layer.hpp"
+
+namespace lockstep::model {
+
+class LayerNorm final : public Layer {
+ public:
+  /// Declares NAME/scale and NAME/shift [width], not decayed. rows: per sample.
+  LayerNorm(ParameterTable& parameters, ActivationTable& activations, std::string name, std::int64_t rows,
+            std::int64_t width);
+
+  LayerPlan plan() const override;
+  Tensor forward(const Pass& pass, const Tensor& x) const override;
+  /// x becomes x + residual, which is normalised and goes on as the stream.
+  Tensor forward_sum(const Pass& pass, const Tensor& x, const Tensor& residual) const;
+  void backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate,
+                const Tensor& d_x) const override;
+  /// x: what was normalised. d_stream: its gradient from behind the norm; that through the norm is added.
+  void backward_sum(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate,
+                    const Tensor& d_stream) const;
+
+ private:
+  std::string name_;
+  std::size_t scale_, shift_, mean_, inverse_;
+};
+
+}  // namespace lockstep::model

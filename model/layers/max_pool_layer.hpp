@@ -1,0 +1,28 @@
+/// \file
+/// The greatest value in each window of each channel. Keeps, one byte per output, where it was.
+#pragma once
+
+#include <string>
+
+#include "model/layers/layer.hpp"
+
+namespace lockstep::model {
+
+class MaxPoolLayer final : public Layer {
+ public:
+  MaxPoolLayer(ParameterTable& parameters, ActivationTable& activations, std::string name, const ImageShape& in,
+               const Sliding& window);
+
+  const ImageShape& out() const noexcept { return shape_.out; }
+  LayerPlan plan() const override;
+  Tensor forward(const Pass& pass, const Tensor& x) const override;
+  void backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate,
+                const Tensor& d_x) const override;
+
+ private:
+  std::string name_;
+  Pool shape_;
+  std::size_t chosen_;
+};
+
+}  // namespace lockstep::model

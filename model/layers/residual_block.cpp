@@ -1,0 +1,167 @@
+#include "model/layers/residual_block.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace lockstep::model {
+
+namespace {
+
+/// Keeps the variance of gradients on their way back (He et al. 2015, equation 14).
+Initializer he_normal_by_fan_out(const Sliding& window, std::int64_t channels) {
+  const auto fan_out = static_cast<double>(window.height * window.width * channels);
+  return {.scheme = Initializer::Scheme::normal, .value = std::sqrt(2 / fan_out)};
+}
+
+void add_costs(const LayerPlan& part, LayerPlan& sum) {
+  sum.parameters += part.parameters;
+  sum.activation_elements += part.activation_elements;
+  sum.forward_flops += part.forward_flops;
+  sum.backward_flops += part.backward_flops;
+}
+
+}  // namespace
+
+NormalizedConvolution::NormalizedConvolution(ParameterTable& parameters, ActivationTable& activations,
+                                             const std::string& name, const Options& options)
+    : convolution_(parameters, activations, name,
+                   {.in = options.in,
+                    .window = options.window,
+                    .channels = options.channels,
+                    .bias = false,
+                    .weight_initializer =
+                        options.weight_initializer.value_or(he_normal_by_fan_out(options.window, options.channels)),
+                    .first = options.first}),
+      norm_(parameters, activations, name + "/norm",
+            {.shape = convolution_.out(),
+             .relu = options.relu,
+             .zero_scale = options.zero_scale,
+             .synchronize = options.synchronize}) {}
+
+LayerPlan NormalizedConvolution::plan() const {
+  LayerPlan plan = convolution_.plan();
+  const LayerPlan norm = norm_.plan();
+  plan.description += ", batch norm";
+  add_costs(norm, plan);
+  return plan;
+}
+
+Tensor NormalizedConvolution::forward(const Pass& pass, const Tensor& x, const Tensor& residual) const {
+  return norm_.forward(pass, convolution_.forward(pass, x), residual);
+}
+
+void NormalizedConvolution::backward(const Pass& pass, const Tensor& x, const Tensor& d_y, const Tensor& d_middle,
+                                     Accumulate accumulate, const Tensor& d_x) const {
+  norm_.backward(pass, convolution_.output(pass), d_y, accumulate, d_middle);
+  convolution_.backward(pass, x, d_middle, accumulate, d_x);
+}
+
+void GradientRooms::place(ActivationTable& activations) {
+  for (std::size_t& room : rooms_) room = activations.add({.name = "", .columns = elements_});
+}
+
+Tensor GradientRooms::at(const Pass& pass, std::size_t room, std::int64_t elements) const {
+  Tensor tensor = pass.at(rooms_[room]);
+  tensor.columns = elements;
+  return tensor;
+}
+
+ResidualBlock::ResidualBlock(ParameterTable& parameters, ActivationTable& activations, const std::string& name,
+                             const ResidualOptions& options, GradientRooms& rooms)
+    : name_(name), options_(options) {
+  const bool bottleneck = options.expansion > 1;
+  const std::int64_t channels = options.channels * options.expansion;
+  const bool changes = options.stride != 1 || channels != options.in.channels;
+  if (changes && options.shortcut == Shortcut::projection) {
+    projection_ = std::make_unique<NormalizedConvolution>(
+        parameters, activations, name + "/projection",
+        NormalizedConvolution::Options{.in = options.in,
+                                       .window = even_padding(1, options.stride, 0),
+                                       .channels = channels,
+                                       .relu = false,
+                                       .synchronize = options.synchronize,
+                                       .weight_initializer = options.weight_initializer});
+  }
+  rooms.fit(options.in.elements());
+  ImageShape in = options.in;
+  const int count = bottleneck ? 3 : 2;
+  for (int i = 0; i < count; ++i) {
+    const bool last = i + 1 == count, wide = !bottleneck || i == 1;
+    const std::int64_t stride = i == (bottleneck ? 1 : 0) ? options.stride : 1;
+    convolutions_.push_back(std::make_unique<NormalizedConvolution>(
+        parameters, activations, fmt::format("{}/conv_{}", name, i + 1),
+        NormalizedConvolution::Options{.in = in,
+                                       .window = wide ? even_padding(3, stride, 1) : even_padding(1, stride, 0),
+                                       .channels = last ? channels : options.channels,
+                                       .zero_scale = last,
+                                       .synchronize = options.synchronize,
+                                       .weight_initializer = options.weight_initializer}));
+    in = convolutions_.back()->out();
+    rooms.fit(in.elements());
+  }
+  if (changes && options.shortcut == Shortcut::subsample) {
+    subsampled_ = activations.add({.name = "", .columns = out().elements()});
+  }
+}
+
+LayerPlan ResidualBlock::plan() const {
+  LayerPlan sum{.name = name_,
+                .description = fmt::format("{} -> {}, {} convolutions", describe(options_.in), describe(out()),
+                                           convolutions_.size())};
+  if (projection_) sum.description += ", projection";
+  for (const auto& convolution : convolutions_) add_costs(convolution->plan(), sum);
+  if (projection_) add_costs(projection_->plan(), sum);
+  if (subsampled_) sum.activation_elements += out().elements();
+  return sum;
+}
+
+Tensor ResidualBlock::forward(const Pass& pass, const Tensor& x) const {
+  Tensor residual = x;
+  if (projection_) residual = projection_->forward(pass, x);
+  if (subsampled_) {
+    residual = pass.at(*subsampled_);
+    pass.images().subsample_forward(options_.in, out(), options_.stride, x, residual);
+  }
+  Tensor y = x;
+  for (const auto& convolution : convolutions_) {
+    y = convolution->forward(pass, y, convolution == convolutions_.back() ? residual : Tensor{});
+  }
+  return y;
+}
+
+std::size_t ResidualBlock::backward(const Pass& pass, const GradientRooms& rooms, const Tensor& x, std::size_t room,
+                                    Accumulate accumulate) const {
+  const auto at = [&](std::size_t index, std::int64_t elements) { return rooms.at(pass, index, elements); };
+  const std::size_t last = convolutions_.size() - 1;
+  std::size_t here = room, other = (room + 1) % 3;
+  for (std::size_t i = last + 1; i-- > 0;) {
+    const Tensor before = i == 0 ? x : convolutions_[i - 1]->output(pass);
+    const std::int64_t elements = convolutions_[i]->out().elements();
+    // The last one leaves the shortcut's gradient in `room`; the others need nothing kept.
+    const std::size_t middle = i == last ? other : here;
+    const std::size_t to = i == last ? (room + 2) % 3 : other;
+    convolutions_[i]->backward(pass, before, at(here, elements), at(middle, elements), accumulate,
+                               at(to, before.columns));
+    here = to;
+    other = middle;
+  }
+  const Tensor d_shortcut = at(room, out().elements()), d_x = at(here, x.columns);
+  if (projection_) {
+    const Tensor d_projected = at(other, x.columns);
+    projection_->backward(pass, x, d_shortcut, d_shortcut, accumulate, d_projected);
+    pass.backend.add(d_projected, d_x);
+  } else if (subsampled_) {
+    pass.images().subsample_backward(options_.in, out(), options_.stride, d_shortcut, d_x);
+  } else {
+    pass.backend.add(d_shortcut, d_x);
+  }
+  return here;
+}
+
+std::size_t ResidualBlock::gradients_end(const ParameterTable& table) const {
+  return (projection_ ? projection_ : convolutions_.front())->gradients_end(table);
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,46 @@
+#include "model/layers/token_head.hpp"
+
+#include <fmt/format.h>
+
+namespace lockstep::model {
+
+TokenHead::TokenHead(ParameterTable& parameters, ActivationTable& activations, std::string name,
+                     const TokenHeadOptions& options)
+    : name_(std::move(name)), options_(options) {
+  if (options.table) {
+    logits_ = activations.add({.name = name_, .rows = options.context, .columns = options.vocabulary});
+  } else {
+    own_.emplace(parameters, activations, name_,
+                 DenseOptions{.rows = options.context,
+                              .inputs = options.width,
+                              .outputs = options.vocabulary,
+                              .weight_initializer = options.initializer});
+  }
+}
+
+LayerPlan TokenHead::plan() const {
+  if (own_) return own_->plan();
+  const double product = 2.0 * static_cast<double>(options_.context) * static_cast<double>(options_.width) *
+                         static_cast<double>(options_.vocabulary);
+  return {.name = name_,
+          .description = fmt::format("{} -> {}, the embedding's table", options_.width, options_.vocabulary),
+          .activation_elements = options_.context * options_.vocabulary,
+          .forward_flops = product,
+          .backward_flops = 2 * product};
+}
+
+Tensor TokenHead::forward(const Pass& pass, const Tensor& x) const {
+  if (own_) return own_->forward(pass, x);
+  const Tensor y = pass.at(logits_);
+  pass.sequences().project_forward(x, pass.weight(*options_.table), y);
+  return y;
+}
+
+void TokenHead::backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate,
+                         const Tensor& d_x) const {
+  if (own_) return own_->backward(pass, x, d_y, accumulate, d_x);
+  pass.sequences().project_backward(x, pass.weight(*options_.table), d_y, accumulate, pass.gradient(*options_.table),
+                                    d_x);
+}
+
+}  // namespace lockstep::model

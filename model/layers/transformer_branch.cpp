@@ -1,0 +1,142 @@
+#include "model/layers/transformer_branch.hpp"
+
+#include <fmt/format.h>
+
+namespace lockstep::model {
+
+namespace {
+
+constexpr std::int64_t kExpansion = 4;
+
+/// d_y as the branch's last dense layer sees it.
+Tensor behind(const DropoutPlace& dropout, const Pass& pass, const TransformerRoom& room, const Tensor& d_y) {
+  if (!dropout.acts(pass)) return d_y;
+  const Tensor dropped = pass.at(room.dropped);
+  dropout.apply(pass, d_y, dropped);
+  return dropped;
+}
+
+}  // namespace
+
+TransformerRoom::TransformerRoom(ActivationTable& activations, const TransformerOptions& options)
+    : branch(activations.add({.name = "", .rows = options.context, .columns = options.width})),
+      joint(activations.add({.name = "", .rows = options.context, .columns = 3 * options.width})),
+      hidden(activations.overlay(joint, {.name = "", .rows = options.context, .columns = kExpansion * options.width})),
+      dropped(options.dropout > 0 ? activations.add({.name = "", .rows = options.context, .columns = options.width})
+                                  : branch) {}
+
+AttentionBranch::AttentionBranch(ParameterTable& parameters, ActivationTable& activations, const std::string& name,
+                                 const TransformerOptions& options, std::uint32_t stream)
+    : name_(name),
+      shape_{.context = options.context,
+             .heads = options.heads,
+             .head_size = options.width / options.heads,
+             .dropout = {}},
+      joint_(parameters, activations, name + "/joint",
+             {.rows = options.context,
+              .inputs = options.width,
+              .outputs = 3 * options.width,
+              .weight_initializer = options.initializer}),
+      attended_(activations.add({.name = name, .rows = options.context, .columns = options.width})),
+      log_sums_(
+          activations.add({.name = "", .rows = options.heads, .columns = options.context, .holds = Holds::statistics})),
+      output_(parameters, activations, name + "/output",
+              {.rows = options.context,
+               .inputs = options.width,
+               .outputs = options.width,
+               .weight_initializer = options.residual_initializer}),
+      probabilities_({.rate = options.dropout, .stream = stream}),
+      dropout_({.rate = options.dropout, .stream = stream + 1}) {}
+
+LayerPlan AttentionBranch::plan() const {
+  const LayerPlan joint = joint_.plan(), output = output_.plan();
+  // Scores and their product with the values, each of which the causal mask halves.
+  const double pairs = 0.5 * static_cast<double>(shape_.context) * static_cast<double>(shape_.context + 1);
+  const double attention = 2 * 2.0 * pairs * static_cast<double>(shape_.width());
+  return {
+      .name = name_,
+      .description = fmt::format("{} heads of {}, context {}", shape_.heads, shape_.head_size, shape_.context),
+      .parameters = joint.parameters + output.parameters,
+      .activation_elements = joint.activation_elements + output.activation_elements + shape_.context * shape_.width(),
+      .forward_flops = joint.forward_flops + attention + output.forward_flops,
+      .backward_flops = joint.backward_flops + 2 * attention + output.backward_flops};
+}
+
+Tensor AttentionBranch::forward(const Pass& pass, const Tensor& x) const {
+  const Tensor joint = joint_.forward(pass, x), attended = pass.at(attended_);
+  Attention shape = shape_;
+  shape.dropout = probabilities_.rule(pass);
+  pass.sequences().attention_forward(shape, joint, pass.keys, attended, pass.at(log_sums_));
+  const Tensor y = output_.forward(pass, attended);
+  if (dropout_.acts(pass)) dropout_.apply(pass, y, y);
+  return y;
+}
+
+void AttentionBranch::backward(const Pass& pass, const TransformerRoom& room, const Tensor& x, const Tensor& d_y,
+                               Accumulate accumulate, const Tensor& d_x) const {
+  const Tensor attended = pass.at(attended_), d_attended = pass.at(room.branch), d_joint = pass.at(room.joint);
+  output_.backward(pass, attended, behind(dropout_, pass, room, d_y), accumulate, d_attended);
+  Attention shape = shape_;
+  shape.dropout = probabilities_.rule(pass);
+  pass.sequences().attention_backward(shape, joint_.output(pass), pass.keys, attended, pass.at(log_sums_), d_attended,
+                                      d_joint);
+  joint_.backward(pass, x, d_joint, accumulate, d_x);
+}
+
+FeedForwardBranch::FeedForwardBranch(ParameterTable& parameters, ActivationTable& activations, const std::string& name,
+                                     const TransformerOptions& options, std::uint32_t stream)
+    : name_(name),
+      context_(options.context),
+      width_(options.width),
+      weight_(parameters.add({.name = name + "/expand/weight",
+                              .shape = {options.width, kExpansion * options.width},
+                              .initializer = options.initializer,
+                              .fan_in = options.width,
+                              .fan_out = kExpansion * options.width})),
+      bias_(parameters.add({.name = name + "/expand/bias",
+                            .shape = {kExpansion * options.width},
+                            .initializer = {},
+                            .fan_in = options.width,
+                            .fan_out = kExpansion * options.width,
+                            .decay = Decay::no})),
+      expanded_(activations.add({.name = "", .rows = options.context, .columns = kExpansion * options.width})),
+      active_(
+          activations.add({.name = name + "/expand", .rows = options.context, .columns = kExpansion * options.width})),
+      contract_(parameters, activations, name + "/contract",
+                {.rows = options.context,
+                 .inputs = kExpansion * options.width,
+                 .outputs = options.width,
+                 .weight_initializer = options.residual_initializer}),
+      dropout_({.rate = options.dropout, .stream = stream}) {}
+
+LayerPlan FeedForwardBranch::plan() const {
+  const LayerPlan contract = contract_.plan();
+  const std::int64_t wide = kExpansion * width_;
+  return {.name = name_,
+          .description = fmt::format("{} -> {}, gelu -> {}", width_, wide, width_),
+          .parameters = width_ * wide + wide + contract.parameters,
+          .activation_elements = 2 * context_ * wide + contract.activation_elements,
+          .forward_flops = 2 * contract.forward_flops,
+          .backward_flops = 2 * contract.backward_flops};
+}
+
+Tensor FeedForwardBranch::forward(const Pass& pass, const Tensor& x) const {
+  const Tensor expanded = pass.at(expanded_), active = pass.at(active_);
+  // The bias waits for the pass that has to touch every element anyway.
+  pass.backend.linear_forward(x, pass.weight(weight_), {}, Activation::none, expanded);
+  pass.sequences().gelu_forward(expanded, pass.weight(bias_), active);
+  const Tensor y = contract_.forward(pass, active);
+  if (dropout_.acts(pass)) dropout_.apply(pass, y, y);
+  return y;
+}
+
+void FeedForwardBranch::backward(const Pass& pass, const TransformerRoom& room, const Tensor& x, const Tensor& d_y,
+                                 Accumulate accumulate, const Tensor& d_x) const {
+  const Tensor expanded = pass.at(expanded_), d_hidden = pass.at(room.hidden);
+  contract_.backward(pass, pass.at(active_), behind(dropout_, pass, room, d_y), accumulate, d_hidden);
+  pass.sequences().gelu_backward(expanded, d_hidden, accumulate, pass.gradient(bias_));
+  pass.backend.linear_backward(x, pass.weight(weight_), expanded, d_hidden, Activation::none, accumulate,
+                               pass.gradient(weight_), {}, d_x);
+}
+
+}  // namespace lockstep::model

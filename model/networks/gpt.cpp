@@ -1,0 +1,188 @@
+/// \file
+/// "gpt", the transformer language model of Radford et al. 2019 (GPT-2): token and position embedding, blocks of
+/// attention and feed-forward branches that read the norm of the residual stream, a last norm, and an output layer that
+/// shares the embedding's table.
+///
+/// The stream is added up in the norms: each branch's output, in place, becomes the stream behind it. So a block keeps
+/// two streams, two norms and what its branches need, and the gradient of the stream is one tensor all the way back.
+#include <cmath>
+#include <stdexcept>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "model/layers/dropout_place.hpp"
+#include "model/layers/embedding.hpp"
+#include "model/layers/layer_norm.hpp"
+#include "model/layers/option_check.hpp"
+#include "model/layers/token_head.hpp"
+#include "model/layers/transformer_branch.hpp"
+
+namespace lockstep::model {
+
+namespace {
+
+constexpr std::uint32_t kStreamsPerBlock = 3;  ///< of dropout: probabilities and output of attention, feed-forward
+
+struct Block {
+  Block(ParameterTable& parameters, ActivationTable& activations, const std::string& name,
+        const TransformerOptions& options, std::uint32_t stream)
+      : norm_1(parameters, activations, name + "/norm_1", options.context, options.width),
+        attention(parameters, activations, name + "/attention", options, stream),
+        norm_2(parameters, activations, name + "/norm_2", options.context, options.width),
+        feed_forward(parameters, activations, name + "/feed_forward", options, stream + 2) {}
+
+  LayerNorm norm_1;
+  AttentionBranch attention;
+  LayerNorm norm_2;
+  FeedForwardBranch feed_forward;
+};
+
+class Gpt final : public Network {
+ public:
+  Gpt(const NetworkOptions& options, const SampleShape& shape)
+      : dropout_({.rate = static_cast<float>(options.dropout), .stream = kFirstDropoutStream}) {
+    shape_ = shape;
+    require_tokens("gpt", shape);
+    const std::int64_t layers = options.layers == 0 ? 4 : options.layers;
+    const std::int64_t width = options.width == 0 ? 128 : options.width;
+    const std::int64_t heads = options.heads == 0 ? 4 : options.heads;
+    if (layers < 0 || width < 0 || heads < 0 || width % heads != 0) {
+      throw std::invalid_argument(
+          fmt::format("network gpt of {} layers, width {}, {} heads: all must be positive, and the heads must divide "
+                      "the width",
+                      layers, width, heads));
+    }
+    const bool tied = options.tied.value_or(true);
+    const Initializer weights =
+        options.weight_initializer.value_or(Initializer{.scheme = Initializer::Scheme::normal, .value = 0.02});
+    // Each of 2 * layers branches adds to the stream: their sum keeps the variance of one.
+    const Initializer residual = options.weight_initializer.value_or(
+        Initializer{.scheme = Initializer::Scheme::normal, .value = 0.02 / std::sqrt(2 * static_cast<double>(layers))});
+    const TransformerOptions transformer{.context = shape.features,
+                                         .width = width,
+                                         .heads = heads,
+                                         .dropout = static_cast<float>(options.dropout),
+                                         .initializer = weights,
+                                         .residual_initializer = residual};
+    embedding_ = std::make_unique<Embedding>(parameters_, activations_, "embedding",
+                                             EmbeddingOptions{.context = shape.features,
+                                                              .vocabulary = shape.outputs,
+                                                              .width = width,
+                                                              .positions = true,
+                                                              .shared = tied,
+                                                              .initializer = weights});
+    for (std::int64_t i = 0; i < layers; ++i) {
+      const std::uint32_t stream = kFirstDropoutStream + 1 + kStreamsPerBlock * static_cast<std::uint32_t>(i);
+      blocks_.push_back(
+          std::make_unique<Block>(parameters_, activations_, fmt::format("block_{}", i + 1), transformer, stream));
+    }
+    norm_ = std::make_unique<LayerNorm>(parameters_, activations_, "norm", shape.features, width);
+    head_ =
+        std::make_unique<TokenHead>(parameters_, activations_, "head",
+                                    TokenHeadOptions{.context = shape.features,
+                                                     .vocabulary = shape.outputs,
+                                                     .width = width,
+                                                     .table = tied ? std::optional(embedding_->table()) : std::nullopt,
+                                                     .initializer = weights});
+    room_ = std::make_unique<TransformerRoom>(activations_, transformer);
+    d_stream_ = activations_.add({.name = "", .rows = shape.features, .columns = width});
+    parameters_.freeze();
+    signature_ = fmt::format("gpt {}x{} heads {} vocabulary {} context {}{}", layers, width, heads, shape.outputs,
+                             shape.features, tied ? "" : " untied");
+  }
+
+  std::string signature() const override { return signature_; }
+
+  std::vector<LayerPlan> plan() const override {
+    std::vector<LayerPlan> lines{embedding_->plan()};
+    for (const auto& block : blocks_) {
+      lines.push_back(block->norm_1.plan());
+      lines.push_back(block->attention.plan());
+      lines.push_back(block->norm_2.plan());
+      lines.push_back(block->feed_forward.plan());
+    }
+    lines.push_back(norm_->plan());
+    lines.push_back(head_->plan());
+    return lines;
+  }
+
+  Tensor forward(const Pass& pass) const override {
+    Tensor stream = embedding_->forward(pass, tokens(pass));
+    if (dropout_.acts(pass)) dropout_.apply(pass, stream, stream);
+    Tensor branch;  // the feed-forward branch that is not yet added
+    const auto normalized = [&](const LayerNorm& norm) {
+      if (branch.columns == 0) return norm.forward(pass, stream);
+      const Tensor y = norm.forward_sum(pass, branch, stream);
+      stream = branch;
+      return y;
+    };
+    for (const auto& block : blocks_) {
+      branch = block->attention.forward(pass, normalized(block->norm_1));
+      branch = block->feed_forward.forward(pass, normalized(block->norm_2));
+    }
+    return head_->forward(pass, normalized(*norm_));
+  }
+
+  void backward(const Pass& pass, const Tensor& d_output, Accumulate accumulate,
+                const GradientReady& ready) const override {
+    const auto tell = [&](std::size_t end) {
+      if (end > 0 && ready) ready(end);
+    };
+    const Tensor d_stream = pass.at(d_stream_), d_norm = pass.at(room_->branch);
+    head_->backward(pass, norm_->output(pass), d_output, accumulate, d_norm);
+    tell(head_->gradients_end(parameters_));
+    norm_->backward(pass, stream_after(blocks_.size(), pass), d_norm, accumulate, d_stream);
+    tell(norm_->gradients_end(parameters_));
+    for (std::size_t i = blocks_.size(); i-- > 0;) {
+      const Block& block = *blocks_[i];
+      block.feed_forward.backward(pass, *room_, block.norm_2.output(pass), d_stream, accumulate, d_norm);
+      tell(block.feed_forward.gradients_end(parameters_));
+      block.norm_2.backward_sum(pass, block.attention.output(pass), d_norm, accumulate, d_stream);
+      tell(block.norm_2.gradients_end(parameters_));
+      block.attention.backward(pass, *room_, block.norm_1.output(pass), d_stream, accumulate, d_norm);
+      tell(block.attention.gradients_end(parameters_));
+      block.norm_1.backward_sum(pass, stream_after(i, pass), d_norm, accumulate, d_stream);
+      tell(block.norm_1.gradients_end(parameters_));
+    }
+    if (dropout_.acts(pass)) dropout_.apply(pass, d_stream, d_stream);
+    embedding_->backward(pass, tokens(pass), d_stream, accumulate, {});
+    tell(embedding_->gradients_end(parameters_));
+  }
+
+ private:
+  Tensor tokens(const Pass& pass) const { return reshaped(pass.input, pass.batch * positions(), 1); }
+  /// The stream behind so many blocks, where the forward pass left it.
+  Tensor stream_after(std::size_t blocks, const Pass& pass) const {
+    return blocks == 0 ? embedding_->output(pass) : blocks_[blocks - 1]->feed_forward.output(pass);
+  }
+
+  std::unique_ptr<Embedding> embedding_;
+  DropoutPlace dropout_;
+  std::vector<std::unique_ptr<Block>> blocks_;
+  std::unique_ptr<LayerNorm> norm_;
+  std::unique_ptr<TokenHead> head_;
+  std::unique_ptr<TransformerRoom> room_;
+  std::size_t d_stream_ = 0;
+  std::string signature_;
+};
+
+std::unique_ptr<Network> make(const NetworkOptions& options, const SampleShape& shape) {
+  require_known_options(options, {"layers", "width", "heads", "dropout", "tied"});
+  return std::make_unique<Gpt>(options, shape);
+}
+
+constexpr std::pair<std::string_view, std::string_view> kDefaults[] = {
+    {"optimizer", "adamw"}, {"learning-rate", "0.001"}, {"beta2", "0.99"},       {"weight-decay", "0.1"},
+    {"clip-norm", "1"},     {"schedule", "cosine"},     {"warmup-steps", "100"}, {"final-learning-rate", "0.0001"}};
+
+}  // namespace
+
+extern const NetworkKind gpt_network;
+const NetworkKind gpt_network{.name = "gpt",
+                              .summary = "transformer language model: --layers of --width with --heads",
+                              .make = make,
+                              .defaults = kDefaults,
+                              .tokens = true};
+
+}  // namespace lockstep::model

@@ -1,0 +1,153 @@
+/// \file
+/// "lstm", the recurrent language model of the PTB tutorial (Zaremba, Sutskever & Vinyals 2014): embedding, LSTM layers
+/// of one width, an output layer; dropout on what goes up, never on what goes from step to step. The state at the end
+/// of a window is the one that the lane's next window begins with.
+///
+/// Rows are time-major inside, so that a step is one block of rows; so are the targets.
+#include <stdexcept>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "model/layers/dropout_place.hpp"
+#include "model/layers/embedding.hpp"
+#include "model/layers/lstm_layer.hpp"
+#include "model/layers/option_check.hpp"
+#include "model/layers/token_head.hpp"
+
+namespace lockstep::model {
+
+namespace {
+
+class LstmLanguageModel final : public Network {
+ public:
+  LstmLanguageModel(const NetworkOptions& options, const SampleShape& shape) {
+    shape_ = shape;
+    require_tokens("lstm", shape);
+    if (options.hidden.size() > 1) throw std::invalid_argument("network lstm has one hidden width for all its layers");
+    const std::int64_t hidden = options.hidden.empty() ? 200 : options.hidden.front();
+    const std::int64_t layers = options.layers == 0 ? 2 : options.layers;
+    if (hidden <= 0 || layers <= 0) {
+      throw std::invalid_argument(
+          fmt::format("network lstm of {} layers of {}: both must be positive", layers, hidden));
+    }
+    const std::int64_t context = shape.features;
+    const bool tied = options.tied.value_or(false);
+    const Initializer weights =
+        options.weight_initializer.value_or(Initializer{.scheme = Initializer::Scheme::uniform, .value = 0.1});
+
+    tokens_ = activations_.add({.name = "", .rows = context, .columns = 1, .holds = Holds::tokens});
+    targets_ = activations_.add({.name = "", .rows = context, .columns = 1, .holds = Holds::tokens});
+    embedding_ = std::make_unique<Embedding>(
+        parameters_, activations_, "embedding",
+        EmbeddingOptions{
+            .context = context, .vocabulary = shape.outputs, .width = hidden, .shared = tied, .initializer = weights});
+    for (std::int64_t i = 0; i <= layers; ++i) {
+      dropouts_.emplace_back(Dropout{.rate = static_cast<float>(options.dropout),
+                                     .stream = kFirstDropoutStream + static_cast<std::uint32_t>(i),
+                                     .order = RowOrder::time_major});
+      if (i == layers) break;
+      layers_.push_back(std::make_unique<LstmLayer>(
+          parameters_, activations_, carried_, fmt::format("lstm_{}", i + 1),
+          LstmOptions{.context = context,
+                      .inputs = hidden,
+                      .hidden = hidden,
+                      .weight_initializer = weights,
+                      .bias_initializer = options.bias_initializer.value_or(Initializer{})}));
+      if (options.dropout > 0) {
+        dropped_.push_back(activations_.add({.name = "", .rows = context, .columns = hidden}));
+      }
+    }
+    head_ =
+        std::make_unique<TokenHead>(parameters_, activations_, "head",
+                                    TokenHeadOptions{.context = context,
+                                                     .vocabulary = shape.outputs,
+                                                     .width = hidden,
+                                                     .table = tied ? std::optional(embedding_->table()) : std::nullopt,
+                                                     .initializer = weights});
+    d_x_ = activations_.add({.name = "", .rows = context, .columns = hidden});
+    d_cell_ = activations_.add({.name = "", .rows = 1, .columns = hidden});
+    parameters_.freeze();
+    signature_ = fmt::format("lstm {}x{} vocabulary {} context {}{}", layers, hidden, shape.outputs, context,
+                             tied ? " tied" : "");
+  }
+
+  std::string signature() const override { return signature_; }
+
+  std::vector<LayerPlan> plan() const override {
+    std::vector<LayerPlan> lines{embedding_->plan()};
+    for (const auto& layer : layers_) lines.push_back(layer->plan());
+    lines.push_back(head_->plan());
+    return lines;
+  }
+
+  Tensor forward(const Pass& pass) const override {
+    pass.sequences().to_time_major(pass.input, pass.at(tokens_));
+    Tensor x = embedding_->forward(pass, pass.at(tokens_));
+    if (dropouts_[0].acts(pass)) dropouts_[0].apply(pass, x, x);
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      const Tensor y = layers_[i]->forward(pass, x);
+      x = input_of(i + 1, pass);
+      if (dropouts_[i + 1].acts(pass)) dropouts_[i + 1].apply(pass, y, x);
+    }
+    return head_->forward(pass, x);
+  }
+
+  void backward(const Pass& pass, const Tensor& d_output, Accumulate accumulate,
+                const GradientReady& ready) const override {
+    const auto tell = [&](std::size_t end) {
+      if (end > 0 && ready) ready(end);
+    };
+    const Tensor d_x = pass.at(d_x_);
+    head_->backward(pass, input_of(layers_.size(), pass), d_output, accumulate, d_x);
+    tell(head_->gradients_end(parameters_));
+    for (std::size_t i = layers_.size(); i-- > 0;) {
+      if (dropouts_[i + 1].acts(pass)) dropouts_[i + 1].apply(pass, d_x, d_x);
+      layers_[i]->backward(pass, input_of(i, pass), d_x, accumulate, d_x, pass.at(d_cell_));
+      tell(layers_[i]->gradients_end(parameters_));
+    }
+    if (dropouts_[0].acts(pass)) dropouts_[0].apply(pass, d_x, d_x);
+    embedding_->backward(pass, pass.at(tokens_), d_x, accumulate, {});
+    tell(embedding_->gradients_end(parameters_));
+  }
+
+  Tensor targets(const Pass& pass, const Tensor& y) const override {
+    const Tensor targets = pass.at(targets_);
+    pass.sequences().to_time_major(y, targets);
+    return targets;
+  }
+
+ private:
+  /// What layer `layer` reads; the head comes after the last one.
+  Tensor input_of(std::size_t layer, const Pass& pass) const {
+    if (layer == 0) return embedding_->output(pass);
+    return dropouts_[layer].acts(pass) ? pass.at(dropped_[layer - 1]) : layers_[layer - 1]->output(pass);
+  }
+
+  std::unique_ptr<Embedding> embedding_;
+  std::vector<std::unique_ptr<LstmLayer>> layers_;
+  std::unique_ptr<TokenHead> head_;
+  std::vector<DropoutPlace> dropouts_;  ///< behind the embedding and each layer
+  std::vector<std::size_t> dropped_;    ///< activations: the outputs of the layers behind their dropout
+  std::size_t tokens_ = 0, targets_ = 0, d_x_ = 0, d_cell_ = 0;
+  std::string signature_;
+};
+
+std::unique_ptr<Network> make(const NetworkOptions& options, const SampleShape& shape) {
+  require_known_options(options, {"hidden", "layers", "dropout", "tied"});
+  return std::make_unique<LstmLanguageModel>(options, shape);
+}
+
+constexpr std::pair<std::string_view, std::string_view> kDefaults[] = {
+    {"optimizer", "sgd"}, {"learning-rate", "1"}, {"clip-norm", "5"}, {"batch", "20"}};
+
+}  // namespace
+
+extern const NetworkKind lstm_network;
+const NetworkKind lstm_network{.name = "lstm",
+                               .summary = "recurrent language model: --layers of --hidden, over --unroll steps",
+                               .make = make,
+                               .defaults = kDefaults,
+                               .tokens = true};
+
+}  // namespace lockstep::model

@@ -1,0 +1,181 @@
+/// \file
+/// "resnet", residual networks (He et al. 2015): of depth 20, 32, 56 for small images, three stages of 16, 32, 64
+/// channels with shortcuts that have no parameters; of depth 18, 34, 50 for large ones, four stages of 64 to 512
+/// channels behind a 7x7 convolution and a max pool, with projections, the stride of a bottleneck in its 3x3
+/// convolution.
+///
+/// The last scale of each block starts at 0, so that a block is the identity at first (Goyal et al. 2017); scales,
+/// shifts and biases are not decayed.
+#include <stdexcept>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "model/layers/dense.hpp"
+#include "model/layers/global_average_layer.hpp"
+#include "model/layers/max_pool_layer.hpp"
+#include "model/layers/option_check.hpp"
+#include "model/layers/residual_block.hpp"
+
+namespace lockstep::model {
+
+namespace {
+
+/// What the depth stands for.
+struct Family {
+  std::vector<std::int64_t> blocks;  ///< per stage
+  std::int64_t channels = 0;         ///< of the first stage; each doubles them
+  std::int64_t expansion = 1;
+  bool large = false;  ///< 7x7/2 and a pool first, and projections
+};
+
+Family family_of(std::int64_t depth) {
+  switch (depth) {
+    case 20:
+    case 32:
+    case 56:
+      return {.blocks = std::vector<std::int64_t>(3, (depth - 2) / 6), .channels = 16};
+    case 18:
+      return {.blocks = {2, 2, 2, 2}, .channels = 64, .large = true};
+    case 34:
+      return {.blocks = {3, 4, 6, 3}, .channels = 64, .large = true};
+    case 50:
+      return {.blocks = {3, 4, 6, 3}, .channels = 64, .expansion = 4, .large = true};
+    default:
+      throw std::invalid_argument(fmt::format(
+          "network resnet of depth {}: there are 20, 32, 56 (for small images) and 18, 34, 50 (for large ones)",
+          depth));
+  }
+}
+
+class ResidualNetwork final : public Network {
+ public:
+  ResidualNetwork(const NetworkOptions& options, const SampleShape& shape) {
+    shape_ = shape;
+    const ImageShape image = require_image("resnet", shape);
+    const std::int64_t depth = options.depth == 0 ? 20 : options.depth;
+    const Family family = family_of(depth);
+    synchronizes_ = options.synchronize_batch_norm;
+    stem_ = std::make_unique<NormalizedConvolution>(
+        parameters_, activations_, "stem",
+        NormalizedConvolution::Options{.in = image,
+                                       .window = family.large ? even_padding(7, 2, 3) : even_padding(3, 1, 1),
+                                       .channels = family.channels,
+                                       .synchronize = synchronizes_,
+                                       .first = true,
+                                       .weight_initializer = options.weight_initializer});
+    rooms_.fit(stem_->out().elements());
+    ImageShape in = stem_->out();
+    if (family.large) {
+      pool_ = std::make_unique<MaxPoolLayer>(parameters_, activations_, "pool", in, even_padding(3, 2, 1));
+      in = pool_->out();
+    }
+    for (std::size_t stage = 0; stage < family.blocks.size(); ++stage) {
+      for (std::int64_t block = 0; block < family.blocks[stage]; ++block) {
+        blocks_.push_back(std::make_unique<ResidualBlock>(
+            parameters_, activations_, fmt::format("stage_{}/block_{}", stage + 1, block + 1),
+            ResidualOptions{.in = in,
+                            .channels = family.channels << stage,
+                            .expansion = family.expansion,
+                            .stride = stage > 0 && block == 0 ? 2 : 1,
+                            .shortcut = family.large ? Shortcut::projection : Shortcut::subsample,
+                            .synchronize = synchronizes_,
+                            .weight_initializer = options.weight_initializer},
+            rooms_));
+        in = blocks_.back()->out();
+      }
+    }
+    average_ = std::make_unique<GlobalAverageLayer>(parameters_, activations_, "average", in);
+    dense_ =
+        std::make_unique<Dense>(parameters_, activations_, "dense",
+                                DenseOptions{.inputs = in.channels,
+                                             .outputs = shape.outputs,
+                                             .weight_initializer = options.weight_initializer.value_or(
+                                                 Initializer{.scheme = Initializer::Scheme::normal, .value = 0.01}),
+                                             .bias_initializer = options.bias_initializer.value_or(Initializer{})});
+    d_average_ = activations_.add({.name = "", .columns = in.channels});
+    rooms_.place(activations_);
+    parameters_.freeze();
+    signature_ = fmt::format("resnet {} {}-{}", depth, describe(image), shape.outputs);
+  }
+
+  std::string signature() const override { return signature_; }
+
+  std::vector<LayerPlan> plan() const override {
+    std::vector<LayerPlan> lines{stem_->plan()};
+    if (pool_) lines.push_back(pool_->plan());
+    for (const auto& block : blocks_) lines.push_back(block->plan());
+    lines.push_back(average_->plan());
+    lines.push_back(dense_->plan());
+    return lines;
+  }
+
+  Tensor forward(const Pass& pass) const override {
+    Tensor x = stem_->forward(pass, pass.input);
+    if (pool_) x = pool_->forward(pass, x);
+    for (const auto& block : blocks_) x = block->forward(pass, x);
+    return dense_->forward(pass, average_->forward(pass, x));
+  }
+
+  void backward(const Pass& pass, const Tensor& d_output, Accumulate accumulate,
+                const GradientReady& ready) const override {
+    const auto tell = [&](std::size_t end) {
+      if (ready) ready(end);
+    };
+    const Tensor d_average = pass.at(d_average_);
+    dense_->backward(pass, average_->output(pass), d_output, accumulate, d_average);
+    tell(dense_->gradients_end(parameters_));
+
+    std::size_t room = 0;
+    const Tensor last = blocks_.back()->output(pass);
+    average_->backward(pass, last, d_average, accumulate, rooms_.at(pass, room, last.columns));
+    for (std::size_t i = blocks_.size(); i-- > 0;) {
+      room = blocks_[i]->backward(pass, rooms_, i == 0 ? stem_output(pass) : blocks_[i - 1]->output(pass), room,
+                                  accumulate);
+      tell(blocks_[i]->gradients_end(parameters_));
+    }
+    const Tensor before_pool = stem_->output(pass);
+    if (pool_) {
+      const std::size_t pooled = room;
+      room = (room + 1) % 3;
+      pool_->backward(pass, before_pool, rooms_.at(pass, pooled, pool_->columns()), accumulate,
+                      rooms_.at(pass, room, before_pool.columns));
+    }
+    const Tensor d_stem = rooms_.at(pass, room, before_pool.columns);
+    stem_->backward(pass, pass.input, d_stem, d_stem, accumulate, {});
+    tell(stem_->gradients_end(parameters_));
+    tell(parameters_.arena_elements());
+  }
+
+ private:
+  /// What the first block reads.
+  Tensor stem_output(const Pass& pass) const { return pool_ ? pool_->output(pass) : stem_->output(pass); }
+
+  std::unique_ptr<NormalizedConvolution> stem_;
+  std::unique_ptr<MaxPoolLayer> pool_;
+  std::vector<std::unique_ptr<ResidualBlock>> blocks_;
+  std::unique_ptr<GlobalAverageLayer> average_;
+  std::unique_ptr<Dense> dense_;
+  GradientRooms rooms_;
+  std::size_t d_average_ = 0;
+  std::string signature_;
+};
+
+std::unique_ptr<Network> make(const NetworkOptions& options, const SampleShape& shape) {
+  require_known_options(options, {"depth", "synchronize_batch_norm"});
+  return std::make_unique<ResidualNetwork>(options, shape);
+}
+
+constexpr std::pair<std::string_view, std::string_view> kDefaults[] = {
+    {"augment", "pad=4,flip"}, {"optimizer", "nesterov"}, {"learning-rate", "0.1"},
+    {"l2", "0.0001"},          {"schedule", "cosine"},    {"batch", "128"}};
+
+}  // namespace
+
+extern const NetworkKind resnet_network;
+const NetworkKind resnet_network{.name = "resnet",
+                                 .summary = "residual network of --depth 20, 32, 56 (small images) or 18, 34, 50",
+                                 .make = make,
+                                 .defaults = kDefaults};
+
+}  // namespace lockstep::model
