@@ -62,11 +62,15 @@ class ReporterTest : public testing::Test {
   int output_ = -1;
   TrainOptions options_;
   WorkPlan work_;
+  std::unique_ptr<model::Network> network_ =
+      model::make_network({.name = "linear"}, {.features = 2, .outputs = 3, .image = {}});
+  Task classification_{model::LossKind::softmax_cross_entropy, *network_, 0};
+  Task regression_{model::LossKind::mean_squared_error, *network_, 0};
 };
 
 TEST_F(ReporterTest, ALineIsTheMeanOfTheStepsSinceTheLastOne) {
   Console console(output_, output_);
-  Reporter reporter(console, options_, work_, model::LossKind::softmax_cross_entropy, 2, 0);
+  Reporter reporter(console, options_, work_, classification_, 2, 0);
   reporter.attach(logs());
   const auto l2 = [] { return 0.5; };
   reporter.step(figures(1, 3), time(1), l2);
@@ -82,7 +86,7 @@ TEST_F(ReporterTest, ALineIsTheMeanOfTheStepsSinceTheLastOne) {
 
 TEST_F(ReporterTest, ARunThatEndsEarlySaysWhatIsLeftOnce) {
   Console console(output_, output_);
-  Reporter reporter(console, options_, work_, model::LossKind::mean_squared_error, 1, 0);
+  Reporter reporter(console, options_, work_, regression_, 1, 0);
   const auto l2 = [] { return 0.0; };
   for (int i = 1; i <= 3; ++i) reporter.step(figures(i, i), time(i), l2);
   EXPECT_THAT(text("output"), Not(HasSubstr("step 3/7")));
@@ -96,14 +100,14 @@ TEST_F(ReporterTest, ARunThatEndsEarlySaysWhatIsLeftOnce) {
 
 TEST_F(ReporterTest, TheLastStepIsAlwaysReported) {
   Console console(output_, output_);
-  Reporter reporter(console, options_, work_, model::LossKind::mean_squared_error, 1, 6);
+  Reporter reporter(console, options_, work_, regression_, 1, 6);
   reporter.step(figures(7, 1), time(1), [] { return 0.0; });
   EXPECT_THAT(text("output"), HasSubstr("step 7/7"));
 }
 
 TEST_F(ReporterTest, NothingIsWrittenIntoAFolderThatAnotherProcessTook) {
   Console console(output_, output_);
-  Reporter reporter(console, options_, work_, model::LossKind::mean_squared_error, 1, 0);
+  Reporter reporter(console, options_, work_, regression_, 1, 0);
   RunLogs logs = this->logs();
   logs.still_owner = [] { throw std::runtime_error("the run belongs to another process now"); };
   reporter.attach(std::move(logs));

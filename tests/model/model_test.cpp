@@ -126,7 +126,7 @@ TEST_F(ModelTest, ReadyIsCalledInAscendingOrderUpToTheEnd) {
     EXPECT_EQ(ends.back(), model.arena_elements());
   }
   std::vector<std::size_t> ends;
-  model.zero_gradients([&](std::size_t end) { ends.push_back(end); });
+  model.take_part_with_nothing([&](std::size_t end) { ends.push_back(end); });
   EXPECT_THAT(ends, ElementsAre(model.arena_elements()));
 }
 
@@ -365,7 +365,7 @@ TEST_F(ModelTest, AnEvaluationModelOnlyEvaluates) {
   EXPECT_THROW(model.write_rule({}), std::invalid_argument);
   EXPECT_THROW(model.update(), std::invalid_argument);
   EXPECT_THROW(model.gradients(), std::invalid_argument);
-  EXPECT_THROW(model.zero_gradients({}), std::invalid_argument);
+  EXPECT_THROW(model.take_part_with_nothing({}), std::invalid_argument);
 }
 
 TEST_F(ModelTest, RefusesBatchesAndGroupsThatDoNotFit) {

@@ -15,18 +15,23 @@ inline Tensor scalars(std::span<double> values) {
   return {values.data(), ElementType::float64, 1, static_cast<std::int64_t>(values.size())};
 }
 
+inline LossSums softmax_cross_entropy(Backend& backend, const Tensor& logits, const Tensor& labels,
+                                      const LossOptions& options) {
+  std::array<double, 3> sums{};
+  backend.softmax_cross_entropy(logits, labels, options, scalars(sums));
+  return {.loss = sums[0], .metric = sums[1], .top5 = sums[2]};
+}
+
 inline LossSums softmax_cross_entropy(Backend& backend, const Tensor& logits, const Tensor& labels, double scale,
                                       bool want_gradient) {
-  std::array<double, 2> sums{};
-  backend.softmax_cross_entropy(logits, labels, scale, want_gradient, scalars(sums));
-  return {sums[0], sums[1]};
+  return softmax_cross_entropy(backend, logits, labels, {.scale = scale, .want_gradient = want_gradient});
 }
 
 inline LossSums mean_squared_error(Backend& backend, const Tensor& predictions, const Tensor& targets, double scale,
                                    bool want_gradient) {
-  std::array<double, 2> sums{};
-  backend.mean_squared_error(predictions, targets, scale, want_gradient, scalars(sums));
-  return {sums[0], sums[1]};
+  std::array<double, 3> sums{};
+  backend.mean_squared_error(predictions, targets, {.scale = scale, .want_gradient = want_gradient}, scalars(sums));
+  return {.loss = sums[0], .metric = sums[1], .top5 = sums[2]};
 }
 
 /// An update with an open gate, unless `obstacles` says otherwise.
@@ -43,14 +48,14 @@ inline LossSums forward_backward(Model& model, const Batch& batch, double scale,
   const auto sums = [&] {
     model.write_ballot(std::array<double, kBallotSize>{});
     model.tally();
-    return LossSums{model.ballot()[0], model.ballot()[1]};
+    return LossSums{.loss = model.ballot()[0], .metric = model.ballot()[1]};
   };
   const LossSums before = accumulate == Accumulate::yes ? sums() : LossSums{};
   model.stage(batch);
   model.forward_backward(scale, accumulate, ready);
   model.release_batch();
   const LossSums after = sums();
-  return {after.loss - before.loss, after.metric - before.metric};
+  return {.loss = after.loss - before.loss, .metric = after.metric - before.metric};
 }
 
 /// L2 and norm of what forward_backward left.
