@@ -123,9 +123,8 @@ LOCKSTEP_INLINE Row read_row(const float* logits, std::size_t classes, std::int3
 }
 
 LOCKSTEP_INLINE void add_row(LossSums& sums, const Row& row, double total, const formulas::SoftTarget& target) {
-  sums.loss += std::log(total) + static_cast<double>(row.greatest) -
-               static_cast<double>(target.of_label) * static_cast<double>(row.right) -
-               static_cast<double>(target.of_each) * row.logits;
+  sums.loss += std::log(total) + static_cast<double>(row.greatest) - target.of_label * static_cast<double>(row.right) -
+               target.of_each * row.logits;
   // Comparisons with a NaN are false, so such a row may look right: its total tells.
   if (std::isnan(total)) return;
   if (row.is_correct) sums.metric += 1;
@@ -193,7 +192,7 @@ LOCKSTEP_CLONES LossSums cross_entropy(std::span<float> z, std::size_t classes, 
       add_row(sums, rows[b], total, target);
       if (!want_gradient) continue;
       const auto share = static_cast<float>(options.scale / total);
-      const formulas::SoftTarget part = formulas::scaled(target, static_cast<float>(options.scale));
+      const formulas::ScaledTarget part = formulas::scaled(target, static_cast<float>(options.scale));
       for (std::size_t o = 0; o < classes; ++o) row[o] = row[o] * share - part.of_each;
       row[static_cast<std::size_t>(labels[begin + b])] -= part.of_label;
     }

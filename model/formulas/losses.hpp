@@ -65,10 +65,10 @@ LOCKSTEP_HOST_DEVICE SoftmaxPart merge(const SoftmaxPart& a, const SoftmaxPart& 
 /// What targets are made of: all of it for the label, or (1 - smoothing) for the label and smoothing / classes for
 /// every class (Szegedy et al. 2016, section 7).
 struct SoftTarget {
-  float of_label = 1, of_each = 0;
+  double of_label = 1, of_each = 0;  ///< add up to 1, or a loss would depend on how far from 0 the logits are
 };
 LOCKSTEP_HOST_DEVICE SoftTarget soft_target(float smoothing, std::int64_t classes) {
-  return {1 - smoothing, smoothing / static_cast<float>(classes)};
+  return {1 - static_cast<double>(smoothing), static_cast<double>(smoothing) / static_cast<double>(classes)};
 }
 
 /// Cross-entropy of a row whose label's logit is `right`, in nats. logits: the sum of all logits of the row, 0 where
@@ -78,8 +78,7 @@ LOCKSTEP_HOST_DEVICE double cross_entropy_of(const SoftmaxPart& row, float right
   const double whole = std::log(static_cast<double>(row.total));
   const auto greatest = static_cast<double>(row.greatest);
   if (target.of_each == 0) return whole + (greatest - static_cast<double>(right));
-  return whole + (greatest - static_cast<double>(target.of_label) * static_cast<double>(right) -
-                  static_cast<double>(target.of_each) * logits);
+  return whole + (greatest - target.of_label * static_cast<double>(right) - target.of_each * logits);
 }
 
 /// Comparisons with a NaN are false, so a row that holds one may look right: its total tells.
@@ -99,12 +98,15 @@ LOCKSTEP_HOST_DEVICE bool is_among_top(const SoftmaxPart& row, float right, std:
 }
 
 /// The parts of the target times the scale of the gradient.
-LOCKSTEP_HOST_DEVICE SoftTarget scaled(const SoftTarget& target, float scale) {
-  return {target.of_label * scale, target.of_each * scale};
+struct ScaledTarget {
+  float of_label, of_each;
+};
+LOCKSTEP_HOST_DEVICE ScaledTarget scaled(const SoftTarget& target, float scale) {
+  return {static_cast<float>(target.of_label) * scale, static_cast<float>(target.of_each) * scale};
 }
 /// One element of the gradient: (softmax - target) * scale. share: scale / total of the row; target: scaled.
-LOCKSTEP_HOST_DEVICE float softmax_gradient(float logit, const SoftmaxPart& row, float share, const SoftTarget& target,
-                                            bool is_label) {
+LOCKSTEP_HOST_DEVICE float softmax_gradient(float logit, const SoftmaxPart& row, float share,
+                                            const ScaledTarget& target, bool is_label) {
   return std::exp(logit - softmax_base(row.greatest)) * share -
          (is_label ? target.of_label + target.of_each : target.of_each);
 }
