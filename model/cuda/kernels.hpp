@@ -42,7 +42,8 @@ struct UpdateChunks {
   std::uint32_t count = 0;
   const ChunksOfSlice* slices = nullptr;
   std::uint32_t slice_count = 0;
-  double* parts = nullptr;  ///< room for two sums of each chunk, for norms
+  double* parts = nullptr;  ///< room for two sums of each chunk, for norms …
+  float* ratios = nullptr;  ///< … and for one number of each slice
 };
 
 void convert_input(cudaStream_t stream, const Tensor& in, const InputTransform& transform, const Tensor& out);

@@ -72,7 +72,7 @@ template <int kPerLane, class T>
 __global__ void __launch_bounds__(kBlock)
     cross_entropy_narrow(T* logits, const std::int32_t* labels, std::int64_t rows, int classes,
                          formulas::SoftTarget target, float scale, bool want_gradient, Sums* parts, double* sums) {
-  const formulas::SoftTarget scaled_target = formulas::scaled(target, scale);
+  const formulas::ScaledTarget scaled_target = formulas::scaled(target, scale);
   const auto lane = static_cast<int>(threadIdx.x % kWarp);
   const std::int64_t warps = static_cast<std::int64_t>(gridDim.x) * (kBlock / kWarp);
   Sums sum;
@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(kWideBlock)
     cross_entropy_wide(T* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t classes,
                        formulas::SoftTarget target, float scale, bool want_gradient, bool wide, Sums* parts,
                        double* sums) {
-  const formulas::SoftTarget scaled_target = formulas::scaled(target, scale);
+  const formulas::ScaledTarget scaled_target = formulas::scaled(target, scale);
   const bool needs_extras = !want_gradient || target.of_each != 0;
   auto& block = shared<RowOfBlock>();
   const auto thread = static_cast<std::int64_t>(threadIdx.x);

@@ -8,31 +8,6 @@
 
 namespace lockstep::model::cuda {
 
-std::vector<UpdateChunk> cut_into_chunks(std::span<const UpdateSlice> slices) {
-  std::vector<UpdateChunk> chunks;
-  for (std::size_t i = 0; i < slices.size(); ++i) {
-    const UpdateSlice& slice = slices[i];
-    for (std::size_t done = 0; done < slice.count; done += kUpdateChunk) {
-      const std::size_t count = std::min<std::size_t>(slice.count - done, kUpdateChunk);
-      chunks.push_back({.offset = slice.offset + done,
-                        .count = static_cast<std::uint32_t>(count),
-                        .slice = static_cast<std::uint32_t>(i),
-                        .decayed = slice.decayed ? 1u : 0u,
-                        .statistic = slice.statistic ? 1u : 0u});
-    }
-  }
-  return chunks;
-}
-
-std::vector<ChunksOfSlice> chunks_by_slice(std::span<const UpdateChunk> chunks, std::size_t slices) {
-  std::vector<ChunksOfSlice> all(slices);
-  for (std::size_t i = 0; i < chunks.size(); ++i) {
-    ChunksOfSlice& of_slice = all[chunks[i].slice];
-    if (of_slice.count++ == 0) of_slice.first = static_cast<std::uint32_t>(i);
-  }
-  return all;
-}
-
 UpdateChunks SliceTable::chunks(std::span<const UpdateSlice> slices, [[maybe_unused]] bool recording) {
   const auto same = [](const UpdateSlice& a, const UpdateSlice& b) {
     return a.offset == b.offset && a.count == b.count && a.decayed == b.decayed && a.statistic == b.statistic;
@@ -44,7 +19,7 @@ UpdateChunks SliceTable::chunks(std::span<const UpdateSlice> slices, [[maybe_unu
   const std::vector<UpdateChunk> list = cut_into_chunks(slices);
   if (list.size() > 0x7fffffffu) throw std::invalid_argument("update: more chunks than a grid has blocks");
   const std::vector<ChunksOfSlice> by_slice = chunks_by_slice(list, slices.size());
-  Entry entry{{slices.begin(), slices.end()}, {}, {}, {}, {}};
+  Entry entry{{slices.begin(), slices.end()}, {}, {}, {}, {}, {}};
   const auto copied = [&](const void* from, std::size_t bytes) {
     Block block(memory_, bytes);
     if (bytes > 0) {
@@ -56,11 +31,13 @@ UpdateChunks SliceTable::chunks(std::span<const UpdateSlice> slices, [[maybe_unu
   entry.chunk_block = copied(list.data(), list.size() * sizeof(UpdateChunk));
   entry.slice_block = copied(by_slice.data(), by_slice.size() * sizeof(ChunksOfSlice));
   entry.part_block = Block(memory_, list.size() * 2 * sizeof(double));
+  entry.ratio_block = Block(memory_, by_slice.size() * sizeof(float));
   entry.chunks = {.data = static_cast<const UpdateChunk*>(entry.chunk_block.data()),
                   .count = static_cast<std::uint32_t>(list.size()),
                   .slices = static_cast<const ChunksOfSlice*>(entry.slice_block.data()),
                   .slice_count = static_cast<std::uint32_t>(by_slice.size()),
-                  .parts = static_cast<double*>(entry.part_block.data())};
+                  .parts = static_cast<double*>(entry.part_block.data()),
+                  .ratios = static_cast<float*>(entry.ratio_block.data())};
   entries_.push_back(std::move(entry));
   return entries_.back().chunks;
 }

@@ -6,15 +6,9 @@
 #include <vector>
 
 #include "model/cuda/device_memory.hpp"
-#include "model/cuda/kernels.hpp"
+#include "model/cuda/update_chunks.hpp"
 
 namespace lockstep::model::cuda {
-
-/// `slices` cut into pieces of at most kUpdateChunk elements, each beginning a multiple of kUpdateChunk after its
-/// slice's beginning; empty slices leave none.
-std::vector<UpdateChunk> cut_into_chunks(std::span<const UpdateSlice> slices);
-/// Where the chunks of each of `slices` slices are.
-std::vector<ChunksOfSlice> chunks_by_slice(std::span<const UpdateChunk> chunks, std::size_t slices);
 
 /// Chunks are made when slices come for the first time and stay for good, for recorded work knows their address: it is
 /// for the few sets of slices that a training has.
@@ -29,7 +23,7 @@ class SliceTable {
  private:
   struct Entry {
     std::vector<UpdateSlice> slices;
-    Block chunk_block, slice_block, part_block;
+    Block chunk_block, slice_block, part_block, ratio_block;
     UpdateChunks chunks;
   };
 

@@ -25,7 +25,8 @@ __global__ void __launch_bounds__(kBlock)
 
 /// The second pass, one block a slice.
 __global__ void __launch_bounds__(kBlock)
-    add_norms(const UpdateChunk* chunks, const ChunksOfSlice* slices, const double* parts, double* norms) {
+    add_norms(OptimizerKind kind, const UpdateRule* rule, const UpdateChunk* chunks, const ChunksOfSlice* slices,
+              const double* parts, double* norms, float* ratios) {
   const ChunksOfSlice slice = slices[blockIdx.x];
   Sums sum;
   if (slice.count > 0 && chunks[slice.first].decayed != 0 && chunks[slice.first].statistic == 0) {
@@ -39,17 +40,20 @@ __global__ void __launch_bounds__(kBlock)
   if (threadIdx.x != 0) return;
   norms[2 * blockIdx.x] = total.loss;
   norms[2 * blockIdx.x + 1] = total.metric;
+  ratios[blockIdx.x] = formulas::trust_ratio(kind, *rule, total.loss, total.metric);
 }
 
 template <OptimizerKind kKind>
 void take_norms(cudaStream_t stream, const UpdatePointers& arenas, bool wide, const Tensor& rule,
-                const UpdateChunks& chunks, const UpdateGate& gate) {
+                const UpdateChunks& chunks, const UpdateGate& gate, double* norms) {
+  const auto* const numbers = static_cast<const UpdateRule*>(rule.data);
   launch("square_chunk", square_chunk<kKind>,
-         {.blocks = chunks.count, .threads = kBlock, .shared_bytes = sizeof(NormsOfBlock)}, stream, arenas,
-         static_cast<const UpdateRule*>(rule.data), chunks.data, wide, static_cast<const double*>(gate.obstacles.data),
+         {.blocks = chunks.count, .threads = kBlock, .shared_bytes = sizeof(NormsOfBlock)}, stream, arenas, numbers,
+         chunks.data, wide, static_cast<const double*>(gate.obstacles.data),
          static_cast<const double*>(gate.gradient_squares.data), chunks.parts);
   launch("add_norms", add_norms, {.blocks = chunks.slice_count, .threads = kBlock, .shared_bytes = sizeof(WarpSums)},
-         stream, chunks.data, chunks.slices, static_cast<const double*>(chunks.parts), arenas.norms);
+         stream, kKind, numbers, chunks.data, chunks.slices, static_cast<const double*>(chunks.parts), norms,
+         chunks.ratios);
 }
 
 template <OptimizerKind kKind, bool kAveraging, bool kShadow>
@@ -63,7 +67,7 @@ void run_update(cudaStream_t stream, const UpdatePointers& arenas, bool wide, co
 
 template <OptimizerKind kKind>
 void update_by(cudaStream_t stream, const UpdatePointers& arenas, bool averaging, const Tensor& rule,
-               const UpdateChunks& chunks, const UpdateGate& gate) {
+               const UpdateChunks& chunks, const UpdateGate& gate, [[maybe_unused]] const Tensor& norms) {
   constexpr int kWidth = kUpdateWidth;
   bool wide = takes_packs<kWidth>(arenas.parameters) && takes_packs<kWidth>(arenas.gradients);
   if (formulas::keeps_velocity(kKind) || formulas::keeps_moments(kKind))
@@ -71,7 +75,9 @@ void update_by(cudaStream_t stream, const UpdatePointers& arenas, bool averaging
   if (formulas::keeps_moments(kKind)) wide = wide && takes_packs<kWidth>(arenas.state2);
   if (averaging) wide = wide && takes_packs<kWidth>(arenas.average);
   if (arenas.shadow != nullptr) wide = wide && takes_packs<kWidth>(arenas.shadow);
-  if constexpr (formulas::needs_norms(kKind)) take_norms<kKind>(stream, arenas, wide, rule, chunks, gate);
+  if constexpr (formulas::needs_norms(kKind)) {
+    take_norms<kKind>(stream, arenas, wide, rule, chunks, gate, static_cast<double*>(norms.data));
+  }
   if (averaging) {
     if (arenas.shadow != nullptr) return run_update<kKind, true, true>(stream, arenas, wide, rule, chunks, gate);
     return run_update<kKind, true, false>(stream, arenas, wide, rule, chunks, gate);
@@ -103,21 +109,21 @@ void update(cudaStream_t stream, const UpdateArenas& arenas, OptimizerKind kind,
                                 .state2 = static_cast<float*>(arenas.state2.data),
                                 .average = static_cast<float*>(arenas.average.data),
                                 .shadow = static_cast<Bfloat16*>(arenas.shadow.data),
-                                .norms = static_cast<double*>(arenas.norms.data)};
+                                .ratios = chunks.ratios};
   switch (kind) {
     case OptimizerKind::sgd:
-      return update_by<OptimizerKind::sgd>(stream, pointers, averaging, rule, chunks, gate);
+      return update_by<OptimizerKind::sgd>(stream, pointers, averaging, rule, chunks, gate, arenas.norms);
     case OptimizerKind::momentum:
-      return update_by<OptimizerKind::momentum>(stream, pointers, averaging, rule, chunks, gate);
+      return update_by<OptimizerKind::momentum>(stream, pointers, averaging, rule, chunks, gate, arenas.norms);
     case OptimizerKind::nesterov:
-      return update_by<OptimizerKind::nesterov>(stream, pointers, averaging, rule, chunks, gate);
+      return update_by<OptimizerKind::nesterov>(stream, pointers, averaging, rule, chunks, gate, arenas.norms);
     case OptimizerKind::adam:
     case OptimizerKind::adamw:
-      return update_by<OptimizerKind::adam>(stream, pointers, averaging, rule, chunks, gate);
+      return update_by<OptimizerKind::adam>(stream, pointers, averaging, rule, chunks, gate, arenas.norms);
     case OptimizerKind::lars:
-      return update_by<OptimizerKind::lars>(stream, pointers, averaging, rule, chunks, gate);
+      return update_by<OptimizerKind::lars>(stream, pointers, averaging, rule, chunks, gate, arenas.norms);
     case OptimizerKind::lamb:
-      return update_by<OptimizerKind::lamb>(stream, pointers, averaging, rule, chunks, gate);
+      return update_by<OptimizerKind::lamb>(stream, pointers, averaging, rule, chunks, gate, arenas.norms);
   }
 }
 

@@ -3,7 +3,8 @@
 /// update:
 ///   1. each block: sums of squares over its chunk, to a part of its own; lamb: also the direction, in the gradients'
 ///   place
-///   2. a block per slice adds the parts of its chunks to UpdateArenas::norms, always in the same order
+///   2. a block per slice adds the parts of its chunks to UpdateArenas::norms, always in the same order, and finds its
+///   ratio
 ///   3. the update, each block with the ratio of its slice.
 #pragma once
 
@@ -29,7 +30,7 @@ struct UpdatePointers {
   float* state2;
   float* average;
   Bfloat16* shadow;
-  double* norms;
+  const float* ratios;  ///< of the slices
 };
 
 /// at<kWidth>(i) for every kWidth-th element of a chunk, at<1>(i) for those left. `wide`: the arenas start at multiples
@@ -117,7 +118,10 @@ __global__ void __launch_bounds__(kBlock)
   if (chunk.statistic != 0 || (kKind == OptimizerKind::lars && chunk.decayed == 0)) return;
   if (threadIdx.x == 0) open_update(block.update, kKind, *rule, chunk, *obstacles, *gradient_squares);
   __syncthreads();
-  if (!block.update.is_open) return;
+  if (!block.update.is_open) {
+    if (threadIdx.x < 2) parts[2 * blockIdx.x + threadIdx.x] = 0;
+    return;
+  }
   const formulas::UpdateScalars scalars = block.update.scalars;
   Sums sum;  // of weights, and of gradients or directions
   for_chunk(chunk, wide, [&]<int kWidth>(std::int64_t i) {
@@ -162,8 +166,7 @@ __global__ void __launch_bounds__(kBlock)
   if (threadIdx.x == 0) {
     open_update(block, kKind, *rule, chunk, *obstacles, *gradient_squares);
     if constexpr (formulas::needs_norms(kKind)) {
-      const double* const norms = arenas.norms + 2 * chunk.slice;
-      block.scalars = formulas::with_ratio(block.scalars, formulas::trust_ratio(kKind, *rule, norms[0], norms[1]));
+      block.scalars = formulas::with_ratio(block.scalars, arenas.ratios[chunk.slice]);
     }
   }
   __syncthreads();

@@ -48,8 +48,12 @@ class GuardedTensor {
         return put(i, static_cast<std::uint8_t>(static_cast<int>(value)));
       case model::ElementType::int32:
         return put(i, static_cast<std::int32_t>(value));
+      case model::ElementType::uint64:
+        return put(i, static_cast<std::uint64_t>(value));
     }
   }
+  /// Of uint64, whose values a double cannot hold.
+  void set_key(std::size_t i, std::uint64_t key) { put(i, key); }
   double get(std::size_t i) const {
     switch (tensor_.type) {
       case model::ElementType::float32:
@@ -62,6 +66,8 @@ class GuardedTensor {
         return take<std::uint8_t>(i);
       case model::ElementType::int32:
         return take<std::int32_t>(i);
+      case model::ElementType::uint64:
+        return static_cast<double>(take<std::uint64_t>(i));
     }
     throw std::logic_error("unknown type");
   }

@@ -1,0 +1,231 @@
+// Kernels of the losses on the host against loops in float64.
+#include "model/cuda/kernels.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "model/kernel_harness.hpp"
+
+namespace lockstep::model::cuda {
+namespace {
+
+using namespace test;
+
+struct Rows {
+  std::int64_t rows, classes;
+};
+
+TEST(SoftmaxCrossEntropy, MatchesFloat64) {
+  std::vector<Rows> all;
+  for (const std::int64_t rows : {0, 1, 3, 33, 257}) {
+    for (const std::int64_t classes : {1, 2, 10, 31, 32, 33, 128, 129}) all.push_back({rows, classes});
+  }
+  for (const Rows each : {Rows{5, 511}, Rows{5, 512}, Rows{5, 513}, Rows{9, 1000}, Rows{3, 5003}, Rows{2, 50257},
+                          Rows{8200, 3}, Rows{1030, 514}}) {
+    all.push_back(each);
+  }
+  for (const ElementType type : kTypes) {
+    for (const auto [rows, classes] : all) {
+      for (const auto& [want_gradient, smoothing] :
+           {std::pair{true, 0.0f}, {true, 0.1f}, {false, 0.0f}, {false, 0.2f}}) {
+        if (rows > 1024 && (!want_gradient || smoothing != 0)) continue;  // these are about grids that go round
+        const std::size_t shift = static_cast<std::size_t>(rows) % 2;
+        const std::string what =
+            shape_name("softmax", type, rows, classes, shift) + fmt::format(" smoothing {}", smoothing);
+        const double scale = 0.125, of_each = double{smoothing} / static_cast<double>(classes);
+        std::vector<double> z;
+        const auto labels = model::test::labels(rows, classes);
+        in_every_order(
+            shift,
+            [&, rows = rows, classes = classes, want_gradient = want_gradient, smoothing = smoothing](Tensors& t) {
+              GuardedTensor& logits = t.add_filled("logits", type, rows, classes, 8);
+              GuardedTensor& answers = t.add("labels", ElementType::int32, rows, 1);
+              for (std::size_t b = 0; b < answers.count(); ++b) answers.set(b, labels[b]);
+              // Every third row is right, every fourth has its greatest logit twice.
+              for (std::size_t b = 0; b < answers.count(); ++b) {
+                const std::size_t row = b * static_cast<std::size_t>(classes);
+                const auto label = static_cast<std::size_t>(labels[b]);
+                if (b % 3 == 0) logits.set(row + label, 9);
+                if (b % 4 == 0) logits.set(row + static_cast<std::size_t>(classes) - 1, 9);
+              }
+              z = logits.values();
+              GuardedTensor& sums = t.add("sums", ElementType::float64, 1, 3);
+              sums.set(0, 3);
+              sums.set(1, 5);
+              sums.set(2, 7);
+              softmax_cross_entropy(nullptr, logits.tensor(), answers.tensor(),
+                                    {.scale = scale, .want_gradient = want_gradient, .smoothing = smoothing},
+                                    sums.tensor(), t.scratch(0));
+            },
+            [&, classes = classes, want_gradient = want_gradient, smoothing = smoothing](Tensors& t) {
+              double loss = 3, metric = 5, top5 = 7;
+              std::vector<double> expected = z;
+              for (std::size_t b = 0; b < labels.size(); ++b) {
+                const auto row =
+                    std::span(z).subspan(b * static_cast<std::size_t>(classes), static_cast<std::size_t>(classes));
+                const auto label = static_cast<std::size_t>(labels[b]);
+                const auto greatest = std::ranges::max_element(row);
+                double total = 0;
+                for (const double v : row) total += std::exp(v - *greatest);
+                metric += static_cast<std::size_t>(greatest - row.begin()) == label ? 1 : 0;
+                int before = 0;
+                for (std::size_t o = 0; o < row.size(); ++o) {
+                  const double target = (o == label ? 1 - double{smoothing} : 0) + of_each;
+                  if (target != 0) loss += target * (std::log(total) + *greatest - row[o]);
+                  before += row[o] > row[label] || (row[o] == row[label] && o < label) ? 1 : 0;
+                  if (want_gradient) {
+                    expected[b * row.size() + o] = (std::exp(row[o] - *greatest) / total - target) * scale;
+                  }
+                }
+                if (!want_gradient && before < 5) top5 += 1;
+              }
+              EXPECT_NEAR(t["sums"].get(0), loss, 1e-6 * std::abs(loss)) << what;
+              EXPECT_EQ(t["sums"].get(1), metric) << what;
+              EXPECT_EQ(t["sums"].get(2), top5) << what;
+              if (!want_gradient) {
+                ASSERT_EQ(t["logits"].values(), expected) << what;
+              } else {
+                // A probability of nearly 1 less 1 has no more digits than fp32 has for 1.
+                const double floor = 1.2e-7 * scale * std::sqrt(static_cast<double>(labels.size()));
+                expect_close(t["logits"].values(), expected, tolerance(type), what, floor);
+              }
+            },
+            rows > 1024 ? 2 : 3);
+      }
+    }
+  }
+}
+
+/// Logits of one row -> {loss, correct answers}, whether it is among the first five, and the gradient.
+struct Judged {
+  double loss, correct, top5;
+  std::vector<double> gradient;
+};
+Judged judge(ElementType type, const std::vector<double>& row, std::int32_t label, float smoothing = 0) {
+  GuardedTensor logits(type, 1, static_cast<std::int64_t>(row.size())), labels(ElementType::int32, 1, 1);
+  GuardedTensor evaluated(type, 1, static_cast<std::int64_t>(row.size()));
+  GuardedTensor sums(ElementType::float64, 1, 3), memory(ElementType::float64, 1, 4096);
+  for (std::size_t o = 0; o < row.size(); ++o) {
+    logits.set(o, row[o]);
+    evaluated.set(o, row[o]);
+  }
+  labels.set(0, label);
+  const Scratch scratch{memory.tensor().data, memory.bytes().size()};
+  const auto run = [&](const GuardedTensor& z, bool want_gradient) {
+    for (std::size_t i = 0; i < 3; ++i) sums.set(i, 0);
+    softmax_cross_entropy(nullptr, z.tensor(), labels.tensor(),
+                          {.want_gradient = want_gradient, .smoothing = smoothing}, sums.tensor(), scratch);
+  };
+  run(evaluated, false);
+  const double loss = sums.get(0), correct = sums.get(1), top5 = sums.get(2);
+  run(logits, true);
+  EXPECT_TRUE(sums.get(0) == loss || (std::isnan(sums.get(0)) && std::isnan(loss))) << "with gradient or without";
+  EXPECT_EQ(sums.get(1), correct);
+  EXPECT_EQ(sums.get(2), 0) << "not counted with the gradient";
+  return {loss, correct, top5, logits.values()};
+}
+
+TEST(SoftmaxCrossEntropy, SpecialValues) {
+  for (const ElementType type : kTypes) {
+    for (const std::size_t classes : {3, 40, 600, 4099}) {
+      const std::size_t last = classes - 1;
+      for (const std::size_t at : {std::size_t{0}, classes / 2, last}) {
+        std::vector<double> row(classes, 1.0);
+        row[1] = 2;
+        row[at] = kNan;
+        Judged judged = judge(type, row, 1);
+        EXPECT_TRUE(std::isnan(judged.loss)) << classes << " " << at;
+        EXPECT_EQ(judged.correct, 0);
+        EXPECT_EQ(judged.top5, 0);
+        for (const double v : judged.gradient) ASSERT_TRUE(std::isnan(v));
+
+        row[at] = kInfinity;
+        judged = judge(type, row, 1);
+        EXPECT_TRUE(std::isnan(judged.loss));
+        EXPECT_EQ(judged.correct, 0);
+
+        // A class that cannot be: probability 0, and infinite loss if it is the right one.
+        row.assign(classes, -kInfinity);
+        row[at] = 5;
+        const auto label = static_cast<std::int32_t>(at);
+        judged = judge(type, row, label);
+        EXPECT_EQ(judged.loss, 0);
+        EXPECT_EQ(judged.correct, 1);
+        for (const double v : judged.gradient) ASSERT_EQ(v, 0);
+        judged = judge(type, row, at == 0 ? 1 : 0);
+        EXPECT_EQ(judged.loss, kInfinity);
+        EXPECT_EQ(judged.correct, 0);
+        EXPECT_EQ(judged.gradient[at], 1);
+      }
+      const std::vector<double> equal(classes, -3), hopeless(classes, -kInfinity);
+      EXPECT_EQ(judge(type, equal, 0).correct, 1) << "the first of equal ones is the answer";
+      EXPECT_EQ(judge(type, equal, static_cast<std::int32_t>(last)).correct, 0);
+      EXPECT_NEAR(judge(type, equal, 0).loss, std::log(static_cast<double>(classes)), 1e-5);
+      EXPECT_TRUE(std::isnan(judge(type, hopeless, 0).loss));
+      // Far from 0 on both sides.
+      EXPECT_NEAR(judge(type, std::vector<double>(classes, 3e38), 0).loss, std::log(static_cast<double>(classes)),
+                  1e-5);
+      // Among equal ones the first five are the first five.
+      for (const std::size_t label : {std::size_t{0}, std::size_t{4}, std::size_t{5}, last}) {
+        if (label >= classes) continue;
+        EXPECT_EQ(judge(type, equal, static_cast<std::int32_t>(label)).top5, label < 5 ? 1 : 0) << classes << label;
+      }
+      // A class that cannot be, where targets are smoothed: infinite loss.
+      std::vector<double> impossible(classes, 1);
+      impossible[last] = -kInfinity;
+      EXPECT_EQ(judge(type, impossible, 0, 0.1f).loss, kInfinity);
+      EXPECT_TRUE(std::isfinite(judge(type, impossible, 0).loss));
+      for (const std::int32_t label : {-1, static_cast<std::int32_t>(classes), 1 << 30}) {
+        EXPECT_TRUE(std::isnan(judge(type, equal, label).loss)) << label;
+        EXPECT_EQ(judge(type, equal, label).top5, 0) << label;
+      }
+    }
+  }
+}
+
+TEST(MeanSquaredError, MatchesFloat64) {
+  for (const ElementType type : kTypes) {
+    for (const auto& [rows, outputs] : shapes()) {
+      for (const bool want_gradient : {true, false}) {
+        const std::size_t shift = static_cast<std::size_t>(rows + outputs) % 2;
+        const std::string what = shape_name("squared error", type, rows, outputs, shift);
+        std::vector<double> p, target;
+        in_every_order(
+            shift,
+            [&](Tensors& t) {
+              GuardedTensor& predictions = t.add_filled("predictions", type, rows, outputs);
+              GuardedTensor& targets = t.add_filled("targets", ElementType::float32, rows, outputs);
+              p = predictions.values();
+              target = targets.values();
+              GuardedTensor& sums = t.add("sums", ElementType::float64, 1, 3);
+              sums.set(0, 3);
+              sums.set(1, 5);
+              sums.set(2, 7);
+              mean_squared_error(nullptr, predictions.tensor(), targets.tensor(),
+                                 {.scale = 0.25, .want_gradient = want_gradient}, sums.tensor(), t.scratch(0));
+            },
+            [&](Tensors& t) {
+              const auto count = static_cast<double>(outputs);
+              double loss = 3, metric = 5;
+              std::vector<double> expected = p;
+              for (std::size_t i = 0; i < p.size(); ++i) {
+                const double error = p[i] - target[i];
+                loss += error * error / count;
+                metric += std::abs(error) / count;
+                if (want_gradient) expected[i] = 2 * error / count * 0.25;
+              }
+              EXPECT_NEAR(t["sums"].get(0), loss, 1e-12 * loss) << what;
+              EXPECT_NEAR(t["sums"].get(1), metric, 1e-12 * metric) << what;
+              EXPECT_EQ(t["sums"].get(2), 7) << what;
+              expect_close(t["predictions"].values(), expected, want_gradient ? tolerance(type) : 0, what);
+            });
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::model::cuda
