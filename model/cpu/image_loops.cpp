@@ -1,0 +1,163 @@
+#include "model/cpu/image_loops.hpp"
+
+#include <algorithm>
+
+#include "model/cpu/channel_lanes.hpp"
+
+namespace lockstep::model::cpu {
+
+namespace {
+
+std::size_t size(std::int64_t extent) { return static_cast<std::size_t>(extent); }
+
+/// Which part of [0, extent) lies in [from, from + length).
+struct Clip {
+  std::int64_t begin, end;
+};
+LOCKSTEP_INLINE Clip clip(std::int64_t from, std::int64_t length, std::int64_t extent) {
+  return {std::max<std::int64_t>(from, 0), std::min(from + length, extent)};
+}
+/// Which of `windows` windows, the first of which begins at -before, hold place `place`.
+LOCKSTEP_INLINE Clip windows_with(std::int64_t place, std::int64_t before, std::int64_t length, std::int64_t stride,
+                                  std::int64_t windows) {
+  const std::int64_t last = (place + before) / stride, beyond = place + before - length;  // the last that ended before
+  return {beyond < 0 ? 0 : beyond / stride + 1, std::min(last + 1, windows)};
+}
+
+}  // namespace
+
+LOCKSTEP_CLONES void max_pool(const Pool& shape, const float* x, float* y, std::uint8_t* chosen, Range rows) {
+  const Sliding& window = shape.window;
+  const std::size_t channels = size(shape.in.channels);
+  for (std::size_t row = rows.begin; row < rows.end; ++row) {
+    const std::size_t image = row / size(shape.out.height);
+    const float* const from = x + image * size(shape.in.elements());
+    const std::int64_t top = static_cast<std::int64_t>(row % size(shape.out.height)) * window.stride - window.top;
+    const Clip down = clip(top, window.height, shape.in.height);
+    for (std::int64_t column = 0; column < shape.out.width; ++column) {
+      const std::int64_t left = column * window.stride - window.left;
+      const Clip across = clip(left, window.width, shape.in.width);
+      const std::size_t to = (row * size(shape.out.width) + size(column)) * channels;
+      for_channels(
+          channels, [&](auto whole, std::size_t c, std::size_t count) __attribute__((always_inline)) {
+            constexpr bool kWhole = decltype(whole)::value;
+            Floats best;
+            load<kWhole>(best, from + size(down.begin * shape.in.width + across.begin) * channels + c, count);
+            Ints place = Ints{} + static_cast<std::int32_t>((down.begin - top) * window.width + across.begin - left);
+            for (std::int64_t i = down.begin; i < down.end; ++i) {
+              for (std::int64_t j = across.begin; j < across.end; ++j) {
+                Floats value;
+                load<kWhole>(value, from + size(i * shape.in.width + j) * channels + c, count);
+                // Greater, or the first NaN; what is not a number stays.
+                const Ints better = ~(value <= best) & (best == best);
+                const Ints here = Ints{} + static_cast<std::int32_t>((i - top) * window.width + j - left);
+                best = better ? value : best;
+                place = better ? here : place;
+              }
+            }
+            store<kWhole>(best, y + to + c, count);
+            const Bytes places = __builtin_convertvector(place, Bytes);
+            store<kWhole>(places, chosen + to + c, count);
+          });
+    }
+  }
+}
+
+LOCKSTEP_CLONES void max_pool_gradient(const Pool& shape, const std::uint8_t* chosen, const float* d_y, float* d_x,
+                                       Range rows) {
+  const Sliding& window = shape.window;
+  const std::size_t channels = size(shape.in.channels);
+  for (std::size_t row = rows.begin; row < rows.end; ++row) {
+    const std::size_t image = row / size(shape.in.height);
+    const std::size_t from = image * size(shape.out.elements());
+    const auto i = static_cast<std::int64_t>(row % size(shape.in.height));
+    const Clip down = windows_with(i, window.top, window.height, window.stride, shape.out.height);
+    for (std::int64_t j = 0; j < shape.in.width; ++j) {
+      const Clip across = windows_with(j, window.left, window.width, window.stride, shape.out.width);
+      float* const to = d_x + (row * size(shape.in.width) + size(j)) * channels;
+      for_channels(
+          channels, [&](auto whole, std::size_t c, std::size_t count) __attribute__((always_inline)) {
+            constexpr bool kWhole = decltype(whole)::value;
+            Floats sum{};
+            for (std::int64_t p = down.begin; p < down.end; ++p) {
+              for (std::int64_t q = across.begin; q < across.end; ++q) {
+                const std::size_t at = from + size(p * shape.out.width + q) * channels + c;
+                const std::int64_t place =
+                    (i - p * window.stride + window.top) * window.width + j - q * window.stride + window.left;
+                Bytes places;
+                Floats gradient;
+                load<kWhole>(places, chosen + at, count);
+                load<kWhole>(gradient, d_y + at, count);
+                const Ints is_chosen = __builtin_convertvector(places, Ints) == static_cast<std::int32_t>(place);
+                sum += is_chosen ? gradient : Floats{};
+              }
+            }
+            store<kWhole>(sum, to + c, count);
+          });
+    }
+  }
+}
+
+LOCKSTEP_CLONES void global_average(const ImageShape& in, const float* x, float* y, Range images) {
+  const std::size_t channels = size(in.channels), pixels = size(in.pixels());
+  const double share = 1 / static_cast<double>(pixels);
+  for (std::size_t image = images.begin; image < images.end; ++image) {
+    const float* const from = x + image * pixels * channels;
+    for_channels(
+        channels, [&](auto whole, std::size_t c, std::size_t count) __attribute__((always_inline)) {
+          constexpr bool kWhole = decltype(whole)::value;
+          Doubles sum{};
+          for (std::size_t pixel = 0; pixel < pixels; ++pixel) {
+            Floats value;
+            load<kWhole>(value, from + pixel * channels + c, count);
+            sum += __builtin_convertvector(value, Doubles);
+          }
+          const Floats mean = __builtin_convertvector(sum * share, Floats);
+          store<kWhole>(mean, y + image * channels + c, count);
+        });
+  }
+}
+
+LOCKSTEP_CLONES void global_average_gradient(const ImageShape& in, const float* d_y, float* d_x, Range images) {
+  const std::size_t channels = size(in.channels), pixels = size(in.pixels());
+  const float share = 1 / static_cast<float>(pixels);
+  for (std::size_t image = images.begin; image < images.end; ++image) {
+    const float* __restrict from = d_y + image * channels;
+    for (std::size_t pixel = 0; pixel < pixels; ++pixel) {
+      float* __restrict to = d_x + (image * pixels + pixel) * channels;
+      for (std::size_t c = 0; c < channels; ++c) to[c] = from[c] * share;
+    }
+  }
+}
+
+LOCKSTEP_CLONES void subsample(const ImageShape& in, const ImageShape& out, std::int64_t stride, const float* x,
+                               float* y, Range images) {
+  const std::size_t channels = size(in.channels), wide = size(out.channels), before = (wide - channels) / 2;
+  for (std::size_t image = images.begin; image < images.end; ++image) {
+    for (std::int64_t i = 0; i < out.height; ++i) {
+      for (std::int64_t j = 0; j < out.width; ++j) {
+        const float* const from = x + image * size(in.elements()) + size(i * stride * in.width + j * stride) * channels;
+        float* const to = y + image * size(out.elements()) + size(i * out.width + j) * wide;
+        std::fill_n(to, before, 0.0f);
+        std::copy_n(from, channels, to + before);
+        std::fill(to + before + channels, to + wide, 0.0f);
+      }
+    }
+  }
+}
+
+LOCKSTEP_CLONES void subsample_gradient(const ImageShape& in, const ImageShape& out, std::int64_t stride,
+                                        const float* d_y, float* d_x, Range images) {
+  const std::size_t channels = size(in.channels), wide = size(out.channels), before = (wide - channels) / 2;
+  for (std::size_t image = images.begin; image < images.end; ++image) {
+    for (std::int64_t i = 0; i < out.height; ++i) {
+      for (std::int64_t j = 0; j < out.width; ++j) {
+        const float* __restrict from = d_y + image * size(out.elements()) + size(i * out.width + j) * wide + before;
+        float* __restrict to = d_x + image * size(in.elements()) + size(i * stride * in.width + j * stride) * channels;
+        for (std::size_t c = 0; c < channels; ++c) to[c] += from[c];
+      }
+    }
+  }
+}
+
+}  // namespace lockstep::model::cpu

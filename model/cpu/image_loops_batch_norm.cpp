@@ -1,0 +1,150 @@
+#include <algorithm>
+
+#include "model/cpu/channel_lanes.hpp"
+#include "model/cpu/image_loops.hpp"
+
+// Pixels are taken in runs that fit the first-level cache; within a run, sixteen channels at a time, whose numbers and
+// sums stay in registers. Sums are double from the first element on: widening costs less than reading.
+
+namespace lockstep::model::cpu {
+
+namespace {
+
+constexpr std::size_t kRunBytes = 16 << 10;
+
+/// do_lanes(Whole<...>, first channel, how many, first pixel, pixel after the last) for all channels of all runs.
+template <class DoLanes>
+LOCKSTEP_INLINE void for_runs(std::size_t channels, Range pixels, const DoLanes& do_lanes) {
+  const std::size_t run = std::max<std::size_t>(kRunBytes / (channels * sizeof(float)), 8);
+  for (std::size_t begin = pixels.begin; begin < pixels.end; begin += run) {
+    const std::size_t end = std::min(begin + run, pixels.end);
+    for_channels(
+        channels, [&](auto whole, std::size_t c, std::size_t count)
+                      __attribute__((always_inline)) { do_lanes(whole, c, count, begin, end); });
+  }
+}
+
+template <bool kResidual, bool kRelu>
+LOCKSTEP_INLINE void normalize_runs(std::size_t channels, const float* x, const float* mean, const float* gain,
+                                    const float* shift, const float* residual, float* y, Range pixels) {
+  for_runs(
+      channels, pixels,
+      [&](auto whole, std::size_t c, std::size_t count, std::size_t begin, std::size_t end)
+          __attribute__((always_inline)) {
+            constexpr bool kWhole = decltype(whole)::value;
+            Floats means, gains, shifts;
+            load<kWhole>(means, mean + c, count);
+            load<kWhole>(gains, gain + c, count);
+            load<kWhole>(shifts, shift + c, count);
+            for (std::size_t at = begin * channels + c; at < end * channels; at += channels) {
+              Floats value;
+              load<kWhole>(value, x + at, count);
+              value = (value - means) * gains + shifts;
+              if constexpr (kResidual) {
+                Floats other;
+                load<kWhole>(other, residual + at, count);
+                value += other;
+              }
+              if constexpr (kRelu) value = value < Floats{} ? Floats{} : value;
+              store<kWhole>(value, y + at, count);
+            }
+          });
+}
+
+template <bool kRelu>
+LOCKSTEP_INLINE void gradient_sums_of_runs(std::size_t channels, const float* x, const float* y, float* d_y,
+                                           const float* mean, Range pixels, double* sums) {
+  for_runs(
+      channels, pixels,
+      [&](auto whole, std::size_t c, std::size_t count, std::size_t begin, std::size_t end)
+          __attribute__((always_inline)) {
+            constexpr bool kWhole = decltype(whole)::value;
+            Floats means;
+            load<kWhole>(means, mean + c, count);
+            Doubles sum, products;
+            load<kWhole>(sum, sums + c, count);
+            load<kWhole>(products, sums + channels + c, count);
+            for (std::size_t at = begin * channels + c; at < end * channels; at += channels) {
+              Floats value, gradient;
+              load<kWhole>(gradient, d_y + at, count);
+              if constexpr (kRelu) {
+                load<kWhole>(value, y + at, count);
+                gradient = value > Floats{} ? gradient : Floats{};
+                store<kWhole>(gradient, d_y + at, count);
+              }
+              load<kWhole>(value, x + at, count);
+              value -= means;
+              const Doubles wide = __builtin_convertvector(gradient, Doubles);
+              sum += wide;
+              products += wide * __builtin_convertvector(value, Doubles);
+            }
+            store<kWhole>(sum, sums + c, count);
+            store<kWhole>(products, sums + channels + c, count);
+          });
+}
+
+}  // namespace
+
+LOCKSTEP_CLONES void channel_sums(std::size_t channels, const float* x, Range pixels, double* sums) {
+  std::fill_n(sums, 2 * channels, 0.0);
+  for_runs(
+      channels, pixels,
+      [&](auto whole, std::size_t c, std::size_t count, std::size_t begin, std::size_t end)
+          __attribute__((always_inline)) {
+            constexpr bool kWhole = decltype(whole)::value;
+            Doubles sum, squares;
+            load<kWhole>(sum, sums + c, count);
+            load<kWhole>(squares, sums + channels + c, count);
+            for (std::size_t at = begin * channels + c; at < end * channels; at += channels) {
+              Floats value;
+              load<kWhole>(value, x + at, count);
+              const Doubles wide = __builtin_convertvector(value, Doubles);
+              sum += wide;
+              squares += wide * wide;
+            }
+            store<kWhole>(sum, sums + c, count);
+            store<kWhole>(squares, sums + channels + c, count);
+          });
+}
+
+LOCKSTEP_CLONES void normalize(std::size_t channels, const float* x, const float* mean, const float* gain,
+                               const float* shift, const float* residual, bool relu, float* y, Range pixels) {
+  if (residual != nullptr) {
+    if (relu) return normalize_runs<true, true>(channels, x, mean, gain, shift, residual, y, pixels);
+    return normalize_runs<true, false>(channels, x, mean, gain, shift, residual, y, pixels);
+  }
+  if (relu) return normalize_runs<false, true>(channels, x, mean, gain, shift, residual, y, pixels);
+  normalize_runs<false, false>(channels, x, mean, gain, shift, residual, y, pixels);
+}
+
+LOCKSTEP_CLONES void normalize_gradient_sums(std::size_t channels, const float* x, const float* y, float* d_y,
+                                             const float* mean, bool relu, Range pixels, double* sums) {
+  std::fill_n(sums, 2 * channels, 0.0);
+  if (relu) return gradient_sums_of_runs<true>(channels, x, y, d_y, mean, pixels, sums);
+  gradient_sums_of_runs<false>(channels, x, y, d_y, mean, pixels, sums);
+}
+
+LOCKSTEP_CLONES void normalize_gradient(std::size_t channels, const float* x, const float* d_y, const float* mean,
+                                        const float* gain, const float* slope, const float* shift, float* d_x,
+                                        Range pixels) {
+  for_runs(
+      channels, pixels,
+      [&](auto whole, std::size_t c, std::size_t count, std::size_t begin, std::size_t end)
+          __attribute__((always_inline)) {
+            constexpr bool kWhole = decltype(whole)::value;
+            Floats means, gains, slopes, shifts;
+            load<kWhole>(means, mean + c, count);
+            load<kWhole>(gains, gain + c, count);
+            load<kWhole>(slopes, slope + c, count);
+            load<kWhole>(shifts, shift + c, count);
+            for (std::size_t at = begin * channels + c; at < end * channels; at += channels) {
+              Floats value, gradient;
+              load<kWhole>(value, x + at, count);
+              load<kWhole>(gradient, d_y + at, count);
+              value = gains * gradient + (value - means) * slopes + shifts;
+              store<kWhole>(value, d_x + at, count);
+            }
+          });
+}
+
+}  // namespace lockstep::model::cpu

@@ -1,0 +1,124 @@
+#include <cmath>
+
+#include "model/cpu/clones.hpp"
+#include "model/cpu/image_loops.hpp"
+
+// One pixel at a time: its channels lie beside each other with `radius` zeros on both sides, so that the sum over the
+// neighbours is 2 radius + 1 shifted additions without a condition. The nine of radius 4, which the tutorial network
+// has, are unrolled.
+
+namespace lockstep::model::cpu {
+
+namespace {
+
+/// sums[c] = sum of padded[c .. c + neighbours)
+template <std::size_t kNeighbours>
+LOCKSTEP_INLINE void sum_of_neighbours(const float* __restrict padded, std::size_t neighbours, std::size_t channels,
+                                       float* __restrict sums) {
+  if constexpr (kNeighbours > 0) {
+    for (std::size_t c = 0; c < channels; ++c) {
+      float sum = padded[c];
+#pragma GCC unroll 16
+      for (std::size_t j = 1; j < kNeighbours; ++j) sum += padded[c + j];
+      sums[c] = sum;
+    }
+  } else {
+    for (std::size_t c = 0; c < channels; ++c) sums[c] = padded[c];
+    for (std::size_t j = 1; j < neighbours; ++j) {
+      for (std::size_t c = 0; c < channels; ++c) sums[c] += padded[c + j];
+    }
+  }
+}
+
+/// base^-beta for each channel; beta = 3/4 needs no logarithm.
+LOCKSTEP_INLINE void inverse_powers(const ResponseNormalization& norm, const float* __restrict sums,
+                                    std::size_t channels, float* __restrict powers) {
+  if (norm.beta == 0.75f) {
+    for (std::size_t c = 0; c < channels; ++c) {
+      const float root = std::sqrt(norm.bias + norm.alpha * sums[c]);
+      powers[c] = 1 / (root * std::sqrt(root));
+    }
+  } else {
+    for (std::size_t c = 0; c < channels; ++c) powers[c] = std::pow(norm.bias + norm.alpha * sums[c], -norm.beta);
+  }
+}
+
+/// Three rows: a padded one, and two of the channels.
+struct Scratch {
+  float *padded, *sums, *powers;
+  Scratch(std::span<float> scratch, std::size_t channels, std::size_t radius)
+      : padded(scratch.data()), sums(padded + channels + 2 * radius), powers(sums + channels) {}
+};
+
+template <std::size_t kNeighbours>
+LOCKSTEP_INLINE void forward(const ResponseNormalization& norm, const float* x, float* y, Range pixels,
+                             std::span<float> scratch) {
+  const auto channels = static_cast<std::size_t>(norm.channels), radius = static_cast<std::size_t>(norm.radius);
+  const Scratch room(scratch, channels, radius);
+  for (std::size_t pixel = pixels.begin; pixel < pixels.end; ++pixel) {
+    const float* __restrict from = x + pixel * channels;
+    float* __restrict to = y + pixel * channels;
+    float* __restrict squares = room.padded + radius;
+    for (std::size_t c = 0; c < channels; ++c) squares[c] = from[c] * from[c];
+    sum_of_neighbours<kNeighbours>(room.padded, 2 * radius + 1, channels, room.sums);
+    inverse_powers(norm, room.sums, channels, room.powers);
+    const float* __restrict powers = room.powers;
+    for (std::size_t c = 0; c < channels; ++c) to[c] = from[c] * powers[c];
+  }
+}
+
+/// d_x[c] = d_y[c] b[c]^-beta - 2 alpha beta x[c] sum over the neighbours j of d_y[j] y[j] / b[j], b = bias + alpha
+/// sum.
+template <std::size_t kNeighbours>
+LOCKSTEP_INLINE void backward(const ResponseNormalization& norm, const float* x, const float* y, const float* d_y,
+                              float* d_x, Range pixels, std::span<float> scratch) {
+  const auto channels = static_cast<std::size_t>(norm.channels), radius = static_cast<std::size_t>(norm.radius);
+  const Scratch room(scratch, channels, radius);
+  const float factor = 2 * norm.alpha * norm.beta;
+  for (std::size_t pixel = pixels.begin; pixel < pixels.end; ++pixel) {
+    const float* __restrict input = x + pixel * channels;
+    const float* __restrict value = y + pixel * channels;
+    const float* const gradient = d_y + pixel * channels;  // may be `to`, element for element
+    float* const to = d_x + pixel * channels;
+    float* __restrict terms = room.padded + radius;
+    const float* __restrict powers = room.powers;
+    for (std::size_t c = 0; c < channels; ++c) terms[c] = input[c] * input[c];
+    sum_of_neighbours<kNeighbours>(room.padded, 2 * radius + 1, channels, room.sums);
+    inverse_powers(norm, room.sums, channels, room.powers);
+    const float* __restrict sums = room.sums;
+    for (std::size_t c = 0; c < channels; ++c) {
+      terms[c] = gradient[c] * value[c] / (norm.bias + norm.alpha * sums[c]);
+    }
+    sum_of_neighbours<kNeighbours>(room.padded, 2 * radius + 1, channels, room.sums);
+#pragma GCC ivdep
+    for (std::size_t c = 0; c < channels; ++c) to[c] = gradient[c] * powers[c] - factor * input[c] * sums[c];
+  }
+}
+
+void clear_padding(const ResponseNormalization& norm, std::span<float> scratch) {
+  const auto channels = static_cast<std::size_t>(norm.channels), radius = static_cast<std::size_t>(norm.radius);
+  for (std::size_t i = 0; i < radius; ++i) scratch[i] = scratch[radius + channels + i] = 0;
+}
+
+}  // namespace
+
+std::size_t response_scratch(const ResponseNormalization& norm) {
+  return static_cast<std::size_t>(3 * norm.channels + 2 * norm.radius);
+}
+
+LOCKSTEP_CLONES void response_normalization(const ResponseNormalization& norm, const float* x, float* y, Range pixels,
+                                            std::span<float> scratch) {
+  clear_padding(norm, scratch);
+  if (norm.radius == 4) return forward<9>(norm, x, y, pixels, scratch);
+  forward<0>(norm, x, y, pixels, scratch);
+}
+
+LOCKSTEP_CLONES void response_normalization_gradient(const ResponseNormalization& norm, const float* x, const float* y,
+                                                     const float* d_y, float* d_x, Range pixels,
+                                                     std::span<float> scratch) {
+  clear_padding(norm, scratch);
+  if (norm.radius == 4) return backward<9>(norm, x, y, d_y, d_x, pixels, scratch);
+  backward<0>(norm, x, y, d_y, d_x, pixels, scratch);
+}
+
+}  // namespace lockstep::model::cpu

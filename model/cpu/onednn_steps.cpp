@@ -1,0 +1,186 @@
+#include "model/cpu/onednn_steps.hpp"
+
+#include <cassert>
+
+#include <dlfcn.h>
+
+#include "model/cpu/element_loops.hpp"
+
+namespace lockstep::model::cpu {
+
+namespace {
+
+using dnnl::memory;
+
+/// One of the three forms of a convolution, with the interface of oneDNN 2 (a description first) or 3 (none).
+template <class Primitive, class... Arguments>
+typename Primitive::primitive_desc describe(const dnnl::engine& engine, const dnnl::primitive_attr& attributes,
+                                            const dnnl::convolution_forward::primitive_desc* forward,
+                                            const Arguments&... arguments) {
+  constexpr auto kDirect = dnnl::algorithm::convolution_direct;
+  if constexpr (requires { typename Primitive::desc; }) {
+    if constexpr (std::is_same_v<Primitive, dnnl::convolution_forward>) {
+      return {typename Primitive::desc(dnnl::prop_kind::forward_training, kDirect, arguments...), attributes, engine};
+    } else {
+      return {typename Primitive::desc(kDirect, arguments...), attributes, engine, *forward};
+    }
+  } else {
+    if constexpr (std::is_same_v<Primitive, dnnl::convolution_forward>) {
+      return typename Primitive::primitive_desc(engine, dnnl::prop_kind::forward_training, kDirect, arguments...,
+                                                attributes);
+    } else {
+      return typename Primitive::primitive_desc(engine, kDirect, arguments..., *forward, attributes);
+    }
+  }
+}
+
+float* writable(const float* pointer) { return const_cast<float*>(pointer); }  // oneDNN has one kind of memory
+
+}  // namespace
+
+std::span<float> ScratchFloats::at_least(std::size_t count) {
+  if (floats_.size() < count) {
+    std::pmr::vector<float>(&memory_).swap(floats_);  // not both at once
+    floats_.resize(count);
+  }
+  return std::span<float>(floats_).first(count);
+}
+
+OnednnRoom::OnednnRoom(std::size_t threads) : engine(dnnl::engine::kind::cpu, 0), scratchpads(threads) {
+  for (std::size_t i = 0; i < threads; ++i) streams.emplace_back(engine);
+}
+
+void OnednnRoom::claim_thread() const noexcept {
+  // OpenMP keeps this number for each thread. Its runtime came with the library, if that was built for OpenMP (as the
+  // packages of Linux distributions are): nothing here is compiled for it, so it is asked by name.
+  static const auto set_threads = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
+  if (set_threads != nullptr) set_threads(1);
+}
+
+std::string_view name_of(Direction direction) noexcept {
+  switch (direction) {
+    case Direction::forward:
+      return "the forward pass";
+    case Direction::backward_input:
+      return "the gradient of the input";
+    case Direction::backward_filters:
+      return "the gradient of the filters";
+  }
+  return "";
+}
+
+ConvolutionStep::ConvolutionStep(OnednnRoom& room, const Convolution& shape, Direction direction, std::size_t images,
+                                 const ConvolutionStep* like)
+    : room_(room), images_(images) {
+  room.claim_thread();
+  const auto type = memory::data_type::f32;
+  const auto count = static_cast<memory::dim>(images);
+  const memory::dims filter_sizes{shape.out.channels, shape.in.channels, shape.window.height, shape.window.width};
+  const memory::desc x({count, shape.in.channels, shape.in.height, shape.in.width}, type, memory::format_tag::nhwc);
+  const memory::desc y({count, shape.out.channels, shape.out.height, shape.out.width}, type, memory::format_tag::nhwc);
+  plain_filters_ = memory::desc(filter_sizes, type, memory::format_tag::hwio);
+  const memory::desc w = like != nullptr ? like->filters_ : memory::desc(filter_sizes, type, memory::format_tag::any);
+  const memory::dims strides{shape.window.stride, shape.window.stride};
+  const memory::dims before{shape.window.top, shape.window.left}, after{shape.window.bottom, shape.window.right};
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+
+  // The backward forms want a forward one as a hint; its filters need not be theirs.
+  const memory::desc any(filter_sizes, type, memory::format_tag::any);
+  const auto forward = describe<dnnl::convolution_forward>(
+      room.engine, attributes, nullptr, x, direction == Direction::forward ? w : any, y, strides, before, after);
+  if (direction == Direction::forward) {
+    primitive_ = dnnl::convolution_forward(forward);
+    filters_ = forward.weights_desc();
+    take(forward);
+  } else if (direction == Direction::backward_input) {
+    const auto form =
+        describe<dnnl::convolution_backward_data>(room.engine, attributes, &forward, x, w, y, strides, before, after);
+    primitive_ = dnnl::convolution_backward_data(form);
+    filters_ = form.weights_desc();
+    take(form);
+  } else {
+    const auto form = describe<dnnl::convolution_backward_weights>(room.engine, attributes, &forward, x, w, y, strides,
+                                                                   before, after);
+    primitive_ = dnnl::convolution_backward_weights(form);
+    filters_ = form.diff_weights_desc();
+    take(form);
+  }
+  is_plain_ = filters_ == plain_filters_;
+  if (!is_plain_) {
+    there_ = dnnl::reorder(dnnl::reorder::primitive_desc(room.engine, plain_filters_, room.engine, filters_));
+    back_ = dnnl::reorder(dnnl::reorder::primitive_desc(room.engine, filters_, room.engine, plain_filters_));
+  }
+  const bool forwards = direction == Direction::forward;
+  const int x_name = direction == Direction::backward_input ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC;
+  const int w_name = direction == Direction::backward_filters ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS;
+  const int y_name = forwards ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST;
+  for (std::size_t thread = 0; thread < room.streams.size(); ++thread) {
+    Arguments arguments{.x = memory(x, room.engine, nullptr),
+                        .w = memory(filters_, room.engine, nullptr),
+                        .y = memory(y, room.engine, nullptr),
+                        .scratchpad = memory(scratchpad_, room.engine, nullptr),
+                        .by_name = {}};
+    arguments.by_name = {{x_name, arguments.x},
+                         {w_name, arguments.w},
+                         {y_name, arguments.y},
+                         {DNNL_ARG_SCRATCHPAD, arguments.scratchpad}};
+    arguments_.push_back(std::move(arguments));
+    room.scratchpads[thread].at_least(scratchpad_.get_size() / sizeof(float) + 1);
+  }
+}
+
+template <class PrimitiveDescriptor>
+void ConvolutionStep::take(const PrimitiveDescriptor& descriptor) {
+  implementation_ = descriptor.impl_info_str();
+  scratchpad_ = descriptor.scratchpad_desc();
+}
+
+void ConvolutionStep::reorder(bool there, float* plain, float* arranged) const {
+  room_.claim_thread();
+  memory outside(plain_filters_, room_.engine, plain), inside(filters_, room_.engine, arranged);
+  dnnl::stream stream = room_.streams.front();
+  if (there) {
+    there_.execute(stream, outside, inside);
+  } else {
+    back_.execute(stream, inside, outside);
+  }
+  stream.wait();
+}
+
+const float* ConvolutionStep::arrange_filters(const float* plain, ScratchFloats& scratch) const {
+  if (is_plain_) return plain;
+  float* const arranged = scratch.at_least(filter_elements()).data();
+  reorder(true, writable(plain), arranged);
+  return arranged;
+}
+
+void ConvolutionStep::return_filters(float* arranged, std::span<float> plain, Accumulate accumulate,
+                                     ScratchFloats& scratch) const {
+  if (!is_plain_) {
+    const auto to = accumulate == Accumulate::yes ? scratch.at_least(plain.size()) : plain;
+    reorder(false, to.data(), arranged);
+    arranged = to.data();
+  }
+  if (arranged == plain.data()) return;
+  const std::span<const float> from(arranged, plain.size());
+  if (accumulate == Accumulate::yes) {
+    add_scaled(from, 1, plain);
+  } else {
+    std::ranges::copy(from, plain.begin());
+  }
+}
+
+void ConvolutionStep::run(std::size_t thread, const float* x, const float* w, const float* y) {
+  room_.claim_thread();
+  Arguments& arguments = arguments_[thread];
+  arguments.x.set_data_handle(writable(x));
+  arguments.w.set_data_handle(writable(w));
+  arguments.y.set_data_handle(writable(y));
+  // Looked up each time: a later shape may have moved it.
+  arguments.scratchpad.set_data_handle(room_.scratchpads[thread].at_least(1).data());
+  primitive_.execute(room_.streams[thread], arguments.by_name);
+  room_.streams[thread].wait();
+}
+
+}  // namespace lockstep::model::cpu

@@ -1,0 +1,86 @@
+/// \file
+/// One call of oneDNN for one size of one convolution. Only convolution.cpp includes this.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include "model/cpu/arena_memory.hpp"
+#include "model/image_operations.hpp"
+
+namespace lockstep::model::cpu {
+
+/// Memory that grows when a new shape asks for more and is kept: fresh pages cost more than what is written to them.
+class ScratchFloats {
+ public:
+  ScratchFloats() = default;
+  ScratchFloats(const ScratchFloats&) = delete;
+  ScratchFloats& operator=(const ScratchFloats&) = delete;
+  /// What was there before is gone where it has to grow.
+  std::span<float> at_least(std::size_t count);
+
+ private:
+  ArenaMemory memory_;
+  std::pmr::vector<float> floats_{&memory_};
+};
+
+/// What all steps share: the library's device and, for each of our threads, its queue and scratchpad.
+class OnednnRoom {
+ public:
+  explicit OnednnRoom(std::size_t threads);
+  /// Makes the library use the calling thread alone.
+  void claim_thread() const noexcept;
+
+  dnnl::engine engine;
+  std::vector<dnnl::stream> streams;       ///< by thread
+  std::vector<ScratchFloats> scratchpads;  ///< by thread
+};
+
+enum class Direction : std::size_t { forward, backward_input, backward_filters };
+std::string_view name_of(Direction direction) noexcept;
+
+class ConvolutionStep {
+ public:
+  /// like: the first step of this shape and direction, whose format of filters this one must take; or nullptr.
+  ConvolutionStep(OnednnRoom& room, const Convolution& shape, Direction direction, std::size_t images,
+                  const ConvolutionStep* like);
+
+  std::size_t images() const noexcept { return images_; }
+  const std::string& implementation() const noexcept { return implementation_; }
+  /// Of the filters in this step's format, which may be padded.
+  std::size_t filter_elements() const { return filters_.get_size() / sizeof(float); }
+
+  /// Plain filters in this step's format: in `scratch`, or as they are where the formats are the same.
+  const float* arrange_filters(const float* plain, ScratchFloats& scratch) const;
+  /// The way back: plain = or += arranged.
+  void return_filters(float* arranged, std::span<float> plain, Accumulate accumulate, ScratchFloats& scratch) const;
+
+  /// On one thread, which has the number `thread`. The direction says which of x, w and y is written.
+  void run(std::size_t thread, const float* x, const float* w, const float* y);
+
+ private:
+  struct Arguments {
+    dnnl::memory x, w, y, scratchpad;
+    std::unordered_map<int, dnnl::memory> by_name;
+  };
+  template <class PrimitiveDescriptor>
+  void take(const PrimitiveDescriptor& descriptor);
+  void reorder(bool there, float* plain, float* arranged) const;
+
+  OnednnRoom& room_;
+  std::size_t images_;
+  std::string implementation_;
+  dnnl::primitive primitive_;
+  dnnl::memory::desc filters_, plain_filters_, scratchpad_;
+  dnnl::reorder there_, back_;
+  bool is_plain_ = false;
+  std::vector<Arguments> arguments_;  ///< by thread
+};
+
+}  // namespace lockstep::model::cpu
