@@ -76,7 +76,13 @@ CudaBackend::CudaBackend(const BackendOptions& options, Device device)
       scratch_(memory_, scratch_bytes(std::numeric_limits<std::int64_t>::max())),
       slices_(memory_, stream_.get()),
       writes_(pinned_),
-      recorder_(stream_.get(), options.graphs) {}
+      recorder_(stream_.get(), options.graphs),
+      images_({.stream = stream_.get(),
+               .matmul = matmul_,
+               .memory = memory_,
+               .scratch = scratch(),
+               .types = {.compute = compute_type(), .master = master_type()},
+               .forget_recordings = [this] { forget_recordings(); }}) {}
 
 CudaBackend::~CudaBackend() {
   // Nothing may be under way in memory that goes away now. After a failure both calls report it and return at once.
@@ -86,8 +92,9 @@ CudaBackend::~CudaBackend() {
 
 std::string CudaBackend::description() const {
   const int unplanned = matmul_.unplanned();
-  return fmt::format("cuda: {} ({}, {}), {}, cuBLASLt {}, {}{}", device_.name, device_.pci, device_.uuid,
-                     name_of(precision_), Matmul::version(), recorder_.enabled() ? "graphs" : "no graphs",
+  return fmt::format("cuda: {} ({}, {}), {}, cuBLASLt {}, {}, {}{}", device_.name, device_.pci, device_.uuid,
+                     name_of(precision_), Matmul::version(), images_.description(),
+                     recorder_.enabled() ? "graphs" : "no graphs",
                      unplanned == 0 ? "" : fmt::format(", {} matrix shapes that cuBLASLt has nothing for", unplanned));
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "model/backend.hpp"
+#include "model/cuda/cuda_images.hpp"
 #include "model/cuda/device_memory.hpp"
 #include "model/cuda/graph_recorder.hpp"
 #include "model/cuda/handles.hpp"
@@ -35,7 +36,7 @@ class CudaBackend final : public Backend {
   bool is_host() const noexcept override { return false; }
   void* stream() noexcept override { return stream_.get(); }
 
-  ImageOperations& images() noexcept override { std::abort(); }
+  ImageOperations& images() noexcept override { return images_; }
   SequenceOperations& sequences() noexcept override { std::abort(); }
 
   void wait_staged() override;
@@ -93,6 +94,7 @@ class CudaBackend final : public Backend {
   WriteRing writes_;
   std::optional<Staging> staging_;
   GraphRecorder recorder_;
+  CudaImages images_;
 };
 
 }  // namespace lockstep::model::cuda
