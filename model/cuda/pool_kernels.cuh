@@ -26,8 +26,8 @@ struct MaxPoolForward {
   __device__ void at(NothingKept, std::uint32_t row, std::int64_t column, bool wide) const {
     const Pixel pixel = pixel_of(row, slide.out_height, slide.out_width);
     const int top = pixel.row * slide.stride - slide.top, left = pixel.column * slide.stride - slide.left;
-    float best[kWidth];
-    Pack<std::uint8_t, kWidth> places;
+    float best[kWidth] = {};
+    Pack<std::uint8_t, kWidth> places{};
     bool first = true;
     for (int i = 0; i < slide.window_height; ++i) {
       if (top + i < 0 || top + i >= slide.in_height) continue;

@@ -1,0 +1,618 @@
+// Every kernel of model/cuda/image_kernels.hpp on the host (support/cuda_on_cpu.hpp) against the float64 operations of
+// model/reference/: odd shapes, empty batches, tensors that are not aligned, guards around each, three orders of
+// threads with the same bits.
+#include "model/cuda/image_kernels.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "model/cuda/convolution_by_products.hpp"
+#include "model/cuda/plain_matmul.hpp"
+#include "model/kernel_harness.hpp"
+#include "model/reference/reference_images.hpp"
+
+namespace lockstep::model::cuda {
+namespace {
+
+using namespace test;  // NOLINT(google-build-using-namespace): the harness of these tests
+using Doubles = std::vector<double>;
+
+/// What Tensors::add_filled() puts into a tensor of that name.
+Doubles filled(const std::string& name, ElementType type, std::int64_t rows, std::int64_t columns, double scale = 1) {
+  Tensors tensors(0);
+  return tensors.add_filled(name, type, rows, columns, scale).values();
+}
+Doubles zeros(std::int64_t count) { return Doubles(static_cast<std::size_t>(count)); }
+Tensor doubles(Doubles& values, std::int64_t rows, std::int64_t columns) {
+  return model::test::view(values, rows, columns);
+}
+
+// ---- convolutions ----
+
+Convolution convolution(const ImageShape& in, const Sliding& window, std::int64_t channels) {
+  return {in, slide(in, window, channels), window};
+}
+
+std::vector<Convolution> convolutions() {
+  return {convolution({5, 7, 3}, same_padding({5, 7, 3}, 3, 1), 4),
+          convolution({6, 6, 8}, same_padding({6, 6, 8}, 3, 2), 8),
+          convolution({7, 5, 16}, even_padding(1, 2, 0), 5),
+          convolution({4, 3, 8}, even_padding(1, 1, 0), 8),
+          convolution({9, 8, 3}, even_padding(7, 2, 3), 5),
+          convolution({5, 5, 4}, even_padding(2, 3, 0), 3),  // some pixels are in no window
+          convolution({3, 4, 8}, even_padding(5, 1, 4), 2),  // and some windows in no image
+          convolution({4, 6, 40}, {2, 3, 2, 0, 1, 2, 0}, 1)};
+}
+
+std::string name_of_shape(const Convolution& shape, ElementType type, std::int64_t batch, std::size_t shift) {
+  return fmt::format("{} images [{}, {}, {}], window {} x {} by {}, {} channels, {}, shifted by {}", batch,
+                     shape.in.height, shape.in.width, shape.in.channels, shape.window.height, shape.window.width,
+                     shape.window.stride, shape.out.channels, name_of(type), shift);
+}
+
+/// Calls `with` for each shape, type, batch and alignment.
+template <class With>
+void for_each_convolution(const With& with) {
+  for (const Convolution& shape : convolutions()) {
+    for (const ElementType type : kTypes) {
+      for (const auto& [batch, shift] : {std::pair<std::int64_t, std::size_t>{0, 0}, {1, 0}, {3, 1}, {5, 0}}) {
+        with(shape, type, batch, shift, name_of_shape(shape, type, batch, shift));
+      }
+    }
+  }
+}
+
+/// A room with space for two images' patches: batches of three and more come in several tiles.
+std::size_t two_images(const Convolution& shape, ElementType type) {
+  return static_cast<std::size_t>(2 * shape.out.pixels() * shape.patch()) * size_of(type);
+}
+void* room_for(Tensors& t, const Convolution& shape, ElementType type, std::int64_t batch) {
+  const std::size_t bytes = patch_bytes(shape, type, batch, two_images(shape, type));
+  return t.add("room", type, 1, static_cast<std::int64_t>(bytes / size_of(type))).tensor().data;
+}
+
+TEST(ConvolutionByProducts, ForwardMatchesFloat64) {
+  for_each_convolution(
+      [](const Convolution& shape, ElementType type, std::int64_t batch, std::size_t shift, const std::string& what) {
+        const std::int64_t inputs = shape.in.elements(), outputs = shape.out.elements();
+        in_every_order(
+            shift,
+            [&](Tensors& t) {
+              const Tensor x = t.add_filled("x", type, batch, inputs).tensor();
+              const Tensor w = t.add_filled("w", type, shape.patch(), shape.out.channels).tensor();
+              convolution_by_products(
+                  nullptr, shape, x, w, t.add("y", type, batch, outputs).tensor(), room_for(t, shape, type, batch),
+                  [](const Tensor& a, const Tensor& b, const Tensor& out) {
+                    if (out.count() > 0) plain_matmul(nullptr, a, false, b, false, Accumulate::no, out);
+                  },
+                  two_images(shape, type));
+            },
+            [&](Tensors& t) {
+              Doubles x = filled("x", type, batch, inputs), w = filled("w", type, shape.patch(), shape.out.channels);
+              Doubles y = zeros(batch * outputs);
+              ReferenceImages().convolution_forward(shape, doubles(x, batch, inputs),
+                                                    doubles(w, shape.patch(), shape.out.channels), {}, Activation::none,
+                                                    doubles(y, batch, outputs));
+              expect_close(t["y"].values(), y, tolerance(type), what);
+            },
+            batch == 3 ? 3 : 1);
+      });
+}
+
+TEST(ConvolutionByProducts, BackwardMatchesFloat64) {
+  for_each_convolution([](const Convolution& shape, ElementType type, std::int64_t batch, std::size_t shift,
+                          const std::string& what) {
+    const std::int64_t inputs = shape.in.elements(), outputs = shape.out.elements(), filters = shape.out.channels;
+    const Accumulate accumulate = batch % 2 == 0 ? Accumulate::no : Accumulate::yes;
+    if (batch == 0) return;  // callers clear
+    in_every_order(
+        shift,
+        [&](Tensors& t) {
+          const std::size_t most = two_images(shape, type);
+          void* const room = room_for(t, shape, type, batch);
+          const Tensor x = t.add_filled("x", type, batch, inputs).tensor();
+          const Tensor w = t.add_filled("w", type, shape.patch(), filters).tensor();
+          const Tensor d_y = t.add_filled("d_y", type, batch, outputs).tensor();
+          const Tensor d_w = t.add_filled("d_w", ElementType::float32, shape.patch(), filters).tensor();
+          filter_gradient_by_products(
+              nullptr, shape, x, d_y, accumulate, d_w, room,
+              [](const Tensor& a, const Tensor& b, Accumulate add, const Tensor& out) {
+                plain_matmul(nullptr, a, true, b, false, add, out);
+              },
+              most);
+          image_gradient_by_products(
+              nullptr, shape, w, d_y, t.add("d_x", type, batch, inputs).tensor(), room,
+              [](const Tensor& a, const Tensor& b, const Tensor& out) {
+                plain_matmul(nullptr, a, false, b, true, Accumulate::no, out);
+              },
+              most);
+        },
+        [&](Tensors& t) {
+          Doubles x = filled("x", type, batch, inputs), w = filled("w", type, shape.patch(), filters);
+          Doubles d_y = filled("d_y", type, batch, outputs), d_x = zeros(batch * inputs);
+          Doubles d_w = filled("d_w", ElementType::float32, shape.patch(), filters);
+          ReferenceImages().convolution_backward(shape, doubles(x, batch, inputs), doubles(w, shape.patch(), filters),
+                                                 {}, doubles(d_y, batch, outputs), Activation::none, accumulate,
+                                                 doubles(d_w, shape.patch(), filters), {}, doubles(d_x, batch, inputs));
+          expect_close(t["d_w"].values(), d_w, 1e-5, "d_w of " + what);
+          expect_close(t["d_x"].values(), d_x, tolerance(type), "d_x of " + what);
+        },
+        batch == 3 ? 3 : 1);
+  });
+}
+
+TEST(ConvolutionByProducts, KeepsWithinItsRoom) {
+  const Convolution shape = convolution({56, 56, 64}, same_padding({56, 56, 64}, 3, 1), 64);
+  const std::size_t of_image = 56 * 56 * 9 * 64 * 2;
+  EXPECT_EQ(images_of_tile(shape, ElementType::bfloat16, 256, kMostPatchBytes),
+            static_cast<std::int64_t>(kMostPatchBytes / of_image));
+  EXPECT_LE(patch_bytes(shape, ElementType::bfloat16, 256), kMostPatchBytes);
+  EXPECT_EQ(patch_bytes(shape, ElementType::bfloat16, 2), 2 * of_image);
+  EXPECT_EQ(patch_bytes(shape, ElementType::bfloat16, 0), 0u);
+  EXPECT_EQ(patch_bytes(shape, ElementType::bfloat16, 256, 1), of_image) << "one image at least";
+  EXPECT_EQ(patch_bytes(convolution({56, 56, 64}, even_padding(1, 1, 0), 64), ElementType::float32, 8), 0u);
+}
+
+TEST(Transpose, WritesAndAdds) {
+  for (const ElementType type : kTypes) {
+    for (const auto& [rows, columns] : shapes()) {
+      for (const Accumulate accumulate : {Accumulate::no, Accumulate::yes}) {
+        in_every_order(
+            static_cast<std::size_t>(rows % 2),
+            [&](Tensors& t) {
+              const Tensor in = t.add_filled("in", type, rows, columns).tensor();
+              transpose(nullptr, in, accumulate, t.add_filled("out", type, columns, rows).tensor());
+            },
+            [&](Tensors& t) {
+              const Doubles before = filled("out", type, columns, rows);
+              Doubles expected = zeros(rows * columns);
+              for (std::size_t i = 0; i < expected.size(); ++i) {
+                const auto row = i / static_cast<std::size_t>(rows), column = i % static_cast<std::size_t>(rows);
+                expected[i] = t["in"].get(column * static_cast<std::size_t>(columns) + row) +
+                              (accumulate == Accumulate::yes ? before[i] : 0);
+              }
+              expect_close(t["out"].values(), expected, accumulate == Accumulate::yes ? tolerance(type) : 0,
+                           fmt::format("[{}, {}]", rows, columns));
+            },
+            rows * columns < 10000 ? 3 : 1);
+      }
+    }
+  }
+}
+
+// ---- pools ----
+
+std::vector<Pool> pools() {
+  std::vector<Pool> all;
+  const auto add = [&](const ImageShape& in, const Sliding& window) {
+    all.push_back({in, slide(in, window, in.channels), window});
+  };
+  add({6, 6, 8}, even_padding(2, 2, 0));
+  add({7, 5, 3}, same_padding({7, 5, 3}, 3, 2));
+  add({9, 7, 16}, even_padding(3, 2, 1));
+  add({5, 6, 40}, even_padding(2, 3, 0));
+  add({4, 4, 1}, even_padding(4, 1, 0));
+  add({20, 17, 4}, even_padding(16, 1, 3));
+  return all;
+}
+
+/// Few distinct values: ties.
+void fill_coarsely(GuardedTensor& tensor, const std::string& name) {
+  for (std::size_t i = 0; i < tensor.count(); ++i) tensor.set(i, std::round(4 * sample(name, i)) / 4);
+}
+
+TEST(MaxPool, MatchesFloat64) {
+  for (const Pool& shape : pools()) {
+    for (const ElementType type : kTypes) {
+      for (const auto& [batch, shift] : {std::pair<std::int64_t, std::size_t>{0, 0}, {1, 1}, {3, 0}}) {
+        const std::string what = fmt::format("window {} by {}, {} channels, {}, {} images", shape.window.height,
+                                             shape.window.stride, shape.in.channels, name_of(type), batch);
+        Doubles x;
+        in_every_order(
+            shift,
+            [&](Tensors& t) {
+              GuardedTensor& in = t.add("x", type, batch, shape.in.elements());
+              fill_coarsely(in, "x");
+              if (in.count() > 5) {
+                in.set(5, kNan);
+                in.set(2, -kInfinity);
+                in.set(in.count() - 1, kInfinity);
+              }
+              x = in.values();
+              const Tensor y = t.add("y", type, batch, shape.out.elements()).tensor();
+              const Tensor chosen = t.add("chosen", ElementType::uint8, batch, shape.out.elements()).tensor();
+              max_pool_forward(nullptr, shape, in.tensor(), y, chosen);
+              const Tensor d_y = t.add_filled("d_y", type, batch, shape.out.elements()).tensor();
+              max_pool_backward(nullptr, shape, chosen, d_y, t.add("d_x", type, batch, shape.in.elements()).tensor());
+            },
+            [&](Tensors& t) {
+              Doubles y = zeros(batch * shape.out.elements()), d_x = zeros(batch * shape.in.elements());
+              Doubles d_y = filled("d_y", type, batch, shape.out.elements());
+              std::vector<std::uint8_t> chosen(y.size());
+              ReferenceImages reference;
+              reference.max_pool_forward(shape, doubles(x, batch, shape.in.elements()),
+                                         doubles(y, batch, shape.out.elements()),
+                                         model::test::view(chosen, batch, shape.out.elements()));
+              for (std::size_t i = 0; i < y.size(); ++i) {
+                ASSERT_EQ(t["chosen"].get(i), chosen[i]) << what << " at " << i;
+                if (std::isnan(y[i])) {
+                  ASSERT_TRUE(std::isnan(t["y"].get(i))) << what;
+                } else {
+                  ASSERT_EQ(t["y"].get(i), y[i]) << what << " at " << i;
+                }
+              }
+              reference.max_pool_backward(shape, model::test::view(chosen, batch, shape.out.elements()),
+                                          doubles(d_y, batch, shape.out.elements()),
+                                          doubles(d_x, batch, shape.in.elements()));
+              expect_close(t["d_x"].values(), d_x, tolerance(type), what);
+            },
+            shape.window.height == 16 ? 1 : 3);
+      }
+    }
+  }
+}
+
+TEST(GlobalAverage, MatchesFloat64) {
+  for (const ImageShape& in : {ImageShape{7, 7, 16}, ImageShape{3, 5, 3}, ImageShape{1, 1, 40}, ImageShape{8, 8, 65}}) {
+    for (const ElementType type : kTypes) {
+      for (const auto& [batch, shift] : {std::pair<std::int64_t, std::size_t>{0, 0}, {1, 1}, {5, 0}}) {
+        in_every_order(
+            shift,
+            [&](Tensors& t) {
+              const Tensor x = t.add_filled("x", type, batch, in.elements()).tensor();
+              global_average_forward(nullptr, in, x, t.add("y", type, batch, in.channels).tensor());
+              const Tensor d_y = t.add_filled("d_y", type, batch, in.channels).tensor();
+              global_average_backward(nullptr, in, d_y, t.add("d_x", type, batch, in.elements()).tensor());
+            },
+            [&](Tensors& t) {
+              Doubles x = filled("x", type, batch, in.elements()), y = zeros(batch * in.channels);
+              Doubles d_y = filled("d_y", type, batch, in.channels), d_x = zeros(batch * in.elements());
+              ReferenceImages reference;
+              reference.global_average_forward(in, doubles(x, batch, in.elements()), doubles(y, batch, in.channels));
+              reference.global_average_backward(in, doubles(d_y, batch, in.channels),
+                                                doubles(d_x, batch, in.elements()));
+              expect_close(t["y"].values(), y, tolerance(type), "y");
+              expect_close(t["d_x"].values(), d_x, tolerance(type), "d_x");
+            });
+      }
+    }
+  }
+}
+
+TEST(Subsample, MatchesFloat64AndAddsBackward) {
+  struct Case {
+    ImageShape in, out;
+    std::int64_t stride;
+  };
+  for (const Case& c : {Case{{8, 6, 16}, {4, 3, 32}, 2}, Case{{7, 5, 3}, {3, 2, 9}, 3}, Case{{7, 5, 8}, {4, 3, 12}, 2},
+                        Case{{4, 4, 8}, {4, 4, 8}, 1}}) {
+    for (const ElementType type : kTypes) {
+      for (const auto& [batch, shift] : {std::pair<std::int64_t, std::size_t>{0, 0}, {1, 1}, {3, 0}}) {
+        in_every_order(
+            shift,
+            [&](Tensors& t) {
+              const Tensor x = t.add_filled("x", type, batch, c.in.elements()).tensor();
+              subsample_forward(nullptr, c.in, c.out, c.stride, x, t.add("y", type, batch, c.out.elements()).tensor());
+              const Tensor d_y = t.add_filled("d_y", type, batch, c.out.elements()).tensor();
+              subsample_backward(nullptr, c.in, c.out, c.stride, d_y,
+                                 t.add_filled("d_x", type, batch, c.in.elements()).tensor());
+            },
+            [&](Tensors& t) {
+              Doubles x = filled("x", type, batch, c.in.elements()), y = zeros(batch * c.out.elements());
+              Doubles d_y = filled("d_y", type, batch, c.out.elements());
+              Doubles d_x = filled("d_x", type, batch, c.in.elements());
+              ReferenceImages reference;
+              reference.subsample_forward(c.in, c.out, c.stride, doubles(x, batch, c.in.elements()),
+                                          doubles(y, batch, c.out.elements()));
+              reference.subsample_backward(c.in, c.out, c.stride, doubles(d_y, batch, c.out.elements()),
+                                           doubles(d_x, batch, c.in.elements()));
+              EXPECT_EQ(t["y"].values(), y);
+              expect_close(t["d_x"].values(), d_x, tolerance(type), "d_x");
+            });
+      }
+    }
+  }
+}
+
+// ---- response normalisation ----
+
+TEST(ResponseNormalization, MatchesFloat64AlsoInPlace) {
+  for (const auto& [channels, radius] : {std::pair{16, 4}, std::pair{3, 5}, std::pair{1, 0}, std::pair{300, 2}}) {
+    const ResponseNormalization norm{
+        .channels = channels, .radius = radius, .bias = 1.5f, .alpha = 0.3f, .beta = 0.75f};
+    for (const ElementType type : kTypes) {
+      for (const auto& [batch, shift] : {std::pair<std::int64_t, std::size_t>{0, 0}, {1, 1}, {3, 0}}) {
+        for (const bool in_place : {false, true}) {
+          const std::int64_t columns = 7 * channels;
+          in_every_order(
+              shift,
+              [&](Tensors& t) {
+                const Tensor x = t.add_filled("x", type, batch, columns, 2).tensor();
+                const Tensor y = t.add("y", type, batch, columns).tensor();
+                response_normalization_forward(nullptr, norm, x, y);
+                const Tensor d_y = t.add_filled("d_y", type, batch, columns).tensor();
+                response_normalization_backward(nullptr, norm, x, y, d_y,
+                                                in_place ? d_y : t.add("d_x", type, batch, columns).tensor());
+              },
+              [&](Tensors& t) {
+                Doubles x = filled("x", type, batch, columns, 2), y = zeros(batch * columns);
+                Doubles d_y = filled("d_y", type, batch, columns), d_x = zeros(batch * columns);
+                ReferenceImages reference;
+                reference.response_normalization_forward(norm, doubles(x, batch, columns), doubles(y, batch, columns));
+                expect_close(t["y"].values(), y, tolerance(type), "y");
+                reference.response_normalization_backward(norm, doubles(x, batch, columns), doubles(y, batch, columns),
+                                                          doubles(d_y, batch, columns), doubles(d_x, batch, columns));
+                expect_close(t[in_place ? "d_y" : "d_x"].values(), d_x, tolerance(type), "d_x");
+              });
+        }
+      }
+    }
+  }
+}
+
+TEST(ResponseNormalization, RefusesMoreChannelsThanABlockHolds) {
+  GuardedTensor x(ElementType::float32, 1, 7000);
+  EXPECT_THROW(
+      response_normalization_backward(nullptr, {.channels = 7000}, x.tensor(), x.tensor(), x.tensor(), x.tensor()),
+      std::invalid_argument);
+}
+
+// ---- augmentation ----
+
+std::vector<Augmentation> augmentations() {
+  const ImageShape in{9, 11, 3}, out{8, 7, 3};
+  return {{.in = in, .out = in, .scale = {0.5f, 2, 3, 1}, .shift = {1, 0, -1, 0}},
+          {.in = in, .out = out, .pad = 2, .flip = true},
+          {.in = in, .out = out, .flip = true, .minimum_area = 0.1f, .scale = {0.1f, 0.2f, 0.3f, 0}},
+          {.in = in,
+           .out = out,
+           .pad = 1,
+           .flip = true,
+           .brightness = 63,
+           .contrast_low = 0.2f,
+           .contrast_high = 1.8f,
+           .per_image = true},
+          {.in = in, .out = out, .brightness = 5, .contrast_low = 0.5f, .contrast_high = 1.5f},
+          {.in = {40, 36, 6}, .out = {33, 35, 6}, .flip = true, .scale = {1, 1, 1, 0.25f}}};
+}
+
+TEST(Augment, MatchesFloat64) {
+  int number = 0;
+  for (const Augmentation& spec : augmentations()) {
+    ++number;
+    for (const ElementType in : {ElementType::uint8, ElementType::float32, ElementType::float64}) {
+      for (const ElementType type : kTypes) {
+        for (const bool training : {true, false}) {
+          for (const std::int64_t batch : {0, 5}) {
+            Doubles expected = zeros(batch * spec.out.elements());
+            in_every_order(
+                1,
+                [&](Tensors& t) {
+                  GuardedTensor& images = t.add("images", in, batch, spec.in.elements());
+                  for (std::size_t i = 0; i < images.count(); ++i) {
+                    images.set(i, std::floor(128 + 127 * sample("images", i)));
+                  }
+                  GuardedTensor& keys = t.add("keys", ElementType::uint64, batch, 1);
+                  for (std::size_t i = 0; i < keys.count(); ++i) keys.set_key(i, 0x123456789abcdef1u * (i + 7));
+                  const Tensor key = training ? keys.tensor() : Tensor{};
+                  augment(nullptr, images.tensor(), key, spec, t.add("out", type, batch, spec.out.elements()).tensor());
+                  ReferenceImages().augment(images.tensor(), key, spec, doubles(expected, batch, spec.out.elements()));
+                },
+                [&](Tensors& t) {
+                  expect_close(t["out"].values(), expected, tolerance(type),
+                               fmt::format("augmentation {} from {} to {}", number, name_of(in), name_of(type)));
+                },
+                in == ElementType::uint8 ? 3 : 1);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Augment, RefusesWhatItsBlocksDoNotHold) {
+  const Augmentation spec{.in = {1, 1, 300}, .out = {1, 1, 300}};
+  GuardedTensor images(ElementType::uint8, 1, 300), out(ElementType::float32, 1, 300);
+  EXPECT_THROW(augment(nullptr, images.tensor(), {}, spec, out.tensor()), std::invalid_argument);
+}
+
+// ---- batch normalisation ----
+
+struct NormCase {
+  std::int64_t batch, pixels, channels;
+  std::size_t shift;
+};
+constexpr std::array kNormCases{NormCase{0, 4, 8, 0},   NormCase{1, 1, 3, 0},   NormCase{3, 7, 16, 1},
+                                NormCase{5, 600, 8, 0}, NormCase{2, 9, 264, 0}, NormCase{4, 300, 5, 1}};
+
+/// Away from zero, so that a variance from raw sums has something to lose.
+void fill_images(GuardedTensor& tensor, const std::string& name) {
+  for (std::size_t i = 0; i < tensor.count(); ++i) tensor.set(i, 3 + sample(name, i));
+}
+Scratch norm_scratch(std::vector<double>& memory) {
+  memory.assign(batch_norm_scratch_bytes() / sizeof(double), kNan);
+  return {memory.data(), batch_norm_scratch_bytes()};
+}
+std::string name_of_case(const NormCase& c, ElementType type, bool relu, bool residual) {
+  return fmt::format("[{}, {} x {}] {}{}{}", c.batch, c.pixels, c.channels, name_of(type), relu ? ", relu" : "",
+                     residual ? ", residual" : "");
+}
+
+TEST(BatchNorm, ForwardMatchesFloat64) {
+  std::vector<double> memory;
+  for (const NormCase& c : kNormCases) {
+    for (const ElementType type : kTypes) {
+      for (const auto& [relu, with_residual] :
+           {std::pair{false, false}, std::pair{true, true}, std::pair{true, false}}) {
+        const BatchNorm norm{.channels = c.channels, .epsilon = 1e-3f, .relu = relu};
+        const std::int64_t columns = c.pixels * c.channels;
+        const std::string what = name_of_case(c, type, relu, with_residual);
+        in_every_order(
+            c.shift,
+            [&](Tensors& t) {
+              GuardedTensor& x = t.add("x", type, c.batch, columns);
+              fill_images(x, "x");
+              const Tensor sums = t.add("sums", ElementType::float64, 1, 2 * c.channels + 1).tensor();
+              batch_norm_sums(nullptr, norm, x.tensor(), sums, norm_scratch(memory));
+              const Tensor scale = t.add_filled("scale", type, 1, c.channels).tensor();
+              const Tensor shift = t.add_filled("shift", type, 1, c.channels).tensor();
+              const Tensor residual = t.add_filled("residual", type, c.batch, columns).tensor();
+              batch_norm_forward(nullptr, norm, x.tensor(), sums, scale, shift, with_residual ? residual : Tensor{},
+                                 t.add("mean", ElementType::float32, 1, c.channels).tensor(),
+                                 t.add("inverse", ElementType::float32, 1, c.channels).tensor(),
+                                 t.add("y", type, c.batch, columns).tensor());
+              for (const bool add : {false, true}) {
+                const std::string suffix = add ? " added" : "";
+                batch_norm_statistics(
+                    nullptr, norm, sums, 0.25, add ? Accumulate::yes : Accumulate::no,
+                    t.add_filled("d_mean" + suffix, ElementType::float32, 1, c.channels).tensor(),
+                    t.add_filled("d_variance" + suffix, ElementType::float32, 1, c.channels).tensor());
+              }
+              GuardedTensor& fixed = t.add_filled("variance", type, 1, c.channels);
+              for (std::size_t i = 0; i < fixed.count(); ++i) fixed.set(i, 1 + fixed.get(i) / 2);
+              batch_norm_inference(nullptr, norm, x.tensor(), shift, fixed.tensor(), scale, shift,
+                                   with_residual ? residual : Tensor{}, t.add("z", type, c.batch, columns).tensor());
+            },
+            [&](Tensors& t) {
+              const auto row = [&](Doubles& values) { return doubles(values, 1, c.channels); };
+              const auto batch = [&](Doubles& values) { return doubles(values, c.batch, columns); };
+              Doubles x = t["x"].values(), residual = t["residual"].values(), y = zeros(c.batch * columns), z = y;
+              Doubles scale = t["scale"].values(), shift = t["shift"].values(), variance = t["variance"].values();
+              Doubles sums = zeros(2 * c.channels + 1), mean = zeros(c.channels), inverse = mean;
+              const Tensor more = with_residual ? batch(residual) : Tensor{};
+              ReferenceImages reference;
+              reference.batch_norm_sums(norm, batch(x), doubles(sums, 1, 2 * c.channels + 1));
+              expect_close(t["sums"].values(), sums, 1e-14, "sums of " + what);
+              reference.batch_norm_forward(norm, batch(x), doubles(sums, 1, 2 * c.channels + 1), row(scale), row(shift),
+                                           more, row(mean), row(inverse), batch(y));
+              expect_close(t["mean"].values(), mean, 1e-6, "mean of " + what);
+              expect_close(t["inverse"].values(), inverse, 1e-6, "inverse of " + what);
+              expect_close(t["y"].values(), y, tolerance(type), "y of " + what);
+              reference.batch_norm_inference(norm, batch(x), row(shift), row(variance), row(scale), row(shift), more,
+                                             batch(z));
+              expect_close(t["z"].values(), z, tolerance(type), "inference of " + what);
+              for (const bool add : {false, true}) {
+                const std::string suffix = add ? " added" : "";
+                Doubles d_mean = filled("d_mean" + suffix, ElementType::float32, 1, c.channels);
+                Doubles d_variance = filled("d_variance" + suffix, ElementType::float32, 1, c.channels);
+                reference.batch_norm_statistics(norm, doubles(sums, 1, 2 * c.channels + 1), 0.25,
+                                                add ? Accumulate::yes : Accumulate::no, row(d_mean), row(d_variance));
+                expect_close(t["d_mean" + suffix].values(), d_mean, 1e-6, "d_mean of " + what);
+                expect_close(t["d_variance" + suffix].values(), d_variance, 1e-6, "d_variance of " + what);
+              }
+            },
+            c.pixels < 100 ? 3 : 2);
+      }
+    }
+  }
+}
+
+TEST(BatchNorm, BackwardMatchesFloat64) {
+  std::vector<double> memory;
+  for (const NormCase& c : kNormCases) {
+    for (const ElementType type : kTypes) {
+      for (const bool relu : {false, true}) {
+        const BatchNorm norm{.channels = c.channels, .relu = relu};
+        const std::int64_t columns = c.pixels * c.channels;
+        const Accumulate accumulate = relu ? Accumulate::yes : Accumulate::no;
+        const std::string what = name_of_case(c, type, relu, false);
+        const auto fill_inverse = [](GuardedTensor& tensor) {
+          for (std::size_t i = 0; i < tensor.count(); ++i) tensor.set(i, 1.5 + sample("inverse", i) / 2);
+        };
+        in_every_order(
+            c.shift,
+            [&](Tensors& t) {
+              const Tensor x = t.add_filled("x", type, c.batch, columns).tensor();
+              const Tensor y = t.add_filled("y", type, c.batch, columns).tensor();
+              const Tensor d_y = t.add_filled("d_y", type, c.batch, columns).tensor();
+              const Tensor mean = t.add_filled("mean", ElementType::float32, 1, c.channels).tensor();
+              GuardedTensor& inverse = t.add("inverse", ElementType::float32, 1, c.channels);
+              fill_inverse(inverse);
+              const Tensor scale = t.add_filled("scale", type, 1, c.channels).tensor();
+              const Tensor sums = t.add("sums", ElementType::float64, 1, 2 * c.channels).tensor();
+              const Tensor d_scale = t.add_filled("d_scale", ElementType::float32, 1, c.channels).tensor();
+              const Tensor d_shift = t.add_filled("d_shift", ElementType::float32, 1, c.channels).tensor();
+              batch_norm_backward_sums(nullptr, norm, x, relu ? y : Tensor{}, d_y, mean, inverse.tensor(), accumulate,
+                                       d_scale, d_shift, sums, norm_scratch(memory));
+              GuardedTensor& forward_sums = t.add("forward_sums", ElementType::float64, 1, 2 * c.channels + 1);
+              forward_sums.set(static_cast<std::size_t>(2 * c.channels), static_cast<double>(c.batch * c.pixels));
+              const Tensor d_x = t.add("d_x", type, c.batch, columns).tensor();
+              batch_norm_backward(nullptr, norm, x, d_y, mean, inverse.tensor(), scale, forward_sums.tensor(), sums,
+                                  d_x);
+              // In place, and without the parameters' gradients.
+              const Tensor again = t.add_filled("d_y again", type, c.batch, columns).tensor();
+              std::ranges::copy(t["d_y"].bytes(), static_cast<std::byte*>(again.data));
+              batch_norm_backward_sums(nullptr, norm, x, relu ? y : Tensor{}, again, mean, inverse.tensor(), accumulate,
+                                       {}, {}, sums, norm_scratch(memory));
+              batch_norm_backward(nullptr, norm, x, again, mean, inverse.tensor(), scale, forward_sums.tensor(), sums,
+                                  again);
+              EXPECT_TRUE(std::ranges::equal(t["d_y again"].bytes(), t["d_x"].bytes())) << what;
+            },
+            [&](Tensors& t) {
+              const auto row = [&](Doubles& values) { return doubles(values, 1, c.channels); };
+              const auto batch = [&](Doubles& values) { return doubles(values, c.batch, columns); };
+              Doubles x = filled("x", type, c.batch, columns), y = filled("y", type, c.batch, columns);
+              Doubles d_y = filled("d_y", type, c.batch, columns), d_x = zeros(c.batch * columns);
+              Doubles mean = t["mean"].values(), inverse = t["inverse"].values(), scale = t["scale"].values();
+              Doubles d_scale = filled("d_scale", ElementType::float32, 1, c.channels);
+              Doubles d_shift = filled("d_shift", ElementType::float32, 1, c.channels);
+              Doubles sums = zeros(2 * c.channels), forward_sums = zeros(2 * c.channels + 1);
+              forward_sums.back() = static_cast<double>(c.batch * c.pixels);
+              ReferenceImages reference;
+              reference.batch_norm_backward_sums(norm, batch(x), relu ? batch(y) : Tensor{}, batch(d_y), row(mean),
+                                                 row(inverse), accumulate, row(d_scale), row(d_shift),
+                                                 doubles(sums, 1, 2 * c.channels));
+              EXPECT_EQ(t["d_y"].values(), d_y) << what;
+              expect_close(t["sums"].values(), sums, 1e-6, "sums of " + what, 1e-5);
+              expect_close(t["d_scale"].values(), d_scale, 1e-6, "d_scale of " + what, 1e-5);
+              expect_close(t["d_shift"].values(), d_shift, 1e-6, "d_shift of " + what, 1e-5);
+              reference.batch_norm_backward(norm, batch(x), batch(d_y), row(mean), row(inverse), row(scale),
+                                            doubles(forward_sums, 1, 2 * c.channels + 1),
+                                            doubles(sums, 1, 2 * c.channels), batch(d_x));
+              expect_close(t["d_x"].values(), d_x, tolerance(type), "d_x of " + what, 1e-6);
+            },
+            c.pixels < 100 ? 3 : 2);
+      }
+    }
+  }
+}
+
+TEST(BatchNorm, LetsWhatIsNotFiniteThrough) {
+  std::vector<double> memory;
+  for (const ElementType type : kTypes) {
+    for (const double bad : {kNan, kInfinity}) {
+      const BatchNorm norm{.channels = 8, .relu = true};
+      Tensors t(0);
+      GuardedTensor& x = t.add_filled("x", type, 3, 80);
+      x.set(83, bad);  // channel 3
+      const Tensor sums = t.add("sums", ElementType::float64, 1, 17).tensor();
+      batch_norm_sums(nullptr, norm, x.tensor(), sums, norm_scratch(memory));
+      const Tensor scale = t.add_filled("scale", type, 1, 8).tensor();
+      batch_norm_forward(nullptr, norm, x.tensor(), sums, scale, scale, {},
+                         t.add("mean", ElementType::float32, 1, 8).tensor(),
+                         t.add("inverse", ElementType::float32, 1, 8).tensor(), t.add("y", type, 3, 80).tensor());
+      for (std::size_t i = 0; i < 240; ++i) ASSERT_EQ(std::isfinite(t["y"].get(i)), i % 8 != 3) << i;
+    }
+  }
+}
+
+TEST(BatchNorm, ChecksItsScratch) {
+  GuardedTensor x(ElementType::float32, 3000, 8), sums(ElementType::float64, 1, 17);
+  EXPECT_THROW(batch_norm_sums(nullptr, {.channels = 8}, x.tensor(), sums.tensor(), {}), std::invalid_argument);
+  EXPECT_LE(batch_norm_scratch_bytes(), std::size_t{8} << 20);
+}
+
+TEST(ImageKernels, RefuseOtherTypes) {
+  GuardedTensor x(ElementType::int32, 1, 8);
+  EXPECT_THROW(global_average_forward(nullptr, {1, 1, 8}, x.tensor(), x.tensor()), std::invalid_argument);
+  EXPECT_THROW(transpose(nullptr, x.tensor(), Accumulate::no, x.tensor()), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace lockstep::model::cuda
