@@ -105,7 +105,8 @@ void SequenceOperations::layer_norm_forward(const Tensor& x, const Tensor& resid
   const char* const operation = "layer_norm_forward";
   require(is(x, types_.compute, x.rows, x.columns) && x.columns > 0, operation,
           "x must be [rows, width] in the compute type");
-  require(present(residual) == present(sum), operation, "residual and sum must both be there, or neither");
+  require(x.rows == 0 || present(residual) == present(sum), operation,
+          "residual and sum must both be there, or neither");
   require(absent_or(residual, types_.compute, x.rows, x.columns) && absent_or(sum, types_.compute, x.rows, x.columns),
           operation, "residual and sum must have the shape of x");
   require(is(scale, types_.compute, 1, x.columns) && is(shift, types_.compute, 1, x.columns), operation,
