@@ -1,0 +1,92 @@
+/// \file
+/// What all kernels of attention share: where queries, keys and values lie, which block does what, and the dropout.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "model/cuda/launch.cuh"
+#include "model/cuda/packs.cuh"
+#include "model/cuda/sequence_kernels.hpp"
+#include "model/formulas/dropout.hpp"
+
+namespace lockstep::model::cuda {
+
+/// The tensors of a call. keys: null where nothing is dropped. Those of the backward pass are null in the forward pass.
+template <class T>
+struct AttentionData {
+  const T* joint;
+  const std::uint64_t* keys;
+  const T* y_in;  ///< backward: the forward pass's result
+  const T* d_y;
+  T* y;  ///< forward: the result
+  T* d_joint;
+  float *log_sums, *deltas;
+  int context, heads, head_size, pairs;  ///< pairs: of samples and heads
+  float scale;                           ///< of the products of queries and keys
+  formulas::DropoutNumbers dropout;
+};
+
+template <class T>
+AttentionData<T> attention_data(const Attention& shape, const Tensor& joint, const Tensor& keys, const Tensor& y,
+                                const Tensor& log_sums, const Tensor& d_y, const Tensor& d_joint,
+                                const Tensor& deltas) {
+  AttentionData<T> data{};
+  data.joint = static_cast<const T*>(joint.data);
+  if (shape.dropout.rate > 0) data.keys = static_cast<const std::uint64_t*>(keys.data);
+  data.y = static_cast<T*>(y.data);
+  data.y_in = data.y;
+  data.d_y = static_cast<const T*>(d_y.data);
+  data.d_joint = static_cast<T*>(d_joint.data);
+  data.log_sums = static_cast<float*>(log_sums.data);
+  data.deltas = static_cast<float*>(deltas.data);
+  data.context = static_cast<int>(shape.context);
+  data.heads = static_cast<int>(shape.heads);
+  data.head_size = static_cast<int>(shape.head_size);
+  data.pairs = static_cast<int>(joint.rows / shape.context * shape.heads);
+  data.scale = 1 / std::sqrt(static_cast<float>(shape.head_size));
+  data.dropout = formulas::dropout_numbers(shape.dropout);
+  return data;
+}
+
+/// A sample and a head, and a tile of `rows` positions in them.
+struct AttentionPlace {
+  int sample, head, pair, first;
+};
+
+/// Blocks for every tile of every pair.
+template <class T>
+unsigned blocks_of_tiles(const AttentionData<T>& data, int rows) {
+  return static_cast<unsigned>((data.context + rows - 1) / rows) * static_cast<unsigned>(data.pairs);
+}
+
+/// Of this block. The mask leaves much to do for late queries and for early keys: those blocks come first.
+template <class T>
+__device__ AttentionPlace place_of_block(const AttentionData<T>& data, int rows, bool late_first) {
+  const int pairs = data.pairs;
+  const int pair = static_cast<int>(blockIdx.x) % pairs, order = static_cast<int>(blockIdx.x) / pairs;
+  const int tiles = (data.context + rows - 1) / rows;
+  const int tile = late_first ? tiles - 1 - order : order;
+  return {pair / data.heads, pair % data.heads, pair, tile * rows};
+}
+
+/// Elements from the start of a tensor of [rows, parts * heads * head_size] to part `part` of the place's first row.
+template <class T>
+__device__ std::int64_t offset_of(const AttentionData<T>& data, const AttentionPlace& place, int position, int parts,
+                                  int part) {
+  const std::int64_t width = static_cast<std::int64_t>(data.heads) * data.head_size;
+  const std::int64_t row = static_cast<std::int64_t>(place.sample) * data.context + position;
+  return row * parts * width + part * width + static_cast<std::int64_t>(place.head) * data.head_size;
+}
+
+/// The factor of the probability of (query, key).
+template <class T>
+__device__ float factor_of(const AttentionData<T>& data, const AttentionPlace& place, std::uint64_t key_of_sample,
+                           int query, int key) {
+  const std::uint64_t row =
+      static_cast<std::uint64_t>(place.head) * static_cast<unsigned>(data.context) + static_cast<unsigned>(query);
+  return formulas::dropout_element(data.dropout, key_of_sample,
+                                   row * static_cast<unsigned>(data.context) + static_cast<unsigned>(key));
+}
+
+}  // namespace lockstep::model::cuda

@@ -1,0 +1,68 @@
+#include "model/cuda/attention_kernels.cuh"
+
+#include "model/cuda/column_sums.cuh"
+#include "model/cuda/flash_attention.cuh"
+
+namespace lockstep::model::cuda {
+
+namespace {
+
+template <int kHead, class T>
+void plain_forward(cudaStream_t stream, const AttentionData<T>& data) {
+  launch(
+      "attention_forward", plain_attention<kHead, T>,
+      {.blocks = blocks_of_tiles(data, kOwnRows), .threads = kPlainThreads, .shared_bytes = sizeof(ForwardRoom<kHead>)},
+      stream, data);
+}
+
+template <int kHead, class T>
+void plain_backward(cudaStream_t stream, const AttentionData<T>& data) {
+  const Grid grid{
+      .blocks = blocks_of_tiles(data, kOwnRows), .threads = kPlainThreads, .shared_bytes = sizeof(BackwardRoom<kHead>)};
+  launch("attention_backward of queries", plain_attention_queries<kHead, T>, grid, stream, data);
+  launch("attention_backward of keys", plain_attention_keys<kHead, T>, grid, stream, data);
+}
+
+/// Calls run<kHead>() for the smallest kHead that a head fits in.
+template <class Run>
+void for_head_size(std::int64_t head_size, const Run& run) {
+  if (head_size <= 32) {
+    run.template operator()<32>();
+  } else if (head_size <= 64) {
+    run.template operator()<64>();
+  } else if (head_size <= kMostHeadSize) {
+    run.template operator()<kMostHeadSize>();
+  } else {
+    throw std::invalid_argument("attention on a GPU: heads of " + std::to_string(head_size) + " (at most " +
+                                std::to_string(kMostHeadSize) + ")");
+  }
+}
+
+}  // namespace
+
+void attention_forward(cudaStream_t stream, const Attention& shape, const Tensor& joint, const Tensor& keys,
+                       const Tensor& y, const Tensor& log_sums) {
+  if (y.count() == 0) return;
+  for_type("attention_forward", y.type, [&]<class T>(T) {
+    const auto data = attention_data<T>(shape, joint, keys, y, log_sums, {}, {}, {});
+    if constexpr (sizeof(T) == sizeof(Bfloat16)) {
+      if (takes_flash_attention(data)) return flash_attention_forward(stream, data);
+    }
+    for_head_size(shape.head_size, [&]<int kHead>() { plain_forward<kHead>(stream, data); });
+  });
+}
+
+void attention_backward(cudaStream_t stream, const Attention& shape, const Tensor& joint, const Tensor& keys,
+                        const Tensor& y, const Tensor& log_sums, const Tensor& d_y, const Tensor& d_joint,
+                        const Tensor& deltas) {
+  if (y.count() == 0) return;
+  for_type("attention_backward", y.type, [&]<class T>(T) {
+    const auto data = attention_data<T>(shape, joint, keys, y, log_sums, d_y, d_joint, deltas);
+    if constexpr (sizeof(T) == sizeof(Bfloat16)) {
+      if (takes_flash_attention(data)) return flash_attention_backward(stream, data);
+    }
+    for_head_size(shape.head_size, [&]<int kHead>() { plain_backward<kHead>(stream, data); });
+  });
+}
+
+}  // namespace lockstep::model::cuda

@@ -1,0 +1,64 @@
+/// \file
+/// Sequences on one GPU: products through cuBLASLt, everything else in our own kernels (sequence_kernels.hpp), in the
+/// order of one stream. All of it is enqueued, so a pass of many steps is one graph where the backend records it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "model/cuda/device_memory.hpp"
+#include "model/cuda/kernels.hpp"
+#include "model/cuda/matmul.hpp"
+#include "model/sequence_operations.hpp"
+
+namespace lockstep::model::cuda {
+
+/// What the operations work with; all of it is the backend's and outlives them.
+struct CudaTools {
+  cudaStream_t stream = nullptr;
+  Matmul& products;
+  DeviceMemory& memory;
+  Scratch scratch;  ///< of scratch_bytes() for tensors of any width
+};
+
+class CudaSequences final : public SequenceOperations {
+ public:
+  CudaSequences(const CudaTools& tools, const OperationTypes& types) : SequenceOperations(types), tools_(tools) {}
+
+ private:
+  void do_to_time_major(const Tensor& tokens, const Tensor& out) override;
+  void do_embedding_forward(const Tensor& tokens, const Tensor& table, const Tensor& positions,
+                            const Tensor& y) override;
+  void do_embedding_backward(const Tensor& tokens, const Tensor& d_y, Accumulate accumulate, const Tensor& d_table,
+                             const Tensor& d_positions) override;
+  void do_project_forward(const Tensor& x, const Tensor& table, const Tensor& y) override;
+  void do_project_backward(const Tensor& x, const Tensor& table, const Tensor& d_y, Accumulate accumulate,
+                           const Tensor& d_table, const Tensor& d_x) override;
+  void do_layer_norm_forward(const Tensor& x, const Tensor& residual, const Tensor& scale, const Tensor& shift,
+                             const Tensor& sum, const Tensor& mean, const Tensor& inverse, const Tensor& y) override;
+  void do_layer_norm_backward(const Tensor& x, const Tensor& scale, const Tensor& mean, const Tensor& inverse,
+                              const Tensor& d_y, const Tensor& d_residual, Accumulate accumulate, const Tensor& d_scale,
+                              const Tensor& d_shift, const Tensor& d_x) override;
+  void do_gelu_forward(const Tensor& x, const Tensor& bias, const Tensor& y) override;
+  void do_gelu_backward(const Tensor& x, const Tensor& d_y, Accumulate accumulate, const Tensor& d_bias) override;
+  void do_dropout(const Tensor& x, const Tensor& keys, const Dropout& rule, const Tensor& y) override;
+  void do_attention_forward(const Attention& shape, const Tensor& joint, const Tensor& keys, const Tensor& y,
+                            const Tensor& log_sums) override;
+  void do_attention_backward(const Attention& shape, const Tensor& joint, const Tensor& keys, const Tensor& y,
+                             const Tensor& log_sums, const Tensor& d_y, const Tensor& d_joint) override;
+  void do_lstm_forward(const Lstm& shape, const Tensor& gates, const Tensor& recurrent, const Tensor& cells,
+                       const Tensor& hidden) override;
+  void do_lstm_backward(const Lstm& shape, const Tensor& gates, const Tensor& recurrent, const Tensor& cells,
+                        const Tensor& hidden, const Tensor& d_hidden, const Tensor& d_cell, Accumulate accumulate,
+                        const Tensor& d_recurrent) override;
+
+  void fill_zero(const Tensor& x);
+  void add_position_gradient(const Tensor& d_y, Accumulate accumulate, const Tensor& d_positions);
+  /// Room for float32 [rows, columns]. Allocates when it is the largest so far, which is not in a step that repeats.
+  Tensor deltas(std::int64_t rows, std::int64_t columns);
+
+  CudaTools tools_;
+  std::vector<Block> deltas_;  ///< ever larger ones; the older stay, for recorded work may know where they are
+};
+
+}  // namespace lockstep::model::cuda

@@ -1,0 +1,14 @@
+/// \file
+/// Attention on tensor cores: bfloat16 with head sizes 64 and 128.
+#pragma once
+
+#include "model/cuda/attention_data.cuh"
+
+namespace lockstep::model::cuda {
+
+/// Whether these kernels take the call: by head size, and by the tensors' alignment, which packs need.
+bool takes_flash_attention(const AttentionData<Bfloat16>& data);
+void flash_attention_forward(cudaStream_t stream, const AttentionData<Bfloat16>& data);
+void flash_attention_backward(cudaStream_t stream, const AttentionData<Bfloat16>& data);
+
+}  // namespace lockstep::model::cuda

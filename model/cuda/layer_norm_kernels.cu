@@ -1,0 +1,78 @@
+#include "model/cuda/layer_norm_kernels.cuh"
+
+#include <algorithm>
+
+#include "model/cuda/column_sums.cuh"
+#include "model/cuda/sequence_kernels.hpp"
+
+namespace lockstep::model::cuda {
+
+namespace {
+
+/// Blocks of a pass with one warp a row.
+unsigned blocks_of_rows(std::int64_t rows) {
+  constexpr std::int64_t kRowsOfBlock = kBlock / kWarp, kMostRowBlocks = 4096;
+  return static_cast<unsigned>(std::min((rows + kRowsOfBlock - 1) / kRowsOfBlock, kMostRowBlocks));
+}
+
+template <class T>
+T* data_of(const Tensor& tensor) {
+  return static_cast<T*>(tensor.data);
+}
+
+template <int kWidth, class T>
+void forward(cudaStream_t stream, const NormForward<T>& p, std::int64_t rows, std::int64_t columns) {
+  const bool wide = takes_packs<kWidth>(p.x) && takes_packs<kWidth>(p.residual) && takes_packs<kWidth>(p.scale) &&
+                    takes_packs<kWidth>(p.shift) && takes_packs<kWidth>(p.sum) && takes_packs<kWidth>(p.y);
+  launch("layer_norm_forward", normalize_rows<kWidth, T>, {.blocks = blocks_of_rows(rows), .threads = kBlock}, stream,
+         p, rows, columns, wide);
+}
+
+template <int kWidth, class T>
+void backward(cudaStream_t stream, const NormBackward<T>& p, std::int64_t rows, std::int64_t columns, bool add,
+              const SumTargets<2>& sums, const Scratch& scratch) {
+  const bool wide_sums = takes_packs<kWidth>(p.x) && takes_packs<kWidth>(p.d_y);
+  const bool wide =
+      wide_sums && takes_packs<kWidth>(p.scale) && takes_packs<kWidth>(p.d_residual) && takes_packs<kWidth>(p.d_x);
+  const NormColumns<T> terms{p.x, p.mean, p.inverse, p.d_y, columns, wide_sums};
+  // First, because d_x may be written over d_y.
+  run_sum_columns<kWidth>("layer_norm_sums", stream, terms, rows, columns, add, sums, scratch);
+  if (rows == 0) return;
+  launch("layer_norm_backward", normalize_rows_back<kWidth, T>, {.blocks = blocks_of_rows(rows), .threads = kBlock},
+         stream, p, rows, columns, wide);
+}
+
+}  // namespace
+
+void layer_norm_forward(cudaStream_t stream, const Tensor& x, const Tensor& residual, const Tensor& scale,
+                        const Tensor& shift, const Tensor& sum, const Tensor& mean, const Tensor& inverse,
+                        const Tensor& y) {
+  if (x.count() == 0) return;
+  for_type("layer_norm_forward", x.type, [&]<class T>(T) {
+    const NormForward<T> p{data_of<T>(x),   data_of<T>(residual), data_of<T>(scale),       data_of<T>(shift),
+                           data_of<T>(sum), data_of<float>(mean), data_of<float>(inverse), data_of<T>(y)};
+    if (x.columns % kWideWidth<T> == 0) {
+      forward<kWideWidth<T>>(stream, p, x.rows, x.columns);
+    } else {
+      forward<1>(stream, p, x.rows, x.columns);
+    }
+  });
+}
+
+void layer_norm_backward(cudaStream_t stream, const Tensor& x, const Tensor& scale, const Tensor& mean,
+                         const Tensor& inverse, const Tensor& d_y, const Tensor& d_residual, Accumulate accumulate,
+                         const Tensor& d_scale, const Tensor& d_shift, const Tensor& d_x, const Scratch& scratch) {
+  const bool add = accumulate == Accumulate::yes;
+  const SumTargets<2> sums{{data_of<float>(d_scale), data_of<float>(d_shift)}};
+  for_type("layer_norm_backward", x.type, [&]<class T>(T) {
+    const NormBackward<T> p{data_of<T>(x),   data_of<T>(scale),      data_of<float>(mean), data_of<float>(inverse),
+                            data_of<T>(d_y), data_of<T>(d_residual), data_of<T>(d_x)};
+    if (x.columns % kWideWidth<T> == 0) {
+      backward<kWideWidth<T>>(stream, p, x.rows, x.columns, add, sums, scratch);
+    } else {
+      backward<1>(stream, p, x.rows, x.columns, add, sums, scratch);
+    }
+  });
+}
+
+}  // namespace lockstep::model::cuda

@@ -1,0 +1,159 @@
+/// \file
+/// Layer norm, one warp a row. A warp goes over its row several times: but for the first time it finds it in the cache.
+#pragma once
+
+#include <cstdint>
+
+#include "model/cuda/launch.cuh"
+#include "model/cuda/packs.cuh"
+#include "model/formulas/normalization.hpp"
+
+namespace lockstep::model::cuda {
+
+/// The sum over the warp, the same bits in every lane.
+__device__ inline float sum_to_warp(float value) {
+#pragma unroll
+  for (unsigned distance = kWarp / 2; distance > 0; distance /= 2) {
+    value += __shfl_xor_sync(kWholeWarp, value, distance);
+  }
+  return value;
+}
+
+/// What layer_norm_forward() reads and writes; residual and sum may be null together, and x is then normalised itself.
+template <class T>
+struct NormForward {
+  const T *x, *residual, *scale, *shift;
+  T* sum;
+  float *mean, *inverse;
+  T* y;
+};
+
+/// Calls visit(column) for the packs of a row that belong to this lane.
+template <int kWidth, class Visit>
+__device__ __forceinline__ void for_packs_of_row(std::int64_t columns, const Visit& visit) {
+  for (std::int64_t c = threadIdx.x % kWarp * kWidth; c < columns; c += kWarp * kWidth) visit(c);
+}
+
+/// The mean is that of the sums as they are stored; the variance is that of the distances from it.
+template <int kWidth, class T>
+__global__ void __launch_bounds__(kBlock)
+    normalize_rows(NormForward<T> p, std::int64_t rows, std::int64_t columns, bool wide) {
+  const std::int64_t warps = static_cast<std::int64_t>(gridDim.x) * (kBlock / kWarp);
+  const T* const source = p.residual == nullptr ? p.x : p.sum;
+  const float share = 1 / static_cast<float>(columns);
+  for (std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * (kBlock / kWarp) + threadIdx.x / kWarp; row < rows;
+       row += warps) {
+    const std::int64_t at = row * columns;
+    float total = 0;
+    for_packs_of_row<kWidth>(columns, [&](std::int64_t c) {
+      float values[kWidth];
+      load<kWidth>(p.x + at + c, wide, values);
+      if (p.residual != nullptr) {
+        float more[kWidth];
+        load<kWidth>(p.residual + at + c, wide, more);
+#pragma unroll
+        for (int k = 0; k < kWidth; ++k) values[k] += more[k];
+        store<kWidth>(values, wide, p.sum + at + c);
+        load<kWidth>(p.sum + at + c, wide, values);
+      }
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) total += values[k];
+    });
+    const float mean = sum_to_warp(total) * share;
+    float squares = 0;
+    for_packs_of_row<kWidth>(columns, [&](std::int64_t c) {
+      float values[kWidth];
+      load<kWidth>(source + at + c, wide, values);
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) squares += (values[k] - mean) * (values[k] - mean);
+    });
+    const float variance = sum_to_warp(squares) * share;
+    const float inverse = 1 / sqrtf(variance + static_cast<float>(formulas::kLayerNormEpsilon));
+    if (threadIdx.x % kWarp == 0) {
+      p.mean[row] = mean;
+      p.inverse[row] = inverse;
+    }
+    for_packs_of_row<kWidth>(columns, [&](std::int64_t c) {
+      float values[kWidth], scale[kWidth], shift[kWidth];
+      load<kWidth>(source + at + c, wide, values);
+      load<kWidth>(p.scale + c, wide, scale);
+      load<kWidth>(p.shift + c, wide, shift);
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) values[k] = scale[k] * ((values[k] - mean) * inverse) + shift[k];
+      store<kWidth>(values, wide, p.y + at + c);
+    });
+  }
+}
+
+/// What the backward pass reads; d_residual may be null, or d_x; d_x may be d_y.
+template <class T>
+struct NormBackward {
+  const T *x, *scale;
+  const float *mean, *inverse;
+  const T *d_y, *d_residual;
+  T* d_x;
+};
+
+/// d_x = inverse (g - mean(g) - n mean(g n)) + d_residual, where g = d_y scale and n is what was normalised.
+template <int kWidth, class T>
+__global__ void __launch_bounds__(kBlock)
+    normalize_rows_back(NormBackward<T> p, std::int64_t rows, std::int64_t columns, bool wide) {
+  const std::int64_t warps = static_cast<std::int64_t>(gridDim.x) * (kBlock / kWarp);
+  const float share = 1 / static_cast<float>(columns);
+  for (std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * (kBlock / kWarp) + threadIdx.x / kWarp; row < rows;
+       row += warps) {
+    const std::int64_t at = row * columns;
+    const float mean = p.mean[row], inverse = p.inverse[row];
+    float total = 0, along = 0;
+    for_packs_of_row<kWidth>(columns, [&](std::int64_t c) {
+      float values[kWidth], gradients[kWidth], scale[kWidth];
+      load<kWidth>(p.x + at + c, wide, values);
+      load<kWidth>(p.d_y + at + c, wide, gradients);
+      load<kWidth>(p.scale + c, wide, scale);
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) {
+        const float g = gradients[k] * scale[k];
+        total += g;
+        along += g * ((values[k] - mean) * inverse);
+      }
+    });
+    total = sum_to_warp(total) * share;
+    along = sum_to_warp(along) * share;
+    for_packs_of_row<kWidth>(columns, [&](std::int64_t c) {
+      float values[kWidth], gradients[kWidth], scale[kWidth];
+      load<kWidth>(p.x + at + c, wide, values);
+      load<kWidth>(p.d_y + at + c, wide, gradients);
+      load<kWidth>(p.scale + c, wide, scale);
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) {
+        values[k] = inverse * (gradients[k] * scale[k] - total - (values[k] - mean) * inverse * along);
+      }
+      if (p.d_residual != nullptr) {
+        load<kWidth>(p.d_residual + at + c, wide, gradients);
+#pragma unroll
+        for (int k = 0; k < kWidth; ++k) values[k] += gradients[k];
+      }
+      store<kWidth>(values, wide, p.d_x + at + c);
+    });
+  }
+}
+
+/// For sum_columns(): the terms of d_scale and d_shift.
+template <class T>
+struct NormColumns {
+  const T* x;
+  const float *mean, *inverse;
+  const T* d_y;
+  std::int64_t columns;
+  bool wide;
+
+  template <int kWidth>
+  __device__ void at(std::int64_t row, std::int64_t column, float (&values)[2][kWidth]) const {
+    load<kWidth>(x + row * columns + column, wide, values[0]);
+    load<kWidth>(d_y + row * columns + column, wide, values[1]);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) values[0][k] = values[1][k] * ((values[0][k] - mean[row]) * inverse[row]);
+  }
+};
+
+}  // namespace lockstep::model::cuda

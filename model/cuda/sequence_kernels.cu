@@ -1,0 +1,116 @@
+// Passes in which each element stands alone, and the column sums that go with them: gelu, dropout, the gates of an
+// LSTM.
+#include "model/cuda/sequence_kernels.cuh"
+
+#include <algorithm>
+
+#include "model/cuda/column_sums.cuh"
+#include "model/cuda/element_kernels.cuh"
+#include "model/cuda/sequence_kernels.hpp"
+
+namespace lockstep::model::cuda {
+
+namespace {
+
+template <class T>
+T* data_of(const Tensor& tensor) {
+  return static_cast<T*>(tensor.data);
+}
+
+template <int kWidth, class T>
+void biased_gelu(cudaStream_t stream, const Tensor& x, const Tensor& bias, const Tensor& y) {
+  const Tiling tiling = tiling_of(x.rows, x.columns, kWidth, kBlock);
+  const bool wide =
+      takes_packs<kWidth>(data_of<T>(x)) && takes_packs<kWidth>(data_of<T>(bias)) && takes_packs<kWidth>(data_of<T>(y));
+  launch("gelu_forward", gelu_rows<kWidth, T>, {.blocks = tiling.tiles, .parts = tiling.parts, .threads = kBlock},
+         stream, data_of<T>(x), data_of<T>(bias), data_of<T>(y), x.rows, x.columns, tiling.column_bits, wide);
+}
+
+/// Units that a thread of a step takes together: few, for a step has few.
+constexpr int kUnits = 4;
+
+template <class T, class Body>
+void run_units(const char* name, cudaStream_t stream, const Body& body, std::int64_t lanes, bool aligned) {
+  run_each<kUnits>(name, stream, body, lanes * body.units, aligned && body.units % kUnits == 0);
+}
+
+}  // namespace
+
+void to_time_major(cudaStream_t stream, const Tensor& tokens, const Tensor& out) {
+  run_each<1>("to_time_major", stream,
+              TimeMajor{data_of<std::int32_t>(tokens), data_of<std::int32_t>(out), tokens.rows, tokens.columns},
+              tokens.count(), false);
+}
+
+void gelu_forward(cudaStream_t stream, const Tensor& x, const Tensor& bias, const Tensor& y) {
+  if (x.count() == 0) return;
+  for_type("gelu_forward", x.type, [&]<class T>(T) {
+    constexpr int kWidth = kWideWidth<T>;
+    if (bias.data == nullptr) {
+      const Gelu<T> body{data_of<T>(x), data_of<T>(y)};
+      run_each<kWidth>("gelu_forward", stream, body, x.count(),
+                       takes_packs<kWidth>(body.x) && takes_packs<kWidth>(body.y));
+    } else if (x.columns % kWidth == 0) {
+      biased_gelu<kWidth, T>(stream, x, bias, y);
+    } else {
+      biased_gelu<1, T>(stream, x, bias, y);
+    }
+  });
+}
+
+void gelu_backward(cudaStream_t stream, const Tensor& x, const Tensor& d_y, Accumulate accumulate, const Tensor& d_bias,
+                   const Scratch& scratch) {
+  for_type("gelu_backward", x.type, [&]<class T>(T) {
+    constexpr int kWidth = kWideWidth<T>;
+    const bool wide = takes_packs<kWidth>(data_of<T>(x)) && takes_packs<kWidth>(data_of<T>(d_y));
+    const GeluBack<T> body{data_of<T>(x), data_of<T>(d_y), x.columns, wide};
+    if (d_bias.data == nullptr) return run_each<kWidth>("gelu_backward", stream, body, x.count(), wide);
+    const SumTargets<1> sums{{data_of<float>(d_bias)}};
+    const bool add = accumulate == Accumulate::yes;
+    if (x.columns % kWidth == 0) {
+      run_sum_columns<kWidth>("gelu_backward", stream, body, x.rows, x.columns, add, sums, scratch);
+    } else {
+      run_sum_columns<1>("gelu_backward", stream, body, x.rows, x.columns, add, sums, scratch);
+    }
+  });
+}
+
+void dropout(cudaStream_t stream, const Tensor& x, const Tensor& keys, const Dropout& rule, const Tensor& y) {
+  if (x.count() == 0) return;
+  const DropoutRows rows{keys.rows, x.rows / keys.rows, x.columns, rule.order};
+  const std::int64_t groups = (rows.positions * rows.columns + 3) / 4;
+  const Grid grid{.blocks = static_cast<unsigned>(std::min<std::int64_t>((groups + kBlock - 1) / kBlock, kMostBlocks)),
+                  .parts = static_cast<unsigned>(std::min<std::int64_t>(keys.rows, 65535)),
+                  .threads = kBlock};
+  for_type("dropout", x.type, [&]<class T>(T) {
+    const bool wide = x.columns % 4 == 0 && takes_packs<4>(data_of<T>(x)) && takes_packs<4>(data_of<T>(y));
+    launch("dropout", drop_groups<T>, grid, stream, data_of<T>(x), data_of<std::uint64_t>(keys),
+           formulas::dropout_numbers(rule), rows, wide, data_of<T>(y));
+  });
+}
+
+void lstm_step_forward(cudaStream_t stream, const Tensor& gates, const Tensor& cells_before, const Tensor& cells,
+                       const Tensor& hidden) {
+  for_type("lstm_forward", gates.type, [&]<class T>(T) {
+    const LstmUnits<T> body{data_of<T>(gates), data_of<T>(cells_before), data_of<T>(cells), data_of<T>(hidden),
+                            hidden.columns};
+    run_units<T>("lstm_forward", stream, body, hidden.rows,
+                 takes_packs<kUnits>(body.gates) && takes_packs<kUnits>(body.cells_before) &&
+                     takes_packs<kUnits>(body.cells) && takes_packs<kUnits>(body.hidden));
+  });
+}
+
+void lstm_step_backward(cudaStream_t stream, const Tensor& gates, const Tensor& cells_before, const Tensor& cells,
+                        const Tensor& d_hidden, LastStep last, const Tensor& d_cell) {
+  for_type("lstm_backward", gates.type, [&]<class T>(T) {
+    const LstmUnitsBack<T> body{data_of<T>(gates),    data_of<T>(cells_before), data_of<T>(cells),
+                                data_of<T>(d_hidden), data_of<T>(d_cell),       d_hidden.columns,
+                                last == LastStep::yes};
+    run_units<T>("lstm_backward", stream, body, d_hidden.rows,
+                 takes_packs<kUnits>(body.gates) && takes_packs<kUnits>(body.cells_before) &&
+                     takes_packs<kUnits>(body.cells) && takes_packs<kUnits>(body.d_hidden) &&
+                     takes_packs<kUnits>(body.d_cell));
+  });
+}
+
+}  // namespace lockstep::model::cuda

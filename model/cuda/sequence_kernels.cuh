@@ -1,0 +1,213 @@
+/// \file
+/// Passes of sequence networks in which each element stands alone, or with three neighbours: bodies of each_element()
+/// and sum_columns().
+#pragma once
+
+#include <cstdint>
+
+#include "model/cuda/launch.cuh"
+#include "model/cuda/packs.cuh"
+#include "model/formulas/dropout.hpp"
+#include "model/formulas/gelu.hpp"
+#include "model/formulas/lstm.hpp"
+
+namespace lockstep::model::cuda {
+
+/// out[p * samples + s] = in[s * positions + p].
+struct TimeMajor {
+  const std::int32_t* in;
+  std::int32_t* out;
+  std::int64_t samples, positions;
+
+  template <int kWidth>
+  __device__ void at(std::int64_t i) const {
+    out[i] = in[i % samples * positions + i / samples];
+  }
+};
+
+template <class T>
+struct Gelu {
+  const T* x;
+  T* y;
+
+  template <int kWidth>
+  __device__ void at(std::int64_t i) const {
+    float values[kWidth];
+    load<kWidth>(x + i, true, values);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) values[k] = formulas::gelu(values[k]);
+    store<kWidth>(values, true, y + i);
+  }
+};
+
+/// x += bias; y = gelu(x as stored). Threads stand as in add_bias_rows().
+template <int kWidth, class T>
+__global__ void __launch_bounds__(kBlock)
+    gelu_rows(T* x, const T* bias, T* y, std::int64_t rows, std::int64_t columns, int column_bits, bool wide) {
+  const std::int64_t lane = threadIdx.x & ((1u << column_bits) - 1);
+  const std::int64_t column = ((static_cast<std::int64_t>(blockIdx.x) << column_bits) + lane) * kWidth;
+  if (column >= columns) return;
+  float shift[kWidth];
+  load<kWidth>(bias + column, wide, shift);
+  const std::int64_t rows_of_block = blockDim.x >> column_bits;
+  const std::int64_t stride = gridDim.y * rows_of_block;
+  for (std::int64_t row = blockIdx.y * rows_of_block + (threadIdx.x >> column_bits); row < rows; row += stride) {
+    const std::int64_t at = row * columns + column;
+    float values[kWidth];
+    load<kWidth>(x + at, wide, values);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) values[k] += shift[k];
+    store<kWidth>(values, wide, x + at);
+    load<kWidth>(x + at, wide, values);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) values[k] = formulas::gelu(values[k]);
+    store<kWidth>(values, wide, y + at);
+  }
+}
+
+/// d_y *= gelu'(x); the terms of d_bias are what is stored.
+template <class T>
+struct GeluBack {
+  const T* x;
+  T* d_y;
+  std::int64_t columns;
+  bool wide;
+
+  template <int kWidth>
+  __device__ void write(std::int64_t i, bool packs, float (&gradients)[kWidth]) const {
+    float values[kWidth];
+    load<kWidth>(x + i, packs, values);
+    load<kWidth>(d_y + i, packs, gradients);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) gradients[k] *= formulas::gelu_derivative(values[k]);
+    store<kWidth>(gradients, packs, d_y + i);
+  }
+  template <int kWidth>
+  __device__ void at(std::int64_t i) const {
+    float gradients[kWidth];
+    write<kWidth>(i, true, gradients);
+  }
+  template <int kWidth>
+  __device__ void at(std::int64_t row, std::int64_t column, float (&terms)[1][kWidth]) const {
+    write<kWidth>(row * columns + column, wide, terms[0]);
+  }
+};
+
+/// Which rows belong to which sample.
+struct DropoutRows {
+  std::int64_t samples, positions, columns;
+  RowOrder order;
+
+  __device__ std::int64_t row_of(std::int64_t sample, std::int64_t position) const {
+    return order == RowOrder::sample_major ? sample * positions + position : position * samples + sample;
+  }
+};
+
+/// One draw a thread: four neighbours of one sample, which may stand in two or more rows where these are no multiple
+/// of four long. Block y takes the samples y, y + gridDim.y, ...
+template <class T>
+__global__ void __launch_bounds__(kBlock)
+    drop_groups(const T* x, const std::uint64_t* keys, formulas::DropoutNumbers numbers, DropoutRows rows, bool wide,
+                T* y) {
+  const std::int64_t count = rows.positions * rows.columns;
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  for (std::int64_t sample = blockIdx.y; sample < rows.samples; sample += gridDim.y) {
+    const std::uint64_t key = keys[sample];
+    for (std::int64_t group = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; 4 * group < count;
+         group += stride) {
+      const formulas::DropoutGroup kept = formulas::dropout_group(numbers, key, static_cast<std::uint64_t>(group));
+      std::int64_t position = 4 * group / rows.columns, column = 4 * group % rows.columns;
+      if (wide) {  // and whole groups
+        const std::int64_t at = rows.row_of(sample, position) * rows.columns + column;
+        float values[4];
+        load<4>(x + at, true, values);
+#pragma unroll
+        for (int k = 0; k < 4; ++k) values[k] *= kept.factor[k];
+        store<4>(values, true, y + at);
+        continue;
+      }
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        if (4 * group + k >= count) break;
+        const std::int64_t at = rows.row_of(sample, position) * rows.columns + column;
+        float value[1];
+        load<1>(x + at, false, value);
+        value[0] *= kept.factor[k];
+        store<1>(value, false, y + at);
+        if (++column == rows.columns) {
+          column = 0;
+          ++position;
+        }
+      }
+    }
+  }
+}
+
+/// One step of an LSTM: element i is unit i % units of lane i / units.
+template <class T>
+struct LstmUnits {
+  T* gates;
+  const T* cells_before;
+  T *cells, *hidden;
+  std::int64_t units;
+
+  template <int kWidth>
+  __device__ void at(std::int64_t i) const {
+    T* const to = gates + i / units * 4 * units + i % units;
+    float z[4][kWidth], cell[kWidth], out[kWidth];
+#pragma unroll
+    for (int g = 0; g < 4; ++g) load<kWidth>(to + g * units, true, z[g]);
+    load<kWidth>(cells_before + i, true, cell);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      const formulas::LstmGates<float> active = formulas::lstm_activate<float>({z[0][k], z[1][k], z[2][k], z[3][k]});
+      const formulas::LstmState<float> state = formulas::lstm_step(active, cell[k]);
+      z[0][k] = active.input;
+      z[1][k] = active.forget;
+      z[2][k] = active.cell;
+      z[3][k] = active.output;
+      cell[k] = state.cell;
+      out[k] = state.hidden;
+    }
+#pragma unroll
+    for (int g = 0; g < 4; ++g) store<kWidth>(z[g], true, to + g * units);
+    store<kWidth>(cell, true, cells + i);
+    store<kWidth>(out, true, hidden + i);
+  }
+};
+
+template <class T>
+struct LstmUnitsBack {
+  T* gates;
+  const T *cells_before, *cells, *d_hidden;
+  T* d_cell;
+  std::int64_t units;
+  bool last;
+
+  template <int kWidth>
+  __device__ void at(std::int64_t i) const {
+    T* const to = gates + i / units * 4 * units + i % units;
+    float z[4][kWidth], before[kWidth], after[kWidth], reaches[kWidth], d[kWidth] = {};
+#pragma unroll
+    for (int g = 0; g < 4; ++g) load<kWidth>(to + g * units, true, z[g]);
+    load<kWidth>(cells_before + i, true, before);
+    load<kWidth>(cells + i, true, after);
+    load<kWidth>(d_hidden + i, true, reaches);
+    if (!last) load<kWidth>(d_cell + i, true, d);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      const formulas::LstmGradients<float> back =
+          formulas::lstm_step_back<float>({z[0][k], z[1][k], z[2][k], z[3][k]}, before[k], after[k], reaches[k], d[k]);
+      z[0][k] = back.sums.input;
+      z[1][k] = back.sums.forget;
+      z[2][k] = back.sums.cell;
+      z[3][k] = back.sums.output;
+      d[k] = back.cell_before;
+    }
+#pragma unroll
+    for (int g = 0; g < 4; ++g) store<kWidth>(z[g], true, to + g * units);
+    store<kWidth>(d, true, d_cell + i);
+  }
+};
+
+}  // namespace lockstep::model::cuda

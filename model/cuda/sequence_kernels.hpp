@@ -1,0 +1,68 @@
+/// \file
+/// The passes of sequence_operations.hpp that are no matrix products, on a GPU: each function enqueues its kernels on
+/// `stream` and returns; an empty tensor is nothing to launch for. Tensors are device memory with shapes and types as
+/// checked by SequenceOperations; types are float32 or bfloat16, arithmetic is fp32. Every sum has a fixed order that
+/// depends on the sizes alone, and the embedding's on the tokens: no atomics, so a call repeats bit for bit.
+#pragma once
+
+#include <cstdint>
+
+#include <cuda_runtime_api.h>
+
+#include "model/cuda/kernels.hpp"
+#include "model/sequence_operations.hpp"
+
+namespace lockstep::model::cuda {
+
+void to_time_major(cudaStream_t stream, const Tensor& tokens, const Tensor& out);
+
+/// A token that the table does not have gives a row of NaN, and no gradient.
+void embedding_forward(cudaStream_t stream, const Tensor& tokens, const Tensor& table, const Tensor& positions,
+                       const Tensor& y);
+/// Rows whose tokens are sorted at a time: each is compared with each, which costs 16384^2 comparisons of integers and
+/// a few dozen microseconds.
+inline constexpr std::int64_t kSortedRows = 16384;
+/// Where a row comes when rows are sorted by (token, row).
+struct SortedRow {
+  std::int32_t row = 0;
+  std::int32_t run = 0;  ///< rows of this token, at the first of them; else 0
+};
+/// d_table += the rows of d_y, each to the row of its token, in ascending order; runs of more than 64 rows of one token
+/// (of kSortedRows) are added in eight pieces, and then the pieces. scratch: kSortedRows * sizeof(SortedRow).
+void add_embedding_gradient(cudaStream_t stream, const Tensor& tokens, const Tensor& d_y, const Tensor& d_table,
+                            const Scratch& scratch);
+
+void layer_norm_forward(cudaStream_t stream, const Tensor& x, const Tensor& residual, const Tensor& scale,
+                        const Tensor& shift, const Tensor& sum, const Tensor& mean, const Tensor& inverse,
+                        const Tensor& y);
+/// d_x may also be the same tensor as d_y.
+void layer_norm_backward(cudaStream_t stream, const Tensor& x, const Tensor& scale, const Tensor& mean,
+                         const Tensor& inverse, const Tensor& d_y, const Tensor& d_residual, Accumulate accumulate,
+                         const Tensor& d_scale, const Tensor& d_shift, const Tensor& d_x, const Scratch& scratch);
+
+void gelu_forward(cudaStream_t stream, const Tensor& x, const Tensor& bias, const Tensor& y);
+void gelu_backward(cudaStream_t stream, const Tensor& x, const Tensor& d_y, Accumulate accumulate, const Tensor& d_bias,
+                   const Scratch& scratch);
+
+void dropout(cudaStream_t stream, const Tensor& x, const Tensor& keys, const Dropout& rule, const Tensor& y);
+
+/// One step of Lstm, after the product: gates [lanes, 4 hidden] from sums to gates, the cells and outputs of the step.
+void lstm_step_forward(cudaStream_t stream, const Tensor& gates, const Tensor& cells_before, const Tensor& cells,
+                       const Tensor& hidden);
+enum class LastStep : bool { no, yes };
+/// gates become the gradients of the sums; d_hidden: all that reaches the step's outputs; d_cell: what reaches its
+/// cells from the next step (nothing, and not read, where it is the last), then what reaches the cells before it.
+void lstm_step_backward(cudaStream_t stream, const Tensor& gates, const Tensor& cells_before, const Tensor& cells,
+                        const Tensor& d_hidden, LastStep last, const Tensor& d_cell);
+
+inline constexpr std::int64_t kMostHeadSize = 128;
+/// Head sizes up to kMostHeadSize; std::invalid_argument beyond. bfloat16 with head sizes 64 and 128 runs on tensor
+/// cores, all else in plain fp32 arithmetic (in tiles too): a static rule.
+void attention_forward(cudaStream_t stream, const Attention& shape, const Tensor& joint, const Tensor& keys,
+                       const Tensor& y, const Tensor& log_sums);
+/// deltas: float32 [samples * heads, context], room for the products of each row of y and d_y.
+void attention_backward(cudaStream_t stream, const Attention& shape, const Tensor& joint, const Tensor& keys,
+                        const Tensor& y, const Tensor& log_sums, const Tensor& d_y, const Tensor& d_joint,
+                        const Tensor& deltas);
+
+}  // namespace lockstep::model::cuda

@@ -1,0 +1,184 @@
+// The kernels of attention on the host against loops in float64 that make the whole matrix of probabilities: contexts
+// that are no multiple of a tile, head sizes for plain arithmetic and for tensor cores, with and without dropout.
+#include <algorithm>
+
+#include "model/cuda/sequence_kernels.hpp"
+#include "model/formulas/dropout.hpp"
+#include "model/kernel_harness.hpp"
+
+namespace lockstep::model::cuda {
+namespace {
+
+using namespace test;
+
+std::uint64_t key_of(std::int64_t sample) { return 0x9E3779B97F4A7C15u * static_cast<std::uint64_t>(sample + 1); }
+
+struct Case {
+  std::int64_t samples, context, heads, head_size;
+  float rate = 0;
+};
+
+std::string name_of_case(const Case& each, ElementType type) {
+  return fmt::format("{} samples of {}, {} heads of {}, {}, dropout {}", each.samples, each.context, each.heads,
+                     each.head_size, name_of(type), each.rate);
+}
+
+struct Results {
+  std::vector<double> y, log_sums, d_joint;
+};
+
+/// By the book: all probabilities of a head at once.
+Results expected_of(const Case& each, const std::vector<double>& joint, const std::vector<double>& d_y) {
+  const auto context = static_cast<std::size_t>(each.context), head_size = static_cast<std::size_t>(each.head_size);
+  const std::size_t width = static_cast<std::size_t>(each.heads) * head_size;
+  const double scale = 1 / std::sqrt(static_cast<double>(head_size));
+  const auto numbers = formulas::dropout_numbers({.rate = each.rate, .stream = 19});
+  Results out{std::vector<double>(d_y.size()), {}, std::vector<double>(joint.size())};
+  for (std::size_t pair = 0; pair < static_cast<std::size_t>(each.samples * each.heads); ++pair) {
+    const std::size_t sample_number = pair / static_cast<std::size_t>(each.heads);
+    const std::size_t head = pair % static_cast<std::size_t>(each.heads);
+    const auto at = [&](std::size_t row, std::size_t part) {
+      return ((sample_number * context + row) * 3 + part) * width + head * head_size;
+    };
+    const auto at_y = [&](std::size_t row) { return (sample_number * context + row) * width + head * head_size; };
+    for (std::size_t i = 0; i < context; ++i) {
+      std::vector<double> weights(i + 1), factors(i + 1, 1.0), gradients(i + 1);
+      double greatest = -kInfinity, total = 0, delta = 0;
+      for (std::size_t j = 0; j <= i; ++j) {
+        for (std::size_t d = 0; d < head_size; ++d) weights[j] += joint[at(i, 0) + d] * joint[at(j, 1) + d] * scale;
+        greatest = std::max(greatest, weights[j]);
+      }
+      for (double& weight : weights) total += weight = std::exp(weight - greatest);
+      out.log_sums.push_back(greatest + std::log(total));
+      for (std::size_t j = 0; j <= i; ++j) {
+        weights[j] /= total;
+        if (each.rate > 0) {
+          factors[j] = static_cast<double>(formulas::dropout_element(
+              numbers, key_of(static_cast<std::int64_t>(sample_number)), (head * context + i) * context + j));
+        }
+        for (std::size_t d = 0; d < head_size; ++d) {
+          out.y[at_y(i) + d] += weights[j] * factors[j] * joint[at(j, 2) + d];
+          gradients[j] += factors[j] * d_y[at_y(i) + d] * joint[at(j, 2) + d];
+          out.d_joint[at(j, 2) + d] += weights[j] * factors[j] * d_y[at_y(i) + d];
+        }
+        delta += weights[j] * gradients[j];
+      }
+      for (std::size_t j = 0; j <= i; ++j) {
+        const double gradient = weights[j] * (gradients[j] - delta) * scale;
+        for (std::size_t d = 0; d < head_size; ++d) {
+          out.d_joint[at(i, 0) + d] += gradient * joint[at(j, 1) + d];
+          out.d_joint[at(j, 1) + d] += gradient * joint[at(i, 0) + d];
+        }
+      }
+    }
+  }
+  return out;
+}
+
+/// The third of the rows of d_joint that belongs to queries, keys or values.
+std::vector<double> part_of(const std::vector<double>& joint, std::size_t width, std::size_t part) {
+  std::vector<double> some;
+  for (std::size_t i = 0; i < joint.size(); ++i) {
+    if (i / width % 3 == part) some.push_back(joint[i]);
+  }
+  return some;
+}
+
+void run_case(const Case& each, ElementType type, std::size_t shift, std::size_t orders) {
+  const std::string what = name_of_case(each, type);
+  const Attention shape{.context = each.context,
+                        .heads = each.heads,
+                        .head_size = each.head_size,
+                        .dropout = {.rate = each.rate, .stream = 19}};
+  const std::int64_t rows = each.samples * each.context, width = shape.width();
+  in_every_order(
+      shift,
+      [&](Tensors& t) {
+        GuardedTensor& keys = t.add("keys", ElementType::uint64, each.samples, 1);
+        const auto all = keys.tensor().elements<std::uint64_t>();
+        for (std::size_t s = 0; s < all.size(); ++s) all[s] = key_of(static_cast<std::int64_t>(s));
+        // Scores from -6 to 6 or so: some rows are nearly one-hot.
+        const Tensor joint = t.add_filled("joint", type, rows, 3 * width, 2.5).tensor();
+        const Tensor y = t.add("y", type, rows, width).tensor();
+        const Tensor sums = t.add("log_sums", ElementType::float32, each.samples * each.heads, each.context).tensor();
+        const Tensor given = each.rate > 0 ? keys.tensor() : Tensor{};
+        attention_forward(nullptr, shape, joint, given, y, sums);
+        const Tensor d_y = t.add_filled("d_y", type, rows, width).tensor();
+        attention_backward(nullptr, shape, joint, given, y, sums, d_y, t.add("d_joint", type, rows, 3 * width).tensor(),
+                           t.add("deltas", ElementType::float32, sums.rows, sums.columns).tensor());
+      },
+      [&](Tensors& t) {
+        const Results expected = expected_of(each, t["joint"].values(), t["d_y"].values());
+        const double tolerated = type == ElementType::bfloat16 ? 1e-2 : 2e-5;
+        expect_close(t["y"].values(), expected.y, tolerated, what);
+        expect_close(t["log_sums"].values(), expected.log_sums, 1e-5, what);
+        for (const std::size_t part : {0, 1, 2}) {
+          expect_close(part_of(t["d_joint"].values(), static_cast<std::size_t>(width), part),
+                       part_of(expected.d_joint, static_cast<std::size_t>(width), part), tolerated,
+                       what + fmt::format(", gradient {}", part), 1e-6);
+        }
+      },
+      orders);
+}
+
+TEST(AttentionKernels, MatchFloat64InPlainArithmetic) {
+  for (const ElementType type : kTypes) {
+    for (const Case& each : {Case{0, 5, 2, 8}, Case{1, 1, 1, 1}, Case{2, 5, 3, 8}, Case{1, 33, 2, 20},
+                             Case{2, 70, 1, 32, 0.25f}, Case{1, 40, 1, 33, 0.5f}, Case{1, 49, 1, 100}}) {
+      run_case(each, type, static_cast<std::size_t>(each.context) % 2, each.context < 40 ? 3 : 1);
+    }
+  }
+}
+
+TEST(AttentionKernels, MatchFloat64OnTensorCores) {
+  for (const Case& each : {Case{1, 1, 1, 64}, Case{2, 16, 1, 64}, Case{1, 65, 2, 64}, Case{1, 130, 1, 64, 0.25f},
+                           Case{1, 23, 1, 128, 0.5f}, Case{1, 97, 1, 128}}) {
+    run_case(each, ElementType::bfloat16, 0, each.context < 70 ? 3 : 1);
+  }
+}
+
+TEST(AttentionKernels, TakeTensorsThatAreNotAlignedForTensorCores) {
+  run_case({1, 19, 1, 64}, ElementType::bfloat16, 1, 1);
+  run_case({1, 19, 1, 64}, ElementType::float32, 0, 1);
+}
+
+TEST(AttentionKernels, LetWhatIsNotANumberThrough) {
+  for (const ElementType type : kTypes) {
+    for (const double bad : {kNan, kInfinity}) {
+      for (const std::size_t part : {0, 1, 2}) {  // in a query, a key, a value of position 20
+        constexpr std::size_t kContext = 40, kHead = 64, kBad = 20;
+        GuardedTensor joint(type, kContext, 3 * kHead), y(type, kContext, kHead), d_y(type, kContext, kHead);
+        GuardedTensor d_joint(type, kContext, 3 * kHead);
+        GuardedTensor sums(ElementType::float32, 1, kContext), deltas(ElementType::float32, 1, kContext);
+        for (std::size_t i = 0; i < joint.count(); ++i) joint.set(i, sample("joint", i));
+        for (std::size_t i = 0; i < d_y.count(); ++i) d_y.set(i, sample("d_y", i));
+        joint.set((kBad * 3 + part) * kHead + 5, bad);
+        const Attention shape{.context = kContext, .heads = 1, .head_size = kHead, .dropout = {}};
+        attention_forward(nullptr, shape, joint.tensor(), {}, y.tensor(), sums.tensor());
+        attention_backward(nullptr, shape, joint.tensor(), {}, y.tensor(), sums.tensor(), d_y.tensor(),
+                           d_joint.tensor(), deltas.tensor());
+        // Infinite scores of one sign go both ways: a row says so unless it is the least of all scores.
+        for (std::size_t row = part == 0 ? kBad : kBad + 1; row < (part == 0 ? kBad + 1 : kContext); ++row) {
+          bool finite = true;
+          for (std::size_t d = 0; d < kHead; ++d) finite = finite && std::isfinite(y.get(row * kHead + d));
+          if (part == 2 || std::isnan(bad)) {
+            EXPECT_FALSE(finite) << name_of(type) << " part " << part << " row " << row;
+          }
+        }
+        bool finite = true;
+        for (const double v : d_joint.values()) finite = finite && std::isfinite(v);
+        EXPECT_FALSE(finite) << name_of(type) << " part " << part << " of " << bad;
+      }
+    }
+  }
+}
+
+TEST(AttentionKernels, RefuseHeadsThatAreTooLarge) {
+  GuardedTensor joint(ElementType::float32, 2, 3 * 129), y(ElementType::float32, 2, 129);
+  GuardedTensor sums(ElementType::float32, 1, 2);
+  const Attention shape{.context = 2, .heads = 1, .head_size = 129, .dropout = {}};
+  EXPECT_THROW(attention_forward(nullptr, shape, joint.tensor(), {}, y.tensor(), sums.tensor()), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace lockstep::model::cuda
