@@ -27,7 +27,7 @@ void add_patches(cudaStream_t stream, const Convolution& shape, const Tensor& d_
 void transpose(cudaStream_t stream, const Tensor& in, Accumulate accumulate, const Tensor& out) {
   if (in.count() == 0) return;
   with_compute_type("transpose", in, [&]<class T>() {
-    constexpr std::int64_t kSide = TransposeTile<T>::kSide, kMostParts = 4096;
+    constexpr std::int64_t kSide = TransposeTile<T>::kSide, kMostParts = 64;
     const auto parts = std::min((in.rows + kSide - 1) / kSide, kMostParts);
     launch("transpose", transpose_tiles<T>,
            {.blocks = static_cast<unsigned>((in.columns + kSide - 1) / kSide),

@@ -161,7 +161,9 @@ TEST(ConvolutionByProducts, KeepsWithinItsRoom) {
 
 TEST(Transpose, WritesAndAdds) {
   for (const ElementType type : kTypes) {
-    for (const auto& [rows, columns] : shapes()) {
+    auto all = shapes();
+    all.emplace_back(4200, 5);  // a block takes several tiles
+    for (const auto& [rows, columns] : all) {
       for (const Accumulate accumulate : {Accumulate::no, Accumulate::yes}) {
         in_every_order(
             static_cast<std::size_t>(rows % 2),
@@ -428,8 +430,10 @@ struct NormCase {
   std::int64_t batch, pixels, channels;
   std::size_t shift;
 };
-constexpr std::array kNormCases{NormCase{0, 4, 8, 0},   NormCase{1, 1, 3, 0},   NormCase{3, 7, 16, 1},
-                                NormCase{5, 600, 8, 0}, NormCase{2, 9, 264, 0}, NormCase{4, 300, 5, 1}};
+/// The last two have more parts than a block adds at once.
+constexpr std::array kNormCases{NormCase{0, 4, 8, 0},    NormCase{1, 1, 3, 0},   NormCase{3, 7, 16, 1},
+                                NormCase{5, 600, 8, 0},  NormCase{2, 9, 264, 0}, NormCase{4, 1300, 5, 1},
+                                NormCase{3, 400, 264, 0}};
 
 /// Away from zero, so that a variance from raw sums has something to lose.
 void fill_images(GuardedTensor& tensor, const std::string& name) {
@@ -507,7 +511,7 @@ TEST(BatchNorm, ForwardMatchesFloat64) {
                 expect_close(t["d_variance" + suffix].values(), d_variance, 1e-6, "d_variance of " + what);
               }
             },
-            c.pixels < 100 ? 3 : 2);
+            c.pixels < 100 ? 3 : 1);
       }
     }
   }
@@ -577,7 +581,7 @@ TEST(BatchNorm, BackwardMatchesFloat64) {
                                             doubles(sums, 1, 2 * c.channels), batch(d_x));
               expect_close(t["d_x"].values(), d_x, tolerance(type), "d_x of " + what, 1e-6);
             },
-            c.pixels < 100 ? 3 : 2);
+            c.pixels < 100 ? 3 : 1);
       }
     }
   }
