@@ -1,0 +1,481 @@
+// The images of the CPU against the float64 reference, with one, two and three threads, whose bits must be the same.
+// Tolerances are multiples of the fp32 rounding unit 2^-24.
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "model/cpu/convolution.hpp"
+#include "model/cpu/cpu_images.hpp"
+#include "model/cpu/element_loops.hpp"
+#include "model/reference/reference_images.hpp"
+#include "sample_data.hpp"
+
+namespace lockstep::model {
+namespace {
+
+using test::sample;
+
+constexpr double kUnit = 0x1p-24;
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+/// One operand: of the kind's compute type unless it holds something else.
+struct Operand {
+  std::string name;
+  std::int64_t rows = 0, columns = 0;
+  double tolerance = 0;  ///< of what the operation makes of it, in units
+  enum Holds { values, sums, choices, keys, bytes, nothing } holds = values;
+  std::int64_t nan_at = -1;  ///< this element is not a number
+  double scale = 1, shift = 0;
+};
+
+/// An operand's memory for one kind of device.
+struct Memory {
+  std::vector<std::byte> bytes;
+  Tensor tensor;
+};
+
+double initial(const Operand& operand, std::size_t i) {
+  if (static_cast<std::int64_t>(i) == operand.nan_at) return static_cast<double>(kNan);
+  return static_cast<double>(static_cast<float>(operand.shift + operand.scale * sample(operand.name, i)));
+}
+
+Memory make(const Operand& operand, ElementType values) {
+  Memory memory;
+  memory.tensor = {nullptr, values, operand.rows, operand.columns};
+  if (operand.holds == Operand::nothing) return memory;
+  if (operand.holds == Operand::sums) memory.tensor.type = ElementType::float64;
+  if (operand.holds == Operand::choices || operand.holds == Operand::bytes) memory.tensor.type = ElementType::uint8;
+  if (operand.holds == Operand::keys) memory.tensor.type = ElementType::uint64;
+  const auto count = static_cast<std::size_t>(memory.tensor.count());
+  memory.bytes.resize(count * size_of(memory.tensor.type) + 1);
+  memory.tensor.data = memory.bytes.data();
+  for (std::size_t i = 0; i < count; ++i) {
+    const double value = initial(operand, i);
+    switch (memory.tensor.type) {
+      case ElementType::float32:
+        memory.tensor.elements<float>()[i] = static_cast<float>(value);
+        break;
+      case ElementType::float64:
+        memory.tensor.elements<double>()[i] = value;
+        break;
+      case ElementType::uint8:
+        memory.tensor.elements<std::uint8_t>()[i] = static_cast<std::uint8_t>(std::abs(value) * 255);
+        break;
+      default:
+        memory.tensor.elements<std::uint64_t>()[i] = static_cast<std::uint64_t>(std::abs(value) * 1e18);
+    }
+  }
+  return memory;
+}
+
+double element(const Tensor& tensor, std::size_t i) {
+  if (tensor.type == ElementType::float32) return static_cast<double>(tensor.elements<float>()[i]);
+  if (tensor.type == ElementType::float64) return tensor.elements<double>()[i];
+  if (tensor.type == ElementType::uint8) return tensor.elements<std::uint8_t>()[i];
+  return static_cast<double>(tensor.elements<std::uint64_t>()[i]);
+}
+
+using Call = std::function<void(ImageOperations&, const std::vector<Tensor>&)>;
+
+class CpuImagesTest : public ::testing::Test {
+ protected:
+  /// Runs `call` on both, and expects of every operand that both made the same of it; NaN where the other has a NaN.
+  void compare(const std::vector<Operand>& operands, const Call& call, const std::string& what) {
+    const auto run = [&](ImageOperations& images, ElementType values) {
+      std::vector<Memory> memories;
+      std::vector<Tensor> tensors;
+      for (const Operand& operand : operands) memories.push_back(make(operand, values));
+      for (const Memory& memory : memories) tensors.push_back(memory.tensor);
+      call(images, tensors);
+      return memories;
+    };
+    const auto expected = run(reference_, ElementType::float64);
+    const auto got = run(*cpu_[0], ElementType::float32);
+    for (std::size_t k = 0; k < operands.size(); ++k) {
+      const Tensor &a = got[k].tensor, &b = expected[k].tensor;
+      if (b.data == nullptr) continue;
+      const double tolerance = operands[k].tolerance * kUnit;
+      int wrong = 0;
+      for (std::size_t i = 0; i < static_cast<std::size_t>(b.count()) && wrong < 3; ++i) {
+        const double x = element(a, i), y = element(b, i);
+        const bool same = std::isnan(y) ? std::isnan(x) : std::abs(x - y) <= tolerance * std::max(1.0, std::abs(y));
+        if (same) continue;
+        ++wrong;
+        ADD_FAILURE() << what << ": " << operands[k].name << "[" << i << "] is " << x << ", should be " << y << " ("
+                      << std::abs(x - y) / kUnit << " units)";
+      }
+    }
+    for (std::size_t more = 1; more < cpu_.size(); ++more) {
+      const auto other = run(*cpu_[more], ElementType::float32);
+      for (std::size_t k = 0; k < operands.size(); ++k) {
+        EXPECT_EQ(other[k].bytes, got[k].bytes)
+            << what << ": " << operands[k].name << " differs with " << more + 1 << " threads";
+      }
+    }
+  }
+
+  cpu::ThreadPool one_{1}, two_{2}, three_{3};
+  std::vector<std::unique_ptr<cpu::CpuImages>> cpu_ = [this] {
+    std::vector<std::unique_ptr<cpu::CpuImages>> all;
+    for (auto* pool : {&one_, &two_, &three_}) all.push_back(std::make_unique<cpu::CpuImages>(*pool));
+    return all;
+  }();
+  ReferenceImages reference_;
+};
+
+Convolution convolution(const ImageShape& in, const Sliding& window, std::int64_t channels) {
+  return {.in = in, .out = slide(in, window, channels), .window = window};
+}
+
+struct ConvolutionCase {
+  Convolution shape;
+  std::int64_t batch = 1;
+  Activation activation = Activation::none;
+  bool bias = true, d_x = true;
+  Accumulate accumulate = Accumulate::no;
+  std::int64_t nan_at = -1;  ///< in x
+};
+
+void convolve(const ConvolutionCase& one, ImageOperations& images, const std::vector<Tensor>& t) {
+  images.convolution_forward(one.shape, t[0], t[1], t[2], one.activation, t[3]);
+  // The gradient from fixed values of y, so that both sides cut the same elements.
+  images.convolution_backward(one.shape, t[0], t[1], t[4], t[5], one.activation, one.accumulate, t[6], t[7], t[8]);
+}
+
+std::vector<Operand> operands_of(const ConvolutionCase& one) {
+  const Convolution& s = one.shape;
+  const std::int64_t in = s.in.elements(), out = s.out.elements(), patch = s.patch();
+  const auto terms = [](std::int64_t count) { return 16 + 16 * std::sqrt(static_cast<double>(count)); };
+  const auto bias = one.bias ? Operand::values : Operand::nothing;
+  const auto d_x = one.d_x ? Operand::values : Operand::nothing;
+  return {{.name = "x", .rows = one.batch, .columns = in, .nan_at = one.nan_at},
+          {.name = "w", .rows = patch, .columns = s.out.channels},
+          {.name = "bias", .rows = 1, .columns = s.out.channels, .holds = bias},
+          {.name = "y", .rows = one.batch, .columns = out, .tolerance = terms(patch)},
+          {.name = "value", .rows = one.batch, .columns = out, .shift = 0.25},
+          {.name = "d_y", .rows = one.batch, .columns = out, .tolerance = 8},
+          {.name = "d_w", .rows = patch, .columns = s.out.channels, .tolerance = terms(one.batch * s.out.pixels())},
+          {.name = "d_bias",
+           .rows = 1,
+           .columns = s.out.channels,
+           .tolerance = terms(one.batch * s.out.pixels()),
+           .holds = bias},
+          {.name = "d_x",
+           .rows = one.batch,
+           .columns = in,
+           .tolerance = terms(patch * s.out.channels / s.in.channels),
+           .holds = d_x}};
+}
+
+TEST_F(CpuImagesTest, ConvolutionsOfManyShapes) {
+  const std::vector<Convolution> shapes = {
+      convolution({6, 6, 3}, even_padding(5, 1, 2), 64),   // the first layer of the tutorial network, smaller
+      convolution({5, 5, 64}, even_padding(5, 1, 2), 64),  // its second
+      convolution({8, 8, 16}, even_padding(3, 1, 1), 16),  // residual networks
+      convolution({8, 8, 16}, even_padding(3, 2, 1), 32),
+      convolution({9, 7, 5}, same_padding({9, 7, 5}, 3, 2), 7),  // nothing divides anything
+      convolution({6, 5, 5}, same_padding({6, 5, 5}, 4, 1), 3),  // more padding behind than before
+      convolution({7, 9, 17}, even_padding(3, 1, 1), 33),
+      convolution({11, 11, 3}, even_padding(7, 2, 3), 8),
+      convolution({7, 7, 20}, even_padding(1, 2, 0), 24),
+      convolution({5, 4, 1}, even_padding(2, 1, 0), 1),
+      convolution({3, 3, 2}, {.height = 3, .width = 1, .stride = 3, .top = 1, .bottom = 0, .left = 0, .right = 2}, 4),
+      convolution({4, 4, 16}, even_padding(1, 1, 1), 16),  // padding as wide as the window
+  };
+  int count = 0;
+  for (const Convolution& shape : shapes) {
+    for (const std::int64_t batch : {1, 2, 19}) {
+      const ConvolutionCase one{.shape = shape,
+                                .batch = batch,
+                                .activation = static_cast<Activation>(count % 4),
+                                .bias = count % 3 != 0,
+                                .d_x = count % 5 != 0,
+                                .accumulate = static_cast<Accumulate>(count % 2 == 0)};
+      ++count;
+      compare(
+          operands_of(one), [&](auto& images, const auto& t) { convolve(one, images, t); },
+          fmt::format("shape {} batch {}", &shape - shapes.data(), batch));
+    }
+  }
+}
+
+TEST_F(CpuImagesTest, ConvolutionsOfLongBatches) {
+  // Many blocks, one run of filters each, more parts than threads; and few runs of several blocks.
+  const std::vector<Convolution> shapes = {convolution({12, 12, 3}, even_padding(3, 1, 1), 16),
+                                           convolution({4, 4, 64}, even_padding(3, 1, 1), 32)};
+  for (const Convolution& shape : shapes) {
+    for (const std::int64_t batch : {37, 200, 37}) {  // the last meets what the first has left behind
+      const ConvolutionCase one{.shape = shape, .batch = batch, .activation = Activation::relu};
+      compare(
+          operands_of(one), [&](auto& images, const auto& t) { convolve(one, images, t); },
+          fmt::format("shape {} batch {}", &shape - shapes.data(), batch));
+    }
+  }
+}
+
+TEST_F(CpuImagesTest, ConvolutionsOfNoImages) {
+  for (const Accumulate accumulate : {Accumulate::no, Accumulate::yes}) {
+    const ConvolutionCase one{
+        .shape = convolution({6, 6, 3}, even_padding(3, 1, 1), 4), .batch = 0, .accumulate = accumulate};
+    compare(
+        operands_of(one), [&](auto& images, const auto& t) { convolve(one, images, t); }, "no images");
+  }
+}
+
+TEST_F(CpuImagesTest, ConvolutionsLetNanThrough) {
+  for (const std::int64_t channels : {3, 16}) {
+    for (const Activation activation : {Activation::none, Activation::relu, Activation::tanh, Activation::sigmoid}) {
+      const ConvolutionCase one{.shape = convolution({6, 6, channels}, even_padding(3, 1, 1), 16),
+                                .batch = 3,
+                                .activation = activation,
+                                .nan_at = 50 * channels};
+      int before = 0, behind = 0;
+      compare(
+          operands_of(one),
+          [&](auto& images, const auto& t) {
+            convolve(one, images, t);
+            before = std::isnan(element(t[0], static_cast<std::size_t>(one.nan_at)));
+            behind = 0;
+            for (std::size_t i = 0; i < static_cast<std::size_t>(t[3].count()); ++i) {
+              behind += std::isnan(element(t[3], i));
+            }
+          },
+          "one NaN");
+      EXPECT_EQ(before, 1);
+      EXPECT_EQ(behind, 9 * 16);
+    }
+  }
+}
+
+TEST_F(CpuImagesTest, ConvolutionsThatFallBackAreNoted) {
+  const auto run = [&](const Convolution& shape) {
+    const ConvolutionCase one{.shape = shape, .batch = 2};
+    compare(
+        operands_of(one), [&](auto& images, const auto& t) { convolve(one, images, t); }, "noted");
+    compare(
+        operands_of(one), [&](auto& images, const auto& t) { convolve(one, images, t); }, "noted once");
+  };
+  run(convolution({8, 8, 16}, even_padding(3, 1, 1), 16));
+  const auto before = cpu_[0]->notes();
+  run(convolution({4, 4, 16}, even_padding(1, 1, 2), 16));  // no generated code has more padding than window
+  const auto behind = cpu_[0]->notes();
+  if (std::string(cpu::loop_instruction_set()) != "baseline") {
+    EXPECT_EQ(before, std::vector<std::string>{});
+  }
+  ASSERT_GT(behind.size(), before.size());
+  EXPECT_LE(behind.size(), before.size() + 3);
+  EXPECT_NE(behind.back().find("1x1 convolution of 4x4x16 images to 16 channels, stride 1"), std::string::npos)
+      << behind.back();
+}
+
+TEST(Fallbacks, AreKnownByTheirNames) {
+  for (const char* name : {"ref:any", "gemm:jit", "x64:gemm:jit", "simple:any:ref"})
+    EXPECT_TRUE(cpu::is_fallback(name));
+  for (const char* name : {"jit:avx2", "jit:avx512_core", "brgconv:avx512_core", "jit_1x1:avx2", "brgconv_1x1:avx2"}) {
+    EXPECT_FALSE(cpu::is_fallback(name));
+  }
+}
+
+TEST_F(CpuImagesTest, MaxPools) {
+  const auto pool = [](const ImageShape& in, const Sliding& window) {
+    return Pool{.in = in, .out = slide(in, window, in.channels), .window = window};
+  };
+  const std::vector<Pool> shapes = {pool({12, 12, 64}, same_padding({12, 12, 64}, 3, 2)),
+                                    pool({6, 7, 3}, same_padding({6, 7, 3}, 3, 2)),
+                                    pool({5, 6, 17}, even_padding(2, 2, 0)),
+                                    pool({5, 4, 20}, even_padding(3, 1, 1)),
+                                    pool({9, 9, 16}, even_padding(3, 4, 1)),  // some pixels are in no window
+                                    pool({16, 17, 1}, even_padding(16, 1, 0))};
+  for (const Pool& shape : shapes) {
+    for (const std::int64_t batch : {0, 1, 9}) {
+      for (const std::int64_t nan_at : {-1, 20}) {
+        const std::int64_t in = shape.in.elements(), out = shape.out.elements();
+        compare(
+            {{.name = "x", .rows = batch, .columns = in, .nan_at = nan_at},
+             {.name = "y", .rows = batch, .columns = out},
+             {.name = "chosen", .rows = batch, .columns = out, .holds = Operand::choices},
+             {.name = "d_y", .rows = batch, .columns = out, .nan_at = 2 * nan_at},
+             {.name = "d_x", .rows = batch, .columns = in, .tolerance = 4}},
+            [&](auto& images, const auto& t) {
+              images.max_pool_forward(shape, t[0], t[1], t[2]);
+              images.max_pool_backward(shape, t[2], t[3], t[4]);
+            },
+            fmt::format("pool {} batch {}", &shape - shapes.data(), batch));
+      }
+    }
+  }
+}
+
+TEST_F(CpuImagesTest, MaxPoolsTakeTheFirstOfEqualsAndTheFirstNan) {
+  const Pool shape{.in = {1, 4, 1}, .out = {1, 1, 1}, .window = {.height = 1, .width = 4}};
+  const float infinity = std::numeric_limits<float>::infinity();
+  const auto chosen = [&](std::vector<float> x) {
+    std::vector<float> y(1);
+    std::vector<std::uint8_t> place(1, 99);
+    cpu_[0]->max_pool_forward(shape, test::view(x, 1, 4), test::view(y, 1, 1), test::view(place, 1, 1));
+    return static_cast<int>(place[0]);
+  };
+  EXPECT_EQ(chosen({1, 2, 2, 0}), 1);
+  EXPECT_EQ(chosen({-infinity, -infinity, -infinity, -infinity}), 0);
+  EXPECT_EQ(chosen({1, kNan, 3, kNan}), 1);
+  EXPECT_EQ(chosen({kNan, infinity, 3, 4}), 0);
+  EXPECT_EQ(chosen({-0.0f, 0, 0, 0}), 0);
+}
+
+TEST_F(CpuImagesTest, AveragesAndShortcuts) {
+  for (const std::int64_t channels : {1, 16, 30}) {
+    for (const std::int64_t batch : {0, 1, 13}) {
+      const ImageShape in{7, 5, channels}, out{4, 3, channels + 6};
+      compare(
+          {{.name = "x", .rows = batch, .columns = in.elements(), .nan_at = 40},
+           {.name = "mean", .rows = batch, .columns = channels, .tolerance = 2},
+           {.name = "d_mean", .rows = batch, .columns = channels},
+           {.name = "d_x", .rows = batch, .columns = in.elements(), .tolerance = 4},
+           {.name = "short", .rows = batch, .columns = out.elements()},
+           {.name = "d_short", .rows = batch, .columns = out.elements()}},
+          [&](auto& images, const auto& t) {
+            images.global_average_forward(in, t[0], t[1]);
+            images.global_average_backward(in, t[2], t[3]);
+            images.subsample_forward(in, out, 2, t[0], t[4]);
+            images.subsample_backward(in, out, 2, t[5], t[3]);
+          },
+          fmt::format("{} channels, batch {}", channels, batch));
+    }
+  }
+}
+
+TEST_F(CpuImagesTest, ResponseNormalization) {
+  for (const ResponseNormalization& norm :
+       {ResponseNormalization{.channels = 64}, ResponseNormalization{.channels = 3, .alpha = 0.5f},
+        ResponseNormalization{.channels = 17, .radius = 2, .bias = 2, .alpha = 0.3f, .beta = 0.6f},
+        ResponseNormalization{.channels = 20, .radius = 0, .alpha = 1}}) {
+    for (const std::int64_t batch : {0, 1, 5}) {
+      for (const bool in_place : {false, true}) {
+        const std::int64_t columns = 6 * norm.channels;
+        compare(
+            {{.name = "x", .rows = batch, .columns = columns, .nan_at = in_place ? -1 : 7},
+             {.name = "y", .rows = batch, .columns = columns, .tolerance = 8},
+             {.name = "d_y", .rows = batch, .columns = columns, .tolerance = 32},
+             {.name = "d_x", .rows = batch, .columns = columns, .tolerance = 32}},
+            [&](auto& images, const auto& t) {
+              images.response_normalization_forward(norm, t[0], t[1]);
+              images.response_normalization_backward(norm, t[0], t[1], t[2], in_place ? t[2] : t[3]);
+            },
+            fmt::format("{} channels, batch {}", norm.channels, batch));
+      }
+    }
+  }
+}
+
+TEST_F(CpuImagesTest, BatchNormalization) {
+  int count = 0;
+  for (const std::int64_t channels : {1, 16, 30, 64}) {
+    for (const std::int64_t batch : {0, 1, 7, 60}) {
+      for (const bool relu : {false, true}) {
+        const BatchNorm norm{.channels = channels, .relu = relu};
+        const bool residual = count % 3 != 0, in_place = count % 2 == 0;
+        const auto accumulate = static_cast<Accumulate>(count % 5 < 2);
+        ++count;
+        const std::int64_t columns = 24 * channels;
+        const double few = batch == 1 ? 400 : 100;  // of few values the deviation may be small
+        compare(
+            {{.name = "x", .rows = batch, .columns = columns, .scale = 2, .shift = 3},
+             {.name = "sums", .rows = 1, .columns = 2 * channels + 1, .tolerance = 1e-4, .holds = Operand::sums},
+             {.name = "scale", .rows = 1, .columns = channels},
+             {.name = "shift", .rows = 1, .columns = channels},
+             {.name = "residual",
+              .rows = batch,
+              .columns = columns,
+              .holds = residual ? Operand::values : Operand::nothing},
+             {.name = "mean", .rows = 1, .columns = channels, .tolerance = 2},
+             {.name = "inverse", .rows = 1, .columns = channels, .tolerance = 2},
+             {.name = "y", .rows = batch, .columns = columns, .tolerance = few},
+             {.name = "d_mean", .rows = 1, .columns = channels, .tolerance = 4},
+             {.name = "d_variance", .rows = 1, .columns = channels, .tolerance = 4},
+             {.name = "value", .rows = batch, .columns = columns},
+             {.name = "d_y", .rows = batch, .columns = columns, .tolerance = few},
+             {.name = "d_scale", .rows = 1, .columns = channels, .tolerance = few},
+             {.name = "d_shift", .rows = 1, .columns = channels, .tolerance = few},
+             {.name = "d_sums", .rows = 1, .columns = 2 * channels, .tolerance = few, .holds = Operand::sums},
+             {.name = "d_x", .rows = batch, .columns = columns, .tolerance = few},
+             {.name = "kept mean", .rows = 1, .columns = channels},
+             {.name = "kept variance", .rows = 1, .columns = channels, .scale = 0.5, .shift = 1},
+             {.name = "inference", .rows = batch, .columns = columns, .tolerance = 100}},
+            [&](auto& images, const auto& t) {
+              images.batch_norm_sums(norm, t[0], t[1]);
+              images.batch_norm_forward(norm, t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7]);
+              images.batch_norm_statistics(norm, t[1], 0.5, accumulate, t[8], t[9]);
+              images.batch_norm_backward_sums(norm, t[0], t[10], t[11], t[5], t[6], accumulate, t[12], t[13], t[14]);
+              images.batch_norm_backward(norm, t[0], t[11], t[5], t[6], t[2], t[1], t[14], in_place ? t[11] : t[15]);
+              images.batch_norm_inference(norm, t[0], t[16], t[17], t[2], t[3], t[4], t[18]);
+            },
+            fmt::format("{} channels, batch {}, relu {}", channels, batch, relu));
+      }
+    }
+  }
+}
+
+TEST_F(CpuImagesTest, BatchNormalizationLetsNanThrough) {
+  const BatchNorm norm{.channels = 20, .relu = true};
+  compare(
+      {{.name = "x", .rows = 3, .columns = 80, .nan_at = 25},
+       {.name = "sums", .rows = 1, .columns = 41, .tolerance = 1, .holds = Operand::sums},
+       {.name = "scale", .rows = 1, .columns = 20},
+       {.name = "shift", .rows = 1, .columns = 20},
+       {.name = "mean", .rows = 1, .columns = 20, .tolerance = 4},
+       {.name = "inverse", .rows = 1, .columns = 20, .tolerance = 4},
+       {.name = "y", .rows = 3, .columns = 80, .tolerance = 100},
+       {.name = "d_y", .rows = 3, .columns = 80, .nan_at = 7},
+       {.name = "d_sums", .rows = 1, .columns = 40, .tolerance = 100, .holds = Operand::sums},
+       {.name = "value", .rows = 3, .columns = 80, .shift = 2}},
+      [&](auto& images, const auto& t) {
+        images.batch_norm_sums(norm, t[0], t[1]);
+        images.batch_norm_forward(norm, t[0], t[1], t[2], t[3], Tensor{}, t[4], t[5], t[6]);
+        images.batch_norm_backward_sums(norm, t[0], t[9], t[7], t[4], t[5], Accumulate::no, Tensor{}, Tensor{}, t[8]);
+        EXPECT_TRUE(std::isnan(element(t[6], 5)));  // the channel of the NaN, of another sample
+        EXPECT_TRUE(std::isnan(element(t[8], 7)));
+      },
+      "one NaN");
+}
+
+TEST_F(CpuImagesTest, Augmentation) {
+  const ImageShape in{10, 9, 3}, small{8, 7, 3}, large{14, 12, 3};
+  const std::vector<Augmentation> specs = {
+      {.in = in, .out = small},
+      {.in = in, .out = in, .pad = 2, .flip = true, .scale = {0.1f, 0.2f, 0.3f, 1}, .shift = {-1, -2, -3, 0}},
+      {.in = in, .out = large, .pad = 3, .flip = true, .brightness = 10},
+      {.in = in,
+       .out = small,
+       .flip = true,
+       .brightness = 63,
+       .contrast_low = 0.2f,
+       .contrast_high = 1.8f,
+       .per_image = true},
+      {.in = in, .out = small, .flip = true, .minimum_area = 0.3f, .contrast_low = 0.5f, .contrast_high = 1.5f},
+      {.in = {10, 9, 6}, .out = {8, 8, 6}, .pad = 1, .scale = {1, 2, 3, 4}, .shift = {5, 6, 7, 8}},
+  };
+  for (const Augmentation& spec : specs) {
+    for (const auto stored : {Operand::bytes, Operand::values, Operand::sums}) {
+      for (const auto keys : {Operand::keys, Operand::nothing}) {
+        for (const std::int64_t batch : {0, 1, 40}) {
+          compare(
+              {{.name = "images", .rows = batch, .columns = spec.in.elements(), .holds = stored},
+               {.name = "keys", .rows = batch, .columns = 1, .holds = keys},
+               {.name = "out", .rows = batch, .columns = spec.out.elements(), .tolerance = 512}},
+              [&](auto& images, const auto& t) { images.augment(t[0], t[1], spec, t[2]); },
+              fmt::format("augmentation {}, batch {}", &spec - specs.data(), batch));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::model
