@@ -204,30 +204,32 @@ TEST_P(Operations, LinearOfNoSamples) {
 
 TEST_P(Operations, SoftmaxCrossEntropy) {
   Random random;
-  device_->reserve_stages(1, 4096, 4096 * sizeof(std::int32_t));
+  device_->reserve_stages(1, {.x = 4096, .y = 4096 * sizeof(std::int32_t)});
   for (int i = 0; i < (subject().quick ? 40 : 120); ++i) {
     const std::int64_t batch = random.pick(kBatches),
                        classes = random.pick<std::int64_t>({1, 2, 3, 10, 33, 100, 1000, 5000});
     const double scale = random.pick<double>({1, 0.25, 1.0 / 1000}), spread = random.pick<double>({0.1, 3, 30});
     const bool want_gradient = random.generator()() % 4 != 0;
+    const float smoothing = random.pick<float>({0, 0, 0.1f});
     if (batch * classes > 200'000) continue;
-    SCOPED_TRACE(fmt::format("batch {}, {} classes, logits to {}, scale {}{}", batch, classes, spread, scale,
-                             want_gradient ? "" : ", no gradient"));
+    SCOPED_TRACE(fmt::format("batch {}, {} classes, logits to {}, scale {}, smoothing {}{}", batch, classes, spread,
+                             scale, smoothing, want_gradient ? "" : ", no gradient"));
     const Floats logits = random.numbers(batch * classes, precision_, spread);
     auto labels = host_array<std::int32_t>(*device_, random.labels(batch, classes));
     auto no_x = host_array<std::uint8_t>(*device_, std::vector<std::uint8_t>(static_cast<std::size_t>(batch)));
     const Tensor host_labels{labels.data(), ElementType::int32, batch, 1};
     const Array on_logits = compute(logits, batch, classes);
-    const Scalars sums(*device_, {5, 7});
-    const StagedBatch staged = device_->stage(0, {no_x.data(), ElementType::uint8, batch, 1}, host_labels);
-    device_->softmax_cross_entropy(on_logits.tensor(), staged.y, scale, want_gradient, sums.tensor());
+    const Scalars sums(*device_, {5, 7, 9});
+    const StagedBatch staged = device_->stage(0, {{no_x.data(), ElementType::uint8, batch, 1}, host_labels, {}});
+    const LossOptions options{.scale = scale, .want_gradient = want_gradient, .smoothing = smoothing};
+    device_->softmax_cross_entropy(on_logits.tensor(), staged.y, options, sums.tensor());
     device_->release_stage(0);
-    Doubles exact = widened(logits), exact_sums{5, 7};
-    reference_->softmax_cross_entropy(view(exact, batch, classes), host_labels, scale, want_gradient,
-                                      view(exact_sums, 1, 2));
+    Doubles exact = widened(logits), exact_sums{5, 7, 9};
+    reference_->softmax_cross_entropy(view(exact, batch, classes), host_labels, options, view(exact_sums, 1, 3));
     const Doubles got = sums.fetch();
     ASSERT_NEAR(got[0], exact_sums[0], 1e-5 * exact_sums[0] + 4e-6 * static_cast<double>(batch));
     ASSERT_EQ(got[1], exact_sums[1]) << "right answers";
+    ASSERT_EQ(got[2], exact_sums[2]) << "among the first five";
     const Floats after = on_logits.fetch();
     if (want_gradient) {
       // Where the right class has all the probability, the gradient is small by cancellation.
@@ -241,7 +243,7 @@ TEST_P(Operations, SoftmaxCrossEntropy) {
 
 TEST_P(Operations, MeanSquaredError) {
   Random random;
-  device_->reserve_stages(1, 1000, 1000 * 200 * sizeof(float));
+  device_->reserve_stages(1, {.x = 1000, .y = 1000 * 200 * sizeof(float)});
   for (int i = 0; i < (subject().quick ? 20 : 60); ++i) {
     const std::int64_t batch = random.pick(kBatches), outputs = random.pick<std::int64_t>({1, 2, 10, 17, 128, 200});
     const bool want_gradient = random.generator()() % 4 != 0;
@@ -252,13 +254,13 @@ TEST_P(Operations, MeanSquaredError) {
     auto no_x = host_array<std::uint8_t>(*device_, std::vector<std::uint8_t>(static_cast<std::size_t>(batch)));
     const Tensor host_targets{targets.data(), ElementType::float32, batch, outputs};
     const Array on_predictions = compute(predictions, batch, outputs);
-    const Scalars sums(*device_, {5, 7});
-    const StagedBatch staged = device_->stage(0, {no_x.data(), ElementType::uint8, batch, 1}, host_targets);
-    device_->mean_squared_error(on_predictions.tensor(), staged.y, scale, want_gradient, sums.tensor());
+    const Scalars sums(*device_, {5, 7, 9});
+    const StagedBatch staged = device_->stage(0, {{no_x.data(), ElementType::uint8, batch, 1}, host_targets, {}});
+    const LossOptions options{.scale = scale, .want_gradient = want_gradient};
+    device_->mean_squared_error(on_predictions.tensor(), staged.y, options, sums.tensor());
     device_->release_stage(0);
-    Doubles exact = widened(predictions), exact_sums{5, 7};
-    reference_->mean_squared_error(view(exact, batch, outputs), host_targets, scale, want_gradient,
-                                   view(exact_sums, 1, 2));
+    Doubles exact = widened(predictions), exact_sums{5, 7, 9};
+    reference_->mean_squared_error(view(exact, batch, outputs), host_targets, options, view(exact_sums, 1, 3));
     const Doubles got = sums.fetch();
     ASSERT_NEAR(got[0], exact_sums[0], 1e-5 * exact_sums[0]);
     ASSERT_NEAR(got[1], exact_sums[1], 1e-5 * exact_sums[1]);
@@ -275,7 +277,7 @@ TEST_P(Operations, MeanSquaredError) {
 TEST_P(Operations, NotFiniteComesThrough) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
   Random random;
-  device_->reserve_stages(1, 64, 64 * sizeof(float));
+  device_->reserve_stages(1, {.x = 64, .y = 64 * sizeof(float)});
   auto no_x = host_array<std::uint8_t>(*device_, std::vector<std::uint8_t>(3));
   auto labels = host_array<std::int32_t>(*device_, std::vector<std::int32_t>{0, 1, 0});
   auto targets = host_array<float>(*device_, Floats(3));
@@ -287,15 +289,16 @@ TEST_P(Operations, NotFiniteComesThrough) {
           Floats logits = random.numbers(3 * classes, precision_);
           logits[static_cast<std::size_t>(classes + place)] = poison;  // of sample 1
           const Array on_logits = compute(logits, 3, classes);
-          const Scalars sums(*device_, {0, 0});
-          const StagedBatch staged =
-              device_->stage(0, {no_x.data(), ElementType::uint8, 3, 1}, {labels.data(), ElementType::int32, 3, 1});
-          device_->softmax_cross_entropy(on_logits.tensor(), staged.y, 1, want_gradient, sums.tensor());
+          const Scalars sums(*device_, {0, 0, 0});
+          const StagedBatch staged = device_->stage(
+              0, {{no_x.data(), ElementType::uint8, 3, 1}, {labels.data(), ElementType::int32, 3, 1}, {}});
+          device_->softmax_cross_entropy(on_logits.tensor(), staged.y, {.want_gradient = want_gradient}, sums.tensor());
           device_->release_stage(0);
           const Doubles got = sums.fetch();
           ASSERT_FALSE(std::isfinite(got[0]));
           ASSERT_LE(got[1], 2) << "a row that is not finite is no right answer";
           ASSERT_EQ(got[1], std::floor(got[1]));
+          ASSERT_LE(got[2], 2);
           device_->wait_staged();
         }
       }
@@ -303,10 +306,10 @@ TEST_P(Operations, NotFiniteComesThrough) {
   }
   for (const float poison : {kNan, kInfinity}) {
     const Array predictions = compute(Floats{1, poison, 2}, 3, 1);
-    const Scalars sums(*device_, {0, 0});
+    const Scalars sums(*device_, {0, 0, 0});
     const StagedBatch staged =
-        device_->stage(0, {no_x.data(), ElementType::uint8, 3, 1}, {targets.data(), ElementType::float32, 3, 1});
-    device_->mean_squared_error(predictions.tensor(), staged.y, 1, true, sums.tensor());
+        device_->stage(0, {{no_x.data(), ElementType::uint8, 3, 1}, {targets.data(), ElementType::float32, 3, 1}, {}});
+    device_->mean_squared_error(predictions.tensor(), staged.y, {.want_gradient = true}, sums.tensor());
     device_->release_stage(0);
     EXPECT_FALSE(std::isfinite(sums.fetch()[0]));
     const Floats gradient = predictions.fetch();
@@ -334,7 +337,7 @@ void convert_and_compare(Backend& device, Backend& reference, const std::vector<
   auto no_y = host_array<std::int32_t>(device, std::vector<std::int32_t>(static_cast<std::size_t>(rows)));
   const Tensor in{host.data(), ElementTypeOf<T>::value, rows, columns};
   const Array out(device, device.compute_type(), rows, columns);
-  const StagedBatch staged = device.stage(0, in, {no_y.data(), ElementType::int32, rows, 1});
+  const StagedBatch staged = device.stage(0, {in, {no_y.data(), ElementType::int32, rows, 1}, {}});
   device.convert_input(staged.x, transform, out.tensor());
   device.release_stage(0);
   Doubles exact(values.size());
@@ -345,7 +348,7 @@ void convert_and_compare(Backend& device, Backend& reference, const std::vector<
 
 TEST_P(Operations, ConvertInput) {
   Random random;
-  device_->reserve_stages(1, 129 * 784 * sizeof(double), 1000 * sizeof(std::int32_t));
+  device_->reserve_stages(1, {.x = 129 * 784 * sizeof(double), .y = 1000 * sizeof(std::int32_t)});
   for (const std::int64_t rows : {1, 3, 31, 129}) {
     for (const std::int64_t columns : {1, 2, 3, 5, 17, 33, 784}) {
       const Floats floats = random.numbers(rows * columns, Precision::fp32, 4);
@@ -383,6 +386,18 @@ TEST_P(Operations, CastRoundsToNearestEven) {
           << values[i] << " became " << got[i] << ", not " << expected;
       ASSERT_TRUE(std::isnan(expected) ? std::isnan(direct[i]) : direct[i] == expected) << "downloaded";
     }
+  }
+}
+
+TEST_P(Operations, Add) {
+  Random random;
+  for (const std::int64_t count : {1, 3, 8, 1001, 100'003}) {
+    const Floats x = random.numbers(count, precision_), before = random.numbers(count, precision_, 3);
+    const Array on_x = compute(x, 1, count), to = compute(before, 1, count);
+    device_->add(on_x.tensor(), to.tensor());
+    Doubles exact_x = widened(x), exact = widened(before);
+    reference_->add(view(exact_x, 1, count), view(exact, 1, count));
+    EXPECT_LE(relative_error(to.fetch(), exact), limit_) << count;
   }
 }
 

@@ -28,8 +28,9 @@ TEST_P(Queue, StagedBatchesKeepTheirOrder) {
   constexpr int kSlots = 2, kSteps = 60;
   const std::int64_t rows = 500, columns = subject().quick ? 100 : 1000;
   const auto device = make_subject(GetParam());
-  device->reserve_stages(kSlots, static_cast<std::size_t>(rows * columns),
-                         static_cast<std::size_t>(rows) * sizeof(float));
+  device->reserve_stages(kSlots, {.x = static_cast<std::size_t>(rows * columns),
+                                  .y = static_cast<std::size_t>(rows) * sizeof(float),
+                                  .keys = static_cast<std::size_t>(rows) * sizeof(std::uint64_t)});
   const auto x_of = [](int step, std::size_t i) {
     return static_cast<std::uint8_t>(step * 3 + static_cast<int>(i % 7));
   };
@@ -39,6 +40,12 @@ TEST_P(Queue, StagedBatchesKeepTheirOrder) {
   const Array product(*device, device->compute_type(), columns, columns);
   std::vector<Array> arrived_x;
   for (int step = 0; step < kSteps; ++step) arrived_x.emplace_back(*device, device->compute_type(), rows, columns);
+  const auto key_of = [](int step, std::size_t i) {
+    return 0x0123456789abcdef * static_cast<std::uint64_t>(step + 1) + i;
+  };
+  std::vector<std::pmr::vector<std::uint64_t>> keys(
+      kSlots, std::pmr::vector<std::uint64_t>(static_cast<std::size_t>(rows), device->host_memory()));
+  std::pmr::vector<std::uint64_t> arrived_keys(static_cast<std::size_t>(rows * kSteps), device->host_memory());
   std::pmr::vector<float> arrived_y(static_cast<std::size_t>(rows * kSteps), device->host_memory());
   std::vector<std::pmr::vector<std::uint8_t>> x(
       kSlots, std::pmr::vector<std::uint8_t>(static_cast<std::size_t>(rows * columns), device->host_memory()));
@@ -49,14 +56,20 @@ TEST_P(Queue, StagedBatchesKeepTheirOrder) {
     if (slot == 0) device->wait_staged();  // all of x and y are ours again
     auto& host_x = x[static_cast<std::size_t>(slot)];
     auto& host_y = y[static_cast<std::size_t>(slot)];
+    auto& host_keys = keys[static_cast<std::size_t>(slot)];
     for (std::size_t i = 0; i < host_x.size(); ++i) host_x[i] = x_of(step, i);
     for (std::size_t i = 0; i < host_y.size(); ++i) host_y[i] = y_of(step, i);
-    const StagedBatch staged = device->stage(slot, {host_x.data(), ElementType::uint8, rows, columns},
-                                             {host_y.data(), ElementType::float32, rows, 1});
+    for (std::size_t i = 0; i < host_keys.size(); ++i) host_keys[i] = key_of(step, i);
+    const StagedBatch staged = device->stage(slot, {{host_x.data(), ElementType::uint8, rows, columns},
+                                                    {host_y.data(), ElementType::float32, rows, 1},
+                                                    {host_keys.data(), ElementType::uint64, rows, 1}});
     device->linear_forward(square.tensor(), square.tensor(), {}, Activation::none, product.tensor());
     device->convert_input(staged.x, {}, arrived_x[static_cast<std::size_t>(step)].tensor());
     const auto place = std::span(arrived_y).subspan(static_cast<std::size_t>(step * rows), host_y.size());
     device->read(staged.y, std::as_writable_bytes(place));
+    device->read(staged.keys,
+                 std::as_writable_bytes(
+                     std::span(arrived_keys).subspan(static_cast<std::size_t>(step * rows), host_keys.size())));
     device->release_stage(slot);
   }
   device->synchronize();
@@ -68,6 +81,7 @@ TEST_P(Queue, StagedBatchesKeepTheirOrder) {
     }
     for (std::size_t i = 0; i < static_cast<std::size_t>(rows); ++i) {
       ASSERT_EQ(labels[static_cast<std::size_t>(step * rows) + i], y_of(step, i)) << "step " << step;
+      ASSERT_EQ(arrived_keys[static_cast<std::size_t>(step * rows) + i], key_of(step, i)) << "step " << step;
     }
   }
 }
@@ -101,22 +115,23 @@ class Step {
         d_w_(backend, backend.master_type(), kInputs, kOutputs),
         d_bias_(backend, backend.master_type(), 1, kOutputs),
         d_x_(backend, backend.compute_type(), kBatch, kInputs),
-        sums_(backend, {0, 0}),
+        sums_(backend, {0, 0, 0}),
         squares_(backend, {0}) {
-    backend.reserve_stages(2, kBatch * kInputs, kBatch * sizeof(std::int32_t));
+    backend.reserve_stages(2, {.x = kBatch * kInputs, .y = kBatch * sizeof(std::int32_t)});
   }
 
   /// All results of step `number` on this batch; recorded under the slot.
   std::vector<Floats> run(int number, std::pmr::vector<std::uint8_t>& x, std::pmr::vector<std::int32_t>& labels) {
     const int slot = number % 2;
     const std::int64_t key[] = {slot, kBatch};
-    const StagedBatch staged = backend_.stage(slot, {x.data(), ElementType::uint8, kBatch, kInputs},
-                                              {labels.data(), ElementType::int32, kBatch, 1});
+    const StagedBatch staged = backend_.stage(
+        slot, {{x.data(), ElementType::uint8, kBatch, kInputs}, {labels.data(), ElementType::int32, kBatch, 1}, {}});
     backend_.repeat(key, [&] {
       backend_.fill_zero(sums_.tensor());
       backend_.convert_input(staged.x, {1.0f / 255, 0}, x_.tensor());
       backend_.linear_forward(x_.tensor(), w_.tensor(), {}, Activation::none, y_.tensor());
-      backend_.softmax_cross_entropy(y_.tensor(), staged.y, 1.0 / kBatch, true, sums_.tensor());
+      backend_.softmax_cross_entropy(y_.tensor(), staged.y, {.scale = 1.0 / kBatch, .want_gradient = true},
+                                     sums_.tensor());
       backend_.linear_backward(x_.tensor(), w_.tensor(), y_.tensor(), y_.tensor(), Activation::none, Accumulate::no,
                                d_w_.tensor(), d_bias_.tensor(), d_x_.tensor());
       backend_.sum_of_squares(d_w_.tensor(), squares_.tensor());

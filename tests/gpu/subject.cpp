@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <limits>
+#include <stdexcept>
 #include <utility>
 
 #include <gtest/gtest.h>
@@ -31,7 +33,34 @@ std::vector<T> falsified_if_broken(std::vector<T> values) {
   return values;
 }
 
+template <class T>
+std::vector<double> as_doubles_of(std::span<const std::byte> bytes) {
+  std::vector<T> values(bytes.size() / sizeof(T));
+  if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
+  std::vector<double> wide(values.size());
+  std::ranges::transform(values, wide.begin(), [](T value) { return static_cast<double>(value); });
+  return wide;
+}
+
 }  // namespace
+
+std::vector<double> as_doubles(ElementType type, std::span<const std::byte> bytes) {
+  switch (type) {
+    case ElementType::float32:
+      return as_doubles_of<float>(bytes);
+    case ElementType::float64:
+      return as_doubles_of<double>(bytes);
+    case ElementType::uint8:
+      return as_doubles_of<std::uint8_t>(bytes);
+    case ElementType::int32:
+      return as_doubles_of<std::int32_t>(bytes);
+    case ElementType::uint64:
+      return as_doubles_of<std::uint64_t>(bytes);
+    case ElementType::bfloat16:
+      break;
+  }
+  throw std::invalid_argument(std::string("numbers of ") + name_of(type));
+}
 
 Subject& subject() {
   static Subject the_one;
@@ -99,6 +128,21 @@ Array::Array(Backend& backend, ElementType type, std::int64_t rows, std::int64_t
   if (!values.empty()) backend.upload(values, tensor_);
 }
 
+Array::Array(Backend& backend, ElementType type, std::int64_t rows, std::int64_t columns,
+             std::span<const std::byte> bytes)
+    : backend_(&backend), tensor_{.data = nullptr, .type = type, .rows = rows, .columns = columns} {
+  constexpr std::size_t kPiece = 256;
+  const auto size = static_cast<std::size_t>(tensor_.count()) * size_of(type);
+  const std::vector<std::byte> poison(bytes.empty() ? size : 0, std::byte{0xff});
+  if (bytes.empty()) bytes = poison;
+  tensor_.data = backend.memory()->allocate(bytes_of(tensor_), kAlignment);
+  for (std::size_t begin = 0; begin < bytes.size(); begin += kPiece) {
+    const auto piece = bytes.subspan(begin, std::min(kPiece, bytes.size() - begin));
+    backend.write(piece, {static_cast<std::byte*>(tensor_.data) + begin, ElementType::uint8, 1,
+                          static_cast<std::int64_t>(piece.size())});
+  }
+}
+
 Array::~Array() {
   if (tensor_.data != nullptr) backend_->memory()->deallocate(tensor_.data, bytes_of(tensor_), kAlignment);
 }
@@ -109,6 +153,15 @@ std::vector<float> Array::fetch() const {
   std::vector<float> values(static_cast<std::size_t>(tensor_.count()));
   if (!values.empty()) backend_->download(tensor_, values);
   return seen(std::move(values));
+}
+
+std::vector<double> Array::fetch_values() const {
+  const auto count = static_cast<std::size_t>(tensor_.count());
+  if (tensor_.type == ElementType::float32 || tensor_.type == ElementType::bfloat16) return widened(fetch());
+  std::pmr::vector<std::byte> bytes(count * size_of(tensor_.type), backend_->host_memory());
+  backend_->read(tensor_, bytes);
+  backend_->synchronize();
+  return seen(as_doubles(tensor_.type, bytes));
 }
 
 Scalars::Scalars(Backend& backend, std::initializer_list<double> values)
@@ -136,10 +189,14 @@ std::vector<float> seen(std::vector<float> values) { return falsified_if_broken(
 std::vector<double> seen(std::vector<double> values) { return falsified_if_broken(std::move(values)); }
 
 double relative_error(const std::vector<float>& got, const std::vector<double>& exact, double floor) {
+  return relative_error(widened(got), exact, floor);
+}
+
+double relative_error(const std::vector<double>& got, const std::vector<double>& exact, double floor) {
   if (got.size() != exact.size()) return std::numeric_limits<double>::infinity();
   double error = 0, size = 0;
   for (std::size_t i = 0; i < got.size(); ++i) {
-    error += (static_cast<double>(got[i]) - exact[i]) * (static_cast<double>(got[i]) - exact[i]);
+    error += (got[i] - exact[i]) * (got[i] - exact[i]);
     size += exact[i] * exact[i];
   }
   return error == 0 ? 0 : std::sqrt(error) / std::max(std::sqrt(size), floor);

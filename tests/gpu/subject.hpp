@@ -60,12 +60,16 @@ class Array {
   /// Poisoned: every element is a NaN until an operation writes it.
   Array(Backend& backend, ElementType type, std::int64_t rows, std::int64_t columns);
   Array(Backend& backend, ElementType type, std::int64_t rows, std::int64_t columns, std::span<const float> values);
+  /// Of any type, from as many bytes as it has; from none: all bits set, which is NaN in numbers.
+  Array(Backend& backend, ElementType type, std::int64_t rows, std::int64_t columns, std::span<const std::byte> bytes);
   ~Array();
   Array(Array&& other) noexcept;
   Array& operator=(Array&&) = delete;
 
   const Tensor& tensor() const { return tensor_; }
   std::vector<float> fetch() const;
+  /// Numbers and indices of any type, as seen by a test.
+  std::vector<double> fetch_values() const;
 
  private:
   Backend* backend_;
@@ -100,9 +104,13 @@ std::pmr::vector<T> host_array(Backend& backend, std::span<const T> values) {
 std::vector<float> seen(std::vector<float> values);
 std::vector<double> seen(std::vector<double> values);
 
+/// The elements of a tensor with these bytes; not for bfloat16.
+std::vector<double> as_doubles(ElementType type, std::span<const std::byte> bytes);
+
 /// |got - exact| / max(|exact|, floor) in the Euclidean norm; NaN where anything is not a number. `floor`: what the
 /// norm is to be expected, where the exact result may be small by cancellation.
 double relative_error(const std::vector<float>& got, const std::vector<double>& exact, double floor = 0);
+double relative_error(const std::vector<double>& got, const std::vector<double>& exact, double floor = 0);
 double norm(const std::vector<float>& values);
 std::vector<double> widened(const std::vector<float>& values);
 

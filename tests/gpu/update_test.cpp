@@ -1,4 +1,5 @@
 // What happens to the arenas: the optimisers, the norm, the L2 gradient and the ballot, against the float64 reference.
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -21,9 +22,14 @@ struct Layout {
   std::int64_t elements;
   std::vector<UpdateSlice> slices;
 };
-const std::vector<Layout> kLayouts{{64, {{0, 1, true}}},
-                                   {256, {{0, 3, false}, {64, 65, true}, {192, 64, true}}},
-                                   {102'400, {{0, 10, false}, {64, 99'999, true}, {100'096, 1'000, false}}}};
+const std::vector<Layout> kLayouts{
+    {64, {{0, 1, true}}},
+    {256, {{0, 3, false}, {64, 65, true}, {192, 64, true}}},
+    {102'400, {{0, 10, false}, {64, 99'999, true}, {100'096, 1'000, false}}},
+    {1024, {{0, 100, true}, {128, 200, false}, {384, 100, false, true}, {512, 300, false, true}}}};
+constexpr std::array kKinds{OptimizerKind::sgd,   OptimizerKind::momentum, OptimizerKind::nesterov, OptimizerKind::adam,
+                            OptimizerKind::adamw, OptimizerKind::lars,     OptimizerKind::lamb};
+bool needs_norms(OptimizerKind kind) { return kind == OptimizerKind::lars || kind == OptimizerKind::lamb; }
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInfinity = std::numeric_limits<double>::infinity();
 
@@ -32,15 +38,21 @@ enum class Clip { none, norm, norm_not_reached, value };
 /// One set of arenas, in the memory of a backend.
 class Arenas {
  public:
-  Arenas(Backend& backend, const std::vector<Floats>& initial, std::int64_t elements) {
+  Arenas(Backend& backend, const std::vector<Floats>& initial, std::int64_t elements, std::size_t slices)
+      : norms_(backend, ElementType::float64, 1, static_cast<std::int64_t>(2 * slices), std::span<const std::byte>()) {
     for (const Floats& values : initial) arrays_.emplace_back(backend, backend.master_type(), 1, elements, values);
     shadowed_ = backend.compute_type() != backend.master_type();
     if (shadowed_) arrays_.emplace_back(backend, backend.compute_type(), 1, elements, initial[0]);
   }
   UpdateArenas views(OptimizerKind kind, bool averaging) const {
     const auto used = [&](std::size_t arena, bool condition) { return condition ? arrays_[arena].tensor() : Tensor{}; };
-    return {arrays_[0].tensor(), arrays_[1].tensor(), used(2, state_count(kind) > 0), used(3, state_count(kind) > 1),
-            used(4, averaging),  used(5, shadowed_)};
+    return {arrays_[0].tensor(),
+            arrays_[1].tensor(),
+            used(2, state_count(kind) > 0),
+            used(3, state_count(kind) > 1),
+            used(4, averaging),
+            used(5, shadowed_),
+            needs_norms(kind) ? norms_.tensor() : Tensor{}};
   }
   /// Parameters, gradients, state1, state2, average and, where there is one, the shadow.
   std::vector<Floats> fetch() const {
@@ -52,6 +64,7 @@ class Arenas {
 
  private:
   std::vector<Array> arrays_;
+  Array norms_;
   bool shadowed_ = false;
 };
 
@@ -82,6 +95,8 @@ UpdateRule some_rule(Clip clip, std::int64_t count, int update) {
   rule.bias_correction2 = static_cast<float>(1 - std::pow(0.999, update + 1));
   rule.weight_decay = 0.1f;
   rule.average_decay = 0.75f;
+  rule.trust = 0.2f;
+  rule.statistics_decay = 0.875f;
   if (clip == Clip::value) rule.clip_value = 0.5f;
   if (clip == Clip::norm) rule.clip_norm = 0.3 * std::sqrt(static_cast<double>(count));
   if (clip == Clip::norm_not_reached) rule.clip_norm = 10 * std::sqrt(static_cast<double>(count));
@@ -101,8 +116,7 @@ TEST_P(Update, EveryOptimizer) {
   for (const Layout& layout : kLayouts) {
     const auto device = make_subject(GetParam());  // a backend may keep its copy of the slices
     Rule rule(*device), exact_rule(*reference_);
-    for (const OptimizerKind kind : {OptimizerKind::sgd, OptimizerKind::momentum, OptimizerKind::nesterov,
-                                     OptimizerKind::adam, OptimizerKind::adamw}) {
+    for (const OptimizerKind kind : kKinds) {
       for (const Clip clip : {Clip::none, Clip::norm, Clip::norm_not_reached, Clip::value}) {
         const bool averaging = random.coin();
         SCOPED_TRACE(fmt::format("{} elements, optimiser {}, clip {}, averaging {}", layout.elements, name_of(kind),
@@ -112,8 +126,9 @@ TEST_P(Update, EveryOptimizer) {
         for (float& value : initial[3]) value = std::abs(value);  // a second moment is no less than 0
         std::vector<Doubles> exact;
         for (const Floats& values : initial) exact.push_back(widened(values));
+        Doubles exact_norms(2 * layout.slices.size());
         const auto exact_view = [&](std::size_t arena) { return view(exact[arena], 1, layout.elements); };
-        const Arenas arenas(*device, initial, layout.elements);
+        const Arenas arenas(*device, initial, layout.elements, layout.slices.size());
         for (int update = 0; update < 3; ++update) {
           const UpdateRule numbers = some_rule(clip, layout.elements, update);
           const double squares = std::pow(norm(initial[1]), 2);
@@ -121,9 +136,16 @@ TEST_P(Update, EveryOptimizer) {
           const Scalars exact_obstacles(*reference_, {0}), exact_squares(*reference_, {squares});
           device->update(arenas.views(kind, averaging), kind, averaging, rule.set(numbers), layout.slices,
                          {obstacles.tensor(), gradient_squares.tensor()});
-          reference_->update({exact_view(0), exact_view(1), exact_view(2), exact_view(3), exact_view(4), {}}, kind,
-                             averaging, exact_rule.set(numbers), layout.slices,
-                             {exact_obstacles.tensor(), exact_squares.tensor()});
+          reference_->update(
+              {exact_view(0),
+               exact_view(1),
+               exact_view(2),
+               exact_view(3),
+               exact_view(4),
+               {},
+               needs_norms(kind) ? view(exact_norms, 1, static_cast<std::int64_t>(exact_norms.size())) : Tensor{}},
+              kind, averaging, exact_rule.set(numbers), layout.slices,
+              {exact_obstacles.tensor(), exact_squares.tensor()});
           device->synchronize();  // before the scalars go
         }
         const std::vector<Floats> got = arenas.fetch();
@@ -150,9 +172,10 @@ TEST_P(Update, AClosedGateLeavesEveryBit) {
   Rule rule(*device);
   std::vector<Floats> initial(5);
   for (Floats& values : initial) values = random.numbers(layout.elements);
-  const Arenas arenas(*device, initial, layout.elements);
+  const Arenas arenas(*device, initial, layout.elements, layout.slices.size());
   const double closed[][2] = {{1, 1}, {kNan, 1}, {0, kNan}, {0, kInfinity}, {3, kNan}};
-  for (const OptimizerKind kind : {OptimizerKind::sgd, OptimizerKind::adamw}) {
+  for (const OptimizerKind kind :
+       {OptimizerKind::sgd, OptimizerKind::adamw, OptimizerKind::lars, OptimizerKind::lamb}) {
     for (const auto& gate : closed) {
       const Scalars obstacles(*device, {gate[0]}), squares(*device, {gate[1]});
       device->update(arenas.views(kind, true), kind, true, rule.set(some_rule(Clip::norm, layout.elements, 0)),
@@ -218,7 +241,7 @@ TEST_P(Update, SumOfSquares) {
 TEST_P(Update, Tally) {
   const auto device = make_subject(GetParam());
   for (const double loss : {0.5, kNan, kInfinity}) {
-    const Scalars sums(*device, {loss, 17}), ballot(*device, {kNan, kNan, 2, 9, 11});
+    const Scalars sums(*device, {loss, 17, 23}), ballot(*device, {kNan, kNan, 2, 9, 11});
     device->tally(sums.tensor(), ballot.tensor());
     device->tally(sums.tensor(), ballot.tensor());
     const Doubles got = ballot.fetch();
