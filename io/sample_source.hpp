@@ -75,4 +75,42 @@ struct SyntheticOptions {
 };
 std::unique_ptr<SampleSource> make_synthetic(const SyntheticOptions& options);
 
+struct TextOptions {
+  std::string tokenizer = "char";      ///< byte | char | word (tokenizer.hpp)
+  std::int64_t vocabulary = 0;         ///< char, word: so many tokens at most, <unk> among them; 0: all, no <unk>
+  std::optional<TokenInfo> from = {};  ///< encode with this one instead
+};
+/// UTF-8 text (bytes: anything), plain or .gz, several files one after another: a corpus. Each file is read twice.
+std::unique_ptr<SampleSource> open_text(const std::vector<std::filesystem::path>& files, const TextOptions& options);
+/// Of a corpus packed before: FOLDER or FOLDER/train. Throws FileError.
+TokenInfo read_vocabulary(const std::filesystem::path& folder);
+
+/// Tokens made elsewhere: flat files of little-endian uint16, with or without the 1024-byte header of llm.c (magic
+/// 20240520). The vocabulary's size must be known.
+std::unique_ptr<SampleSource> open_tokens(const std::vector<std::filesystem::path>& files, std::int64_t vocabulary);
+
+/// CIFAR-10 and CIFAR-100 binary batches: a folder (its training batches) or files. x becomes uint8 [32, 32, 3]; of
+/// CIFAR-100, y is the fine label. Names of classes from batches.meta.txt or fine_label_names.txt beside the files.
+enum class CifarKind { cifar10, cifar100 };
+std::unique_ptr<SampleSource> open_cifar(const std::vector<std::filesystem::path>& paths, CifarKind kind);
+
+struct ImageFolderOptions {
+  /// Every image becomes so large; 0: as they are, all of one size.
+  std::int64_t height = 0, width = 0;
+  /// Scaled until the shorter side fits, then the centre; false: scaled to exactly this size.
+  bool crop = true;
+  int threads = 0;  ///< that decode; 0: one per core
+};
+/// A folder with one sub-folder of JPEG and PNG files per class: x uint8 [height, width, 3] (grey and palette become
+/// RGB, transparency is dropped, rotations noted in the file are not applied), y the class. Classes and files in the
+/// order of their names.
+std::unique_ptr<SampleSource> open_image_folder(const std::filesystem::path& folder, const ImageFolderOptions& options);
+/// Whether this program was built with the libraries for JPEG and PNG.
+bool can_decode_images() noexcept;
+
+/// The smallest type that holds tokens of a vocabulary: uint8, uint16 or int32.
+FileType token_type(std::int64_t vocabulary) noexcept;
+/// "FORMAT a.bin b.bin and 3 more", for SampleSource::description().
+std::string describe_files(const std::string& format, const std::vector<std::filesystem::path>& files);
+
 }  // namespace lockstep::io

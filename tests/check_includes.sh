@@ -24,6 +24,7 @@ find app comm io model tests -type f \( -name '*.cpp' -o -name '*.hpp' -o -name 
     home("^boost/program_options", "^app/options[^/]*\\.cpp$", "app/options*.cpp")
     home("^nlohmann/", "^io/[^/]*\\.cpp$|^tests/", "io/*.cpp")
     home("^(zlib|xxhash|xxh3)\\.h$", "^io/|^tests/io/", "io/")
+    home("^(jpeglib|jerror|turbojpeg|png)\\.h$", "^io/formats/jpeg_png\\.cpp$", "io/formats/jpeg_png.cpp")
     home("^boost/crc", "^io/tensorboard_log\\.cpp$", "io/tensorboard_log.cpp")
   }
   function home(header, place, words) { ++homes; header_[homes] = header; place_[homes] = place; words_[homes] = words }

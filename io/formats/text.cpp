@@ -1,0 +1,172 @@
+// Text files as a corpus. Read twice: once to count pieces and find the vocabulary, once to encode.
+#include <fmt/format.h>
+
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <stdexcept>
+#include <utility>
+
+#include "io/formats/byte_reader.hpp"
+#include "io/sample_source.hpp"
+#include "io/shard_manifest.hpp"
+#include "io/tokenizer.hpp"
+#include "io/vocabulary.hpp"
+
+namespace lockstep::io {
+namespace {
+
+constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
+
+/// The pieces of several files, one after another; a file's end ends a word.
+class TextStream {
+ public:
+  TextStream(std::vector<std::filesystem::path> files, TokenizerKind kind)
+      : files_(std::move(files)), kind_(kind), buffer_(kBufferBytes, '\0') {
+    open();
+  }
+
+  /// Valid until the next call.
+  std::optional<std::string_view> next() {
+    while (true) {
+      try {
+        if (const auto piece = pieces_->next(text_, at_end_)) return piece;
+      } catch (const FileError& error) {
+        throw FileError(fmt::format("{}: {}", files_[file_].string(), error.what()));
+      }
+      if (!at_end_) {
+        refill();
+      } else if (file_ + 1 < files_.size()) {
+        before_ += pieces_->position();
+        ++file_;
+        open();
+      } else {
+        return std::nullopt;
+      }
+    }
+  }
+  /// Passed over so far, in all files.
+  std::uint64_t bytes() const noexcept { return before_ + pieces_->position(); }
+  /// "FILE: at byte N", the end of the piece just read.
+  std::string place() const { return fmt::format("{}: at byte {}", files_[file_].string(), pieces_->position()); }
+
+ private:
+  void open() {
+    reader_.emplace(files_[file_]);
+    pieces_.emplace(kind_);
+    text_ = {};
+    at_end_ = false;
+  }
+
+  void refill() {
+    std::memmove(buffer_.data(), text_.data(), text_.size());
+    const std::size_t kept = text_.size();
+    if (kept == buffer_.size()) {
+      throw FileError(fmt::format("{}: at byte {}: a word of more than {} bytes; is this text?", files_[file_].string(),
+                                  pieces_->position(), kept));
+    }
+    const std::span<char> space = std::span(buffer_).subspan(kept);
+    const std::size_t got = reader_->read_some(std::as_writable_bytes(space));
+    at_end_ = got == 0;
+    text_ = std::string_view(buffer_).substr(0, kept + got);
+  }
+
+  std::vector<std::filesystem::path> files_;
+  TokenizerKind kind_;
+  std::size_t file_ = 0;
+  std::optional<ByteReader> reader_;
+  std::optional<TextPieces> pieces_;
+  std::string buffer_;
+  std::string_view text_;  ///< of the buffer: what no piece was made of yet
+  bool at_end_ = false;    ///< of the file
+  std::uint64_t before_ = 0;
+};
+
+class TextSource final : public SampleSource {
+ public:
+  TextSource(std::vector<std::filesystem::path> files, Tokenizer tokenizer, std::int64_t count)
+      : names_(files), tokenizer_(std::move(tokenizer)), count_(count), stream_(std::move(files), tokenizer_.kind()) {}
+
+  std::vector<Field> fields() const override { return {{kTokensName, token_type(tokenizer_.info().vocabulary), {}}}; }
+  std::int64_t count() const override { return count_; }
+  std::string description() const override { return describe_files("text", names_); }
+  bool labels_are_classes() const override { return false; }
+  std::optional<TokenInfo> token_info() const override { return tokenizer_.info(); }
+  std::uint64_t source_bytes() const override { return stream_.bytes(); }
+
+  void read(std::int64_t samples, std::span<const std::span<std::byte>> buffers) override {
+    const std::size_t size = size_of(fields()[0].type);
+    if (samples < 0 || samples > count_ - done_ || buffers[0].size() != static_cast<std::size_t>(samples) * size) {
+      throw std::invalid_argument("more tokens asked for than the text has, or a buffer of the wrong size");
+    }
+    std::byte* out = buffers[0].data();
+    for (std::int64_t i = 0; i < samples; ++i, out += size) {
+      const auto piece = stream_.next();
+      if (!piece) throw FileError(fmt::format("{}: has become shorter while it was read", description()));
+      const auto token = tokenizer_.token_of(*piece);
+      if (!token) {
+        throw FileError(
+            fmt::format("{}: {} is not in the vocabulary, which has no <unk>; make the vocabulary of the training data "
+                        "with --vocabulary N, or of all the text",
+                        stream_.place(), quoted(*piece)));
+      }
+      std::memcpy(out, &*token, size);  // little-endian: the low bytes come first
+    }
+    done_ += samples;
+    if (done_ == count_) stream_.next();  // what blanks there are at the end belong to the text
+  }
+
+ private:
+  std::vector<std::filesystem::path> names_;
+  Tokenizer tokenizer_;
+  std::int64_t count_;
+  TextStream stream_;
+  std::int64_t done_ = 0;
+};
+
+}  // namespace
+
+FileType token_type(std::int64_t vocabulary) noexcept {
+  if (vocabulary <= 256) return FileType::uint8;
+  return vocabulary <= 65536 ? FileType::uint16 : FileType::int32;
+}
+
+std::string describe_files(const std::string& format, const std::vector<std::filesystem::path>& files) {
+  constexpr std::size_t kMostNames = 5;
+  std::string text = format;
+  for (std::size_t i = 0; i < std::min(files.size(), kMostNames); ++i) {
+    const std::filesystem::path name =
+        files[i].has_filename() ? files[i].filename() : files[i].parent_path().filename();
+    text += fmt::format(" {}", name.string());
+  }
+  return files.size() > kMostNames ? text + fmt::format(" and {} more", files.size() - kMostNames) : text;
+}
+
+std::unique_ptr<SampleSource> open_text(const std::vector<std::filesystem::path>& files, const TextOptions& options) {
+  if (files.empty()) throw std::invalid_argument("a corpus needs a file of text");
+  const std::string& name = options.from ? options.from->kind : options.tokenizer;
+  const auto kind = tokenizer_kind_of_name(name);
+  if (!kind) {
+    throw FileError(
+        fmt::format("a text cannot be encoded with a vocabulary of kind {}; byte, char and word can", name));
+  }
+  const bool needs_counts = !options.from && *kind != TokenizerKind::byte;
+  VocabularyCounter counter;
+  std::int64_t count = 0;
+  for (TextStream stream(files, *kind); const auto piece = stream.next(); ++count) {
+    if (needs_counts) counter.add(*piece);
+  }
+  Tokenizer tokenizer(options.from ? *options.from : counter.finish(*kind, options.vocabulary));
+  return std::make_unique<TextSource>(files, std::move(tokenizer), count);
+}
+
+TokenInfo read_vocabulary(const std::filesystem::path& folder) {
+  const std::filesystem::path train = folder / "train";
+  const bool split = !std::filesystem::exists(folder / kManifestName) && std::filesystem::exists(train / kManifestName);
+  const std::filesystem::path& place = split ? train : folder;
+  const ShardManifest manifest = read_manifest(place);
+  if (!manifest.tokens) throw FileError(fmt::format("{}: holds samples, which have no vocabulary", place.string()));
+  return *manifest.tokens;
+}
+
+}  // namespace lockstep::io
