@@ -1,0 +1,143 @@
+#!/usr/bin/env bash
+# Every network: the same curve at any number of ranks, the same bits after a resume, text from the language models.
+. "$(dirname "$0")/harness.sh"
+
+python3 - <<'EOF' || exit 1
+import h5py, numpy as np
+r = np.random.default_rng(1)
+labels = r.integers(0, 4, 96)
+x = r.integers(0, 60, (96, 18, 18, 3))
+for i, label in enumerate(labels):  # a bright corner says which class it is
+    x[i, 9 * (label // 2):9 * (label // 2) + 9, 9 * (label % 2):9 * (label % 2) + 9] += 120
+with h5py.File("images.h5", "w") as f:
+    f["x"], f["y"] = x.astype(np.uint8), labels.astype(np.int32)
+words = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "no", "dog"]
+text = " ".join(words[i] for i in r.integers(0, 10, 1400))
+open("corpus.txt", "w").write("\n".join(text[i:i + 60] for i in range(0, len(text), 60)) + "\n")
+EOF
+must_run pack --format text --tokenizer char --x corpus.txt --out text --validation 0.1
+
+cnn="--model cnn --data images.h5 --validation images.h5 --augment crop=16,flip,brightness=30,contrast=0.5:1.5 --learning-rate 0.01 --decay-steps 100"
+resnet="--model resnet --depth 20 --data images.h5 --validation images.h5 --augment pad=2,crop=16,flip --learning-rate 0.02 --sync-batch-norm"
+lstm="--model lstm --data text --layers 2 --hidden 16 --unroll 6 --dropout 0.2 --learning-rate 0.5"
+gpt="--model gpt --data text --layers 2 --width 16 --heads 2 --context 12 --dropout 0.1"
+
+# close_to_one CURVE: no loss differs from the single rank's by more than 1e-4 of it.
+close_to_one() {
+  paste curve.one "$1" | awk '
+    { d = $2 - $4; if (d < 0) d = -d; if ($1 != $3 || !(d <= 1e-4 * $2)) { print "step " $1 ": " $2 " " $4; bad = 1 } }
+    END { exit bad || NR == 0 }' >differences || failed "$(head -n 3 differences)"
+}
+
+for network in cnn resnet lstm gpt; do
+  common="${!network} --global-batch 12 --evaluation-batch 8 --report-every 1 --no-tensorboard --seed 3"
+
+  check "$network learns something on one rank"
+  run train $common --steps 10 --checkpoint-every 4 --keep 9 --run $network-1
+  expect_status 0
+  metric $network-1 train loss >curve.one
+  [ "$(wc -l <curve.one)" = 10 ] || failed "10 steps expected"
+
+  for n in 2 4; do
+    check "$network on $n ranks: the same curve"
+    run -n $n train $common --steps 10 --run $network-$n
+    expect_status 0
+    metric $network-$n train loss >curve
+    close_to_one curve
+  done
+
+  check "$network in two micro-steps: the same curve"
+  run -n 2 train $common --steps 10 --accumulate 2 --run $network-accumulate
+  expect_status 0
+  metric $network-accumulate train loss >curve
+  # Statistics of a batch are those of a micro-step: there the curve is another one.
+  [ $network = resnet ] || close_to_one curve
+
+  check "$network resumes bit for bit, with the same evaluation"
+  run train $common --steps 10 --resume=$network-1/checkpoints/step-0000000004.h5 --run $network-again
+  expect_status 0
+  metric $network-again train loss >curve
+  tail -n 6 curve.one | expect_same - curve
+  metric $network-again validation loss | tail -n 1 >again
+  metric $network-1 validation loss | tail -n 1 | expect_same - again
+
+  check "$network: the same evaluation at any number of ranks"
+  run eval $network-1
+  expect_status 0; cp out alone
+  for n in 2 3; do
+    run -n $n eval $network-1
+    expect_status 0; expect_same alone out
+  done
+done
+
+check "batch norm without --sync-batch-norm takes each rank's own statistics: another curve, the same on all ranks"
+run -n 2 train ${resnet/--sync-batch-norm/} --global-batch 12 --steps 4 --report-every 1 --run own-statistics
+expect_status 0
+metric own-statistics train loss >curve
+head -n 4 curve | cmp -s - <(metric resnet-2 train loss | head -n 4) && failed "the curves should differ"
+
+check "a rank that fails in the middle of synchronised sums is told by all"
+run -n 2 train $resnet --global-batch 12 --steps 400 --learning-rate 1e30 --schedule constant --optimizer sgd --run exploded
+expect_status 1
+expect_err "not finite"
+
+check "a language model resumes at another number of ranks, its state in the lanes it was"
+run -n 3 train $lstm --global-batch 12 --report-every 1 --no-tensorboard --seed 3 --evaluation-batch 8 --steps 10 \
+  --resume=lstm-1/checkpoints/step-0000000004.h5 --run lstm-other
+expect_status 0
+metric lstm-1 train loss >curve.one
+{ head -n 4 curve.one; metric lstm-other train loss; } >curve
+close_to_one curve
+
+check "other lanes in the middle of an epoch are refused"
+run train $lstm --global-batch 6 --seed 3 --steps 10 --resume=lstm-1/checkpoints/step-0000000004.h5 --run lstm-lanes
+expect_status 1
+expect_err "12 lanes.*give the --global-batch"
+
+for network in lstm gpt; do
+  check "generate: the same seed, the same text; $network"
+  run generate $network-1 --prompt "the " --tokens 40 --temperature 0.8 --top-k 5 --seed 9
+  expect_status 0; cp out first
+  expect_out "^the "
+  [ "$(tr -d '\n' <first | wc -c)" -ge 40 ] || failed "too short"
+  run generate $network-1 --prompt "the " --tokens 40 --temperature 0.8 --top-k 5 --seed 9
+  expect_same first out
+  run generate $network-1 --prompt "the " --tokens 40 --temperature 0.8 --top-k 5 --seed 10
+  cmp -s first out && failed "another seed should write another text"
+done
+
+check "language models report perplexity and bits per byte"
+run eval gpt-1 --json eval.json
+expect_out "perplexity .*bits per byte .* tokens"
+grep -q '"perplexity":.*"bits_per_byte":' eval.json || failed "eval.json lacks them: $(cat eval.json)"
+
+check "usual options of a network are in the configuration; given ones win"
+run train --model cnn --data images.h5 --augment none --normalize per-image --steps 1 --run defaults
+expect_status 0
+for line in "average-decay = 0.9999" "l2 = 0.004" "schedule = exponential" "augment = none"; do
+  grep -qx "$line" defaults/config.ini || failed "config.ini lacks: $line"
+done
+
+# Wrong input, each with one sentence and nothing left behind.
+refuse() {
+  run train "${@:2}" --run refused
+  case $status in 1 | 2) ;; *) failed "exit $status" ;; esac
+  expect_err "$1"
+  [ ! -e refused ] || failed "a run folder was made"
+}
+check "samples for a language model"; refuse "token" --model gpt --data images.h5
+check "a corpus for an image network"; refuse "holds tokens" --model cnn --data text
+check "a crop larger than the image"; refuse "crop of 40 x 40 does not fit" --model cnn --data images.h5 --augment crop=40
+check "an unknown augmentation"; refuse "flop.*none of.*flip" --model cnn --data images.h5 --augment flop
+check "a depth that is no network"; refuse "depth" --model resnet --data images.h5 --depth 21
+check "heads that do not divide the width"; refuse "heads" --model gpt --data text --width 16 --heads 3
+check "a context longer than the corpus"; refuse "context|window|tokens" --model gpt --data text --context 100000
+check "more lanes than windows"; refuse "lanes" --model lstm --data text --unroll 100 --global-batch 600
+check "an option of another network"; refuse "only with .*model" --model gpt --data text --depth 20
+check "generate from a network that writes no text"
+run generate cnn-1
+expect_status 2; expect_err "language model"
+check "generate with a letter outside the vocabulary"
+run generate gpt-1 --prompt "Ω"
+[ "$status" != 0 ] || failed "should be refused"
+expect_err "vocabulary|prompt"
