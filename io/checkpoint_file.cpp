@@ -51,11 +51,17 @@ constexpr std::array<TextField, 4> kTexts = {{
     {"dataset", &TrainingRecord::dataset},
     {"program_version", &TrainingRecord::program_version},
 }};
-/// May be megabytes: datasets of bytes.
-constexpr std::array<TextField, 2> kLongTexts = {{
+/// May be megabytes: datasets of bytes. Of format 1, all but the vocabulary.
+constexpr std::array<TextField, 3> kLongTexts = {{
     {"configuration", &TrainingRecord::configuration},
     {"metrics", &TrainingRecord::metrics},
+    {"vocabulary", &TrainingRecord::vocabulary},
 }};
+std::span<const TextField> long_texts(std::int64_t format) {
+  return std::span(kLongTexts).first(format == 1 ? kLongTexts.size() - 1 : kLongTexts.size());
+}
+
+std::int64_t format_of(const TrainingRecord& record) { return record.vocabulary.empty() ? 1 : kCheckpointFormat; }
 
 /// Numbers as 8 bytes, texts after their length: no two different sequences give the same bytes.
 class Canonical {
@@ -92,12 +98,12 @@ std::uint64_t tensor_checksum(std::string_view path, std::span<const std::int64_
 /// Of the record and the list of tensors with their checksums: nothing can be lost, added or exchanged.
 class StateChecksum {
  public:
-  explicit StateChecksum(const TrainingRecord& record) {
-    sum_.add(kCheckpointFormat);
+  StateChecksum(const TrainingRecord& record, std::int64_t format) {
+    sum_.add(format);
     for (const IntegerField& field : kIntegers) sum_.add(field.get(record));
     sum_.add(record.best_metric);
     for (const TextField& field : kTexts) sum_.add(std::string_view(record.*field.member));
-    for (const TextField& field : kLongTexts) sum_.add(std::string_view(record.*field.member));
+    for (const TextField& field : long_texts(format)) sum_.add(std::string_view(record.*field.member));
   }
   void add_tensor(std::string_view path, std::uint64_t checksum) {
     sum_.add(path);
@@ -148,10 +154,10 @@ class CheckpointFileReader {
   }
 
   VerifiedRecord read(std::vector<StoredTensor>* kept) {
-    check_format();
+    const std::int64_t format = read_format();
     VerifiedRecord result;
-    read_record(result.record);
-    StateChecksum state(result.record);
+    read_record(result.record, format);
+    StateChecksum state(result.record, format);
     for (const std::string& path : file_.texts(kState, "tensors").value_or(std::vector<std::string>{})) {
       StoredTensor tensor = read_tensor(path);
       state.add_tensor(path, tensor_checksum(path, tensor.shape, tensor.values));
@@ -179,7 +185,7 @@ class CheckpointFileReader {
   }
 
  private:
-  void check_format() {
+  std::int64_t read_format() const {
     const auto format = file_.integer("/", kFormatAttribute);
     if (!format) {
       throw FileError(fmt::format("{} is not a Lockstep checkpoint (an HDF5 file without the attribute {})",
@@ -192,6 +198,7 @@ class CheckpointFileReader {
                       path_.string(), *format, kCheckpointFormat));
     }
     if (*format < 1) damaged(fmt::format("its format version is {}", *format));
+    return *format;
   }
 
   template <class Value>
@@ -200,7 +207,7 @@ class CheckpointFileReader {
     return *std::move(value);
   }
 
-  void read_record(TrainingRecord& record) {
+  void read_record(TrainingRecord& record, std::int64_t format) {
     if (!file_.has(kState)) damaged("its state record is missing");
     for (const IntegerField& field : kIntegers) {
       field.set(record, required(file_.integer(kState, field.name), kState, field.name));
@@ -209,7 +216,7 @@ class CheckpointFileReader {
     for (const TextField& field : kTexts) {
       record.*field.member = required(file_.text(kState, field.name), kState, field.name);
     }
-    for (const TextField& field : kLongTexts) {
+    for (const TextField& field : long_texts(format)) {
       const std::string dataset = fmt::format("{}/{}", kState, field.name);
       std::string& text = record.*field.member;
       text.resize(checked_elements(dataset, FileType::uint8, file_.layout(dataset)));
@@ -292,8 +299,9 @@ std::uint64_t checkpoint_bytes_needed(const TrainingRecord& record, std::span<co
 }
 
 std::uint64_t fill_checkpoint_file(Hdf5File& file, const TrainingRecord& record, std::span<const TensorView> tensors) {
-  file.set_integer("/", kFormatAttribute, kCheckpointFormat);
-  StateChecksum state(record);
+  const std::int64_t format = format_of(record);
+  file.set_integer("/", kFormatAttribute, format);
+  StateChecksum state(record, format);
   std::vector<std::string> paths;
   for (const TensorView& tensor : tensors) {
     const std::string path = path_of(tensor.group, tensor.name);
@@ -309,7 +317,7 @@ std::uint64_t fill_checkpoint_file(Hdf5File& file, const TrainingRecord& record,
   for (const IntegerField& field : kIntegers) file.set_integer(kState, field.name, field.get(record));
   file.set_real(kState, "best_metric", record.best_metric);
   for (const TextField& field : kTexts) file.set_text(kState, field.name, record.*field.member);
-  for (const TextField& field : kLongTexts) {
+  for (const TextField& field : long_texts(format)) {
     const std::string dataset = fmt::format("{}/{}", kState, field.name);
     const std::string& text = record.*field.member;
     const auto size = static_cast<std::int64_t>(text.size());

@@ -12,7 +12,8 @@
 
 namespace lockstep::io {
 
-inline constexpr std::int64_t kCheckpointFormat = 1;
+/// The newest that is read. A record without a vocabulary is still written as format 1, which older programs know.
+inline constexpr std::int64_t kCheckpointFormat = 2;
 
 /// Throws std::invalid_argument: names that are no names, twins, shapes that do not match the values, text with NUL.
 void check_checkpoint_content(const TrainingRecord& record, std::span<const TensorView> tensors);
