@@ -1,0 +1,230 @@
+// The checked fronts of the operations on sequences.
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "spoilt_calls.hpp"
+
+namespace lockstep::model {
+namespace {
+
+using test::Argument;
+using test::examine;
+using test::kCompute;
+using test::kMaster;
+using test::Tensors;
+using test::tensors_for;
+
+constexpr ElementType kTokens = ElementType::int32, kKeys = ElementType::uint64;
+constexpr std::int64_t kContext = 3;
+
+TEST(SequenceChecks, TokensAndTables) {
+  test::IdleSequences sequences;
+  examine({"to_time_major",
+           [](std::int64_t b) {
+             return std::vector<Argument>{
+                 {.name = "tokens", .type = kTokens, .rows = b, .columns = 5, .any_columns = b == 0},
+                 {"out", kTokens, 5 * b, 1}};
+           },
+           [&](const Tensors& t) { sequences.to_time_major(t[0], t[1]); },
+           {1},
+           {0}});
+  examine({"embedding_forward",
+           [](std::int64_t b) {
+             return std::vector<Argument>{
+                 {"tokens", kTokens, b * kContext, 1},
+                 {.name = "table", .type = kCompute, .rows = 7, .columns = 4, .any_rows = true},
+                 {.name = "positions", .type = kCompute, .rows = 3, .columns = 4, .optional = true, .any_rows = true},
+                 {"y", kCompute, b * kContext, 4}};
+           },
+           [&](const Tensors& t) { sequences.embedding_forward(t[0], t[1], t[2], t[3]); },
+           {},
+           {}});
+  examine({"embedding_backward",
+           [](std::int64_t b) {
+             return std::vector<Argument>{
+                 {"tokens", kTokens, b * kContext, 1},
+                 {"d_y", kCompute, b * kContext, 4},
+                 {.name = "d_table", .type = kMaster, .rows = 7, .columns = 4, .any_rows = true},
+                 {.name = "d_positions", .type = kMaster, .rows = 3, .columns = 4, .optional = true, .any_rows = true}};
+           },
+           [&](const Tensors& t) { sequences.embedding_backward(t[0], t[1], Accumulate::no, t[2], t[3]); },
+           {},
+           {}});
+  examine({"project_forward",
+           [](std::int64_t b) {
+             return std::vector<Argument>{{"x", kCompute, b, 4}, {"table", kCompute, 7, 4}, {"y", kCompute, b, 7}};
+           },
+           [&](const Tensors& t) { sequences.project_forward(t[0], t[1], t[2]); },
+           {2},
+           {0}});
+  examine({"project_backward",
+           [](std::int64_t b) {
+             return std::vector<Argument>{{"x", kCompute, b, 4},
+                                          {"table", kCompute, 7, 4},
+                                          {"d_y", kCompute, b, 7},
+                                          {"d_table", kMaster, 7, 4},
+                                          {"d_x", kCompute, b, 4}};
+           },
+           [&](const Tensors& t) { sequences.project_backward(t[0], t[1], t[2], Accumulate::yes, t[3], t[4]); },
+           {4},
+           {0, 2}});
+  // Tables and places of nothing.
+  const Tensors t =
+      tensors_for({{"tokens", kTokens, 2, 1}, {"y", kCompute, 2, 4}, {"d", kMaster, 7, 4}, {"table", kCompute, 7, 4}});
+  Tensor no_table = t[3], no_places = t[3], no_d_places = t[2];
+  no_table.rows = no_places.rows = no_d_places.rows = 0;
+  EXPECT_THROW(sequences.embedding_forward(t[0], no_table, {}, t[1]), std::invalid_argument);
+  EXPECT_THROW(sequences.embedding_forward(t[0], t[3], no_places, t[1]), std::invalid_argument);
+  EXPECT_THROW(sequences.embedding_backward(t[0], t[1], Accumulate::no, t[2], no_d_places), std::invalid_argument);
+}
+
+TEST(SequenceChecks, LayerNormAndGelu) {
+  test::IdleSequences sequences;
+  const auto norm = [&](const Tensors& t) {
+    sequences.layer_norm_forward(t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7]);
+  };
+  const auto arguments = [](std::int64_t b) {
+    return std::vector<Argument>{{"x", kCompute, b, 4},      {"residual", kCompute, b, 4}, {"scale", kCompute, 1, 4},
+                                 {"shift", kCompute, 1, 4},  {"sum", kCompute, b, 4},      {"mean", kMaster, b, 1},
+                                 {"inverse", kMaster, b, 1}, {"y", kCompute, b, 4}};
+  };
+  examine({"layer_norm_forward", arguments, norm, {4}, {0, 1}, {{4, 0}, {4, 1}}});
+  examine({"layer_norm_forward", arguments, norm, {7}, {0, 1, 4}});
+  Tensors alone = tensors_for(arguments(2));
+  alone[1] = alone[4] = {};
+  EXPECT_NO_THROW(norm(alone));
+  examine({"layer_norm_backward",
+           [](std::int64_t b) {
+             return std::vector<Argument>{
+                 {"x", kCompute, b, 4},      {"scale", kCompute, 1, 4},  {"mean", kMaster, b, 1},
+                 {"inverse", kMaster, b, 1}, {"d_y", kCompute, b, 4},    {"d_residual", kCompute, b, 4, true},
+                 {"d_scale", kMaster, 1, 4}, {"d_shift", kMaster, 1, 4}, {"d_x", kCompute, b, 4}};
+           },
+           [&](const Tensors& t) {
+             sequences.layer_norm_backward(t[0], t[1], t[2], t[3], t[4], t[5], Accumulate::no, t[6], t[7], t[8]);
+           },
+           {8},
+           {0, 4, 5},
+           {{8, 5}}});
+  examine({"gelu_forward",
+           [](std::int64_t b) {
+             return std::vector<Argument>{{"x", kCompute, b, 4}, {"bias", kCompute, 1, 4, true}, {"y", kCompute, b, 4}};
+           },
+           [&](const Tensors& t) { sequences.gelu_forward(t[0], t[1], t[2]); },
+           {2},
+           {0}});
+  examine(
+      {"gelu_backward",
+       [](std::int64_t b) {
+         return std::vector<Argument>{{"x", kCompute, b, 4}, {"d_y", kCompute, b, 4}, {"d_bias", kMaster, 1, 4, true}};
+       },
+       [&](const Tensors& t) { sequences.gelu_backward(t[0], t[1], Accumulate::no, t[2]); },
+       {1},
+       {0}});
+}
+
+TEST(SequenceChecks, DropoutNeedsKeys) {
+  test::IdleSequences sequences;
+  const Dropout rule{.rate = 0.5f, .stream = 16};
+  examine({"dropout",
+           [](std::int64_t b) {
+             return std::vector<Argument>{
+                 {"x", kCompute, b * kContext, 4},
+                 {.name = "keys", .type = kKeys, .rows = b, .columns = 1, .optional = b == 0, .any_rows = true},
+                 {"y", kCompute, b * kContext, 4}};
+           },
+           [&](const Tensors& t) { sequences.dropout(t[0], t[1], rule, t[2]); },
+           {2},
+           {0},
+           {{2, 0}}});
+  const Tensors t = tensors_for({{"x", kCompute, 6, 4}, {"keys", kKeys, 2, 1}, {"y", kCompute, 6, 4}});
+  EXPECT_NO_THROW(sequences.dropout(t[0], {}, {}, t[2]));
+  for (const std::int64_t samples : {0, 4, 7}) {  // of which 6 rows are no whole number of positions
+    Tensor keys = t[1];
+    keys.rows = samples;
+    EXPECT_THROW(sequences.dropout(t[0], keys, rule, t[2]), std::invalid_argument) << samples;
+  }
+  for (const float rate : {-0.1f, 1.0f, 2.0f}) {
+    EXPECT_THROW(sequences.dropout(t[0], t[1], {.rate = rate}, t[2]), std::invalid_argument) << rate;
+  }
+}
+
+TEST(SequenceChecks, Attention) {
+  test::IdleSequences sequences;
+  const Attention shape{.context = kContext, .heads = 2, .head_size = 4, .dropout = {.rate = 0.1f}};
+  examine({"attention_forward",
+           [](std::int64_t b) {
+             return std::vector<Argument>{{"joint", kCompute, b * kContext, 24},
+                                          {"keys", kKeys, b, 1, b == 0},
+                                          {"y", kCompute, b * kContext, 8},
+                                          {"log_sums", kMaster, b * 2, kContext}};
+           },
+           [&](const Tensors& t) { sequences.attention_forward(shape, t[0], t[1], t[2], t[3]); },
+           {2},
+           {0}});
+  examine({"attention_backward",
+           [](std::int64_t b) {
+             return std::vector<Argument>{
+                 {"joint", kCompute, b * kContext, 24}, {"keys", kKeys, b, 1, b == 0},
+                 {"y", kCompute, b * kContext, 8},      {"log_sums", kMaster, b * 2, kContext},
+                 {"d_y", kCompute, b * kContext, 8},    {"d_joint", kCompute, b * kContext, 24}};
+           },
+           [&](const Tensors& t) { sequences.attention_backward(shape, t[0], t[1], t[2], t[3], t[4], t[5]); },
+           {5},
+           {0, 2, 4}});
+  const Tensors t = tensors_for(
+      {{"joint", kCompute, 6, 24}, {"keys", kKeys, 2, 1}, {"y", kCompute, 6, 8}, {"log_sums", kMaster, 4, 3}});
+  const auto forward = [&](Attention of, const Tensor& keys) {
+    sequences.attention_forward(of, t[0], keys, t[2], t[3]);
+  };
+  Attention sure = shape;
+  sure.dropout.rate = 0;
+  EXPECT_NO_THROW(forward(sure, {}));
+  for (const Attention& of : {Attention{.context = 0, .heads = 2, .head_size = 4, .dropout = {}},
+                              Attention{.context = 3, .heads = 0, .head_size = 4, .dropout = {}},
+                              Attention{.context = 3, .heads = 2, .head_size = 0, .dropout = {}},
+                              Attention{.context = 4, .heads = 2, .head_size = 4, .dropout = {}},
+                              Attention{.context = 3, .heads = 2, .head_size = 4, .dropout = {.rate = 1}}}) {
+    EXPECT_THROW(forward(of, t[1]), std::invalid_argument);
+  }
+}
+
+TEST(SequenceChecks, Lstm) {
+  test::IdleSequences sequences;
+  const auto shape = [](std::int64_t lanes) { return Lstm{.steps = 3, .lanes = lanes, .hidden = 4}; };
+  const auto arguments = [](std::int64_t b) {
+    return std::vector<Argument>{{"gates", kCompute, 3 * b, 16},
+                                 {"recurrent", kCompute, 4, 16},
+                                 {"cells", kCompute, 4 * b, 4},
+                                 {"hidden", kCompute, 4 * b, 4}};
+  };
+  const auto forward = [&](const Tensors& t) {
+    sequences.lstm_forward(shape(t[0].data == nullptr ? 0 : t[0].rows / 3), t[0], t[1], t[2], t[3]);
+  };
+  examine({"lstm_forward", arguments, forward, {0}, {2, 3}});
+  examine({"lstm_forward", arguments, forward, {2}, {3}});
+  const auto with_gradients = [&](std::int64_t b) {
+    auto all = arguments(b);
+    all.push_back({"d_hidden", kCompute, 3 * b, 4});
+    all.push_back({"d_cell", kCompute, b, 4});
+    all.push_back({"d_recurrent", kMaster, 4, 16});
+    return all;
+  };
+  const auto backward = [&](const Tensors& t) {
+    sequences.lstm_backward(shape(t[0].rows / 3), t[0], t[1], t[2], t[3], t[4], t[5], Accumulate::no, t[6]);
+  };
+  examine({"lstm_backward", with_gradients, backward, {4, 5}, {0, 2, 3}});
+  examine({"lstm_backward", with_gradients, backward, {4}, {5}});
+  const Tensors t = tensors_for(arguments(2));
+  for (const Lstm& of : {Lstm{.steps = 0, .lanes = 2, .hidden = 4}, Lstm{.steps = 3, .lanes = 2, .hidden = 0},
+                         Lstm{.steps = 3, .lanes = -1, .hidden = 4}}) {
+    EXPECT_THROW(sequences.lstm_forward(of, t[0], t[1], t[2], t[3]), std::invalid_argument);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::model
