@@ -25,10 +25,10 @@ enum class LossKind { softmax_cross_entropy, mean_squared_error };
 
 /// What a sample looks like to a network.
 struct SampleShape {
-  std::int64_t features = 0;        ///< elements of x per sample; of tokens: the context
-  std::int64_t outputs = 0;         ///< classes, or regression targets per sample; of tokens: the vocabulary
-  std::optional<ImageShape> image;  ///< what the features are, if an image (after augmentation)
-  bool tokens = false;              ///< x and y are tokens, int32 [context] each
+  std::int64_t features = 0;             ///< elements of x per sample; of tokens: the context
+  std::int64_t outputs = 0;              ///< classes, or regression targets per sample; of tokens: the vocabulary
+  std::optional<ImageShape> image = {};  ///< what the features are, if an image (after augmentation)
+  bool tokens = false;                   ///< x and y are tokens, int32 [context] each
 };
 
 /// What distinguishes networks of one kind. Empty or 0 stands for the kind's own value (NetworkKind::make fills it in).
@@ -39,11 +39,11 @@ struct NetworkOptions {
   std::int64_t layers = 0;                ///< lstm, gpt
   std::int64_t width = 0, heads = 0;      ///< gpt
   double dropout = 0;                     ///< lstm, gpt
-  std::optional<bool> tied;               ///< lstm, gpt: the output layer shares the embedding's table
+  std::optional<bool> tied = {};          ///< lstm, gpt: the output layer shares the embedding's table
   bool synchronize_batch_norm = false;    ///< resnet: statistics over all ranks
   Activation activation = Activation::relu;
-  std::optional<Initializer> weight_initializer;
-  std::optional<Initializer> bias_initializer;
+  std::optional<Initializer> weight_initializer = {};
+  std::optional<Initializer> bias_initializer = {};
 };
 
 /// One line of the plan that --dry-run prints.
