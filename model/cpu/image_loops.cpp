@@ -24,6 +24,41 @@ LOCKSTEP_INLINE Clip windows_with(std::int64_t place, std::int64_t before, std::
   return {beyond < 0 ? 0 : beyond / stride + 1, std::min(last + 1, windows)};
 }
 
+/// What a window sees of an image.
+struct Seen {
+  const float* first;      ///< the first channel of the first pixel
+  std::size_t row, pixel;  ///< from one to the next, in elements
+  std::int64_t rows, columns;
+  std::int32_t place, place_row;  ///< position in the window of the first pixel, and from row to row
+};
+
+/// Channels [c, c + count), count <= kLanes. Loops over plain arrays: of comparisons of vectors whose result two
+/// choices share, the compiler (GCC 12) makes sixteen of one element each; these it keeps in registers.
+LOCKSTEP_INLINE void greatest(const Seen& seen, std::size_t c, std::size_t count, float* y, std::uint8_t* chosen) {
+  float best[kLanes];
+  std::int32_t place[kLanes];
+  for (std::size_t lane = 0; lane < count; ++lane) {
+    best[lane] = seen.first[c + lane];
+    place[lane] = seen.place;
+  }
+  for (std::int64_t i = 0; i < seen.rows; ++i) {
+    for (std::int64_t j = 0; j < seen.columns; ++j) {
+      const float* const value = seen.first + size(i) * seen.row + size(j) * seen.pixel + c;
+      const std::int32_t here =
+          seen.place + static_cast<std::int32_t>(i) * seen.place_row + static_cast<std::int32_t>(j);
+#pragma GCC unroll 1
+      for (std::size_t lane = 0; lane < count; ++lane) {
+        // Greater, or the first NaN; what is not a number stays.
+        const bool keep = (value[lane] <= best[lane]) | (best[lane] != best[lane]);
+        best[lane] = keep ? best[lane] : value[lane];
+        place[lane] = keep ? place[lane] : here;
+      }
+    }
+  }
+  for (std::size_t lane = 0; lane < count; ++lane) y[lane] = best[lane];
+  for (std::size_t lane = 0; lane < count; ++lane) chosen[lane] = static_cast<std::uint8_t>(place[lane]);
+}
+
 }  // namespace
 
 LOCKSTEP_CLONES void max_pool(const Pool& shape, const float* x, float* y, std::uint8_t* chosen, Range rows) {
@@ -38,27 +73,16 @@ LOCKSTEP_CLONES void max_pool(const Pool& shape, const float* x, float* y, std::
       const std::int64_t left = column * window.stride - window.left;
       const Clip across = clip(left, window.width, shape.in.width);
       const std::size_t to = (row * size(shape.out.width) + size(column)) * channels;
-      for_channels(
-          channels, [&](auto whole, std::size_t c, std::size_t count) __attribute__((always_inline)) {
-            constexpr bool kWhole = decltype(whole)::value;
-            Floats best;
-            load<kWhole>(best, from + size(down.begin * shape.in.width + across.begin) * channels + c, count);
-            Ints place = Ints{} + static_cast<std::int32_t>((down.begin - top) * window.width + across.begin - left);
-            for (std::int64_t i = down.begin; i < down.end; ++i) {
-              for (std::int64_t j = across.begin; j < across.end; ++j) {
-                Floats value;
-                load<kWhole>(value, from + size(i * shape.in.width + j) * channels + c, count);
-                // Greater, or the first NaN; what is not a number stays.
-                const Ints better = ~(value <= best) & (best == best);
-                const Ints here = Ints{} + static_cast<std::int32_t>((i - top) * window.width + j - left);
-                best = better ? value : best;
-                place = better ? here : place;
-              }
-            }
-            store<kWhole>(best, y + to + c, count);
-            const Bytes places = __builtin_convertvector(place, Bytes);
-            store<kWhole>(places, chosen + to + c, count);
-          });
+      const Seen seen{from + size(down.begin * shape.in.width + across.begin) * channels,
+                      size(shape.in.width) * channels,
+                      channels,
+                      down.end - down.begin,
+                      across.end - across.begin,
+                      static_cast<std::int32_t>((down.begin - top) * window.width + across.begin - left),
+                      static_cast<std::int32_t>(window.width)};
+      std::size_t c = 0;
+      for (; c + kLanes <= channels; c += kLanes) greatest(seen, c, kLanes, y + to + c, chosen + to + c);
+      if (c < channels) greatest(seen, c, channels - c, y + to + c, chosen + to + c);
     }
   }
 }
