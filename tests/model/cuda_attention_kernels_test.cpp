@@ -2,7 +2,9 @@
 // that are no multiple of a tile, head sizes for plain arithmetic and for tensor cores, with and without dropout.
 #include <algorithm>
 
+#include "model/cuda/flash_attention.cuh"
 #include "model/cuda/sequence_kernels.hpp"
+#include "model/cuda/tensor_cores.cuh"
 #include "model/formulas/dropout.hpp"
 #include "model/kernel_harness.hpp"
 
@@ -119,6 +121,98 @@ void run_case(const Case& each, ElementType type, std::size_t shift, std::size_t
         }
       },
       orders);
+}
+
+struct CoreRoom {
+  CoreTile<16, 16> left;
+  CoreTile<16, 16> right, right_transposed;  // columns x terms, terms x columns
+};
+
+/// One warp: out = left right for [16, 16] times [16, 16], with the right side from either of two tiles; the left side
+/// through shared memory, or from global memory. kWaits: it waits for the copies.
+template <bool kWaits>
+__global__ void core_product(const Bfloat16* left, const Bfloat16* right, const Bfloat16* right_transposed, int rows,
+                             bool transposed, bool direct, float* out) {
+  auto& room = shared<CoreRoom>();
+  copy_tile<32>(left, 16, rows, room.left);
+  copy_tile<32>(right, 16, 16, room.right);
+  copy_tile<32>(right_transposed, 16, 16, room.right_transposed);
+  end_group();
+  if constexpr (kWaits) wait_groups<0>();
+  __syncwarp();
+  std::uint32_t a[1][4], b[4];
+  if (direct) {
+    load_rows<16>(left, 16, rows, a);
+  } else {
+    load_left(room.left, 0, 0, a[0]);
+  }
+  if (transposed) {
+    load_right_transposed(room.right_transposed, 0, 0, b);
+  } else {
+    load_right(room.right, 0, 0, b);
+  }
+  float sums[2][4] = {};
+  multiply_add(a[0], b[0], b[1], sums[0]);
+  multiply_add(a[0], b[2], b[3], sums[1]);
+  const unsigned group = threadIdx.x / 4, place = threadIdx.x % 4;
+  for (unsigned n = 0; n < 2; ++n) {
+    for (unsigned c = 0; c < 4; ++c) out[(group + c / 2 * 8) * 16 + n * 8 + place * 2 + c % 2] = sums[n][c];
+  }
+  if constexpr (!kWaits) wait_groups<0>();
+}
+
+TEST(TensorCores, MultiplyWhatTilesHold) {
+  for (const bool transposed : {false, true}) {
+    for (const bool direct : {false, true}) {
+      for (const int rows : {16, 11}) {
+        in_every_order(
+            0,
+            [&](Tensors& t) {
+              const auto data_of = [](const GuardedTensor& tensor) {
+                return static_cast<const Bfloat16*>(tensor.tensor().data);
+              };
+              const GuardedTensor& left = t.add_filled("left", ElementType::bfloat16, 16, 16);
+              GuardedTensor& across = t.add_filled("terms x columns", ElementType::bfloat16, 16, 16);
+              GuardedTensor& along = t.add("columns x terms", ElementType::bfloat16, 16, 16);
+              for (std::size_t i = 0; i < 256; ++i) along.set(i, across.get(i % 16 * 16 + i / 16));
+              launch("core_product", core_product<true>, {.threads = 32, .shared_bytes = sizeof(CoreRoom)}, nullptr,
+                     data_of(left), data_of(along), data_of(across), rows, transposed, direct,
+                     static_cast<float*>(t.add("out", ElementType::float32, 16, 16).tensor().data));
+            },
+            [&](Tensors& t) {
+              std::vector<double> expected(256);
+              for (std::size_t i = 0; i < 256 && i / 16 < static_cast<std::size_t>(rows); ++i) {
+                for (std::size_t k = 0; k < 16; ++k) {
+                  expected[i] += t["left"].get(i / 16 * 16 + k) * t["terms x columns"].get(k * 16 + i % 16);
+                }
+              }
+              expect_close(t["out"].values(), expected, 1e-6, "product");
+            });
+      }
+    }
+  }
+}
+
+TEST(TensorCores, ShowACopyThatNobodyWaitsFor) {
+  GuardedTensor one(ElementType::bfloat16, 16, 16), out(ElementType::float32, 16, 16);
+  for (std::size_t i = 0; i < 256; ++i) one.set(i, 1);
+  const auto* const data = static_cast<const Bfloat16*>(one.tensor().data);
+  launch("core_product", core_product<false>, {.threads = 32, .shared_bytes = sizeof(CoreRoom)}, nullptr, data, data,
+         data, 16, false, false, static_cast<float*>(out.tensor().data));
+  for (const double v : out.values()) EXPECT_TRUE(std::isnan(v));
+}
+
+TEST(AttentionKernels, TakeTensorCoresByAStaticRule) {
+  const auto takes = [](std::int64_t head_size, std::size_t shift) {
+    const GuardedTensor joint(ElementType::bfloat16, 4, 3 * head_size, shift);
+    const Attention shape{.context = 4, .heads = 1, .head_size = head_size, .dropout = {}};
+    return takes_flash_attention(attention_data<Bfloat16>(shape, joint.tensor(), {}, {}, {}, {}, {}, {}));
+  };
+  EXPECT_TRUE(takes(64, 0));
+  EXPECT_TRUE(takes(128, 0));
+  EXPECT_FALSE(takes(64, 1));
+  EXPECT_FALSE(takes(32, 0));
+  EXPECT_FALSE(takes(96, 0));
 }
 
 TEST(AttentionKernels, MatchFloat64InPlainArithmetic) {
