@@ -82,7 +82,9 @@ CudaBackend::CudaBackend(const BackendOptions& options, Device device)
                .memory = memory_,
                .scratch = scratch(),
                .types = {.compute = compute_type(), .master = master_type()},
-               .forget_recordings = [this] { forget_recordings(); }}) {}
+               .forget_recordings = [this] { forget_recordings(); }}),
+      sequences_({.stream = stream_.get(), .products = matmul_, .memory = memory_, .scratch = scratch()},
+                 {.compute = compute_type(), .master = master_type()}) {}
 
 CudaBackend::~CudaBackend() {
   // Nothing may be under way in memory that goes away now. After a failure both calls report it and return at once.

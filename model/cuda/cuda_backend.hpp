@@ -3,12 +3,12 @@
 /// stream. For one thread at a time; only the memory resources may be used by others.
 #pragma once
 
-#include <cstdlib>
 #include <optional>
 #include <string>
 
 #include "model/backend.hpp"
 #include "model/cuda/cuda_images.hpp"
+#include "model/cuda/cuda_sequences.hpp"
 #include "model/cuda/device_memory.hpp"
 #include "model/cuda/graph_recorder.hpp"
 #include "model/cuda/handles.hpp"
@@ -37,7 +37,7 @@ class CudaBackend final : public Backend {
   void* stream() noexcept override { return stream_.get(); }
 
   ImageOperations& images() noexcept override { return images_; }
-  SequenceOperations& sequences() noexcept override { std::abort(); }
+  SequenceOperations& sequences() noexcept override { return sequences_; }
 
   void wait_staged() override;
   void synchronize() override;
@@ -95,6 +95,7 @@ class CudaBackend final : public Backend {
   std::optional<Staging> staging_;
   GraphRecorder recorder_;
   CudaImages images_;
+  CudaSequences sequences_;
 };
 
 }  // namespace lockstep::model::cuda
