@@ -356,7 +356,7 @@ __global__ void __launch_bounds__(kFlashThreads) flash_attention_keys(FlashData 
       // The draws first, while no results are held: one bit of each.
       unsigned kept = 0;
       if constexpr (kDrops) {
-        constexpr int kTogether = kHead == 64 ? 8 : 1;  // as registers allow
+        [[maybe_unused]] constexpr int kTogether = kHead == 64 ? 8 : 1;  // as registers allow
 #pragma unroll kTogether
         for (int i = 0; i < 8; ++i) {
           const int query = first + chunk + i / 4 * 8 + thread.place * 2 + i % 2;
