@@ -15,7 +15,16 @@ constexpr std::size_t kLanes = 16;
 typedef float Floats __attribute__((vector_size(kLanes * sizeof(float))));
 typedef std::int32_t Ints __attribute__((vector_size(kLanes * sizeof(std::int32_t))));
 typedef std::uint8_t Bytes __attribute__((vector_size(kLanes)));
-typedef double Doubles __attribute__((vector_size(kLanes * sizeof(double))));
+
+/// Half as many, for sums in double: a register of sixteen doubles does not exist, and GCC keeps it in memory.
+constexpr std::size_t kHalf = kLanes / 2;
+typedef float HalfFloats __attribute__((vector_size(kHalf * sizeof(float))));
+typedef double Doubles __attribute__((vector_size(kHalf * sizeof(double))));
+/// How many of `count` channels are in half 0 or 1.
+constexpr std::size_t in_half(std::size_t count, std::size_t half) noexcept {
+  const std::size_t begin = half * kHalf;
+  return count <= begin ? 0 : count - begin < kHalf ? count - begin : kHalf;
+}
 
 /// The first `count` lanes; the others become zero, or stay as they are in memory.
 template <bool kWhole, class Lanes, class Element>

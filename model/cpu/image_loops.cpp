@@ -128,16 +128,19 @@ LOCKSTEP_CLONES void global_average(const ImageShape& in, const float* x, float*
   for (std::size_t image = images.begin; image < images.end; ++image) {
     const float* const from = x + image * pixels * channels;
     for_channels(
-        channels, [&](auto whole, std::size_t c, std::size_t count) __attribute__((always_inline)) {
+        channels, [&](auto whole, std::size_t first, std::size_t all) __attribute__((always_inline)) {
           constexpr bool kWhole = decltype(whole)::value;
-          Doubles sum{};
-          for (std::size_t pixel = 0; pixel < pixels; ++pixel) {
-            Floats value;
-            load<kWhole>(value, from + pixel * channels + c, count);
-            sum += __builtin_convertvector(value, Doubles);
+          for (std::size_t half = 0; half < 2; ++half) {
+            const std::size_t c = first + half * kHalf, count = in_half(all, half);
+            Doubles sum{};
+            for (std::size_t pixel = 0; pixel < pixels; ++pixel) {
+              HalfFloats value;
+              load<kWhole>(value, from + pixel * channels + c, count);
+              sum += __builtin_convertvector(value, Doubles);
+            }
+            const HalfFloats mean = __builtin_convertvector(sum * share, HalfFloats);
+            store<kWhole>(mean, y + image * channels + c, count);
           }
-          const Floats mean = __builtin_convertvector(sum * share, Floats);
-          store<kWhole>(mean, y + image * channels + c, count);
         });
   }
 }

@@ -56,30 +56,39 @@ LOCKSTEP_INLINE void gradient_sums_of_runs(std::size_t channels, const float* x,
                                            const float* mean, Range pixels, double* sums) {
   for_runs(
       channels, pixels,
-      [&](auto whole, std::size_t c, std::size_t count, std::size_t begin, std::size_t end)
+      [&](auto whole, std::size_t first, std::size_t all, std::size_t begin, std::size_t end)
           __attribute__((always_inline)) {
             constexpr bool kWhole = decltype(whole)::value;
-            Floats means;
-            load<kWhole>(means, mean + c, count);
-            Doubles sum, products;
-            load<kWhole>(sum, sums + c, count);
-            load<kWhole>(products, sums + channels + c, count);
-            for (std::size_t at = begin * channels + c; at < end * channels; at += channels) {
-              Floats value, gradient;
-              load<kWhole>(gradient, d_y + at, count);
-              if constexpr (kRelu) {
-                load<kWhole>(value, y + at, count);
-                gradient = value > Floats{} ? gradient : Floats{};
-                store<kWhole>(gradient, d_y + at, count);
-              }
-              load<kWhole>(value, x + at, count);
-              value -= means;
-              const Doubles wide = __builtin_convertvector(gradient, Doubles);
-              sum += wide;
-              products += wide * __builtin_convertvector(value, Doubles);
+            HalfFloats means[2];
+            Doubles sum[2], products[2];
+            for (std::size_t half = 0; half < 2; ++half) {
+              const std::size_t c = first + half * kHalf, count = in_half(all, half);
+              load<kWhole>(means[half], mean + c, count);
+              load<kWhole>(sum[half], sums + c, count);
+              load<kWhole>(products[half], sums + channels + c, count);
             }
-            store<kWhole>(sum, sums + c, count);
-            store<kWhole>(products, sums + channels + c, count);
+            for (std::size_t pixel = begin; pixel < end; ++pixel) {
+              for (std::size_t half = 0; half < 2; ++half) {
+                const std::size_t at = pixel * channels + first + half * kHalf, count = in_half(all, half);
+                HalfFloats value, gradient;
+                load<kWhole>(gradient, d_y + at, count);
+                if constexpr (kRelu) {
+                  load<kWhole>(value, y + at, count);
+                  gradient = value > HalfFloats{} ? gradient : HalfFloats{};
+                  store<kWhole>(gradient, d_y + at, count);
+                }
+                load<kWhole>(value, x + at, count);
+                value -= means[half];
+                const Doubles wide = __builtin_convertvector(gradient, Doubles);
+                sum[half] += wide;
+                products[half] += wide * __builtin_convertvector(value, Doubles);
+              }
+            }
+            for (std::size_t half = 0; half < 2; ++half) {
+              const std::size_t c = first + half * kHalf, count = in_half(all, half);
+              store<kWhole>(sum[half], sums + c, count);
+              store<kWhole>(products[half], sums + channels + c, count);
+            }
           });
 }
 
@@ -89,21 +98,29 @@ LOCKSTEP_CLONES void channel_sums(std::size_t channels, const float* x, Range pi
   std::fill_n(sums, 2 * channels, 0.0);
   for_runs(
       channels, pixels,
-      [&](auto whole, std::size_t c, std::size_t count, std::size_t begin, std::size_t end)
+      [&](auto whole, std::size_t first, std::size_t all, std::size_t begin, std::size_t end)
           __attribute__((always_inline)) {
             constexpr bool kWhole = decltype(whole)::value;
-            Doubles sum, squares;
-            load<kWhole>(sum, sums + c, count);
-            load<kWhole>(squares, sums + channels + c, count);
-            for (std::size_t at = begin * channels + c; at < end * channels; at += channels) {
-              Floats value;
-              load<kWhole>(value, x + at, count);
-              const Doubles wide = __builtin_convertvector(value, Doubles);
-              sum += wide;
-              squares += wide * wide;
+            Doubles sum[2], squares[2];
+            for (std::size_t half = 0; half < 2; ++half) {
+              const std::size_t c = first + half * kHalf, count = in_half(all, half);
+              load<kWhole>(sum[half], sums + c, count);
+              load<kWhole>(squares[half], sums + channels + c, count);
             }
-            store<kWhole>(sum, sums + c, count);
-            store<kWhole>(squares, sums + channels + c, count);
+            for (std::size_t pixel = begin; pixel < end; ++pixel) {
+              for (std::size_t half = 0; half < 2; ++half) {
+                HalfFloats value;
+                load<kWhole>(value, x + pixel * channels + first + half * kHalf, in_half(all, half));
+                const Doubles wide = __builtin_convertvector(value, Doubles);
+                sum[half] += wide;
+                squares[half] += wide * wide;
+              }
+            }
+            for (std::size_t half = 0; half < 2; ++half) {
+              const std::size_t c = first + half * kHalf, count = in_half(all, half);
+              store<kWhole>(sum[half], sums + c, count);
+              store<kWhole>(squares[half], sums + channels + c, count);
+            }
           });
 }
 
