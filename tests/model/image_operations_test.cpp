@@ -3,6 +3,7 @@
 #include <cmath>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -232,7 +233,10 @@ TEST(ImageChecks, ShapesThatContradictThemselves) {
   refused([](Augmentation& s) { s.in.height = 0; });
   refused([](Augmentation& s) { s.out = {6, 4, 2}; });
   refused([](Augmentation& s) { s.out = {4, 7, 2}; });
-  refused([](Augmentation& s) { s.pad = -1; });
+  refused([](Augmentation& s) {
+    s.pad = -1;
+    s.out = {2, 2, 2};
+  });
   refused([](Augmentation& s) { s.pad = 32769; });
   refused([](Augmentation& s) { s.minimum_area = 0; });
   refused([](Augmentation& s) { s.minimum_area = 1.5f; });
@@ -277,12 +281,15 @@ TEST(ImageChecks, ShapesThatContradictThemselves) {
                 images.convolution_forward({kIn, {5, 6, 0}, kWindow}, {}, {}, {}, Activation::none, {});
               }),
               HasSubstr("pixels and channels"));
-  for (const auto& [out, stride] :
-       {std::pair{ImageShape{2, 3, 2}, 2}, std::pair{ImageShape{3, 2, 2}, 2}, std::pair{ImageShape{3, 3, 3}, 2},
-        std::pair{ImageShape{5, 6, 0}, 1}, std::pair{ImageShape{5, 6, 2}, 0}}) {
-    EXPECT_THROW(images.subsample_forward(kIn, out, stride, {}, {}), std::invalid_argument);
-    EXPECT_THROW(images.subsample_backward(kIn, out, stride, {}, {}), std::invalid_argument);
+  for (const auto& [out, stride, rule] :
+       {std::tuple{ImageShape{2, 3, 2}, 2, "high and wide"}, std::tuple{ImageShape{3, 2, 2}, 2, "high and wide"},
+        std::tuple{ImageShape{3, 3, 3}, 2, "even number"}, std::tuple{ImageShape{5, 6, 0}, 1, "even number"},
+        std::tuple{ImageShape{5, 6, 2}, 0, "stride"}}) {
+    EXPECT_THAT(message([&] { images.subsample_forward(kIn, out, stride, {}, {}); }), HasSubstr(rule));
+    EXPECT_THAT(message([&] { images.subsample_backward(kIn, out, stride, {}, {}); }), HasSubstr(rule));
   }
+  EXPECT_THAT(message([&] { images.subsample_forward({5, 6, 0}, {5, 6, 2}, 1, {}, {}); }), HasSubstr("pixels"));
+  EXPECT_THAT(message([&] { pool({{4, 4, 0}, {3, 3, 0}, even_padding(2, 1, 0)}); }), HasSubstr("pixels and channels"));
   for (const ResponseNormalization& norm :
        {ResponseNormalization{}, ResponseNormalization{.channels = 1, .radius = -1},
         ResponseNormalization{.channels = 1, .bias = 0}, ResponseNormalization{.channels = 1, .alpha = -1}}) {

@@ -191,6 +191,10 @@ TEST(SequenceChecks, Attention) {
                               Attention{.context = 3, .heads = 2, .head_size = 4, .dropout = {.rate = 1}}}) {
     EXPECT_THROW(forward(of, t[1]), std::invalid_argument);
   }
+  // Seven rows of 3 positions: the other tensors fit two whole samples and a piece.
+  Tensors odd = t;
+  odd[0].rows = odd[2].rows = 7;
+  EXPECT_THROW(sequences.attention_forward(shape, odd[0], odd[1], odd[2], odd[3]), std::invalid_argument);
 }
 
 TEST(SequenceChecks, Lstm) {
@@ -224,6 +228,13 @@ TEST(SequenceChecks, Lstm) {
                          Lstm{.steps = 3, .lanes = -1, .hidden = 4}}) {
     EXPECT_THROW(sequences.lstm_forward(of, t[0], t[1], t[2], t[3]), std::invalid_argument);
   }
+  // Of no steps, with tensors that fit none.
+  Tensors none = tensors_for({{"gates", kCompute, 0, 16},
+                              {"recurrent", kCompute, 4, 16},
+                              {"cells", kCompute, 2, 4},
+                              {"hidden", kCompute, 2, 4}});
+  EXPECT_THROW(sequences.lstm_forward({.steps = 0, .lanes = 2, .hidden = 4}, none[0], none[1], none[2], none[3]),
+               std::invalid_argument);
 }
 
 }  // namespace
