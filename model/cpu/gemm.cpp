@@ -15,14 +15,28 @@ namespace {
 
 blasint blas_size(std::size_t value) { return static_cast<blasint>(value); }
 
-CBLAS_TRANSPOSE blas_transpose(const Operand& operand) { return operand.transposed ? CblasTrans : CblasNoTrans; }
+CBLAS_TRANSPOSE blas_transpose(const Factor& factor) { return factor.transposed ? CblasTrans : CblasNoTrans; }
 
 /// Below this many FLOPs a product is not worth waking a thread for (about 20 us of one core).
 constexpr double kThreadingFlops = 2e6;
-/// Threads get whole kernel tiles of rows.
-constexpr std::size_t kRowGranule = 16;
+/// Threads get whole kernel tiles of rows, or of columns.
+constexpr std::size_t kRowGranule = 12;
+constexpr std::size_t kColumnGranule = 32;
+
+Factor factor_of(const Operand& operand) {
+  return {operand.matrix.elements<float>().data(), static_cast<std::size_t>(operand.matrix.columns),
+          operand.transposed};
+}
 
 }  // namespace
+
+void multiply(const ProductShape& shape, const Factor& a, const Factor& b, Accumulate accumulate, float* c,
+              std::size_t stride) {
+  if (blocked_product_instruction_set() != nullptr) return blocked_product(shape, a, b, accumulate, c, stride);
+  cblas_sgemm(CblasRowMajor, blas_transpose(a), blas_transpose(b), blas_size(shape.rows), blas_size(shape.columns),
+              blas_size(shape.inner), 1.0f, a.data, blas_size(a.stride), b.data, blas_size(b.stride),
+              accumulate == Accumulate::yes ? 1.0f : 0.0f, c, blas_size(stride));
+}
 
 void gemm(const Operand& a, const Operand& b, Accumulate accumulate, const Tensor& c, ThreadPool& threads) {
   const auto rows = static_cast<std::size_t>(c.rows), columns = static_cast<std::size_t>(c.columns);
@@ -33,27 +47,55 @@ void gemm(const Operand& a, const Operand& b, Accumulate accumulate, const Tenso
     if (accumulate == Accumulate::no) std::ranges::fill(out, 0.0f);
     return;
   }
-  const auto left = a.matrix.elements<float>(), right = b.matrix.elements<float>();
-  const auto left_stride = static_cast<std::size_t>(a.matrix.columns);
-  const auto product_of_rows = [&](std::size_t begin, std::size_t end) {
-    if (columns < kThin && !b.transposed) {
-      if (a.transposed) return thin_product_of_transposed(left, right, out, rows, columns, begin, end, accumulate);
-      return thin_product(left, right, out, inner, columns, begin, end, accumulate);
-    }
-    if (inner < kThin && !a.transposed && b.transposed) {
-      return thin_inner_product(left, right, out, inner, columns, begin, end, accumulate);
-    }
-    cblas_sgemm(CblasRowMajor, blas_transpose(a), blas_transpose(b), blas_size(end - begin), blas_size(columns),
-                blas_size(inner), 1.0f, left.data() + (a.transposed ? begin : begin * left_stride),
-                blas_size(left_stride), right.data(), static_cast<blasint>(b.matrix.columns),
-                accumulate == Accumulate::yes ? 1.0f : 0.0f, out.data() + begin * columns, blas_size(columns));
-  };
   const double flops = 2.0 * static_cast<double>(rows) * static_cast<double>(columns) * static_cast<double>(inner);
-  threads.split(rows, kRowGranule, flops < kThreadingFlops ? rows + 1 : 2 * kRowGranule, product_of_rows);
+  const bool thin_result = columns < kThin && !b.transposed;
+  const bool thin_inner = inner < kThin && !a.transposed && b.transposed;
+  if (thin_result || thin_inner) {
+    const auto left = a.matrix.elements<float>(), right = b.matrix.elements<float>();
+    return threads.split(rows, kThin, flops < kThreadingFlops ? rows + 1 : 2 * kThin,
+                         [&](std::size_t begin, std::size_t end) {
+                           if (thin_inner) {
+                             thin_inner_product(left, right, out, inner, columns, begin, end, accumulate);
+                           } else if (a.transposed) {
+                             thin_product_of_transposed(left, right, out, rows, columns, begin, end, accumulate);
+                           } else {
+                             thin_product(left, right, out, inner, columns, begin, end, accumulate);
+                           }
+                         });
+  }
+  const Factor left = factor_of(a), right = factor_of(b);
+  const bool is_small = flops < kThreadingFlops;
+  // Each thread packs the factor that is not cut: let it be the smaller one.
+  if (columns > rows) {
+    return threads.split(
+        columns, kColumnGranule, is_small ? columns + 1 : 2 * kColumnGranule, [&](std::size_t begin, std::size_t end) {
+          multiply({rows, end - begin, inner}, left, right.from(0, begin), accumulate, out.data() + begin, columns);
+        });
+  }
+  threads.split(rows, kRowGranule, is_small ? rows + 1 : 2 * kRowGranule, [&](std::size_t begin, std::size_t end) {
+    multiply({end - begin, columns, inner}, left.from(begin, 0), right, accumulate, out.data() + begin * columns,
+             columns);
+  });
+}
+
+SharedFactor::SharedFactor(const Factor& b, std::size_t inner, std::size_t columns, std::span<float> room)
+    : factor_(b), inner_(inner), columns_(columns) {
+  if (blocked_product_instruction_set() == nullptr) return;
+  pack_right(b, inner, columns, room);
+  packed_ = room;
+}
+
+void SharedFactor::multiply(std::size_t rows, const Factor& a, std::size_t begin, std::size_t end,
+                            Accumulate accumulate, float* c, std::size_t stride) const {
+  if (packed_.empty()) {
+    return cpu::multiply({rows, end - begin, inner_}, a, factor_.from(0, begin), accumulate, c + begin, stride);
+  }
+  product_with_packed({rows, columns_, inner_}, a, packed_, begin, end, accumulate, c, stride);
 }
 
 std::string prepare_gemm() {
   openblas_set_num_threads(1);
+  if (const char* const set = blocked_product_instruction_set()) return fmt::format("own products {}", set);
   std::istringstream config(openblas_get_config());
   std::string library, version;
   config >> library >> version;

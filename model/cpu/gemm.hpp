@@ -1,11 +1,15 @@
 /// \file
-/// The one seam to a matrix product. Everything that a BLAS does for Lockstep goes through here.
+/// The one seam to a matrix product. Everything dense that the CPU multiplies goes through here: thin products
+/// (thin_products.hpp), our own blocked product (blocked_product.hpp) where the processor has its instructions, the
+/// BLAS elsewhere.
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 
 #include "model/backend.hpp"
+#include "model/cpu/blocked_product.hpp"
 #include "model/cpu/thread_pool.hpp"
 
 namespace lockstep::model::cpu {
@@ -19,11 +23,37 @@ struct Operand {
 };
 
 /// c = a b (Accumulate::no) or c += a b, fp32, 2 rows(a) columns(a) columns(b) FLOPs. With an empty inner dimension c
-/// becomes zero or stays. The rows of c are cut among the threads; which kernel runs is decided by the shape alone (see
-/// thin_products.hpp), never by timing, so that equal calls give equal bits.
+/// becomes zero or stays. The rows or the columns of c are cut among the threads; which kernel runs is decided by the
+/// shape and the processor alone, never by timing, so that equal calls give equal bits; with our own kernels any number
+/// of threads gives the same ones.
 void gemm(const Operand& a, const Operand& b, Accumulate accumulate, const Tensor& c, ThreadPool& threads);
 
-/// "OpenBLAS 0.3.21 Haswell". Also sets the library to one thread, for the whole process: the threads are ours.
+/// The same of any part of a matrix, on the calling thread: c [rows, columns] = or += a b; rows of c are `stride`
+/// elements apart. Nothing may be zero.
+void multiply(const ProductShape& shape, const Factor& a, const Factor& b, Accumulate accumulate, float* c,
+              std::size_t stride);
+
+/// A right factor b [inner, columns] that many products share. Where our own product runs it is packed once, into
+/// memory of the caller that stays until the last of them; else it is read where it lies.
+class SharedFactor {
+ public:
+  /// Columns of a result are cut at multiples of it.
+  static constexpr std::size_t kGranule = kPackedGranule;
+  static std::size_t room(std::size_t inner, std::size_t columns) noexcept { return packed_elements(inner, columns); }
+  SharedFactor(const Factor& b, std::size_t inner, std::size_t columns, std::span<float> room);
+
+  /// The columns [begin, end) of c [rows, columns] = or += a b; on the calling thread. begin is a multiple of kGranule.
+  void multiply(std::size_t rows, const Factor& a, std::size_t begin, std::size_t end, Accumulate accumulate, float* c,
+                std::size_t stride) const;
+
+ private:
+  Factor factor_;
+  std::size_t inner_, columns_;
+  std::span<const float> packed_;  ///< empty: not packed
+};
+
+/// "own products x86-64-v4", or "OpenBLAS 0.3.21 Haswell" where there are none for this processor. Also sets the
+/// library to one thread, for the whole process: the threads are ours.
 std::string prepare_gemm();
 
 }  // namespace lockstep::model::cpu

@@ -1,0 +1,218 @@
+#include "model/cpu/cpu_sequences.hpp"
+
+#include <algorithm>
+#include <cassert>
+
+#include "model/cpu/attention.hpp"
+#include "model/cpu/element_loops.hpp"
+#include "model/cpu/gemm.hpp"
+#include "model/cpu/lstm.hpp"
+#include "model/cpu/sequence_loops.hpp"
+
+namespace lockstep::model::cpu {
+
+namespace {
+
+/// Elements of an array below which a pass over it is not worth waking a thread for.
+constexpr std::size_t kThreadingElements = 32 * 1024;
+/// Cuts fall on cache lines.
+constexpr std::size_t kLine = 16;
+/// Blocks of rows whose sums over the rows are made on their own.
+constexpr std::size_t kMostBlocks = 16;
+constexpr std::size_t kBlockRows = 64;
+
+std::size_t size(std::int64_t extent) { return static_cast<std::size_t>(extent); }
+
+float* data_or_null(const Tensor& tensor) { return tensor.data == nullptr ? nullptr : tensor.elements<float>().data(); }
+std::span<float> elements_or_empty(const Tensor& tensor) {
+  return tensor.data == nullptr ? std::span<float>{} : tensor.elements<float>();
+}
+const float* row_or_null(const float* data, std::size_t offset) { return data == nullptr ? nullptr : data + offset; }
+
+/// Fewer than this many rows, or columns of so many rows, stay on the calling thread.
+std::size_t threshold(std::size_t across) { return kThreadingElements / std::max<std::size_t>(across, 1) + 2; }
+
+}  // namespace
+
+std::span<float> CpuSequences::room(std::size_t elements) {
+  if (room_.size() < elements) room_.resize(elements);
+  return std::span(room_).first(elements);
+}
+
+void CpuSequences::do_to_time_major(const Tensor& tokens, const Tensor& out) {
+  const std::size_t samples = size(tokens.rows), positions = size(tokens.columns);
+  const auto from = tokens.elements<std::int32_t>(), to = out.elements<std::int32_t>();
+  for (std::size_t p = 0; p < positions; ++p) {
+    for (std::size_t s = 0; s < samples; ++s) to[p * samples + s] = from[s * positions + p];
+  }
+}
+
+void CpuSequences::do_embedding_forward(const Tensor& tokens, const Tensor& table, const Tensor& positions,
+                                        const Tensor& y) {
+  const std::size_t width = size(table.columns);
+  const auto token = tokens.elements<std::int32_t>();
+  const auto rows = table.elements<float>(), out = y.elements<float>();
+  const auto place = elements_or_empty(positions);
+  threads_.split(token.size(), 1, threshold(width), [&](std::size_t begin, std::size_t end) {
+    for (std::size_t r = begin; r < end; ++r) {
+      assert(token[r] >= 0 && token[r] < table.rows);
+      const auto to = out.subspan(r * width, width);
+      std::ranges::copy(rows.subspan(size(token[r]) * width, width), to.begin());
+      if (!place.empty()) add_scaled(place.subspan(r % size(positions.rows) * width, width), 1, to);
+    }
+  });
+}
+
+void CpuSequences::do_embedding_backward(const Tensor& tokens, const Tensor& d_y, Accumulate accumulate,
+                                         const Tensor& d_table, const Tensor& d_positions) {
+  const std::size_t width = size(d_table.columns);
+  const auto token = tokens.elements<std::int32_t>();
+  const auto gradient = d_y.elements<float>(), sums = d_table.elements<float>();
+  const auto place_sums = elements_or_empty(d_positions);
+  if (accumulate == Accumulate::no) {
+    std::ranges::fill(place_sums, 0.0f);
+    threads_.split(sums.size(), kLine, kThreadingElements, [&](std::size_t begin, std::size_t end) {
+      std::ranges::fill(sums.subspan(begin, end - begin), 0.0f);
+    });
+  }
+  // Cut by columns: the rows of a token are added in their order, whatever the number of threads.
+  threads_.split(width, kLine, threshold(token.size()), [&](std::size_t begin, std::size_t end) {
+    for (std::size_t r = 0; r < token.size(); ++r) {
+      assert(token[r] >= 0 && token[r] < d_table.rows);
+      const auto from = gradient.subspan(r * width + begin, end - begin);
+      add_scaled(from, 1, sums.subspan(size(token[r]) * width + begin, end - begin));
+      if (place_sums.empty()) continue;
+      add_scaled(from, 1, place_sums.subspan(r % size(d_positions.rows) * width + begin, end - begin));
+    }
+  });
+}
+
+void CpuSequences::do_project_forward(const Tensor& x, const Tensor& table, const Tensor& y) {
+  gemm({x}, {table, true}, Accumulate::no, y, threads_);
+}
+
+void CpuSequences::do_project_backward(const Tensor& x, const Tensor& table, const Tensor& d_y, Accumulate accumulate,
+                                       const Tensor& d_table, const Tensor& d_x) {
+  gemm({d_y, true}, {x}, accumulate, d_table, threads_);
+  gemm({d_y}, {table}, Accumulate::no, d_x, threads_);
+}
+
+void CpuSequences::do_layer_norm_forward(const Tensor& x, const Tensor& residual, const Tensor& scale,
+                                         const Tensor& shift, const Tensor& sum, const Tensor& mean,
+                                         const Tensor& inverse, const Tensor& y) {
+  const std::size_t width = size(x.columns);
+  const float* const other = data_or_null(residual);
+  float* const total = data_or_null(sum);
+  threads_.split(size(x.rows), 1, threshold(width), [&](std::size_t begin, std::size_t end) {
+    const std::size_t first = begin * width;
+    layer_norm({.rows = end - begin,
+                .width = width,
+                .x = x.elements<float>().data() + first,
+                .scale = scale.elements<float>().data(),
+                .mean = mean.elements<float>().data() + begin,
+                .inverse = inverse.elements<float>().data() + begin},
+               row_or_null(other, first), total == nullptr ? nullptr : total + first, shift.elements<float>().data(),
+               y.elements<float>().data() + first);
+  });
+}
+
+void CpuSequences::do_layer_norm_backward(const Tensor& x, const Tensor& scale, const Tensor& mean,
+                                          const Tensor& inverse, const Tensor& d_y, const Tensor& d_residual,
+                                          Accumulate accumulate, const Tensor& d_scale, const Tensor& d_shift,
+                                          const Tensor& d_x) {
+  const std::size_t width = size(x.columns), rows = size(x.rows);
+  // How many blocks there are depends on the rows alone and their sums are added in order.
+  const std::size_t blocks = std::clamp<std::size_t>(rows / kBlockRows, 1, kMostBlocks);
+  const auto sums = room(blocks * 2 * width);
+  const float* const past = data_or_null(d_residual);
+  threads_.split(blocks, 1, 2, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      const Range range = part_of(rows, 1, i, blocks);
+      const std::size_t first = range.begin * width;
+      float* const own = sums.data() + i * 2 * width;
+      std::fill_n(own, 2 * width, 0.0f);
+      layer_norm_gradient({.rows = range.size(),
+                           .width = width,
+                           .x = x.elements<float>().data() + first,
+                           .scale = scale.elements<float>().data(),
+                           .mean = mean.elements<float>().data() + range.begin,
+                           .inverse = inverse.elements<float>().data() + range.begin},
+                          d_y.elements<float>().data() + first, row_or_null(past, first), own, own + width,
+                          d_x.elements<float>().data() + first);
+    }
+  });
+  const auto scale_sums = d_scale.elements<float>(), shift_sums = d_shift.elements<float>();
+  if (accumulate == Accumulate::no) {
+    std::ranges::fill(scale_sums, 0.0f);
+    std::ranges::fill(shift_sums, 0.0f);
+  }
+  for (std::size_t i = 0; i < blocks; ++i) {
+    add_scaled(sums.subspan(i * 2 * width, width), 1, scale_sums);
+    add_scaled(sums.subspan((2 * i + 1) * width, width), 1, shift_sums);
+  }
+}
+
+void CpuSequences::do_gelu_forward(const Tensor& x, const Tensor& bias, const Tensor& y) {
+  const std::size_t width = size(x.columns);
+  const auto value = x.elements<float>(), out = y.elements<float>();
+  threads_.split(size(x.rows), 1, threshold(width), [&](std::size_t begin, std::size_t end) {
+    const std::size_t count = (end - begin) * width;
+    gelu(value.subspan(begin * width, count), width, elements_or_empty(bias), out.subspan(begin * width, count));
+  });
+}
+
+void CpuSequences::do_gelu_backward(const Tensor& x, const Tensor& d_y, Accumulate accumulate, const Tensor& d_bias) {
+  const std::size_t width = size(x.columns);
+  const auto sums = elements_or_empty(d_bias);
+  if (accumulate == Accumulate::no) std::ranges::fill(sums, 0.0f);
+  // Cut by columns: each sum over the rows has one order.
+  threads_.split(width, kLine, threshold(size(x.rows)), [&](std::size_t begin, std::size_t end) {
+    gelu_gradient(x.elements<float>(), d_y.elements<float>(), width, begin, end, sums);
+  });
+}
+
+void CpuSequences::do_dropout(const Tensor& x, const Tensor& keys, const Dropout& rule, const Tensor& y) {
+  const auto from = x.elements<float>(), to = y.elements<float>();
+  if (rule.rate == 0) {
+    if (from.data() != to.data()) std::ranges::copy(from, to.begin());
+    return;
+  }
+  if (x.rows == 0) return;
+  const std::size_t width = size(x.columns);
+  const auto key = keys.elements<std::uint64_t>();
+  const std::int64_t samples = keys.rows, positions = x.rows / samples;
+  const auto numbers = formulas::dropout_numbers(rule);
+  threads_.split(size(x.rows), 1, threshold(width), [&](std::size_t begin, std::size_t end) {
+    for (std::size_t row = begin; row < end; ++row) {
+      const auto place = formulas::place_of(rule.order, samples, positions, static_cast<std::int64_t>(row));
+      drop(numbers, key[size(place.sample)], static_cast<std::uint64_t>(place.position) * width,
+           from.subspan(row * width, width), to.subspan(row * width, width));
+    }
+  });
+}
+
+void CpuSequences::do_attention_forward(const Attention& shape, const Tensor& joint, const Tensor& keys,
+                                        const Tensor& y, const Tensor& log_sums) {
+  cpu::attention_forward(shape, joint, keys, y, log_sums, room(attention_room(shape, threads_.size())), threads_);
+}
+
+void CpuSequences::do_attention_backward(const Attention& shape, const Tensor& joint, const Tensor& keys,
+                                         const Tensor& y, const Tensor& log_sums, const Tensor& d_y,
+                                         const Tensor& d_joint) {
+  cpu::attention_backward(shape, joint, keys, y, log_sums, d_y, d_joint, room(attention_room(shape, threads_.size())),
+                          threads_);
+}
+
+void CpuSequences::do_lstm_forward(const Lstm& shape, const Tensor& gates, const Tensor& recurrent, const Tensor& cells,
+                                   const Tensor& hidden) {
+  cpu::lstm_forward(shape, gates, recurrent, cells, hidden, room(lstm_room(shape)), threads_);
+}
+
+void CpuSequences::do_lstm_backward(const Lstm& shape, const Tensor& gates, const Tensor& recurrent,
+                                    const Tensor& cells, const Tensor& hidden, const Tensor& d_hidden,
+                                    const Tensor& d_cell, Accumulate accumulate, const Tensor& d_recurrent) {
+  cpu::lstm_backward(shape, gates, recurrent, cells, hidden, d_hidden, d_cell, accumulate, d_recurrent,
+                     room(lstm_room(shape)), threads_);
+}
+
+}  // namespace lockstep::model::cpu

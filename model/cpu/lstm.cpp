@@ -1,0 +1,108 @@
+#include "model/cpu/lstm.hpp"
+
+#include <algorithm>
+
+#include "model/cpu/gemm.hpp"
+#include "model/cpu/sequence_loops.hpp"
+
+namespace lockstep::model::cpu {
+
+namespace {
+
+/// Units per line of a cut, and steps of fewer multiplications than this stay on one thread.
+constexpr std::size_t kUnitGranule = 16;
+constexpr std::size_t kThreadingWork = 256 * 1024;
+
+struct Sizes {
+  explicit Sizes(const Lstm& shape)
+      : steps(static_cast<std::size_t>(shape.steps)),
+        lanes(static_cast<std::size_t>(shape.lanes)),
+        hidden(static_cast<std::size_t>(shape.hidden)),
+        gates(4 * hidden) {}
+  /// The least count from which a cut into `granule` pays, given that all of a step is `work` multiplications.
+  std::size_t threshold(std::size_t count, std::size_t granule) const {
+    return lanes * hidden * gates < kThreadingWork ? count + 1 : 2 * granule;
+  }
+  std::size_t steps, lanes, hidden, gates;
+};
+
+}  // namespace
+
+std::size_t lstm_room(const Lstm& shape) noexcept {
+  const Sizes size(shape);
+  return std::max(SharedFactor::room(size.hidden, size.gates), SharedFactor::room(size.gates, size.hidden));
+}
+
+void lstm_forward(const Lstm& shape, const Tensor& gates, const Tensor& recurrent, const Tensor& cells,
+                  const Tensor& hidden, std::span<float> room, ThreadPool& threads) {
+  const Sizes size(shape);
+  if (size.lanes == 0) return;
+  float* const z = gates.elements<float>().data();
+  float* const c = cells.elements<float>().data();
+  float* const h = hidden.elements<float>().data();
+  const SharedFactor weights({recurrent.elements<float>().data(), size.gates}, size.hidden, size.gates, room);
+  const std::size_t state = size.lanes * size.hidden;
+  for (std::size_t t = 0; t < size.steps; ++t) {
+    float* const step = z + t * size.lanes * size.gates;
+    threads.split(
+        size.gates, SharedFactor::kGranule, size.threshold(size.gates, SharedFactor::kGranule),
+        [&](std::size_t begin, std::size_t end) {
+          weights.multiply(size.lanes, {h + t * state, size.hidden}, begin, end, Accumulate::yes, step, size.gates);
+        });
+    threads.split(size.hidden, kUnitGranule, size.threshold(size.hidden, kUnitGranule),
+                  [&](std::size_t begin, std::size_t end) {
+                    for (std::size_t lane = 0; lane < size.lanes; ++lane) {
+                      const std::size_t before = t * state + lane * size.hidden, after = before + state;
+                      lstm_row({.gates = step + lane * size.gates,
+                                .cell_before = c + before,
+                                .cell = c + after,
+                                .hidden = size.hidden,
+                                .begin = begin,
+                                .end = end},
+                               h + after);
+                    }
+                  });
+  }
+}
+
+void lstm_backward(const Lstm& shape, const Tensor& gates, const Tensor& recurrent, const Tensor& cells,
+                   const Tensor& hidden, const Tensor& d_hidden, const Tensor& d_cell, Accumulate accumulate,
+                   const Tensor& d_recurrent, std::span<float> room, ThreadPool& threads) {
+  const Sizes size(shape);
+  // All the states that the steps began with, against all the gradients of their sums.
+  const Tensor before{hidden.data, hidden.type, shape.steps * shape.lanes, shape.hidden};
+  if (size.lanes > 0) {
+    float* const z = gates.elements<float>().data();
+    float* const c = cells.elements<float>().data();
+    float* const d_h = d_hidden.elements<float>().data();
+    float* const d_c = d_cell.elements<float>().data();
+    std::fill_n(d_c, size.lanes * size.hidden, 0.0f);
+    const SharedFactor weights({recurrent.elements<float>().data(), size.gates, true}, size.gates, size.hidden, room);
+    const std::size_t state = size.lanes * size.hidden;
+    for (std::size_t t = size.steps; t-- > 0;) {
+      float* const step = z + t * size.lanes * size.gates;
+      threads.split(size.hidden, kUnitGranule, size.threshold(size.hidden, kUnitGranule),
+                    [&](std::size_t begin, std::size_t end) {
+                      for (std::size_t lane = 0; lane < size.lanes; ++lane) {
+                        const std::size_t at = t * state + lane * size.hidden;
+                        lstm_row_back({.gates = step + lane * size.gates,
+                                       .cell_before = c + at,
+                                       .cell = c + at + state,
+                                       .hidden = size.hidden,
+                                       .begin = begin,
+                                       .end = end},
+                                      d_h + at, d_c + lane * size.hidden);
+                      }
+                    });
+      if (t == 0) break;
+      threads.split(size.hidden, SharedFactor::kGranule, size.threshold(size.hidden, SharedFactor::kGranule),
+                    [&](std::size_t begin, std::size_t end) {
+                      weights.multiply(size.lanes, {step, size.gates}, begin, end, Accumulate::yes,
+                                       d_h + (t - 1) * state, size.hidden);
+                    });
+    }
+  }
+  gemm({before, true}, {gates}, accumulate, d_recurrent, threads);
+}
+
+}  // namespace lockstep::model::cpu

@@ -1,0 +1,68 @@
+/// \file
+/// The passes over arrays that sequences need beside matrix products: fp32, vectorised by the compiler for several
+/// instruction sets, for a single thread on a part of the data. Sums run in lanes that the text spells out, so that
+/// their order is the same with every instruction set; NaN and infinity come through.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "model/formulas/dropout.hpp"
+
+namespace lockstep::model::cpu {
+
+/// What was normalised and with what; rows of `width`.
+struct NormRows {
+  std::size_t rows = 0, width = 0;
+  const float* x = nullptr;
+  const float* scale = nullptr;
+  float* mean = nullptr;
+  float* inverse = nullptr;
+};
+/// y = scale * (sum - mean) * inverse + shift, and mean and inverse; sum = x + residual where there is one (else
+/// nullptr both).
+void layer_norm(const NormRows& norm, const float* residual, float* sum, const float* shift, float* y);
+/// d_x = gradient through the norm (+ d_residual); d_scale and d_shift [width] += their sums over these rows.
+void layer_norm_gradient(const NormRows& norm, const float* d_y, const float* d_residual, float* d_scale,
+                         float* d_shift, float* d_x);
+
+/// x += bias (may be empty), y = gelu(x); rows of `columns`.
+void gelu(std::span<float> x, std::size_t columns, std::span<const float> bias, std::span<float> y);
+/// d_y becomes the gradient before the gelu in the columns [begin, end) of all rows; d_bias (may be empty) += their
+/// sums.
+void gelu_gradient(std::span<const float> x, std::span<float> d_y, std::size_t columns, std::size_t begin,
+                   std::size_t end, std::span<float> d_bias);
+
+/// out[i] = the factor of element first + i of the sample with this key.
+void dropout_factors(const formulas::DropoutNumbers& numbers, std::uint64_t key, std::uint64_t first,
+                     std::span<float> out);
+/// y[i] = x[i] * the factor of element first + i; y may be x.
+void drop(const formulas::DropoutNumbers& numbers, std::uint64_t key, std::uint64_t first, std::span<const float> x,
+          std::span<float> y);
+
+/// scores[0, keys) become exp(scale * (score - greatest)) / total, the rest of the row becomes zero; returns the log of
+/// the sum of exp(scale * score).
+float softmax_row(std::span<float> scores, std::size_t keys, float scale);
+/// scores[0, keys) become exp(scale * score - log_sum), the rest of the row becomes zero.
+void probability_row(std::span<float> scores, std::size_t keys, float scale, float log_sum);
+/// d_p[j] becomes p[j] * (factors[j] * d_p[j] - product) * scale: the gradient of the scores; factors of the dropout.
+void score_gradient_row(std::span<const float> p, const float* factors, float product, float scale,
+                        std::span<float> d_p);
+/// x[i] *= factors[i]
+void multiply_each(std::span<float> x, const float* factors);
+/// Sum of x[i] * y[i].
+float dot(std::span<const float> x, std::span<const float> y);
+
+/// One lane of one step of an LSTM over the units [begin, end) of `hidden`: the row of gates is activated in place.
+struct LstmRow {
+  float* gates = nullptr;  ///< [4 hidden]
+  const float* cell_before = nullptr;
+  float* cell = nullptr;
+  std::size_t hidden = 0, begin = 0, end = 0;
+};
+void lstm_row(const LstmRow& row, float* h);
+/// Gates become the gradients of their sums; d_cell: of the cell after the step, becomes that of the cell before.
+void lstm_row_back(const LstmRow& row, const float* d_hidden, float* d_cell);
+
+}  // namespace lockstep::model::cpu
