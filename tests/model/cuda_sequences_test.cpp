@@ -1,0 +1,215 @@
+// CudaSequences on the host (support/device_on_cpu.cpp) against the float64 reference: what it makes of kernels and
+// products. The kernels alone are tested in cuda_sequence_kernels_test.cpp and cuda_attention_kernels_test.cpp.
+#include "model/cuda/cuda_sequences.hpp"
+
+#include <algorithm>
+#include <list>
+#include <optional>
+
+#include "model/kernel_harness.hpp"
+#include "model/reference/reference_sequences.hpp"
+
+namespace lockstep::model::cuda {
+namespace {
+
+using namespace test;
+
+/// A tensor as both sides have it.
+struct Pair {
+  Pair(ElementType type, ElementType judge_type, std::int64_t rows, std::int64_t columns)
+      : device(type, rows, columns), judge(judge_type, rows, columns) {}
+  GuardedTensor device, judge;
+};
+
+class CudaSequencesTest : public ::testing::TestWithParam<ElementType> {
+ protected:
+  CudaSequencesTest() {
+    scratch_.resize(scratch_bytes(std::int64_t{1} << 40) / sizeof(double) + 1);
+    sequences_.emplace(CudaTools{.stream = nullptr,
+                                 .products = products_,
+                                 .memory = memory_,
+                                 .scratch = {scratch_.data(), scratch_.size() * sizeof(double)}},
+                       OperationTypes{.compute = GetParam(), .master = ElementType::float32});
+  }
+  ~CudaSequencesTest() override {
+    for (const Pair& pair : pairs_) EXPECT_TRUE(pair.device.guards_are_intact());
+  }
+
+  /// Not written yet: NaN.
+  Pair& room(ElementType type, std::int64_t rows, std::int64_t columns) {
+    const bool is_number = type == ElementType::float32 || type == ElementType::bfloat16;
+    return pairs_.emplace_back(type, is_number ? ElementType::float64 : type, rows, columns);
+  }
+  Pair& filled(ElementType type, std::int64_t rows, std::int64_t columns, double scale = 1) {
+    Pair& pair = room(type, rows, columns);
+    const std::string name = "tensor " + std::to_string(pairs_.size());
+    for (std::size_t i = 0; i < pair.device.count(); ++i) set(pair, i, scale * sample(name, i));
+    return pair;
+  }
+  /// A gradient of a parameter before the call.
+  Pair& gradient(Accumulate accumulate, std::int64_t rows, std::int64_t columns) {
+    return accumulate == Accumulate::yes ? filled(ElementType::float32, rows, columns)
+                                         : room(ElementType::float32, rows, columns);
+  }
+  static void set(Pair& pair, std::size_t i, double value) {
+    pair.device.set(i, value);
+    pair.judge.set(i, pair.device.get(i));
+  }
+  /// The same call to both: call(operations, of), where of(pair) is the tensor.
+  template <class Call>
+  void both(const Call& call) {
+    call(static_cast<SequenceOperations&>(*sequences_), [](const Pair& pair) { return pair.device.tensor(); });
+    call(static_cast<SequenceOperations&>(reference_), [](const Pair& pair) { return pair.judge.tensor(); });
+  }
+  void expect_same(const Pair& pair, const char* what) {
+    expect_close(pair.device.values(), pair.judge.values(), 2 * tolerance(GetParam()), what);
+  }
+
+  ElementType type() const { return GetParam(); }
+
+  DeviceMemory memory_{0};
+  Matmul products_{memory_, {}};
+  std::vector<double> scratch_;
+  std::optional<CudaSequences> sequences_;
+  ReferenceSequences reference_;
+  std::list<Pair> pairs_;
+};
+
+constexpr std::array kAccumulate{Accumulate::no, Accumulate::yes};
+
+TEST_P(CudaSequencesTest, EmbedsAndTakesGradientsBack) {
+  for (const Accumulate accumulate : kAccumulate) {
+    for (const std::int64_t rows : {0, 3, 10, 33}) {  // of 5 positions: less than one sample, whole ones, and a rest
+      Pair& tokens = room(ElementType::int32, rows, 1);
+      for (std::size_t r = 0; r < tokens.device.count(); ++r) set(tokens, r, static_cast<double>(r * 7 % 4));
+      const Pair &table = filled(type(), 6, 24), &places = filled(type(), 5, 24);
+      const Pair &y = room(type(), rows, 24), &d_y = filled(type(), rows, 24);
+      const Pair &d_table = gradient(accumulate, 6, 24), &d_places = gradient(accumulate, 5, 24);
+      both([&](SequenceOperations& operations, const auto& of) {
+        operations.embedding_forward(of(tokens), of(table), of(places), of(y));
+        operations.embedding_backward(of(tokens), of(d_y), accumulate, of(d_table), of(d_places));
+      });
+      expect_same(y, "y");
+      expect_same(d_table, "d_table");
+      expect_same(d_places, "d_positions");
+      both([&](SequenceOperations& operations, const auto& of) {
+        operations.embedding_backward(of(tokens), of(d_y), accumulate, of(d_table), {});
+      });
+      expect_same(d_table, "d_table alone");
+    }
+  }
+}
+
+TEST_P(CudaSequencesTest, ProjectsOntoTheTable) {
+  for (const Accumulate accumulate : kAccumulate) {
+    for (const std::int64_t rows : {0, 7}) {
+      const Pair &x = filled(type(), rows, 12), &table = filled(type(), 19, 12);
+      const Pair &y = room(type(), rows, 19), &d_y = filled(type(), rows, 19);
+      const Pair &d_table = gradient(accumulate, 19, 12), &d_x = room(type(), rows, 12);
+      both([&](SequenceOperations& operations, const auto& of) {
+        operations.project_forward(of(x), of(table), of(y));
+        operations.project_backward(of(x), of(table), of(d_y), accumulate, of(d_table), of(d_x));
+      });
+      expect_same(y, "y");
+      expect_same(d_table, "d_table");
+      expect_same(d_x, "d_x");
+    }
+  }
+}
+
+TEST_P(CudaSequencesTest, NormalisesAndBends) {
+  for (const std::int64_t rows : {0, 9}) {
+    const Pair &x = filled(type(), rows, 40), &residual = filled(type(), rows, 40), &sum = room(type(), rows, 40);
+    const Pair &scale = filled(type(), 1, 40), &shift = filled(type(), 1, 40), &y = room(type(), rows, 40);
+    const Pair &mean = room(ElementType::float32, rows, 1), &inverse = room(ElementType::float32, rows, 1);
+    const Pair &d_y = filled(type(), rows, 40), &d_residual = filled(type(), rows, 40);
+    const Pair &d_scale = gradient(Accumulate::no, 1, 40), &d_shift = gradient(Accumulate::no, 1, 40);
+    const Pair &d_x = room(type(), rows, 40), &bent = room(type(), rows, 40),
+               &d_bias = gradient(Accumulate::yes, 1, 40);
+    both([&](SequenceOperations& operations, const auto& of) {
+      operations.layer_norm_forward(of(x), of(residual), of(scale), of(shift), of(sum), of(mean), of(inverse), of(y));
+      operations.layer_norm_backward(of(sum), of(scale), of(mean), of(inverse), of(d_y), of(d_residual), Accumulate::no,
+                                     of(d_scale), of(d_shift), of(d_x));
+      operations.gelu_forward(of(y), of(shift), of(bent));
+      operations.gelu_backward(of(y), of(d_y), Accumulate::yes, of(d_bias));
+    });
+    expect_same(sum, "sum");
+    expect_same(d_x, "d_x");
+    expect_same(d_scale, "d_scale");
+    expect_same(d_shift, "d_shift");
+    expect_same(bent, "gelu");
+    expect_same(d_y, "gradient of gelu");
+    expect_same(d_bias, "d_bias");
+  }
+}
+
+TEST_P(CudaSequencesTest, Drops) {
+  for (const float rate : {0.0f, 0.4f}) {
+    for (const std::int64_t samples : {0, 3}) {
+      Pair& keys = room(ElementType::uint64, samples, 1);
+      for (std::size_t s = 0; s < keys.device.count(); ++s) set(keys, s, static_cast<double>(s + 12345));
+      const Pair &x = filled(type(), samples * 5, 6), &y = room(type(), samples * 5, 6);
+      const Dropout rule{.rate = rate, .stream = 20, .order = RowOrder::time_major};
+      both([&](SequenceOperations& operations, const auto& of) {
+        operations.dropout(of(x), rate > 0 ? of(keys) : Tensor{}, rule, of(y));
+        operations.dropout(of(x), rate > 0 ? of(keys) : Tensor{}, rule, of(x));
+      });
+      expect_same(y, "y");
+      expect_same(x, "x in place");
+    }
+  }
+}
+
+TEST_P(CudaSequencesTest, AttendsOverContextsThatGrow) {
+  for (const std::int64_t context : {0, 9, 40, 9}) {  // 0: no samples
+    const std::int64_t samples = context == 0 ? 0 : 2;
+    const Attention shape{.context = std::max<std::int64_t>(context, 1), .heads = 2, .head_size = 8, .dropout = {}};
+    const std::int64_t rows = samples * shape.context;
+    const Pair &joint = filled(type(), rows, 48), &y = room(type(), rows, 16), &d_y = filled(type(), rows, 16);
+    const Pair &log_sums = room(ElementType::float32, samples * 2, shape.context), &d_joint = room(type(), rows, 48);
+    both([&](SequenceOperations& operations, const auto& of) {
+      operations.attention_forward(shape, of(joint), {}, of(y), of(log_sums));
+      operations.attention_backward(shape, of(joint), {}, of(y), of(log_sums), of(d_y), of(d_joint));
+    });
+    expect_same(y, "y");
+    expect_same(log_sums, "log_sums");
+    expect_same(d_joint, "d_joint");
+  }
+}
+
+TEST_P(CudaSequencesTest, RunsAnLstmThereAndBack) {
+  for (const Accumulate accumulate : kAccumulate) {
+    for (const Lstm& shape : {Lstm{.steps = 3, .lanes = 0, .hidden = 4}, Lstm{.steps = 1, .lanes = 2, .hidden = 3},
+                              Lstm{.steps = 6, .lanes = 5, .hidden = 20}}) {
+      const std::int64_t rows = shape.steps * shape.lanes;
+      const Pair &gates = filled(type(), rows, 4 * shape.hidden),
+                 &recurrent = filled(type(), shape.hidden, 4 * shape.hidden);
+      // The state before is there; the rest is written.
+      Pair &cells = filled(type(), rows + shape.lanes, shape.hidden),
+           &hidden = filled(type(), rows + shape.lanes, shape.hidden);
+      const Pair &d_hidden = filled(type(), rows, shape.hidden), &d_cell = room(type(), shape.lanes, shape.hidden);
+      const Pair& d_recurrent = gradient(accumulate, shape.hidden, 4 * shape.hidden);
+      for (std::size_t i = static_cast<std::size_t>(shape.lanes * shape.hidden); i < cells.device.count(); ++i) {
+        set(cells, i, kNan);
+        set(hidden, i, kNan);
+      }
+      both([&](SequenceOperations& operations, const auto& of) {
+        operations.lstm_forward(shape, of(gates), of(recurrent), of(cells), of(hidden));
+      });
+      expect_same(cells, "cells");
+      expect_same(hidden, "hidden");
+      both([&](SequenceOperations& operations, const auto& of) {
+        operations.lstm_backward(shape, of(gates), of(recurrent), of(cells), of(hidden), of(d_hidden), of(d_cell),
+                                 accumulate, of(d_recurrent));
+      });
+      expect_same(gates, "gradients of the sums");
+      expect_same(d_recurrent, "d_recurrent");
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, CudaSequencesTest, ::testing::ValuesIn(kTypes),
+                         [](const auto& given) { return std::string(name_of(given.param)); });
+
+}  // namespace
+}  // namespace lockstep::model::cuda
