@@ -1,15 +1,18 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <numeric>
 #include <optional>
 #include <vector>
 
 #include <fmt/format.h>
 
-#include "app/info.hpp"
 #include "app/figures.hpp"
+#include "app/info.hpp"
 #include "io/hdf5_file.hpp"
 #include "io/sharded_dataset.hpp"
+#include "io/token_dataset.hpp"
+#include "io/tokenizer.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -19,6 +22,8 @@ constexpr std::int64_t kMostLabelsCounted = 200'000'000;
 constexpr std::int64_t kLabelsAtOnce = 1 << 20;
 constexpr std::size_t kMostClassesShown = 100;
 constexpr std::size_t kMostShardsShown = 64;
+constexpr std::size_t kMostTextsShown = 20;
+constexpr std::int64_t kTokensShown = 60;
 
 std::string describe(const io::Field& field) {
   return field.sample_shape.empty() ? fmt::format("{}, one number", name_of(field.type))
@@ -76,13 +81,48 @@ std::string heading(const std::filesystem::path& path, const io::ShardedDataset&
   return text + fmt::format("\n  {:<8} {}, {}\n", info.y.name, describe(info.y), labels);
 }
 
-}  // namespace
+std::string shown_text(std::string_view text) {
+  std::string shown;
+  for (const char letter : text) shown += letter == '\n' ? "\\n" : letter == '\t' ? "\\t" : std::string(1, letter);
+  return shown;
+}
 
-bool describe_dataset(Console& console, const io::DatasetOptions& data, bool verify) {
-  const io::ShardedDataset dataset(data);
-  console.info(heading(data.path, dataset));
-  for (const std::string& warning : dataset.warnings()) console.warn(warning);
+/// The corpus's first tokens as text, up to a limit.
+std::string beginning(const io::TokenDataset& dataset, const io::Tokenizer& tokenizer) {
+  std::vector<std::int64_t> windows(static_cast<std::size_t>(std::min(dataset.info().samples, kTokensShown)));
+  std::iota(windows.begin(), windows.end(), 0);
+  std::vector<std::int32_t> tokens(windows.size()), next(windows.size());
+  dataset.read(windows, io::kNoEpoch, std::as_writable_bytes(std::span(tokens)),
+               std::as_writable_bytes(std::span(next)));
+  return tokenizer.decode(tokens);
+}
 
+std::string heading(const std::filesystem::path& path, const io::TokenDataset& dataset) {
+  const io::TokenInfo& tokens = *dataset.info().tokens;
+  std::uint64_t bytes = 0;
+  for (const io::ShardInfo& shard : dataset.shards()) bytes += shard.bytes;
+  std::string text = fmt::format("{}: {} tokens in {}, {}\n", path.string(), with_commas(tokens.tokens),
+                                 counted(static_cast<std::int64_t>(dataset.shards().size()), "file"),
+                                 format_bytes(static_cast<double>(bytes)));
+  if (!dataset.info().source.empty()) text += fmt::format("  source      {}\n", dataset.info().source);
+  text += fmt::format("  vocabulary  {} of kind {}, {} bytes stored per token{}\n", with_commas(tokens.vocabulary),
+                      tokens.kind, dataset.stored_bytes(),
+                      tokens.unknown < 0 ? "" : fmt::format(", {} is <unk>", tokens.unknown));
+  if (tokens.bytes_per_token > 0) text += fmt::format("  text        {:.3f} bytes per token\n", tokens.bytes_per_token);
+  if (!tokens.texts.empty()) {
+    text += "  tokens     ";
+    for (std::size_t i = 0; i < std::min(tokens.texts.size(), kMostTextsShown); ++i) {
+      text += fmt::format(" '{}'", shown_text(tokens.texts[i]));
+    }
+    text += tokens.texts.size() > kMostTextsShown ? " …\n" : "\n";
+  }
+  if (tokens.kind == "ids") return text;
+  return text + fmt::format("  begins      {} …\n", shown_text(beginning(dataset, io::Tokenizer(tokens))));
+}
+
+/// One line per shard, verified where that is asked for. False when one is damaged.
+bool describe_shards(Console& console, const io::Dataset& dataset, bool verify) {
+  const bool corpus = dataset.info().tokens.has_value();
   const auto& shards = dataset.shards();
   const int parts = static_cast<int>(shards.size());
   std::vector<std::string> problems;
@@ -96,11 +136,12 @@ bool describe_dataset(Console& console, const io::DatasetOptions& data, bool ver
     line.erase(line.find_last_not_of(' ') + 1);
     console.info(line);
   };
-  row("file", "samples", "size", "read by", "checksum x", "checksum y", verify ? "state" : "");
+  row("file", corpus ? "tokens" : "samples", "size", "read by", corpus ? "checksum" : "checksum x",
+      corpus ? "" : "checksum y", verify ? "state" : "");
   for (int i = 0; i < parts; ++i) {
     const io::ShardInfo& shard = shards[static_cast<std::size_t>(i)];
     std::string state;
-    if (verify && shard.checksum_x.empty()) {
+    if (verify && shard.checksum_x.empty() && !corpus) {
       state = "no checksum";
     } else if (verify) {
       console.progress(static_cast<double>(i) / parts, fmt::format("verifying {}", shard.file.filename().string()));
@@ -128,12 +169,26 @@ bool describe_dataset(Console& console, const io::DatasetOptions& data, bool ver
                              format_bytes(bytes / std::max(seconds, 1e-9))));
   }
   for (const std::string& problem : problems) console.warn(problem);
+  return problems.empty();
+}
 
+}  // namespace
+
+bool describe_dataset(Console& console, const io::DatasetOptions& data, bool verify) {
+  if (io::holds_tokens(data.path)) {
+    const io::TokenDataset corpus({.path = data.path, .context = 1});
+    console.info(heading(data.path, corpus));
+    return describe_shards(console, corpus, verify);
+  }
+  const io::ShardedDataset dataset(data);
+  console.info(heading(data.path, dataset));
+  for (const std::string& warning : dataset.warnings()) console.warn(warning);
+  if (!describe_shards(console, dataset, verify)) return false;
   const io::DatasetInfo& info = dataset.info();
-  if (verify && problems.empty() && info.labels_are_classes && info.classes > 0 && info.samples <= kMostLabelsCounted) {
+  if (verify && info.labels_are_classes && info.classes > 0 && info.samples <= kMostLabelsCounted) {
     console.info(class_table(info, count_classes(dataset)));
   }
-  return problems.empty();
+  return true;
 }
 
 }  // namespace lockstep::app

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "app/nearest_name.hpp"
 #include "app/option_table.hpp"
 #include "app/options_train.hpp"
 
@@ -19,19 +18,6 @@ constexpr std::string_view kEvalExamples =
     "  lockstep eval runs/adam\n"
     "      the newest checkpoint of a run on the validation data of that run\n"
     "  mpirun -np 4 lockstep eval runs/adam/checkpoints/step-0000004690.h5 --data shards/fashion/train\n";
-
-constexpr std::string_view kPackUsage =
-    "Usage: lockstep pack --x FILE [--y FILE] --out FOLDER [options]\n"
-    "\n"
-    "Writes samples into a folder of HDF5 shards that `lockstep train` reads. Runs as one process.\n";
-constexpr std::string_view kPackExamples =
-    "\n"
-    "Examples\n"
-    "  lockstep pack --x train-images-idx3-ubyte.gz --y train-labels-idx1-ubyte.gz \\\n"
-    "      --out shards/fashion/train\n"
-    "  lockstep pack --x features.npy --y targets.npy --out shards/mine --shards 8\n"
-    "  lockstep pack --x houses.csv --label-column price --regression --out shards/houses\n"
-    "  lockstep pack --format synthetic --task regression --features 600 --out shards/made-up\n";
 
 constexpr std::string_view kInfoUsage =
     "Usage: lockstep info PATH [options]\n"
@@ -60,20 +46,6 @@ void parse(OptionTable& table, const std::vector<std::string>& arguments, const 
   apply(line, table);
 }
 
-/// What the name of a file says about its format; "" when it says nothing.
-std::string format_of(const std::filesystem::path& file) {
-  std::string name = file.filename().string();
-  if (name.ends_with(".gz")) name.resize(name.size() - 3);
-  if (name.ends_with("-ubyte") || name.ends_with(".idx")) return "idx";
-  if (name.ends_with(".npy")) return "npy";
-  if (name.ends_with(".csv") || name.ends_with(".tsv")) return "csv";
-  return "";
-}
-
-std::string check_separator(const std::string& text) {
-  return text.size() == 1 || text == "tab" ? "" : "is not one character; write tab for a tabulator";
-}
-
 }  // namespace
 
 EvalOptions parse_eval(const std::vector<std::string>& arguments) {
@@ -98,79 +70,6 @@ EvalOptions parse_eval(const std::vector<std::string>& arguments) {
   table.check_relations();
   table.require("checkpoint", "name a checkpoint file or a run folder");
   options.average_set = table.find("average")->source() != OptionSource::default_value;
-  return options;
-}
-
-PackOptions parse_pack(const std::vector<std::string>& arguments) {
-  PackOptions options;
-  OptionTable table("lockstep pack");
-  table.group("What");
-  table.add("format", options.format, "NAME", "of the input; default: by the name of --x")
-      .one_of({"idx", "npy", "csv", "synthetic"});
-  table.add("x", options.x, "FILE",
-            "the samples: IDX (also .gz), NumPy .npy, or a table (.csv, .tsv) with samples and labels");
-  table.add("y", options.y, "FILE", "the labels or targets, for idx and npy").only_with("format", {"idx", "npy"});
-  table.group("Where");
-  table.add("out", options.out, "FOLDER", "the shard folder to make");
-  table.add("shards", options.shards, "N", "files to spread the samples over").at_least(1).at_most(100000);
-  table.add("force", options.force, "replace the folder if it exists");
-  table.group("Tables (csv)");
-  table.add("header", options.header, "the first line names the columns").only_with("format", {"csv"});
-  table.add("separator", options.separator, "CHARACTER", "between columns; .tsv files: tab")
-      .check(check_separator)
-      .only_with("format", {"csv"});
-  table
-      .add("label-column", options.label_column, "COLUMN",
-           "the label: a name from the header or an index from 0 (from the end: -1 is the last); default: no label")
-      .only_with("format", {"csv"});
-  table.add("regression", options.regression, "the label is a number to predict, not a class")
-      .only_with("format", {"csv"});
-  table.group("Made-up data (synthetic)");
-  table.add("task", options.task, "NAME", "what to learn from it")
-      .one_of({"classification", "regression"})
-      .only_with("format", {"synthetic"});
-  table.add("samples", options.samples, "N", "how many").at_least(1).only_with("format", {"synthetic"});
-  table
-      .add("first", options.first, "N",
-           "index of the first sample: with the same seed, the next samples of the same problem")
-      .at_least(0)
-      .only_with("format", {"synthetic"});
-  table.add("features", options.features, "N", "numbers per sample").at_least(1).only_with("format", {"synthetic"});
-  table.add("classes", options.classes, "N", "for classification")
-      .at_least(2)
-      .only_with("format", {"synthetic"})
-      .only_with("task", {"classification"});
-  table.add("noise", options.noise, "DEVIATION", "standard deviation of the noise")
-      .at_least(0)
-      .only_with("format", {"synthetic"});
-  table.add("seed", options.seed, "N", "of the random numbers").only_with("format", {"synthetic"});
-  table.group("Reports");
-  table.add("progress", options.progress, "WHEN", "the progress bar; auto: on a terminal")
-      .one_of({"auto", "on", "off"});
-
-  parse(table, arguments, {kPackUsage, kPackExamples});
-  const bool format_given = !options.format.empty();
-  if (!format_given) {
-    table.require("x", "name the file with the samples, or ask for made-up ones with --format synthetic");
-    options.format = format_of(options.x);
-    if (options.format.empty()) {
-      throw UsageError(
-          fmt::format("--x: the name {} does not tell the format; add --format idx, npy or csv", options.x.string()));
-    }
-  }
-  table.check_relations();
-  if (options.format == "synthetic") {
-    if (!options.x.empty())
-      throw UsageError("--x and --format synthetic contradict each other: made-up data reads no file");
-  } else {
-    table.require("x", "name the file with the samples");
-  }
-  table.require("out", "name the shard folder to make");
-  const bool separator_given = table.find("separator")->source() != OptionSource::default_value;
-  if (options.separator == "tab" || (!separator_given && options.x.extension() == ".tsv")) options.separator = "\t";
-  if (options.regression && options.label_column.empty()) {
-    throw UsageError("--regression needs --label-column: the column to predict");
-  }
   return options;
 }
 

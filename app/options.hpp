@@ -8,6 +8,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lockstep::app {
@@ -127,23 +128,37 @@ struct EvalOptions {
 };
 
 struct PackOptions {
-  std::string format;          ///< idx | npy | csv | synthetic; "" = from the file's name
-  std::filesystem::path x, y;  ///< csv: x is the file
+  std::string format;  ///< idx | npy | csv | cifar10 | cifar100 | images | text | tokens | synthetic; "" = by name
+  std::filesystem::path
+      x;  ///< a file; cifar: or a folder; cifar, text, tokens: or several with commas; images: a folder
+  std::filesystem::path y;
   std::filesystem::path out;
   std::int64_t shards = 1;
   bool force = false;
+  double validation = 0;  ///< of the samples: below 1 a fraction, otherwise a count; 0: no split
+  std::uint64_t seed = 1;
   // csv
   bool header = true;
   std::string separator = ",";
   std::string label_column;
   bool regression = false;  ///< the label is a number to predict, not a class
+  // images
+  std::string size;  ///< N or HEIGHTxWIDTH; "": as they are
+  // text, tokens
+  std::string tokenizer;                  ///< byte | char | word; "" = that of vocabulary_from, or char
+  std::int64_t vocabulary = 0;            ///< text: 0 = every piece has a token
+  std::filesystem::path vocabulary_from;  ///< a corpus packed before
   // synthetic
   std::string task = "classification";
   std::int64_t samples = 10000, features = 784, classes = 10;
   std::int64_t first = 0;  ///< index of the first sample: a test set continues its training set
   double noise = 0.1;
-  std::uint64_t seed = 1;
   std::string progress = "auto";
+
+  /// x as the files it names.
+  std::vector<std::filesystem::path> inputs() const;
+  /// Of `size`; {0, 0} for "".
+  std::pair<std::int64_t, std::int64_t> height_and_width() const;
 };
 
 struct InfoOptions {
@@ -175,7 +190,7 @@ struct BenchStepOptions {
 };
 
 /// argv without the program name and the subcommand. Throws UsageError or HelpRequested. Nothing is read but the file
-/// that --config names.
+/// that --config names, and the names in the folder that pack is to read.
 TrainOptions parse_train(const std::vector<std::string>& arguments);
 EvalOptions parse_eval(const std::vector<std::string>& arguments);
 GenerateOptions parse_generate(const std::vector<std::string>& arguments);

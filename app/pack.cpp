@@ -5,6 +5,7 @@
 #include <memory>
 #include <stdexcept>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -14,6 +15,7 @@
 #include "io/sample_source.hpp"
 #include "io/shard_writer.hpp"
 #include "io/sharded_dataset.hpp"
+#include "io/token_dataset.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -28,6 +30,19 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+io::TextOptions text_options(const PackOptions& options) {
+  io::TextOptions text{.tokenizer = options.tokenizer.empty() ? "char" : options.tokenizer,
+                       .vocabulary = options.vocabulary};
+  if (options.vocabulary_from.empty()) return text;
+  text.from = io::read_vocabulary(options.vocabulary_from);
+  if (!options.tokenizer.empty() && options.tokenizer != text.from->kind) {
+    throw UsageError(
+        fmt::format("--tokenizer {} and --vocabulary-from {} contradict each other: its tokens are of kind {}",
+                    options.tokenizer, options.vocabulary_from.string(), text.from->kind));
+  }
+  return text;
+}
+
 std::unique_ptr<io::SampleSource> open_source(const PackOptions& options) {
   if (options.format == "idx") return io::open_idx(options.x, options.y);
   if (options.format == "npy") return io::open_npy(options.x, options.y);
@@ -37,6 +52,15 @@ std::unique_ptr<io::SampleSource> open_source(const PackOptions& options) {
                                     .label_column = options.label_column,
                                     .label_is_class = !options.regression});
   }
+  if (options.format == "cifar10") return io::open_cifar(options.inputs(), io::CifarKind::cifar10);
+  if (options.format == "cifar100") return io::open_cifar(options.inputs(), io::CifarKind::cifar100);
+  if (options.format == "images") {
+    const auto [height, width] = options.height_and_width();
+    const bool crop = options.size.find('x') == std::string::npos;
+    return io::open_image_folder(options.x, {.height = height, .width = width, .crop = crop});
+  }
+  if (options.format == "text") return io::open_text(options.inputs(), text_options(options));
+  if (options.format == "tokens") return io::open_tokens(options.inputs(), options.vocabulary);
   if (options.format == "synthetic") {
     using Task = io::SyntheticOptions::Task;
     return io::make_synthetic({.task = options.task == "regression" ? Task::regression : Task::classification,
@@ -57,6 +81,10 @@ std::string describe(const io::Field& field) {
 }
 
 std::string describe(const io::SampleSource& source) {
+  if (const auto tokens = source.token_info()) {
+    return fmt::format("{} tokens ({}); vocabulary of {}", with_commas(source.count()), tokens->kind,
+                       with_commas(tokens->vocabulary));
+  }
   std::string text = fmt::format("{} samples", with_commas(source.count()));
   for (const io::Field& field : source.fields()) text += "; " + describe(field);
   if (source.fields().size() > 1) text += source.labels_are_classes() ? " (class labels)" : " (numbers to predict)";
@@ -64,6 +92,27 @@ std::string describe(const io::SampleSource& source) {
 }
 
 std::string rate(double amount, double seconds) { return format_bytes(amount / std::max(seconds, 1e-9)) + "/s"; }
+
+/// As nanoGPT cuts its texts: of N samples, floor((1 - fraction) N) train.
+std::int64_t validation_count(const PackOptions& options, std::int64_t samples) {
+  if (options.validation >= 1) return static_cast<std::int64_t>(options.validation);
+  return samples - static_cast<std::int64_t>(static_cast<double>(samples) * (1 - options.validation));
+}
+
+/// What lies in a folder that was just written.
+void describe_written(Console& console, const std::filesystem::path& folder) {
+  if (io::holds_tokens(folder)) {
+    const io::TokenInfo tokens = io::read_vocabulary(folder);
+    if (tokens.bytes_per_token > 0)
+      console.info(fmt::format("text     {:.3f} bytes per token", tokens.bytes_per_token));
+    return;
+  }
+  const io::ShardedDataset written({.path = folder});
+  const io::DatasetInfo& info = written.info();
+  if (info.labels_are_classes && info.classes > 0) console.info(fmt::format("classes  {}", info.classes));
+  console.info(fmt::format("values   {:.6g} to {:.6g}, mean {:.6g}, deviation {:.6g}", info.value_min, info.value_max,
+                           info.mean, info.standard_deviation));
+}
 
 }  // namespace
 
@@ -75,7 +124,10 @@ int run_pack(comm::MpiSession& session, const PackOptions& options) {
   Console console(true);
   console.set_progress_mode(parse_progress_mode(options.progress));
 
-  const auto source = open_source(options);
+  auto source = open_source(options);
+  const std::string noun = source->token_info() ? "token" : "sample";
+  const std::int64_t all = source->count();
+  const std::int64_t validation = options.validation > 0 ? validation_count(options, all) : 0;
   console.info(fmt::format("reading  {}\n         {}", source->description(), describe(*source)));
   console.info(fmt::format("writing  {} ({})", options.out.string(), counted(options.shards, "shard")));
 
@@ -83,15 +135,23 @@ int run_pack(comm::MpiSession& session, const PackOptions& options) {
   for (const io::Field& field : source->fields()) sample_bytes += field.bytes();
   const auto start = std::chrono::steady_clock::now();
   const StopSignals signals;
-  io::PackSummary summary;
+  const io::PackProgress progress = [&](std::int64_t done, std::int64_t of) {
+    if (signals.stop_requested()) throw Cancelled(signals.name());
+    const double bytes = static_cast<double>(done) * static_cast<double>(sample_bytes);
+    console.progress(of > 0 ? static_cast<double>(done) / static_cast<double>(of) : 1,
+                     fmt::format("{} {}s  {}", with_commas(done), noun, rate(bytes, seconds_since(start))));
+  };
+  const io::ShardWriterOptions writing{.folder = options.out, .shards = options.shards, .overwrite = options.force};
+  std::vector<std::pair<std::filesystem::path, io::PackSummary>> folders;
   try {
-    const io::ShardWriterOptions writing{.folder = options.out, .shards = options.shards, .overwrite = options.force};
-    summary = io::write_shards(*source, writing, [&](std::int64_t done, std::int64_t all) {
-      if (signals.stop_requested()) throw Cancelled(signals.name());
-      const double bytes = static_cast<double>(done) * static_cast<double>(sample_bytes);
-      console.progress(all > 0 ? static_cast<double>(done) / static_cast<double>(all) : 1,
-                       fmt::format("{} samples  {}", with_commas(done), rate(bytes, seconds_since(start))));
-    });
+    if (options.validation > 0) {
+      const io::OpenSource open = [&] { return source ? std::move(source) : open_source(options); };
+      const io::SplitSummary split =
+          io::write_split(open, {.validation = validation, .seed = options.seed}, writing, progress);
+      folders = {{options.out / io::kTrainName, split.train}, {options.out / io::kValidationName, split.validation}};
+    } else {
+      folders = {{options.out, io::write_shards(*source, writing, progress)}};
+    }
   } catch (const Cancelled& signal) {
     console.clear_progress();
     console.warn(fmt::format("stopped by {}; {} is as it was before", signal.what(), options.out.string()));
@@ -99,16 +159,13 @@ int run_pack(comm::MpiSession& session, const PackOptions& options) {
   }
   console.clear_progress();
   const double seconds = seconds_since(start);
-  const double bytes = static_cast<double>(summary.bytes);
-  console.info(fmt::format("packed   {} samples, {} in {} shard{}, {:.1f} s ({})", with_commas(summary.samples),
-                           format_bytes(bytes), summary.shards, summary.shards == 1 ? "" : "s", seconds,
-                           rate(bytes, seconds)));
-
-  const io::ShardedDataset written({.path = options.out});
-  const io::DatasetInfo& info = written.info();
-  if (info.labels_are_classes && info.classes > 0) console.info(fmt::format("classes  {}", info.classes));
-  console.info(fmt::format("values   {:.6g} to {:.6g}, mean {:.6g}, deviation {:.6g}", info.value_min, info.value_max,
-                           info.mean, info.standard_deviation));
+  for (const auto& [folder, summary] : folders) {
+    const double bytes = static_cast<double>(summary.bytes);
+    const std::string where = folders.size() > 1 ? folder.filename().string() + ": " : "";
+    console.info(fmt::format("packed   {}{}, {} in {}, {:.1f} s ({})", where, counted(summary.samples, noun),
+                             format_bytes(bytes), counted(summary.shards, "shard"), seconds, rate(bytes, seconds)));
+    describe_written(console, folder);
+  }
   return 0;
 }
 

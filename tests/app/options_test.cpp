@@ -78,8 +78,12 @@ TEST(PackOptionsTest, ToldTheFormatByTheName) {
   EXPECT_EQ(parse_pack({"--x", "a.npy", "--out", "o"}).format, "npy");
   EXPECT_EQ(parse_pack({"--x", "a.csv", "--out", "o"}).format, "csv");
   EXPECT_EQ(parse_pack({"--x", "a.bin", "--format", "idx", "--out", "o"}).format, "idx");
-  EXPECT_EQ(complaint(parse_pack, {"--x", "a.bin", "--out", "o"}),
-            "--x: the name a.bin does not tell the format; add --format idx, npy or csv");
+  EXPECT_EQ(
+      complaint(parse_pack, {"--x", "a.bin", "--out", "o"}),
+      "--x: the name a.bin does not tell the format; add --format idx, npy, csv, cifar10, cifar100, images, text or "
+      "tokens");
+  EXPECT_EQ(parse_pack({"--x", "a/data_batch_1.bin,a/data_batch_2.bin", "--out", "o"}).format, "cifar10");
+  EXPECT_EQ(parse_pack({"--x", "ptb.train.txt", "--out", "o"}).format, "text");
 }
 
 TEST(PackOptionsTest, SeparatesTablesByTheirName) {
@@ -112,6 +116,23 @@ TEST(PackOptionsTest, ReadsMadeUpData) {
   EXPECT_EQ(o.seed, 9u);
 }
 
+TEST(PackOptionsTest, ReadsTextImagesAndParts) {
+  const PackOptions text = parse_pack({"--x", "a.txt", "--out", "o", "--tokenizer", "word", "--vocabulary", "10000",
+                                       "--validation", "0.1", "--seed", "4"});
+  EXPECT_EQ(text.tokenizer, "word");
+  EXPECT_EQ(text.vocabulary, 10000);
+  EXPECT_EQ(text.validation, 0.1);
+  EXPECT_EQ(text.seed, 4u);
+  using Size = std::pair<std::int64_t, std::int64_t>;
+  const PackOptions images = parse_pack({"--x", "a", "--format", "images", "--size", "240x320", "--out", "o"});
+  EXPECT_EQ(images.height_and_width(), (Size{240, 320}));
+  EXPECT_EQ(parse_pack({"--x", "a", "--format", "images", "--size", "64", "--out", "o"}).height_and_width(),
+            (Size{64, 64}));
+  const std::vector<std::filesystem::path> files = {"a.bin", "b.bin"};
+  EXPECT_EQ(parse_pack({"--x", "a.bin,b.bin", "--format", "tokens", "--vocabulary", "5", "--out", "o"}).inputs(),
+            files);
+}
+
 TEST(PackOptionsTest, RefusesWhatDoesNotFit) {
   const auto refused = [](const Arguments& a) { return complaint(parse_pack, a); };
   EXPECT_EQ(refused({}),
@@ -131,8 +152,23 @@ TEST(PackOptionsTest, RefusesWhatDoesNotFit) {
   EXPECT_EQ(refused({"--x", "a.csv", "--regression", "--out", "o"}),
             "--regression needs --label-column: the column to predict");
   EXPECT_EQ(refused({"--x", "a.npy", "--shards", "0", "--out", "o"}), "--shards: 0 must be at least 1");
-  EXPECT_EQ(refused({"--format", "cvs", "--out", "o"}),
-            "--format: cvs is not one of idx, npy, csv and synthetic; did you mean csv?");
+  EXPECT_EQ(
+      refused({"--format", "cvs", "--out", "o"}),
+      "--format: cvs is not one of idx, npy, csv, cifar10, cifar100, images, text, tokens and synthetic; did you mean "
+      "csv?");
+  EXPECT_EQ(refused({"--x", "a.npy", "--seed", "2", "--out", "o"}),
+            "--seed has an effect only with --format synthetic or with --validation");
+  EXPECT_EQ(refused({"--x", "a.npy", "--validation", "1.5", "--out", "o"}),
+            "--validation: 1.5 is neither a fraction below 1 nor a whole number of samples");
+  EXPECT_EQ(refused({"--x", "a", "--format", "images", "--size", "224x", "--out", "o"}),
+            "--size: 224x is neither a number of pixels such as 224 nor a size such as 240x320");
+  EXPECT_EQ(refused({"--x", "a.txt", "--tokenizer", "byte", "--vocabulary", "9", "--out", "o"}),
+            "--vocabulary has no effect on --tokenizer byte: there are 256 bytes");
+  EXPECT_EQ(refused({"--x", "a.txt", "--vocabulary-from", "b", "--vocabulary", "9", "--out", "o"}),
+            "--vocabulary-from and --vocabulary contradict each other: give one of them");
+  EXPECT_EQ(refused({"--x", "a.bin", "--format", "tokens", "--out", "o"}),
+            "--vocabulary is missing: how many different tokens there are, those that do not occur included (GPT-2: "
+            "50257)");
 }
 
 TEST(InfoOptionsTest, TakesAPath) {
