@@ -51,7 +51,44 @@ CASES = {
     "mse_adamw_clip_value": dict(widths=(12, 16, 8, 3), activation="tanh", loss="mse", optimizer="adamw", rate=0.01,
                                  weight_decay=0.05, clip_value=0.01),
     "mse_linear_l2": dict(widths=(12, 1), activation="none", loss="mse", optimizer="sgd", rate=0.1, l2=0.1),
+    "softmax_lars": dict(widths=(20, 16, 12, 5), activation="relu", loss="softmax", optimizer="lars", rate=1.0,
+                         weight_decay=0.01, trust=0.02),
+    "softmax_lamb": dict(widths=(20, 16, 12, 5), activation="relu", loss="softmax", optimizer="lamb", rate=0.02,
+                         weight_decay=0.01),
 }
+
+
+class LayerWise:
+    """LARS (You, Gitman & Ginsburg 2017) and LAMB (You et al. 2020), which torch.optim has not: weights take steps of a
+    length relative to their own, biases (not decayed) take the plain one."""
+
+    def __init__(self, weights, biases, case):
+        self.groups, self.case, self.count = ((weights, True), (biases, False)), case, 0
+        self.state = {id(p): (torch.zeros_like(p), torch.zeros_like(p)) for p in weights + biases}
+
+    def zero_grad(self):
+        for parameters, _ in self.groups:
+            for p in parameters:
+                p.grad = None
+
+    @torch.no_grad()
+    def step(self):
+        self.count += 1
+        rate = self.case["rate"]
+        for parameters, decayed in self.groups:
+            decay = self.case["weight_decay"] if decayed else 0.0
+            for p in parameters:
+                first, second = self.state[id(p)]
+                if self.case["optimizer"] == "lars":
+                    ratio = self.case["trust"] * p.norm() / (p.grad.norm() + decay * p.norm()) if decayed else 1.0
+                    first.mul_(0.9).add_(ratio * rate * (p.grad + decay * p))
+                    p.sub_(first)
+                else:
+                    first.mul_(0.9).add_(0.1 * p.grad)
+                    second.mul_(0.999).add_(0.001 * p.grad**2)
+                    step = (first / (1 - 0.9**self.count)) / ((second / (1 - 0.999**self.count)).sqrt() + 1e-8)
+                    step += decay * p
+                    p.sub_(rate * (p.norm() / step.norm() if decayed else 1.0) * step)
 
 
 def train(case):
@@ -64,6 +101,8 @@ def train(case):
         kind = torch.optim.AdamW if case["optimizer"] == "adamw" else torch.optim.Adam
         groups = [dict(params=weights, weight_decay=decay), dict(params=biases, weight_decay=0.0)]
         optimizer = kind(groups, lr=rate)
+    elif case["optimizer"] in ("lars", "lamb"):
+        optimizer = LayerWise(weights, biases, case)
     else:
         momentum = 0.0 if case["optimizer"] == "sgd" else 0.9
         optimizer = torch.optim.SGD(weights + biases, lr=rate, momentum=momentum,

@@ -1,0 +1,286 @@
+// Whole networks by finite differences in float64 through the reference backend: for each parameter, the slope of the
+// loss along a direction in which all its elements take part.
+#include <array>
+#include <cmath>
+#include <functional>
+
+#include <gtest/gtest-spi.h>
+#include <gtest/gtest.h>
+
+#include "model/layers/dense.hpp"
+#include "model/layers/global_average_layer.hpp"
+#include "model/layers/residual_block.hpp"
+#include "network_harness.hpp"
+
+namespace lockstep::model {
+namespace {
+
+using test::NetworkInDoubles;
+using test::SampleBatch;
+
+constexpr double kStep = 1e-5;
+/// Where there are so many units that a longer one would reach the kink of some: rounding is 1e-16 / 1e-7 then.
+constexpr double kShortStep = 1e-7;
+
+struct NetworkCase {
+  std::string label;
+  NetworkOptions options;
+  SampleShape shape;
+  std::int64_t batch = 2;
+  bool keys = false;
+  double step = kStep;
+};
+
+SampleShape images(std::int64_t height, std::int64_t width, std::int64_t channels, std::int64_t outputs) {
+  const ImageShape image{height, width, channels};
+  return {.features = image.elements(), .outputs = outputs, .image = image};
+}
+SampleShape tokens(std::int64_t context, std::int64_t vocabulary) {
+  return {.features = context, .outputs = vocabulary, .tokens = true};
+}
+
+/// A forward and a backward pass of `net`; returns the loss.
+double step(NetworkInDoubles& net, const NetworkCase& with, const SampleBatch& batch, Accumulate accumulate,
+            double share = 1, const GradientReady& ready = {}) {
+  Pass pass = net.pass(batch.input, with.keys ? batch.keys : Tensor{});
+  pass.share = share;
+  net.forget();
+  const Tensor output = net.network->forward(pass);
+  const double scale = 1.0 / static_cast<double>(with.batch * net.network->positions());
+  const double loss = net.loss(pass, output, batch.y, scale, true);
+  net.network->backward(pass, output, accumulate, ready);
+  return loss;
+}
+
+/// The elements [offset, offset + count) are nudged by +-1 times a step, whose length is that of one element.
+void expect_slope(NetworkInDoubles& net, const NetworkCase& with, const SampleBatch& batch,
+                  const std::vector<double>& gradients, std::size_t offset, std::size_t count,
+                  const std::string& what) {
+  const auto direction = test::samples<double>(what + " direction", static_cast<std::int64_t>(count));
+  const double length = std::sqrt(static_cast<double>(count) / 3);
+  const auto loss_at = [&](double distance) {
+    const std::vector<double> before(net.parameters.begin() + static_cast<std::ptrdiff_t>(offset),
+                                     net.parameters.begin() + static_cast<std::ptrdiff_t>(offset + count));
+    for (std::size_t i = 0; i < count; ++i) net.parameters[offset + i] += distance * direction[i] / length;
+    const Pass pass = net.pass(batch.input, with.keys ? batch.keys : Tensor{});
+    net.forget();
+    const double scale = 1.0 / static_cast<double>(with.batch * net.network->positions());
+    const double loss = net.loss(pass, net.network->forward(pass), batch.y, scale, false);
+    std::ranges::copy(before, net.parameters.begin() + static_cast<std::ptrdiff_t>(offset));
+    return loss;
+  };
+  double expected = 0, size = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    expected += gradients[offset + i] * direction[i] / length;
+    size += gradients[offset + i] * gradients[offset + i];
+  }
+  const double slope = (loss_at(with.step) - loss_at(-with.step)) / (2 * with.step);
+  EXPECT_NEAR(slope, expected, 1e-8 + 1e-6 * std::sqrt(size)) << what;
+}
+
+void PrintTo(const NetworkCase& network, std::ostream* out) { *out << network.label; }
+
+class WholeNetwork : public ::testing::TestWithParam<NetworkCase> {
+ protected:
+  NetworkInDoubles make(std::int64_t max_batch) const {
+    return {make_network(GetParam().options, GetParam().shape), max_batch};
+  }
+};
+
+TEST_P(WholeNetwork, GradientsMatchFiniteDifferences) {
+  NetworkInDoubles net = make(GetParam().batch + 1);  // room for more: places must not depend on the batch
+  const SampleBatch batch(GetParam().shape, GetParam().batch);
+  step(net, GetParam(), batch, Accumulate::no);
+  for (const Parameter& parameter : net.table().all()) {
+    if (parameter.role == Role::statistic) continue;
+    expect_slope(net, GetParam(), batch, net.gradients, parameter.offset, parameter.count, parameter.name);
+  }
+}
+
+TEST_P(WholeNetwork, GradientsAreAddedWhereAsked) {
+  NetworkInDoubles net = make(GetParam().batch);
+  const SampleBatch batch(GetParam().shape, GetParam().batch);
+  step(net, GetParam(), batch, Accumulate::no, 0.5);
+  const std::vector<double> once = net.gradients;
+  step(net, GetParam(), batch, Accumulate::yes, 0.5);
+  for (const Parameter& parameter : net.table().all()) {
+    for (std::size_t i = parameter.offset; i < parameter.offset + parameter.count; ++i) {
+      ASSERT_NEAR(net.gradients[i], 2 * once[i], 1e-12 * (1 + std::abs(once[i]))) << parameter.name;
+    }
+  }
+}
+
+TEST_P(WholeNetwork, TellsWhichGradientsAreFinal) {
+  NetworkInDoubles net = make(GetParam().batch);
+  const SampleBatch batch(GetParam().shape, GetParam().batch);
+  std::vector<double> told;
+  step(net, GetParam(), batch, Accumulate::no, 1, [&](std::size_t end) {
+    ASSERT_GT(end, told.size()) << "in ascending order";
+    ASSERT_LE(end, net.gradients.size());
+    told.insert(told.end(), net.gradients.begin() + static_cast<std::ptrdiff_t>(told.size()),
+                net.gradients.begin() + static_cast<std::ptrdiff_t>(end));
+  });
+  EXPECT_EQ(told, net.gradients) << "what was told must not change afterwards, and all must have been told";
+}
+
+/// Not where samples meet in batch norm.
+TEST_P(WholeNetwork, TwoHalvesAreOneBatch) {
+  NetworkInDoubles net = make(GetParam().batch);
+  if (net.table().arena_elements() > net.table().trained_elements()) return;
+  const std::int64_t first = GetParam().batch / 2;
+  const double loss = step(net, GetParam(), SampleBatch(GetParam().shape, GetParam().batch), Accumulate::no);
+  const std::vector<double> whole = net.gradients;
+  const double halves =
+      step(net, GetParam(), SampleBatch(GetParam().shape, first), Accumulate::no) +
+      step(net, GetParam(), SampleBatch(GetParam().shape, GetParam().batch - first, first), Accumulate::yes);
+  EXPECT_NEAR(halves, loss, 1e-12);
+  for (const Parameter& parameter : net.table().all()) {
+    for (std::size_t i = parameter.offset; i < parameter.offset + parameter.count; ++i) {
+      ASSERT_NEAR(net.gradients[i], whole[i], 1e-12) << parameter.name;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Networks, WholeNetwork,
+    ::testing::Values(
+        NetworkCase{"cnn", {.name = "cnn"}, images(5, 6, 2, 3)},
+        NetworkCase{"cnn_tanh", {.name = "cnn", .activation = Activation::tanh}, images(4, 3, 1, 2), 3},
+        NetworkCase{"resnet_20", {.name = "resnet", .depth = 20}, images(8, 7, 2, 3), 3, false, kShortStep},
+        NetworkCase{"lstm", {.name = "lstm", .hidden = {5}}, tokens(4, 7), 3},
+        NetworkCase{"lstm_tied", {.name = "lstm", .hidden = {5}, .layers = 1, .tied = true}, tokens(3, 7)},
+        NetworkCase{
+            "lstm_dropout", {.name = "lstm", .hidden = {6}, .layers = 3, .dropout = 0.3}, tokens(4, 7), 3, true},
+        NetworkCase{
+            "lstm_dropout_tied", {.name = "lstm", .hidden = {6}, .dropout = 0.5, .tied = true}, tokens(4, 7), 2, true},
+        NetworkCase{"gpt", {.name = "gpt", .layers = 2, .width = 8, .heads = 2}, tokens(5, 7), 3},
+        NetworkCase{"gpt_untied", {.name = "gpt", .layers = 1, .width = 6, .heads = 3, .tied = false}, tokens(4, 7)},
+        NetworkCase{"gpt_dropout",
+                    {.name = "gpt", .layers = 2, .width = 8, .heads = 2, .dropout = 0.3},
+                    tokens(5, 7),
+                    2,
+                    true}),
+    [](const auto& network) { return network.param.label; });
+
+/// The checker itself: a gradient that is a little wrong is noticed.
+TEST(WholeNetworkCheck, Fires) {
+  const NetworkCase with{"lstm", {.name = "lstm", .hidden = {5}}, tokens(4, 7), 3};
+  NetworkInDoubles net(make_network(with.options, with.shape), with.batch);
+  const SampleBatch batch(with.shape, with.batch);
+  step(net, with, batch, Accumulate::no);
+  const Parameter& parameter = net.table()[1];
+  net.gradients[parameter.offset + 3] += 1e-3;
+  ::testing::TestPartResultArray results;
+  {
+    const ::testing::ScopedFakeTestPartResultReporter listen(
+        ::testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &results);
+    expect_slope(net, with, batch, net.gradients, parameter.offset, parameter.count, parameter.name);
+  }
+  EXPECT_EQ(results.size(), 1);
+}
+
+/// Two bottlenecks, the first of which changes its shape, and a narrowing block of option A: what depth 50 and 20 are
+/// made of, at a size that finite differences can follow.
+class TwoBlocks final : public Network {
+ public:
+  explicit TwoBlocks(const SampleShape& shape, bool bottleneck, Shortcut shortcut, bool synchronize = false)
+      : first_(parameters_, activations_, "first",
+               {.in = *shape.image,
+                .channels = 4,
+                .expansion = bottleneck ? 3 : 1,
+                .stride = 2,
+                .shortcut = shortcut,
+                .synchronize = synchronize},
+               rooms_),
+        second_(parameters_, activations_, "second",
+                {.in = first_.out(),
+                 .channels = 4,
+                 .expansion = bottleneck ? 3 : 1,
+                 .shortcut = shortcut,
+                 .synchronize = synchronize},
+                rooms_),
+        average_(parameters_, activations_, "average", second_.out()),
+        dense_(parameters_, activations_, "dense", {.inputs = second_.out().channels, .outputs = shape.outputs}),
+        d_average_(activations_.add({.name = "", .columns = second_.out().channels})) {
+    shape_ = shape;
+    synchronizes_ = synchronize;
+    rooms_.place(activations_);
+    parameters_.freeze();
+  }
+  std::vector<LayerPlan> plan() const override { return {first_.plan(), second_.plan()}; }
+  std::string signature() const override { return "two blocks"; }
+  Tensor forward(const Pass& pass) const override {
+    const Tensor x = second_.forward(pass, first_.forward(pass, pass.input));
+    return dense_.forward(pass, average_.forward(pass, x));
+  }
+  void backward(const Pass& pass, const Tensor& d_output, Accumulate accumulate, const GradientReady&) const override {
+    const Tensor d_average = pass.at(d_average_);
+    dense_.backward(pass, average_.output(pass), d_output, accumulate, d_average);
+    average_.backward(pass, {}, d_average, accumulate, rooms_.at(pass, 1, second_.out().elements()));
+    const std::size_t room = second_.backward(pass, rooms_, first_.output(pass), 1, accumulate);
+    last_room = first_.backward(pass, rooms_, pass.input, room, accumulate);
+    const Tensor d_input = rooms_.at(pass, last_room, shape_.features);
+    d_x.assign(d_input.elements<double>().begin(), d_input.elements<double>().end());
+  }
+  mutable std::size_t last_room = 0;
+  mutable std::vector<double> d_x;
+
+ private:
+  GradientRooms rooms_;
+  ResidualBlock first_, second_;
+  GlobalAverageLayer average_;
+  Dense dense_;
+  std::size_t d_average_;
+};
+
+struct BlockCase {
+  std::string label;
+  bool bottleneck;
+  Shortcut shortcut;
+};
+
+class ResidualBlockGradient : public ::testing::TestWithParam<BlockCase> {};
+
+TEST_P(ResidualBlockGradient, MatchesFiniteDifferences) {
+  const NetworkCase with{"", {}, images(5, 6, 2, 3), 3};
+  NetworkInDoubles net(std::make_unique<TwoBlocks>(with.shape, GetParam().bottleneck, GetParam().shortcut), with.batch);
+  const SampleBatch batch(with.shape, with.batch);
+  step(net, with, batch, Accumulate::no);
+  for (const Parameter& parameter : net.table().all()) {
+    if (parameter.role == Role::statistic) continue;
+    expect_slope(net, with, batch, net.gradients, parameter.offset, parameter.count, parameter.name);
+  }
+  // And the gradient of what the first block read.
+  const std::vector<double> d_x = static_cast<const TwoBlocks&>(*net.network).d_x;
+  const auto x = batch.input.elements<double>();
+  for (std::size_t i = 0; i < x.size(); i += 7) {
+    const double before = x[i];
+    const auto loss_at = [&](double distance) {
+      x[i] = before + distance;
+      const Pass pass = net.pass(batch.input);
+      return net.loss(pass, net.network->forward(pass), batch.y, 1.0 / static_cast<double>(with.batch), false);
+    };
+    const double slope = (loss_at(kStep) - loss_at(-kStep)) / (2 * kStep);
+    x[i] = before;
+    EXPECT_NEAR(slope, d_x[i], 1e-8) << "x " << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Blocks, ResidualBlockGradient,
+                         ::testing::Values(BlockCase{"basic_subsample", false, Shortcut::subsample},
+                                           BlockCase{"basic_projection", false, Shortcut::projection},
+                                           BlockCase{"bottleneck_subsample", true, Shortcut::subsample},
+                                           BlockCase{"bottleneck_projection", true, Shortcut::projection}),
+                         [](const auto& block) { return block.param.label; });
+
+/// The stem, the pool and the order of a deep one: a direction through all parameters at once.
+TEST(DeepResNet, GradientMatchesFiniteDifferences) {
+  const NetworkCase with{"", {.name = "resnet", .depth = 18}, images(33, 3, 1, 3), 2, false, kShortStep};
+  NetworkInDoubles net(make_network(with.options, with.shape), with.batch);
+  const SampleBatch batch(with.shape, with.batch);
+  step(net, with, batch, Accumulate::no);
+  expect_slope(net, with, batch, net.gradients, 0, net.table().trained_elements(), "all");
+}
+
+}  // namespace
+}  // namespace lockstep::model

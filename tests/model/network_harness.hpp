@@ -1,0 +1,113 @@
+/// \file
+/// A network with all the memory that its passes need, in float64 on the reference backend.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/network.hpp"
+#include "now.hpp"
+#include "sample_data.hpp"
+
+namespace lockstep::model::test {
+
+inline constexpr OperationTypes kDoubles{.compute = ElementType::float64, .master = ElementType::float64};
+
+class NetworkInDoubles {
+ public:
+  /// Weights are sample data, of a size that lets numbers through: scales around 1, the rest smaller the more inputs.
+  NetworkInDoubles(std::unique_ptr<Network> made, std::int64_t max_batch)
+      : backend(make_backend("reference")),
+        network(std::move(made)),
+        parameters(table().arena_elements()),
+        gradients(table().arena_elements()),
+        layout_(network->activations(), max_batch, kDoubles),
+        carried_layout_(network->carried(), max_batch, kDoubles),
+        activations_(layout_.bytes() / sizeof(double) + 1, 7.0),
+        carried_(carried_layout_.bytes() / sizeof(double) + 1) {
+    for (const Parameter& parameter : table().all()) {
+      const bool scale = parameter.initializer.scheme == Initializer::Scheme::constant &&
+                         (parameter.name.ends_with("scale") || parameter.role == Role::statistic);
+      const double inputs = static_cast<double>(parameter.count) / static_cast<double>(parameter.shape.back());
+      auto values = samples<double>(parameter.name, static_cast<std::int64_t>(parameter.count),
+                                    scale ? 0.3 : std::min(0.5, std::sqrt(3 / inputs)));
+      for (double& value : values) value += scale ? 1 : 0;
+      const auto offset = static_cast<std::ptrdiff_t>(parameter.offset);
+      std::ranges::copy(values, parameters.begin() + offset);
+      std::fill_n(gradients.begin() + offset, values.size(), 7.0);  // to be overwritten
+    }
+  }
+
+  const ParameterTable& table() const { return network->parameters(); }
+
+  Pass pass(const Tensor& input, const Tensor& keys = {}) {
+    const auto elements = static_cast<std::int64_t>(table().arena_elements());
+    return {.backend = *backend,
+            .table = table(),
+            .memory = {.parameters = view(parameters, 1, elements),
+                       .gradients = view(gradients, 1, elements),
+                       .layout = &layout_,
+                       .activations = activations_.data(),
+                       .carried_layout = &carried_layout_,
+                       .carried = carried_.data()},
+            .batch = input.rows,
+            .input = input,
+            .keys = keys};
+  }
+  /// The lanes begin anew.
+  void forget() { std::ranges::fill(carried_, 0.0); }
+
+  /// scale * the sum of the loss over all rows; with want_gradient the output becomes its gradient.
+  double loss(const Pass& pass, const Tensor& output, const Tensor& y, double scale, bool want_gradient) {
+    return scale * softmax_cross_entropy(*backend, output, network->targets(pass, y), scale, want_gradient).loss;
+  }
+
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Network> network;
+  std::vector<double> parameters, gradients;
+
+ private:
+  ActivationLayout layout_, carried_layout_;
+  std::vector<double> activations_, carried_;
+};
+
+/// A batch for networks of either kind: [first, first + count) of one stream of samples.
+class SampleBatch {
+ public:
+  SampleBatch(const SampleShape& shape, std::int64_t count, std::int64_t first = 0) {
+    const std::int64_t positions = shape.tokens ? shape.features : 1, end = first + count;
+    keys_.resize(static_cast<std::size_t>(count));
+    for (std::size_t i = 0; i < keys_.size(); ++i) keys_[i] = sample_key(1, 2, first + static_cast<std::int64_t>(i));
+    const auto tail = [&](auto all, std::int64_t elements) {
+      return decltype(all)(all.begin() + first * elements, all.end());
+    };
+    answers_ = tail(labels(end * positions, shape.outputs), positions);
+    y = view(answers_, count, positions);
+    if (shape.tokens) {
+      // As the answers, but in another order.
+      tokens_ = labels(end * positions + 1, shape.outputs);
+      tokens_.erase(tokens_.begin());
+      tokens_ = tail(tokens_, positions);
+      input = view(tokens_, count, positions);
+    } else {
+      images_ = tail(samples<double>("x", end * shape.features), shape.features);
+      input = view(images_, count, shape.features);
+    }
+    keys = {keys_.data(), ElementType::uint64, count, 1};
+  }
+  SampleBatch(const SampleBatch&) = delete;
+  SampleBatch& operator=(const SampleBatch&) = delete;
+
+  Tensor input, y, keys;
+
+ private:
+  std::vector<double> images_;
+  std::vector<std::int32_t> tokens_, answers_;
+  std::vector<std::uint64_t> keys_;
+};
+
+}  // namespace lockstep::model::test
