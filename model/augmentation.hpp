@@ -12,7 +12,8 @@
 ///  4. contrast: (x - mean of its channel in this crop) * factor + mean, factor uniform in [contrast_low,
 ///     contrast_high];
 ///  5. normalisation.
-/// In evaluation: the central crop of the unpadded image (padded with zeros where the image is smaller), normalisation.
+/// In evaluation: the central crop of the unpadded image (padded with zeros where the image is smaller; the odd row or
+/// column goes below or to the right), normalisation.
 /// With `minimum_area` < 1 the central crop is taken from the stored image as it is.
 ///
 /// Normalisation: per_image: (x - mean) / max(deviation, 1 / sqrt(elements)) over the whole crop

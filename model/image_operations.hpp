@@ -19,17 +19,17 @@ namespace lockstep::model {
 
 /// A window that slides over an image: of a convolution or of a pool.
 struct Sliding {
-  std::int64_t height = 1, width = 1;              ///< of the window
-  std::int64_t stride = 1;                         ///< in both directions
+  std::int64_t height = 1, width = 1;                     ///< of the window
+  std::int64_t stride = 1;                                ///< in both directions
   std::int64_t top = 0, bottom = 0, left = 0, right = 0;  ///< padding: zeros for a convolution, absent for a pool
 };
-/// As much padding as makes the output ceil(in / stride) large, the odd row or column at the bottom and right: "SAME" of
-/// TensorFlow.
+/// As much padding as makes the output ceil(in / stride) large, the odd row or column at the bottom and right: "SAME"
+/// of TensorFlow.
 Sliding same_padding(const ImageShape& in, std::int64_t window, std::int64_t stride);
 /// The same padding on all sides.
 Sliding even_padding(std::int64_t window, std::int64_t stride, std::int64_t padding);
-/// floor((extent + padding - window) / stride) + 1 in each direction. Throws std::invalid_argument where the window does
-/// not fit.
+/// floor((extent + padding - window) / stride) + 1 in each direction. Throws std::invalid_argument where the window
+/// does not fit.
 ImageShape slide(const ImageShape& in, const Sliding& window, std::int64_t channels);
 
 /// Shapes of one convolution. out = slide(in, window, out channels).
@@ -74,7 +74,8 @@ class ImageOperations {
   /// type.
   void convolution_forward(const Convolution& shape, const Tensor& x, const Tensor& w, const Tensor& bias,
                            Activation activation, const Tensor& y);
-  /// As linear_backward: d_y is overwritten with the gradient before the activation (by y); d_bias and d_x may be empty.
+  /// As linear_backward: d_y is overwritten with the gradient before the activation (by y); d_bias and d_x may be
+  /// empty.
   void convolution_backward(const Convolution& shape, const Tensor& x, const Tensor& w, const Tensor& y,
                             const Tensor& d_y, Activation activation, Accumulate accumulate, const Tensor& d_w,
                             const Tensor& d_bias, const Tensor& d_x);
@@ -107,8 +108,8 @@ class ImageOperations {
   /// channel (rows * pixels).
   void batch_norm_sums(const BatchNorm& norm, const Tensor& x, const Tensor& sums);
   /// mean and deviation^-1 (master type [1, channels] each) from the sums; y = relu?(scale * (x - mean) / deviation +
-  /// shift + residual). residual (shape of x) may be empty. The variance is the biased one. scale, shift: compute type
-  /// [1, channels].
+  /// shift + residual). residual (shape of x) may be empty, or the same tensor as y. The variance is the biased one.
+  /// scale, shift: compute type [1, channels].
   void batch_norm_forward(const BatchNorm& norm, const Tensor& x, const Tensor& sums, const Tensor& scale,
                           const Tensor& shift, const Tensor& residual, const Tensor& mean, const Tensor& inverse,
                           const Tensor& y);
@@ -116,7 +117,7 @@ class ImageOperations {
   /// what statistics learn from (parameters.hpp).
   void batch_norm_statistics(const BatchNorm& norm, const Tensor& sums, double weight, Accumulate accumulate,
                              const Tensor& d_mean, const Tensor& d_variance);
-  /// y from fixed statistics (compute type [1, channels]).
+  /// y from fixed statistics (compute type [1, channels]). y may be the same tensor as x or as residual.
   void batch_norm_inference(const BatchNorm& norm, const Tensor& x, const Tensor& mean, const Tensor& variance,
                             const Tensor& scale, const Tensor& shift, const Tensor& residual, const Tensor& y);
   /// d_y is overwritten with the gradient before the relu (where y > 0), which is also the residual's. sums: float64
