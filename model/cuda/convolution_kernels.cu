@@ -26,16 +26,25 @@ void add_patches(cudaStream_t stream, const Convolution& shape, const Tensor& d_
 
 void transpose(cudaStream_t stream, const Tensor& in, Accumulate accumulate, const Tensor& out) {
   if (in.count() == 0) return;
-  with_compute_type("transpose", in, [&]<class T>() {
+  const auto run = [&]<class T, class Out>() {
     constexpr std::int64_t kSide = TransposeTile<T>::kSide, kMostParts = 64;
     const auto parts = std::min((in.rows + kSide - 1) / kSide, kMostParts);
-    launch("transpose", transpose_tiles<T>,
+    launch("transpose", transpose_tiles<T, Out>,
            {.blocks = static_cast<unsigned>((in.columns + kSide - 1) / kSide),
             .parts = static_cast<unsigned>(parts),
             .threads = kBlock,
             .shared_bytes = sizeof(TransposeTile<T>)},
            stream, static_cast<const T*>(in.data), in.rows, in.columns, accumulate == Accumulate::yes,
-           static_cast<T*>(out.data));
+           static_cast<Out*>(out.data));
+  };
+  with_compute_type("transpose", in, [&]<class T>() {
+    if (out.type == in.type) {
+      run.template operator()<T, T>();
+    } else if (out.type == ElementType::float32) {
+      run.template operator()<T, float>();
+    } else {
+      throw std::invalid_argument(std::string("transpose: ") + name_of(in.type) + " to " + name_of(out.type));
+    }
   });
 }
 

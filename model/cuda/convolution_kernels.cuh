@@ -74,9 +74,9 @@ struct TransposeTile {
 };
 
 /// out [columns, rows] = or += in [rows, columns]'. Threads stand in rows of 32. Grid: tiles of columns, of rows.
-template <class T>
+template <class T, class Out>
 __global__ void __launch_bounds__(kBlock)
-    transpose_tiles(const T* in, std::int64_t rows, std::int64_t columns, bool add, T* out) {
+    transpose_tiles(const T* in, std::int64_t rows, std::int64_t columns, bool add, Out* out) {
   constexpr int kSide = TransposeTile<T>::kSide;
   constexpr int kLines = kBlock / kSide;
   auto& tile = shared<TransposeTile<T>>();
@@ -92,9 +92,10 @@ __global__ void __launch_bounds__(kBlock)
     __syncthreads();
     for (int i = line; i < kSide; i += kLines) {
       if (first_column + i < columns && first_row + lane < rows) {
-        T* const to = out + (first_column + i) * rows + first_row + lane;
-        const T value = tile.values[lane][i];
-        *to = add ? static_cast<T>(to_float(*to) + to_float(value)) : value;
+        Out* const to = out + (first_column + i) * rows + first_row + lane;
+        const float value = to_float(tile.values[lane][i]);
+        const float sums[1] = {add ? to_float(*to) + value : value};
+        store<1>(sums, true, to);
       }
     }
     __syncthreads();

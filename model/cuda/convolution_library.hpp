@@ -25,7 +25,7 @@ class ConvolutionLibrary {
 
   [[nodiscard]] virtual bool forward(cudaStream_t stream, const Convolution& shape, const Tensor& x, const Tensor& w,
                                      const Tensor& y) = 0;
-  /// d_w: float32 [patch, out channels], = or +=.
+  /// d_w: float32 [patch, out channels], = or +=. The gradient of this batch is rounded to bfloat16 before.
   [[nodiscard]] virtual bool filter_gradient(cudaStream_t stream, const Convolution& shape, const Tensor& x,
                                              const Tensor& d_y, Accumulate accumulate, const Tensor& d_w) = 0;
   [[nodiscard]] virtual bool image_gradient(cudaStream_t stream, const Convolution& shape, const Tensor& w,

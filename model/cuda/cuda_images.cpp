@@ -84,7 +84,8 @@ void CudaImages::do_convolution_backward(const Convolution& shape, const Tensor&
                         accumulate, d_bias, device_.scratch);
   }
   ConvolutionLibrary* const library = library_for(shape);
-  if (library == nullptr || !library->filter_gradient(stream, shape, x, d_y, accumulate, d_w)) {
+  const bool rounded = library != nullptr && device_.rounded_filter_gradients;
+  if (!rounded || !library->filter_gradient(stream, shape, x, d_y, accumulate, d_w)) {
     filter_gradient_by_products(
         stream, shape, x, d_y, accumulate, d_w, patch_room(shape, x),
         [&](const Tensor& patches, const Tensor& gradient, Accumulate add, const Tensor& out) {

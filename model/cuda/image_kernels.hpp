@@ -22,7 +22,7 @@ namespace lockstep::model::cuda {
 void gather_patches(cudaStream_t stream, const Convolution& shape, const Tensor& x, const Tensor& patches);
 /// d_x = for each input pixel the sum over all patches that hold it, rows and columns of the window ascending.
 void add_patches(cudaStream_t stream, const Convolution& shape, const Tensor& d_patches, const Tensor& d_x);
-/// out = or += in': in [r, c] of the compute type, or float32 for `add` and out float32; out [c, r].
+/// out = or += in': in [r, c] of the compute type, out [c, r] of that type or float32.
 void transpose(cudaStream_t stream, const Tensor& in, Accumulate accumulate, const Tensor& out);
 
 // ---- pool_kernels.cu ----

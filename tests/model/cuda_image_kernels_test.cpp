@@ -169,10 +169,11 @@ TEST(Transpose, WritesAndAdds) {
             static_cast<std::size_t>(rows % 2),
             [&](Tensors& t) {
               const Tensor in = t.add_filled("in", type, rows, columns).tensor();
-              transpose(nullptr, in, accumulate, t.add_filled("out", type, columns, rows).tensor());
+              const ElementType to = columns % 2 == 0 ? type : ElementType::float32;
+              transpose(nullptr, in, accumulate, t.add_filled("out", to, columns, rows).tensor());
             },
             [&](Tensors& t) {
-              const Doubles before = filled("out", type, columns, rows);
+              const Doubles before = filled("out", t["out"].tensor().type, columns, rows);
               Doubles expected = zeros(rows * columns);
               for (std::size_t i = 0; i < expected.size(); ++i) {
                 const auto row = i / static_cast<std::size_t>(rows), column = i % static_cast<std::size_t>(rows);
@@ -616,6 +617,8 @@ TEST(ImageKernels, RefuseOtherTypes) {
   GuardedTensor x(ElementType::int32, 1, 8);
   EXPECT_THROW(global_average_forward(nullptr, {1, 1, 8}, x.tensor(), x.tensor()), std::invalid_argument);
   EXPECT_THROW(transpose(nullptr, x.tensor(), Accumulate::no, x.tensor()), std::invalid_argument);
+  GuardedTensor y(ElementType::float32, 1, 8), z(ElementType::bfloat16, 8, 1);
+  EXPECT_THROW(transpose(nullptr, y.tensor(), Accumulate::no, z.tensor()), std::invalid_argument);
 }
 
 }  // namespace

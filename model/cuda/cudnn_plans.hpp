@@ -1,0 +1,100 @@
+/// \file
+/// How cuDNN is asked for a convolution: a graph of one operation, engines that its heuristics propose for it, and the
+/// first of them that will do: it repeats bit for bit, adds in fp32 what a direct sum adds, keeps within the workspace,
+/// and can be built. Images are NHWC, filters and their gradients [out channels, height, width, in channels], all of
+/// them bfloat16: for gradients of filters in float32 cuDNN 9 proposes nothing. A plan is a static choice: the same in
+/// every run on one kind of device.
+///
+/// Plans are made for the device of a handle, or for one that is only described: that needs no GPU.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include <cudnn.h>
+
+#include "model/image_operations.hpp"
+
+namespace lockstep::model::cuda {
+
+/// Why cuDNN cannot be used here; empty where it can. Loads it.
+std::string cudnn_obstacle();
+/// Throws DeviceError unless `status` is success.
+void check_cudnn(cudnnStatus_t status, const std::string& what);
+
+class CudnnDescriptor {
+ public:
+  explicit CudnnDescriptor(cudnnBackendDescriptorType_t type);
+  cudnnBackendDescriptor_t get() const noexcept { return descriptor_.get(); }
+
+  /// An attribute of `count` values. Throws DeviceError.
+  template <class T>
+  CudnnDescriptor& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, const T* values,
+                       std::int64_t count = 1) {
+    return set_any(name, type, values, count);
+  }
+  CudnnDescriptor& set(cudnnBackendAttributeName_t name, const CudnnDescriptor& other);
+  /// Throws DeviceError.
+  CudnnDescriptor& finalize();
+  bool try_finalize() noexcept { return cudnnBackendFinalize(get()) == CUDNN_STATUS_SUCCESS; }
+
+ private:
+  struct Destroy {
+    void operator()(void* descriptor) const noexcept { static_cast<void>(cudnnBackendDestroyDescriptor(descriptor)); }
+  };
+  CudnnDescriptor& set_any(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, const void* values,
+                           std::int64_t count);
+  std::unique_ptr<void, Destroy> descriptor_;
+};
+
+/// What plans are made for.
+class CudnnDevice {
+ public:
+  /// The device of `handle`, which outlives this.
+  explicit CudnnDevice(cudnnHandle_t handle) : handle_(handle) {}
+  /// A device that is described in cuDNN's JSON (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION).
+  explicit CudnnDevice(const std::string& description);
+
+  void put_into_graph(CudnnDescriptor& graph) const;
+  void put_into_heuristics(CudnnDescriptor& heuristics) const;
+  void put_into_plan(CudnnDescriptor& plan) const;
+
+ private:
+  cudnnHandle_t handle_ = nullptr;
+  std::optional<CudnnDescriptor> properties_;
+};
+
+struct CudnnProblem {
+  enum class Kind { forward, filter_gradient, image_gradient };
+  Kind kind = Kind::forward;
+  Convolution shape;
+  std::int64_t images = 0;
+
+  /// Everything that a plan depends on.
+  std::array<std::int64_t, 13> key() const noexcept;
+};
+
+/// Names of the tensors in the operation.
+inline constexpr std::int64_t kCudnnImages = 1, kCudnnFilters = 2, kCudnnOutput = 3;
+/// Tensors must be so aligned, in bytes.
+inline constexpr std::int64_t kCudnnAlignment = 16;
+
+struct CudnnPlan {
+  CudnnDescriptor descriptor;
+  std::size_t workspace = 0;  ///< bytes
+};
+
+/// Whether an engine of which cuDNN notes this uses tensor cores (without them, matrix products are faster) and adds
+/// the products of a direct sum in fp32 in one order. A note that is not known here is a no.
+bool cudnn_engine_will_do(std::span<const cudnnBackendNumericalNote_t> notes) noexcept;
+
+/// Nothing where no engine will do.
+std::optional<CudnnPlan> find_cudnn_plan(const CudnnDevice& device, const CudnnProblem& problem,
+                                         std::size_t most_workspace);
+
+}  // namespace lockstep::model::cuda

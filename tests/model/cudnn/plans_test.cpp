@@ -1,0 +1,112 @@
+// cuDNN has plans for the convolutions of ResNet-50 (He et al. 2015) on a GPU that is only described: none is needed.
+// Where cuDNN cannot be loaded the tests say that they have not run.
+#include "model/cuda/cudnn_plans.hpp"
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "model/device.hpp"
+
+namespace lockstep::model::cuda {
+namespace {
+
+/// An H200 in cuDNN's words.
+constexpr const char* kDevice = R"({
+  "version": 1, "cudaDeviceId": 0, "deviceName": "NVIDIA H200", "deviceVer": 900, "driverVer": 13000,
+  "isTccDriver": 0, "l2CacheSize": 62914560, "maxCtasPerSM": 32, "maxRegistersPerSM": 65536,
+  "maxSharedMemoryPerBlock": 49152, "maxSharedMemoryPerBlockOptin": 232448, "maxThreadsPerBlock": 1024,
+  "maxThreadsPerSM": 2048, "memClockRateKHz": 3201000, "multiProcessorCount": 132, "pciDeviceId": 9013,
+  "regsPerBlock": 65536, "reservedSharedMemoryPerBlock": 1024, "smClockRateKHz": 1980000, "supportCoopLaunch": 1,
+  "totalGlobalMem": 150000000000, "warpSize": 32, "maxGridSize": [2147483647, 65535, 65535],
+  "maxBlockSize": [1024, 1024, 64]})";
+constexpr std::size_t kMostWorkspace = std::size_t{256} << 20;
+constexpr std::array kKinds{CudnnProblem::Kind::forward, CudnnProblem::Kind::filter_gradient,
+                            CudnnProblem::Kind::image_gradient};
+
+class CudnnPlans : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string obstacle = cudnn_obstacle();
+    if (!obstacle.empty()) GTEST_SKIP() << "not run: " << obstacle;
+  }
+};
+
+Convolution convolution(std::int64_t side, std::int64_t channels, std::int64_t out_channels, std::int64_t window,
+                        std::int64_t stride) {
+  const ImageShape in{side, side, channels};
+  const Sliding sliding = even_padding(window, stride, window / 2);
+  return {in, slide(in, sliding, out_channels), sliding};
+}
+
+TEST_F(CudnnPlans, AreThereForResNet50) {
+  const CudnnDevice device{std::string(kDevice)};
+  // Windows of one pixel that move by one are products, and none of cuDNN's business.
+  const std::array shapes{
+      convolution(224, 3, 64, 7, 2),     convolution(56, 64, 64, 3, 1),   convolution(56, 128, 128, 3, 2),
+      convolution(56, 256, 512, 1, 2),   convolution(28, 128, 128, 3, 1), convolution(28, 256, 256, 3, 2),
+      convolution(28, 512, 1024, 1, 2),  convolution(14, 256, 256, 3, 1), convolution(14, 512, 512, 3, 2),
+      convolution(14, 1024, 2048, 1, 2), convolution(7, 512, 512, 3, 1)};
+  for (const Convolution& shape : shapes) {
+    for (const CudnnProblem::Kind kind : kKinds) {
+      if (kind == CudnnProblem::Kind::image_gradient && shape.in.channels == 3) continue;  // the first layer's
+      const auto plan = find_cudnn_plan(device, {kind, shape, 256}, kMostWorkspace);
+      const std::string what = fmt::format("{} x {} x {}, window {} by {}, {} channels, kind {}", shape.in.height,
+                                           shape.in.width, shape.in.channels, shape.window.height, shape.window.stride,
+                                           shape.out.channels, static_cast<int>(kind));
+      EXPECT_TRUE(plan.has_value()) << what;
+      if (plan) {
+        EXPECT_LE(plan->workspace, kMostWorkspace) << what;
+      }
+    }
+  }
+}
+
+TEST_F(CudnnPlans, AreRefusedWhereTheyDoNotFit) {
+  const CudnnDevice device{std::string(kDevice)};
+  Convolution wrong = convolution(28, 128, 128, 3, 1);
+  wrong.out.height = 99;
+  EXPECT_FALSE(find_cudnn_plan(device, {CudnnProblem::Kind::forward, wrong, 8}, kMostWorkspace).has_value());
+  // Some of what is proposed needs a workspace: not that where there is none.
+  for (const CudnnProblem::Kind kind : kKinds) {
+    const auto plan = find_cudnn_plan(device, {kind, convolution(28, 128, 128, 3, 1), 8}, 0);
+    if (plan) {
+      EXPECT_EQ(plan->workspace, 0u);
+    }
+  }
+}
+
+TEST_F(CudnnPlans, AreNotMadeOfEnginesThatDoNotRepeatOrRoundInBetween) {
+  using Notes = std::vector<cudnnBackendNumericalNote_t>;
+  const auto core = CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
+  EXPECT_TRUE(cudnn_engine_will_do(Notes{core}));
+  EXPECT_TRUE(cudnn_engine_will_do(Notes{core, CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP}));
+  EXPECT_FALSE(cudnn_engine_will_do(Notes{}));
+  for (const auto note : {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION,
+                          CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS, CUDNN_NUMERICAL_NOTE_WINOGRAD,
+                          CUDNN_NUMERICAL_NOTE_FFT, CUDNN_NUMERICAL_NOTE_TYPE_COUNT}) {
+    EXPECT_FALSE(cudnn_engine_will_do(Notes{core, note})) << note;
+  }
+}
+
+TEST_F(CudnnPlans, HaveDifferentKeysForDifferentProblems) {
+  const CudnnProblem one{CudnnProblem::Kind::forward, convolution(28, 128, 128, 3, 1), 8};
+  CudnnProblem other = one;
+  EXPECT_EQ(one.key(), other.key());
+  other.kind = CudnnProblem::Kind::image_gradient;
+  EXPECT_NE(one.key(), other.key());
+  other = one;
+  other.shape.window.left = 2;
+  EXPECT_NE(one.key(), other.key());
+}
+
+TEST_F(CudnnPlans, SayWhatIsWrongWithADescription) {
+  EXPECT_THROW(CudnnDevice(std::string("no device")), DeviceError);
+  EXPECT_THROW(check_cudnn(CUDNN_STATUS_BAD_PARAM, "testing"), DeviceError);
+}
+
+}  // namespace
+}  // namespace lockstep::model::cuda
