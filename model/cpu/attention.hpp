@@ -3,6 +3,9 @@
 /// to its last query stay in the cache from the product that makes them to the product that uses them up, what the mask
 /// hides beyond a tile is never computed, and nothing of context x context is kept: the way back makes the
 /// probabilities again from the logs of their sums (Dao et al., "FlashAttention", 2022, on one level of memory).
+///
+/// Within a tile, what the mask hides counts with a probability of zero: a NaN reaches the queries before it there,
+/// too.
 #pragma once
 
 #include <span>

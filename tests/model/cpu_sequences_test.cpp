@@ -1,0 +1,412 @@
+// The sequences of the CPU against the float64 reference, with one, two and three threads, whose bits must be the same.
+// Tolerances are multiples of the fp32 rounding unit 2^-24.
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "model/cpu/cpu_sequences.hpp"
+#include "model/cpu/sequence_loops.hpp"
+#include "model/reference/reference_sequences.hpp"
+#include "sample_data.hpp"
+
+namespace lockstep::model {
+namespace {
+
+using test::sample;
+
+constexpr double kUnit = 0x1p-24;
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+/// One operand: of the kind's compute type unless it holds something else.
+struct Operand {
+  std::string name;
+  std::int64_t rows = 0, columns = 0;
+  double tolerance = 0;  ///< of what the operation makes of it, in units
+  enum Holds { values, keys, tokens, nothing } holds = values;
+  std::int64_t nan_at = -1;  ///< this element is not a number
+  double scale = 1, shift = 0;
+};
+
+struct Memory {
+  std::vector<std::byte> bytes;
+  Tensor tensor;
+};
+
+Memory make(const Operand& operand, ElementType values) {
+  Memory memory;
+  memory.tensor = {nullptr, values, operand.rows, operand.columns};
+  if (operand.holds == Operand::nothing) return memory;
+  if (operand.holds == Operand::keys) memory.tensor.type = ElementType::uint64;
+  if (operand.holds == Operand::tokens) memory.tensor.type = ElementType::int32;
+  const auto count = static_cast<std::size_t>(memory.tensor.count());
+  memory.bytes.resize(count * size_of(memory.tensor.type) + 1);
+  memory.tensor.data = memory.bytes.data();
+  for (std::size_t i = 0; i < count; ++i) {
+    const double uniform = sample(operand.name, i);
+    const bool is_nan = static_cast<std::int64_t>(i) == operand.nan_at;
+    const auto value = is_nan ? kNan : static_cast<float>(operand.shift + operand.scale * uniform);
+    switch (memory.tensor.type) {
+      case ElementType::float32:
+        memory.tensor.elements<float>()[i] = value;
+        break;
+      case ElementType::float64:
+        memory.tensor.elements<double>()[i] = static_cast<double>(value);
+        break;
+      case ElementType::int32:  // scale is the vocabulary
+        memory.tensor.elements<std::int32_t>()[i] = static_cast<std::int32_t>((uniform + 1) / 2 * operand.scale);
+        break;
+      default:
+        memory.tensor.elements<std::uint64_t>()[i] = static_cast<std::uint64_t>(std::abs(uniform) * 1e18);
+    }
+  }
+  return memory;
+}
+
+double element(const Tensor& tensor, std::size_t i) {
+  if (tensor.type == ElementType::float32) return static_cast<double>(tensor.elements<float>()[i]);
+  if (tensor.type == ElementType::float64) return tensor.elements<double>()[i];
+  if (tensor.type == ElementType::int32) return tensor.elements<std::int32_t>()[i];
+  return static_cast<double>(tensor.elements<std::uint64_t>()[i]);
+}
+
+using Call = std::function<void(SequenceOperations&, const std::vector<Tensor>&)>;
+
+/// Where a product differs from the expected one by more than the operand's tolerance (NaN where the other has a NaN).
+std::string difference(const Operand& operand, const Tensor& got, const Tensor& expected) {
+  if (expected.data == nullptr) return "";
+  for (std::size_t i = 0; i < static_cast<std::size_t>(expected.count()); ++i) {
+    const double x = element(got, i), y = element(expected, i);
+    const double allowed = operand.tolerance * kUnit * std::max(1.0, std::abs(y));
+    if (std::isnan(y) ? std::isnan(x) : std::abs(x - y) <= allowed) continue;
+    return fmt::format("{}[{}] is {}, should be {} ({} units)", operand.name, i, x, y, std::abs(x - y) / kUnit);
+  }
+  return "";
+}
+
+class CpuSequencesTest : public ::testing::Test {
+ protected:
+  /// Runs `call` on both, and expects of every operand that both made the same of it.
+  void compare(const std::vector<Operand>& operands, const Call& call, const std::string& what) {
+    const auto run = [&](SequenceOperations& sequences, ElementType values) {
+      std::vector<Memory> memories;
+      std::vector<Tensor> tensors;
+      for (const Operand& operand : operands) memories.push_back(make(operand, values));
+      for (const Memory& memory : memories) tensors.push_back(memory.tensor);
+      call(sequences, tensors);
+      return memories;
+    };
+    const auto expected = run(reference_, ElementType::float64);
+    const auto got = run(*cpu_[0], ElementType::float32);
+    for (std::size_t k = 0; k < operands.size(); ++k) {
+      EXPECT_EQ(difference(operands[k], got[k].tensor, expected[k].tensor), "") << what;
+    }
+    for (std::size_t more = 1; more < cpu_.size(); ++more) {
+      const auto other = run(*cpu_[more], ElementType::float32);
+      for (std::size_t k = 0; k < operands.size(); ++k) {
+        EXPECT_EQ(other[k].bytes, got[k].bytes)
+            << what << ": " << operands[k].name << " differs with " << more + 1 << " threads";
+      }
+    }
+  }
+
+  cpu::ThreadPool one_{1}, two_{2}, three_{3};
+  std::vector<std::unique_ptr<cpu::CpuSequences>> cpu_ = [this] {
+    std::vector<std::unique_ptr<cpu::CpuSequences>> all;
+    for (auto* pool : {&one_, &two_, &three_}) all.push_back(std::make_unique<cpu::CpuSequences>(*pool));
+    return all;
+  }();
+  ReferenceSequences reference_;
+};
+
+TEST(CpuSequencesHarness, SeesWhatIsWrong) {
+  const Operand operand{.name = "x", .rows = 1, .columns = 3, .tolerance = 4, .nan_at = 1};
+  const Memory single = make(operand, ElementType::float32), twice = make(operand, ElementType::float64);
+  EXPECT_EQ(difference(operand, single.tensor, twice.tensor), "");
+  single.tensor.elements<float>()[2] += 6e-7f;
+  EXPECT_NE(difference(operand, single.tensor, twice.tensor), "");
+  single.tensor.elements<float>()[2] -= 6e-7f;
+  single.tensor.elements<float>()[1] = 0;
+  EXPECT_NE(difference(operand, single.tensor, twice.tensor), "");
+}
+
+// ---- tokens and embeddings ----
+
+TEST_F(CpuSequencesTest, TokensTurnTimeMajor) {
+  for (const std::int64_t samples : {0, 1, 7}) {
+    compare(
+        {{.name = "tokens", .rows = samples, .columns = 5, .holds = Operand::tokens, .scale = 1000},
+         {.name = "out", .rows = samples * 5, .columns = 1, .holds = Operand::tokens, .scale = 1}},
+        [](SequenceOperations& s, const std::vector<Tensor>& t) { s.to_time_major(t[0], t[1]); }, "to_time_major");
+  }
+}
+
+TEST_F(CpuSequencesTest, Embeddings) {
+  struct Case {
+    std::int64_t rows, vocabulary, width, positions;
+    Accumulate accumulate;
+  };
+  for (const auto& [rows, vocabulary, width, positions, accumulate] :
+       {Case{0, 5, 3, 2, Accumulate::no}, Case{12, 3, 1, 4, Accumulate::yes}, Case{60, 7, 33, 0, Accumulate::no},
+        Case{300, 900, 130, 20, Accumulate::no}, Case{1000, 50, 200, 0, Accumulate::yes}}) {
+    const auto place = positions > 0 ? Operand::values : Operand::nothing;
+    compare(
+        {{.name = "tokens", .rows = rows, .columns = 1, .holds = Operand::tokens, .scale = double(vocabulary)},
+         {.name = "table", .rows = vocabulary, .columns = width},
+         {.name = "positions", .rows = positions, .columns = width, .holds = place},
+         {.name = "y", .rows = rows, .columns = width, .tolerance = 2},
+         {.name = "d_y", .rows = rows, .columns = width, .nan_at = rows > 1 ? width : -1},
+         {.name = "d_table", .rows = vocabulary, .columns = width, .tolerance = 64},
+         {.name = "d_positions", .rows = positions, .columns = width, .tolerance = 64, .holds = place}},
+        [&](SequenceOperations& s, const std::vector<Tensor>& t) {
+          s.embedding_forward(t[0], t[1], t[2], t[3]);
+          s.embedding_backward(t[0], t[4], accumulate, t[5], t[6]);
+        },
+        fmt::format("embedding of {} rows", rows));
+  }
+}
+
+TEST_F(CpuSequencesTest, ProjectionsOntoTheTable) {
+  for (const std::int64_t rows : {0, 1, 70}) {
+    for (const auto accumulate : {Accumulate::no, Accumulate::yes}) {
+      compare(
+          {{.name = "x", .rows = rows, .columns = 40},
+           {.name = "table", .rows = 65, .columns = 40},
+           {.name = "y", .rows = rows, .columns = 65, .tolerance = 40},
+           {.name = "d_y", .rows = rows, .columns = 65},
+           {.name = "d_table", .rows = 65, .columns = 40, .tolerance = 60},
+           {.name = "d_x", .rows = rows, .columns = 40, .tolerance = 60}},
+          [&](SequenceOperations& s, const std::vector<Tensor>& t) {
+            s.project_forward(t[0], t[1], t[2]);
+            s.project_backward(t[0], t[1], t[3], accumulate, t[4], t[5]);
+          },
+          fmt::format("projection of {} rows", rows));
+    }
+  }
+}
+
+// ---- rows ----
+
+TEST_F(CpuSequencesTest, LayerNorms) {
+  struct Case {
+    std::int64_t rows, width;
+    bool residual;
+    double shift;
+    std::int64_t nan_at;
+  };
+  for (const auto& [rows, width, residual, shift, nan_at] :
+       {Case{0, 4, false, 0, -1}, Case{1, 1, false, 0, -1}, Case{3, 5, true, 10, -1}, Case{70, 33, true, 0, 40},
+        Case{515, 256, false, -3, -1}, Case{2100, 47, true, 1, -1}}) {
+    for (const auto accumulate : {Accumulate::no, Accumulate::yes}) {
+      const auto other = residual ? Operand::values : Operand::nothing;
+      const double sums = 40 + 40 * std::sqrt(static_cast<double>(rows));
+      const auto call = [&](SequenceOperations& s, const std::vector<Tensor>& t) {
+        s.layer_norm_forward(t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7]);
+        const Tensor& normalised = residual ? t[4] : t[0];
+        s.layer_norm_backward(normalised, t[2], t[5], t[6], t[8], t[9], accumulate, t[10], t[11], t[12]);
+        // In place: the sum in the residual, the gradient in what it is added to.
+        if (!residual) return;
+        s.layer_norm_forward(t[0], t[1], t[2], t[3], t[1], t[5], t[6], t[7]);
+        s.layer_norm_backward(normalised, t[2], t[5], t[6], t[8], t[9], accumulate, t[10], t[11], t[9]);
+      };
+      compare({{.name = "x", .rows = rows, .columns = width, .nan_at = nan_at, .shift = shift},
+               {.name = "residual", .rows = rows, .columns = width, .tolerance = 4, .holds = other},
+               {.name = "scale", .rows = 1, .columns = width},
+               {.name = "shift", .rows = 1, .columns = width},
+               {.name = "sum", .rows = rows, .columns = width, .tolerance = 4, .holds = other},
+               {.name = "mean", .rows = rows, .columns = 1, .tolerance = 16},
+               {.name = "inverse", .rows = rows, .columns = 1, .tolerance = 400},
+               {.name = "y", .rows = rows, .columns = width, .tolerance = 400},
+               {.name = "d_y", .rows = rows, .columns = width},
+               {.name = "d_residual", .rows = rows, .columns = width, .tolerance = 400, .holds = other},
+               {.name = "d_scale", .rows = 1, .columns = width, .tolerance = sums},
+               {.name = "d_shift", .rows = 1, .columns = width, .tolerance = sums},
+               {.name = "d_x", .rows = rows, .columns = width, .tolerance = 400}},
+              call, fmt::format("layer norm of {} x {}", rows, width));
+    }
+  }
+}
+
+TEST_F(CpuSequencesTest, Gelus) {
+  struct Case {
+    std::int64_t rows, width;
+    bool bias;
+    std::int64_t nan_at;
+  };
+  for (const auto& [rows, width, bias, nan_at] : {Case{0, 3, true, -1}, Case{1, 1, false, -1}, Case{5, 37, true, 7},
+                                                  Case{600, 130, true, -1}, Case{40, 1000, false, 5}}) {
+    for (const auto accumulate : {Accumulate::no, Accumulate::yes}) {
+      const auto there = bias ? Operand::values : Operand::nothing;
+      compare(
+          {{.name = "x", .rows = rows, .columns = width, .tolerance = 4, .nan_at = nan_at, .scale = 6},
+           {.name = "bias", .rows = 1, .columns = width, .holds = there},
+           {.name = "y", .rows = rows, .columns = width, .tolerance = 40},
+           {.name = "d_y", .rows = rows, .columns = width, .tolerance = 100},
+           {.name = "d_bias",
+            .rows = 1,
+            .columns = width,
+            .tolerance = 100 + 40 * std::sqrt(static_cast<double>(rows)),
+            .holds = there}},
+          [&](SequenceOperations& s, const std::vector<Tensor>& t) {
+            s.gelu_forward(t[0], t[1], t[2]);
+            s.gelu_backward(t[0], t[3], accumulate, t[4]);
+          },
+          fmt::format("gelu of {} x {}", rows, width));
+    }
+  }
+}
+
+TEST_F(CpuSequencesTest, DropoutsOfEveryOrderAndWidth) {
+  for (const auto order : {RowOrder::sample_major, RowOrder::time_major}) {
+    for (const std::int64_t samples : {0, 1, 3}) {
+      for (const std::int64_t width : {1, 6, 64, 650}) {
+        for (const float rate : {0.0f, 0.1f, 0.5f}) {
+          const Dropout rule{.rate = rate, .stream = 18, .order = order};
+          const std::int64_t rows = samples * 35;
+          compare(
+              {{.name = "x", .rows = rows, .columns = width, .nan_at = rows / 2},
+               {.name = "keys", .rows = samples, .columns = 1, .holds = Operand::keys},
+               {.name = "y", .rows = rows, .columns = width, .tolerance = 4},
+               {.name = "z", .rows = rows, .columns = width, .tolerance = 4}},
+              [&](SequenceOperations& s, const std::vector<Tensor>& t) {
+                s.dropout(t[0], t[1], rule, t[2]);
+                s.dropout(t[3], t[1], rule, t[3]);
+              },
+              fmt::format("dropout of {} x {} at {}", rows, width, rate));
+        }
+      }
+    }
+  }
+}
+
+TEST(CpuDropout, FactorsFromAnyElementOn) {
+  const auto numbers = formulas::dropout_numbers({.rate = 0.3f, .stream = 21});
+  const std::uint64_t key = 0x0123456789ABCDEF;
+  for (const std::uint64_t first :
+       {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{651}, (std::uint64_t{1} << 34) - 7}) {
+    for (const std::size_t count : {0, 1, 5, 511, 512, 513, 1300}) {
+      std::vector<float> out(count);
+      cpu::dropout_factors(numbers, key, first, out);
+      for (std::size_t i = 0; i < count; ++i) {
+        ASSERT_EQ(out[i], formulas::dropout_element(numbers, key, first + i)) << first << " + " << i << " of " << count;
+      }
+    }
+  }
+}
+
+// ---- attention ----
+
+TEST_F(CpuSequencesTest, Attentions) {
+  struct Case {
+    std::int64_t samples, context, heads, head_size;
+    float rate;
+  };
+  for (const auto& [samples, context, heads, head_size, rate] :
+       {Case{0, 4, 2, 3, 0}, Case{2, 1, 1, 1, 0}, Case{1, 1, 2, 8, 0.5f}, Case{3, 5, 2, 4, 0}, Case{2, 31, 3, 16, 0.2f},
+        Case{1, 32, 1, 64, 0}, Case{2, 33, 2, 7, 0.4f}, Case{1, 128, 4, 64, 0}, Case{1, 97, 2, 40, 0.1f},
+        Case{1, 200, 1, 5, 0}}) {
+    const std::int64_t width = heads * head_size, rows = samples * context;
+    const Attention shape{.context = context, .heads = heads, .head_size = head_size, .dropout = {rate, 17}};
+    const auto with_keys = rate > 0 ? Operand::keys : Operand::nothing;
+    compare(
+        {{.name = "joint", .rows = rows, .columns = 3 * width, .scale = 2},
+         {.name = "keys", .rows = samples, .columns = 1, .holds = with_keys},
+         {.name = "y", .rows = rows, .columns = width, .tolerance = 100},
+         {.name = "log_sums", .rows = samples * heads, .columns = context, .tolerance = 60},
+         {.name = "d_y", .rows = rows, .columns = width},
+         {.name = "d_joint", .rows = rows, .columns = 3 * width, .tolerance = 600}},
+        [&](SequenceOperations& s, const std::vector<Tensor>& t) {
+          s.attention_forward(shape, t[0], t[1], t[2], t[3]);
+          s.attention_backward(shape, t[0], t[1], t[2], t[3], t[4], t[5]);
+        },
+        fmt::format("attention of {} x {} in {} heads of {}", samples, context, heads, head_size));
+  }
+}
+
+TEST_F(CpuSequencesTest, AttentionSeesNothingOfTheFuture) {
+  const Attention shape{.context = 70, .heads = 1, .head_size = 8, .dropout = {}};
+  auto joint = test::samples<float>("joint", 70 * 24);
+  std::vector<float> before(70 * 8), after(70 * 8), logs(70);
+  const auto run = [&](std::vector<float>& y) {
+    cpu_[0]->attention_forward(shape, test::view(joint, 70, 24), {}, test::view(y, 70, 8), test::view(logs, 1, 70));
+  };
+  run(before);
+  for (std::size_t i = 40 * 24; i < joint.size(); ++i) joint[i] = 1e15f;
+  run(after);
+  for (std::size_t i = 0; i < 40 * 8; ++i) EXPECT_EQ(after[i], before[i]) << i;
+  for (std::size_t i = 40 * 8; i < after.size(); ++i) EXPECT_NE(after[i], before[i]) << i;
+}
+
+// A NaN reaches all that the reference lets it reach, and no query of an earlier tile.
+TEST_F(CpuSequencesTest, AttentionLetsNanThrough) {
+  const std::int64_t context = 70, width = 16, joint = 3 * width;
+  const Attention shape{.context = context, .heads = 2, .head_size = 8, .dropout = {}};
+  for (const std::int64_t column :
+       {0l, 9l, width, width + 15, 2 * width + 3}) {  // queries, keys and values of both heads
+    const auto x = [&] {
+      auto values = test::samples<double>("joint", context * joint);
+      values[static_cast<std::size_t>(40 * joint + column)] = static_cast<double>(kNan);
+      return values;
+    }();
+    const auto run = [&]<class T>(SequenceOperations& sequences, T) {
+      std::vector<T> in(x.begin(), x.end()), y(context * width), logs(2 * context), d_in(in.size());
+      auto d_y = test::samples<T>("d_y", context * width);
+      const auto rows = [&](std::vector<T>& values) {
+        return test::view(values, context, static_cast<std::int64_t>(values.size()) / context);
+      };
+      sequences.attention_forward(shape, rows(in), {}, rows(y), test::view(logs, 2, context));
+      sequences.attention_backward(shape, rows(in), {}, rows(y), test::view(logs, 2, context), rows(d_y), rows(d_in));
+      std::vector<bool> bad;
+      for (const T v : y) bad.push_back(std::isnan(v));
+      for (const T v : d_in) bad.push_back(std::isnan(v));
+      return bad;
+    };
+    const auto got = run(*cpu_[0], 0.0f), expected = run(reference_, 0.0);
+    int reached = 0;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      reached += expected[i] ? 1 : 0;
+      EXPECT_GE(got[i], expected[i]) << column << ": element " << i << " of y and d_joint lost its NaN";
+    }
+    EXPECT_GT(reached, 30);
+    for (std::size_t i = 0; i < 32 * width; ++i) EXPECT_FALSE(got[i]) << column << ": element " << i;
+  }
+}
+
+// ---- recurrence ----
+
+TEST_F(CpuSequencesTest, Lstms) {
+  struct Case {
+    std::int64_t steps, lanes, hidden;
+    std::int64_t nan_at;
+  };
+  for (const auto& [steps, lanes, hidden, nan_at] :
+       {Case{3, 0, 4, -1}, Case{1, 1, 1, -1}, Case{4, 3, 5, 20}, Case{2, 20, 33, -1}, Case{6, 20, 100, -1},
+        Case{3, 13, 150, 700}}) {
+    for (const auto accumulate : {Accumulate::no, Accumulate::yes}) {
+      const Lstm shape{.steps = steps, .lanes = lanes, .hidden = hidden};
+      const std::int64_t rows = steps * lanes;
+      compare(
+          {{.name = "gates", .rows = rows, .columns = 4 * hidden, .tolerance = 400, .nan_at = nan_at, .scale = 2},
+           {.name = "recurrent", .rows = hidden, .columns = 4 * hidden, .scale = 0.2},
+           {.name = "cells", .rows = rows + lanes, .columns = hidden, .tolerance = 200},
+           {.name = "hidden", .rows = rows + lanes, .columns = hidden, .tolerance = 200},
+           {.name = "d_hidden", .rows = rows, .columns = hidden, .tolerance = 400},
+           {.name = "d_cell", .rows = lanes, .columns = hidden, .tolerance = 400},
+           {.name = "d_recurrent", .rows = hidden, .columns = 4 * hidden, .tolerance = 600}},
+          [&](SequenceOperations& s, const std::vector<Tensor>& t) {
+            s.lstm_forward(shape, t[0], t[1], t[2], t[3]);
+            s.lstm_backward(shape, t[0], t[1], t[2], t[3], t[4], t[5], accumulate, t[6]);
+          },
+          fmt::format("LSTM of {} steps, {} lanes, {} units", steps, lanes, hidden));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::model
