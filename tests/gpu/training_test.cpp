@@ -9,7 +9,6 @@
 
 #include "gpu/subject.hpp"
 #include "model/model.hpp"
-#include "model/networks/mlp.hpp"
 
 namespace lockstep::model::test {
 namespace {

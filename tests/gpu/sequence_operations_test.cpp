@@ -1,0 +1,318 @@
+// Every operation on sequences at every precision against the float64 reference, with fresh random inputs and poisoned
+// outputs.
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "gpu/twins.hpp"
+
+namespace lockstep::model::test {
+namespace {
+
+class Sequences : public Twins {
+ protected:
+  Accumulate either() { return random_.coin() ? Accumulate::yes : Accumulate::no; }
+};
+
+TEST_P(Sequences, ToTimeMajor) {
+  for (const auto& [samples, positions] : {std::pair{1, 1}, {3, 7}, {20, 35}, {64, 1}, {33, 129}, {0, 5}}) {
+    const Twin in = tokens(samples, positions, 50257), out = poison(Holds::tokens, samples * positions, 1);
+    both([&](Backend& backend, const auto& of) { backend.sequences().to_time_major(of(in), of(out)); });
+    expect_equal(out, fmt::format("{} samples of {} positions", samples, positions));
+  }
+}
+
+TEST_P(Sequences, Embedding) {
+  struct Case {
+    std::int64_t samples, positions, vocabulary, width;
+    bool placed;
+  };
+  for (const Case& at : std::vector<Case>{{2, 64, 65, 128, true},
+                                          {3, 5, 7, 3, true},
+                                          {20, 35, 2, 64, false},
+                                          {4, 100, 5003, 48, true},
+                                          {1, 1, 1, 1, false},
+                                          {8, 130, 11, 257, false}}) {
+    const Accumulate accumulate = either();
+    SCOPED_TRACE(
+        fmt::format("{} samples of {} positions, {} words of {}", at.samples, at.positions, at.vocabulary, at.width));
+    const std::int64_t rows = at.samples * at.positions;
+    const Twin words = tokens(rows, 1, at.vocabulary), table = activations(at.vocabulary, at.width);
+    const Twin places = at.placed ? activations(at.positions, at.width) : Twin();
+    const Twin y = poison(Holds::activations, rows, at.width), d_y = activations(rows, at.width);
+    const Twin d_table = gradient(accumulate, at.vocabulary, at.width);
+    const Twin d_places = at.placed ? gradient(accumulate, at.positions, at.width) : Twin();
+    both([&](Backend& backend, const auto& of) {
+      backend.sequences().embedding_forward(of(words), of(table), of(places), of(y));
+      backend.sequences().embedding_backward(of(words), of(d_y), accumulate, of(d_table), of(d_places));
+    });
+    expect_close(y, "y");
+    expect_close(d_table, "d_table");
+    if (at.placed) expect_close(d_places, "d_positions");
+  }
+}
+
+TEST_P(Sequences, Project) {
+  struct Case {
+    std::int64_t rows, vocabulary, width;
+  };
+  for (const Case& at : {Case{64, 65, 128}, {7, 3, 5}, {33, 1001, 48}, {1, 1, 1}, {100, 10, 257}}) {
+    const Accumulate accumulate = either();
+    SCOPED_TRACE(fmt::format("{} rows, {} words of {}", at.rows, at.vocabulary, at.width));
+    const double fan = std::sqrt(static_cast<double>(at.width));
+    const Twin x = activations(at.rows, at.width), table = activations(at.vocabulary, at.width, 2 / fan);
+    const Twin y = poison(Holds::activations, at.rows, at.vocabulary), d_y = activations(at.rows, at.vocabulary);
+    const Twin d_table = gradient(accumulate, at.vocabulary, at.width);
+    const Twin d_x = poison(Holds::activations, at.rows, at.width);
+    both([&](Backend& backend, const auto& of) {
+      backend.sequences().project_forward(of(x), of(table), of(y));
+      backend.sequences().project_backward(of(x), of(table), of(d_y), accumulate, of(d_table), of(d_x));
+    });
+    expect_close(y, "y");
+    expect_close(d_table, "d_table", 0.1 * std::sqrt(static_cast<double>(at.rows)));
+    expect_close(d_x, "d_x", 0.1 * std::sqrt(static_cast<double>(at.vocabulary)) / fan);
+  }
+}
+
+TEST_P(Sequences, LayerNorm) {
+  enum class Residual { none, apart, in_place };
+  struct Case {
+    std::int64_t rows, width;
+    Residual residual;
+  };
+  for (const Case& at : std::vector<Case>{{64, 128, Residual::in_place},
+                                          {3, 7, Residual::apart},
+                                          {129, 768, Residual::in_place},
+                                          {40, 384, Residual::none},
+                                          {1, 33, Residual::none},
+                                          {700, 64, Residual::apart},
+                                          {5, 2049, Residual::in_place}}) {
+    const Accumulate accumulate = either();
+    const bool past = random_.coin(), over = random_.coin();
+    SCOPED_TRACE(fmt::format("[{}, {}], residual {}{}{}", at.rows, at.width, static_cast<int>(at.residual),
+                             past ? ", gradient past it" : "", over ? ", in place" : ""));
+    const bool adds = at.residual != Residual::none;
+    const double terms = std::sqrt(static_cast<double>(at.rows));
+    const Twin x = activations(at.rows, at.width, 2), residual = adds ? activations(at.rows, at.width) : Twin();
+    const Twin scale = activations(1, at.width), shift = activations(1, at.width);
+    const Twin sum = at.residual == Residual::in_place ? residual
+                     : adds                            ? poison(Holds::activations, at.rows, at.width)
+                                                       : Twin();
+    const Twin mean = poison(Holds::statistics, at.rows, 1), inverse = poison(Holds::statistics, at.rows, 1);
+    const Twin y = poison(Holds::activations, at.rows, at.width);
+    both([&](Backend& backend, const auto& of) {
+      backend.sequences().layer_norm_forward(of(x), of(residual), of(scale), of(shift), of(sum), of(mean), of(inverse),
+                                             of(y));
+    });
+    if (adds) expect_close(sum, "sum");
+    // The mean of numbers that were rounded after the addition is off by their rounding over the square root of them.
+    expect_close(mean, "mean", 0.5);
+    expect_close(inverse, "1 / deviation");
+    expect_close(y, "y");
+
+    const Twin normalized = adds ? settled(sum) : x, given_mean = settled(mean), given_inverse = settled(inverse);
+    const Twin d_y = activations(at.rows, at.width), d_residual = past ? activations(at.rows, at.width) : Twin();
+    const Twin d_x = past && over ? d_residual : poison(Holds::activations, at.rows, at.width);
+    const Twin d_scale = gradient(accumulate, 1, at.width), d_shift = gradient(accumulate, 1, at.width);
+    both([&](Backend& backend, const auto& of) {
+      backend.sequences().layer_norm_backward(of(normalized), of(scale), of(given_mean), of(given_inverse), of(d_y),
+                                              of(d_residual), accumulate, of(d_scale), of(d_shift), of(d_x));
+    });
+    expect_close(d_x, "d_x");
+    expect_close(d_scale, "d_scale", 0.3 * terms);
+    expect_close(d_shift, "d_shift", 0.3 * terms);
+  }
+}
+
+TEST_P(Sequences, Gelu) {
+  for (const auto& [rows, width] : {std::pair{64, 512}, {3, 7}, {1, 1}, {257, 33}, {40, 3072}}) {
+    for (const bool biased : {false, true}) {
+      const Accumulate accumulate = either();
+      SCOPED_TRACE(fmt::format("[{}, {}]{}", rows, width, biased ? ", bias" : ""));
+      const Twin x = activations(rows, width, 4), bias = biased ? activations(1, width) : Twin();
+      const Twin y = poison(Holds::activations, rows, width);
+      both([&](Backend& backend, const auto& of) { backend.sequences().gelu_forward(of(x), of(bias), of(y)); });
+      expect_close(x, "x + bias");
+      expect_close(y, "y");
+      const Twin before = settled(x), d_y = activations(rows, width);
+      const Twin d_bias = biased ? gradient(accumulate, 1, width) : Twin();
+      both([&](Backend& backend, const auto& of) {
+        backend.sequences().gelu_backward(of(before), of(d_y), accumulate, of(d_bias));
+      });
+      expect_close(d_y, "gradient before the gelu");
+      if (biased) expect_close(d_bias, "d_bias", 0.2 * std::sqrt(static_cast<double>(rows)));
+    }
+  }
+}
+
+TEST_P(Sequences, Dropout) {
+  struct Case {
+    std::int64_t samples, positions, columns;
+    float rate;
+  };
+  for (const Case& at :
+       {Case{12, 64, 128, 0.2f}, {3, 5, 7, 0.5f}, {20, 35, 33, 0.1f}, {2, 1, 1001, 0.9f}, {4, 3, 8, 0.0f}}) {
+    for (const RowOrder order : {RowOrder::sample_major, RowOrder::time_major}) {
+      for (const bool in_place : {false, true}) {
+        SCOPED_TRACE(fmt::format("{} samples of {} positions, {} columns, rate {}{}{}", at.samples, at.positions,
+                                 at.columns, at.rate, order == RowOrder::time_major ? ", time-major" : "",
+                                 in_place ? ", in place" : ""));
+        const ::lockstep::model::Dropout rule{
+            .rate = at.rate, .stream = kFirstDropoutStream + static_cast<std::uint32_t>(at.samples), .order = order};
+        const Twin x = activations(at.samples * at.positions, at.columns), sample_keys = keys(at.samples);
+        const Twin y = in_place ? x : poison(Holds::activations, at.samples * at.positions, at.columns);
+        both([&](Backend& backend, const auto& of) {
+          backend.sequences().dropout(of(x), of(sample_keys), rule, of(y));
+        });
+        const std::vector<double> got = y.fetch(), exact = y.exact_values();
+        for (std::size_t i = 0; i < got.size(); ++i) {
+          ASSERT_EQ(got[i] == 0, exact[i] == 0) << "element " << i << " is kept by one of them";
+        }
+        expect_close(y, "y");
+      }
+    }
+  }
+}
+
+TEST_P(Sequences, Attention) {
+  struct Case {
+    std::int64_t samples, context, heads, head_size;
+    float dropout;
+  };
+  std::vector<Case> cases{{2, 64, 4, 32, 0},     {1, 1, 1, 64, 0},      {3, 17, 2, 64, 0.2f}, {1, 129, 2, 128, 0},
+                          {2, 100, 3, 16, 0.1f}, {1, 200, 1, 64, 0.5f}, {2, 33, 1, 40, 0},    {0, 8, 2, 64, 0}};
+  if (!subject().quick) {
+    cases.push_back({1, 1024, 2, 64, 0});
+    cases.push_back({1, 513, 2, 128, 0.1f});
+    cases.push_back({4, 256, 6, 64, 0.2f});
+  }
+  for (const Case& at : cases) {
+    SCOPED_TRACE(fmt::format("{} samples, context {}, {} heads of {}, dropout {}", at.samples, at.context, at.heads,
+                             at.head_size, at.dropout));
+    const ::lockstep::model::Attention shape{.context = at.context,
+                                             .heads = at.heads,
+                                             .head_size = at.head_size,
+                                             .dropout = {.rate = at.dropout, .stream = kFirstDropoutStream + 1}};
+    const std::int64_t rows = at.samples * at.context, width = shape.width();
+    const Twin joint = activations(rows, 3 * width, 2);  // scores are about 1.3 apart
+    const Twin sample_keys = at.dropout > 0 ? keys(at.samples) : Twin();
+    const Twin y = poison(Holds::activations, rows, width);
+    const Twin log_sums = poison(Holds::statistics, at.samples * at.heads, at.context);
+    both([&](Backend& backend, const auto& of) {
+      backend.sequences().attention_forward(shape, of(joint), of(sample_keys), of(y), of(log_sums));
+    });
+    expect_close(y, "y", 0.1);
+    expect_close(log_sums, "log sums", 1);
+    const Twin given_y = settled(y), given_sums = settled(log_sums), d_y = activations(rows, width);
+    const Twin d_joint = poison(Holds::activations, rows, 3 * width);
+    both([&](Backend& backend, const auto& of) {
+      backend.sequences().attention_backward(shape, of(joint), of(sample_keys), of(given_y), of(given_sums), of(d_y),
+                                             of(d_joint));
+    });
+    expect_close(d_joint, "d_joint", 0.1, 2);  // scores' gradients are differences of what is rounded
+  }
+}
+
+TEST_P(Sequences, Lstm) {
+  struct Case {
+    std::int64_t steps, lanes, hidden;
+  };
+  for (const Case& at : {Case{5, 20, 64}, {1, 1, 1}, {3, 7, 33}, {12, 4, 100}, {2, 129, 16}, {35, 2, 40}}) {
+    const Accumulate accumulate = either();
+    SCOPED_TRACE(fmt::format("{} steps of {} lanes, {} hidden", at.steps, at.lanes, at.hidden));
+    const ::lockstep::model::Lstm shape{.steps = at.steps, .lanes = at.lanes, .hidden = at.hidden};
+    const std::int64_t rows = at.steps * at.lanes;
+    const double fan = std::sqrt(static_cast<double>(at.hidden));
+    // The state before the first step, the others poisoned.
+    const auto state = [&] {
+      const std::vector<float> first = random_.numbers(at.lanes * at.hidden, precision_);
+      std::vector<float> all(static_cast<std::size_t>((at.steps + 1) * at.lanes * at.hidden),
+                             std::numeric_limits<float>::quiet_NaN());
+      std::ranges::copy(first, all.begin());
+      return given(Holds::activations, (at.steps + 1) * at.lanes, at.hidden, all);
+    };
+    const Twin gates = activations(rows, 4 * at.hidden, 2), cells = state(), hidden = state();
+    const Twin recurrent = activations(at.hidden, 4 * at.hidden, 1 / fan);
+    both([&](Backend& backend, const auto& of) {
+      backend.sequences().lstm_forward(shape, of(gates), of(recurrent), of(cells), of(hidden));
+    });
+    const double slack = 2;  // each step rounds what the next one reads
+    expect_close(gates, "gates", 0.05, slack);
+    expect_close(cells, "cells", 0.05, slack);
+    expect_close(hidden, "hidden", 0.05, slack);
+
+    const Twin given_gates = settled(gates), given_cells = settled(cells), given_hidden = settled(hidden);
+    const Twin d_hidden = activations(rows, at.hidden), d_cell = poison(Holds::activations, at.lanes, at.hidden);
+    const Twin d_recurrent = gradient(accumulate, at.hidden, 4 * at.hidden);
+    both([&](Backend& backend, const auto& of) {
+      backend.sequences().lstm_backward(shape, of(given_gates), of(recurrent), of(given_cells), of(given_hidden),
+                                        of(d_hidden), of(d_cell), accumulate, of(d_recurrent));
+    });
+    expect_close(given_gates, "gradients before the gates", 0.01, slack);
+    expect_close(d_recurrent, "d_recurrent", 0.02 * std::sqrt(static_cast<double>(rows)), slack);
+  }
+}
+
+/// A NaN in one row of the input is in that row of the output, and in no other of those that do not depend on it.
+TEST_P(Sequences, NotFiniteComesThrough) {
+  const std::int64_t rows = 6, width = 64;
+  const auto poisoned = [&](std::int64_t columns) {
+    std::vector<float> values = random_.numbers(rows * columns, precision_);
+    values[static_cast<std::size_t>(2 * columns + 5)] = std::numeric_limits<float>::quiet_NaN();
+    return given(Holds::activations, rows, columns, values);
+  };
+  const auto expect = [&](const Twin& y, const char* what, const std::vector<bool>& where) {
+    const std::vector<double> got = y.fetch(), exact = y.exact_values();
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      ASSERT_NEAR(std::isnan(got[i]) ? 0 : got[i], std::isnan(got[i]) ? 0 : exact[i], 0.1) << what;
+    }
+    for (std::size_t row = 0; row < where.size(); ++row) {
+      bool any = false;
+      for (std::size_t i = 0; i < got.size() / where.size(); ++i)
+        any |= std::isnan(got[row * got.size() / where.size() + i]);
+      EXPECT_EQ(any, where[row]) << what << ", row " << row;
+    }
+  };
+  const std::vector<bool> own{false, false, true, false, false, false};
+  const Twin scale = activations(1, width), shift = activations(1, width), sample_keys = keys(rows);
+  const Twin mean = poison(Holds::statistics, rows, 1), inverse = poison(Holds::statistics, rows, 1);
+  {
+    const Twin x = poisoned(width), y = poison(Holds::activations, rows, width);
+    both([&](Backend& backend, const auto& of) {
+      backend.sequences().layer_norm_forward(of(x), {}, of(scale), of(shift), {}, of(mean), of(inverse), of(y));
+    });
+    expect(y, "layer norm", own);
+  }
+  {
+    const Twin x = poisoned(width), y = poison(Holds::activations, rows, width);
+    both([&](Backend& backend, const auto& of) { backend.sequences().gelu_forward(of(x), {}, of(y)); });
+    expect(y, "gelu", own);
+  }
+  for (std::uint32_t stream = 16; stream < 24; ++stream) {  // whether the element is kept or not
+    const Twin x = poisoned(width), y = poison(Holds::activations, rows, width);
+    both([&](Backend& backend, const auto& of) {
+      backend.sequences().dropout(of(x), of(sample_keys), {.rate = 0.5f, .stream = stream}, of(y));
+    });
+    expect(y, "dropout", own);
+  }
+  {
+    // Two samples of three positions, one head: a key reaches its own position and those behind it.
+    const ::lockstep::model::Attention shape{.context = 3, .heads = 1, .head_size = width, .dropout = {}};
+    std::vector<float> values = random_.numbers(rows * 3 * width, precision_);
+    values[static_cast<std::size_t>((1 * 3 + 1) * width + 7)] = std::numeric_limits<float>::quiet_NaN();  // a key
+    const Twin joint = given(Holds::activations, rows, 3 * width, values), y = poison(Holds::activations, rows, width);
+    const Twin log_sums = poison(Holds::statistics, 2, 3);
+    both([&](Backend& backend, const auto& of) {
+      backend.sequences().attention_forward(shape, of(joint), {}, of(y), of(log_sums));
+    });
+    expect(y, "attention", {false, true, true, false, false, false});
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Gpu, Sequences, testing::Values(Precision::fp32, Precision::tf32, Precision::bf16),
+                         [](const auto& at) { return std::string(name_of(at.param)); });
+
+}  // namespace
+}  // namespace lockstep::model::test
