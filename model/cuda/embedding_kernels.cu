@@ -61,18 +61,25 @@ void add_rows(cudaStream_t stream, const SortedRow* sorted, const std::int32_t* 
 
 void embedding_forward(cudaStream_t stream, const Tensor& tokens, const Tensor& table, const Tensor& positions,
                        const Tensor& y) {
+  if (y.count() == 0) return;
+  constexpr std::int64_t kRowsOfBlock = kBlock / kWarp;
+  const Grid grid{.blocks = static_cast<unsigned>(std::min((y.rows + kRowsOfBlock - 1) / kRowsOfBlock, kMostBlocks)),
+                  .threads = kBlock};
   for_type("embedding_forward", y.type, [&]<class T>(T) {
     constexpr int kWidth = kWideWidth<T>;
-    const LookUp<T> body{static_cast<const std::int32_t*>(tokens.data),
-                         static_cast<const T*>(table.data),
-                         static_cast<const T*>(positions.data),
-                         table.rows,
-                         positions.rows,
-                         y.columns,
-                         static_cast<T*>(y.data)};
-    run_each<kWidth>("embedding_forward", stream, body, y.count(),
-                     y.columns % kWidth == 0 && takes_packs<kWidth>(body.table) &&
-                         takes_packs<kWidth>(body.positions) && takes_packs<kWidth>(body.y));
+    const LookUp<T> p{static_cast<const std::int32_t*>(tokens.data),
+                      static_cast<const T*>(table.data),
+                      static_cast<const T*>(positions.data),
+                      table.rows,
+                      y.columns,
+                      static_cast<unsigned>(positions.rows),
+                      static_cast<T*>(y.data)};
+    if (y.columns % kWidth == 0) {
+      const bool wide = takes_packs<kWidth>(p.table) && takes_packs<kWidth>(p.positions) && takes_packs<kWidth>(p.y);
+      launch("embedding_forward", look_up_rows<kWidth, T>, grid, stream, p, y.rows, wide);
+    } else {
+      launch("embedding_forward", look_up_rows<1, T>, grid, stream, p, y.rows, true);
+    }
   });
 }
 

@@ -14,33 +14,37 @@
 
 namespace lockstep::model::cuda {
 
-/// Body of each_element(): element i is column i % columns of row i / columns. positions may be null.
+/// What embedding_forward() reads and writes; positions may be null.
 template <class T>
 struct LookUp {
   const std::int32_t* tokens;
   const T *table, *positions;
-  std::int64_t vocabulary, position_rows, columns;
+  std::int64_t vocabulary, columns;
+  unsigned position_rows;
   T* y;
-
-  template <int kWidth>
-  __device__ void at(std::int64_t i) const {
-    const std::int64_t row = i / columns, column = i - row * columns;
-    const std::int64_t token = tokens[row];
-    float values[kWidth], more[kWidth];
-    if (token >= 0 && token < vocabulary) {
-      load<kWidth>(table + token * columns + column, true, values);
-    } else {
-#pragma unroll
-      for (int k = 0; k < kWidth; ++k) values[k] = formulas::kNan;
-    }
-    if (positions != nullptr) {
-      load<kWidth>(positions + row % position_rows * columns + column, true, more);
-#pragma unroll
-      for (int k = 0; k < kWidth; ++k) values[k] += more[k];
-    }
-    store<kWidth>(values, true, y + i);
-  }
 };
+
+/// One warp a row; fewer than 2^32 rows.
+template <int kWidth, class T>
+__global__ void __launch_bounds__(kBlock) look_up_rows(LookUp<T> p, std::int64_t rows, bool wide) {
+  const std::int64_t warps = static_cast<std::int64_t>(gridDim.x) * (kBlock / kWarp);
+  for (std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * (kBlock / kWarp) + threadIdx.x / kWarp; row < rows;
+       row += warps) {
+    const std::int64_t token = p.tokens[row];
+    const bool is_there = token >= 0 && token < p.vocabulary;
+    const T* const from = p.table + (is_there ? token * p.columns : 0);
+    const T* const more =
+        p.positions == nullptr ? nullptr : p.positions + static_cast<unsigned>(row) % p.position_rows * p.columns;
+    for (std::int64_t c = threadIdx.x % kWarp * kWidth; c < p.columns; c += kWarp * kWidth) {
+      float values[kWidth], shift[kWidth] = {};
+      load<kWidth>(from + c, wide, values);
+      if (more != nullptr) load<kWidth>(more + c, wide, shift);
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) values[k] = is_there ? values[k] + shift[k] : formulas::kNan;
+      store<kWidth>(values, wide, p.y + row * p.columns + c);
+    }
+  }
+}
 
 /// Runs up to here are added one row after the other.
 inline constexpr std::int32_t kLongRun = 64;

@@ -38,7 +38,8 @@ void run_units(const char* name, cudaStream_t stream, const Body& body, std::int
 
 void to_time_major(cudaStream_t stream, const Tensor& tokens, const Tensor& out) {
   run_each<1>("to_time_major", stream,
-              TimeMajor{data_of<std::int32_t>(tokens), data_of<std::int32_t>(out), tokens.rows, tokens.columns},
+              TimeMajor{data_of<std::int32_t>(tokens), data_of<std::int32_t>(out), static_cast<unsigned>(tokens.rows),
+                        static_cast<unsigned>(tokens.columns)},
               tokens.count(), false);
 }
 

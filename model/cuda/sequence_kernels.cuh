@@ -13,15 +13,16 @@
 
 namespace lockstep::model::cuda {
 
-/// out[p * samples + s] = in[s * positions + p].
+/// out[p * samples + s] = in[s * positions + p]; fewer than 2^32 tokens.
 struct TimeMajor {
   const std::int32_t* in;
   std::int32_t* out;
-  std::int64_t samples, positions;
+  unsigned samples, positions;
 
   template <int kWidth>
   __device__ void at(std::int64_t i) const {
-    out[i] = in[i % samples * positions + i / samples];
+    const auto to = static_cast<unsigned>(i);
+    out[to] = in[static_cast<std::size_t>(to % samples) * positions + to / samples];
   }
 };
 
