@@ -34,7 +34,7 @@ void backward(cudaStream_t stream, const NormBackward<T>& p, std::int64_t rows, 
   const bool wide_sums = takes_packs<kWidth>(p.x) && takes_packs<kWidth>(p.d_y);
   const bool wide =
       wide_sums && takes_packs<kWidth>(p.scale) && takes_packs<kWidth>(p.d_residual) && takes_packs<kWidth>(p.d_x);
-  const NormColumns<T> terms{p.x, p.mean, p.inverse, p.d_y, columns, wide_sums};
+  const LayerNormColumns<T> terms{p.x, p.mean, p.inverse, p.d_y, columns, wide_sums};
   // First, because d_x may be written over d_y.
   run_sum_columns<kWidth>("layer_norm_sums", stream, terms, rows, columns, add, sums, scratch);
   if (rows == 0) return;

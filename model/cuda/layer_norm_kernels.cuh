@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(kBlock)
 
 /// For sum_columns(): the terms of d_scale and d_shift.
 template <class T>
-struct NormColumns {
+struct LayerNormColumns {
   const T* x;
   const float *mean, *inverse;
   const T* d_y;
