@@ -278,7 +278,7 @@ model::LearningRateSchedule learning_rate_schedule(const TrainOptions& options, 
     schedule.total_steps = work.total_steps;
     return model::LearningRateSchedule(schedule);
   } catch (const std::invalid_argument& e) {
-    throw UsageError(fmt::format("learning-rate schedule: {}", e.what()));
+    throw UsageError(e.what());
   }
 }
 
@@ -325,6 +325,10 @@ Workload prepare_workload(TrainOptions& options, int world) {
   workload.model.sample_type = element_type(workload.training->x_type());
   workload.model.max_batch = std::max(workload.work.largest_part, workload.validation ? options.evaluation_batch : 1);
 
+  // A network's usual warm-up is for runs of usual length.
+  if (!options.was_set("warmup-steps")) {
+    options.warmup_steps = std::min(options.warmup_steps, workload.work.total_steps / 10);
+  }
   options.data = paths.training;
   options.validation = paths.validation;
   options.global_batch = workload.work.global_batch;
