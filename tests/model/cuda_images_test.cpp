@@ -1,0 +1,237 @@
+// CudaImages on the host (support/device_on_cpu.cpp) against the float64 reference: what it makes of kernels, products
+// and a library. The kernels alone are tested in cuda_image_kernels_test.cpp.
+#include "model/cuda/cuda_images.hpp"
+
+#include <optional>
+
+#include "model/cuda/convolution_by_products.hpp"
+#include "model/cuda/plain_matmul.hpp"
+#include "model/kernel_harness.hpp"
+#include "model/reference/reference_images.hpp"
+
+namespace lockstep::model::cuda {
+namespace {
+
+/// What the library of these tests does.
+enum class Library { absent, refuses, convolves };
+Library library = Library::absent;
+int convolutions_of_library = 0;
+
+/// By products, without bias and activation.
+class PretendedLibrary final : public ConvolutionLibrary {
+ public:
+  bool forward(cudaStream_t stream, const Convolution& shape, const Tensor& x, const Tensor& w,
+               const Tensor& y) override {
+    return take(shape, x, [&](void* room) {
+      convolution_by_products(stream, shape, x, w, y, room, [](const Tensor& a, const Tensor& b, const Tensor& out) {
+        plain_matmul(nullptr, a, false, b, false, Accumulate::no, out);
+      });
+    });
+  }
+  bool filter_gradient(cudaStream_t stream, const Convolution& shape, const Tensor& x, const Tensor& d_y,
+                       Accumulate accumulate, const Tensor& d_w) override {
+    return take(shape, x, [&](void* room) {
+      filter_gradient_by_products(stream, shape, x, d_y, accumulate, d_w, room,
+                                  [](const Tensor& a, const Tensor& b, Accumulate add, const Tensor& out) {
+                                    plain_matmul(nullptr, a, true, b, false, add, out);
+                                  });
+    });
+  }
+  bool image_gradient(cudaStream_t stream, const Convolution& shape, const Tensor& w, const Tensor& d_y,
+                      const Tensor& d_x) override {
+    return take(shape, d_x, [&](void* room) {
+      image_gradient_by_products(stream, shape, w, d_y, d_x, room,
+                                 [](const Tensor& a, const Tensor& b, const Tensor& out) {
+                                   plain_matmul(nullptr, a, false, b, true, Accumulate::no, out);
+                                 });
+    });
+  }
+  std::string description() const override { return "pretence"; }
+
+ private:
+  template <class Work>
+  bool take(const Convolution& shape, const Tensor& batch, const Work& work) {
+    if (library == Library::refuses) return false;
+    ++convolutions_of_library;
+    std::vector<std::byte> room(patch_bytes(shape, batch.type, batch.rows));
+    work(room.data());
+    return true;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<ConvolutionLibrary> make_convolution_library(DeviceMemory&, std::function<void()>) {
+  return library == Library::absent ? nullptr : std::make_unique<PretendedLibrary>();
+}
+
+namespace {
+
+using namespace test;  // NOLINT(google-build-using-namespace): the harness of these tests
+using Doubles = std::vector<double>;
+
+/// CudaImages on the host.
+class Subject {
+ public:
+  explicit Subject(ElementType type, bool rounded_filter_gradients = false) {
+    scratch_.resize(scratch_bytes(1024) / sizeof(double) + 1);
+    images_.emplace(CudaImages::Device{.matmul = products_,
+                                       .memory = memory_,
+                                       .scratch = {scratch_.data(), scratch_.size() * sizeof(double)},
+                                       .types = {.compute = type},
+                                       .forget_recordings = [this] { ++forgotten_; },
+                                       .rounded_filter_gradients = rounded_filter_gradients});
+  }
+  CudaImages& operator*() { return *images_; }
+  int forgotten() const { return forgotten_; }
+
+ private:
+  DeviceMemory memory_{0};
+  Matmul products_{memory_, {}};
+  std::vector<double> scratch_;
+  int forgotten_ = 0;
+  std::optional<CudaImages> images_;
+};
+
+Tensor view(Doubles& values, const Tensor& like) { return model::test::view(values, like.rows, like.columns); }
+
+Convolution convolution(std::int64_t side, std::int64_t channels, std::int64_t filters, std::int64_t window,
+                        std::int64_t stride) {
+  const ImageShape in{side, side, channels};
+  const Sliding sliding = even_padding(window, stride, window / 2);
+  return {in, slide(in, sliding, filters), sliding};
+}
+
+/// Forward and backward as the reference does them.
+void expect_convolution(Subject& subject, ElementType type, const Convolution& shape, std::int64_t batch,
+                        Activation activation, bool biased, Accumulate accumulate) {
+  const std::string what = fmt::format("{}, {} images of {} channels, window {}, activation {}", name_of(type), batch,
+                                       shape.in.channels, shape.window.height, static_cast<int>(activation));
+  Tensors t(0);
+  const std::int64_t filters = shape.out.channels;
+  GuardedTensor& x = t.add_filled("x", type, batch, shape.in.elements());
+  GuardedTensor& w = t.add_filled("w", type, shape.patch(), filters, 0.3);
+  GuardedTensor& bias = t.add_filled("bias", type, 1, filters);
+  GuardedTensor& y = t.add("y", type, batch, shape.out.elements());
+  GuardedTensor& d_y = t.add_filled("d_y", type, batch, shape.out.elements());
+  GuardedTensor& d_w = t.add_filled("d_w", ElementType::float32, shape.patch(), filters);
+  GuardedTensor& d_bias = t.add_filled("d_bias", ElementType::float32, 1, filters);
+  GuardedTensor& d_x = t.add("d_x", type, batch, shape.in.elements());
+  Doubles r_x = x.values(), r_w = w.values(), r_bias = bias.values(), r_y(y.count()), r_d_y = d_y.values();
+  Doubles r_d_w = d_w.values(), r_d_bias = d_bias.values(), r_d_x(d_x.count());
+  const Tensor none;
+  (*subject).convolution_forward(shape, x.tensor(), w.tensor(), biased ? bias.tensor() : none, activation, y.tensor());
+  ReferenceImages reference;
+  reference.convolution_forward(shape, view(r_x, x.tensor()), view(r_w, w.tensor()),
+                                biased ? view(r_bias, bias.tensor()) : none, activation, view(r_y, y.tensor()));
+  expect_close(y.values(), r_y, tolerance(type), "y of " + what);
+  r_y = y.values();
+  (*subject).convolution_backward(shape, x.tensor(), w.tensor(), y.tensor(), d_y.tensor(), activation, accumulate,
+                                  d_w.tensor(), biased ? d_bias.tensor() : none, d_x.tensor());
+  reference.convolution_backward(shape, view(r_x, x.tensor()), view(r_w, w.tensor()), view(r_y, y.tensor()),
+                                 view(r_d_y, d_y.tensor()), activation, accumulate, view(r_d_w, d_w.tensor()),
+                                 biased ? view(r_d_bias, d_bias.tensor()) : none, view(r_d_x, d_x.tensor()));
+  expect_close(d_y.values(), r_d_y, tolerance(type), "d_y of " + what);
+  expect_close(d_w.values(), r_d_w, tolerance(type), "d_w of " + what);
+  expect_close(d_bias.values(), r_d_bias, tolerance(type), "d_bias of " + what);
+  expect_close(d_x.values(), r_d_x, tolerance(type), "d_x of " + what);
+  t.expect_guards();
+}
+
+TEST(CudaImages, ConvolvesAsTheReference) {
+  for (const Library each : {Library::absent, Library::refuses, Library::convolves}) {
+    library = each;
+    for (const ElementType type : kTypes) {
+      for (const bool rounded : {false, true}) {
+        Subject subject(type, rounded);
+        convolutions_of_library = 0;
+        for (const Convolution& shape : {convolution(5, 3, 8, 3, 1), convolution(6, 8, 4, 1, 1),
+                                         convolution(7, 8, 5, 3, 2), convolution(4, 16, 8, 1, 2)}) {
+          for (const std::int64_t batch : {0, 3}) {
+            expect_convolution(subject, type, shape, batch, Activation::none, true, Accumulate::no);
+            expect_convolution(subject, type, shape, batch, Activation::relu, batch % 2 == 0, Accumulate::yes);
+          }
+        }
+        // Three shapes that are no products by themselves, twice, forward and backward.
+        const bool used = each == Library::convolves && type == ElementType::bfloat16;
+        EXPECT_EQ(convolutions_of_library, used ? 3 * 2 * (rounded ? 3 : 2) : 0);
+      }
+    }
+  }
+  library = Library::absent;
+}
+
+TEST(CudaImages, ForgetsRecordingsBeforePatchesMove) {
+  Subject subject(ElementType::float32);
+  const Convolution small = convolution(4, 4, 4, 3, 1), large = convolution(8, 4, 4, 3, 1);
+  const auto run = [&](const Convolution& shape, std::int64_t batch) {
+    expect_convolution(subject, ElementType::float32, shape, batch, Activation::none, false, Accumulate::no);
+  };
+  run(small, 2);
+  EXPECT_EQ(subject.forgotten(), 0) << "there was nothing that could move";
+  run(large, 2);
+  EXPECT_EQ(subject.forgotten(), 1);
+  run(small, 2);
+  run(large, 1);
+  EXPECT_EQ(subject.forgotten(), 1) << "what fits stays";
+  run(large, 5);
+  EXPECT_EQ(subject.forgotten(), 2);
+}
+
+TEST(CudaImages, SaysWhatConvolves) {
+  EXPECT_EQ((*Subject(ElementType::bfloat16)).description(), "convolutions by products");
+  library = Library::convolves;
+  EXPECT_EQ((*Subject(ElementType::bfloat16)).description(), "convolutions by pretence");
+  EXPECT_EQ((*Subject(ElementType::float32)).description(), "convolutions by products")
+      << "the library is for bfloat16";
+  library = Library::absent;
+}
+
+/// The other operations: each reaches its kernel with its arguments in their places.
+TEST(CudaImages, PassesEverythingElseOn) {
+  for (const ElementType type : kTypes) {
+    Subject subject(type);
+    Tensors t(0);
+    const BatchNorm norm{.channels = 8, .relu = true};
+    GuardedTensor& x = t.add_filled("x", type, 3, 80);
+    GuardedTensor& residual = t.add_filled("residual", type, 3, 80);
+    GuardedTensor& scale = t.add_filled("scale", type, 1, 8);
+    GuardedTensor& shift = t.add_filled("shift", type, 1, 8);
+    GuardedTensor& sums = t.add("sums", ElementType::float64, 1, 17);
+    GuardedTensor& mean = t.add("mean", ElementType::float32, 1, 8);
+    GuardedTensor& inverse = t.add("inverse", ElementType::float32, 1, 8);
+    GuardedTensor& y = t.add("y", type, 3, 80);
+    Doubles r_x = x.values(), r_residual = residual.values(), r_scale = scale.values(), r_shift = shift.values();
+    Doubles r_sums(17), r_mean(8), r_inverse(8), r_y(240);
+    ReferenceImages reference;
+    (*subject).batch_norm_sums(norm, x.tensor(), sums.tensor());
+    (*subject).batch_norm_forward(norm, x.tensor(), sums.tensor(), scale.tensor(), shift.tensor(), residual.tensor(),
+                                  mean.tensor(), inverse.tensor(), y.tensor());
+    reference.batch_norm_sums(norm, view(r_x, x.tensor()), view(r_sums, sums.tensor()));
+    reference.batch_norm_forward(norm, view(r_x, x.tensor()), view(r_sums, sums.tensor()),
+                                 view(r_scale, scale.tensor()), view(r_shift, shift.tensor()),
+                                 view(r_residual, residual.tensor()), view(r_mean, mean.tensor()),
+                                 view(r_inverse, inverse.tensor()), view(r_y, y.tensor()));
+    expect_close(y.values(), r_y, tolerance(type), "y");
+
+    const ImageShape in{2, 5, 8};
+    GuardedTensor& average = t.add("average", type, 3, 8);
+    Doubles r_average(24);
+    (*subject).global_average_forward(in, x.tensor(), average.tensor());
+    reference.global_average_forward(in, view(r_x, x.tensor()), view(r_average, average.tensor()));
+    expect_close(average.values(), r_average, tolerance(type), "average");
+
+    const Augmentation spec{.in = in, .out = in, .shift = {1, 2, 3, 4}};
+    GuardedTensor& images = t.add("images", ElementType::uint8, 3, 80);
+    for (std::size_t i = 0; i < images.count(); ++i) images.set(i, static_cast<double>(i));
+    GuardedTensor& out = t.add("out", type, 3, 80);
+    Doubles r_out(240);
+    (*subject).augment(images.tensor(), {}, spec, out.tensor());
+    reference.augment(images.tensor(), {}, spec, view(r_out, out.tensor()));
+    expect_close(out.values(), r_out, tolerance(type), "augmented");
+    t.expect_guards();
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::model::cuda
