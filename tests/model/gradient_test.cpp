@@ -5,8 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "model/layers/dense.hpp"
-#include "model/model.hpp"
+#include "network_harness.hpp"
 #include "now.hpp"
 #include "sample_data.hpp"
 
@@ -113,38 +112,32 @@ class NetworkGradient : public ::testing::TestWithParam<NetworkCase> {};
 /// The whole network, through forward and backward of Network itself: parameters nudged in the arena.
 TEST_P(NetworkGradient, MatchesFiniteDifferences) {
   const auto& [hidden, activation, loss] = GetParam();
-  const auto reference = make_backend("reference");
   const std::int64_t batch = 6, features = 5, outputs = 3;
-  const auto network = make_network(
-      {.name = hidden.empty() ? "linear" : "mlp", .hidden = hidden, .activation = activation}, {features, outputs});
-  const ParameterTable& table = network->parameters();
-  const auto elements = static_cast<std::int64_t>(table.arena_elements());
-  std::vector<double> parameters(table.arena_elements()), gradients(table.arena_elements(), 7.0);
-  for (const Parameter& parameter : table.all()) {
-    const auto values = samples<double>(parameter.name, static_cast<std::int64_t>(parameter.count));
-    std::ranges::copy(values, parameters.begin() + static_cast<std::ptrdiff_t>(parameter.offset));
-  }
-  std::vector<double> activations(static_cast<std::size_t>(network->activation_elements(batch)));
+  test::NetworkInDoubles net(
+      make_network({.name = hidden.empty() ? "linear" : "mlp", .hidden = hidden, .activation = activation},
+                   {.features = features, .outputs = outputs}),
+      batch);
+  const Network& network = *net.network;
+  const ParameterTable& table = net.table();
   auto x = samples<double>("x", batch * features);
   auto answer = labels(batch, outputs);
   auto targets = samples<float>("targets", batch * outputs);
-  const NetworkMemory memory{view(parameters, 1, elements), view(gradients, 1, elements),
-                             view(activations, 1, static_cast<std::int64_t>(activations.size()))};
   const double scale = 1.0 / batch;
   const auto pass = [&](bool want_gradient) {
-    const Tensor output = network->forward(*reference, memory, view(x, batch, features));
+    const Pass made = net.pass(view(x, batch, features));
+    const Tensor output = network.forward(made);
     const LossSums sums =
         loss == LossKind::softmax_cross_entropy
-            ? softmax_cross_entropy(*reference, output, view(answer, batch, 1), scale, want_gradient)
-            : mean_squared_error(*reference, output, view(targets, batch, outputs), scale, want_gradient);
-    if (want_gradient) network->backward(*reference, memory, view(x, batch, features), output, Accumulate::no, {});
+            ? softmax_cross_entropy(*net.backend, output, view(answer, batch, 1), scale, want_gradient)
+            : mean_squared_error(*net.backend, output, view(targets, batch, outputs), scale, want_gradient);
+    if (want_gradient) network.backward(made, output, Accumulate::no, {});
     return scale * sums.loss;
   };
   pass(true);
-  const std::vector<double> analytic = gradients;
+  const std::vector<double> analytic = net.gradients;
   for (const Parameter& parameter : table.all()) {
     for (std::size_t i = parameter.offset; i < parameter.offset + parameter.count; ++i) {
-      EXPECT_NEAR(slope(parameters[i], [&] { return pass(false); }), analytic[i], kTolerance) << parameter.name;
+      EXPECT_NEAR(slope(net.parameters[i], [&] { return pass(false); }), analytic[i], kTolerance) << parameter.name;
     }
   }
 }
