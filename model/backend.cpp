@@ -6,22 +6,11 @@
 #include <stdexcept>
 #include <vector>
 
-#include <fmt/format.h>
+#include "model/operation_checks.hpp"
 
 namespace lockstep::model {
 
 namespace {
-
-void require(bool condition, const char* operation, const char* rule) {
-  if (!condition) throw std::invalid_argument(fmt::format("{}: {}", operation, rule));
-}
-
-bool present(const Tensor& tensor) { return tensor.data != nullptr; }
-
-bool is(const Tensor& tensor, ElementType type, std::int64_t rows, std::int64_t columns) {
-  return tensor.type == type && tensor.rows == rows && tensor.columns == columns &&
-         (present(tensor) || tensor.count() == 0);
-}
 
 void require_slices(std::span<const UpdateSlice> slices, const Tensor& arena, const char* operation) {
   for (const UpdateSlice& slice : slices) {

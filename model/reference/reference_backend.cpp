@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "model/optimizer.hpp"
+#include "model/reference/reference_activations.hpp"
 
 namespace lockstep::model {
 
@@ -25,35 +26,6 @@ class Matrix {
 
 std::size_t rows(const Tensor& tensor) { return static_cast<std::size_t>(tensor.rows); }
 std::size_t columns(const Tensor& tensor) { return static_cast<std::size_t>(tensor.columns); }
-
-double activate(Activation activation, double v) {
-  switch (activation) {
-    case Activation::none:
-      return v;
-    case Activation::relu:
-      return v < 0 ? 0 : v;
-    case Activation::tanh:
-      return std::tanh(v);
-    case Activation::sigmoid:
-      return 1 / (1 + std::exp(-v));
-  }
-  return v;
-}
-
-/// d_v from d_y, by the value y = activate(v).
-double activation_gradient(Activation activation, double y, double d_y) {
-  switch (activation) {
-    case Activation::none:
-      return d_y;
-    case Activation::relu:
-      return y > 0 ? d_y : 0;
-    case Activation::tanh:
-      return d_y * (1 - y * y);
-    case Activation::sigmoid:
-      return d_y * y * (1 - y);
-  }
-  return d_y;
-}
 
 template <class T>
 void convert(std::span<const T> in, const InputTransform& transform, std::span<double> out) {
