@@ -2,6 +2,7 @@
 """`lockstep bench step` beside PyTorch on the same cores, in turns: a row per network with the medians and their ratio.
 
     compare_step.py --lockstep build/release/lockstep [--python PYTHON_WITH_TORCH] [--rounds 5] [--ranks 1 2]
+                    [--networks cnn gpt-256 ...]
 """
 import argparse
 import json
@@ -13,29 +14,45 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-NETWORKS = [
-    ("784-100-10, batch 100, Adam", "784,100,10", 100, "adam", False, 400),
-    ("784-512-512-10, batch 128, SGD", "784,512,512,10", 128, "sgd", False, 100),
-    ("600-512-128-128-1, batch 2000, SGD", "600,512,128,128,1", 2000, "sgd", True, 20),
-]
+# name: what the README calls it; arguments for `lockstep bench step`; arguments for torch_step.py; steps timed
+NETWORKS = {
+    "mlp-100": ("784-100-10, batch 100, Adam",
+                "--features 784 --hidden 100 --outputs 10 --batch 100 --optimizer adam --learning-rate 0.001",
+                "--layers 784,100,10 --batch 100 --optimizer adam", 400),
+    "mlp-512": ("784-512-512-10, batch 128, SGD",
+                "--features 784 --hidden 512,512 --outputs 10 --batch 128 --learning-rate 0.001",
+                "--layers 784,512,512,10 --batch 128", 100),
+    "regression": ("600-512-128-128-1, batch 2000, SGD",
+                   "--features 600 --hidden 512,128,128 --outputs 1 --batch 2000 --learning-rate 0.001 --regression",
+                   "--layers 600,512,128,128,1 --batch 2000 --regression", 20),
+    "cnn": ("tutorial CNN, batch 128, SGD",
+            "--model cnn --image 24x24x3 --batch 128 --average-decay 0 --l2 0 --learning-rate 0.01",
+            "--network cnn --batch 128", 10),
+    "resnet-20": ("ResNet-20, batch 64, Nesterov", "--model resnet --image 32x32x3 --batch 64 --learning-rate 0.01",
+                  "--network resnet-20 --batch 64", 10),
+    "lstm-200": ("LSTM 2x200, batch 20 x 20, SGD", "--model lstm --outputs 10000", "--network lstm-200 --batch 20", 20),
+    "lstm-650": ("LSTM 2x650, batch 20 x 35, dropout 0.5, SGD",
+                 "--model lstm --hidden 650 --unroll 35 --dropout 0.5 --outputs 10000", "--network lstm-650 --batch 20", 6),
+    "gpt-256": ("GPT 4x256, batch 16 x 128, AdamW",
+                "--model gpt --layers 4 --width 256 --heads 4 --context 128 --batch 16 --outputs 256 --learning-rate 0.0003",
+                "--network gpt-256 --batch 16", 10),
+}
 
 
-def run_lockstep(program, ranks, layers, batch, optimizer, regression, repeat):
-    widths = layers.split(",")
+def run_lockstep(program, ranks, ours, repeat):
     with tempfile.TemporaryDirectory() as folder:
         result = os.path.join(folder, "step.json")
-        command = [str(HERE.parent.parent / "app" / "launch"), str(ranks), program, "bench", "step", "--features", widths[0],
-                   "--hidden", ",".join(widths[1:-1]), "--outputs", widths[-1], "--batch", str(batch), "--optimizer", optimizer,
-                   "--learning-rate", "0.001", "--repeat", str(repeat), "--json", result]
-        subprocess.run(command + (["--regression"] if regression else []), check=True, stdout=subprocess.DEVNULL)
+        command = [str(HERE.parent.parent / "app" / "launch"), str(ranks), program, "bench", "step", *ours.split(),
+                   "--warmup", str(max(3, repeat // 20)), "--repeat", str(repeat), "--json", result]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         with open(result) as file:
             return json.load(file)
 
 
-def run_torch(python, ranks, layers, batch, optimizer, regression, repeat):
-    command = [python, str(HERE / "torch_step.py"), "--layers", layers, "--batch", str(batch), "--optimizer", optimizer, "--ranks",
-               str(ranks), "--repeat", str(repeat)]
-    output = subprocess.run(command + (["--regression"] if regression else []), check=True, capture_output=True, text=True).stdout
+def run_torch(python, ranks, theirs, repeat):
+    command = [python, str(HERE / "torch_step.py"), *theirs.split(), "--ranks", str(ranks), "--warmup",
+               str(max(3, repeat // 20)), "--repeat", str(repeat)]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return json.loads(output.strip().splitlines()[-1])
 
 
@@ -45,16 +62,21 @@ def main():
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--networks", nargs="+", default=list(NETWORKS), choices=list(NETWORKS))
+    parser.add_argument("--channels-last", action="store_true", help="PyTorch with NHWC images")
     arguments = parser.parse_args()
     print("| network | ranks | lockstep ms | PyTorch ms | ratio (range) | roofline ms | input, compute, communication % | MB lockstep | MB PyTorch |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     peer = ""
-    for name, *network in NETWORKS:
+    for key in arguments.networks:
+        name, our_network, their_network, repeat = NETWORKS[key]
+        if arguments.channels_last and key in ("cnn", "resnet-20"):
+            their_network += " --channels-last"
         for ranks in arguments.ranks:
             ours, theirs = [], []
             for _ in range(arguments.rounds):
-                ours.append(run_lockstep(arguments.lockstep, ranks, *network))
-                theirs.append(run_torch(arguments.python, ranks, *network))
+                ours.append(run_lockstep(arguments.lockstep, ranks, our_network, repeat))
+                theirs.append(run_torch(arguments.python, ranks, their_network, repeat))
             peer = theirs[0]["peer"]
 
             def median(runs, key):

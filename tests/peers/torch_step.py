@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""The training step of a multi-layer perceptron in PyTorch, for a comparison with `lockstep bench step`.
+"""A training step in PyTorch, of a multi-layer perceptron or of a network of torch_networks.py, for a comparison with
+`lockstep bench step`.
 
     torch_step.py --layers 784,512,512,10 --batch 128 --optimizer sgd --ranks 2
+    torch_step.py --network resnet-20 --batch 64 --ranks 2 --channels-last
 
 One process per rank, one thread each; more than one rank is DistributedDataParallel over gloo on this host. The
 samples are random and resident in memory, as in `lockstep bench step --input memory`. Prints one JSON line.
@@ -24,6 +26,8 @@ RESIDENT_BATCHES = 8
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--network", help="one of torch_networks.py instead: cnn, resnet-20, lstm-200, lstm-650, gpt-256")
+    parser.add_argument("--channels-last", action="store_true", help="NHWC, for the networks of images")
     parser.add_argument("--layers", default="784,100,10", help="input, hidden ..., output")
     parser.add_argument("--batch", type=int, default=100, help="samples per rank")
     parser.add_argument("--optimizer", default="sgd", choices=["sgd", "adam"])
@@ -42,27 +46,40 @@ def run_rank(rank, arguments, port, results):
     torch.set_num_threads(1)
     torch.manual_seed(rank)
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[rank % len(os.sched_getaffinity(0))]})
-    widths = [int(width) for width in arguments.layers.split(",")]
-    modules = []
-    for inputs, outputs in zip(widths, widths[1:]):
-        modules += [torch.nn.Linear(inputs, outputs), torch.nn.ReLU()]
-    network = torch.nn.Sequential(*modules[:-1])
+    clip = 0
+    if arguments.network:
+        import torch_networks
+        torch.set_flush_denormal(True)
+        network, loss_of_batch, make, clip = torch_networks.make(arguments.network, arguments.batch)
+        if arguments.channels_last:
+            network = network.to(memory_format=torch.channels_last)
+    else:
+        widths = [int(width) for width in arguments.layers.split(",")]
+        modules = []
+        for inputs, outputs in zip(widths, widths[1:]):
+            modules += [torch.nn.Linear(inputs, outputs), torch.nn.ReLU()]
+        network = torch.nn.Sequential(*modules[:-1])
     if arguments.ranks > 1:
         os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo")
         distributed.init_process_group("gloo", rank=rank, world_size=arguments.ranks)
         network = torch.nn.parallel.DistributedDataParallel(network)
-    make = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[arguments.optimizer]
-    optimizer = make(network.parameters(), lr=0.01 if arguments.optimizer == "sgd" else 0.001)
-    x = torch.randn(RESIDENT_BATCHES, arguments.batch, widths[0])
-    if arguments.regression:
-        y, loss_of = torch.randn(RESIDENT_BATCHES, arguments.batch, widths[-1]), functional.mse_loss
-    else:
-        y, loss_of = torch.randint(widths[-1], (RESIDENT_BATCHES, arguments.batch)), functional.cross_entropy
+    if not arguments.network:
+        kind = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[arguments.optimizer]
+        make = lambda parameters: kind(parameters, lr=0.01 if arguments.optimizer == "sgd" else 0.001)
+        x = torch.randn(RESIDENT_BATCHES, arguments.batch, widths[0])
+        if arguments.regression:
+            y, loss_of = torch.randn(RESIDENT_BATCHES, arguments.batch, widths[-1]), functional.mse_loss
+        else:
+            y, loss_of = torch.randint(widths[-1], (RESIDENT_BATCHES, arguments.batch)), functional.cross_entropy
+        loss_of_batch = lambda module, i: loss_of(module(x[i]), y[i])
+    optimizer = make(network.parameters())
 
     def step(i):
-        loss = loss_of(network(x[i % RESIDENT_BATCHES]), y[i % RESIDENT_BATCHES])
+        loss = loss_of_batch(network, i % RESIDENT_BATCHES)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
+        if clip:
+            torch.nn.utils.clip_grad_norm_(network.parameters(), clip)
         optimizer.step()
 
     for i in range(arguments.warmup):
