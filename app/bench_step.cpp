@@ -227,6 +227,7 @@ int run_bench_step(comm::MpiSession& session, const BenchStepOptions& given) {
   const double fastest_possible = flops_per_rank / roof;
   const double quickest = *std::min_element(seconds.begin(), seconds.end());
   if (!place.note.empty()) console.info(place.note);
+  for (const std::string& note : backend.notes()) console.warn(note);
   console.info(fmt::format("{}\n{}, {}, {} samples per step, {} steps after {} to warm up, input: {}",
                            engine.description(), counted(communicator->size(), "rank"),
                            engine.reduction().transport_name(), with_commas(workload.work.global_batch), options.repeat,

@@ -42,6 +42,7 @@ class Run {
         workload_(workload),
         communicator_(communicator),
         console_(console),
+        backend_(engine.backend()),
         model_(engine.model()),
         waits_on_devices_(!engine.backend().is_host()),
         trainer_(trainer),
@@ -88,8 +89,10 @@ class Run {
   const Workload& workload_;
   comm::Communicator& communicator_;
   Console& console_;
+  model::Backend& backend_;
   model::Model& model_;
   bool waits_on_devices_;
+  bool noted_ = false;  ///< what the backend has to say after a step
   Trainer& trainer_;
   Reporter reporter_;
   std::optional<io::RunFolder> folder_;              ///< rank 0
@@ -251,6 +254,10 @@ int Run::train(const StopSignals& signals) {
     while (!last_step() && !target_reached_ && !stopped) {
       const Trainer::Result step = trainer_.step({.stop = signals.stop_requested(), .error = error_});
       on_rank0([&] { report(step.figures); });
+      if (!noted_) {
+        for (const std::string& note : backend_.notes()) console_.warn(note);
+        noted_ = true;
+      }
       stopped = step.stop_requests > 0 && !last_step();  // in the last step there is nothing left to stop
       if (due(workload_.work.evaluate_every)) evaluate_now();
       if (due(workload_.work.checkpoint_every) && !last_step()) save_now();  // the last one waits for its validation

@@ -22,6 +22,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "model/device.hpp"
 #include "model/image_operations.hpp"
@@ -108,6 +109,9 @@ class Backend {
 
   virtual std::string_view name() const noexcept = 0;  ///< "cpu", "cuda", "reference"
   virtual std::string description() const = 0;         ///< "cpu: OpenBLAS 0.3.21 SkylakeX, loops x86-64-v4, 1 thread"
+  /// What users should hear about how operations are done here, known once each has been done: a slow implementation
+  /// where a fast one was expected. A sentence each.
+  virtual std::vector<std::string> notes() const { return {}; }
   virtual ElementType compute_type() const noexcept = 0;     ///< float32, bfloat16 or float64
   virtual ElementType master_type() const noexcept = 0;      ///< float32 or float64
   virtual std::pmr::memory_resource* memory() noexcept = 0;  ///< where tensors live; 256-byte aligned

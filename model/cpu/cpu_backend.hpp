@@ -19,6 +19,7 @@ class CpuBackend final : public HostBackend {
 
   std::string_view name() const noexcept override { return "cpu"; }
   std::string description() const override;
+  std::vector<std::string> notes() const override { return images_.notes(); }
   ElementType compute_type() const noexcept override { return ElementType::float32; }
   ElementType master_type() const noexcept override { return ElementType::float32; }
   std::pmr::memory_resource* memory() noexcept override { return &memory_; }

@@ -10,6 +10,7 @@ ln -s "$lockstep" build/release/lockstep
 ln -s "$tree/app/launch" app/launch
 ln -s "$tree/app/quickstart" app/quickstart
 ln -s "$raw" data/raw
+cat "$tree"/README.md "$tree"/io/*.md >data/corpus.txt
 
 # One file per block: block.1, block.2 …
 awk '/^<!-- run -->$/ { armed = 1; next }
