@@ -174,7 +174,8 @@ std::unique_ptr<Network> make(const NetworkOptions& options, const SampleShape& 
 
 constexpr std::pair<std::string_view, std::string_view> kDefaults[] = {
     {"optimizer", "adamw"}, {"learning-rate", "0.001"}, {"beta2", "0.99"},       {"weight-decay", "0.1"},
-    {"clip-norm", "1"},     {"schedule", "cosine"},     {"warmup-steps", "100"}, {"final-learning-rate", "0.0001"}};
+    {"clip-norm", "1"},     {"schedule", "cosine"},     {"warmup-steps", "100"}, {"final-learning-rate", "0.0001"},
+    {"batch", "16"},        {"evaluation-batch", "32"}};
 
 }  // namespace
 

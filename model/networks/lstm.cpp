@@ -139,7 +139,7 @@ std::unique_ptr<Network> make(const NetworkOptions& options, const SampleShape& 
 }
 
 constexpr std::pair<std::string_view, std::string_view> kDefaults[] = {
-    {"optimizer", "sgd"}, {"learning-rate", "1"}, {"clip-norm", "5"}, {"batch", "20"}};
+    {"optimizer", "sgd"}, {"learning-rate", "1"}, {"clip-norm", "5"}, {"batch", "20"}, {"evaluation-batch", "20"}};
 
 }  // namespace
 
