@@ -32,8 +32,8 @@ struct TrainingRecord {
   std::string program_version;
   double best_metric = 0;  ///< best validation metric so far; NaN when none
   std::string metrics;     ///< history, JSON lines
-  std::string
-      vocabulary;  ///< of a language model, token_info.hpp's JSON: with it, a checkpoint alone makes text; or ""
+  /// Of a language model, as JSON (token_info.hpp): with it, a checkpoint alone makes text. Or "".
+  std::string vocabulary = {};
 };
 
 struct TensorView {

@@ -11,12 +11,12 @@ namespace lockstep::io {
 
 /// Of a corpus of tokens.
 struct TokenInfo {
-  std::string kind;                ///< "byte", "char", "word", or "ids": tokens made elsewhere
-  std::int64_t vocabulary = 0;     ///< tokens are in [0, vocabulary)
-  std::vector<std::string> texts;  ///< of each token, UTF-8; empty: unknown, or not needed (byte: token = byte)
-  std::int64_t unknown = -1;       ///< the token that stands for words outside the vocabulary; -1: none
-  std::int64_t tokens = 0;         ///< of the corpus
-  double bytes_per_token = 0;      ///< of the text the corpus came from; 0: unknown
+  std::string kind;                     ///< "byte", "char", "word", or "ids": tokens made elsewhere
+  std::int64_t vocabulary = 0;          ///< tokens are in [0, vocabulary)
+  std::vector<std::string> texts = {};  ///< of each token, UTF-8; empty: unknown, or not needed (byte: token = byte)
+  std::int64_t unknown = -1;            ///< the token that stands for words outside the vocabulary; -1: none
+  std::int64_t tokens = 0;              ///< of the corpus
+  double bytes_per_token = 0;           ///< of the text the corpus came from; 0: unknown
 
   bool operator==(const TokenInfo&) const = default;
 };

@@ -198,7 +198,7 @@ TEST_F(DamagedCheckpoint, ANewerFormatSaysSo) {
     newer.close();
   }
   EXPECT_THAT(error(), AllOf(HasSubstr(file_.string()), HasSubstr("was written by a newer format (3)"),
-                             HasSubstr("reads up to 1"), ::testing::Not(HasSubstr("corrupted"))));
+                             HasSubstr("reads up to 2"), ::testing::Not(HasSubstr("corrupted"))));
 }
 
 TEST_F(DamagedCheckpoint, OtherFilesAreNoCheckpoints) {
