@@ -52,6 +52,92 @@ for task in classification regression; do
   run info synthetic-$task
   expect_status 0; expect_out '500'
 done
+check "CIFAR-10 batches: a folder, and one file of it"
+python3 - <<'END'
+import os, numpy as np
+rng = np.random.default_rng(2)
+os.makedirs("batches")
+for name, first in ("data_batch_1", 0), ("data_batch_2", 7), ("test_batch", 14):
+    with open(f"batches/{name}.bin", "wb") as f:
+        for i in range(first, first + 7):
+            f.write(bytes([i % 10]) + rng.integers(0, 256, 3072, dtype=np.uint8).tobytes())
+open("batches/batches.meta.txt", "w").write("\n".join("abcdefghij") + "\n")
+END
+run pack --x batches --out cifar/train --shards 2
+expect_status 0; expect_out '14 samples'
+run pack --x batches/test_batch.bin --out cifar/test
+expect_status 0; expect_out '7 samples'
+expect python3 -c '
+import glob, h5py, numpy as np
+raw = np.concatenate([np.fromfile(f"batches/data_batch_{i}.bin", np.uint8).reshape(-1, 3073) for i in (1, 2)])
+files = [h5py.File(f, "r") for f in sorted(glob.glob("cifar/train/*.h5"))]
+x, y = (np.concatenate([f[name][...] for f in files]) for name in "xy")
+assert np.array_equal(x, raw[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)) and np.array_equal(y, raw[:, 0])'
+check "a part of the samples validates"
+run pack --x batches --validation 0.25 --seed 3 --out split
+expect_status 0; expect_out 'train: 10 samples'; expect_out 'validation: 4 samples'
+expect_file split/train/manifest.json; expect_file split/validation/manifest.json
+run pack --x batches --validation 14 --out split2
+expect_error 1 '14 of 14'; expect_no_file split2
+check "a label that is none, with its record"
+cp batches/test_batch.bin wrong.bin
+printf '\012' | dd of=wrong.bin bs=1 seek=3073 conv=notrunc 2>/dev/null
+run pack --format cifar10 --x wrong.bin --out wrong
+expect_error 1 'wrong\.bin.*record 1.*label 10'; expect_no_file wrong
+
+check "text by characters, its end to validate"
+for i in $(seq 400); do echo "line $i of a text"; done >text.txt
+run pack --x text.txt --validation 0.1 --out text
+expect_status 0; expect_out 'vocabulary of'; expect_out 'bytes per token'
+run info text/train
+expect_status 0; expect_out 'of kind char'; expect_out 'begins +line 1 of a text'; expect_out ' ok'
+check "text by words, validation with the vocabulary of training"
+run pack --x text.txt --tokenizer word --vocabulary 50 --out words
+expect_status 0
+echo "a line of zebras" >other.txt
+run pack --x other.txt --vocabulary-from words --out words2
+expect_status 0
+run info words2
+expect_status 0; expect_out 'begins +a line of <unk>'
+check "a word that the vocabulary lacks"
+run pack --x text.txt --tokenizer word --out closed
+expect_status 0
+run pack --x other.txt --vocabulary-from closed --out closed2
+expect_error 1 'other\.txt.*zebras'; expect_no_file closed2
+check "bytes that are no UTF-8"
+printf 'caf\351' >latin1.txt
+run pack --x latin1.txt --out latin1
+expect_error 1 'latin1\.txt.*byte 3.*UTF-8'; expect_no_file latin1
+run pack --x latin1.txt --tokenizer byte --out latin1
+expect_status 0
+check "tokens made elsewhere, with a header and without"
+python3 - <<'END'
+import numpy as np
+np.arange(300, dtype=np.uint16).tofile("a.bin")
+header = np.zeros(256, np.int32); header[:3] = 20240520, 1, 200
+open("b.bin", "wb").write(header.tobytes() + np.arange(200, dtype=np.uint16).tobytes())
+END
+run pack --format tokens --x a.bin,b.bin --vocabulary 300 --shards 3 --out tokens
+expect_status 0; expect_out '500 tokens'
+run info tokens
+expect_status 0; expect_out 'of kind ids'
+run pack --format tokens --x a.bin --vocabulary 299 --out tokens2
+expect_error 1 'a\.bin.*token 299'; expect_no_file tokens2
+check "folders of images by class"
+mkdir -p pictures/cat pictures/dog
+cp "$tree/tests/io/fixtures/images/rgb.png" "$tree/tests/io/fixtures/images/rgb.jpg" pictures/cat
+cp "$tree/tests/io/fixtures/images/grey.png" pictures/dog
+run pack --x pictures --size 8 --out pictures-8
+if grep -q 'built without libjpeg' err; then
+  expect_error 1 'rgb|pictures'
+else
+  expect_status 0; expect_out '\[8, 8, 3\]'
+  run info pictures-8
+  expect_status 0; expect_out 'cat +2'; expect_out 'dog +1'
+  head -c 300 "$tree/tests/io/fixtures/images/rgb.jpg" >pictures/dog/bad.jpg
+  run pack --x pictures --size 8 --out pictures-9
+  expect_error 1 'pictures/dog/bad\.jpg.*damaged'; expect_no_file pictures-9
+fi
 check "more shards than samples, or none"
 run pack --format npy --x x.npy --y y.npy --out many --shards 0
 expect_error 2 'shards'
