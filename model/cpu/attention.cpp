@@ -10,8 +10,9 @@ namespace lockstep::model::cpu {
 
 namespace {
 
-/// Queries of a tile: of a context of 128 five eighths are computed, of one of 1,024 a little more than a half.
-constexpr std::size_t kTile = 32;
+/// Queries of a tile: whole tiles of a product. Of a context of 128 five eighths are computed, of one of 1,024 a little
+/// more than a half.
+constexpr std::size_t kTile = 36;
 
 /// Sizes of the problem, and where a head of a sample lies.
 struct Sizes {
@@ -20,12 +21,14 @@ struct Sizes {
         heads(static_cast<std::size_t>(shape.heads)),
         head(static_cast<std::size_t>(shape.head_size)),
         width(heads * head),
+        joint(3 * width),
         scale(1 / std::sqrt(static_cast<float>(shape.head_size))) {}
   /// Of head `index` of all heads of all samples: its first element in a tensor of rows of `stride`.
   std::size_t place(std::size_t index, std::size_t stride) const {
     return index / heads * context * stride + index % heads * head;
   }
   std::size_t context, heads, head, width;
+  std::size_t joint;  ///< width of the joint projection
   float scale;
 };
 
@@ -39,9 +42,10 @@ class HeadDropout {
     first_ = static_cast<std::uint64_t>(index % size.heads) * context_ * context_;
   }
   bool active() const noexcept { return active_; }
-  /// Of the keys [0, out.size()) of a query.
-  void factors(std::size_t query, std::span<float> out) const {
-    dropout_factors(numbers_, key_, first_ + query * context_, out);
+  /// Of the keys [0, known) of a query; 0 beyond.
+  void factors(std::size_t query, std::size_t known, std::span<float> out) const {
+    dropout_factors(numbers_, key_, first_ + query * context_, out.first(known));
+    std::ranges::fill(out.subspan(known), 0.0f);
   }
 
  private:
@@ -51,103 +55,127 @@ class HeadDropout {
   std::uint64_t key_ = 0, first_ = 0;
 };
 
-/// work(index, room) for each head of each sample, on the thread whose room it is.
+/// Queries [first, end) of a head, which see the keys [0, end).
+struct Tile {
+  std::size_t first, end;
+  std::size_t rows() const { return end - first; }
+  std::size_t elements() const { return rows() * end; }
+};
+
+/// Memory of one thread: room for three tiles, and for three factors that the tiles share.
+struct Room {
+  Room(const Sizes& size, std::span<float> all)
+      : one(all.first(tile(size))),
+        two(all.subspan(tile(size), tile(size))),
+        three(all.subspan(2 * tile(size), tile(size))),
+        factors(all.subspan(3 * tile(size))) {}
+  static std::size_t tile(const Sizes& size) { return kTile * size.context; }
+  static std::size_t turned(const Sizes& size) { return SharedFactor::room(size.head, size.context); }
+  static std::size_t plain(const Sizes& size) { return SharedFactor::room(size.context, size.head); }
+  static std::size_t elements(const Sizes& size) { return 3 * tile(size) + 2 * turned(size) + plain(size); }
+  std::span<float> one, two, three, factors;
+};
+
+/// work(index, room) for each head of each sample.
 template <class Work>
 void for_each_head(std::size_t count, const Sizes& size, std::span<float> room, ThreadPool& threads, const Work& work) {
-  const std::size_t own = 3 * kTile * size.context;
+  const std::size_t own = Room::elements(size);
   threads.run([&](std::size_t part) {
     const Range range = part_of(count, 1, part, threads.size());
-    for (std::size_t index = range.begin; index < range.end; ++index) work(index, room.subspan(part * own, own));
+    for (std::size_t index = range.begin; index < range.end; ++index) {
+      work(index, Room(size, room.subspan(part * own, own)));
+    }
   });
 }
 
 }  // namespace
 
 std::size_t attention_room(const Attention& shape, std::size_t threads) noexcept {
-  return threads * 3 * kTile * static_cast<std::size_t>(shape.context);
+  return threads * Room::elements(Sizes(shape));
 }
 
 void attention_forward(const Attention& shape, const Tensor& joint, const Tensor& keys, const Tensor& y,
                        const Tensor& log_sums, std::span<float> room, ThreadPool& threads) {
   const Sizes size(shape);
-  const float* const all = joint.elements<float>().data();
-  float* const out = y.elements<float>().data();
-  float* const logs = log_sums.elements<float>().data();
-  const std::size_t stride = 3 * size.width;
-  for_each_head(
-      static_cast<std::size_t>(log_sums.rows), size, room, threads, [&](std::size_t index, std::span<float> own) {
-        const float* const queries = all + size.place(index, stride);
-        const Factor key{queries + size.width, stride, true}, value{queries + 2 * size.width, stride};
-        float* const to = out + size.place(index, size.width);
-        const HeadDropout dropout(shape, keys, size, index);
-        for (std::size_t first = 0; first < size.context; first += kTile) {
-          const std::size_t end = std::min(first + kTile, size.context), rows = end - first;
-          const auto scores = own.first(rows * end), factors = own.subspan(kTile * size.context, end);
-          multiply({rows, end, size.head}, {queries + first * stride, stride}, key, Accumulate::no, scores.data(), end);
-          for (std::size_t query = first; query < end; ++query) {
-            const auto row = scores.subspan((query - first) * end, end);
-            logs[index * size.context + query] = softmax_row(row, query + 1, size.scale);
-            if (!dropout.active()) continue;
-            dropout.factors(query, factors.first(query + 1));
-            multiply_each(row.first(query + 1), factors.data());
-          }
-          multiply({rows, size.head, end}, {scores.data(), end}, value, Accumulate::no, to + first * size.width,
-                   size.width);
-        }
-      });
+  const auto one_head = [&](std::size_t index, const Room& own) {
+    const float* const q = joint.elements<float>().data() + size.place(index, size.joint);
+    const float* const k = q + size.width;
+    const float* const v = k + size.width;
+    float* const out = y.elements<float>().data() + size.place(index, size.width);
+    float* const logs = log_sums.elements<float>().data() + index * size.context;
+    const SharedFactor turned_keys({k, size.joint, true}, size.head, size.context, own.factors);
+    const SharedFactor values({v, size.joint}, size.context, size.head, own.factors.subspan(Room::turned(size)));
+    const HeadDropout dropout(shape, keys, size, index);
+    for (Tile tile{0, 0}; tile.end < size.context;) {
+      tile = {tile.end, std::min(tile.end + kTile, size.context)};
+      const auto scores = own.one.first(tile.elements()), factors = own.two.first(tile.end);
+      turned_keys.multiply({tile.rows(), tile.end, size.head}, {q + tile.first * size.joint, size.joint}, 0,
+                           Accumulate::no, scores.data(), tile.end);
+      for (std::size_t query = tile.first; query < tile.end; ++query) {
+        const auto row = scores.subspan((query - tile.first) * tile.end, tile.end);
+        logs[query] = softmax_row(row, query + 1, size.scale);
+        if (!dropout.active()) continue;
+        dropout.factors(query, query + 1, factors);
+        multiply_each(row, factors.data());
+      }
+      values.multiply({tile.rows(), size.head, tile.end}, {scores.data(), tile.end}, 0, Accumulate::no,
+                      out + tile.first * size.width, size.width);
+    }
+  };
+  for_each_head(static_cast<std::size_t>(log_sums.rows), size, room, threads, one_head);
 }
 
 void attention_backward(const Attention& shape, const Tensor& joint, const Tensor& keys, const Tensor& y,
                         const Tensor& log_sums, const Tensor& d_y, const Tensor& d_joint, std::span<float> room,
                         ThreadPool& threads) {
   const Sizes size(shape);
-  const float* const all = joint.elements<float>().data();
-  const float* const out = y.elements<float>().data();
-  const float* const d_out = d_y.elements<float>().data();
-  float* const d_all = d_joint.elements<float>().data();
-  const float* const logs = log_sums.elements<float>().data();
-  const std::size_t stride = 3 * size.width;
-  for_each_head(static_cast<std::size_t>(log_sums.rows), size, room, threads,
-                [&](std::size_t index, std::span<float> own) {
-                  const std::size_t head = size.place(index, stride), plain = size.place(index, size.width);
-                  const float* const queries = all + head;
-                  const Factor key{queries + size.width, stride, true}, value{queries + 2 * size.width, stride, true};
-                  float* const d_queries = d_all + head;
-                  float* const d_keys = d_queries + size.width;
-                  float* const d_values = d_queries + 2 * size.width;
-                  const HeadDropout dropout(shape, keys, size, index);
-                  // The last tile sees all keys, and writes their gradients; those before it add to them.
-                  Accumulate accumulate = Accumulate::no;
-                  for (std::size_t end = size.context; end > 0; accumulate = Accumulate::yes) {
-                    const std::size_t first = (end - 1) / kTile * kTile, rows = end - first;
-                    const Factor query{queries + first * stride, stride};
-                    const Factor d_tile{d_out + plain + first * size.width, size.width};
-                    const auto p = own.first(rows * end), d_p = own.subspan(kTile * size.context, rows * end);
-                    const auto factors = own.subspan(2 * kTile * size.context, rows * end);
-                    multiply({rows, end, size.head}, query, key, Accumulate::no, p.data(), end);
-                    multiply({rows, end, size.head}, d_tile, value, Accumulate::no, d_p.data(), end);
-                    for (std::size_t i = 0; i < rows; ++i) {
-                      const std::size_t known = first + i + 1, place = plain + (first + i) * size.width;
-                      const auto row = p.subspan(i * end, end), factor = factors.subspan(i * end, end);
-                      probability_row(row, known, size.scale, logs[index * size.context + first + i]);
-                      if (dropout.active()) {
-                        dropout.factors(first + i, factor.first(known));
-                        std::fill(factor.begin() + static_cast<std::ptrdiff_t>(known), factor.end(), 0.0f);
-                      }
-                      // The softmax's own sum over j of p[j] d_p[j] is y d_y, with dropout as without.
-                      const float product = dot({out + place, size.head}, {d_out + place, size.head});
-                      score_gradient_row(row, dropout.active() ? factor.data() : nullptr, product, size.scale,
-                                         d_p.subspan(i * end, end));
-                      if (dropout.active()) multiply_each(row, factor.data());
-                    }
-                    const Factor scores{d_p.data(), end}, turned{d_p.data(), end, true};
-                    multiply({end, size.head, rows}, {p.data(), end, true}, d_tile, accumulate, d_values, stride);
-                    multiply({end, size.head, rows}, turned, query, accumulate, d_keys, stride);
-                    multiply({rows, size.head, end}, scores, {key.data, stride}, Accumulate::no,
-                             d_queries + first * stride, stride);
-                    end = first;
-                  }
-                });
+  const auto one_head = [&](std::size_t index, const Room& own) {
+    const float* const q = joint.elements<float>().data() + size.place(index, size.joint);
+    const float* const k = q + size.width;
+    const float* const v = k + size.width;
+    float* const d_q = d_joint.elements<float>().data() + size.place(index, size.joint);
+    float* const d_k = d_q + size.width;
+    float* const d_v = d_k + size.width;
+    const float* const out = y.elements<float>().data() + size.place(index, size.width);
+    const float* const d_out = d_y.elements<float>().data() + size.place(index, size.width);
+    const float* const logs = log_sums.elements<float>().data() + index * size.context;
+    const SharedFactor turned_keys({k, size.joint, true}, size.head, size.context, own.factors);
+    const SharedFactor turned_values({v, size.joint, true}, size.head, size.context,
+                                     own.factors.subspan(Room::turned(size)));
+    const SharedFactor plain_keys({k, size.joint}, size.context, size.head,
+                                  own.factors.subspan(2 * Room::turned(size)));
+    const HeadDropout dropout(shape, keys, size, index);
+    // The last tile sees all keys and writes their gradients; those before it add to them.
+    Accumulate accumulate = Accumulate::no;
+    for (std::size_t end = size.context; end > 0; accumulate = Accumulate::yes) {
+      const Tile tile{(end - 1) / kTile * kTile, end};
+      const Factor queries{q + tile.first * size.joint, size.joint},
+          d_rows{d_out + tile.first * size.width, size.width};
+      const auto p = own.one.first(tile.elements()), d_p = own.two.first(tile.elements());
+      turned_keys.multiply({tile.rows(), end, size.head}, queries, 0, Accumulate::no, p.data(), end);
+      turned_values.multiply({tile.rows(), end, size.head}, d_rows, 0, Accumulate::no, d_p.data(), end);
+      for (std::size_t i = 0; i < tile.rows(); ++i) {
+        const std::size_t query = tile.first + i;
+        const auto row = p.subspan(i * end, end), d_row = d_p.subspan(i * end, end), factors = own.three.first(end);
+        probability_row(row, query + 1, size.scale, logs[query]);
+        // What the softmax takes off is the sum over j of p[j] d_p[j], which is y d_y, with dropout as without.
+        const float product = dot({out + query * size.width, size.head}, {d_out + query * size.width, size.head});
+        if (dropout.active()) {
+          dropout.factors(query, query + 1, factors);
+          score_gradient_row(row, factors.data(), product, size.scale, d_row);
+          multiply_each(row, factors.data());
+        } else {
+          score_gradient_row(row, nullptr, product, size.scale, d_row);
+        }
+      }
+      multiply({end, size.head, tile.rows()}, {p.data(), end, true}, d_rows, accumulate, d_v, size.joint);
+      multiply({end, size.head, tile.rows()}, {d_p.data(), end, true}, queries, accumulate, d_k, size.joint);
+      plain_keys.multiply({tile.rows(), size.head, end}, {d_p.data(), end}, 0, Accumulate::no,
+                          d_q + tile.first * size.joint, size.joint);
+      end = tile.first;
+    }
+  };
+  for_each_head(static_cast<std::size_t>(log_sums.rows), size, room, threads, one_head);
 }
 
 }  // namespace lockstep::model::cpu

@@ -11,7 +11,7 @@
 /// Why not the BLAS alone: it loses a tenth on the shapes of the networks here, more on the few rows of a recurrent
 /// step, cannot keep a factor packed from call to call, and what order it sums in depends on where its operands are
 /// cut. Here each element of c is the sum over the inner dimension in ascending order, in blocks that follow from the
-/// inner dimension alone: any cut of rows and columns gives the same bits.
+/// inner dimension and the processor alone: any cut of rows and columns gives the same bits.
 #pragma once
 
 #include <cstddef>
@@ -42,19 +42,23 @@ struct ProductShape {
 /// must not be called.
 const char* blocked_product_instruction_set() noexcept;
 
-/// c = a b or c += a b; rows of c are `stride` elements apart. The calling thread keeps room for its panels (2 MiB)
+/// c = a b or c += a b; rows of c are `stride` elements apart. The calling thread keeps room for its panels (3.5 MiB)
 /// from its first product to its end. Nothing may be zero.
 void blocked_product(const ProductShape& shape, const Factor& a, const Factor& b, Accumulate accumulate, float* c,
                      std::size_t stride);
 
-/// Elements of a right factor [inner, columns] in panels.
+/// A right factor [inner, columns] in panels, for many products to share: in memory of the caller's.
+struct PackedFactor {
+  const float* data = nullptr;
+  std::size_t inner = 0, columns = 0;
+};
+/// Elements of the memory.
 std::size_t packed_elements(std::size_t inner, std::size_t columns) noexcept;
-/// Copies it there: for a factor that many products share.
-void pack_right(const Factor& b, std::size_t inner, std::size_t columns, std::span<float> packed);
-/// blocked_product with a packed right factor, for the columns [begin, end) of c; begin is a multiple of
-/// kPackedGranule. `columns` of the shape and c are the whole ones.
-void product_with_packed(const ProductShape& shape, const Factor& a, std::span<const float> packed, std::size_t begin,
-                         std::size_t end, Accumulate accumulate, float* c, std::size_t stride);
+PackedFactor pack_right(const Factor& b, std::size_t inner, std::size_t columns, std::span<float> room);
+/// blocked_product with a part of it: c [rows, columns] = or += a [rows, inner] and the first `inner` rows and the
+/// columns [begin, begin + columns) of b. begin is a multiple of kPackedGranule.
+void product_with_packed(const ProductShape& shape, const Factor& a, const PackedFactor& b, std::size_t begin,
+                         Accumulate accumulate, float* c, std::size_t stride);
 inline constexpr std::size_t kPackedGranule = 32;
 
 }  // namespace lockstep::model::cpu

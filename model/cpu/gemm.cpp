@@ -79,18 +79,14 @@ void gemm(const Operand& a, const Operand& b, Accumulate accumulate, const Tenso
 }
 
 SharedFactor::SharedFactor(const Factor& b, std::size_t inner, std::size_t columns, std::span<float> room)
-    : factor_(b), inner_(inner), columns_(columns) {
-  if (blocked_product_instruction_set() == nullptr) return;
-  pack_right(b, inner, columns, room);
-  packed_ = room;
+    : factor_(b) {
+  if (blocked_product_instruction_set() != nullptr) packed_ = pack_right(b, inner, columns, room);
 }
 
-void SharedFactor::multiply(std::size_t rows, const Factor& a, std::size_t begin, std::size_t end,
-                            Accumulate accumulate, float* c, std::size_t stride) const {
-  if (packed_.empty()) {
-    return cpu::multiply({rows, end - begin, inner_}, a, factor_.from(0, begin), accumulate, c + begin, stride);
-  }
-  product_with_packed({rows, columns_, inner_}, a, packed_, begin, end, accumulate, c, stride);
+void SharedFactor::multiply(const ProductShape& shape, const Factor& a, std::size_t begin, Accumulate accumulate,
+                            float* c, std::size_t stride) const {
+  if (packed_.data == nullptr) return cpu::multiply(shape, a, factor_.from(0, begin), accumulate, c, stride);
+  product_with_packed(shape, a, packed_, begin, accumulate, c, stride);
 }
 
 std::string prepare_gemm() {

@@ -42,14 +42,14 @@ class SharedFactor {
   static std::size_t room(std::size_t inner, std::size_t columns) noexcept { return packed_elements(inner, columns); }
   SharedFactor(const Factor& b, std::size_t inner, std::size_t columns, std::span<float> room);
 
-  /// The columns [begin, end) of c [rows, columns] = or += a b; on the calling thread. begin is a multiple of kGranule.
-  void multiply(std::size_t rows, const Factor& a, std::size_t begin, std::size_t end, Accumulate accumulate, float* c,
+  /// c [rows, columns] = or += a [rows, inner] and the first `inner` rows and the columns [begin, begin + columns) of
+  /// b, on the calling thread. begin is a multiple of kGranule. Nothing may be zero.
+  void multiply(const ProductShape& shape, const Factor& a, std::size_t begin, Accumulate accumulate, float* c,
                 std::size_t stride) const;
 
  private:
   Factor factor_;
-  std::size_t inner_, columns_;
-  std::span<const float> packed_;  ///< empty: not packed
+  PackedFactor packed_;  ///< no data: not packed
 };
 
 /// "own products x86-64-v4", or "OpenBLAS 0.3.21 Haswell" where there are none for this processor. Also sets the

@@ -44,11 +44,11 @@ void lstm_forward(const Lstm& shape, const Tensor& gates, const Tensor& recurren
   const std::size_t state = size.lanes * size.hidden;
   for (std::size_t t = 0; t < size.steps; ++t) {
     float* const step = z + t * size.lanes * size.gates;
-    threads.split(
-        size.gates, SharedFactor::kGranule, size.threshold(size.gates, SharedFactor::kGranule),
-        [&](std::size_t begin, std::size_t end) {
-          weights.multiply(size.lanes, {h + t * state, size.hidden}, begin, end, Accumulate::yes, step, size.gates);
-        });
+    threads.split(size.gates, SharedFactor::kGranule, size.threshold(size.gates, SharedFactor::kGranule),
+                  [&](std::size_t begin, std::size_t end) {
+                    weights.multiply({size.lanes, end - begin, size.hidden}, {h + t * state, size.hidden}, begin,
+                                     Accumulate::yes, step + begin, size.gates);
+                  });
     threads.split(size.hidden, kUnitGranule, size.threshold(size.hidden, kUnitGranule),
                   [&](std::size_t begin, std::size_t end) {
                     for (std::size_t lane = 0; lane < size.lanes; ++lane) {
@@ -97,8 +97,8 @@ void lstm_backward(const Lstm& shape, const Tensor& gates, const Tensor& recurre
       if (t == 0) break;
       threads.split(size.hidden, SharedFactor::kGranule, size.threshold(size.hidden, SharedFactor::kGranule),
                     [&](std::size_t begin, std::size_t end) {
-                      weights.multiply(size.lanes, {step, size.gates}, begin, end, Accumulate::yes,
-                                       d_h + (t - 1) * state, size.hidden);
+                      weights.multiply({size.lanes, end - begin, size.gates}, {step, size.gates}, begin,
+                                       Accumulate::yes, d_h + (t - 1) * state + begin, size.hidden);
                     });
     }
   }

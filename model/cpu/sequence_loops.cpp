@@ -13,7 +13,7 @@ namespace lockstep::model::cpu {
 
 namespace {
 
-constexpr std::size_t kLanes = 32;
+constexpr std::size_t kLanes = 16;
 
 /// Sum over i of term(i), in kLanes sums side by side.
 template <class Term>
