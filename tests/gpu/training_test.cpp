@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -26,6 +27,8 @@ struct Workload {
   double learning_rate;
   std::int64_t batch;
   int accumulate = 1;
+  std::optional<Augmentation> augmentation = {};
+  float smoothing = 0;
 };
 
 std::vector<Workload> workloads() {
@@ -58,14 +61,47 @@ std::vector<Workload> workloads() {
            .loss = LossKind::softmax_cross_entropy,
            .optimizer = {.kind = OptimizerKind::adamw, .weight_decay = 0.01},
            .learning_rate = 0.001,
-           .batch = 129}};
+           .batch = 129},
+          {.name = "cnn, crops and flips of 16 x 16 images, L2, average",
+           .network = {.name = "cnn"},
+           .shape = {.features = 12 * 12 * 3, .outputs = 10, .image = ImageShape{12, 12, 3}},
+           .loss = LossKind::softmax_cross_entropy,
+           .optimizer = {.kind = OptimizerKind::sgd, .l2 = 0.004, .average_decay = 0.9},
+           .learning_rate = 0.01,
+           .batch = 12,
+           .augmentation = Augmentation{.in = {16, 16, 3}, .out = {12, 12, 3}, .flip = true, .per_image = true}},
+          {.name = "resnet of depth 20, 8 x 8 images, lars, smoothed labels, two micro-steps",
+           .network = {.name = "resnet", .depth = 20},
+           .shape = {.features = 8 * 8 * 3, .outputs = 10, .image = ImageShape{8, 8, 3}},
+           .loss = LossKind::softmax_cross_entropy,
+           .optimizer = {.kind = OptimizerKind::lars, .weight_decay = 1e-4, .trust = 0.02},
+           .learning_rate = 0.2,
+           .batch = 16,
+           .accumulate = 2,
+           .smoothing = 0.1f},
+          {.name = "lstm, 2 x 48, dropout, state carried on, clipped norm",
+           .network = {.name = "lstm", .hidden = {48}, .layers = 2, .dropout = 0.2},
+           .shape = {.features = 9, .outputs = 31, .tokens = true},
+           .loss = LossKind::softmax_cross_entropy,
+           .optimizer = {.kind = OptimizerKind::sgd, .clip_norm = 1},
+           .learning_rate = 0.5,
+           .batch = 13},
+          {.name = "gpt, 2 x 64, dropout, lamb",
+           .network = {.name = "gpt", .layers = 2, .width = 64, .heads = 2, .dropout = 0.1},
+           .shape = {.features = 20, .outputs = 37, .tokens = true},
+           .loss = LossKind::softmax_cross_entropy,
+           .optimizer = {.kind = OptimizerKind::lamb, .weight_decay = 0.1, .clip_norm = 1},
+           .learning_rate = 0.002,
+           .batch = 6}};
 }
 
 /// Samples that something can be learnt from, the same for both sides.
 class Samples {
  public:
   Samples(const Workload& workload, Random& random) : workload_(workload) {
-    const std::int64_t count = workload.batch * kBatches, features = workload.shape.features;
+    const std::int64_t count = workload.batch * kBatches, features = stored_features(workload);
+    for (std::int64_t b = 0; b < count; ++b) keys_.push_back(random.generator()());
+    if (workload.shape.tokens) return make_text(count, random);
     const Floats centres = random.numbers(workload.shape.outputs * features);
     labels_ = random.labels(count, workload.shape.outputs);
     x_ = random.numbers(count * features);
@@ -81,22 +117,47 @@ class Samples {
   }
   /// Every third one is short by some samples.
   Batch batch(int number) const {
-    const std::int64_t first = number % kBatches * workload_.batch;
+    const std::int64_t first = number % kBatches * workload_.batch, context = workload_.shape.features;
+    const std::int64_t count = number % 3 == 2 ? workload_.batch - 1 : workload_.batch;
+    if (workload_.shape.tokens) {
+      return {.x = &tokens_[static_cast<std::size_t>(first * context)],
+              .x_type = ElementType::int32,
+              .y = &labels_[static_cast<std::size_t>(first * context)],
+              .count = count,
+              .keys = &keys_[static_cast<std::size_t>(first)],
+              .begins = number % 4 == 0};
+    }
     const void* const y = workload_.loss == LossKind::softmax_cross_entropy
                               ? static_cast<const void*>(&labels_[first])
                               : static_cast<const void*>(&targets_[first]);
-    return {.x = x_.data() + first * workload_.shape.features,
+    return {.x = x_.data() + first * stored_features(workload_),
             .x_type = ElementType::float32,
             .y = y,
-            .count = number % 3 == 2 ? workload_.batch - 1 : workload_.batch};
+            .count = count,
+            .keys = &keys_[static_cast<std::size_t>(first)]};
   }
 
  private:
+  static std::int64_t stored_features(const Workload& workload) {
+    return workload.augmentation ? workload.augmentation->in.elements() : workload.shape.features;
+  }
+  /// Each token follows from the one before.
+  void make_text(std::int64_t count, Random& random) {
+    const std::int64_t context = workload_.shape.features, words = workload_.shape.outputs;
+    tokens_ = random.labels(count * context, words);
+    labels_ = tokens_;
+    for (std::size_t i = 0; i < tokens_.size(); ++i) {
+      if (i % static_cast<std::size_t>(context) != 0) tokens_[i] = labels_[i - 1];
+      labels_[i] = static_cast<std::int32_t>((5 * tokens_[i] + 3) % words);
+    }
+  }
+
   static constexpr int kBatches = 5;
   const Workload& workload_;
   Floats x_;
-  std::vector<std::int32_t> labels_;
+  std::vector<std::int32_t> labels_, tokens_;
   Floats targets_;
+  std::vector<std::uint64_t> keys_;
 };
 
 /// One side: a backend, a network and its model, and the step as the trainer makes it.
@@ -109,8 +170,11 @@ class Side {
         model_(*backend_, *network_,
                {.loss = workload.loss,
                 .input_transform = {0.5f, 0.1f},
+                .augmentation = workload.augmentation,
+                .label_smoothing = workload.smoothing,
                 .optimizer = workload.optimizer,
-                .max_batch = workload.batch}) {
+                .max_batch = workload.batch,
+                .sample_type = workload.shape.tokens ? ElementType::int32 : ElementType::float32}) {
     model_.initialize(5);
   }
 
@@ -233,6 +297,11 @@ TEST_P(Training, StateTravelsBetweenBackends) {
         from.model().download_group(group, values);
         to.model().upload_group(group, values);
         ASSERT_EQ(to.fetch(group), values) << group;
+      }
+      Floats carried(static_cast<std::size_t>(workload.batch * from.model().carried_elements()));
+      if (!carried.empty()) {
+        from.model().download_carried(workload.batch, carried);
+        to.model().upload_carried(workload.batch, carried);
       }
       const LossSums a = from.model().evaluate(samples.batch(0)), b = to.model().evaluate(samples.batch(0));
       EXPECT_NEAR(seen(std::vector<double>{a.loss})[0], b.loss, tolerance_.loss * b.loss);

@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
-"""The training step of a multi-layer perceptron in PyTorch on a GPU, beside `lockstep bench step --device gpu`.
+"""Training steps in PyTorch on a GPU, beside `lockstep bench step --device gpu`.
 
 Reads requests, one JSON object per line, from standard input, and answers each with one line, so that measurements of
 two programs can take turns while this process keeps what it has compiled:
 
     {"layers": [784, 100, 10], "batch": 100, "optimizer": "adam", "regression": false, "precision": "bf16",
      "mode": "compile", "warmup": 20, "repeat": 200}
+
+That is a multi-layer perceptron; "network" instead of "layers" names one of torch_networks.py, with its own numbers:
+
+    {"network": "gpt", "layers": 12, "width": 768, "heads": 12, "context": 1024, "classes": 50257, "batch": 16, ...}
 
 mode: eager; compile (torch.compile with CUDA graphs, "reduce-overhead"); graph (the whole step of eager kernels captured
 in one CUDA graph and replayed). precision: fp32, tf32, bf16 (autocast). The optimiser is fused. The samples are resident
@@ -25,23 +29,34 @@ RESIDENT_BATCHES = 8
 def make_step(torch, device, request):
     """A function of no arguments that does one training step."""
     functional = torch.nn.functional
-    widths, batch, mode = request["layers"], request["batch"], request["mode"]
-    modules = []
-    for inputs, outputs in zip(widths, widths[1:]):
-        modules += [torch.nn.Linear(inputs, outputs), torch.nn.ReLU()]
-    network = torch.nn.Sequential(*modules[:-1]).to(device)
+    batch, mode = request["batch"], request["mode"]
     on_gpu = device == "cuda"
     options = {"fused": True} if on_gpu else {}
-    if request["optimizer"] == "adam":
-        optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, **options,
-                                     **({"capturable": True} if mode == "graph" and on_gpu else {}))
+    clip = 0
+    if "network" in request:
+        import torch_networks
+        network, loss_of = torch_networks.network_of(request, device), torch_networks.loss_of
+        if "image" in request:
+            network = network.to(memory_format=torch.channels_last)
+        optimizer = torch_networks.optimizer_of(request, network.parameters(), **options)
+        x, y = torch_networks.batches_of(request, RESIDENT_BATCHES, device, channels_last=True)
+        clip = torch_networks.clip_of(request)
     else:
-        optimizer = torch.optim.SGD(network.parameters(), lr=1e-2, **options)
-    x = torch.randn(RESIDENT_BATCHES, batch, widths[0], device=device)
-    if request["regression"]:
-        y, loss_of = torch.randn(RESIDENT_BATCHES, batch, widths[-1], device=device), functional.mse_loss
-    else:
-        y, loss_of = torch.randint(widths[-1], (RESIDENT_BATCHES, batch), device=device), functional.cross_entropy
+        widths = request["layers"]
+        modules = []
+        for inputs, outputs in zip(widths, widths[1:]):
+            modules += [torch.nn.Linear(inputs, outputs), torch.nn.ReLU()]
+        network = torch.nn.Sequential(*modules[:-1]).to(device)
+        if request["optimizer"] == "adam":
+            optimizer = torch.optim.Adam(network.parameters(), lr=1e-3, **options,
+                                         **({"capturable": True} if mode == "graph" and on_gpu else {}))
+        else:
+            optimizer = torch.optim.SGD(network.parameters(), lr=1e-2, **options)
+        x = torch.randn(RESIDENT_BATCHES, batch, widths[0], device=device)
+        if request["regression"]:
+            y, loss_of = torch.randn(RESIDENT_BATCHES, batch, widths[-1], device=device), functional.mse_loss
+        else:
+            y, loss_of = torch.randint(widths[-1], (RESIDENT_BATCHES, batch), device=device), functional.cross_entropy
 
     def forward(samples, answers):
         with torch.autocast(device, torch.bfloat16, enabled=request["precision"] == "bf16"):
@@ -56,6 +71,8 @@ def make_step(torch, device, request):
         optimizer.zero_grad(set_to_none=True)
         loss = forward(samples, answers)
         loss.backward()
+        if clip:
+            torch.nn.utils.clip_grad_norm_(network.parameters(), clip)
         optimizer.step()
 
     count = 0
