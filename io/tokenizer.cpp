@@ -104,7 +104,7 @@ Tokenizer::Tokenizer(TokenInfo info) : info_(std::move(info)) {
     const auto token = static_cast<std::int32_t>(i);
     const bool twice = text.size() == 1 ? std::exchange(of_byte_[byte_at(text, 0)], token) != -1
                                         : !of_text_.emplace(text, token).second;
-    if (twice) throw FileError(fmt::format("the vocabulary has {} twice", quoted(text)));
+    if (twice) throw FileError(fmt::format("the vocabulary has {} twice", in_quotes(text)));
   }
 }
 
@@ -124,7 +124,7 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
   TextPieces pieces(kind_);
   while (const auto piece = pieces.next(text, true)) {
     const auto token = token_of(*piece);
-    if (!token) throw FileError(fmt::format("{} is not in the vocabulary, which has no <unk>", quoted(*piece)));
+    if (!token) throw FileError(fmt::format("{} is not in the vocabulary, which has no <unk>", in_quotes(*piece)));
     tokens.push_back(*token);
   }
   return tokens;
@@ -154,7 +154,7 @@ std::string Tokenizer::decode(std::span<const std::int32_t> tokens) const {
   return text;
 }
 
-std::string quoted(std::string_view piece) {
+std::string in_quotes(std::string_view piece) {
   const bool printable = !first_not_utf8(piece) && std::none_of(piece.begin(), piece.end(), [](unsigned char byte) {
     return byte < 0x20 || byte == 0x7F;
   });

@@ -3,9 +3,8 @@
 ///
 /// - byte: token = byte, 256 of them.
 /// - char: one UTF-8 code point each.
-/// - word: what stands between spaces (blank, tab, \r, \v, \f); a line's end is the word <eos>. So do the language
-/// model
-///   tutorials on the Penn Treebank.
+/// - word: what stands between spaces (blank, tab, \r, \v, \f); a line's end is the word <eos>. So do the tutorials
+///   on language models that use the Penn Treebank.
 ///
 /// What is not in the vocabulary becomes the unknown token <unk>, where the vocabulary has one.
 #pragma once
@@ -84,6 +83,6 @@ class Tokenizer {
 };
 
 /// What stands in a message for a piece of text: itself, or its bytes where it cannot be printed.
-std::string quoted(std::string_view piece);
+std::string in_quotes(std::string_view piece);
 
 }  // namespace lockstep::io

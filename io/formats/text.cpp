@@ -59,7 +59,7 @@ class TextStream {
   }
 
   void refill() {
-    std::memmove(buffer_.data(), text_.data(), text_.size());
+    if (!text_.empty()) std::memmove(buffer_.data(), text_.data(), text_.size());
     const std::size_t kept = text_.size();
     if (kept == buffer_.size()) {
       throw FileError(fmt::format("{}: at byte {}: a word of more than {} bytes; is this text?", files_[file_].string(),
@@ -108,7 +108,7 @@ class TextSource final : public SampleSource {
         throw FileError(
             fmt::format("{}: {} is not in the vocabulary, which has no <unk>; make the vocabulary of the training data "
                         "with --vocabulary N, or of all the text",
-                        stream_.place(), quoted(*piece)));
+                        stream_.place(), in_quotes(*piece)));
       }
       std::memcpy(out, &*token, size);  // little-endian: the low bytes come first
     }
