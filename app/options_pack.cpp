@@ -17,8 +17,8 @@ namespace fs = std::filesystem;
 constexpr std::string_view kUsage =
     "Usage: lockstep pack --x FILE [--y FILE] --out FOLDER [options]\n"
     "\n"
-    "Writes samples, or the tokens of a text, into a folder of HDF5 shards that `lockstep train` reads. Runs\n"
-    "as one process.\n";
+    "Writes samples, or the tokens of a text, into a folder of HDF5 shards that `lockstep train` reads.\n"
+    "Runs as one process.\n";
 constexpr std::string_view kExamples =
     "\n"
     "Examples\n"
@@ -169,8 +169,10 @@ void check_format(const OptionTable& table, const PackOptions& options) {
   if (options.tokenizer == "byte" && given("vocabulary")) {
     throw UsageError("--vocabulary has no effect on --tokenizer byte: there are 256 bytes");
   }
-  if (options.format == "tokens") {
-    table.require("vocabulary", "how many different tokens there are, those that do not occur included (GPT-2: 50257)");
+  if (options.format == "tokens" && !given("vocabulary")) {
+    throw UsageError(
+        "--vocabulary is missing: how many different tokens there are, those that do not occur included (GPT-2: "
+        "50257)");
   }
   if (options.regression && options.label_column.empty()) {
     throw UsageError("--regression needs --label-column: the column to predict");
