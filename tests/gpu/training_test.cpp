@@ -101,7 +101,10 @@ class Samples {
   Samples(const Workload& workload, Random& random) : workload_(workload) {
     const std::int64_t count = workload.batch * kBatches, features = stored_features(workload);
     for (std::int64_t b = 0; b < count; ++b) keys_.push_back(random.generator()());
-    if (workload.shape.tokens) return make_text(count, random);
+    if (workload.shape.tokens) {
+      make_text(count, random);
+      return;
+    }
     const Floats centres = random.numbers(workload.shape.outputs * features);
     labels_ = random.labels(count, workload.shape.outputs);
     x_ = random.numbers(count * features);
