@@ -48,12 +48,13 @@ inline std::string words_of(cudaError_t error) {
   return "device " + std::to_string(device) + " says: " + cudaGetErrorString(error);
 }
 #else
-/// Compiled as plain C++ a kernel is a function that one thread runs; whoever compiles it so says how a grid is run.
+/// Compiled as plain C++ a kernel is a function that one thread runs; whoever compiles it so says how a grid is run, and
+/// when: `thread` has its own arguments.
 cudaError_t run_grid(const char* name, const Grid& grid, const std::function<void()>& thread);
 template <class... Parameters>
 cudaError_t enqueue(const char* name, void (*kernel)(Parameters...), const Grid& grid, cudaStream_t,
                     Parameters... arguments) {
-  return run_grid(name, grid, [&] { kernel(arguments...); });
+  return run_grid(name, grid, [=] { kernel(arguments...); });
 }
 inline std::string words_of(cudaError_t error) { return "error " + std::to_string(error); }
 #endif

@@ -16,9 +16,11 @@
 
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <source_location>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "model/cuda/kernels.hpp"
 
@@ -35,6 +37,8 @@ class KernelFault : public std::runtime_error {
 void order_threads(std::uint32_t seed);
 /// Grids run since the program started.
 std::int64_t grids_run();
+/// Grids are not run, but put at the end of `to`, to be called later; nullptr: run again.
+void record_grids(std::vector<std::function<void()>>* to);
 
 namespace cuda_on_cpu {
 
