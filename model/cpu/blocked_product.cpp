@@ -144,6 +144,8 @@ LOCKSTEP_CLONES void pack_panels_along(const float* source, std::size_t stride, 
   if (width == 32) return pack_whole_along<32>(source, stride, inner, panels, packed);
   if (width == 16) return pack_whole_along<16>(source, stride, inner, panels, packed);
   if (width == 12) return pack_whole_along<12>(source, stride, inner, panels, packed);
+  if (width == 8) return pack_whole_along<8>(source, stride, inner, panels, packed);
+  if (width == 6) return pack_whole_along<6>(source, stride, inner, panels, packed);
   for (std::size_t q = 0; q < panels; ++q) {
     pack_along(source + q * width, stride, inner, width, width, packed + q * width * inner);
   }

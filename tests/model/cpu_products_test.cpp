@@ -56,7 +56,11 @@ void expect_product(const cpu::ProductShape& shape, bool a_transposed, bool b_tr
       const double allowed =
           kUnit * (8 + 16 * std::sqrt(static_cast<double>(shape.inner))) * std::max(1.0, std::abs(sum));
       ASSERT_NEAR(static_cast<double>(c[at]), sum, allowed) << name << " at " << i << ", " << o;
-      ASSERT_EQ(c[at], shared[at]) << name << " packed once, at " << i << ", " << o;
+      if (cpu::blocked_product_instruction_set() != nullptr) {
+        ASSERT_EQ(c[at], shared[at]) << name << " packed once, at " << i << ", " << o;
+      } else {  // a BLAS may sum a part of the columns in another order
+        ASSERT_NEAR(static_cast<double>(shared[at]), sum, allowed) << name << " shared, at " << i << ", " << o;
+      }
     }
   }
 }

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "model/cpu/blocked_product.hpp"
 #include "model/cpu/cpu_sequences.hpp"
 #include "model/cpu/sequence_loops.hpp"
 #include "model/reference/reference_sequences.hpp"
@@ -110,8 +111,12 @@ class CpuSequencesTest : public ::testing::Test {
     for (std::size_t more = 1; more < cpu_.size(); ++more) {
       const auto other = run(*cpu_[more], ElementType::float32);
       for (std::size_t k = 0; k < operands.size(); ++k) {
-        EXPECT_EQ(other[k].bytes, got[k].bytes)
-            << what << ": " << operands[k].name << " differs with " << more + 1 << " threads";
+        if (cpu::blocked_product_instruction_set() != nullptr) {
+          EXPECT_EQ(other[k].bytes, got[k].bytes)
+              << what << ": " << operands[k].name << " differs with " << more + 1 << " threads";
+        } else {  // a BLAS may sum a part of the columns in another order
+          EXPECT_EQ(difference(operands[k], other[k].tensor, expected[k].tensor), "") << what;
+        }
       }
     }
   }
