@@ -145,7 +145,9 @@ int run_generate(comm::MpiSession& session, const GenerateOptions& options) {
   std::fputs(options.prompt.c_str(), stdout);
   for (std::int64_t i = 0; i < options.tokens && !signals.stop_requested(); ++i) {
     text.push_back(draw_token(writer.next(text), options.temperature, options.top_k, options.seed, i));
-    std::fputs(tokenizer.decode(std::span(text).last(1)).c_str(), stdout);
+    const std::span<const std::int32_t> last = std::span(text).last(1);
+    if (text.size() > 1) std::fputs(std::string(tokenizer.separator(text[text.size() - 2], last[0])).c_str(), stdout);
+    std::fputs(tokenizer.decode(last).c_str(), stdout);
     std::fflush(stdout);
   }
   std::fputs("\n", stdout);

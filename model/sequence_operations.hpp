@@ -71,8 +71,8 @@ class SequenceOperations {
   /// x becomes x + bias (bias [1, width] may be empty); y = gelu of that, in the form with tanh (Hendrycks & Gimpel
   /// 2016; GPT-2): 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
   void gelu_forward(const Tensor& x, const Tensor& bias, const Tensor& y);
-  /// d_y becomes the gradient before the gelu; x as gelu_forward left it. d_bias (master type, may be empty) = or += its
-  /// column sums.
+  /// d_y becomes the gradient before the gelu; x as gelu_forward left it. d_bias (master type, may be empty) = or +=
+  /// its column sums.
   void gelu_backward(const Tensor& x, const Tensor& d_y, Accumulate accumulate, const Tensor& d_bias);
 
   /// y = x with elements dropped (Srivastava et al. 2014; randomness.hpp); keys: uint64 [samples, 1], x [samples *
@@ -88,8 +88,8 @@ class SequenceOperations {
                           const Tensor& log_sums, const Tensor& d_y, const Tensor& d_joint);
 
   /// gates [steps * lanes, 4 hidden]: x W + b when called, the activated gates afterwards. hidden and cells [(steps +
-  /// 1) * lanes, hidden]: the first `lanes` rows are the state before the first step, the others are written. recurrent:
-  /// [hidden, 4 hidden]. Each step is one product over the lanes and one fused pass.
+  /// 1) * lanes, hidden]: the first `lanes` rows are the state before the first step, the others are written.
+  /// recurrent: [hidden, 4 hidden]. Each step is one product over the lanes and one fused pass.
   void lstm_forward(const Lstm& shape, const Tensor& gates, const Tensor& recurrent, const Tensor& cells,
                     const Tensor& hidden);
   /// d_hidden [steps * lanes, hidden]: gradient of h(1) ... h(steps) from above; is used up. gates become the gradients
@@ -113,8 +113,7 @@ class SequenceOperations {
   virtual void do_project_backward(const Tensor& x, const Tensor& table, const Tensor& d_y, Accumulate accumulate,
                                    const Tensor& d_table, const Tensor& d_x) = 0;
   virtual void do_layer_norm_forward(const Tensor& x, const Tensor& residual, const Tensor& scale, const Tensor& shift,
-                                     const Tensor& sum, const Tensor& mean, const Tensor& inverse,
-                                     const Tensor& y) = 0;
+                                     const Tensor& sum, const Tensor& mean, const Tensor& inverse, const Tensor& y) = 0;
   virtual void do_layer_norm_backward(const Tensor& x, const Tensor& scale, const Tensor& mean, const Tensor& inverse,
                                       const Tensor& d_y, const Tensor& d_residual, Accumulate accumulate,
                                       const Tensor& d_scale, const Tensor& d_shift, const Tensor& d_x) = 0;

@@ -16,8 +16,8 @@ find app comm io model tests -type f \( -name '*.cpp' -o -name '*.hpp' -o -name 
     # header as written in the include line ; the files it may appear in ; its home in words
     home("^mpi\\.h$", "^comm/[^/]*\\.cpp$|^comm/mpi_state\\.hpp$|^tests/mpi/", "comm/*.cpp")
     home("^nccl.*\\.h$", "^comm/nccl_[^/]*\\.cpp$|^tests/mpi/nccl/", "comm/nccl_*.cpp")
-    home("^(cublas|cudnn|curand|cub/|cutlass/|cuda_fp|cuda_bf|nvtx|nvml)", "^model/cuda/", "model/cuda/")
-    home("^(cuda\\.h|cuda_runtime|driver_types|cuda/)", "^model/cuda/|^comm/nccl_[^/]*\\.cpp$|^tests/mpi/nccl/",
+    home("^(cublas|cudnn|curand|cub/|cutlass/|cuda_fp|cuda_bf|nvtx|nvml)", "^model/cuda/|^tests/support/[a-z_]*on_cpu\\.", "model/cuda/")
+    home("^(cuda\\.h|cuda_runtime|driver_types|cuda/)", "^model/cuda/|^comm/nccl_[^/]*\\.cpp$|^tests/mpi/nccl/|^tests/support/[a-z_]*on_cpu\\.",
          "model/cuda/ and comm/nccl_*.cpp")
     home("^(cblas|openblas|f77blas|lapack|dnnl|mkl|oneapi/)", "^model/cpu/", "model/cpu/")
     home("^(hdf5.*\\.h|H5.*\\.h)$", "^io/hdf5_file\\.cpp$", "io/hdf5_file.cpp")

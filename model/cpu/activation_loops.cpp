@@ -1,57 +1,16 @@
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cassert>
 #include <cmath>
 
 #include "model/cpu/clones.hpp"
 #include "model/cpu/element_loops.hpp"
+#include "model/cpu/exponentials.hpp"
 #include "model/formulas/losses.hpp"
 
 namespace lockstep::model::cpu {
 
 namespace {
-
-/// exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln 2 / 2. ln 2 is split in two so that n times its first part is
-/// exact (Cody & Waite 1980); exp(r) by the degree-6 polynomial of Cephes' expf. Free of branches, so that a loop of it
-/// vectorises. At the lower bound n is -127, whose power of two has the bits of 0.
-LOCKSTEP_INLINE float fast_exp(float x) {
-  constexpr float kLowest = -88.0f, kHighest = 88.37f;
-  constexpr float kLog2e = 1.44269504088896341f, kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
-  // Written so that a NaN stays a NaN; its n is some integer, it comes back through r.
-  float bounded = x > kHighest ? kHighest : x;
-  bounded = bounded < kLowest ? kLowest : bounded;
-  const float scaled = bounded * kLog2e;
-  const auto n = static_cast<std::int32_t>(scaled + std::copysign(0.5f, scaled));
-  const auto exponent = static_cast<float>(n);
-  const float r = (bounded - exponent * kLn2High) - exponent * kLn2Low;
-  float p = 1.9875691500e-4f;
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  return (p * r * r + r + 1) * std::bit_cast<float>((n + 127) << 23);
-}
-
-LOCKSTEP_INLINE float fast_sigmoid(float x) { return 1 / (1 + fast_exp(-x)); }
-
-/// Near zero the odd polynomial of Cephes' tanhf, elsewhere 1 - 2 / (exp(2 |x|) + 1). Chosen by bits: a conditional
-/// would be turned into a branch and the loop around it would not vectorise.
-LOCKSTEP_INLINE float fast_tanh(float x) {
-  const float magnitude = std::abs(x);
-  const float far = std::copysign(1 - 2 / (fast_exp(2 * magnitude) + 1), x);
-  const float square = x * x;
-  float p = -5.70498872745e-3f;
-  p = p * square + 2.06390887954e-2f;
-  p = p * square - 5.37397155531e-2f;
-  p = p * square + 1.33314422036e-1f;
-  p = p * square - 3.33332819422e-1f;
-  const float near = p * square * x + x;
-  const std::int32_t is_near = magnitude < 0.625f ? -1 : 0;
-  return std::bit_cast<float>((std::bit_cast<std::int32_t>(near) & is_near) |
-                              (std::bit_cast<std::int32_t>(far) & ~is_near));
-}
 
 template <class Function>
 LOCKSTEP_INLINE void activate_rows(std::span<float> y, std::size_t columns, std::span<const float> bias,
@@ -108,16 +67,31 @@ LOCKSTEP_INLINE double sum_of(const float* values, std::size_t count) {
   return total;
 }
 
+/// The greatest of a row, in lanes side by side; with a NaN in the row it may be any of them.
+LOCKSTEP_INLINE float greatest_of(const float* values, std::size_t count) {
+  constexpr std::size_t kLanes = 16;
+  float greatest = values[0];
+  const std::size_t whole = count / kLanes * kLanes;
+  if (whole > 0) {
+    float lanes[kLanes];
+    for (std::size_t lane = 0; lane < kLanes; ++lane) lanes[lane] = values[lane];
+    for (std::size_t o = kLanes; o < whole; o += kLanes) {
+      for (std::size_t lane = 0; lane < kLanes; ++lane) {
+        lanes[lane] = values[o + lane] > lanes[lane] ? values[o + lane] : lanes[lane];
+      }
+    }
+    for (const float lane : lanes) greatest = lane > greatest ? lane : greatest;
+  }
+  for (std::size_t o = whole; o < count; ++o) greatest = values[o] > greatest ? values[o] : greatest;
+  return greatest;
+}
+
 LOCKSTEP_INLINE Row read_row(const float* logits, std::size_t classes, std::int32_t label, const LossOptions& options) {
   assert(label >= 0 && static_cast<std::size_t>(label) < classes);
-  std::size_t answer = 0;
-  for (std::size_t o = 1; o < classes; ++o) {
-    if (logits[o] > logits[answer]) answer = o;
-  }
-  const auto right = static_cast<std::size_t>(label);
-  return {.greatest = logits[answer],
-          .right = logits[right],
-          .is_correct = answer == right,
+  const float greatest = greatest_of(logits, classes), right = logits[static_cast<std::size_t>(label)];
+  return {.greatest = greatest,
+          .right = right,
+          .is_correct = right == greatest && std::find(logits, logits + label, greatest) == logits + label,
           .is_near = !options.want_gradient && count_before(logits, classes, label) < formulas::kTop,
           .logits = options.smoothing > 0 ? sum_of(logits, classes) : 0};
 }

@@ -204,7 +204,7 @@ TEST(BenchStepOptionsTest, RefusesWhatDoesNotFit) {
   EXPECT_EQ(complaint(parse_bench_step, {"--input", "data", "--data", "d", "--features", "3"}),
             "--features has an effect only with --input memory, not with data");
   EXPECT_EQ(complaint(parse_bench_step, {"--momentum", "0.5"}),
-            "--momentum has an effect only with --optimizer momentum or nesterov, not with sgd");
+            "--momentum has an effect only with --optimizer momentum, nesterov or lars, not with sgd");
 }
 
 TEST(Help, ShowsEveryOptionWithItsDefaultInsideTheWidth) {
@@ -212,7 +212,7 @@ TEST(Help, ShowsEveryOptionWithItsDefaultInsideTheWidth) {
   for (const char* part : {"Data\n",       "Network\n",       "Optimiser\n", "Learning rate\n", "Amount of work\n",
                            "Validation\n", "Run folder\n",    "Reports\n",   "Execution\n",     "General\n",
                            "Examples\n",   "--[no-]shuffle",  "--staircase", "--resume[=FILE]", "--learning-rate RATE",
-                           "[0.1]",        "--hidden WIDTHS", "[512,512]",   "--config FILE",   "--name=yes"}) {
+                           "[0.1]",        "--hidden WIDTHS", "512,512",   "--config FILE",   "--name=yes"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
   for (const std::string& page :

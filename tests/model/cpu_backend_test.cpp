@@ -338,7 +338,7 @@ TEST(CheckedFront, RefusesShapesAndTypesThatDoNotFit) {
   EXPECT_THROW(sum_of_squares_now(*cpu, view(wide, 4, 3)), std::invalid_argument);
   EXPECT_THROW(cpu->upload(a, view(b, 1, 63)), std::invalid_argument);
   const std::vector<UpdateSlice> beyond{{60, 5, false}};
-  const UpdateArenas arenas{view(a, 1, 64), view(b, 1, 64), {}, {}, {}, {}};
+  const UpdateArenas arenas{view(a, 1, 64), view(b, 1, 64), {}, {}, {}, {}, {}};
   EXPECT_NO_THROW(test::update(*cpu, arenas, OptimizerKind::sgd, {}, {}));
   EXPECT_THROW(test::update(*cpu, arenas, OptimizerKind::sgd, {}, beyond), std::invalid_argument);
   EXPECT_THROW(test::update(*cpu, arenas, OptimizerKind::adam, {}, {}), std::invalid_argument);

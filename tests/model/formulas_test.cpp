@@ -165,16 +165,16 @@ TEST(SquaredError, IsTakenInDouble) {
 
 TEST(UpdateFormula, ClipsValuesButNoNan) {
   UpdateRule rule{.learning_rate = 1, .clip_value = 0.5f};
-  const UpdateScalars scalars = update_scalars(rule, 2, false);
+  const UpdateScalars scalars = update_scalars(OptimizerKind::sgd, rule, 2, false);
   float none = 0;
   EXPECT_EQ(updated<OptimizerKind::sgd>(scalars, 1, 0.125f, none, none), 0.75f);
   EXPECT_EQ(updated<OptimizerKind::sgd>(scalars, 1, 3, none, none), 0.5f);
   EXPECT_EQ(updated<OptimizerKind::sgd>(scalars, 1, -kInfinity, none, none), 1.5f);
   EXPECT_TRUE(std::isnan(updated<OptimizerKind::sgd>(scalars, 1, kNan, none, none)));
   rule.clip_value = 0;
-  EXPECT_EQ(updated<OptimizerKind::sgd>(update_scalars(rule, 1, false), 1, kInfinity, none, none), -kInfinity);
+  EXPECT_EQ(updated<OptimizerKind::sgd>(update_scalars(OptimizerKind::sgd, rule, 1, false), 1, kInfinity, none, none), -kInfinity);
   rule.weight_decay = 0.25f;
-  EXPECT_EQ(updated<OptimizerKind::sgd>(update_scalars(rule, 1, true), 1, 0, none, none), 0.75f);
+  EXPECT_EQ(updated<OptimizerKind::sgd>(update_scalars(OptimizerKind::sgd, rule, 1, true), 1, 0, none, none), 0.75f);
 }
 
 }  // namespace

@@ -42,6 +42,9 @@ struct Scalar {
         s = o.beta2 * s + (1 - o.beta2) * g * g;
         w -= rate * (m / (1 - std::pow(o.beta1, t))) / (std::sqrt(s / (1 - std::pow(o.beta2, t))) + o.epsilon);
         break;
+      case OptimizerKind::lars:
+      case OptimizerKind::lamb:
+        throw std::invalid_argument("rules with norms are no formula of one element: golden_test.cpp has them");
     }
     if (o.average_decay > 0) {
       const double d = std::min(o.average_decay, static_cast<double>(t) / (9 + t));
@@ -76,7 +79,7 @@ TEST_P(OptimizerFormula, MatchesFloat64OverSeveralSteps) {
   backend->upload(start, arena(0));
   backend->upload(start, arena(4));
   const UpdateArenas arenas{arena(0), arena(1), arena(2), arena(3), options.average_decay > 0 ? arena(4) : Tensor{},
-                            {}};
+                            {},       {}};
 
   std::vector<Scalar> expected(start.size());
   for (std::size_t i = 0; i < start.size(); ++i) expected[i].w = expected[i].average = start[i];
@@ -121,7 +124,7 @@ TEST(UpdateRule, KeepsANanGradientVisible) {
     std::vector<float> w(40, 1.0f), g(40, 0.1f), state1(40), state2(40);
     g[17] = std::nanf("");
     const std::vector<UpdateSlice> slices{{0, 40, true}};
-    test::update(*cpu, {view(w, 1, 40), view(g, 1, 40), view(state1, 1, 40), view(state2, 1, 40), {}, {}}, kind,
+    test::update(*cpu, {view(w, 1, 40), view(g, 1, 40), view(state1, 1, 40), view(state2, 1, 40), {}, {}, {}}, kind,
                  {.learning_rate = 0.1f, .clip_value = 1}, slices);
     for (std::size_t i = 0; i < 40; ++i) EXPECT_EQ(std::isnan(w[i]), i == 17) << i;
   }
@@ -167,7 +170,7 @@ TEST(Optimizer, AClosedGateLeavesEverythingAlone) {
       const auto arena = [&](std::size_t i) { return Tensor{memory[i].data(), backend->master_type(), 1, 40}; };
       for (std::size_t i = 0; i < 5; ++i) backend->upload(samples<float>("arena " + std::to_string(i), 40), arena(i));
       const auto before = memory;
-      test::update(*backend, {arena(0), arena(1), arena(2), arena(3), arena(4), {}}, OptimizerKind::adam,
+      test::update(*backend, {arena(0), arena(1), arena(2), arena(3), arena(4), {}, {}}, OptimizerKind::adam,
                    {.learning_rate = 0.1f, .average_decay = 0.5f}, slices, squares, obstacles);
       const bool open = obstacles == 0 && std::isfinite(squares);
       for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(memory[i] != before[i], open && i != 1) << name << " " << i;
