@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <vector>
 
 #include "model/optimizer.hpp"
 #include "model/reference/reference_activations.hpp"
@@ -179,7 +180,8 @@ void ReferenceBackend::do_update(const UpdateArenas& arenas, OptimizerKind kind,
     return std::sqrt(squares);
   };
   for (const UpdateSlice& slice : slices) {
-    const auto w = elements(arenas.parameters, slice), g = elements(arenas.gradients, slice);
+    const auto w = elements(arenas.parameters, slice), gradients = elements(arenas.gradients, slice);
+    std::vector<double> g(gradients.begin(), gradients.end());
     const auto v = elements(arenas.state1, slice), s = elements(arenas.state2, slice);
     const auto average = elements(arenas.average, slice);
     if (slice.statistic) {
@@ -198,7 +200,7 @@ void ReferenceBackend::do_update(const UpdateArenas& arenas, OptimizerKind kind,
     if (kind == OptimizerKind::lars && slice.decayed && weights > 0 && norm(g) > 0) {
       ratio = static_cast<double>(rule.trust) * weights / (norm(g) + decay * weights);
     }
-    // What adam and its kin subtract takes the place of the gradient.
+    // What adam and its kin subtract takes the gradient's place.
     for (std::size_t i = 0; i < slice.count && state_count(kind) == 2; ++i) {
       v[i] = beta1 * v[i] + (1 - beta1) * g[i];
       s[i] = beta2 * s[i] + (1 - beta2) * g[i] * g[i];

@@ -306,7 +306,7 @@ INSTANTIATE_TEST_SUITE_P(
                    "--normalize: affine(nan,0) is not of the form affine(SCALE,SHIFT) with two numbers, as in "
                    "affine(0.00392,-0.5)"},
         WrongValue{{"--normalize", "standrd"},
-                   "--normalize: standrd is not one of auto, none, range, standard and affine(SCALE,SHIFT); did you "
+                   "--normalize: standrd is not one of auto, none, range, standard, per-image and affine(SCALE,SHIFT); did you "
                    "mean standard?"}));
 
 struct Enumerated {
@@ -323,7 +323,7 @@ TEST_P(EnumeratedValues, AreCheckedWhenParsed) {
 
 INSTANTIATE_TEST_SUITE_P(
     TrainOptionsTest, EnumeratedValues,
-    testing::Values(Enumerated{"optimizer", "adm", "adam", "sgd, momentum, nesterov, adam and adamw"},
+    testing::Values(Enumerated{"optimizer", "adm", "adam", "sgd, momentum, nesterov, adam, adamw, lars and lamb"},
                     Enumerated{"schedule", "cosin", "cosine", "constant, exponential, step, cosine and polynomial"},
                     Enumerated{"activation", "Relu", "relu", "relu, tanh and sigmoid"},
                     Enumerated{"transport", "shared_memory", "shared-memory", "auto, shared-memory and ring"},
@@ -373,10 +373,10 @@ TEST(TrainOptionsTest, ContradictionsAreErrors) {
   EXPECT_EQ(complaint({"--force", "--resume"}), "--force and --resume contradict each other: give one of them");
   EXPECT_EQ(complaint({"--evaluate-average"}), "--evaluate-average has no effect without --average-decay");
   EXPECT_EQ(complaint({"--momentum", "0.9"}),
-            "--momentum has an effect only with --optimizer momentum or nesterov, not with sgd");
+            "--momentum has an effect only with --optimizer momentum, nesterov or lars, not with sgd");
   EXPECT_EQ(complaint({"--momentum", "0.9", "--optimizer", "adam"}),
-            "--momentum has an effect only with --optimizer momentum or nesterov, not with adam");
-  EXPECT_EQ(complaint({"--beta1", "0.9"}), "--beta1 has an effect only with --optimizer adam or adamw, not with sgd");
+            "--momentum has an effect only with --optimizer momentum, nesterov or lars, not with adam");
+  EXPECT_EQ(complaint({"--beta1", "0.9"}), "--beta1 has an effect only with --optimizer adam, adamw or lamb, not with sgd");
   EXPECT_EQ(complaint({"--staircase"}),
             "--staircase has an effect only with --schedule exponential, not with constant");
   EXPECT_EQ(complaint({"--schedule", "cosine", "--decay-rate", "0.5"}),
@@ -387,7 +387,7 @@ TEST(TrainOptionsTest, ContradictionsAreErrors) {
             "--schedule step needs --boundaries: the steps at which the rate changes");
   EXPECT_EQ(complaint({"--power", "2"}), "--power has an effect only with --schedule polynomial, not with constant");
   EXPECT_EQ(complaint({"--model", "linear", "--hidden", "3"}),
-            "--hidden has an effect only with --model mlp, not with linear");
+            "--hidden has an effect only with --model mlp or lstm, not with linear");
   EXPECT_EQ(complaint({"--histograms-every", "5", "--no-tensorboard"}),
             "--histograms-every has an effect only with --tensorboard yes, not with no");
   EXPECT_EQ(complaint({"--device", "cpu", "--ring"}),
@@ -459,7 +459,7 @@ TEST_F(ConfigFile, MistakesAreNamedWithFileAndLine) {
   EXPECT_EQ(complaint_about("epochs = abc\n"), file_ + ":1: epochs: abc is not a number");
   EXPECT_EQ(complaint_about("epochs = \n"), file_ + ":1: epochs: an empty value is not a number");
   EXPECT_EQ(complaint_about("optimizer = adm\n"),
-            file_ + ":1: optimizer: adm is not one of sgd, momentum, nesterov, adam and adamw; did you mean adam?");
+            file_ + ":1: optimizer: adm is not one of sgd, momentum, nesterov, adam, adamw, lars and lamb; did you mean adam?");
   EXPECT_EQ(complaint_about("epochs = 1\n\nepochs = 2\n"), file_ + ":3: epochs is given twice; first in line 1");
   EXPECT_EQ(complaint_about("[data]\n"),
             file_ + ":1: sections such as [data] are not used here: write name = value lines");

@@ -81,7 +81,7 @@ cp $file newer.h5
 python3 -c "
 import h5py
 with h5py.File('newer.h5', 'r+') as f:
-    f.attrs['$version'] = f.attrs['$version'] + 1"
+    f.attrs['$version'] = f.attrs['$version'] + 9"
 run info newer.h5
 expect_error 1 'newer\.h5.*newer'
 
