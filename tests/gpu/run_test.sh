@@ -21,10 +21,15 @@ while [ $# -gt 0 ]; do
     --ring) ring=yes; shift ;;
     --no-graph) shift ;;
     --repeat|--warmup) words+=("$1" 2); shift 2 ;;
-    --batch) words+=("$1" "$(($2 > 64 ? 64 : $2))"); shift 2 ;;
+    --batch) words+=("$1" "$(($2 > 64 ? 4 : $2))"); shift 2 ;;
     --hidden)
       if [ "$2" = 65536 ] && [ -z "$LIE" ]; then echo "lockstep: error: out of GPU memory before the start: 977 GiB. --batch 9 would fit"; exit 1; fi
-      words+=("$1" "${2//4096/64}"); shift 2 ;;
+      words+=("$1" "${2//4096/64}"); [ "$2" != 1024 ] || words[-1]=64; shift 2 ;;
+    --layers|--heads) words+=("$1" 2); shift 2 ;;  # of networks made for GPUs, as much as a CPU can show in a second
+    --width|--context) words+=("$1" 64); shift 2 ;;
+    --unroll) words+=("$1" 5); shift 2 ;;
+    --image) words+=("$1" "${2//224/64}"); shift 2 ;;
+    --outputs) words+=("$1" "$(($2 > 100 ? 100 : $2))"); shift 2 ;;
     *) words+=("$1"); shift ;;
   esac
 done
