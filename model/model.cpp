@@ -354,8 +354,8 @@ void Model::take_part_with_nothing(const GradientReady& ready) {
   backend_.fill_zero(arenas_->scalar(kSums, kLossSums));
   if (network_.synchronizes()) {
     // An empty batch asks for the same sums in the same order as any other, and its gradients are zero.
-    const SampleShape& shape = network_.sample_shape();
-    const Staged nothing{.data = {.x = {nullptr, backend_.compute_type(), 0, shape.features},
+    const ElementType type = network_.sample_shape().tokens ? ElementType::int32 : ElementType::uint8;
+    const Staged nothing{.data = {.x = {nullptr, type, 0, stored_features(network_, options_)},
                                   .y = {nullptr, ElementType::int32, 0, 1},
                                   .keys = {}}};
     const Pass here = training_pass(nothing, 0);

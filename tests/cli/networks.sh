@@ -11,6 +11,10 @@ for i, label in enumerate(labels):  # a bright corner says which class it is
     x[i, 9 * (label // 2):9 * (label // 2) + 9, 9 * (label % 2):9 * (label % 2) + 9] += 120
 with h5py.File("images.h5", "w") as f:
     f["x"], f["y"] = x.astype(np.uint8), labels.astype(np.int32)
+spoilt = x / np.float32(255)
+spoilt[50, 3, 3, 0] = np.nan
+with h5py.File("spoilt.h5", "w") as f:
+    f["x"], f["y"] = spoilt.astype(np.float32), labels.astype(np.int32)
 words = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "no", "dog"]
 text = " ".join(words[i] for i in r.integers(0, 10, 1400))
 open("corpus.txt", "w").write("\n".join(text[i:i + 60] for i in range(0, len(text), 60)) + "\n")
@@ -39,6 +43,8 @@ for network in cnn resnet lstm gpt; do
   expect_status 0
   metric $network-1 train loss >curve.one
   [ "$(wc -l <curve.one)" = 10 ] || failed "10 steps expected"
+  awk 'NR <= 3 { first += $2 } NR > 7 { last += $2 } END { exit !(last < first) }' curve.one ||
+    failed "the loss does not fall: $(tr '\n' ' ' <curve.one)"
 
   for n in 2 4; do
     check "$network on $n ranks: the same curve"
@@ -76,9 +82,15 @@ check "batch norm without --sync-batch-norm takes each rank's own statistics: an
 run -n 2 train ${resnet/--sync-batch-norm/} --learning-rate 0.02 --seed 3 --evaluation-batch 8 --global-batch 12 --steps 4 --report-every 1 --run own-statistics
 expect_status 0
 metric own-statistics train loss >curve
-head -n 4 curve | cmp -s - <(metric resnet-2 train loss | head -n 4) && failed "the curves should differ"
+metric resnet-2 train loss >synchronised
+head -n 4 curve | cmp -s - <(head -n 4 synchronised) && failed "the curves should differ"
 
-check "a rank that fails in the middle of synchronised sums is told by all"
+check "a rank that cannot read its samples leaves nobody waiting in synchronised sums"
+run -n 2 train ${resnet/images.h5/spoilt.h5} --normalize none --learning-rate 0.02 --global-batch 12 --accumulate 2 --run spoilt
+expect_status 1
+expect_err "spoilt.h5.*(NaN|nan|finite)"
+
+check "weights that explode under synchronised sums end the run on all ranks"
 run -n 2 train $resnet --global-batch 12 --steps 400 --learning-rate 1e30 --schedule constant --optimizer sgd --run exploded
 expect_status 1
 expect_err "not finite"
