@@ -23,7 +23,7 @@ CudaImages::CudaImages(Device device)
     : ImageOperations(device.types),
       device_(std::move(device)),
       pair_sums_(device_.memory, batch_norm_scratch_bytes()) {
-  if (device_.library && device_.types.compute == ElementType::bfloat16) {
+  if (device_.use_library && device_.types.compute == ElementType::bfloat16) {
     library_ = make_convolution_library(device_.memory, device_.forget_recordings);
   }
 }

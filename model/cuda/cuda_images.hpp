@@ -26,7 +26,7 @@ class CudaImages final : public ImageOperations {
     OperationTypes types;
     /// Called before memory that recorded work may use is given back: waits for the stream and drops the recordings.
     std::function<void()> forget_recordings;
-    bool library = true;  ///< use a library for convolutions in bfloat16 where there is one
+    bool use_library = true;  ///< use a library for convolutions in bfloat16 where there is one
     /// Also for the filters' gradients, which it rounds to bfloat16; else they are products in fp32.
     bool rounded_filter_gradients = false;
   };
