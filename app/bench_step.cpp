@@ -195,7 +195,7 @@ int run_bench_step(comm::MpiSession& session, const BenchStepOptions& given) {
     next = [&] { return resident->next(); };
   }
   Trainer trainer(engine.parts(comm::bucket_schedule(workload.network->parameters().slice_ends(),
-                                                     engine.reduction().transport_name(),
+                                                     engine.reduction().transport_name(), communicator->size(),
                                                      static_cast<std::size_t>(options.train.bucket_size))),
                   workload.model.optimizer, schedule, options.train.accumulate, next);
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
 
 #include "comm/agreement.hpp"
@@ -19,11 +20,15 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
                const TrainOptions& options, const model::Network& network, model::ModelOptions model_options)
     : communicator_(communicator),
       wire_is_bf16_(place.gpu && options.execution.wire == "bf16" && communicator.size() > 1) {
+  const bool on_network = !place.gpu && communicator.uses_network();
+  const bool keeps_residuals = on_network && options.execution.wire == "bf16-feedback";
+  wire_on_host_.bf16 = on_network && options.execution.wire != "fp32";
   const auto plan_for = [&](std::int64_t batch) {
     model::ModelOptions with = model_options;
     with.max_batch = batch;
     model::MemoryPlan plan = model::plan_memory(network, with, memory_types(place));
     if (wire_is_bf16_) plan.gradients += network.parameters().arena_elements() * sizeof(std::uint16_t);
+    if (keeps_residuals) plan.gradients += network.parameters().arena_elements() * sizeof(float);
     return plan;
   };
   require_memory(communicator, place, plan_for(model_options.max_batch), model_options.max_batch, plan_for);
@@ -33,6 +38,10 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
     gradient_memory_ = communicator.reduction_memory(network.parameters().arena_elements() * sizeof(float));
     model_options.gradient_memory = gradient_memory_.get();
   }
+  if (keeps_residuals) {
+    comm::all_succeed(communicator, [&] { residuals_.resize(network.parameters().arena_elements()); });
+    wire_on_host_.residual = residuals_;
+  }
   if (communicator.size() > 1 && network.synchronizes()) {
     model_options.sum_over_ranks = [this](const model::Tensor& sums) {
       reduction_->sum(sums.elements<double>());
@@ -41,6 +50,8 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
   }
   comm::all_succeed(communicator, [&] { model_ = std::make_unique<model::Model>(*backend_, network, model_options); });
 }
+
+void Engine::forget_residuals() noexcept { std::fill(residuals_.begin(), residuals_.end(), 0.0f); }
 
 Engine::~Engine() {
   // After a failure a sum may still wait for a peer: freeing memory would wait for it. Aborted sums wait for nobody.
@@ -67,8 +78,8 @@ comm::Bf16Wire Engine::bf16_wire() {
 }
 
 Trainer::Parts Engine::parts(std::vector<comm::Slice> buckets) {
-  std::optional<comm::Bf16Wire> wire;
-  if (wire_is_bf16_) wire = bf16_wire();
+  comm::GradientWire wire{.device = {}, .host = wire_on_host_};
+  if (wire_is_bf16_) wire.device = bf16_wire();
   reducer_ =
       std::make_unique<comm::GradientReducer>(*reduction_, model_->gradients(), std::move(buckets), std::move(wire));
   return {.backend = *backend_,

@@ -6,6 +6,7 @@
 #include <memory_resource>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "app/options.hpp"
 #include "app/placement.hpp"
@@ -30,6 +31,9 @@ class Engine {
   model::Backend& backend() noexcept { return *backend_; }
   model::Model& model() noexcept { return *model_; }
   comm::Reduction& reduction() noexcept { return *reduction_; }
+  /// What rounding on the wire has kept back so far is forgotten (--wire bf16-feedback; else nothing happens): done where
+  /// a checkpoint is written, so that a resumed run, which starts without it, repeats the uninterrupted one.
+  void forget_residuals() noexcept;
   /// What a trainer needs. Called once.
   Trainer::Parts parts(std::vector<comm::Slice> buckets);
   /// Backend and sums, a line each.
@@ -39,8 +43,10 @@ class Engine {
   comm::Bf16Wire bf16_wire();
 
   comm::Communicator& communicator_;
-  bool wire_is_bf16_;
+  comm::Wire wire_on_host_;
+  bool wire_is_bf16_;  ///< between GPUs
   std::unique_ptr<std::pmr::memory_resource> gradient_memory_;
+  std::vector<float> residuals_;
   std::unique_ptr<model::Backend> backend_;
   std::unique_ptr<comm::Reduction> reduction_;
   std::unique_ptr<model::Model> model_;

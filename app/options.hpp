@@ -33,7 +33,7 @@ struct ExecutionOptions {
   std::string transport = "auto";  ///< between hosts' memories: auto | shared-memory | ring
   double deadline = 60;            ///< seconds
   bool ring = false;               ///< NCCL: the ring algorithm and no other
-  std::string wire = "fp32";       ///< NCCL: how gradients travel: fp32 | bf16
+  std::string wire = "fp32";       ///< how gradients travel between GPUs and hosts: fp32 | bf16 | bf16-feedback
   bool graphs = true;              ///< record a step once and replay it
   bool tune = false;               ///< choose the algorithms of matrix products by timing
   bool share_gpu = false;          ///< several ranks may use one GPU (for tests)

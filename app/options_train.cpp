@@ -371,8 +371,9 @@ void add_step_options(OptionTable& table, TrainOptions& options) {
       .at_least(0);
   table
       .add("wire", execution.wire, "NAME",
-           "how gradients travel between GPUs: fp32, or bf16 (half the bytes, rounded at every hop)")
-      .one_of({"fp32", "bf16"});
+           "how gradients travel between GPUs and between hosts: fp32; bf16 (half the bytes, rounded at every hop); "
+           "bf16-feedback (CPUs: what rounding takes away is added to the next step)")
+      .one_of({"fp32", "bf16", "bf16-feedback"});
   table.add("ring", execution.ring, "GPUs: sum gradients by NCCL's ring and no other algorithm")
       .only_with("device", {"auto", "gpu"});
   table.add("graph", execution.graphs, "GPUs: record a step once (CUDA graphs) and replay it; the numbers are the same")

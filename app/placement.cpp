@@ -160,7 +160,7 @@ std::unique_ptr<model::Backend> make_backend(const Place& place, const Execution
 std::unique_ptr<comm::Reduction> make_reduction(comm::MpiSession& session, comm::Communicator& communicator,
                                                 const Place& place, model::Backend& backend,
                                                 const ExecutionOptions& options) {
-  if (!place.gpu) return std::make_unique<comm::HostReduction>(communicator);
+  if (!place.gpu) return comm::make_host_reduction(communicator);
   return comm::make_device_reduction(session, communicator,
                                      {.stream = backend.stream(),
                                       .device = place.gpu->index,

@@ -61,16 +61,13 @@ std::vector<std::pair<std::string, Ranks>> obstacles(const Views& views) {
   return groups;
 }
 
-/// --precision and --wire are about GPUs. `because`: why there is none. The advice is an option to give, not one to
+/// --precision is about GPUs. `because`: why there is none. The advice is an option to give, not one to
 /// leave out: it may come from the configuration of a run that is resumed.
 std::string refused_on_cpu(const ExecutionOptions& options, const std::string& because) {
   if (options.precision == "tf32" || options.precision == "bf16") {
     return fmt::format(
         "--precision {} needs a GPU, and {}: CPUs compute in fp32, which --precision auto takes where there is no GPU",
         options.precision, because);
-  }
-  if (options.wire == "bf16") {
-    return fmt::format("--wire bf16 needs a GPU, and {}: gradients of CPUs travel as fp32; give --wire fp32", because);
   }
   return "";
 }
@@ -237,6 +234,9 @@ int communication_processors(const std::vector<model::Device>& devices) {
 }
 
 std::vector<Place> on_gpus(const Views& views, const ExecutionOptions& options) {
+  if (options.wire == "bf16-feedback") {
+    throw UsageError("--wire bf16-feedback is for CPUs (--device cpu): between GPUs give --wire bf16 or fp32");
+  }
   const std::vector<model::Device> devices = choose_devices(views);
   const std::vector<Ranks> shared = sharing(views, devices, board_of);
   if (!shared.empty() && !options.share_gpu) {

@@ -42,6 +42,7 @@ class Run {
         workload_(workload),
         communicator_(communicator),
         console_(console),
+        engine_(engine),
         backend_(engine.backend()),
         model_(engine.model()),
         waits_on_devices_(!engine.backend().is_host()),
@@ -89,6 +90,7 @@ class Run {
   const Workload& workload_;
   comm::Communicator& communicator_;
   Console& console_;
+  Engine& engine_;
   model::Backend& backend_;
   model::Model& model_;
   bool waits_on_devices_;
@@ -229,6 +231,7 @@ void Run::save_now() {
   });
   // Whoever waits for rank 0 does so here, where a long operation is excused, not in a sum between devices.
   if (waits_on_devices_) communicator_.barrier();
+  engine_.forget_residuals();
   saved_at_ = trainer_.steps_done();
   interrupted_seconds_ += watch.seconds();
 }
@@ -307,7 +310,7 @@ int run_train(comm::MpiSession& session, const TrainOptions& given) {
       options.dry_run ? plan_place(*communicator, options.execution) : find_place(*communicator, options.execution);
   const model::LearningRateSchedule schedule = learning_rate_schedule(options, workload.work);
   const std::vector<comm::Slice> buckets =
-      comm::bucket_schedule(workload.network->parameters().slice_ends(), transport_of(place, *communicator),
+      comm::bucket_schedule(workload.network->parameters().slice_ends(), transport_of(place, *communicator), communicator->size(),
                             static_cast<std::size_t>(options.bucket_size));
   agree_on_start(*communicator, console, options, workload, place, buckets);
   if (options.dry_run) return kExitDone;

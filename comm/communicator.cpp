@@ -25,6 +25,13 @@ class Stopwatch {
 
 }  // namespace
 
+Slice shard_of(std::size_t count, int rank, int size) noexcept {
+  constexpr std::size_t kLine = 16;
+  const auto ranks = static_cast<std::size_t>(size), r = static_cast<std::size_t>(rank);
+  const std::size_t share = count / ranks / kLine * kLine;
+  return {.offset = r * share, .count = rank + 1 == size ? count - r * share : share};
+}
+
 template <typename Work>
 void Communicator::collective(Work work) {
   if (long_operations_ > 0) {
@@ -41,22 +48,24 @@ std::unique_ptr<std::pmr::memory_resource> Communicator::reduction_memory(std::s
   return memory;
 }
 
-void Communicator::all_reduce_sum(std::span<float> data) {
-  collective([&] { do_all_reduce_sum(data); });
+void Communicator::check_wire(std::span<const float> data, const Wire& wire) const {
+  if (wire.residual.empty() || wire.residual.size() == data.size()) return;
+  throw std::invalid_argument(
+      fmt::format("a residual of {} elements for a sum of {}", wire.residual.size(), data.size()));
+}
+
+void Communicator::all_reduce_sum(std::span<float> data, const Wire& wire) {
+  check_wire(data, wire);
+  collective([&] { do_all_reduce_sum(data, wire); });
 }
 
 void Communicator::all_reduce_sum(std::span<double> data) {
   collective([&] { do_all_reduce_sum(data); });
 }
 
-Slice Communicator::own_slice(std::size_t count, int rank) const noexcept {
-  const auto ranks = static_cast<std::size_t>(size_), r = static_cast<std::size_t>(rank);
-  const std::size_t least = count / ranks, longer = count % ranks;
-  return {.offset = r * least + std::min(r, longer), .count = least + (r < longer ? 1 : 0)};
-}
-
-void Communicator::reduce_scatter_sum(std::span<float> data) {
-  collective([&] { do_reduce_scatter_sum(data); });
+void Communicator::reduce_scatter_sum(std::span<float> data, const Wire& wire) {
+  check_wire(data, wire);
+  collective([&] { do_reduce_scatter_sum(data, wire); });
 }
 
 void Communicator::all_gather(std::span<float> data) {
@@ -78,7 +87,7 @@ std::vector<std::string> Communicator::all_gather_text(std::string_view text) {
   // Texts travel as bit patterns in floats (all_gather moves them, it never computes with them), the longest one
   // dictating the number of rounds. A round is 16 KiB a rank: one long error text does not cost size() times its length
   // at once.
-  constexpr std::size_t kRound = 4096, kLength = sizeof(std::uint64_t) / sizeof(float);
+  constexpr std::size_t kRound = 4096, kLength = 16;  // whole lines, so that own_slice gives each rank as much
   const auto ranks = static_cast<std::size_t>(size_), own = static_cast<std::size_t>(rank_);
 
   std::vector<float> words(ranks * kLength);
@@ -95,7 +104,8 @@ std::vector<std::string> Communicator::all_gather_text(std::string_view text) {
   }
 
   for (std::size_t done = 0; done < longest;) {
-    const std::size_t share = std::min(kRound, (longest - done + sizeof(float) - 1) / sizeof(float));
+    constexpr std::size_t kLine = kLength * sizeof(float);
+    const std::size_t share = std::min(kRound, (longest - done + kLine - 1) / kLine * kLength);
     const auto part = [&](std::size_t length) {
       return length > done ? std::min(length - done, share * sizeof(float)) : 0;
     };

@@ -7,6 +7,7 @@
 /// counts. No wait is unbounded: past the deadline PeerError names the culprit.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -21,7 +22,7 @@
 
 namespace lockstep::comm {
 
-enum class Transport { automatic, shared_memory, ring };
+enum class Transport { automatic, shared_memory, two_level, ring };
 
 struct CommunicatorOptions {
   Transport transport = Transport::automatic;  ///< automatic: shared memory when all ranks share a host, else ring
@@ -32,6 +33,21 @@ struct CommunicatorOptions {
 struct Slice {
   std::size_t offset = 0;  ///< elements
   std::size_t count = 0;   ///< elements
+  bool operator==(const Slice&) const = default;
+};
+
+/// The rule by which `size` ranks share `count` elements: count / size each, rounded down to whole cache lines
+/// (multiples of 16 elements), and the rest to the last. Equal parts but for the rest are what NCCL can scatter.
+Slice shard_of(std::size_t count, int rank, int size) noexcept;
+
+/// How sums travel between hosts. Within a host they are read where they lie, in full.
+struct Wire {
+  /// Half the bytes: each rank rounds what it passes on to bfloat16 (to nearest, ties to even), once per element, and
+  /// adds in float32. All ranks end with the same bits.
+  bool bf16 = false;
+  /// With bf16, as long as the data, or empty: what this rank's rounding took away is kept there and added to its
+  /// part of the next sum (error feedback: Seide et al. 2014; Karimireddy et al. 2019). Zero at the start.
+  std::span<float> residual = {};
 };
 
 class Communicator {
@@ -42,8 +58,10 @@ class Communicator {
 
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return size_; }
-  /// "serial", "shared memory", "ring": for the plan and the logs.
+  /// "serial", "shared memory", "two-level", "ring": for the plan and the logs.
   virtual std::string_view transport_name() const noexcept = 0;
+  /// Sums travel between processes as messages: worth a thread that drives them beside the computation.
+  virtual bool uses_network() const noexcept { return false; }
   /// Why Transport::automatic fell back to the ring although all ranks share a host; empty when it did not. The same on
   /// every rank: a warning for rank 0 to print.
   const std::string& transport_note() const noexcept { return transport_note_; }
@@ -55,12 +73,12 @@ class Communicator {
 
   /// data[i] = sum over ranks of data[i], in place, the same bits on every rank; the order of the additions is fixed
   /// by rank, so a run repeats exactly. Wire: 2 (p-1)/p * count elements per rank (ring).
-  void all_reduce_sum(std::span<float> data);
+  void all_reduce_sum(std::span<float> data, const Wire& wire = {});
   void all_reduce_sum(std::span<double> data);
-  /// The slice `rank` owns of `count` elements: nearly equal pieces, the first count % size one element longer.
-  Slice own_slice(std::size_t count, int rank) const noexcept;
+  /// shard_of in this world: the slice that `rank` owns of `count` elements.
+  Slice own_slice(std::size_t count, int rank) const noexcept { return shard_of(count, rank, size_); }
   /// After it, this rank's own_slice of data holds the sum; the rest of data is unspecified.
-  void reduce_scatter_sum(std::span<float> data);
+  void reduce_scatter_sum(std::span<float> data, const Wire& wire = {});
   /// Each rank contributes its own_slice of data; after it, all of data is equal on all ranks.
   void all_gather(std::span<float> data);
   void broadcast(std::span<std::byte> data, int root);
@@ -86,6 +104,11 @@ class Communicator {
   /// cheap; not inside a long operation.
   bool look_at_peers();
 
+  /// Whether somebody stands still until a collective is done: then this rank polls for messages at full speed, else it
+  /// leaves the core to computation between its looks. True at the start. From any thread.
+  void set_urgent(bool urgent) noexcept { urgent_.store(urgent, std::memory_order_relaxed); }
+  bool urgent() const noexcept { return urgent_.load(std::memory_order_relaxed); }
+
   /// Seconds spent inside collectives since construction.
   double seconds() const noexcept { return seconds_; }
 
@@ -95,9 +118,9 @@ class Communicator {
 
  private:
   virtual std::unique_ptr<std::pmr::memory_resource> do_reduction_memory(std::size_t bytes) = 0;
-  virtual void do_all_reduce_sum(std::span<float> data) = 0;
+  virtual void do_all_reduce_sum(std::span<float> data, const Wire& wire) = 0;
   virtual void do_all_reduce_sum(std::span<double> data) = 0;
-  virtual void do_reduce_scatter_sum(std::span<float> data) = 0;
+  virtual void do_reduce_scatter_sum(std::span<float> data, const Wire& wire) = 0;
   virtual void do_all_gather(std::span<float> data) = 0;
   virtual void do_broadcast(std::span<std::byte> data, int root) = 0;
   virtual void do_barrier() = 0;
@@ -108,6 +131,7 @@ class Communicator {
   virtual double do_set_deadline(double seconds) { return seconds; }
   virtual bool do_look_at_peers() { return false; }
 
+  void check_wire(std::span<const float> data, const Wire& wire) const;
   /// Checks that no long operation is open, runs `work` and books its time.
   template <typename Work>
   void collective(Work work);
@@ -115,6 +139,7 @@ class Communicator {
   int rank_;
   int size_;
   int long_operations_ = 0;
+  std::atomic<bool> urgent_{true};
   double seconds_ = 0;
   std::string transport_note_;
 };

@@ -2,15 +2,45 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 namespace lockstep::comm {
 
-std::vector<Slice> bucket_schedule(std::span<const std::size_t> slice_ends, std::string_view transport,
+namespace {
+
+constexpr std::size_t kKibi = 1024 / sizeof(float), kMebi = 1024 * kKibi;
+
+struct BucketSizes {
+  std::size_t first, usual;
+};
+
+BucketSizes bucket_sizes(std::string_view transport, int ranks) {
+  if (transport == "nccl") return {kMebi, 16 * kMebi};
+  if (transport != "ring" && transport != "two-level") return {4 * kMebi, 4 * kMebi};
+  const auto p = static_cast<std::size_t>(ranks);
+  const std::size_t usual = std::clamp(p * 128 * kKibi, 4 * kMebi, 64 * kMebi);
+  return {std::clamp(p * 32 * kKibi, 256 * kKibi, usual), usual};
+}
+
+std::string size_text(std::size_t elements) {
+  return elements % kMebi == 0 ? fmt::format("{} MiB", elements / kMebi)
+                               : fmt::format("{:.6g} KiB", static_cast<double>(elements * sizeof(float)) / 1024);
+}
+
+}  // namespace
+
+std::string bucket_rule(std::string_view transport, int ranks, std::size_t bucket_elements) {
+  if (bucket_elements > 0) return fmt::format("up to {}, as asked for", size_text(bucket_elements));
+  const BucketSizes sizes = bucket_sizes(transport, ranks);
+  return sizes.first == sizes.usual
+             ? fmt::format("up to {}", size_text(sizes.usual))
+             : fmt::format("the first up to {}, then up to {}", size_text(sizes.first), size_text(sizes.usual));
+}
+
+std::vector<Slice> bucket_schedule(std::span<const std::size_t> slice_ends, std::string_view transport, int ranks,
                                    std::size_t bucket_elements) {
-  constexpr std::size_t kMebi = 1024 * 1024 / sizeof(float);
-  const std::size_t usual = transport == "nccl" ? 16 * kMebi : 4 * kMebi;
-  const std::size_t first = transport == "nccl" ? kMebi : transport == "ring" ? kMebi / 4 : usual;
+  const BucketSizes sizes = bucket_sizes(transport, ranks);
   std::vector<Slice> schedule;
   std::size_t begin = 0, end = 0;
   const auto close = [&] {
@@ -21,7 +51,7 @@ std::vector<Slice> bucket_schedule(std::span<const std::size_t> slice_ends, std:
     if (slice_end < end) {
       throw std::invalid_argument(fmt::format("slices end at {} after {}: they must ascend", slice_end, end));
     }
-    const std::size_t limit = bucket_elements > 0 ? bucket_elements : schedule.empty() ? first : usual;
+    const std::size_t limit = bucket_elements > 0 ? bucket_elements : schedule.empty() ? sizes.first : sizes.usual;
     // A slice becomes final at once: one that is larger than a bucket is a bucket of its own, splitting it gains
     // nothing.
     if (slice_end - begin > limit) close();
@@ -32,7 +62,7 @@ std::vector<Slice> bucket_schedule(std::span<const std::size_t> slice_ends, std:
 }
 
 GradientReducer::GradientReducer(Reduction& reduction, std::span<float> gradients, std::vector<Slice> schedule,
-                                 std::optional<Bf16Wire> wire)
+                                 GradientWire wire)
     : reduction_(reduction),
       gradients_(gradients),
       schedule_(std::move(schedule)),
@@ -47,9 +77,13 @@ GradientReducer::GradientReducer(Reduction& reduction, std::span<float> gradient
   if (end != gradients_.size()) {
     throw std::invalid_argument(fmt::format("the buckets cover {} of {} gradients", end, gradients_.size()));
   }
-  if (wire_ && wire_->buffer.size() != gradients_.size()) {
+  if (wire_.device && wire_.device->buffer.size() != gradients_.size()) {
     throw std::invalid_argument(
-        fmt::format("a wire buffer of {} elements for {} gradients", wire_->buffer.size(), gradients_.size()));
+        fmt::format("a wire buffer of {} elements for {} gradients", wire_.device->buffer.size(), gradients_.size()));
+  }
+  if (!wire_.host.residual.empty() && wire_.host.residual.size() != gradients_.size()) {
+    throw std::invalid_argument(
+        fmt::format("a residual of {} elements for {} gradients", wire_.host.residual.size(), gradients_.size()));
   }
 }
 
@@ -64,11 +98,13 @@ void GradientReducer::ready_up_to(std::size_t end) {
   }
   for (; next_ < schedule_.size() && schedule_[next_].offset + schedule_[next_].count <= end; ++next_) {
     const Slice& bucket = schedule_[next_];
-    if (wire_) {
-      wire_->pack(bucket);
-      reduction_.sum_bf16(wire_->buffer.subspan(bucket.offset, bucket.count));
+    if (wire_.device) {
+      wire_.device->pack(bucket);
+      reduction_.sum_bf16(wire_.device->buffer.subspan(bucket.offset, bucket.count));
     } else {
-      reduction_.sum(gradients_.subspan(bucket.offset, bucket.count));
+      Wire wire = wire_.host;
+      if (!wire.residual.empty()) wire.residual = wire.residual.subspan(bucket.offset, bucket.count);
+      reduction_.sum(gradients_.subspan(bucket.offset, bucket.count), wire);
     }
   }
 }
@@ -76,7 +112,7 @@ void GradientReducer::ready_up_to(std::size_t end) {
 void GradientReducer::finish_step() {
   ready_up_to(gradients_.size());
   reduction_.join();
-  if (wire_) wire_->unpack();
+  if (wire_.device) wire_.device->unpack();
 }
 
 }  // namespace lockstep::comm

@@ -88,7 +88,32 @@ MpiSession::MpiSession(int& argc, char**& argv) : state_(std::make_unique<State>
   check(MPI_Comm_dup(MPI_COMM_WORLD, &state_->status), "MPI_Comm_dup", *state_);
 }
 
+MpiSession::MpiSession(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+std::unique_ptr<MpiSession> MpiSession::subset(int ranks) {
+  if (ranks < 1 || ranks > size()) {
+    throw std::invalid_argument(fmt::format("a session of {} of {} ranks", ranks, size()));
+  }
+  const bool member = rank() < ranks;
+  MPI_Comm part = MPI_COMM_NULL;
+  check(MPI_Comm_split(state_->data, member ? 0 : MPI_UNDEFINED, rank(), &part), "MPI_Comm_split", *state_);
+  if (!member) return nullptr;
+  auto state = std::make_unique<State>();
+  state->rank = rank();
+  state->size = ranks;
+  state->host = state_->host;
+  state->is_subset = true;
+  state->data = part;
+  check(MPI_Comm_dup(part, &state->status), "MPI_Comm_dup", *state);
+  return std::unique_ptr<MpiSession>(new MpiSession(std::move(state)));
+}
+
 MpiSession::~MpiSession() {
+  if (state_->is_subset) {
+    MPI_Comm_free(&state_->data);
+    MPI_Comm_free(&state_->status);
+    return;
+  }
   try {
     end_process_after(kFinalizeLimit, 1);
   } catch (const std::exception&) {  // no thread to be had: finalise without the limit

@@ -31,6 +31,10 @@ class MpiSession {
   /// sees a world of one: the sentence to warn the user with.
   std::string launch_warning() const;
 
+  /// Collective: a session of the first `ranks` of these ranks (1 … size()), with the same rank numbers; nullptr on the
+  /// others. It ends without ending MPI, before this one does; abort() ends all ranks of the job. Throws PeerError.
+  std::unique_ptr<MpiSession> subset(int ranks);
+
   /// Says `message` on stderr and ends every rank with `exit_code`. Never returns; never hangs (if MPI_Abort does
   /// not end this process within a second, _exit does). When several ranks fail together the lowest that its peers do
   /// not suspect speaks at once and the others 1 s and more later, should they still live then: one line per job.
@@ -40,6 +44,8 @@ class MpiSession {
   State& state() noexcept { return *state_; }
 
  private:
+  explicit MpiSession(std::unique_ptr<State> state);
+
   std::unique_ptr<State> state_;
 };
 

@@ -18,6 +18,7 @@ struct MpiSession::State {
   MPI_Comm data = MPI_COMM_NULL;    ///< the ring's segments and collectives
   MPI_Comm status = MPI_COMM_NULL;  ///< signs of life and reports, so that they never match a segment
   Suspects suspects;
+  bool is_subset = false;  ///< of another session, which owns MPI
 };
 
 /// An MPI call's return code as PeerError: call, this rank and host, the peer (-1: all of them), MPI's own words.

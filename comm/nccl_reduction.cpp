@@ -301,7 +301,16 @@ void NcclReduction::describe_way(std::string_view log, bool listened) {
 
 // Sums ----------------------------------------------------------------------------------------------------------------
 
-void NcclReduction::sum(std::span<float> data) { start(data.data(), data.size(), NcclCommunicator::Element::float32); }
+void NcclReduction::sum(std::span<float> data, const Wire& wire) {
+  if (wire.bf16) throw std::invalid_argument("sums on GPUs travel as bfloat16 where they are given as such");
+  start(data.data(), data.size(), NcclCommunicator::Element::float32);
+}
+void NcclReduction::scatter_sum(std::span<float>, const Wire&) {
+  throw std::invalid_argument("the halves of a sum are made in host memory only");
+}
+void NcclReduction::gather(std::span<float>) {
+  throw std::invalid_argument("the halves of a sum are made in host memory only");
+}
 void NcclReduction::sum(std::span<double> data) { start(data.data(), data.size(), NcclCommunicator::Element::float64); }
 void NcclReduction::sum_bf16(std::span<std::uint16_t> data) {
   start(data.data(), data.size(), NcclCommunicator::Element::bfloat16);

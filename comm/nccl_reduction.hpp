@@ -72,8 +72,11 @@ class SerialDeviceReduction final : public Reduction {
   SerialDeviceReduction(const std::string& host, const DeviceReductionOptions& options);
   std::string_view transport_name() const noexcept override { return "serial"; }
   std::string description() const override { return {}; }
-  void sum(std::span<float>) override {}
+  using Reduction::sum;
+  void sum(std::span<float>, const Wire&) override {}
   void sum(std::span<double>) override {}
+  void scatter_sum(std::span<float>, const Wire&) override {}
+  void gather(std::span<float>) override {}
   void sum_bf16(std::span<std::uint16_t>) override {}
   void join() override {}
   void wait(const char* what, std::int64_t step) override;
@@ -92,8 +95,11 @@ class NcclReduction final : public Reduction {
 
   std::string_view transport_name() const noexcept override { return "nccl"; }
   std::string description() const override { return description_; }
-  void sum(std::span<float> data) override;
+  using Reduction::sum;
+  void sum(std::span<float> data, const Wire& wire) override;
   void sum(std::span<double> data) override;
+  void scatter_sum(std::span<float> data, const Wire& wire) override;
+  void gather(std::span<float> data) override;
   void sum_bf16(std::span<std::uint16_t> data) override;
   void join() override;
   void wait(const char* what, std::int64_t step) override;

@@ -27,9 +27,10 @@ constexpr std::chrono::milliseconds kGrace{1500};
 constexpr std::chrono::milliseconds kLookInterval{100};
 
 /// One poll without progress, the `idle`-th in a row: at first at full speed (0.3 ms), then lending the core to others,
-/// then asleep.
-void rest(int idle, bool oversubscribed) {
+/// then asleep. Where nobody waits for the result it sleeps at once.
+void rest(int idle, bool oversubscribed, bool urgent) {
   constexpr int kFullSpeed = 2000, kYield = 500;
+  if (!urgent) return std::this_thread::sleep_for(std::chrono::microseconds(50));
   const int yields_from = oversubscribed ? 0 : kFullSpeed;
   if (idle < yields_from) return;
   if (idle < yields_from + kYield) {
@@ -67,7 +68,7 @@ std::unique_ptr<std::pmr::memory_resource> RingCommunicator::do_reduction_memory
 
 // Sums ----------------------------------------------------------------------------------------------------------------
 
-void RingCommunicator::do_all_reduce_sum(std::span<float> data) { all_reduce(data); }
+void RingCommunicator::do_all_reduce_sum(std::span<float> data, const Wire&) { all_reduce(data); }
 void RingCommunicator::do_all_reduce_sum(std::span<double> data) { all_reduce(data); }
 
 template <typename T>
@@ -105,7 +106,7 @@ void RingCommunicator::all_reduce_small(std::span<T> data) {
   }
 }
 
-void RingCommunicator::do_reduce_scatter_sum(std::span<float> data) {
+void RingCommunicator::do_reduce_scatter_sum(std::span<float> data, const Wire&) {
   travel(data, 0, size() - 1, Collective::reduce_scatter);
 }
 
@@ -189,7 +190,7 @@ void RingCommunicator::wait_until_done(Collective operation, Advance advance) {
       patience.reset();
       continue;
     }
-    rest(++idle, oversubscribed_);
+    rest(++idle, oversubscribed_, urgent());
     if (idle % kPollsPerClock != 0) continue;
     idle = std::min(idle, 1 << 20);  // a multiple of kPollsPerClock: asleep anyway
     const Clock::time_point now = Clock::now();

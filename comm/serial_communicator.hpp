@@ -13,9 +13,9 @@ class SerialCommunicator final : public Communicator {
 
  private:
   std::unique_ptr<std::pmr::memory_resource> do_reduction_memory(std::size_t bytes) override;
-  void do_all_reduce_sum(std::span<float>) override {}
+  void do_all_reduce_sum(std::span<float>, const Wire&) override {}
   void do_all_reduce_sum(std::span<double>) override {}
-  void do_reduce_scatter_sum(std::span<float>) override {}
+  void do_reduce_scatter_sum(std::span<float>, const Wire&) override {}
   void do_all_gather(std::span<float>) override {}
   void do_broadcast(std::span<std::byte>, int) override {}
   void do_barrier() override {}

@@ -198,7 +198,7 @@ void SharedMemoryCommunicator::do_barrier() { meet(errand<std::byte>(Collective:
 
 // Sums ----------------------------------------------------------------------------------------------------------------
 
-void SharedMemoryCommunicator::do_all_reduce_sum(std::span<float> data) { all_reduce(data); }
+void SharedMemoryCommunicator::do_all_reduce_sum(std::span<float> data, const Wire&) { all_reduce(data); }
 void SharedMemoryCommunicator::do_all_reduce_sum(std::span<double> data) { all_reduce(data); }
 
 template <typename T>
@@ -243,7 +243,7 @@ void SharedMemoryCommunicator::all_reduce_common(const std::vector<T*>& buffers,
   meet(here);
 }
 
-void SharedMemoryCommunicator::do_reduce_scatter_sum(std::span<float> data) {
+void SharedMemoryCommunicator::do_reduce_scatter_sum(std::span<float> data, const Wire&) {
   const std::uint64_t place = find_common(data, float_buffers_);
   if (place == 0) return all_reduce(data);  // through the bounce buffers the sums pass every rank anyway
   const Errand here = errand<float>(Collective::reduce_scatter, data.size(), place);
@@ -269,7 +269,7 @@ void SharedMemoryCommunicator::do_all_gather(std::span<float> data) {
     meet(here);
     return;
   }
-  const std::size_t longest = own_slice(data.size(), 0).count;
+  const std::size_t longest = own_slice(data.size(), size() - 1).count;
   const bool small = longest * sizeof(float) <= SharedControl::kMessageBytes;
   const std::size_t round = small ? std::max<std::size_t>(longest, 1) : kBounceBytes / sizeof(float);
   const auto part = [&](int peer, std::size_t done) {

@@ -54,9 +54,9 @@ class SharedMemoryCommunicator final : public Communicator {
   };
 
   std::unique_ptr<std::pmr::memory_resource> do_reduction_memory(std::size_t bytes) override;
-  void do_all_reduce_sum(std::span<float> data) override;
+  void do_all_reduce_sum(std::span<float> data, const Wire& wire) override;
   void do_all_reduce_sum(std::span<double> data) override;
-  void do_reduce_scatter_sum(std::span<float> data) override;
+  void do_reduce_scatter_sum(std::span<float> data, const Wire& wire) override;
   void do_all_gather(std::span<float> data) override;
   void do_broadcast(std::span<std::byte> data, int root) override;
   void do_barrier() override;

@@ -331,11 +331,10 @@ TEST(Placement, RefusesPrecisionsThatCpusDoNotHave) {
     EXPECT_THAT(missing.text, HasSubstr("needs a GPU, and there is none (no NVIDIA driver is installed here): CPUs"));
   }
   EXPECT_EQ(complaint({view("a", 0, {})}, {.device = "cpu", .precision = "fp32"}).text, "no complaint");
-  const Complaint wire = complaint({view("a", 0, {})}, {.device = "cpu", .wire = "bf16"});
+  EXPECT_EQ(complaint({view("a", 0, {})}, {.device = "cpu", .wire = "bf16"}).text, "no complaint");
+  const Complaint wire = complaint(one_host(1, 1), {.device = "gpu", .wire = "bf16-feedback"});
   EXPECT_TRUE(wire.usage);
-  EXPECT_THAT(wire.text, HasSubstr("gradients of CPUs travel as fp32; give --wire fp32"));
-  EXPECT_THAT(complaint({view("a", 0, {})}, {.wire = "bf16"}).text,
-              HasSubstr("--wire bf16 needs a GPU, and there is none (no NVIDIA driver is installed here)"));
+  EXPECT_THAT(wire.text, HasSubstr("--wire bf16-feedback is for CPUs"));
 }
 
 TEST(RankViewText, ComesBackAsItWas) {

@@ -26,8 +26,6 @@ for n in 1 2; do
     run -n $n "${train[@]}" --device cpu --precision $precision --run runs/none
     expect_error 2 "--precision $precision .*CPUs compute in fp32"; expect_no_file runs/none
   done
-  run -n $n "${train[@]}" --device cpu --wire bf16 --run runs/none
-  expect_error 2 "--wire bf16 .*as fp32"; expect_no_file runs/none
   check "fp32 on the CPU is no contradiction, on $n ranks"
   run -n $n "${train[@]}" --device cpu --precision fp32 --run runs/fp32-$n
   expect_status 0; metric runs/fp32-$n train loss | cmp -s - cpu-$n || failed "another loss curve"

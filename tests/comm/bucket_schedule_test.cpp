@@ -15,21 +15,28 @@ class NotingReduction final : public Reduction {
  public:
   std::string_view transport_name() const noexcept override { return "noted"; }
   std::string description() const override { return {}; }
-  void sum(std::span<float> data) override { sums.push_back(data.size()); }
+  using Reduction::sum;
+  void sum(std::span<float> data, const Wire& wire) override {
+    sums.push_back(data.size());
+    residuals.push_back(wire.residual.data());
+  }
   void sum(std::span<double>) override {}
+  void scatter_sum(std::span<float>, const Wire&) override {}
+  void gather(std::span<float>) override {}
   void sum_bf16(std::span<std::uint16_t> data) override { wire_sums.push_back(data.size()); }
   void join() override { ++joins; }
   void wait(const char*, std::int64_t) override {}
   double exposed_seconds() const noexcept override { return 0; }
   std::vector<std::size_t> sums, wire_sums;
+  std::vector<const float*> residuals;
   int joins = 0;
 };
 
 std::vector<std::size_t> bucket_counts(const std::vector<std::size_t>& ends, std::string_view transport,
-                                       std::size_t bucket_elements = 0) {
+                                       std::size_t bucket_elements = 0, int ranks = 4) {
   std::vector<std::size_t> counts;
   std::size_t end = 0;
-  for (const Slice& bucket : bucket_schedule(ends, transport, bucket_elements)) {
+  for (const Slice& bucket : bucket_schedule(ends, transport, ranks, bucket_elements)) {
     EXPECT_EQ(bucket.offset, end);
     end += bucket.count;
     counts.push_back(bucket.count);
@@ -63,7 +70,30 @@ TEST(BucketSchedule, TheSizeCanBeSet) {
 }
 
 TEST(BucketSchedule, SlicesMustAscend) {
-  EXPECT_THROW(bucket_schedule(std::array<std::size_t, 2>{5, 4}, "serial"), std::invalid_argument);
+  EXPECT_THROW(bucket_schedule(std::array<std::size_t, 2>{5, 4}, "serial", 1), std::invalid_argument);
+}
+
+TEST(BucketSchedule, BetweenManyRanksBucketsGrow) {
+  const Counts ends{kMebi, 4 * kMebi, 8 * kMebi, 12 * kMebi, 100 * kMebi};
+  EXPECT_EQ(bucket_counts(ends, "two-level", 0, 32), (Counts{kMebi, 3 * kMebi, 4 * kMebi, 4 * kMebi, 88 * kMebi}));
+  EXPECT_EQ(bucket_counts(ends, "two-level", 0, 64), (Counts{kMebi, 7 * kMebi, 4 * kMebi, 88 * kMebi}));
+  EXPECT_EQ(bucket_rule("ring", 4), "the first up to 256 KiB, then up to 4 MiB");
+  EXPECT_EQ(bucket_rule("ring", 4096), "up to 64 MiB");
+  EXPECT_EQ(bucket_rule("shared memory", 64), "up to 4 MiB");
+  EXPECT_EQ(bucket_rule("ring", 64, 1024), "up to 4 KiB, as asked for");
+}
+
+TEST(GradientReducer, HandsEachBucketItsPartOfTheResidual) {
+  NotingReduction reduction;
+  std::vector<float> gradients(10), residual(10);
+  GradientReducer reducer(reduction, gradients, {{0, 4}, {4, 6}},
+                          {.host = {.bf16 = true, .residual = residual}});
+  reducer.begin_step();
+  reducer.finish_step();
+  EXPECT_EQ(reduction.residuals, (std::vector<const float*>{residual.data(), residual.data() + 4}));
+  EXPECT_THROW(GradientReducer(reduction, gradients, {{0, 10}},
+                               {.host = {.bf16 = true, .residual = std::span(residual).first(9)}}),
+               std::invalid_argument);
 }
 
 TEST(BucketSchedule, NcclWantsLargerBuckets) {
@@ -114,7 +144,7 @@ TEST(GradientReducer, ANarrowWireIsPackedBucketByBucketAndUnpackedOnce) {
                     .pack = [&](Slice slice) { packed.push_back(slice.offset); },
                     .unpack = [&] { unpacked += reduction.joins; }};
   };
-  GradientReducer reducer(reduction, gradients, {{0, 4}, {4, 6}}, wire(buffer));
+  GradientReducer reducer(reduction, gradients, {{0, 4}, {4, 6}}, {.device = wire(buffer)});
   reducer.begin_step();
   reducer.ready_up_to(4);
   EXPECT_EQ(packed, Counts{0});
@@ -123,7 +153,7 @@ TEST(GradientReducer, ANarrowWireIsPackedBucketByBucketAndUnpackedOnce) {
   EXPECT_EQ(reduction.wire_sums, (Counts{4, 6}));
   EXPECT_EQ(reduction.sums, Counts{});
   EXPECT_EQ(unpacked, 1) << "after the join";
-  EXPECT_THROW(GradientReducer(reduction, gradients, {{0, 10}}, wire(std::span(buffer).first(9))),
+  EXPECT_THROW(GradientReducer(reduction, gradients, {{0, 10}}, {.device = wire(std::span(buffer).first(9))}),
                std::invalid_argument);
 }
 

@@ -24,9 +24,9 @@ class Sized final : public Communicator {
 
  private:
   std::unique_ptr<std::pmr::memory_resource> do_reduction_memory(std::size_t) override { return nullptr; }
-  void do_all_reduce_sum(std::span<float>) override {}
+  void do_all_reduce_sum(std::span<float>, const Wire&) override {}
   void do_all_reduce_sum(std::span<double>) override {}
-  void do_reduce_scatter_sum(std::span<float>) override {}
+  void do_reduce_scatter_sum(std::span<float>, const Wire&) override {}
   void do_all_gather(std::span<float>) override {}
   void do_broadcast(std::span<std::byte>, int) override {}
   void do_barrier() override {}
@@ -35,16 +35,21 @@ class Sized final : public Communicator {
   void do_end_long_operation() noexcept override {}
 };
 
-TEST(OwnSlice, CoversEveryElementOnceNearlyEqually) {
+TEST(OwnSlice, CoversEveryElementOnceInEqualWholeLinesAndTheRestAtTheLast) {
   for (int size = 1; size <= 9; ++size) {
     const Sized communicator(size);
-    for (const std::size_t count : {0u, 1u, 7u, 8u, 9u, 10u, 1000u}) {
+    for (const std::size_t count : {0u, 1u, 15u, 16u, 17u, 143u, 144u, 145u, 1000u, 1024u}) {
       std::size_t end = 0;
       for (int rank = 0; rank < size; ++rank) {
         const Slice slice = communicator.own_slice(count, rank);
-        const auto p = static_cast<std::size_t>(size);
+        EXPECT_EQ(slice, shard_of(count, rank, size));
         EXPECT_EQ(slice.offset, end);
-        EXPECT_EQ(slice.count, count / p + (static_cast<std::size_t>(rank) < count % p ? 1 : 0));
+        EXPECT_EQ(slice.offset % 16, 0u);
+        if (rank + 1 < size) {
+          EXPECT_EQ(slice.count, shard_of(count, 0, size).count);
+        } else {
+          EXPECT_LT(slice.count - shard_of(count, 0, size).count, 16u * static_cast<unsigned>(size) + 16);
+        }
         end += slice.count;
       }
       EXPECT_EQ(end, count);

@@ -24,7 +24,7 @@ TEST_P(GradientReduction, RandomSlicesGiveTheSumOfTheWhole) {
     HostReduction reduction(*communicator_);
     GradientReducer reducer(
         reduction, gradients,
-        bucket_schedule(ends, communicator_->transport_name(), round % 2 == 0 ? 0 : 1 + random() % 10'000));
+        bucket_schedule(ends, communicator_->transport_name(), communicator_->size(), round % 2 == 0 ? 0 : 1 + random() % 10'000));
     for (int step = 0; step < 2; ++step) {
       const auto value = [&](std::size_t i, int rank) {
         return static_cast<float>(i % 100'000 + static_cast<std::size_t>(rank * rank + step));
