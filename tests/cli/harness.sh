@@ -104,7 +104,7 @@ must_run() {
   [ "$status" = 0 ] || { failed "exit $status where the rest of the script needs 0"; exit 1; }
 }
 
-expect_status() { [ "$status" = "$1" ] || failed "exit $status instead of $1"; }
+expect_status() { [[ "$status" =~ ^($1)$ ]] || failed "exit $status instead of $1"; }
 expect_out() { grep -Eq -- "$1" out || failed "stdout lacks /$1/"; }
 expect_err() { own_words | grep -Eq -- "$1" || failed "stderr lacks /$1/"; }
 expect_no_out() { ! grep -Eq -- "$1" out || failed "stdout has /$1/"; }

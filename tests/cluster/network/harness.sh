@@ -1,0 +1,59 @@
+# Sourced by tests/cluster/network/*.sh, which are called as: bash tests/cluster/network/NAME.sh LOCKSTEP TREE
+# tests/cli/harness.sh on several hosts: `nodes N ...` makes them, and -H LIST ("node1:2,node2:1") in place of -n RANKS
+# starts the program over them. Where nodes cannot be made the script is skipped, with the reason.
+. "$(dirname "${BASH_SOURCE[0]}")/../../cli/harness.sh"
+hosts=$tree/tests/cluster/network/hosts
+
+trap 'code=$?; take_down; (exit $code); end_of_script' EXIT
+take_down() {
+  [ -n "${LOCKSTEP_HOSTS:-}" ] || return 0
+  "$hosts" down
+  unset LOCKSTEP_HOSTS
+}
+
+# nodes N [--rate RATE]: in place of those before.
+nodes() {
+  take_down
+  node_count=$1
+  LOCKSTEP_HOSTS=$(TMPDIR=$work "$hosts" up "$@" --owner $$ --share "$work" --share "$(dirname "$lockstep")" 2>up.err)
+  local code=$?
+  [ $code != 77 ] || skip_all "$(cat up.err)"
+  [ $code = 0 ] || { cat up.err; exit 1; }
+  export LOCKSTEP_HOSTS
+}
+
+# command_for -H LIST [-m "LAUNCHER OPTIONS"] [-w WRAPPER] ARGUMENTS...: one rank per slot.
+command_for() {
+  local list="" launcher=() wrapper=()
+  while :; do
+    case ${1:-} in
+      -H) list=$2; shift 2 ;;
+      -m) read -ra launcher <<<"$2"; shift 2 ;;
+      -w) wrapper=("$2"); shift 2 ;;
+      *) break ;;
+    esac
+  done
+  local program=("${wrapper[@]}" "$lockstep" "$@")
+  command=("${program[@]}")
+  [ -z "$list" ] || command=("$hosts" mpirun --host "$list" "${launcher[@]}" "${program[@]}")
+  command_line="${list:+mpirun --host $list ${launcher[*]} }${wrapper[*]} lockstep $*"
+}
+
+ranks() { :; }  # what is left is ended with its host
+# ranks_on NODE: the process ids there, by rank.
+ranks_on() { "$hosts" exec "$1" pgrep -f "^$lockstep " | sort -n; }
+
+# All ranks are gone, and so are mpirun's daemons and all files in /tmp and /dev/shm; a moment is allowed.
+# nobody_remains SECONDS HOST...
+nobody_remains() {
+  local deadline=$((SECONDS + $1)) host there; shift
+  for host in "$@"; do
+    while there=$("$hosts" processes "$host"; "$hosts" files "$host"); [ -n "$there" ]; do
+      [ $SECONDS -le "$deadline" ] || { failed "left on $host: $there"; return; }
+      sleep 0.1
+    done
+  done
+}
+all_nodes() { local i; for ((i = 1; i <= node_count; i++)); do echo "node$i"; done; }
+# Bytes that the nodes have sent so far, together.
+bytes_sent() { "$hosts" bytes | awk '{ sum += $2 } END { print sum }'; }
