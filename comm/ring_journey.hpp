@@ -1,6 +1,6 @@
 /// \file
-/// One trip of the data around the ring: which segment goes and comes when. Private to ring_communicator.cpp, which has
-/// the essay's other half: how to wait.
+/// One trip of the data around a ring: which segment goes and comes when. Private to ring_group.cpp; the essay is in
+/// ring_group.hpp.
 #pragma once
 
 #include <algorithm>
@@ -9,14 +9,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
+#include <vector>
 
 #include "comm/communicator.hpp"
 #include "comm/mpi_state.hpp"
+#include "comm/ring_group.hpp"
 #include "comm/summation.hpp"
 
 namespace lockstep::comm {
 
-/// Bytes of a segment; see ring_communicator.hpp.
+/// Bytes of a segment on the wire; see ring_group.hpp.
 inline constexpr std::size_t kSegmentBytes = 61440;
 /// Segments posted ahead in each direction: 960 KiB in flight fill a 10 Gbit/s link of 0.7 ms round trip.
 inline constexpr std::size_t kAhead = 16;
@@ -28,34 +31,44 @@ struct LengthError {
   std::size_t expected = 0;
 };
 
-inline bool is_truncation(int code) {
-  int error_class = MPI_SUCCESS;
-  return code != MPI_SUCCESS && MPI_Error_class(code, &error_class) == MPI_SUCCESS && error_class == MPI_ERR_TRUNCATE;
-}
-
-/// Position in the stream of segments: step of the ring, segment of that step's slice.
+/// Position in the stream of segments: step of the ring, part of what that step's place owns, segment of that part.
 struct Cursor {
   int step = 0;
+  std::size_t part = 0;
   std::size_t segment = 0;
   auto operator<=>(const Cursor&) const = default;
 };
 
-template <typename T>
+/// A ring as one of its ranks sees it.
+struct RingPlace {
+  int size = 1;
+  int position = 0;   ///< of this rank on the ring
+  int previous = 0;   ///< rank in the session of the one before, from which everything comes
+  int following = 0;  ///< and of the one after
+};
+
+/// Elements T travel as OnWire: as they are, or rounded (Bf16).
+template <typename T, typename OnWire>
 class RingJourney {
  public:
-  /// Steps [first, last) over `data`; `staging` holds kAhead segments.
-  RingJourney(const Communicator& communicator, MpiSession::State& state, std::span<T> data,
-              std::span<std::byte> staging, int first, int last)
-      : communicator_(communicator),
+  static constexpr bool kRounds = !std::is_same_v<T, OnWire>;
+  /// Segments of memory: those that come, and those that go if they are not sent from where they lie.
+  static constexpr std::size_t kStagingBytes = (kRounds ? 2 : 1) * kAhead * kSegmentBytes;
+
+  /// `residual`: empty, or as long as `data`: the errors of rounding. All arguments outlive the journey.
+  RingJourney(const RingPlace& place, MpiSession::State& state, std::span<T> data, std::span<float> residual,
+              const RingParts& parts, RingStation& station, RingTrip trip, std::span<std::byte> staging)
+      : place_(place),
         state_(state),
         data_(data),
+        residual_(residual),
+        parts_(parts),
+        station_(station),
         staging_(staging),
-        size_(communicator.size()),
-        rank_(communicator.rank()),
-        first_(first),
-        last_(last) {
-    posted_ = received_ = settled({first, 0}, Direction::in);
-    started_ = sent_ = settled({first, 0}, Direction::out);
+        first_(trip == RingTrip::all_gather ? place.size - 1 : 0),
+        last_(trip == RingTrip::reduce_scatter ? place.size - 1 : 2 * (place.size - 1)) {
+    posted_ = received_ = loaded_ = settled({first_, 0, 0}, Direction::in);
+    started_ = sent_ = settled({first_, 0, 0}, Direction::out);
     receives_.fill(MPI_REQUEST_NULL);
     sends_.fill(MPI_REQUEST_NULL);
   }
@@ -69,47 +82,58 @@ class RingJourney {
     while (may_start()) progress = start();
     progress = take_received() || progress;
     progress = take_sent() || progress;
-    return progress;
+    return progress || load_ahead();
   }
 
  private:
-  static constexpr std::size_t kSegment = kSegmentBytes / sizeof(T);
+  static constexpr std::size_t kSegment = kSegmentBytes / sizeof(OnWire);
   enum class Direction { in, out };
 
-  bool reduces(int step) const { return step < size_ - 1; }
+  bool reduces(int step) const { return step < place_.size - 1; }
 
-  Slice slice(int step, Direction direction) const {
+  std::span<const Slice> parts(int step, Direction direction) const {
     const int behind = step + (direction == Direction::out ? 1 : 2);
-    return communicator_.own_slice(data_.size(), ((rank_ - behind) % size_ + size_) % size_);
+    return parts_.of(((place_.position - behind) % place_.size + place_.size) % place_.size);
   }
 
-  /// The next segment there is, from `at` on: empty slices have none.
+  /// The next segment there is, from `at` on: empty parts have none.
   Cursor settled(Cursor at, Direction direction) const {
-    while (at.step < last_ && at.segment * kSegment >= slice(at.step, direction).count) at = {at.step + 1, 0};
+    while (at.step < last_) {
+      const std::span<const Slice> all = parts(at.step, direction);
+      if (at.part == all.size()) {
+        at = {at.step + 1, 0, 0};
+      } else if (at.segment * kSegment >= all[at.part].count) {
+        at = {at.step, at.part + 1, 0};
+      } else {
+        break;
+      }
+    }
     return at;
   }
 
-  Cursor next(Cursor at, Direction direction) const { return settled({at.step, at.segment + 1}, direction); }
+  Cursor next(Cursor at, Direction direction) const { return settled({at.step, at.part, at.segment + 1}, direction); }
 
-  std::span<T> segment(Cursor at, Direction direction) const {
-    const Slice whole = slice(at.step, direction);
+  Slice segment(Cursor at, Direction direction) const {
+    const Slice part = parts(at.step, direction)[at.part];
     const std::size_t offset = at.segment * kSegment;
-    return data_.subspan(whole.offset + offset, std::min(kSegment, whole.count - offset));
+    return {.offset = part.offset + offset, .count = std::min(kSegment, part.count - offset)};
   }
 
-  /// A received segment lands in place in the gathering half: only after its partial sum, which this rank sent
-  /// size - 1 steps before, has left.
+  /// In the gathering half a segment lands in place unless it must be widened: only after its partial sum, which this
+  /// rank sent size - 1 steps before, has left.
   bool may_post() const {
     if (posted_.step == last_ || posts_ - receipts_ == kAhead) return false;
-    return reduces(posted_.step) || Cursor{posted_.step + 1 - size_, posted_.segment} < sent_;
+    if (kRounds || reduces(posted_.step)) return true;
+    return Cursor{posted_.step + 1 - place_.size, posted_.part, posted_.segment} < sent_;
   }
 
   bool post() {
-    const std::span<T> target = segment(posted_, Direction::in);
-    void* const buffer = reduces(posted_.step) ? static_cast<void*>(staged(posts_)) : target.data();
-    check(MPI_Irecv(buffer, static_cast<int>(target.size_bytes()), MPI_BYTE, previous(), kRingTag, state_.data,
-                    &receives_[posts_ % kAhead]),
-          "MPI_Irecv", state_, previous());
+    const Slice target = segment(posted_, Direction::in);
+    void* const buffer =
+        kRounds || reduces(posted_.step) ? static_cast<void*>(incoming(posts_)) : &data_[target.offset];
+    check(MPI_Irecv(buffer, static_cast<int>(target.count * sizeof(OnWire)), MPI_BYTE, place_.previous, kRingTag,
+                    state_.data, &receives_[posts_ % kAhead]),
+          "MPI_Irecv", state_, place_.previous);
     ++posts_;
     posted_ = next(posted_, Direction::in);
     return true;
@@ -118,17 +142,33 @@ class RingJourney {
   /// What the first step sends is this rank's own; after that a segment goes on when it has come in the step before.
   bool may_start() const {
     if (started_.step == last_ || starts_ - departures_ == kAhead) return false;
-    return started_.step == first_ || Cursor{started_.step - 1, started_.segment} < received_;
+    return started_.step == first_ || Cursor{started_.step - 1, started_.part, started_.segment} < received_;
   }
 
   bool start() {
-    const std::span<T> source = segment(started_, Direction::out);
-    check(MPI_Isend(source.data(), static_cast<int>(source.size_bytes()), MPI_BYTE, following(), kRingTag, state_.data,
-                    &sends_[starts_ % kAhead]),
-          "MPI_Isend", state_, following());
+    const Slice source = segment(started_, Direction::out);
+    if (started_.step == first_) load(source);
+    const void* const buffer = packed(source);
+    check(MPI_Isend(buffer, static_cast<int>(source.count * sizeof(OnWire)), MPI_BYTE, place_.following, kRingTag,
+                    state_.data, &sends_[starts_ % kAhead]),
+          "MPI_Isend", state_, place_.following);
+    if (started_.step == first_ && !reduces(first_)) station_.unload(source);
     ++starts_;
     started_ = next(started_, Direction::out);
     return true;
+  }
+
+  /// Where the elements lie as they go on the wire.
+  const void* packed(Slice source) const {
+    T* const values = &data_[source.offset];
+    if constexpr (kRounds) {
+      OnWire* const rounded = outgoing(starts_);
+      // What is gathered has been rounded by its owner, and rounds to itself.
+      round_to_bf16(rounded, values, reduces(started_.step) ? errors(source) : nullptr, source.count);
+      return rounded;
+    } else {
+      return values;
+    }
   }
 
   /// Messages of one sender and tag arrive in order, so only the oldest of each direction is asked for.
@@ -138,18 +178,21 @@ class RingJourney {
       int complete = 0;
       MPI_Status status;
       const int code = MPI_Test(&receives_[receipts_ % kAhead], &complete, &status);
-      const std::span<T> target = segment(received_, Direction::in);
-      if (is_truncation(code)) throw LengthError{-1, target.size_bytes()};
-      check(code, "MPI_Test", state_, previous());
+      const Slice target = segment(received_, Direction::in);
+      const std::size_t expected = target.count * sizeof(OnWire);
+      if (is_truncation(code)) throw LengthError{-1, expected};
+      check(code, "MPI_Test", state_, place_.previous);
       if (!complete) break;
       int bytes = 0;
-      check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count", state_, previous());
-      if (static_cast<std::size_t>(bytes) != target.size_bytes()) throw LengthError{bytes, target.size_bytes()};
-      if (reduces(received_.step)) add_to(target.data(), staged(receipts_), target.size());
+      check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count", state_, place_.previous);
+      if (static_cast<std::size_t>(bytes) != expected) throw LengthError{bytes, expected};
+      take_in(target);
+      const bool final = received_.step >= place_.size - 2;
       ++receipts_;
       received_ = next(received_, Direction::in);
       progress = true;
       while (may_start()) start();  // pass it on before anything else
+      if (final) station_.unload(target);
     }
     return progress;
   }
@@ -158,7 +201,8 @@ class RingJourney {
     bool progress = false;
     while (departures_ < starts_) {
       int complete = 0;
-      check(MPI_Test(&sends_[departures_ % kAhead], &complete, MPI_STATUS_IGNORE), "MPI_Test", state_, following());
+      check(MPI_Test(&sends_[departures_ % kAhead], &complete, MPI_STATUS_IGNORE), "MPI_Test", state_,
+            place_.following);
       if (!complete) break;
       ++departures_;
       sent_ = next(sent_, Direction::out);
@@ -167,18 +211,61 @@ class RingJourney {
     return progress;
   }
 
-  T* staged(std::size_t number) const {
-    return reinterpret_cast<T*>(staging_.data() + number % kAhead * kSegmentBytes);
+  void take_in(Slice target) {
+    T* const values = &data_[target.offset];
+    if (!reduces(received_.step)) {
+      if constexpr (kRounds) widen(values, incoming(receipts_), target.count);
+      return;
+    }
+    while (loaded_ <= received_) load_next();
+    add_to(values, incoming(receipts_), target.count);
+    if constexpr (kRounds) {
+      if (received_.step < place_.size - 2) return;
+      if (sends_on()) {  // it goes on as it is rounded, so this rank keeps it like that
+        round_in_place(values, errors(target), target.count);
+      } else if (float* const none = errors(target)) {
+        std::fill_n(none, target.count, 0.0f);
+      }
+    }
   }
-  int previous() const { return (rank_ + size_ - 1) % size_; }
-  int following() const { return (rank_ + 1) % size_; }
 
-  const Communicator& communicator_;
+  /// Makes data[slice] this rank's term.
+  void load(Slice slice) {
+    station_.load(slice);
+    if constexpr (kRounds) {
+      if (reduces(first_) && !residual_.empty()) add_to(&data_[slice.offset], errors(slice), slice.count);
+    }
+  }
+
+  void load_next() {
+    load(segment(loaded_, Direction::in));
+    loaded_ = next(loaded_, Direction::in);
+  }
+
+  /// Uses the time in which nothing arrives.
+  bool load_ahead() {
+    if (loaded_.step == last_ || !reduces(loaded_.step)) return false;
+    load_next();
+    return true;
+  }
+
+  /// After the sums comes the gathering.
+  bool sends_on() const { return last_ >= place_.size; }
+  float* errors(Slice slice) const { return residual_.empty() ? nullptr : &residual_[slice.offset]; }
+  OnWire* incoming(std::size_t number) const { return staged(number % kAhead); }
+  OnWire* outgoing(std::size_t number) const { return staged(kAhead + number % kAhead); }
+  OnWire* staged(std::size_t index) const { return reinterpret_cast<OnWire*>(staging_.data() + index * kSegmentBytes); }
+
+  RingPlace place_;
   MpiSession::State& state_;
   std::span<T> data_;
+  std::span<float> residual_;
+  const RingParts& parts_;
+  RingStation& station_;
   std::span<std::byte> staging_;
-  int size_, rank_, first_, last_;
+  int first_, last_;
   Cursor posted_, received_, started_, sent_;  ///< the next of each
+  Cursor loaded_;                              ///< the next that comes in and has not been made this rank's term
   std::size_t posts_ = 0, receipts_ = 0, starts_ = 0, departures_ = 0;
   std::array<MPI_Request, kAhead> receives_, sends_;
 };

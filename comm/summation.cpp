@@ -1,6 +1,7 @@
 #include "comm/summation.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 // Compiled once per instruction set, chosen when the program starts. Not under the sanitizers: they instrument the
@@ -35,6 +36,55 @@ LOCKSTEP_SUM_CLONES void accumulate(float* __restrict sum, const float* __restri
 
 LOCKSTEP_SUM_CLONES void accumulate(double* __restrict sum, const double* __restrict term, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) sum[i] += term[i];
+}
+
+constexpr std::uint32_t kInfinityBits = 0x7f80'0000, kMagnitudeBits = 0x7fff'ffff;
+
+inline std::uint32_t rounded_bits(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t nearest = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+  return (bits & kMagnitudeBits) > kInfinityBits ? bits >> 16 | 0x40 : nearest;  // a NaN stays one, and quiet
+}
+
+inline float widened(std::uint32_t rounded) { return std::bit_cast<float>(rounded << 16); }
+
+/// What rounding took away; no error is carried on from an infinity.
+inline float rounding_error(float value, std::uint32_t rounded) {
+  return (rounded << 16 & kInfinityBits) == kInfinityBits ? 0.0f : value - widened(rounded);
+}
+
+LOCKSTEP_SUM_CLONES void round_all(Bf16* __restrict rounded, const float* __restrict values, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) rounded[i] = static_cast<Bf16>(rounded_bits(values[i]));
+}
+
+LOCKSTEP_SUM_CLONES void round_all_keeping_errors(Bf16* __restrict rounded, const float* __restrict values,
+                                                  float* __restrict errors, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint32_t bits = rounded_bits(values[i]);
+    errors[i] = rounding_error(values[i], bits);
+    rounded[i] = static_cast<Bf16>(bits);
+  }
+}
+
+LOCKSTEP_SUM_CLONES void round_values(float* values, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) values[i] = widened(rounded_bits(values[i]));
+}
+
+LOCKSTEP_SUM_CLONES void round_values_keeping_errors(float* __restrict values, float* __restrict errors,
+                                                     std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint32_t bits = rounded_bits(values[i]);
+    errors[i] = rounding_error(values[i], bits);
+    values[i] = widened(bits);
+  }
+}
+
+LOCKSTEP_SUM_CLONES void accumulate(float* __restrict sum, const Bf16* __restrict term, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) sum[i] += widened(term[i]);
+}
+
+LOCKSTEP_SUM_CLONES void widen_all(float* __restrict values, const Bf16* __restrict rounded, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) values[i] = widened(rounded[i]);
 }
 
 /// Calls write(offset, sums, count) for each block of the sum of the buffers.
@@ -78,5 +128,25 @@ void sum_into(float* destination, std::span<float* const> buffers, std::size_t b
     std::memcpy(destination + offset, sums, count * sizeof(float));
   });
 }
+
+void round_to_bf16(Bf16* rounded, const float* values, float* errors, std::size_t count) {
+  if (errors) {
+    round_all_keeping_errors(rounded, values, errors, count);
+  } else {
+    round_all(rounded, values, count);
+  }
+}
+
+void round_in_place(float* values, float* errors, std::size_t count) {
+  if (errors) {
+    round_values_keeping_errors(values, errors, count);
+  } else {
+    round_values(values, count);
+  }
+}
+
+void add_to(float* sum, const Bf16* term, std::size_t count) { accumulate(sum, term, count); }
+
+void widen(float* values, const Bf16* rounded, std::size_t count) { widen_all(values, rounded, count); }
 
 }  // namespace lockstep::comm

@@ -1,9 +1,10 @@
 /// \file
-/// The additions of an all-reduce, vectorised. Every element is added in the order in which its terms are given, so the
-/// result does not depend on the vector width.
+/// The additions of an all-reduce and the roundings of its wire, vectorised. Every element is added in the order in
+/// which its terms are given, so the result does not depend on the vector width.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 namespace lockstep::comm {
@@ -19,5 +20,22 @@ void sum_into_all(std::span<double* const> buffers, std::size_t begin, std::size
 
 /// The same sum, written to `destination` (which may be one of the buffers) from its element `begin` on.
 void sum_into(float* destination, std::span<float* const> buffers, std::size_t begin, std::size_t end);
+
+/// bfloat16, the upper half of a float: to the nearest, ties to even. Infinities stay, NaNs stay NaNs; what lies nearer
+/// to 2^128 than to the largest bfloat16 becomes infinite. What has been rounded rounds to itself.
+using Bf16 = std::uint16_t;
+
+/// rounded[i] = values[i]; with `errors` (may be nullptr) errors[i] = values[i] - rounded[i], which is exact, or 0
+/// where rounded[i] is not finite. The ranges do not overlap.
+void round_to_bf16(Bf16* rounded, const float* values, float* errors, std::size_t count);
+
+/// values[i] becomes what round_to_bf16 makes of it; `errors` as there.
+void round_in_place(float* values, float* errors, std::size_t count);
+
+/// sum[i] += term[i].
+void add_to(float* sum, const Bf16* term, std::size_t count);
+
+/// values[i] = rounded[i].
+void widen(float* values, const Bf16* rounded, std::size_t count);
 
 }  // namespace lockstep::comm

@@ -1,0 +1,223 @@
+#include "comm/peer_watch.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <exception>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace lockstep::comm {
+namespace {
+
+/// How long a rank whose patience is over listens for the reports of the others.
+constexpr std::chrono::milliseconds kGrace{1500};
+
+}  // namespace
+
+PeerWatch::PeerWatch(MpiSession::State& state, PeerTable peers, double deadline_seconds,
+                     const Communicator& communicator)
+    : state_(state),
+      peers_(std::move(peers)),
+      status_(state, deadline_seconds),
+      deadline_seconds_(deadline_seconds),
+      communicator_(communicator),
+      oversubscribed_(peers_.oversubscribed()) {}
+
+PeerWatch::~PeerWatch() {
+  if (std::uncaught_exceptions() == 0) return;
+  try {
+    status_.send(Report{.kind = Report::Kind::leaving});
+  } catch (const std::exception&) {  // then the peers will find out by themselves
+  }
+}
+
+// Waits ---------------------------------------------------------------------------------------------------------------
+
+void PeerWatch::rest(int idle) const {
+  constexpr int kFullSpeed = 2000, kYield = 500;
+  if (!communicator_.urgent()) return std::this_thread::sleep_for(std::chrono::microseconds(50));
+  const int yields_from = oversubscribed_ ? 0 : kFullSpeed;
+  if (idle < yields_from) return;
+  if (idle < yields_from + kYield) {
+    std::this_thread::yield();
+  } else {
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+}
+
+void PeerWatch::wait_for(std::span<MPI_Request> requests, Collective operation, std::int64_t expected_bytes) {
+  wait_until_done(operation, [&] {
+    for (MPI_Request& request : requests) {
+      if (request == MPI_REQUEST_NULL) continue;
+      int complete = 0;
+      MPI_Status status;
+      const int code = MPI_Test(&request, &complete, &status);
+      const bool receives = expected_bytes >= 0 && &request == &requests.back();
+      if (receives && is_truncation(code)) {
+        diverged(operation, status.MPI_SOURCE, -1, static_cast<std::size_t>(expected_bytes));
+      }
+      check(code, "MPI_Test", state_);
+      if (!complete) return Progress::none;
+      if (!receives) continue;
+      int bytes = 0;
+      check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count", state_);
+      if (bytes != expected_bytes) {
+        diverged(operation, status.MPI_SOURCE, bytes, static_cast<std::size_t>(expected_bytes));
+      }
+    }
+    return Progress::done;
+  });
+}
+
+void PeerWatch::broadcast(std::span<std::byte> data, int root) {
+  constexpr std::size_t kPiece = std::size_t{1} << 30;  // MPI counts in int
+  std::size_t offset = 0;
+  do {
+    const std::span<std::byte> piece = data.subspan(offset, std::min(kPiece, data.size() - offset));
+    std::array<MPI_Request, 1> request{};
+    check(MPI_Ibcast(piece.data(), static_cast<int>(piece.size()), MPI_BYTE, root, state_.data, request.data()),
+          "MPI_Ibcast", state_);
+    wait_for(request, Collective::broadcast);
+    offset += piece.size();
+  } while (offset < data.size());
+}
+
+void PeerWatch::barrier() {
+  std::array<MPI_Request, 1> request{};
+  check(MPI_Ibarrier(state_.data, request.data()), "MPI_Ibarrier", state_);
+  wait_for(request, Collective::barrier);
+}
+
+void PeerWatch::look_for_the_dead() {
+  for (int peer = 0; peer < state_.size; ++peer) {
+    if (peer == state_.rank || peers_.process_state(peer) != ProcessState::gone) continue;
+    if (status_.report(peer)) continue;  // it left with a message: the launcher ends this rank, too
+    state_.suspects.mark(std::span(&peer, 1));
+    throw PeerError(
+        fmt::format("{} has died; its peers are in {}. Its host's system log may say why (out of memory?). "
+                    "Ending the job.",
+                    peers_.describe(peer), own_activity()));
+  }
+}
+
+void PeerWatch::look_around(Collective operation, Patience& patience) {
+  status_.poll();
+  look_for_the_dead();
+  const bool leaving = status_.anybody_leaves();
+  const bool out_of_patience = patience.exhausted(status_.anybody_is_busy());
+  if (out_of_patience || (!leaving && status_.anybody_reports())) inquest(operation, patience.waited());
+}
+
+void PeerWatch::report_waiting(Collective operation, double waited) {
+  Report report{.kind = Report::Kind::waiting,
+                .operation = static_cast<std::int32_t>(operation),
+                .sequence = sequence_,
+                .waited = waited,
+                .step = step_.load()};
+  std::strncpy(report.activity, activity_.load(), sizeof(report.activity) - 1);
+  status_.send(report);
+}
+
+std::string PeerWatch::own_activity() const {
+  const std::int64_t step = step_.load();
+  return step < 0 ? activity_.load() : fmt::format("step {}: {}", step, activity_.load());
+}
+
+void PeerWatch::inquest(Collective operation, double waited) {
+  report_waiting(operation, waited);
+  const auto everybody_reported = [&] {
+    for (int peer = 0; peer < state_.size; ++peer) {
+      if (peer != state_.rank && !status_.report(peer)) return false;
+    }
+    return true;
+  };
+  for (const auto end = Clock::now() + kGrace; Clock::now() < end && !everybody_reported();) {
+    status_.poll();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  throw PeerError(verdict(operation, waited));
+}
+
+std::string PeerWatch::verdict(Collective operation, double waited) {
+  double longest = waited;
+  std::vector<int> silent;
+  for (int peer = 0; peer < state_.size; ++peer) {
+    if (peer == state_.rank) continue;
+    if (const auto& report = status_.report(peer)) {
+      longest = std::max(longest, report->waited);
+    } else {
+      silent.push_back(peer);
+    }
+  }
+  state_.suspects.mark(silent);
+
+  constexpr std::size_t kNamed = 4;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kNamed, silent.size()); ++i) {
+    text += fmt::format("{} has not arrived at {} for {} s; its peers wait in {}. {} ", peers_.describe(silent[i]),
+                        with_article(operation), seconds_text(longest), own_activity(),
+                        explanation(peers_.process_state(silent[i])));
+  }
+  if (silent.size() > kNamed) text += fmt::format("The same goes for {} more ranks. ", silent.size() - kNamed);
+  if (!silent.empty()) return text + "Ending the job.";
+
+  // Everybody answers. Somebody came late, or the ranks are in different collectives, or data does not get through.
+  for (int peer = 0; peer < state_.size; ++peer) {
+    const auto& report = status_.report(peer);
+    const double theirs = peer == state_.rank ? waited : report ? report->waited : 0;
+    if (theirs < longest / 2) {
+      text += fmt::format("{} arrived at {} only after its peers had waited for {} s; ", peers_.describe(peer),
+                          with_article(operation), seconds_text(longest));
+    }
+  }
+  if (!text.empty()) return text + "if it needs that long, raise the deadline. Ending the job.";
+  for (int peer = 0; peer < state_.size; ++peer) {
+    const auto& report = status_.report(peer);
+    if (!report || (report->sequence == sequence_ && report->operation == static_cast<std::int32_t>(operation)))
+      continue;
+    return fmt::format(
+        "the ranks have diverged: {} is in {} (its collective number {}), {} in {} (number {}). "
+        "Ending the job.",
+        peers_.describe(peer), with_article(static_cast<Collective>(report->operation)), report->sequence,
+        peers_.describe(state_.rank), with_article(operation), sequence_);
+  }
+  return fmt::format(
+      "{} has got no data from {} in {} for {} s although every rank answers: the network between two hosts "
+      "loses large messages. Ending the job.",
+      peers_.describe(state_.rank), peers_.describe((state_.rank + state_.size - 1) % state_.size),
+      with_article(operation), seconds_text(longest));
+}
+
+void PeerWatch::diverged(Collective operation, int peer, std::int64_t got, std::size_t expected) {
+  throw PeerError(
+      fmt::format("the ranks have diverged: {} sent {} to {}, which is in {} and expects {} bytes; {}. "
+                  "Ending the job.",
+                  peers_.describe(peer), got < 0 ? "a longer message" : fmt::format("{} bytes", got),
+                  peers_.describe(state_.rank), with_article(operation), expected, own_activity()));
+}
+
+// What this rank is doing ---------------------------------------------------------------------------------------------
+
+void PeerWatch::note_activity(const char* what, std::int64_t step) noexcept {
+  activity_.store(what, std::memory_order_relaxed);
+  step_.store(step, std::memory_order_relaxed);
+}
+
+void PeerWatch::begin_long_operation(const char* what) {
+  if (what) activity_.store(what, std::memory_order_relaxed);
+  status_.start_signs_of_life();
+}
+
+double PeerWatch::set_deadline(double seconds) noexcept { return std::exchange(deadline_seconds_, seconds); }
+
+bool PeerWatch::look_at_peers() {
+  status_.poll();
+  look_for_the_dead();
+  return status_.anybody_is_busy();
+}
+
+}  // namespace lockstep::comm
