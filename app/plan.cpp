@@ -5,8 +5,20 @@
 #include <algorithm>
 
 #include "app/figures.hpp"
+#include "comm/gradient_reducer.hpp"
 
 namespace lockstep::app {
+
+namespace {
+
+/// How gradients travel, where it is not as they are.
+std::string wire_text(const ExecutionOptions& options, const Place& place, const comm::Communicator& communicator) {
+  if (options.wire == "fp32" || communicator.size() == 1) return "";
+  if (place.gpu || communicator.uses_network()) return fmt::format(" in {}", options.wire);
+  return fmt::format(" (--wire {} is for other hosts: nothing travels here)", options.wire);
+}
+
+}  // namespace
 
 std::string format_plan(const Workload& workload, const TrainOptions& options, const Place& place,
                         const comm::Communicator& communicator, std::span<const comm::Slice> buckets) {
@@ -33,8 +45,11 @@ std::string format_plan(const Workload& workload, const TrainOptions& options, c
                   bytes(memory.total()), bytes(memory.parameters), bytes(memory.gradients), bytes(memory.optimizer),
                   bytes(memory.average), bytes(memory.activations),
                   memory.input > 0 ? fmt::format(" + input {}", bytes(memory.input)) : "");
-  text += fmt::format("all-reduce: {}, {} per step:", transport_of(place, communicator),
-                      counted(static_cast<std::int64_t>(buckets.size()), "bucket"));
+  const std::string transport = transport_of(place, communicator);
+  text += fmt::format(
+      "all-reduce: {}{}, {} per step ({}):", transport, wire_text(options.execution, place, communicator),
+      counted(static_cast<std::int64_t>(buckets.size()), "bucket"),
+      comm::bucket_rule(transport, communicator.size(), static_cast<std::size_t>(options.bucket_size)));
   constexpr std::size_t most_shown = 8;
   for (std::size_t i = 0; i < std::min(buckets.size(), most_shown); ++i) {
     text += fmt::format(" {}", format_bytes(static_cast<double>(buckets[i].count * sizeof(float))));
