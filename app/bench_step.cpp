@@ -16,6 +16,7 @@
 #include "app/figures.hpp"
 #include "app/image_options.hpp"
 #include "app/placement.hpp"
+#include "app/plan.hpp"
 #include "app/report.hpp"
 #include "app/snapshot.hpp"
 #include "app/start.hpp"
@@ -167,6 +168,10 @@ int run_bench_step(comm::MpiSession& session, const BenchStepOptions& given) {
     workload.model.max_batch = workload.work.largest_part;
     if (model::network_kind(options.train.model).tokens) workload.model.sample_type = model::ElementType::int32;
   });
+  if (!options.plan.empty()) {
+    write_backward_plan(*communicator, options.plan, *workload.network);
+    return 0;
+  }
   const model::LearningRateSchedule schedule = learning_rate_schedule(options.train, workload.work);
   const Place place = find_place(*communicator, options.train.execution);
   Engine engine(session, *communicator, place, options.train, *workload.network, workload.model);

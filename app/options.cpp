@@ -33,7 +33,8 @@ constexpr std::string_view kBenchStepExamples =
     "\n"
     "Examples\n"
     "  mpirun -np 2 lockstep bench step --hidden 100 --batch 100 --optimizer adam\n"
-    "  mpirun -np 2 lockstep bench step --input data --data shards/fashion/train\n";
+    "  mpirun -np 2 lockstep bench step --input data --data shards/fashion/train\n"
+    "  lockstep bench step --model resnet --depth 50 --image 224x224x3 --plan plan.jsonl\n";
 
 struct ParsedHelp {
   std::string_view usage, ending;
@@ -102,6 +103,9 @@ BenchStepOptions parse_bench_step(const std::vector<std::string>& arguments) {
            "memory: random batches that stay in memory; data: --data through the prefetcher")
       .one_of({"memory", "data"});
   table.add("json", options.json, "FILE", "also write the figures there");
+  table.add("plan", options.plan, "FILE",
+            "time nothing and take no memory: write there what the network is made of, a JSON object a line for each "
+            "layer in the order of the backward pass (FLOPs per sample, where the slices of its gradients end)");
   table.add("features", options.features, "N", "numbers per sample (--input memory)")
       .at_least(1)
       .only_with("input", {"memory"});

@@ -187,6 +187,7 @@ struct BenchStepOptions {
   std::string input =
       "memory";  ///< memory: resident random batches, as the PyTorch peer; data: --data through the prefetcher
   std::filesystem::path json;  ///< also write the figures there
+  std::filesystem::path plan;  ///< write the layers there instead of timing anything
 };
 
 /// argv without the program name and the subcommand. Throws UsageError or HelpRequested. Nothing is read but the file

@@ -193,6 +193,8 @@ TEST(BenchStepOptionsTest, SharesTheOptionsOfTraining) {
   EXPECT_EQ(o.warmup, 2);
   EXPECT_EQ(o.repeat, 5);
   EXPECT_EQ(o.json, "f.json");
+  EXPECT_TRUE(o.plan.empty());
+  EXPECT_EQ(parse_bench_step({"--plan", "p.jsonl"}).plan, "p.jsonl");
   EXPECT_EQ(o.train.execution.threads, 2);
   EXPECT_EQ(parse_bench_step({"--input", "data", "--data", "d"}).train.data, "d");
   EXPECT_FALSE(parse_bench_step({"--device", "gpu", "--no-graph"}).train.execution.graphs);
