@@ -2,53 +2,87 @@
 # The benchmark of sums: its table, its files, its check of every element.
 . "$(dirname "$0")/harness.sh"
 
-# rows TRANSPORT: the table's rows under a heading that starts with TRANSPORT.
-rows() { awk -v way="$1," '/, in place;/ { on = index($0, way) == 1 } on && /float32/' out; }
+# rows WAY: the table's rows of that way.
+rows() { awk -v way="$1" '$3 == "float32" && $5 == way' out; }
 
 for n in 1 2 3; do
   check "$n ranks on the CPU"
-  run -n $n bench all-reduce --device cpu --max 100000 --factor 10 --repeat 3 --csv rows.$n.csv --json rows.$n.json
+  run -n $n bench all-reduce --device cpu --max 100000 --factor 10 --repeat 3 --csv rows.$n.csv --json rows.$n.json --svg $n.svg
   expect_status 0; expect_silence
   ways="serial"
-  [ $n = 1 ] || ways="shared memory:ring"
-  IFS=: read -ra list <<<"$ways"
+  [ $n = 1 ] || ways="ring shared-memory mpi"
+  read -ra list <<<"$ways"
   for way in "${list[@]}"; do
     # Size and count agree, times are positive and in order, the bus bandwidth is what the formula makes of the other.
     rows "$way" | awk -v p=$n -v way="$way" '
-      { if (NF != 8 || $1 != 4 * $2 || $5 > $4 || $4 < 0 || $8 != 0) { print "row: " $0; bad = 1 }
-        d = $7 - $6 * 2 * (p - 1) / p; if (d > 0.002 || d < -0.002) { print "bus bandwidth: " $0; bad = 1 } }
-      END { if (NR != 6) { print NR " rows over " way; bad = 1 } exit bad }' >complaints || failed "$(cat complaints)"
+      { if (NF != 12 || $1 != 4 * $2 || $4 != "sum" || $6 < 0 || $10 < $6 || $11 < $10 || $12 < $11 || $9 != 0) {
+          print "row: " $0; bad = 1 }
+        d = $8 - $7 * 2 * (p - 1) / p; if (d > 0.002 || d < -0.002) { print "bus bandwidth: " $0; bad = 1 } }
+      END { if (NR != 6) { print NR " rows of " way; bad = 1 } exit bad }' >complaints || failed "$(cat complaints)"
+    expect_out "^average bus bandwidth of $way: [0-9.]* GB/s\$"
   done
-  [ "$(grep -c '^average bus bandwidth: [0-9.]* GB/s$' out)" = ${#list[@]} ] || failed "an average is missing"
+  [ "$(grep -c float32 out)" = $((6 * ${#list[@]})) ] || failed "rows of the table"
   expect_file rows.$n.csv
-  [ "$(awk -F, 'NR > 1 && NF == 10 && $10 == 0' rows.$n.csv | wc -l)" = $((6 * ${#list[@]})) ] || failed "rows of the CSV"
-  python3 - rows.$n.json $n $((6 * ${#list[@]})) <<'PYTHON' || failed "rows of the JSON"
-import json, sys
+  [ "$(awk -F, 'NR > 1 && NF == 22 && $10 == 0' rows.$n.csv | wc -l)" = $((6 * ${#list[@]})) ] || failed "rows of the CSV"
+  python3 - rows.$n.json $n.svg $n $((6 * ${#list[@]})) "${list[@]}" <<'PYTHON' || failed "rows of the JSON, or the chart"
+import json, sys, xml.etree.ElementTree as xml
 rows = [json.loads(line) for line in open(sys.argv[1])]
-assert len(rows) == int(sys.argv[3])
+assert len(rows) == int(sys.argv[4])
 for row in rows:
-    assert row["bench"] == "all-reduce" and row["world"] == int(sys.argv[2]) and row["wrong"] == 0
-    assert row["bytes"] == 4 * row["count"] and 0 < row["time_us_min"] <= row["time_us"]
+    assert row["bench"] == "all-reduce" and row["world"] == int(sys.argv[3]) and row["wrong"] == 0
+    assert row["bytes"] == 4 * row["count"] and row["batches"] == 3 and row["hosts"] == 1
+    assert 0 < row["time_us_min"] <= row["time_us"] <= row["time_us_p95"] <= row["time_us_p99"] <= row["time_us_max"]
+assert [row["way"] for row in rows] == sys.argv[5:] * 6  # side by side, size by size
+chart = xml.parse(sys.argv[2]).getroot()
+words = [text.text for text in chart.iter("{http://www.w3.org/2000/svg}text")]
+for way in sys.argv[5:]:
+    assert {"mpi": "MPI_Allreduce"}.get(way, way).replace("shared-", "shared ") in words, words
 PYTHON
+  if [ $n = 1 ]; then
+    expect_no_out "^fastest"
+  else
+    expect_out "^mpi: MPI_Allreduce of .*MPI.*[0-9]"
+    expect_out "^fastest way, and how many times as fast as MPI_Allreduce each is"
+    [ "$(grep -cE '^ +[0-9.]+ [KM]?i?B  (ring|shared-memory|mpi) .*x$' out)" = 6 ] || failed "the summary"
+  fi
 done
 
+check "a world of one has one way to itself, and MPI's"
+run bench all-reduce --ways ring,mpi,shared-memory --max 64 --repeat 1
+expect_status 0; expect_silence
+[ "$(rows serial | wc -l) $(rows mpi | wc -l)" = "4 4" ] || failed "four rows each expected"
+
 check "one way alone"
-run -n 2 bench all-reduce --device cpu --transport ring --min 5 --max 5 --repeat 1 --warmup 0
+run -n 2 bench all-reduce --device cpu --ways ring --min 5 --max 5 --repeat 1 --warmup 0
 expect_status 0
-expect_no_out "^shared memory"
 [ "$(rows ring | wc -l)" = 1 ] || failed "one row expected"
+[ "$(grep -c float32 out)" = 1 ] || failed "no other row expected"
+expect_no_out "^fastest"
+
+check "a bound needs a link to cross"
+run -n 2 bench all-reduce --link-gbps 10 --max 8 --repeat 1
+expect_status 0; expect_out "^bound: none, all ranks are on one host"
+expect_no_out "\(%\)"
 
 check "usage"
 run -n 2 bench all-reduce --min 7 --max 6
 expect_error 2 "--min 7 is more than --max 6"
 run bench all-reduc
 expect_error 2 "bench all-reduce"
+run -n 2 bench all-reduce --ways ring,mpu
+expect_error 2 "--ways: ring,mpu names no way to sum with 'mpu'; the ways are ring, .*shared-memory, mpi and nccl; did you mean mpi"
+run bench all-reduce --ways nccl --device cpu
+expect_error 2 "--ways nccl is between GPUs"
+run bench all-reduce --csv rows --svg rows
+expect_error 2 "--csv and --svg are both rows"
 check "a file that cannot be written"
-run -n 2 bench all-reduce --device cpu --max 2 --repeat 1 --csv nowhere/rows.csv
-expect_error 1 "cannot write nowhere/rows.csv: No such file"
-expect_no_out float32  # said before anything is timed
-run -n 2 bench all-reduce --device cpu --max 2 --repeat 1 --csv /dev/full
-expect_error 1 "/dev/full: No space left"
+for file in csv json svg; do
+  run -n 2 bench all-reduce --device cpu --max 2 --repeat 1 --$file nowhere/rows
+  expect_error 1 "cannot write nowhere/rows: No such file"
+  expect_no_out float32  # said before anything is timed
+  run -n 2 bench all-reduce --device cpu --max 2 --repeat 1 --$file /dev/full
+  expect_error 1 "/dev/full: No space left"
+done
 check "an interrupted benchmark leaves the rows that it has shown"
 start bench all-reduce --device cpu --max 67108864 --repeat 10000 --csv part.csv --json part.json
 wait_for 30 grep -q float32 part.json
@@ -56,15 +90,25 @@ kill -TERM "$job"  # a shell starts its background jobs deaf to INT
 finish 20
 expect_status 143
 [ "$(wc -l <part.csv)" -ge 2 ] || failed "rows of the CSV"
+
+# stop_a_rank WAY: while sums of that way are timed.
+stop_a_rank() {
+  start -n 2 bench all-reduce --ways "$1" --min 65536 --max 65536 --repeat 10000 --deadline 3
+  wait_for 30 grep -q busbw out
+  sleep 1
+  kill -STOP "$(rank 1)"
+  finish 30
+  expect_status 1
+  [ "$(own_words | grep -c .)" = 1 ] || failed "not one line of error"
+}
 check "a rank that is stopped while sums are timed"
-start -n 2 bench all-reduce --device cpu --min 65536 --max 65536 --repeat 10000 --deadline 3
-wait_for 30 grep -q busbw out
-sleep 1
-kill -STOP "$(rank 1)"
-finish 30
-expect_status 1
+stop_a_rank shared-memory
 expect_err "rank 1 .*timing sums"
 ! own_words | grep -q "step [0-9]" || failed "there are no steps here"
+check "a rank that is stopped while MPI sums"
+stop_a_rank mpi
+# The ranks also meet outside of MPI_Allreduce, between two batches.
+expect_err "rank 0 .* has waited in MPI_Allreduce of 65536 floats for [0-9.]* s\. For rank 1 .*is stopped|rank 1 .*timing sums"
 
 if ! nvidia-smi -L 2>/dev/null | grep -q '^GPU'; then
   check "GPUs where there is none"
@@ -72,4 +116,6 @@ if ! nvidia-smi -L 2>/dev/null | grep -q '^GPU'; then
   expect_error 1 "--device gpu: .*(GPU|CUDA)"
   run bench all-reduce --device gpu
   expect_error 1 "--device gpu: .*(GPU|CUDA)"
+  run -n 2 bench all-reduce --ways ring,nccl
+  expect_error 1 "--ways nccl needs a GPU for every rank"
 fi

@@ -1,0 +1,215 @@
+#include "app/all_reduce_table.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "app/figures.hpp"
+#include "io/metrics_log.hpp"
+
+namespace lockstep::app {
+namespace {
+
+constexpr const char* kMpi = "mpi";
+
+/// Microseconds with as many digits as mean something, in 10 columns.
+std::string microseconds(double seconds) {
+  const double us = 1e6 * seconds;
+  return us < 1000 ? fmt::format("{:.2f}", us) : us < 1e5 ? fmt::format("{:.1f}", us) : fmt::format("{:.0f}", us);
+}
+
+/// GB/s likewise, in 7.
+std::string gigabytes(double bandwidth) {
+  const double gb = bandwidth / 1e9;
+  return fmt::format("{:.{}f}", gb, gb < 10 ? 4 : gb < 1000 ? 2 : 0);
+}
+
+/// "8 B", "32 KiB", "1.5 MiB"
+std::string size_text(double bytes) { return format_axis_number(bytes, AxisNumbers::bytes); }
+
+/// In a chart a way is called by its full name.
+std::string chart_name(const std::string& way) {
+  if (way == kMpi) return "MPI_Allreduce";
+  if (way == "shared-memory") return "shared memory";
+  return way == "nccl" ? "NCCL" : way;
+}
+
+}  // namespace
+
+Percentiles percentiles_of(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const auto at = [&](std::size_t percent) { return values[(percent * values.size() + 99) / 100 - 1]; };
+  return {.least = values.front(), .median = at(50), .p95 = at(95), .p99 = at(99), .most = values.back()};
+}
+
+// The links -----------------------------------------------------------------------------------------------------------
+
+std::optional<LinkBound> link_bound(std::span<const std::string> hosts, double gbit_per_s) {
+  std::map<std::string, int> sends, receives;  // of each host: neighbours of its ranks elsewhere
+  std::map<std::string, int> ranks;
+  for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+    const std::string &from = hosts[rank], &to = hosts[(rank + 1) % hosts.size()];
+    ++ranks[from];
+    if (from == to) continue;
+    ++sends[from];
+    ++receives[to];
+  }
+  if (ranks.size() < 2) return std::nullopt;
+  int most = 0;
+  for (const auto* crossings : {&sends, &receives}) {
+    for (const auto& [host, count] : *crossings) most = std::max(most, count);
+  }
+  const auto share = [](std::size_t members) {
+    return 2 * (static_cast<double>(members) - 1) / static_cast<double>(members);
+  };
+  return LinkBound{.gbit_per_s = gbit_per_s,
+                   .hosts = static_cast<int>(ranks.size()),
+                   .least_share = share(ranks.size()),
+                   .ring_share = share(hosts.size()) * most};
+}
+
+std::string describe(const LinkBound& bound) {
+  std::string text = fmt::format("bound: at {:g} Gbit/s each way, {:.4g} times the data over each of {} hosts' links",
+                                 bound.gbit_per_s, bound.least_share, bound.hosts);
+  if (bound.ring_share > bound.least_share * 1.0001) {
+    text += fmt::format("; the ring takes {:.4g} times and reaches {:.0f} % of the bound at best", bound.ring_share,
+                        100 * bound.least_share / bound.ring_share);
+  }
+  return text;
+}
+
+// The table -----------------------------------------------------------------------------------------------------------
+
+std::string format_head(bool bound) {
+  return fmt::format(
+      "{:>11}{:>11}{:>9}{:>7}  {:<13}{:>10}{:>9}{:>9}{:>8}{:>10}{:>10}{:>10}{}\n"
+      "{:>11}{:>11}{:>9}{:>7}  {:<13}{:>10}{:>9}{:>9}{:>8}{:>10}{:>10}{:>10}{}",
+      "size", "count", "type", "redop", "way", "time", "algbw", "busbw", "#wrong", "p95", "p99", "max",
+      bound ? fmt::format("{:>8}", "bound") : "", "(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "",
+      "(us)", "(us)", "(us)", bound ? fmt::format("{:>8}", "(%)") : "");
+}
+
+std::string format_row(const AllReduceRow& row) {
+  return fmt::format("{:>11.0f}{:>11}{:>9}{:>7}  {:<13}{:>10}{:>9}{:>9}{:>8}{:>10}{:>10}{:>10}{}", row.bytes(),
+                     row.count, "float32", "sum", row.way, microseconds(row.seconds.median),
+                     gigabytes(row.algorithm_bandwidth()), gigabytes(row.bus_bandwidth()), row.wrong,
+                     microseconds(row.seconds.p95), microseconds(row.seconds.p99), microseconds(row.seconds.most),
+                     row.bound ? fmt::format("{:>8.1f}", row.percent_of_bound()) : "");
+}
+
+std::string csv_head() {
+  return "transport,ranks,bytes,count,type,time_us,time_us_min,algbw_gb_per_s,busbw_gb_per_s,wrong,way,redop,"
+         "time_us_p95,time_us_p99,time_us_max,batches,sums_per_batch,hosts,wire,link_gbps,bound_us,percent_of_bound";
+}
+
+std::string csv_row(const AllReduceRow& row) {
+  return fmt::format(
+      "{},{},{:.0f},{},float32,{:.3f},{:.3f},{:.6f},{:.6f},{},{},sum,{:.3f},{:.3f},{:.3f},{},{},{},{},{}",
+      row.transport, row.ranks, row.bytes(), row.count, 1e6 * row.seconds.median, 1e6 * row.seconds.least,
+      row.algorithm_bandwidth() / 1e9, row.bus_bandwidth() / 1e9, row.wrong, row.way, 1e6 * row.seconds.p95,
+      1e6 * row.seconds.p99, 1e6 * row.seconds.most, row.batches, row.sums, row.hosts, row.wire,
+      row.bound
+          ? fmt::format("{:g},{:.3f},{:.2f}", row.bound->gbit_per_s, 1e6 * row.bound_seconds(), row.percent_of_bound())
+          : ",,");
+}
+
+std::string json_line(const AllReduceRow& row) {
+  io::MetricRecord record{{"bench", std::string("all-reduce")},
+                          {"transport", row.transport},
+                          {"world", row.ranks},
+                          {"type", std::string("float32")},
+                          {"count", row.count},
+                          {"bytes", static_cast<std::int64_t>(row.bytes())},
+                          {"time_us", 1e6 * row.seconds.median},
+                          {"time_us_min", 1e6 * row.seconds.least},
+                          {"sums_per_batch", row.sums},
+                          {"algorithm_bandwidth", row.algorithm_bandwidth()},
+                          {"bus_bandwidth", row.bus_bandwidth()},
+                          {"wrong", row.wrong},
+                          {"way", row.way},
+                          {"redop", std::string("sum")},
+                          {"time_us_p95", 1e6 * row.seconds.p95},
+                          {"time_us_p99", 1e6 * row.seconds.p99},
+                          {"time_us_max", 1e6 * row.seconds.most},
+                          {"batches", row.batches},
+                          {"hosts", row.hosts},
+                          {"wire", row.wire}};
+  if (row.bound) {
+    record.push_back({"link_gbps", row.bound->gbit_per_s});
+    record.push_back({"bound_us", 1e6 * row.bound_seconds()});
+    record.push_back({"percent_of_bound", row.percent_of_bound()});
+  }
+  return io::to_json_line(record) + "\n";
+}
+
+// What it comes to ----------------------------------------------------------------------------------------------------
+
+double mean_bus_bandwidth(std::span<const AllReduceRow> rows, const std::string& way) {
+  double sum = 0, count = 0;
+  for (const AllReduceRow& row : rows) {
+    if (row.way != way) continue;
+    sum += row.bus_bandwidth();
+    ++count;
+  }
+  return count > 0 ? sum / count : 0;
+}
+
+std::vector<std::string> ways_of(std::span<const AllReduceRow> rows) {
+  std::vector<std::string> ways;
+  for (const AllReduceRow& row : rows) {
+    if (std::find(ways.begin(), ways.end(), row.way) == ways.end()) ways.push_back(row.way);
+  }
+  return ways;
+}
+
+std::string format_summary(std::span<const AllReduceRow> rows) {
+  const std::vector<std::string> ways = ways_of(rows);
+  if (ways.size() < 2) return "";
+  const bool has_mpi = std::find(ways.begin(), ways.end(), kMpi) != ways.end();
+  const std::string yardstick = has_mpi ? kMpi : ways.front();
+  std::string text = fmt::format("fastest way, and how many times as fast as {} each is\n{:>11}  {:<13}",
+                                 has_mpi ? "MPI_Allreduce" : yardstick, "size", "fastest");
+  for (const std::string& way : ways) text += way == yardstick ? "" : fmt::format("{:>15}", way);
+  std::map<std::int64_t, std::map<std::string, const AllReduceRow*>> sizes;
+  for (const AllReduceRow& row : rows) sizes[row.count][row.way] = &row;
+  for (const auto& [count, by_way] : sizes) {
+    const auto fastest = std::min_element(by_way.begin(), by_way.end(), [](const auto& a, const auto& b) {
+      return a.second->seconds.median < b.second->seconds.median;
+    });
+    text += fmt::format("\n{:>11}  {:<13}", size_text(fastest->second->bytes()), fastest->first);
+    const auto base = by_way.find(yardstick);
+    for (const std::string& way : ways) {
+      if (way == yardstick) continue;
+      const auto row = by_way.find(way);
+      const bool known = row != by_way.end() && base != by_way.end() && row->second->seconds.median > 0;
+      text += known ? fmt::format("{:>14.2f}x", base->second->seconds.median / row->second->seconds.median)
+                    : fmt::format("{:>15}", "-");
+    }
+  }
+  return text;
+}
+
+LineChart bandwidth_chart(std::span<const AllReduceRow> rows, const std::string& subtitle) {
+  LineChart chart{.title = "Sums over all ranks: bus bandwidth",
+                  .subtitle = subtitle,
+                  .x = {.title = "size of the sum", .scale = AxisScale::logarithmic, .numbers = AxisNumbers::bytes},
+                  .y = {.title = "bus bandwidth, GB/s"}};
+  for (const std::string& way : ways_of(rows)) {
+    ChartSeries& series = chart.series.emplace_back(ChartSeries{.name = chart_name(way)});
+    for (const AllReduceRow& row : rows) {
+      if (row.way == way) series.points.push_back({row.bytes(), row.bus_bandwidth() / 1e9});
+    }
+  }
+  if (!rows.empty() && rows.front().bound) {
+    ChartSeries& series = chart.series.emplace_back(ChartSeries{.name = "bound of the links", .reference = true});
+    for (const AllReduceRow& row : rows) {
+      if (row.way != rows.front().way) continue;
+      series.points.push_back({row.bytes(), row.bytes() * row.bus_factor() / row.bound_seconds() / 1e9});
+    }
+  }
+  return chart;
+}
+
+}  // namespace lockstep::app
