@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <string>
 
 #include <fmt/format.h>
@@ -8,6 +9,7 @@
 #include "app/info.hpp"
 #include "app/figures.hpp"
 #include "io/checkpoint.hpp"
+#include "io/checksum.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -51,13 +53,13 @@ bool describe_checkpoint(Console& console, const fs::path& file) {
   console.info(fmt::format("{}: checkpoint, {}, all checksums verified\n{}", file.string(),
                            format_bytes(static_cast<double>(fs::file_size(file))), describe_record(checkpoint.record)));
   std::size_t elements = 0;
-  console.info(fmt::format("{:<16} {:<24} {:>16} {:>12} {:>12} {:>12}", "group", "tensor", "shape", "norm", "smallest",
-                           "largest"));
+  console.info(fmt::format("{:<16} {:<24} {:>16} {:>12} {:>12} {:>12} {:>16}", "group", "tensor", "shape", "norm",
+                           "smallest", "largest", "checksum"));
   for (const io::StoredTensor& tensor : checkpoint.tensors) {
     const Extremes extremes = extremes_of(tensor.values);
-    console.info(fmt::format("{:<16} {:<24} {:>16} {:>12.5g} {:>12.5g} {:>12.5g}", tensor.group, tensor.name,
+    console.info(fmt::format("{:<16} {:<24} {:>16} {:>12.5g} {:>12.5g} {:>12.5g} {:>16}", tensor.group, tensor.name,
                              fmt::format("{}", fmt::join(tensor.shape, " x ")), extremes.norm, extremes.smallest,
-                             extremes.largest));
+                             extremes.largest, io::to_hex(io::checksum(std::as_bytes(std::span(tensor.values))))));
     if (tensor.group == "parameters") elements += tensor.values.size();
   }
   console.info(fmt::format("{} parameters", with_commas(static_cast<std::int64_t>(elements))));

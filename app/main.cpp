@@ -238,9 +238,15 @@ int program(int argc, char** argv) {
     }
     return kWrongUsage;
   }
+  const auto say_launch_error = [&](const std::string& error) {
+    if (launched.value_or(0) == 0) fmt::print(stderr, "{}: {}\n", speaker(request), error);
+    return kWrongUsage;
+  };
+  if (const std::string error = comm::MpiSession::launch_obstacle(); !error.empty()) return say_launch_error(error);
   // The session outlives the job: its destructor, MPI_Finalize, waits for all ranks, so rank 0's last words are out
   // before any process leaves with a code that makes the launcher kill the rest.
   comm::MpiSession session(argc, argv);
+  if (const std::string error = session.launch_error(); !error.empty()) return say_launch_error(error);
   if (const std::string warning = session.launch_warning(); !warning.empty() && launched.value_or(0) == 0) {
     fmt::print(stderr, "warning: {}\n", warning);
   }

@@ -99,6 +99,7 @@ struct TrainOptions {
   bool force = false;                 ///< start over in an existing run folder
   std::int64_t checkpoint_every = 0;  ///< steps; 0 = once per epoch; -1 = only at the end
   int keep = 3;
+  std::string time_limit = "auto";  ///< auto | none | seconds or [D-]HH:MM[:SS], of this launch
   // reports
   std::int64_t report_every = 0;      ///< steps; 0 = about every second
   std::int64_t histograms_every = 0;  ///< steps; 0 = never

@@ -8,6 +8,7 @@
 
 #include "app/image_options.hpp"
 #include "app/nearest_name.hpp"
+#include "app/wall_time.hpp"
 #include "model/initialize.hpp"
 #include "model/network.hpp"
 
@@ -77,6 +78,11 @@ std::string check_boundaries(const std::string& text) {
     at = end + 1;
   }
   return "";
+}
+
+std::string check_time_limit(const std::string& text) {
+  if (text == "auto" || text == "none" || parse_time_limit(text)) return "";
+  return "is neither auto nor none nor a time above 0: seconds, or [D-]HH:MM[:SS] as in 11:30 or 1-00:00:00";
 }
 
 OptionTable train_table(TrainOptions& options) {
@@ -324,6 +330,11 @@ void add_run_options(OptionTable& table, TrainOptions& options) {
   table.add("checkpoint-every", options.checkpoint_every, "STEPS", "0: once per epoch; -1: only at the end")
       .at_least(-1);
   table.add("keep", options.keep, "N", "newest checkpoints to keep").at_least(1);
+  table
+      .add("time-limit", options.time_limit, "TIME",
+           "of this launch, in seconds or as [D-]HH:MM[:SS]: stop early enough for a checkpoint, with exit code 75; "
+           "auto: the end of the Slurm job; none")
+      .check(check_time_limit);
 }
 
 void add_report_options(OptionTable& table, TrainOptions& options) {

@@ -40,7 +40,8 @@ std::vector<std::string> option_lines(const std::string& ini) {
   std::vector<std::string> lines;
   std::istringstream stream(ini);
   for (std::string line; std::getline(stream, line);) {
-    const bool of_one_launch = line.starts_with("resume ") || line.starts_with("force ") || line.starts_with("run ");
+    const bool of_one_launch = line.starts_with("resume ") || line.starts_with("force ") || line.starts_with("run ") ||
+                               line.starts_with("time-limit ");
     if (!line.empty() && line[0] != '#' && !of_one_launch) lines.push_back(line);
   }
   std::sort(lines.begin(), lines.end());

@@ -20,6 +20,7 @@
 #include "app/snapshot.hpp"
 #include "app/start.hpp"
 #include "app/trainer.hpp"
+#include "app/wall_time.hpp"
 #include "app/workload.hpp"
 #include "comm/agreement.hpp"
 #include "comm/gradient_reducer.hpp"
@@ -33,11 +34,16 @@ namespace {
 constexpr int kExitDone = 0;
 constexpr int kExitStoppedEarly = 75;  // EX_TEMPFAIL: requeue me
 
+/// The checkpoint's history of validations has its own step.
+bool was_validated(const io::TrainingRecord& record) {
+  return record.metrics.find(fmt::format("\"step\":{},", record.step)) != std::string::npos;
+}
+
 /// A training run after everything has been checked and allocated: what happens between and after the steps.
 class Run {
  public:
   Run(const TrainOptions& options, const Workload& workload, comm::Communicator& communicator, Console& console,
-      Engine& engine, Trainer& trainer)
+      Engine& engine, Trainer& trainer, WallTime wall_time)
       : options_(options),
         workload_(workload),
         communicator_(communicator),
@@ -47,6 +53,7 @@ class Run {
         model_(engine.model()),
         waits_on_devices_(!engine.backend().is_host()),
         trainer_(trainer),
+        wall_time_(std::move(wall_time)),
         reporter_(console, options, workload.work, *workload.task, communicator.size(), trainer.steps_done()) {}
 
   /// Collective. Makes the folder, or takes it over where `continues`: where `from` is a checkpoint of this very run.
@@ -69,10 +76,13 @@ class Run {
     TrainOptions effective = options_;
     effective.resume.clear();
     effective.force = false;
+    effective.time_limit = "auto";
     return effective.to_ini();
   }
   bool last_step() const { return trainer_.steps_done() >= workload_.work.total_steps; }
-  bool due(std::int64_t every) const { return every > 0 && trainer_.steps_done() % every == 0; }
+  bool due(std::int64_t every, std::int64_t steps_ahead = 0) const {
+    return every > 0 && (trainer_.steps_done() + steps_ahead) % every == 0;
+  }
   bool reached_target(double metric) const {
     return options_.target_metric && !std::isnan(metric) && !better(*options_.target_metric, metric);
   }
@@ -96,6 +106,7 @@ class Run {
   bool waits_on_devices_;
   bool noted_ = false;  ///< what the backend has to say after a step
   Trainer& trainer_;
+  WallTime wall_time_;  ///< rank 0's decides
   Reporter reporter_;
   std::optional<io::RunFolder> folder_;              ///< rank 0
   std::optional<io::CheckpointWriter> checkpoints_;  ///< rank 0
@@ -104,6 +115,7 @@ class Run {
   std::optional<Score> last_evaluation_;
   double best_metric_ = std::numeric_limits<double>::quiet_NaN();
   bool target_reached_ = false;
+  bool owes_validation_ = false;  ///< the checkpoint was written where a validation was due, and before it
   std::int64_t evaluated_at_ = -1, saved_at_ = -1;
   std::filesystem::path saved_;     ///< rank 0: the newest checkpoint of this process
   StopWatch running_;               ///< since train() was called
@@ -128,6 +140,7 @@ void Run::open_folder(bool continues, const io::TrainingRecord& from) {
   comm::all_succeed(communicator_, [&] {
     if (communicator_.rank() != 0) return;
     reporter_.set_history(from.metrics);
+    owes_validation_ = from.step > 0 && due(workload_.work.evaluate_every) && !was_validated(from);
     folder_.emplace(options_.run, continues ? io::RunFolder::Open::resume : io::RunFolder::Open::fresh, options_.force);
     console_.attach_log(folder_->path() / "log.txt", continues);
     folder_->write_text("config.ini", effective_configuration());
@@ -140,6 +153,7 @@ void Run::open_folder(bool continues, const io::TrainingRecord& from) {
     checkpoints_.emplace(io::CheckpointWriterOptions{
         .folder = folder_->checkpoints(), .keep = options_.keep, .still_owner = [this] { folder_->still_owner(); }});
   });
+  communicator_.broadcast(std::as_writable_bytes(std::span(&owes_validation_, 1)), 0);
 }
 
 /// Why a resumed run has no step to make; empty: it has.
@@ -191,6 +205,7 @@ void Run::evaluate_now() {
   evaluated_at_ = trainer_.steps_done();
   const double seconds = watch.seconds();
   interrupted_seconds_ += seconds;
+  wall_time_.took_validation(seconds);
   if (!std::isfinite(evaluation.loss)) {  // the same on all ranks
     throw comm::AgreedError(
         fmt::format("step {}: the validation loss is not finite: the weights have grown too large, or {} holds numbers "
@@ -234,6 +249,7 @@ void Run::save_now() {
   engine_.forget_residuals();
   saved_at_ = trainer_.steps_done();
   interrupted_seconds_ += watch.seconds();
+  wall_time_.took_checkpoint(watch.seconds());
 }
 
 /// What the run has come to: the metric, the checkpoint, the time.
@@ -250,19 +266,25 @@ std::string Run::summary() const {
 }
 
 int Run::train(const StopSignals& signals) {
+  running_.lap();
+  if (owes_validation_) evaluate_now();
   const std::string idle = nothing_left();
   bool stopped = false;
-  running_.lap();
   if (idle.empty()) {
     while (!last_step() && !target_reached_ && !stopped) {
-      const Trainer::Result step = trainer_.step({.stop = signals.stop_requested(), .error = error_});
+      StopWatch watch;
+      const bool time_is_up = wall_time_.is_up(
+          {.validation = due(workload_.work.evaluate_every, 1), .checkpoint = due(workload_.work.checkpoint_every, 1)});
+      const Trainer::Result step = trainer_.step({.stop = time_is_up || signals.stop_requested(), .error = error_});
       on_rank0([&] { report(step.figures); });
       if (!noted_) {
         for (const std::string& note : backend_.notes()) console_.warn(note);
         noted_ = true;
       }
       stopped = step.stop_requests > 0 && !last_step();  // in the last step there is nothing left to stop
-      if (due(workload_.work.evaluate_every)) evaluate_now();
+      wall_time_.took_step(watch.seconds());
+      // Who wants the job to stop may not wait long: the checkpoint comes first, the validation when it is resumed.
+      if (due(workload_.work.evaluate_every) && !stopped) evaluate_now();
       if (due(workload_.work.checkpoint_every) && !last_step()) save_now();  // the last one waits for its validation
     }
     on_rank0([&] { reporter_.remaining(last_figures_, time(), [this] { return model_.l2_loss(); }); });
@@ -277,10 +299,11 @@ int Run::train(const StopSignals& signals) {
     const double seconds = running_.seconds();
     const std::string taken = seconds < 60 ? fmt::format("{:.1f} s", seconds) : format_duration(seconds);
     if (stopped) {
-      console_.info(fmt::format("stopped at step {} on request{} after {}{}; continue with --resume --run {}",
-                                trainer_.steps_done(),
-                                signals.stop_requested() ? fmt::format(" ({})", signals.name()) : "", taken, summary(),
-                                options_.run.string()));
+      const std::string why = !wall_time_.reason().empty() ? fmt::format(": {};", wall_time_.reason())
+                              : signals.stop_requested()   ? fmt::format(" on request ({})", signals.name())
+                                                           : " on request";
+      console_.info(fmt::format("stopped at step {}{} after {}{}; continue with --resume --run {}",
+                                trainer_.steps_done(), why, taken, summary(), options_.run.string()));
     } else if (!idle.empty()) {
       console_.info(idle);
     } else {
@@ -301,6 +324,9 @@ int run_train(comm::MpiSession& session, const TrainOptions& given) {
   Console console(communicator->rank() == 0);
   if (!communicator->transport_note().empty()) console.warn(communicator->transport_note());
   console.set_progress_mode(parse_progress_mode(options.progress));
+  const StopWatch launched;
+  JobTime job_time;
+  if (communicator->rank() == 0) job_time = find_job_time(options.time_limit);
 
   std::optional<CheckpointOnRank0> checkpoint = find_checkpoint(*communicator, console, options);
   Workload workload;
@@ -344,7 +370,17 @@ int run_train(comm::MpiSession& session, const TrainOptions& given) {
                   [&] { return feed.next(); });
   trainer.start_at(from.step, from.epoch, from.position);
 
-  Run run(options, workload, *communicator, console, engine, trainer);
+  if (!job_time.problem.empty()) console.warn(job_time.problem);
+  if (const std::string line = describe_job(job_time); !line.empty()) console.info(line);
+  WallTime wall_time;
+  if (job_time.left) {
+    const std::size_t state_bytes = model.state_groups().size() * model.arena_elements() * sizeof(float);
+    const double validation_samples =
+        workload.validation ? static_cast<double>(workload.validation->info().samples) : 0;
+    wall_time = WallTime(*job_time.left - launched.seconds(), checkpoint_estimate(state_bytes),
+                         std::ceil(validation_samples / static_cast<double>(workload.work.global_batch)));
+  }
+  Run run(options, workload, *communicator, console, engine, trainer, std::move(wall_time));
   run.open_folder(continues, from);
   return run.train(signals);
 }

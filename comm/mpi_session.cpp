@@ -36,6 +36,23 @@ std::string own_host() {
   return gethostname(name, sizeof(name) - 1) == 0 && name[0] != '\0' ? name : "unknown host";
 }
 
+long number_in(const char* variable) {
+  const char* const value = std::getenv(variable);
+  return value ? std::strtol(value, nullptr, 10) : 0;
+}
+
+/// What to say of that many processes that do not find each other.
+std::string each_alone(const char* variable) {
+  const long tasks = number_in(variable);
+  return fmt::format(
+      "MPI sees a world of one, but {}={}: {} processes each think they are alone. Start the job with `srun "
+      "--mpi=pmix`, "
+      "where Slurm (`srun --mpi=list`) and the MPI of this program both have it, or with that MPI's `mpirun` inside "
+      "the "
+      "sbatch script. To run {} separate programs on purpose, unset {}",
+      variable, tasks, tasks, tasks, variable);
+}
+
 /// Ends the process `limit` from now, whatever the rest of it is stuck in.
 void end_process_after(std::chrono::milliseconds limit, int exit_code) {
   std::thread([limit, exit_code] {
@@ -127,20 +144,34 @@ int MpiSession::rank() const noexcept { return state_->rank; }
 int MpiSession::size() const noexcept { return state_->size; }
 const std::string& MpiSession::host() const noexcept { return state_->host; }
 
-std::string MpiSession::launch_warning() const {
+std::string MpiSession::launch_obstacle() {
+  for (const char* variable :
+       {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMI_RANK", "PMI_FD", "PMIX_RANK", "PMIX_NAMESPACE"}) {
+    if (std::getenv(variable)) return "";
+  }
+  return number_in("SLURM_STEP_NUM_TASKS") > 1 ? each_alone("SLURM_STEP_NUM_TASKS") : "";
+}
+
+std::string MpiSession::launch_error() const {
   if (state_->size > 1) return "";
-  for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}) {
-    const char* value = std::getenv(variable);
-    const long tasks = value ? std::strtol(value, nullptr, 10) : 0;
-    if (tasks > 1) {
-      return fmt::format(
-          "MPI sees a world of one, but {}={}: {} processes each think they are alone, or only one of "
-          "them was started. Start the job with `mpirun` inside the sbatch script, or with "
-          "`srun --mpi=pmix`.",
-          variable, tasks, tasks);
-    }
+  // The nearest launcher decides: ranks of mpirun inherit Slurm's variables from its daemons, and those count daemons.
+  for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
+    if (std::getenv(variable)) return number_in(variable) > 1 ? each_alone(variable) : "";
   }
   return "";
+}
+
+std::string MpiSession::launch_warning() const {
+  if (state_->size > 1 || std::getenv("OMPI_COMM_WORLD_SIZE") || std::getenv("PMI_SIZE") ||
+      std::getenv("SLURM_STEP_NUM_TASKS")) {
+    return "";  // a launcher has started this process: launch_error() judges
+  }
+  const long tasks = number_in("SLURM_NTASKS");
+  if (tasks <= 1) return "";
+  return fmt::format(
+      "MPI sees a world of one, but SLURM_NTASKS={}: only this one process was started. Start the job with "
+      "`mpirun` inside the sbatch script, or with `srun --mpi=pmix`.",
+      tasks);
 }
 
 void MpiSession::abort(int exit_code, std::string_view message) noexcept {

@@ -27,8 +27,14 @@ class MpiSession {
   int rank() const noexcept;
   int size() const noexcept;
   const std::string& host() const noexcept;
-  /// Non-empty when the process looks launched by a resource manager (Slurm's SLURM_NTASKS > 1 …) and yet MPI
-  /// sees a world of one: the sentence to warn the user with.
+  /// Non-empty when srun has started several processes and offers them nothing to find each other by: said before MPI is
+  /// started, which would end each of them with words of its own.
+  static std::string launch_obstacle();
+  /// Non-empty when a launcher has started several processes and yet MPI sees a world of one (srun without a PMI that
+  /// this MPI knows, the mpirun of another MPI): what to tell the user. Each would do the whole job, into one folder.
+  std::string launch_error() const;
+  /// Non-empty when Slurm gave several tasks to this job and the program was started once, by hand: the sentence to
+  /// warn the user with.
   std::string launch_warning() const;
 
   /// Collective: a session of the first `ranks` of these ranks (1 … size()), with the same rank numbers; nullptr on the

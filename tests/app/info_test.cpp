@@ -22,6 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -116,7 +117,8 @@ TEST_F(InfoTest, DescribesACheckpoint) {
   EXPECT_TRUE(describe_checkpoint(console, file));
   EXPECT_THAT(said(), AllOf(HasSubstr("after step     1,234 (epoch 2"), HasSubstr("3 -> 2: linear"),
                             HasSubstr("best metric    0.75"), HasSubstr("lockstep 0.1.0 on 4 ranks"),
-                            HasSubstr("3 x 2"), HasSubstr("6 parameters"), HasSubstr("velocity"), HasSubstr("5.099")));
+                            HasSubstr("3 x 2"), HasSubstr("6 parameters"), HasSubstr("velocity"), HasSubstr("5.099"),
+                            ContainsRegex("velocity .* [0-9a-f]{16}\n")));
 }
 
 TEST_F(InfoTest, RefusesADamagedCheckpoint) {

@@ -111,9 +111,26 @@ TEST(MpiSession, WithoutALauncherIsAWorldOfOne) {
   setenv("SLURM_NTASKS", "1", 1);
   EXPECT_EQ(session.launch_warning(), "");
   setenv("SLURM_NTASKS", "8", 1);
-  EXPECT_THAT(session.launch_warning(),
+  EXPECT_THAT(session.launch_warning(), testing::AllOf(HasSubstr("SLURM_NTASKS=8: only this one process was started"),
+                                                       HasSubstr("srun --mpi=pmix")));
+  EXPECT_EQ(session.launch_error(), "");
+
+  setenv("SLURM_STEP_NUM_TASKS", "1", 1);  // a shell of its own in an allocation of eight
+  EXPECT_EQ(session.launch_warning(), "");
+  EXPECT_EQ(session.launch_error(), "");
+  setenv("SLURM_STEP_NUM_TASKS", "8", 1);
+  EXPECT_EQ(session.launch_warning(), "");
+  EXPECT_THAT(session.launch_error(),
               testing::AllOf(HasSubstr("8 processes each think they are alone"), HasSubstr("srun --mpi=pmix")));
-  unsetenv("SLURM_NTASKS");
+  EXPECT_EQ(MpiSession::launch_obstacle(), session.launch_error());
+  setenv("PMIX_RANK", "0", 1);  // there is something to find each other by
+  EXPECT_EQ(MpiSession::launch_obstacle(), "");
+  unsetenv("PMIX_RANK");
+  setenv("OMPI_COMM_WORLD_SIZE", "1", 1);  // mpirun -np 1, whose daemons are a step of eight
+  EXPECT_EQ(session.launch_error(), "");
+  setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
+  EXPECT_THAT(session.launch_error(), HasSubstr("OMPI_COMM_WORLD_SIZE=4: 4 processes each think they are alone"));
+  for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}) unsetenv(variable);
 }
 
 }  // namespace
