@@ -30,7 +30,7 @@ struct ExecutionOptions {
   std::string device = "auto";     ///< auto | cpu | gpu
   std::string precision = "auto";  ///< auto (bf16 on GPUs that have it, else fp32) | fp32 | tf32 | bf16
   int threads = 1;                 ///< per rank, on the CPU
-  std::string transport = "auto";  ///< between hosts' memories: auto | shared-memory | ring
+  std::string transport = "auto";  ///< between hosts' memories: auto | shared-memory | two-level | ring
   double deadline = 60;            ///< seconds
   bool ring = false;               ///< NCCL: the ring algorithm and no other
   std::string wire = "fp32";       ///< how gradients travel between GPUs and hosts: fp32 | bf16 | bf16-feedback

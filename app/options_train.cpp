@@ -368,8 +368,9 @@ void add_execution_options(OptionTable& table, ExecutionOptions& options) {
       .only_with("device", {"auto", "cpu"});
   table
       .add("transport", options.transport, "NAME",
-           "how ranks exchange numbers of CPUs; auto: shared memory where all ranks share a host, else the ring")
-      .one_of({"auto", "shared-memory", "ring"});
+           "how ranks exchange numbers of CPUs; auto: shared memory where all ranks share a host, two-level (shared "
+           "memory within hosts, rings between them) where some do, else the ring")
+      .one_of({"auto", "shared-memory", "two-level", "ring"});
   table.add("deadline", options.deadline, "SECONDS", "a rank that is silent for longer is called dead and ends the job")
       .above(0);
   table.add("share-gpu", options.share_gpu, "let several ranks use one GPU: slow, for tests")

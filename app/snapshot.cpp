@@ -174,8 +174,9 @@ void CheckpointOnRank0::restore(model::Model& model) {
 comm::Transport parse_transport(const std::string& name) {
   if (name == "auto") return comm::Transport::automatic;
   if (name == "shared-memory") return comm::Transport::shared_memory;
+  if (name == "two-level") return comm::Transport::two_level;
   if (name == "ring") return comm::Transport::ring;
-  throw UsageError(fmt::format("--transport {}: valid are auto, shared-memory, ring", name));
+  throw UsageError(fmt::format("--transport {}: valid are auto, shared-memory, two-level, ring", name));
 }
 
 std::string join_lines(const std::vector<std::string>& lines) { return fmt::format("{}", fmt::join(lines, "\n")); }

@@ -25,8 +25,9 @@ namespace lockstep::comm {
 enum class Transport { automatic, shared_memory, two_level, ring };
 
 struct CommunicatorOptions {
-  Transport transport = Transport::automatic;  ///< automatic: shared memory when all ranks share a host, else ring
+  Transport transport = Transport::automatic;  ///< automatic: as the ranks lie, see make_communicator
   double deadline_seconds = 60;                ///< longest wait for a peer before it is called dead; > 0
+  int pretended_machine = 0;  ///< ranks that differ here believe in different machines, wherever they are (tests)
 };
 
 /// A part of [0, count) that one rank owns in reduce_scatter / all_gather.
@@ -159,7 +160,9 @@ class LongOperation {
 };
 
 /// The one place that knows which implementations exist. Collective. A world of one is serial whatever `options` ask.
-/// Throws AgreedError when shared memory is asked for and not all ranks can share it.
+/// Transport::automatic is shared memory when all ranks share a machine, two-level when some do, else the ring; the
+/// ring with a transport_note() where ranks of a machine cannot share memory. Throws AgreedError when a transport that
+/// shares memory is asked for and that cannot be.
 std::unique_ptr<Communicator> make_communicator(MpiSession& session, const CommunicatorOptions& options);
 
 }  // namespace lockstep::comm

@@ -13,6 +13,8 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <map>
+#include <tuple>
 
 namespace lockstep::comm {
 namespace {
@@ -24,6 +26,11 @@ std::uint64_t machine_identity() {
   struct stat pid_namespace {};
   if (boot.empty() || stat("/proc/self/ns/pid", &pid_namespace) != 0) return 0;
   return std::hash<std::string>{}(fmt::format("{} {}", boot, pid_namespace.st_ino));
+}
+
+/// Whatever they pretend.
+bool truly_together(const PeerCard& one, const PeerCard& other) {
+  return one.machine != 0 && one.machine == other.machine && one.host == other.host;
 }
 
 }  // namespace
@@ -46,9 +53,25 @@ std::string PeerTable::describe(int rank) const {
   return fmt::format("rank {} (host {}, pid {})", rank, host(rank), card(rank).pid);
 }
 
-bool PeerTable::same_machine(int rank) const {
-  const PeerCard& own = card(own_rank_);
-  return own.machine != 0 && card(rank).machine == own.machine && card(rank).host == own.host;
+bool PeerTable::same_machine(int one, int other) const {
+  return one == other ||
+         (truly_together(card(one), card(other)) && card(one).pretended_machine == card(other).pretended_machine);
+}
+
+std::vector<std::vector<int>> PeerTable::machines() const {
+  std::vector<std::vector<int>> result;
+  std::map<std::tuple<std::uint64_t, std::string, std::int32_t>, std::size_t> known;
+  for (int rank = 0; rank < size(); ++rank) {
+    const PeerCard& own = card(rank);
+    const auto [place, is_new] =
+        known.try_emplace({own.machine, own.host.data(), own.pretended_machine}, result.size());
+    if (own.machine == 0 || is_new) {  // 0: it could not find out, and is alone
+      place->second = result.size();
+      result.emplace_back();
+    }
+    result[place->second].push_back(rank);
+  }
+  return result;
 }
 
 ProcessState PeerTable::process_state(int rank) const {
@@ -78,7 +101,7 @@ bool PeerTable::oversubscribed() const {
   std::array<std::uint64_t, 16> together{};
   int ranks = 0, cores = 0;
   for (int rank = 0; rank < size(); ++rank) {
-    if (rank != own_rank_ && !same_machine(rank)) continue;
+    if (rank != own_rank_ && !truly_together(card(own_rank_), card(rank))) continue;
     ++ranks;
     for (std::size_t i = 0; i < together.size(); ++i) together[i] |= card(rank).cores[i];
   }

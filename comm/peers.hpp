@@ -18,6 +18,7 @@ struct PeerCard {
   std::array<std::uint64_t, 16> cores{};  ///< bit set: cores this process may run on (the first 1,024)
   std::int32_t pid = 0;
   std::int32_t segment_descriptor = -1;  ///< its shared control segment; -1: none
+  std::int32_t pretended_machine = 0;    ///< ranks that differ here take each other for strangers
 };
 
 /// This process's card, without a segment.
@@ -36,12 +37,16 @@ class PeerTable {
   /// "rank 1 (host node2, pid 4711)"
   std::string describe(int rank) const;
   /// Same kernel, same PID namespace and same host name.
-  bool same_machine(int rank) const;
+  bool same_machine(int rank) const { return same_machine(own_rank_, rank); }
+  /// The ranks of each machine, ascending; machines in the order of their lowest ranks. The same on every rank.
+  std::vector<std::vector<int>> machines() const;
   ProcessState process_state(int rank) const;
   /// More ranks on this machine than cores that they may use together.
   bool oversubscribed() const;
 
  private:
+  bool same_machine(int one, int other) const;
+
   int own_rank_;
   std::vector<PeerCard> cards_;
 };

@@ -43,6 +43,7 @@ struct SharedControl {
   /// Line 2: what it was last known to do.
   alignas(64) std::atomic<std::int64_t> step;
   std::atomic<std::uint32_t> in_long_operation, farewell;
+  std::atomic<std::uint64_t> progress;  ///< grows while it moves data that the others of its machine wait for
   std::array<std::atomic<std::uint64_t>, 6> activity;
   alignas(64) std::array<std::array<std::byte, kMessageBytes>, 2> message;
 

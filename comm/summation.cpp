@@ -104,9 +104,9 @@ void for_each_sum(std::span<T* const> buffers, std::size_t begin, std::size_t en
 }
 
 template <typename T>
-void sum_into_all_of(std::span<T* const> buffers, std::size_t begin, std::size_t end) {
+void sum_into_of(std::span<T* const> destinations, std::span<T* const> buffers, std::size_t begin, std::size_t end) {
   for_each_sum(buffers, begin, end, [&](std::size_t offset, const T* sums, std::size_t count) {
-    for (T* const buffer : buffers) std::memcpy(buffer + offset, sums, count * sizeof(T));
+    for (T* const destination : destinations) std::memcpy(destination + offset, sums, count * sizeof(T));
   });
 }
 
@@ -115,18 +115,14 @@ void sum_into_all_of(std::span<T* const> buffers, std::size_t begin, std::size_t
 void add_to(float* sum, const float* term, std::size_t count) { accumulate(sum, term, count); }
 void add_to(double* sum, const double* term, std::size_t count) { accumulate(sum, term, count); }
 
-void sum_into_all(std::span<float* const> buffers, std::size_t begin, std::size_t end) {
-  sum_into_all_of(buffers, begin, end);
+void sum_into(std::span<float* const> destinations, std::span<float* const> buffers, std::size_t begin,
+              std::size_t end) {
+  sum_into_of(destinations, buffers, begin, end);
 }
 
-void sum_into_all(std::span<double* const> buffers, std::size_t begin, std::size_t end) {
-  sum_into_all_of(buffers, begin, end);
-}
-
-void sum_into(float* destination, std::span<float* const> buffers, std::size_t begin, std::size_t end) {
-  for_each_sum(buffers, begin, end, [&](std::size_t offset, const float* sums, std::size_t count) {
-    std::memcpy(destination + offset, sums, count * sizeof(float));
-  });
+void sum_into(std::span<double* const> destinations, std::span<double* const> buffers, std::size_t begin,
+              std::size_t end) {
+  sum_into_of(destinations, buffers, begin, end);
 }
 
 void round_to_bf16(Bf16* rounded, const float* values, float* errors, std::size_t count) {

@@ -13,13 +13,13 @@ namespace lockstep::comm {
 void add_to(float* sum, const float* term, std::size_t count);
 void add_to(double* sum, const double* term, std::size_t count);
 
-/// For i in [begin, end): buffers[0][i] + buffers[1][i] + … in that order, written to the element i of every buffer.
-/// Each element is read once and written once per buffer; the partial sums stay in the first-level cache.
-void sum_into_all(std::span<float* const> buffers, std::size_t begin, std::size_t end);
-void sum_into_all(std::span<double* const> buffers, std::size_t begin, std::size_t end);
-
-/// The same sum, written to `destination` (which may be one of the buffers) from its element `begin` on.
-void sum_into(float* destination, std::span<float* const> buffers, std::size_t begin, std::size_t end);
+/// For i in [begin, end): buffers[0][i] + buffers[1][i] + … in that order, written to the element i of every
+/// destination, which may be among the buffers. Each element is read once and written once per destination; the partial
+/// sums stay in the first-level cache.
+void sum_into(std::span<float* const> destinations, std::span<float* const> buffers, std::size_t begin,
+              std::size_t end);
+void sum_into(std::span<double* const> destinations, std::span<double* const> buffers, std::size_t begin,
+              std::size_t end);
 
 /// bfloat16, the upper half of a float: to the nearest, ties to even. Infinities stay, NaNs stay NaNs; what lies nearer
 /// to 2^128 than to the largest bfloat16 becomes infinite. What has been rounded rounds to itself.

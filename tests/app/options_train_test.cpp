@@ -326,7 +326,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Enumerated{"optimizer", "adm", "adam", "sgd, momentum, nesterov, adam, adamw, lars and lamb"},
                     Enumerated{"schedule", "cosin", "cosine", "constant, exponential, step, cosine and polynomial"},
                     Enumerated{"activation", "Relu", "relu", "relu, tanh and sigmoid"},
-                    Enumerated{"transport", "shared_memory", "shared-memory", "auto, shared-memory and ring"},
+                    Enumerated{"transport", "shared_memory", "shared-memory", "auto, shared-memory, two-level and ring"},
                     Enumerated{"device", "gpus", "gpu", "auto, cpu and gpu"},
                     Enumerated{"precision", "bfp16", "bf16", "auto, fp32, tf32 and bf16"},
                     Enumerated{"wire", "f32", "fp32", "fp32, bf16 and bf16-feedback"},
@@ -583,7 +583,7 @@ Arguments random_arguments(std::mt19937& random) {
   else
     maybe("histograms-every", number(0, 9));
   maybe("deadline", real(0.5, 100));
-  maybe("transport", pick({"auto", "ring", "shared-memory"}));
+  maybe("transport", pick({"auto", "ring", "shared-memory", "two-level"}));
   const std::string device = pick({"auto", "cpu", "gpu"});
   a.insert(a.end(), {"--device", device});
   maybe("precision", pick({"auto", "fp32", "tf32", "bf16"}));

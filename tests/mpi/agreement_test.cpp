@@ -18,7 +18,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-class Agreement : public OverBothTransports {
+class Agreement : public OverEveryTransport {
  protected:
   int rank() const { return communicator_->rank(); }
   int size() const { return communicator_->size(); }
@@ -206,7 +206,7 @@ TEST_P(Agreement, TheTopologyIsTheSameOnAllRanks) {
   for (const std::string& other : communicator_->all_gather_text(table)) EXPECT_EQ(other, table);
 }
 
-LOCKSTEP_OVER_BOTH_TRANSPORTS(Agreement);
+LOCKSTEP_OVER_EVERY_TRANSPORT(Agreement);
 
 }  // namespace
 }  // namespace lockstep::comm

@@ -66,7 +66,7 @@ void expect_elements(std::span<const T> data, Expected expected, const std::stri
   }
 }
 
-class Collectives : public OverBothTransports {
+class Collectives : public OverEveryTransport {
  protected:
   template <typename T>
   void expect_all_reduce(std::span<T> data) {
@@ -81,9 +81,19 @@ TEST_P(Collectives, TheTransportIsTheOneAskedFor) {
   if (session().size() == 1) {
     EXPECT_EQ(communicator_->transport_name(), "serial");
   } else {
-    EXPECT_EQ(communicator_->transport_name(), GetParam() == Transport::ring ? "ring" : "shared memory");
-    EXPECT_EQ(communicator_over(Transport::automatic)->transport_name(), "shared memory");
+    const Transport asked = GetParam().transport;
+    EXPECT_EQ(communicator_->transport_name(), asked == Transport::ring        ? "ring"
+                                               : asked == Transport::two_level ? "two-level"
+                                                                               : "shared memory");
+    EXPECT_EQ(communicator_->uses_network(),
+              asked != Transport::shared_memory && (asked == Transport::ring || machines_of(GetParam()) > 1));
     EXPECT_EQ(communicator_->transport_note(), "");
+    Way automatic = GetParam();
+    automatic.transport = Transport::automatic;
+    const int machines = machines_of(GetParam());
+    EXPECT_EQ(communicator_over(automatic)->transport_name(), machines == 1                  ? "shared memory"
+                                                              : machines == session().size() ? "ring"
+                                                                                             : "two-level");
   }
   EXPECT_EQ(communicator_->rank(), session().rank());
   EXPECT_EQ(communicator_->size(), session().size());
@@ -289,7 +299,7 @@ TEST_P(Collectives, TheTimeSpentIsCounted) {
   }
 }
 
-LOCKSTEP_OVER_BOTH_TRANSPORTS(Collectives);
+LOCKSTEP_OVER_EVERY_GROUPING(Collectives);
 
 }  // namespace
 }  // namespace lockstep::comm

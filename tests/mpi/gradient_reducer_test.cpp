@@ -10,7 +10,7 @@
 namespace lockstep::comm {
 namespace {
 
-class GradientReduction : public OverBothTransports {};
+class GradientReduction : public OverEveryTransport {};
 
 TEST_P(GradientReduction, RandomSlicesGiveTheSumOfTheWhole) {
   std::mt19937 random(99);  // the same on all ranks
@@ -22,9 +22,9 @@ TEST_P(GradientReduction, RandomSlicesGiveTheSumOfTheWhole) {
     const auto memory = communicator_->reduction_memory(count * sizeof(float) + 256);
     const std::span<float> gradients(static_cast<float*>(memory->allocate(count * sizeof(float) + 4, 64)), count);
     HostReduction reduction(*communicator_);
-    GradientReducer reducer(
-        reduction, gradients,
-        bucket_schedule(ends, communicator_->transport_name(), communicator_->size(), round % 2 == 0 ? 0 : 1 + random() % 10'000));
+    GradientReducer reducer(reduction, gradients,
+                            bucket_schedule(ends, communicator_->transport_name(), communicator_->size(),
+                                            round % 2 == 0 ? 0 : 1 + random() % 10'000));
     for (int step = 0; step < 2; ++step) {
       const auto value = [&](std::size_t i, int rank) {
         return static_cast<float>(i % 100'000 + static_cast<std::size_t>(rank * rank + step));
@@ -59,7 +59,7 @@ TEST_P(GradientReduction, FinishReducesWhatNobodyAnnounced) {
   EXPECT_EQ(std::count(gradients.begin(), gradients.end(), static_cast<float>(communicator_->size())), 1000);
 }
 
-LOCKSTEP_OVER_BOTH_TRANSPORTS(GradientReduction);
+LOCKSTEP_OVER_EVERY_TRANSPORT(GradientReduction);
 
 }  // namespace
 }  // namespace lockstep::comm

@@ -14,7 +14,7 @@ namespace {
 
 using testing::HasSubstr;
 
-class PollTogether : public OverBothTransports {
+class PollTogether : public OverEveryTransport {
  protected:
   int rank() const { return communicator_->rank(); }
   int last() const { return communicator_->size() - 1; }
@@ -72,7 +72,7 @@ TEST_P(PollTogether, EndsWithTheDeadline) {
   EXPECT_TRUE(last() == 0 || text.starts_with("rank " + std::to_string(last()) + ": ")) << text;
 }
 
-LOCKSTEP_OVER_BOTH_TRANSPORTS(PollTogether);
+LOCKSTEP_OVER_EVERY_TRANSPORT(PollTogether);
 
 }  // namespace
 }  // namespace lockstep::comm

@@ -15,7 +15,7 @@
 namespace lockstep::comm {
 namespace {
 
-class BesideTheComputation : public OverBothTransports {
+class BesideTheComputation : public OverEveryTransport {
  protected:
   /// Gradients after `steps` steps in which each one's slices become ready bit by bit; every step adds to the last.
   std::vector<float> train(Reduction& reduction, const Wire& wire, int steps) {
@@ -59,7 +59,8 @@ TEST_P(BesideTheComputation, GivesTheBitsOfSumsDoneAtOnce) {
 TEST_P(BesideTheComputation, TheHalvesMakeASum) {
   ThreadedReduction reduction(*communicator_);
   std::vector<float> data(100'003);
-  for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<float>(i % 1000) + static_cast<float>(communicator_->rank());
+  for (std::size_t i = 0; i < data.size(); ++i)
+    data[i] = static_cast<float>(i % 1000) + static_cast<float>(communicator_->rank());
   reduction.scatter_sum(data, {});
   reduction.join();
   const Slice own = communicator_->own_slice(data.size(), communicator_->rank());
@@ -107,7 +108,7 @@ TEST(HostReductionFactory, TakesAThreadWhereMessagesTravel) {
   }
 }
 
-LOCKSTEP_OVER_BOTH_TRANSPORTS(BesideTheComputation);
+LOCKSTEP_OVER_EVERY_TRANSPORT(BesideTheComputation);
 
 }  // namespace
 }  // namespace lockstep::comm

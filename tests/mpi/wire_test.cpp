@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kHalfUlp = 1.0 / 256;  // the most that rounding to 8 significant bits takes, relatively
 
-class Wires : public OverBothTransports {
+class Wires : public OverEveryTransport {
  protected:
   int rank() const { return communicator_->rank(); }
   int size() const { return communicator_->size(); }
@@ -159,7 +159,7 @@ TEST_P(Wires, AResidualIsAsLongAsTheData) {
   communicator_->barrier();
 }
 
-LOCKSTEP_OVER_BOTH_TRANSPORTS(Wires);
+LOCKSTEP_OVER_EVERY_GROUPING(Wires);
 
 }  // namespace
 }  // namespace lockstep::comm

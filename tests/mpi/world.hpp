@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <memory>
+#include <ostream>
+#include <set>
 #include <string>
 
 #include "comm/communicator.hpp"
@@ -18,17 +21,55 @@ inline std::unique_ptr<Communicator> communicator_over(Transport transport, doub
   return make_communicator(session(), {.transport = transport, .deadline_seconds = deadline_seconds});
 }
 
-/// Runs a test over both transports.
-class OverBothTransports : public testing::TestWithParam<Transport> {
+/// A transport, and for two-level the machines that the ranks pretend to run on.
+struct Way {
+  Transport transport;
+  const char* name;
+  std::array<int, 5> machine_of_rank = {};
+};
+
+inline constexpr Way kSharedMemory{Transport::shared_memory, "shared_memory"};
+inline constexpr Way kRing{Transport::ring, "ring"};
+/// Hosts with several ranks, in blocks as schedulers place them by default, or in turn.
+inline constexpr Way kTwoLevelBlocks{Transport::two_level, "two_level_in_blocks", {0, 0, 1, 1, 2}};
+inline constexpr Way kTwoLevelInTurn{Transport::two_level, "two_level_in_turn", {0, 1, 0, 1, 1}};
+/// One rank on the first machine, all others on the second: one lane.
+inline constexpr Way kTwoLevelUneven{Transport::two_level, "two_level_uneven", {0, 1, 1, 1, 1}};
+/// What is left of two levels when there is one machine, and when every rank is alone.
+inline constexpr Way kTwoLevelTogether{Transport::two_level, "two_level_together", {0, 0, 0, 0, 0}};
+inline constexpr Way kTwoLevelAlone{Transport::two_level, "two_level_alone", {0, 1, 2, 3, 4}};
+
+inline std::unique_ptr<Communicator> communicator_over(const Way& way, double deadline_seconds = 60) {
+  const auto rank = static_cast<std::size_t>(session().rank());
+  return make_communicator(session(), {.transport = way.transport,
+                                       .deadline_seconds = deadline_seconds,
+                                       .pretended_machine = 1 + way.machine_of_rank.at(rank)});
+}
+
+/// How many machines this world has, going that way.
+inline int machines_of(const Way& way) {
+  std::set<int> machines;
+  for (int rank = 0; rank < session().size(); ++rank) {
+    machines.insert(way.machine_of_rank.at(static_cast<std::size_t>(rank)));
+  }
+  return static_cast<int>(machines.size());
+}
+
+/// Runs a test over every transport.
+class OverEveryTransport : public testing::TestWithParam<Way> {
  protected:
   std::unique_ptr<Communicator> communicator_ = communicator_over(GetParam());
 };
 
-inline std::string transport_test_name(const testing::TestParamInfo<Transport>& info) {
-  return info.param == Transport::ring ? "ring" : "shared_memory";
-}
+inline void PrintTo(const Way& way, std::ostream* out) { *out << way.name; }
+inline std::string way_name(const testing::TestParamInfo<Way>& info) { return info.param.name; }
 
-#define LOCKSTEP_OVER_BOTH_TRANSPORTS(suite) \
-  INSTANTIATE_TEST_SUITE_P(, suite, testing::Values(Transport::shared_memory, Transport::ring), transport_test_name)
+#define LOCKSTEP_OVER_EVERY_TRANSPORT(suite) \
+  INSTANTIATE_TEST_SUITE_P(, suite, testing::Values(kSharedMemory, kRing, kTwoLevelInTurn), way_name)
+#define LOCKSTEP_OVER_EVERY_GROUPING(suite)                                                                         \
+  INSTANTIATE_TEST_SUITE_P(, suite,                                                                                 \
+                           testing::Values(kSharedMemory, kRing, kTwoLevelBlocks, kTwoLevelInTurn, kTwoLevelUneven, \
+                                           kTwoLevelTogether, kTwoLevelAlone),                                      \
+                           way_name)
 
 }  // namespace lockstep::comm
