@@ -202,11 +202,15 @@ LineChart bandwidth_chart(std::span<const AllReduceRow> rows, const std::string&
       if (row.way == way) series.points.push_back({row.bytes(), row.bus_bandwidth() / 1e9});
     }
   }
-  if (!rows.empty() && rows.front().bound) {
-    ChartSeries& series = chart.series.emplace_back(ChartSeries{.name = "bound of the links", .reference = true});
-    for (const AllReduceRow& row : rows) {
-      if (row.way != rows.front().way) continue;
-      series.points.push_back({row.bytes(), row.bytes() * row.bus_factor() / row.bound_seconds() / 1e9});
+  std::map<std::string, std::map<std::int64_t, const AllReduceRow*>> wires;  // each has a bound of its own
+  for (const AllReduceRow& row : rows) {
+    if (row.bound) wires[row.wire][row.count] = &row;
+  }
+  for (const auto& [wire, sizes] : wires) {
+    ChartSeries& series = chart.series.emplace_back(
+        ChartSeries{.name = "bound of the links" + (wire == "fp32" ? "" : ", " + wire), .reference = true});
+    for (const auto& [count, row] : sizes) {
+      series.points.push_back({row->bytes(), row->bytes() * row->bus_factor() / row->bound_seconds() / 1e9});
     }
   }
   return chart;

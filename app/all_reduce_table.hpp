@@ -61,7 +61,8 @@ struct AllReduceRow {
   double algorithm_bandwidth() const { return ranks > 1 && seconds.median > 0 ? bytes() / seconds.median : 0; }
   double bus_bandwidth() const { return algorithm_bandwidth() * bus_factor(); }
   double bus_factor() const { return 2 * static_cast<double>(ranks - 1) / static_cast<double>(ranks); }
-  double bound_seconds() const { return bound ? bound->seconds(bound->least_share, bytes()) : 0; }
+  double wire_bytes() const { return wire == "bf16" ? bytes() / 2 : bytes(); }
+  double bound_seconds() const { return bound ? bound->seconds(bound->least_share, wire_bytes()) : 0; }
   /// Of the bandwidth that the links allow.
   double percent_of_bound() const { return bound && seconds.median > 0 ? 100 * bound_seconds() / seconds.median : 0; }
 };

@@ -1,37 +1,53 @@
 #include "app/all_reduce_terms.hpp"
 
 #include <algorithm>
-#include <cstdint>
 
 namespace lockstep::app {
 namespace {
 
-constexpr int kOffsets = 16;
-
-/// Up to a limit that leaves room for the sum over all ranks in the 24 bits of a float.
-std::uint32_t base_of(std::size_t index, int ranks) {
-  std::uint64_t bits = (static_cast<std::uint64_t>(index) + 1) * 0x9e3779b97f4a7c15u;
-  bits = (bits ^ bits >> 32) * 0xd6e8feb86659fd93u;
-  bits ^= bits >> 32;
-  const std::uint32_t limit = std::max(1u, (1u << 23) / static_cast<std::uint32_t>(ranks));
-  return 1 + static_cast<std::uint32_t>(bits % limit);
-}
+/// Whole numbers up to which all are exact.
+constexpr std::uint32_t kFloatWhole = 1u << 24, kBfloat16Whole = 1u << 8;
 
 }  // namespace
 
-float bench_term(std::size_t index, int rank, int ranks) {
-  return static_cast<float>(base_of(index, ranks) + static_cast<std::uint32_t>(rank % kOffsets));
+// A member's term is base + (its number among the members) mod offsets_; base is in [1, limit_]. All together:
+// members * (limit_ + offsets_ - 1) <= the largest whole number.
+BenchTerms::BenchTerms(int ranks, Wire wire)
+    : ranks_(static_cast<std::uint32_t>(ranks)),
+      stride_(wire == Wire::bf16 ? (ranks_ + kBfloat16Whole / 2 - 1) / (kBfloat16Whole / 2) : 1),
+      offsets_(wire == Wire::bf16 ? 2 : 16) {
+  const std::uint32_t most = wire == Wire::bf16 ? kBfloat16Whole : kFloatWhole;
+  const std::uint32_t largest = most / ((ranks_ + stride_ - 1) / stride_);
+  limit_ = largest > offsets_ ? largest - offsets_ + 1 : 1;
 }
 
-float bench_sum(std::size_t index, int ranks) {
-  const auto all = static_cast<std::uint32_t>(ranks), rounds = all / kOffsets, rest = all % kOffsets;
-  const std::uint32_t offsets = rounds * (kOffsets * (kOffsets - 1) / 2) + (rest > 0 ? rest * (rest - 1) / 2 : 0);
-  return static_cast<float>(all * base_of(index, ranks) + offsets);
+BenchTerms::Members BenchTerms::members(std::size_t index) const {
+  const auto first = static_cast<std::uint32_t>(index % stride_);
+  return {first, first < ranks_ ? (ranks_ - first + stride_ - 1) / stride_ : 0};
 }
 
-std::size_t count_wrong(std::span<const float> sums, int ranks, std::size_t first) {
+std::uint32_t BenchTerms::base(std::size_t index) const {
+  std::uint64_t bits = (static_cast<std::uint64_t>(index) + 1) * 0x9e3779b97f4a7c15u;
+  bits = (bits ^ bits >> 32) * 0xd6e8feb86659fd93u;
+  bits ^= bits >> 32;
+  return 1 + static_cast<std::uint32_t>(bits % limit_);
+}
+
+float BenchTerms::term(std::size_t index, int rank) const {
+  const std::uint32_t distance = static_cast<std::uint32_t>(rank) - members(index).first;  // huge below the first
+  if (static_cast<std::uint32_t>(rank) < members(index).first || distance % stride_ != 0) return 0;
+  return static_cast<float>(base(index) + distance / stride_ % offsets_);
+}
+
+float BenchTerms::sum(std::size_t index) const {
+  const std::uint32_t count = members(index).count, rounds = count / offsets_, rest = count % offsets_;
+  const std::uint32_t offsets = rounds * (offsets_ * (offsets_ - 1) / 2) + (rest > 0 ? rest * (rest - 1) / 2 : 0);
+  return static_cast<float>(count * base(index) + offsets);
+}
+
+std::size_t BenchTerms::count_wrong(std::span<const float> sums, std::size_t first) const {
   std::size_t wrong = 0;
-  for (std::size_t i = 0; i < sums.size(); ++i) wrong += sums[i] == bench_sum(first + i, ranks) ? 0 : 1;
+  for (std::size_t i = 0; i < sums.size(); ++i) wrong += sums[i] == sum(first + i) ? 0 : 1;
   return wrong;
 }
 

@@ -25,7 +25,8 @@ struct KindName {
   WayKind kind;
   const char* name;
 };
-constexpr std::array<KindName, 4> kKinds{{{WayKind::ring, "ring"},
+constexpr std::array<KindName, 5> kKinds{{{WayKind::ring, "ring"},
+                                          {WayKind::two_level, "two-level"},
                                           {WayKind::shared_memory, "shared-memory"},
                                           {WayKind::mpi, "mpi"},
                                           {WayKind::nccl, "nccl"}}};
@@ -36,8 +37,20 @@ std::vector<std::string> all_names() {
   return names;
 }
 
-comm::Transport transport_for(WayKind kind) {
-  return kind == WayKind::shared_memory ? comm::Transport::shared_memory : comm::Transport::ring;
+/// Of the kinds that are transports of ours.
+struct OwnTransport {
+  comm::Transport transport;
+  std::string_view name;  ///< Communicator::transport_name
+};
+OwnTransport own_transport(WayKind kind) {
+  switch (kind) {
+    case WayKind::shared_memory:
+      return {comm::Transport::shared_memory, "shared memory"};
+    case WayKind::two_level:
+      return {comm::Transport::two_level, "two-level"};
+    default:
+      return {comm::Transport::ring, "ring"};
+  }
 }
 
 /// Floats of a communicator's reduction memory, or plain ones.
@@ -82,22 +95,25 @@ class CommunicatorWay final : public HostWay {
  public:
   /// `owned`: the communicator, if it is this way's alone.
   CommunicatorWay(std::string name, comm::Communicator& communicator, std::unique_ptr<comm::Communicator> owned,
-                  std::shared_ptr<HostMemory> memory)
+                  std::shared_ptr<HostMemory> memory, const std::string& wire)
       : HostWay(std::move(memory)), name_(std::move(name)), owned_(std::move(owned)), communicator_(communicator) {
+    wire_.bf16 = wire == "bf16" && communicator_.uses_network();
     communicator_.note_activity("timing sums", -1);  // no steps here
   }
   ~CommunicatorWay() override { release_memory(); }  // before the communicator goes
 
   std::string name() const override { return name_; }
   std::string transport() const override { return std::string(communicator_.transport_name()); }
+  std::string wire() const override { return wire_.bf16 ? "bf16" : "fp32"; }
   void sum(std::size_t count, std::int64_t times) override {
-    for (std::int64_t i = 0; i < times; ++i) communicator_.all_reduce_sum(values(count));
+    for (std::int64_t i = 0; i < times; ++i) communicator_.all_reduce_sum(values(count), wire_);
   }
 
  private:
   std::string name_;
   std::unique_ptr<comm::Communicator> owned_;
   comm::Communicator& communicator_;
+  comm::Wire wire_;
 };
 
 class MpiWay final : public HostWay {
@@ -120,22 +136,25 @@ class DeviceWay final : public Way {
  public:
   DeviceWay(comm::MpiSession& session, comm::Communicator& communicator, const Place& place,
             const ExecutionOptions& options, std::size_t count)
-      : count_(count), graphs_(options.graphs) {
+      : count_(count),
+        type_(options.wire == "bf16" ? model::ElementType::bfloat16 : model::ElementType::float32),
+        graphs_(options.graphs) {
     comm::all_succeed(communicator, [&] { backend_ = make_backend(place, options); });
     reduction_ = make_reduction(session, communicator, place, *backend_, options);
     comm::all_succeed(communicator, [&] {
-      values_ = static_cast<float*>(backend_->memory()->allocate(count_ * sizeof(float), kAlignment));
+      values_ = static_cast<std::byte*>(backend_->memory()->allocate(count_ * element_bytes(), kAlignment));
     });
   }
   ~DeviceWay() override {
     // In order, the recorded sums go before what they were recorded from. After an error the sums go first: whatever
     // frees memory would wait for those that are still waiting for a peer.
     if (std::uncaught_exceptions() > 0) reduction_.reset();
-    if (values_ != nullptr) backend_->memory()->deallocate(values_, count_ * sizeof(float), kAlignment);
+    if (values_ != nullptr) backend_->memory()->deallocate(values_, count_ * element_bytes(), kAlignment);
     backend_.reset();
   }
 
   std::string name() const override { return std::string(reduction_->transport_name()); }
+  std::string wire() const override { return type_ == model::ElementType::bfloat16 ? "bf16" : "fp32"; }
   std::string description() const override {
     const std::string of_sums = reduction_->description();
     return backend_->description() + (of_sums.empty() ? "" : "\n") + of_sums;
@@ -143,7 +162,13 @@ class DeviceWay final : public Way {
   void sum(std::size_t count, std::int64_t times) override {
     const std::array<std::int64_t, 2> key{static_cast<std::int64_t>(count), times};
     backend_->repeat(key, [&] {
-      for (std::int64_t i = 0; i < times; ++i) reduction_->sum(std::span(values_, count));
+      for (std::int64_t i = 0; i < times; ++i) {
+        if (type_ == model::ElementType::bfloat16) {
+          reduction_->sum_bf16({reinterpret_cast<std::uint16_t*>(values_), count});
+        } else {
+          reduction_->sum(std::span(reinterpret_cast<float*>(values_), count));
+        }
+      }
       reduction_->join();
     });
     reduction_->wait("a sum", -1);
@@ -159,14 +184,16 @@ class DeviceWay final : public Way {
 
  private:
   model::Tensor tensor(std::size_t first, std::size_t count) {
-    return {values_ + first, model::ElementType::float32, 1, static_cast<std::int64_t>(count)};
+    return {values_ + first * element_bytes(), type_, 1, static_cast<std::int64_t>(count)};
   }
+  std::size_t element_bytes() const { return type_ == model::ElementType::bfloat16 ? 2 : sizeof(float); }
 
   std::size_t count_;
+  model::ElementType type_;
   bool graphs_;
   std::unique_ptr<model::Backend> backend_;
   std::unique_ptr<comm::Reduction> reduction_;
-  float* values_ = nullptr;
+  std::byte* values_ = nullptr;
 };
 
 }  // namespace
@@ -195,6 +222,7 @@ std::vector<WayKind> usual_ways(std::string_view transport, bool gpus, const std
   std::vector<WayKind> kinds;
   if (device != "gpu") {
     kinds.push_back(WayKind::ring);
+    if (transport == "two-level") kinds.push_back(WayKind::two_level);
     if (transport == "shared memory") kinds.push_back(WayKind::shared_memory);
     if (transport != "serial") kinds.push_back(WayKind::mpi);
   }
@@ -224,14 +252,13 @@ std::vector<std::unique_ptr<Way>> make_ways(comm::MpiSession& session, comm::Com
       ways.push_back(std::make_unique<MpiWay>(session, options.deadline, plain_memory()));
     } else if (control.size() == 1) {
       if (!std::exchange(serial, true)) {
-        ways.push_back(std::make_unique<CommunicatorWay>("serial", control, nullptr, plain_memory()));
+        ways.push_back(std::make_unique<CommunicatorWay>("serial", control, nullptr, plain_memory(), "fp32"));
       }
     } else {
-      const std::string_view wanted = kind == WayKind::shared_memory ? "shared memory" : "ring";
+      const OwnTransport wanted = own_transport(kind);
       std::unique_ptr<comm::Communicator> owned;
-      if (control.transport_name() != wanted) {
-        owned =
-            comm::make_communicator(session, {.transport = transport_for(kind), .deadline_seconds = options.deadline});
+      if (control.transport_name() != wanted.name) {
+        owned = comm::make_communicator(session, {.transport = wanted.transport, .deadline_seconds = options.deadline});
       }
       comm::Communicator& communicator = owned ? *owned : control;
       std::shared_ptr<HostMemory> memory;
@@ -241,7 +268,8 @@ std::vector<std::unique_ptr<Way>> make_ways(comm::MpiSession& session, comm::Com
         std::unique_ptr<std::pmr::memory_resource> window = communicator.reduction_memory(count * sizeof(float));
         comm::all_succeed(control, [&] { memory = std::make_shared<HostMemory>(std::move(window), count); });
       }
-      ways.push_back(std::make_unique<CommunicatorWay>(way_name(kind), communicator, std::move(owned), memory));
+      ways.push_back(
+          std::make_unique<CommunicatorWay>(way_name(kind), communicator, std::move(owned), memory, options.wire));
     }
   }
   return ways;
@@ -249,7 +277,8 @@ std::vector<std::unique_ptr<Way>> make_ways(comm::MpiSession& session, comm::Com
 
 std::size_t host_copies(std::span<const WayKind> kinds) {
   const auto has = [&](WayKind kind) { return std::find(kinds.begin(), kinds.end(), kind) != kinds.end(); };
-  return (has(WayKind::ring) || has(WayKind::mpi) ? 1u : 0u) + (has(WayKind::shared_memory) ? 1u : 0u);
+  return (has(WayKind::ring) || has(WayKind::mpi) ? 1u : 0u) + (has(WayKind::shared_memory) ? 1u : 0u) +
+         (has(WayKind::two_level) ? 1u : 0u);
 }
 
 }  // namespace lockstep::app

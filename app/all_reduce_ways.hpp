@@ -16,7 +16,7 @@
 
 namespace lockstep::app {
 
-enum class WayKind { ring, shared_memory, mpi, nccl };
+enum class WayKind { ring, two_level, shared_memory, mpi, nccl };
 
 /// As --ways takes it: "shared-memory".
 std::string way_name(WayKind kind);
@@ -38,6 +38,8 @@ class Way {
   virtual std::string name() const = 0;
   /// What carries the data, as Communicator and Reduction name it: "shared memory".
   virtual std::string transport() const { return name(); }
+  /// How elements travel between ranks: "fp32" or "bf16".
+  virtual std::string wire() const { return "fp32"; }
   /// What is to be known of it, in lines; may be empty.
   virtual std::string description() const { return {}; }
   /// Sums the first `count` elements so many times over, and waits for the last sum.
@@ -54,7 +56,8 @@ class Way {
   Way() = default;
 };
 
-/// Collective: the ways of these kinds, each with memory for `count` elements. A world of one has at most one between
+/// Collective: the ways of these kinds, each with memory for `count` elements. options.wire: of those that are ours,
+/// where they send messages, and of NCCL. A world of one has at most one between
 /// host memories, "serial", beside MPI's. `control` outlives them, and is used as one of them where it fits. Throws
 /// comm::AgreedError where a kind is not to be had.
 std::vector<std::unique_ptr<Way>> make_ways(comm::MpiSession& session, comm::Communicator& control,

@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "app/all_reduce_terms.hpp"
 #include "app/console.hpp"
 #include "app/figures.hpp"
 #include "app/placement.hpp"
@@ -59,7 +58,7 @@ double slowest_batch(comm::Communicator& control, Way& way, std::size_t count, s
 }
 
 /// Collective: elements of a sum of known terms that came out wrong, on this rank.
-std::size_t check_sum(const comm::Communicator& control, Way& way, std::size_t count) {
+std::size_t check_sum(const comm::Communicator& control, Way& way, std::size_t count, const BenchTerms& terms) {
   std::vector<float> values;
   const auto pieces = [&](auto work) {
     for (std::size_t first = 0; first < count; first += kPiece) {
@@ -68,14 +67,14 @@ std::size_t check_sum(const comm::Communicator& control, Way& way, std::size_t c
     }
   };
   pieces([&](std::size_t first) {
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] = bench_term(first + i, control.rank(), control.size());
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = terms.term(first + i, control.rank());
     way.load(first, values);
   });
   way.sum(count, 1);
   std::size_t wrong = 0;
   pieces([&](std::size_t first) {
     way.fetch(first, values);
-    wrong += count_wrong(values, control.size(), first);
+    wrong += terms.count_wrong(values, first);
   });
   return wrong;
 }
@@ -131,15 +130,16 @@ std::vector<std::int64_t> bench_sizes(std::int64_t min, std::int64_t max, std::i
 }
 
 std::vector<AllReduceRow> measure_size(comm::Communicator& control, std::span<const std::unique_ptr<Way>> ways,
-                                       std::int64_t elements, const Repetitions& repetitions) {
+                                       std::int64_t elements, const BenchTerms& terms, const Repetitions& repetitions) {
   const auto count = static_cast<std::size_t>(elements);
   control.note_activity("timing sums", -1);  // no steps here
   std::vector<AllReduceRow> rows;
   std::vector<double> wrong;
   for (const auto& way : ways) {
     way->begin_size();
-    wrong.push_back(static_cast<double>(check_sum(control, *way, count)));
+    wrong.push_back(static_cast<double>(check_sum(control, *way, count, terms)));
     rows.push_back({.way = way->name(), .transport = way->transport(), .ranks = control.size(), .count = elements});
+    rows.back().wire = way->wire();
   }
   control.all_reduce_sum(wrong);
 
@@ -209,14 +209,24 @@ int run_bench_all_reduce(comm::MpiSession& session, const BenchAllReduceOptions&
   const std::string where = fmt::format("{} on {}", counted(control->size(), "rank"), counted(host_count, "host"));
   std::string head = fmt::format("sums over {}, in place; times of the slowest rank, time: the median", where);
   for (const auto& way : ways) head += (way->description().empty() ? "" : "\n") + way->description();
+  if (execution.wire != "fp32") {
+    std::vector<std::string> narrow;
+    for (const auto& way : ways) {
+      if (way->wire() != "fp32") narrow.push_back(way->name());
+    }
+    head += fmt::format("\nwire: {}",
+                        narrow.empty() ? "fp32, for want of a way that sends anything"
+                                       : fmt::format("{} by {}, else fp32", execution.wire, fmt::join(narrow, ", ")));
+  }
   if (bound) head += "\n" + describe(*bound);
   if (options.link_gbps && !bound) head += "\nbound: none, all ranks are on one host and no link is crossed";
   console.info(head + "\n" + format_head(bound.has_value()));
   csv.write(csv_head() + "\n");
+  const BenchTerms terms(control->size(), execution.wire == "bf16" ? BenchTerms::Wire::bf16 : BenchTerms::Wire::fp32);
 
   std::vector<AllReduceRow> all;
   for (const std::int64_t size : bench_sizes(options.min, max, options.factor)) {
-    std::vector<AllReduceRow> rows = measure_size(*control, ways, size, options.repetitions);
+    std::vector<AllReduceRow> rows = measure_size(*control, ways, size, terms, options.repetitions);
     for (AllReduceRow& row : rows) {
       row.hosts = host_count;
       row.bound = bound;

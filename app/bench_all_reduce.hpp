@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "app/all_reduce_table.hpp"
+#include "app/all_reduce_terms.hpp"
 #include "app/all_reduce_ways.hpp"
 #include "app/options.hpp"
 #include "comm/communicator.hpp"
@@ -51,9 +52,10 @@ int run_bench_all_reduce(comm::MpiSession& session, const BenchAllReduceOptions&
 std::vector<std::int64_t> bench_sizes(std::int64_t min, std::int64_t max, std::int64_t factor);
 
 /// Collective: a row for each way, the same on every rank, without bound and hosts. Checks every element of one sum of
-/// each way, then times. `control` is for what the measurement itself has to say.
+/// each way, then times. `terms` are for the least precise wire. `control` is for what the measurement itself has to
+/// say.
 std::vector<AllReduceRow> measure_size(comm::Communicator& control, std::span<const std::unique_ptr<Way>> ways,
-                                       std::int64_t count, const Repetitions& repetitions);
+                                       std::int64_t count, const BenchTerms& terms, const Repetitions& repetitions);
 /// Throws comm::AgreedError where elements are wrong.
 void require_right(std::span<const AllReduceRow> rows);
 

@@ -12,8 +12,9 @@ namespace {
 constexpr std::string_view kAllReduceUsage =
     "Usage: mpirun -np RANKS lockstep bench all-reduce [options]\n"
     "\n"
-    "Times sums over all ranks, of growing size, through every way the ranks have: the ring and shared\n"
-    "memory between CPUs, MPI_Allreduce beside them, NCCL between GPUs. Checks every element.\n";
+    "Times sums over all ranks, of growing size, through every way the ranks have: the ring, two-level\n"
+    "sums and shared memory between CPUs, MPI_Allreduce beside them, NCCL between GPUs. Checks every\n"
+    "element.\n";
 constexpr std::string_view kAllReduceExamples =
     "\n"
     "Examples\n"
@@ -50,7 +51,7 @@ BenchAllReduceOptions parse_bench_all_reduce(const std::vector<std::string>& arg
   table.add("factor", options.factor, "N", "from one size to the next").at_least(2);
   table
       .add("ways", options.ways, "NAMES",
-           "which ways to sum, with commas between: ring, shared-memory, mpi, nccl; auto: all there are")
+           "which ways to sum, with commas between: ring, two-level, shared-memory, mpi, nccl; auto: all there are")
       .check([](const std::string& text) -> std::string {
         try {
           if (text != "auto") parse_ways(text);
@@ -80,6 +81,10 @@ BenchAllReduceOptions parse_bench_all_reduce(const std::vector<std::string>& arg
       .add("device", execution.device, "WHERE",
            "cpu: between host memories; gpu: between GPUs, or fail; auto: both, where every rank has a GPU")
       .one_of({"auto", "cpu", "gpu"});
+  table
+      .add("wire", execution.wire, "NAME",
+           "how elements travel by the ways that are not MPI's: fp32, or bf16 (half the bytes, rounded)")
+      .one_of({"fp32", "bf16"});
   table.add("ring", execution.ring, "GPUs: NCCL's ring and no other algorithm").only_with("device", {"auto", "gpu"});
   table.add("graph", execution.graphs, "GPUs: record a batch of sums once (CUDA graphs) and replay it")
       .only_with("device", {"auto", "gpu"});

@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <set>
 #include <sstream>
 
-#include "app/all_reduce_terms.hpp"
 #include "comm/agreement.hpp"
 #include "comm/serial_communicator.hpp"
 
@@ -70,6 +70,7 @@ TEST(BenchAllReduceOptionsTest, RefusesWhatDoesNotFit) {
   EXPECT_THAT(complaint({"--ways", "ring,shared_memry"}),
               AllOf(HasSubstr("--ways: ring,shared_memry names no way to sum with 'shared_memry'; the ways are ring"),
                     HasSubstr("shared-memory"), HasSubstr("mpi"), HasSubstr("did you mean shared-memory?")));
+  EXPECT_THAT(complaint({"--wire", "bf16-feedback"}), HasSubstr("--wire: bf16-feedback is not one of fp32 and bf16"));
   EXPECT_THAT(complaint({"--ways", "ring,"}), HasSubstr("names no way to sum with ''"));
   EXPECT_THAT(complaint({"--ways", ""}), HasSubstr("--ways: an empty value"));
   EXPECT_EQ(complaint({"--ways", "mpi,nccl", "--device", "cpu"}), "--ways nccl is between GPUs, and --device is cpu");
@@ -98,7 +99,7 @@ TEST(BenchAllReduceOptionsTest, GpusAreLookedForOnlyWhereTheyMayBeUsed) {
 
 TEST(Ways, AreNamedOnce) {
   EXPECT_THAT(parse_ways("mpi,ring,mpi"), ElementsAre(WayKind::mpi, WayKind::ring));
-  for (const WayKind kind : {WayKind::ring, WayKind::shared_memory, WayKind::mpi, WayKind::nccl}) {
+  for (const WayKind kind : {WayKind::ring, WayKind::two_level, WayKind::shared_memory, WayKind::mpi, WayKind::nccl}) {
     EXPECT_THAT(parse_ways(way_name(kind)), ElementsAre(kind));
   }
 }
@@ -107,6 +108,7 @@ TEST(Ways, AreTheUsualOnesOfTheWorld) {
   EXPECT_THAT(usual_ways("serial", false, "auto"), ElementsAre(WayKind::ring));
   EXPECT_THAT(usual_ways("shared memory", false, "cpu"),
               ElementsAre(WayKind::ring, WayKind::shared_memory, WayKind::mpi));
+  EXPECT_THAT(usual_ways("two-level", false, "auto"), ElementsAre(WayKind::ring, WayKind::two_level, WayKind::mpi));
   EXPECT_THAT(usual_ways("ring", true, "auto"), ElementsAre(WayKind::ring, WayKind::mpi, WayKind::nccl));
   EXPECT_THAT(usual_ways("shared memory", true, "gpu"), ElementsAre(WayKind::nccl));
 }
@@ -118,43 +120,72 @@ TEST(BenchSizes, GoFromTheSmallestToTheLargest) {
   EXPECT_THAT(bench_sizes(1, 4'000'000'000, 1'000'000), ElementsAre(1, 1'000'000, 4'000'000'000));
 }
 
-TEST(BenchTerms, AddUpToTheSumInAnyOrder) {
-  for (const int ranks : {1, 2, 3, 4, 7, 16, 17, 64, 100, 1000}) {
+class BenchTermsTest : public testing::TestWithParam<BenchTerms::Wire> {};
+INSTANTIATE_TEST_SUITE_P(, BenchTermsTest, testing::Values(BenchTerms::Wire::fp32, BenchTerms::Wire::bf16));
+
+/// What the wire makes of a number.
+float travelled(float value, BenchTerms::Wire wire) {
+  if (wire == BenchTerms::Wire::fp32) return value;
+  std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000;
+  return std::bit_cast<float>(bits);
+}
+
+TEST_P(BenchTermsTest, AddUpToTheSumInAnyOrder) {
+  for (const int ranks : {1, 2, 3, 4, 7, 16, 17, 64, 100, 127, 128, 129, 1000, 5000}) {
+    const BenchTerms terms(ranks, GetParam());
     for (const std::size_t index : {0u, 1u, 2u, 1000u, 99'999u, 16'777'215u, 123'456'789u}) {
       float upward = 0, downward = 0;
-      for (int rank = 0; rank < ranks; ++rank) upward += bench_term(index, rank, ranks);
-      for (int rank = ranks - 1; rank >= 0; --rank) downward += bench_term(index, rank, ranks);
-      EXPECT_EQ(upward, bench_sum(index, ranks)) << index << " of " << ranks;
-      EXPECT_EQ(downward, bench_sum(index, ranks)) << index << " of " << ranks;
+      for (int rank = 0; rank < ranks; ++rank) upward = travelled(upward + terms.term(index, rank), GetParam());
+      for (int rank = ranks - 1; rank >= 0; --rank)
+        downward = travelled(downward + terms.term(index, rank), GetParam());
+      EXPECT_EQ(upward, terms.sum(index)) << index << " of " << ranks;
+      EXPECT_EQ(downward, terms.sum(index)) << index << " of " << ranks;
+      EXPECT_GT(upward, 0) << index << " of " << ranks;
+    }
+  }
+}
+
+TEST_P(BenchTermsTest, EveryRankCountsSomewhere) {
+  for (const int ranks : {2, 128, 129, 1000}) {
+    const BenchTerms terms(ranks, GetParam());
+    for (int rank = 0; rank < ranks; ++rank) {
+      float brought = 0;
+      for (std::size_t i = 0; i < 64; ++i) brought += terms.term(i, rank);
+      EXPECT_GT(brought, 0) << rank << " of " << ranks;
     }
   }
 }
 
 TEST(BenchTerms, DifferFromTheirNeighbours) {
+  const BenchTerms two(2), four(4);
   std::set<float> values;
-  for (std::size_t i = 0; i < 1000; ++i) values.insert(bench_sum(i, 2));
+  for (std::size_t i = 0; i < 1000; ++i) values.insert(two.sum(i));
   EXPECT_GE(values.size(), 999u);
   // Pieces of sums that lie a piece further on are not the same.
   for (const std::size_t piece : {1u, 64u, 1000u, 15'360u, 65'536u, 1'048'576u, 4'194'304u}) {
     int equal = 0;
-    for (std::size_t i = 0; i < 1000; ++i) equal += bench_sum(i, 4) == bench_sum(i + piece, 4) ? 1 : 0;
+    for (std::size_t i = 0; i < 1000; ++i) equal += four.sum(i) == four.sum(i + piece) ? 1 : 0;
     EXPECT_LE(equal, 2) << piece;
   }
 }
 
-TEST(BenchTerms, WrongSumsAreCounted) {
+TEST_P(BenchTermsTest, WrongSumsAreCounted) {
+  const BenchTerms terms(3, GetParam());
   std::vector<float> sums(1000);
-  for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = bench_sum(i, 3);
-  EXPECT_EQ(count_wrong(sums, 3), 0u);
-  EXPECT_EQ(count_wrong(sums, 4), 1000u);
-  sums[7] += 1;                        // an element that is off
-  sums[500] -= bench_term(500, 1, 3);  // a rank that is missing
-  std::swap(sums[100], sums[200]);
-  EXPECT_EQ(count_wrong(sums, 3), 4u);
+  for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = terms.sum(i);
+  EXPECT_EQ(terms.count_wrong(sums), 0u);
+  EXPECT_GE(BenchTerms(4, GetParam()).count_wrong(sums), 950u);
+  sums[7] += 1;                     // an element that is off
+  sums[500] -= terms.term(500, 1);  // a rank that is missing
+  std::size_t other = 200;
+  while (sums[other] == sums[100]) ++other;
+  std::swap(sums[100], sums[other]);
+  EXPECT_EQ(terms.count_wrong(sums), 4u);
   sums[7] = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_EQ(count_wrong(sums, 3), 4u);
-  EXPECT_EQ(count_wrong(std::span(sums).subspan(600), 3, 600), 0u);
-  EXPECT_EQ(count_wrong(std::span(sums).subspan(600), 3, 601), 400u);
+  EXPECT_EQ(terms.count_wrong(sums), 4u);
+  EXPECT_EQ(terms.count_wrong(std::span(sums).subspan(600), 600), 0u);
+  EXPECT_GE(terms.count_wrong(std::span(sums).subspan(600), 601), 380u);
 }
 
 /// A way that keeps account of how it is used, and adds what it is told to its sums, from then on.
@@ -203,7 +234,7 @@ class Measurements : public testing::Test {
 };
 
 TEST_F(Measurements, RowsOfRightSums) {
-  const std::vector<AllReduceRow> rows = measure_size(alone_, ways_, 3'000'000, {.repeat = 4});
+  const std::vector<AllReduceRow> rows = measure_size(alone_, ways_, 3'000'000, BenchTerms(1), {.repeat = 4});
   ASSERT_EQ(rows.size(), 3u);
   for (const AllReduceRow& row : rows) {
     EXPECT_EQ(row.count, 3'000'000);
@@ -220,7 +251,7 @@ TEST_F(Measurements, RowsOfRightSums) {
 
 TEST_F(Measurements, AWrongElementEndsTheBenchmark) {
   pretended_[1]->be_wrong_at(2'999'999, 1);
-  const std::vector<AllReduceRow> rows = measure_size(alone_, ways_, 3'000'000, {.repeat = 1});
+  const std::vector<AllReduceRow> rows = measure_size(alone_, ways_, 3'000'000, BenchTerms(1), {.repeat = 1});
   EXPECT_EQ(rows[0].wrong, 0);
   EXPECT_EQ(rows[1].wrong, 1);
   EXPECT_EQ(rows[2].wrong, 0);
@@ -233,7 +264,7 @@ TEST_F(Measurements, AWrongElementEndsTheBenchmark) {
 }
 
 TEST_F(Measurements, WaysTakeTurns) {
-  measure_size(alone_, ways_, 10, {.warmup = 0, .repeat = 6});
+  measure_size(alone_, ways_, 10, BenchTerms(1), {.warmup = 0, .repeat = 6});
   ASSERT_GE(turns_.size(), 18u);
   const std::vector<std::string> last(turns_.end() - 18, turns_.end());
   EXPECT_THAT(last, ElementsAre("one", "two", "three", "two", "three", "one", "three", "one", "two",  //
@@ -241,15 +272,16 @@ TEST_F(Measurements, WaysTakeTurns) {
 }
 
 TEST_F(Measurements, WarmUpAsOftenAsTheyAreTold) {
-  measure_size(alone_, ways_, 10, {.warmup = 0, .repeat = 1});
+  measure_size(alone_, ways_, 10, BenchTerms(1), {.warmup = 0, .repeat = 1});
   const std::int64_t cold = pretended_[0]->summed();
   for (PretendedWay* way : pretended_) EXPECT_GE(way->summed(), 3);  // the check, the estimate, a batch
   turns_.clear();
-  measure_size(alone_, ways_, 10, {.warmup = 7, .repeat = 1});
+  measure_size(alone_, ways_, 10, BenchTerms(1), {.warmup = 7, .repeat = 1});
   EXPECT_EQ(std::count(turns_.begin(), turns_.end(), "one"), 3 + 7);
   EXPECT_GT(pretended_[0]->summed(), cold);
   turns_.clear();
-  measure_size(alone_, ways_, 10, {.warmup = 0});  // quick as these are, there is time for a hundred rounds
+  measure_size(alone_, ways_, 10, BenchTerms(1),
+               {.warmup = 0});  // quick as these are, there is time for a hundred rounds
   EXPECT_EQ(std::count(turns_.begin(), turns_.end(), "one"), 2 + 100);
 }
 
@@ -367,6 +399,12 @@ TEST(BenchRows, MakeAChart) {
   EXPECT_DOUBLE_EQ(chart.series[0].points[1].y, 2048 * 1.5 / 2e-6 / 1e9);
   EXPECT_TRUE(chart.series[2].reference);
   for (const ChartPoint& point : chart.series[2].points) EXPECT_DOUBLE_EQ(point.y, 1.5);  // 1 GB/s, and 1.5 of a sum
+  rows[0].wire = rows[2].wire = "bf16";  // half the bytes on the links: twice the bound
+  const LineChart two_wires = bandwidth_chart(rows, "here");
+  ASSERT_EQ(two_wires.series.size(), 4u);
+  EXPECT_EQ(two_wires.series[2].name, "bound of the links, bf16");
+  EXPECT_DOUBLE_EQ(two_wires.series[2].points[1].y, 3);
+  EXPECT_DOUBLE_EQ(two_wires.series[3].points[1].y, 1.5);
   EXPECT_TRUE(bandwidth_chart({}, "").series.empty());
 }
 

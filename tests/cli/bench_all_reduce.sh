@@ -64,13 +64,19 @@ run -n 2 bench all-reduce --link-gbps 10 --max 8 --repeat 1
 expect_status 0; expect_out "^bound: none, all ranks are on one host"
 expect_no_out "\(%\)"
 
+check "rounded on the way, and right all the same"
+run -n 3 bench all-reduce --wire bf16 --max 100000 --factor 10 --repeat 1 --json bf16.json
+expect_status 0; expect_silence; expect_out "^wire: bf16 by ring, else fp32"
+[ "$(grep -c '"wire":"bf16"' bf16.json) $(grep -c '"wire":"fp32"' bf16.json)" = "6 12" ] || failed "wires in the JSON"
+! grep -qv '"wrong":0' bf16.json || failed "wrong sums"
+
 check "usage"
 run -n 2 bench all-reduce --min 7 --max 6
 expect_error 2 "--min 7 is more than --max 6"
 run bench all-reduc
 expect_error 2 "bench all-reduce"
 run -n 2 bench all-reduce --ways ring,mpu
-expect_error 2 "--ways: ring,mpu names no way to sum with 'mpu'; the ways are ring, .*shared-memory, mpi and nccl; did you mean mpi"
+expect_error 2 "--ways: ring,mpu names no way to sum with 'mpu'; the ways are ring, two-level, shared-memory, mpi and nccl; did you mean mpi"
 run bench all-reduce --ways nccl --device cpu
 expect_error 2 "--ways nccl is between GPUs"
 run bench all-reduce --csv rows --svg rows
