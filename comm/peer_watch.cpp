@@ -118,6 +118,12 @@ void PeerWatch::report_waiting(Collective operation, double waited) {
                 .sequence = sequence_,
                 .waited = waited,
                 .step = step_.load()};
+  for (int peer = 0; peer < state_.size && report.witnessed < 0; ++peer) {
+    const ProcessState state = peer == state_.rank ? ProcessState::running : peers_.process_state(peer);
+    if (state == ProcessState::running || state == ProcessState::out_of_sight) continue;
+    report.witnessed = peer;
+    report.witnessed_state = static_cast<std::int32_t>(state);
+  }
   std::strncpy(report.activity, activity_.load(), sizeof(report.activity) - 1);
   status_.send(report);
 }
@@ -142,6 +148,15 @@ void PeerWatch::inquest(Collective operation, double waited) {
   throw PeerError(verdict(operation, waited));
 }
 
+ProcessState PeerWatch::seen_of(int rank) const {
+  if (peers_.same_machine(rank)) return peers_.process_state(rank);
+  for (int witness = 0; witness < state_.size; ++witness) {
+    const auto& report = status_.report(witness);
+    if (report && report->witnessed == rank) return static_cast<ProcessState>(report->witnessed_state);
+  }
+  return ProcessState::out_of_sight;
+}
+
 std::string PeerWatch::verdict(Collective operation, double waited) {
   double longest = waited;
   std::vector<int> silent;
@@ -158,9 +173,9 @@ std::string PeerWatch::verdict(Collective operation, double waited) {
   constexpr std::size_t kNamed = 4;
   std::string text;
   for (std::size_t i = 0; i < std::min(kNamed, silent.size()); ++i) {
-    text += fmt::format("{} has not arrived at {} for {} s; its peers wait in {}. {} ", peers_.describe(silent[i]),
-                        with_article(operation), seconds_text(longest), own_activity(),
-                        explanation(peers_.process_state(silent[i])));
+    text +=
+        fmt::format("{} has not arrived at {} for {} s; its peers wait in {}. {} ", peers_.describe(silent[i]),
+                    with_article(operation), seconds_text(longest), own_activity(), explanation(seen_of(silent[i])));
   }
   if (silent.size() > kNamed) text += fmt::format("The same goes for {} more ranks. ", silent.size() - kNamed);
   if (!silent.empty()) return text + "Ending the job.";

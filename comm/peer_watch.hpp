@@ -83,6 +83,8 @@ class PeerWatch {
   /// Asks everybody where they stand and throws who is to blame.
   [[noreturn]] void inquest(Collective operation, double waited);
   std::string own_activity() const;
+  /// The state of its process, as seen from here or as a rank on its machine has reported it.
+  ProcessState seen_of(int rank) const;
   std::string verdict(Collective operation, double waited);
 
   MpiSession::State& state_;

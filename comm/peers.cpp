@@ -28,6 +28,27 @@ std::uint64_t machine_identity() {
   return std::hash<std::string>{}(fmt::format("{} {}", boot, pid_namespace.st_ino));
 }
 
+ProcessState state_of(int pid) {
+  if (kill(pid, 0) != 0 && errno == ESRCH) return ProcessState::gone;
+  // "pid (name) state …": the name may hold anything, so the state follows the last parenthesis.
+  std::string line;
+  std::getline(std::ifstream(fmt::format("/proc/{}/stat", pid)), line);
+  const std::size_t name_end = line.rfind(')');
+  if (name_end == std::string::npos || name_end + 2 >= line.size()) return ProcessState::out_of_sight;
+  switch (line[name_end + 2]) {
+    case 'T':
+    case 't':
+      return ProcessState::stopped;
+    case 'D':
+      return ProcessState::blocked;
+    case 'Z':
+    case 'X':
+      return ProcessState::gone;
+    default:
+      return ProcessState::running;
+  }
+}
+
 /// Whatever they pretend.
 bool truly_together(const PeerCard& one, const PeerCard& other) {
   return one.machine != 0 && one.machine == other.machine && one.host == other.host;
@@ -75,26 +96,10 @@ std::vector<std::vector<int>> PeerTable::machines() const {
 }
 
 ProcessState PeerTable::process_state(int rank) const {
-  if (!same_machine(rank)) return ProcessState::out_of_sight;
-  const int pid = card(rank).pid;
-  if (kill(pid, 0) != 0 && errno == ESRCH) return ProcessState::gone;
-  // "pid (name) state …": the name may hold anything, so the state follows the last parenthesis.
-  std::string line;
-  std::getline(std::ifstream(fmt::format("/proc/{}/stat", pid)), line);
-  const std::size_t name_end = line.rfind(')');
-  if (name_end == std::string::npos || name_end + 2 >= line.size()) return ProcessState::out_of_sight;
-  switch (line[name_end + 2]) {
-    case 'T':
-    case 't':
-      return ProcessState::stopped;
-    case 'D':
-      return ProcessState::blocked;
-    case 'Z':
-    case 'X':
-      return ProcessState::gone;
-    default:
-      return ProcessState::running;
-  }
+  if (!truly_together(card(own_rank_), card(rank))) return ProcessState::out_of_sight;
+  const ProcessState state = state_of(card(rank).pid);
+  // Of a machine that is another by pretence only, what is known of real ones: that a process has died.
+  return same_machine(rank) || state == ProcessState::gone ? state : ProcessState::out_of_sight;
 }
 
 bool PeerTable::oversubscribed() const {

@@ -1,6 +1,6 @@
 /// \file
 /// What ranks tell each other besides the data: signs of life during a long operation, and, when nothing arrives any
-/// more, a report of where each one stands. Messages of 80 bytes on an MPI communicator of their own.
+/// more, a report of where each one stands. Messages of 88 bytes on an MPI communicator of their own.
 #pragma once
 
 #include <condition_variable>
@@ -25,7 +25,12 @@ struct Report {
   double waited = 0;           ///< seconds since its last progress
   char activity[48] = {};
   std::int64_t step = -1;
+  /// Of the ranks on its machine the first whose process does not run as it should, and its ProcessState.
+  std::int32_t witnessed = -1;
+  std::int32_t witnessed_state = 0;
 };
+
+static_assert(sizeof(Report) == 88);
 
 class StatusChannel {
  public:

@@ -205,6 +205,49 @@ TEST_P(Collectives, TheHalvesOfTheRingMakeAnAllReduce) {
       data, [&](std::size_t i) { return expected_sum<float>(i, communicator_->size()); }, "halves");
 }
 
+TEST_P(Collectives, TheHalvesHaveTheBitsOfTheWholeWhereverTheDataLies) {
+  for (const std::size_t count : {120u, 1'000u, 100'003u, 1'500'001u}) {
+    std::vector<float> elsewhere(count);
+    std::mt19937 random(91u + static_cast<unsigned>(communicator_->rank()));
+    std::normal_distribution<float> normal;
+    for (float& value : elsewhere) value = normal(random) * 1e3f;
+    const auto memory = communicator_->reduction_memory(count * sizeof(float));
+    const std::span<float> common(static_cast<float*>(memory->allocate(count * sizeof(float), 256)), count);
+    std::copy(elsewhere.begin(), elsewhere.end(), common.begin());
+    std::vector<float> halves = elsewhere;
+    communicator_->all_reduce_sum(elsewhere);
+    communicator_->reduce_scatter_sum(halves);
+    communicator_->all_gather(halves);
+    EXPECT_EQ(bits(halves), bits(elsewhere)) << count;
+    std::copy(common.begin(), common.end(), halves.begin());
+    communicator_->reduce_scatter_sum(common);
+    communicator_->all_gather(common);
+    EXPECT_EQ(bits(common), bits(elsewhere)) << count;
+    std::copy(halves.begin(), halves.end(), common.begin());
+    communicator_->all_reduce_sum(common);
+    EXPECT_EQ(bits(common), bits(elsewhere)) << count;
+  }
+}
+
+TEST_P(Collectives, TenMillionElements) {
+  const std::size_t count = 10'000'000;
+  const auto memory = communicator_->reduction_memory(count * sizeof(float));
+  const std::span<float> data(static_cast<float*>(memory->allocate(count * sizeof(float), 256)), count);
+  const auto value = [](std::size_t i, int rank) {
+    return static_cast<float>((i * 7 + i / 65'536) % 999'983 + 11 * static_cast<std::size_t>(rank));
+  };
+  for (std::size_t i = 0; i < count; ++i) data[i] = value(i, communicator_->rank());
+  communicator_->all_reduce_sum(data);
+  expect_elements<float>(
+      data,
+      [&](std::size_t i) {
+        float sum = 0;
+        for (int rank = 0; rank < communicator_->size(); ++rank) sum += value(i, rank);
+        return sum;
+      },
+      "all-reduce");
+}
+
 TEST_P(Collectives, BroadcastCarriesTheRootsBytes) {
   for (int root = 0; root < communicator_->size(); ++root) {
     for (const std::size_t bytes : {0u, 1u, 511u, 512u, 513u, 4097u, 262'143u, 262'144u, 600'001u}) {

@@ -1,6 +1,7 @@
 /// \file
-/// A job for faults.sh to hurt: worker TRANSPORT DEADLINE FOLDER CONDUCT. Reduces for ever (30 s at most), writes
-/// FOLDER/pid.RANK once it runs, and ends as lockstep does: PeerError -> MpiSession::abort.
+/// A job for faults.sh to hurt: worker TRANSPORT DEADLINE FOLDER CONDUCT. TRANSPORT is shared-memory, ring, or
+/// two-level with the machine that each rank is to take for its own: two-level:0,1,1. Reduces for ever (30 s at most),
+/// writes FOLDER/pid.RANK once it runs, and ends as lockstep does: PeerError -> MpiSession::abort.
 #include <unistd.h>
 
 #include <chrono>
@@ -19,11 +20,19 @@ namespace {
 
 using namespace lockstep::comm;
 
+CommunicatorOptions options_of(const std::string& transport, int rank) {
+  if (transport == "shared-memory") return {.transport = Transport::shared_memory};
+  if (transport == "ring") return {.transport = Transport::ring};
+  const std::size_t machines = transport.find(':') + 1;
+  return {.transport = Transport::two_level,
+          .pretended_machine = transport.at(machines + 2 * static_cast<std::size_t>(rank))};
+}
+
 int work(MpiSession& session, const std::string& transport, double deadline, const std::string& folder,
          const std::string& conduct) {
-  const auto communicator = make_communicator(
-      session,
-      {.transport = transport == "ring" ? Transport::ring : Transport::shared_memory, .deadline_seconds = deadline});
+  CommunicatorOptions options = options_of(transport, session.rank());
+  options.deadline_seconds = deadline;
+  const auto communicator = make_communicator(session, options);
   const auto memory = communicator->reduction_memory(400'000);
   const std::span<float> gradients(static_cast<float*>(memory->allocate(400'000, 64)), 100'000);
   const auto start = std::chrono::steady_clock::now();
