@@ -92,16 +92,17 @@ std::pair<std::int64_t, double> prepare(comm::Communicator& control, Way& way, s
   return {sums, estimate * static_cast<double>(sums)};
 }
 
-/// Collective: the largest sum up to `wanted` of which every rank has room for so many copies.
+/// Collective: the largest sum up to `wanted` of which the ranks of every host have room for so many copies each, in
+/// half of what is free: nobody asked for so much.
 std::int64_t largest_that_fits(comm::Communicator& control, std::int64_t wanted, std::size_t copies) {
   const std::vector<comm::RankPlace> places = comm::gather_topology(control, "");
   const std::string& host = places[static_cast<std::size_t>(control.rank())].host;
-  const auto neighbours = static_cast<int>(
+  const auto neighbours = static_cast<std::size_t>(
       std::count_if(places.begin(), places.end(), [&](const comm::RankPlace& place) { return place.host == host; }));
   const std::string memory = comm::read_meminfo();
   std::int64_t own = wanted;
-  const auto bytes = [&] { return copies * static_cast<std::size_t>(own) * sizeof(float); };
-  while (own > 1 && !comm::memory_shortage(bytes(), neighbours, memory).empty()) own /= 2;
+  const auto twice = [&] { return 2 * copies * neighbours * static_cast<std::size_t>(own) * sizeof(float); };
+  while (own > 1 && !comm::memory_shortage(twice(), 1, memory).empty()) own /= 2;
   for (const std::string& theirs : control.all_gather_text(fmt::format("{}", own))) {
     own = std::min(own, static_cast<std::int64_t>(std::stoll(theirs)));
   }
