@@ -14,7 +14,7 @@ find app comm io model tests -type f \( -name '*.cpp' -o -name '*.hpp' -o -name 
     rooms["comm"] = "comm"; rooms["model"] = "model"; rooms["io"] = "io"; rooms["app"] = "app comm io model"
 
     # header as written in the include line ; the files it may appear in ; its home in words
-    home("^mpi\\.h$", "^comm/[^/]*\\.cpp$|^comm/mpi_state\\.hpp$|^tests/mpi/", "comm/*.cpp")
+    home("^mpi\\.h$", "^comm/[^/]*\\.cpp$|^comm/mpi_state\\.hpp$|^tests/mpi/|^tests/cluster/simulation/", "comm/*.cpp")
     home("^nccl.*\\.h$", "^comm/nccl_[^/]*\\.cpp$|^tests/mpi/nccl/", "comm/nccl_*.cpp")
     home("^(cublas|cudnn|curand|cub/|cutlass/|cuda_fp|cuda_bf|nvtx|nvml)", "^model/cuda/|^tests/support/[a-z_]*on_cpu\\.", "model/cuda/")
     home("^(cuda\\.h|cuda_runtime|driver_types|cuda/)", "^model/cuda/|^comm/nccl_[^/]*\\.cpp$|^tests/mpi/nccl/|^tests/support/[a-z_]*on_cpu\\.",

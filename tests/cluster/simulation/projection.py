@@ -1,0 +1,156 @@
+"""From a network, a machine and a cluster to the seconds of a training step.
+
+Each size of bucket is simulated alone; a step is then put together as the communication thread works: one bucket after
+the other, each not before it is ready. Simulating the step as a whole says the same (`project compare`) and costs more.
+"""
+import dataclasses
+import json
+import math
+import pathlib
+
+import fat_tree
+from simulator import SEGMENT, fields
+
+LINK_LATENCY = 1e-6  # of each link, with its share of switch and MPI: 2 us within a leaf, 4 us through a spine
+ALGORITHMS = ("ring", "two-level")
+NETWORKS = {
+    "resnet50": ["--model", "resnet", "--depth", "50", "--image", "224x224x3", "--outputs", "1000"],
+    "gpt2-124m": ["--model", "gpt", "--layers", "12", "--width", "768", "--heads", "12", "--context", "1024",
+                  "--outputs", "50257"],
+}
+# Messages of one simulation, above which a ring of fewer places stands for all of them (see Cluster.sum_seconds).
+MOST_MESSAGES = 200_000
+# Buckets whose sizes differ by less are simulated as one.
+ALIKE = 0.005
+
+
+def write_schedule(plan_file, step_seconds, schedule_file):
+    """Spreads a step's seconds over forward and the layers of backward by their FLOPs."""
+    layers = [json.loads(line) for line in pathlib.Path(plan_file).read_text().splitlines()]
+    forward = sum(layer["forward_flops"] for layer in layers)
+    per_flop = step_seconds / (forward + sum(layer["backward_flops"] for layer in layers))
+    lines = [f"forward {forward * per_flop:.12g}"]
+    for layer in layers:
+        lines.append(" ".join(["layer", f"{layer['backward_flops'] * per_flop:.12g}", *map(str, layer["slice_ends"])]))
+    pathlib.Path(schedule_file).write_text("\n".join(lines) + "\n")
+
+
+@dataclasses.dataclass(frozen=True)
+class Bucket:
+    bytes: int
+    ready: float
+
+
+def compose(buckets, seconds_of, compute, overlap):
+    """When the last bucket has been summed, seconds after the step began."""
+    now = 0.0
+    for bucket in buckets:
+        now = max(now, bucket.ready if overlap else compute) + seconds_of[bucket.bytes]
+    return max(now, compute)
+
+
+class Cluster:
+    """`ranks` of a machine on hosts with one link of `gbps` each."""
+
+    def __init__(self, simulator, machine, ranks, gbps, ranks_per_host=None, oversubscription=1):
+        self.simulator, self.machine, self.ranks = simulator, machine, ranks
+        self.local = min(ranks, ranks_per_host or machine["ranks_per_host"])
+        if ranks % self.local != 0:
+            raise ValueError(f"{ranks} ranks do not fill hosts of {self.local}")
+        self.hosts = ranks // self.local
+        self.link = gbps * 1e9 / 8
+        self.oversubscription = oversubscription
+
+    def _run(self, arguments, share=1, per_host=None, inputs=()):
+        message = self.machine["message"]
+        xml = fat_tree.platform(self.hosts, self.link / share, LINK_LATENCY, message["bytes_per_second"],
+                                message["latency"], self.oversubscription)
+        return self.simulator.run(xml, self.hosts, per_host or self.local, *arguments, inputs=inputs)
+
+    def rule(self, algorithm):
+        return self.machine["ring_rule"] if algorithm == "ring" else algorithm
+
+    def _rates(self, algorithm):
+        shared, adds = self.machine["shared"], self.machine["adds"]
+        rates = [f"local={self.local}", f"add={adds['bytes_per_second']:.9g}"]
+        if algorithm == "two-level":
+            rates += [f"memory={shared['bytes_per_second']:.9g}",
+                      f"sync={shared['meeting_seconds']:.9g}"]
+        return rates
+
+    def buckets(self, schedule, algorithm):
+        xml = fat_tree.platform(1, self.link, LINK_LATENCY, 1e9, 1e-6)
+        lines = self.simulator.run(xml, 1, 1, f"schedule={schedule}", f"transport={self.rule(algorithm)}",
+                                   f"ranks={self.ranks}", "list=1", inputs=[schedule])
+        return [Bucket(int(f["bytes"]), f["ready"]) for f in map(fields, lines)]
+
+    def _time_sum(self, size, algorithm, places=0, all_lanes=False):
+        arguments = [f"algorithm={algorithm}", f"places={places}", f"bytes={size}"] + self._rates(algorithm)
+        if algorithm == "two-level" and not all_lanes:
+            lines = self._run(arguments + ["lanes=1"], share=self.local, per_host=1)
+        else:
+            lines = self._run(arguments)
+        return next(fields(line)["seconds"] for line in lines if line.startswith("sum "))
+
+    def ring_length(self, algorithm):
+        return self.hosts if algorithm == "two-level" else self.ranks
+
+    def sum_seconds(self, size, algorithm, most_messages=MOST_MESSAGES, all_lanes=False):
+        """Seconds of one bucket's sum. A long ring repeats itself: above `most_messages`, rings of fewer places with
+        parts of the same size are simulated on the same hosts, a number and twice that, and the rest is continued at
+        the difference."""
+        length = self.ring_length(algorithm)
+        part = size / self.local if algorithm == "two-level" else size
+        segments = max(1, math.ceil(part / length / SEGMENT))
+        simulated = self.ranks if algorithm != "two-level" or all_lanes else self.hosts
+        least = 2 if algorithm == "two-level" else 2 * self.local  # a ring's hops repeat from host to host
+        some = length
+        while some % 2 == 0 and some // 2 >= least and 2 * some * simulated * segments > most_messages:
+            some //= 2
+        if some >= length // 2:
+            return self._time_sum(size, algorithm, 0, all_lanes)
+        first, second = (self._time_sum(size, algorithm, places, all_lanes) for places in (some, 2 * some))
+        return second + (length - 2 * some) * (second - first) / some
+
+    def all_sums(self, sizes, algorithm):
+        """{size: seconds}; sizes that hardly differ share a simulation."""
+        seconds, largest = {}, None
+        for size in sorted(set(sizes), reverse=True):
+            if largest is None or size < (1 - ALIKE) * largest:
+                largest = size
+                seconds[size] = self.sum_seconds(size, algorithm)
+            else:
+                seconds[size] = seconds[largest] * size / largest
+        return seconds
+
+    def control_seconds(self, algorithm):
+        arguments = [f"algorithm={algorithm}", "bytes=4096"] + self._rates(algorithm)
+        lines = self._run(arguments + ["lanes=1"], per_host=1) if algorithm == "two-level" else self._run(arguments)
+        return next(fields(line)["seconds"] for line in lines if line.startswith("control "))
+
+    def whole_step(self, schedule, algorithm, overlap):
+        """The step simulated in one piece, every rank of it."""
+        lines = self._run([f"schedule={schedule}", f"algorithm={algorithm}", f"transport={self.rule(algorithm)}",
+                           f"overlap={int(overlap)}"] + self._rates(algorithm), inputs=[schedule])
+        return fields(lines[-1])["seconds"]
+
+    def bound(self, size, algorithm):
+        """Seconds that a host's link alone needs: every algorithm here moves 2 (n - 1) / n of the bytes through it."""
+        length = self.ring_length(algorithm)
+        return 2 * (length - 1) / length * size / self.link if self.hosts > 1 else 0.0
+
+
+def project_point(cluster, schedule, compute, algorithm):
+    """Two rows: overlapped and not."""
+    buckets = cluster.buckets(schedule, algorithm)
+    sums = cluster.all_sums([bucket.bytes for bucket in buckets], algorithm)
+    control = cluster.control_seconds(algorithm)
+    rows = []
+    for overlap in (False, True):
+        step = compose(buckets, sums, compute, overlap) + control
+        rows.append({"ranks": cluster.ranks, "hosts": cluster.hosts, "algorithm": algorithm,
+                     "overlap": "overlap" if overlap else "none", "buckets": len(buckets),
+                     "compute_ms": 1e3 * compute, "sums_ms": 1e3 * (sum(sums[b.bytes] for b in buckets) + control),
+                     "link_bound_ms": 1e3 * sum(cluster.bound(b.bytes, algorithm) for b in buckets),
+                     "exposed_ms": 1e3 * (step - compute), "step_ms": 1e3 * step, "efficiency": compute / step})
+    return rows

@@ -1,0 +1,431 @@
+/// \file
+/// One training step of many ranks in SimGrid's SMPI: the buckets that the gradient reducer would make, travelling by
+/// the ring's own RingJourney, over a described network. Time is simulated, memory is not touched, nothing is added up.
+///
+///   smpirun ... simulated_step schedule=FILE key=value ...
+///
+/// The schedule is text: "forward SECONDS", then for each layer in the order of the backward pass "layer SECONDS END
+/// ...": what its backward pass takes, and where the slices of its gradients end in the arena (elements).
+///
+///   transport=NAME      whose bucket rule: ring, nccl ... (comm::bucket_schedule)
+///   algorithm=ring      segments around all ranks, as comm::RingJourney sends them
+///   algorithm=slices    the ring of the textbook: a step's part as one message, one step after the other
+///   algorithm=two-level a ring across hosts for each rank of a host, which sums and spreads its part within the host
+///   ranks=N             of the job, for the bucket rule; default: all that are simulated
+///   local=N             ranks per host
+///   lanes=1             only the first rank of each host is simulated, and its ring (two-level): all rings are alike,
+///   a
+///                       network of 1/local of the bandwidth is one ring's share
+///   memory=BYTES        of a host per second, of which each of its ranks has its share (two-level)
+///   add=BYTES           of terms that have come in, added per second; 0: in no time
+///   sync=SECONDS        a meeting of the ranks of a host (two-level)
+///   overlap=1           a bucket travels once it is ready; 0: all of them after the backward pass
+///   places=N            each ring goes round N places instead of all, with parts of the same size: what a long ring is
+///                       continued from (bytes=)
+///   list=1              say the buckets and when they are ready, and stop
+///   bytes=N,N,...       instead of a schedule: sums of these sizes, each alone
+///
+/// A rank is one simulated process, the one that communicates: computation is its clock. That is all there is to a
+/// communication thread as long as neither slows the other.
+#include <mpi.h>
+#include <smpi/smpi.h>
+#include <sys/mman.h>
+#include <simgrid/s4u.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "comm/gradient_reducer.hpp"
+#include "comm/mpi_state.hpp"
+
+namespace {
+
+/// A journey polls. Here a poll would cost simulated time and much of ours, so that none is made: what is asked for is
+/// noted and said to be under way; when the journey can do no more, the rank sleeps until one of these requests is
+/// complete, and the next question about that one is answered with yes.
+class Polls {
+ public:
+  int test(MPI_Request* request, int* complete, MPI_Status* status) {
+    *complete = arrived_ == request;
+    if (*complete) {
+      arrived_ = nullptr;
+      *request = MPI_REQUEST_NULL;
+      if (status != MPI_STATUS_IGNORE) *status = status_;
+    } else {
+      asked_[count_++ % asked_.size()] = request;
+    }
+    return MPI_SUCCESS;
+  }
+  /// Before the journey asks again.
+  void forget() { count_ = 0; }
+  /// Until one of those asked for since forget() is complete.
+  void wait() {
+    if (count_ == 0 || count_ > asked_.size()) throw std::logic_error("nothing, or too much, to wait for");
+    std::array<MPI_Request, 4> requests;
+    for (std::size_t i = 0; i < count_; ++i) requests[i] = *asked_[i];
+    int which = 0;
+    MPI_Waitany(static_cast<int>(count_), requests.data(), &which, &status_);
+    arrived_ = asked_[static_cast<std::size_t>(which)];
+  }
+
+ private:
+  std::array<MPI_Request*, 4> asked_{};
+  std::size_t count_ = 0;
+  MPI_Request* arrived_ = nullptr;
+  MPI_Status status_{};
+};
+
+/// Of each simulated process: they share one address space, and every MPI call may let another one run.
+std::vector<Polls> all_polls;
+
+Polls& own_polls() {
+  const auto process = static_cast<std::size_t>(simgrid::s4u::this_actor::get_pid());
+  if (process >= all_polls.size()) throw std::logic_error("more processes than ranks");
+  return all_polls[process];
+}
+
+int noted_test(MPI_Request* request, int* complete, MPI_Status* status) {
+  return own_polls().test(request, complete, status);
+}
+
+}  // namespace
+
+#define MPI_Test noted_test
+#include "comm/ring_journey.hpp"
+#undef MPI_Test
+
+namespace lockstep::comm {
+
+namespace {
+
+void pause(double seconds) {
+  if (seconds > 0) simgrid::s4u::this_actor::sleep_for(seconds);
+}
+
+double added_per_second = 0;  // bytes; the same on all ranks
+
+}  // namespace
+
+void add_to(float*, const float*, std::size_t count) {
+  if (added_per_second > 0) pause(static_cast<double>(count * sizeof(float)) / added_per_second);
+}
+
+void check(int code, const char* call, const MpiSession::State&, int) {
+  if (code != MPI_SUCCESS) throw std::runtime_error(call);
+}
+
+namespace {
+
+struct Options {
+  std::string schedule, transport = "ring", algorithm = "ring";
+  int ranks = 0, local = 1, places = 0;
+  double memory = 1e11, add = 0, sync = 1e-6;
+  bool overlap = true, list = false, one_lane = false;
+  std::vector<std::size_t> bytes;
+};
+
+Options parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    const std::size_t equals = word.find('=');
+    const std::string key = word.substr(0, equals), value = equals == std::string::npos ? "" : word.substr(equals + 1);
+    if (key == "schedule")
+      options.schedule = value;
+    else if (key == "transport")
+      options.transport = value;
+    else if (key == "algorithm")
+      options.algorithm = value;
+    else if (key == "ranks")
+      options.ranks = std::stoi(value);
+    else if (key == "local")
+      options.local = std::stoi(value);
+    else if (key == "places")
+      options.places = std::stoi(value);
+    else if (key == "memory")
+      options.memory = std::stod(value);
+    else if (key == "add")
+      options.add = std::stod(value);
+    else if (key == "sync")
+      options.sync = std::stod(value);
+    else if (key == "overlap")
+      options.overlap = value == "1";
+    else if (key == "lanes")
+      options.one_lane = value == "1";
+    else if (key == "list")
+      options.list = value == "1";
+    else if (key == "bytes") {
+      std::istringstream sizes(value);
+      for (std::string size; std::getline(sizes, size, ',');) options.bytes.push_back(std::stoul(size));
+    } else
+      throw std::invalid_argument("unknown argument " + word);
+  }
+  return options;
+}
+
+struct Bucket {
+  Slice slice;
+  double ready = 0;  ///< seconds after the step began
+};
+
+struct Schedule {
+  std::vector<Bucket> buckets;
+  double compute = 0;  ///< seconds, forward and backward
+};
+
+/// The buckets are the reducer's; a bucket is ready when the layer that finishes its last slice is.
+Schedule read_schedule(const Options& options) {
+  std::ifstream file(options.schedule);
+  Schedule schedule;
+  std::vector<std::size_t> ends;
+  std::vector<double> finished;  // for each of them
+  for (std::string line, word; std::getline(file, line);) {
+    std::istringstream words(line);
+    double seconds = 0;
+    if (!(words >> word >> seconds) || (word != "forward" && word != "layer"))
+      throw std::invalid_argument(options.schedule + ": not understood: " + line);
+    schedule.compute += seconds;
+    for (std::size_t end = 0; words >> end; finished.push_back(schedule.compute)) ends.push_back(end);
+  }
+  if (ends.empty()) throw std::invalid_argument(options.schedule + ": no slices");
+  for (const Slice& slice : bucket_schedule(ends, options.transport, options.ranks)) {
+    const auto last = std::lower_bound(ends.begin(), ends.end(), slice.offset + slice.count) - ends.begin();
+    const double ready = options.overlap ? finished[static_cast<std::size_t>(last)] : schedule.compute;
+    schedule.buckets.push_back({slice, ready});
+  }
+  return schedule;
+}
+
+/// A lane's share of the work within its host: terms are read from all buffers of the host and written to one, results
+/// are read from one and written to all.
+class HostStation final : public RingStation {
+ public:
+  explicit HostStation(const Options& options) : options_(options) {}
+  void load(Slice slice) override { touch(slice, options_.local + 1); }
+  void unload(Slice slice) override { touch(slice, options_.local); }
+
+ private:
+  void touch(Slice slice, int times) const {
+    pause(static_cast<double>(slice.count * sizeof(float)) * times * options_.local / options_.memory);
+  }
+  const Options& options_;
+};
+
+/// One rank's part in the sums.
+class Rank {
+ public:
+  Rank(const Options& options, std::span<float> arena) : options_(options), arena_(arena) {
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+    MPI_Comm_size(MPI_COMM_WORLD, &size_);
+    state_.data = MPI_COMM_WORLD;
+    ring_rank_ = rank_, ring_size_ = size_;
+    if (two_level() && !options.one_lane) {
+      if (size_ % options.local != 0) throw std::invalid_argument("ranks do not fill their hosts");
+      ring_rank_ = rank_ / options.local, ring_size_ = size_ / options.local;
+      MPI_Comm_split(MPI_COMM_WORLD, rank_ % options.local, rank_, &state_.data);
+    }
+    if (options.places > 0 && ring_size_ % options.places != 0)
+      throw std::invalid_argument("places do not divide the ring");
+  }
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+
+  void sum(Slice slice) {
+    if (two_level()) {
+      HostStation station(options_);
+      pause(options_.sync);  // all terms are written
+      // All of the host's elements fall into equal lanes.
+      travel({.offset = slice.offset, .count = slice.count / static_cast<std::size_t>(options_.local)}, station);
+      pause(options_.sync);  // all results are written
+    } else if (options_.algorithm == "ring") {
+      RingStation station;
+      travel(slice, station);
+    } else {
+      travel_plainly(slice);
+    }
+  }
+
+  /// The small sum of each step, of loss, flags and votes: everybody gathers everybody's in log2(p) rounds; in two
+  /// levels, one rank of each host does, and the others wait for it.
+  void control_sum() {
+    constexpr int kBytes = 72;
+    if (two_level()) pause(2 * options_.sync);
+    if (two_level() && !options_.one_lane && rank_ % options_.local != 0) return;
+    for (int distance = 1; distance < ring_size_; distance *= 2) {
+      const int bytes = kBytes * std::min(distance, ring_size_ - distance);
+      MPI_Sendrecv(arena_.data(), bytes, MPI_BYTE, ring_neighbour(-distance), kControlTag, arena_.data(), bytes,
+                   MPI_BYTE, ring_neighbour(distance), kControlTag, state_.data, MPI_STATUS_IGNORE);
+    }
+  }
+
+  void pause_until(double time) { pause(time - MPI_Wtime()); }
+
+ private:
+  static constexpr int kControlTag = 3;
+
+  bool two_level() const { return options_.algorithm == "two-level"; }
+  int ring_neighbour(int distance) const { return ((ring_rank_ + distance) % ring_size_ + ring_size_) % ring_size_; }
+  int places() const { return options_.places > 0 ? options_.places : ring_size_; }
+  /// With fewer places, those of a smaller whole: parts keep their size.
+  Slice part(Slice whole, int place) const {
+    const std::size_t count = whole.count / static_cast<std::size_t>(ring_size_) * static_cast<std::size_t>(places());
+    Slice own = shard_of(places() == ring_size_ ? whole.count : count, place, places());
+    own.offset += whole.offset;
+    return own;
+  }
+
+  void travel(Slice whole, RingStation& station) {
+    parts_.clear();
+    for (int place = 0; place < places(); ++place) {
+      parts_.add(part(whole, place));
+      parts_.end_place();
+    }
+    if (ring_size_ == 1) {
+      station.load(whole), station.unload(whole);
+      return;
+    }
+    // Places repeat along the ring: each still has the next one as its neighbour.
+    const RingPlace place{.size = places(),
+                          .position = ring_rank_ % places(),
+                          .previous = ring_neighbour(-1),
+                          .following = ring_neighbour(1)};
+    using Journey = RingJourney<float, float>;
+    Journey journey(place, state_, arena_, {}, parts_, station, RingTrip::all_reduce,
+                    {reinterpret_cast<std::byte*>(arena_.data()), Journey::kStagingBytes});
+    Polls& polls = own_polls();
+    while (!journey.done()) {
+      polls.forget();
+      if (!journey.advance() && !journey.done()) polls.wait();
+    }
+  }
+
+  void travel_plainly(Slice whole) {
+    const auto bytes = [&](int behind) {
+      return static_cast<int>(part(whole, ((ring_rank_ - behind) % places() + places()) % places()).count *
+                              sizeof(float));
+    };
+    for (int step = 0; step < 2 * (places() - 1); ++step) {
+      MPI_Sendrecv(arena_.data(), bytes(step + 1), MPI_BYTE, ring_neighbour(1), kRingTag, arena_.data(),
+                   bytes(step + 2), MPI_BYTE, ring_neighbour(-1), kRingTag, state_.data, MPI_STATUS_IGNORE);
+    }
+  }
+
+  const Options& options_;
+  std::span<float> arena_;
+  MpiSession::State state_;
+  RingParts parts_;
+  int rank_ = 0, size_ = 1, ring_rank_ = 0, ring_size_ = 1;
+};
+
+// Ranks share one address space and take turns in it: what is here is everybody's.
+struct Shared {
+  std::span<float> arena;  ///< addresses, never touched
+  double begin = 0, end = 0;
+} shared;
+
+void copy_nothing(smx_activity_t, void*, size_t) {}
+
+/// Links give all they have to one message after the other, as a network card does. Left alone, SimGrid lets them
+/// share: they would arrive together and go on together, in convoys that leave links idle between them.
+void pass_messages_in_order(int local) {
+  for (simgrid::s4u::Link* const link : simgrid::s4u::Engine::get_instance()->get_all_links()) {
+    // What ranks of one host send each other passes one link, whole for each of `local` senders.
+    link->set_concurrency_limit(link->get_name().find("loopback") == std::string::npos ? 1 : local);
+  }
+}
+
+/// All ranks leave at the same instant; returns when.
+double leave_together(Rank& rank) {
+  MPI_Barrier(MPI_COMM_WORLD);
+  shared.begin = std::max(shared.begin, MPI_Wtime());
+  MPI_Barrier(MPI_COMM_WORLD);  // everybody has said when
+  const double begin = shared.begin + 0.001;
+  rank.pause_until(begin);
+  return begin;
+}
+
+/// Seconds until the last rank came here.
+double arrive_together(double begin) {
+  shared.end = std::max(shared.end, MPI_Wtime());
+  MPI_Barrier(MPI_COMM_WORLD);
+  return shared.end - begin;
+}
+
+void time_sums(Rank& rank, const Options& options) {
+  for (const std::size_t bytes : options.bytes) {
+    const double begin = leave_together(rank);
+    rank.sum({.offset = 0, .count = bytes / sizeof(float)});
+    const double seconds = arrive_together(begin);
+    if (rank.rank() == 0) std::printf("sum bytes=%zu seconds=%.9f\n", bytes, seconds);
+  }
+  const double begin = leave_together(rank);
+  rank.control_sum();
+  const double seconds = arrive_together(begin);
+  if (rank.rank() == 0) std::printf("control seconds=%.9f\n", seconds);
+}
+
+void time_step(Rank& rank, const Schedule& schedule) {
+  const double begin = leave_together(rank);
+  for (const Bucket& bucket : schedule.buckets) {
+    rank.pause_until(begin + bucket.ready);
+    rank.sum(bucket.slice);
+  }
+  rank.pause_until(begin + schedule.compute);
+  rank.control_sum();
+  const double seconds = arrive_together(begin);
+  if (rank.rank() == 0) std::printf("step seconds=%.9f compute=%.9f\n", seconds, schedule.compute);
+}
+
+void run(int argc, char** argv) {
+  Options options = parse(argc, argv);
+  if (options.ranks == 0) MPI_Comm_size(MPI_COMM_WORLD, &options.ranks);
+  const Schedule schedule = options.bytes.empty() ? read_schedule(options) : Schedule{};
+  if (shared.arena.empty()) {
+    std::size_t elements = RingJourney<float, float>::kStagingBytes / sizeof(float);
+    for (const Bucket& bucket : schedule.buckets)
+      elements = std::max(elements, bucket.slice.offset + bucket.slice.count);
+    for (const std::size_t bytes : options.bytes) elements = std::max(elements, bytes / sizeof(float));
+    void* const memory =
+        mmap(nullptr, elements * sizeof(float), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) throw std::runtime_error("no addresses for the gradients");
+    shared.arena = {static_cast<float*>(memory), elements};
+  }
+  Rank rank(options, shared.arena);
+  added_per_second = options.add;
+  if (options.list) {
+    for (const Bucket& bucket : schedule.buckets) {
+      if (rank.rank() == 0)
+        std::printf("bucket bytes=%zu ready=%.9f\n", bucket.slice.count * sizeof(float), bucket.ready);
+    }
+    return;
+  }
+  if (all_polls.empty()) all_polls.resize(static_cast<std::size_t>(rank.size()) + 2);  // processes count from 1
+  if (rank.rank() == 0) pass_messages_in_order(options.local);
+  MPI_Barrier(MPI_COMM_WORLD);
+  smpi_comm_set_copy_data_callback(copy_nothing);  // from here on nobody looks at what he receives
+  options.bytes.empty() ? time_step(rank, schedule) : time_sums(rank, options);
+}
+
+}  // namespace
+}  // namespace lockstep::comm
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  try {
+    lockstep::comm::run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "simulated_step: %s\n", error.what());
+    std::_Exit(1);  // with it go all ranks
+  }
+  MPI_Finalize();
+}
