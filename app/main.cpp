@@ -14,6 +14,7 @@
 
 #include "app/bench_all_reduce.hpp"
 #include "app/bench_step.hpp"
+#include "app/check.hpp"
 #include "app/evaluate.hpp"
 #include "app/figures.hpp"
 #include "app/generate.hpp"
@@ -80,6 +81,11 @@ const std::vector<Command>& commands() {
        [](const Arguments& a) {
          return Job{[o = parse_bench_step(a)](auto& session) { return run_bench_step(session, o); }, as_lines(a)};
        }},
+      {"check",
+       [](const Arguments& a) {
+         const CheckOptions o = parse_check(a);
+         return Job{[o](auto& session) { return run_check(session, o); }, as_lines(a) + "\n" + o.train.to_ini()};
+       }},
       {"info",
        [](const Arguments& a) {
          return Job{[o = parse_info(a)](auto& session) { return run_info(session, o); }, as_lines(a)};
@@ -116,7 +122,7 @@ Request understand(std::vector<std::string> arguments) {
   Request request;
   try {
     if (arguments.empty())
-      throw UsageError("a command is missing: pack, train, eval, generate, bench step, bench all-reduce or info");
+      throw UsageError("a command is missing: pack, train, eval, generate, bench step, bench all-reduce, check or info");
     if (arguments[0] == "--version") return request.help = version_text(), request;
     if (is_help(arguments[0])) {
       if (arguments.size() == 1) return request.help = program_help(), request;

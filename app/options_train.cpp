@@ -87,18 +87,7 @@ std::string check_time_limit(const std::string& text) {
 
 OptionTable train_table(TrainOptions& options) {
   OptionTable table("lockstep train");
-  add_data_options(table, options);
-  add_network_options(table, options);
-  add_optimizer_options(table, options);
-  add_learning_rate_options(table, options);
-  add_amount_options(table, options);
-  add_batch_options(table, options);
-  add_validation_options(table, options);
-  add_run_options(table, options);
-  add_report_options(table, options);
-  add_execution_options(table, options.execution);
-  add_step_options(table, options);
-  table.add("dry-run", options.dry_run, "print the plan (parameters, memory, work per step, buckets) and stop");
+  add_train_options(table, options);
   return table;
 }
 
@@ -126,6 +115,39 @@ std::filesystem::path configuration_to_continue(const CommandLine& line) {
 }
 
 }  // namespace
+
+void add_train_options(OptionTable& table, TrainOptions& options) {
+  add_data_options(table, options);
+  add_network_options(table, options);
+  add_optimizer_options(table, options);
+  add_learning_rate_options(table, options);
+  add_amount_options(table, options);
+  add_batch_options(table, options);
+  add_validation_options(table, options);
+  add_run_options(table, options);
+  add_report_options(table, options);
+  add_execution_options(table, options.execution);
+  add_step_options(table, options);
+  table.add("dry-run", options.dry_run, "print the plan (parameters, memory, work per step, buckets) and stop");
+}
+
+void read_train_options(OptionTable& table, TrainOptions& options, const std::vector<std::string>& arguments,
+                        std::string_view usage, std::string_view examples) {
+  const CommandLine line = read_command_line(table, arguments, true);
+  if (line.help) throw HelpRequested(format_help(table, usage, examples, true));
+  if (!line.config.empty()) {
+    apply_ini_file(line.config, table);
+  } else if (const std::filesystem::path stored = configuration_to_continue(line); !stored.empty()) {
+    apply_ini_file(stored, table);
+  }
+  apply(line, table);
+  apply_network_defaults(options, table);
+  table.check_relations();
+  if (options.schedule == "step" && options.boundaries.empty()) {
+    throw UsageError("--schedule step needs --boundaries: the steps at which the rate changes");
+  }
+  options.explicitly_set = table.given();
+}
 
 void apply_network_defaults(const TrainOptions& options, OptionTable& table) {
   for (const auto& [name, value] : model::network_kind(options.model).defaults) {
@@ -401,24 +423,11 @@ void add_step_options(OptionTable& table, TrainOptions& options) {
 TrainOptions parse_train(const std::vector<std::string>& arguments) {
   TrainOptions options;
   OptionTable table = train_table(options);
-  const CommandLine line = read_command_line(table, arguments, true);
-  if (line.help) throw HelpRequested(format_help(table, kUsage, kExamples, true));
-  if (!line.config.empty()) {
-    apply_ini_file(line.config, table);
-  } else if (const std::filesystem::path stored = configuration_to_continue(line); !stored.empty()) {
-    apply_ini_file(stored, table);
-  }
-  apply(line, table);
-  apply_network_defaults(options, table);
-  table.check_relations();
+  read_train_options(table, options, arguments, kUsage, kExamples);
   table.require(
       "data", options.resume == "auto" && !options.run.empty()
                   ? fmt::format("{} has no config.ini to take it from; name the data of the run", options.run.string())
                   : "name a shard folder that `lockstep pack` made, or an HDF5 file");
-  if (options.schedule == "step" && options.boundaries.empty()) {
-    throw UsageError("--schedule step needs --boundaries: the steps at which the rate changes");
-  }
-  options.explicitly_set = table.given();
   return options;
 }
 

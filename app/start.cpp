@@ -22,13 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Checksum of the running program: two builds of one version are told apart.
-std::string program_fingerprint() {
-  std::ifstream file("/proc/self/exe", std::ios::binary);
-  const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  return fmt::format("{} {}", program_version(), io::to_hex(io::checksum(std::as_bytes(std::span(bytes)))));
-}
-
 std::string describe_buckets(std::span<const comm::Slice> buckets) {
   std::string text;
   for (const comm::Slice& bucket : buckets) text += fmt::format("{}+{} ", bucket.offset, bucket.count);
@@ -58,9 +51,13 @@ void warn_of_later_checkpoints(Console& console, const CheckpointOnRank0& checkp
       run.string(), newest));
 }
 
-constexpr std::uint64_t kAlwaysVerifiedBytes = std::uint64_t{4} << 30;
-
 }  // namespace
+
+std::string program_fingerprint() {
+  std::ifstream file("/proc/self/exe", std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  return fmt::format("{} {}", program_version(), io::to_hex(io::checksum(std::as_bytes(std::span(bytes)))));
+}
 
 std::vector<std::string> gather_said(comm::Communicator& communicator, const std::string& text) {
   std::vector<std::string> texts = comm::gather_distinct(communicator, text);

@@ -2,6 +2,7 @@
 /// Before the first step: what continues, what all ranks agree on, what the user is told.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -17,6 +18,12 @@
 #include "comm/communicator.hpp"
 
 namespace lockstep::app {
+
+/// --verify auto recomputes the checksums of data up to here.
+inline constexpr std::uint64_t kAlwaysVerifiedBytes = std::uint64_t{4} << 30;
+
+/// Version and checksum of the running file: two builds of one version are told apart.
+std::string program_fingerprint();
 
 /// Collective. As comm::gather_distinct, without naming the ranks of what all of them say.
 std::vector<std::string> gather_said(comm::Communicator& communicator, const std::string& text);

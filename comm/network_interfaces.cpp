@@ -1,15 +1,24 @@
 #include "comm/network_interfaces.hpp"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
 #include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <memory>
+#include <optional>
 
 #include "comm/reduction.hpp"
 
@@ -27,7 +36,128 @@ std::vector<std::string_view> names_in(std::string_view list) {
   return names;
 }
 
+/// 4 or 16 bytes in network order.
+using AddressBytes = std::vector<unsigned char>;
+
+std::optional<AddressBytes> parse_address(const std::string& text) {
+  const int family = text.find(':') == std::string::npos ? AF_INET : AF_INET6;
+  AddressBytes bytes(family == AF_INET ? sizeof(in_addr) : sizeof(in6_addr));
+  if (inet_pton(family, text.c_str(), bytes.data()) != 1) return std::nullopt;
+  return bytes;
+}
+
+std::string address_text(const AddressBytes& bytes) {
+  char text[INET6_ADDRSTRLEN] = {};
+  inet_ntop(bytes.size() == sizeof(in_addr) ? AF_INET : AF_INET6, bytes.data(), text, sizeof(text));
+  return text;
+}
+
+/// The first `prefix` bits; the others become zero.
+AddressBytes masked(AddressBytes bytes, int prefix) {
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    const int kept = std::clamp(prefix - static_cast<int>(8 * i), 0, 8);
+    bytes[i] = static_cast<unsigned char>(bytes[i] & (0xff00 >> kept));
+  }
+  return bytes;
+}
+
+AddressBytes address_bytes(const sockaddr* address) {
+  if (address->sa_family == AF_INET) {
+    in_addr v4{};
+    std::memcpy(&v4, reinterpret_cast<const char*>(address) + offsetof(sockaddr_in, sin_addr), sizeof(v4));
+    const auto raw = std::bit_cast<std::array<unsigned char, sizeof(v4)>>(v4);
+    return {raw.begin(), raw.end()};
+  }
+  AddressBytes bytes(sizeof(in6_addr));
+  std::memcpy(bytes.data(), reinterpret_cast<const char*>(address) + offsetof(sockaddr_in6, sin6_addr), bytes.size());
+  return bytes;
+}
+
+int bits_set(const AddressBytes& bytes) {
+  int bits = 0;
+  for (const unsigned char byte : bytes) bits += std::popcount(byte);
+  return bits;
+}
+
+/// A number in a file of one line under /sys; 0 where there is none or it is negative.
+std::int64_t number_in(const std::filesystem::path& file) {
+  std::int64_t value = 0;
+  return std::ifstream(file) >> value && value > 0 ? value : 0;
+}
+
+std::string line_in(const std::filesystem::path& file) {
+  std::string line;
+  std::getline(std::ifstream(file) >> std::ws, line);
+  return line;
+}
+
 }  // namespace
+
+std::string InterfaceAddress::subnet() const {
+  const auto bytes = parse_address(address);
+  return bytes ? fmt::format("{}/{}", address_text(masked(*bytes, prefix)), prefix) : "";
+}
+
+std::vector<InterfaceAddress> interface_addresses() {
+  ifaddrs* first = nullptr;
+  if (getifaddrs(&first) != 0) return {};
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(first, freeifaddrs);
+  std::vector<InterfaceAddress> addresses;
+  for (const int family : {AF_INET, AF_INET6}) {
+    for (const ifaddrs* entry = first; entry != nullptr; entry = entry->ifa_next) {
+      if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != family || entry->ifa_netmask == nullptr ||
+          (entry->ifa_flags & IFF_RUNNING) == 0) {
+        continue;
+      }
+      const std::filesystem::path device = std::filesystem::path("/sys/class/net") / entry->ifa_name;
+      const AddressBytes bytes = address_bytes(entry->ifa_addr);
+      const bool of_one_link = family == AF_INET6 && bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80;
+      std::error_code unknown;
+      addresses.push_back({.interface = entry->ifa_name,
+                           .address = address_text(bytes),
+                           .prefix = bits_set(address_bytes(entry->ifa_netmask)),
+                           .loopback = (entry->ifa_flags & IFF_LOOPBACK) != 0 || of_one_link,
+                           .is_virtual = !std::filesystem::exists(device / "device", unknown),
+                           .megabits = number_in(device / "speed"),
+                           .mtu = static_cast<int>(number_in(device / "mtu"))});
+    }
+  }
+  return addresses;
+}
+
+bool is_in_list(const InterfaceAddress& address, std::string_view list) {
+  while (!list.empty()) {
+    const std::string item(list.substr(0, list.find(',')));
+    list.remove_prefix(std::min(list.size(), item.size() + 1));
+    const std::size_t slash = item.find('/');
+    if (slash == std::string::npos) {
+      if (item == address.interface) return true;
+      continue;
+    }
+    int prefix = 0;
+    const auto subnet = parse_address(item.substr(0, slash)), own = parse_address(address.address);
+    const char* const end = item.data() + item.size();
+    if (!subnet || !own || subnet->size() != own->size()) continue;
+    if (std::from_chars(item.data() + slash + 1, end, prefix).ptr != end) continue;
+    if (masked(*subnet, prefix) == masked(*own, prefix)) return true;
+  }
+  return false;
+}
+
+std::vector<FabricPort> fabric_ports() {
+  std::vector<FabricPort> ports;
+  std::error_code none;
+  for (const auto& device : std::filesystem::directory_iterator("/sys/class/infiniband", none)) {
+    for (const auto& port : std::filesystem::directory_iterator(device.path() / "ports", none)) {
+      const std::string state = line_in(port.path() / "state");  // "4: ACTIVE"
+      ports.push_back({.name = fmt::format("{}/{}", device.path().filename().string(), port.path().filename().string()),
+                       .state = state.substr(std::min(state.find(' ') + 1, state.size())),
+                       .rate = line_in(port.path() / "rate")});
+    }
+  }
+  std::sort(ports.begin(), ports.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  return ports;
+}
 
 std::vector<std::string> host_interfaces() {
   ifaddrs* first = nullptr;

@@ -2,6 +2,7 @@
 /// The network interfaces of this host, and the list in NCCL_SOCKET_IFNAME that is to pick from them.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,6 +12,32 @@ namespace lockstep::comm {
 
 /// Names of the interfaces that run and have an IP address, each once: those that NCCL can use.
 std::vector<std::string> host_interfaces();
+
+/// An address of an interface that runs.
+struct InterfaceAddress {
+  std::string interface;
+  std::string address;        ///< "10.0.0.7" or "fd00::7", without a scope
+  int prefix = 0;             ///< bits that the subnet's addresses share
+  bool loopback = false;      ///< or an address that means nothing outside of its link (fe80::)
+  bool is_virtual = false;    ///< a bridge, tunnel, container's or machine's own: no hardware behind it
+  std::int64_t megabits = 0;  ///< speed, Mbit/s; 0: not known
+  int mtu = 0;                ///< bytes of the largest packet; 0: not known
+  /// "10.0.0.0/24"; empty where the address is none.
+  std::string subnet() const;
+};
+/// All addresses of the interfaces that run on this host, IPv4 before IPv6.
+std::vector<InterfaceAddress> interface_addresses();
+/// Whether a list as in Open MPI's btl_tcp_if_include (names and subnets like 10.0.0.0/16, with commas) has this one.
+bool is_in_list(const InterfaceAddress& address, std::string_view list);
+
+/// An InfiniBand or RoCE port.
+struct FabricPort {
+  std::string name;   ///< "mlx5_0/1"
+  std::string state;  ///< "ACTIVE", "DOWN", …
+  std::string rate;   ///< "200 Gb/sec (4X HDR)"
+};
+/// Ports under /sys/class/infiniband, by name.
+std::vector<FabricPort> fabric_ports();
 
 /// What is wrong with `list`, a value of NCCL_SOCKET_IFNAME, on `host` with these interfaces; empty: nothing. The rules
 /// are NCCL's: names separated by commas, each the beginning of an interface's name; a leading `=` asks for whole

@@ -73,5 +73,40 @@ TEST(NcclEnvironment, IsReadFromTheVariable) {
   ASSERT_EQ(unsetenv("NCCL_SOCKET_IFNAME"), 0);
 }
 
+InterfaceAddress address(std::string text, int prefix) {
+  InterfaceAddress a;
+  a.interface = "eth0";
+  a.address = std::move(text);
+  a.prefix = prefix;
+  return a;
+}
+
+TEST(InterfaceAddress, KnowsItsSubnet) {
+  EXPECT_EQ(address("10.1.2.77", 24).subnet(), "10.1.2.0/24");
+  EXPECT_EQ(address("10.1.2.77", 26).subnet(), "10.1.2.64/26");
+  EXPECT_EQ(address("10.1.2.77", 32).subnet(), "10.1.2.77/32");
+  EXPECT_EQ(address("10.1.2.77", 0).subnet(), "0.0.0.0/0");
+  EXPECT_EQ(address("fd00::12:34", 64).subnet(), "fd00::/64");
+  EXPECT_EQ(address("none", 24).subnet(), "");
+}
+
+TEST(InterfaceAddress, IsFoundInAListOfOpenMpi) {
+  const InterfaceAddress a = address("10.1.2.77", 24);
+  for (const char* list : {"eth0", "ib0,eth0", "10.1.0.0/16", "10.1.2.77/32", "lo,10.0.0.0/8"}) {
+    EXPECT_TRUE(is_in_list(a, list)) << list;
+  }
+  for (const char* list :
+       {"", "eth", "eth01", "ib0", "10.2.0.0/16", "10.1.2.78/32", "fd00::/64", "x/24", "10.1.2.0/x"}) {
+    EXPECT_FALSE(is_in_list(a, list)) << list;
+  }
+}
+
+TEST(InterfaceAddress, ThisHostHasLoopback) {
+  const std::vector<InterfaceAddress> addresses = interface_addresses();
+  EXPECT_THAT(addresses, Contains(testing::AllOf(testing::Field(&InterfaceAddress::address, "127.0.0.1"),
+                                                 testing::Field(&InterfaceAddress::prefix, 8),
+                                                 testing::Field(&InterfaceAddress::loopback, true))));
+}
+
 }  // namespace
 }  // namespace lockstep::comm

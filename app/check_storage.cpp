@@ -1,0 +1,209 @@
+#include "app/check_storage.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <system_error>
+
+#include "app/check_ranks.hpp"
+#include "app/figures.hpp"
+#include "io/checkpoint.hpp"
+#include "io/durable_file.hpp"
+
+namespace lockstep::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string bytes_text(std::uint64_t bytes) { return format_bytes(static_cast<double>(bytes)); }
+
+/// An error for each distinct text, with the ranks that say it.
+void judge_texts(std::vector<Finding>& findings, std::span<const RankFacts> facts, const std::string& what,
+                 const std::string& remedy, const std::function<std::string(const RankFacts&)>& text) {
+  const std::vector<HostGroup> hosts = hosts_of(facts);
+  for (const Camp& camp : camps(facts, text)) {
+    if (camp.value.empty()) continue;
+    const bool everywhere = camp.ranks.size() == facts.size();
+    findings.push_back({.severity = Severity::error,
+                        .what = fmt::format("{}: {}", what, camp.value),
+                        .where = everywhere && facts.size() > 1 ? "all ranks" : name_places(hosts, camp.ranks),
+                        .remedy = remedy,
+                        .hosts = everywhere ? std::vector<std::string>() : whole_hosts(hosts, camp.ranks)});
+  }
+}
+
+/// Ranks that share an amount of memory.
+struct Sharers {
+  std::vector<int> ranks;
+  std::uint64_t wanted = 0, free = 0, in_all = 0;
+  std::string host;
+};
+
+void judge_sharers(std::vector<Finding>& findings, const Sharers& sharers, const std::string& whose, bool blame_host) {
+  if (sharers.in_all == 0 || sharers.wanted <= sharers.free) return;
+  Finding finding{.severity = Severity::error,
+                  .what = fmt::format("{} for {}, and {} has {} free of {}", bytes_text(sharers.wanted),
+                                      counted(static_cast<std::int64_t>(sharers.ranks.size()), "rank"), whose,
+                                      bytes_text(sharers.free), bytes_text(sharers.in_all)),
+                  .where = sharers.host,
+                  .remedy =
+                      "a smaller --batch, network or --evaluation-batch, fewer ranks per host, or more memory "
+                      "for the job (Slurm: --mem)"};
+  if (blame_host) finding.hosts = {sharers.host};
+  findings.push_back(std::move(finding));
+}
+
+}  // namespace
+
+std::vector<Finding> judge_data(std::span<const RankFacts> facts) {
+  std::vector<Finding> findings;
+  judge_texts(findings, facts, "the data cannot be used",
+              "make it readable under this path on every host: a shared file system, or a copy on each",
+              [](const RankFacts& f) { return f.data.opened ? "" : f.data.error; });
+  judge_texts(findings, facts, "the data is damaged", "pack or copy it again",
+              [](const RankFacts& f) { return f.data.damage; });
+
+  std::vector<RankFacts> opened;
+  std::copy_if(facts.begin(), facts.end(), std::back_inserter(opened), [](const auto& f) { return f.data.opened; });
+  if (opened.empty()) return findings;
+  const std::vector<HostGroup> hosts = hosts_of(facts);
+  const auto differ = [&](const std::function<std::string(const RankFacts&)>& value) { return camps(opened, value); };
+  const auto add = [&](Severity severity, const std::vector<Camp>& groups, const std::string& what,
+                       const std::string& remedy) {
+    std::vector<int> others;
+    for (std::size_t i = 1; i < groups.size(); ++i) {
+      others.insert(others.end(), groups[i].ranks.begin(), groups[i].ranks.end());
+    }
+    std::sort(others.begin(), others.end());
+    const bool most_agree = 2 * groups[0].ranks.size() > opened.size();
+    findings.push_back(
+        {.severity = severity,
+         .what = what,
+         .where = fmt::format("{} as against {}", name_places(hosts, others), name_places(hosts, groups[0].ranks)),
+         .remedy = remedy,
+         .hosts = most_agree ? whole_hosts(hosts, others) : std::vector<std::string>()});
+  };
+  const std::vector<Camp> contents = differ([](const RankFacts& f) { return f.data.fingerprint + " " + f.data.sizes; });
+  const std::vector<Camp> times = differ([](const RankFacts& f) { return f.data.times; });
+  const bool all_compared = std::all_of(hosts.begin(), hosts.end(), [&](const HostGroup& host) {
+    return std::any_of(host.ranks.begin(), host.ranks.end(),
+                       [&](int rank) { return facts[static_cast<std::size_t>(rank)].data.verified > 0; });
+  });
+  if (contents.size() > 1) {
+    const RankFacts& most = facts[static_cast<std::size_t>(contents[0].ranks[0])];
+    const RankFacts& other = facts[static_cast<std::size_t>(contents[1].ranks[0])];
+    add(Severity::error, contents,
+        fmt::format("the data under one path is not the same: {} of {} in {}, {} of {} in {}",
+                    counted(static_cast<std::int64_t>(other.data.files), "file"), bytes_text(other.data.bytes),
+                    other.data.fingerprint.substr(0, 8), counted(static_cast<std::int64_t>(most.data.files), "file"),
+                    bytes_text(most.data.bytes), most.data.fingerprint.substr(0, 8)),
+        "copy the data again to the hosts that differ");
+  } else if (times.size() > 1 && !all_compared) {
+    add(Severity::warning, times,
+        "the data files have the same sizes, and other times of change: copies whose contents nobody has compared",
+        "--verify all recomputes their checksums on every host");
+  }
+  return findings;
+}
+
+std::vector<Finding> judge_memory(std::span<const RankFacts> facts) {
+  std::vector<Finding> findings;
+  const std::vector<HostGroup> hosts = hosts_of(facts);
+  for (const HostGroup& host : hosts) {
+    Sharers of_host;
+    of_host.host = host.name;
+    std::map<std::string, Sharers> of_groups;
+    for (const int rank : host.ranks) {
+      const RankFacts& f = facts[static_cast<std::size_t>(rank)];
+      const auto join = [&](Sharers& sharers, std::uint64_t free, std::uint64_t in_all) {
+        sharers.free = sharers.ranks.empty() ? free : std::min(sharers.free, free);
+        sharers.in_all = in_all;
+        sharers.wanted += f.memory_wanted;
+        sharers.ranks.push_back(rank);
+      };
+      join(of_host, f.memory_available, f.memory_total);
+      if (f.group.empty()) continue;
+      Sharers& group = of_groups[f.group];
+      group.host = host.name;
+      join(group, f.group_free, f.group_limit);
+    }
+    judge_sharers(findings, of_host, "the host", hosts.size() > 1);
+    for (const auto& [name, group] : of_groups) {
+      judge_sharers(findings, group, fmt::format("the job's control group ({})", name), false);
+    }
+  }
+  return findings;
+}
+
+std::string describe_memory(std::span<const RankFacts> facts) {
+  std::uint64_t rank_wants = 0, host_wants = 0, least_free = kNoLimit;
+  for (const HostGroup& host : hosts_of(facts)) {
+    std::uint64_t wanted = 0;
+    for (const int rank : host.ranks) {
+      const RankFacts& f = facts[static_cast<std::size_t>(rank)];
+      wanted += f.memory_wanted;
+      rank_wants = std::max(rank_wants, f.memory_wanted);
+      if (f.memory_total > 0) least_free = std::min(least_free, f.memory_available);
+      if (!f.group.empty()) least_free = std::min(least_free, f.group_free);
+    }
+    host_wants = std::max(host_wants, wanted);
+  }
+  return fmt::format("{} a rank, {} a host; {}", bytes_text(rank_wants), bytes_text(host_wants),
+                     least_free == kNoLimit ? "what is free is not known" : bytes_text(least_free) + " free there");
+}
+
+RunFolderFacts look_at_run_folder(const fs::path& folder) {
+  RunFolderFacts facts{.folder = folder};
+  std::error_code unknown;
+  facts.lowest = fs::absolute(folder, unknown);
+  while (!fs::exists(facts.lowest, unknown) && facts.lowest.has_relative_path()) {
+    facts.lowest = facts.lowest.parent_path();
+  }
+  facts.holds_run = fs::exists(folder / "config.ini", unknown) || fs::exists(folder / "owner", unknown);
+  fs::path trial;
+  try {
+    if (!fs::is_directory(facts.lowest, unknown)) {
+      throw io::FileError(fmt::format("{} is not a folder", facts.lowest.string()));
+    }
+    facts.kept = io::list_checkpoints(folder / "checkpoints").size();
+    facts.free = io::free_bytes(facts.lowest).value_or(kNoLimit);
+    trial = io::temporary_beside(facts.lowest / "check");
+    io::write_all(io::open_file(trial, O_WRONLY | O_CREAT | O_EXCL, "create"), std::string(4096, '\n'), trial);
+    io::sync_file(trial);
+  } catch (const std::exception& error) {
+    facts.error = error.what();
+  }
+  if (!trial.empty()) ::unlink(trial.c_str());
+  return facts;
+}
+
+std::vector<Finding> judge_run_folder(const RunFolderFacts& facts) {
+  std::vector<Finding> findings;
+  if (!facts.error.empty()) {
+    findings.push_back({.severity = Severity::error,
+                        .what = fmt::format("the run folder cannot be written to: {}", facts.error),
+                        .where = fmt::format("{} on the host of rank 0", facts.folder.string()),
+                        .remedy = "name another with --run, or make this one writable"});
+  } else if (facts.free < facts.wanted()) {
+    findings.push_back(
+        {.severity = Severity::error,
+         .what =
+             fmt::format("{} for checkpoints of {} (--keep {}, and the one being written), and {} free",
+                         bytes_text(facts.wanted()), bytes_text(facts.checkpoint), facts.keep, bytes_text(facts.free)),
+         .where = fmt::format("{} on the host of rank 0", facts.folder.string()),
+         .remedy = "free some space there, keep fewer (--keep), or name another folder with --run"});
+  }
+  if (facts.holds_run && !facts.continues) {
+    findings.push_back({.severity = Severity::warning,
+                        .what = "the run folder holds a run already: `train` will refuse it",
+                        .where = facts.folder.string(),
+                        .remedy = "--resume goes on with that run, --force starts it over, --run names another"});
+  }
+  return findings;
+}
+
+}  // namespace lockstep::app

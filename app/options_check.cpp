@@ -1,0 +1,38 @@
+#include "app/check.hpp"
+#include "app/options_train.hpp"
+
+namespace lockstep::app {
+namespace {
+
+constexpr std::string_view kUsage =
+    "Usage: mpirun -np RANKS lockstep check [--data FOLDER] [options of train]\n"
+    "\n"
+    "Before a job: looks at hosts, program, cores, devices, network, clocks, data, memory and disk, in\n"
+    "seconds, and ends with OK or with the list of what to fix (exit code 1). Start it as the job will be\n"
+    "started, with the options of the job: `check` in the place of `train` is all.\n";
+
+constexpr std::string_view kExamples =
+    "\n"
+    "Examples\n"
+    "  mpirun -np 8 lockstep check\n"
+    "      hosts and network alone\n"
+    "  mpirun -np 8 lockstep check --data shards/fashion --model mlp --run runs/adam\n"
+    "  mpirun -np 8 lockstep check --config runs/adam/config.ini --json check.jsonl\n";
+
+}  // namespace
+
+CheckOptions parse_check(const std::vector<std::string>& arguments) {
+  CheckOptions options;
+  OptionTable table("lockstep check");
+  table.group("Check");
+  table
+      .add("seconds", options.seconds, "SECONDS", "about how long the network is measured, all pairs of hosts together")
+      .above(0)
+      .at_most(3600);
+  table.add("json", options.json, "FILE", "also write what was found there, one JSON object a line");
+  add_train_options(table, options.train);
+  read_train_options(table, options.train, arguments, kUsage, kExamples);
+  return options;
+}
+
+}  // namespace lockstep::app
