@@ -1,0 +1,66 @@
+# Sourced by tests/cluster/slurm/*.sh, which are called as: bash NAME.sh LOCKSTEP TREE
+# The cases and judgements of tests/cli/harness.sh, on a Slurm cluster of this script's own. The output of a job is
+# $name.log, which the expect_ functions find in ./out once finish_job has been called.
+. "${2:?the tree is missing}/tests/cli/harness.sh"
+. "$tree/tests/cluster/slurm/cluster.sh" || exit 1
+trap 'code=$?; cluster_stop; (exit $code); end_of_script' EXIT
+: >out
+: >err
+export LOCKSTEP=$lockstep
+
+# submit NAME [SBATCH OPTIONS] SCRIPT [ARGUMENTS]: its number in $job_number.
+submit() {
+  name=$1
+  shift
+  command_line="sbatch $*"
+  rm -f "$name.log"
+  job_number=$(on_login sbatch --parsable --job-name="$name" --output="$name.log" "$@" 2>err) ||
+    failed "sbatch refuses: $(cat err)"
+}
+# train NAME [SBATCH OPTIONS] -- [TRAIN OPTIONS]: two ranks on each of three nodes.
+train() {
+  local run=$1 slurm=()
+  shift
+  while [ "$1" != -- ]; do slurm+=("$1"); shift; done
+  shift
+  submit "$run" --nodes=3 --ntasks-per-node=2 --time=10 "${slurm[@]}" "$tree/slurm/train.sbatch" --run "runs/$run" "${options[@]}" "$@"
+}
+state() { on_login scontrol show job "$job_number" | grep -o 'JobState=[A-Z_]*'; }
+# Nothing but a final state, and that for a while: a job that goes back into the queue passes through some of them.
+is_final() {
+  local i
+  for i in 1 2 3; do
+    [ -z "$(on_login squeue -h -j "$job_number" -o %i 2>/dev/null)" ] || return 1
+    case $(state) in *=PENDING | *=RUNNING | *=COMPLETING | *=REQUEUED | '') return 1 ;; esac
+    [ $i = 3 ] || sleep 1
+  done
+}
+# finish_job SECONDS: until the job has left the queue for good; requeued ones need not wait.
+finish_job() {
+  local deadline=$((SECONDS + $1))
+  until is_final; do
+    if [ $SECONDS -gt "$deadline" ]; then
+      cp "$name.log" out 2>/dev/null
+      failed "job $job_number is still there after $1 s: $(on_login squeue -h -j "$job_number" -o '%T %r')"
+      on_login scancel "$job_number"
+      sleep 15
+      break
+    fi
+    release_requeued
+    sleep 0.5
+  done
+  cp "$name.log" out
+  sed -i 's/\r$//' out
+}
+says() { grep -Eq -- "$1" "$name.log" 2>/dev/null; }
+expect_state() { [ "$(state)" = "JobState=$1" ] || failed "$(state) instead of $1"; }
+# The step that the log's life number $1 stopped at.
+stopped_at() { sed -n 's/.*stopped at step \([0-9]*\).*/\1/p' "$name.log" | sed -n "$1p"; }
+# Every number that a run has learnt: the checksums of its newest checkpoint's tensors.
+tensors() { "$lockstep" info "$(newest_checkpoint "$1")" | grep -E ' [0-9a-f]{16}$' | awk '{ print $1, $2, $NF }'; }
+expect_same_weights() {
+  tensors "runs/$1" >one.txt
+  tensors "runs/$2" >other.txt
+  expect_file other.txt
+  expect_same one.txt other.txt
+}

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# A node that loses power in the middle: the job comes back from the queue when there are nodes enough, and goes on from its
+# last checkpoint to the weights of a run that was left alone. What fails by itself does not come back.
+# seconds: 1200
+. "$(dirname "$0")/harness.sh"
+pack_small data/train
+cluster_start 3
+options=(--data data --hidden 16 --batch 20 --optimizer momentum --learning-rate 0.05 --report-every 10 --progress off
+  --checkpoint-every 20 --steps 150)
+
+check "left alone"
+train whole --
+finish_job 200
+expect_state COMPLETED
+
+for launcher in mpirun srun; do
+  check "node 3 goes, under $launcher"
+  export LOCKSTEP_LAUNCHER=$launcher
+  train "lost-$launcher" -- --deadline 20
+  wait_for 120 says 'step +50/' && power_off n3
+  wait_for 150 eval '[ "$(on_login squeue -h -j $job_number -o %T)" = PENDING ]'
+  power_on n3
+  finish_job 300
+  unset LOCKSTEP_LAUNCHER
+  expect_state COMPLETED
+  expect_out ', restart 1: it may take'
+  expect_out 'continuing after step [0-9]+ '
+  expect_out 'done at step 150'
+  expect_same_weights "lost-$launcher" whole
+done
+
+check "a rank that is killed is no lost node"
+export LOCKSTEP_LAUNCHER=mpirun
+train killed --
+wait_for 120 says 'step +20/' && on_node n2 pkill -9 -n -x lockstep
+finish_job 200
+unset LOCKSTEP_LAUNCHER
+expect_state FAILED
+expect_out 'all nodes answer, so the same would fail again'
+[ "$(grep -c '^== job' out)" = 1 ] || failed "came back"

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# The other scripts as shipped: check, all-reduce, scale, a sweep, a chain.
+# seconds: 1200
+. "$(dirname "$0")/harness.sh"
+pack_small data/train
+cluster_start 3
+options=(--data data --batch 20 --report-every 50 --progress off --checkpoint-every -1)
+export LOCKSTEP_LAUNCHER=mpirun
+
+check "all-reduce over two nodes"
+submit all-reduce --nodes=2 "$tree/slurm/all-reduce.sbatch" --max 1000 --repeat 2 --device cpu
+finish_job 120
+expect_state COMPLETED
+expect_file "all-reduce-$job_number/all-reduce.csv"
+expect_file "all-reduce-$job_number/all-reduce.json"
+unset LOCKSTEP_LAUNCHER
+
+check "a sweep: a run for each line"
+cat >settings.txt <<'END'
+# learning rate and width
+
+--learning-rate 0.1 --hidden 8
+--learning-rate 0.01 --hidden 8,8
+END
+submit sweep --array=1-3 --output=sweep-%a.log "$tree/slurm/sweep.sbatch" settings.txt "${options[@]}" --steps 20 --run runs/sweep
+: >sweep.log
+finish_job 200
+expect grep -q 'done at step 20' sweep-1.log
+expect grep -q 'done at step 20' sweep-2.log
+expect grep -Eq 'hidden *= *8,8' runs/sweep/2/config.ini
+expect grep -q 'has 2 lines of settings; there is no line 3' sweep-3.log
+
+check "a sweep that is no array"
+submit lonely "$tree/slurm/sweep.sbatch" settings.txt "${options[@]}" --run runs/lonely
+finish_job 60
+expect_state FAILED; expect_out 'no job array'
+
+check "a chain: the next job goes on where one has stopped, the last ones have nothing to do"
+numbers=$(on_login "$tree/slurm/chain" 3 --nodes=2 --ntasks-per-node=2 --time=5 --output=chain.log "$tree/slurm/train.sbatch" \
+  "${options[@]}" --steps 150 --run runs/chain)
+[ "$(wc -l <<<"$numbers")" = 3 ] || failed "not three jobs: $numbers"
+name=chain job_number=$(head -n 1 <<<"$numbers")
+wait_for 120 says 'step +50/' && on_login scancel --signal=USR1 --batch "$job_number"
+finish_job 120
+expect_state COMPLETED
+expect_out 'stopped early with a checkpoint; the next job of the chain goes on'
+for job_number in $numbers; do finish_job 120; expect_state COMPLETED; done
+expect_out 'done at step 150'
+expect_out 'nothing is left to do'
+submit unbroken --nodes=2 --ntasks-per-node=2 --time=5 "$tree/slurm/train.sbatch" "${options[@]}" --steps 150 --run runs/unbroken
+finish_job 120
+expect_same_weights chain unbroken
+
+check "a chain whose first job fails ends there"
+numbers=$(on_login "$tree/slurm/chain" 2 --nodes=1 --output=broken.log "$tree/slurm/train.sbatch" --stpes 5 --run runs/broken)
+name=broken
+for job_number in $numbers; do finish_job 120; done
+expect_state CANCELLED
+
+check "a chain of none"
+on_login "$tree/slurm/chain" none >out 2>err
+status=$?
+expect_status 2; expect_err 'slurm/chain N'
