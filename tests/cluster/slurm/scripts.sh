@@ -13,7 +13,27 @@ finish_job 120
 expect_state COMPLETED
 expect_file "all-reduce-$job_number/all-reduce.csv"
 expect_file "all-reduce-$job_number/all-reduce.json"
+expect_file "all-reduce-$job_number/all-reduce.svg"
 unset LOCKSTEP_LAUNCHER
+
+check "the check, by itself"
+submit check --nodes=3 --ntasks-per-node=1 "$tree/slurm/check.sbatch" --seconds 2 --data data --model mlp --batch 20
+finish_job 120
+for node in n1 n2 n3; do expect_out "$node"; done
+expect_out '^(NOT )?OK' # what it finds of the network depends on what else this machine does
+
+check "the check before a job, which goes on"
+export LOCKSTEP_CHECK=yes
+submit checked --nodes=2 --ntasks-per-node=1 --time=5 "$tree/slurm/train.sbatch" "${options[@]}" --steps 20 --run runs/checked
+finish_job 120
+says '^NOT OK' || { expect_state COMPLETED; expect_out 'done at step 20'; }
+
+check "the check before a job, which does not begin when it fails"
+submit unchecked --nodes=2 --ntasks-per-node=1 --time=5 "$tree/slurm/train.sbatch" --batch 20 --data nowhere --run runs/unchecked
+finish_job 120
+expect_state FAILED; expect_out 'nowhere'
+expect_no_file runs/unchecked
+unset LOCKSTEP_CHECK
 
 check "a sweep: a run for each line"
 cat >settings.txt <<'END'
