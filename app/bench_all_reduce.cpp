@@ -25,9 +25,9 @@ namespace {
 constexpr double kBatchSeconds = 2e-3;
 constexpr std::int64_t kMostSums = 200;
 constexpr double kWarmupSeconds = 1;
-/// Of one way and size, where --repeat does not say how often.
-constexpr double kTimedSeconds = 1;
-constexpr std::int64_t kFewestBatches = 5, kMostBatches = 100;
+// Where --repeat does not say how often: a second of each way, 5 to 100 batches; but 3 where 5 take too long.
+constexpr double kTimedSeconds = 1, kLongSeconds = 20;
+constexpr std::int64_t kFewestBatches = 3, kUsualBatches = 5, kMostBatches = 100;
 /// Elements that are filled and checked at a time.
 constexpr std::size_t kPiece = std::size_t{1} << 20;
 
@@ -92,6 +92,13 @@ std::pair<std::int64_t, double> prepare(comm::Communicator& control, Way& way, s
   return {sums, estimate * static_cast<double>(sums)};
 }
 
+/// Of all ways together, each of which takes a batch a round.
+std::int64_t rounds_for(double round_seconds, std::size_t ways) {
+  const auto fit = [&](double seconds) { return static_cast<std::int64_t>(seconds / std::max(round_seconds, 1e-9)); };
+  const std::int64_t least = std::clamp(fit(kLongSeconds), kFewestBatches, kUsualBatches);
+  return std::clamp(fit(kTimedSeconds * static_cast<double>(ways)), least, kMostBatches);
+}
+
 /// Collective: the largest sum up to `wanted` of which the ranks of every host have room for so many copies each, in
 /// half of what is free: nobody asked for so much.
 std::int64_t largest_that_fits(comm::Communicator& control, std::int64_t wanted, std::size_t copies) {
@@ -151,10 +158,7 @@ std::vector<AllReduceRow> measure_size(comm::Communicator& control, std::span<co
     std::tie(rows[i].sums, batch) = prepare(control, *ways[i], count, repetitions.warmup);
     round_seconds += batch;
   }
-  const double affordable = kTimedSeconds * static_cast<double>(ways.size()) / std::max(round_seconds, 1e-9);
-  const std::int64_t rounds = repetitions.repeat > 0
-                                  ? repetitions.repeat
-                                  : std::clamp(static_cast<std::int64_t>(affordable), kFewestBatches, kMostBatches);
+  const std::int64_t rounds = repetitions.repeat > 0 ? repetitions.repeat : rounds_for(round_seconds, ways.size());
   std::vector<std::vector<double>> seconds(ways.size());
   for (std::int64_t round = 0; round < rounds; ++round) {
     for (std::size_t turn = 0; turn < ways.size(); ++turn) {

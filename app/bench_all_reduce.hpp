@@ -28,7 +28,7 @@ namespace lockstep::app {
 /// Of each size, on every way.
 struct Repetitions {
   std::int64_t warmup = 5;  ///< sums before the clock starts; no more than fit in a second
-  std::int64_t repeat = 0;  ///< batches timed; 0: as many as fit in a second, 5 to 100
+  std::int64_t repeat = 0;  ///< batches timed; 0: as many as fit in a second, 3 to 100
 };
 
 struct BenchAllReduceOptions {

@@ -66,7 +66,7 @@ BenchAllReduceOptions parse_bench_all_reduce(const std::vector<std::string>& arg
       .at_least(0);
   table
       .add("repeat", options.repetitions.repeat, "BATCHES",
-           "batches of sums timed of each size and way; 0: a second of them, 5 to 100")
+           "batches of sums timed of each size and way; 0: a second of them, 3 to 100")
       .at_least(0)
       .at_most(10000);
   table
