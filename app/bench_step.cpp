@@ -18,6 +18,7 @@
 #include "app/placement.hpp"
 #include "app/plan.hpp"
 #include "app/report.hpp"
+#include "app/sharding.hpp"
 #include "app/snapshot.hpp"
 #include "app/start.hpp"
 #include "app/trainer.hpp"
@@ -174,7 +175,10 @@ int run_bench_step(comm::MpiSession& session, const BenchStepOptions& given) {
   }
   const model::LearningRateSchedule schedule = learning_rate_schedule(options.train, workload.work);
   const Place place = find_place(*communicator, options.train.execution);
-  Engine engine(session, *communicator, place, options.train, *workload.network, workload.model);
+  all_succeed_or_usage(*communicator, [&] { check_sharding(options.train, place); });
+  Engine engine(session, *communicator, place, options.train, *workload.network, workload.model,
+                comm::bucket_schedule(workload.network->parameters().slice_ends(), transport_of(place, *communicator),
+                                      communicator->size(), static_cast<std::size_t>(options.train.bucket_size)));
   model::Backend& backend = engine.backend();
   engine.model().initialize(options.train.seed);
   std::unique_ptr<ResidentInput> resident;
@@ -199,10 +203,7 @@ int run_bench_step(comm::MpiSession& session, const BenchStepOptions& given) {
                                                backend.host_memory());
     next = [&] { return resident->next(); };
   }
-  Trainer trainer(engine.parts(comm::bucket_schedule(workload.network->parameters().slice_ends(),
-                                                     engine.reduction().transport_name(), communicator->size(),
-                                                     static_cast<std::size_t>(options.train.bucket_size))),
-                  workload.model.optimizer, schedule, options.train.accumulate, next);
+  Trainer trainer(engine.parts(), workload.model.optimizer, schedule, options.train.accumulate, next);
 
   for (std::int64_t i = 0; i < options.warmup; ++i) trainer.step({});
   communicator->barrier();
@@ -269,6 +270,7 @@ int run_bench_step(comm::MpiSession& session, const BenchStepOptions& given) {
               {"parameters", workload.network->parameters().parameter_count()},
               {"network", workload.network->signature()},
               {"optimizer", options.train.optimizer},
+              {"shard_optimizer", std::int64_t{shards_optimizer(options.train, communicator->size())}},
               {"input", options.input},
               {"steps", options.repeat},
               {"step_ms", 1e3 * typical},

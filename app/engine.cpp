@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <exception>
 
+#include "app/sharding.hpp"
 #include "comm/agreement.hpp"
 
 namespace lockstep::app {
@@ -17,7 +18,8 @@ std::unique_ptr<model::Backend> make_agreed_backend(comm::Communicator& communic
 }
 
 Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, const Place& place,
-               const TrainOptions& options, const model::Network& network, model::ModelOptions model_options)
+               const TrainOptions& options, const model::Network& network, model::ModelOptions model_options,
+               std::vector<comm::Slice> buckets)
     : communicator_(communicator),
       wire_is_bf16_(place.gpu && options.execution.wire == "bf16" && communicator.size() > 1) {
   const bool on_network = !place.gpu && communicator.uses_network();
@@ -26,6 +28,7 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
   const auto plan_for = [&](std::int64_t batch) {
     model::ModelOptions with = model_options;
     with.max_batch = batch;
+    with.owned = most_owned_ranges(options, buckets, communicator.size());
     model::MemoryPlan plan = model::plan_memory(network, with, memory_types(place));
     if (wire_is_bf16_) plan.gradients += network.parameters().arena_elements() * sizeof(std::uint16_t);
     if (keeps_residuals) plan.gradients += network.parameters().arena_elements() * sizeof(float);
@@ -35,9 +38,13 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
   backend_ = make_agreed_backend(communicator, place, options.execution);
   reduction_ = make_reduction(session, communicator, place, *backend_, options.execution);
   if (backend_->is_host()) {
-    gradient_memory_ = communicator.reduction_memory(network.parameters().arena_elements() * sizeof(float));
-    model_options.gradient_memory = gradient_memory_.get();
+    const std::size_t arena = network.parameters().arena_elements() * sizeof(float);
+    const bool shared = shards_optimizer(options, communicator.size());
+    reduction_memory_ = communicator.reduction_memory(shared ? 2 * (arena + 256) : arena);
+    model_options.gradient_memory = reduction_memory_.get();
+    if (shared) model_options.parameter_memory = reduction_memory_.get();
   }
+  model_options.owned = owned_ranges(options, buckets, communicator.rank(), communicator.size());
   if (keeps_residuals) {
     comm::all_succeed(communicator, [&] { residuals_.resize(network.parameters().arena_elements()); });
     wire_on_host_.residual = residuals_;
@@ -49,6 +56,11 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
     };
   }
   comm::all_succeed(communicator, [&] { model_ = std::make_unique<model::Model>(*backend_, network, model_options); });
+  comm::GradientWire wire{.device = {}, .host = wire_on_host_};
+  if (wire_is_bf16_) wire.device = bf16_wire();
+  reducer_ =
+      std::make_unique<comm::GradientReducer>(*reduction_, model_->gradients(), std::move(buckets), std::move(wire),
+                                              model_->updates_all() ? comm::SumsFor::everybody : comm::SumsFor::owners);
 }
 
 void Engine::forget_residuals() noexcept { std::fill(residuals_.begin(), residuals_.end(), 0.0f); }
@@ -77,11 +89,14 @@ comm::Bf16Wire Engine::bf16_wire() {
           .unpack = [=, this] { backend_->cast(wire_, gradients); }};
 }
 
-Trainer::Parts Engine::parts(std::vector<comm::Slice> buckets) {
-  comm::GradientWire wire{.device = {}, .host = wire_on_host_};
-  if (wire_is_bf16_) wire.device = bf16_wire();
-  reducer_ =
-      std::make_unique<comm::GradientReducer>(*reduction_, model_->gradients(), std::move(buckets), std::move(wire));
+void Engine::bring_together(std::span<float> arena) {
+  if (model_->updates_all()) return;
+  for (std::size_t bucket = 0; bucket < buckets().size(); ++bucket) reducer_->gather(arena, bucket);
+  reducer_->finish_gathering();
+  reduction_->wait("bringing the ranks' parts together", -1);
+}
+
+Trainer::Parts Engine::parts() {
   return {.backend = *backend_,
           .model = *model_,
           .communicator = communicator_,

@@ -25,17 +25,21 @@ class Engine {
   /// Collective. Allocates all that training takes. Throws comm::AgreedError where a rank's device has too little
   /// memory or NCCL does not start. All references must outlive the engine.
   Engine(comm::MpiSession& session, comm::Communicator& communicator, const Place& place, const TrainOptions& options,
-         const model::Network& network, model::ModelOptions model_options);
+         const model::Network& network, model::ModelOptions model_options, std::vector<comm::Slice> buckets);
   ~Engine();
 
   model::Backend& backend() noexcept { return *backend_; }
   model::Model& model() noexcept { return *model_; }
   comm::Reduction& reduction() noexcept { return *reduction_; }
-  /// What rounding on the wire has kept back so far is forgotten (--wire bf16-feedback; else nothing happens): done where
-  /// a checkpoint is written, so that a resumed run, which starts without it, repeats the uninterrupted one.
+  /// What rounding on the wire has kept back so far is forgotten (--wire bf16-feedback; else nothing happens): done
+  /// where a checkpoint is written, so that a resumed run, which starts without it, repeats the uninterrupted one.
   void forget_residuals() noexcept;
-  /// What a trainer needs. Called once.
-  Trainer::Parts parts(std::vector<comm::Slice> buckets);
+  std::span<const comm::Slice> buckets() const noexcept { return reducer_->schedule(); }
+  /// What a trainer needs.
+  Trainer::Parts parts();
+  /// Collective. Where ranks share the update each one has its own parts of what only updates change or read (the
+  /// gradients, the average of the weights): afterwards all of them. Else nothing happens.
+  void bring_together(std::span<float> arena);
   /// Backend and sums, a line each.
   std::string description() const;
 
@@ -44,8 +48,8 @@ class Engine {
 
   comm::Communicator& communicator_;
   comm::Wire wire_on_host_;
-  bool wire_is_bf16_;  ///< between GPUs
-  std::unique_ptr<std::pmr::memory_resource> gradient_memory_;
+  bool wire_is_bf16_;                                            ///< between GPUs
+  std::unique_ptr<std::pmr::memory_resource> reduction_memory_;  ///< gradients, and weights that ranks bring each other
   std::vector<float> residuals_;
   std::unique_ptr<model::Backend> backend_;
   std::unique_ptr<comm::Reduction> reduction_;

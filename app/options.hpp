@@ -108,6 +108,7 @@ struct TrainOptions {
   // execution
   ExecutionOptions execution;
   std::int64_t bucket_size = 0;  ///< elements; 0 = static rule
+  bool shard_optimizer = false;  ///< each rank keeps and updates its share
   bool dry_run = false;
 
   std::vector<std::string> explicitly_set;  ///< long names given on the command line or in the file

@@ -404,6 +404,11 @@ void add_step_options(OptionTable& table, TrainOptions& options) {
   table.add("bucket-size", options.bucket_size, "ELEMENTS", "gradients reduced at once; 0: by a fixed rule")
       .at_least(0);
   table
+      .add("shard-optimizer", options.shard_optimizer,
+           "each rank keeps 1/ranks of the optimiser's state, updates its share of the weights and passes them on; the "
+           "same steps, checkpoints as without")
+      .only_with("optimizer", {"sgd", "momentum", "nesterov", "adam", "adamw"});
+  table
       .add("wire", execution.wire, "NAME",
            "how gradients travel between GPUs and between hosts: fp32; bf16 (half the bytes, rounded at every hop); "
            "bf16-feedback (CPUs: what rounding takes away is added to the next step)")

@@ -7,6 +7,7 @@
 
 #include "app/figures.hpp"
 #include "app/result_file.hpp"
+#include "app/sharding.hpp"
 #include "comm/gradient_reducer.hpp"
 #include "io/metrics_log.hpp"
 
@@ -39,7 +40,9 @@ std::string format_plan(const Workload& workload, const TrainOptions& options, c
     flops += layer.forward_flops + layer.backward_flops;
     parameters += layer.parameters;
   }
-  const model::MemoryPlan memory = model::plan_memory(*workload.network, workload.model, memory_types(place));
+  model::ModelOptions model_options = workload.model;
+  model_options.owned = most_owned_ranges(options, buckets, communicator.size());
+  const model::MemoryPlan memory = model::plan_memory(*workload.network, model_options, memory_types(place));
   text += fmt::format("  {} parameters, {} per step over all ranks\n", with_commas(parameters),
                       format_flops(flops * static_cast<double>(work.global_batch)));
   const auto bytes = [](std::size_t count) { return format_bytes(static_cast<double>(count)); };
@@ -49,10 +52,11 @@ std::string format_plan(const Workload& workload, const TrainOptions& options, c
                   bytes(memory.average), bytes(memory.activations),
                   memory.input > 0 ? fmt::format(" + input {}", bytes(memory.input)) : "");
   const std::string transport = transport_of(place, communicator);
-  text += fmt::format(
-      "all-reduce: {}{}, {} per step ({}):", transport, wire_text(options.execution, place, communicator),
-      counted(static_cast<std::int64_t>(buckets.size()), "bucket"),
-      comm::bucket_rule(transport, communicator.size(), static_cast<std::size_t>(options.bucket_size)));
+  text += fmt::format("{}: {}{}, {} per step ({}):",
+                      shards_optimizer(options, communicator.size()) ? "reduce-scatter and all-gather" : "all-reduce",
+                      transport, wire_text(options.execution, place, communicator),
+                      counted(static_cast<std::int64_t>(buckets.size()), "bucket"),
+                      comm::bucket_rule(transport, communicator.size(), static_cast<std::size_t>(options.bucket_size)));
   constexpr std::size_t most_shown = 8;
   for (std::size_t i = 0; i < std::min(buckets.size(), most_shown); ++i) {
     text += fmt::format(" {}", format_bytes(static_cast<double>(buckets[i].count * sizeof(float))));

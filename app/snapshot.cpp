@@ -44,18 +44,17 @@ CarriedState gather_carried(comm::Communicator& communicator, model::Model& mode
   return state;
 }
 
-std::filesystem::path save_checkpoint(io::CheckpointWriter& writer, model::Model& model,
-                                      const io::TrainingRecord& record, const CarriedState& carried) {
+std::filesystem::path save_checkpoint(io::CheckpointWriter& writer, const model::Model& model,
+                                      const io::TrainingRecord& record, const StateGroups& state,
+                                      const CarriedState& carried) {
   const std::vector<std::string> groups = model.state_groups();
-  std::vector<std::vector<float>> arenas(groups.size(), std::vector<float>(model.arena_elements()));
-  for (std::size_t i = 0; i < groups.size(); ++i) model.download_group(groups[i], arenas[i]);
   std::vector<io::TensorView> tensors;
   for (const model::StateTensor& tensor : model.state_tensors()) {
     const auto group = static_cast<std::size_t>(std::find(groups.begin(), groups.end(), tensor.group) - groups.begin());
     tensors.push_back({.group = tensor.group,
                        .name = tensor.name,
                        .shape = tensor.shape,
-                       .values = std::span<const float>(arenas.at(group)).subspan(tensor.offset, tensor.count)});
+                       .values = std::span<const float>(state.at(group)).subspan(tensor.offset, tensor.count)});
   }
   if (carried.lanes > 0) {
     tensors.push_back({.group = kCarriedGroup,

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "app/sharding.hpp"
 #include "comm/communicator.hpp"
 #include "io/checkpoint.hpp"
 #include "io/sharded_dataset.hpp"
@@ -23,9 +24,10 @@ struct CarriedState {
 /// Collective: every rank's lanes, [lanes r / R, lanes (r + 1) / R), in one array on all ranks.
 CarriedState gather_carried(comm::Communicator& communicator, model::Model& model, std::int64_t lanes);
 
-/// Writes the model's whole state; rank 0 only. Throws io::FileError.
-std::filesystem::path save_checkpoint(io::CheckpointWriter& writer, model::Model& model,
-                                      const io::TrainingRecord& record, const CarriedState& carried);
+/// Writes the model's whole state, `state` and `carried` as gathered before; rank 0 only. Throws io::FileError.
+std::filesystem::path save_checkpoint(io::CheckpointWriter& writer, const model::Model& model,
+                                      const io::TrainingRecord& record, const StateGroups& state,
+                                      const CarriedState& carried);
 
 /// A checkpoint that rank 0 has read and verified and whose record every rank knows.
 class CheckpointOnRank0 {

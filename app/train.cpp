@@ -199,6 +199,7 @@ void Run::evaluate_now() {
   if (!workload_.validation || evaluated_at_ == trainer_.steps_done()) return;
   communicator_.note_activity("validation", trainer_.steps_done());
   StopWatch watch;
+  if (options_.evaluate_average) engine_.bring_together(model_.weights(model::Weights::average));
   const Score evaluation = evaluate(model_, *workload_.validation, communicator_,
                                     options_.evaluate_average ? model::Weights::average : model::Weights::current,
                                     options_.evaluation_batch, *workload_.task);
@@ -224,6 +225,8 @@ void Run::save_now() {
   communicator_.note_activity("checkpoint", trainer_.steps_done());
   StopWatch watch;
   const CarriedState carried = gather_carried(communicator_, model_, workload_.work.global_batch);
+  StateGroups state;
+  if (!model_.updates_all()) state = gather_state(communicator_, model_, engine_.buckets());
   on_rank0([&] {
     const io::DatasetInfo& data = workload_.training->info();
     const bool epoch_over = trainer_.next_position() >= workload_.work.epoch_samples;
@@ -241,7 +244,8 @@ void Run::save_now() {
                                     .metrics = reporter_.history(),
                                     .vocabulary = data.tokens ? io::to_json(*data.tokens) : ""};
     const comm::LongOperation writing(communicator_, "writing a checkpoint");
-    saved_ = save_checkpoint(*checkpoints_, model_, record, carried);
+    if (state.empty()) state = gather_state(communicator_, model_, engine_.buckets());
+    saved_ = save_checkpoint(*checkpoints_, model_, record, state, carried);
     reporter_.checkpoint(trainer_.steps_done(), saved_, watch.seconds());
   });
   // Whoever waits for rank 0 does so here, where a long operation is excused, not in a sum between devices.
@@ -276,6 +280,7 @@ int Run::train(const StopSignals& signals) {
       const bool time_is_up = wall_time_.is_up(
           {.validation = due(workload_.work.evaluate_every, 1), .checkpoint = due(workload_.work.checkpoint_every, 1)});
       const Trainer::Result step = trainer_.step({.stop = time_is_up || signals.stop_requested(), .error = error_});
+      if (due(options_.histograms_every)) engine_.bring_together(model_.gradients());
       on_rank0([&] { report(step.figures); });
       if (!noted_) {
         for (const std::string& note : backend_.notes()) console_.warn(note);
@@ -336,13 +341,14 @@ int run_train(comm::MpiSession& session, const TrainOptions& given) {
       options.dry_run ? plan_place(*communicator, options.execution) : find_place(*communicator, options.execution);
   const model::LearningRateSchedule schedule = learning_rate_schedule(options, workload.work);
   const std::vector<comm::Slice> buckets =
-      comm::bucket_schedule(workload.network->parameters().slice_ends(), transport_of(place, *communicator), communicator->size(),
-                            static_cast<std::size_t>(options.bucket_size));
+      comm::bucket_schedule(workload.network->parameters().slice_ends(), transport_of(place, *communicator),
+                            communicator->size(), static_cast<std::size_t>(options.bucket_size));
+  all_succeed_or_usage(*communicator, [&] { check_sharding(options, place); });
   agree_on_start(*communicator, console, options, workload, place, buckets);
   if (options.dry_run) return kExitDone;
   verify_data(*communicator, console, options, workload);
 
-  Engine engine(session, *communicator, place, options, *workload.network, workload.model);
+  Engine engine(session, *communicator, place, options, *workload.network, workload.model, buckets);
   console.info(engine.description());
   model::Model& model = engine.model();
   if (checkpoint) {
@@ -366,8 +372,7 @@ int run_train(comm::MpiSession& session, const TrainOptions& given) {
                              .first_position = from.position,
                              .memory = engine.backend().host_memory()});
   BatchFeed feed(prefetcher, feed_options(options, workload, engine.backend()));
-  Trainer trainer(engine.parts(buckets), workload.model.optimizer, schedule, options.accumulate,
-                  [&] { return feed.next(); });
+  Trainer trainer(engine.parts(), workload.model.optimizer, schedule, options.accumulate, [&] { return feed.next(); });
   trainer.start_at(from.step, from.epoch, from.position);
 
   if (!job_time.problem.empty()) console.warn(job_time.problem);

@@ -63,7 +63,10 @@ Trainer::Trainer(const Parts& parts, const model::OptimizerOptions& optimizer,
       schedule_(schedule),
       accumulate_(accumulate),
       next_(std::move(next)),
-      ready_([this](std::size_t end) { parts_.reducer.ready_up_to(end); }) {}
+      ready_([this](std::size_t end) { parts_.reducer.ready_up_to(end); }),
+      updated_([this](std::size_t part) {
+        parts_.reducer.gather(parts_.model.weights(model::Weights::current), part);  // a part is of a bucket
+      }) {}
 
 MicroBatch Trainer::fetch() {
   parts_.model.wait_staged();
@@ -90,12 +93,15 @@ void Trainer::look_ahead() {
 /// All of a step after its last backward pass. Enqueues, waits for nothing.
 void Trainer::conclude() {
   parts_.reducer.finish_step();
+  parts_.model.finish_gradients();  // before the ballot: where ranks share the update it carries their norms
   parts_.model.tally();
   parts_.reduction.sum(parts_.model.ballot());
   parts_.reduction.join();
-  parts_.model.finish_gradients();
-  parts_.model.update();
+  parts_.model.update(updated_);
   parts_.model.post_results();
+  if (parts_.model.updates_all()) return;
+  parts_.reducer.finish_gathering();
+  parts_.model.parameters_were_brought();
 }
 
 void Trainer::micro_step(bool first, bool last) {

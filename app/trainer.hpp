@@ -113,6 +113,7 @@ class Trainer {
   std::int64_t accumulate_;
   NextMicroBatch next_;
   model::GradientReady ready_;
+  model::PartUpdated updated_;  ///< where ranks share the update: their parts of the weights go out as they are made
   std::int64_t steps_done_ = 0;
   MicroBatch micro_;
   std::optional<MicroBatch> ahead_;  ///< fetched and staged already

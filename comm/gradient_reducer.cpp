@@ -62,11 +62,12 @@ std::vector<Slice> bucket_schedule(std::span<const std::size_t> slice_ends, std:
 }
 
 GradientReducer::GradientReducer(Reduction& reduction, std::span<float> gradients, std::vector<Slice> schedule,
-                                 GradientWire wire)
+                                 GradientWire wire, SumsFor sums_for)
     : reduction_(reduction),
       gradients_(gradients),
       schedule_(std::move(schedule)),
       wire_(std::move(wire)),
+      sums_for_(sums_for),
       next_(schedule_.size()) {
   std::size_t end = 0;
   for (const Slice& bucket : schedule_) {
@@ -76,6 +77,9 @@ GradientReducer::GradientReducer(Reduction& reduction, std::span<float> gradient
   }
   if (end != gradients_.size()) {
     throw std::invalid_argument(fmt::format("the buckets cover {} of {} gradients", end, gradients_.size()));
+  }
+  if (wire_.device && sums_for_ == SumsFor::owners) {
+    throw std::invalid_argument("gradients that travel as bfloat16 between GPUs go to everybody");
   }
   if (wire_.device && wire_.device->buffer.size() != gradients_.size()) {
     throw std::invalid_argument(
@@ -104,7 +108,8 @@ void GradientReducer::ready_up_to(std::size_t end) {
     } else {
       Wire wire = wire_.host;
       if (!wire.residual.empty()) wire.residual = wire.residual.subspan(bucket.offset, bucket.count);
-      reduction_.sum(gradients_.subspan(bucket.offset, bucket.count), wire);
+      const std::span<float> gradients = gradients_.subspan(bucket.offset, bucket.count);
+      sums_for_ == SumsFor::owners ? reduction_.scatter_sum(gradients, wire) : reduction_.sum(gradients, wire);
     }
   }
 }
@@ -114,5 +119,16 @@ void GradientReducer::finish_step() {
   reduction_.join();
   if (wire_.device) wire_.device->unpack();
 }
+
+void GradientReducer::gather(std::span<float> arena, std::size_t bucket) {
+  if (arena.size() != gradients_.size()) {
+    throw std::invalid_argument(
+        fmt::format("an array of {} elements in buckets of {}", arena.size(), gradients_.size()));
+  }
+  const Slice& slice = schedule_.at(bucket);
+  reduction_.gather(arena.subspan(slice.offset, slice.count));
+}
+
+void GradientReducer::finish_gathering() { reduction_.join(); }
 
 }  // namespace lockstep::comm

@@ -92,7 +92,8 @@ void apply_nccl_settings(const NcclSettings& settings) {
   set_unless_set("NCCL_RAS_ENABLE", "0");
 }
 
-NcclCommunicator::NcclCommunicator(const NcclId& id, int rank, int size, int processors) {
+NcclCommunicator::NcclCommunicator(const NcclId& id, int rank, int size, int processors)
+    : rank_(rank), last_rank_(size - 1) {
   ncclUniqueId nccl_id;
   std::memcpy(&nccl_id, id.bytes.data(), sizeof(nccl_id));
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -148,6 +149,47 @@ void NcclCommunicator::start_sum(void* data, std::size_t count, Element element,
   if (communicator_ == nullptr) throw NcclError("the communicator has been aborted");
   check(ncclAllReduce(data, data, count, type_of(element), ncclSum, communicator_, static_cast<cudaStream_t>(stream)),
         "ncclAllReduce", communicator_);
+}
+
+template <class Shares, class Rest>
+void NcclCommunicator::start_together(const char* what, const Shares& shares, const Rest& rest) {
+  if (communicator_ == nullptr) throw NcclError("the communicator has been aborted");
+  check(ncclGroupStart(), "ncclGroupStart", communicator_);
+  ncclResult_t result = shares();
+  if (result == ncclSuccess || result == ncclInProgress) result = rest();
+  const ncclResult_t together = ncclGroupEnd();  // in any case: what was started must not stay open
+  check(result, what, communicator_);
+  check(together, what, communicator_);
+}
+
+void NcclCommunicator::start_scatter_sum(float* data, std::size_t share, std::size_t rest, void* stream) {
+  const auto on = static_cast<cudaStream_t>(stream);
+  start_together(
+      "ncclReduceScatter",
+      [&] {
+        float* const own = data + share * static_cast<std::size_t>(rank_);
+        return share == 0 ? ncclSuccess : ncclReduceScatter(data, own, share, ncclFloat32, ncclSum, communicator_, on);
+      },
+      [&] {
+        float* const behind = data + share * static_cast<std::size_t>(last_rank_ + 1);
+        return rest == 0 ? ncclSuccess
+                         : ncclReduce(behind, behind, rest, ncclFloat32, ncclSum, last_rank_, communicator_, on);
+      });
+}
+
+void NcclCommunicator::start_gather(float* data, std::size_t share, std::size_t rest, void* stream) {
+  const auto on = static_cast<cudaStream_t>(stream);
+  start_together(
+      "ncclAllGather",
+      [&] {
+        const float* const own = data + share * static_cast<std::size_t>(rank_);
+        return share == 0 ? ncclSuccess : ncclAllGather(own, data, share, ncclFloat32, communicator_, on);
+      },
+      [&] {
+        float* const behind = data + share * static_cast<std::size_t>(last_rank_ + 1);
+        return rest == 0 ? ncclSuccess
+                         : ncclBroadcast(behind, behind, rest, ncclFloat32, last_rank_, communicator_, on);
+      });
 }
 
 void NcclCommunicator::abort() noexcept {

@@ -56,13 +56,21 @@ class NcclCommunicator {
   /// data[i] = sum over ranks of data[i], on `stream` (a cudaStream_t). Only when ready(); done, as far as the host
   /// goes, when ready() again. Throws NcclError.
   void start_sum(void* data, std::size_t count, Element element, void* stream);
+  /// The halves of such a sum, of float32. Every rank owns `share` elements, in the order of the ranks; the last one
+  /// also owns the `rest` behind them. Scattering leaves what a rank does not own as it is.
+  void start_scatter_sum(float* data, std::size_t share, std::size_t rest, void* stream);
+  void start_gather(float* data, std::size_t share, std::size_t rest, void* stream);
   /// Ends what runs on the device and gives everything up; 2 s at most. Nothing may be called any more.
   void abort() noexcept;
 
  private:
   /// Lets what runs finish and leaves; false: something went wrong.
   bool end_in_order() noexcept;
+  /// Both calls as one, so that one kernel does both.
+  template <class Shares, class Rest>
+  void start_together(const char* what, const Shares& shares, const Rest& rest);
 
+  int rank_, last_rank_;
   ::ncclComm* communicator_ = nullptr;
 };
 

@@ -305,11 +305,16 @@ void NcclReduction::sum(std::span<float> data, const Wire& wire) {
   if (wire.bf16) throw std::invalid_argument("sums on GPUs travel as bfloat16 where they are given as such");
   start(data.data(), data.size(), NcclCommunicator::Element::float32);
 }
-void NcclReduction::scatter_sum(std::span<float>, const Wire&) {
-  throw std::invalid_argument("the halves of a sum are made in host memory only");
+void NcclReduction::scatter_sum(std::span<float> data, const Wire& wire) {
+  if (wire.bf16) throw std::invalid_argument("halves of sums on GPUs travel as float32");
+  start(data.size(), [&] { nccl_->start_scatter_sum(data.data(), share_of(data), rest_of(data), own_.get()); });
 }
-void NcclReduction::gather(std::span<float>) {
-  throw std::invalid_argument("the halves of a sum are made in host memory only");
+void NcclReduction::gather(std::span<float> data) {
+  start(data.size(), [&] { nccl_->start_gather(data.data(), share_of(data), rest_of(data), own_.get()); });
+}
+std::size_t NcclReduction::share_of(std::span<const float> data) const { return host_.own_slice(data.size(), 0).count; }
+std::size_t NcclReduction::rest_of(std::span<const float> data) const {
+  return data.size() - share_of(data) * static_cast<std::size_t>(host_.size());
 }
 void NcclReduction::sum(std::span<double> data) { start(data.data(), data.size(), NcclCommunicator::Element::float64); }
 void NcclReduction::sum_bf16(std::span<std::uint16_t> data) {
@@ -317,13 +322,18 @@ void NcclReduction::sum_bf16(std::span<std::uint16_t> data) {
 }
 
 void NcclReduction::start(void* data, std::size_t count, NcclCommunicator::Element element) {
+  start(count, [&] { nccl_->start_sum(data, count, element, own_.get()); });
+}
+
+template <typename Call>
+void NcclReduction::start(std::size_t count, const Call& call) {
   require_usable();
   if (count == 0) return;
   check(cudaEventRecord(ready_.get(), producer_), "cudaEventRecord");
   check(cudaStreamWaitEvent(own_.get(), ready_.get()), "cudaStreamWaitEvent");
   unjoined_ = true;
   try {
-    nccl_->start_sum(data, count, element, own_.get());
+    call();
   } catch (const NcclError& error) {
     fail("a sum", -1, error.what(), true);
   }

@@ -112,6 +112,12 @@ class NcclReduction final : public Reduction {
   };
 
   void start(void* data, std::size_t count, NcclCommunicator::Element element);
+  /// What every kind of sum has in common around its call of NCCL, of `count` elements in all.
+  template <typename Call>
+  void start(std::size_t count, const Call& call);
+  /// What each rank owns of the data, and what division leaves to the last one besides.
+  std::size_t share_of(std::span<const float> data) const;
+  std::size_t rest_of(std::span<const float> data) const;
   /// Until NCCL has enqueued what it was asked to.
   void settle();
   /// Sums a little and 4 MiB, which connects the ranks, and checks the little.

@@ -117,10 +117,10 @@ void Backend::add(const Tensor& x, const Tensor& to) {
   do_add(x, to);
 }
 
-void Backend::sum_of_squares(const Tensor& x, const Tensor& out) {
+void Backend::sum_of_squares(const Tensor& x, const Tensor& out, Accumulate accumulate) {
   require(is_number(x), "sum_of_squares", "x must have the compute or the master type");
   require(is(out, ElementType::float64, 1, 1), "sum_of_squares", "out must be float64 [1, 1]");
-  do_sum_of_squares(x, out);
+  do_sum_of_squares(x, out, accumulate);
 }
 
 void Backend::tally(const Tensor& sums, const Tensor& ballot) {

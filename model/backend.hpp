@@ -158,9 +158,9 @@ class Backend {
                           const Tensor& sums);
   /// to += x; both in the compute type.
   void add(const Tensor& x, const Tensor& to);
-  /// out (float64 [1, 1]) = sum of squares of the elements, added in double in a fixed order. x: master or compute
-  /// type.
-  void sum_of_squares(const Tensor& x, const Tensor& out);
+  /// out (float64 [1, 1]) = or += sum of squares of the elements, added in double in a fixed order. x: master or
+  /// compute type.
+  void sum_of_squares(const Tensor& x, const Tensor& out, Accumulate accumulate = Accumulate::no);
   /// ballot[0] = sums[0], ballot[1] = sums[1], ballot[2] += 1 where sums[0] is not finite. sums sums are LossSums,
   /// ballot float64 [1, 3 or more].
   void tally(const Tensor& sums, const Tensor& ballot);
@@ -221,7 +221,7 @@ class Backend {
   virtual void do_mean_squared_error(const Tensor& predictions, const Tensor& targets, const LossOptions& options,
                                      const Tensor& sums) = 0;
   virtual void do_add(const Tensor& x, const Tensor& to) = 0;
-  virtual void do_sum_of_squares(const Tensor& x, const Tensor& out) = 0;
+  virtual void do_sum_of_squares(const Tensor& x, const Tensor& out, Accumulate accumulate) = 0;
   virtual void do_tally(const Tensor& sums, const Tensor& ballot) = 0;
   virtual void do_add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2,
                                   std::span<const UpdateSlice> slices) = 0;

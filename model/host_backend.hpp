@@ -25,9 +25,12 @@ class HostBackend : public Backend {
   };
   /// Empty: the gate is closed.
   static std::optional<OpenUpdate> open(const Tensor& rule, const UpdateGate& gate);
-  /// float64 [1, kLossSums] += or [1, 1] = on the host.
+  /// float64 [1, kLossSums] +=, or [1, 1] = or +=, on the host.
   static void add(const LossSums& part, const Tensor& sums);
-  static void set(double value, const Tensor& out) { out.elements<double>()[0] = value; }
+  static void put(double value, Accumulate accumulate, const Tensor& out) {
+    double& place = out.elements<double>()[0];
+    place = accumulate == Accumulate::yes ? place + value : value;
+  }
 
  private:
   void do_reserve_stages(int, const StageBytes&) override {}

@@ -67,6 +67,15 @@ Tensor slice(const Tensor& arena, const Parameter& parameter) {
   return piece(arena, parameter.offset, 1, static_cast<std::int64_t>(parameter.count));
 }
 
+/// A part of an arena, or nothing of none.
+Tensor part_of(const Tensor& arena, std::size_t offset, std::size_t count) {
+  return arena.data == nullptr ? Tensor{} : piece(arena, offset, 1, static_cast<std::int64_t>(count));
+}
+
+bool looks_at_whole_parameters(OptimizerKind kind) {
+  return kind == OptimizerKind::lars || kind == OptimizerKind::lamb;
+}
+
 // Batches in flight to a device: one that is worked on, one on its way, one of an evaluation in between.
 constexpr int kTrainingSlots = 2;
 constexpr int slots(bool training) { return training ? kTrainingSlots + 1 : 1; }
@@ -115,7 +124,8 @@ MemoryPlan plan_memory(const Network& network, const ModelOptions& options, cons
   if (options.optimizer.average_decay > 0) plan.average = arena;
   if (options.training) {
     plan.gradients = arena;
-    plan.optimizer = arena * static_cast<std::size_t>(state_count(options.optimizer.kind));
+    plan.optimizer = OwnedParts::state_elements(network.parameters(), options.owned) * size_of(types.master) *
+                     static_cast<std::size_t>(state_count(options.optimizer.kind));
   }
   if (!types.is_host) {
     const StageBytes batch = stage_bytes(network, options);
@@ -132,15 +142,16 @@ struct Model::Staged {
 struct Model::Arenas {
   Arenas(std::pmr::memory_resource* host, const Network& network, const ModelOptions& options,
          const OperationTypes& types)
-      : layout(network.activations(), options.max_batch, types),
+      : owned(network.parameters(), options.owned),
+        layout(network.activations(), options.max_batch, types),
         carried_layout(network.carried(), lanes_of(options), types),
         posted(kPosted, 0.0, host) {}
 
   Arena parameters, gradients, state1, state2, average, shadow, norms;
   Arena input, activations, carried, evaluation_carried;
   Arena scalars, rule;
+  OwnedParts owned;
   ActivationLayout layout, carried_layout;
-  std::vector<UpdateSlice> slices;
   std::array<Staged, kTrainingSlots + 1> batches;
   std::pmr::vector<double> posted;  ///< on the host
 
@@ -159,6 +170,11 @@ Model::Model(Backend& backend, const Network& network, const ModelOptions& optio
   if (options.max_batch < 1) {
     throw std::invalid_argument(fmt::format("max_batch is {}: need room for at least one sample", options.max_batch));
   }
+  const bool whole = looks_at_whole_parameters(options.optimizer.kind);
+  if (whole && !arenas_->owned.whole()) {
+    throw std::invalid_argument(
+        fmt::format("{} looks at whole parameters: their update cannot be shared", name_of(options.optimizer.kind)));
+  }
   const std::size_t elements = network.parameters().arena_elements();
   const ElementType master = backend.master_type(), compute = backend.compute_type();
   std::pmr::memory_resource* own = backend.memory();
@@ -168,16 +184,16 @@ Model::Model(Backend& backend, const Network& network, const ModelOptions& optio
     return made;
   };
   const int states = options.training ? state_count(options.optimizer.kind) : 0;
-  arenas_->parameters = arena(true, master, elements, own);
+  arenas_->parameters = arena(true, master, elements, options.parameter_memory ? options.parameter_memory : own);
   arenas_->shadow = arena(compute != master, compute, elements, own);
   arenas_->gradients =
       arena(options.training, master, elements, options.gradient_memory ? options.gradient_memory : own);
-  arenas_->state1 = arena(states > 0, master, elements, own);
-  arenas_->state2 = arena(states > 1, master, elements, own);
+  const std::size_t state_elements = arenas_->owned.state_elements();
+  arenas_->state1 = arena(states > 0 && state_elements > 0, master, state_elements, own);
+  arenas_->state2 = arena(states > 1 && state_elements > 0, master, state_elements, own);
   arenas_->average = arena(options.optimizer.average_decay > 0, master, elements, own);
   arenas_->scalars = arena(true, ElementType::float64, kScalars, own);
   arenas_->rule = arena(options.training, ElementType::uint8, sizeof(UpdateRule), own);
-  const bool whole = options.optimizer.kind == OptimizerKind::lars || options.optimizer.kind == OptimizerKind::lamb;
   arenas_->norms = arena(options.training && whole, ElementType::float64, 2 * network.parameters().all().size(), own);
   // Not zeroed: every element is written before it is read, and pages that no batch reaches stay untouched.
   arenas_->input = Arena(own, ElementType::uint8, input_bytes(network, options, compute));
@@ -185,12 +201,6 @@ Model::Model(Backend& backend, const Network& network, const ModelOptions& optio
   const std::size_t carried = arenas_->carried_layout.bytes();
   arenas_->carried = arena(options.training && carried > 0, ElementType::uint8, carried, own);
   arenas_->evaluation_carried = arena(carried > 0, ElementType::uint8, carried, own);
-  for (const Parameter& parameter : network.parameters().all()) {
-    arenas_->slices.push_back({.offset = parameter.offset,
-                               .count = parameter.count,
-                               .decayed = parameter.decay == Decay::yes,
-                               .statistic = parameter.role == Role::statistic});
-  }
   backend.reserve_stages(slots(options.training), stage_bytes(network, options));
 }
 
@@ -412,7 +422,10 @@ void Model::write_ballot(std::span<const double, kBallotSize> ballot) {
 
 void Model::tally() { backend_.tally(arenas_->scalar(kSums, kLossSums), arenas_->scalar(kBallot, kBallotSize)); }
 
-std::span<double> Model::ballot() { return arenas_->scalar(kBallot, kBallotSize).elements<double>(); }
+std::span<double> Model::ballot() {
+  static_assert(kSquares == kBallot + kBallotSize);
+  return arenas_->scalar(kBallot, arenas_->owned.whole() ? kBallotSize : kBallotSize + 1).elements<double>();
+}
 
 void Model::write_rule(const UpdateRule& rule) {
   require_training("write_rule");
@@ -421,27 +434,56 @@ void Model::write_rule(const UpdateRule& rule) {
 
 void Model::finish_gradients() {
   require_training("finish_gradients");
-  if (options_.optimizer.l2 > 0) {
-    backend_.add_l2_gradient(arenas_->parameters.tensor(), arenas_->gradients.tensor(),
-                             static_cast<float>(options_.optimizer.l2), arenas_->slices);
+  const Tensor squares = arenas_->scalar(kSquares, 1);
+  Accumulate accumulate = Accumulate::no;
+  for (const OwnedParts::Part& part : arenas_->owned.parts()) {
+    const ArenaRange& range = part.range;
+    if (range.count == 0) continue;
+    if (options_.optimizer.l2 > 0) {
+      backend_.add_l2_gradient(part_of(arenas_->parameters.tensor(), range.offset, range.count),
+                               part_of(arenas_->gradients.tensor(), range.offset, range.count),
+                               static_cast<float>(options_.optimizer.l2), part.slices);
+    }
+    backend_.sum_of_squares(part_of(arenas_->gradients.tensor(), range.offset, part.trained), squares, accumulate);
+    accumulate = Accumulate::yes;
   }
-  const auto trained = static_cast<std::int64_t>(network_.parameters().trained_elements());
-  backend_.sum_of_squares(piece(arenas_->gradients.tensor(), 0, 1, trained), arenas_->scalar(kSquares, 1));
+  if (accumulate == Accumulate::no) backend_.fill_zero(squares);
 }
 
-void Model::update() {
+void Model::update(const PartUpdated& updated) {
   require_training("update");
-  backend_.update({.parameters = arenas_->parameters.tensor(),
-                   .gradients = arenas_->gradients.tensor(),
-                   .state1 = arenas_->state1.tensor(),
-                   .state2 = arenas_->state2.tensor(),
-                   .average = arenas_->average.tensor(),
-                   .shadow = arenas_->shadow.tensor(),
+  for (std::size_t i = 0; i < arenas_->owned.parts().size(); ++i) {
+    const OwnedParts::Part& part = arenas_->owned.parts()[i];
+    if (part.range.count > 0) update_part(part);
+    if (updated && !updates_all()) updated(i);
+  }
+}
+
+void Model::update_part(const OwnedParts::Part& part) {
+  const auto weights = [&](const Arena& arena) { return part_of(arena.tensor(), part.range.offset, part.range.count); };
+  const auto state = [&](const Arena& arena) { return part_of(arena.tensor(), part.state_offset, part.range.count); };
+  backend_.update({.parameters = weights(arenas_->parameters),
+                   .gradients = weights(arenas_->gradients),
+                   .state1 = state(arenas_->state1),
+                   .state2 = state(arenas_->state2),
+                   .average = weights(arenas_->average),
+                   .shadow = weights(arenas_->shadow),
                    .norms = arenas_->norms.tensor()},
-                  options_.optimizer.kind, options_.optimizer.average_decay > 0, arenas_->rule.tensor(),
-                  arenas_->slices,
+                  options_.optimizer.kind, options_.optimizer.average_decay > 0, arenas_->rule.tensor(), part.slices,
                   {.obstacles = arenas_->scalar(kBallot + 2, 1), .gradient_squares = arenas_->scalar(kSquares, 1)});
 }
+
+bool Model::updates_all() const noexcept { return arenas_->owned.whole(); }
+
+std::span<float> Model::weights(Weights weights) {
+  const Arena& arena = weights == Weights::average ? arenas_->average : arenas_->parameters;
+  if (backend_.master_type() != ElementType::float32 || arena.empty()) {
+    throw std::invalid_argument(fmt::format("backend {} keeps no such weights as float32", backend_.name()));
+  }
+  return arena.tensor().elements<float>();
+}
+
+void Model::parameters_were_brought() { refresh_shadow(Weights::current); }
 
 void Model::post_results() {
   backend_.read(arenas_->scalar(kBallot, kPosted), std::as_writable_bytes(std::span(arenas_->posted)));
@@ -539,9 +581,45 @@ const Tensor& Model::group(std::string_view name) const {
   throw std::invalid_argument(fmt::format("this model has no state group '{}'", name));
 }
 
-void Model::download_group(std::string_view name, std::span<float> out) { backend_.download(group(name), out); }
+bool Model::is_optimizer_state(std::string_view name) const { return name != "parameters" && name != "average"; }
+
+void Model::require_arena(std::size_t elements) const {
+  if (elements == arena_elements()) return;
+  throw std::invalid_argument(fmt::format("{} elements for a group of {}", elements, arena_elements()));
+}
+
+void Model::download_group(std::string_view name, std::span<float> out) {
+  if (arenas_->owned.whole() || !is_optimizer_state(name)) return backend_.download(group(name), out);
+  require_arena(out.size());
+  for (const OwnedParts::Part& part : arenas_->owned.parts()) {
+    download_range(name, part.range, out.subspan(part.range.offset, part.range.count));
+  }
+}
+
+void Model::download_range(std::string_view name, const ArenaRange& range, std::span<float> out) {
+  if (range.count == 0) return;
+  std::size_t offset = range.offset;
+  if (is_optimizer_state(name)) {
+    const std::optional<std::size_t> packed = arenas_->owned.state_offset(range);
+    if (!packed) {
+      throw std::invalid_argument(fmt::format("{} of {}+{} is not here", name, range.offset, range.count));
+    }
+    offset = *packed;
+  }
+  backend_.download(part_of(group(name), offset, range.count), out);
+}
 
 void Model::upload_group(std::string_view name, std::span<const float> in) {
+  if (!arenas_->owned.whole() && is_optimizer_state(name)) {
+    const Tensor& state = group(name);
+    require_arena(in.size());
+    for (const OwnedParts::Part& part : arenas_->owned.parts()) {
+      if (part.range.count > 0)
+        backend_.upload(in.subspan(part.range.offset, part.range.count),
+                        part_of(state, part.state_offset, part.range.count));
+    }
+    return;
+  }
   backend_.upload(in, group(name));
   if (name != "parameters") return;
   if (!arenas_->average.empty()) backend_.upload(in, arenas_->average.tensor());

@@ -6,11 +6,16 @@
 /// tally() this rank's ballot, reduce the ballot, finish_gradients(), update(), post_results(). All of that is
 /// enqueued; what came of it is in results() after synchronising. Nothing in between depends on a number that the host
 /// would have to wait for: an update that must not happen (a rank failed, a number is not finite) closes its own gate.
+///
+/// Where ranks share the update (ModelOptions::owned) each one needs the sums of its own parts of the gradients alone.
+/// Before the ballot goes out, finish_gradients() adds what a rank sees of their norm; after update() the owners bring
+/// each other weights(), and parameters_were_brought().
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <memory_resource>
 #include <optional>
@@ -22,6 +27,7 @@
 #include "model/backend.hpp"
 #include "model/network.hpp"
 #include "model/optimizer.hpp"
+#include "model/owned_parts.hpp"
 
 namespace lockstep::model {
 
@@ -47,17 +53,25 @@ struct Batch {
 struct ModelOptions {
   LossKind loss = LossKind::softmax_cross_entropy;
   InputTransform input_transform = {};
-  std::optional<Augmentation> augmentation = {};  ///< instead of the transform, for images; in evaluation without chance
-  float label_smoothing = 0;                 ///< of the training loss
+  /// Instead of the transform, for images; in evaluation without chance.
+  std::optional<Augmentation> augmentation = {};
+  float label_smoothing = 0;  ///< of the training loss
   OptimizerOptions optimizer = {};
   std::int64_t max_batch = 1;                      ///< samples per call of forward_backward or evaluate
   ElementType sample_type = ElementType::float32;  ///< of the largest x that will come, for batches that are copied
   /// Where the gradient arena lives (the communicator's reduction memory); nullptr: the backend's memory.
   std::pmr::memory_resource* gradient_memory = nullptr;
-  std::int64_t lanes = 0;       ///< most lanes of this rank, over all micro-batches; 0: max_batch
+  /// Where the parameter arena lives, likewise: for owners of parts, who bring each other theirs.
+  std::pmr::memory_resource* parameter_memory = nullptr;
+  std::int64_t lanes = 0;            ///< most lanes of this rank, over all micro-batches; 0: max_batch
   SumOverRanks sum_over_ranks = {};  ///< for networks that synchronise within a pass; empty: a world of one
-  bool training = true;         ///< false: no gradients and no optimiser state (eval); the average stays, if asked for
+  /// The parts of the arenas that this model updates, and keeps the optimiser's state of; empty: all. Not with rules
+  /// that look at whole parameters (lars, lamb).
+  std::vector<ArenaRange> owned = {};
+  bool training = true;  ///< false: no gradients and no optimiser state (eval); the average stays, if asked for
 };
+
+using PartUpdated = std::function<void(std::size_t index)>;
 
 enum class Weights { current, average };
 
@@ -132,14 +146,24 @@ class Model {
   void write_ballot(std::span<const double, kBallotSize> ballot);
   /// Adds loss, metric and a possible obstacle (a loss that is not finite) to the ballot.
   void tally();
-  /// The ballot in the backend's memory, for the reduction.
+  /// The ballot in the backend's memory, for the reduction; where ranks share the update, with one more number: the sum
+  /// of squares of the owned gradients, which finish_gradients() has put there.
   std::span<double> ballot();
   /// The numbers of the update; outside recorded work.
   void write_rule(const UpdateRule& rule);
-  /// Adds the L2 gradient (if any) and takes the sum of squares. After the reduction, before update.
+  /// Adds the L2 gradient (if any) and takes the sum of squares, of the owned parts. After the reduction, before
+  /// update.
   void finish_gradients();
-  /// Unless the ballot holds an obstacle or the gradients are not finite.
-  void update();
+  /// The owned parts, unless the ballot holds an obstacle or the gradients are not finite. `updated` is called once for
+  /// each of ModelOptions::owned, in their order, when that part is as it will be; it may be empty.
+  void update(const PartUpdated& updated = {});
+  /// Nobody shares the update with this model.
+  bool updates_all() const noexcept;
+  /// The arena of the weights, float32 in the backend's memory, for owners who bring each other their parts; throws
+  /// where it is not float32. The average has its owners' values in their parts alone until it is brought, too.
+  std::span<float> weights(Weights weights);
+  /// Somebody wrote to weights(Weights::current): brings the copy that products read up to date.
+  void parameters_were_brought();
   /// Brings ballot and gradient norm to the host.
   void post_results();
   struct Results {
@@ -166,8 +190,11 @@ class Model {
   std::vector<StateTensor> state_tensors() const;
   std::vector<std::string> state_groups() const;
   /// Copy of one group's arena as fp32 host memory, `arena_elements` long, and back. Uploading "parameters" sets the
-  /// average to the same values (as initialize does): upload "average" after it.
+  /// average to the same values (as initialize does): upload "average" after it. Of the optimiser's state the owned
+  /// parts are copied; what others own is left alone.
   void download_group(std::string_view group, std::span<float> out);
+  /// `out` = `range` of a group's arena; of the optimiser's state all of it must be in one owned part.
+  void download_range(std::string_view group, const ArenaRange& range, std::span<float> out);
   void upload_group(std::string_view group, std::span<const float> in);
   std::size_t arena_elements() const noexcept;
   /// What the network carries from batch to batch in training, lane by lane: float32 [lanes, carried_elements()].
@@ -193,7 +220,10 @@ class Model {
   double scalar_now(std::size_t offset);
   double squares_now(const Tensor& x);
   void require_training(const char* operation) const;
+  void update_part(const OwnedParts::Part& part);
   const Tensor& group(std::string_view name) const;
+  bool is_optimizer_state(std::string_view name) const;
+  void require_arena(std::size_t elements) const;
   /// Fills the copy of the weights that products read, where that is another arena.
   void refresh_shadow(Weights weights);
 

@@ -136,12 +136,12 @@ void CpuBackend::do_add(const Tensor& x, const Tensor& to) {
   });
 }
 
-void CpuBackend::do_sum_of_squares(const Tensor& x, const Tensor& out) {
+void CpuBackend::do_sum_of_squares(const Tensor& x, const Tensor& out, Accumulate accumulate) {
   const auto elements = x.elements<float>();
-  set(sum_of_blocks<double>(
+  put(sum_of_blocks<double>(
           elements.size(), kThreadingElements,
           [&](std::size_t begin, std::size_t count) { return cpu::sum_of_squares(elements.subspan(begin, count)); }),
-      out);
+      accumulate, out);
 }
 
 void CpuBackend::do_add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2,

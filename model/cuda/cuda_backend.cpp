@@ -176,9 +176,9 @@ void CudaBackend::do_add(const Tensor& x, const Tensor& to) {
   if (to.count() > 0) cuda::add(stream_.get(), x, to);
 }
 
-void CudaBackend::do_sum_of_squares(const Tensor& x, const Tensor& out) {
-  if (x.count() == 0) return do_fill_zero(out);
-  cuda::sum_of_squares(stream_.get(), x, out, scratch());
+void CudaBackend::do_sum_of_squares(const Tensor& x, const Tensor& out, Accumulate accumulate) {
+  if (x.count() > 0) return cuda::sum_of_squares(stream_.get(), x, out, accumulate, scratch());
+  if (accumulate == Accumulate::no) do_fill_zero(out);
 }
 
 void CudaBackend::do_tally(const Tensor& sums, const Tensor& ballot) { cuda::tally(stream_.get(), sums, ballot); }

@@ -65,7 +65,7 @@ class CudaBackend final : public Backend {
   void do_mean_squared_error(const Tensor& predictions, const Tensor& targets, const LossOptions& options,
                              const Tensor& sums) override;
   void do_add(const Tensor& x, const Tensor& to) override;
-  void do_sum_of_squares(const Tensor& x, const Tensor& out) override;
+  void do_sum_of_squares(const Tensor& x, const Tensor& out, Accumulate accumulate) override;
   void do_tally(const Tensor& sums, const Tensor& ballot) override;
   void do_add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2,
                           std::span<const UpdateSlice> slices) override;

@@ -59,7 +59,8 @@ void mean_squared_error(cudaStream_t stream, const Tensor& predictions, const Te
                         const LossOptions& options, const Tensor& sums, const Scratch& scratch);
 /// to += x
 void add(cudaStream_t stream, const Tensor& x, const Tensor& to);
-void sum_of_squares(cudaStream_t stream, const Tensor& x, const Tensor& out, const Scratch& scratch);
+void sum_of_squares(cudaStream_t stream, const Tensor& x, const Tensor& out, Accumulate accumulate,
+                    const Scratch& scratch);
 void tally(cudaStream_t stream, const Tensor& sums, const Tensor& ballot);
 /// gradients += l2 * parameters over the decayed chunks.
 void add_l2_gradient(cudaStream_t stream, const Tensor& parameters, const Tensor& gradients, float l2,

@@ -31,9 +31,9 @@ __global__ void __launch_bounds__(kBlock)
 }
 
 /// One block.
-__global__ void __launch_bounds__(kBlock) write_sum(const Sums* parts, int count, double* out) {
+__global__ void __launch_bounds__(kBlock) write_sum(const Sums* parts, int count, bool add, double* out) {
   const Sums total = sum_of_parts(parts, count, shared<WarpSums>());
-  if (threadIdx.x == 0) *out = total.loss;
+  if (threadIdx.x == 0) *out = add ? *out + total.loss : total.loss;
 }
 
 void need(std::size_t bytes, const Scratch& scratch) {
@@ -103,7 +103,7 @@ void gradient_as(cudaStream_t stream, Activation activation, const Tensor& y, co
 }
 
 template <class T>
-void squares_of(cudaStream_t stream, const Tensor& x, const Tensor& out, const Scratch& scratch) {
+void squares_of(cudaStream_t stream, const Tensor& x, const Tensor& out, bool add, const Scratch& scratch) {
   constexpr int kWidth = kWideWidth<T>;
   const auto* const data = static_cast<const T*>(x.data);
   const unsigned blocks = blocks_of_sum(x.count() / kWidth);
@@ -112,9 +112,10 @@ void squares_of(cudaStream_t stream, const Tensor& x, const Tensor& out, const S
   auto* const sum = static_cast<double*>(out.data);
   launch("sum_of_squares", square_parts<kWidth, T>,
          {.blocks = blocks, .threads = kBlock, .shared_bytes = sizeof(WarpSums)}, stream, data, x.count(),
-         takes_packs<kWidth>(data), parts, sum);
+         takes_packs<kWidth>(data), add, parts, sum);
   if (blocks == 1) return;
-  launch("write_sum", write_sum, {.threads = kBlock, .shared_bytes = sizeof(WarpSums)}, stream, parts, blocks, sum);
+  launch("write_sum", write_sum, {.threads = kBlock, .shared_bytes = sizeof(WarpSums)}, stream, parts, blocks, add,
+         sum);
 }
 
 }  // namespace
@@ -135,9 +136,11 @@ void activation_gradient(cudaStream_t stream, Activation activation, const Tenso
   throw std::invalid_argument(std::string("activation_gradient: gradients of ") + name_of(d_y.type));
 }
 
-void sum_of_squares(cudaStream_t stream, const Tensor& x, const Tensor& out, const Scratch& scratch) {
-  if (x.type == ElementType::float32) return squares_of<float>(stream, x, out, scratch);
-  if (x.type == ElementType::bfloat16) return squares_of<Bfloat16>(stream, x, out, scratch);
+void sum_of_squares(cudaStream_t stream, const Tensor& x, const Tensor& out, Accumulate accumulate,
+                    const Scratch& scratch) {
+  const bool add = accumulate == Accumulate::yes;
+  if (x.type == ElementType::float32) return squares_of<float>(stream, x, out, add, scratch);
+  if (x.type == ElementType::bfloat16) return squares_of<Bfloat16>(stream, x, out, add, scratch);
   throw std::invalid_argument(std::string("sum_of_squares of ") + name_of(x.type));
 }
 

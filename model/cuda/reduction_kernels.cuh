@@ -11,10 +11,11 @@
 
 namespace lockstep::model::cuda {
 
-/// Squares and their sums in double. A grid of one block writes the sum to out, others one part each to parts.
+/// Squares and their sums in double. A grid of one block writes or adds the sum to out, others write one part each to
+/// parts.
 template <int kWidth, class T>
 __global__ void __launch_bounds__(kBlock)
-    square_parts(const T* x, std::int64_t count, bool wide, Sums* parts, double* out) {
+    square_parts(const T* x, std::int64_t count, bool wide, bool add, Sums* parts, double* out) {
   const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   const std::int64_t threads = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   const std::int64_t packs = count / kWidth;
@@ -36,7 +37,7 @@ __global__ void __launch_bounds__(kBlock)
   const Sums total = sum_of_block(sum, shared<WarpSums>());
   if (threadIdx.x != 0) return;
   if (gridDim.x == 1) {
-    *out = total.loss;
+    *out = add ? *out + total.loss : total.loss;
   } else {
     parts[blockIdx.x] = total;
   }

@@ -149,10 +149,10 @@ void ReferenceBackend::do_add(const Tensor& x, const Tensor& to) {
   for (std::size_t i = 0; i < x.elements<double>().size(); ++i) to.elements<double>()[i] += x.elements<double>()[i];
 }
 
-void ReferenceBackend::do_sum_of_squares(const Tensor& x, const Tensor& out) {
+void ReferenceBackend::do_sum_of_squares(const Tensor& x, const Tensor& out, Accumulate accumulate) {
   double sum = 0;
   for (const double v : x.elements<double>()) sum += v * v;
-  set(sum, out);
+  put(sum, accumulate, out);
 }
 
 void ReferenceBackend::do_add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2,

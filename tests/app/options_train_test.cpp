@@ -157,6 +157,7 @@ TEST(TrainOptionsTest, EveryGroupIsRead) {
                                 "--share-gpu",
                                 "--bucket-size",
                                 "1000",
+                                "--shard-optimizer",
                                 "--dry-run"});
   TrainOptions e;
   e.data = "shards", e.validation = "test", e.x = "images", e.y = "labels", e.normalize = "standard", e.verify = "none";
@@ -178,7 +179,7 @@ TEST(TrainOptionsTest, EveryGroupIsRead) {
                  .graphs = false,
                  .tune = true,
                  .share_gpu = true};
-  e.bucket_size = 1000, e.dry_run = true;
+  e.bucket_size = 1000, e.shard_optimizer = true, e.dry_run = true;
   e.explicitly_set = o.explicitly_set;
   EXPECT_EQ(o, e);
   EXPECT_TRUE(o.was_set("momentum"));
@@ -376,6 +377,8 @@ TEST(TrainOptionsTest, ContradictionsAreErrors) {
             "--momentum has an effect only with --optimizer momentum, nesterov or lars, not with sgd");
   EXPECT_EQ(complaint({"--momentum", "0.9", "--optimizer", "adam"}),
             "--momentum has an effect only with --optimizer momentum, nesterov or lars, not with adam");
+  EXPECT_EQ(complaint({"--shard-optimizer", "--optimizer", "lamb"}),
+            "--shard-optimizer has an effect only with --optimizer sgd, momentum, nesterov, adam or adamw, not with lamb");
   EXPECT_EQ(complaint({"--beta1", "0.9"}), "--beta1 has an effect only with --optimizer adam, adamw or lamb, not with sgd");
   EXPECT_EQ(complaint({"--staircase"}),
             "--staircase has an effect only with --schedule exponential, not with constant");

@@ -238,6 +238,19 @@ TEST(ActivationGradient, MatchesFloat64) {
   }
 }
 
+TEST(SumOfSquares, IsAddedWhereAskedFor) {
+  for (const std::int64_t count : {5, 300000}) {  // one block, several
+    Tensors t(0);
+    GuardedTensor& x = t.add_filled("x", ElementType::float32, 1, count);
+    GuardedTensor& out = t.add("out", ElementType::float64, 1, 1);
+    sum_of_squares(nullptr, x.tensor(), out.tensor(), Accumulate::no, t.scratch(0));
+    const double once = out.get(0);
+    sum_of_squares(nullptr, x.tensor(), out.tensor(), Accumulate::yes, t.scratch(0));
+    EXPECT_EQ(out.get(0), 2 * once) << count;
+    EXPECT_GT(once, 0);
+  }
+}
+
 TEST(SumOfSquares, IsDoubleAndOfTheSameBitsWhereverTheTensorLies) {
   for (const ElementType type : kTypes) {
     for (const std::int64_t count : {0, 1, 2, 3, 31, 33, 127, 129, 1000, 16384, 16400, 70001, 4200000}) {
@@ -250,7 +263,8 @@ TEST(SumOfSquares, IsDoubleAndOfTheSameBitsWhereverTheTensorLies) {
               GuardedTensor& x = t.add_filled("x", type, 1, count, count == 1000 ? 1e30 : 1);
               expected = 0;
               for (const double v : x.values()) expected += v * v;
-              sum_of_squares(nullptr, x.tensor(), t.add("out", ElementType::float64, 1, 1).tensor(), t.scratch(0));
+              sum_of_squares(nullptr, x.tensor(), t.add("out", ElementType::float64, 1, 1).tensor(), Accumulate::no,
+                             t.scratch(0));
             },
             [&](Tensors& t) {
               results.push_back(t["out"].get(0));
@@ -265,7 +279,8 @@ TEST(SumOfSquares, IsDoubleAndOfTheSameBitsWhereverTheTensorLies) {
         Tensors t(0);
         GuardedTensor& x = t.add_filled("x", type, 1, 20004);
         x.set(at, bad);
-        sum_of_squares(nullptr, x.tensor(), t.add("out", ElementType::float64, 1, 1).tensor(), t.scratch(0));
+        sum_of_squares(nullptr, x.tensor(), t.add("out", ElementType::float64, 1, 1).tensor(), Accumulate::no,
+                       t.scratch(0));
         EXPECT_FALSE(std::isfinite(t["out"].get(0)));
       }
     }
@@ -294,7 +309,7 @@ TEST(Scratch, IsCheckedAndLargeEnough) {
   GuardedTensor out(ElementType::float64, 1, 3);
   EXPECT_THROW(activation_gradient(nullptr, Activation::none, {}, d_y.tensor(), Accumulate::no, d_bias.tensor(), {}),
                std::invalid_argument);
-  EXPECT_THROW(sum_of_squares(nullptr, x.tensor(), out.tensor(), {}), std::invalid_argument);
+  EXPECT_THROW(sum_of_squares(nullptr, x.tensor(), out.tensor(), Accumulate::no, {}), std::invalid_argument);
   EXPECT_THROW(mean_squared_error(nullptr, d_y.tensor(), d_y.tensor(), {}, out.tensor(), {}), std::invalid_argument);
   EXPECT_LE(scratch_bytes(std::int64_t{1} << 40), std::size_t{2} << 20);
   EXPECT_GE(scratch_bytes(0), std::size_t{1});
@@ -418,7 +433,7 @@ TEST(Kernels, RefuseTypesThatTheyDoNotKnow) {
   EXPECT_THROW(softmax_cross_entropy(nullptr, d.tensor(), i.tensor(), {}, d.tensor(), scratch), std::invalid_argument);
   EXPECT_THROW(mean_squared_error(nullptr, d.tensor(), f.tensor(), {}, d.tensor(), scratch), std::invalid_argument);
   EXPECT_THROW(add(nullptr, d.tensor(), d.tensor()), std::invalid_argument);
-  EXPECT_THROW(sum_of_squares(nullptr, i.tensor(), d.tensor(), scratch), std::invalid_argument);
+  EXPECT_THROW(sum_of_squares(nullptr, i.tensor(), d.tensor(), Accumulate::no, scratch), std::invalid_argument);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <random>
 
 #include "world.hpp"
@@ -57,6 +58,66 @@ TEST_P(GradientReduction, FinishReducesWhatNobodyAnnounced) {
   reducer.begin_step();
   reducer.finish_step();
   EXPECT_EQ(std::count(gradients.begin(), gradients.end(), static_cast<float>(communicator_->size())), 1000);
+}
+
+/// Owners get the very bits that a sum for everybody has in their parts, and pass on whatever they have made of them.
+TEST_P(GradientReduction, OwnersGetTheirPartsAndBringThemToAll) {
+  std::mt19937 random(17);  // the same on all ranks
+  for (int round = 0; round < 12; ++round) {
+    std::vector<std::size_t> ends;
+    for (std::size_t end = 0; ends.size() < 6;)
+      ends.push_back(end += random() % 2 == 0 ? random() % 20'000 : random() % 50);
+    const std::size_t count = ends.back(), bytes = count * sizeof(float) + 256;
+    const auto memory = communicator_->reduction_memory(2 * bytes);
+    const auto array = [&] { return std::span(static_cast<float*>(memory->allocate(bytes - 252, 64)), count); };
+    const std::span<float> whole = array(), shared = array();
+    std::mt19937 own(static_cast<unsigned>(100 * round + communicator_->rank()));
+    std::uniform_real_distribution<float> values(-1, 1);
+    for (std::size_t i = 0; i < count; ++i) whole[i] = shared[i] = values(own);
+    const auto schedule =
+        bucket_schedule(ends, communicator_->transport_name(), communicator_->size(), 1 + random() % 30'000);
+    HostReduction reduction(*communicator_);
+    GradientReducer to_all(reduction, whole, schedule);
+    to_all.begin_step();
+    to_all.finish_step();
+    GradientReducer to_owners(reduction, shared, schedule, {}, SumsFor::owners);
+    to_owners.begin_step();
+    to_owners.finish_step();
+    std::vector<bool> mine(count);
+    for (const Slice& bucket : schedule) {
+      const Slice shard = shard_of(bucket.count, communicator_->rank(), communicator_->size());
+      std::fill_n(mine.begin() + static_cast<std::ptrdiff_t>(bucket.offset + shard.offset), shard.count, true);
+    }
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      wrong += mine[i] && shared[i] != whole[i];
+      if (!mine[i]) shared[i] = std::nanf("");
+    }
+    EXPECT_EQ(wrong, 0u) << "round " << round;
+    for (std::size_t bucket = 0; bucket < schedule.size(); ++bucket) to_owners.gather(shared, bucket);
+    to_owners.finish_gathering();
+    EXPECT_TRUE(std::ranges::equal(shared, whole)) << "round " << round;
+  }
+}
+
+TEST_P(GradientReduction, PaddingStaysZeroWhereOwnersGetTheSums) {
+  const auto memory = communicator_->reduction_memory(4096);
+  const std::span<float> gradients(static_cast<float*>(memory->allocate(4000, 64)), 1000);
+  HostReduction reduction(*communicator_);
+  GradientReducer reducer(reduction, gradients, {{.offset = 0, .count = 1000}}, {}, SumsFor::owners);
+  std::ranges::fill(gradients, 0.0f);
+  for (int step = 0; step < 3; ++step) {
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      if (i % 100 < 90) gradients[i] = 1;
+    }
+    reducer.begin_step();
+    reducer.finish_step();
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      if (i % 100 >= 90) {
+        EXPECT_EQ(gradients[i], 0) << i;
+      }
+    }
+  }
 }
 
 LOCKSTEP_OVER_EVERY_TRANSPORT(GradientReduction);

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <vector>
 
@@ -48,6 +49,12 @@ cudaError_t answer(cudaError_t error) {
   if (error != cudaSuccess) the_last_error = error;
   return error;
 }
+
+/// What scattering reads: until the end, for who gives up forgets what runs.
+std::deque<std::vector<float>> the_copies;
+int open_groups = 0;
+/// Whose calls the open group holds.
+ncclComm_t in_group = nullptr;
 
 /// What a captured stream does when it is replayed.
 std::vector<std::function<void()>> the_graph;
@@ -99,7 +106,10 @@ void end_capture(void* stream) {
   capture_runs = false;
 }
 void replay(void* stream) {
-  for (const auto& work : the_graph) work();
+  for (const auto& work : the_graph) {
+    work();
+    while (!sums_are_done(the_sums.size())) continue;  // the next may read what this one writes
+  }
   static_cast<CUstream_st*>(stream)->position = the_sums.size();
 }
 
@@ -246,20 +256,21 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* state)
   }
   return ncclSuccess;
 }
-ncclResult_t ncclAllReduce(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t operation,
-                           ncclComm_t communicator, cudaStream_t stream) {
-  if (from != to || operation != ncclSum) misuse("not the sum that was expected");
+}  // extern "C"
+
+namespace {
+
+/// Starts what `begin` (MPI_Request*) asks MPI for, or records it.
+template <class Begin>
+ncclResult_t enqueue(ncclComm_t communicator, cudaStream_t stream, const Begin& begin) {
   if (communicator->polls_left > 0) misuse("a call before the one before has settled");
-  const bool first = communicator->sums++ == 0;
   const auto run = [=] {
     MPI_Request request = MPI_REQUEST_NULL;
-    const MPI_Datatype element = type == ncclFloat64 ? MPI_DOUBLE : type == ncclFloat32 ? MPI_FLOAT : MPI_UINT16_T;
-    if (first && the_faults.first_sum_wrong) *static_cast<double*>(to) += 1;
     if (the_faults.sums_stand_still) {
       static char never;
       MPI_Irecv(&never, 1, MPI_CHAR, communicator->rank, 77, communicator->mpi, &request);
     } else {
-      MPI_Iallreduce(MPI_IN_PLACE, to, static_cast<int>(count), element, MPI_SUM, communicator->mpi, &request);
+      begin(&request);
     }
     the_sums.push_back(request);
   };
@@ -270,12 +281,87 @@ ncclResult_t ncclAllReduce(const void* from, void* to, std::size_t count, ncclDa
     run();
     stream->position = the_sums.size();
   }
+  if (open_groups > 0) {
+    in_group = communicator;
+    return ncclSuccess;
+  }
+  communicator->polls_left = 3;
+  return ncclInProgress;
+}
+
+void require_floats(ncclDataType_t type) {
+  if (type != ncclFloat32) misuse("halves of sums are of float32");
+}
+
+}  // namespace
+
+extern "C" {
+
+ncclResult_t ncclGroupStart() {
+  ++open_groups;
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupEnd() {
+  if (open_groups-- != 1) misuse("a group that is not open, or two");
+  if (in_group == nullptr) return ncclSuccess;
+  std::exchange(in_group, nullptr)->polls_left = 3;
+  return ncclInProgress;
+}
+ncclResult_t ncclReduceScatter(const void* from, void* to, std::size_t count, ncclDataType_t type,
+                               ncclRedOp_t operation, ncclComm_t communicator, cudaStream_t stream) {
+  require_floats(type);
+  const auto* const all = static_cast<const float*>(from);
+  if (operation != ncclSum || to != all + static_cast<std::size_t>(communicator->rank) * count) {
+    misuse("not the scattered sum in place that was expected");
+  }
+  return enqueue(communicator, stream, [=](MPI_Request* request) {
+    const auto& copy = the_copies.emplace_back(all, all + count * static_cast<std::size_t>(communicator->size));
+    MPI_Ireduce_scatter_block(copy.data(), to, static_cast<int>(count), MPI_FLOAT, MPI_SUM, communicator->mpi, request);
+  });
+}
+ncclResult_t ncclReduce(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t operation,
+                        int root, ncclComm_t communicator, cudaStream_t stream) {
+  require_floats(type);
+  if (from != to || operation != ncclSum) misuse("not the sum that was expected");
+  return enqueue(communicator, stream, [=](MPI_Request* request) {
+    const bool receives = communicator->rank == root;
+    MPI_Ireduce(receives ? MPI_IN_PLACE : from, receives ? to : nullptr, static_cast<int>(count), MPI_FLOAT, MPI_SUM,
+                root, communicator->mpi, request);
+  });
+}
+ncclResult_t ncclAllGather(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclComm_t communicator,
+                           cudaStream_t stream) {
+  require_floats(type);
+  if (from != static_cast<float*>(to) + static_cast<std::size_t>(communicator->rank) * count) {
+    misuse("not the gathering in place that was expected");
+  }
+  return enqueue(communicator, stream, [=](MPI_Request* request) {
+    MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, to, static_cast<int>(count), MPI_FLOAT, communicator->mpi,
+                   request);
+  });
+}
+ncclResult_t ncclBroadcast(const void* from, void* to, std::size_t count, ncclDataType_t type, int root,
+                           ncclComm_t communicator, cudaStream_t stream) {
+  require_floats(type);
+  if (from != to) misuse("not the broadcast in place that was expected");
+  return enqueue(communicator, stream, [=](MPI_Request* request) {
+    MPI_Ibcast(to, static_cast<int>(count), MPI_FLOAT, root, communicator->mpi, request);
+  });
+}
+ncclResult_t ncclAllReduce(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t operation,
+                           ncclComm_t communicator, cudaStream_t stream) {
+  if (from != to || operation != ncclSum) misuse("not the sum that was expected");
+  const bool first = communicator->sums++ == 0;
+  const ncclResult_t result = enqueue(communicator, stream, [=](MPI_Request* request) {
+    const MPI_Datatype element = type == ncclFloat64 ? MPI_DOUBLE : type == ncclFloat32 ? MPI_FLOAT : MPI_UINT16_T;
+    if (first && the_faults.first_sum_wrong) *static_cast<double*>(to) += 1;
+    MPI_Iallreduce(MPI_IN_PLACE, to, static_cast<int>(count), element, MPI_SUM, communicator->mpi, request);
+  });
   if (communicator->rank == 0 && communicator->log != nullptr) {
     std::fprintf(communicator->log, "host:1:2 [0] NCCL INFO AllReduce: %zu Bytes -> Algo %s proto SIMPLE channel{}\n",
                  count * (type == ncclFloat64 ? 8 : 4), std::getenv("NCCL_ALGO") ? "RING" : "TREE");
   }
-  communicator->polls_left = 3;
-  return ncclInProgress;
+  return result;
 }
 ncclResult_t ncclCommAbort(ncclComm_t communicator) {
   ++the_aborts;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <exception>
@@ -77,6 +78,69 @@ class Job {
     require(pretended::aborts() == 0, "no abort");
   }
 
+  /// What this rank owns of floats_: equal parts but for the last rank's, in whole cache lines.
+  std::span<float> own() {
+    const Slice slice = shard_of(floats_.size(), host_.rank(), host_.size());
+    return std::span(floats_).subspan(slice.offset, slice.count);
+  }
+  /// A step of a shared update: owners add up their parts, change them, bring them to the others.
+  void halves() {
+    reduction_->scatter_sum(floats_, {});
+    reduction_->join();
+  }
+  void check_own(double times) {
+    const auto offset = static_cast<std::size_t>(own().data() - floats_.data());
+    for (std::size_t i = 0; i < own().size(); ++i) {
+      const double expected = static_cast<double>((offset + i) % 1000) * times;
+      require(own()[i] == static_cast<float>(expected), fmt::format("own float {} is {}", offset + i, own()[i]));
+    }
+  }
+  void forget_others() {
+    const std::vector<float> kept(own().begin(), own().end());
+    std::ranges::fill(floats_, -1.0f);
+    std::ranges::copy(kept, own().begin());
+  }
+
+  void shards() {
+    const double ranks = host_.size();
+    for (const std::size_t size : {std::size_t{10'000}, std::size_t{4800}, std::size_t{17}, std::size_t{0}}) {
+      floats_.resize(size);
+      for (std::size_t i = 0; i < size; ++i) floats_[i] = static_cast<float>(i % 1000);
+      halves();
+      wait(0);
+      check_own(ranks);
+      forget_others();
+      reduction_->gather(floats_);
+      reduction_->join();
+      wait(1);
+      for (std::size_t i = 0; i < size; ++i) {
+        require(floats_[i] == static_cast<float>(i % 1000) * static_cast<float>(ranks),
+                fmt::format("gathered float {} of {} is {}", i, size, floats_[i]));
+      }
+    }
+    // Recorded and replayed.
+    floats_.assign(1000, 1.0f);
+    pretended::begin_capture(stream_);
+    halves();
+    reduction_->gather(floats_);
+    reduction_->join();
+    pretended::end_capture(stream_);
+    for (int i = 0; i < 2; ++i) {
+      pretended::replay(stream_);
+      wait(2 + i);
+      const double expected = i == 0 ? ranks : ranks * ranks;
+      for (const float value : floats_) require(value == expected, fmt::format("replay {}: {}", i, value));
+    }
+    bool refused = false;
+    try {
+      reduction_->scatter_sum(floats_, {.bf16 = true});
+    } catch (const std::invalid_argument&) {
+      refused = true;
+    }
+    require(refused, "bfloat16 is refused");
+    require(pretended::aborts() == 0, "no abort");
+  }
+
   void graph() {
     const double ranks = host_.size();
     sum();
@@ -121,6 +185,7 @@ void work(MpiSession& session, Communicator& host, const std::string& conduct) {
   fmt::print("rank {}: {}\n", session.rank(), job.reduction().description());
   if (conduct == "sums" || conduct == "tree") return job.sums();
   if (conduct == "graph") return job.graph();
+  if (conduct == "shards") return job.shards();
   host.note_activity("forward", 7);
   if (second && conduct == "does-not-come") std::this_thread::sleep_for(std::chrono::seconds(20));
   if (second && conduct == "dies") _exit(0);

@@ -1,0 +1,35 @@
+/// \file
+/// The optimiser, shared (--shard-optimizer): of every bucket of gradients each rank receives the sum of its own shard
+/// alone, updates those weights with a share of the optimiser's state that only it keeps, and the ranks bring each
+/// other the new weights. As many bytes on the wire as a sum has, 1/p of the state and of the update's work.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "app/options.hpp"
+#include "app/placement.hpp"
+#include "comm/communicator.hpp"
+#include "model/model.hpp"
+
+namespace lockstep::app {
+
+/// Whether ranks share the update. One rank alone has nobody to share with.
+bool shards_optimizer(const TrainOptions& options, int ranks) noexcept;
+/// What `rank` of `ranks` owns, its shard of each bucket; none where everybody updates all.
+std::vector<model::ArenaRange> owned_ranges(const TrainOptions& options, std::span<const comm::Slice> buckets, int rank,
+                                            int ranks);
+/// The same of who owns most: what memory is planned for.
+std::vector<model::ArenaRange> most_owned_ranges(const TrainOptions& options, std::span<const comm::Slice> buckets,
+                                                 int ranks);
+
+/// Throws UsageError where the options do not go together in this place.
+void check_sharding(const TrainOptions& options, const Place& place);
+
+/// A model's state as checkpoints hold it: one array per group, in the order of Model::state_groups().
+using StateGroups = std::vector<std::vector<float>>;
+/// All of the state on rank 0, nothing elsewhere. Collective where ranks share the update, `buckets` as they do; it
+/// then takes room for one bucket on every rank. Else of rank 0 alone.
+StateGroups gather_state(comm::Communicator& communicator, model::Model& model, std::span<const comm::Slice> buckets);
+
+}  // namespace lockstep::app

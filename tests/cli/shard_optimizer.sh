@@ -1,0 +1,162 @@
+#!/usr/bin/env bash
+# Ranks that share the update make the very steps that they would make without.
+. "$(dirname "$0")/harness.sh"
+pack_small data/train
+pack_small data/test
+# Several buckets, unequal ranks, short last steps; buckets that one rank cannot share and some that all can.
+options=(--data data --hidden 48,24 --global-batch 90 --bucket-size 600 --report-every 1 --evaluate-every 10)
+whole_options=("${options[@]}" --checkpoint-every -1)
+
+# same_tensors FILE FILE TENSORS [TOLERANCE]: every dataset, bit by bit or nearly so.
+cat >same_tensors.py <<'END'
+import h5py, numpy as np, sys
+def tensors(file):
+    found = {}
+    h5py.File(file, "r").visititems(lambda name, item: found.update({name: item[...]}) if isinstance(item, h5py.Dataset) and item.dtype.kind == "f" else None)
+    return found
+a, b = map(tensors, sys.argv[1:3])
+assert a.keys() == b.keys(), (a.keys() ^ b.keys())
+assert len(a) == int(sys.argv[3]), sorted(a)
+tolerance = float(sys.argv[4]) if len(sys.argv) > 4 else 0
+for name in a:
+    if tolerance == 0:
+        assert a[name].tobytes() == b[name].tobytes(), name
+    else:
+        np.testing.assert_allclose(a[name], b[name], rtol=tolerance, atol=tolerance, err_msg=name)
+assert any(np.count_nonzero(t) > 100 for t in a.values())
+END
+expect_same_tensors() {
+  python3 same_tensors.py "$(newest_checkpoint "$1")" "$(newest_checkpoint "$2")" "${@:3}" >differences 2>&1 ||
+    failed "$1 and $2: $(tail -n 3 differences)"
+}
+# expect_near CURVE CURVE RELATIVE
+expect_near() {
+  paste "$1" "$2" | awk -v most="$3" '{ d = $2 - $4; if (d < 0) d = -d; n++; if ($1 != $3 || d > most * $2) exit 1 } END { exit n < 10 }' ||
+    failed "the curves $1 and $2 differ"
+}
+
+# rule NAME TENSORS OPTIONS...: with and without sharing, and alone.
+rule() {
+  local name=$1 tensors=$2
+  shift 2
+  check "$name: alone"
+  run train "${whole_options[@]}" "$@" --steps 20 --shard-optimizer --run "runs/$name-alone"
+  expect_status 0
+  metric "runs/$name-alone" train loss >curve.alone
+  for way in "2 ring" "3 shared-memory" "3 ring"; do
+    read -r n transport <<<"$way"
+    check "$name: the same bits on $n ranks over $transport"
+    for shared in no yes; do
+      run -n "$n" train "${whole_options[@]}" "$@" --steps 20 --transport "$transport" --shard-optimizer=$shared --run "runs/$name-$n-$transport-$shared"
+      expect_status 0
+      metric "runs/$name-$n-$transport-$shared" train loss >"curve.$shared"
+      metric "runs/$name-$n-$transport-$shared" validation loss >>"curve.$shared"
+    done
+    [ "$(wc -l <curve.no)" = 22 ] || failed "20 steps and 2 validations expected"
+    expect_same curve.no curve.yes
+    expect_same_tensors "runs/$name-$n-$transport-no" "runs/$name-$n-$transport-yes" "$tensors"
+    metric "runs/$name-$n-$transport-yes" train loss >curve.yes
+    expect_near curve.alone curve.yes 2e-5
+  done
+}
+rule sgd 6 --optimizer sgd --weight-decay 0.01
+rule momentum 18 --optimizer momentum --l2 0.01 --average-decay 0.9 --evaluate-average
+rule adam 24 --optimizer adam --clip-value 0.01 --average-decay 0.99
+rule adamw 18 --optimizer adamw --weight-decay 0.1 --l2 0.001 --accumulate 2
+
+check "clipping by a norm that ranks add up differs by its rounding alone"
+for n in 2 3; do
+  for shared in no yes; do
+    run -n $n train "${whole_options[@]}" --optimizer adam --clip-norm 0.05 --steps 20 --shard-optimizer=$shared --run runs/clip-$n-$shared
+    expect_status 0
+    metric runs/clip-$n-$shared train loss >curve.$shared
+    metric runs/clip-$n-$shared train gradient_norm >norm.$shared
+  done
+  expect_near curve.no curve.yes 1e-5
+  expect_near norm.no norm.yes 1e-4
+done
+
+check "checkpoints know nothing of it: 10 steps and 10 more in any pair of ways"
+parts=("${options[@]}" --optimizer adam --average-decay 0.9 --checkpoint-every 10 --steps 20 --keep 9)
+for way in "2 yes" "3 no"; do
+  read -r n shared <<<"$way"
+  run -n "$n" train "${parts[@]}" --shard-optimizer=$shared --run "runs/from-$n-$shared"
+  expect_status 0
+done
+for from in 2-yes 3-no; do
+  for way in "1 no" "2 yes" "3 yes"; do
+    read -r n shared <<<"$way"
+    rm -rf runs/onward
+    cp -r "runs/from-$from" runs/onward
+    rm runs/onward/checkpoints/step-*20.h5
+    run -n "$n" train "${parts[@]}" --resume --run runs/onward --shard-optimizer=$shared
+    expect_status 0; expect_out 'continuing after step 10'
+    if [ "${from%-*}" = "$n" ]; then
+      expect_same_tensors "runs/from-$from" runs/onward 24
+    else
+      expect_same_tensors "runs/from-$from" runs/onward 24 1e-4
+    fi
+  done
+done
+
+check "a rank that is killed, and fewer that go on"
+start -n 3 train "${options[@]}" --optimizer adam --average-decay 0.9 --checkpoint-every 10 --steps 100000 --shard-optimizer --run runs/killed
+wait_for 30 test -s runs/killed/checkpoints/step-0000000020.h5
+kill -9 "$(rank 1)"
+finish 30
+[ "$status" != 0 ] || failed "exit 0 though a rank was killed"
+step=$(($(basename "$(newest_checkpoint runs/killed)" .h5 | sed 's/step-0*//')))
+run -n 2 train "${options[@]}" --optimizer adam --average-decay 0.9 --steps $((step + 10)) --resume --shard-optimizer --run runs/killed
+expect_status 0; expect_out "continuing after step"
+
+check "histograms are of all gradients"
+for shared in no yes; do
+  run -n 3 train "${options[@]}" --optimizer momentum --steps 4 --histograms-every 2 --shard-optimizer=$shared --run runs/histograms-$shared
+  expect_status 0
+done
+cat >histograms.py <<'END'
+import glob, struct, sys
+def histograms(run):
+    data, found, at = open(glob.glob(run + "/events*")[0], "rb").read(), [], 0
+    while at < len(data):
+        (length,) = struct.unpack_from("<Q", data, at)
+        event = data[at + 12 : at + 12 + length]
+        at += length + 16
+        if b"gradients/" in event or b"weights/" in event:
+            found.append(event[9:])  # without the time
+    return found
+a, b = map(histograms, sys.argv[1:])
+assert len(a) == 2 * 2 * 6, len(a)
+assert a == b
+END
+expect python3 histograms.py runs/histograms-no runs/histograms-yes
+
+check "a share of the memory"
+bytes() { sed -n 's/^memory per rank: .* optimiser \([0-9.]* [A-Za-z]*\) .*/\1/p' out; }
+wide=(train --data data --hidden 2048 --optimizer adam --bucket-size 1 --dry-run)
+run -n 2 "${wide[@]}"
+expect_status 0; bytes >all
+run -n 2 "${wide[@]}" --shard-optimizer
+expect_status 0; bytes >share
+awk 'NR == FNR { all = $1; unit = $2; next } { exit !(unit == $2 && all > 100 && $1 > 0.49 * all && $1 < 0.53 * all) }' all share ||
+  failed "of $(cat all) a rank's share is $(cat share)"
+run "${wide[@]}" --shard-optimizer
+expect_status 0; bytes >alone; expect_same all alone
+
+check "numbers that are not finite stop all ranks before the update"
+run -n 3 train "${options[@]}" --optimizer sgd --steps 200 --learning-rate 1e30 --shard-optimizer --run runs/infinite
+expect_error 1 'step [0-9]+: .* not finite'
+
+check "rules that look at whole layers cannot be shared"
+for rule in lars lamb; do
+  run -n 2 train --data data --optimizer $rule --shard-optimizer --run runs/refused
+  expect_error 2 "--shard-optimizer .*--optimizer .*$rule"
+  run bench step --optimizer $rule --shard-optimizer
+  expect_error 2 "--shard-optimizer .*--optimizer .*$rule"
+done
+expect_no_file runs/refused
+
+check "bench step takes it, too"
+run -n 3 bench step --hidden 64 --optimizer adam --batch 8 --warmup 2 --repeat 5 --shard-optimizer --json step.json
+expect_status 0
+expect grep -q '"shard_optimizer": *1' step.json
