@@ -23,7 +23,7 @@ constexpr std::string_view kReferenceColour = "#616e7c";
 
 /// The shape of the `kind`-th line, about (x, y). Lines beyond the sixth have the colours again, with other shapes.
 std::string marker(std::size_t kind, double x, double y, std::string_view colour, const std::string& tooltip) {
-  const auto polygon = [&](std::vector<ChartPoint> corners) {
+  const auto polygon = [&](const std::vector<ChartPoint>& corners) {
     std::string points;
     for (const ChartPoint& corner : corners) points += fmt::format("{:.1f},{:.1f} ", x + corner.x, y + corner.y);
     points.pop_back();
