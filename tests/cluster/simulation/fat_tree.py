@@ -1,10 +1,11 @@
-"""The cluster as SimGrid reads it: hosts on leaf switches, leaves on spines, one link per host, both directions at once."""
+"""The cluster as SimGrid reads it: hosts on leaf switches, leaves on spines, one link per host, both ways at once."""
 
 HOSTS_PER_LEAF = 16
 
 
-def platform(hosts, link_bytes_per_second, link_latency, message_bytes_per_second, message_latency, oversubscription=1):
-    """XML text. A message passes two links through one leaf, four through a spine; within a host, none but the host's own.
+def platform(hosts, link_bytes_per_second, link_latency, message_bytes_per_second, message_latency,
+             oversubscription=1):
+    """XML text. A message passes two links through one leaf, four through a spine; within a host, only the host's own.
     `oversubscription`: hosts per uplink of a leaf."""
     down = min(hosts, HOSTS_PER_LEAF)
     leaves = -(-hosts // down)

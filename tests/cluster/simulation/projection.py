@@ -19,7 +19,7 @@ NETWORKS = {
                   "--outputs", "50257"],
 }
 # Messages of one simulation, above which a ring of fewer places stands for all of them (see Cluster.sum_seconds).
-MOST_MESSAGES = 200_000
+MOST_MESSAGES = 30_000
 # Buckets whose sizes differ by less are simulated as one.
 ALIKE = 0.005
 
@@ -52,14 +52,15 @@ def compose(buckets, seconds_of, compute, overlap):
 class Cluster:
     """`ranks` of a machine on hosts with one link of `gbps` each."""
 
-    def __init__(self, simulator, machine, ranks, gbps, ranks_per_host=None, oversubscription=1):
+    def __init__(self, simulator, machine, ranks, gbps, ranks_per_host=None, oversubscription=1,
+                 bucket_size=0):
         self.simulator, self.machine, self.ranks = simulator, machine, ranks
         self.local = min(ranks, ranks_per_host or machine["ranks_per_host"])
         if ranks % self.local != 0:
             raise ValueError(f"{ranks} ranks do not fill hosts of {self.local}")
         self.hosts = ranks // self.local
         self.link = gbps * 1e9 / 8
-        self.oversubscription = oversubscription
+        self.oversubscription, self.bucket_size = oversubscription, bucket_size
 
     def _run(self, arguments, share=1, per_host=None, inputs=()):
         message = self.machine["message"]
@@ -81,7 +82,7 @@ class Cluster:
     def buckets(self, schedule, algorithm):
         xml = fat_tree.platform(1, self.link, LINK_LATENCY, 1e9, 1e-6)
         lines = self.simulator.run(xml, 1, 1, f"schedule={schedule}", f"transport={self.rule(algorithm)}",
-                                   f"ranks={self.ranks}", "list=1", inputs=[schedule])
+                                   f"ranks={self.ranks}", f"bucket={self.bucket_size}", "list=1", inputs=[schedule])
         return [Bucket(int(f["bytes"]), f["ready"]) for f in map(fields, lines)]
 
     def _time_sum(self, size, algorithm, places=0, all_lanes=False):
@@ -131,7 +132,8 @@ class Cluster:
     def whole_step(self, schedule, algorithm, overlap):
         """The step simulated in one piece, every rank of it."""
         lines = self._run([f"schedule={schedule}", f"algorithm={algorithm}", f"transport={self.rule(algorithm)}",
-                           f"overlap={int(overlap)}"] + self._rates(algorithm), inputs=[schedule])
+                           f"bucket={self.bucket_size}", f"overlap={int(overlap)}"] + self._rates(algorithm),
+                          inputs=[schedule])
         return fields(lines[-1])["seconds"]
 
     def bound(self, size, algorithm):

@@ -12,6 +12,7 @@
 ///   algorithm=slices    the ring of the textbook: a step's part as one message, one step after the other
 ///   algorithm=two-level a ring across hosts for each rank of a host, which sums and spreads its part within the host
 ///   ranks=N             of the job, for the bucket rule; default: all that are simulated
+///   bucket=N            elements of a bucket instead of the rule's
 ///   local=N             ranks per host
 ///   lanes=1             only the first rank of each host is simulated, and its ring (two-level): all rings are alike,
 ///   a
@@ -128,6 +129,7 @@ namespace {
 struct Options {
   std::string schedule, transport = "ring", algorithm = "ring";
   int ranks = 0, local = 1, places = 0;
+  std::size_t bucket_elements = 0;
   double memory = 1e11, add = 0, sync = 1e-6;
   bool overlap = true, list = false, one_lane = false;
   std::vector<std::size_t> bytes;
@@ -149,6 +151,8 @@ Options parse(int argc, char** argv) {
       options.ranks = std::stoi(value);
     else if (key == "local")
       options.local = std::stoi(value);
+    else if (key == "bucket")
+      options.bucket_elements = std::stoul(value);
     else if (key == "places")
       options.places = std::stoi(value);
     else if (key == "memory")
@@ -197,7 +201,7 @@ Schedule read_schedule(const Options& options) {
     for (std::size_t end = 0; words >> end; finished.push_back(schedule.compute)) ends.push_back(end);
   }
   if (ends.empty()) throw std::invalid_argument(options.schedule + ": no slices");
-  for (const Slice& slice : bucket_schedule(ends, options.transport, options.ranks)) {
+  for (const Slice& slice : bucket_schedule(ends, options.transport, options.ranks, options.bucket_elements)) {
     const auto last = std::lower_bound(ends.begin(), ends.end(), slice.offset + slice.count) - ends.begin();
     const double ready = options.overlap ? finished[static_cast<std::size_t>(last)] : schedule.compute;
     schedule.buckets.push_back({slice, ready});

@@ -22,7 +22,8 @@ MEBI = 1 << 20
 
 def row(**changes):
     return {"machine": "m", "network": "n", "gbps": 100, "algorithm": "ring", "overlap": "none", "ranks": 16,
-            "efficiency": 0.9, "sums_ms": 2.0, "link_bound_ms": 1.0, "step_ms": 10.0, **changes}
+            "hosts": 2, "buckets": 3, "efficiency": 0.9, "sums_ms": 2.0, "link_bound_ms": 1.0, "step_ms": 10.0,
+            **changes}
 
 
 class Theory(unittest.TestCase):
@@ -123,6 +124,7 @@ class Projection(unittest.TestCase):
 class ChecksFire(unittest.TestCase):
     def test_on_each_thing_that_cannot_be(self):
         self.assertEqual(checks.complaints([row(), row(ranks=64, efficiency=0.8)]), [])
+        self.assertEqual(checks.complaints([row(), row(ranks=64, efficiency=0.91, buckets=2)]), [])
         for wrong, words in (([row(efficiency=1.01)], "an efficiency of"), ([row(efficiency=0)], "an efficiency of"),
                              ([row(sums_ms=0.9)], "faster than the link's"),
                              ([row(), row(ranks=64, efficiency=0.91)], "the efficiency rises"),
@@ -141,7 +143,8 @@ class BadInput(unittest.TestCase):
             return cluster._run([f"schedule={file.name}", *arguments], inputs=[file.name])
 
     def test_is_told(self):
-        for text, arguments, words in (("sideways 1 64\n", [], "not understood: sideways"), ("forward 1\n", [], "no slices"),
+        for text, arguments, words in (("sideways 1 64\n", [], "not understood: sideways"),
+                                       ("forward 1\n", [], "no slices"),
                                        ("layer 1 64\nlayer 1 32\n", [], "must ascend"),
                                        ("layer 1 6400\n", ["speed=2"], "unknown argument speed=2")):
             with self.assertRaises(Failure) as told:
