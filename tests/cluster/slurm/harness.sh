@@ -50,7 +50,7 @@ finish_job() {
     sleep 0.5
   done
   cp "$name.log" out
-  sed -i 's/\r$//' out
+  sed -i ':again; s/\([0-9]\),\([0-9][0-9][0-9]\)/\1\2/; t again' out # 1,234 -> 1234
 }
 says() { grep -Eq -- "$1" "$name.log" 2>/dev/null; }
 expect_state() { [ "$(state)" = "JobState=$1" ] || failed "$(state) instead of $1"; }

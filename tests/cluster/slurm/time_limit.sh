@@ -47,7 +47,8 @@ expect_out "done at step $steps"
 expect_same_weights signal whole
 
 check "neither does: Slurm ends it at its time, and it comes back all the same"
-train late --time=00:01:00 --signal=B:URG@1 -- --steps "$steps" --time-limit none --checkpoint-every 50
+options=("${options[@]/#-1/50}") # checkpoints on the way
+train late --time=00:01:00 --signal=B:URG@1 -- --steps "$steps" --time-limit none
 finish_job 600
 expect_state COMPLETED
 expect_out 'DUE TO TIME LIMIT'
