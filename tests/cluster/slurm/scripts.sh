@@ -16,6 +16,29 @@ expect_file "all-reduce-$job_number/all-reduce.json"
 expect_file "all-reduce-$job_number/all-reduce.svg"
 unset LOCKSTEP_LAUNCHER
 
+check "two threads to a rank, bound to its two cores"
+export LOCKSTEP_LAUNCHER=mpirun
+submit threads --nodes=2 --ntasks-per-node=1 --cpus-per-task=2 --time=5 "$tree/slurm/train.sbatch" "${options[@]}" --steps 20 \
+  --run runs/threads
+finish_job 120
+unset LOCKSTEP_LAUNCHER
+expect_state COMPLETED
+expect_out 'by mpirun --map-by slot:PE=2 --bind-to core'
+expect_out 'n1 .*cpu \(2 threads\) +0-1'
+
+check "by hand in an allocation"
+for launcher in srun mpirun; do
+  on_login env LOCKSTEP_LAUNCHER=$launcher timeout 120 salloc --nodes=3 --ntasks-per-node=2 "$tree/slurm/launch" train "${options[@]}" \
+    --steps 20 --run runs/salloc-$launcher >out 2>err
+  status=$?
+  expect_status 0; expect_out 'n3 '; expect_out 'done at step 20'
+done
+
+check "outside of Slurm"
+env -u SLURM_JOB_ID "$tree/slurm/launch" train >out 2>err
+status=$?
+expect_status 2; expect_err 'this is no Slurm job'
+
 check "the check, by itself"
 submit check --nodes=3 --ntasks-per-node=1 "$tree/slurm/check.sbatch" --seconds 2 --data data --model mlp --batch 20
 finish_job 120
