@@ -14,7 +14,7 @@
 
 #include "comm/control_group.hpp"
 #include "comm/memory_limit.hpp"
-#include "comm/mpi_library.hpp"
+#include "comm/mpi_all_reduce.hpp"
 #include "comm/peers.hpp"
 #include "io/checksum.hpp"
 #include "io/durable_file.hpp"
@@ -222,7 +222,7 @@ RankFacts own_facts(int rank, const std::string& program) {
   facts.host = card.host.data();
   facts.machine = card.machine;
   facts.program = program;
-  facts.mpi = comm::mpi_library();
+  facts.mpi = comm::mpi_library_version();
   facts.processor = processor_model();
   facts.environment = watched_environment();
   facts.addresses = comm::interface_addresses();

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "app/bench_all_reduce.hpp"
+#include "app/bench_input.hpp"
 #include "app/bench_step.hpp"
 #include "app/check.hpp"
 #include "app/evaluate.hpp"
@@ -77,6 +78,10 @@ const std::vector<Command>& commands() {
          return Job{[o = parse_bench_all_reduce(a)](auto& session) { return run_bench_all_reduce(session, o); },
                     as_lines(a)};
        }},
+      {"bench input",
+       [](const Arguments& a) {
+         return Job{[o = parse_bench_input(a)](auto& session) { return run_bench_input(session, o); }, as_lines(a)};
+       }},
       {"bench step",
        [](const Arguments& a) {
          return Job{[o = parse_bench_step(a)](auto& session) { return run_bench_step(session, o); }, as_lines(a)};
@@ -122,7 +127,7 @@ Request understand(std::vector<std::string> arguments) {
   Request request;
   try {
     if (arguments.empty())
-      throw UsageError("a command is missing: pack, train, eval, generate, bench step, bench all-reduce, check or info");
+      throw UsageError("a command is missing: pack, train, eval, generate, bench step, bench all-reduce, bench input, check or info");
     if (arguments[0] == "--version") return request.help = version_text(), request;
     if (is_help(arguments[0])) {
       if (arguments.size() == 1) return request.help = program_help(), request;

@@ -152,6 +152,7 @@ std::string program_help() {
       "  lockstep eval              evaluate a checkpoint on a dataset\n"
       "  lockstep generate          let a trained language model write text\n"
       "  lockstep bench step        time training steps and say where the time goes\n"
+      "  lockstep bench input       time the reading of shards beside raw reads of the same bytes\n"
       "  lockstep bench all-reduce  time sums over all ranks, and check them\n"
       "  lockstep check             before a job: hosts, network, data, memory and disk, in seconds\n"
       "  lockstep info              what a shard folder, a checkpoint or a run holds; verifies checksums\n"
