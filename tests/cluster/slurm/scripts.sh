@@ -26,6 +26,15 @@ expect_state COMPLETED
 expect_out 'by mpirun --map-by slot:PE=2 --bind-to core'
 expect_out 'n1 .*cpu \(2 threads\) +0-1'
 
+check "a PMI that this MPI does not know, and one that Slurm does not: mpirun, and why"
+export LOCKSTEP_PMI="pmi2 pmi7"
+submit pmi --nodes=2 --ntasks-per-node=1 --time=5 "$tree/slurm/train.sbatch" "${options[@]}" --steps 20 --run runs/pmi
+finish_job 120
+unset LOCKSTEP_PMI
+expect_state COMPLETED
+expect_out 'by mpirun --bind-to core: two ranks tried with srun --mpi=pmi2 did not find each other.*; srun --mpi=list has no pmi7'
+expect_out 'done at step 20'
+
 check "by hand in an allocation"
 for launcher in srun mpirun; do
   on_login env LOCKSTEP_LAUNCHER=$launcher timeout 120 salloc --nodes=3 --ntasks-per-node=2 "$tree/slurm/launch" train "${options[@]}" \
