@@ -344,5 +344,32 @@ TEST_P(Collectives, TheTimeSpentIsCounted) {
 
 LOCKSTEP_OVER_EVERY_GROUPING(Collectives);
 
+class OneLevelOfTwo : public Collectives {};
+
+TEST_P(OneLevelOfTwo, IsATransportLikeAnyOther) {
+  EXPECT_EQ(communicator_->transport_name(), session().size() == 1 ? "serial" : "two-level");
+  const std::size_t most = 200'000;
+  const auto memory = communicator_->reduction_memory(most * sizeof(double));
+  auto* const common = static_cast<float*>(memory->allocate(most * sizeof(double), 256));
+  for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{129}, std::size_t{1000}, most}) {
+    std::vector<float> elsewhere(count);
+    std::vector<double> doubles(count);
+    expect_all_reduce<float>(elsewhere);
+    expect_all_reduce<double>(doubles);
+    expect_all_reduce<float>(std::span(common, count));
+    for (std::size_t i = 0; i < count; ++i) elsewhere[i] = common[i] = term<float>(i, communicator_->rank());
+    for (const std::span<float> data : {std::span<float>(elsewhere), std::span<float>(common, count)}) {
+      communicator_->reduce_scatter_sum(data);
+      communicator_->all_gather(data);
+      expect_elements<float>(
+          data, [&](std::size_t i) { return expected_sum<float>(i, communicator_->size()); }, "halves");
+    }
+    communicator_->broadcast(std::as_writable_bytes(std::span(elsewhere)), communicator_->size() - 1);
+    communicator_->barrier();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, OneLevelOfTwo, testing::Values(kTwoLevelTogether, kTwoLevelAlone), way_name);
+
 }  // namespace
 }  // namespace lockstep::comm
