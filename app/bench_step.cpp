@@ -177,8 +177,7 @@ int run_bench_step(comm::MpiSession& session, const BenchStepOptions& given) {
   const Place place = find_place(*communicator, options.train.execution);
   all_succeed_or_usage(*communicator, [&] { check_sharding(options.train, place); });
   Engine engine(session, *communicator, place, options.train, *workload.network, workload.model,
-                comm::bucket_schedule(workload.network->parameters().slice_ends(), transport_of(place, *communicator),
-                                      communicator->size(), static_cast<std::size_t>(options.train.bucket_size)));
+                gradient_buckets(options.train, *workload.network, place, *communicator));
   model::Backend& backend = engine.backend();
   engine.model().initialize(options.train.seed);
   std::unique_ptr<ResidentInput> resident;

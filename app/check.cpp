@@ -18,6 +18,7 @@
 #include "app/placement.hpp"
 #include "app/report.hpp"
 #include "app/result_file.hpp"
+#include "app/sharding.hpp"
 #include "app/start.hpp"
 #include "app/trainer.hpp"
 #include "app/workload.hpp"
@@ -58,6 +59,7 @@ class Check {
   bool has_data() const { return !options_.train.data.empty(); }
   void find_place();
   void open_data();
+  model::ModelOptions shared_options() const;
   std::uint64_t host_memory_wanted() const;
   /// Says what came of it.
   void tell(Subject subject) {
@@ -123,6 +125,14 @@ void Check::open_data() {
   }
 }
 
+/// The model as a rank has it that shares the update with the others (--shard-optimizer).
+model::ModelOptions Check::shared_options() const {
+  model::ModelOptions options = workload_.model;
+  options.owned = most_owned_ranges(train_, gradient_buckets(train_, *workload_.network, place_, communicator_),
+                                    communicator_.size());
+  return options;
+}
+
 /// Of one rank in training: the arenas (on a GPU: what the host keeps of them), batches in flight.
 std::uint64_t Check::host_memory_wanted() const {
   const io::Dataset& data = *workload_.training;
@@ -130,7 +140,9 @@ std::uint64_t Check::host_memory_wanted() const {
                                 static_cast<std::uint64_t>(workload_.work.largest_part) *
                                 (data.x_bytes() + data.y_bytes());
   constexpr std::uint64_t of_cuda = std::uint64_t{1} << 30;  // libraries and context
-  const model::MemoryPlan plan = model::plan_memory(*workload_.network, workload_.model, memory_types(place_));
+  // Of GPUs' arenas a host keeps what checkpoints are made of: all of the state.
+  const model::MemoryPlan plan =
+      model::plan_memory(*workload_.network, place_.gpu ? workload_.model : shared_options(), memory_types(place_));
   return batches + (place_.gpu ? plan.parameters + plan.optimizer + of_cuda : plan.total());
 }
 
@@ -267,7 +279,7 @@ void Check::look_at_memory() {
   std::vector<Finding> of_gpu;
   if (place_.gpu && !train_.dry_run) {
     const auto plan_for = [&](std::int64_t batch) {
-      model::ModelOptions with = workload_.model;
+      model::ModelOptions with = shared_options();
       with.max_batch = batch;
       return model::plan_memory(*workload_.network, with, memory_types(place_));
     };

@@ -11,8 +11,13 @@
 #include "app/placement.hpp"
 #include "comm/communicator.hpp"
 #include "model/model.hpp"
+#include "model/network.hpp"
 
 namespace lockstep::app {
+
+/// The buckets that gradients are reduced in.
+std::vector<comm::Slice> gradient_buckets(const TrainOptions& options, const model::Network& network,
+                                          const Place& place, const comm::Communicator& communicator);
 
 /// Whether ranks share the update. One rank alone has nobody to share with.
 bool shards_optimizer(const TrainOptions& options, int ranks) noexcept;

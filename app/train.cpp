@@ -340,9 +340,7 @@ int run_train(comm::MpiSession& session, const TrainOptions& given) {
   const Place place =
       options.dry_run ? plan_place(*communicator, options.execution) : find_place(*communicator, options.execution);
   const model::LearningRateSchedule schedule = learning_rate_schedule(options, workload.work);
-  const std::vector<comm::Slice> buckets =
-      comm::bucket_schedule(workload.network->parameters().slice_ends(), transport_of(place, *communicator),
-                            communicator->size(), static_cast<std::size_t>(options.bucket_size));
+  const std::vector<comm::Slice> buckets = gradient_buckets(options, *workload.network, place, *communicator);
   all_succeed_or_usage(*communicator, [&] { check_sharding(options, place); });
   agree_on_start(*communicator, console, options, workload, place, buckets);
   if (options.dry_run) return kExitDone;
