@@ -171,7 +171,7 @@ class Samples {
 /// One side: a backend, a network and its model, and the step as the trainer makes it.
 class Side {
  public:
-  Side(std::unique_ptr<Backend> backend, const Workload& workload)
+  Side(std::unique_ptr<Backend> backend, const Workload& workload, std::vector<ArenaRange> owned = {})
       : workload_(workload),
         backend_(std::move(backend)),
         network_(make_network(workload.network, workload.shape)),
@@ -182,7 +182,8 @@ class Side {
                 .label_smoothing = workload.smoothing,
                 .optimizer = workload.optimizer,
                 .max_batch = workload.batch,
-                .sample_type = workload.shape.tokens ? ElementType::int32 : ElementType::float32}) {
+                .sample_type = workload.shape.tokens ? ElementType::int32 : ElementType::float32,
+                .owned = std::move(owned)}) {
     model_.initialize(5);
   }
 
@@ -347,6 +348,41 @@ TEST_P(Training, RepeatsBitForBit) {
     }
     EXPECT_EQ(weights[0], weights[1]) << "run against run";
     EXPECT_EQ(weights[0], weights[2]) << "recorded against plain calls";
+  }
+}
+
+/// Two who share the update and then have each other's weights, against one who makes all of it.
+TEST_P(Training, PartsOfAnUpdateAreTheWhole) {
+  for (const std::size_t which : {0, 2}) {
+    const Workload workload = workloads()[which];
+    SCOPED_TRACE(workload.name);
+    Random random;
+    const Samples samples(workload, random);
+    Side whole(make_subject(GetParam()), workload);
+    const std::size_t all = whole.model().arena_elements(), middle = all / 2 / 64 * 64, cut = all / 3 / 16 * 16;
+    const std::vector<std::vector<ArenaRange>> owned{{{0, cut}, {middle, 16}},
+                                                     {{cut, middle - cut}, {middle + 16, all - middle - 16}}};
+    std::vector<std::unique_ptr<Side>> owners;
+    for (const auto& ranges : owned)
+      owners.push_back(std::make_unique<Side>(make_subject(GetParam()), workload, ranges));
+    const auto together = [&](const std::string& group) {
+      Floats values(all);
+      for (std::size_t i = 0; i < owners.size(); ++i) {
+        for (const ArenaRange& range : owned[i]) {
+          owners[i]->model().download_range(group, range, std::span(values).subspan(range.offset, range.count));
+        }
+      }
+      return values;
+    };
+    for (int number = 0; number < 7; ++number) {
+      whole.step(number, samples);
+      for (const auto& owner : owners) owner->step(number, samples);
+      const Floats weights = together("parameters");
+      for (const auto& owner : owners) owner->model().upload_group("parameters", weights);
+    }
+    for (const std::string& group : whole.model().state_groups()) {
+      EXPECT_EQ(seen(together(group)), whole.fetch(group)) << group;
+    }
   }
 }
 
