@@ -8,6 +8,7 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -29,6 +30,7 @@
 #include "comm/communicator.hpp"
 #include "comm/mpi_session.hpp"
 #include "comm/reduction.hpp"
+#include "comm/start_guard.hpp"
 #include "model/device.hpp"
 
 namespace lockstep::app {
@@ -105,6 +107,7 @@ struct Request {
   Job job;
   std::string usage_error;
   std::string help;
+  double start_limit = 60;  ///< seconds
 };
 
 /// What this program is and what it could compute on here.
@@ -171,12 +174,24 @@ void say_usage_errors(const Request& request, const std::vector<std::string>& te
   fmt::print(stderr, "`{} --help` explains the options.\n", speaker(request));
 }
 
-/// This process's rank as the launcher tells it, before MPI is up; nullopt: started by hand.
-std::optional<int> launched_rank() {
-  for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
-    if (const char* value = std::getenv(variable)) return std::atoi(value);
+/// Seconds that the ranks have to find each other at the start: the --deadline of the command line where there is one
+/// (not that of a file, which may be on a file system that is slow to come), as a user who knows of slow ranks has
+/// raised it.
+double start_limit(const std::vector<std::string>& arguments) {
+  double limit = comm::CommunicatorOptions{}.deadline_seconds;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    std::string_view value = arguments[i];
+    if (value == "--deadline") {
+      value = i + 1 < arguments.size() ? std::string_view(arguments[i + 1]) : "";
+    } else if (value.starts_with("--deadline=")) {
+      value.remove_prefix(std::string_view("--deadline=").size());
+    } else {
+      continue;
+    }
+    const double seconds = std::atof(std::string(value).c_str());
+    if (seconds > 0) limit = seconds;  // anything else is a usage error, which the ranks find when they are up
   }
-  return std::nullopt;
+  return limit;
 }
 
 std::vector<std::string> differences(comm::Communicator& communicator, const Request& request) {
@@ -197,7 +212,7 @@ bool somebody_misunderstood(comm::MpiSession& session, const Request& request) {
   if (session.size() == 1) {
     if (!request.usage_error.empty()) errors.push_back(request.usage_error);
   } else {
-    const auto communicator = comm::make_communicator(session, {});
+    const auto communicator = comm::make_communicator(session, {.deadline_seconds = request.start_limit});
     errors = gather_said(*communicator, request.usage_error);
     if (errors.empty()) errors = differences(*communicator, request);
   }
@@ -235,8 +250,9 @@ int run(comm::MpiSession& session, const Request& request) {
 }
 
 int program(int argc, char** argv) {
-  const Request request = understand({argv + 1, argv + argc});
-  const std::optional<int> launched = launched_rank();
+  Request request = understand({argv + 1, argv + argc});
+  request.start_limit = start_limit({argv + 1, argv + argc});
+  const std::optional<int> launched = comm::launched_rank();
   if (!request.help.empty()) {
     if (launched.value_or(0) == 0) fmt::print("{}", request.help);
     return std::fflush(stdout) == 0 ? kDone : kFailed;
@@ -256,7 +272,7 @@ int program(int argc, char** argv) {
   if (const std::string error = comm::MpiSession::launch_obstacle(); !error.empty()) return say_launch_error(error);
   // The session outlives the job: its destructor, MPI_Finalize, waits for all ranks, so rank 0's last words are out
   // before any process leaves with a code that makes the launcher kill the rest.
-  comm::MpiSession session(argc, argv);
+  comm::MpiSession session(argc, argv, request.start_limit);
   if (const std::string error = session.launch_error(); !error.empty()) return say_launch_error(error);
   if (const std::string warning = session.launch_warning(); !warning.empty() && launched.value_or(0) == 0) {
     fmt::print(stderr, "warning: {}\n", warning);

@@ -18,11 +18,32 @@ bool Patience::exhausted(bool excused) {
   return charged_ >= deadline_;
 }
 
-bool Suspects::is_lowest_survivor(int rank) const {
-  for (int lower = 0; lower < rank; ++lower) {
-    if (std::find(ranks_.begin(), ranks_.end(), lower) == ranks_.end()) return false;
+double precedence_seconds(bool speaks_first, int rank) { return speaks_first ? 0 : 1.0 + 0.5 * std::min(rank, 10); }
+
+void Suspects::mark_dead(int rank) {
+  mark(std::span(&rank, 1));
+  if (dead_ < 0) dead_ = rank;
+}
+
+bool Suspects::suspected(int rank) const { return std::find(ranks_.begin(), ranks_.end(), rank) != ranks_.end(); }
+
+bool Suspects::speaks_first(int rank, int size) const {
+  if (dead_ >= 0) {
+    int witness = dead_;
+    do {
+      witness = (witness + size - 1) % size;
+    } while (suspected(witness) && witness != dead_);
+    return rank == witness;
   }
-  return true;
+  int suspects = 0;
+  for (int other = 0; other < size; ++other) {
+    if (suspected(other)) {
+      ++suspects;
+    } else if (other < rank) {
+      return false;
+    }
+  }
+  return 2 * suspects < size || (2 * suspects == size && rank == 0);
 }
 
 }  // namespace lockstep::comm

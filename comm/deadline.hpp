@@ -30,14 +30,27 @@ class Patience {
   double excused_ = 0;
 };
 
-/// Ranks this rank has given up. The lowest rank that nobody suspects speaks for the job.
+/// How long `rank` lets others say first why the job ends (they end it, which takes a launcher a second or two): not at
+/// all where it `speaks_first`.
+double precedence_seconds(bool speaks_first, int rank);
+
+/// Ranks this rank has given up.
 class Suspects {
  public:
+  /// They are silent.
   void mark(std::span<const int> ranks) { ranks_.insert(ranks_.end(), ranks.begin(), ranks.end()); }
-  bool is_lowest_survivor(int rank) const;
+  /// Its process has died: seen with own eyes, of which not everybody has been in the place.
+  void mark_dead(int rank);
+  /// Whether `rank` of `size` speaks for the job. Of the silent: the lowest that it does not suspect itself, unless it
+  /// suspects more than half of all; then it is the one that is cut off. Of two equal halves that of rank 0 speaks. Of
+  /// the dead: the living rank before, who sees it, on its host or on the next.
+  bool speaks_first(int rank, int size) const;
 
  private:
+  bool suspected(int rank) const;
+
   std::vector<int> ranks_;
+  int dead_ = -1;  ///< the first
 };
 
 }  // namespace lockstep::comm

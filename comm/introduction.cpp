@@ -11,8 +11,26 @@
 
 namespace lockstep::comm {
 namespace {
+
 constexpr int kIntroductionTag = 1;
+
+/// Another build of this program may have more to say of itself, or less.
+void require_lengths(int code, bool received, std::span<const int> senders, std::span<const MPI_Status> statuses,
+                     std::size_t bytes) {
+  if (code == MPI_SUCCESS && !received) return;
+  for (std::size_t i = 0; i < senders.size(); ++i) {
+    int count = static_cast<int>(bytes), error_class = MPI_SUCCESS;
+    if (code == MPI_ERR_IN_STATUS) MPI_Error_class(statuses[i].MPI_ERROR, &error_class);
+    if (received && code == MPI_SUCCESS) MPI_Get_count(&statuses[i], MPI_BYTE, &count);
+    if (error_class != MPI_ERR_TRUNCATE && count == static_cast<int>(bytes)) continue;
+    throw PeerError(fmt::format(
+        "rank {} introduces itself in another way: it runs another version of lockstep. The same program has "
+        "to be on all hosts. Ending the job.",
+        senders[i]));
+  }
 }
+
+}  // namespace
 
 void exchange_bytes(MpiSession::State& state, std::span<const std::byte> mine, std::span<std::byte> all,
                     double deadline_seconds) {
@@ -33,10 +51,14 @@ void exchange_bytes(MpiSession::State& state, std::span<const std::byte> mine, s
           "MPI_Isend", state, rank);
   }
   Patience patience(deadline_seconds);
+  std::vector<MPI_Status> statuses(receives.size());
+  int received = 0, sent = 0;
   for (int polls = 0;; ++polls) {
-    int received = 0, sent = 0;
-    check(MPI_Testall(static_cast<int>(receives.size()), receives.data(), &received, MPI_STATUSES_IGNORE),
-          "MPI_Testall", state);
+    if (!received) {
+      const int code = MPI_Testall(static_cast<int>(receives.size()), receives.data(), &received, statuses.data());
+      require_lengths(code, received != 0, senders, statuses, bytes);
+      check(code, "MPI_Testall", state);
+    }
     check(MPI_Testall(static_cast<int>(sends.size()), sends.data(), &sent, MPI_STATUSES_IGNORE), "MPI_Testall", state);
     if (received && sent) return;
     if (polls < 1000) {
@@ -55,11 +77,11 @@ void exchange_bytes(MpiSession::State& state, std::span<const std::byte> mine, s
     state.suspects.mark(missing);
     throw PeerError(
         missing.empty()
-            ? fmt::format("rank {} (host {}) could not introduce itself to its peers within {} s: the network "
-                          "between their hosts may be cut. Ending the job.",
-                          state.rank, state.host, seconds_text(deadline_seconds))
-            : fmt::format("rank {} has not introduced itself at the start for {} s. It may be stopped, swapped "
-                          "out or cut off. Ending the job.",
+            ? fmt::format("nobody has taken what this rank says of itself at the start for {} s: the network between "
+                          "the hosts may be cut or blocked. Ending the job.",
+                          seconds_text(deadline_seconds))
+            : fmt::format("rank {} has not introduced itself at the start for {} s. It may be stopped, swapped out or "
+                          "cut off, or the network between it and this host is blocked. Ending the job.",
                           fmt::join(missing, ", rank "), seconds_text(deadline_seconds)));
   }
 }

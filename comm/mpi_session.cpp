@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -11,13 +10,17 @@
 #include <exception>
 #include <thread>
 
+#include "comm/introduction.hpp"
 #include "comm/mpi_state.hpp"
+#include "comm/start_guard.hpp"
 
 namespace lockstep::comm {
 namespace {
 
 /// The longest that MPI_Finalize may take: ranks may end minutes apart (one flushes its files), not hours.
 constexpr std::chrono::minutes kFinalizeLimit{10};
+/// Seconds by which ranks that know who is missing speak before those that only wait.
+constexpr double kPrecedence = 6;
 
 /// Settings of Open MPI that the user may override by setting the same variable.
 void set_mpi_defaults() {
@@ -70,6 +73,9 @@ void end_process_after(std::chrono::milliseconds limit, int exit_code) {
   }).detach();
 }
 
+/// Of a process that waits for its turn to speak; a signal handler can reach nothing but static storage.
+volatile std::sig_atomic_t silent_exit_code = 1;
+
 void write_stderr(std::string_view text) noexcept {
   while (!text.empty()) {
     const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
@@ -92,7 +98,7 @@ void check(int code, const char* call, const MpiSession::State& state, int peer)
       length > 0 ? std::string(text, static_cast<std::size_t>(length)) : fmt::format("error code {}", code)));
 }
 
-MpiSession::MpiSession(int& argc, char**& argv) : state_(std::make_unique<State>()) {
+MpiSession::MpiSession(int& argc, char**& argv, double start_limit) : state_(std::make_unique<State>()) {
   state_->host = own_host();
   int initialized = 0;
   check(MPI_Initialized(&initialized), "MPI_Initialized", *state_);
@@ -102,7 +108,10 @@ MpiSession::MpiSession(int& argc, char**& argv) : state_(std::make_unique<State>
   // One thread at a time talks to MPI: the main thread, or, while that is in a declared long operation, the one that
   // sends signs of life. Prefetch and compute threads never do.
   int provided = 0;
-  check(MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread", *state_);
+  {
+    const StartGuard guard("MPI_Init_thread", start_limit);
+    check(MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread", *state_);
+  }
   check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler", *state_);
   check(MPI_Comm_rank(MPI_COMM_WORLD, &state_->rank), "MPI_Comm_rank", *state_);
   check(MPI_Comm_size(MPI_COMM_WORLD, &state_->size), "MPI_Comm_size", *state_);
@@ -112,6 +121,25 @@ MpiSession::MpiSession(int& argc, char**& argv) : state_(std::make_unique<State>
         "rebuild it with thread support");
   }
   if (by_srun && state_->size > 1) std::this_thread::sleep_for(kUntilPeersReceive);
+  try {
+    meet(start_limit);
+  } catch (const PeerError& error) {
+    abort(1, fmt::format("lockstep: error on rank {} ({}): {}", rank(), host(), error.what()));
+  }
+}
+
+void MpiSession::meet(double limit) {
+  // First point to point, where silence has a name; what is collective comes when everybody has been heard.
+  state_->data = MPI_COMM_WORLD;
+  if (size() > 1) {
+    state_->lifeline = std::make_shared<Lifeline>(rank(), own_card().machine);
+    try {
+      state_->lifeline->join(exchange(*this, state_->lifeline->address(), limit));
+    } catch (const PeerError& error) {
+      throw PeerError(fmt::format("{} ({})", error.what(), network_hint()));
+    }
+  }
+  const StartGuard guard("MPI_Comm_dup", limit + kPrecedence);
   check(MPI_Comm_dup(MPI_COMM_WORLD, &state_->data), "MPI_Comm_dup", *state_);  // duplicates inherit the error handler
   check(MPI_Comm_dup(MPI_COMM_WORLD, &state_->status), "MPI_Comm_dup", *state_);
 }
@@ -130,6 +158,7 @@ std::unique_ptr<MpiSession> MpiSession::subset(int ranks) {
   state->rank = rank();
   state->size = ranks;
   state->host = state_->host;
+  state->lifeline = state_->lifeline;
   state->is_subset = true;
   state->data = part;
   check(MPI_Comm_dup(part, &state->status), "MPI_Comm_dup", *state);
@@ -146,6 +175,7 @@ MpiSession::~MpiSession() {
     end_process_after(kFinalizeLimit, 1);
   } catch (const std::exception&) {  // no thread to be had: finalise without the limit
   }
+  state_->lifeline.reset();
   MPI_Comm_free(&state_->data);
   MPI_Comm_free(&state_->status);
   if (MPI_Finalize() != MPI_SUCCESS) write_stderr("lockstep: MPI_Finalize reported an error\n");
@@ -186,15 +216,18 @@ std::string MpiSession::launch_warning() const {
 }
 
 void MpiSession::abort(int exit_code, std::string_view message) noexcept {
-  // All survivors of a failure come here at about the same time. The lowest of them speaks; the others give it time to
-  // end the job, each a little longer than the one before, and speak for themselves only if that does not happen.
-  constexpr std::chrono::milliseconds limit{1000}, precedence{700}, stagger{300};
-  const bool speaks_first = state_->suspects.is_lowest_survivor(state_->rank);
-  const std::chrono::milliseconds delay =
-      speaks_first ? std::chrono::milliseconds{0} : precedence + stagger * std::min(state_->rank, 10);
-  std::signal(SIGTERM, SIG_DFL);  // the launcher's, once another rank has spoken: no time for an orderly stop any more
+  // All survivors of a failure come here at about the same time. One speaks; the others give it time to end the job,
+  // each a little longer than the one before, and speak for themselves only if that does not happen. When it does, Open
+  // MPI's daemons first send SIGCONT, within milliseconds (SIGTERM a second later): somebody has spoken.
+  constexpr std::chrono::milliseconds limit{1000};
+  const bool speaks_first = state_->suspects.speaks_first(state_->rank, state_->size);
+  const std::chrono::milliseconds delay(static_cast<int>(1000 * precedence_seconds(speaks_first, state_->rank)));
+  std::signal(SIGTERM, SIG_DFL);  // no time for an orderly stop any more
+  silent_exit_code = exit_code;
+  std::signal(SIGCONT, [](int) { _exit(silent_exit_code); });
   try {
     end_process_after(delay + 2 * limit, exit_code);
+    if (state_->lifeline) state_->lifeline->take_leave();
     std::this_thread::sleep_for(delay);
     std::string line(message);
     if (!line.ends_with('\n')) line += '\n';

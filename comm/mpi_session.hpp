@@ -17,8 +17,9 @@ class PeerError : public std::runtime_error {
 
 class MpiSession {
  public:
-  /// Initialises MPI. argc/argv lose what MPI took from them. Throws PeerError when MPI cannot start.
-  MpiSession(int& argc, char**& argv);
+  /// Initialises MPI. argc/argv lose what MPI took from them. Throws PeerError when MPI cannot start. Where ranks do
+  /// not come or do not reach each other within `start_limit` seconds (> 0) this process says so and ends (see abort).
+  MpiSession(int& argc, char**& argv, double start_limit = 60);
   /// Finalises MPI. All communicators must be gone by then.
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
@@ -42,8 +43,8 @@ class MpiSession {
   std::unique_ptr<MpiSession> subset(int ranks);
 
   /// Says `message` on stderr and ends every rank with `exit_code`. Never returns; never hangs (if MPI_Abort does
-  /// not end this process within a second, _exit does). When several ranks fail together the lowest that its peers do
-  /// not suspect speaks at once and the others 1 s and more later, should they still live then: one line per job.
+  /// not end this process within a second, _exit does). When several ranks fail together one speaks at once
+  /// (Suspects::speaks_first) and the others 1 s and more later, should they still live then: one line per job.
   [[noreturn]] void abort(int exit_code, std::string_view message) noexcept;
 
   struct State;  ///< holds the MPI handles; defined in comm/mpi_state.hpp, private to comm/*.cpp
@@ -51,6 +52,8 @@ class MpiSession {
 
  private:
   explicit MpiSession(std::unique_ptr<State> state);
+  /// Until all ranks have been heard; throws PeerError.
+  void meet(double limit);
 
   std::unique_ptr<State> state_;
 };

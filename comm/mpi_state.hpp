@@ -4,9 +4,11 @@
 
 #include <mpi.h>
 
+#include <memory>
 #include <string>
 
 #include "comm/deadline.hpp"
+#include "comm/lifeline.hpp"
 #include "comm/mpi_session.hpp"
 
 namespace lockstep::comm {
@@ -18,7 +20,8 @@ struct MpiSession::State {
   MPI_Comm data = MPI_COMM_NULL;    ///< the ring's segments and collectives
   MPI_Comm status = MPI_COMM_NULL;  ///< signs of life and reports, so that they never match a segment
   Suspects suspects;
-  bool is_subset = false;  ///< of another session, which owns MPI
+  std::shared_ptr<Lifeline> lifeline;  ///< of a world of several ranks; subsets share it
+  bool is_subset = false;              ///< of another session, which owns MPI
 };
 
 /// An MPI call's return code as PeerError: call, this rank and host, the peer (-1: all of them), MPI's own words.

@@ -93,10 +93,12 @@ void PeerWatch::barrier() {
 }
 
 void PeerWatch::look_for_the_dead() {
+  const int disconnected = state_.lifeline ? state_.lifeline->dead_rank() : -1;
   for (int peer = 0; peer < state_.size; ++peer) {
-    if (peer == state_.rank || peers_.process_state(peer) != ProcessState::gone) continue;
+    if (peer == state_.rank) continue;
+    if (peer != disconnected && peers_.process_state(peer) != ProcessState::gone) continue;
     if (status_.report(peer)) continue;  // it left with a message: the launcher ends this rank, too
-    state_.suspects.mark(std::span(&peer, 1));
+    state_.suspects.mark_dead(peer);
     throw PeerError(
         fmt::format("{} has died; its peers are in {}. Its host's system log may say why (out of memory?). "
                     "Ending the job.",

@@ -68,7 +68,7 @@ void SharedMemoryCommunicator::require_alive(int peer) {
   if (peers_.process_state(peer) != ProcessState::gone) return;
   // Perhaps it left in order, or took leave with an error of its own: then the launcher ends this rank too.
   if (group_.control(peer).farewell.load() != 0) return;
-  suspects_.mark(std::span(&peer, 1));
+  suspects_.mark_dead(peer);
   throw PeerError(
       fmt::format("{} has died; last seen in {}. Its host's system log may say why (out of memory?). "
                   "Ending the job.",

@@ -41,11 +41,37 @@ TEST(Patience, DoesNotBlamePeersForItsOwnSleep) {
 
 TEST(Suspects, TheLowestRankThatNobodySuspectsSpeaks) {
   Suspects suspects;
-  EXPECT_TRUE(suspects.is_lowest_survivor(0));
-  EXPECT_FALSE(suspects.is_lowest_survivor(1));
+  EXPECT_TRUE(suspects.speaks_first(0, 5));
+  EXPECT_FALSE(suspects.speaks_first(1, 5));
   suspects.mark(std::array{0, 2});
-  EXPECT_TRUE(suspects.is_lowest_survivor(1));
-  EXPECT_FALSE(suspects.is_lowest_survivor(3));
+  EXPECT_TRUE(suspects.speaks_first(1, 5));
+  EXPECT_FALSE(suspects.speaks_first(3, 5));
+}
+
+TEST(Suspects, WhoHearsTheFewerIsTheOneThatIsCutOff) {
+  Suspects suspects;
+  suspects.mark(std::array{1, 2});
+  EXPECT_TRUE(suspects.speaks_first(0, 5));
+  EXPECT_TRUE(suspects.speaks_first(0, 4)) << "two halves";
+  EXPECT_FALSE(suspects.speaks_first(0, 3));
+  Suspects other_half;
+  other_half.mark(std::array{0, 1});
+  EXPECT_FALSE(other_half.speaks_first(2, 4));
+  EXPECT_TRUE(other_half.speaks_first(2, 5));
+}
+
+TEST(Suspects, OfTheDeadTheRankBeforeSpeaks) {
+  Suspects suspects;
+  suspects.mark_dead(2);
+  EXPECT_TRUE(suspects.speaks_first(1, 4));
+  EXPECT_FALSE(suspects.speaks_first(0, 4));
+  EXPECT_FALSE(suspects.speaks_first(3, 4));
+  suspects.mark_dead(1);
+  EXPECT_TRUE(suspects.speaks_first(0, 4));
+  Suspects of_the_first;
+  of_the_first.mark_dead(0);
+  EXPECT_TRUE(of_the_first.speaks_first(3, 4));
+  EXPECT_TRUE(of_the_first.speaks_first(1, 2));
 }
 
 TEST(PeerTable, SeesItsOwnProcess) {

@@ -1,0 +1,105 @@
+#!/usr/bin/env bash
+# What a cluster gets wrong before the first step: no route, no such interface, another program, a rank that does not
+# come. Each is one message of ours within the deadline, and nobody waits for ever.
+# seconds: 600
+. "$(dirname "$0")/harness.sh"
+pack_small data/train
+nodes 3
+train=(train --data data --hidden 16 --batch 20 --steps 20 --device cpu --deadline 5)
+slots=node1:1,node2:1,node3:1
+
+# fails_at_start REGEX: within the deadline, the launcher's own second and the start itself.
+fails_at_start() {
+  finish 40
+  expect_error 1 "$1"
+  nobody_remains 10 head $(all_nodes)
+}
+
+check "a host whose data network is cut"
+"$hosts" cut node3 data
+start -H $slots "${train[@]}" --run runs/cut
+fails_at_start "error on rank [01] .*rank 2 has not introduced itself at the start for 5 s.*interfaces"
+"$hosts" heal node3 data
+
+check "two hosts that cannot route to each other"
+"$hosts" exec node2 ip route add unreachable 198.18.1.3/32
+start -H $slots "${train[@]}" --run runs/unroutable
+finish 40
+[ "$status" != 0 ] || failed "exit 0"  # Open MPI's own end, in its words
+expect grep -q "from node2 to: node3.*198.18.1.3.*No route to host" err
+nobody_remains 10 head $(all_nodes)
+"$hosts" exec node2 ip route del unreachable 198.18.1.3/32
+
+check "a firewall between two hosts"
+"$hosts" part node2 node3
+start -H $slots "${train[@]}" --run runs/parted
+fails_at_start "rank [12] has not introduced itself at the start for 5 s"
+"$hosts" join node2 node3
+
+check "an interface that does not exist"
+export OMPI_MCA_btl_tcp_if_include=nosuch
+start -H $slots "${train[@]}" --run runs/interface
+fails_at_start "rank [0-9].*interfaces .*data0.*control0.* and OMPI_MCA_btl_tcp_if_include=nosuch names none of them"
+unset OMPI_MCA_btl_tcp_if_include
+
+check "an interface that is down on one host"
+"$hosts" exec node2 ip link set data0 down
+start -H $slots "${train[@]}" --run runs/down
+fails_at_start "rank [0-9].*talking to rank [01].*OMPI_MCA_btl_tcp_if_include=data0|has not introduced itself"
+"$hosts" exec node2 ip link set data0 up
+
+# A rank that stands still before or somewhere inside MPI_Init.
+cat >stops <<'END'
+#!/bin/sh
+if [ "$OMPI_COMM_WORLD_RANK" = "$STOPS" ]; then
+  if [ "$AFTER" = 0 ]; then kill -STOP $$; else (sleep "$AFTER"; kill -STOP $$) & fi
+fi
+exec "$@"
+END
+chmod +x stops
+for case in "1 0" "0 0" "1 0.03" "1 0.1" "0 0.2"; do
+  read -r STOPS AFTER <<<"$case"
+  export STOPS AFTER
+  check "rank $STOPS is stopped ${AFTER} s after its start"
+  start -H $slots -m "-x STOPS -x AFTER" -w "$work/stops" "${train[@]}" --steps 100000000 --run "runs/stops-$STOPS-$AFTER"
+  fails_at_start "rank [012].*(MPI has not come up for 5 s, inside MPI_|has not introduced itself|has not arrived)"
+done
+unset STOPS AFTER
+
+check "an older program on one host"
+cp "$lockstep" older
+printf 'one more byte' >>older
+start -H node1:1 -m "-np 1 $lockstep ${train[*]} --run runs/older : --host node2:1 -np 1 $work/older ${train[*]} --run runs/older :
+  --host node3:1 -np 1" "${train[@]}" --run runs/older
+fails_at_start "the program differs.*rank.* 1"
+
+check "options that differ between hosts"
+start -H node1:1 -m "-np 1 $lockstep ${train[*]} --run runs/options : --host node2:1 -np 1" "${train[@]}" --seed 7 --run runs/options
+finish 40
+expect_error 2 "ranks? [01].*differ|differ.*ranks? [01]"
+
+check "a full /dev/shm"
+for host in $(all_nodes); do "$hosts" exec "$host" sh -c 'cat /dev/zero >/dev/shm/full' 2>/dev/null; done
+run -H node1:2,node2:1 "${train[@]}" --run runs/full
+expect_status 0
+expect_out "done at step 20"
+run -H node1:3 "${train[@]}" --run runs/full-one-host
+expect_status 0
+expect_out "done at step 20"
+for host in $(all_nodes); do "$hosts" exec "$host" rm /dev/shm/full; done
+
+check "Slurm's variables without Slurm"
+export SLURM_JOB_ID=7 SLURM_JOBID=7 SLURM_NTASKS=3 SLURM_NNODES=3 SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NODEID=0 SLURM_STEP_ID=0 SLURM_STEPID=0
+run "${train[@]}" --run runs/slurm-alone
+expect_status 0
+expect_err "MPI sees a world of one, but SLURM_NTASKS=3"
+run -H $slots "${train[@]}" --run runs/slurm  # mpirun believes them, too, and says what it misses
+[ "$status" != 0 ] || failed "exit 0"
+expect grep -q "unable to find the following environment variable" err
+unset ${!SLURM_*}
+
+check "afterwards all is well"
+run -H $slots "${train[@]}" --run runs/well
+expect_status 0
+expect_silence
+nobody_remains 10 head $(all_nodes)
