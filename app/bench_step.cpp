@@ -5,99 +5,25 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
+#include <cmath>
 #include <memory>
-#include <memory_resource>
-#include <random>
 #include <vector>
 
 #include "app/console.hpp"
-#include "app/engine.hpp"
 #include "app/figures.hpp"
-#include "app/image_options.hpp"
 #include "app/placement.hpp"
 #include "app/plan.hpp"
 #include "app/report.hpp"
+#include "app/result_file.hpp"
 #include "app/sharding.hpp"
 #include "app/snapshot.hpp"
-#include "app/start.hpp"
-#include "app/trainer.hpp"
-#include "app/workload.hpp"
-#include "comm/agreement.hpp"
+#include "app/step_bench.hpp"
+#include "comm/gradient_reducer.hpp"
 #include "io/metrics_log.hpp"
-#include "io/prefetcher.hpp"
 
 namespace lockstep::app {
 
 namespace {
-
-constexpr int kResidentBatches = 8;
-
-/// Random batches that stay in memory: the step without an input pipeline.
-class ResidentInput {
- public:
-  /// `memory`: of the host, from where batches travel fast.
-  ResidentInput(const model::Network& network, const Workload& workload, bool regression, int rank,
-                std::pmr::memory_resource* memory)
-      : part_(workload.work.largest_part),
-        step_count_(workload.work.global_batch),
-        x_type_(network.sample_shape().tokens ? model::ElementType::int32 : model::ElementType::float32) {
-    const model::SampleShape& shape = network.sample_shape();
-    std::mt19937 generator(static_cast<unsigned>(rank) + 1);  // the values do not matter, only that they are no zeros
-    std::normal_distribution<float> normal;
-    std::uniform_int_distribution<std::int32_t> label(0, static_cast<std::int32_t>(shape.outputs) - 1);
-    const auto fill = [&](std::pmr::vector<float>& values, bool numbers) {
-      for (float& value : values) {
-        const std::int32_t index = label(generator);
-        numbers ? static_cast<void>(value = normal(generator))
-                : static_cast<void>(std::memcpy(&value, &index, sizeof value));
-      }
-    };
-    const std::int64_t targets = shape.tokens ? shape.features : regression ? shape.outputs : 1;
-    for (int i = 0; i < kResidentBatches; ++i) {
-      fill(x_.emplace_back(static_cast<std::size_t>(part_ * shape.features), memory), !shape.tokens);
-      fill(y_.emplace_back(static_cast<std::size_t>(part_ * targets), memory), regression);
-    }
-    keys_.assign(static_cast<std::size_t>(part_), 0);
-    for (std::uint64_t& key : keys_) key = generator();
-  }
-
-  MicroBatch next() {
-    const std::size_t i = static_cast<std::size_t>(count_++ % kResidentBatches);
-    return {.batch = {.x = x_[i].data(),
-                      .x_type = x_type_,
-                      .y = y_[i].data(),
-                      .count = part_,
-                      .keys = keys_.data(),
-                      .begins = count_ == 1},
-            .step_count = step_count_,
-            .next_position = count_};
-  }
-
- private:
-  std::int64_t part_, step_count_, count_ = 0;
-  model::ElementType x_type_;
-  std::vector<std::pmr::vector<float>> x_, y_;
-  std::vector<std::uint64_t> keys_;
-};
-
-/// What samples would look like that are in no file.
-model::SampleShape made_up_shape(const BenchStepOptions& options) {
-  if (model::network_kind(options.train.model).tokens) {
-    return {.features = options.train.model == "lstm" ? options.train.unroll : options.train.context,
-            .outputs = options.outputs,
-            .image = {},
-            .tokens = true};
-  }
-  if (options.image.empty()) return {.features = options.features, .outputs = options.outputs, .image = {}};
-  const model::ImageShape image = parse_image_shape(options.image);
-  return {.features = image.elements(), .outputs = options.outputs, .image = image};
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
 
 /// Matrices of a product that shows what the device reaches at best: large enough to keep all of it busy.
 std::int64_t roof_size(const model::Backend& backend) { return backend.is_host() ? 1024 : 8192; }
@@ -130,7 +56,7 @@ double measure_roof(model::Backend& backend) {
   }
   for (const model::Tensor& matrix : matrices) backend.memory()->deallocate(matrix.data, matrix_bytes, 256);
   const auto size = static_cast<double>(n);
-  return 2.0 * size * size * size / median(seconds);
+  return 2.0 * size * size * size / median_of(seconds);
 }
 
 double peak_resident_bytes() {
@@ -139,113 +65,190 @@ double peak_resident_bytes() {
   return static_cast<double>(usage.ru_maxrss) * 1024;
 }
 
+/// Collective: so many steps of this rank.
+std::vector<RankStep> time_steps(StepBench& bench, std::int64_t count) {
+  std::vector<RankStep> steps;
+  for (std::int64_t i = 0; i < count; ++i) steps.push_back(bench.step());
+  return steps;
+}
+
+std::vector<double> totals(const std::vector<RankStep>& steps) {
+  std::vector<double> seconds;
+  for (const RankStep& step : steps) seconds.push_back(step.total);
+  return seconds;
+}
+
+/// "3 (256 KiB to 4.0 MiB)": of gradients.
+std::string describe_buckets(std::span<const comm::Slice> buckets) {
+  const auto [least, most] = std::minmax_element(
+      buckets.begin(), buckets.end(), [](const comm::Slice& a, const comm::Slice& b) { return a.count < b.count; });
+  const auto bytes = [](const comm::Slice& bucket) {
+    return format_bytes(static_cast<double>(bucket.count * sizeof(float)));
+  };
+  return fmt::format("{} ({}{})", counted(static_cast<std::int64_t>(buckets.size()), "bucket"), bytes(*least),
+                     least->count == most->count ? "" : fmt::format(" to {}", bytes(*most)));
+}
+
+std::string bucket_rule_of(StepBench& bench, int ranks, const TrainOptions& options) {
+  return comm::bucket_rule(bench.engine().reduction().transport_name(), ranks,
+                           static_cast<std::size_t>(options.bucket_size));
+}
+
+/// Numbers of one bucket size.
+struct BucketTrial {
+  std::int64_t size = 0;  ///< elements, 0: by the rule
+  std::vector<comm::Slice> buckets;
+  std::vector<double> seconds, exposed;  ///< of a step: a median for each round
+};
+
+/// The rule, and sizes from everything in one bucket down to kLeastBucket elements; of those that cut the gradients
+/// alike, one.
+std::vector<BucketTrial> bucket_trials(std::span<const std::size_t> slice_ends, std::string_view transport, int ranks) {
+  constexpr std::int64_t kLeastBucket = 64 * 1024, kFactor = 4;
+  std::vector<std::int64_t> sizes{0};
+  const auto all = static_cast<std::int64_t>(slice_ends.back());
+  sizes.push_back(all);
+  std::int64_t size = kLeastBucket;
+  while (size * kFactor < all) size *= kFactor;
+  for (; size >= kLeastBucket; size /= kFactor) sizes.push_back(size);
+  std::vector<BucketTrial> trials;
+  for (const std::int64_t one : sizes) {
+    BucketTrial trial{.size = one,
+                      .buckets = comm::bucket_schedule(slice_ends, transport, ranks, static_cast<std::size_t>(one)),
+                      .seconds = {},
+                      .exposed = {}};
+    const bool known = std::any_of(trials.begin(), trials.end(),
+                                   [&](const BucketTrial& other) { return other.buckets == trial.buckets; });
+    if (!known) trials.push_back(std::move(trial));
+  }
+  return trials;
+}
+
+/// Collective. Steps with every trial's buckets, in turns.
+void sweep(comm::MpiSession& session, comm::Communicator& communicator, const Place& place,
+           const BenchStepOptions& options, std::vector<BucketTrial>& trials) {
+  constexpr std::int64_t kRounds = 5;
+  for (std::int64_t round = 0; round < kRounds; ++round) {
+    for (BucketTrial& trial : trials) {
+      StepWork work = options.work;
+      work.train.bucket_size = trial.size;
+      StepBench bench(session, communicator, place, work);
+      time_steps(bench, options.warmup);
+      communicator.barrier();
+      const std::vector<RankStep> steps = time_steps(bench, std::max<std::int64_t>(1, options.repeat / kRounds));
+      trial.seconds.push_back(median_of(totals(steps)));
+      std::vector<double> exposed;
+      for (const RankStep& step : steps) exposed.push_back(step.exposed);
+      trial.exposed.push_back(median_of(exposed));
+    }
+  }
+  for (BucketTrial& trial : trials) {
+    trial.seconds = largest_over_ranks(communicator, trial.seconds);
+    trial.exposed = largest_over_ranks(communicator, trial.exposed);
+  }
+}
+
+void show_sweep(Console& console, ResultFile& json, const std::vector<BucketTrial>& trials, int ranks) {
+  console.info(fmt::format("\n{:>16}{:>10}{:>16}{:>12}{:>14}", "bucket size", "buckets", "largest", "step (ms)",
+                           "exposed (ms)"));
+  const BucketTrial* best = nullptr;
+  for (const BucketTrial& trial : trials) {
+    const double seconds = median_of(trial.seconds);
+    if (best == nullptr || seconds < median_of(best->seconds)) best = &trial;
+    std::size_t largest = 0;
+    for (const comm::Slice& bucket : trial.buckets) largest = std::max(largest, bucket.count);
+    console.info(fmt::format("{:>16}{:>10}{:>16}{:>12.4f}{:>14.4f}",
+                             trial.size == 0 ? "by the rule" : with_commas(trial.size), trial.buckets.size(),
+                             with_commas(static_cast<std::int64_t>(largest)), 1e3 * seconds,
+                             1e3 * median_of(trial.exposed)));
+    json.write(io::to_json_line({{"bench", std::string("step-buckets")},
+                                 {"world", std::int64_t{ranks}},
+                                 {"bucket_size", trial.size},
+                                 {"buckets", static_cast<std::int64_t>(trial.buckets.size())},
+                                 {"largest_bucket", static_cast<std::int64_t>(largest)},
+                                 {"step_ms", 1e3 * seconds},
+                                 {"exposed_ms", 1e3 * median_of(trial.exposed)}}) +
+               "\n");
+  }
+  const BucketTrial& rule = trials.front();
+  if (best == &rule) {
+    console.info("the rule's buckets are the best of these");
+  } else {
+    console.info(fmt::format("the rule's step takes {:.1f} % longer than with --bucket-size {}, the best of these",
+                             100 * (median_of(rule.seconds) / median_of(best->seconds) - 1), best->size));
+  }
+}
+
 }  // namespace
 
-int run_bench_step(comm::MpiSession& session, const BenchStepOptions& given) {
-  BenchStepOptions options = given;
-  const auto communicator =
-      comm::make_communicator(session, {.transport = parse_transport(options.train.execution.transport),
-                                        .deadline_seconds = options.train.execution.deadline});
+int run_bench_step(comm::MpiSession& session, const BenchStepOptions& options) {
+  const TrainOptions& train = options.work.train;
+  const auto communicator = comm::make_communicator(
+      session, {.transport = parse_transport(train.execution.transport), .deadline_seconds = train.execution.deadline});
+  const int ranks = communicator->size();
   Console console(communicator->rank() == 0);
-  const bool from_files = options.input == "data";
-
-  Workload workload;
-  all_succeed_or_usage(*communicator, [&] {
-    if (from_files) {
-      workload = prepare_workload(options.train, communicator->size());
-      return;
-    }
-    try {
-      workload.network = model::make_network(network_options(options.train), made_up_shape(options));
-    } catch (const std::invalid_argument& error) {
-      throw UsageError(error.what());
-    }
-    workload.model.label_smoothing = static_cast<float>(options.train.label_smoothing);
-    workload.model.loss =
-        options.regression ? model::LossKind::mean_squared_error : model::LossKind::softmax_cross_entropy;
-    workload.model.optimizer = optimizer_options(options.train);
-    const std::int64_t endless = std::int64_t{1} << 40;
-    workload.work = work_plan(options.train, endless, communicator->size());
-    workload.model.max_batch = workload.work.largest_part;
-    if (model::network_kind(options.train.model).tokens) workload.model.sample_type = model::ElementType::int32;
-  });
   if (!options.plan.empty()) {
-    write_backward_plan(*communicator, options.plan, *workload.network);
+    StepWork work = options.work;
+    write_backward_plan(*communicator, options.plan, *prepare_steps(*communicator, work).network);
     return 0;
   }
-  const model::LearningRateSchedule schedule = learning_rate_schedule(options.train, workload.work);
-  const Place place = find_place(*communicator, options.train.execution);
-  all_succeed_or_usage(*communicator, [&] { check_sharding(options.train, place); });
-  Engine engine(session, *communicator, place, options.train, *workload.network, workload.model,
-                gradient_buckets(options.train, *workload.network, place, *communicator));
-  model::Backend& backend = engine.backend();
-  engine.model().initialize(options.train.seed);
-  std::unique_ptr<ResidentInput> resident;
-  std::unique_ptr<io::Prefetcher> prefetcher;
-  std::unique_ptr<BatchFeed> feed;
-  Trainer::NextMicroBatch next;
-  if (from_files) {
-    prefetcher = std::make_unique<io::Prefetcher>(
-        *workload.training,
-        io::PrefetcherOptions{
-            .order = {.seed = options.train.seed, .shuffle = options.train.shuffle, .shard_counts = {}},
-            .streams = takes_streams(*workload.network),
-            .global_batch = workload.work.global_batch,
-            .accumulate = options.train.accumulate,
-            .rank = communicator->rank(),
-            .world = communicator->size(),
-            .memory = backend.host_memory()});
-    feed = std::make_unique<BatchFeed>(*prefetcher, feed_options(options.train, workload, backend));
-    next = [&] { return feed->next(); };
-  } else {
-    resident = std::make_unique<ResidentInput>(*workload.network, workload, options.regression, communicator->rank(),
-                                               backend.host_memory());
-    next = [&] { return resident->next(); };
-  }
-  Trainer trainer(engine.parts(), workload.model.optimizer, schedule, options.train.accumulate, next);
+  ResultFile json(*communicator, options.json);
+  const Place place = find_place(*communicator, train.execution);
+  auto bench = std::make_unique<StepBench>(session, *communicator, place, options.work);
+  model::Backend& backend = bench->engine().backend();
+  const Workload& workload = bench->workload();
 
-  for (std::int64_t i = 0; i < options.warmup; ++i) trainer.step({});
+  time_steps(*bench, options.warmup);
   communicator->barrier();
-  const TimeSplit before = trainer.time();
-  std::vector<double> seconds;
-  StopWatch whole;
-  double samples = 0;
-  for (std::int64_t i = 0; i < options.repeat; ++i) {
-    StopWatch watch;
-    samples += trainer.step({}).figures.samples;
-    seconds.push_back(watch.seconds());
-  }
-  const double elapsed = whole.seconds();
-  const TimeSplit split{.input = trainer.time().input - before.input,
-                        .compute = trainer.time().compute - before.compute,
-                        .communication = trainer.time().communication - before.communication,
-                        .total = elapsed};
+  const TimeSplit before = bench->time();
+  const double samples_before = bench->samples(), communication_before = bench->communication_seconds();
+  const std::vector<RankStep> steps = time_steps(*bench, options.repeat);
+  const TimeSplit split{.input = bench->time().input - before.input,
+                        .compute = bench->time().compute - before.compute,
+                        .communication = bench->time().communication - before.communication,
+                        .total = bench->time().total - before.total};
+  const double samples = bench->samples() - samples_before;
+  const bool knows_communication = communication_before >= 0;
+  const double communication =
+      knows_communication ? bench->communication_seconds() - communication_before : std::nan("");
   const double peak_bytes = peak_resident_bytes();
+  const StepTimes times = bench->gather(steps);
+  const StepShare share = app::split(times);
   communicator->barrier();
   const double roof = measure_roof(backend);  // all ranks at once: they share the machine in the step, too
 
   double flops = 0;
   for (const model::LayerPlan& layer : workload.network->plan()) flops += layer.forward_flops + layer.backward_flops;
-  const double typical = median(seconds);
-  const double samples_per_step = samples / static_cast<double>(options.repeat);
-  const double flops_per_rank = flops * samples_per_step / communicator->size();
+  const std::vector<double> seconds = totals(steps);
+  const auto count = static_cast<double>(options.repeat);
+  const double typical = median_of(seconds), quickest = *std::min_element(seconds.begin(), seconds.end());
+  const double samples_per_step = samples / count;
+  const double flops_per_rank = flops * samples_per_step / ranks;
   const double fastest_possible = flops_per_rank / roof;
-  const double quickest = *std::min_element(seconds.begin(), seconds.end());
   if (!place.note.empty()) console.info(place.note);
   for (const std::string& note : backend.notes()) console.warn(note);
   console.info(fmt::format("{}\n{}, {}, {} samples per step, {} steps after {} to warm up, input: {}",
-                           engine.description(), counted(communicator->size(), "rank"),
-                           engine.reduction().transport_name(), with_commas(workload.work.global_batch), options.repeat,
-                           options.warmup, options.input));
+                           bench->engine().description(), counted(ranks, "rank"),
+                           bench->engine().reduction().transport_name(), with_commas(workload.work.global_batch),
+                           options.repeat, options.warmup, options.work.input));
   console.info(fmt::format("step       {:.4f} ms median, {:.4f} ms quickest", 1e3 * typical, 1e3 * quickest));
   const auto positions = static_cast<double>(workload.network->positions());
   console.info(fmt::format("rate       {} {}/s at the median, {} on the whole",
                            with_commas(std::llround(samples_per_step * positions / typical)),
                            workload.network->sample_shape().tokens ? "tokens" : "samples",
-                           with_commas(std::llround(samples * positions / elapsed))));
+                           with_commas(std::llround(samples * positions / split.total))));
   const auto percent = [&](double part) { return fmt::format("{:.1f} %", 100 * part / split.total); };
   console.info(fmt::format("time       compute {}  exposed communication {}  input {}  host {}", percent(split.compute),
                            percent(split.communication), percent(split.input), percent(split.other())));
+  if (ranks > 1) {
+    const std::string whole =
+        !knows_communication ? std::string() : fmt::format("{:.4f} ms per step in all, ", 1e3 * communication / count);
+    console.info(
+        fmt::format("sums       {}{:.4f} ms of it exposed; all ranks: {:.4f} ms, and {:.4f} ms wait for the slowest",
+                    whole, 1e3 * split.communication / count, 1e3 * share.communication, 1e3 * share.waiting));
+    console.info(fmt::format("buckets    {}, {}", describe_buckets(bench->engine().buckets()),
+                             bucket_rule_of(*bench, ranks, train)));
+  }
   console.info(fmt::format(
       "roofline   {:.4f} ms per step: {} per rank at {}/s ({}-cube product on every rank at once); {:.0f} % of it "
       "reached",
@@ -258,33 +261,50 @@ int run_bench_step(comm::MpiSession& session, const BenchStepOptions& given) {
                              peak.source));
   }
   console.info(fmt::format("memory     {} resident at the peak (rank 0)", format_bytes(peak_bytes)));
-  write_json(*communicator, options.json,
-             {{"bench", std::string("step")},
-              {"world", std::int64_t{communicator->size()}},
-              {"transport", std::string(engine.reduction().transport_name())},
-              {"backend", std::string(backend.name())},
-              {"precision", std::string(model::name_of(place.precision))},
-              {"device", place.gpu ? place.gpu->name : std::string("cpu")},
-              {"global_batch", workload.work.global_batch},
-              {"parameters", workload.network->parameters().parameter_count()},
-              {"network", workload.network->signature()},
-              {"optimizer", options.train.optimizer},
-              {"shard_optimizer", std::int64_t{shards_optimizer(options.train, communicator->size())}},
-              {"input", options.input},
-              {"steps", options.repeat},
-              {"step_ms", 1e3 * typical},
-              {"step_ms_min", 1e3 * quickest},
-              {"samples_per_second", samples_per_step / typical},
-              {"rows_per_second", samples_per_step * positions / typical},
-              {"input_fraction", split.input / split.total},
-              {"compute_fraction", split.compute / split.total},
-              {"communication_fraction", split.communication / split.total},
-              {"host_fraction", split.other() / split.total},
-              {"mfu", utilisation},
-              {"peak_flops", peak.flops},
-              {"roof_flops", roof},
-              {"roofline_ms", 1e3 * fastest_possible},
-              {"peak_resident_mb", peak_bytes / (1024 * 1024)}});
+  std::string bucket_sizes;
+  for (const comm::Slice& bucket : bench->engine().buckets()) {
+    bucket_sizes += fmt::format("{}{}", bucket_sizes.empty() ? "" : " ", bucket.count);
+  }
+  json.write(io::to_json_line({{"bench", std::string("step")},
+                               {"world", std::int64_t{ranks}},
+                               {"transport", std::string(bench->engine().reduction().transport_name())},
+                               {"backend", std::string(backend.name())},
+                               {"precision", std::string(model::name_of(place.precision))},
+                               {"device", place.gpu ? place.gpu->name : std::string("cpu")},
+                               {"global_batch", workload.work.global_batch},
+                               {"parameters", workload.network->parameters().parameter_count()},
+                               {"network", workload.network->signature()},
+                               {"optimizer", train.optimizer},
+                               {"shard_optimizer", std::int64_t{shards_optimizer(train, ranks)}},
+                               {"input", options.work.input},
+                               {"steps", options.repeat},
+                               {"step_ms", 1e3 * typical},
+                               {"step_ms_min", 1e3 * quickest},
+                               {"samples_per_second", samples_per_step / typical},
+                               {"rows_per_second", samples_per_step * positions / typical},
+                               {"input_fraction", split.input / split.total},
+                               {"compute_fraction", split.compute / split.total},
+                               {"communication_fraction", split.communication / split.total},
+                               {"host_fraction", split.other() / split.total},
+                               {"communication_ms", 1e3 * communication / count},
+                               {"exposed_ms", 1e3 * split.communication / count},
+                               {"waiting_ms", 1e3 * share.waiting},
+                               {"buckets", static_cast<std::int64_t>(bench->engine().buckets().size())},
+                               {"bucket_sizes", bucket_sizes},
+                               {"bucket_rule", bucket_rule_of(*bench, ranks, train)},
+                               {"mfu", utilisation},
+                               {"peak_flops", peak.flops},
+                               {"roof_flops", roof},
+                               {"roofline_ms", 1e3 * fastest_possible},
+                               {"peak_resident_mb", peak_bytes / (1024 * 1024)}}) +
+             "\n");
+  if (options.sweep_buckets) {
+    std::vector<BucketTrial> trials =
+        bucket_trials(workload.network->parameters().slice_ends(), bench->engine().reduction().transport_name(), ranks);
+    bench.reset();  // one engine's memory at a time
+    sweep(session, *communicator, place, options, trials);
+    show_sweep(console, json, trials, ranks);
+  }
   return 0;
 }
 

@@ -15,6 +15,7 @@
 
 #include "app/bench_all_reduce.hpp"
 #include "app/bench_input.hpp"
+#include "app/bench_scale.hpp"
 #include "app/bench_step.hpp"
 #include "app/check.hpp"
 #include "app/evaluate.hpp"
@@ -88,6 +89,10 @@ const std::vector<Command>& commands() {
        [](const Arguments& a) {
          return Job{[o = parse_bench_step(a)](auto& session) { return run_bench_step(session, o); }, as_lines(a)};
        }},
+      {"bench scale",
+       [](const Arguments& a) {
+         return Job{[o = parse_bench_scale(a)](auto& session) { return run_bench_scale(session, o); }, as_lines(a)};
+       }},
       {"check",
        [](const Arguments& a) {
          const CheckOptions o = parse_check(a);
@@ -130,7 +135,9 @@ Request understand(std::vector<std::string> arguments) {
   Request request;
   try {
     if (arguments.empty())
-      throw UsageError("a command is missing: pack, train, eval, generate, bench step, bench all-reduce, bench input, check or info");
+      throw UsageError(
+          "a command is missing: pack, train, eval, generate, bench step, bench scale, bench all-reduce, bench input, "
+          "check or info");
     if (arguments[0] == "--version") return request.help = version_text(), request;
     if (is_help(arguments[0])) {
       if (arguments.size() == 1) return request.help = program_help(), request;

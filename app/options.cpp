@@ -25,17 +25,6 @@ constexpr std::string_view kInfoUsage =
     "Says what a shard folder, an HDF5 data file, a checkpoint or a run folder holds, and verifies its\n"
     "checksums. Exit code 1 when something is damaged.\n";
 
-constexpr std::string_view kBenchStepUsage =
-    "Usage: mpirun -np RANKS lockstep bench step [options]\n"
-    "\n"
-    "Times training steps: samples per second, and where the time goes.\n";
-constexpr std::string_view kBenchStepExamples =
-    "\n"
-    "Examples\n"
-    "  mpirun -np 2 lockstep bench step --hidden 100 --batch 100 --optimizer adam\n"
-    "  mpirun -np 2 lockstep bench step --input data --data shards/fashion/train\n"
-    "  lockstep bench step --model resnet --depth 50 --image 224x224x3 --plan plan.jsonl\n";
-
 struct ParsedHelp {
   std::string_view usage, ending;
 };
@@ -91,55 +80,6 @@ InfoOptions parse_info(const std::vector<std::string>& arguments) {
   return options;
 }
 
-BenchStepOptions parse_bench_step(const std::vector<std::string>& arguments) {
-  BenchStepOptions options;
-  TrainOptions& train = options.train;
-  OptionTable table("lockstep bench step");
-  table.group("What is timed");
-  table.add("warmup", options.warmup, "STEPS", "steps before the clock starts").at_least(0);
-  table.add("repeat", options.repeat, "STEPS", "steps timed").at_least(1);
-  table
-      .add("input", options.input, "FROM",
-           "memory: random batches that stay in memory; data: --data through the prefetcher")
-      .one_of({"memory", "data"});
-  table.add("json", options.json, "FILE", "also write the figures there");
-  table.add("plan", options.plan, "FILE",
-            "time nothing and take no memory: write there what the network is made of, a JSON object a line for each "
-            "layer in the order of the backward pass (FLOPs per sample, where the slices of its gradients end)");
-  table.add("features", options.features, "N", "numbers per sample (--input memory)")
-      .at_least(1)
-      .only_with("input", {"memory"});
-  table.add("outputs", options.outputs, "N", "classes, words of a vocabulary, or numbers to predict (--input memory)")
-      .at_least(1)
-      .only_with("input", {"memory"});
-  table
-      .add("image", options.image, "HxWxC",
-           "samples are images, for cnn and resnet; instead of --features (--input memory)")
-      .only_with("input", {"memory"});
-  table.add("regression", options.regression, "predict numbers, not a class (--input memory)")
-      .only_with("input", {"memory"});
-  add_data_options(table, train);
-  add_network_options(table, train);
-  add_optimizer_options(table, train);
-  add_learning_rate_options(table, train);
-  add_batch_options(table, train);
-  add_execution_options(table, train.execution);
-  add_step_options(table, train);
-  parse(table, arguments, {kBenchStepUsage, kBenchStepExamples});
-  apply_network_defaults(train, table);
-  table.check_relations();
-  if (options.input == "data") {
-    table.require("data", "--input data reads a shard folder");
-  } else if (!train.data.empty()) {
-    throw UsageError("--data has an effect only with --input data");
-  }
-  if (train.schedule == "step" && train.boundaries.empty()) {
-    throw UsageError("--schedule step needs --boundaries: the steps at which the rate changes");
-  }
-  train.explicitly_set = table.given();
-  return options;
-}
-
 std::string program_version() { return LOCKSTEP_VERSION; }
 
 std::string program_help() {
@@ -152,6 +92,7 @@ std::string program_help() {
       "  lockstep eval              evaluate a checkpoint on a dataset\n"
       "  lockstep generate          let a trained language model write text\n"
       "  lockstep bench step        time training steps and say where the time goes\n"
+      "  lockstep bench scale       time them on 1, 2, 4 ... ranks of the job: what more of them are worth\n"
       "  lockstep bench input       time the reading of shards beside raw reads of the same bytes\n"
       "  lockstep bench all-reduce  time sums over all ranks, and check them\n"
       "  lockstep check             before a job: hosts, network, data, memory and disk, in seconds\n"

@@ -180,16 +180,22 @@ struct GenerateOptions {
   ExecutionOptions execution;
 };
 
-struct BenchStepOptions {
-  TrainOptions train;  ///< network, optimiser, batch, execution options as in train
+/// The steps that a benchmark times: network, optimiser, batch and execution as in train, and where samples come from.
+struct StepWork {
+  TrainOptions train;
+  std::string input =
+      "memory";  ///< memory: resident random batches, as the PyTorch peer; data: --data through the prefetcher
   std::int64_t features = 784, outputs = 10;
   std::string image;  ///< "HxWxC": samples are images of this shape; "" = plain features
   bool regression = false;
+};
+
+struct BenchStepOptions {
+  StepWork work;
   std::int64_t warmup = 20, repeat = 200;  ///< steps
-  std::string input =
-      "memory";  ///< memory: resident random batches, as the PyTorch peer; data: --data through the prefetcher
-  std::filesystem::path json;  ///< also write the figures there
-  std::filesystem::path plan;  ///< write the layers there instead of timing anything
+  bool sweep_buckets = false;              ///< also with other bucket sizes
+  std::filesystem::path json;              ///< also write the figures there
+  std::filesystem::path plan;              ///< write the layers there instead of timing anything
 };
 
 /// argv without the program name and the subcommand. Throws UsageError or HelpRequested. Nothing is read but the file

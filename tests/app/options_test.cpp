@@ -1,4 +1,5 @@
 #include "app/options.hpp"
+#include "app/bench_scale.hpp"
 
 #include <functional>
 #include <sstream>
@@ -184,20 +185,23 @@ TEST(BenchStepOptionsTest, SharesTheOptionsOfTraining) {
   const BenchStepOptions o =
       parse_bench_step({"--hidden", "100", "--batch", "100", "--optimizer", "adam", "--features", "600", "--outputs",
                         "1", "--regression", "--warmup", "2", "--repeat", "5", "--json", "f.json", "--threads", "2"});
-  EXPECT_THAT(o.train.hidden, testing::ElementsAre(100));
-  EXPECT_EQ(o.train.batch, 100);
-  EXPECT_EQ(o.train.optimizer, "adam");
-  EXPECT_EQ(o.features, 600);
-  EXPECT_EQ(o.outputs, 1);
-  EXPECT_TRUE(o.regression);
+  EXPECT_THAT(o.work.train.hidden, testing::ElementsAre(100));
+  EXPECT_EQ(o.work.train.batch, 100);
+  EXPECT_EQ(o.work.train.optimizer, "adam");
+  EXPECT_EQ(o.work.features, 600);
+  EXPECT_EQ(o.work.outputs, 1);
+  EXPECT_TRUE(o.work.regression);
   EXPECT_EQ(o.warmup, 2);
   EXPECT_EQ(o.repeat, 5);
   EXPECT_EQ(o.json, "f.json");
   EXPECT_TRUE(o.plan.empty());
   EXPECT_EQ(parse_bench_step({"--plan", "p.jsonl"}).plan, "p.jsonl");
-  EXPECT_EQ(o.train.execution.threads, 2);
-  EXPECT_EQ(parse_bench_step({"--input", "data", "--data", "d"}).train.data, "d");
-  EXPECT_FALSE(parse_bench_step({"--device", "gpu", "--no-graph"}).train.execution.graphs);
+  EXPECT_EQ(o.work.train.execution.threads, 2);
+  EXPECT_EQ(parse_bench_step({"--input", "data", "--data", "d"}).work.train.data, "d");
+  EXPECT_FALSE(o.sweep_buckets);
+  EXPECT_TRUE(parse_bench_step({"--sweep-buckets"}).sweep_buckets);
+  EXPECT_EQ(parse_bench_step({"--wire", "bf16"}).work.train.execution.wire, "bf16");
+  EXPECT_FALSE(parse_bench_step({"--device", "gpu", "--no-graph"}).work.train.execution.graphs);
 }
 
 TEST(BenchStepOptionsTest, RefusesWhatDoesNotFit) {
@@ -207,6 +211,44 @@ TEST(BenchStepOptionsTest, RefusesWhatDoesNotFit) {
             "--features has an effect only with --input memory, not with data");
   EXPECT_EQ(complaint(parse_bench_step, {"--momentum", "0.5"}),
             "--momentum has an effect only with --optimizer momentum, nesterov or lars, not with sgd");
+  EXPECT_EQ(complaint(parse_bench_step, {"--sweep-buckets", "--bucket-size", "5"}),
+            "--sweep-buckets and --bucket-size contradict each other: give one of them");
+}
+
+TEST(BenchScaleOptionsTest, SharesTheOptionsOfTraining) {
+  const BenchScaleOptions defaults = parse_bench_scale({});
+  EXPECT_EQ(defaults.scaling, "both");
+  EXPECT_THAT(defaults.worlds, testing::IsEmpty());
+  EXPECT_EQ(defaults.global_batch, 0);
+  const BenchScaleOptions o = parse_bench_scale(
+      {"--worlds",      "1,3",   "--rounds",       "2",      "--repeat",     "4",     "--warmup",    "3",
+       "--batch",       "32",    "--global-batch", "96",     "--accumulate", "2",     "--hidden",    "16",
+       "--csv",         "f.csv", "--json",         "f.json", "--svg",        "f.svg", "--optimizer", "adam",
+       "--bucket-size", "9",     "--scaling",      "both"});
+  EXPECT_THAT(o.worlds, testing::ElementsAre(1, 3));
+  EXPECT_EQ(o.rounds, 2);
+  EXPECT_EQ(o.repeat, 4);
+  EXPECT_EQ(o.warmup, 3);
+  EXPECT_EQ(o.work.train.batch, 32);
+  EXPECT_EQ(o.global_batch, 96);
+  EXPECT_EQ(o.work.train.accumulate, 2);
+  EXPECT_THAT(o.work.train.hidden, testing::ElementsAre(16));
+  EXPECT_EQ(o.work.train.optimizer, "adam");
+  EXPECT_EQ(o.work.train.bucket_size, 9);
+  EXPECT_EQ(o.csv, "f.csv");
+  EXPECT_EQ(o.json, "f.json");
+  EXPECT_EQ(o.svg, "f.svg");
+  EXPECT_EQ(parse_bench_scale({"--input", "data", "--data", "d"}).work.train.data, "d");
+}
+
+TEST(BenchScaleOptionsTest, RefusesWhatDoesNotFit) {
+  EXPECT_EQ(complaint(parse_bench_scale, {"--data", "d"}), "--data has an effect only with --input data");
+  EXPECT_EQ(complaint(parse_bench_scale, {"--csv", "f", "--svg", "f"}),
+            "--csv, --json and --svg need files of their own");
+  EXPECT_EQ(complaint(parse_bench_scale, {"--scaling", "weak", "--global-batch", "8"}),
+            "--global-batch is for strong scaling: give --scaling strong or both, or --batch");
+  EXPECT_THAT(complaint(parse_bench_scale, {"--worlds", "0,1"}), HasSubstr("--worlds"));
+  EXPECT_THAT(complaint(parse_bench_scale, {"--scaling", "wek"}), HasSubstr("--scaling: wek is not one of"));
 }
 
 TEST(Help, ShowsEveryOptionWithItsDefaultInsideTheWidth) {
@@ -214,11 +256,11 @@ TEST(Help, ShowsEveryOptionWithItsDefaultInsideTheWidth) {
   for (const char* part : {"Data\n",       "Network\n",       "Optimiser\n", "Learning rate\n", "Amount of work\n",
                            "Validation\n", "Run folder\n",    "Reports\n",   "Execution\n",     "General\n",
                            "Examples\n",   "--[no-]shuffle",  "--staircase", "--resume[=FILE]", "--learning-rate RATE",
-                           "[0.1]",        "--hidden WIDTHS", "512,512",   "--config FILE",   "--name=yes"}) {
+                           "[0.1]",        "--hidden WIDTHS", "512,512",     "--config FILE",   "--name=yes"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
-  for (const std::string& page :
-       {text, help(parse_eval), help(parse_pack), help(parse_info), help(parse_bench_step), program_help()}) {
+  for (const std::string& page : {text, help(parse_eval), help(parse_pack), help(parse_info), help(parse_bench_step),
+                                  help(parse_bench_scale), program_help()}) {
     EXPECT_FALSE(page.empty());
     EXPECT_EQ(page.back(), '\n');
     std::istringstream lines(page);
@@ -251,8 +293,8 @@ TEST(Help, WinsOverOtherArgumentsAndHasAShortForm) {
 }
 
 TEST(ProgramHelp, NamesCommandsAndExitCodes) {
-  for (const char* part :
-       {"lockstep pack", "lockstep train", "lockstep eval", "lockstep bench step", "lockstep info", "75"}) {
+  for (const char* part : {"lockstep pack", "lockstep train", "lockstep eval", "lockstep bench step",
+                           "lockstep bench scale", "lockstep info", "75"}) {
     EXPECT_THAT(program_help(), HasSubstr(part));
   }
 }

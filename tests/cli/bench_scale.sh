@@ -1,0 +1,130 @@
+#!/usr/bin/env bash
+# `lockstep bench scale`: every world is timed, figures fit together, a slow rank is named.
+. "$(dirname "$0")/harness.sh"
+
+small=(--device cpu --features 20 --outputs 5 --hidden 16 --batch 12 --warmup 1)
+
+# rows FILE RANKS...: the JSON has the worlds of each kind of scaling, and what it says fits together.
+rows() {
+  python3 - "$@" <<'PYTHON' || failed "rows of the JSON"
+import json, sys
+rows = [json.loads(line) for line in open(sys.argv[1])]
+worlds = [int(n) for n in sys.argv[2:]]
+assert [(r["scaling"], r["world"]) for r in rows] == [(s, w) for s in ("weak", "strong") for w in worlds], rows
+for r in rows:
+    base = next(b for b in rows if b["scaling"] == r["scaling"])
+    near = lambda a, b: abs(a - b) < 1e-6 * max(abs(a), abs(b), 1e-3)
+    assert near(r["compute_ms"] + r["input_ms"] + r["exposed_ms"] + r["waiting_ms"], r["step_ms"]), r
+    assert min(r["step_ms"], r["compute_ms"], r["samples_per_second"]) > 0, r
+    assert min(r["exposed_ms"], r["waiting_ms"], r["input_ms"]) >= -1e-9, r
+    assert near(r["efficiency"], r["samples_per_second"] / r["world"] / (base["samples_per_second"] / base["world"])), r
+    assert near(sum(r["lost_" + p] for p in ("compute", "input", "communication", "waiting")), 1 - r["efficiency"]), r
+    assert r["global_batch"] == (12 * r["world"] if r["scaling"] == "weak" else base["global_batch"]), r
+    assert near(r["samples_per_second"], 1e3 * r["global_batch"] / r["step_ms"]), r
+    if r["world"] > 1:
+        assert r["gradient_sum_ms"] > 0 and near(r["bus_bandwidth"], 2 * (r["world"] - 1) / r["world"] *
+            r["gradient_bytes"] / r["gradient_sum_ms"] * 1e3), r
+    assert r["explanation"].startswith("At %d rank" % r["world"]) or r is base, r
+PYTHON
+}
+
+for transport in shared-memory ring; do
+  check "three ranks, $transport"
+  run -n 3 bench scale "${small[@]}" --transport $transport --repeat 3 --rounds 2 \
+    --csv scale.csv --json scale.json --svg scale.svg
+  expect_status 0; expect_silence
+  expect_out "^2 ranks: $(hostname) \(ranks 0-1\)$"
+  expect_out "^weak scaling: 12 samples per rank and step$"
+  expect_out "^strong scaling: 12 samples per step$"
+  expect_out "^At 3 ranks [0-9]+ % efficiency: "
+  rows scale.json 1 2 3
+  [ "$(awk -F, '{ print NF }' scale.csv | sort -u | wc -l)" = 1 ] && [ "$(wc -l <scale.csv)" = 7 ] ||
+    failed "rows of the CSV"
+  python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse("scale.svg")' || failed "the SVG does not parse"
+  grep -q "exposed communication" scale.svg || failed "the SVG lacks a part"
+done
+
+check "worlds of the user's choice, one kind of scaling"
+run -n 3 bench scale "${small[@]}" --worlds 3,2 --scaling strong --global-batch 24 --repeat 2 --rounds 1
+expect_status 0; expect_no_out "^weak"
+expect_out "^strong scaling: 24 samples per step$"; expect_out "^At 3 ranks"; expect_no_out "^At [12] rank"
+check "one rank"
+run bench scale "${small[@]}" --repeat 2 --rounds 1
+expect_status 0; expect_silence; expect_out "nothing to be compared with"
+
+check "real data"
+pack_small data
+run -n 2 bench scale --device cpu --input data --data data --hidden 16 --batch 12 --warmup 1 --repeat 3 --rounds 1 \
+  --json scale.json
+expect_status 0; rows scale.json 1 2
+check "a batch larger than the data"
+run -n 2 bench scale --device cpu --input data --data data --hidden 16 --batch 400 --repeat 1 --rounds 1
+expect_error 2 "a step of 800 samples on 2 ranks, and data has 600"
+check "data that is not there: said by all, though one rank alone looks"
+run -n 2 bench scale --device cpu --input data --data nowhere --worlds 1 --repeat 1
+expect_error 1 "nowhere"
+
+check "more ranks than samples"
+run -n 3 bench scale "${small[@]}" --global-batch 2 --repeat 1
+expect_error 2 "3 ranks cannot share 2 samples: give a --global-batch of at least 3, fewer --worlds, or --scaling weak"
+check "a world larger than the job"
+run -n 2 bench scale "${small[@]}" --worlds 1,4
+expect_error 2 "--worlds: 4 ranks of 2: start the job with more"
+check "a file that cannot be written is told of before anything is timed"
+run -n 2 bench scale "${small[@]}" --svg nowhere/scale.svg
+expect_error 1 "cannot write nowhere/scale.svg"; expect_no_out "ms"
+check "a loss that is not finite ends the ranks that wait, too"
+run -n 2 bench scale "${small[@]}" --worlds 1 --learning-rate 1e30 --repeat 50
+expect_error 1 "not finite"
+
+# slow_down PID: the process gets a sixteenth of its time from now on: less than on any machine that is merely busy.
+slow_down() {
+  python3 - "$1" <<'PYTHON' &
+import os, signal, sys, time
+pid = int(sys.argv[1])
+try:
+    while True:
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(0.06)
+        os.kill(pid, signal.SIGCONT)
+        time.sleep(0.004)
+except ProcessLookupError:
+    pass
+PYTHON
+}
+for transport in shared-memory ring; do
+  check "a rank that is slowed down is named, $transport"
+  # Long steps with short sums: each step meets many pauses, and few of them fall into the sums.
+  start -n 3 bench scale --device cpu --transport $transport --features 64 --hidden 512,512 --batch 512 --worlds 1,3 \
+    --scaling weak --warmup 1 --repeat 6 --rounds 1 --json late.json
+  wait_for 30 grep -q "^3 ranks" out
+  slow_down "$(rank 1)"
+  finish 60
+  wait
+  expect_status 0
+  expect_out "^Of 3 ranks: rank 1 on $(hostname) works [0-9]+ % longer than the others \(in [0-9]+ of 6 steps; compute\)"
+  expect_out "^At 3 ranks .* % waiting for rank 1 on $(hostname)"
+  grep -q '"straggler_rank":1,' late.json || failed "the JSON does not name rank 1"
+done
+
+check "the ranks that wait outlast the deadline"
+run -n 2 bench scale --device cpu --hidden 512,512 --batch 1024 --worlds 1 --scaling weak --warmup 1 --repeat 12 \
+  --rounds 1 --deadline 0.3
+expect_status 0; expect_silence
+for victim in 0 1; do
+  check "rank $victim is killed while rank 0 works and rank 1 waits"
+  start -n 2 bench scale --device cpu --hidden 512 --worlds 1 --repeat 100000
+  wait_for 30 grep -q "^1 rank" out
+  sleep 0.5
+  kill -9 "$(rank $victim)"
+  finish 20
+  [ "$status" != 0 ] || failed "exit 0"
+done
+check "the only rank at work is stopped"
+start -n 2 bench scale "${small[@]}" --worlds 1 --repeat 100000 --deadline 1
+wait_for 30 grep -q "^1 rank" out
+sleep 2
+kill -STOP "$(rank 0)"
+finish 60
+expect_status 1
+expect_err "rank 0 .*stopped"

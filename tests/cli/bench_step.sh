@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# `lockstep bench step`: what it says of sums and buckets, and other bucket sizes beside the rule's.
+. "$(dirname "$0")/harness.sh"
+
+small=(--device cpu --features 784 --hidden 64,64 --batch 8 --warmup 2 --repeat 5)
+
+for n in 1 3; do
+  check "$n ranks"
+  run -n $n bench step "${small[@]}" --json step.json
+  expect_status 0; expect_silence
+  expect_out "^time +compute [0-9.]+ %  exposed communication [0-9.]+ %  input [0-9.]+ %  host"
+  [ $n = 1 ] || expect_out "^sums +[0-9.]+ ms per step in all, [0-9.]+ ms of it exposed; "
+  [ $n = 1 ] || expect_out "^buckets +1 bucket \([0-9.]+ KiB\), up to 4 MiB$"
+  python3 - $n <<'PYTHON' || failed "the JSON"
+import json, sys
+rows = [json.loads(line) for line in open("step.json")]
+assert len(rows) == 1
+step = rows[0]
+assert step["bench"] == "step" and step["world"] == int(sys.argv[1]) and step["steps"] == 5
+assert step["buckets"] == 1 and int(step["bucket_sizes"]) >= step["parameters"] and step["bucket_rule"]
+assert step["exposed_ms"] >= 0 and step["communication_ms"] >= 0 and step["waiting_ms"] >= 0
+PYTHON
+done
+
+check "buckets of the user's size, on the ring"
+run -n 2 bench step "${small[@]}" --transport ring --bucket-size 5000 --json step.json
+expect_status 0
+expect_out "^buckets +[2-9] buckets \([0-9.]+ KiB to [0-9.]+ KiB\), .*as asked for$"
+check "half the bytes, on the ring"
+run -n 2 bench step "${small[@]}" --transport ring --wire bf16
+expect_status 0; expect_silence
+
+check "other sizes beside the rule's"
+run -n 2 bench step --device cpu --hidden 512,256 --batch 8 --warmup 2 --repeat 5 --transport ring --sweep-buckets \
+  --json step.json
+expect_status 0; expect_silence
+expect_out "^ +by the rule "
+expect_out "^ +65,536 "
+expect_out "^the rule's (buckets are the best of these|step takes [0-9.]+ % longer than with --bucket-size [0-9]+)"
+python3 - <<'PYTHON' || failed "the JSON"
+import json
+rows = [json.loads(line) for line in open("step.json")]
+sweep = [row for row in rows if row["bench"] == "step-buckets"]
+assert rows[0]["bench"] == "step" and len(sweep) == len(rows) - 1 >= 3, rows
+assert sweep[0]["bucket_size"] == 0 and sweep[0]["buckets"] == rows[0]["buckets"]
+assert sweep[1]["buckets"] == 1 or sweep[0]["buckets"] == 1  # everything in one
+assert all(row["step_ms"] > 0 and row["largest_bucket"] > 0 for row in sweep)
+PYTHON
+run -n 2 bench step "${small[@]}" --sweep-buckets --bucket-size 7
+expect_error 2 "--sweep-buckets and --bucket-size contradict each other"
+check "a file that cannot be written is told of before anything is timed"
+run -n 2 bench step "${small[@]}" --json nowhere/step.json
+expect_error 1 "cannot write nowhere/step.json"; expect_no_out "ms"
