@@ -112,8 +112,7 @@ StepBench::StepBench(comm::MpiSession& session, comm::Communicator& communicator
   all_succeed_or_usage(communicator_, [&] { check_sharding(work_.train, place); });
   engine_ = std::make_unique<Engine>(
       session, communicator_, place, work_.train, *workload_.network, workload_.model,
-      comm::bucket_schedule(workload_.network->parameters().slice_ends(), transport_of(place, communicator_),
-                            communicator_.size(), static_cast<std::size_t>(work_.train.bucket_size)));
+      gradient_buckets(work_.train, *workload_.network, place, communicator_));
   model::Backend& backend = engine_->backend();
   engine_->model().initialize(work_.train.seed);
   Trainer::NextMicroBatch next;
