@@ -57,6 +57,24 @@ ncclResult_t ncclAllReduce(const void* from, void* to, size_t count, ncclDataTyp
                            ncclComm_t communicator, cudaStream_t stream) {
   return LOCKSTEP_LOADED(ncclAllReduce)(from, to, count, type, operation, communicator, stream);
 }
+ncclResult_t ncclReduceScatter(const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t operation,
+                               ncclComm_t communicator, cudaStream_t stream) {
+  return LOCKSTEP_LOADED(ncclReduceScatter)(from, to, count, type, operation, communicator, stream);
+}
+ncclResult_t ncclAllGather(const void* from, void* to, size_t count, ncclDataType_t type, ncclComm_t communicator,
+                           cudaStream_t stream) {
+  return LOCKSTEP_LOADED(ncclAllGather)(from, to, count, type, communicator, stream);
+}
+ncclResult_t ncclReduce(const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t operation, int root,
+                        ncclComm_t communicator, cudaStream_t stream) {
+  return LOCKSTEP_LOADED(ncclReduce)(from, to, count, type, operation, root, communicator, stream);
+}
+ncclResult_t ncclBroadcast(const void* from, void* to, size_t count, ncclDataType_t type, int root,
+                           ncclComm_t communicator, cudaStream_t stream) {
+  return LOCKSTEP_LOADED(ncclBroadcast)(from, to, count, type, root, communicator, stream);
+}
+ncclResult_t ncclGroupStart() { return LOCKSTEP_LOADED(ncclGroupStart)(); }
+ncclResult_t ncclGroupEnd() { return LOCKSTEP_LOADED(ncclGroupEnd)(); }
 const char* ncclGetErrorString(ncclResult_t result) { return LOCKSTEP_LOADED(ncclGetErrorString)(result); }
 const char* ncclGetLastError(ncclComm_t communicator) { return LOCKSTEP_LOADED(ncclGetLastError)(communicator); }
 
