@@ -14,6 +14,7 @@
 #include "app/check_report.hpp"
 #include "app/check_storage.hpp"
 #include "app/console.hpp"
+#include "app/engine.hpp"
 #include "app/figures.hpp"
 #include "app/placement.hpp"
 #include "app/report.hpp"
@@ -23,6 +24,7 @@
 #include "app/trainer.hpp"
 #include "app/workload.hpp"
 #include "comm/agreement.hpp"
+#include "comm/gradient_reducer.hpp"
 #include "comm/network_probe.hpp"
 #include "comm/topology.hpp"
 
@@ -59,7 +61,7 @@ class Check {
   bool has_data() const { return !options_.train.data.empty(); }
   void find_place();
   void open_data();
-  model::ModelOptions shared_options() const;
+  model::MemoryPlan memory_plan(std::int64_t batch) const;
   std::uint64_t host_memory_wanted() const;
   /// Says what came of it.
   void tell(Subject subject) {
@@ -117,6 +119,7 @@ void Check::open_data() {
   const comm::LongOperation opening(communicator_, "opening the data");
   try {
     workload_ = prepare_workload(train_, communicator_.size());
+    check_sharding(train_, place_);
     const io::Dataset* const datasets[] = {workload_.training.get(), workload_.validation.get()};
     add_files(own_.data, datasets);
     own_.memory_wanted = host_memory_wanted();
@@ -125,12 +128,10 @@ void Check::open_data() {
   }
 }
 
-/// The model as a rank has it that shares the update with the others (--shard-optimizer).
-model::ModelOptions Check::shared_options() const {
-  model::ModelOptions options = workload_.model;
-  options.owned = most_owned_ranges(train_, gradient_buckets(train_, *workload_.network, place_, communicator_),
-                                    communicator_.size());
-  return options;
+/// Of what one rank allocates for `batch` samples at once.
+model::MemoryPlan Check::memory_plan(std::int64_t batch) const {
+  const std::vector<comm::Slice> buckets = gradient_buckets(train_, *workload_.network, place_, communicator_);
+  return plan_engine(communicator_, place_, train_, *workload_.network, workload_.model, buckets, batch);
 }
 
 /// Of one rank in training: the arenas (on a GPU: what the host keeps of them), batches in flight.
@@ -141,8 +142,9 @@ std::uint64_t Check::host_memory_wanted() const {
                                 (data.x_bytes() + data.y_bytes());
   constexpr std::uint64_t of_cuda = std::uint64_t{1} << 30;  // libraries and context
   // Of GPUs' arenas a host keeps what checkpoints are made of: all of the state.
-  const model::MemoryPlan plan =
-      model::plan_memory(*workload_.network, place_.gpu ? workload_.model : shared_options(), memory_types(place_));
+  const model::MemoryPlan plan = place_.gpu
+                                     ? model::plan_memory(*workload_.network, workload_.model, memory_types(place_))
+                                     : memory_plan(workload_.model.max_batch);
   return batches + (place_.gpu ? plan.parameters + plan.optimizer + of_cuda : plan.total());
 }
 
@@ -278,11 +280,7 @@ void Check::look_at_memory() {
 
   std::vector<Finding> of_gpu;
   if (place_.gpu && !train_.dry_run) {
-    const auto plan_for = [&](std::int64_t batch) {
-      model::ModelOptions with = shared_options();
-      with.max_batch = batch;
-      return model::plan_memory(*workload_.network, with, memory_types(place_));
-    };
+    const auto plan_for = [&](std::int64_t batch) { return memory_plan(batch); };
     try {
       const std::int64_t batch = workload_.model.max_batch;
       require_memory(communicator_, place_, plan_for(batch), batch, plan_for);

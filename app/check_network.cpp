@@ -112,15 +112,18 @@ Usual usual_figures(std::span<const comm::PairFigures> pairs, int hosts) {
 }
 
 bool is_slow(const comm::PairFigures& pair, const Usual& usual) {
-  return pair.error.empty() && (pair.bandwidth() < kUsualShare * usual.bandwidth ||
-                                pair.latency > kUsualLatencies * usual.latency + kLatencySlack);
+  return pair.error.empty() && pair.bandwidth() < kUsualShare * usual.bandwidth;
+}
+
+bool is_late(const comm::PairFigures& pair, const Usual& usual) {
+  return pair.error.empty() && pair.latency > kUsualLatencies * usual.latency + kLatencySlack;
 }
 
 std::vector<comm::HostPair> slow_pairs(std::span<const comm::PairFigures> pairs, int hosts) {
   const Usual usual = usual_figures(pairs, hosts);
   std::vector<comm::HostPair> slow;
   for (const comm::PairFigures& p : pairs) {
-    if (is_slow(p, usual)) slow.push_back(p.pair);
+    if (is_slow(p, usual) || is_late(p, usual)) slow.push_back(p.pair);
   }
   return slow;
 }
@@ -141,7 +144,7 @@ void merge_better(std::vector<comm::PairFigures>& pairs, std::span<const comm::P
 
 std::vector<Finding> judge_pairs(std::span<const comm::PairFigures> pairs, std::span<const std::string> hosts) {
   const Usual usual = usual_figures(pairs, static_cast<int>(hosts.size()));
-  std::vector<comm::PairFigures> unreached, crippled, slow;
+  std::vector<comm::PairFigures> unreached, crippled, slow, late;
   for (const comm::PairFigures& p : pairs) {
     if (!p.error.empty()) {
       unreached.push_back(p);
@@ -150,6 +153,7 @@ std::vector<Finding> judge_pairs(std::span<const comm::PairFigures> pairs, std::
     } else if (is_slow(p, usual)) {
       slow.push_back(p);
     }
+    if (is_late(p, usual)) late.push_back(p);
   }
   const std::string compared =
       fmt::format(" (usual here: {}, {})", bandwidth_text(usual.bandwidth), latency_text(usual.latency));
@@ -167,12 +171,20 @@ std::vector<Finding> judge_pairs(std::span<const comm::PairFigures> pairs, std::
          .before_pairs = "less than a quarter of the usual bandwidth between ",
          .after_pairs = compared,
          .remedy = "look at the link's speed (ethtool, ibstat) and cable, or leave the host out: all wait for it"});
+  const std::string elsewhere =
+      "see whether another job uses the link, or whether it lies in another part of the network";
   blame(findings, slow, pairs, hosts,
         {.severity = Severity::warning,
-         .of_host = fmt::format("is slow to reach{}", compared),
-         .before_pairs = "slow: ",
+         .of_host = fmt::format("has less than 70 % of the usual bandwidth{}", compared),
+         .before_pairs = "less than 70 % of the usual bandwidth between ",
          .after_pairs = compared,
-         .remedy = "see whether another job uses the link, or whether it lies in another part of the network"});
+         .remedy = elsewhere});
+  blame(findings, late, pairs, hosts,
+        {.severity = Severity::warning,
+         .of_host = fmt::format("takes more than twice the usual time to answer{}", compared),
+         .before_pairs = "more than twice the usual latency between ",
+         .after_pairs = compared,
+         .remedy = elsewhere});
   return findings;
 }
 

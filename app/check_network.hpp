@@ -20,16 +20,18 @@ struct Usual {
 };
 Usual usual_figures(std::span<const comm::PairFigures> pairs, int hosts);
 
-/// Less than 70 % of the usual bandwidth or more than twice the usual latency and 50 us.
+/// Less than 70 % of the usual bandwidth.
 bool is_slow(const comm::PairFigures& pair, const Usual& usual);
-/// Pairs that are slow: worth a second look.
+/// More than twice the usual latency and 50 us.
+bool is_late(const comm::PairFigures& pair, const Usual& usual);
+/// Pairs that are either: worth a second look.
 std::vector<comm::HostPair> slow_pairs(std::span<const comm::PairFigures> pairs, int hosts);
 /// Takes the better figures of a second look.
 void merge_better(std::vector<comm::PairFigures>& pairs, std::span<const comm::PairFigures> again);
 
 /// Errors: pairs that do not reach each other, pairs with less than a quarter of the usual bandwidth. Warnings: other
-/// slow pairs. A host that is common to most of them is named and the pairs are not; with two hosts there is nothing to
-/// compare with.
+/// slow ones, late ones. A host that is common to most of them is named and the pairs are not; with two hosts there is
+/// nothing to compare with.
 std::vector<Finding> judge_pairs(std::span<const comm::PairFigures> pairs, std::span<const std::string> hosts);
 /// "6 pairs of hosts, 0.94 GB/s (least 0.92), 31 us (most 35)".
 std::string describe_pairs(std::span<const comm::PairFigures> pairs, int hosts);

@@ -17,6 +17,21 @@ std::unique_ptr<model::Backend> make_agreed_backend(comm::Communicator& communic
   return backend;
 }
 
+model::MemoryPlan plan_engine(const comm::Communicator& communicator, const Place& place, const TrainOptions& options,
+                              const model::Network& network, model::ModelOptions model_options,
+                              std::span<const comm::Slice> buckets, std::int64_t batch) {
+  model_options.max_batch = batch;
+  model_options.owned = most_owned_ranges(options, buckets, communicator.size());
+  model::MemoryPlan plan = model::plan_memory(network, model_options, memory_types(place));
+  const std::string& wire = options.execution.wire;
+  const bool copies = place.gpu && wire == "bf16" && communicator.size() > 1;
+  const bool keeps_residuals = !place.gpu && communicator.uses_network() && wire == "bf16-feedback";
+  const std::size_t elements = network.parameters().arena_elements();
+  if (copies) plan.gradients += elements * sizeof(std::uint16_t);
+  if (keeps_residuals) plan.gradients += elements * sizeof(float);
+  return plan;
+}
+
 Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, const Place& place,
                const TrainOptions& options, const model::Network& network, model::ModelOptions model_options,
                std::vector<comm::Slice> buckets)
@@ -26,13 +41,7 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
   const bool keeps_residuals = on_network && options.execution.wire == "bf16-feedback";
   wire_on_host_.bf16 = on_network && options.execution.wire != "fp32";
   const auto plan_for = [&](std::int64_t batch) {
-    model::ModelOptions with = model_options;
-    with.max_batch = batch;
-    with.owned = most_owned_ranges(options, buckets, communicator.size());
-    model::MemoryPlan plan = model::plan_memory(network, with, memory_types(place));
-    if (wire_is_bf16_) plan.gradients += network.parameters().arena_elements() * sizeof(std::uint16_t);
-    if (keeps_residuals) plan.gradients += network.parameters().arena_elements() * sizeof(float);
-    return plan;
+    return plan_engine(communicator, place, options, network, model_options, buckets, batch);
   };
   require_memory(communicator, place, plan_for(model_options.max_batch), model_options.max_batch, plan_for);
   backend_ = make_agreed_backend(communicator, place, options.execution);

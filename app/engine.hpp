@@ -58,6 +58,11 @@ class Engine {
   model::Tensor wire_;
 };
 
+/// The memory of an engine that is made of these, with `batch` samples at once: of the rank that takes most.
+model::MemoryPlan plan_engine(const comm::Communicator& communicator, const Place& place, const TrainOptions& options,
+                              const model::Network& network, model::ModelOptions model_options,
+                              std::span<const comm::Slice> buckets, std::int64_t batch);
+
 /// Collective: the backend of a place. Throws comm::AgreedError on every rank where one of them has none.
 std::unique_ptr<model::Backend> make_agreed_backend(comm::Communicator& communicator, const Place& place,
                                                     const ExecutionOptions& options);

@@ -23,6 +23,7 @@ constexpr std::string_view kExamples =
 
 CheckOptions parse_check(const std::vector<std::string>& arguments) {
   CheckOptions options;
+  options.train.execution.deadline = 20;  // seconds, not minutes
   OptionTable table("lockstep check");
   table.group("Check");
   table

@@ -36,6 +36,10 @@ std::vector<std::string_view> names_in(std::string_view list) {
   return names;
 }
 
+/// How the interfaces of containers and virtual machines are called.
+constexpr std::string_view kBridgesOfContainers[] = {"docker", "br-", "virbr", "cni",
+                                                     "podman", "lxc", "lxdbr", "vmnet"};
+
 /// 4 or 16 bytes in network order.
 using AddressBytes = std::vector<unsigned char>;
 
@@ -85,6 +89,20 @@ std::int64_t number_in(const std::filesystem::path& file) {
   return std::ifstream(file) >> value && value > 0 ? value : 0;
 }
 
+bool is_there(const std::filesystem::path& path) {
+  std::error_code unknown;
+  return std::filesystem::exists(path, unknown);
+}
+
+/// A bond, bridge or VLAN: its speed is that of what it stands on; what other virtual ones say means nothing.
+bool stands_on_others(const std::filesystem::path& device) {
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(device, none)) {
+    if (entry.path().filename().string().starts_with("lower_")) return true;
+  }
+  return false;
+}
+
 std::string line_in(const std::filesystem::path& file) {
   std::string line;
   std::getline(std::ifstream(file) >> std::ws, line);
@@ -112,13 +130,13 @@ std::vector<InterfaceAddress> interface_addresses() {
       const std::filesystem::path device = std::filesystem::path("/sys/class/net") / entry->ifa_name;
       const AddressBytes bytes = address_bytes(entry->ifa_addr);
       const bool of_one_link = family == AF_INET6 && bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80;
-      std::error_code unknown;
+      const bool hardware = is_there(device / "device"), on_hardware = hardware || stands_on_others(device);
       addresses.push_back({.interface = entry->ifa_name,
                            .address = address_text(bytes),
                            .prefix = bits_set(address_bytes(entry->ifa_netmask)),
                            .loopback = (entry->ifa_flags & IFF_LOOPBACK) != 0 || of_one_link,
-                           .is_virtual = !std::filesystem::exists(device / "device", unknown),
-                           .megabits = number_in(device / "speed"),
+                           .is_virtual = !hardware,
+                           .megabits = on_hardware ? number_in(device / "speed") : 0,
                            .mtu = static_cast<int>(number_in(device / "mtu"))});
     }
   }
@@ -142,6 +160,27 @@ bool is_in_list(const InterfaceAddress& address, std::string_view list) {
     if (masked(*subnet, prefix) == masked(*own, prefix)) return true;
   }
   return false;
+}
+
+std::string suspect_interfaces(std::span<const InterfaceAddress> addresses, std::string_view include,
+                               std::string_view exclude) {
+  if (!include.empty()) return "";
+  std::vector<std::string> suspects, others;
+  for (const InterfaceAddress& a : addresses) {
+    if (a.loopback || a.address.find(':') != std::string::npos) continue;
+    const bool is_suspect = std::any_of(std::begin(kBridgesOfContainers), std::end(kBridgesOfContainers),
+                                        [&](std::string_view beginning) { return a.interface.starts_with(beginning); });
+    if (!is_suspect) {
+      others.push_back(a.subnet());
+    } else if (!is_in_list(a, exclude)) {
+      suspects.push_back(fmt::format("{} {}", a.interface, a.address));
+    }
+  }
+  if (suspects.empty() || others.empty()) return "";
+  return fmt::format(
+      "{} {} like the same address on every host, and MPI may have taken it for a way between them: name the network "
+      "that joins the hosts, as in mpirun --mca btl_tcp_if_include {}",
+      fmt::join(suspects, ", "), suspects.size() == 1 ? "looks" : "look", others[0]);
 }
 
 std::vector<FabricPort> fabric_ports() {

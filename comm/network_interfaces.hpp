@@ -20,7 +20,7 @@ struct InterfaceAddress {
   int prefix = 0;             ///< bits that the subnet's addresses share
   bool loopback = false;      ///< or an address that means nothing outside of its link (fe80::)
   bool is_virtual = false;    ///< a bridge, tunnel, container's or machine's own: no hardware behind it
-  std::int64_t megabits = 0;  ///< speed, Mbit/s; 0: not known
+  std::int64_t megabits = 0;  ///< speed of the hardware, Mbit/s; 0: not known, or none
   int mtu = 0;                ///< bytes of the largest packet; 0: not known
   /// "10.0.0.0/24"; empty where the address is none.
   std::string subnet() const;
@@ -29,6 +29,12 @@ struct InterfaceAddress {
 std::vector<InterfaceAddress> interface_addresses();
 /// Whether a list as in Open MPI's btl_tcp_if_include (names and subnets like 10.0.0.0/16, with commas) has this one.
 bool is_in_list(const InterfaceAddress& address, std::string_view list);
+
+/// For ranks that hear nothing of each other: a sentence about interfaces of containers and virtual machines that Open
+/// MPI may use by mistake, and what to tell it; empty where there are none, or where `include` or `exclude`
+/// (btl_tcp_if_...) keep it from them.
+std::string suspect_interfaces(std::span<const InterfaceAddress> addresses, std::string_view include,
+                               std::string_view exclude);
 
 /// An InfiniBand or RoCE port.
 struct FabricPort {

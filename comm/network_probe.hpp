@@ -35,7 +35,7 @@ std::vector<Round> rounds_of(std::span<const HostPair> pairs);
 
 struct PairFigures {
   HostPair pair = {};
-  double latency = 0;      ///< seconds: half of the median round trip of a small message
+  double latency = 0;      ///< seconds: half of a round trip of a small message: the quickest tenth takes no longer
   double forward = 0;      ///< bytes/s from the first to the second
   double backward = 0;     ///< bytes/s from the second to the first
   std::string error = {};  ///< non-empty: they did not reach each other

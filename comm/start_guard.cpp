@@ -72,7 +72,11 @@ std::string network_hint() {
   std::string hint = names.empty() ? "no network interface with an address runs on this host"
                                    : fmt::format("this host has the interfaces {}", fmt::join(names, ", "));
   const char* const list = std::getenv(kVariable);
-  if (list == nullptr || *list == '\0') return hint + fmt::format("; {} names those that MPI may use", kVariable);
+  if (list == nullptr || *list == '\0') {
+    const char* const exclude = std::getenv("OMPI_MCA_btl_tcp_if_exclude");
+    const std::string suspects = suspect_interfaces(interface_addresses(), "", exclude == nullptr ? "" : exclude);
+    return hint + (suspects.empty() ? fmt::format("; {} names those that MPI may use", kVariable) : "; " + suspects);
+  }
   bool any = false;
   for (std::string_view rest = list; !rest.empty();) {
     const std::string item(rest.substr(0, rest.find(',')));

@@ -108,5 +108,16 @@ TEST(InterfaceAddress, ThisHostHasLoopback) {
                                                  testing::Field(&InterfaceAddress::loopback, true))));
 }
 
+TEST(SuspectInterfaces, NamesTheContainersBridgeAndTheWayRoundIt) {
+  std::vector<InterfaceAddress> addresses{address("10.1.2.77", 24), address("172.17.0.1", 16)};
+  EXPECT_THAT(suspect_interfaces(addresses, "", ""), IsEmpty());
+  addresses[1].interface = "docker0";
+  EXPECT_THAT(suspect_interfaces(addresses, "", ""), AllOf(HasSubstr("docker0 172.17.0.1 looks like the same address"),
+                                                           HasSubstr("--mca btl_tcp_if_include 10.1.2.0/24")));
+  EXPECT_THAT(suspect_interfaces(addresses, "eth0", ""), IsEmpty());
+  EXPECT_THAT(suspect_interfaces(addresses, "", "lo,docker0"), IsEmpty());
+  EXPECT_THAT(suspect_interfaces(addresses, "", "lo"), HasSubstr("docker0"));
+}
+
 }  // namespace
 }  // namespace lockstep::comm
