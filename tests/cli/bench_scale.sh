@@ -77,12 +77,16 @@ check "a loss that is not finite ends the ranks that wait, too"
 run -n 2 bench scale "${small[@]}" --worlds 1 --learning-rate 1e30 --repeat 50
 expect_error 1 "not finite"
 
-# slow_down PID: the process gets a sixteenth of its time from now on: less than on any machine that is merely busy.
+# slow_down PID: from when the job has said what it is going to time, the process gets a sixteenth of its time: less than
+# on any machine that is merely busy.
 slow_down() {
   python3 - "$1" <<'PYTHON' &
 import os, signal, sys, time
 pid = int(sys.argv[1])
 try:
+    while "\n3 ranks" not in open("out").read():
+        os.kill(pid, 0)
+        time.sleep(0.002)
     while True:
         os.kill(pid, signal.SIGSTOP)
         time.sleep(0.06)
@@ -92,19 +96,24 @@ except ProcessLookupError:
     pass
 PYTHON
 }
+all_ranks_are_there() { [ "$(ranks | wc -l)" = 3 ]; }
 for transport in shared-memory ring; do
   check "a rank that is slowed down is named, $transport"
   # Long steps with short sums: each step meets many pauses, and few of them fall into the sums.
   start -n 3 bench scale --device cpu --transport $transport --features 64 --hidden 512,512 --batch 512 --worlds 1,3 \
-    --scaling weak --warmup 1 --repeat 6 --rounds 1 --json late.json
-  wait_for 30 grep -q "^3 ranks" out
+    --scaling weak --warmup 1 --repeat 30 --rounds 1 --json late.json
+  wait_for 30 all_ranks_are_there
   slow_down "$(rank 1)"
-  finish 60
+  finish 120
   wait
   expect_status 0
-  expect_out "^Of 3 ranks: rank 1 on $(hostname) works [0-9]+ % longer than the others \(in [0-9]+ of 6 steps; compute\)"
+  expect_out "^Of 3 ranks: rank 1 on $(hostname) works [0-9]+ % longer than the others \(in [0-9]+ of 30 steps; compute\)"
   expect_out "^At 3 ranks .* % waiting for rank 1 on $(hostname)"
-  grep -q '"straggler_rank":1,' late.json || failed "the JSON does not name rank 1"
+  python3 - <<'PYTHON' || failed "the JSON does not name rank 1, late by what it was slowed down"
+import json
+row = [json.loads(line) for line in open("late.json")][-1]
+assert row["world"] == 3 and row["straggler_rank"] == 1 and row["straggler_excess"] > 0.5, row
+PYTHON
 done
 
 check "the ranks that wait outlast the deadline"
