@@ -26,7 +26,7 @@ LOCKSTEP_OVER_EVERY_TRANSPORT(NetworkProbe);
 
 TEST_P(NetworkProbe, MeasuresAllPairsAndTellsAllRanks) {
   const int hosts = session().size();
-  const ProbeOptions options{.seconds = 0.3};
+  const ProbeOptions options{.seconds = 2};
   const std::vector<PairFigures> pairs =
       probe_network(session(), *communicator_, everybody(), plan_rounds(hosts, most_rounds(options), 1), options);
   ASSERT_EQ(pairs.size(), static_cast<std::size_t>(hosts * (hosts - 1) / 2));
