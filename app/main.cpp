@@ -1,6 +1,7 @@
 /// \file
 /// The program: which command, whose lifetimes, which exit code.
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <exception>
@@ -181,6 +182,9 @@ void say_usage_errors(const Request& request, const std::vector<std::string>& te
   fmt::print(stderr, "`{} --help` explains the options.\n", speaker(request));
 }
 
+/// A start is slower than a step: programs are loaded, often from one file system for all, on hosts that are busy.
+constexpr double kLeastStartLimit = 20;
+
 /// Seconds that the ranks have to find each other at the start: the --deadline of the command line where there is one
 /// (not that of a file, which may be on a file system that is slow to come), as a user who knows of slow ranks has
 /// raised it.
@@ -196,7 +200,9 @@ double start_limit(const std::vector<std::string>& arguments) {
       continue;
     }
     const double seconds = std::atof(std::string(value).c_str());
-    if (seconds > 0) limit = seconds;  // anything else is a usage error, which the ranks find when they are up
+    if (seconds > 0)
+      limit =
+          std::max(seconds, kLeastStartLimit);  // anything else is a usage error, which the ranks find when they are up
   }
   return limit;
 }

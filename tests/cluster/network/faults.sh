@@ -14,8 +14,10 @@ slots=node1:1,node2:1,node3:1
 
 # train_until_it_runs RUN: its rank on node2 in $pid.
 train_until_it_runs() {
+  rm -f out err  # of the case before
   start -H $slots "${train[@]}" --deadline $deadline --run "runs/$1"
   wait_for 60 grep -q '^ *step ' out || { "$hosts" signal KILL; finish 10; return 1; }
+  wait_for 20 eval '[ -n "$(ranks_on node2)" ]' || return 1
   pid=$(ranks_on node2 | tail -n 1)
 }
 # ends_within SECONDS REGEX: not with success, one line of ours.
