@@ -109,8 +109,11 @@ Bench::Bench(comm::MpiSession& session, comm::Communicator& everybody, Console& 
     : console_(console), options_(options), side_job_(everybody, options.work.train.execution.deadline) {
   const ExecutionOptions& execution = options.work.train.execution;
   for (const int size : sizes) {
-    worlds_.push_back(
-        {.ranks = size, .session = session.subset(size), .communicator = {}, .place = {}, .transport = {}});
+    worlds_.push_back({.ranks = size,
+                       .session = session.subset(size, execution.deadline),
+                       .communicator = {},
+                       .place = {},
+                       .transport = {}});
     World& world = worlds_.back();
     side_job_.run(size, [&] {
       world.communicator = comm::make_communicator(

@@ -18,7 +18,6 @@
 #include "app/sharding.hpp"
 #include "app/snapshot.hpp"
 #include "app/step_bench.hpp"
-#include "comm/gradient_reducer.hpp"
 #include "io/metrics_log.hpp"
 
 namespace lockstep::app {
@@ -89,11 +88,6 @@ std::string describe_buckets(std::span<const comm::Slice> buckets) {
                      least->count == most->count ? "" : fmt::format(" to {}", bytes(*most)));
 }
 
-std::string bucket_rule_of(StepBench& bench, int ranks, const TrainOptions& options) {
-  return comm::bucket_rule(bench.engine().reduction().transport_name(), ranks,
-                           static_cast<std::size_t>(options.bucket_size));
-}
-
 /// Numbers of one bucket size.
 struct BucketTrial {
   std::int64_t size = 0;  ///< elements, 0: by the rule
@@ -103,9 +97,11 @@ struct BucketTrial {
 
 /// The rule, and sizes from everything in one bucket down to kLeastBucket elements; of those that cut the gradients
 /// alike, one.
-std::vector<BucketTrial> bucket_trials(std::span<const std::size_t> slice_ends, std::string_view transport, int ranks) {
+std::vector<BucketTrial> bucket_trials(const StepWork& work, const Workload& workload, const Place& place,
+                                       const comm::Communicator& communicator) {
   constexpr std::int64_t kLeastBucket = 64 * 1024, kFactor = 4;
   std::vector<std::int64_t> sizes{0};
+  const std::vector<std::size_t>& slice_ends = workload.network->parameters().slice_ends();
   const auto all = static_cast<std::int64_t>(slice_ends.back());
   sizes.push_back(all);
   std::int64_t size = kLeastBucket;
@@ -113,8 +109,10 @@ std::vector<BucketTrial> bucket_trials(std::span<const std::size_t> slice_ends, 
   for (; size >= kLeastBucket; size /= kFactor) sizes.push_back(size);
   std::vector<BucketTrial> trials;
   for (const std::int64_t one : sizes) {
+    TrainOptions train = work.train;
+    train.bucket_size = one;
     BucketTrial trial{.size = one,
-                      .buckets = comm::bucket_schedule(slice_ends, transport, ranks, static_cast<std::size_t>(one)),
+                      .buckets = gradient_buckets(train, *workload.network, place, communicator),
                       .seconds = {},
                       .exposed = {}};
     const bool known = std::any_of(trials.begin(), trials.end(),
@@ -197,6 +195,7 @@ int run_bench_step(comm::MpiSession& session, const BenchStepOptions& options) {
   auto bench = std::make_unique<StepBench>(session, *communicator, place, options.work);
   model::Backend& backend = bench->engine().backend();
   const Workload& workload = bench->workload();
+  const std::string rule = bucket_rule(train, place, *communicator).text();
 
   time_steps(*bench, options.warmup);
   communicator->barrier();
@@ -246,8 +245,7 @@ int run_bench_step(comm::MpiSession& session, const BenchStepOptions& options) {
     console.info(
         fmt::format("sums       {}{:.4f} ms of it exposed; all ranks: {:.4f} ms, and {:.4f} ms wait for the slowest",
                     whole, 1e3 * split.communication / count, 1e3 * share.communication, 1e3 * share.waiting));
-    console.info(fmt::format("buckets    {}, {}", describe_buckets(bench->engine().buckets()),
-                             bucket_rule_of(*bench, ranks, train)));
+    console.info(fmt::format("buckets    {}, {}", describe_buckets(bench->engine().buckets()), rule));
   }
   console.info(fmt::format(
       "roofline   {:.4f} ms per step: {} per rank at {}/s ({}-cube product on every rank at once); {:.0f} % of it "
@@ -288,10 +286,11 @@ int run_bench_step(comm::MpiSession& session, const BenchStepOptions& options) {
                                {"host_fraction", split.other() / split.total},
                                {"communication_ms", 1e3 * communication / count},
                                {"exposed_ms", 1e3 * split.communication / count},
+                               {"exposed_all_ms", 1e3 * share.communication},
                                {"waiting_ms", 1e3 * share.waiting},
                                {"buckets", static_cast<std::int64_t>(bench->engine().buckets().size())},
                                {"bucket_sizes", bucket_sizes},
-                               {"bucket_rule", bucket_rule_of(*bench, ranks, train)},
+                               {"bucket_rule", rule},
                                {"mfu", utilisation},
                                {"peak_flops", peak.flops},
                                {"roof_flops", roof},
@@ -299,8 +298,7 @@ int run_bench_step(comm::MpiSession& session, const BenchStepOptions& options) {
                                {"peak_resident_mb", peak_bytes / (1024 * 1024)}}) +
              "\n");
   if (options.sweep_buckets) {
-    std::vector<BucketTrial> trials =
-        bucket_trials(workload.network->parameters().slice_ends(), bench->engine().reduction().transport_name(), ranks);
+    std::vector<BucketTrial> trials = bucket_trials(options.work, workload, place, *communicator);
     bench.reset();  // one engine's memory at a time
     sweep(session, *communicator, place, options, trials);
     show_sweep(console, json, trials, ranks);

@@ -2,6 +2,7 @@
 /// The program: which command, whose lifetimes, which exit code.
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <exception>
@@ -10,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
@@ -300,7 +302,11 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ,
               SIG_IGN);  // a file size limit (ulimit -f) is then a write error with a message, like a full disk
   try {
-    return lockstep::app::program(argc, argv);
+    const int code = lockstep::app::program(argc, argv);
+    // A launcher that sees a rank leave with an error ends the job, and drops what it has not read of rank 0's words.
+    constexpr std::chrono::milliseconds kUntilWordsAreRead{100};
+    if (code != 0 && lockstep::comm::launched_rank()) std::this_thread::sleep_for(kUntilWordsAreRead);
+    return code;
   } catch (const std::exception& error) {  // MPI could not start
     fmt::print(stderr, "lockstep: error: {}\n", error.what());
     return 1;

@@ -47,7 +47,7 @@ BenchAllReduceOptions parse_bench_all_reduce(const std::vector<std::string>& arg
   OptionTable table("lockstep bench all-reduce");
   table.group("What is timed");
   table.add("min", options.min, "ELEMENTS", "the smallest sum").at_least(1);
-  table.add("max", options.max, "ELEMENTS", "the largest").at_least(1).at_most(4e9);
+  table.add("max", options.max, "ELEMENTS", "the largest").at_least(1).at_most(1e12);
   table.add("factor", options.factor, "N", "from one size to the next").at_least(2);
   table
       .add("ways", options.ways, "NAMES",

@@ -8,7 +8,6 @@
 #include "app/figures.hpp"
 #include "app/result_file.hpp"
 #include "app/sharding.hpp"
-#include "comm/gradient_reducer.hpp"
 #include "io/metrics_log.hpp"
 
 namespace lockstep::app {
@@ -56,7 +55,7 @@ std::string format_plan(const Workload& workload, const TrainOptions& options, c
                       shards_optimizer(options, communicator.size()) ? "reduce-scatter and all-gather" : "all-reduce",
                       transport, wire_text(options.execution, place, communicator),
                       counted(static_cast<std::int64_t>(buckets.size()), "bucket"),
-                      comm::bucket_rule(transport, communicator.size(), static_cast<std::size_t>(options.bucket_size)));
+                      bucket_rule(options, place, communicator).text());
   constexpr std::size_t most_shown = 8;
   for (std::size_t i = 0; i < std::min(buckets.size(), most_shown); ++i) {
     text += fmt::format(" {}", format_bytes(static_cast<double>(buckets[i].count * sizeof(float))));

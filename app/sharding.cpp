@@ -3,14 +3,17 @@
 #include <algorithm>
 
 #include "comm/agreement.hpp"
-#include "comm/gradient_reducer.hpp"
 
 namespace lockstep::app {
 
+comm::BucketRule bucket_rule(const TrainOptions& options, const Place& place, const comm::Communicator& communicator) {
+  return {transport_of(place, communicator), communicator.size(), communicator.ring_length(),
+          static_cast<std::size_t>(options.bucket_size)};
+}
+
 std::vector<comm::Slice> gradient_buckets(const TrainOptions& options, const model::Network& network,
                                           const Place& place, const comm::Communicator& communicator) {
-  return comm::bucket_schedule(network.parameters().slice_ends(), transport_of(place, communicator),
-                               communicator.size(), static_cast<std::size_t>(options.bucket_size));
+  return bucket_rule(options, place, communicator).cut(network.parameters().slice_ends());
 }
 
 bool shards_optimizer(const TrainOptions& options, int ranks) noexcept { return options.shard_optimizer && ranks > 1; }

@@ -10,12 +10,14 @@
 #include "app/options.hpp"
 #include "app/placement.hpp"
 #include "comm/communicator.hpp"
+#include "comm/gradient_reducer.hpp"
 #include "model/model.hpp"
 #include "model/network.hpp"
 
 namespace lockstep::app {
 
-/// The buckets that gradients are reduced in.
+/// How gradients are cut into buckets, and the buckets that they are reduced in.
+comm::BucketRule bucket_rule(const TrainOptions& options, const Place& place, const comm::Communicator& communicator);
 std::vector<comm::Slice> gradient_buckets(const TrainOptions& options, const model::Network& network,
                                           const Place& place, const comm::Communicator& communicator);
 

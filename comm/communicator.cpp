@@ -131,6 +131,19 @@ bool Communicator::look_at_peers() {
   return do_look_at_peers();
 }
 
+void Communicator::set_urgent(bool urgent) noexcept {
+  {
+    const std::lock_guard lock(urgency_mutex_);  // or a sleeper might miss it between its look and its sleep
+    urgent_.store(urgent, std::memory_order_relaxed);
+  }
+  if (urgent) gets_urgent_.notify_all();
+}
+
+void Communicator::sleep_unless_urgent(std::chrono::microseconds time) const {
+  std::unique_lock lock(urgency_mutex_);
+  gets_urgent_.wait_for(lock, time, [this] { return urgent(); });
+}
+
 void Communicator::note_activity(const char* what, std::int64_t step) noexcept { do_note_activity(what, step); }
 
 void Communicator::begin_long_operation(const char* what) {

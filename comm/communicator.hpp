@@ -8,10 +8,13 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <memory_resource>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -63,6 +66,9 @@ class Communicator {
   virtual std::string_view transport_name() const noexcept = 0;
   /// Sums travel between processes as messages: worth a thread that drives them beside the computation.
   virtual bool uses_network() const noexcept { return false; }
+  /// Places on the ring that sums between hosts travel: every rank on the flat ring, every machine on two levels; else
+  /// 1, there is none.
+  virtual int ring_length() const noexcept { return 1; }
   /// Why Transport::automatic fell back to the ring although all ranks share a host; empty when it did not. The same on
   /// every rank: a warning for rank 0 to print.
   const std::string& transport_note() const noexcept { return transport_note_; }
@@ -107,8 +113,10 @@ class Communicator {
 
   /// Whether somebody stands still until a collective is done: then this rank polls for messages at full speed, else it
   /// leaves the core to computation between its looks. True at the start. From any thread.
-  void set_urgent(bool urgent) noexcept { urgent_.store(urgent, std::memory_order_relaxed); }
+  void set_urgent(bool urgent) noexcept;
   bool urgent() const noexcept { return urgent_.load(std::memory_order_relaxed); }
+  /// Leaves the core for so long, or until it gets urgent.
+  void sleep_unless_urgent(std::chrono::microseconds time) const;
 
   /// Seconds spent inside collectives since construction.
   double seconds() const noexcept { return seconds_; }
@@ -141,6 +149,8 @@ class Communicator {
   int size_;
   int long_operations_ = 0;
   std::atomic<bool> urgent_{true};
+  mutable std::mutex urgency_mutex_;
+  mutable std::condition_variable gets_urgent_;
   double seconds_ = 0;
   std::string transport_note_;
 };

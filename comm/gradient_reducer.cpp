@@ -11,18 +11,6 @@ namespace {
 
 constexpr std::size_t kKibi = 1024 / sizeof(float), kMebi = 1024 * kKibi;
 
-struct BucketSizes {
-  std::size_t first, usual;
-};
-
-BucketSizes bucket_sizes(std::string_view transport, int ranks) {
-  if (transport == "nccl") return {kMebi, 16 * kMebi};
-  if (transport != "ring" && transport != "two-level") return {4 * kMebi, 4 * kMebi};
-  const auto p = static_cast<std::size_t>(ranks);
-  const std::size_t usual = std::clamp(p * 128 * kKibi, 4 * kMebi, 64 * kMebi);
-  return {std::clamp(p * 32 * kKibi, 256 * kKibi, usual), usual};
-}
-
 std::string size_text(std::size_t elements) {
   return elements % kMebi == 0 ? fmt::format("{} MiB", elements / kMebi)
                                : fmt::format("{:.6g} KiB", static_cast<double>(elements * sizeof(float)) / 1024);
@@ -30,17 +18,28 @@ std::string size_text(std::size_t elements) {
 
 }  // namespace
 
-std::string bucket_rule(std::string_view transport, int ranks, std::size_t bucket_elements) {
-  if (bucket_elements > 0) return fmt::format("up to {}, as asked for", size_text(bucket_elements));
-  const BucketSizes sizes = bucket_sizes(transport, ranks);
-  return sizes.first == sizes.usual
-             ? fmt::format("up to {}", size_text(sizes.usual))
-             : fmt::format("the first up to {}, then up to {}", size_text(sizes.first), size_text(sizes.usual));
+BucketRule::BucketRule(std::string_view transport, int ranks, int ring_length, std::size_t bucket_elements)
+    : first_(4 * kMebi), usual_(4 * kMebi), asked_for_(bucket_elements > 0) {
+  if (asked_for_) {
+    first_ = usual_ = bucket_elements;
+  } else if (transport == "nccl") {
+    first_ = kMebi, usual_ = 16 * kMebi;
+  } else if (transport == "ring" || transport == "two-level") {
+    const auto p = static_cast<std::size_t>(ranks), length = static_cast<std::size_t>(ring_length);
+    usual_ = std::clamp(std::max(length * 128, p * 16) * kKibi, 4 * kMebi, 64 * kMebi);
+    first_ = std::clamp(std::max(length * 32, p * 4) * kKibi, 256 * kKibi, usual_);
+    shrinks_ = true;
+  }
 }
 
-std::vector<Slice> bucket_schedule(std::span<const std::size_t> slice_ends, std::string_view transport, int ranks,
-                                   std::size_t bucket_elements) {
-  const BucketSizes sizes = bucket_sizes(transport, ranks);
+std::string BucketRule::text() const {
+  if (asked_for_) return fmt::format("up to {}, as asked for", size_text(usual_));
+  return first_ == usual_ ? fmt::format("up to {}", size_text(usual_))
+                          : fmt::format("the first up to {}, then up to {}", size_text(first_), size_text(usual_));
+}
+
+std::vector<Slice> BucketRule::cut(std::span<const std::size_t> slice_ends) const {
+  const std::size_t all = slice_ends.empty() ? 0 : slice_ends.back();
   std::vector<Slice> schedule;
   std::size_t begin = 0, end = 0;
   const auto close = [&] {
@@ -51,7 +50,9 @@ std::vector<Slice> bucket_schedule(std::span<const std::size_t> slice_ends, std:
     if (slice_end < end) {
       throw std::invalid_argument(fmt::format("slices end at {} after {}: they must ascend", slice_end, end));
     }
-    const std::size_t limit = bucket_elements > 0 ? bucket_elements : schedule.empty() ? sizes.first : sizes.usual;
+    const std::size_t limit = schedule.empty() ? first_
+                              : shrinks_       ? std::clamp(std::min(all / 16, (all - begin) / 2), first_, usual_)
+                                               : usual_;
     // A slice becomes final at once: one that is larger than a bucket is a bucket of its own, splitting it gains
     // nothing.
     if (slice_end - begin > limit) close();

@@ -16,18 +16,32 @@
 
 namespace lockstep::comm {
 
-/// Bucket boundaries from the slices' ends (elements, ascending: the order in which backward finishes them), by a
-/// static rule: nothing measured at run time, so a run repeats bit for bit. In shared memory one bucket holds
-/// everything up to 4 MiB (a bucket costs two barriers there); between hosts the first bucket is small (256 KiB) so
-/// that the wire starts early, later ones 4 MiB, and both grow with the world once a rank's part of a bucket falls
-/// below 128 KiB (`ranks` x 32 KiB and `ranks` x 128 KiB; 64 MiB at most): a ring passes that part on 2 (ranks - 1)
-/// times, and smaller ones would be all latency. With NCCL, which wants more to fill its channels, 1 MiB and 16 MiB.
-/// `transport`: a transport_name(). `bucket_elements` > 0 overrides.
-std::vector<Slice> bucket_schedule(std::span<const std::size_t> slice_ends, std::string_view transport, int ranks,
-                                   std::size_t bucket_elements = 0);
+/// Where gradients are cut into buckets. A static rule: nothing is measured at run time, so a run repeats bit for bit.
+///
+/// In shared memory one bucket holds everything up to 4 MiB (a bucket costs two barriers there). Between hosts the
+/// first bucket is small (256 KiB) so that the wire starts early, later ones 4 MiB, and both grow with the ring: it
+/// passes a part of 1/`ring_length` of the bucket on 2 (ring_length - 1) times, and parts below 128 KiB (32 KiB of the
+/// first) would be all latency. Where the ranks of a host share that part, each still sends messages of 16 KiB. 64 MiB
+/// at most. And none holds more than a sixteenth of all gradients, for where the wire is as fast as the computation it
+/// runs a bucket behind; nor more than half of what is left, for beside the last one nothing is left to compute; unless
+/// that is less than the first may hold. With NCCL, which wants more to fill its channels, 1 MiB and 16 MiB.
+class BucketRule {
+ public:
+  /// `transport`: a transport_name(); `ring_length`: Communicator::ring_length(). `bucket_elements` > 0 is the size of
+  /// all buckets instead.
+  BucketRule(std::string_view transport, int ranks, int ring_length, std::size_t bucket_elements = 0);
 
-/// What the rule above says for this transport and world, in a sentence for the plan: "first 256 KiB, then 4 MiB".
-std::string bucket_rule(std::string_view transport, int ranks, std::size_t bucket_elements = 0);
+  /// From the slices' ends (elements, ascending: the order in which backward finishes them). Throws
+  /// std::invalid_argument.
+  std::vector<Slice> cut(std::span<const std::size_t> slice_ends) const;
+  /// The sizes, for the plan: "the first up to 256 KiB, then up to 4 MiB".
+  std::string text() const;
+
+ private:
+  std::size_t first_ = 0, usual_ = 0;  ///< elements
+  bool asked_for_ = false;
+  bool shrinks_ = false;  ///< where little is left, or little there at all
+};
 
 /// Gradients that travel as bfloat16: half the bytes. `pack` rounds a range of the gradients into the same range of
 /// `buffer`, `unpack` brings all of it back; both are enqueued on the stream that makes the gradients.

@@ -19,11 +19,12 @@
 #include <list>
 #include <memory>
 #include <optional>
-#include <random>
 #include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
+
+#include "comm/this_process.hpp"
 
 namespace lockstep::comm {
 namespace {
@@ -120,11 +121,6 @@ Socket listen_anywhere(std::uint16_t& port) {
     return listener;
   }
   return Socket();
-}
-
-std::uint64_t random_nonce() {
-  std::random_device device;
-  return (std::uint64_t{device()} << 32 | device()) | 1;
 }
 
 /// The first words on a connection, from either side: the nonce of the rank that takes in, and who speaks.

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <random>
 #include <stdexcept>
 
 #include "comm/agreement.hpp"
@@ -11,6 +10,7 @@
 #include "comm/ring_communicator.hpp"
 #include "comm/serial_communicator.hpp"
 #include "comm/shared_memory_communicator.hpp"
+#include "comm/this_process.hpp"
 #include "comm/two_level_communicator.hpp"
 
 namespace lockstep::comm {
@@ -33,11 +33,6 @@ Transport chosen(Transport asked, const std::vector<std::vector<int>>& machines)
   if (machines.size() == 1) return Transport::shared_memory;
   const bool alone = std::all_of(machines.begin(), machines.end(), [](const auto& ranks) { return ranks.size() == 1; });
   return alone ? Transport::ring : Transport::two_level;
-}
-
-std::uint64_t random_nonce() {
-  std::random_device device;
-  return (std::uint64_t{device()} << 32 | device()) | 1;
 }
 
 }  // namespace

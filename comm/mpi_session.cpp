@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -13,6 +12,7 @@
 #include "comm/introduction.hpp"
 #include "comm/mpi_state.hpp"
 #include "comm/start_guard.hpp"
+#include "comm/this_process.hpp"
 
 namespace lockstep::comm {
 namespace {
@@ -32,11 +32,6 @@ void set_mpi_defaults() {
   setenv("OMPI_MCA_btl_base_warn_component_unused", "0", 0);
   setenv("OMPI_MCA_btl_openib_warn_no_device_params_found", "0", 0);
   setenv("OMPI_MCA_opal_warn_on_missing_libcuda", "0", 0);
-}
-
-std::string own_host() {
-  char name[256] = {};
-  return gethostname(name, sizeof(name) - 1) == 0 && name[0] != '\0' ? name : "unknown host";
 }
 
 long number_in(const char* variable) {
@@ -76,15 +71,6 @@ void end_process_after(std::chrono::milliseconds limit, int exit_code) {
 /// Of a process that waits for its turn to speak; a signal handler can reach nothing but static storage.
 volatile std::sig_atomic_t silent_exit_code = 1;
 
-void write_stderr(std::string_view text) noexcept {
-  while (!text.empty()) {
-    const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-}
-
 }  // namespace
 
 void check(int code, const char* call, const MpiSession::State& state, int peer) {
@@ -99,14 +85,14 @@ void check(int code, const char* call, const MpiSession::State& state, int peer)
 }
 
 MpiSession::MpiSession(int& argc, char**& argv, double start_limit) : state_(std::make_unique<State>()) {
-  state_->host = own_host();
+  state_->host = host_name();
   int initialized = 0;
   check(MPI_Initialized(&initialized), "MPI_Initialized", *state_);
   if (initialized) throw PeerError("MPI can be started once per process, and it was already");
   set_mpi_defaults();
   const bool by_srun = started_by_srun();
-  // One thread at a time talks to MPI: the main thread, or, while that is in a declared long operation, the one that
-  // sends signs of life. Prefetch and compute threads never do.
+  // One thread at a time talks to MPI: the main thread; while that is in a declared long operation, the one that sends
+  // signs of life; while it computes, the one that sums between hosts. Prefetch and compute threads never do.
   int provided = 0;
   {
     const StartGuard guard("MPI_Init_thread", start_limit);
@@ -146,12 +132,13 @@ void MpiSession::meet(double limit) {
 
 MpiSession::MpiSession(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
-std::unique_ptr<MpiSession> MpiSession::subset(int ranks) {
+std::unique_ptr<MpiSession> MpiSession::subset(int ranks, double limit) {
   if (ranks < 1 || ranks > size()) {
     throw std::invalid_argument(fmt::format("a session of {} of {} ranks", ranks, size()));
   }
   const bool member = rank() < ranks;
   MPI_Comm part = MPI_COMM_NULL;
+  const StartGuard guard("MPI_Comm_split", limit);
   check(MPI_Comm_split(state_->data, member ? 0 : MPI_UNDEFINED, rank(), &part), "MPI_Comm_split", *state_);
   if (!member) return nullptr;
   auto state = std::make_unique<State>();

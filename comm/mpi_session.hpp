@@ -39,8 +39,9 @@ class MpiSession {
   std::string launch_warning() const;
 
   /// Collective: a session of the first `ranks` of these ranks (1 … size()), with the same rank numbers; nullptr on the
-  /// others. It ends without ending MPI, before this one does; abort() ends all ranks of the job. Throws PeerError.
-  std::unique_ptr<MpiSession> subset(int ranks);
+  /// others. It ends without ending MPI, before this one does; abort() ends all ranks of the job. Throws PeerError; a
+  /// rank that does not come ends the job after `limit` seconds.
+  std::unique_ptr<MpiSession> subset(int ranks, double limit);
 
   /// Says `message` on stderr and ends every rank with `exit_code`. Never returns; never hangs (if MPI_Abort does
   /// not end this process within a second, _exit does). When several ranks fail together one speaks at once

@@ -38,8 +38,11 @@ PeerWatch::~PeerWatch() {
 // Waits ---------------------------------------------------------------------------------------------------------------
 
 void PeerWatch::rest(int idle) const {
-  constexpr int kFullSpeed = 2000, kYield = 500;
-  if (!communicator_.urgent()) return std::this_thread::sleep_for(std::chrono::microseconds(50));
+  constexpr int kFullSpeed = 20, kYield = 2500;
+  if (!communicator_.urgent()) {  // longer and longer: what comes seldom need not be looked for often
+    constexpr std::chrono::microseconds kFirst{50};
+    return communicator_.sleep_unless_urgent(kFirst * (1 << std::min(idle - 1, 4)));
+  }
   const int yields_from = oversubscribed_ ? 0 : kFullSpeed;
   if (idle < yields_from) return;
   if (idle < yields_from + kYield) {

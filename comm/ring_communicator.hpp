@@ -18,6 +18,7 @@ class RingCommunicator final : public Communicator {
 
   std::string_view transport_name() const noexcept override { return "ring"; }
   bool uses_network() const noexcept override { return true; }
+  int ring_length() const noexcept override { return size(); }
 
  private:
   std::unique_ptr<std::pmr::memory_resource> do_reduction_memory(std::size_t bytes) override;

@@ -19,8 +19,12 @@
 
 namespace lockstep::comm {
 
-/// Bytes of a segment on the wire; see ring_group.hpp.
+/// Bytes of a segment on the wire, at most; see ring_group.hpp.
 inline constexpr std::size_t kSegmentBytes = 61440;
+/// Smaller ones are not worth a message of their own.
+inline constexpr std::size_t kLeastSegmentBytes = 8192;
+/// Segments that a part is cut into where it is small: so many steps of the ring overlap.
+inline constexpr std::size_t kSegmentsOfSmallPart = 4;
 /// Segments posted ahead in each direction: 960 KiB in flight fill a 10 Gbit/s link of 0.7 ms round trip.
 inline constexpr std::size_t kAhead = 16;
 inline constexpr int kRingTag = 2;
@@ -65,6 +69,7 @@ class RingJourney {
         parts_(parts),
         station_(station),
         staging_(staging),
+        segment_(segment_elements(place.size, parts)),
         first_(trip == RingTrip::all_gather ? place.size - 1 : 0),
         last_(trip == RingTrip::reduce_scatter ? place.size - 1 : 2 * (place.size - 1)) {
     posted_ = received_ = loaded_ = settled({first_, 0, 0}, Direction::in);
@@ -86,8 +91,19 @@ class RingJourney {
   }
 
  private:
-  static constexpr std::size_t kSegment = kSegmentBytes / sizeof(OnWire);
   enum class Direction { in, out };
+
+  /// The same on every rank: all know all parts.
+  static std::size_t segment_elements(int size, const RingParts& parts) {
+    constexpr std::size_t kCacheLine = 64;
+    std::size_t longest = 0;
+    for (int place = 0; place < size; ++place) {
+      for (const Slice& part : parts.of(place)) longest = std::max(longest, part.count);
+    }
+    const std::size_t bytes = longest * sizeof(OnWire) / kSegmentsOfSmallPart;
+    const std::size_t whole_lines = (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
+    return std::clamp(whole_lines, kLeastSegmentBytes, kSegmentBytes) / sizeof(OnWire);
+  }
 
   bool reduces(int step) const { return step < place_.size - 1; }
 
@@ -102,7 +118,7 @@ class RingJourney {
       const std::span<const Slice> all = parts(at.step, direction);
       if (at.part == all.size()) {
         at = {at.step + 1, 0, 0};
-      } else if (at.segment * kSegment >= all[at.part].count) {
+      } else if (at.segment * segment_ >= all[at.part].count) {
         at = {at.step, at.part + 1, 0};
       } else {
         break;
@@ -115,8 +131,8 @@ class RingJourney {
 
   Slice segment(Cursor at, Direction direction) const {
     const Slice part = parts(at.step, direction)[at.part];
-    const std::size_t offset = at.segment * kSegment;
-    return {.offset = part.offset + offset, .count = std::min(kSegment, part.count - offset)};
+    const std::size_t offset = at.segment * segment_;
+    return {.offset = part.offset + offset, .count = std::min(segment_, part.count - offset)};
   }
 
   /// In the gathering half a segment lands in place unless it must be widened: only after its partial sum, which this
@@ -263,6 +279,7 @@ class RingJourney {
   const RingParts& parts_;
   RingStation& station_;
   std::span<std::byte> staging_;
+  std::size_t segment_;  ///< elements
   int first_, last_;
   Cursor posted_, received_, started_, sent_;  ///< the next of each
   Cursor loaded_;                              ///< the next that comes in and has not been made this rank's term

@@ -18,14 +18,10 @@
 #include "comm/deadline.hpp"
 #include "comm/network_interfaces.hpp"
 #include "comm/peers.hpp"
+#include "comm/this_process.hpp"
 
 namespace lockstep::comm {
 namespace {
-
-std::string own_host() {
-  char name[256] = {};
-  return gethostname(name, sizeof(name) - 1) == 0 && name[0] != '\0' ? name : "unknown host";
-}
 
 /// Whether `item`, "eth0" or "10.1.0.0/16", is an interface here. What we cannot read is left to Open MPI.
 bool is_here(const std::string& item, const std::vector<std::string>& names) {
@@ -48,14 +44,6 @@ bool is_here(const std::string& item, const std::vector<std::string>& names) {
 
 /// A signal handler can reach nothing but static storage.
 volatile std::sig_atomic_t continued = 0;
-
-void write_line(const std::string& line) {
-  for (std::string_view rest = line; !rest.empty();) {
-    const ssize_t written = write(STDERR_FILENO, rest.data(), rest.size());
-    if (written <= 0) return;
-    rest.remove_prefix(static_cast<std::size_t>(written));
-  }
-}
 
 }  // namespace
 
@@ -104,11 +92,11 @@ void StartGuard::watch(const std::stop_token& stop, const char* call, double sec
     }
     if (patience->exhausted(false)) break;
   }
-  write_line(
-      fmt::format("lockstep: error on rank {} (host {}, pid {}): MPI has not come up for {} s, inside {}. A rank is "
-                  "stopped or waits "
-                  "for a file system, a host is cut off, or the hosts do not reach each other: {}. Ending the job.\n",
-                  rank, own_host(), getpid(), seconds_text(seconds), call, network_hint()));
+  write_stderr(
+      fmt::format("lockstep: error on rank {} (host {}, pid {}): {} has not returned for {} s. A rank is stopped or "
+                  "waits for a file system, a host is cut off, or the hosts do not reach each other: {}. Ending the "
+                  "job.\n",
+                  rank, host_name(), getpid(), call, seconds_text(seconds), network_hint()));
   _exit(1);
 }
 

@@ -1,6 +1,7 @@
 /// \file
-/// The time that MPI gets to come up. Inside MPI_Init_thread and the first collective calls MPI waits for all ranks by
-/// itself, without a limit: a rank that is stopped, or a network that swallows packets, would hold the others for ever.
+/// The time that MPI gets to come up. Inside MPI_Init_thread, and wherever it makes a communicator, MPI waits for all
+/// ranks by itself, without a limit: a rank that is stopped, or a network that swallows packets, would hold the others
+/// for ever.
 #pragma once
 
 #include <condition_variable>

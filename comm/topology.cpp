@@ -10,6 +10,8 @@
 #include <set>
 #include <sstream>
 
+#include "comm/this_process.hpp"
+
 namespace lockstep::comm {
 namespace {
 
@@ -46,11 +48,6 @@ std::set<int> own_cores() {
     }
   }
   return cores;
-}
-
-std::string own_host() {
-  char name[256] = {};
-  return gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
 }
 
 using Rows = std::vector<std::vector<std::string>>;
@@ -103,7 +100,7 @@ std::vector<RankPlace> gather_topology(Communicator& communicator, const std::st
                                        const std::string& identity) {
   // One line a value.
   const std::vector<std::string> cards =
-      communicator.all_gather_text(fmt::format("{}\n{}\n{}\n{}\n{}\n{}", own_host(), getpid(), folded(own_cores()),
+      communicator.all_gather_text(fmt::format("{}\n{}\n{}\n{}\n{}\n{}", host_name(), getpid(), folded(own_cores()),
                                                sysconf(_SC_NPROCESSORS_ONLN), device, identity));
   std::vector<RankPlace> places;
   std::map<std::string, int> ranks_on_host;

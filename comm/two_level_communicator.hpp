@@ -49,6 +49,7 @@ class TwoLevelCommunicator final : public Communicator, private MeetingWatch {
 
   std::string_view transport_name() const noexcept override { return "two-level"; }
   bool uses_network() const noexcept override { return machines_.size() > 1; }
+  int ring_length() const noexcept override { return static_cast<int>(machines_.size()); }
 
  private:
   std::unique_ptr<std::pmr::memory_resource> do_reduction_memory(std::size_t bytes) override;

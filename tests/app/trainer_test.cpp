@@ -68,7 +68,7 @@ class TrainerTest : public testing::Test {
         model::ModelOptions{.loss = model::LossKind::mean_squared_error, .optimizer = optimizer_, .max_batch = 16});
     model_->initialize(1);
     reducer_.emplace(reduction_, model_->gradients(),
-                     comm::bucket_schedule(network_->parameters().slice_ends(), communicator_.transport_name(), 1));
+                     comm::BucketRule("serial", 1, 1).cut(network_->parameters().slice_ends()));
     delivered_ = 0;
     const Trainer::Parts parts{*backend_, *model_, communicator_, reduction_, *reducer_};
     return trainer_.emplace(parts, optimizer_, *schedule_, accumulate, [this] { return next(); });

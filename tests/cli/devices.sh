@@ -110,6 +110,6 @@ for n in 1 2; do
   check "what no host has memory for is refused before it is taken, on $n ranks"
   run -n $n train --data data --hidden 1000000,1000000 --run runs/none
   expect_error 1 "out of memory before the start: .* of memory, and the host has .*: take a smaller network"; expect_no_file runs/none
-  run -n $n bench all-reduce --max 4000000000 --ways ring
+  run -n $n bench all-reduce --max 1000000000000 --ways ring
   expect_error 1 "out of memory before the start"
 done

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <stdexcept>
 
@@ -36,7 +37,7 @@ std::vector<std::size_t> bucket_counts(const std::vector<std::size_t>& ends, std
                                        std::size_t bucket_elements = 0, int ranks = 4) {
   std::vector<std::size_t> counts;
   std::size_t end = 0;
-  for (const Slice& bucket : bucket_schedule(ends, transport, ranks, bucket_elements)) {
+  for (const Slice& bucket : BucketRule(transport, ranks, ranks, bucket_elements).cut(ends)) {
     EXPECT_EQ(bucket.offset, end);
     end += bucket.count;
     counts.push_back(bucket.count);
@@ -60,8 +61,25 @@ TEST(BucketSchedule, ASliceIsNeverSplit) {
 }
 
 TEST(BucketSchedule, OnTheRingTheFirstBucketIsSmall) {
-  EXPECT_EQ(bucket_counts({kMebi / 8, kMebi / 4, kMebi / 2, kMebi, 5 * kMebi}, "ring"),
-            (Counts{kMebi / 4, 3 * kMebi / 4, 4 * kMebi}));
+  EXPECT_EQ(bucket_counts({kMebi / 8, kMebi / 4, kMebi / 2, kMebi, 5 * kMebi, 64 * kMebi}, "ring"),
+            (Counts{kMebi / 4, 3 * kMebi / 4, 4 * kMebi, 59 * kMebi}));
+}
+
+TEST(BucketSchedule, BetweenHostsABucketHoldsASixteenthOfAllAndHalfOfTheRest) {
+  Counts ends;
+  for (std::size_t end = kMebi / 8; end <= 32 * kMebi; end += kMebi / 8) ends.push_back(end);
+  const Counts counts = bucket_counts(ends, "ring");
+  EXPECT_EQ(counts.front(), kMebi / 4);
+  EXPECT_EQ(counts[1], 2 * kMebi);
+  EXPECT_EQ(*std::max_element(counts.begin(), counts.end()), 2 * kMebi);
+  std::size_t left = ends.back();
+  for (const std::size_t count : counts) {
+    EXPECT_LE(count, std::max(left / 2, kMebi / 4));
+    left -= count;
+  }
+  EXPECT_EQ(counts.back(), kMebi / 4);
+  EXPECT_EQ(bucket_counts({kMebi / 4, kMebi / 2, kMebi}, "ring"), (Counts{kMebi / 4, kMebi / 4, kMebi / 2}))
+      << "but never less than the first";
 }
 
 TEST(BucketSchedule, TheSizeCanBeSet) {
@@ -70,24 +88,31 @@ TEST(BucketSchedule, TheSizeCanBeSet) {
 }
 
 TEST(BucketSchedule, SlicesMustAscend) {
-  EXPECT_THROW(bucket_schedule(std::array<std::size_t, 2>{5, 4}, "serial", 1), std::invalid_argument);
+  EXPECT_THROW(BucketRule("serial", 1, 1).cut(std::array<std::size_t, 2>{5, 4}), std::invalid_argument);
 }
 
 TEST(BucketSchedule, BetweenManyRanksBucketsGrow) {
-  const Counts ends{kMebi, 4 * kMebi, 8 * kMebi, 12 * kMebi, 100 * kMebi};
-  EXPECT_EQ(bucket_counts(ends, "two-level", 0, 32), (Counts{kMebi, 3 * kMebi, 4 * kMebi, 4 * kMebi, 88 * kMebi}));
-  EXPECT_EQ(bucket_counts(ends, "two-level", 0, 64), (Counts{kMebi, 7 * kMebi, 4 * kMebi, 88 * kMebi}));
-  EXPECT_EQ(bucket_rule("ring", 4), "the first up to 256 KiB, then up to 4 MiB");
-  EXPECT_EQ(bucket_rule("ring", 4096), "up to 64 MiB");
-  EXPECT_EQ(bucket_rule("shared memory", 64), "up to 4 MiB");
-  EXPECT_EQ(bucket_rule("ring", 64, 1024), "up to 4 KiB, as asked for");
+  const Counts ends{kMebi, 4 * kMebi, 8 * kMebi, 12 * kMebi, 200 * kMebi};
+  EXPECT_EQ(bucket_counts(ends, "ring", 0, 32), (Counts{kMebi, 3 * kMebi, 4 * kMebi, 4 * kMebi, 188 * kMebi}));
+  EXPECT_EQ(bucket_counts(ends, "ring", 0, 64), (Counts{kMebi, 7 * kMebi, 4 * kMebi, 188 * kMebi}));
+  EXPECT_EQ(BucketRule("ring", 4, 4).text(), "the first up to 256 KiB, then up to 4 MiB");
+  EXPECT_EQ(BucketRule("ring", 4096, 4096).text(), "up to 64 MiB");
+  EXPECT_EQ(BucketRule("shared memory", 64, 1).text(), "up to 4 MiB");
+  EXPECT_EQ(BucketRule("ring", 64, 64, 1024).text(), "up to 4 KiB, as asked for");
+}
+
+TEST(BucketSchedule, OnTwoLevelsTheRingIsThatOfTheMachines) {
+  EXPECT_EQ(BucketRule("two-level", 16, 2).text(), "the first up to 256 KiB, then up to 4 MiB");
+  EXPECT_EQ(BucketRule("two-level", 256, 32).text(), "the first up to 1 MiB, then up to 4 MiB");
+  EXPECT_EQ(BucketRule("two-level", 1024, 128).text(), "the first up to 4 MiB, then up to 16 MiB");
+  EXPECT_EQ(BucketRule("two-level", 1024, 16).text(), "the first up to 4 MiB, then up to 16 MiB")
+      << "64 lanes a machine";
 }
 
 TEST(GradientReducer, HandsEachBucketItsPartOfTheResidual) {
   NotingReduction reduction;
   std::vector<float> gradients(10), residual(10);
-  GradientReducer reducer(reduction, gradients, {{0, 4}, {4, 6}},
-                          {.host = {.bf16 = true, .residual = residual}});
+  GradientReducer reducer(reduction, gradients, {{0, 4}, {4, 6}}, {.host = {.bf16 = true, .residual = residual}});
   reducer.begin_step();
   reducer.finish_step();
   EXPECT_EQ(reduction.residuals, (std::vector<const float*>{residual.data(), residual.data() + 4}));
@@ -97,8 +122,8 @@ TEST(GradientReducer, HandsEachBucketItsPartOfTheResidual) {
 }
 
 TEST(BucketSchedule, NcclWantsLargerBuckets) {
-  EXPECT_EQ(bucket_counts({kMebi / 2, kMebi, 9 * kMebi, 17 * kMebi, 18 * kMebi}, "nccl"),
-            (Counts{kMebi, 16 * kMebi, kMebi}));
+  EXPECT_EQ(bucket_counts({kMebi / 2, kMebi, 9 * kMebi, 17 * kMebi, 49 * kMebi}, "nccl"),
+            (Counts{kMebi, 16 * kMebi, 32 * kMebi}));
 }
 
 TEST(GradientReducer, RefusesAScheduleThatDoesNotCover) {

@@ -23,9 +23,9 @@ TEST_P(GradientReduction, RandomSlicesGiveTheSumOfTheWhole) {
     const auto memory = communicator_->reduction_memory(count * sizeof(float) + 256);
     const std::span<float> gradients(static_cast<float*>(memory->allocate(count * sizeof(float) + 4, 64)), count);
     HostReduction reduction(*communicator_);
-    GradientReducer reducer(reduction, gradients,
-                            bucket_schedule(ends, communicator_->transport_name(), communicator_->size(),
-                                            round % 2 == 0 ? 0 : 1 + random() % 10'000));
+    const BucketRule rule(communicator_->transport_name(), communicator_->size(), communicator_->ring_length(),
+                          round % 2 == 0 ? 0 : 1 + random() % 10'000);
+    GradientReducer reducer(reduction, gradients, rule.cut(ends));
     for (int step = 0; step < 2; ++step) {
       const auto value = [&](std::size_t i, int rank) {
         return static_cast<float>(i % 100'000 + static_cast<std::size_t>(rank * rank + step));
@@ -74,8 +74,8 @@ TEST_P(GradientReduction, OwnersGetTheirPartsAndBringThemToAll) {
     std::mt19937 own(static_cast<unsigned>(100 * round + communicator_->rank()));
     std::uniform_real_distribution<float> values(-1, 1);
     for (std::size_t i = 0; i < count; ++i) whole[i] = shared[i] = values(own);
-    const auto schedule =
-        bucket_schedule(ends, communicator_->transport_name(), communicator_->size(), 1 + random() % 30'000);
+    const std::vector<Slice> schedule =
+        BucketRule("ring", communicator_->size(), communicator_->ring_length(), 1 + random() % 30'000).cut(ends);
     HostReduction reduction(*communicator_);
     GradientReducer to_all(reduction, whole, schedule);
     to_all.begin_step();

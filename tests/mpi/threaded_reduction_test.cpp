@@ -23,7 +23,8 @@ class BesideTheComputation : public OverEveryTransport {
     std::vector<float> gradients(ends.back());
     std::mt19937 random(static_cast<unsigned>(communicator_->rank()) + 5);
     std::normal_distribution<float> normal;
-    GradientReducer reducer(reduction, gradients, bucket_schedule(ends, "ring", communicator_->size()), {.host = wire});
+    const BucketRule rule("ring", communicator_->size(), communicator_->ring_length());
+    GradientReducer reducer(reduction, gradients, rule.cut(ends), {.host = wire});
     double ballot = 0;
     for (int step = 0; step < steps; ++step) {
       reducer.begin_step();

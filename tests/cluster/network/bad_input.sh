@@ -62,7 +62,7 @@ for case in "1 0" "0 0" "1 0.03" "1 0.1" "0 0.2"; do
   export STOPS AFTER
   check "rank $STOPS is stopped ${AFTER} s after its start"
   start -H $slots -m "-x STOPS -x AFTER" -w "$work/stops" "${train[@]}" --steps 100000000 --run "runs/stops-$STOPS-$AFTER"
-  fails_at_start "rank [012].*(MPI has not come up for 20 s, inside MPI_|has not introduced itself|has not arrived)"
+  fails_at_start "rank [012].*(MPI_[A-Z][a-z_]+ has not returned for 20 s|has not introduced itself|has not arrived)"
 done
 unset STOPS AFTER
 

@@ -19,11 +19,11 @@ list=$(all_nodes | paste -sd,)
 bench=(bench all-reduce --ways ring,mpi --min 16384 --max "${MAX:-16777216}" --factor 4 --repeat "${REPEAT:-9}" --warmup 2
   --device cpu --link-gbps "$payload")
 check "MPI_Allreduce as Open MPI chooses"
-start -H "$list" "${bench[@]}" --json default.json
+start -H "$list" -m "--mca mpi_yield_when_idle 1" "${bench[@]}" --json default.json
 finish 900
 expect_status 0
 check "MPI_Allreduce forced to a ring"
-start -H "$list" -m "--mca coll_tuned_use_dynamic_rules 1 --mca coll_tuned_allreduce_algorithm 4" "${bench[@]}" --json ring.json
+start -H "$list" -m "--mca mpi_yield_when_idle 1 --mca coll_tuned_use_dynamic_rules 1 --mca coll_tuned_allreduce_algorithm 4" "${bench[@]}" --json ring.json
 finish 900
 expect_status 0
 [ $failures = 0 ] || exit 1

@@ -82,7 +82,7 @@ class Cluster:
     def buckets(self, schedule, algorithm):
         xml = fat_tree.platform(1, self.link, LINK_LATENCY, 1e9, 1e-6)
         lines = self.simulator.run(xml, 1, 1, f"schedule={schedule}", f"transport={self.rule(algorithm)}",
-                                   f"ranks={self.ranks}", f"bucket={self.bucket_size}", "list=1", inputs=[schedule])
+                                   f"ranks={self.ranks}", f"local={self.local}", f"bucket={self.bucket_size}", "list=1", inputs=[schedule])
         return [Bucket(int(f["bytes"]), f["ready"]) for f in map(fields, lines)]
 
     def _time_sum(self, size, algorithm, places=0, all_lanes=False):

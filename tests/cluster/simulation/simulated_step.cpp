@@ -7,7 +7,7 @@
 /// The schedule is text: "forward SECONDS", then for each layer in the order of the backward pass "layer SECONDS END
 /// ...": what its backward pass takes, and where the slices of its gradients end in the arena (elements).
 ///
-///   transport=NAME      whose bucket rule: ring, nccl ... (comm::bucket_schedule)
+///   transport=NAME      whose bucket rule: ring, nccl ... (comm::BucketRule)
 ///   algorithm=ring      segments around all ranks, as comm::RingJourney sends them
 ///   algorithm=slices    the ring of the textbook: a step's part as one message, one step after the other
 ///   algorithm=two-level a ring across hosts for each rank of a host, which sums and spreads its part within the host
@@ -201,7 +201,9 @@ Schedule read_schedule(const Options& options) {
     for (std::size_t end = 0; words >> end; finished.push_back(schedule.compute)) ends.push_back(end);
   }
   if (ends.empty()) throw std::invalid_argument(options.schedule + ": no slices");
-  for (const Slice& slice : bucket_schedule(ends, options.transport, options.ranks, options.bucket_elements)) {
+  const int ring_length = options.transport == "two-level" ? options.ranks / options.local : options.ranks;
+  for (const Slice& slice :
+       BucketRule(options.transport, options.ranks, ring_length, options.bucket_elements).cut(ends)) {
     const auto last = std::lower_bound(ends.begin(), ends.end(), slice.offset + slice.count) - ends.begin();
     const double ready = options.overlap ? finished[static_cast<std::size_t>(last)] : schedule.compute;
     schedule.buckets.push_back({slice, ready});

@@ -14,6 +14,14 @@ expect_state COMPLETED
 expect_file "all-reduce-$job_number/all-reduce.csv"
 expect_file "all-reduce-$job_number/all-reduce.json"
 expect_file "all-reduce-$job_number/all-reduce.svg"
+
+check "scaling over two nodes"
+submit scale --nodes=2 --ntasks-per-node=2 --time=5 "$tree/slurm/scale.sbatch" --features 64 --hidden 64 --batch 16 --warmup 1 \
+  --repeat 5 --device cpu
+finish_job 120
+expect_state COMPLETED
+expect_out '^ +4 '; expect_out 'efficiency'
+for suffix in csv json svg; do expect_file "scale-$job_number/scale.$suffix"; done
 unset LOCKSTEP_LAUNCHER
 
 check "two threads to a rank, bound to its two cores"
