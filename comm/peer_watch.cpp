@@ -41,7 +41,7 @@ void PeerWatch::rest(int idle) const {
   constexpr int kFullSpeed = 20, kYield = 2500;
   if (!communicator_.urgent()) {  // longer and longer: what comes seldom need not be looked for often
     constexpr std::chrono::microseconds kFirst{50};
-    return communicator_.sleep_unless_urgent(kFirst * (1 << std::min(idle - 1, 4)));
+    return communicator_.sleep_unless_urgent(kFirst * (1 << std::min(idle - 1, 2)));
   }
   const int yields_from = oversubscribed_ ? 0 : kFullSpeed;
   if (idle < yields_from) return;
