@@ -420,8 +420,7 @@ void add_step_options(OptionTable& table, TrainOptions& options) {
   table
       .add("tune", execution.tune,
            "GPUs: choose the algorithms of matrix products by timing a few in the first step; two runs may then differ "
-           "in "
-           "the last bits")
+           "in the last bits")
       .only_with("device", {"auto", "gpu"});
 }
 

@@ -27,7 +27,7 @@ BucketRule::BucketRule(std::string_view transport, int ranks, int ring_length, s
   } else if (transport == "ring" || transport == "two-level") {
     const auto p = static_cast<std::size_t>(ranks), length = static_cast<std::size_t>(ring_length);
     usual_ = std::clamp(std::max(length * 128, p * 16) * kKibi, 4 * kMebi, 64 * kMebi);
-    first_ = std::clamp(std::max(length * 32, p * 4) * kKibi, 256 * kKibi, usual_);
+    first_ = std::clamp(std::max(length * 32, p * 16) * kKibi, 256 * kKibi, usual_);
     shrinks_ = true;
   }
 }

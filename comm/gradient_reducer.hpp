@@ -18,13 +18,16 @@ namespace lockstep::comm {
 
 /// Where gradients are cut into buckets. A static rule: nothing is measured at run time, so a run repeats bit for bit.
 ///
-/// In shared memory one bucket holds everything up to 4 MiB (a bucket costs two barriers there). Between hosts the
-/// first bucket is small (256 KiB) so that the wire starts early, later ones 4 MiB, and both grow with the ring: it
-/// passes a part of 1/`ring_length` of the bucket on 2 (ring_length - 1) times, and parts below 128 KiB (32 KiB of the
-/// first) would be all latency. Where the ranks of a host share that part, each still sends messages of 16 KiB. 64 MiB
-/// at most. And none holds more than a sixteenth of all gradients, for where the wire is as fast as the computation it
-/// runs a bucket behind; nor more than half of what is left, for beside the last one nothing is left to compute; unless
-/// that is less than the first may hold. With NCCL, which wants more to fill its channels, 1 MiB and 16 MiB.
+/// In shared memory one bucket holds everything up to 4 MiB (a bucket costs two barriers there).
+///
+/// Between hosts the first bucket is small (256 KiB) so that the wire starts early, later ones hold 4 MiB, 64 MiB in
+/// large worlds. A ring passes a part of 1/`ring_length` of a bucket on 2 (ring_length - 1) times: below 128 KiB (32 KiB
+/// of the first) that would be all latency, and so would messages below 16 KiB where the ranks of a host share the part.
+/// No bucket holds more than a sixteenth of all gradients, for where the wire is as fast as the computation it runs a
+/// bucket behind; nor more than half of what is left, for beside the last one nothing is left to compute; but always as
+/// much as the first.
+///
+/// With NCCL, which wants more to fill its channels, 1 MiB and 16 MiB.
 class BucketRule {
  public:
   /// `transport`: a transport_name(); `ring_length`: Communicator::ring_length(). `bucket_elements` > 0 is the size of

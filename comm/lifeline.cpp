@@ -180,8 +180,7 @@ struct Lifeline::Connections {
     if (!after_silent || (before_silent && !of_two)) return;
     const std::string line = fmt::format(
         "warning: rank {} (host {}, pid {}) gets no sign of life from the host of rank {} (host {}, pid {}): it is "
-        "off, or "
-        "cut off from the network. The job ends if that lasts for the deadline.\n",
+        "off, or cut off from the network. The job ends if that lasts for the deadline.\n",
         rank, own_name.data(), getpid(), after, next.name.data(), next.pid);
     if (write(STDERR_FILENO, line.data(), line.size()) < 0) return;  // nobody listens
   }

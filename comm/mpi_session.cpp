@@ -52,11 +52,9 @@ constexpr std::chrono::milliseconds kUntilPeersReceive{200};
 std::string each_alone(const char* variable) {
   const long tasks = number_in(variable);
   return fmt::format(
-      "MPI sees a world of one, but {}={}: {} processes each think they are alone. Start the job with `srun "
-      "--mpi=pmix`, "
-      "where Slurm (`srun --mpi=list`) and the MPI of this program both have it, or with that MPI's `mpirun` inside "
-      "the "
-      "sbatch script. To run {} separate programs on purpose, unset {}",
+      "MPI sees a world of one, but {}={}: {} processes each think they are alone. Start the job with "
+      "`srun --mpi=pmix`, where Slurm (`srun --mpi=list`) and the MPI of this program both have it, or with that "
+      "MPI's `mpirun` inside the sbatch script. To run {} separate programs on purpose, unset {}",
       variable, tasks, tasks, tasks, variable);
 }
 

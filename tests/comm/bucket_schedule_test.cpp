@@ -103,10 +103,10 @@ TEST(BucketSchedule, BetweenManyRanksBucketsGrow) {
 
 TEST(BucketSchedule, OnTwoLevelsTheRingIsThatOfTheMachines) {
   EXPECT_EQ(BucketRule("two-level", 16, 2).text(), "the first up to 256 KiB, then up to 4 MiB");
-  EXPECT_EQ(BucketRule("two-level", 256, 32).text(), "the first up to 1 MiB, then up to 4 MiB");
-  EXPECT_EQ(BucketRule("two-level", 1024, 128).text(), "the first up to 4 MiB, then up to 16 MiB");
-  EXPECT_EQ(BucketRule("two-level", 1024, 16).text(), "the first up to 4 MiB, then up to 16 MiB")
-      << "64 lanes a machine";
+  EXPECT_EQ(BucketRule("two-level", 64, 8).text(), "the first up to 1 MiB, then up to 4 MiB");
+  EXPECT_EQ(BucketRule("two-level", 256, 32).text(), "up to 4 MiB");
+  EXPECT_EQ(BucketRule("two-level", 1024, 128).text(), "up to 16 MiB");
+  EXPECT_EQ(BucketRule("two-level", 1024, 16).text(), "up to 16 MiB") << "64 lanes a machine";
 }
 
 TEST(GradientReducer, HandsEachBucketItsPartOfTheResidual) {
