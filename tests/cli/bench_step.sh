@@ -35,7 +35,7 @@ run -n 2 bench step --device cpu --hidden 512,256 --batch 8 --warmup 2 --repeat 
   --json step.json
 expect_status 0; expect_silence
 expect_out "^ +by the rule "
-expect_out "^ +65,536 "
+expect_out "^ +262,144 "
 expect_out "^the rule's (buckets are the best of these|step takes [0-9.]+ % longer than with --bucket-size [0-9]+)"
 python3 - <<'PYTHON' || failed "the JSON"
 import json

@@ -1,7 +1,18 @@
 #!/bin/bash
-# faults.sh LAUNCH WORKER: a rank of three is stopped, killed, fails, leaves or diverges. The job ends within seconds,
-# not with success; one line names the culprit; no process and no file in /dev/shm stays behind.
+# faults.sh LAUNCH WORKER [TRANSPORT...]: a rank of three is stopped, killed, fails, leaves or diverges. The job ends within
+# seconds, not with success; one line names the culprit; no process and no file in /dev/shm stays behind. Two transports
+# at a time: most of it is waiting.
 launch=$1 worker=$2
+shift 2
+if [ $# = 0 ]; then
+  bash "$0" "$launch" "$worker" shared-memory two-level:0,1,0 &
+  first=$!
+  said=$(bash "$0" "$launch" "$worker" ring two-level:0,1,1)
+  failed=$?
+  wait $first || failed=1
+  printf '%s\n' "$said"
+  exit $failed
+fi
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 failures=0
@@ -62,7 +73,7 @@ says() {
 }
 
 # Two levels: the culprit, rank 1, shares its machine with rank 2, or is alone.
-for transport in shared-memory ring two-level:0,1,1 two-level:0,1,0; do
+for transport in "$@"; do
   start $transport stopped
   kill -STOP "$pid"
   finish 8
@@ -114,7 +125,7 @@ for transport in shared-memory ring two-level:0,1,1 two-level:0,1,0; do
 done
 
 # The lowest rank is the culprit: the next one speaks.
-start shared-memory stopped-0
+start "$1" stopped-0
 kill -STOP "$(cat "$folder/pid.0")"
 finish 8
 says 1 "error on rank 1: rank 0 \(host"
