@@ -188,7 +188,7 @@ cluster_start() {
   done
   for ((i = 1; i <= nodes; i++)); do power_on n$i; done
   for ((i = 0; i < 300; i++)); do
-    [ "$(on_login timeout 5 sinfo -h -N -o '%N %t' 2>/dev/null | grep -c ' idle$')" = "$nodes" ] && return
+    [ "$(on_login timeout 5 sinfo -h -N -o '%N %t' 2>/dev/null | sort -u | grep -c ' idle$')" = "$nodes" ] && return
     sleep 0.2
   done
   echo "the cluster does not come up:"

@@ -11,11 +11,11 @@ options=(--data data --hidden 16 --batch 20 --optimizer adam --learning-rate 0.0
   --checkpoint-every -1 --evaluate-every 25)
 export LOCKSTEP_LAUNCHER=mpirun
 check "how fast it goes here"
-train probe -- --steps 100
+train probe -- --steps 1000
 finish_job 200
-expect_out 'done at step 100'
-seconds=$(sed -n 's/.*done at step 100 after \([0-9.]*\) s.*/\1/p' out)
-steps=$(awk -v s="${seconds:-10}" 'BEGIN { print int(110 / s) * 100 + 100 }')
+expect_out 'done at step 1000'
+seconds=$(sed -n 's/.*done at step 1000 after \([0-9.]*\) s.*/\1/p' out)
+steps=$(awk -v s="${seconds:-10}" 'BEGIN { print int(110 / s) * 1000 + 1000 }')
 
 check "a run that has the time"
 train whole -- --steps "$steps"
