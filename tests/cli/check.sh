@@ -110,7 +110,7 @@ exec unshare --uts sh -c 'hostname "node$OMPI_COMM_WORLD_RANK"; exec "$@"' sh "$
 END
 chmod +x own_host
 if unshare --uts true 2>/dev/null; then
-  start -n 3 -w ./own_host check --seconds 600 --deadline 2
+  start -n 3 -w ./own_host check --seconds 600 --deadline 6
   wait_for 30 grep -q '^environment' out
   kill -STOP "$(rank 1)"
   finish 40
