@@ -1,12 +1,7 @@
 #include "comm/threaded_reduction.hpp"
 
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <chrono>
 #include <csignal>
-#include <cstdint>
 #include <stdexcept>
 #include <utility>
 
@@ -14,23 +9,6 @@ namespace lockstep::comm {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-/// This thread works little and often: it gets the core soon after it wakes up, even where computation fills it. Where
-/// the kernel knows no such wishes (before Linux 6.12) nothing changes.
-void prefer_short_turns() {
-  constexpr std::uint64_t kSlice = 100'000;  // nanoseconds, the shortest there is
-  struct {  // sched_attr, which not every C library declares
-    std::uint32_t size, policy;
-    std::uint64_t flags;
-    std::int32_t nice;
-    std::uint32_t priority;
-    std::uint64_t runtime, deadline, period;
-  } attributes{};
-  attributes.size = sizeof(attributes);
-  attributes.nice = getpriority(PRIO_PROCESS, 0);
-  attributes.runtime = kSlice;
-  syscall(SYS_sched_setattr, 0, &attributes, 0);
-}
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -77,7 +55,6 @@ void ThreadedReduction::enqueue(const Errand& errand) {
 }
 
 void ThreadedReduction::run(const std::stop_token& stop) {
-  prefer_short_turns();
   std::unique_lock lock(mutex_);
   while (wake_.wait(lock, stop, [this] { return finished_ < errands_.size(); }) && !stop.stop_requested()) {
     const Errand errand = errands_[finished_];
