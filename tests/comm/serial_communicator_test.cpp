@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <new>
 #include <numeric>
+#include <thread>
 
 #include "comm/agreement.hpp"
 #include "comm/communicator.hpp"
@@ -84,6 +86,18 @@ void expect_a_world_of_one(Communicator& communicator) {
   EXPECT_EQ(verdict.failed_ranks, 1);
   EXPECT_EQ(verdict.stop_requests, 0);
   EXPECT_FALSE(verdict.diverged);
+}
+
+TEST(Communicator, SleepsUntilItGetsUrgent) {
+  SerialCommunicator communicator;
+  communicator.set_urgent(false);
+  const auto start = std::chrono::steady_clock::now();
+  communicator.sleep_unless_urgent(std::chrono::milliseconds(20));
+  EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(20));
+  std::jthread other([&] { communicator.set_urgent(true); });
+  communicator.sleep_unless_urgent(std::chrono::minutes(10));
+  communicator.sleep_unless_urgent(std::chrono::minutes(10));  // it is already
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::minutes(5));
 }
 
 TEST(SerialCommunicator, IsAWorldOfOne) {
