@@ -74,8 +74,8 @@ class PeerWatch {
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::milliseconds kLookInterval{100};
 
-  /// One poll without progress, the `idle`-th in a row: at first at full speed (0.3 ms), then lending the core to
-  /// others, then asleep; asleep at once where nobody waits for the result.
+  /// One poll without progress, the `idle`-th in a row: at first at full speed (20 polls), then lending the core to
+  /// others, then asleep; where nobody waits for the result asleep at once, for longer and longer (50 to 200 us).
   void rest(int idle) const;
   /// Throws when a peer that has not taken leave is dead.
   void look_for_the_dead();

@@ -18,7 +18,7 @@
 /// the result has the same bits on every rank and in every run.
 ///
 /// PIPELINE. Parts travel in segments of 61,440 bytes (Open MPI's TCP sends up to 64 KiB with the header at once;
-/// larger messages ask first and cost 20-60 % more). A segment of step s+1 leaves as soon as the same segment of step s
+/// larger messages ask first and cost 20-60 % more), those of short parts in quarters, down to 8 KiB. A segment of step s+1 leaves as soon as the same segment of step s
 /// has come in, with several receives posted ahead, so the p-1 steps overlap and a transfer is bound by the wire, not
 /// by 2(p-1) latencies of a part each.
 ///
