@@ -12,29 +12,31 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include <fmt/format.h>
 
-#include "app/bench_all_reduce.hpp"
-#include "app/bench_input.hpp"
-#include "app/bench_scale.hpp"
-#include "app/bench_step.hpp"
-#include "app/check.hpp"
-#include "app/evaluate.hpp"
-#include "app/figures.hpp"
-#include "app/generate.hpp"
-#include "app/info.hpp"
-#include "app/nearest_name.hpp"
-#include "app/options.hpp"
-#include "app/pack.hpp"
-#include "app/start.hpp"
-#include "app/train.hpp"
+#include "app/bench/bench_all_reduce.hpp"
+#include "app/bench/bench_input.hpp"
+#include "app/bench/bench_scale.hpp"
+#include "app/bench/bench_step.hpp"
+#include "app/check/check.hpp"
+#include "app/evaluate/evaluate.hpp"
+#include "app/evaluate/generate.hpp"
+#include "app/info/info.hpp"
+#include "app/options/nearest_name.hpp"
+#include "app/options/options.hpp"
+#include "app/pack/pack.hpp"
+#include "app/plan/agreement.hpp"
+#include "app/report/figures.hpp"
+#include "app/train/train.hpp"
 #include "comm/agreement.hpp"
 #include "comm/communicator.hpp"
-#include "comm/mpi_session.hpp"
-#include "comm/reduction.hpp"
-#include "comm/start_guard.hpp"
+#include "comm/device_communicator.hpp"
+#include "comm/session/mpi_session.hpp"
+#include "comm/session/rendezvous.hpp"
+#include "comm/session/start_guard.hpp"
 #include "model/device.hpp"
 
 namespace lockstep::app {
@@ -44,6 +46,8 @@ constexpr int kDone = 0;
 constexpr int kFailed = 1;
 constexpr int kWrongUsage = 2;
 
+using Arguments = std::vector<std::string>;
+
 /// A command with its options parsed, ready to run once there is a session.
 struct Job {
   std::function<int(comm::MpiSession&)> run;  ///< empty when there is nothing to run
@@ -52,60 +56,53 @@ struct Job {
 
 struct Command {
   std::string name;
-  Job (*prepare)(const std::vector<std::string>& arguments);  ///< throws UsageError, HelpRequested
+  std::function<Job(const Arguments&)> prepare;  ///< throws UsageError, HelpRequested
 };
 
-std::string as_lines(const std::vector<std::string>& arguments) {
+/// Options as text: the words of the command line, and what a file of --config adds, which may differ between hosts.
+template <class Options>
+std::string text_of(const Options& /*options*/, const Arguments& arguments) {
   return fmt::format("{}", fmt::join(arguments, "\n"));
+}
+std::string text_of(const TrainOptions& options, const Arguments& /*arguments*/) { return options.to_ini(); }
+std::string text_of(const CheckOptions& options, const Arguments& arguments) {
+  return text_of(arguments, arguments) + "\n" + options.train.to_ini();
+}
+
+enum class Processes { any_number, one };
+
+/// `run` takes the session too, if the command talks to peers.
+template <class Options, class Run>
+Command command(const std::string& name, Options (*parse)(const Arguments&), Run run,
+                Processes processes = Processes::any_number) {
+  return {name, [=](const Arguments& arguments) {
+            const Options options = parse(arguments);
+            const auto start = [=](comm::MpiSession& session) {
+              if (processes == Processes::one && session.size() > 1) {
+                throw UsageError(fmt::format("{} runs as one process, and mpirun started {}: start it without mpirun",
+                                             name, session.size()));
+              }
+              if constexpr (std::is_invocable_v<Run, const Options&>) {
+                return run(options);
+              } else {
+                return run(session, options);
+              }
+            };
+            return Job{start, text_of(options, arguments)};
+          }};
 }
 
 const std::vector<Command>& commands() {
-  using Arguments = std::vector<std::string>;
-  static const std::vector<Command> all{
-      {"pack",
-       [](const Arguments& a) {
-         return Job{[o = parse_pack(a)](auto& session) { return run_pack(session, o); }, as_lines(a)};
-       }},
-      {"train",
-       [](const Arguments& a) {
-         const TrainOptions o = parse_train(a);  // the file of --config may differ between hosts, too
-         return Job{[o](auto& session) { return run_train(session, o); }, o.to_ini()};
-       }},
-      {"eval",
-       [](const Arguments& a) {
-         return Job{[o = parse_eval(a)](auto& session) { return run_eval(session, o); }, as_lines(a)};
-       }},
-      {"generate",
-       [](const Arguments& a) {
-         return Job{[o = parse_generate(a)](auto& session) { return run_generate(session, o); }, as_lines(a)};
-       }},
-      {"bench all-reduce",
-       [](const Arguments& a) {
-         return Job{[o = parse_bench_all_reduce(a)](auto& session) { return run_bench_all_reduce(session, o); },
-                    as_lines(a)};
-       }},
-      {"bench input",
-       [](const Arguments& a) {
-         return Job{[o = parse_bench_input(a)](auto& session) { return run_bench_input(session, o); }, as_lines(a)};
-       }},
-      {"bench step",
-       [](const Arguments& a) {
-         return Job{[o = parse_bench_step(a)](auto& session) { return run_bench_step(session, o); }, as_lines(a)};
-       }},
-      {"bench scale",
-       [](const Arguments& a) {
-         return Job{[o = parse_bench_scale(a)](auto& session) { return run_bench_scale(session, o); }, as_lines(a)};
-       }},
-      {"check",
-       [](const Arguments& a) {
-         const CheckOptions o = parse_check(a);
-         return Job{[o](auto& session) { return run_check(session, o); }, as_lines(a) + "\n" + o.train.to_ini()};
-       }},
-      {"info",
-       [](const Arguments& a) {
-         return Job{[o = parse_info(a)](auto& session) { return run_info(session, o); }, as_lines(a)};
-       }},
-  };
+  static const std::vector<Command> all{command("pack", parse_pack, run_pack, Processes::one),
+                                        command("train", parse_train, run_train),
+                                        command("eval", parse_eval, run_eval),
+                                        command("generate", parse_generate, run_generate, Processes::one),
+                                        command("bench all-reduce", parse_bench_all_reduce, run_bench_all_reduce),
+                                        command("bench input", parse_bench_input, run_bench_input),
+                                        command("bench step", parse_bench_step, run_bench_step),
+                                        command("bench scale", parse_bench_scale, run_bench_scale),
+                                        command("check", parse_check, run_check),
+                                        command("info", parse_info, run_info, Processes::one)};
   return all;
 }
 
@@ -187,9 +184,9 @@ void say_usage_errors(const Request& request, const std::vector<std::string>& te
 /// A start is slower than a step: programs are loaded, often from one file system for all, on hosts that are busy.
 constexpr double kLeastStartLimit = 20;
 
-/// Seconds that the ranks have to find each other at the start: the --deadline of the command line where there is one
-/// (not that of a file, which may be on a file system that is slow to come), as a user who knows of slow ranks has
-/// raised it.
+/// Seconds that the ranks have to find each other at the start: the --deadline of the command line where there is one,
+/// because a user who knows of slow ranks has raised it. That of a file does not count: its file system may be slow to
+/// come.
 double start_limit(const std::vector<std::string>& arguments) {
   double limit = comm::CommunicatorOptions{}.deadline_seconds;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
@@ -202,9 +199,8 @@ double start_limit(const std::vector<std::string>& arguments) {
       continue;
     }
     const double seconds = std::atof(std::string(value).c_str());
-    if (seconds > 0)
-      limit =
-          std::max(seconds, kLeastStartLimit);  // anything else is a usage error, which the ranks find when they are up
+    // Anything else is a usage error, which the ranks find when they are up.
+    if (seconds > 0) limit = std::max(seconds, kLeastStartLimit);
   }
   return limit;
 }
@@ -227,6 +223,11 @@ bool somebody_misunderstood(comm::MpiSession& session, const Request& request) {
   if (session.size() == 1) {
     if (!request.usage_error.empty()) errors.push_back(request.usage_error);
   } else {
+    // Of equal words one number from each rank tells. Where they differ the words themselves follow.
+    const std::string own = fmt::format("{}\n{}\n{}", request.command, request.job.options, request.usage_error);
+    const std::vector<std::size_t> all = comm::exchange(session, std::hash<std::string>{}(own), request.start_limit);
+    const bool all_equal = std::ranges::equal(all, std::vector(all.size(), all.front()));
+    if (all_equal && request.usage_error.empty()) return false;
     const auto communicator = comm::make_communicator(session, {.deadline_seconds = request.start_limit});
     errors = gather_said(*communicator, request.usage_error);
     if (errors.empty()) errors = differences(*communicator, request);

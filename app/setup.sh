@@ -39,6 +39,8 @@ install_packages() {
     stop "apt-get could not install:$missing"
 }
 
+has_nvidia_driver() { [ -e /proc/driver/nvidia/version ] || [ -e /dev/dxg ]; }  # dxg: in WSL
+
 version_at_least() { [ "$(printf '%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
 cmake_is_new_enough() {
   local version

@@ -1,11 +1,13 @@
 #include "comm/agreement.hpp"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <array>
 #include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "comm/messages.hpp"
 
 namespace lockstep::comm {
 namespace {
@@ -26,21 +28,16 @@ std::string ranks_text(const std::vector<int>& ranks) {
   return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(parts, ","));
 }
 
-struct Group {
-  std::string text;
-  std::vector<int> ranks;
-};
-
 /// Equal texts together, in the order of the lowest rank that has each.
-std::vector<Group> grouped(std::vector<std::string> texts) {
-  std::vector<Group> groups;
+std::vector<RankText> grouped(std::vector<std::string> texts) {
+  std::vector<RankText> groups;
   for (std::size_t rank = 0; rank < texts.size(); ++rank) {
-    const auto same = std::find_if(groups.begin(), groups.end(), [&](const Group& g) { return g.text == texts[rank]; });
-    if (same != groups.end()) {
-      same->ranks.push_back(static_cast<int>(rank));
-    } else {
-      groups.push_back({std::move(texts[rank]), {static_cast<int>(rank)}});
+    auto same = std::ranges::find(groups, texts[rank], &RankText::text);
+    if (same == groups.end()) {
+      same = groups.insert(groups.end(), {.ranks = {}, .text = std::move(texts[rank])});
     }
+    same->ranks.push_back(static_cast<int>(rank));
+    same->all = same->ranks.size() == texts.size();
   }
   return groups;
 }
@@ -70,9 +67,9 @@ std::string excerpt(const std::string& value, std::size_t first_difference) {
                      end < value.size() ? " …" : "");
 }
 
-std::size_t first_difference(const std::vector<Group>& groups) {
+std::size_t first_difference(const std::vector<RankText>& groups) {
   std::size_t shortest = std::string::npos;
-  for (const Group& group : groups) {
+  for (const RankText& group : groups) {
     const std::string& first = groups.front().text;
     const std::size_t length = std::min(first.size(), group.text.size());
     std::size_t same = 0;
@@ -83,30 +80,45 @@ std::size_t first_difference(const std::vector<Group>& groups) {
 }
 
 /// A sentence about values that differ.
-std::string difference(const std::string& name, const std::vector<Group>& groups) {
+std::string difference(const std::string& name, const std::vector<RankText>& groups) {
   const std::size_t where = first_difference(groups);
   std::vector<std::string> parts;
-  for (const Group& group : groups) {
+  for (const RankText& group : groups) {
     parts.push_back(fmt::format("{} {} {}", ranks_text(group.ranks), group.ranks.size() == 1 ? "has" : "have",
                                 excerpt(group.text, where)));
   }
   return fmt::format("the {} differs between ranks: {}", name, fmt::join(parts, ", "));
 }
 
+std::string lines_of(std::span<const RankText> said) {
+  std::vector<std::string> lines;
+  for (const RankText& each : said) lines.push_back(with_ranks(each));
+  return fmt::format("{}", fmt::join(lines, "\n"));
+}
+
 }  // namespace
 
+std::string with_ranks(const RankText& said) {
+  const bool alone = said.all && said.ranks.size() == 1;
+  return alone ? said.text : fmt::format("{}: {}", ranks_text(said.ranks), said.text);
+}
+
+std::string with_ranks_unless_all(const RankText& said) { return said.all ? said.text : with_ranks(said); }
+
+AgreedError::AgreedError(std::span<const RankText> said) : std::runtime_error(lines_of(said)) {}
+
 void require_equal(Communicator& communicator, std::span<const FingerprintItem> items) {
-  if (grouped(communicator.all_gather_text(fmt::format("{:016x}", hash(items)))).size() == 1) return;
+  if (grouped(all_gather_text(communicator, fmt::format("{:016x}", hash(items)))).size() == 1) return;
 
   std::string names;
   for (const FingerprintItem& item : items) names += item.name + '\n';
   std::vector<std::string> differences;
-  const std::vector<Group> name_groups = grouped(communicator.all_gather_text(names));
+  const std::vector<RankText> name_groups = grouped(all_gather_text(communicator, names));
   if (name_groups.size() > 1) {
     differences.push_back(difference("list of things compared", name_groups));
   } else {
     for (const FingerprintItem& item : items) {
-      const std::vector<Group> groups = grouped(communicator.all_gather_text(item.value));
+      const std::vector<RankText> groups = grouped(all_gather_text(communicator, item.value));
       if (groups.size() > 1) differences.push_back(difference(item.name, groups));
     }
   }
@@ -124,47 +136,14 @@ void all_succeed(Communicator& communicator, const std::function<void()>& work) 
   } catch (...) {
     error = "an error of unknown kind";
   }
-  const std::vector<std::string> errors = gather_distinct(communicator, error);
-  if (!errors.empty()) throw AgreedError(fmt::format("{}", fmt::join(errors, "\n")));
+  const std::vector<RankText> errors = gather_distinct(communicator, error);
+  if (!errors.empty()) throw AgreedError(errors);
 }
 
-std::vector<std::string> gather_distinct(Communicator& communicator, std::string_view text) {
-  std::vector<std::string> result;
-  for (const Group& group : grouped(communicator.all_gather_text(text))) {
-    if (group.text.empty()) continue;
-    result.push_back(communicator.size() == 1 ? group.text
-                                              : fmt::format("{}: {}", ranks_text(group.ranks), group.text));
-  }
-  return result;
-}
-
-namespace {
-// Two counters in one double, each of 26 bits.
-constexpr double kRadix = 1 << 26;
-}  // namespace
-
-Ballot ballot_of(const StepVote& own) {
-  // Tags are equal when their sum is p times this rank's and the sum of their squares p times its square: the variance
-  // about this rank's tag, (sum of squares) - 2 tag (sum) + p tag^2, is then zero. Halves of 16 bits keep it exact.
-  const double low = own.schedule_tag & 0xffff, high = own.schedule_tag >> 16;
-  const double failed = own.failed ? 1 : 0;
-  return {0, 0, failed, own.samples, failed + kRadix * (own.stop_requested ? 1 : 0), low, low * low, high, high * high};
-}
-
-StepVerdict count_ballots(std::span<const double, kBallotSize> sums, const StepVote& own, int ranks) {
-  const Ballot mine = ballot_of(own);
-  const auto counters = static_cast<std::uint64_t>(sums[4]);
-  constexpr auto kWholeRadix = static_cast<std::uint64_t>(kRadix);
-  const int failed = static_cast<int>(counters % kWholeRadix);
-  bool diverged = false;
-  for (std::size_t i = 5; i < kBallotSize; ++i) diverged = diverged || sums[i] != ranks * mine[i];
-  return {.loss_sum = sums[kBallotLoss],
-          .metric_sum = sums[kBallotMetric],
-          .samples = sums[3],
-          .failed_ranks = failed,
-          .not_finite_ranks = static_cast<int>(sums[kBallotObstacles]) - failed,
-          .stop_requests = static_cast<int>(counters / kWholeRadix),
-          .diverged = diverged};
+std::vector<RankText> gather_distinct(Communicator& communicator, std::string_view text) {
+  std::vector<RankText> groups = grouped(all_gather_text(communicator, text));
+  std::erase_if(groups, [](const RankText& group) { return group.text.empty(); });
+  return groups;
 }
 
 }  // namespace lockstep::comm

@@ -1,11 +1,7 @@
 /// \file
-/// How ranks stay one: the same start, the same verdict on every error, the same step to stop at.
+/// How ranks stay one: the same start, the same verdict on every error.
 #pragma once
 
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <exception>
 #include <functional>
 #include <span>
 #include <stdexcept>
@@ -17,10 +13,24 @@
 
 namespace lockstep::comm {
 
+/// What some ranks say alike.
+struct RankText {
+  std::vector<int> ranks;  ///< ascending
+  std::string text;
+  bool all = false;  ///< `ranks` is every rank of the world
+  bool operator==(const RankText&) const = default;
+};
+/// "rank 1: text", "ranks 0,2-5: text"; the text alone in a world of one.
+std::string with_ranks(const RankText& said);
+/// The same, but the text alone where all ranks say it.
+std::string with_ranks_unless_all(const RankText& said);
+
 /// An error that every rank knows and throws with the same text: rank 0 prints it once, all exit alike, no abort.
 class AgreedError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
+  /// A line for each, with_ranks().
+  explicit AgreedError(std::span<const RankText> said);
 };
 
 /// One thing that must be equal on all ranks at start.
@@ -38,34 +48,8 @@ void require_equal(Communicator& communicator, std::span<const FingerprintItem> 
 /// A nested AgreedError is never needed.
 void all_succeed(Communicator& communicator, const std::function<void()>& work);
 
-/// Texts of all ranks, equal ones gathered: "ranks 0,2: text". Empty texts are dropped. Same result on every rank.
-std::vector<std::string> gather_distinct(Communicator& communicator, std::string_view text);
-
-/// What each rank says in the one small all-reduce of a step.
-struct StepVote {
-  double samples = 0;              ///< this rank's samples
-  bool failed = false;             ///< this rank could not do its part (its gradient contribution is zero)
-  bool stop_requested = false;     ///< a signal, a time limit
-  std::uint32_t schedule_tag = 0;  ///< hash of (step, bucket schedule): differs when ranks have diverged
-};
-
-/// A vote as numbers that are summed over the ranks, wherever that is done. The first three are open for what the
-/// computation adds before the sum: loss and metric of this rank's samples, and 1 more obstacle when its loss is not
-/// finite. A sum of obstacles above 0 means: no update.
-inline constexpr std::size_t kBallotLoss = 0, kBallotMetric = 1, kBallotObstacles = 2, kBallotSize = 9;
-using Ballot = std::array<double, kBallotSize>;
-Ballot ballot_of(const StepVote& own);
-
-/// What all ranks then know.
-struct StepVerdict {
-  double loss_sum = 0, metric_sum = 0, samples = 0;
-  int failed_ranks = 0;
-  int not_finite_ranks = 0;
-  int stop_requests = 0;
-  bool diverged = false;  ///< schedule tags were not all equal
-};
-
-/// Reads the sums of the ballots of `ranks` ranks, of which this one voted `own`.
-StepVerdict count_ballots(std::span<const double, kBallotSize> sums, const StepVote& own, int ranks);
+/// Texts of all ranks, equal ones together, in the order of the lowest rank that says each. Empty texts are dropped.
+/// Same result on every rank.
+std::vector<RankText> gather_distinct(Communicator& communicator, std::string_view text);
 
 }  // namespace lockstep::comm

@@ -1,13 +1,29 @@
 #include "comm/communicator.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <stdexcept>
 
+#include <fmt/format.h>
+
 namespace lockstep::comm {
+
+std::string_view name_of(Transport transport) noexcept {
+  switch (transport) {
+    case Transport::automatic:
+      return "automatic";
+    case Transport::serial:
+      return "serial";
+    case Transport::shared_memory:
+      return "shared memory";
+    case Transport::two_level:
+      return "two-level";
+    case Transport::ring:
+      return "ring";
+    case Transport::nccl:
+      return "nccl";
+  }
+  return "unknown";
+}
 namespace {
 
 /// Adds the time until it goes out of scope, an exception's way out included.
@@ -32,7 +48,7 @@ Slice shard_of(std::size_t count, int rank, int size) noexcept {
   return {.offset = r * share, .count = rank + 1 == size ? count - r * share : share};
 }
 
-template <typename Work>
+template <class Work>
 void Communicator::collective(Work work) {
   if (long_operations_ > 0) {
     throw std::invalid_argument(
@@ -42,34 +58,38 @@ void Communicator::collective(Work work) {
   work();
 }
 
-std::unique_ptr<std::pmr::memory_resource> Communicator::reduction_memory(std::size_t bytes) {
+Slice Communicator::own_bytes(std::size_t bytes, std::size_t element_bytes, int rank) const noexcept {
+  const Slice elements = own_slice(bytes / element_bytes, rank);
+  return {.offset = elements.offset * element_bytes, .count = elements.count * element_bytes};
+}
+
+std::unique_ptr<std::pmr::memory_resource> Communicator::reduction_memory(std::size_t bytes, MemoryUse use) {
   std::unique_ptr<std::pmr::memory_resource> memory;
-  collective([&] { memory = do_reduction_memory(bytes); });
+  collective([&] {
+    do_join();
+    memory = do_reduction_memory(bytes, use);
+  });
   return memory;
 }
 
-void Communicator::check_wire(std::span<const float> data, const Wire& wire) const {
-  if (wire.residual.empty() || wire.residual.size() == data.size()) return;
-  throw std::invalid_argument(
-      fmt::format("a residual of {} elements for a sum of {}", wire.residual.size(), data.size()));
+void Communicator::all_reduce(std::span<float> data) {
+  collective([&] { do_all_reduce(data); });
 }
 
-void Communicator::all_reduce_sum(std::span<float> data, const Wire& wire) {
-  check_wire(data, wire);
-  collective([&] { do_all_reduce_sum(data, wire); });
+void Communicator::all_reduce(std::span<double> data) {
+  collective([&] { do_all_reduce(data); });
 }
 
-void Communicator::all_reduce_sum(std::span<double> data) {
-  collective([&] { do_all_reduce_sum(data); });
-}
-
-void Communicator::reduce_scatter_sum(std::span<float> data, const Wire& wire) {
-  check_wire(data, wire);
-  collective([&] { do_reduce_scatter_sum(data, wire); });
+void Communicator::reduce_scatter(std::span<float> data) {
+  collective([&] { do_reduce_scatter(data); });
 }
 
 void Communicator::all_gather(std::span<float> data) {
-  collective([&] { do_all_gather(data); });
+  collective([&] { do_all_gather(std::as_writable_bytes(data), sizeof(float)); });
+}
+
+void Communicator::all_gather(std::span<std::byte> data) {
+  collective([&] { do_all_gather(data, 1); });
 }
 
 void Communicator::broadcast(std::span<std::byte> data, int root) {
@@ -83,42 +103,12 @@ void Communicator::barrier() {
   collective([&] { do_barrier(); });
 }
 
-std::vector<std::string> Communicator::all_gather_text(std::string_view text) {
-  // Texts travel as bit patterns in floats (all_gather moves them, it never computes with them), the longest one
-  // dictating the number of rounds. A round is 16 KiB a rank: one long error text does not cost size() times its length
-  // at once.
-  constexpr std::size_t kRound = 4096, kLength = 16;  // whole lines, so that own_slice gives each rank as much
-  const auto ranks = static_cast<std::size_t>(size_), own = static_cast<std::size_t>(rank_);
+void Communicator::join() {
+  collective([&] { do_join(); });
+}
 
-  std::vector<float> words(ranks * kLength);
-  const std::uint64_t own_length = text.size();
-  std::memcpy(&words[own * kLength], &own_length, sizeof(own_length));
-  all_gather(words);
-  std::vector<std::string> texts(ranks);
-  std::size_t longest = 0;
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    std::uint64_t length = 0;
-    std::memcpy(&length, &words[rank * kLength], sizeof(length));
-    texts[rank].resize(length);
-    longest = std::max<std::size_t>(longest, length);
-  }
-
-  for (std::size_t done = 0; done < longest;) {
-    constexpr std::size_t kLine = kLength * sizeof(float);
-    const std::size_t share = std::min(kRound, (longest - done + kLine - 1) / kLine * kLength);
-    const auto part = [&](std::size_t length) {
-      return length > done ? std::min(length - done, share * sizeof(float)) : 0;
-    };
-    words.assign(ranks * share, 0.0f);
-    if (part(text.size()) > 0) std::memcpy(&words[own * share], text.data() + done, part(text.size()));
-    all_gather(words);
-    for (std::size_t rank = 0; rank < ranks; ++rank) {
-      const std::size_t bytes = part(texts[rank].size());
-      if (bytes > 0) std::memcpy(texts[rank].data() + done, &words[rank * share], bytes);
-    }
-    done += share * sizeof(float);
-  }
-  return texts;
+void Communicator::wait(const char* what, std::int64_t step) {
+  collective([&] { do_wait(what, step); });
 }
 
 double Communicator::set_deadline(double seconds) {
@@ -130,21 +120,6 @@ bool Communicator::look_at_peers() {
   if (long_operations_ > 0) throw std::invalid_argument("a look at the peers inside a long operation");
   return do_look_at_peers();
 }
-
-void Communicator::set_urgent(bool urgent) noexcept {
-  {
-    const std::lock_guard lock(urgency_mutex_);  // or a sleeper might miss it between its look and its sleep
-    urgent_.store(urgent, std::memory_order_relaxed);
-  }
-  if (urgent) gets_urgent_.notify_all();
-}
-
-void Communicator::sleep_unless_urgent(std::chrono::microseconds time) const {
-  std::unique_lock lock(urgency_mutex_);
-  gets_urgent_.wait_for(lock, time, [this] { return urgent(); });
-}
-
-void Communicator::note_activity(const char* what, std::int64_t step) noexcept { do_note_activity(what, step); }
 
 void Communicator::begin_long_operation(const char* what) {
   if (long_operations_ == 0) do_begin_long_operation(what);

@@ -1,9 +1,9 @@
 #include "comm/gradient_reducer.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <stdexcept>
+
+#include <fmt/format.h>
 
 namespace lockstep::comm {
 
@@ -18,13 +18,13 @@ std::string size_text(std::size_t elements) {
 
 }  // namespace
 
-BucketRule::BucketRule(std::string_view transport, int ranks, int ring_length, std::size_t bucket_elements)
+BucketRule::BucketRule(Transport transport, int ranks, int ring_length, std::size_t bucket_elements)
     : first_(4 * kMebi), usual_(4 * kMebi), asked_for_(bucket_elements > 0) {
   if (asked_for_) {
     first_ = usual_ = bucket_elements;
-  } else if (transport == "nccl") {
+  } else if (transport == Transport::nccl) {
     first_ = kMebi, usual_ = 16 * kMebi;
-  } else if (transport == "ring" || transport == "two-level") {
+  } else if (transport == Transport::ring || transport == Transport::two_level) {
     const auto p = static_cast<std::size_t>(ranks), length = static_cast<std::size_t>(ring_length);
     usual_ = std::clamp(std::max(length * 128, p * 16) * kKibi, 4 * kMebi, 64 * kMebi);
     first_ = std::clamp(std::max(length * 32, p * 16) * kKibi, 256 * kKibi, usual_);
@@ -62,12 +62,11 @@ std::vector<Slice> BucketRule::cut(std::span<const std::size_t> slice_ends) cons
   return schedule;
 }
 
-GradientReducer::GradientReducer(Reduction& reduction, std::span<float> gradients, std::vector<Slice> schedule,
-                                 GradientWire wire, SumsFor sums_for)
-    : reduction_(reduction),
+GradientReducer::GradientReducer(Communicator& communicator, std::span<float> gradients, std::vector<Slice> schedule,
+                                 SumsFor sums_for)
+    : communicator_(communicator),
       gradients_(gradients),
       schedule_(std::move(schedule)),
-      wire_(std::move(wire)),
       sums_for_(sums_for),
       next_(schedule_.size()) {
   std::size_t end = 0;
@@ -78,17 +77,6 @@ GradientReducer::GradientReducer(Reduction& reduction, std::span<float> gradient
   }
   if (end != gradients_.size()) {
     throw std::invalid_argument(fmt::format("the buckets cover {} of {} gradients", end, gradients_.size()));
-  }
-  if (wire_.device && sums_for_ == SumsFor::owners) {
-    throw std::invalid_argument("gradients that travel as bfloat16 between GPUs go to everybody");
-  }
-  if (wire_.device && wire_.device->buffer.size() != gradients_.size()) {
-    throw std::invalid_argument(
-        fmt::format("a wire buffer of {} elements for {} gradients", wire_.device->buffer.size(), gradients_.size()));
-  }
-  if (!wire_.host.residual.empty() && wire_.host.residual.size() != gradients_.size()) {
-    throw std::invalid_argument(
-        fmt::format("a residual of {} elements for {} gradients", wire_.host.residual.size(), gradients_.size()));
   }
 }
 
@@ -103,22 +91,14 @@ void GradientReducer::ready_up_to(std::size_t end) {
   }
   for (; next_ < schedule_.size() && schedule_[next_].offset + schedule_[next_].count <= end; ++next_) {
     const Slice& bucket = schedule_[next_];
-    if (wire_.device) {
-      wire_.device->pack(bucket);
-      reduction_.sum_bf16(wire_.device->buffer.subspan(bucket.offset, bucket.count));
-    } else {
-      Wire wire = wire_.host;
-      if (!wire.residual.empty()) wire.residual = wire.residual.subspan(bucket.offset, bucket.count);
-      const std::span<float> gradients = gradients_.subspan(bucket.offset, bucket.count);
-      sums_for_ == SumsFor::owners ? reduction_.scatter_sum(gradients, wire) : reduction_.sum(gradients, wire);
-    }
+    const std::span<float> gradients = gradients_.subspan(bucket.offset, bucket.count);
+    sums_for_ == SumsFor::owners ? communicator_.reduce_scatter(gradients) : communicator_.all_reduce(gradients);
   }
 }
 
 void GradientReducer::finish_step() {
   ready_up_to(gradients_.size());
-  reduction_.join();
-  if (wire_.device) wire_.device->unpack();
+  communicator_.join();
 }
 
 void GradientReducer::gather(std::span<float> arena, std::size_t bucket) {
@@ -127,9 +107,9 @@ void GradientReducer::gather(std::span<float> arena, std::size_t bucket) {
         fmt::format("an array of {} elements in buckets of {}", arena.size(), gradients_.size()));
   }
   const Slice& slice = schedule_.at(bucket);
-  reduction_.gather(arena.subspan(slice.offset, slice.count));
+  communicator_.all_gather(arena.subspan(slice.offset, slice.count));
 }
 
-void GradientReducer::finish_gathering() { reduction_.join(); }
+void GradientReducer::finish_gathering() { communicator_.join(); }
 
 }  // namespace lockstep::comm

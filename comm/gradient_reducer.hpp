@@ -3,16 +3,12 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "comm/communicator.hpp"
-#include "comm/reduction.hpp"
 
 namespace lockstep::comm {
 
@@ -21,18 +17,18 @@ namespace lockstep::comm {
 /// In shared memory one bucket holds everything up to 4 MiB (a bucket costs two barriers there).
 ///
 /// Between hosts the first bucket is small (256 KiB) so that the wire starts early, later ones hold 4 MiB, 64 MiB in
-/// large worlds. A ring passes a part of 1/`ring_length` of a bucket on 2 (ring_length - 1) times: below 128 KiB (32 KiB
-/// of the first) that would be all latency, and so would messages below 16 KiB where the ranks of a host share the part.
-/// No bucket holds more than a sixteenth of all gradients, for where the wire is as fast as the computation it runs a
-/// bucket behind; nor more than half of what is left, for beside the last one nothing is left to compute; but always as
-/// much as the first.
+/// large worlds. A ring passes a part of 1/`ring_length` of a bucket on 2 (ring_length - 1) times: below 128 KiB (32
+/// KiB of the first) that would be all latency, and so would messages below 16 KiB where the ranks of a host share the
+/// part. No bucket holds more than a sixteenth of all gradients, for where the wire is as fast as the computation it
+/// runs a bucket behind; nor more than half of what is left, for beside the last one nothing is left to compute; but
+/// always as much as the first.
 ///
 /// With NCCL, which wants more to fill its channels, 1 MiB and 16 MiB.
 class BucketRule {
  public:
-  /// `transport`: a transport_name(); `ring_length`: Communicator::ring_length(). `bucket_elements` > 0 is the size of
+  /// `ring_length`: Communicator::ring_length(). `bucket_elements` > 0 is the size of
   /// all buckets instead.
-  BucketRule(std::string_view transport, int ranks, int ring_length, std::size_t bucket_elements = 0);
+  BucketRule(Transport transport, int ranks, int ring_length, std::size_t bucket_elements = 0);
 
   /// From the slices' ends (elements, ascending: the order in which backward finishes them). Throws
   /// std::invalid_argument.
@@ -46,29 +42,15 @@ class BucketRule {
   bool shrinks_ = false;  ///< where little is left, or little there at all
 };
 
-/// Gradients that travel as bfloat16: half the bytes. `pack` rounds a range of the gradients into the same range of
-/// `buffer`, `unpack` brings all of it back; both are enqueued on the stream that makes the gradients.
-struct Bf16Wire {
-  std::span<std::uint16_t> buffer;  ///< as long as the gradients, where they live
-  std::function<void(Slice)> pack;
-  std::function<void()> unpack;
-};
-
-/// How gradients travel.
-struct GradientWire {
-  std::optional<Bf16Wire> device = {};  ///< on GPUs
-  Wire host = {};                       ///< between hosts; a residual is as long as the gradients
-};
-
 /// Who gets the sums of a bucket: every rank all of them, or each rank those of its shard_of() the bucket, the rest of
 /// which then holds no sums.
 enum class SumsFor { everybody, owners };
 
 class GradientReducer {
  public:
-  /// `gradients` must outlive the reducer; its slices become final in ascending order of offset (the arena is laid
-  /// out in reverse layer order).
-  GradientReducer(Reduction& reduction, std::span<float> gradients, std::vector<Slice> schedule, GradientWire wire = {},
+  /// `gradients` lie where the communicator works; both must outlive the reducer. Its slices become final in ascending
+  /// order of offset (the arena is laid out in reverse layer order).
+  GradientReducer(Communicator& communicator, std::span<float> gradients, std::vector<Slice> schedule,
                   SumsFor sums_for = SumsFor::everybody);
 
   void begin_step();
@@ -84,10 +66,9 @@ class GradientReducer {
   const std::vector<Slice>& schedule() const noexcept { return schedule_; }
 
  private:
-  Reduction& reduction_;
+  Communicator& communicator_;
   std::span<float> gradients_;
   std::vector<Slice> schedule_;
-  GradientWire wire_;
   SumsFor sums_for_;
   std::size_t next_ = 0;
 };

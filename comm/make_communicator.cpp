@@ -1,31 +1,38 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <stdexcept>
 
+#include <fmt/format.h>
+
 #include "comm/agreement.hpp"
 #include "comm/communicator.hpp"
-#include "comm/introduction.hpp"
-#include "comm/mpi_state.hpp"
-#include "comm/ring_communicator.hpp"
-#include "comm/serial_communicator.hpp"
-#include "comm/shared_memory_communicator.hpp"
-#include "comm/this_process.hpp"
-#include "comm/two_level_communicator.hpp"
+#include "comm/host/ring_communicator.hpp"
+#include "comm/host/serial_communicator.hpp"
+#include "comm/host/shared_memory_communicator.hpp"
+#include "comm/host/two_level_communicator.hpp"
+#include "comm/session/mpi_state.hpp"
+#include "comm/session/rendezvous.hpp"
+#include "comm/session/this_process.hpp"
 
 namespace lockstep::comm {
 namespace {
 
 /// Why a rank cannot share memory; empty: it can.
-struct Obstacle {
+struct Failure {
   std::array<char, 400> text{};
 };
 
-Obstacle obstacle(const std::string& text) {
-  Obstacle result;
+Failure failure_of(const std::string& text) {
+  Failure result;
   text.copy(result.text.data(), result.text.size() - 1);
   return result;
 }
+
+/// What a rank shares with the others of its machine.
+struct OwnSegment {
+  std::uint64_t nonce = 0;
+  std::int32_t descriptor = -1;
+  std::int32_t pretended_machine = 0;
+};
 
 /// What `asked` means where the ranks run on these machines.
 Transport chosen(Transport asked, const std::vector<std::vector<int>>& machines) {
@@ -43,28 +50,36 @@ std::unique_ptr<Communicator> make_communicator(MpiSession& session, const Commu
   }
   if (session.size() == 1) return std::make_unique<SerialCommunicator>();
 
-  PeerCard card = own_card();
-  card.pretended_machine = options.pretended_machine;
-  Obstacle own_obstacle;
-  SharedSegment own_segment;
-  if (options.transport != Transport::ring) {
-    try {
-      own_segment = SharedSegment::create(SharedGroup::control_bytes());
-      card.segment_nonce = random_nonce();
-      card.segment_descriptor = own_segment.descriptor();
-      SharedGroup::initialize_control(own_segment, card.segment_nonce);
-    } catch (const std::runtime_error& error) {
-      own_obstacle = obstacle(error.what());
-    }
-  }
-  PeerTable peers(session.rank(), exchange(session, card, options.deadline_seconds));
   MpiSession::State& state = session.state();
+  if (options.transport == Transport::ring) {
+    return std::make_unique<RingCommunicator>(state, PeerTable(state.rank, state.peers), options, "");
+  }
 
-  // Decided by the cards, which are the same everywhere: every rank decides alike.
+  OwnSegment own{.pretended_machine = options.pretended_machine};
+  Failure own_failure;
+  SharedSegment own_segment;
+  try {
+    own_segment = SharedSegment::create(SharedGroup::control_bytes());
+    own.nonce = random_nonce();
+    own.descriptor = own_segment.descriptor();
+    SharedGroup::initialize_control(own_segment, own.nonce);
+  } catch (const std::runtime_error& error) {
+    own_failure = failure_of(error.what());
+  }
+  std::vector<PeerInfo> infos = state.peers;
+  const std::vector<OwnSegment> all_segments = exchange(session, own, options.deadline_seconds);
+  for (std::size_t rank = 0; rank < infos.size(); ++rank) {
+    infos[rank].segment_nonce = all_segments[rank].nonce;
+    infos[rank].segment_descriptor = all_segments[rank].descriptor;
+    infos[rank].pretended_machine = all_segments[rank].pretended_machine;
+  }
+  PeerTable peers(state.rank, std::move(infos));
+
+  // Decided by what all ranks know are the same everywhere: every rank decides alike.
   const std::vector<std::vector<int>> machines = peers.machines();
   const Transport transport = chosen(options.transport, machines);
   if (transport == Transport::ring) {
-    return std::make_unique<RingCommunicator>(state, std::move(peers), options.deadline_seconds, "");
+    return std::make_unique<RingCommunicator>(state, std::move(peers), options, "");
   }
   if (transport == Transport::shared_memory && machines.size() > 1) {
     throw AgreedError(fmt::format(
@@ -73,34 +88,33 @@ std::unique_ptr<Communicator> make_communicator(MpiSession& session, const Commu
   }
 
   std::vector<SharedSegment> segments;
-  if (own_obstacle.text[0] == '\0') {
+  if (own_failure.text[0] == '\0') {
     const auto own_machine = std::find_if(machines.begin(), machines.end(), [&](const std::vector<int>& ranks) {
       return std::binary_search(ranks.begin(), ranks.end(), session.rank());
     });
     try {
       segments = SharedGroup::attach_all(peers, *own_machine, session.rank(), std::move(own_segment));
     } catch (const std::runtime_error& error) {
-      own_obstacle = obstacle(error.what());
+      own_failure = failure_of(error.what());
     }
   }
-  const std::vector<Obstacle> all = exchange(session, own_obstacle, options.deadline_seconds);
-  const auto first_obstacle = std::find_if(all.begin(), all.end(), [](const Obstacle& o) { return o.text[0] != '\0'; });
-  if (first_obstacle != all.end()) {
+  const std::vector<Failure> all = exchange(session, own_failure, options.deadline_seconds);
+  const auto first_failure = std::find_if(all.begin(), all.end(), [](const Failure& f) { return f.text[0] != '\0'; });
+  if (first_failure != all.end()) {
     std::string note =
         fmt::format("{} share a host but not its memory ({}: {})", machines.size() == 1 ? "the ranks" : "some ranks",
-                    peers.describe(static_cast<int>(first_obstacle - all.begin())), first_obstacle->text.data());
+                    peers.describe(static_cast<int>(first_failure - all.begin())), first_failure->text.data());
     if (options.transport != Transport::automatic) {
       throw AgreedError(fmt::format("no communication through shared memory: {}. Use the ring.", note));
     }
     note += "; they talk through the ring, which is slower";
-    return std::make_unique<RingCommunicator>(state, std::move(peers), options.deadline_seconds, std::move(note));
+    return std::make_unique<RingCommunicator>(state, std::move(peers), options, std::move(note));
   }
   if (transport == Transport::two_level) {
-    return std::make_unique<TwoLevelCommunicator>(state, std::move(peers), std::move(segments),
-                                                  options.deadline_seconds);
+    return std::make_unique<TwoLevelCommunicator>(state, std::move(peers), std::move(segments), options);
   }
-  return std::make_unique<SharedMemoryCommunicator>(session.rank(), std::move(peers), std::move(segments),
-                                                    options.deadline_seconds, state.suspects);
+  return std::make_unique<SharedMemoryCommunicator>(state, std::move(peers), std::move(segments),
+                                                    options.deadline_seconds);
 }
 
 }  // namespace lockstep::comm

@@ -1,16 +1,16 @@
 #include "io/checkpoint.hpp"
 
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "io/checkpoint_file.hpp"
 #include "io/durable_file.hpp"
@@ -64,14 +64,6 @@ void release_rest(const Descriptor& descriptor) {
   if (::fstat(descriptor.get(), &status) != 0) return;
   while (::ftruncate(descriptor.get(), status.st_size) != 0 && errno == EINTR) {
   }
-}
-
-/// The library's errors carry the system's text only.
-std::optional<int> no_space_in(std::string_view text) {
-  for (const int error_number : {ENOSPC, EDQUOT, EFBIG}) {
-    if (text.find(std::generic_category().message(error_number)) != std::string_view::npos) return error_number;
-  }
-  return std::nullopt;
 }
 
 /// Everything up to the rename: when it returns, `temporary` is on the device and has been read back.
@@ -171,7 +163,7 @@ fs::path CheckpointWriter::write(const TrainingRecord& record, std::span<const T
   const auto disk_full = [&](int error_number) {
     const std::vector<FoundCheckpoint> earlier = list_checkpoints(options_.folder);
     return FileError(fmt::format(
-        "cannot write checkpoint {}: {}. {} Then continue with --resume (a smaller --keep needs less room)",
+        "cannot write checkpoint {}: {}. {} Then continue with --resume (a smaller --keep needs less space)",
         file.string(), no_space_text(error_number, options_.folder, checkpoint_bytes_needed(record, tensors)),
         earlier.empty()
             ? std::string("There is no earlier checkpoint.")
@@ -190,7 +182,7 @@ fs::path CheckpointWriter::write(const TrainingRecord& record, std::span<const T
   } catch (const FileError& error) {
     ::unlink(temporary.c_str());
     check_owner();  // a successor that cleaned up under our hands is the better explanation
-    if (const auto error_number = no_space_in(error.what())) throw disk_full(*error_number);
+    if (means_no_space(error.parts().error_number)) throw disk_full(error.parts().error_number);
     throw FileError(fmt::format("cannot write checkpoint {}: {}", file.string(), error.what()));
   } catch (...) {
     ::unlink(temporary.c_str());

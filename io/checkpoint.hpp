@@ -18,6 +18,18 @@
 
 namespace lockstep::io {
 
+/// The network that the tensors of a checkpoint belong to.
+struct NetworkIdentity {
+  std::string kind;                        ///< as users name it: "gpt"
+  std::string signature;                   ///< the network and its options in a line; equal text, equal network
+  std::int64_t features = 0, outputs = 0;  ///< of a sample; of tokens: the context and the vocabulary
+  std::vector<std::int64_t> image = {};    ///< height, width, channels; empty: no image (formats 1 and 2: not known)
+  bool tokens = false;                     ///< samples are tokens
+  bool operator==(const NetworkIdentity&) const = default;
+};
+/// For messages: "784 -> 10: mlp 784-512-10 relu".
+std::string to_text(const NetworkIdentity& network);
+
 /// Where a run stands, besides its tensors.
 struct TrainingRecord {
   std::int64_t step = 0;      ///< updates done
@@ -25,13 +37,14 @@ struct TrainingRecord {
   std::int64_t position = 0;  ///< position of the next sample within that epoch
   std::uint64_t seed = 0;
   int world_size = 1;         ///< of the writer; for information
-  std::string network;        ///< network signature: a checkpoint of another network is refused by it
+  NetworkIdentity network;    ///< a checkpoint of another network is refused
   std::string optimizer;      ///< optimiser name: tells which state groups follow
   std::string dataset;        ///< dataset fingerprint
   std::string configuration;  ///< effective configuration, INI
   std::string program_version;
-  double best_metric = 0;  ///< best validation metric so far; NaN when none
-  std::string metrics;     ///< history, JSON lines
+  double best_metric = 0;            ///< best validation metric so far; NaN when none
+  std::int64_t validated_step = -1;  ///< step of the last validation; -1: there was none
+  std::string metrics;               ///< history, JSON lines
   /// Of a language model, as JSON (token_info.hpp): with it, a checkpoint alone makes text. Or "".
   std::string vocabulary = {};
 };

@@ -1,16 +1,18 @@
 #include "io/checkpoint_file.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <charconv>
 #include <cmath>
 #include <limits>
 #include <new>
+#include <ranges>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "io/checksum.hpp"
 
@@ -23,45 +25,101 @@ constexpr const char* kFormatAttribute = "lockstep_checkpoint_format";
 constexpr const char* kState = "/state";
 constexpr const char* kChecksum = "xxh3_64";
 
-// Each member of the record once: writing, reading and the checksum all walk these tables, in this order.
+// Each member of the record once: writing, reading and the checksum all walk these tables, in this order. `since`: the
+// format that has it first.
 struct IntegerField {
   const char* name;
+  std::int64_t since;
   std::int64_t (*get)(const TrainingRecord&);
   void (*set)(TrainingRecord&, std::int64_t);
 };
-constexpr std::array<IntegerField, 5> kIntegers = {{
-    {"step", [](const TrainingRecord& r) { return r.step; }, [](TrainingRecord& r, std::int64_t v) { r.step = v; }},
-    {"epoch", [](const TrainingRecord& r) { return r.epoch; }, [](TrainingRecord& r, std::int64_t v) { r.epoch = v; }},
-    {"position", [](const TrainingRecord& r) { return r.position; },
+template <std::size_t index>
+constexpr IntegerField image_extent(const char* name) {
+  return {name, 3, [](const TrainingRecord& r) { return r.network.image.empty() ? 0 : r.network.image.at(index); },
+          [](TrainingRecord& r, std::int64_t v) {
+            if (v > 0) r.network.image.resize(3), r.network.image[index] = v;
+          }};
+}
+constexpr std::array<IntegerField, 12> kIntegers = {{
+    {"step", 1, [](const TrainingRecord& r) { return r.step; }, [](TrainingRecord& r, std::int64_t v) { r.step = v; }},
+    {"epoch", 1, [](const TrainingRecord& r) { return r.epoch; },
+     [](TrainingRecord& r, std::int64_t v) { r.epoch = v; }},
+    {"position", 1, [](const TrainingRecord& r) { return r.position; },
      [](TrainingRecord& r, std::int64_t v) { r.position = v; }},
-    {"seed", [](const TrainingRecord& r) { return static_cast<std::int64_t>(r.seed); },
+    {"seed", 1, [](const TrainingRecord& r) { return static_cast<std::int64_t>(r.seed); },
      [](TrainingRecord& r, std::int64_t v) { r.seed = static_cast<std::uint64_t>(v); }},
-    {"world_size", [](const TrainingRecord& r) { return static_cast<std::int64_t>(r.world_size); },
+    {"world_size", 1, [](const TrainingRecord& r) { return static_cast<std::int64_t>(r.world_size); },
      [](TrainingRecord& r, std::int64_t v) { r.world_size = static_cast<int>(v); }},
+    {"validated_step", 3, [](const TrainingRecord& r) { return r.validated_step; },
+     [](TrainingRecord& r, std::int64_t v) { r.validated_step = v; }},
+    {"features", 3, [](const TrainingRecord& r) { return r.network.features; },
+     [](TrainingRecord& r, std::int64_t v) { r.network.features = v; }},
+    {"outputs", 3, [](const TrainingRecord& r) { return r.network.outputs; },
+     [](TrainingRecord& r, std::int64_t v) { r.network.outputs = v; }},
+    image_extent<0>("image_height"),
+    image_extent<1>("image_width"),
+    image_extent<2>("image_channels"),
+    {"tokens", 3, [](const TrainingRecord& r) { return r.network.tokens ? std::int64_t{1} : std::int64_t{0}; },
+     [](TrainingRecord& r, std::int64_t v) { r.network.tokens = v != 0; }},
 }};
 
 struct TextField {
   const char* name;
-  std::string TrainingRecord::*member;
+  std::int64_t since;
+  const std::string& (*get)(const TrainingRecord&);
+  void (*set)(TrainingRecord&, std::string);
 };
+template <std::string TrainingRecord::*member>
+constexpr TextField of_record(const char* name, std::int64_t since = 1) {
+  return {name, since, [](const TrainingRecord& r) -> const std::string& { return r.*member; },
+          [](TrainingRecord& r, std::string text) { r.*member = std::move(text); }};
+}
+template <std::string NetworkIdentity::*member>
+constexpr TextField of_network(const char* name, std::int64_t since = 1) {
+  return {name, since, [](const TrainingRecord& r) -> const std::string& { return r.network.*member; },
+          [](TrainingRecord& r, std::string text) { r.network.*member = std::move(text); }};
+}
 /// Short: attributes.
-constexpr std::array<TextField, 4> kTexts = {{
-    {"network", &TrainingRecord::network},
-    {"optimizer", &TrainingRecord::optimizer},
-    {"dataset", &TrainingRecord::dataset},
-    {"program_version", &TrainingRecord::program_version},
+constexpr std::array<TextField, 5> kTexts = {{
+    of_network<&NetworkIdentity::signature>("network"),
+    of_record<&TrainingRecord::optimizer>("optimizer"),
+    of_record<&TrainingRecord::dataset>("dataset"),
+    of_record<&TrainingRecord::program_version>("program_version"),
+    of_network<&NetworkIdentity::kind>("network_kind", 3),
 }};
-/// May be megabytes: datasets of bytes. Of format 1, all but the vocabulary.
+/// May be megabytes: datasets of bytes.
 constexpr std::array<TextField, 3> kLongTexts = {{
-    {"configuration", &TrainingRecord::configuration},
-    {"metrics", &TrainingRecord::metrics},
-    {"vocabulary", &TrainingRecord::vocabulary},
+    of_record<&TrainingRecord::configuration>("configuration"),
+    of_record<&TrainingRecord::metrics>("metrics"),
+    of_record<&TrainingRecord::vocabulary>("vocabulary", 2),
 }};
-std::span<const TextField> long_texts(std::int64_t format) {
-  return std::span(kLongTexts).first(format == 1 ? kLongTexts.size() - 1 : kLongTexts.size());
+
+/// The fields that a format has.
+template <class Fields>
+auto fields_of(const Fields& fields, std::int64_t format) {
+  return fields | std::views::filter([format](const auto& field) { return field.since <= format; });
 }
 
-std::int64_t format_of(const TrainingRecord& record) { return record.vocabulary.empty() ? 1 : kCheckpointFormat; }
+/// Formats 1 and 2 tell people, not programs: `network` is "784 -> 10: mlp 784-512-10 relu", and that a step was
+/// validated stands in the history. This is the one place that reads such text.
+void understand_text_of_older_format(TrainingRecord& record) {
+  NetworkIdentity& network = record.network;
+  const std::string text = network.signature;
+  const char* const end = text.data() + text.size();
+  constexpr std::string_view kArrow = " -> ", kColon = ": ";
+  const auto features = std::from_chars(text.data(), end, network.features);
+  const bool has_arrow = features.ec == std::errc() && std::string_view(features.ptr, end).starts_with(kArrow);
+  if (has_arrow) {
+    const auto outputs = std::from_chars(features.ptr + kArrow.size(), end, network.outputs);
+    if (outputs.ec == std::errc() && std::string_view(outputs.ptr, end).starts_with(kColon)) {
+      network.signature.assign(outputs.ptr + kColon.size(), end);
+    }
+  }
+  network.kind = network.signature.substr(0, network.signature.find(' '));
+  network.tokens = !record.vocabulary.empty();
+  const bool validated = record.metrics.find(fmt::format("\"step\":{},", record.step)) != std::string::npos;
+  record.validated_step = validated ? record.step : -1;
+}
 
 /// Numbers as 8 bytes, texts after their length: no two different sequences give the same bytes.
 class Canonical {
@@ -100,10 +158,10 @@ class StateChecksum {
  public:
   StateChecksum(const TrainingRecord& record, std::int64_t format) {
     sum_.add(format);
-    for (const IntegerField& field : kIntegers) sum_.add(field.get(record));
+    for (const IntegerField& field : fields_of(kIntegers, format)) sum_.add(field.get(record));
     sum_.add(record.best_metric);
-    for (const TextField& field : kTexts) sum_.add(std::string_view(record.*field.member));
-    for (const TextField& field : long_texts(format)) sum_.add(std::string_view(record.*field.member));
+    for (const TextField& field : fields_of(kTexts, format)) sum_.add(std::string_view(field.get(record)));
+    for (const TextField& field : fields_of(kLongTexts, format)) sum_.add(std::string_view(field.get(record)));
   }
   void add_tensor(std::string_view path, std::uint64_t checksum) {
     sum_.add(path);
@@ -167,6 +225,7 @@ class CheckpointFileReader {
     if (required(file_.text(kState, kChecksum), "/state", kChecksum) != to_hex(result.checksum)) {
       damaged("its state record does not match its checksum");
     }
+    if (format < 3) understand_text_of_older_format(result.record);
     return result;
   }
 
@@ -175,13 +234,10 @@ class CheckpointFileReader {
         fmt::format("{} is corrupted: {}; use an older checkpoint (--resume takes the newest that verifies)",
                     path_.string(), what));
   }
-  /// The library's complaints about an open file, "PATH: cannot …", as one of ours, "PATH is corrupted: cannot …".
+  /// The library's complaints about the open file, "PATH: cannot …", as one of ours, "PATH is corrupted: cannot …".
   [[noreturn]] void in_our_words(const FileError& error) const {
-    std::string_view text = error.what();
-    const std::string prefix = path_.string() + ": ";
-    if (!text.starts_with(prefix)) throw error;
-    text.remove_prefix(prefix.size());
-    damaged(text);
+    if (error.parts().file != path_) throw error;
+    damaged(error.parts().what);
   }
 
  private:
@@ -209,18 +265,18 @@ class CheckpointFileReader {
 
   void read_record(TrainingRecord& record, std::int64_t format) {
     if (!file_.has(kState)) damaged("its state record is missing");
-    for (const IntegerField& field : kIntegers) {
+    for (const IntegerField& field : fields_of(kIntegers, format)) {
       field.set(record, required(file_.integer(kState, field.name), kState, field.name));
     }
     record.best_metric = required(file_.real(kState, "best_metric"), kState, "best_metric");
-    for (const TextField& field : kTexts) {
-      record.*field.member = required(file_.text(kState, field.name), kState, field.name);
+    for (const TextField& field : fields_of(kTexts, format)) {
+      field.set(record, required(file_.text(kState, field.name), kState, field.name));
     }
-    for (const TextField& field : long_texts(format)) {
+    for (const TextField& field : fields_of(kLongTexts, format)) {
       const std::string dataset = fmt::format("{}/{}", kState, field.name);
-      std::string& text = record.*field.member;
-      text.resize(checked_elements(dataset, FileType::uint8, file_.layout(dataset)));
+      std::string text(checked_elements(dataset, FileType::uint8, file_.layout(dataset)), '\0');
       file_.read(dataset, FileType::uint8, std::as_writable_bytes(std::span(text)));
+      field.set(record, std::move(text));
     }
   }
 
@@ -262,10 +318,14 @@ class CheckpointFileReader {
 
 }  // namespace
 
+std::string to_text(const NetworkIdentity& network) {
+  return fmt::format("{} -> {}: {}", network.features, network.outputs, network.signature);
+}
+
 void check_checkpoint_content(const TrainingRecord& record, std::span<const TensorView> tensors) {
   if (record.step < 0) throw std::invalid_argument(fmt::format("a checkpoint of step {}", record.step));
   for (const TextField& field : kTexts) {
-    if ((record.*field.member).find('\0') != std::string::npos) {
+    if (field.get(record).find('\0') != std::string::npos) {
       throw std::invalid_argument(fmt::format("the record's {} holds a NUL character", field.name));
     }
   }
@@ -287,8 +347,8 @@ void check_checkpoint_content(const TrainingRecord& record, std::span<const Tens
 
 std::uint64_t checkpoint_bytes_needed(const TrainingRecord& record, std::span<const TensorView> tensors) {
   std::uint64_t bytes = 64 * 1024;
-  for (const TextField& field : kTexts) bytes += (record.*field.member).size();
-  for (const TextField& field : kLongTexts) bytes += (record.*field.member).size();
+  for (const TextField& field : kTexts) bytes += field.get(record).size();
+  for (const TextField& field : kLongTexts) bytes += field.get(record).size();
   // Object headers, links and the group blocks of a tensor: 0.5 to 1 KiB were seen; the list of names has fixed width.
   std::uint64_t widest = 0;
   for (const TensorView& tensor : tensors) {
@@ -299,9 +359,8 @@ std::uint64_t checkpoint_bytes_needed(const TrainingRecord& record, std::span<co
 }
 
 std::uint64_t fill_checkpoint_file(Hdf5File& file, const TrainingRecord& record, std::span<const TensorView> tensors) {
-  const std::int64_t format = format_of(record);
-  file.set_integer("/", kFormatAttribute, format);
-  StateChecksum state(record, format);
+  file.set_integer("/", kFormatAttribute, kCheckpointFormat);
+  StateChecksum state(record, kCheckpointFormat);
   std::vector<std::string> paths;
   for (const TensorView& tensor : tensors) {
     const std::string path = path_of(tensor.group, tensor.name);
@@ -316,10 +375,10 @@ std::uint64_t fill_checkpoint_file(Hdf5File& file, const TrainingRecord& record,
   file.create_group(kState);
   for (const IntegerField& field : kIntegers) file.set_integer(kState, field.name, field.get(record));
   file.set_real(kState, "best_metric", record.best_metric);
-  for (const TextField& field : kTexts) file.set_text(kState, field.name, record.*field.member);
-  for (const TextField& field : long_texts(format)) {
+  for (const TextField& field : kTexts) file.set_text(kState, field.name, field.get(record));
+  for (const TextField& field : kLongTexts) {
     const std::string dataset = fmt::format("{}/{}", kState, field.name);
-    const std::string& text = record.*field.member;
+    const std::string& text = field.get(record);
     const auto size = static_cast<std::int64_t>(text.size());
     file.create_dataset(dataset, FileType::uint8, std::span(&size, 1));
     file.write(dataset, FileType::uint8, std::as_bytes(std::span(text)));

@@ -12,8 +12,8 @@
 
 namespace lockstep::io {
 
-/// The newest that is read. A record without a vocabulary is still written as format 1, which older programs know.
-inline constexpr std::int64_t kCheckpointFormat = 2;
+/// The format that is written, and the newest that is read.
+inline constexpr std::int64_t kCheckpointFormat = 3;
 
 /// Throws std::invalid_argument: names that are no names, twins, shapes that do not match the values, text with NUL.
 void check_checkpoint_content(const TrainingRecord& record, std::span<const TensorView> tensors);

@@ -1,5 +1,11 @@
 #include "io/durable_file.hpp"
 
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/random.h>
@@ -7,19 +13,14 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstring>
-#include <system_error>
-
 namespace lockstep::io {
 namespace {
 
 std::string reason(int error_number) { return std::generic_category().message(error_number); }
 
 [[noreturn]] void throw_write_failure(const std::filesystem::path& file, std::size_t bytes, int error_number) {
-  throw FileError(fmt::format("cannot write {}: {}", file.string(), no_space_text(error_number, file, bytes)));
+  throw FileError(fmt::format("cannot write {}: {}", file.string(), no_space_text(error_number, file, bytes)),
+                  {.file = file, .what = "cannot write it", .error_number = error_number});
 }
 
 std::filesystem::path folder_of(const std::filesystem::path& file) {
@@ -30,7 +31,9 @@ std::filesystem::path folder_of(const std::filesystem::path& file) {
 void sync_descriptor(const Descriptor& descriptor, const std::filesystem::path& path) {
   while (::fsync(descriptor.get()) != 0) {
     if (errno == EINTR) continue;
-    throw FileError(fmt::format("cannot flush {} to the disk: {}", path.string(), no_space_text(errno, path, 0)));
+    const int error_number = errno;
+    throw FileError(fmt::format("cannot flush {} to the disk: {}", path.string(), no_space_text(error_number, path, 0)),
+                    {.file = path, .what = "cannot flush it to the disk", .error_number = error_number});
   }
 }
 
@@ -62,8 +65,11 @@ Descriptor open_file(const std::filesystem::path& file, int flags, std::string_v
     const int value = ::open(file.c_str(), flags | O_CLOEXEC, 0666);
     if (value >= 0) return Descriptor(value);
     if (errno == EINTR) continue;
-    throw FileError(fmt::format("cannot {} {}: {}", action, file.string(),
-                                means_no_space(errno) ? no_space_text(errno, file, 0) : reason(errno)));
+    const int error_number = errno;
+    throw FileError(
+        fmt::format("cannot {} {}: {}", action, file.string(),
+                    means_no_space(error_number) ? no_space_text(error_number, file, 0) : reason(error_number)),
+        {.file = file, .what = fmt::format("cannot {} it", action), .error_number = error_number});
   }
 }
 

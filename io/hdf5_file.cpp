@@ -7,10 +7,6 @@
 // give its space back at once.
 #include "io/hdf5_file.hpp"
 
-#include <fmt/format.h>
-#include <hdf5.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -19,6 +15,10 @@
 #include <stdexcept>
 #include <system_error>
 #include <utility>
+
+#include <fmt/format.h>
+#include <hdf5.h>
+#include <unistd.h>
 
 namespace lockstep::io {
 namespace {
@@ -55,24 +55,29 @@ herr_t keep_innermost(unsigned position, const H5E_error2_t* error, void* out) {
   return 0;
 }
 
-/// The reason at the bottom of the error stack, with errno's text where the operating system said no.
-std::string innermost_reason() {
+struct Reason {
+  std::string text;
+  int error_number = 0;  ///< where the operating system said no
+};
+
+/// The reason at the bottom of the error stack. The library has it as a text alone.
+Reason innermost_reason() {
   std::string text;
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_innermost, &text);
-  if (text.empty()) return "the HDF5 library gives no reason";
+  if (text.empty()) return {"the HDF5 library gives no reason"};
   constexpr std::string_view kErrno = "errno = ";
   if (const auto at = text.find(kErrno); at != std::string::npos) {
     int code = 0;
     const char* begin = text.data() + at + kErrno.size();
     std::from_chars(begin, text.data() + text.size(), code);
-    if (code != 0) return std::generic_category().message(code);
+    if (code != 0) return {std::generic_category().message(code), code};
   }
-  if (text.find("file signature not found") != std::string::npos) return "it is not an HDF5 file";
+  if (text.find("file signature not found") != std::string::npos) return {"it is not an HDF5 file"};
   if (text.find("bad superblock version") != std::string::npos) {
-    return "its HDF5 format version is unknown: written by a newer library, or damaged";
+    return {"its HDF5 format version is unknown: written by a newer library, or damaged"};
   }
-  if (text.find("truncated file") != std::string::npos) return "the file is truncated (" + text + ")";
-  return text;
+  if (text.find("truncated file") != std::string::npos) return {"the file is truncated (" + text + ")"};
+  return {text};
 }
 
 class Id {
@@ -246,8 +251,9 @@ struct Hdf5File::Handles {
   }
 
   [[noreturn]] void fail(std::string_view action) {
-    const std::string reason = innermost_reason();
-    throw FileError(fmt::format("{}: cannot {}: {}", path.string(), action, reason));
+    const Reason reason = innermost_reason();
+    throw FileError(
+        {.file = path, .what = fmt::format("cannot {}: {}", action, reason.text), .error_number = reason.error_number});
   }
   /// For steps that may leave the file half written.
   [[noreturn]] void fail_write(std::string_view action) {
@@ -286,7 +292,7 @@ struct Hdf5File::Handles {
     return Id(attribute, H5Aclose);
   }
   [[noreturn]] void wrong_type(std::string_view object, std::string_view attribute, std::string_view expected) const {
-    throw FileError(fmt::format("{}: attribute {} of {} is not {}", path.string(), attribute, object, expected));
+    throw FileError({.file = path, .what = fmt::format("attribute {} of {} is not {}", attribute, object, expected)});
   }
 
   std::vector<hsize_t> extents(const Id& dataset, std::string_view name) {
@@ -654,9 +660,9 @@ void Hdf5File::close() {
     handles_->fail_write("flush it");
   }
   if (H5Fclose(std::exchange(handles_->file, -1)) < 0) {  // the identifier is spent whatever the answer is
-    const std::string reason = innermost_reason();
+    const Reason reason = innermost_reason();
     if (handles_->access != Access::read) handles_->abandon();
-    throw FileError(fmt::format("{}: cannot close it: {}", path().string(), reason));
+    throw FileError({.file = path(), .what = "cannot close it: " + reason.text, .error_number = reason.error_number});
   }
 }
 

@@ -1,12 +1,12 @@
 #include "io/metrics_log.hpp"
 
-#include <fcntl.h>
-#include <fmt/format.h>
-
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 namespace lockstep::io {
 namespace {

@@ -1,7 +1,5 @@
 #include "io/prefetcher.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -11,6 +9,8 @@
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 namespace lockstep::io {
 namespace {
@@ -82,7 +82,8 @@ struct Prefetcher::Reader {
 
   void check_options() const {
     const std::int64_t samples = dataset.info().samples;
-    const std::int64_t epoch = epoch_samples(samples, std::max<std::int64_t>(1, options.global_batch), options.streams);
+    const std::int64_t epoch =
+        epoch_samples(samples, std::max<std::int64_t>(1, options.global_batch), options.stateful);
     if (options.global_batch < 1 || options.accumulate < 1 || options.world < 1 || options.rank < 0 ||
         options.rank >= options.world || options.depth < 2 || options.first_epoch < 0 || options.first_position < 0 ||
         (options.first_position > epoch && epoch > 0)) {
@@ -92,14 +93,14 @@ struct Prefetcher::Reader {
           options.global_batch, options.accumulate, options.rank, options.world, options.depth, options.first_position,
           epoch));
     }
-    if (!options.streams) return;
+    if (!options.stateful) return;
     if (epoch == 0) {
-      throw std::invalid_argument(
-          fmt::format("{} streams need as many samples at least; there are {}", options.global_batch, samples));
+      throw std::invalid_argument(fmt::format("stateful batches of {} need as many samples at least; there are {}",
+                                              options.global_batch, samples));
     }
     if (options.first_position % options.global_batch != 0) {
       throw std::invalid_argument(
-          fmt::format("streams of {} cannot go on at position {}: each step has one sample of "
+          fmt::format("stateful batches of {} cannot go on at position {}: each step has one sample of "
                       "every stream",
                       options.global_batch, options.first_position));
     }
@@ -143,7 +144,7 @@ struct Prefetcher::Reader {
   void read_for_ever() {
     std::int64_t position = options.first_position;
     for (std::int64_t epoch = options.first_epoch;; ++epoch, position = 0) {
-      if (!(options.streams ? read_streams(epoch, position) : read_shuffled(epoch, position))) return;
+      if (!(options.stateful ? read_stateful(epoch, position) : read_shuffled(epoch, position))) return;
     }
   }
 
@@ -154,7 +155,7 @@ struct Prefetcher::Reader {
     for (std::int64_t count = 0; position < order.samples(); position += count) {
       count = std::min(options.global_batch, order.samples() - position);
       order.part(position, count, options.rank, options.world, part);
-      for (const SampleRange& range : order.upcoming(position, count, options.rank, options.world, begin)) {
+      for (const Slice& range : order.upcoming(position, count, options.rank, options.world, begin)) {
         dataset.will_need(range.first, range.count);
       }
       begin = false;
@@ -163,24 +164,27 @@ struct Prefetcher::Reader {
     return true;
   }
 
-  /// The same in streams. Each lane is read from front to back: one piece of it is asked for ahead of the one in use.
-  bool read_streams(std::int64_t epoch, std::int64_t position) {
-    const std::int64_t lanes = options.global_batch;
-    const std::int64_t length = dataset.info().samples / lanes;
-    const std::int64_t first_lane = lanes * options.rank / options.world;
-    const std::int64_t end_lane = lanes * (options.rank + 1) / options.world;
+  /// The same for stateful batches. Each sequence is read from front to back: one piece of it is asked for ahead of the
+  /// one in use.
+  bool read_stateful(std::int64_t epoch, std::int64_t position) {
+    const std::int64_t sequences = options.global_batch;
+    const std::int64_t length = dataset.info().samples / sequences;
+    const std::int64_t first_sequence = sequences * options.rank / options.world;
+    const std::int64_t end_lane = sequences * (options.rank + 1) / options.world;
     const auto stored = static_cast<std::int64_t>(std::max<std::size_t>(1, dataset.stored_bytes()));
     const std::int64_t piece = std::max<std::int64_t>(1, static_cast<std::int64_t>(kBlockBytes) / stored);
-    std::int64_t asked = position / lanes;  // samples of each lane that the kernel has been asked for
-    for (std::int64_t step = position / lanes; step < length; ++step) {
+    std::int64_t asked = position / sequences;  // samples of each sequence that the kernel has been asked for
+    for (std::int64_t step = position / sequences; step < length; ++step) {
       part.clear();
-      for (std::int64_t lane = first_lane; lane < end_lane; ++lane) part.push_back(lane * length + step);
+      for (std::int64_t sequence = first_sequence; sequence < end_lane; ++sequence)
+        part.push_back(sequence * length + step);
       if (asked < length && step + piece >= asked) {
         const std::int64_t count = std::min(step + 2 * piece, length) - asked;
-        for (std::int64_t lane = first_lane; lane < end_lane; ++lane) dataset.will_need(lane * length + asked, count);
+        for (std::int64_t sequence = first_sequence; sequence < end_lane; ++sequence)
+          dataset.will_need(sequence * length + asked, count);
         asked += count;
       }
-      if (!deliver_step(epoch, step * lanes, lanes)) return false;
+      if (!deliver_step(epoch, step * sequences, sequences)) return false;
     }
     return true;
   }
@@ -199,7 +203,7 @@ struct Prefetcher::Reader {
                      .next_position = position + count,
                      .micro = micro,
                      .samples = {},
-                     .first_lane = 0};
+                     .first_sequence = 0};
       read_micro_batch(*slot);
       publish();
     }
@@ -219,7 +223,7 @@ struct Prefetcher::Reader {
     slot.batch.y = y;
     slot.batch.count = end - first;
     slot.batch.samples = slot.samples;
-    slot.batch.first_lane = options.streams ? first : 0;
+    slot.batch.first_sequence = options.stateful ? first : 0;
   }
 
   const InputBatch& next() {
@@ -240,8 +244,8 @@ struct Prefetcher::Reader {
   }
 };
 
-std::int64_t epoch_samples(std::int64_t samples, std::int64_t global_batch, bool streams) noexcept {
-  return streams ? samples / global_batch * global_batch : samples;
+std::int64_t epoch_samples(std::int64_t samples, std::int64_t global_batch, bool stateful) noexcept {
+  return stateful ? samples / global_batch * global_batch : samples;
 }
 
 Prefetcher::Prefetcher(const Dataset& dataset, PrefetcherOptions options)

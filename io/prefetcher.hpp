@@ -14,11 +14,11 @@ namespace lockstep::io {
 
 struct PrefetcherOptions {
   SampleOrderOptions order = {};  ///< shard_counts, sample_bytes, block_multiple are filled in from the dataset
-  /// Samples in streams instead of shuffled: lane l of `global_batch` lanes goes through samples l W, l W + 1, ...,
-  /// l W + W - 1 in this order, W = floor(samples / global batch); step k is sample k of every lane. A rank (and each
-  /// of its micro-batches) has the same lanes in every step: [r B / R, (r + 1) B / R). Samples behind the last lane are
-  /// left out. For networks that carry state from one batch to the next.
-  bool streams = false;
+  /// Stateful batches instead of shuffled ones: sequence l of `global_batch` sequences goes through samples l W, l W +
+  /// 1, ..., l W + W - 1 in this order, W = floor(samples / global batch); step k is sample k of every sequence. A rank
+  /// (and each of its micro-batches) has the same sequences in every step: [r B / R, (r + 1) B / R). Samples behind the
+  /// last sequence are left out. For networks that carry state from one batch to the next.
+  bool stateful = false;
   std::int64_t global_batch = 1;  ///< samples per step over all ranks; the last step of an epoch may have fewer
   std::int64_t accumulate = 1;    ///< micro-batches a step is cut into: a step's part is delivered in this many batches
   int rank = 0;
@@ -40,16 +40,16 @@ struct InputBatch {
   std::int64_t next_position = 0;         ///< position after this step; == epoch_samples() at the end of an epoch
   std::int64_t micro = 0;                 ///< 0 … accumulate - 1
   std::span<const std::int64_t> samples;  ///< their indices in the dataset
-  std::int64_t first_lane = 0;            ///< streams: this micro-batch begins at this one of the rank's own lanes
+  std::int64_t first_sequence = 0;        ///< stateful: this micro-batch begins at this one of the rank's own sequences
 };
 
-/// Samples of an epoch: all of the dataset, or what the streams hold (PrefetcherOptions::streams).
-std::int64_t epoch_samples(std::int64_t samples, std::int64_t global_batch, bool streams) noexcept;
+/// Samples of an epoch: all of the dataset, or what stateful batches hold (PrefetcherOptions::stateful).
+std::int64_t epoch_samples(std::int64_t samples, std::int64_t global_batch, bool stateful) noexcept;
 
 class Prefetcher {
  public:
-  /// dataset must outlive the prefetcher. Starts reading at once. Throws std::invalid_argument for streams of a batch
-  /// that is larger than the dataset, or from a position inside of a step.
+  /// dataset must outlive the prefetcher. Starts reading at once. Throws std::invalid_argument for stateful batches
+  /// that are larger than the dataset, or from a position inside of a step.
   Prefetcher(const Dataset& dataset, PrefetcherOptions options);
   ~Prefetcher();  ///< stops the thread; never blocks longer than one batch's read
 

@@ -1,14 +1,14 @@
 #include "io/raw_reader.hpp"
 
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
-
-#include <algorithm>
-#include <cerrno>
-#include <system_error>
 
 namespace lockstep::io {
 namespace {

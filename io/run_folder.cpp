@@ -1,9 +1,5 @@
 #include "io/run_folder.hpp"
 
-#include <fmt/chrono.h>
-#include <fmt/format.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -13,6 +9,10 @@
 #include <system_error>
 #include <utility>
 #include <vector>
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <unistd.h>
 
 #include "io/checkpoint.hpp"
 #include "io/durable_file.hpp"
@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr std::array<std::string_view, 4> kRunFiles = {"config.ini", "log.txt", "metrics.jsonl", "owner"};
 constexpr std::string_view kEventPrefix = "events.out.tfevents.";
-constexpr std::string_view kLatest = "latest";
+constexpr std::string_view kLatestLink = "latest";
 
 bool made_by_run(std::string_view name) {
   return name.starts_with(kEventPrefix) || std::any_of(kRunFiles.begin(), kRunFiles.end(), [&](std::string_view own) {
@@ -45,7 +45,7 @@ std::vector<fs::path> files_of_run(const fs::path& folder) {
   const fs::path checkpoints = folder / "checkpoints";
   if (!fs::is_directory(checkpoints, error)) return files;
   for (const FoundCheckpoint& found : list_checkpoints(checkpoints)) files.push_back(found.file);
-  if (fs::is_symlink(fs::symlink_status(checkpoints / kLatest))) files.push_back(checkpoints / kLatest);
+  if (fs::is_symlink(fs::symlink_status(checkpoints / kLatestLink))) files.push_back(checkpoints / kLatestLink);
   return files;
 }
 

@@ -1,20 +1,20 @@
 #include "io/sample_order.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <limits>
 #include <numeric>
 #include <stdexcept>
 
+#include <fmt/format.h>
+
 #include "io/counter_random.hpp"
 
 namespace lockstep::io {
 namespace {
 
-/// What is drawn from at once, over all lanes; bounds a block cache and the page cache's share.
-constexpr std::int64_t kWorkingSetBytes = kLanes * kWindowBlocks * static_cast<std::int64_t>(kBlockBytes);
+/// What is drawn from at once, over all partitions; bounds a block cache and the page cache's share.
+constexpr std::int64_t kWorkingSetBytes = kPartitions * kWindowBlocks * static_cast<std::int64_t>(kBlockBytes);
 
 /// A keyed permutation of [0, size): a Feistel network on the next power of two, walked until it lands inside (fewer
 /// than two rounds on average). No memory, any element by itself; Black and Rogaway, "Ciphers with arbitrary finite
@@ -68,7 +68,7 @@ struct SampleOrder::Plan {
   std::vector<std::int64_t> short_end;
   std::vector<std::int64_t> missing{0};
 
-  /// A lane's window: lane indices [start, start + size).
+  /// A partition's window: partition indices [start, start + size).
   struct Window {
     std::int64_t start = 0, size = 0;
     Permutation permutation;
@@ -80,9 +80,10 @@ struct SampleOrder::Plan {
     const std::int64_t multiple = options.block_multiple;
     const std::int64_t all = std::accumulate(options.shard_counts.begin(), options.shard_counts.end(), std::int64_t{0});
     const std::int64_t wanted = std::max<std::int64_t>(
-        1, std::min(static_cast<std::int64_t>(kBlockBytes) / sample_bytes, all / (kLanes * kWindowBlocks)));
+        1, std::min(static_cast<std::int64_t>(kBlockBytes) / sample_bytes, all / (kPartitions * kWindowBlocks)));
     block = (wanted + multiple - 1) / multiple * multiple;
-    window = block * std::clamp<std::int64_t>(kWorkingSetBytes / kLanes / (block * sample_bytes), 1, kWindowBlocks);
+    window =
+        block * std::clamp<std::int64_t>(kWorkingSetBytes / kPartitions / (block * sample_bytes), 1, kWindowBlocks);
     std::int64_t count = 0;
     for (const std::int64_t shard : options.shard_counts) {
       shard_first.push_back(samples);
@@ -111,7 +112,7 @@ struct SampleOrder::Plan {
     }
   }
 
-  SampleRange block_range(std::size_t slot) const {
+  Slice block_range(std::size_t slot) const {
     const std::int64_t number = blocks[slot];
     const auto shard = static_cast<std::size_t>(
         std::upper_bound(shard_first_block.begin(), shard_first_block.end(), number) - shard_first_block.begin() - 1);
@@ -129,14 +130,16 @@ struct SampleOrder::Plan {
     return {static_cast<std::size_t>(padded / block), padded % block};
   }
 
-  std::int64_t lane_start(std::int64_t lane) const noexcept {
-    return lane * (samples / kLanes) + std::min(lane, samples % kLanes);
+  std::int64_t partition_start(std::int64_t partition) const noexcept {
+    return partition * (samples / kPartitions) + std::min(partition, samples % kPartitions);
   }
-  std::int64_t lane_size(std::int64_t lane) const noexcept { return lane_start(lane + 1) - lane_start(lane); }
+  std::int64_t partition_size(std::int64_t partition) const noexcept {
+    return partition_start(partition + 1) - partition_start(partition);
+  }
 
-  /// `number` gets the window's place in its lane.
-  Window window_at(std::int64_t lane, std::int64_t index, std::int64_t& number) const {
-    const std::int64_t first_size = std::max<std::int64_t>(1, window * (lane + 1) / kLanes);
+  /// `number` gets the window's place in its partition.
+  Window window_at(std::int64_t partition, std::int64_t index, std::int64_t& number) const {
+    const std::int64_t first_size = std::max<std::int64_t>(1, window * (partition + 1) / kPartitions);
     Window result;
     if (index < first_size) {
       number = 0;
@@ -146,40 +149,41 @@ struct SampleOrder::Plan {
       result.start = first_size + (number - 1) * window;
       result.size = window;
     }
-    result.size = std::min(result.size, lane_size(lane) - result.start);
+    result.size = std::min(result.size, partition_size(partition) - result.start);
     const RandomBlock keys =
         philox(options.seed,
                {static_cast<std::uint32_t>(number),
                 static_cast<std::uint32_t>(number >> 32) ^ static_cast<std::uint32_t>(epoch >> 32),
                 static_cast<std::uint32_t>(epoch),
-                static_cast<std::uint32_t>(RandomPurpose::window_order) << 16 | static_cast<std::uint32_t>(lane)});
+                static_cast<std::uint32_t>(RandomPurpose::window_order) << 16 | static_cast<std::uint32_t>(partition)});
     result.permutation = Permutation(static_cast<std::uint64_t>(result.size), keys);
     return result;
   }
 
-  std::int64_t sample_at(std::int64_t lane, std::int64_t index, const Window& in) const {
+  std::int64_t sample_at(std::int64_t partition, std::int64_t index, const Window& in) const {
     const auto moved = static_cast<std::int64_t>(in.permutation(static_cast<std::uint64_t>(index - in.start)));
-    const Place place = place_in_q(lane_start(lane) + in.start + moved);
+    const Place place = place_in_q(partition_start(partition) + in.start + moved);
     return block_range(place.slot).first + place.offset;
   }
 
-  /// How many positions below `position` are this lane's.
-  static std::int64_t indices_before(std::int64_t lane, std::int64_t position) noexcept {
-    return (position + kLanes - 1 - lane) / kLanes;
+  /// How many positions below `position` are this partition's.
+  static std::int64_t indices_before(std::int64_t partition, std::int64_t position) noexcept {
+    return (position + kPartitions - 1 - partition) / kPartitions;
   }
 
-  /// Calls `work(lane, begin, end)` with the lane indices that a rank takes from a step, lane by lane.
+  /// Calls `work(partition, begin, end)` with the partition indices that a rank takes from a step, partition by
+  /// partition.
   template <class Work>
-  void for_lanes(std::int64_t first, std::int64_t count, int rank, int world, const Work& work) const {
+  void for_partitions(std::int64_t first, std::int64_t count, int rank, int world, const Work& work) const {
     const std::int64_t low = count * rank / world;
     const std::int64_t high = count * (rank + 1) / world;
-    std::int64_t done = 0;  // positions of the step in the lanes before
-    for (std::int64_t lane = 0; lane < kLanes && done < high; ++lane) {
-      const std::int64_t begin = indices_before(lane, first);
-      const std::int64_t end = indices_before(lane, first + count);
+    std::int64_t done = 0;  // positions of the step in the partitions before
+    for (std::int64_t partition = 0; partition < kPartitions && done < high; ++partition) {
+      const std::int64_t begin = indices_before(partition, first);
+      const std::int64_t end = indices_before(partition, first + count);
       const std::int64_t from = std::max(begin, begin + low - done);
       const std::int64_t to = std::min(end, begin + high - done);
-      if (from < to) work(lane, from, to);
+      if (from < to) work(partition, from, to);
       done += end - begin;
     }
   }
@@ -192,12 +196,12 @@ struct SampleOrder::Plan {
   }
 
   /// Adds the blocks of the window that begins at or holds `index`.
-  void add_blocks(std::int64_t lane, std::int64_t index, std::vector<SampleRange>& out) const {
-    if (index >= lane_size(lane)) return;
+  void add_blocks(std::int64_t partition, std::int64_t index, std::vector<Slice>& out) const {
+    if (index >= partition_size(partition)) return;
     std::int64_t number = 0;
-    const Window in = window_at(lane, index, number);
-    const std::size_t from = place_in_q(lane_start(lane) + in.start).slot;
-    const std::size_t to = place_in_q(lane_start(lane) + in.start + in.size - 1).slot;
+    const Window in = window_at(partition, index, number);
+    const std::size_t from = place_in_q(partition_start(partition) + in.start).slot;
+    const std::size_t to = place_in_q(partition_start(partition) + in.start + in.size - 1).slot;
     for (std::size_t slot = from; slot <= to; ++slot) out.push_back(block_range(slot));
   }
 };
@@ -226,8 +230,8 @@ std::int64_t SampleOrder::at(std::int64_t position) const {
   plan_->check_step(position, 1, 0, 1);
   if (!plan_->options.shuffle) return position;
   std::int64_t number = 0;
-  const Plan::Window window = plan_->window_at(position % kLanes, position / kLanes, number);
-  return plan_->sample_at(position % kLanes, position / kLanes, window);
+  const Plan::Window window = plan_->window_at(position % kPartitions, position / kPartitions, number);
+  return plan_->sample_at(position % kPartitions, position / kPartitions, window);
 }
 
 std::vector<std::int64_t> SampleOrder::part(std::int64_t first, std::int64_t count, int rank, int world) const {
@@ -244,31 +248,31 @@ void SampleOrder::part(std::int64_t first, std::int64_t count, int rank, int wor
     for (std::int64_t p = count * rank / world; p < count * (rank + 1) / world; ++p) out.push_back(first + p);
     return;
   }
-  plan_->for_lanes(first, count, rank, world, [&](std::int64_t lane, std::int64_t begin, std::int64_t end) {
+  plan_->for_partitions(first, count, rank, world, [&](std::int64_t partition, std::int64_t begin, std::int64_t end) {
     std::int64_t number = 0;
     Plan::Window window;
     for (std::int64_t index = begin; index < end; ++index) {
-      if (!window.holds(index)) window = plan_->window_at(lane, index, number);
-      out.push_back(plan_->sample_at(lane, index, window));
+      if (!window.holds(index)) window = plan_->window_at(partition, index, number);
+      out.push_back(plan_->sample_at(partition, index, window));
     }
   });
 }
 
-std::vector<SampleRange> SampleOrder::upcoming(std::int64_t first, std::int64_t count, int rank, int world,
-                                               bool begin_of_reading) const {
+std::vector<Slice> SampleOrder::upcoming(std::int64_t first, std::int64_t count, int rank, int world,
+                                         bool begin_of_reading) const {
   plan_->check_step(first, count, rank, world);
-  std::vector<SampleRange> result;
+  std::vector<Slice> result;
   if (!plan_->options.shuffle) return result;
-  plan_->for_lanes(first, count, rank, world, [&](std::int64_t lane, std::int64_t, std::int64_t) {
-    // All of the lane's share of the step, also where another rank takes some of it: the window may begin there.
-    const std::int64_t begin = Plan::indices_before(lane, first);
-    const std::int64_t end = Plan::indices_before(lane, first + count);
+  plan_->for_partitions(first, count, rank, world, [&](std::int64_t partition, std::int64_t, std::int64_t) {
+    // All of the partition's share of the step, also where another rank takes some of it: the window may begin there.
+    const std::int64_t begin = Plan::indices_before(partition, first);
+    const std::int64_t end = Plan::indices_before(partition, first + count);
     std::int64_t number = 0;
     for (std::int64_t index = begin; index < end;) {
-      const Plan::Window window = plan_->window_at(lane, index, number);
-      if (index == begin && begin_of_reading) plan_->add_blocks(lane, index, result);
+      const Plan::Window window = plan_->window_at(partition, index, number);
+      if (index == begin && begin_of_reading) plan_->add_blocks(partition, index, result);
       if (index == window.start || (index == begin && begin_of_reading)) {
-        plan_->add_blocks(lane, window.start + window.size, result);
+        plan_->add_blocks(partition, window.start + window.size, result);
       }
       index = window.start + window.size;
     }

@@ -4,20 +4,19 @@
 /// What it wants: mixing as good as a true shuffle, reads that stay near each other on disk, any position reachable by
 /// arithmetic (resume), no array of N numbers. How:
 ///
-///  1. Blocks. Each shard is cut into blocks of about kBlockBytes, or fewer where that leaves less than kLanes x
+///  1. Blocks. Each shard is cut into blocks of about kBlockBytes, or fewer where that leaves less than kPartitions x
 ///     kWindowBlocks of them (all of them would be drawn from at once: small ones mix better at the same cost). The
 ///     blocks of all shards are permuted, keyed by (seed, epoch). One after another they make a sequence Q of all N
 ///     samples.
-///  2. Lanes. Q is cut into kLanes nearly equal pieces. Position p belongs to lane p mod kLanes and is that lane's
-///     sample number p div kLanes; so lane v has as many samples as there are such p.
-///  3. Windows. A lane is cut into windows of kWindowBlocks blocks' samples, each permuted, keyed by (seed, epoch,
-///  lane,
-///     window). First windows have staggered lengths, so that lanes move to new blocks at different times. At any
-///     moment kLanes x kWindowBlocks blocks (256 MiB) are being drawn from; where chunking forces larger blocks,
-///     windows have fewer of them.
+///  2. Partitions. Q is cut into kPartitions nearly equal pieces. Position p belongs to partition p mod kPartitions and
+///     is that partition's sample number p div kPartitions; so partition v has as many samples as there are such p.
+///  3. Windows. A partition is cut into windows of kWindowBlocks blocks' samples, each permuted, keyed by (seed, epoch,
+///     partition, window). First windows have staggered lengths, so that partitions move to new blocks at different
+///     times. At any moment samples are drawn from kPartitions x kWindowBlocks blocks (256 MiB); where chunking forces
+///     larger blocks, windows have fewer of them.
 ///
-/// A step takes the next G positions. Its ranks sort them by lane and take equal runs: a rank stays with few lanes, and
-/// so with few blocks.
+/// A step takes the next G positions. Its ranks sort them by partition and take equal runs: a rank stays with few
+/// partitions, and so with few blocks.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +26,7 @@
 namespace lockstep::io {
 
 inline constexpr std::size_t kBlockBytes = std::size_t{256} << 10;
-inline constexpr std::int64_t kLanes = 64;
+inline constexpr std::int64_t kPartitions = 64;
 inline constexpr std::int64_t kWindowBlocks = 16;
 
 struct SampleOrderOptions {
@@ -38,8 +37,8 @@ struct SampleOrderOptions {
   std::int64_t block_multiple = 1;              ///< a block is a multiple of this many samples (chunk[0])
 };
 
-/// Samples [first, first + count).
-struct SampleRange {
+/// Samples [first, first + count): a block that lies together on disk.
+struct Slice {
   std::int64_t first = 0, count = 0;
 };
 
@@ -64,8 +63,7 @@ class SampleOrder {
   /// The blocks that this rank's part of a step begins to draw from, one window ahead of their use (begin_of_reading:
   /// also those of the current windows): to be read ahead. Empty in file order, where the kernel sees the
   /// pattern by itself.
-  std::vector<SampleRange> upcoming(std::int64_t first, std::int64_t count, int rank, int world,
-                                    bool begin_of_reading) const;
+  std::vector<Slice> upcoming(std::int64_t first, std::int64_t count, int rank, int world, bool begin_of_reading) const;
 
  private:
   struct Plan;

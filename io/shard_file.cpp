@@ -1,12 +1,12 @@
 #include "io/shard_file.hpp"
 
+#include <cerrno>
+#include <system_error>
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cerrno>
-#include <system_error>
 
 namespace lockstep::io {
 namespace {

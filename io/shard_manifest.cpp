@@ -1,10 +1,10 @@
 #include "io/shard_manifest.hpp"
 
-#include <fmt/format.h>
-
 #include <array>
 #include <fstream>
 #include <iterator>
+
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "io/checksum.hpp"

@@ -1,14 +1,14 @@
 #include "io/shard_packer.hpp"
 
-#include <fcntl.h>
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
 #include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
 
 #include "io/checksum.hpp"
 #include "io/durable_file.hpp"
@@ -19,7 +19,7 @@ namespace lockstep::io {
 namespace {
 
 /// Large enough that a call into HDF5 costs nothing, small enough to stay in the second-level caches.
-constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
+constexpr std::size_t kPackedBlockBytes = std::size_t{1} << 20;
 
 /// Throws FileError when the file system of `folder` has less than `bytes` free.
 void require_space(const std::filesystem::path& folder, std::uint64_t bytes) {
@@ -61,7 +61,7 @@ ShardPacker::ShardPacker(SampleSource& source, std::int64_t shards, std::int64_t
                                                 : std::numeric_limits<std::int32_t>::max();
   classes_known_ = !manifest_.class_names.empty() || classes > 0;
   for (const Field& field : manifest_.fields) sample_bytes_ += field.bytes();
-  block_samples_ = std::max<std::int64_t>(1, static_cast<std::int64_t>(kBlockBytes / sample_bytes_));
+  block_samples_ = std::max<std::int64_t>(1, static_cast<std::int64_t>(kPackedBlockBytes / sample_bytes_));
   for (const Field& field : manifest_.fields) {
     buffers_.emplace_back(field.bytes() * static_cast<std::size_t>(block_samples_));
   }

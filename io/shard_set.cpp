@@ -1,12 +1,12 @@
 #include "io/shard_set.hpp"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/resource.h>
 
 #include "io/checksum.hpp"
 #include "io/sample_order.hpp"
@@ -14,7 +14,7 @@
 namespace lockstep::io {
 namespace {
 
-/// Blocks that go through the library; above the working set of the sample order (64 lanes x 16 blocks x 256 KiB).
+/// Blocks that go through the library; above the working set of the sample order (64 partitions x 16 blocks x 256 KiB).
 constexpr std::size_t kBlockCacheBytes = std::size_t{384} << 20;
 constexpr std::size_t kStreamBytes = std::size_t{1} << 20;
 

@@ -1,14 +1,14 @@
 #include "io/shard_writer.hpp"
 
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <stdio.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <stdexcept>
 #include <system_error>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <stdio.h>
+#include <unistd.h>
 
 #include "io/durable_file.hpp"
 #include "io/shard_manifest.hpp"
@@ -102,7 +102,7 @@ std::filesystem::path folder_of(const ShardWriterOptions& options) {
   return folder.has_filename() ? folder : folder.parent_path();
 }
 
-std::filesystem::path make_folder(const std::filesystem::path& folder) {
+std::filesystem::path make_part_folder(const std::filesystem::path& folder) {
   std::error_code error;
   std::filesystem::create_directory(folder, error);
   if (error) throw FileError(fmt::format("{}: cannot make this folder: {}", folder.string(), error.message()));
@@ -139,10 +139,10 @@ SplitSummary write_split(const OpenSource& open, const SplitOptions& split, cons
   const PackProgress of_validation = from(train->count());
 
   TemporarySibling temporary(folder);
-  ShardPacker train_packer(*train, options.shards, options.classes, make_folder(temporary.path() / kTrainName),
+  ShardPacker train_packer(*train, options.shards, options.classes, make_part_folder(temporary.path() / kTrainName),
                            of_train);
   ShardPacker validation_packer(*validation, validation_shards, options.classes,
-                                make_folder(temporary.path() / kValidationName), of_validation);
+                                make_part_folder(temporary.path() / kValidationName), of_validation);
   train_packer.write();
   validation_packer.write();
   const std::int64_t classes = std::max(train_packer.classes(), validation_packer.classes());

@@ -1,13 +1,13 @@
 #include "io/sharded_dataset.hpp"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <stdexcept>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "io/checksum.hpp"
 #include "io/element_cast.hpp"

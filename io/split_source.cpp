@@ -1,9 +1,9 @@
 #include "io/split_source.hpp"
 
-#include <fmt/format.h>
-
 #include <stdexcept>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "io/counter_random.hpp"
 

@@ -9,14 +9,9 @@
 // masked_crc(x) = rotate_right(crc32c(x), 15) + 0xa282ead8, so that a CRC of data which holds CRCs stays a good one.
 #include "io/tensorboard_log.hpp"
 
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <boost/crc.hpp>
 #include <charconv>
 #include <chrono>
 #include <cmath>
@@ -26,12 +21,17 @@
 #include <system_error>
 #include <vector>
 
+#include <boost/crc.hpp>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
 namespace lockstep::io {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "event files are little-endian");
 
-constexpr std::string_view kPrefix = "events.out.tfevents.";
+constexpr std::string_view kEventFilePrefix = "events.out.tfevents.";
 
 std::uint32_t masked_crc(std::string_view bytes) {
   boost::crc_optimal<32, 0x1EDC6F41, 0xFFFFFFFF, 0xFFFFFFFF, true, true> crc;  // CRC-32C (Castagnoli)
@@ -137,9 +137,9 @@ std::int64_t seconds_for(const std::filesystem::path& folder) {
   std::error_code error;
   for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     const std::string name = entry->path().filename().string();
-    if (!name.starts_with(kPrefix)) continue;
+    if (!name.starts_with(kEventFilePrefix)) continue;
     std::int64_t earlier = 0;
-    const auto parsed = std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), earlier);
+    const auto parsed = std::from_chars(name.data() + kEventFilePrefix.size(), name.data() + name.size(), earlier);
     if (parsed.ec == std::errc() && earlier < std::numeric_limits<std::int64_t>::max()) {
       seconds = std::max(seconds, earlier + 1);
     }
@@ -152,8 +152,8 @@ std::int64_t seconds_for(const std::filesystem::path& folder) {
 TensorboardLog::TensorboardLog(const std::filesystem::path& folder, std::int64_t resume_step) {
   std::array<char, 256> host{};
   if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
-  path_ =
-      folder / fmt::format("{}{:010}.{}.{}", kPrefix, seconds_for(folder), host[0] ? host.data() : "host", ::getpid());
+  path_ = folder / fmt::format("{}{:010}.{}.{}", kEventFilePrefix, seconds_for(folder), host[0] ? host.data() : "host",
+                               ::getpid());
   descriptor_ = open_file(path_, O_WRONLY | O_CREAT | O_EXCL | O_APPEND, "create");
   std::string version;
   append_bytes(version, 3, "brain.Event:2");

@@ -1,13 +1,13 @@
 #include "io/token_dataset.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <limits>
 #include <stdexcept>
 #include <type_traits>
+
+#include <fmt/format.h>
 
 #include "io/checksum.hpp"
 #include "io/counter_random.hpp"

@@ -1,10 +1,10 @@
 #include "io/tokenizer.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <stdexcept>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "io/file_error.hpp"
 

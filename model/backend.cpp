@@ -35,15 +35,12 @@ void Backend::reserve_stages(int slots, const StageBytes& bytes) {
 }
 
 StagedBatch Backend::stage(int slot, const StagedBatch& batch) {
-  const auto bytes = [](const Tensor& tensor) {
-    return static_cast<std::size_t>(tensor.count()) * size_of(tensor.type);
-  };
   const auto& [x, y, keys] = batch;
   require(slot >= 0 && slot < stages_, "stage", "no such slot: reserve_stages comes first");
   require(is(x, x.type, x.rows, x.columns) && is(y, y.type, x.rows, y.columns), "stage",
           "x and y must have one number of rows and be there");
-  require(!present(keys) || is(keys, ElementType::uint64, x.rows, 1), "stage", "keys must be uint64 [batch, 1]");
-  require(bytes(x) <= stage_bytes_.x && bytes(y) <= stage_bytes_.y && bytes(keys) <= stage_bytes_.keys, "stage",
+  require(!keys.present() || is(keys, ElementType::uint64, x.rows, 1), "stage", "keys must be uint64 [batch, 1]");
+  require(x.bytes() <= stage_bytes_.x && y.bytes() <= stage_bytes_.y && keys.bytes() <= stage_bytes_.keys, "stage",
           "the batch is larger than the slot");
   return do_stage(slot, batch);
 }
@@ -67,14 +64,13 @@ void Backend::linear_forward(const Tensor& x, const Tensor& w, const Tensor& bia
   require(is(x, type, x.rows, w.rows), "linear_forward", "x must be [batch, inputs] in the compute type");
   require(is(w, type, w.rows, w.columns) && w.rows > 0 && w.columns > 0, "linear_forward",
           "w must be [inputs, outputs] in the compute type");
-  require(!present(bias) || is(bias, type, 1, w.columns), "linear_forward", "bias must be [1, outputs]");
+  require(!bias.present() || is(bias, type, 1, w.columns), "linear_forward", "bias must be [1, outputs]");
   require(is(y, type, x.rows, w.columns), "linear_forward", "y must be [batch, outputs] in the compute type");
   do_linear_forward(x, w, bias, activation, y);
 }
 
-void Backend::linear_backward(const Tensor& x, const Tensor& w, const Tensor& y, const Tensor& d_y,
-                              Activation activation, Accumulate accumulate, const Tensor& d_w, const Tensor& d_bias,
-                              const Tensor& d_x) {
+void Backend::linear_backward(const LinearBackwardOperands& operands, Activation activation, Accumulate accumulate) {
+  const auto& [x, w, y, d_y, d_w, d_bias, d_x] = operands;
   const ElementType type = compute_type();
   require(is(x, type, x.rows, w.rows), "linear_backward", "x must be [batch, inputs] in the compute type");
   require(is(w, type, w.rows, w.columns) && w.rows > 0 && w.columns > 0, "linear_backward",
@@ -83,11 +79,11 @@ void Backend::linear_backward(const Tensor& x, const Tensor& w, const Tensor& y,
   require(activation == Activation::none || is(y, type, x.rows, w.columns), "linear_backward",
           "y must be [batch, outputs] where there is an activation");
   require(is(d_w, master_type(), w.rows, w.columns), "linear_backward", "d_w must have the shape of w");
-  require(!present(d_bias) || is(d_bias, master_type(), 1, w.columns), "linear_backward",
+  require(!d_bias.present() || is(d_bias, master_type(), 1, w.columns), "linear_backward",
           "d_bias must be [1, outputs]");
-  require(!present(d_x) || is(d_x, type, x.rows, x.columns), "linear_backward", "d_x must have the shape of x");
+  require(!d_x.present() || is(d_x, type, x.rows, x.columns), "linear_backward", "d_x must have the shape of x");
   require(d_x.count() == 0 || d_x.data != x.data, "linear_backward", "d_x must have memory of its own");
-  do_linear_backward(x, w, y, d_y, activation, accumulate, d_w, d_bias, d_x);
+  do_linear_backward(operands, activation, accumulate);
 }
 
 void Backend::softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const LossOptions& options,
@@ -123,11 +119,11 @@ void Backend::sum_of_squares(const Tensor& x, const Tensor& out, Accumulate accu
   do_sum_of_squares(x, out, accumulate);
 }
 
-void Backend::tally(const Tensor& sums, const Tensor& ballot) {
-  require(is(sums, ElementType::float64, 1, kLossSums), "tally", "sums must be float64 [1, 3]");
-  require(is(ballot, ElementType::float64, 1, ballot.columns) && ballot.columns >= 3, "tally",
-          "ballot must be float64 [1, 3 or more]");
-  do_tally(sums, ballot);
+void Backend::report_loss(const Tensor& sums, const Tensor& status) {
+  require(is(sums, ElementType::float64, 1, kLossSums), "report_loss", "sums must be float64 [1, 3]");
+  require(is(status, ElementType::float64, 1, kStepStatusSize), "report_loss",
+          "status must be float64 [1, kStepStatusSize]");
+  do_report_loss(sums, status);
 }
 
 void Backend::add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2,
@@ -154,11 +150,11 @@ void Backend::update(const UpdateArenas& arenas, OptimizerKind kind, bool averag
   require(!norms || is(arenas.norms, ElementType::float64, 1, 2 * static_cast<std::int64_t>(slices.size())), "update",
           "lars and lamb need norms, float64 [1, 2 * slices]");
   require(arena(arenas.average, averaging), "update", "the average arena must have the shape of the parameters");
-  const bool shadowed = compute_type() != master_type();
-  require(shadowed ? is(arenas.shadow, compute_type(), w.rows, w.columns) : !present(arenas.shadow), "update",
-          "the shadow holds the parameters in the compute type where that is another one");
+  const bool copied = compute_type() != master_type();
+  require(copied ? is(arenas.compute_copy, compute_type(), w.rows, w.columns) : !arenas.compute_copy.present(),
+          "update", "the compute copy holds the parameters in the compute type where that is another one");
   require(is(rule, ElementType::uint8, 1, sizeof(UpdateRule)), "update", "rule must be uint8 [1, sizeof(UpdateRule)]");
-  require(is(gate.obstacles, ElementType::float64, 1, 1) && is(gate.gradient_squares, ElementType::float64, 1, 1),
+  require(is(gate.non_finite, ElementType::float64, 1, 1) && is(gate.gradient_squares, ElementType::float64, 1, 1),
           "update", "the gate is made of float64 [1, 1]");
   require_slices(slices, w, "update");
   do_update(arenas, kind, averaging, rule, slices, gate);
@@ -177,14 +173,12 @@ void Backend::fill_zero(const Tensor& x) {
 
 void Backend::write(std::span<const std::byte> host, const Tensor& to) {
   require(host.size() <= 256, "write", "at most 256 bytes");
-  require(host.size() == static_cast<std::size_t>(to.count()) * size_of(to.type) && (present(to) || host.empty()),
-          "write", "as many bytes as the tensor has");
+  require(host.size() == to.bytes() && (to.present() || host.empty()), "write", "as many bytes as the tensor has");
   do_write(host, to);
 }
 
 void Backend::read(const Tensor& from, std::span<std::byte> host) {
-  require(host.size() == static_cast<std::size_t>(from.count()) * size_of(from.type) && (present(from) || host.empty()),
-          "read", "as many bytes as the tensor has");
+  require(host.size() == from.bytes() && (from.present() || host.empty()), "read", "as many bytes as the tensor has");
   do_read(from, host);
 }
 

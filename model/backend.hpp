@@ -4,7 +4,7 @@
 /// departments: images() (image_operations.hpp) and sequences() (sequence_operations.hpp).
 ///
 /// Conventions: activations are [batch, features] row-major in compute_type(); weights are [inputs, outputs] row-major.
-/// Parameters, their gradients and the optimiser's state are kept in master_type(); products read parameters in
+/// Parameters, their gradients and the optimiser's state are kept in master_type(); GEMMs read parameters in
 /// compute_type(). Parameter gradients are written with `=` (Accumulate::no) or `+=` (Accumulate::yes); activation
 /// gradients always with `=`. Sums over samples are double and their order is fixed, so a call repeats bit for bit.
 /// Nothing here allocates after construction and reserve_stages().
@@ -28,6 +28,7 @@
 #include "model/image_operations.hpp"
 #include "model/operation_types.hpp"
 #include "model/sequence_operations.hpp"
+#include "model/step_status.hpp"
 #include "model/tensor.hpp"
 
 namespace lockstep::model {
@@ -36,6 +37,7 @@ namespace lockstep::model {
 struct InputTransform {
   float scale = 1;
   float shift = 0;
+  bool operator==(const InputTransform&) const = default;
 };
 
 /// Sums over the rows (samples, or positions of samples) of one batch.
@@ -79,15 +81,15 @@ struct UpdateSlice {
 };
 
 /// Arenas of one update, all of the same length and layout, in master_type(); state and average are empty where not
-/// used. `shadow`: the parameters in compute_type(), written with them; empty where the two types are one.
+/// used. `compute_copy`: the parameters in compute_type(), written with them; empty where the two types are one.
 struct UpdateArenas {
-  Tensor parameters, gradients, state1, state2, average, shadow;
+  Tensor parameters, gradients, state1, state2, average, compute_copy;
   Tensor norms;  ///< lars, lamb: float64 [1, 2 * slices], room for sums of squares; else empty
 };
 
 /// What an update waits for; float64 [1, 1] each.
 struct UpdateGate {
-  Tensor obstacles;         ///< > 0 (or NaN): nothing is written
+  Tensor non_finite;        ///< StepStatus: > 0 (or NaN): nothing is written
   Tensor gradient_squares;  ///< sum of squares of the gradients; not finite: nothing is written
 };
 
@@ -124,8 +126,8 @@ class Backend {
 
   // ---- data in ----
 
-  /// Room for at least `slots` batches of at least so many bytes. May be called again while no batch is staged: the
-  /// room grows, and what was staged before is gone.
+  /// Memory for at least `slots` batches of at least so many bytes. May be called again while no batch is staged: the
+  /// memory grows, and what was staged before is gone.
   void reserve_stages(int slots, const StageBytes& bytes);
   /// Starts to bring a batch (host memory; uint8, int32, float32 or float64 x, int32 or float32 y, uint64 keys or none)
   /// to where operations that are enqueued from here on can read it: slot `slot`, or the host memory itself on a host.
@@ -147,8 +149,7 @@ class Backend {
   void linear_forward(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation, const Tensor& y);
   /// d_y is overwritten with the gradient before the activation (uses y). d_x may be empty (first layer). d_w and
   /// d_bias are in the master type, the others in the compute type.
-  void linear_backward(const Tensor& x, const Tensor& w, const Tensor& y, const Tensor& d_y, Activation activation,
-                       Accumulate accumulate, const Tensor& d_w, const Tensor& d_bias, const Tensor& d_x);
+  void linear_backward(const LinearBackwardOperands& operands, Activation activation, Accumulate accumulate);
   /// logits [B, C] become their gradient * scale with want_gradient; labels int32 [B, 1] in [0, C).
   /// sums += loss, metric and (without gradient) top5 as in LossSums. One pass of exponentials, in place, for any C.
   void softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const LossOptions& options,
@@ -161,14 +162,14 @@ class Backend {
   /// out (float64 [1, 1]) = or += sum of squares of the elements, added in double in a fixed order. x: master or
   /// compute type.
   void sum_of_squares(const Tensor& x, const Tensor& out, Accumulate accumulate = Accumulate::no);
-  /// ballot[0] = sums[0], ballot[1] = sums[1], ballot[2] += 1 where sums[0] is not finite. sums sums are LossSums,
-  /// ballot float64 [1, 3 or more].
-  void tally(const Tensor& sums, const Tensor& ballot);
+  /// The status' loss and metric = those of `sums` (LossSums); non_finite += 1 where the loss is not finite. status:
+  /// float64 [1, kStepStatusSize].
+  void report_loss(const Tensor& sums, const Tensor& status);
   /// gradients += l2 * parameters over the decayed slices. Master type.
   void add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2,
                        std::span<const UpdateSlice> slices);
-  /// One fused pass over the slices: clip, decay, optimiser, average, shadow. `slices` are always the same ones (a
-  /// backend may keep its copy of them); `averaging`: arenas.average is kept. The gradients may be used up.
+  /// One fused pass over the slices: clip, decay, optimiser, average, compute_copy. `slices` are always the same ones
+  /// (a backend may keep its copy of them); `averaging`: arenas.average is kept. The gradients may be used up.
   void update(const UpdateArenas& arenas, OptimizerKind kind, bool averaging, const Tensor& rule,
               std::span<const UpdateSlice> slices, const UpdateGate& gate);
   /// out[i] = in[i], rounded to nearest even: float32 to bfloat16 or back, on a GPU; a copy where the types are one.
@@ -213,16 +214,15 @@ class Backend {
   virtual void do_convert_input(const Tensor& in, const InputTransform& transform, const Tensor& out) = 0;
   virtual void do_linear_forward(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
                                  const Tensor& y) = 0;
-  virtual void do_linear_backward(const Tensor& x, const Tensor& w, const Tensor& y, const Tensor& d_y,
-                                  Activation activation, Accumulate accumulate, const Tensor& d_w, const Tensor& d_bias,
-                                  const Tensor& d_x) = 0;
+  virtual void do_linear_backward(const LinearBackwardOperands& operands, Activation activation,
+                                  Accumulate accumulate) = 0;
   virtual void do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const LossOptions& options,
                                         const Tensor& sums) = 0;
   virtual void do_mean_squared_error(const Tensor& predictions, const Tensor& targets, const LossOptions& options,
                                      const Tensor& sums) = 0;
   virtual void do_add(const Tensor& x, const Tensor& to) = 0;
   virtual void do_sum_of_squares(const Tensor& x, const Tensor& out, Accumulate accumulate) = 0;
-  virtual void do_tally(const Tensor& sums, const Tensor& ballot) = 0;
+  virtual void do_report_loss(const Tensor& sums, const Tensor& status) = 0;
   virtual void do_add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2,
                                   std::span<const UpdateSlice> slices) = 0;
   virtual void do_update(const UpdateArenas& arenas, OptimizerKind kind, bool averaging, const Tensor& rule,
@@ -250,7 +250,7 @@ struct BackendOptions {
   Precision precision = Precision::fp32;  ///< cuda; the others know one
   bool graphs = true;                     ///< cuda: record and replay in repeat()
   bool tune = false;                      ///< cuda: choose the algorithm of a product by timing a few, once per shape
-  int reserved_processors = 0;            ///< cuda: streaming multiprocessors left to communication by matrix products
+  int reserved_processors = 0;  ///< cuda: streaming multiprocessors left to communication by matrix multiplications
 };
 /// The one place that knows which backends were compiled. name: "cpu", "cuda" or "reference". Throws
 /// std::invalid_argument (unknown name), DeviceError (no such device, or built without CUDA).

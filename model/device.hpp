@@ -18,12 +18,12 @@ class DeviceError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// How a GPU computes. Parameters, gradients, statistics and the optimiser are fp32 in all of them, and products that
-/// make weight gradients accumulate in fp32.
+/// How a GPU computes. Parameters, gradients, statistics and the optimiser are fp32 in all of them, and matrix
+/// multiplications that make weight gradients accumulate in fp32.
 enum class Precision {
-  fp32,  ///< products in fp32
-  tf32,  ///< products of fp32 numbers rounded to 10 bits of mantissa, accumulated in fp32
-  bf16,  ///< activations and the weights that products read in bfloat16
+  fp32,  ///< GEMMs in fp32
+  tf32,  ///< GEMMs of fp32 numbers rounded to 10 bits of mantissa, accumulated in fp32
+  bf16,  ///< activations and the weights that GEMMs read in bfloat16
 };
 Precision parse_precision(std::string_view name);  ///< throws std::invalid_argument listing the valid names
 std::string_view name_of(Precision precision) noexcept;
@@ -48,13 +48,14 @@ struct DeviceSurvey {
 };
 /// Looks once; touches no device beyond asking for its properties.
 DeviceSurvey survey_devices();
-/// Why the library of matrix products for GPUs cannot be used on this machine, with its remedy; empty: it can. Loads it.
+/// Why the library of matrix multiplications for GPUs cannot be used on this machine, with its remedy; empty: it can.
+/// Loads it.
 std::string gpu_library_error();
 /// Free memory of one device, in bytes. Makes the process's context there. Throws DeviceError.
 std::size_t free_memory(const Device& device);
 /// The best precision that the device computes fast: bf16 from compute capability 8.0 on, else fp32.
 Precision best_precision(const Device& device) noexcept;
-/// FLOP/s of dense products at this precision by the vendor's data sheet, and the sheet's name for it; 0 where unknown.
+/// FLOP/s of dense GEMMs at this precision by the vendor's data sheet, and the sheet's name for it; 0 where unknown.
 struct DevicePeak {
   double flops = 0;
   std::string source;  ///< "NVIDIA H200 data sheet, dense bf16"

@@ -36,7 +36,7 @@ class HostBackend : public Backend {
   void do_reserve_stages(int, const StageBytes&) override {}
   StagedBatch do_stage(int, const StagedBatch& batch) override { return batch; }
   void do_release_stage(int) override {}
-  void do_tally(const Tensor& sums, const Tensor& ballot) override;
+  void do_report_loss(const Tensor& sums, const Tensor& status) override;
   void do_cast(const Tensor& in, const Tensor& out) override;
   void do_fill_zero(const Tensor& x) override;
   void do_write(std::span<const std::byte> host, const Tensor& to) override;

@@ -152,9 +152,9 @@ void ImageOperations::convolution_forward(const Convolution& shape, const Tensor
   do_convolution_forward(shape, x, w, bias, activation, y);
 }
 
-void ImageOperations::convolution_backward(const Convolution& shape, const Tensor& x, const Tensor& w, const Tensor& y,
-                                           const Tensor& d_y, Activation activation, Accumulate accumulate,
-                                           const Tensor& d_w, const Tensor& d_bias, const Tensor& d_x) {
+void ImageOperations::convolution_backward(const Convolution& shape, const LinearBackwardOperands& operands,
+                                           Activation activation, Accumulate accumulate) {
+  const auto& [x, w, y, d_y, d_w, d_bias, d_x] = operands;
   const char* const operation = "convolution_backward";
   require_shape(shape, operation);
   require(is(x, types_.compute, x.rows, shape.in.elements()), operation,
@@ -171,7 +171,7 @@ void ImageOperations::convolution_backward(const Convolution& shape, const Tenso
           "d_bias must be [1, out channels] in the master type");
   require(absent_or(d_x, types_.compute, x.rows, x.columns), operation, "d_x must have the shape of x");
   require(apart(d_x, x) && apart(d_x, d_y), operation, "d_x must have memory of its own");
-  do_convolution_backward(shape, x, w, y, d_y, activation, accumulate, d_w, d_bias, d_x);
+  do_convolution_backward(shape, operands, activation, accumulate);
 }
 
 void ImageOperations::max_pool_forward(const Pool& shape, const Tensor& x, const Tensor& y, const Tensor& chosen) {
@@ -266,9 +266,8 @@ void ImageOperations::batch_norm_sums(const BatchNorm& norm, const Tensor& x, co
   do_batch_norm_sums(norm, x, sums);
 }
 
-void ImageOperations::batch_norm_forward(const BatchNorm& norm, const Tensor& x, const Tensor& sums,
-                                         const Tensor& scale, const Tensor& shift, const Tensor& residual,
-                                         const Tensor& mean, const Tensor& inverse, const Tensor& y) {
+void ImageOperations::batch_norm_forward(const BatchNorm& norm, const BatchNormForwardOperands& operands) {
+  const auto& [x, sums, scale, shift, residual, mean, inverse, y] = operands;
   const char* const operation = "batch_norm_forward";
   require_shape(norm, operation);
   require(has_channels(x, types_.compute, norm.channels), operation,
@@ -283,7 +282,7 @@ void ImageOperations::batch_norm_forward(const BatchNorm& norm, const Tensor& x,
   require(is(y, types_.compute, x.rows, x.columns), operation, "y must have the shape of x");
   require(apart(x, y) && same_or_apart(residual, y), operation,
           "y must have memory of its own, or all of that of the residual");
-  do_batch_norm_forward(norm, x, sums, scale, shift, residual, mean, inverse, y);
+  do_batch_norm_forward(norm, operands);
 }
 
 void ImageOperations::batch_norm_statistics(const BatchNorm& norm, const Tensor& sums, double weight,
@@ -296,9 +295,8 @@ void ImageOperations::batch_norm_statistics(const BatchNorm& norm, const Tensor&
   do_batch_norm_statistics(norm, sums, weight, accumulate, d_mean, d_variance);
 }
 
-void ImageOperations::batch_norm_inference(const BatchNorm& norm, const Tensor& x, const Tensor& mean,
-                                           const Tensor& variance, const Tensor& scale, const Tensor& shift,
-                                           const Tensor& residual, const Tensor& y) {
+void ImageOperations::batch_norm_inference(const BatchNorm& norm, const BatchNormInferenceOperands& operands) {
+  const auto& [x, mean, variance, scale, shift, residual, y] = operands;
   const char* const operation = "batch_norm_inference";
   require_shape(norm, operation);
   require(has_channels(x, types_.compute, norm.channels), operation,
@@ -310,13 +308,12 @@ void ImageOperations::batch_norm_inference(const BatchNorm& norm, const Tensor& 
   require(is(y, types_.compute, x.rows, x.columns), operation, "y must have the shape of x");
   require(same_or_apart(x, y) && same_or_apart(residual, y), operation,
           "y must have memory of its own, or all of that of x or of the residual");
-  do_batch_norm_inference(norm, x, mean, variance, scale, shift, residual, y);
+  do_batch_norm_inference(norm, operands);
 }
 
-void ImageOperations::batch_norm_backward_sums(const BatchNorm& norm, const Tensor& x, const Tensor& y,
-                                               const Tensor& d_y, const Tensor& mean, const Tensor& inverse,
-                                               Accumulate accumulate, const Tensor& d_scale, const Tensor& d_shift,
-                                               const Tensor& sums) {
+void ImageOperations::batch_norm_backward_sums(const BatchNorm& norm, const BatchNormBackwardSumsOperands& operands,
+                                               Accumulate accumulate) {
+  const auto& [x, y, d_y, mean, inverse, d_scale, d_shift, sums] = operands;
   const char* const operation = "batch_norm_backward_sums";
   require_shape(norm, operation);
   require(has_channels(x, types_.compute, norm.channels), operation,
@@ -330,12 +327,11 @@ void ImageOperations::batch_norm_backward_sums(const BatchNorm& norm, const Tens
           operation, "d_scale and d_shift must be [1, channels] in the master type");
   require(is(sums, ElementType::float64, 1, 2 * norm.channels), operation, "sums must be float64 [1, 2 * channels]");
   require(apart(d_y, x) && apart(d_y, y), operation, "d_y must have memory of its own");
-  do_batch_norm_backward_sums(norm, x, y, d_y, mean, inverse, accumulate, d_scale, d_shift, sums);
+  do_batch_norm_backward_sums(norm, operands, accumulate);
 }
 
-void ImageOperations::batch_norm_backward(const BatchNorm& norm, const Tensor& x, const Tensor& d_y, const Tensor& mean,
-                                          const Tensor& inverse, const Tensor& scale, const Tensor& forward_sums,
-                                          const Tensor& sums, const Tensor& d_x) {
+void ImageOperations::batch_norm_backward(const BatchNorm& norm, const BatchNormBackwardOperands& operands) {
+  const auto& [x, d_y, mean, inverse, scale, forward_sums, sums, d_x] = operands;
   const char* const operation = "batch_norm_backward";
   require_shape(norm, operation);
   require(has_channels(x, types_.compute, norm.channels), operation,
@@ -350,7 +346,7 @@ void ImageOperations::batch_norm_backward(const BatchNorm& norm, const Tensor& x
           operation, "forward_sums must be float64 [1, 2 * channels + 1], sums float64 [1, 2 * channels]");
   require(apart(d_x, x) && same_or_apart(d_x, d_y), operation,
           "d_x must have memory of its own, or all of that of d_y");
-  do_batch_norm_backward(norm, x, d_y, mean, inverse, scale, forward_sums, sums, d_x);
+  do_batch_norm_backward(norm, operands);
 }
 
 }  // namespace lockstep::model

@@ -59,6 +59,26 @@ struct BatchNorm {
   bool relu = false;  ///< after the addition of the residual
 };
 
+/// Operands of the steps of batch normalisation; the operations say more.
+struct BatchNormForwardOperands {
+  Tensor x, sums, scale, shift;
+  Tensor residual = {};  ///< may be absent
+  Tensor mean, inverse, y;
+};
+struct BatchNormInferenceOperands {
+  Tensor x, mean, variance, scale, shift;
+  Tensor residual = {};  ///< may be absent
+  Tensor y;
+};
+struct BatchNormBackwardSumsOperands {
+  Tensor x, y, d_y, mean, inverse;
+  Tensor d_scale = {}, d_shift = {};  ///< may be absent
+  Tensor sums;
+};
+struct BatchNormBackwardOperands {
+  Tensor x, d_y, mean, inverse, scale, forward_sums, sums, d_x;
+};
+
 class ImageOperations {
  public:
   virtual ~ImageOperations() = default;
@@ -76,9 +96,8 @@ class ImageOperations {
                            Activation activation, const Tensor& y);
   /// As linear_backward: d_y is overwritten with the gradient before the activation (by y); d_bias and d_x may be
   /// empty.
-  void convolution_backward(const Convolution& shape, const Tensor& x, const Tensor& w, const Tensor& y,
-                            const Tensor& d_y, Activation activation, Accumulate accumulate, const Tensor& d_w,
-                            const Tensor& d_bias, const Tensor& d_x);
+  void convolution_backward(const Convolution& shape, const LinearBackwardOperands& operands, Activation activation,
+                            Accumulate accumulate);
 
   /// chosen: uint8 [B, out.elements()]: which position of the window (row * width + column) was the first greatest.
   /// NaN wins. Windows see only what lies in the image; each must see something.
@@ -110,27 +129,21 @@ class ImageOperations {
   /// mean and deviation^-1 (master type [1, channels] each) from the sums; y = relu?(scale * (x - mean) / deviation +
   /// shift + residual). residual (shape of x) may be empty, or the same tensor as y. The variance is the biased one.
   /// scale, shift: compute type [1, channels].
-  void batch_norm_forward(const BatchNorm& norm, const Tensor& x, const Tensor& sums, const Tensor& scale,
-                          const Tensor& shift, const Tensor& residual, const Tensor& mean, const Tensor& inverse,
-                          const Tensor& y);
+  void batch_norm_forward(const BatchNorm& norm, const BatchNormForwardOperands& operands);
   /// d_mean, d_variance (master type [1, channels]) = or += weight * mean, weight * unbiased variance, from the sums:
   /// what statistics learn from (parameters.hpp).
   void batch_norm_statistics(const BatchNorm& norm, const Tensor& sums, double weight, Accumulate accumulate,
                              const Tensor& d_mean, const Tensor& d_variance);
   /// y from fixed statistics (compute type [1, channels]). y may be the same tensor as x or as residual.
-  void batch_norm_inference(const BatchNorm& norm, const Tensor& x, const Tensor& mean, const Tensor& variance,
-                            const Tensor& scale, const Tensor& shift, const Tensor& residual, const Tensor& y);
+  void batch_norm_inference(const BatchNorm& norm, const BatchNormInferenceOperands& operands);
   /// d_y is overwritten with the gradient before the relu (where y > 0), which is also the residual's. sums: float64
   /// [1, 2 channels] = sum of that d_y, sum of d_y * (x - mean) * inverse. d_scale and d_shift (may be empty) are this
   /// rank's alone: = or +=.
-  void batch_norm_backward_sums(const BatchNorm& norm, const Tensor& x, const Tensor& y, const Tensor& d_y,
-                                const Tensor& mean, const Tensor& inverse, Accumulate accumulate, const Tensor& d_scale,
-                                const Tensor& d_shift, const Tensor& sums);
+  void batch_norm_backward_sums(const BatchNorm& norm, const BatchNormBackwardSumsOperands& operands,
+                                Accumulate accumulate);
   /// d_x = scale * inverse * (d_y - (sums[c] + x_hat * sums[channels + c]) / count); count: the last of the forward
   /// pass's sums. d_x may be the same tensor as d_y.
-  void batch_norm_backward(const BatchNorm& norm, const Tensor& x, const Tensor& d_y, const Tensor& mean,
-                           const Tensor& inverse, const Tensor& scale, const Tensor& forward_sums, const Tensor& sums,
-                           const Tensor& d_x);
+  void batch_norm_backward(const BatchNorm& norm, const BatchNormBackwardOperands& operands);
 
  protected:
   explicit ImageOperations(const OperationTypes& types) : types_(types) {}
@@ -140,9 +153,8 @@ class ImageOperations {
   virtual void do_augment(const Tensor& images, const Tensor& keys, const Augmentation& spec, const Tensor& out) = 0;
   virtual void do_convolution_forward(const Convolution& shape, const Tensor& x, const Tensor& w, const Tensor& bias,
                                       Activation activation, const Tensor& y) = 0;
-  virtual void do_convolution_backward(const Convolution& shape, const Tensor& x, const Tensor& w, const Tensor& y,
-                                       const Tensor& d_y, Activation activation, Accumulate accumulate,
-                                       const Tensor& d_w, const Tensor& d_bias, const Tensor& d_x) = 0;
+  virtual void do_convolution_backward(const Convolution& shape, const LinearBackwardOperands& operands,
+                                       Activation activation, Accumulate accumulate) = 0;
   virtual void do_max_pool_forward(const Pool& shape, const Tensor& x, const Tensor& y, const Tensor& chosen) = 0;
   virtual void do_max_pool_backward(const Pool& shape, const Tensor& chosen, const Tensor& d_y, const Tensor& d_x) = 0;
   virtual void do_global_average_forward(const ImageShape& in, const Tensor& x, const Tensor& y) = 0;
@@ -156,20 +168,13 @@ class ImageOperations {
   virtual void do_subsample_backward(const ImageShape& in, const ImageShape& out, std::int64_t stride,
                                      const Tensor& d_y, const Tensor& d_x) = 0;
   virtual void do_batch_norm_sums(const BatchNorm& norm, const Tensor& x, const Tensor& sums) = 0;
-  virtual void do_batch_norm_forward(const BatchNorm& norm, const Tensor& x, const Tensor& sums, const Tensor& scale,
-                                     const Tensor& shift, const Tensor& residual, const Tensor& mean,
-                                     const Tensor& inverse, const Tensor& y) = 0;
+  virtual void do_batch_norm_forward(const BatchNorm& norm, const BatchNormForwardOperands& operands) = 0;
   virtual void do_batch_norm_statistics(const BatchNorm& norm, const Tensor& sums, double weight, Accumulate accumulate,
                                         const Tensor& d_mean, const Tensor& d_variance) = 0;
-  virtual void do_batch_norm_inference(const BatchNorm& norm, const Tensor& x, const Tensor& mean,
-                                       const Tensor& variance, const Tensor& scale, const Tensor& shift,
-                                       const Tensor& residual, const Tensor& y) = 0;
-  virtual void do_batch_norm_backward_sums(const BatchNorm& norm, const Tensor& x, const Tensor& y, const Tensor& d_y,
-                                           const Tensor& mean, const Tensor& inverse, Accumulate accumulate,
-                                           const Tensor& d_scale, const Tensor& d_shift, const Tensor& sums) = 0;
-  virtual void do_batch_norm_backward(const BatchNorm& norm, const Tensor& x, const Tensor& d_y, const Tensor& mean,
-                                      const Tensor& inverse, const Tensor& scale, const Tensor& forward_sums,
-                                      const Tensor& sums, const Tensor& d_x) = 0;
+  virtual void do_batch_norm_inference(const BatchNorm& norm, const BatchNormInferenceOperands& operands) = 0;
+  virtual void do_batch_norm_backward_sums(const BatchNorm& norm, const BatchNormBackwardSumsOperands& operands,
+                                           Accumulate accumulate) = 0;
+  virtual void do_batch_norm_backward(const BatchNorm& norm, const BatchNormBackwardOperands& operands) = 0;
 
   OperationTypes types_;
 };

@@ -29,6 +29,7 @@ struct Initializer {
   };
   Scheme scheme = Scheme::zeros;
   double value = 0;
+  bool operator==(const Initializer&) const = default;
 };
 
 /// "he_normal", "truncated_normal(0.1)", "constant(0.1)". Throws std::invalid_argument listing the valid names.

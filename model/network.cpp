@@ -1,5 +1,6 @@
 #include "model/network.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 
@@ -11,7 +12,7 @@
 namespace lockstep::model {
 
 Tensor Network::targets(const Pass& pass, const Tensor& y) const {
-  return shape_.tokens ? reshaped(y, pass.batch * positions(), 1) : y;
+  return shape_.tokens ? y.reshaped(pass.batch * positions(), 1) : y;
 }
 
 std::string Network::first_not_finite(const Pass& pass) const {
@@ -30,13 +31,73 @@ const NetworkKind& network_kind(std::string_view name) {
   throw std::invalid_argument(fmt::format("unknown network '{}'; valid: {}", name, fmt::join(network_names(), ", ")));
 }
 
-std::unique_ptr<Network> make_network(const NetworkOptions& options, const SampleShape& shape) {
-  return network_kind(options.name).make(options, shape);
+const NetworkOption* NetworkKind::find(std::string_view option) const {
+  const auto found = std::ranges::find(options, option, &NetworkOption::name);
+  return found == options.end() ? nullptr : &*found;
+}
+
+NetworkOptions with_defaults(const NetworkOptions& given) {
+  const NetworkKind& kind = network_kind(given.name);
+  for (const auto& [name, value] : given.values) {
+    const NetworkOption* const option = kind.find(name);
+    if (option == nullptr) {
+      std::vector<std::string_view> known;
+      for (const NetworkOption& each : kind.options) known.push_back(each.name);
+      throw std::invalid_argument(
+          fmt::format("network {} has no option {}; it knows: {}", kind.name, name, fmt::join(known, ", ")));
+    }
+    if (const std::string wrong = objection(*option, value); !wrong.empty()) {
+      throw std::invalid_argument(fmt::format("network {}: {} {}", kind.name, name, wrong));
+    }
+  }
+  NetworkOptions options = given;
+  for (const NetworkOption& option : kind.options) {
+    if (!option.automatic) options.values.try_emplace(std::string(option.name), option.value);
+  }
+  return options;
+}
+
+std::int64_t tokens_per_sample(const NetworkOptions& options) {
+  const NetworkKind& kind = network_kind(options.name);
+  return kind.reads == Reads::tokens ? with_defaults(options).get<std::int64_t>(kind.window) : 0;
+}
+
+std::unique_ptr<Network> make_network(const NetworkOptions& given, const SampleShape& shape) {
+  const NetworkOptions options = with_defaults(given);
+  const NetworkKind& kind = network_kind(options.name);
+  if (kind.reads == Reads::tokens && !shape.tokens) {
+    throw std::invalid_argument(fmt::format("network {} takes tokens", kind.name));
+  }
+  if (kind.reads != Reads::tokens && shape.tokens) {
+    throw std::invalid_argument(fmt::format("network {} takes no tokens", kind.name));
+  }
+  if (kind.reads == Reads::images && !shape.image) {
+    throw std::invalid_argument(fmt::format(
+        "network {} takes images: samples of shape height x width x channels, or height x width", kind.name));
+  }
+  if (shape.features <= 0 || shape.outputs <= 0) {
+    throw std::invalid_argument(fmt::format("network {}: {} {} and {} {} must be positive", kind.name,
+                                            shape.tokens ? "context" : "features", shape.features,
+                                            shape.tokens ? "vocabulary" : "outputs", shape.outputs));
+  }
+  auto network = kind.make(options, shape);
+  if (kind.recurrent == network->recurrent_state().all().empty()) {
+    throw std::logic_error(fmt::format("network {} does not say whether it is recurrent", kind.name));
+  }
+  return network;
 }
 
 std::vector<std::string> network_names() {
   std::vector<std::string> names;
   for (const NetworkKind* kind : network_kinds()) names.emplace_back(kind->name);
+  return names;
+}
+
+std::vector<std::string> language_models() {
+  std::vector<std::string> names;
+  for (const NetworkKind* kind : network_kinds()) {
+    if (kind->reads == Reads::tokens) names.emplace_back(kind->name);
+  }
   return names;
 }
 

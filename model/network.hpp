@@ -9,13 +9,13 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "model/activation_table.hpp"
+#include "model/network_options.hpp"
 #include "model/parameters.hpp"
 #include "model/pass.hpp"
 
@@ -29,21 +29,6 @@ struct SampleShape {
   std::int64_t outputs = 0;              ///< classes, or regression targets per sample; of tokens: the vocabulary
   std::optional<ImageShape> image = {};  ///< what the features are, if an image (after augmentation)
   bool tokens = false;                   ///< x and y are tokens, int32 [context] each
-};
-
-/// What distinguishes networks of one kind. Empty or 0 stands for the kind's own value (NetworkKind::make fills it in).
-struct NetworkOptions {
-  std::string name = "mlp";
-  std::vector<std::int64_t> hidden = {};  ///< mlp: widths of the hidden layers; lstm: one width
-  std::int64_t depth = 0;                 ///< resnet: 20, 32, 56 (32 x 32 images), 18, 34, 50
-  std::int64_t layers = 0;                ///< lstm, gpt
-  std::int64_t width = 0, heads = 0;      ///< gpt
-  double dropout = 0;                     ///< lstm, gpt
-  std::optional<bool> tied = {};          ///< lstm, gpt: the output layer shares the embedding's table
-  bool synchronize_batch_norm = false;    ///< resnet: statistics over all ranks
-  Activation activation = Activation::relu;
-  std::optional<Initializer> weight_initializer = {};
-  std::optional<Initializer> bias_initializer = {};
 };
 
 /// One line of the plan that --dry-run prints.
@@ -61,9 +46,9 @@ class Network {
   virtual ~Network() = default;
   const ParameterTable& parameters() const noexcept { return parameters_; }
   const ActivationTable& activations() const noexcept { return activations_; }
-  /// What is carried from a batch to the next one of the same lanes, zero at first: the state of a recurrent network.
-  /// Networks that carry something take their samples lane by lane.
-  const ActivationTable& carried() const noexcept { return carried_; }
+  /// What a recurrent network keeps from a batch to the next one of the same sequences, zero at first. Its batches are
+  /// stateful: sample i goes on where sample i of the batch before ended.
+  const ActivationTable& recurrent_state() const noexcept { return recurrent_state_; }
   const SampleShape& sample_shape() const noexcept { return shape_; }
   /// Rows of the output per sample: what the loss is a mean over besides samples. 1, or the context.
   std::int64_t positions() const noexcept { return shape_.tokens ? shape_.features : 1; }
@@ -90,28 +75,50 @@ class Network {
 
  protected:
   ParameterTable parameters_;
-  ActivationTable activations_, carried_;
+  ActivationTable activations_, recurrent_state_;
   SampleShape shape_;
   bool synchronizes_ = false;
 };
 
-/// A kind of network, as users know it.
+/// What a sample must be for a network.
+enum class Reads {
+  features,  ///< numbers; of an image, its pixels
+  images,
+  tokens
+};
+
+/// A kind of network, as users know it: all that the program knows of it besides the network itself.
 struct NetworkKind {
   std::string_view name;     ///< of --model, and of the file
   std::string_view summary;  ///< one line for --help
-  /// Throws std::invalid_argument for options or samples that it cannot be made of.
-  std::unique_ptr<Network> (*make)(const NetworkOptions& options, const SampleShape& shape);
+  Reads reads = Reads::features;
+  /// A state goes on from a batch to the next one (Network::recurrent_state()), so a sample follows the one before it.
+  bool recurrent = false;
+  std::vector<NetworkOption> options = {};
+  /// For networks that read tokens: the option (a whole number) that says how many tokens a sample has.
+  std::string_view window = {};
   /// How it is usually trained: values of `lockstep train` options that the user leaves alone.
-  std::span<const std::pair<std::string_view, std::string_view>> defaults = {};
-  /// For networks that read tokens.
-  bool tokens = false;
+  std::vector<std::pair<std::string_view, std::string_view>> training_defaults = {};
+  /// `options` has a value for each option that is not automatic, and each is allowed; `shape` is of what `reads` says,
+  /// with a positive number of outputs (and tokens). Throws std::invalid_argument where they do not fit together.
+  std::unique_ptr<Network> (*make)(const NetworkOptions& options, const SampleShape& shape);
+
+  /// nullptr where it takes no such option.
+  const NetworkOption* find(std::string_view option) const;
 };
 
-/// Throws std::invalid_argument for an unknown name or impossible options.
+/// Throws std::invalid_argument for an unknown name, options that the kind does not take or allow, and samples that it
+/// cannot read.
 std::unique_ptr<Network> make_network(const NetworkOptions& options, const SampleShape& shape);
+/// With the kind's values for options that are not set. Throws std::invalid_argument as make_network does.
+NetworkOptions with_defaults(const NetworkOptions& options);
+/// Tokens of a sample, for a network that reads tokens; else 0. Throws std::invalid_argument as make_network does.
+std::int64_t tokens_per_sample(const NetworkOptions& options);
 /// Throws std::invalid_argument naming the valid ones.
 const NetworkKind& network_kind(std::string_view name);
 /// Names that make_network knows.
 std::vector<std::string> network_names();
+/// Those of the networks that read tokens.
+std::vector<std::string> language_models();
 
 }  // namespace lockstep::model

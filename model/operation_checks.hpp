@@ -18,24 +18,20 @@ inline void require(bool condition, const char* operation, const char* rule) {
   if (!condition) throw std::invalid_argument(fmt::format("{}: {}", operation, rule));
 }
 
-inline bool present(const Tensor& tensor) { return tensor.data != nullptr; }
-
 inline bool is(const Tensor& tensor, ElementType type, std::int64_t rows, std::int64_t columns) {
   return tensor.type == type && tensor.rows == rows && tensor.columns == columns &&
-         (present(tensor) || tensor.count() == 0);
+         (tensor.present() || tensor.count() == 0);
 }
 
 /// Left out, or as it should be.
 inline bool absent_or(const Tensor& tensor, ElementType type, std::int64_t rows, std::int64_t columns) {
-  return !present(tensor) || is(tensor, type, rows, columns);
+  return !tensor.present() || is(tensor, type, rows, columns);
 }
 
 /// No byte belongs to both.
 inline bool apart(const Tensor& a, const Tensor& b) {
-  const auto end = [](const Tensor& tensor) {
-    return static_cast<const std::byte*>(tensor.data) + static_cast<std::size_t>(tensor.count()) * size_of(tensor.type);
-  };
-  if (!present(a) || !present(b) || a.count() == 0 || b.count() == 0) return true;
+  const auto end = [](const Tensor& tensor) { return static_cast<const std::byte*>(tensor.data) + tensor.bytes(); };
+  if (!a.present() || !b.present() || a.count() == 0 || b.count() == 0) return true;
   const std::less_equal<const std::byte*> not_after;
   return not_after(end(a), static_cast<const std::byte*>(b.data)) ||
          not_after(end(b), static_cast<const std::byte*>(a.data));

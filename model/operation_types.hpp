@@ -13,7 +13,17 @@ Activation parse_activation(std::string_view name);   ///< throws std::invalid_a
 std::string_view name_of(Activation activation) noexcept;
 enum class Accumulate : bool { no, yes };
 
-/// Element types of a backend: of activations and of parameters as products read them; of parameters, gradients and
+/// Operands of the backward pass of a linear map (a dense layer, a convolution); all but the last three are inputs.
+struct LinearBackwardOperands {
+  Tensor x, w;
+  Tensor y = {};  ///< may be absent where there is no activation
+  Tensor d_y;     ///< is overwritten with the gradient before the activation
+  Tensor d_w;
+  Tensor d_bias = {};  ///< may be absent
+  Tensor d_x = {};     ///< may be absent
+};
+
+/// Element types of a backend: of activations and of parameters as GEMMs read them; of parameters, gradients and
 /// optimiser state as they are kept.
 struct OperationTypes {
   ElementType compute = ElementType::float32;

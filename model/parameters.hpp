@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "model/initialize.hpp"
+#include "model/slice.hpp"
 
 namespace lockstep::model {
 
@@ -38,6 +39,7 @@ struct ParameterSpec {
 struct Parameter : ParameterSpec {
   std::size_t offset = 0;  ///< elements from the start of the arena
   std::size_t count = 0;   ///< elements
+  Slice slice() const noexcept { return {offset, count}; }
 };
 
 class ParameterTable {

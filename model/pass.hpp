@@ -22,9 +22,9 @@ struct PassMemory {
   Tensor gradients;   ///< [1, arena_elements], master type; empty in evaluation
   const ActivationLayout* layout = nullptr;
   void* activations = nullptr;  ///< laid out by `layout`
-  const ActivationLayout* carried_layout = nullptr;
-  void* carried = nullptr;      ///< what goes on from one batch to the next (Network::carried()), laid out likewise
-  std::int64_t first_lane = 0;  ///< the batch's first sample within `carried`
+  const ActivationLayout* state_layout = nullptr;
+  void* state = nullptr;            ///< of a recurrent network (Network::recurrent_state()), laid out likewise
+  std::int64_t first_sequence = 0;  ///< of the batch, within the state
 };
 
 struct Pass {
@@ -42,19 +42,12 @@ struct Pass {
   SequenceOperations& sequences() const noexcept { return backend.sequences(); }
   /// Activation `index` of this batch.
   Tensor at(std::size_t index) const { return memory.layout->at(index, memory.activations, batch); }
-  Tensor carried(std::size_t index) const {
-    return memory.carried_layout->at(index, memory.carried, batch, memory.first_lane);
+  Tensor recurrent_state(std::size_t index) const {
+    return memory.state_layout->at(index, memory.state, batch, memory.first_sequence);
   }
-  /// A parameter as products read it, [shape[0], rest] or [1, count] for vectors; and its gradient.
+  /// A parameter as GEMMs read it, [shape[0], rest] or [1, count] for vectors; and its gradient.
   Tensor weight(std::size_t parameter) const;
   Tensor gradient(std::size_t parameter) const;
 };
-
-/// The slice of an arena that belongs to `parameter`: [all extents but the last, last], or [1, count] for vectors.
-Tensor slice_of(const Tensor& arena, const Parameter& parameter);
-/// The same memory as `rows` rows.
-Tensor reshaped(const Tensor& tensor, std::int64_t rows, std::int64_t columns);
-/// Rows [first, first + count).
-Tensor rows_of(const Tensor& tensor, std::int64_t first, std::int64_t count);
 
 }  // namespace lockstep::model

@@ -1,8 +1,8 @@
 /// \file
-/// What is random in a pass and must still be the same at any world size and after any resume: dropout and augmentation.
-/// Every sample of a training batch comes with a key of 64 bits, made from (seed, epoch, sample); every place in the
-/// network that draws has a stream number; a draw is Philox4x32-10 of (index, stream) under the sample's key. Nothing
-/// depends on rank, thread, position in the batch or kind of device.
+/// What is random in a pass and must still be the same at any world size and after any resume: dropout and
+/// augmentation. Every sample of a training batch comes with a key of 64 bits, made from (seed, epoch, sample); every
+/// place in the network that draws has a stream number; a draw is Philox4x32-10 of (index, stream) under the sample's
+/// key. Nothing depends on rank, thread, position in the batch or kind of device.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,7 @@ namespace {
 /// Keys of a batch of which `rows` rows are activations; may be left out where nothing is dropped.
 void require_dropout(const Dropout& rule, const Tensor& keys, std::int64_t rows, const char* operation) {
   require(rule.rate >= 0 && rule.rate < 1, operation, "the rate must be in [0, 1)");
-  require(present(keys) || rule.rate == 0 || rows == 0, operation, "a dropout needs a key for each sample");
+  require(keys.present() || rule.rate == 0 || rows == 0, operation, "a dropout needs a key for each sample");
   require(absent_or(keys, ElementType::uint64, keys.rows, 1), operation, "keys must be uint64 [samples, 1]");
 }
 
@@ -21,20 +21,20 @@ void require_shape(const Attention& shape, const Tensor& joint, const Tensor& ke
           "joint must be [rows, 3 * heads * head size] in the compute type");
   require(joint.rows % shape.context == 0, operation, "rows must be whole samples of `context` positions");
   require_dropout(shape.dropout, keys, joint.rows, operation);
-  require(!present(keys) || keys.rows == joint.rows / shape.context, operation, "keys must be uint64 [samples, 1]");
+  require(!keys.present() || keys.rows == joint.rows / shape.context, operation, "keys must be uint64 [samples, 1]");
 }
 
 void require_shape(const Lstm& shape, const Tensor& gates, const Tensor& recurrent, const Tensor& cells,
                    const Tensor& hidden, ElementType type, const char* operation) {
-  require(shape.steps > 0 && shape.lanes >= 0 && shape.hidden > 0, operation,
-          "steps and hidden must be positive, lanes not negative");
-  require(is(gates, type, shape.steps * shape.lanes, 4 * shape.hidden), operation,
-          "gates must be [steps * lanes, 4 * hidden] in the compute type");
+  require(shape.steps > 0 && shape.sequences >= 0 && shape.hidden > 0, operation,
+          "steps and hidden must be positive, sequences not negative");
+  require(is(gates, type, shape.steps * shape.sequences, 4 * shape.hidden), operation,
+          "gates must be [steps * sequences, 4 * hidden] in the compute type");
   require(is(recurrent, type, shape.hidden, 4 * shape.hidden), operation,
           "recurrent must be [hidden, 4 * hidden] in the compute type");
-  const std::int64_t rows = (shape.steps + 1) * shape.lanes;
+  const std::int64_t rows = (shape.steps + 1) * shape.sequences;
   require(is(cells, type, rows, shape.hidden) && is(hidden, type, rows, shape.hidden), operation,
-          "cells and hidden must be [(steps + 1) * lanes, hidden] in the compute type");
+          "cells and hidden must be [(steps + 1) * sequences, hidden] in the compute type");
   require(apart(gates, cells) && apart(gates, hidden) && apart(cells, hidden), operation,
           "gates, cells and hidden must have memory of their own");
 }
@@ -56,7 +56,7 @@ void SequenceOperations::embedding_forward(const Tensor& tokens, const Tensor& t
   require(is(tokens, ElementType::int32, tokens.rows, 1), operation, "tokens must be int32 [rows, 1]");
   require(is(table, types_.compute, table.rows, table.columns) && table.count() > 0, operation,
           "table must be [vocabulary, width] in the compute type");
-  require(!present(positions) || (is(positions, types_.compute, positions.rows, table.columns) && positions.rows > 0),
+  require(!positions.present() || (is(positions, types_.compute, positions.rows, table.columns) && positions.rows > 0),
           operation, "positions must be [positions, width] in the compute type");
   require(is(y, types_.compute, tokens.rows, table.columns), operation, "y must be [rows, width] in the compute type");
   do_embedding_forward(tokens, table, positions, y);
@@ -70,7 +70,7 @@ void SequenceOperations::embedding_backward(const Tensor& tokens, const Tensor& 
           "d_table must be [vocabulary, width] in the master type");
   require(is(d_y, types_.compute, tokens.rows, d_table.columns), operation,
           "d_y must be [rows, width] in the compute type");
-  require(!present(d_positions) ||
+  require(!d_positions.present() ||
               (is(d_positions, types_.master, d_positions.rows, d_table.columns) && d_positions.rows > 0),
           operation, "d_positions must be [positions, width] in the master type");
   do_embedding_backward(tokens, d_y, accumulate, d_table, d_positions);
@@ -99,13 +99,12 @@ void SequenceOperations::project_backward(const Tensor& x, const Tensor& table, 
   do_project_backward(x, table, d_y, accumulate, d_table, d_x);
 }
 
-void SequenceOperations::layer_norm_forward(const Tensor& x, const Tensor& residual, const Tensor& scale,
-                                            const Tensor& shift, const Tensor& sum, const Tensor& mean,
-                                            const Tensor& inverse, const Tensor& y) {
+void SequenceOperations::layer_norm_forward(const LayerNormForwardOperands& operands) {
+  const auto& [x, residual, scale, shift, sum, mean, inverse, y] = operands;
   const char* const operation = "layer_norm_forward";
   require(is(x, types_.compute, x.rows, x.columns) && x.columns > 0, operation,
           "x must be [rows, width] in the compute type");
-  require(x.rows == 0 || present(residual) == present(sum), operation,
+  require(x.rows == 0 || residual.present() == sum.present(), operation,
           "residual and sum must both be there, or neither");
   require(absent_or(residual, types_.compute, x.rows, x.columns) && absent_or(sum, types_.compute, x.rows, x.columns),
           operation, "residual and sum must have the shape of x");
@@ -117,13 +116,11 @@ void SequenceOperations::layer_norm_forward(const Tensor& x, const Tensor& resid
   require(same_or_apart(sum, x) && same_or_apart(sum, residual), operation,
           "sum must have memory of its own, or all of that of x or of the residual");
   require(apart(y, x) && apart(y, sum) && apart(y, residual), operation, "y must have memory of its own");
-  do_layer_norm_forward(x, residual, scale, shift, sum, mean, inverse, y);
+  do_layer_norm_forward(operands);
 }
 
-void SequenceOperations::layer_norm_backward(const Tensor& x, const Tensor& scale, const Tensor& mean,
-                                             const Tensor& inverse, const Tensor& d_y, const Tensor& d_residual,
-                                             Accumulate accumulate, const Tensor& d_scale, const Tensor& d_shift,
-                                             const Tensor& d_x) {
+void SequenceOperations::layer_norm_backward(const LayerNormBackwardOperands& operands, Accumulate accumulate) {
+  const auto& [x, scale, mean, inverse, d_y, d_residual, d_scale, d_shift, d_x] = operands;
   const char* const operation = "layer_norm_backward";
   require(is(x, types_.compute, x.rows, x.columns) && x.columns > 0, operation,
           "x must be [rows, width] in the compute type");
@@ -137,7 +134,7 @@ void SequenceOperations::layer_norm_backward(const Tensor& x, const Tensor& scal
           "d_scale and d_shift must be [1, width] in the master type");
   require(apart(d_x, x) && apart(d_x, d_y) && same_or_apart(d_x, d_residual), operation,
           "d_x must have memory of its own, or all of that of d_residual");
-  do_layer_norm_backward(x, scale, mean, inverse, d_y, d_residual, accumulate, d_scale, d_shift, d_x);
+  do_layer_norm_backward(operands, accumulate);
 }
 
 void SequenceOperations::gelu_forward(const Tensor& x, const Tensor& bias, const Tensor& y) {
@@ -162,14 +159,14 @@ void SequenceOperations::dropout(const Tensor& x, const Tensor& keys, const Drop
   require(is(x, types_.compute, x.rows, x.columns), "dropout", "x must be [rows, columns] in the compute type");
   require(is(y, types_.compute, x.rows, x.columns), "dropout", "y must have the shape of x");
   require_dropout(rule, keys, x.rows, "dropout");
-  require(!present(keys) || (keys.rows > 0 ? x.rows % keys.rows == 0 : x.rows == 0), "dropout",
+  require(!keys.present() || (keys.rows > 0 ? x.rows % keys.rows == 0 : x.rows == 0), "dropout",
           "rows must be as many positions of each sample");
   require(same_or_apart(x, y), "dropout", "y must have memory of its own, or all of that of x");
   do_dropout(x, keys, rule, y);
 }
 
-void SequenceOperations::attention_forward(const Attention& shape, const Tensor& joint, const Tensor& keys,
-                                           const Tensor& y, const Tensor& log_sums) {
+void SequenceOperations::attention_forward(const Attention& shape, const AttentionForwardOperands& operands) {
+  const auto& [joint, keys, y, log_sums] = operands;
   const char* const operation = "attention_forward";
   require_shape(shape, joint, keys, types_.compute, operation);
   require(is(y, types_.compute, joint.rows, shape.width()), operation,
@@ -177,12 +174,11 @@ void SequenceOperations::attention_forward(const Attention& shape, const Tensor&
   require(is(log_sums, types_.master, joint.rows / shape.context * shape.heads, shape.context), operation,
           "log_sums must be [samples * heads, context] in the master type");
   require(apart(joint, y), operation, "y must have memory of its own");
-  do_attention_forward(shape, joint, keys, y, log_sums);
+  do_attention_forward(shape, operands);
 }
 
-void SequenceOperations::attention_backward(const Attention& shape, const Tensor& joint, const Tensor& keys,
-                                            const Tensor& y, const Tensor& log_sums, const Tensor& d_y,
-                                            const Tensor& d_joint) {
+void SequenceOperations::attention_backward(const Attention& shape, const AttentionBackwardOperands& operands) {
+  const auto& [joint, keys, y, log_sums, d_y, d_joint] = operands;
   const char* const operation = "attention_backward";
   require_shape(shape, joint, keys, types_.compute, operation);
   require(is(y, types_.compute, joint.rows, shape.width()) && is(d_y, types_.compute, joint.rows, shape.width()),
@@ -192,30 +188,29 @@ void SequenceOperations::attention_backward(const Attention& shape, const Tensor
   require(is(d_joint, types_.compute, joint.rows, joint.columns), operation, "d_joint must have the shape of joint");
   require(apart(d_joint, joint) && apart(d_joint, y) && apart(d_joint, d_y), operation,
           "d_joint must have memory of its own");
-  do_attention_backward(shape, joint, keys, y, log_sums, d_y, d_joint);
+  do_attention_backward(shape, operands);
 }
 
-void SequenceOperations::lstm_forward(const Lstm& shape, const Tensor& gates, const Tensor& recurrent,
-                                      const Tensor& cells, const Tensor& hidden) {
+void SequenceOperations::lstm_forward(const Lstm& shape, const LstmForwardOperands& operands) {
+  const auto& [gates, recurrent, cells, hidden] = operands;
   require_shape(shape, gates, recurrent, cells, hidden, types_.compute, "lstm_forward");
-  do_lstm_forward(shape, gates, recurrent, cells, hidden);
+  do_lstm_forward(shape, operands);
 }
 
-void SequenceOperations::lstm_backward(const Lstm& shape, const Tensor& gates, const Tensor& recurrent,
-                                       const Tensor& cells, const Tensor& hidden, const Tensor& d_hidden,
-                                       const Tensor& d_cell, Accumulate accumulate, const Tensor& d_recurrent) {
+void SequenceOperations::lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands, Accumulate accumulate) {
+  const auto& [gates, recurrent, cells, hidden, d_hidden, d_cell, d_recurrent] = operands;
   const char* const operation = "lstm_backward";
   require_shape(shape, gates, recurrent, cells, hidden, types_.compute, operation);
-  require(is(d_hidden, types_.compute, shape.steps * shape.lanes, shape.hidden), operation,
-          "d_hidden must be [steps * lanes, hidden] in the compute type");
-  require(is(d_cell, types_.compute, shape.lanes, shape.hidden), operation,
-          "d_cell must be [lanes, hidden] in the compute type");
+  require(is(d_hidden, types_.compute, shape.steps * shape.sequences, shape.hidden), operation,
+          "d_hidden must be [steps * sequences, hidden] in the compute type");
+  require(is(d_cell, types_.compute, shape.sequences, shape.hidden), operation,
+          "d_cell must be [sequences, hidden] in the compute type");
   require(is(d_recurrent, types_.master, recurrent.rows, recurrent.columns), operation,
           "d_recurrent must have the shape of recurrent and the master type");
   require(apart(d_hidden, gates) && apart(d_hidden, cells) && apart(d_hidden, hidden) && apart(d_hidden, d_cell) &&
               apart(d_cell, gates) && apart(d_cell, cells) && apart(d_cell, hidden),
           operation, "d_hidden and d_cell must have memory of their own");
-  do_lstm_backward(shape, gates, recurrent, cells, hidden, d_hidden, d_cell, accumulate, d_recurrent);
+  do_lstm_backward(shape, operands, accumulate);
 }
 
 }  // namespace lockstep::model

@@ -26,11 +26,42 @@ struct Attention {
   Dropout dropout;
 };
 
-/// One layer of long short-term memory (Hochreiter & Schmidhuber 1997, with forget gates) over `steps` steps of `lanes`
-/// samples, time-major rows (row = step * lanes + lane). Gates in the order input, forget, cell, output:
+/// One layer of long short-term memory (Hochreiter & Schmidhuber 1997, with forget gates) over `steps` steps of
+/// `sequences` samples, time-major rows (row = step * sequences + sequence). Gates in the order input, forget, cell,
+/// output:
 ///   i, f, o = sigmoid(z), g = tanh(z), z = x W + h(t-1) R + b;  c(t) = f c(t-1) + i g;  h(t) = o tanh(c(t)).
 struct Lstm {
-  std::int64_t steps = 0, lanes = 0, hidden = 0;
+  std::int64_t steps = 0, sequences = 0, hidden = 0;
+};
+
+/// Operands of the widest operations, which say more.
+struct LayerNormForwardOperands {
+  Tensor x;
+  Tensor residual = {};  ///< may be absent
+  Tensor scale, shift;
+  Tensor sum = {};  ///< absent where there is no residual
+  Tensor mean, inverse, y;
+};
+struct LayerNormBackwardOperands {
+  Tensor x, scale, mean, inverse, d_y;
+  Tensor d_residual = {};  ///< may be absent
+  Tensor d_scale, d_shift, d_x;
+};
+struct AttentionForwardOperands {
+  Tensor joint;
+  Tensor dropout_keys = {};  ///< uint64 [samples, 1]; may be absent where nothing is dropped
+  Tensor y, log_sums;
+};
+struct AttentionBackwardOperands {
+  Tensor joint;
+  Tensor dropout_keys = {};  ///< as in the forward pass
+  Tensor y, log_sums, d_y, d_joint;
+};
+struct LstmForwardOperands {
+  Tensor gates, recurrent, cells, hidden;
+};
+struct LstmBackwardOperands {
+  Tensor gates, recurrent, cells, hidden, d_hidden, d_cell, d_recurrent;
 };
 
 class SequenceOperations {
@@ -60,13 +91,10 @@ class SequenceOperations {
   /// sum = x + residual (where there is one: else sum must be empty and stands for x); y = scale * (sum - mean) *
   /// inverse + shift, per row (Ba, Kiros & Hinton 2016), epsilon 1e-5, biased variance. mean, inverse: master type
   /// [R, 1]. sum may be the same tensor as residual or x.
-  void layer_norm_forward(const Tensor& x, const Tensor& residual, const Tensor& scale, const Tensor& shift,
-                          const Tensor& sum, const Tensor& mean, const Tensor& inverse, const Tensor& y);
+  void layer_norm_forward(const LayerNormForwardOperands& operands);
   /// x: what was normalised. d_x = gradient through the norm + d_residual (may be empty: what reached `sum` past the
   /// norm; may be the same tensor as d_x). d_scale and d_shift (master type [1, width]) = or +=.
-  void layer_norm_backward(const Tensor& x, const Tensor& scale, const Tensor& mean, const Tensor& inverse,
-                           const Tensor& d_y, const Tensor& d_residual, Accumulate accumulate, const Tensor& d_scale,
-                           const Tensor& d_shift, const Tensor& d_x);
+  void layer_norm_backward(const LayerNormBackwardOperands& operands, Accumulate accumulate);
 
   /// x becomes x + bias (bias [1, width] may be empty); y = gelu of that, in the form with tanh (Hendrycks & Gimpel
   /// 2016; GPT-2): 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
@@ -82,22 +110,17 @@ class SequenceOperations {
   /// y [R, width] from joint [R, 3 width]; R = samples * context. log_sums: master type [samples * heads, context]: log
   /// of the sum of exponentials of each row of scores. No matrix of context x context is kept. keys: for the dropout;
   /// may be empty where its rate is 0.
-  void attention_forward(const Attention& shape, const Tensor& joint, const Tensor& keys, const Tensor& y,
-                         const Tensor& log_sums);
-  void attention_backward(const Attention& shape, const Tensor& joint, const Tensor& keys, const Tensor& y,
-                          const Tensor& log_sums, const Tensor& d_y, const Tensor& d_joint);
+  void attention_forward(const Attention& shape, const AttentionForwardOperands& operands);
+  void attention_backward(const Attention& shape, const AttentionBackwardOperands& operands);
 
-  /// gates [steps * lanes, 4 hidden]: x W + b when called, the activated gates afterwards. hidden and cells [(steps +
-  /// 1) * lanes, hidden]: the first `lanes` rows are the state before the first step, the others are written.
-  /// recurrent: [hidden, 4 hidden]. Each step is one product over the lanes and one fused pass.
-  void lstm_forward(const Lstm& shape, const Tensor& gates, const Tensor& recurrent, const Tensor& cells,
-                    const Tensor& hidden);
-  /// d_hidden [steps * lanes, hidden]: gradient of h(1) ... h(steps) from above; is used up. gates become the gradients
-  /// before their activations: what the input's product needs. No gradient goes beyond the first step. d_recurrent =
-  /// or +=: one product over all steps. d_cell: compute type [lanes, hidden], room.
-  void lstm_backward(const Lstm& shape, const Tensor& gates, const Tensor& recurrent, const Tensor& cells,
-                     const Tensor& hidden, const Tensor& d_hidden, const Tensor& d_cell, Accumulate accumulate,
-                     const Tensor& d_recurrent);
+  /// gates [steps * sequences, 4 hidden]: x W + b when called, the activated gates afterwards. hidden and cells [(steps
+  /// + 1) * sequences, hidden]: the first `sequences` rows are the state before the first step, the others are written.
+  /// recurrent: [hidden, 4 hidden]. Each step is one product over the sequences and one fused pass.
+  void lstm_forward(const Lstm& shape, const LstmForwardOperands& operands);
+  /// d_hidden [steps * sequences, hidden]: gradient of h(1) ... h(steps) from above; is used up. gates become the
+  /// gradients before their activations: what the input's product needs. No gradient goes beyond the first step.
+  /// d_recurrent = or +=: one product over all steps. d_cell: compute type [sequences, hidden], workspace.
+  void lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands, Accumulate accumulate);
 
  protected:
   explicit SequenceOperations(const OperationTypes& types) : types_(types) {}
@@ -112,23 +135,15 @@ class SequenceOperations {
   virtual void do_project_forward(const Tensor& x, const Tensor& table, const Tensor& y) = 0;
   virtual void do_project_backward(const Tensor& x, const Tensor& table, const Tensor& d_y, Accumulate accumulate,
                                    const Tensor& d_table, const Tensor& d_x) = 0;
-  virtual void do_layer_norm_forward(const Tensor& x, const Tensor& residual, const Tensor& scale, const Tensor& shift,
-                                     const Tensor& sum, const Tensor& mean, const Tensor& inverse, const Tensor& y) = 0;
-  virtual void do_layer_norm_backward(const Tensor& x, const Tensor& scale, const Tensor& mean, const Tensor& inverse,
-                                      const Tensor& d_y, const Tensor& d_residual, Accumulate accumulate,
-                                      const Tensor& d_scale, const Tensor& d_shift, const Tensor& d_x) = 0;
+  virtual void do_layer_norm_forward(const LayerNormForwardOperands& operands) = 0;
+  virtual void do_layer_norm_backward(const LayerNormBackwardOperands& operands, Accumulate accumulate) = 0;
   virtual void do_gelu_forward(const Tensor& x, const Tensor& bias, const Tensor& y) = 0;
   virtual void do_gelu_backward(const Tensor& x, const Tensor& d_y, Accumulate accumulate, const Tensor& d_bias) = 0;
   virtual void do_dropout(const Tensor& x, const Tensor& keys, const Dropout& rule, const Tensor& y) = 0;
-  virtual void do_attention_forward(const Attention& shape, const Tensor& joint, const Tensor& keys, const Tensor& y,
-                                    const Tensor& log_sums) = 0;
-  virtual void do_attention_backward(const Attention& shape, const Tensor& joint, const Tensor& keys, const Tensor& y,
-                                     const Tensor& log_sums, const Tensor& d_y, const Tensor& d_joint) = 0;
-  virtual void do_lstm_forward(const Lstm& shape, const Tensor& gates, const Tensor& recurrent, const Tensor& cells,
-                               const Tensor& hidden) = 0;
-  virtual void do_lstm_backward(const Lstm& shape, const Tensor& gates, const Tensor& recurrent, const Tensor& cells,
-                                const Tensor& hidden, const Tensor& d_hidden, const Tensor& d_cell,
-                                Accumulate accumulate, const Tensor& d_recurrent) = 0;
+  virtual void do_attention_forward(const Attention& shape, const AttentionForwardOperands& operands) = 0;
+  virtual void do_attention_backward(const Attention& shape, const AttentionBackwardOperands& operands) = 0;
+  virtual void do_lstm_forward(const Lstm& shape, const LstmForwardOperands& operands) = 0;
+  virtual void do_lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands, Accumulate accumulate) = 0;
 
   OperationTypes types_;
 };

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "model/slice.hpp"
+
 namespace lockstep::model {
 
 enum class ElementType : std::uint8_t { float32, float64, uint8, int32, bfloat16, uint64 };
@@ -48,10 +50,22 @@ struct Tensor {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
 
-  std::int64_t count() const noexcept { return rows * columns; }
-  /// Throws std::invalid_argument when T is not the tensor's type.
+  std::int64_t count() const noexcept { return rows * columns; }  ///< elements
+  std::size_t bytes() const noexcept { return static_cast<std::size_t>(count()) * size_of(type); }
+  /// Operands that an operation can do without are absent: they have no memory.
+  bool present() const noexcept { return data != nullptr; }
+
+  /// Views of the same memory. So many elements as one row; of an absent tensor an absent one.
+  Tensor slice(const Slice& elements) const noexcept;
+  /// Rows [first, first + count).
+  Tensor row_range(std::int64_t first, std::int64_t count) const noexcept;
+  /// The same elements in rows of another length.
+  Tensor reshaped(std::int64_t new_rows, std::int64_t new_columns) const noexcept;
+
+  /// None of an absent tensor. Throws std::invalid_argument when T is not the tensor's type.
   template <class T>
   std::span<T> elements() const {
+    if (!present()) return {};
     if (ElementTypeOf<T>::value != type) throw std::invalid_argument(std::string("tensor holds ") + name_of(type));
     return {static_cast<T*>(data), static_cast<std::size_t>(count())};
   }

@@ -1,6 +1,7 @@
 #!/bin/sh
-# check_includes.sh TREE: the walls between the rooms, and the one home of each foreign header. Prints each violation as
-# FILE:LINE: REASON and ends with 1 when there is one, with 2 when the tree is not Lockstep's.
+# check_includes.sh TREE: the walls between the rooms, the order of the wings in a room, and the one home of each foreign
+# header. Prints each violation as FILE:LINE: REASON and ends with 1 when there is one, with 2 when the tree is not
+# Lockstep's.
 tree=$1
 cd "$tree" || exit 2
 for room in app comm io model; do
@@ -13,22 +14,39 @@ find app comm io model tests -type f \( -name '*.cpp' -o -name '*.hpp' -o -name 
     # The rooms a room may include. tests/ROOM lives in its room; what else a test links, CMake decides.
     rooms["comm"] = "comm"; rooms["model"] = "model"; rooms["io"] = "io"; rooms["app"] = "app comm io model"
 
+    # The wings of a room, the lowest first: a wing includes itself and lower ones. *.hpp and *.cpp are the files that
+    # lie in the room itself; wings with commas between them do not know each other.
+    wings("app", "report options plan engine train,evaluate check,bench,info,pack *.hpp *.cpp")
+    wings("comm", "session *.hpp failure survey host nccl *.cpp")
+
     # header as written in the include line ; the files it may appear in ; its home in words
-    home("^mpi\\.h$", "^comm/[^/]*\\.cpp$|^comm/mpi_state\\.hpp$|^tests/mpi/|^tests/cluster/simulation/", "comm/*.cpp")
-    home("^nccl.*\\.h$", "^comm/nccl_[^/]*\\.cpp$|^tests/mpi/nccl/", "comm/nccl_*.cpp")
-    home("^(cublas|cudnn|curand|cub/|cutlass/|cuda_fp|cuda_bf|nvtx|nvml)", "^model/cuda/|^tests/support/[a-z_]*on_cpu\\.", "model/cuda/")
-    home("^(cuda\\.h|cuda_runtime|driver_types|cuda/)", "^model/cuda/|^comm/nccl_[^/]*\\.cpp$|^tests/mpi/nccl/|^tests/support/[a-z_]*on_cpu\\.",
-         "model/cuda/ and comm/nccl_*.cpp")
+    home("^mpi\\.h$", "^comm/.*\\.cpp$|^comm/session/mpi_state\\.hpp$|^tests/mpi/|^tests/cluster/simulation/", "comm/, sources")
+    home("^nccl.*\\.h$", "^comm/nccl/|^tests/mpi/nccl/", "comm/nccl/")
+    home("^(cublas|cudnn|curand|cub/|cutlass/|nvtx|nvml)", "^model/cuda/|^tests/support/[a-z_]*on_cpu\\.", "model/cuda/")
+    home("^(cuda\\.h|cuda_runtime|cuda_fp|cuda_bf|driver_types|cuda/)", "^model/cuda/|^comm/nccl/|^tests/mpi/nccl/|^tests/support/[a-z_]*on_cpu\\.",
+         "model/cuda/ and comm/nccl/")
     home("^(cblas|openblas|f77blas|lapack|dnnl|mkl|oneapi/)", "^model/cpu/", "model/cpu/")
     home("^(hdf5.*\\.h|H5.*\\.h)$", "^io/hdf5_file\\.cpp$", "io/hdf5_file.cpp")
-    home("^boost/program_options", "^app/options[^/]*\\.cpp$", "app/options*.cpp")
+    home("^boost/program_options", "^app/options/", "app/options/")
     home("^nlohmann/", "^io/[^/]*\\.cpp$|^tests/", "io/*.cpp")
     home("^(zlib|xxhash|xxh3)\\.h$", "^io/|^tests/io/", "io/")
     home("^(jpeglib|jerror|turbojpeg|png)\\.h$", "^io/formats/jpeg_png\\.cpp$", "io/formats/jpeg_png.cpp")
     home("^boost/crc", "^io/tensorboard_log\\.cpp$", "io/tensorboard_log.cpp")
   }
   function home(header, place, words) { ++homes; header_[homes] = header; place_[homes] = place; words_[homes] = words }
+  function wings(room, order,    steps, members, i, j) {
+    ordered[room] = 1
+    for (i = split(order, steps, " "); i > 0; --i)
+      for (j = split(steps[i], members, ","); j > 0; --j) level[room, members[j]] = i
+  }
+  function wing_of(path,    parts) {
+    if (split(path, parts, "/") > 2) return parts[2]
+    sub(/.*\./, "*.", path)
+    return path
+  }
   function violation(text) { printf "%s:%d: %s\n", FILENAME, FNR, text; ++violations }
+
+  /^[ \t]*template <typename / { violation("template <class ...> is how the tree writes it") }
 
   /^[ \t]*#[ \t]*include[ \t]*[<"]/ {
     header = $0
@@ -39,6 +57,14 @@ find app comm io model tests -type f \( -name '*.cpp' -o -name '*.hpp' -o -name 
     target = header; if (!sub(/\/.*/, "", target)) target = ""
     if (room in rooms && (target in rooms || target == "tests") && index(" " rooms[room] " ", " " target " ") == 0)
       violation(room " includes " header ": " room " knows nothing of " target)
+
+    if (room == target && room in ordered) {
+      own = wing_of(FILENAME); other = wing_of(header)
+      if (!((room, own) in level) || !((room, other) in level))
+        violation("includes " header ": " (((room, own) in level) ? other : own) " is no wing of " room)
+      else if (own != other && level[room, other] >= level[room, own])
+        violation("includes " header ": " room "/" own " stands below or beside " room "/" other)
+    }
 
     for (i = 1; i <= homes; ++i)
       if (header ~ header_[i] && FILENAME !~ place_[i])

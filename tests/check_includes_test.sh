@@ -21,7 +21,8 @@ for room in comm model io; do
   for other in comm model io app tests; do
     [ $room = $other ] && verdict=passes || verdict=fires
     expect $verdict $room/one.cpp "\"$other/two.hpp\""
-    expect $verdict $room/deep/er.hpp "<$other/two.hpp>"
+    [ $room = comm ] && wing=host || wing=deep
+    expect $verdict $room/$wing/er.hpp "<$other/two.hpp>"
   done
   expect passes app/one.cpp "\"$room/two.hpp\""
   expect passes tests/$room/one.cpp "\"$room/two.hpp\""
@@ -30,30 +31,81 @@ done
 expect fires app/one.cpp '"tests/two.hpp"'
 expect passes model/one.cpp '<vector>'
 
+# wings: ROOM, two wings of which the first is lower; beside: two that do not know each other
+while read -r room lower upper; do
+  expect passes $room/$upper/one.cpp "\"$room/$lower/two.hpp\""
+  expect passes $room/$lower/one.cpp "\"$room/$lower/two.hpp\""
+  expect fires $room/$lower/one.cpp "\"$room/$upper/two.hpp\""
+done <<'END'
+app report options
+app options plan
+app plan engine
+app engine train
+app engine evaluate
+app train check
+app evaluate bench
+app train info
+app evaluate pack
+comm session failure
+comm failure survey
+comm survey host
+comm host nccl
+END
+while read -r room wing other; do
+  expect fires $room/$wing/one.hpp "\"$room/$other/two.hpp\""
+  expect fires $room/$other/one.hpp "\"$room/$wing/two.hpp\""
+done <<'END'
+app train evaluate
+app check bench
+app bench info
+app info pack
+END
+# files in the room itself
+expect passes app/main.cpp '"app/pack/pack.hpp"'
+expect fires app/pack/pack.cpp '"app/main.hpp"'
+expect passes comm/communicator.hpp '"comm/session/deadline.hpp"'
+expect fires comm/session/deadline.cpp '"comm/communicator.hpp"'
+expect passes comm/failure/watch.hpp '"comm/communicator.hpp"'
+expect fires comm/communicator.hpp '"comm/failure/watch.hpp"'
+expect passes comm/make_communicator.cpp '"comm/nccl/nccl_reduction.hpp"'
+# a folder that has no place in the order
+expect fires app/somewhere/one.cpp '"app/report/two.hpp"'
+expect fires app/main.cpp '"app/somewhere/two.hpp"'
+expect passes model/somewhere/one.cpp '"model/elsewhere/two.hpp"'
+
 # foreign headers: HEADER, a place where it is at home, a place where it is not
 while read -r header good bad; do
   expect passes "$good" "$header"
   expect fires "$bad" "$header"
 done <<'END'
-<mpi.h> comm/ring_communicator.cpp comm/ring_communicator.hpp
-<mpi.h> comm/mpi_state.hpp comm/topology.hpp
+<mpi.h> comm/host/ring_communicator.cpp comm/host/ring_communicator.hpp
+<mpi.h> comm/session/mpi_state.hpp comm/survey/topology.hpp
 <mpi.h> tests/mpi/ring_test.cpp app/main.cpp
-<nccl.h> comm/nccl_communicator.cpp comm/ring_communicator.cpp
+<nccl.h> comm/nccl/nccl_communicator.cpp comm/host/ring_communicator.cpp
 <cuda_runtime.h> model/cuda/backend.cu model/backend.hpp
-<cuda_runtime.h> comm/nccl_communicator.cpp comm/ring_communicator.cpp
+<cuda_runtime.h> comm/nccl/nccl_communicator.cpp comm/host/ring_communicator.cpp
+<cuda_bf16.h> comm/nccl/nccl_bf16.cu comm/host/ring_communicator.cpp
 <cublasLt.h> model/cuda/gemm.cpp model/cpu/gemm.cpp
 <cudnn.h> model/cuda/conv.cpp app/train.cpp
 <cblas.h> model/cpu/gemm.cpp model/network.cpp
 <oneapi/dnnl/dnnl.hpp> model/cpu/conv.cpp model/layers/conv.cpp
 <hdf5.h> io/hdf5_file.cpp io/checkpoint.cpp
 "H5Ppublic.h" io/hdf5_file.cpp io/hdf5_file.hpp
-<boost/program_options.hpp> app/options.cpp app/options.hpp
-<boost/program_options/parsers.hpp> app/options_ini.cpp io/metrics_log.cpp
+<boost/program_options.hpp> app/options/options.cpp app/plan/plan.cpp
+<boost/program_options/parsers.hpp> app/options/options_ini.cpp io/metrics_log.cpp
 <nlohmann/json.hpp> io/metrics_log.cpp io/metrics_log.hpp
 <nlohmann/json.hpp> tests/io/metrics_log_test.cpp app/report.cpp
 <xxhash.h> io/checksum.cpp app/info.cpp
 <zlib.h> io/formats/idx.cpp model/model.hpp
 END
+
+# templates
+for word in typename class; do
+  rm -rf "$tree"; mkdir -p "$tree/app" "$tree/comm" "$tree/io" "$tree/model" "$tree/tests"
+  echo "template <$word T>" >"$tree/app/main.cpp"
+  sh "$checker" "$tree" >/dev/null; status=$?
+  [ $status = $([ $word = class ]; echo $?) ] || { echo "FAILED: template <$word T> ends with $status"; failures=$((failures + 1)); }
+done
 
 rm -rf "$tree/io"
 sh "$checker" "$tree" 2>/dev/null; [ $? = 2 ] || { echo "FAILED: a tree without io/ should be refused"; failures=$((failures + 1)); }

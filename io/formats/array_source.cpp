@@ -1,10 +1,10 @@
 #include "io/formats/array_source.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <stdexcept>
+
+#include <fmt/format.h>
 
 namespace lockstep::io {
 namespace {

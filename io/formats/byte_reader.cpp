@@ -1,13 +1,13 @@
 #include "io/formats/byte_reader.hpp"
 
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 #include <zlib.h>
-
-#include <algorithm>
-#include <cerrno>
-#include <system_error>
 
 namespace lockstep::io {
 

@@ -1,13 +1,13 @@
 // CIFAR-10 and CIFAR-100 binary versions (cs.toronto.edu/~kriz/cifar.html): records of 1 label byte (CIFAR-100: coarse,
 // then fine) and 3072 bytes of pixels, the 32 x 32 red plane, then green, then blue, row by row. No header.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <fstream>
 #include <optional>
 #include <stdexcept>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "io/formats/byte_reader.hpp"
 #include "io/sample_source.hpp"

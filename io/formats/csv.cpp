@@ -1,7 +1,5 @@
 // Two passes over the file: the first counts rows, checks their width and learns the classes, the second turns cells
 // into numbers. Memory: one record and the class names, whatever the file's size.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -10,6 +8,8 @@
 #include <stdexcept>
 #include <string_view>
 #include <unordered_map>
+
+#include <fmt/format.h>
 
 #include "io/formats/byte_reader.hpp"
 #include "io/sample_source.hpp"

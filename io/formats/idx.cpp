@@ -1,8 +1,8 @@
 // IDX (the MNIST family): two zero bytes, a type byte, the number of dimensions, one big-endian uint32 per dimension,
 // then the elements, big-endian, last dimension fastest.
-#include <fmt/format.h>
-
 #include <array>
+
+#include <fmt/format.h>
 
 #include "io/formats/array_source.hpp"
 
@@ -28,7 +28,7 @@ FileType type_of_code(unsigned code) {
   }
 }
 
-ArrayFile open_array(const std::filesystem::path& path) {
+ArrayFile open_idx(const std::filesystem::path& path) {
   ArrayFile file{.bytes = ByteReader(path), .type = FileType::other, .big_endian = true, .shape = {}};
   std::array<std::byte, 4> head{};
   file.bytes.read(head);
@@ -54,8 +54,8 @@ ArrayFile open_array(const std::filesystem::path& path) {
 
 std::unique_ptr<SampleSource> open_idx(const std::filesystem::path& x, const std::filesystem::path& y) {
   std::optional<ArrayFile> labels;
-  if (!y.empty()) labels = open_array(y);
-  return make_array_source("idx", open_array(x), std::move(labels));
+  if (!y.empty()) labels = open_idx(y);
+  return make_array_source("idx", open_idx(x), std::move(labels));
 }
 
 }  // namespace lockstep::io

@@ -1,6 +1,4 @@
 // One sub-folder per class, image files in it: the layout of ImageNet and of most people's own pictures.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cctype>
@@ -10,6 +8,8 @@
 #include <string_view>
 #include <thread>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "io/formats/image_file.hpp"
 #include "io/formats/image_scale.hpp"

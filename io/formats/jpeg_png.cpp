@@ -6,14 +6,14 @@
 // jpeglib.h needs FILE and size_t beforehand.
 #include <jpeglib.h>
 // jerror.h needs jpeglib.h.
-#include <jerror.h>
-#include <png.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <span>
 #include <string>
+
+#include <jerror.h>
+#include <png.h>
 
 #include "io/file_error.hpp"
 #include "io/formats/byte_reader.hpp"

@@ -1,11 +1,11 @@
 // NumPy's .npy (numpy.lib.format): "\x93NUMPY", major, minor, the header's length (uint16 in version 1, uint32 from 2
 // on, little-endian), the header (a Python dictionary literal with descr, fortran_order, shape), then the elements.
-#include <fmt/format.h>
-
 #include <array>
 #include <charconv>
 #include <cstring>
 #include <string_view>
+
+#include <fmt/format.h>
 
 #include "io/formats/array_source.hpp"
 
@@ -66,7 +66,7 @@ void parse_shape(ArrayFile& file, std::string_view header) {
   }
 }
 
-ArrayFile open_array(const std::filesystem::path& path) {
+ArrayFile open_npy(const std::filesystem::path& path) {
   ArrayFile file{.bytes = ByteReader(path), .type = FileType::other, .big_endian = false, .shape = {}};
   std::array<std::byte, 8> head{};
   file.bytes.read(head);
@@ -96,8 +96,8 @@ ArrayFile open_array(const std::filesystem::path& path) {
 
 std::unique_ptr<SampleSource> open_npy(const std::filesystem::path& x, const std::filesystem::path& y) {
   std::optional<ArrayFile> labels;
-  if (!y.empty()) labels = open_array(y);
-  return make_array_source("npy", open_array(x), std::move(labels));
+  if (!y.empty()) labels = open_npy(y);
+  return make_array_source("npy", open_npy(x), std::move(labels));
 }
 
 }  // namespace lockstep::io

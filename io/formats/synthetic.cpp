@@ -1,14 +1,14 @@
 // Centres: for few features random centres may nearly coincide, so each is the one of several candidates that is
 // farthest from those before it; then all are scaled until the two nearest are kSeparation standard deviations apart
 // (halfway between them a linear border errs on 3 of 100,000 samples).
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <numbers>
 #include <stdexcept>
+
+#include <fmt/format.h>
 
 #include "io/counter_random.hpp"
 #include "io/sample_source.hpp"

@@ -1,11 +1,11 @@
 // Text files as a corpus. Read twice: once to count pieces and find the vocabulary, once to encode.
-#include <fmt/format.h>
-
 #include <cstring>
 #include <functional>
 #include <limits>
 #include <stdexcept>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "io/formats/byte_reader.hpp"
 #include "io/sample_source.hpp"

@@ -1,7 +1,5 @@
 // Flat files of tokens: little-endian uint16, as the preparation scripts of nanoGPT (no header) and llm.c (a header of
 // 256 int32: magic 20240520, version 1, the number of tokens, zeros) write them.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -9,6 +7,8 @@
 #include <limits>
 #include <stdexcept>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "io/formats/byte_reader.hpp"
 #include "io/sample_source.hpp"

@@ -35,10 +35,10 @@ struct Sizes {
 /// The dropout of a head's probabilities; nothing where the rate is 0.
 class HeadDropout {
  public:
-  HeadDropout(const Attention& shape, const Tensor& keys, const Sizes& size, std::size_t index)
+  HeadDropout(const Attention& shape, const Tensor& dropout_keys, const Sizes& size, std::size_t index)
       : numbers_(formulas::dropout_numbers(shape.dropout)), context_(size.context), active_(shape.dropout.rate > 0) {
     if (!active_) return;
-    key_ = keys.elements<std::uint64_t>()[index / size.heads];
+    key_ = dropout_keys.elements<std::uint64_t>()[index / size.heads];
     first_ = static_cast<std::uint64_t>(index % size.heads) * context_ * context_;
   }
   bool active() const noexcept { return active_; }
@@ -63,49 +63,51 @@ struct Tile {
 };
 
 /// Memory of one thread: room for three tiles, and for three factors that the tiles share.
-struct Room {
-  Room(const Sizes& size, std::span<float> all)
+struct Workspace {
+  Workspace(const Sizes& size, std::span<float> all)
       : one(all.first(tile(size))),
         two(all.subspan(tile(size), tile(size))),
         three(all.subspan(2 * tile(size), tile(size))),
         factors(all.subspan(3 * tile(size))) {}
   static std::size_t tile(const Sizes& size) { return kTile * size.context; }
-  static std::size_t turned(const Sizes& size) { return SharedFactor::room(size.head, size.context); }
-  static std::size_t plain(const Sizes& size) { return SharedFactor::room(size.context, size.head); }
+  static std::size_t turned(const Sizes& size) { return SharedFactor::workspace(size.head, size.context); }
+  static std::size_t plain(const Sizes& size) { return SharedFactor::workspace(size.context, size.head); }
   static std::size_t elements(const Sizes& size) { return 3 * tile(size) + 2 * turned(size) + plain(size); }
   std::span<float> one, two, three, factors;
 };
 
-/// work(index, room) for each head of each sample.
+/// work(index, workspace) for each head of each sample.
 template <class Work>
-void for_each_head(std::size_t count, const Sizes& size, std::span<float> room, ThreadPool& threads, const Work& work) {
-  const std::size_t own = Room::elements(size);
+void for_each_head(std::size_t count, const Sizes& size, std::span<float> workspace, ThreadPool& threads,
+                   const Work& work) {
+  const std::size_t own = Workspace::elements(size);
   threads.run([&](std::size_t part) {
-    const Range range = part_of(count, 1, part, threads.size());
-    for (std::size_t index = range.begin; index < range.end; ++index) {
-      work(index, Room(size, room.subspan(part * own, own)));
+    const Slice range = part_of(count, 1, part, threads.size());
+    for (std::size_t index = range.offset; index < range.end(); ++index) {
+      work(index, Workspace(size, workspace.subspan(part * own, own)));
     }
   });
 }
 
 }  // namespace
 
-std::size_t attention_room(const Attention& shape, std::size_t threads) noexcept {
-  return threads * Room::elements(Sizes(shape));
+std::size_t attention_workspace(const Attention& shape, std::size_t threads) noexcept {
+  return threads * Workspace::elements(Sizes(shape));
 }
 
-void attention_forward(const Attention& shape, const Tensor& joint, const Tensor& keys, const Tensor& y,
-                       const Tensor& log_sums, std::span<float> room, ThreadPool& threads) {
+void attention_forward(const Attention& shape, const AttentionForwardOperands& operands, std::span<float> workspace,
+                       ThreadPool& threads) {
+  const auto& [joint, dropout_keys, y, log_sums] = operands;
   const Sizes size(shape);
-  const auto one_head = [&](std::size_t index, const Room& own) {
+  const auto one_head = [&](std::size_t index, const Workspace& own) {
     const float* const q = joint.elements<float>().data() + size.place(index, size.joint);
     const float* const k = q + size.width;
     const float* const v = k + size.width;
     float* const out = y.elements<float>().data() + size.place(index, size.width);
     float* const logs = log_sums.elements<float>().data() + index * size.context;
     const SharedFactor turned_keys({k, size.joint, true}, size.head, size.context, own.factors);
-    const SharedFactor values({v, size.joint}, size.context, size.head, own.factors.subspan(Room::turned(size)));
-    const HeadDropout dropout(shape, keys, size, index);
+    const SharedFactor values({v, size.joint}, size.context, size.head, own.factors.subspan(Workspace::turned(size)));
+    const HeadDropout dropout(shape, dropout_keys, size, index);
     for (Tile tile{0, 0}; tile.end < size.context;) {
       tile = {tile.end, std::min(tile.end + kTile, size.context)};
       const auto scores = own.one.first(tile.elements()), factors = own.two.first(tile.end);
@@ -122,14 +124,14 @@ void attention_forward(const Attention& shape, const Tensor& joint, const Tensor
                       out + tile.first * size.width, size.width);
     }
   };
-  for_each_head(static_cast<std::size_t>(log_sums.rows), size, room, threads, one_head);
+  for_each_head(static_cast<std::size_t>(log_sums.rows), size, workspace, threads, one_head);
 }
 
-void attention_backward(const Attention& shape, const Tensor& joint, const Tensor& keys, const Tensor& y,
-                        const Tensor& log_sums, const Tensor& d_y, const Tensor& d_joint, std::span<float> room,
+void attention_backward(const Attention& shape, const AttentionBackwardOperands& operands, std::span<float> workspace,
                         ThreadPool& threads) {
+  const auto& [joint, dropout_keys, y, log_sums, d_y, d_joint] = operands;
   const Sizes size(shape);
-  const auto one_head = [&](std::size_t index, const Room& own) {
+  const auto one_head = [&](std::size_t index, const Workspace& own) {
     const float* const q = joint.elements<float>().data() + size.place(index, size.joint);
     const float* const k = q + size.width;
     const float* const v = k + size.width;
@@ -141,10 +143,10 @@ void attention_backward(const Attention& shape, const Tensor& joint, const Tenso
     const float* const logs = log_sums.elements<float>().data() + index * size.context;
     const SharedFactor turned_keys({k, size.joint, true}, size.head, size.context, own.factors);
     const SharedFactor turned_values({v, size.joint, true}, size.head, size.context,
-                                     own.factors.subspan(Room::turned(size)));
+                                     own.factors.subspan(Workspace::turned(size)));
     const SharedFactor plain_keys({k, size.joint}, size.context, size.head,
-                                  own.factors.subspan(2 * Room::turned(size)));
-    const HeadDropout dropout(shape, keys, size, index);
+                                  own.factors.subspan(2 * Workspace::turned(size)));
+    const HeadDropout dropout(shape, dropout_keys, size, index);
     // The last tile sees all keys and writes their gradients; those before it add to them.
     Accumulate accumulate = Accumulate::no;
     for (std::size_t end = size.context; end > 0; accumulate = Accumulate::yes) {
@@ -175,7 +177,7 @@ void attention_backward(const Attention& shape, const Tensor& joint, const Tenso
       end = tile.first;
     }
   };
-  for_each_head(static_cast<std::size_t>(log_sums.rows), size, room, threads, one_head);
+  for_each_head(static_cast<std::size_t>(log_sums.rows), size, workspace, threads, one_head);
 }
 
 }  // namespace lockstep::model::cpu

@@ -15,14 +15,13 @@
 
 namespace lockstep::model::cpu {
 
-/// Floats of room that both need for so many threads.
-std::size_t attention_room(const Attention& shape, std::size_t threads) noexcept;
+/// Floats of workspace that both need for so many threads.
+std::size_t attention_workspace(const Attention& shape, std::size_t threads) noexcept;
 
 /// As SequenceOperations::attention_forward and attention_backward.
-void attention_forward(const Attention& shape, const Tensor& joint, const Tensor& keys, const Tensor& y,
-                       const Tensor& log_sums, std::span<float> room, ThreadPool& threads);
-void attention_backward(const Attention& shape, const Tensor& joint, const Tensor& keys, const Tensor& y,
-                        const Tensor& log_sums, const Tensor& d_y, const Tensor& d_joint, std::span<float> room,
+void attention_forward(const Attention& shape, const AttentionForwardOperands& operands, std::span<float> workspace,
+                       ThreadPool& threads);
+void attention_backward(const Attention& shape, const AttentionBackwardOperands& operands, std::span<float> workspace,
                         ThreadPool& threads);
 
 }  // namespace lockstep::model::cpu

@@ -47,10 +47,6 @@ Key key_of(const Convolution& shape) {
           shape.window.bottom, shape.window.left,   shape.window.right};
 }
 
-std::span<float> elements_or_empty(const Tensor& tensor) {
-  return tensor.data == nullptr ? std::span<float>{} : tensor.elements<float>();
-}
-
 /// How the batches of a shape are cut; see above.
 struct Cuts {
   std::size_t in = 0, out = 0;  ///< elements of one image of x and of y
@@ -87,7 +83,7 @@ struct Steps {
 
 class Convolver::Library {
  public:
-  explicit Library(ThreadPool& threads) : threads_(threads), room_(threads.size()) {}
+  explicit Library(ThreadPool& threads) : threads_(threads), workspace_(threads.size()) {}
 
   void forward(const Convolution& shape, const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
                const Tensor& y);
@@ -109,7 +105,7 @@ class Convolver::Library {
   ThreadPool& threads_;
   std::map<Key, std::unique_ptr<Steps>> steps_;
   std::vector<std::string> notes_;
-  OnednnRoom room_;
+  OnednnWorkspace workspace_;
   ScratchFloats filters_;        ///< w as the library wants it; in backward, for the gradient of x
   ScratchFloats run_gradients_;  ///< one gradient of w per thread
   ScratchFloats part_gradients_;
@@ -128,7 +124,7 @@ ConvolutionStep& Convolver::Library::step(Steps& steps, Direction direction, std
   const auto found = std::ranges::find(all, images, [](const auto& step) { return step->images(); });
   if (found != all.end()) return **found;
   const ConvolutionStep* const like = all.empty() ? nullptr : all.front().get();
-  all.push_back(std::make_unique<ConvolutionStep>(room_, steps.shape, direction, images, like));
+  all.push_back(std::make_unique<ConvolutionStep>(workspace_, steps.shape, direction, images, like));
   const std::string& implementation = all.back()->implementation();
   if (is_fallback(implementation) && (like == nullptr || !is_fallback(like->implementation()))) {
     const Convolution& shape = steps.shape;
@@ -157,11 +153,11 @@ void Convolver::Library::forward(const Convolution& shape, const Tensor& x, cons
   const float* const filters = like.arrange_filters(w.elements<float>().data(), filters_);
   const float* const from = x.elements<float>().data();
   const auto to = y.elements<float>();
-  const auto shift = elements_or_empty(bias);
+  const auto shift = bias.elements<float>();
   const auto channels = static_cast<std::size_t>(shape.out.channels);
   threads_.run([&](std::size_t thread) {
-    const Range mine = part_of(cuts.blocks(images), 1, thread, threads_.size());
-    for (std::size_t block = mine.begin; block < mine.end; ++block) {
+    const Slice mine = part_of(cuts.blocks(images), 1, thread, threads_.size());
+    for (std::size_t block = mine.offset; block < mine.end(); ++block) {
       const std::size_t image = block * cuts.block, count = std::min(cuts.block, images - image);
       const auto out = to.subspan(image * cuts.out, count * cuts.out);
       step(steps, Direction::forward, count).run(thread, from + image * cuts.in, filters, out.data());
@@ -175,7 +171,7 @@ void Convolver::Library::backward(const Convolution& shape, const Tensor& x, con
                                   const Tensor& d_bias, const Tensor& d_x) {
   const auto images = static_cast<std::size_t>(x.rows);
   const auto filter_gradient = d_w.elements<float>();
-  const auto bias_gradient = elements_or_empty(d_bias);
+  const auto bias_gradient = d_bias.elements<float>();
   if (images == 0) {
     if (accumulate == Accumulate::no) {
       std::ranges::fill(filter_gradient, 0.0f);
@@ -186,7 +182,7 @@ void Convolver::Library::backward(const Convolution& shape, const Tensor& x, con
   Steps& steps = steps_of(shape);
   const Cuts& cuts = steps.cuts;
   const auto channels = static_cast<std::size_t>(shape.out.channels);
-  const auto input_gradient = elements_or_empty(d_x);
+  const auto input_gradient = d_x.elements<float>();
   prepare(steps, Direction::backward_filters, images, cuts.run);
   const ConvolutionStep& like = first(steps, Direction::backward_filters);
   const float* filters = nullptr;
@@ -199,7 +195,7 @@ void Convolver::Library::backward(const Convolution& shape, const Tensor& x, con
   const auto run_gradients = run_gradients_.at_least(threads_.size() * size);
   const auto part_gradients = part_gradients_.at_least(parts * size);
   const auto bias_gradients = bias_gradients_.at_least(bias_gradient.empty() ? 0 : blocks * channels);
-  const auto value = elements_or_empty(y), gradient = d_y.elements<float>();
+  const auto value = y.elements<float>(), gradient = d_y.elements<float>();
   const float* const from = x.elements<float>().data();
 
   const auto do_block = [&](std::size_t thread, std::size_t block) {
@@ -218,22 +214,22 @@ void Convolver::Library::backward(const Convolution& shape, const Tensor& x, con
   const bool run_is_block = cuts.run == cuts.block;
   if (!run_is_block) {
     threads_.run([&](std::size_t thread) {
-      const Range mine = part_of(blocks, 1, thread, threads_.size());
-      for (std::size_t block = mine.begin; block < mine.end; ++block) do_block(thread, block);
+      const Slice mine = part_of(blocks, 1, thread, threads_.size());
+      for (std::size_t block = mine.offset; block < mine.end(); ++block) do_block(thread, block);
     });
   }
   threads_.run([&](std::size_t thread) {
-    const Range my_parts = part_of(parts, 1, thread, threads_.size());
-    for (std::size_t part = my_parts.begin; part < my_parts.end; ++part) {
+    const Slice my_parts = part_of(parts, 1, thread, threads_.size());
+    for (std::size_t part = my_parts.offset; part < my_parts.end(); ++part) {
       const auto total = part_gradients.subspan(part * size, size);
-      const Range my_runs = part_of(runs, 1, part, parts);
-      for (std::size_t run = my_runs.begin; run < my_runs.end; ++run) {
+      const Slice my_runs = part_of(runs, 1, part, parts);
+      for (std::size_t run = my_runs.offset; run < my_runs.end(); ++run) {
         if (run_is_block) do_block(thread, run);
         const std::size_t image = run * cuts.run, count = std::min(cuts.run, images - image);
-        const auto one = run == my_runs.begin ? total : run_gradients.subspan(thread * size, size);
+        const auto one = run == my_runs.offset ? total : run_gradients.subspan(thread * size, size);
         step(steps, Direction::backward_filters, count)
             .run(thread, from + image * cuts.in, one.data(), gradient.data() + image * cuts.out);
-        if (run != my_runs.begin) add_scaled(one, 1, total);
+        if (run != my_runs.offset) add_scaled(one, 1, total);
       }
     }
   });

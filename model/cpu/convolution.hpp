@@ -12,8 +12,9 @@
 
 namespace lockstep::model::cpu {
 
-/// Convolutions of plain NHWC images with plain filters [patch, out channels]. What a shape needs (generated code, room
-/// for reordered filters and partial sums) is made when the shape and the size of its batch are first seen, and kept.
+/// Convolutions of plain NHWC images with plain filters [patch, out channels]. What a shape needs (generated code,
+/// workspace for reordered filters and partial sums) is made when the shape and the size of its batch are first seen,
+/// and kept.
 ///
 /// oneDNN runs every call on one thread; the threads are the pool's, each with its own images. How a batch is cut
 /// depends on its shape alone, and the sums over images are added in the order of the cuts, so the number of threads

@@ -24,10 +24,6 @@ std::size_t rows_threshold(const Tensor& tensor) {
   return kThreadingElements / static_cast<std::size_t>(tensor.columns) + 2;
 }
 
-std::span<float> elements_or_empty(const Tensor& tensor) {
-  return tensor.data == nullptr ? std::span<float>{} : tensor.elements<float>();
-}
-
 double sum(double a, double b) { return a + b; }
 LossSums sum(const LossSums& a, const LossSums& b) {
   return {.loss = a.loss + b.loss, .metric = a.metric + b.metric, .top5 = a.top5 + b.top5};
@@ -66,28 +62,28 @@ void CpuBackend::do_linear_forward(const Tensor& x, const Tensor& w, const Tenso
                                    const Tensor& y) {
   gemm({x}, {w}, Accumulate::no, y, threads_);
   const auto columns = static_cast<std::size_t>(y.columns);
-  const auto shift = elements_or_empty(bias);
+  const auto shift = bias.elements<float>();
   threads_.split(static_cast<std::size_t>(y.rows), 1, rows_threshold(y), [&](std::size_t begin, std::size_t end) {
     add_bias_and_activate(y.elements<float>().subspan(begin * columns, (end - begin) * columns), columns, shift,
                           activation);
   });
 }
 
-void CpuBackend::do_linear_backward(const Tensor& x, const Tensor& w, const Tensor& y, const Tensor& d_y,
-                                    Activation activation, Accumulate accumulate, const Tensor& d_w,
-                                    const Tensor& d_bias, const Tensor& d_x) {
-  const auto sums = elements_or_empty(d_bias);
+void CpuBackend::do_linear_backward(const LinearBackwardOperands& operands, Activation activation,
+                                    Accumulate accumulate) {
+  const auto& [x, w, y, d_y, d_w, d_bias, d_x] = operands;
+  const auto sums = d_bias.elements<float>();
   if (accumulate == Accumulate::no) std::ranges::fill(sums, 0.0f);
   const auto columns = static_cast<std::size_t>(d_y.columns);
   const auto gradient = d_y.elements<float>();
-  const auto value = elements_or_empty(y);
+  const auto value = y.elements<float>();
   // Cut by columns: each sum over the samples has one order, whatever the number of threads.
   threads_.split(columns, kLine, gradient.size() < kThreadingElements ? columns + 1 : 2 * kLine,
                  [&](std::size_t begin, std::size_t end) {
                    activation_gradient(activation, value, gradient, columns, begin, end, sums);
                  });
   gemm({x, true}, {d_y}, accumulate, d_w, threads_);
-  if (d_x.data != nullptr) gemm({d_y}, {w, true}, Accumulate::no, d_x, threads_);
+  if (d_x.present()) gemm({d_y}, {w, true}, Accumulate::no, d_x, threads_);
 }
 
 template <class Part, class Block>
@@ -96,8 +92,8 @@ Part CpuBackend::sum_of_blocks(std::size_t count, std::size_t smallest, const Bl
   const std::size_t blocks = std::clamp<std::size_t>(count / smallest, 1, kMostBlocks);
   threads_.split(blocks, 1, 2, [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
-      const Range range = part_of(count, kLine, i, blocks);
-      parts[i] = block(range.begin, range.size());
+      const Slice range = part_of(count, kLine, i, blocks);
+      parts[i] = block(range.offset, range.count);
     }
   });
   Part total{};
@@ -162,10 +158,10 @@ void CpuBackend::do_update(const UpdateArenas& arenas, OptimizerKind kind, bool 
   if (!open_update) return;
   const Update update{
       .kind = kind, .averaging = averaging, .rule = open_update->rule, .gradient_factor = open_update->gradient_factor};
-  std::span<double> norms = arenas.norms.data == nullptr ? std::span<double>{} : arenas.norms.elements<double>();
+  std::span<double> norms = arenas.norms.elements<double>();
   for (const UpdateSlice& slice : slices) {
     const auto part = [&](const Tensor& arena) {
-      const auto elements = elements_or_empty(arena);
+      const auto elements = arena.elements<float>();
       return elements.empty() ? elements : elements.subspan(slice.offset, slice.count);
     };
     update_slice({.parameters = part(arenas.parameters),

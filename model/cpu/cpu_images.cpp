@@ -17,7 +17,7 @@ constexpr std::size_t kBlockPixels = 128;
 
 std::size_t size(std::int64_t extent) { return static_cast<std::size_t>(extent); }
 std::size_t pixels_of(const Tensor& x, std::size_t channels) { return size(x.count()) / channels; }
-float* floats(const Tensor& x) { return x.data == nullptr ? nullptr : x.elements<float>().data(); }
+float* floats(const Tensor& x) { return x.elements<float>().data(); }
 
 void put(float value, Accumulate accumulate, float& to) { to = accumulate == Accumulate::yes ? to + value : value; }
 
@@ -31,7 +31,7 @@ CpuImages::CpuImages(ThreadPool& threads)
 template <class Work>
 void CpuImages::split(std::size_t count, std::size_t each, const Work& work) {
   threads_.split(count, 1, kThreadingElements / each + 2, [&](std::size_t begin, std::size_t end) {
-    work(Range{begin, end});
+    work(Slice{begin, end - begin});
   });
 }
 
@@ -58,14 +58,14 @@ void CpuImages::sum_of_blocks(std::size_t pixels, std::size_t channels, std::spa
 }
 
 void CpuImages::do_augment(const Tensor& images, const Tensor& keys, const Augmentation& spec, const Tensor& out) {
-  const std::uint64_t* const key = keys.data == nullptr ? nullptr : keys.elements<std::uint64_t>().data();
+  const std::uint64_t* const key = keys.elements<std::uint64_t>().data();
   const std::size_t each = 2 * size(spec.out.channels), count = size(out.rows);
   const auto scratch = at_least(colours_, threads_.size() * each);
   float* const to = floats(out);
   const auto run = [&](const auto* from) {
     const bool is_small = size(out.count()) < kThreadingElements;
     threads_.run([&](std::size_t thread) {
-      const Range range = is_small ? Range{0, thread == 0 ? count : 0} : part_of(count, 1, thread, threads_.size());
+      const Slice range = is_small ? Slice{0, thread == 0 ? count : 0} : part_of(count, 1, thread, threads_.size());
       cpu::augment(spec, from, key, to, range, scratch.subspan(thread * each, each));
     });
   };
@@ -79,30 +79,30 @@ void CpuImages::do_convolution_forward(const Convolution& shape, const Tensor& x
   convolver_.forward(shape, x, w, bias, activation, y);
 }
 
-void CpuImages::do_convolution_backward(const Convolution& shape, const Tensor& x, const Tensor& w, const Tensor& y,
-                                        const Tensor& d_y, Activation activation, Accumulate accumulate,
-                                        const Tensor& d_w, const Tensor& d_bias, const Tensor& d_x) {
+void CpuImages::do_convolution_backward(const Convolution& shape, const LinearBackwardOperands& operands,
+                                        Activation activation, Accumulate accumulate) {
+  const auto& [x, w, y, d_y, d_w, d_bias, d_x] = operands;
   convolver_.backward(shape, x, w, y, d_y, activation, accumulate, d_w, d_bias, d_x);
 }
 
 void CpuImages::do_max_pool_forward(const Pool& shape, const Tensor& x, const Tensor& y, const Tensor& chosen) {
   split(size(y.rows * shape.out.height), size(shape.out.width * shape.out.channels),
-        [&](Range rows) { max_pool(shape, floats(x), floats(y), chosen.elements<std::uint8_t>().data(), rows); });
+        [&](Slice rows) { max_pool(shape, floats(x), floats(y), chosen.elements<std::uint8_t>().data(), rows); });
 }
 
 void CpuImages::do_max_pool_backward(const Pool& shape, const Tensor& chosen, const Tensor& d_y, const Tensor& d_x) {
-  split(size(d_x.rows * shape.in.height), size(shape.in.width * shape.in.channels), [&](Range rows) {
+  split(size(d_x.rows * shape.in.height), size(shape.in.width * shape.in.channels), [&](Slice rows) {
     max_pool_gradient(shape, chosen.elements<std::uint8_t>().data(), floats(d_y), floats(d_x), rows);
   });
 }
 
 void CpuImages::do_global_average_forward(const ImageShape& in, const Tensor& x, const Tensor& y) {
-  split(size(x.rows), size(in.elements()), [&](Range images) { global_average(in, floats(x), floats(y), images); });
+  split(size(x.rows), size(in.elements()), [&](Slice images) { global_average(in, floats(x), floats(y), images); });
 }
 
 void CpuImages::do_global_average_backward(const ImageShape& in, const Tensor& d_y, const Tensor& d_x) {
   split(size(d_x.rows), size(in.elements()),
-        [&](Range images) { global_average_gradient(in, floats(d_y), floats(d_x), images); });
+        [&](Slice images) { global_average_gradient(in, floats(d_y), floats(d_x), images); });
 }
 
 void CpuImages::do_response_normalization_forward(const ResponseNormalization& norm, const Tensor& x, const Tensor& y) {
@@ -127,26 +127,25 @@ void CpuImages::do_response_normalization_backward(const ResponseNormalization& 
 void CpuImages::do_subsample_forward(const ImageShape& in, const ImageShape& out, std::int64_t stride, const Tensor& x,
                                      const Tensor& y) {
   split(size(y.rows), size(out.elements()),
-        [&](Range images) { subsample(in, out, stride, floats(x), floats(y), images); });
+        [&](Slice images) { subsample(in, out, stride, floats(x), floats(y), images); });
 }
 
 void CpuImages::do_subsample_backward(const ImageShape& in, const ImageShape& out, std::int64_t stride,
                                       const Tensor& d_y, const Tensor& d_x) {
   split(size(d_y.rows), size(out.elements()),
-        [&](Range images) { subsample_gradient(in, out, stride, floats(d_y), floats(d_x), images); });
+        [&](Slice images) { subsample_gradient(in, out, stride, floats(d_y), floats(d_x), images); });
 }
 
 void CpuImages::do_batch_norm_sums(const BatchNorm& norm, const Tensor& x, const Tensor& sums) {
   const std::size_t channels = size(norm.channels), pixels = pixels_of(x, channels);
   const auto all = sums.elements<double>();
   sum_of_blocks(pixels, channels, all.first(2 * channels),
-                [&](Range range, double* part) { channel_sums(channels, floats(x), range, part); });
+                [&](Slice range, double* part) { channel_sums(channels, floats(x), range, part); });
   all[2 * channels] = static_cast<double>(pixels);
 }
 
-void CpuImages::do_batch_norm_forward(const BatchNorm& norm, const Tensor& x, const Tensor& sums, const Tensor& scale,
-                                      const Tensor& shift, const Tensor& residual, const Tensor& mean,
-                                      const Tensor& inverse, const Tensor& y) {
+void CpuImages::do_batch_norm_forward(const BatchNorm& norm, const BatchNormForwardOperands& operands) {
+  const auto& [x, sums, scale, shift, residual, mean, inverse, y] = operands;
   const std::size_t channels = size(norm.channels);
   const auto all = sums.elements<double>();
   const auto gain = at_least(numbers_, channels);
@@ -157,7 +156,7 @@ void CpuImages::do_batch_norm_forward(const BatchNorm& norm, const Tensor& x, co
     floats(inverse)[c] = static_cast<float>(one);
     gain[c] = static_cast<float>(static_cast<double>(floats(scale)[c]) * one);
   }
-  split(pixels_of(x, channels), channels, [&](Range pixels) {
+  split(pixels_of(x, channels), channels, [&](Slice pixels) {
     normalize(channels, floats(x), floats(mean), gain.data(), floats(shift), floats(residual), norm.relu, floats(y),
               pixels);
   });
@@ -176,9 +175,8 @@ void CpuImages::do_batch_norm_statistics(const BatchNorm& norm, const Tensor& su
   }
 }
 
-void CpuImages::do_batch_norm_inference(const BatchNorm& norm, const Tensor& x, const Tensor& mean,
-                                        const Tensor& variance, const Tensor& scale, const Tensor& shift,
-                                        const Tensor& residual, const Tensor& y) {
+void CpuImages::do_batch_norm_inference(const BatchNorm& norm, const BatchNormInferenceOperands& operands) {
+  const auto& [x, mean, variance, scale, shift, residual, y] = operands;
   const std::size_t channels = size(norm.channels);
   const auto gain = at_least(numbers_, channels);
   for (std::size_t c = 0; c < channels; ++c) {
@@ -186,30 +184,29 @@ void CpuImages::do_batch_norm_inference(const BatchNorm& norm, const Tensor& x, 
         static_cast<double>(floats(scale)[c]) *
         formulas::inverse_deviation(static_cast<double>(floats(variance)[c]), static_cast<double>(norm.epsilon)));
   }
-  split(pixels_of(x, channels), channels, [&](Range pixels) {
+  split(pixels_of(x, channels), channels, [&](Slice pixels) {
     normalize(channels, floats(x), floats(mean), gain.data(), floats(shift), floats(residual), norm.relu, floats(y),
               pixels);
   });
 }
 
-void CpuImages::do_batch_norm_backward_sums(const BatchNorm& norm, const Tensor& x, const Tensor& y, const Tensor& d_y,
-                                            const Tensor& mean, const Tensor& inverse, Accumulate accumulate,
-                                            const Tensor& d_scale, const Tensor& d_shift, const Tensor& sums) {
+void CpuImages::do_batch_norm_backward_sums(const BatchNorm& norm, const BatchNormBackwardSumsOperands& operands,
+                                            Accumulate accumulate) {
+  const auto& [x, y, d_y, mean, inverse, d_scale, d_shift, sums] = operands;
   const std::size_t channels = size(norm.channels);
   const auto all = sums.elements<double>();
-  sum_of_blocks(pixels_of(x, channels), channels, all, [&](Range range, double* part) {
+  sum_of_blocks(pixels_of(x, channels), channels, all, [&](Slice range, double* part) {
     normalize_gradient_sums(channels, floats(x), floats(y), floats(d_y), floats(mean), norm.relu, range, part);
   });
   for (std::size_t c = 0; c < channels; ++c) {
     all[channels + c] *= static_cast<double>(floats(inverse)[c]);
-    if (d_scale.data != nullptr) put(static_cast<float>(all[channels + c]), accumulate, floats(d_scale)[c]);
-    if (d_shift.data != nullptr) put(static_cast<float>(all[c]), accumulate, floats(d_shift)[c]);
+    if (d_scale.present()) put(static_cast<float>(all[channels + c]), accumulate, floats(d_scale)[c]);
+    if (d_shift.present()) put(static_cast<float>(all[c]), accumulate, floats(d_shift)[c]);
   }
 }
 
-void CpuImages::do_batch_norm_backward(const BatchNorm& norm, const Tensor& x, const Tensor& d_y, const Tensor& mean,
-                                       const Tensor& inverse, const Tensor& scale, const Tensor& forward_sums,
-                                       const Tensor& sums, const Tensor& d_x) {
+void CpuImages::do_batch_norm_backward(const BatchNorm& norm, const BatchNormBackwardOperands& operands) {
+  const auto& [x, d_y, mean, inverse, scale, forward_sums, sums, d_x] = operands;
   const std::size_t channels = size(norm.channels);
   const auto all = sums.elements<double>();
   const double count = forward_sums.elements<double>()[2 * channels];
@@ -223,7 +220,7 @@ void CpuImages::do_batch_norm_backward(const BatchNorm& norm, const Tensor& x, c
     slope[c] = static_cast<float>(-factor * one * all[channels + c] / count);
     shift[c] = static_cast<float>(-factor * all[c] / count);
   }
-  split(pixels_of(x, channels), channels, [&](Range pixels) {
+  split(pixels_of(x, channels), channels, [&](Slice pixels) {
     normalize_gradient(channels, floats(x), floats(d_y), floats(mean), gain.data(), slope.data(), shift.data(),
                        floats(d_x), pixels);
   });

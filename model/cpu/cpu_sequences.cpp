@@ -23,10 +23,6 @@ constexpr std::size_t kBlockRows = 64;
 
 std::size_t size(std::int64_t extent) { return static_cast<std::size_t>(extent); }
 
-float* data_or_null(const Tensor& tensor) { return tensor.data == nullptr ? nullptr : tensor.elements<float>().data(); }
-std::span<float> elements_or_empty(const Tensor& tensor) {
-  return tensor.data == nullptr ? std::span<float>{} : tensor.elements<float>();
-}
 const float* row_or_null(const float* data, std::size_t offset) { return data == nullptr ? nullptr : data + offset; }
 
 /// Fewer than this many rows, or columns of so many rows, stay on the calling thread.
@@ -34,9 +30,9 @@ std::size_t threshold(std::size_t across) { return kThreadingElements / std::max
 
 }  // namespace
 
-std::span<float> CpuSequences::room(std::size_t elements) {
-  if (room_.size() < elements) room_.resize(elements);
-  return std::span(room_).first(elements);
+std::span<float> CpuSequences::workspace(std::size_t elements) {
+  if (workspace_.size() < elements) workspace_.resize(elements);
+  return std::span(workspace_).first(elements);
 }
 
 void CpuSequences::do_to_time_major(const Tensor& tokens, const Tensor& out) {
@@ -52,7 +48,7 @@ void CpuSequences::do_embedding_forward(const Tensor& tokens, const Tensor& tabl
   const std::size_t width = size(table.columns);
   const auto token = tokens.elements<std::int32_t>();
   const auto rows = table.elements<float>(), out = y.elements<float>();
-  const auto place = elements_or_empty(positions);
+  const auto place = positions.elements<float>();
   threads_.split(token.size(), 1, threshold(width), [&](std::size_t begin, std::size_t end) {
     for (std::size_t r = begin; r < end; ++r) {
       assert(token[r] >= 0 && token[r] < table.rows);
@@ -68,7 +64,7 @@ void CpuSequences::do_embedding_backward(const Tensor& tokens, const Tensor& d_y
   const std::size_t width = size(d_table.columns);
   const auto token = tokens.elements<std::int32_t>();
   const auto gradient = d_y.elements<float>(), sums = d_table.elements<float>();
-  const auto place_sums = elements_or_empty(d_positions);
+  const auto place_sums = d_positions.elements<float>();
   if (accumulate == Accumulate::no) {
     std::ranges::fill(place_sums, 0.0f);
     threads_.split(sums.size(), kLine, kThreadingElements, [&](std::size_t begin, std::size_t end) {
@@ -97,12 +93,11 @@ void CpuSequences::do_project_backward(const Tensor& x, const Tensor& table, con
   gemm({d_y}, {table}, Accumulate::no, d_x, threads_);
 }
 
-void CpuSequences::do_layer_norm_forward(const Tensor& x, const Tensor& residual, const Tensor& scale,
-                                         const Tensor& shift, const Tensor& sum, const Tensor& mean,
-                                         const Tensor& inverse, const Tensor& y) {
+void CpuSequences::do_layer_norm_forward(const LayerNormForwardOperands& operands) {
+  const auto& [x, residual, scale, shift, sum, mean, inverse, y] = operands;
   const std::size_t width = size(x.columns);
-  const float* const other = data_or_null(residual);
-  float* const total = data_or_null(sum);
+  const float* const other = residual.elements<float>().data();
+  float* const total = sum.elements<float>().data();
   threads_.split(size(x.rows), 1, threshold(width), [&](std::size_t begin, std::size_t end) {
     const std::size_t first = begin * width;
     layer_norm({.rows = end - begin,
@@ -116,27 +111,25 @@ void CpuSequences::do_layer_norm_forward(const Tensor& x, const Tensor& residual
   });
 }
 
-void CpuSequences::do_layer_norm_backward(const Tensor& x, const Tensor& scale, const Tensor& mean,
-                                          const Tensor& inverse, const Tensor& d_y, const Tensor& d_residual,
-                                          Accumulate accumulate, const Tensor& d_scale, const Tensor& d_shift,
-                                          const Tensor& d_x) {
+void CpuSequences::do_layer_norm_backward(const LayerNormBackwardOperands& operands, Accumulate accumulate) {
+  const auto& [x, scale, mean, inverse, d_y, d_residual, d_scale, d_shift, d_x] = operands;
   const std::size_t width = size(x.columns), rows = size(x.rows);
   // How many blocks there are depends on the rows alone and their sums are added in order.
   const std::size_t blocks = std::clamp<std::size_t>(rows / kBlockRows, 1, kMostBlocks);
-  const auto sums = room(blocks * 2 * width);
-  const float* const past = data_or_null(d_residual);
+  const auto sums = workspace(blocks * 2 * width);
+  const float* const past = d_residual.elements<float>().data();
   threads_.split(blocks, 1, 2, [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
-      const Range range = part_of(rows, 1, i, blocks);
-      const std::size_t first = range.begin * width;
+      const Slice range = part_of(rows, 1, i, blocks);
+      const std::size_t first = range.offset * width;
       float* const own = sums.data() + i * 2 * width;
       std::fill_n(own, 2 * width, 0.0f);
-      layer_norm_gradient({.rows = range.size(),
+      layer_norm_gradient({.rows = range.count,
                            .width = width,
                            .x = x.elements<float>().data() + first,
                            .scale = scale.elements<float>().data(),
-                           .mean = mean.elements<float>().data() + range.begin,
-                           .inverse = inverse.elements<float>().data() + range.begin},
+                           .mean = mean.elements<float>().data() + range.offset,
+                           .inverse = inverse.elements<float>().data() + range.offset},
                           d_y.elements<float>().data() + first, row_or_null(past, first), own, own + width,
                           d_x.elements<float>().data() + first);
     }
@@ -157,13 +150,13 @@ void CpuSequences::do_gelu_forward(const Tensor& x, const Tensor& bias, const Te
   const auto value = x.elements<float>(), out = y.elements<float>();
   threads_.split(size(x.rows), 1, threshold(width), [&](std::size_t begin, std::size_t end) {
     const std::size_t count = (end - begin) * width;
-    gelu(value.subspan(begin * width, count), width, elements_or_empty(bias), out.subspan(begin * width, count));
+    gelu(value.subspan(begin * width, count), width, bias.elements<float>(), out.subspan(begin * width, count));
   });
 }
 
 void CpuSequences::do_gelu_backward(const Tensor& x, const Tensor& d_y, Accumulate accumulate, const Tensor& d_bias) {
   const std::size_t width = size(x.columns);
-  const auto sums = elements_or_empty(d_bias);
+  const auto sums = d_bias.elements<float>();
   if (accumulate == Accumulate::no) std::ranges::fill(sums, 0.0f);
   // Cut by columns: each sum over the rows has one order.
   threads_.split(width, kLine, threshold(size(x.rows)), [&](std::size_t begin, std::size_t end) {
@@ -191,28 +184,20 @@ void CpuSequences::do_dropout(const Tensor& x, const Tensor& keys, const Dropout
   });
 }
 
-void CpuSequences::do_attention_forward(const Attention& shape, const Tensor& joint, const Tensor& keys,
-                                        const Tensor& y, const Tensor& log_sums) {
-  cpu::attention_forward(shape, joint, keys, y, log_sums, room(attention_room(shape, threads_.size())), threads_);
+void CpuSequences::do_attention_forward(const Attention& shape, const AttentionForwardOperands& operands) {
+  cpu::attention_forward(shape, operands, workspace(attention_workspace(shape, threads_.size())), threads_);
 }
 
-void CpuSequences::do_attention_backward(const Attention& shape, const Tensor& joint, const Tensor& keys,
-                                         const Tensor& y, const Tensor& log_sums, const Tensor& d_y,
-                                         const Tensor& d_joint) {
-  cpu::attention_backward(shape, joint, keys, y, log_sums, d_y, d_joint, room(attention_room(shape, threads_.size())),
-                          threads_);
+void CpuSequences::do_attention_backward(const Attention& shape, const AttentionBackwardOperands& operands) {
+  cpu::attention_backward(shape, operands, workspace(attention_workspace(shape, threads_.size())), threads_);
 }
 
-void CpuSequences::do_lstm_forward(const Lstm& shape, const Tensor& gates, const Tensor& recurrent, const Tensor& cells,
-                                   const Tensor& hidden) {
-  cpu::lstm_forward(shape, gates, recurrent, cells, hidden, room(lstm_room(shape)), threads_);
+void CpuSequences::do_lstm_forward(const Lstm& shape, const LstmForwardOperands& operands) {
+  cpu::lstm_forward(shape, operands, workspace(lstm_workspace(shape)), threads_);
 }
 
-void CpuSequences::do_lstm_backward(const Lstm& shape, const Tensor& gates, const Tensor& recurrent,
-                                    const Tensor& cells, const Tensor& hidden, const Tensor& d_hidden,
-                                    const Tensor& d_cell, Accumulate accumulate, const Tensor& d_recurrent) {
-  cpu::lstm_backward(shape, gates, recurrent, cells, hidden, d_hidden, d_cell, accumulate, d_recurrent,
-                     room(lstm_room(shape)), threads_);
+void CpuSequences::do_lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands, Accumulate accumulate) {
+  cpu::lstm_backward(shape, operands, accumulate, workspace(lstm_workspace(shape)), threads_);
 }
 
 }  // namespace lockstep::model::cpu

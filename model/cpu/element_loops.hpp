@@ -1,6 +1,6 @@
 /// \file
-/// The passes over arrays that are not matrix products: fp32, vectorised by the compiler for several instruction sets
-/// (the best one is picked when the program starts), written for a single thread on a part of the data. Two source
+/// The passes over arrays that are not matrix multiplications: fp32, vectorised by the compiler for several instruction
+/// sets (the best one is picked when the program starts), written for a single thread on a part of the data. Two source
 /// files, because they need different floating-point rules: element_loops.cpp may reorder sums (-ffast-math without
 /// -ffinite-math-only: NaN and infinity must come through, the guards rely on it), activation_loops.cpp may not, or the
 /// argument reduction of exp would be "simplified" away.

@@ -4,10 +4,9 @@
 #include <sstream>
 
 #include <cblas.h>
-
 #include <fmt/format.h>
 
-#include "model/cpu/thin_products.hpp"
+#include "model/cpu/thin_gemm.hpp"
 
 namespace lockstep::model::cpu {
 
@@ -32,7 +31,7 @@ Factor factor_of(const Operand& operand) {
 
 void multiply(const ProductShape& shape, const Factor& a, const Factor& b, Accumulate accumulate, float* c,
               std::size_t stride) {
-  if (blocked_product_instruction_set() != nullptr) return blocked_product(shape, a, b, accumulate, c, stride);
+  if (blocked_gemm_instruction_set() != nullptr) return blocked_gemm(shape, a, b, accumulate, c, stride);
   cblas_sgemm(CblasRowMajor, blas_transpose(a), blas_transpose(b), blas_size(shape.rows), blas_size(shape.columns),
               blas_size(shape.inner), 1.0f, a.data, blas_size(a.stride), b.data, blas_size(b.stride),
               accumulate == Accumulate::yes ? 1.0f : 0.0f, c, blas_size(stride));
@@ -78,9 +77,9 @@ void gemm(const Operand& a, const Operand& b, Accumulate accumulate, const Tenso
   });
 }
 
-SharedFactor::SharedFactor(const Factor& b, std::size_t inner, std::size_t columns, std::span<float> room)
+SharedFactor::SharedFactor(const Factor& b, std::size_t inner, std::size_t columns, std::span<float> workspace)
     : factor_(b) {
-  if (blocked_product_instruction_set() != nullptr) packed_ = pack_right(b, inner, columns, room);
+  if (blocked_gemm_instruction_set() != nullptr) packed_ = pack_right(b, inner, columns, workspace);
 }
 
 void SharedFactor::multiply(const ProductShape& shape, const Factor& a, std::size_t begin, Accumulate accumulate,
@@ -91,7 +90,7 @@ void SharedFactor::multiply(const ProductShape& shape, const Factor& a, std::siz
 
 std::string prepare_gemm() {
   openblas_set_num_threads(1);
-  if (const char* const set = blocked_product_instruction_set()) return fmt::format("own products {}", set);
+  if (const char* const set = blocked_gemm_instruction_set()) return fmt::format("own products {}", set);
   std::istringstream config(openblas_get_config());
   std::string library, version;
   config >> library >> version;

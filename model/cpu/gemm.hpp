@@ -1,6 +1,6 @@
 /// \file
-/// The one seam to a matrix product. Everything dense that the CPU multiplies goes through here: thin products
-/// (thin_products.hpp), our own blocked product (blocked_product.hpp) where the processor has its instructions, the
+/// The one seam to a matrix multiplication. Everything dense that the CPU multiplies goes through here: thin GEMMs
+/// (thin_gemm.hpp), our own blocked product (blocked_gemm.hpp) where the processor has its instructions, the
 /// BLAS elsewhere.
 #pragma once
 
@@ -9,7 +9,7 @@
 #include <string>
 
 #include "model/backend.hpp"
-#include "model/cpu/blocked_product.hpp"
+#include "model/cpu/blocked_gemm.hpp"
 #include "model/cpu/thread_pool.hpp"
 
 namespace lockstep::model::cpu {
@@ -33,14 +33,16 @@ void gemm(const Operand& a, const Operand& b, Accumulate accumulate, const Tenso
 void multiply(const ProductShape& shape, const Factor& a, const Factor& b, Accumulate accumulate, float* c,
               std::size_t stride);
 
-/// A right factor b [inner, columns] that many products share. Where our own product runs it is packed once, into
+/// A right factor b [inner, columns] that many GEMMs share. Where our own GEMM runs it is packed once, into
 /// memory of the caller that stays until the last of them; else it is read where it lies.
 class SharedFactor {
  public:
   /// Columns of a result are cut at multiples of it.
   static constexpr std::size_t kGranule = kPackedGranule;
-  static std::size_t room(std::size_t inner, std::size_t columns) noexcept { return packed_elements(inner, columns); }
-  SharedFactor(const Factor& b, std::size_t inner, std::size_t columns, std::span<float> room);
+  static std::size_t workspace(std::size_t inner, std::size_t columns) noexcept {
+    return packed_elements(inner, columns);
+  }
+  SharedFactor(const Factor& b, std::size_t inner, std::size_t columns, std::span<float> workspace);
 
   /// c [rows, columns] = or += a [rows, inner] and the first `inner` rows and the columns [begin, begin + columns) of
   /// b, on the calling thread. begin is a multiple of kGranule. Nothing may be zero.

@@ -61,10 +61,10 @@ LOCKSTEP_INLINE void greatest(const Seen& seen, std::size_t c, std::size_t count
 
 }  // namespace
 
-LOCKSTEP_CLONES void max_pool(const Pool& shape, const float* x, float* y, std::uint8_t* chosen, Range rows) {
+LOCKSTEP_CLONES void max_pool(const Pool& shape, const float* x, float* y, std::uint8_t* chosen, Slice rows) {
   const Sliding& window = shape.window;
   const std::size_t channels = size(shape.in.channels);
-  for (std::size_t row = rows.begin; row < rows.end; ++row) {
+  for (std::size_t row = rows.offset; row < rows.end(); ++row) {
     const std::size_t image = row / size(shape.out.height);
     const float* const from = x + image * size(shape.in.elements());
     const std::int64_t top = static_cast<std::int64_t>(row % size(shape.out.height)) * window.stride - window.top;
@@ -88,10 +88,10 @@ LOCKSTEP_CLONES void max_pool(const Pool& shape, const float* x, float* y, std::
 }
 
 LOCKSTEP_CLONES void max_pool_gradient(const Pool& shape, const std::uint8_t* chosen, const float* d_y, float* d_x,
-                                       Range rows) {
+                                       Slice rows) {
   const Sliding& window = shape.window;
   const std::size_t channels = size(shape.in.channels);
-  for (std::size_t row = rows.begin; row < rows.end; ++row) {
+  for (std::size_t row = rows.offset; row < rows.end(); ++row) {
     const std::size_t image = row / size(shape.in.height);
     const std::size_t from = image * size(shape.out.elements());
     const auto i = static_cast<std::int64_t>(row % size(shape.in.height));
@@ -122,10 +122,10 @@ LOCKSTEP_CLONES void max_pool_gradient(const Pool& shape, const std::uint8_t* ch
   }
 }
 
-LOCKSTEP_CLONES void global_average(const ImageShape& in, const float* x, float* y, Range images) {
+LOCKSTEP_CLONES void global_average(const ImageShape& in, const float* x, float* y, Slice images) {
   const std::size_t channels = size(in.channels), pixels = size(in.pixels());
   const double share = 1 / static_cast<double>(pixels);
-  for (std::size_t image = images.begin; image < images.end; ++image) {
+  for (std::size_t image = images.offset; image < images.end(); ++image) {
     const float* const from = x + image * pixels * channels;
     for_channels(
         channels, [&](auto whole, std::size_t first, std::size_t all) __attribute__((always_inline)) {
@@ -145,10 +145,10 @@ LOCKSTEP_CLONES void global_average(const ImageShape& in, const float* x, float*
   }
 }
 
-LOCKSTEP_CLONES void global_average_gradient(const ImageShape& in, const float* d_y, float* d_x, Range images) {
+LOCKSTEP_CLONES void global_average_gradient(const ImageShape& in, const float* d_y, float* d_x, Slice images) {
   const std::size_t channels = size(in.channels), pixels = size(in.pixels());
   const float share = 1 / static_cast<float>(pixels);
-  for (std::size_t image = images.begin; image < images.end; ++image) {
+  for (std::size_t image = images.offset; image < images.end(); ++image) {
     const float* __restrict from = d_y + image * channels;
     for (std::size_t pixel = 0; pixel < pixels; ++pixel) {
       float* __restrict to = d_x + (image * pixels + pixel) * channels;
@@ -158,9 +158,9 @@ LOCKSTEP_CLONES void global_average_gradient(const ImageShape& in, const float* 
 }
 
 LOCKSTEP_CLONES void subsample(const ImageShape& in, const ImageShape& out, std::int64_t stride, const float* x,
-                               float* y, Range images) {
+                               float* y, Slice images) {
   const std::size_t channels = size(in.channels), wide = size(out.channels), before = (wide - channels) / 2;
-  for (std::size_t image = images.begin; image < images.end; ++image) {
+  for (std::size_t image = images.offset; image < images.end(); ++image) {
     for (std::int64_t i = 0; i < out.height; ++i) {
       for (std::int64_t j = 0; j < out.width; ++j) {
         const float* const from = x + image * size(in.elements()) + size(i * stride * in.width + j * stride) * channels;
@@ -174,9 +174,9 @@ LOCKSTEP_CLONES void subsample(const ImageShape& in, const ImageShape& out, std:
 }
 
 LOCKSTEP_CLONES void subsample_gradient(const ImageShape& in, const ImageShape& out, std::int64_t stride,
-                                        const float* d_y, float* d_x, Range images) {
+                                        const float* d_y, float* d_x, Slice images) {
   const std::size_t channels = size(in.channels), wide = size(out.channels), before = (wide - channels) / 2;
-  for (std::size_t image = images.begin; image < images.end; ++image) {
+  for (std::size_t image = images.offset; image < images.end(); ++image) {
     for (std::int64_t i = 0; i < out.height; ++i) {
       for (std::int64_t j = 0; j < out.width; ++j) {
         const float* __restrict from = d_y + image * size(out.elements()) + size(i * out.width + j) * wide + before;

@@ -18,49 +18,49 @@ namespace lockstep::model::cpu {
 
 // ---- Pools. rows: of the written images, counted through the batch (image * height + row). ----
 
-void max_pool(const Pool& shape, const float* x, float* y, std::uint8_t* chosen, Range rows);
+void max_pool(const Pool& shape, const float* x, float* y, std::uint8_t* chosen, Slice rows);
 /// Gathers: each pixel of d_x looks up the windows that it was in, so that d_x is written once and in order.
-void max_pool_gradient(const Pool& shape, const std::uint8_t* chosen, const float* d_y, float* d_x, Range rows);
+void max_pool_gradient(const Pool& shape, const std::uint8_t* chosen, const float* d_y, float* d_x, Slice rows);
 
-void global_average(const ImageShape& in, const float* x, float* y, Range images);
-void global_average_gradient(const ImageShape& in, const float* d_y, float* d_x, Range images);
+void global_average(const ImageShape& in, const float* x, float* y, Slice images);
+void global_average_gradient(const ImageShape& in, const float* d_y, float* d_x, Slice images);
 
 void subsample(const ImageShape& in, const ImageShape& out, std::int64_t stride, const float* x, float* y,
-               Range images);
+               Slice images);
 void subsample_gradient(const ImageShape& in, const ImageShape& out, std::int64_t stride, const float* d_y, float* d_x,
-                        Range images);
+                        Slice images);
 
 // ---- Local response normalisation. pixels: counted through the batch. ----
 
 /// Elements of scratch that the two need for one thread.
 std::size_t response_scratch(const ResponseNormalization& norm);
-void response_normalization(const ResponseNormalization& norm, const float* x, float* y, Range pixels,
+void response_normalization(const ResponseNormalization& norm, const float* x, float* y, Slice pixels,
                             std::span<float> scratch);
 /// d_x may be d_y.
 void response_normalization_gradient(const ResponseNormalization& norm, const float* x, const float* y,
-                                     const float* d_y, float* d_x, Range pixels, std::span<float> scratch);
+                                     const float* d_y, float* d_x, Slice pixels, std::span<float> scratch);
 
 // ---- Batch normalisation. pixels: counted through the batch; per channel arrays are as long as there are channels.
 // ----
 
 /// sums [2 channels] = sum of x, sum of x^2, in double.
-void channel_sums(std::size_t channels, const float* x, Range pixels, double* sums);
+void channel_sums(std::size_t channels, const float* x, Slice pixels, double* sums);
 /// y = relu?((x - mean) * gain + shift + residual); residual may be nullptr.
 void normalize(std::size_t channels, const float* x, const float* mean, const float* gain, const float* shift,
-               const float* residual, bool relu, float* y, Range pixels);
+               const float* residual, bool relu, float* y, Slice pixels);
 /// With relu, d_y becomes 0 where not y > 0. sums [2 channels] = sum of d_y, sum of d_y (x - mean), in double.
 void normalize_gradient_sums(std::size_t channels, const float* x, const float* y, float* d_y, const float* mean,
-                             bool relu, Range pixels, double* sums);
+                             bool relu, Slice pixels, double* sums);
 /// d_x = gain * d_y + (x - mean) * slope + shift; d_x may be d_y.
 void normalize_gradient(std::size_t channels, const float* x, const float* d_y, const float* mean, const float* gain,
-                        const float* slope, const float* shift, float* d_x, Range pixels);
+                        const float* slope, const float* shift, float* d_x, Slice pixels);
 
 // ---- Augmentation ----
 
 /// Images [begin, end) of a batch; Stored: uint8, float or double; keys: nullptr in evaluation; scratch: two elements
 /// per channel.
 template <class Stored>
-void augment(const Augmentation& spec, const Stored* images, const std::uint64_t* keys, float* out, Range range,
+void augment(const Augmentation& spec, const Stored* images, const std::uint64_t* keys, float* out, Slice range,
              std::span<double> scratch);
 
 }  // namespace lockstep::model::cpu

@@ -91,12 +91,12 @@ void colour(const AugmentationNumbers& numbers, const SampleAugmentation& sample
 }  // namespace
 
 template <class Stored>
-void augment(const Augmentation& spec, const Stored* images, const std::uint64_t* keys, float* out, Range range,
+void augment(const Augmentation& spec, const Stored* images, const std::uint64_t* keys, float* out, Slice range,
              std::span<double> scratch) {
   const AugmentationNumbers numbers = formulas::augmentation_numbers(spec);
   const auto in_size = static_cast<std::size_t>(spec.in.elements());
   const auto out_size = static_cast<std::size_t>(spec.out.elements());
-  for (std::size_t image = range.begin; image < range.end; ++image) {
+  for (std::size_t image = range.offset; image < range.end(); ++image) {
     const SampleAugmentation sample =
         keys == nullptr ? formulas::central_crop(numbers) : formulas::draw_augmentation(numbers, keys[image]);
     float* const to = out + image * out_size;
@@ -109,8 +109,8 @@ void augment(const Augmentation& spec, const Stored* images, const std::uint64_t
   }
 }
 
-template void augment(const Augmentation&, const std::uint8_t*, const std::uint64_t*, float*, Range, std::span<double>);
-template void augment(const Augmentation&, const float*, const std::uint64_t*, float*, Range, std::span<double>);
-template void augment(const Augmentation&, const double*, const std::uint64_t*, float*, Range, std::span<double>);
+template void augment(const Augmentation&, const std::uint8_t*, const std::uint64_t*, float*, Slice, std::span<double>);
+template void augment(const Augmentation&, const float*, const std::uint64_t*, float*, Slice, std::span<double>);
+template void augment(const Augmentation&, const double*, const std::uint64_t*, float*, Slice, std::span<double>);
 
 }  // namespace lockstep::model::cpu

@@ -14,10 +14,10 @@ constexpr std::size_t kRunBytes = 16 << 10;
 
 /// do_lanes(Whole<...>, first channel, how many, first pixel, pixel after the last) for all channels of all runs.
 template <class DoLanes>
-LOCKSTEP_INLINE void for_runs(std::size_t channels, Range pixels, const DoLanes& do_lanes) {
+LOCKSTEP_INLINE void for_runs(std::size_t channels, Slice pixels, const DoLanes& do_lanes) {
   const std::size_t run = std::max<std::size_t>(kRunBytes / (channels * sizeof(float)), 8);
-  for (std::size_t begin = pixels.begin; begin < pixels.end; begin += run) {
-    const std::size_t end = std::min(begin + run, pixels.end);
+  for (std::size_t begin = pixels.offset; begin < pixels.end(); begin += run) {
+    const std::size_t end = std::min(begin + run, pixels.end());
     for_channels(
         channels, [&](auto whole, std::size_t c, std::size_t count)
                       __attribute__((always_inline)) { do_lanes(whole, c, count, begin, end); });
@@ -26,7 +26,7 @@ LOCKSTEP_INLINE void for_runs(std::size_t channels, Range pixels, const DoLanes&
 
 template <bool kResidual, bool kRelu>
 LOCKSTEP_INLINE void normalize_runs(std::size_t channels, const float* x, const float* mean, const float* gain,
-                                    const float* shift, const float* residual, float* y, Range pixels) {
+                                    const float* shift, const float* residual, float* y, Slice pixels) {
   for_runs(
       channels, pixels,
       [&](auto whole, std::size_t c, std::size_t count, std::size_t begin, std::size_t end)
@@ -53,7 +53,7 @@ LOCKSTEP_INLINE void normalize_runs(std::size_t channels, const float* x, const 
 
 template <bool kRelu>
 LOCKSTEP_INLINE void gradient_sums_of_runs(std::size_t channels, const float* x, const float* y, float* d_y,
-                                           const float* mean, Range pixels, double* sums) {
+                                           const float* mean, Slice pixels, double* sums) {
   for_runs(
       channels, pixels,
       [&](auto whole, std::size_t first, std::size_t all, std::size_t begin, std::size_t end)
@@ -94,7 +94,7 @@ LOCKSTEP_INLINE void gradient_sums_of_runs(std::size_t channels, const float* x,
 
 }  // namespace
 
-LOCKSTEP_CLONES void channel_sums(std::size_t channels, const float* x, Range pixels, double* sums) {
+LOCKSTEP_CLONES void channel_sums(std::size_t channels, const float* x, Slice pixels, double* sums) {
   std::fill_n(sums, 2 * channels, 0.0);
   for_runs(
       channels, pixels,
@@ -125,7 +125,7 @@ LOCKSTEP_CLONES void channel_sums(std::size_t channels, const float* x, Range pi
 }
 
 LOCKSTEP_CLONES void normalize(std::size_t channels, const float* x, const float* mean, const float* gain,
-                               const float* shift, const float* residual, bool relu, float* y, Range pixels) {
+                               const float* shift, const float* residual, bool relu, float* y, Slice pixels) {
   if (residual != nullptr) {
     if (relu) return normalize_runs<true, true>(channels, x, mean, gain, shift, residual, y, pixels);
     return normalize_runs<true, false>(channels, x, mean, gain, shift, residual, y, pixels);
@@ -135,7 +135,7 @@ LOCKSTEP_CLONES void normalize(std::size_t channels, const float* x, const float
 }
 
 LOCKSTEP_CLONES void normalize_gradient_sums(std::size_t channels, const float* x, const float* y, float* d_y,
-                                             const float* mean, bool relu, Range pixels, double* sums) {
+                                             const float* mean, bool relu, Slice pixels, double* sums) {
   std::fill_n(sums, 2 * channels, 0.0);
   if (relu) return gradient_sums_of_runs<true>(channels, x, y, d_y, mean, pixels, sums);
   gradient_sums_of_runs<false>(channels, x, y, d_y, mean, pixels, sums);
@@ -143,7 +143,7 @@ LOCKSTEP_CLONES void normalize_gradient_sums(std::size_t channels, const float* 
 
 LOCKSTEP_CLONES void normalize_gradient(std::size_t channels, const float* x, const float* d_y, const float* mean,
                                         const float* gain, const float* slope, const float* shift, float* d_x,
-                                        Range pixels) {
+                                        Slice pixels) {
   for_runs(
       channels, pixels,
       [&](auto whole, std::size_t c, std::size_t count, std::size_t begin, std::size_t end)

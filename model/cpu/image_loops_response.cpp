@@ -51,18 +51,18 @@ struct Scratch {
 };
 
 template <std::size_t kNeighbours>
-LOCKSTEP_INLINE void forward(const ResponseNormalization& norm, const float* x, float* y, Range pixels,
+LOCKSTEP_INLINE void forward(const ResponseNormalization& norm, const float* x, float* y, Slice pixels,
                              std::span<float> scratch) {
   const auto channels = static_cast<std::size_t>(norm.channels), radius = static_cast<std::size_t>(norm.radius);
-  const Scratch room(scratch, channels, radius);
-  for (std::size_t pixel = pixels.begin; pixel < pixels.end; ++pixel) {
+  const Scratch workspace(scratch, channels, radius);
+  for (std::size_t pixel = pixels.offset; pixel < pixels.end(); ++pixel) {
     const float* __restrict from = x + pixel * channels;
     float* __restrict to = y + pixel * channels;
-    float* __restrict squares = room.padded + radius;
+    float* __restrict squares = workspace.padded + radius;
     for (std::size_t c = 0; c < channels; ++c) squares[c] = from[c] * from[c];
-    sum_of_neighbours<kNeighbours>(room.padded, 2 * radius + 1, channels, room.sums);
-    inverse_powers(norm, room.sums, channels, room.powers);
-    const float* __restrict powers = room.powers;
+    sum_of_neighbours<kNeighbours>(workspace.padded, 2 * radius + 1, channels, workspace.sums);
+    inverse_powers(norm, workspace.sums, channels, workspace.powers);
+    const float* __restrict powers = workspace.powers;
     for (std::size_t c = 0; c < channels; ++c) to[c] = from[c] * powers[c];
   }
 }
@@ -71,25 +71,25 @@ LOCKSTEP_INLINE void forward(const ResponseNormalization& norm, const float* x, 
 /// sum.
 template <std::size_t kNeighbours>
 LOCKSTEP_INLINE void backward(const ResponseNormalization& norm, const float* x, const float* y, const float* d_y,
-                              float* d_x, Range pixels, std::span<float> scratch) {
+                              float* d_x, Slice pixels, std::span<float> scratch) {
   const auto channels = static_cast<std::size_t>(norm.channels), radius = static_cast<std::size_t>(norm.radius);
-  const Scratch room(scratch, channels, radius);
+  const Scratch workspace(scratch, channels, radius);
   const float factor = 2 * norm.alpha * norm.beta;
-  for (std::size_t pixel = pixels.begin; pixel < pixels.end; ++pixel) {
+  for (std::size_t pixel = pixels.offset; pixel < pixels.end(); ++pixel) {
     const float* __restrict input = x + pixel * channels;
     const float* __restrict value = y + pixel * channels;
     const float* const gradient = d_y + pixel * channels;  // may be `to`, element for element
     float* const to = d_x + pixel * channels;
-    float* __restrict terms = room.padded + radius;
-    const float* __restrict powers = room.powers;
+    float* __restrict terms = workspace.padded + radius;
+    const float* __restrict powers = workspace.powers;
     for (std::size_t c = 0; c < channels; ++c) terms[c] = input[c] * input[c];
-    sum_of_neighbours<kNeighbours>(room.padded, 2 * radius + 1, channels, room.sums);
-    inverse_powers(norm, room.sums, channels, room.powers);
-    const float* __restrict sums = room.sums;
+    sum_of_neighbours<kNeighbours>(workspace.padded, 2 * radius + 1, channels, workspace.sums);
+    inverse_powers(norm, workspace.sums, channels, workspace.powers);
+    const float* __restrict sums = workspace.sums;
     for (std::size_t c = 0; c < channels; ++c) {
       terms[c] = gradient[c] * value[c] / (norm.bias + norm.alpha * sums[c]);
     }
-    sum_of_neighbours<kNeighbours>(room.padded, 2 * radius + 1, channels, room.sums);
+    sum_of_neighbours<kNeighbours>(workspace.padded, 2 * radius + 1, channels, workspace.sums);
 #pragma GCC ivdep
     for (std::size_t c = 0; c < channels; ++c) to[c] = gradient[c] * powers[c] - factor * input[c] * sums[c];
   }
@@ -106,7 +106,7 @@ std::size_t response_scratch(const ResponseNormalization& norm) {
   return static_cast<std::size_t>(3 * norm.channels + 2 * norm.radius);
 }
 
-LOCKSTEP_CLONES void response_normalization(const ResponseNormalization& norm, const float* x, float* y, Range pixels,
+LOCKSTEP_CLONES void response_normalization(const ResponseNormalization& norm, const float* x, float* y, Slice pixels,
                                             std::span<float> scratch) {
   clear_padding(norm, scratch);
   if (norm.radius == 4) return forward<9>(norm, x, y, pixels, scratch);
@@ -114,7 +114,7 @@ LOCKSTEP_CLONES void response_normalization(const ResponseNormalization& norm, c
 }
 
 LOCKSTEP_CLONES void response_normalization_gradient(const ResponseNormalization& norm, const float* x, const float* y,
-                                                     const float* d_y, float* d_x, Range pixels,
+                                                     const float* d_y, float* d_x, Slice pixels,
                                                      std::span<float> scratch) {
   clear_padding(norm, scratch);
   if (norm.radius == 4) return backward<9>(norm, x, y, d_y, d_x, pixels, scratch);

@@ -16,44 +16,45 @@ constexpr std::size_t kThreadingWork = 256 * 1024;
 struct Sizes {
   explicit Sizes(const Lstm& shape)
       : steps(static_cast<std::size_t>(shape.steps)),
-        lanes(static_cast<std::size_t>(shape.lanes)),
+        sequences(static_cast<std::size_t>(shape.sequences)),
         hidden(static_cast<std::size_t>(shape.hidden)),
         gates(4 * hidden) {}
   /// The least count from which a cut into `granule` pays, given that all of a step is `work` multiplications.
   std::size_t threshold(std::size_t count, std::size_t granule) const {
-    return lanes * hidden * gates < kThreadingWork ? count + 1 : 2 * granule;
+    return sequences * hidden * gates < kThreadingWork ? count + 1 : 2 * granule;
   }
-  std::size_t steps, lanes, hidden, gates;
+  std::size_t steps, sequences, hidden, gates;
 };
 
 }  // namespace
 
-std::size_t lstm_room(const Lstm& shape) noexcept {
+std::size_t lstm_workspace(const Lstm& shape) noexcept {
   const Sizes size(shape);
-  return std::max(SharedFactor::room(size.hidden, size.gates), SharedFactor::room(size.gates, size.hidden));
+  return std::max(SharedFactor::workspace(size.hidden, size.gates), SharedFactor::workspace(size.gates, size.hidden));
 }
 
-void lstm_forward(const Lstm& shape, const Tensor& gates, const Tensor& recurrent, const Tensor& cells,
-                  const Tensor& hidden, std::span<float> room, ThreadPool& threads) {
+void lstm_forward(const Lstm& shape, const LstmForwardOperands& operands, std::span<float> workspace,
+                  ThreadPool& threads) {
+  const auto& [gates, recurrent, cells, hidden] = operands;
   const Sizes size(shape);
-  if (size.lanes == 0) return;
+  if (size.sequences == 0) return;
   float* const z = gates.elements<float>().data();
   float* const c = cells.elements<float>().data();
   float* const h = hidden.elements<float>().data();
-  const SharedFactor weights({recurrent.elements<float>().data(), size.gates}, size.hidden, size.gates, room);
-  const std::size_t state = size.lanes * size.hidden;
+  const SharedFactor weights({recurrent.elements<float>().data(), size.gates}, size.hidden, size.gates, workspace);
+  const std::size_t state = size.sequences * size.hidden;
   for (std::size_t t = 0; t < size.steps; ++t) {
-    float* const step = z + t * size.lanes * size.gates;
+    float* const step = z + t * size.sequences * size.gates;
     threads.split(size.gates, SharedFactor::kGranule, size.threshold(size.gates, SharedFactor::kGranule),
                   [&](std::size_t begin, std::size_t end) {
-                    weights.multiply({size.lanes, end - begin, size.hidden}, {h + t * state, size.hidden}, begin,
+                    weights.multiply({size.sequences, end - begin, size.hidden}, {h + t * state, size.hidden}, begin,
                                      Accumulate::yes, step + begin, size.gates);
                   });
     threads.split(size.hidden, kUnitGranule, size.threshold(size.hidden, kUnitGranule),
                   [&](std::size_t begin, std::size_t end) {
-                    for (std::size_t lane = 0; lane < size.lanes; ++lane) {
-                      const std::size_t before = t * state + lane * size.hidden, after = before + state;
-                      lstm_row({.gates = step + lane * size.gates,
+                    for (std::size_t sequence = 0; sequence < size.sequences; ++sequence) {
+                      const std::size_t before = t * state + sequence * size.hidden, after = before + state;
+                      lstm_row({.gates = step + sequence * size.gates,
                                 .cell_before = c + before,
                                 .cell = c + after,
                                 .hidden = size.hidden,
@@ -65,39 +66,40 @@ void lstm_forward(const Lstm& shape, const Tensor& gates, const Tensor& recurren
   }
 }
 
-void lstm_backward(const Lstm& shape, const Tensor& gates, const Tensor& recurrent, const Tensor& cells,
-                   const Tensor& hidden, const Tensor& d_hidden, const Tensor& d_cell, Accumulate accumulate,
-                   const Tensor& d_recurrent, std::span<float> room, ThreadPool& threads) {
+void lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands, Accumulate accumulate,
+                   std::span<float> workspace, ThreadPool& threads) {
+  const auto& [gates, recurrent, cells, hidden, d_hidden, d_cell, d_recurrent] = operands;
   const Sizes size(shape);
   // All the states that the steps began with, against all the gradients of their sums.
-  const Tensor before{hidden.data, hidden.type, shape.steps * shape.lanes, shape.hidden};
-  if (size.lanes > 0) {
+  const Tensor before{hidden.data, hidden.type, shape.steps * shape.sequences, shape.hidden};
+  if (size.sequences > 0) {
     float* const z = gates.elements<float>().data();
     float* const c = cells.elements<float>().data();
     float* const d_h = d_hidden.elements<float>().data();
     float* const d_c = d_cell.elements<float>().data();
-    std::fill_n(d_c, size.lanes * size.hidden, 0.0f);
-    const SharedFactor weights({recurrent.elements<float>().data(), size.gates, true}, size.gates, size.hidden, room);
-    const std::size_t state = size.lanes * size.hidden;
+    std::fill_n(d_c, size.sequences * size.hidden, 0.0f);
+    const SharedFactor weights({recurrent.elements<float>().data(), size.gates, true}, size.gates, size.hidden,
+                               workspace);
+    const std::size_t state = size.sequences * size.hidden;
     for (std::size_t t = size.steps; t-- > 0;) {
-      float* const step = z + t * size.lanes * size.gates;
+      float* const step = z + t * size.sequences * size.gates;
       threads.split(size.hidden, kUnitGranule, size.threshold(size.hidden, kUnitGranule),
                     [&](std::size_t begin, std::size_t end) {
-                      for (std::size_t lane = 0; lane < size.lanes; ++lane) {
-                        const std::size_t at = t * state + lane * size.hidden;
-                        lstm_row_back({.gates = step + lane * size.gates,
+                      for (std::size_t sequence = 0; sequence < size.sequences; ++sequence) {
+                        const std::size_t at = t * state + sequence * size.hidden;
+                        lstm_row_back({.gates = step + sequence * size.gates,
                                        .cell_before = c + at,
                                        .cell = c + at + state,
                                        .hidden = size.hidden,
                                        .begin = begin,
                                        .end = end},
-                                      d_h + at, d_c + lane * size.hidden);
+                                      d_h + at, d_c + sequence * size.hidden);
                       }
                     });
       if (t == 0) break;
       threads.split(size.hidden, SharedFactor::kGranule, size.threshold(size.hidden, SharedFactor::kGranule),
                     [&](std::size_t begin, std::size_t end) {
-                      weights.multiply({size.lanes, end - begin, size.gates}, {step, size.gates}, begin,
+                      weights.multiply({size.sequences, end - begin, size.gates}, {step, size.gates}, begin,
                                        Accumulate::yes, d_h + (t - 1) * state + begin, size.hidden);
                     });
     }

@@ -46,11 +46,11 @@ std::span<float> ScratchFloats::at_least(std::size_t count) {
   return std::span<float>(floats_).first(count);
 }
 
-OnednnRoom::OnednnRoom(std::size_t threads) : engine(dnnl::engine::kind::cpu, 0), scratchpads(threads) {
+OnednnWorkspace::OnednnWorkspace(std::size_t threads) : engine(dnnl::engine::kind::cpu, 0), scratchpads(threads) {
   for (std::size_t i = 0; i < threads; ++i) streams.emplace_back(engine);
 }
 
-void OnednnRoom::claim_thread() const noexcept {
+void OnednnWorkspace::claim_thread() const noexcept {
   // OpenMP keeps this number for each thread. Its runtime came with the library, if that was built for OpenMP (as the
   // packages of Linux distributions are): nothing here is compiled for it, so it is asked by name.
   static const auto set_threads = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
@@ -69,10 +69,10 @@ std::string_view name_of(Direction direction) noexcept {
   return "";
 }
 
-ConvolutionStep::ConvolutionStep(OnednnRoom& room, const Convolution& shape, Direction direction, std::size_t images,
-                                 const ConvolutionStep* like)
-    : room_(room), images_(images) {
-  room.claim_thread();
+ConvolutionStep::ConvolutionStep(OnednnWorkspace& workspace, const Convolution& shape, Direction direction,
+                                 std::size_t images, const ConvolutionStep* like)
+    : workspace_(workspace), images_(images) {
+  workspace.claim_thread();
   const auto type = memory::data_type::f32;
   const auto count = static_cast<memory::dim>(images);
   const memory::dims filter_sizes{shape.out.channels, shape.in.channels, shape.window.height, shape.window.width};
@@ -88,45 +88,45 @@ ConvolutionStep::ConvolutionStep(OnednnRoom& room, const Convolution& shape, Dir
   // The backward forms want a forward one as a hint; its filters need not be theirs.
   const memory::desc any(filter_sizes, type, memory::format_tag::any);
   const auto forward = describe<dnnl::convolution_forward>(
-      room.engine, attributes, nullptr, x, direction == Direction::forward ? w : any, y, strides, before, after);
+      workspace.engine, attributes, nullptr, x, direction == Direction::forward ? w : any, y, strides, before, after);
   if (direction == Direction::forward) {
     primitive_ = dnnl::convolution_forward(forward);
     filters_ = forward.weights_desc();
     take(forward);
   } else if (direction == Direction::backward_input) {
-    const auto form =
-        describe<dnnl::convolution_backward_data>(room.engine, attributes, &forward, x, w, y, strides, before, after);
+    const auto form = describe<dnnl::convolution_backward_data>(workspace.engine, attributes, &forward, x, w, y,
+                                                                strides, before, after);
     primitive_ = dnnl::convolution_backward_data(form);
     filters_ = form.weights_desc();
     take(form);
   } else {
-    const auto form = describe<dnnl::convolution_backward_weights>(room.engine, attributes, &forward, x, w, y, strides,
-                                                                   before, after);
+    const auto form = describe<dnnl::convolution_backward_weights>(workspace.engine, attributes, &forward, x, w, y,
+                                                                   strides, before, after);
     primitive_ = dnnl::convolution_backward_weights(form);
     filters_ = form.diff_weights_desc();
     take(form);
   }
   is_plain_ = filters_ == plain_filters_;
   if (!is_plain_) {
-    there_ = dnnl::reorder(dnnl::reorder::primitive_desc(room.engine, plain_filters_, room.engine, filters_));
-    back_ = dnnl::reorder(dnnl::reorder::primitive_desc(room.engine, filters_, room.engine, plain_filters_));
+    there_ = dnnl::reorder(dnnl::reorder::primitive_desc(workspace.engine, plain_filters_, workspace.engine, filters_));
+    back_ = dnnl::reorder(dnnl::reorder::primitive_desc(workspace.engine, filters_, workspace.engine, plain_filters_));
   }
   const bool forwards = direction == Direction::forward;
   const int x_name = direction == Direction::backward_input ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC;
   const int w_name = direction == Direction::backward_filters ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS;
   const int y_name = forwards ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST;
-  for (std::size_t thread = 0; thread < room.streams.size(); ++thread) {
-    Arguments arguments{.x = memory(x, room.engine, nullptr),
-                        .w = memory(filters_, room.engine, nullptr),
-                        .y = memory(y, room.engine, nullptr),
-                        .scratchpad = memory(scratchpad_, room.engine, nullptr),
+  for (std::size_t thread = 0; thread < workspace.streams.size(); ++thread) {
+    Arguments arguments{.x = memory(x, workspace.engine, nullptr),
+                        .w = memory(filters_, workspace.engine, nullptr),
+                        .y = memory(y, workspace.engine, nullptr),
+                        .scratchpad = memory(scratchpad_, workspace.engine, nullptr),
                         .by_name = {}};
     arguments.by_name = {{x_name, arguments.x},
                          {w_name, arguments.w},
                          {y_name, arguments.y},
                          {DNNL_ARG_SCRATCHPAD, arguments.scratchpad}};
     arguments_.push_back(std::move(arguments));
-    room.scratchpads[thread].at_least(scratchpad_.get_size() / sizeof(float) + 1);
+    workspace.scratchpads[thread].at_least(scratchpad_.get_size() / sizeof(float) + 1);
   }
 }
 
@@ -137,9 +137,9 @@ void ConvolutionStep::take(const PrimitiveDescriptor& descriptor) {
 }
 
 void ConvolutionStep::reorder(bool there, float* plain, float* arranged) const {
-  room_.claim_thread();
-  memory outside(plain_filters_, room_.engine, plain), inside(filters_, room_.engine, arranged);
-  dnnl::stream stream = room_.streams.front();
+  workspace_.claim_thread();
+  memory outside(plain_filters_, workspace_.engine, plain), inside(filters_, workspace_.engine, arranged);
+  dnnl::stream stream = workspace_.streams.front();
   if (there) {
     there_.execute(stream, outside, inside);
   } else {
@@ -172,15 +172,15 @@ void ConvolutionStep::return_filters(float* arranged, std::span<float> plain, Ac
 }
 
 void ConvolutionStep::run(std::size_t thread, const float* x, const float* w, const float* y) {
-  room_.claim_thread();
+  workspace_.claim_thread();
   Arguments& arguments = arguments_[thread];
   arguments.x.set_data_handle(writable(x));
   arguments.w.set_data_handle(writable(w));
   arguments.y.set_data_handle(writable(y));
   // Looked up each time: a later shape may have moved it.
-  arguments.scratchpad.set_data_handle(room_.scratchpads[thread].at_least(1).data());
-  primitive_.execute(room_.streams[thread], arguments.by_name);
-  room_.streams[thread].wait();
+  arguments.scratchpad.set_data_handle(workspace_.scratchpads[thread].at_least(1).data());
+  primitive_.execute(workspace_.streams[thread], arguments.by_name);
+  workspace_.streams[thread].wait();
 }
 
 }  // namespace lockstep::model::cpu

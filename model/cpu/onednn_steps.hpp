@@ -31,9 +31,9 @@ class ScratchFloats {
 };
 
 /// What all steps share: the library's device and, for each of our threads, its queue and scratchpad.
-class OnednnRoom {
+class OnednnWorkspace {
  public:
-  explicit OnednnRoom(std::size_t threads);
+  explicit OnednnWorkspace(std::size_t threads);
   /// Makes the library use the calling thread alone.
   void claim_thread() const noexcept;
 
@@ -48,7 +48,7 @@ std::string_view name_of(Direction direction) noexcept;
 class ConvolutionStep {
  public:
   /// like: the first step of this shape and direction, whose format of filters this one must take; or nullptr.
-  ConvolutionStep(OnednnRoom& room, const Convolution& shape, Direction direction, std::size_t images,
+  ConvolutionStep(OnednnWorkspace& workspace, const Convolution& shape, Direction direction, std::size_t images,
                   const ConvolutionStep* like);
 
   std::size_t images() const noexcept { return images_; }
@@ -73,7 +73,7 @@ class ConvolutionStep {
   void take(const PrimitiveDescriptor& descriptor);
   void reorder(bool there, float* plain, float* arranged) const;
 
-  OnednnRoom& room_;
+  OnednnWorkspace& workspace_;
   std::size_t images_;
   std::string implementation_;
   dnnl::primitive primitive_;

@@ -1,7 +1,7 @@
 /// \file
-/// The passes over arrays that sequences need beside matrix products: fp32, vectorised by the compiler for several
-/// instruction sets, for a single thread on a part of the data. Sums run in lanes that the text spells out, so that
-/// their order is the same with every instruction set; NaN and infinity come through.
+/// The passes over arrays that sequences need beside matrix multiplications: fp32, vectorised by the compiler for
+/// several instruction sets, for a single thread on a part of the data. Sums run in lanes that the text spells out, so
+/// that their order is the same with every instruction set; NaN and infinity come through.
 #pragma once
 
 #include <cstddef>

@@ -9,22 +9,18 @@
 #include <thread>
 #include <vector>
 
+#include "model/slice.hpp"
+
 namespace lockstep::model::cpu {
 
-struct Range {
-  std::size_t begin = 0;
-  std::size_t end = 0;
-  std::size_t size() const noexcept { return end - begin; }
-};
-
 /// Part `part` of `parts` nearly equal parts of [0, count), cut at multiples of `granule`.
-constexpr Range part_of(std::size_t count, std::size_t granule, std::size_t part, std::size_t parts) noexcept {
+constexpr Slice part_of(std::size_t count, std::size_t granule, std::size_t part, std::size_t parts) noexcept {
   const std::size_t granules = (count + granule - 1) / granule;
   const auto cut = [&](std::size_t i) {
     const std::size_t end = granules * i / parts * granule;
     return end < count ? end : count;
   };
-  return {cut(part), cut(part + 1)};
+  return {cut(part), cut(part + 1) - cut(part)};
 }
 
 class ThreadPool {
@@ -59,8 +55,8 @@ class ThreadPool {
       return;
     }
     run([&](std::size_t part) {
-      const Range range = part_of(count, granule, part, size());
-      if (range.size() > 0) work(range.begin, range.end);
+      const Slice range = part_of(count, granule, part, size());
+      if (range.count > 0) work(range.offset, range.end());
     });
   }
 

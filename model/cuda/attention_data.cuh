@@ -12,11 +12,12 @@
 
 namespace lockstep::model::cuda {
 
-/// The tensors of a call. keys: null where nothing is dropped. Those of the backward pass are null in the forward pass.
+/// The tensors of a call. dropout_keys: null where nothing is dropped. Those of the backward pass are null in the
+/// forward pass.
 template <class T>
 struct AttentionData {
   const T* joint;
-  const std::uint64_t* keys;
+  const std::uint64_t* dropout_keys;
   const T* y_in;  ///< backward: the forward pass's result
   const T* d_y;
   T* y;  ///< forward: the result
@@ -27,13 +28,14 @@ struct AttentionData {
   formulas::DropoutNumbers dropout;
 };
 
+/// d_y and d_joint are absent in the forward pass.
 template <class T>
-AttentionData<T> attention_data(const Attention& shape, const Tensor& joint, const Tensor& keys, const Tensor& y,
-                                const Tensor& log_sums, const Tensor& d_y, const Tensor& d_joint,
+AttentionData<T> attention_data(const Attention& shape, const AttentionBackwardOperands& operands,
                                 const Tensor& deltas) {
+  const auto& [joint, dropout_keys, y, log_sums, d_y, d_joint] = operands;
   AttentionData<T> data{};
   data.joint = static_cast<const T*>(joint.data);
-  if (shape.dropout.rate > 0) data.keys = static_cast<const std::uint64_t*>(keys.data);
+  if (shape.dropout.rate > 0) data.dropout_keys = static_cast<const std::uint64_t*>(dropout_keys.data);
   data.y = static_cast<T*>(y.data);
   data.y_in = data.y;
   data.d_y = static_cast<const T*>(d_y.data);

@@ -1,5 +1,4 @@
 #include "model/cuda/attention_kernels.cuh"
-
 #include "model/cuda/column_sums.cuh"
 #include "model/cuda/flash_attention.cuh"
 
@@ -9,16 +8,18 @@ namespace {
 
 template <int kHead, class T>
 void plain_forward(cudaStream_t stream, const AttentionData<T>& data) {
-  launch(
-      "attention_forward", plain_attention<kHead, T>,
-      {.blocks = blocks_of_tiles(data, kOwnRows), .threads = kPlainThreads, .shared_bytes = sizeof(ForwardRoom<kHead>)},
-      stream, data);
+  launch("attention_forward", plain_attention<kHead, T>,
+         {.blocks = blocks_of_tiles(data, kOwnRows),
+          .threads = kPlainThreads,
+          .shared_bytes = sizeof(ForwardWorkspace<kHead>)},
+         stream, data);
 }
 
 template <int kHead, class T>
 void plain_backward(cudaStream_t stream, const AttentionData<T>& data) {
-  const Grid grid{
-      .blocks = blocks_of_tiles(data, kOwnRows), .threads = kPlainThreads, .shared_bytes = sizeof(BackwardRoom<kHead>)};
+  const Grid grid{.blocks = blocks_of_tiles(data, kOwnRows),
+                  .threads = kPlainThreads,
+                  .shared_bytes = sizeof(BackwardWorkspace<kHead>)};
   launch("attention_backward of queries", plain_attention_queries<kHead, T>, grid, stream, data);
   launch("attention_backward of keys", plain_attention_keys<kHead, T>, grid, stream, data);
 }
@@ -40,11 +41,13 @@ void for_head_size(std::int64_t head_size, const Run& run) {
 
 }  // namespace
 
-void attention_forward(cudaStream_t stream, const Attention& shape, const Tensor& joint, const Tensor& keys,
-                       const Tensor& y, const Tensor& log_sums) {
+void attention_forward(cudaStream_t stream, const Attention& shape, const AttentionForwardOperands& operands) {
+  const auto& [joint, dropout_keys, y, log_sums] = operands;
   if (y.count() == 0) return;
+  const AttentionBackwardOperands forward_alone{
+      .joint = joint, .dropout_keys = dropout_keys, .y = y, .log_sums = log_sums, .d_y = {}, .d_joint = {}};
   for_type("attention_forward", y.type, [&]<class T>(T) {
-    const auto data = attention_data<T>(shape, joint, keys, y, log_sums, {}, {}, {});
+    const auto data = attention_data<T>(shape, forward_alone, {});
     if constexpr (sizeof(T) == sizeof(Bfloat16)) {
       if (takes_flash_attention(data)) return flash_attention_forward(stream, data);
     }
@@ -52,12 +55,11 @@ void attention_forward(cudaStream_t stream, const Attention& shape, const Tensor
   });
 }
 
-void attention_backward(cudaStream_t stream, const Attention& shape, const Tensor& joint, const Tensor& keys,
-                        const Tensor& y, const Tensor& log_sums, const Tensor& d_y, const Tensor& d_joint,
+void attention_backward(cudaStream_t stream, const Attention& shape, const AttentionBackwardOperands& operands,
                         const Tensor& deltas) {
-  if (y.count() == 0) return;
-  for_type("attention_backward", y.type, [&]<class T>(T) {
-    const auto data = attention_data<T>(shape, joint, keys, y, log_sums, d_y, d_joint, deltas);
+  if (operands.y.count() == 0) return;
+  for_type("attention_backward", operands.y.type, [&]<class T>(T) {
+    const auto data = attention_data<T>(shape, operands, deltas);
     if constexpr (sizeof(T) == sizeof(Bfloat16)) {
       if (takes_flash_attention(data)) return flash_attention_backward(stream, data);
     }

@@ -23,13 +23,13 @@ template <int kRows, int kHead>
 using Tile = float[kRows][kHead + 1];
 
 template <int kHead>
-struct ForwardRoom {
+struct ForwardWorkspace {
   Tile<kOwnRows, kHead> queries;
   Tile<kOtherRows, kHead> others;
   float weights[kOwnRows][kOtherRows + 1];
 };
 template <int kHead>
-struct BackwardRoom {
+struct BackwardWorkspace {
   Tile<kOwnRows, kHead> own[2];
   Tile<kOtherRows, kHead> others;
   float weights[2][kOwnRows][kOtherRows + 1];
@@ -97,22 +97,22 @@ __device__ void store_row(const float (&sums)[kHead / kRowThreads], float factor
 
 template <int kHead, class T>
 __global__ void __launch_bounds__(kPlainThreads) plain_attention(AttentionData<T> data) {
-  auto& room = shared<ForwardRoom<kHead>>();
+  auto& workspace = shared<ForwardWorkspace<kHead>>();
   const AttentionPlace place = place_of_block(data, kOwnRows, true);
   const int row = static_cast<int>(threadIdx.x) / kRowThreads, lane = static_cast<int>(threadIdx.x) % kRowThreads;
   const int query = place.first + row;
   const std::int64_t step = std::int64_t{3} * data.heads * data.head_size;
-  const std::uint64_t key_of_sample = data.keys == nullptr ? 0 : data.keys[place.sample];
+  const std::uint64_t key_of_sample = data.dropout_keys == nullptr ? 0 : data.dropout_keys[place.sample];
   load_tile<kOwnRows, kHead>(data.joint + offset_of(data, place, place.first, 3, 0), step, data.context - place.first,
-                             data.head_size, room.queries);
+                             data.head_size, workspace.queries);
   float greatest = -INFINITY, total = 0;
   float sums[kHead / kRowThreads] = {};
   const int end = place.first + kOwnRows < data.context ? place.first + kOwnRows : data.context;
   for (int first = 0; first < end; first += kOtherRows) {
     float scores[kProducts];
     load_tile<kOtherRows, kHead>(data.joint + offset_of(data, place, first, 3, 1), step, data.context - first,
-                                 data.head_size, room.others);
-    products_with<kHead>(room.queries[row], room.others, lane, scores);
+                                 data.head_size, workspace.others);
+    products_with<kHead>(workspace.queries[row], workspace.others, lane, scores);
     float high = greatest;
 #pragma unroll
     for (int m = 0; m < kProducts; ++m) {
@@ -129,15 +129,15 @@ __global__ void __launch_bounds__(kPlainThreads) plain_attention(AttentionData<T
       const float weight = expf(scores[m] - high);
       const int key = first + lane + m * kRowThreads;
       sum += weight;
-      const float factor = data.keys == nullptr ? 1 : factor_of(data, place, key_of_sample, query, key);
-      room.weights[row][lane + m * kRowThreads] = weight * factor;
+      const float factor = data.dropout_keys == nullptr ? 1 : factor_of(data, place, key_of_sample, query, key);
+      workspace.weights[row][lane + m * kRowThreads] = weight * factor;
     }
     total = total * shrink + sum_of_row(sum);
 #pragma unroll
     for (int n = 0; n < kHead / kRowThreads; ++n) sums[n] *= shrink;
     load_tile<kOtherRows, kHead>(data.joint + offset_of(data, place, first, 3, 2), step, data.context - first,
-                                 data.head_size, room.others);
-    add_weighted<kHead>(room.weights[row], room.others, lane, sums);
+                                 data.head_size, workspace.others);
+    add_weighted<kHead>(workspace.weights[row], workspace.others, lane, sums);
   }
   if (query >= data.context) return;
   store_row<kHead>(sums, 1 / total, lane, data.head_size, data.y + offset_of(data, place, query, 1, 0));
@@ -147,20 +147,20 @@ __global__ void __launch_bounds__(kPlainThreads) plain_attention(AttentionData<T
 /// The gradient of the queries, and the deltas.
 template <int kHead, class T>
 __global__ void __launch_bounds__(kPlainThreads) plain_attention_queries(AttentionData<T> data) {
-  auto& room = shared<BackwardRoom<kHead>>();
+  auto& workspace = shared<BackwardWorkspace<kHead>>();
   const AttentionPlace place = place_of_block(data, kOwnRows, true);
   const int row = static_cast<int>(threadIdx.x) / kRowThreads, lane = static_cast<int>(threadIdx.x) % kRowThreads;
   const int query = place.first + row;
   const std::int64_t width = static_cast<std::int64_t>(data.heads) * data.head_size, step = 3 * width;
-  const std::uint64_t key_of_sample = data.keys == nullptr ? 0 : data.keys[place.sample];
+  const std::uint64_t key_of_sample = data.dropout_keys == nullptr ? 0 : data.dropout_keys[place.sample];
   load_tile<kOwnRows, kHead>(data.joint + offset_of(data, place, place.first, 3, 0), step, data.context - place.first,
-                             data.head_size, room.own[0]);
+                             data.head_size, workspace.own[0]);
   load_tile<kOwnRows, kHead>(data.d_y + offset_of(data, place, place.first, 1, 0), width, data.context - place.first,
-                             data.head_size, room.own[1]);
+                             data.head_size, workspace.own[1]);
   float delta = 0, log_sum = 0;
   if (query < data.context) {
     const T* const y = data.y_in + offset_of(data, place, query, 1, 0);
-    for (int d = lane; d < data.head_size; d += kRowThreads) delta += room.own[1][row][d] * to_float(y[d]);
+    for (int d = lane; d < data.head_size; d += kRowThreads) delta += workspace.own[1][row][d] * to_float(y[d]);
     log_sum = data.log_sums[static_cast<std::int64_t>(place.pair) * data.context + query];
   }
   delta = sum_of_row(delta);
@@ -169,20 +169,20 @@ __global__ void __launch_bounds__(kPlainThreads) plain_attention_queries(Attenti
   for (int first = 0; first < end; first += kOtherRows) {
     const T* const keys = data.joint + offset_of(data, place, first, 3, 1);
     float scores[kProducts], gradients[kProducts];
-    load_tile<kOtherRows, kHead>(keys, step, data.context - first, data.head_size, room.others);
-    products_with<kHead>(room.own[0][row], room.others, lane, scores);
-    load_tile<kOtherRows, kHead>(keys + width, step, data.context - first, data.head_size, room.others);
-    products_with<kHead>(room.own[1][row], room.others, lane, gradients);
+    load_tile<kOtherRows, kHead>(keys, step, data.context - first, data.head_size, workspace.others);
+    products_with<kHead>(workspace.own[0][row], workspace.others, lane, scores);
+    load_tile<kOtherRows, kHead>(keys + width, step, data.context - first, data.head_size, workspace.others);
+    products_with<kHead>(workspace.own[1][row], workspace.others, lane, gradients);
 #pragma unroll
     for (int m = 0; m < kProducts; ++m) {
       const int key = first + lane + m * kRowThreads;
       const bool seen = key <= query && query < data.context;
       const float weight = seen ? expf(scores[m] * data.scale - log_sum) : 0.0f;
-      const float factor = data.keys == nullptr ? 1 : factor_of(data, place, key_of_sample, query, key);
-      room.weights[0][row][lane + m * kRowThreads] = seen ? weight * (gradients[m] * factor - delta) : 0.0f;
+      const float factor = data.dropout_keys == nullptr ? 1 : factor_of(data, place, key_of_sample, query, key);
+      workspace.weights[0][row][lane + m * kRowThreads] = seen ? weight * (gradients[m] * factor - delta) : 0.0f;
     }
-    load_tile<kOtherRows, kHead>(keys, step, data.context - first, data.head_size, room.others);
-    add_weighted<kHead>(room.weights[0][row], room.others, lane, sums);
+    load_tile<kOtherRows, kHead>(keys, step, data.context - first, data.head_size, workspace.others);
+    add_weighted<kHead>(workspace.weights[0][row], workspace.others, lane, sums);
   }
   if (query >= data.context) return;
   store_row<kHead>(sums, data.scale, lane, data.head_size, data.d_joint + offset_of(data, place, query, 3, 0));
@@ -192,43 +192,43 @@ __global__ void __launch_bounds__(kPlainThreads) plain_attention_queries(Attenti
 /// The gradients of keys and values: rows are keys, the others queries. After plain_attention_queries().
 template <int kHead, class T>
 __global__ void __launch_bounds__(kPlainThreads) plain_attention_keys(AttentionData<T> data) {
-  auto& room = shared<BackwardRoom<kHead>>();
+  auto& workspace = shared<BackwardWorkspace<kHead>>();
   const AttentionPlace place = place_of_block(data, kOwnRows, false);
   const int row = static_cast<int>(threadIdx.x) / kRowThreads, lane = static_cast<int>(threadIdx.x) % kRowThreads;
   const int key = place.first + row;
   const std::int64_t width = static_cast<std::int64_t>(data.heads) * data.head_size, step = 3 * width;
-  const std::uint64_t key_of_sample = data.keys == nullptr ? 0 : data.keys[place.sample];
+  const std::uint64_t key_of_sample = data.dropout_keys == nullptr ? 0 : data.dropout_keys[place.sample];
 #pragma unroll
   for (int part = 0; part < 2; ++part) {
     load_tile<kOwnRows, kHead>(data.joint + offset_of(data, place, place.first, 3, part + 1), step,
-                               data.context - place.first, data.head_size, room.own[part]);
+                               data.context - place.first, data.head_size, workspace.own[part]);
   }
   float d_key[kHead / kRowThreads] = {}, d_value[kHead / kRowThreads] = {};
   for (int first = place.first / kOtherRows * kOtherRows; first < data.context; first += kOtherRows) {
     const T* const queries = data.joint + offset_of(data, place, first, 3, 0);
     float scores[kProducts], gradients[kProducts];
-    load_tile<kOtherRows, kHead>(queries, step, data.context - first, data.head_size, room.others);
-    products_with<kHead>(room.own[0][row], room.others, lane, scores);
+    load_tile<kOtherRows, kHead>(queries, step, data.context - first, data.head_size, workspace.others);
+    products_with<kHead>(workspace.own[0][row], workspace.others, lane, scores);
     load_tile<kOtherRows, kHead>(data.d_y + offset_of(data, place, first, 1, 0), width, data.context - first,
-                                 data.head_size, room.others);
-    products_with<kHead>(room.own[1][row], room.others, lane, gradients);
+                                 data.head_size, workspace.others);
+    products_with<kHead>(workspace.own[1][row], workspace.others, lane, gradients);
 #pragma unroll
     for (int m = 0; m < kProducts; ++m) {
       const int query = first + lane + m * kRowThreads;
       float weight = 0, gradient = 0, factor = 1;
       if (key <= query && query < data.context) {
         const std::int64_t at = static_cast<std::int64_t>(place.pair) * data.context + query;
-        if (data.keys != nullptr) factor = factor_of(data, place, key_of_sample, query, key);
+        if (data.dropout_keys != nullptr) factor = factor_of(data, place, key_of_sample, query, key);
         weight = expf(scores[m] * data.scale - data.log_sums[at]);
         gradient = weight * (gradients[m] * factor - data.deltas[at]);
       }
-      room.weights[0][row][lane + m * kRowThreads] = weight * factor;
-      room.weights[1][row][lane + m * kRowThreads] = gradient;
+      workspace.weights[0][row][lane + m * kRowThreads] = weight * factor;
+      workspace.weights[1][row][lane + m * kRowThreads] = gradient;
     }
     __syncwarp();
-    add_weighted<kHead>(room.weights[0][row], room.others, lane, d_value);
-    load_tile<kOtherRows, kHead>(queries, step, data.context - first, data.head_size, room.others);
-    add_weighted<kHead>(room.weights[1][row], room.others, lane, d_key);
+    add_weighted<kHead>(workspace.weights[0][row], workspace.others, lane, d_value);
+    load_tile<kOtherRows, kHead>(queries, step, data.context - first, data.head_size, workspace.others);
+    add_weighted<kHead>(workspace.weights[1][row], workspace.others, lane, d_key);
   }
   if (key >= data.context) return;
   store_row<kHead>(d_key, data.scale, lane, data.head_size, data.d_joint + offset_of(data, place, key, 3, 1));

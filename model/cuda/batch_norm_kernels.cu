@@ -102,9 +102,8 @@ void batch_norm_sums(cudaStream_t stream, const BatchNorm& norm, const Tensor& x
   launch("write_count", write_count, {.threads = kWarp}, stream, rows, to + 2 * norm.channels);
 }
 
-void batch_norm_forward(cudaStream_t stream, const BatchNorm& norm, const Tensor& x, const Tensor& sums,
-                        const Tensor& scale, const Tensor& shift, const Tensor& residual, const Tensor& mean,
-                        const Tensor& inverse, const Tensor& y) {
+void batch_norm_forward(cudaStream_t stream, const BatchNorm& norm, const BatchNormForwardOperands& operands) {
+  const auto& [x, sums, scale, shift, residual, mean, inverse, y] = operands;
   launch("batch_moments", batch_moments, {.blocks = blocks_of(norm.channels), .threads = kBlock}, stream,
          static_cast<const double*>(sums.data), norm.channels, norm.epsilon, static_cast<float*>(mean.data),
          static_cast<float*>(inverse.data));
@@ -126,9 +125,8 @@ void batch_norm_statistics(cudaStream_t stream, const BatchNorm& norm, const Ten
          static_cast<float*>(d_mean.data), static_cast<float*>(d_variance.data));
 }
 
-void batch_norm_inference(cudaStream_t stream, const BatchNorm& norm, const Tensor& x, const Tensor& mean,
-                          const Tensor& variance, const Tensor& scale, const Tensor& shift, const Tensor& residual,
-                          const Tensor& y) {
+void batch_norm_inference(cudaStream_t stream, const BatchNorm& norm, const BatchNormInferenceOperands& operands) {
+  const auto& [x, mean, variance, scale, shift, residual, y] = operands;
   with_relu("batch_norm_inference", x, norm.relu, [&]<class T, bool kRelu>() {
     const Normalize<T, kRelu> normalize{static_cast<const T*>(x.data), static_cast<const T*>(residual.data),
                                         static_cast<T*>(y.data), norm.channels};
@@ -143,10 +141,9 @@ void batch_norm_inference(cudaStream_t stream, const BatchNorm& norm, const Tens
   });
 }
 
-void batch_norm_backward_sums(cudaStream_t stream, const BatchNorm& norm, const Tensor& x, const Tensor& y,
-                              const Tensor& d_y, const Tensor& mean, const Tensor& inverse, Accumulate accumulate,
-                              const Tensor& d_scale, const Tensor& d_shift, const Tensor& sums,
-                              const Scratch& scratch) {
+void batch_norm_backward_sums(cudaStream_t stream, const BatchNorm& norm, const BatchNormBackwardSumsOperands& operands,
+                              Accumulate accumulate, const Scratch& scratch) {
+  const auto& [x, y, d_y, mean, inverse, d_scale, d_shift, sums] = operands;
   const PairCopies copies{static_cast<float*>(d_shift.data), static_cast<float*>(d_scale.data),
                           accumulate == Accumulate::yes};
   with_relu("batch_norm_backward_sums", x, norm.relu, [&]<class T, bool kRelu>() {
@@ -159,9 +156,8 @@ void batch_norm_backward_sums(cudaStream_t stream, const BatchNorm& norm, const 
   });
 }
 
-void batch_norm_backward(cudaStream_t stream, const BatchNorm& norm, const Tensor& x, const Tensor& d_y,
-                         const Tensor& mean, const Tensor& inverse, const Tensor& scale, const Tensor& forward_sums,
-                         const Tensor& sums, const Tensor& d_x) {
+void batch_norm_backward(cudaStream_t stream, const BatchNorm& norm, const BatchNormBackwardOperands& operands) {
+  const auto& [x, d_y, mean, inverse, scale, forward_sums, sums, d_x] = operands;
   with_compute_type("batch_norm_backward", x, [&]<class T>() {
     const BatchNormBackward<T> body{static_cast<const T*>(x.data),
                                     static_cast<const T*>(d_y.data),

@@ -19,9 +19,9 @@ struct SumTargets {
   float* to[kSums];
 };
 
-/// Room for one pack of sums per thread.
+/// Workspace for one pack of sums per thread.
 template <int kWidth>
-struct SumRoom {
+struct SumWorkspace {
   float of_thread[kWidth][kBlock];
 };
 
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(kBlock)
       }
     }
   }
-  auto& all = shared<SumRoom<kWidth>>();
+  auto& all = shared<SumWorkspace<kWidth>>();
 #pragma unroll
   for (int s = 0; s < kSums; ++s) {
     __syncthreads();  // the sum before has been read
@@ -79,7 +79,7 @@ template <int kSums>
 __global__ void __launch_bounds__(kBlock)
     add_parts(const float* parts, int count, std::int64_t columns, bool add, SumTargets<kSums> targets) {
   constexpr unsigned kLanes = kBlock / kWarp;
-  auto& all = shared<SumRoom<1>>().of_thread[0];
+  auto& all = shared<SumWorkspace<1>>().of_thread[0];
   const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kWarp + threadIdx.x % kWarp;
   const float* const from = parts + blockIdx.y * columns;
   float sum = 0;
@@ -114,15 +114,16 @@ void run_sum_columns(const char* name, cudaStream_t stream, const Body& body, st
   const bool alone = tiling.parts == 1;
   SumTargets<kSums> first = targets;
   for (int s = 0; s < kSums && !alone; ++s) first.to[s] = static_cast<float*>(scratch.data) + s * columns;
-  launch(name, sum_columns<kWidth, kSums, Body>,
-         {.blocks = tiling.tiles, .parts = tiling.parts, .threads = kBlock, .shared_bytes = sizeof(SumRoom<kWidth>)},
-         stream, body, rows, columns, tiling.rows_of_part, tiling.column_bits, columns * kSums, alone && add, first);
+  launch(
+      name, sum_columns<kWidth, kSums, Body>,
+      {.blocks = tiling.tiles, .parts = tiling.parts, .threads = kBlock, .shared_bytes = sizeof(SumWorkspace<kWidth>)},
+      stream, body, rows, columns, tiling.rows_of_part, tiling.column_bits, columns * kSums, alone && add, first);
   if (alone) return;
   launch("add_parts", add_parts<kSums>,
          {.blocks = static_cast<unsigned>((columns + kWarp - 1) / kWarp),
           .parts = kSums,
           .threads = kBlock,
-          .shared_bytes = sizeof(SumRoom<1>)},
+          .shared_bytes = sizeof(SumWorkspace<1>)},
          stream, static_cast<const float*>(scratch.data), tiling.parts, columns, add, targets);
 }
 

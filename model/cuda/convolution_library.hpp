@@ -1,5 +1,5 @@
 /// \file
-/// A library that convolves faster than matrix products do, where there is one.
+/// A library that convolves faster than matrix multiplications do, where there is one.
 #pragma once
 
 #include <cstddef>

@@ -1,10 +1,8 @@
 // cuBLASLt's functions as this program sees them. The library, half a gigabyte, is loaded when the first of them is
 // called: a program that computes on the CPU starts without it, also where it is not installed.
-#include <dlfcn.h>
-
-#include <fmt/format.h>
-
 #include <cublasLt.h>
+#include <dlfcn.h>
+#include <fmt/format.h>
 
 #include "model/device.hpp"
 

@@ -22,8 +22,6 @@ namespace cuda {
 
 namespace {
 
-std::size_t bytes_of(const Tensor& tensor) { return static_cast<std::size_t>(tensor.count()) * size_of(tensor.type); }
-
 /// Hopper's kernels split sums over more blocks.
 std::size_t workspace_for(const Device& device) { return std::size_t{device.major >= 9 ? 64u : 32u} << 20; }
 
@@ -83,7 +81,7 @@ CudaBackend::CudaBackend(const BackendOptions& options, Device device)
                .scratch = scratch(),
                .types = {.compute = compute_type(), .master = master_type()},
                .forget_recordings = [this] { forget_recordings(); }}),
-      sequences_({.stream = stream_.get(), .products = matmul_, .memory = memory_, .scratch = scratch()},
+      sequences_({.stream = stream_.get(), .matmul = matmul_, .memory = memory_, .scratch = scratch()},
                  {.compute = compute_type(), .master = master_type()}) {}
 
 CudaBackend::~CudaBackend() {
@@ -137,25 +135,25 @@ void CudaBackend::do_linear_forward(const Tensor& x, const Tensor& w, const Tens
   const bool biased = matmul_.multiply_with_bias(stream_.get(), {x}, {w}, bias, y);
   if (!biased) matmul_.multiply(stream_.get(), {x}, {w}, Accumulate::no, y);
   const Tensor missing = biased ? Tensor{} : bias;
-  if (missing.data != nullptr || activation != Activation::none) {
+  if (missing.present() || activation != Activation::none) {
     cuda::add_bias_and_activate(stream_.get(), y, missing, activation);
   }
 }
 
-void CudaBackend::do_linear_backward(const Tensor& x, const Tensor& w, const Tensor& y, const Tensor& d_y,
-                                     Activation activation, Accumulate accumulate, const Tensor& d_w,
-                                     const Tensor& d_bias, const Tensor& d_x) {
+void CudaBackend::do_linear_backward(const LinearBackwardOperands& operands, Activation activation,
+                                     Accumulate accumulate) {
+  const auto& [x, w, y, d_y, d_w, d_bias, d_x] = operands;
   if (d_y.count() == 0) {  // no samples: sums of nothing
     if (accumulate == Accumulate::yes) return;
     do_fill_zero(d_w);
-    if (d_bias.data != nullptr) do_fill_zero(d_bias);
+    if (d_bias.present()) do_fill_zero(d_bias);
     return;
   }
-  if (activation != Activation::none || d_bias.data != nullptr) {
+  if (activation != Activation::none || d_bias.present()) {
     cuda::activation_gradient(stream_.get(), activation, y, d_y, accumulate, d_bias, scratch());
   }
   matmul_.multiply(stream_.get(), {x, Matmul::Transposed::yes}, {d_y}, accumulate, d_w);
-  if (d_x.data != nullptr) {
+  if (d_x.present()) {
     matmul_.multiply(stream_.get(), {d_y}, {w, Matmul::Transposed::yes}, Accumulate::no, d_x);
   }
 }
@@ -181,7 +179,9 @@ void CudaBackend::do_sum_of_squares(const Tensor& x, const Tensor& out, Accumula
   if (accumulate == Accumulate::no) do_fill_zero(out);
 }
 
-void CudaBackend::do_tally(const Tensor& sums, const Tensor& ballot) { cuda::tally(stream_.get(), sums, ballot); }
+void CudaBackend::do_report_loss(const Tensor& sums, const Tensor& status) {
+  cuda::report_loss(stream_.get(), sums, status);
+}
 
 void CudaBackend::do_add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2,
                                      std::span<const UpdateSlice> slices) {
@@ -200,7 +200,7 @@ void CudaBackend::do_cast(const Tensor& in, const Tensor& out) {
 }
 
 void CudaBackend::do_fill_zero(const Tensor& x) {
-  if (x.count() > 0) check(cudaMemsetAsync(x.data, 0, bytes_of(x), stream_.get()), "clearing memory");
+  if (x.count() > 0) check(cudaMemsetAsync(x.data, 0, x.bytes(), stream_.get()), "clearing memory");
 }
 
 // ---- small things to and from the host ----
@@ -232,7 +232,7 @@ void CudaBackend::do_upload(std::span<const float> host, const Tensor& to) {
     from = rounded.data();
   }
   if (!host.empty()) {
-    check(cudaMemcpyAsync(to.data, from, bytes_of(to), cudaMemcpyHostToDevice, stream_.get()), "uploading");
+    check(cudaMemcpyAsync(to.data, from, to.bytes(), cudaMemcpyHostToDevice, stream_.get()), "uploading");
   }
   synchronize();
 }
@@ -241,7 +241,7 @@ void CudaBackend::do_download(const Tensor& from, std::span<float> host) {
   std::vector<std::uint16_t> bits(from.type == ElementType::bfloat16 ? host.size() : 0);
   void* to = bits.empty() ? static_cast<void*>(host.data()) : bits.data();
   if (!host.empty()) {
-    check(cudaMemcpyAsync(to, from.data, bytes_of(from), cudaMemcpyDeviceToHost, stream_.get()), "downloading");
+    check(cudaMemcpyAsync(to, from.data, from.bytes(), cudaMemcpyDeviceToHost, stream_.get()), "downloading");
   }
   synchronize();
   std::ranges::transform(bits, host.begin(), [](std::uint16_t v) { return formulas::from_bfloat16_bits(v); });

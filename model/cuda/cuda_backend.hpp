@@ -1,6 +1,6 @@
 /// \file
-/// One GPU: matrix products through cuBLASLt, everything else in our own kernels (kernels.hpp), in the order of one
-/// stream. For one thread at a time; only the memory resources may be used by others.
+/// One GPU: matrix multiplications through cuBLASLt, everything else in our own kernels (kernels.hpp), in the order of
+/// one stream. For one thread at a time; only the memory resources may be used by others.
 #pragma once
 
 #include <optional>
@@ -58,15 +58,15 @@ class CudaBackend final : public Backend {
   void do_convert_input(const Tensor& in, const InputTransform& transform, const Tensor& out) override;
   void do_linear_forward(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
                          const Tensor& y) override;
-  void do_linear_backward(const Tensor& x, const Tensor& w, const Tensor& y, const Tensor& d_y, Activation activation,
-                          Accumulate accumulate, const Tensor& d_w, const Tensor& d_bias, const Tensor& d_x) override;
+  void do_linear_backward(const LinearBackwardOperands& operands, Activation activation,
+                          Accumulate accumulate) override;
   void do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const LossOptions& options,
                                 const Tensor& sums) override;
   void do_mean_squared_error(const Tensor& predictions, const Tensor& targets, const LossOptions& options,
                              const Tensor& sums) override;
   void do_add(const Tensor& x, const Tensor& to) override;
   void do_sum_of_squares(const Tensor& x, const Tensor& out, Accumulate accumulate) override;
-  void do_tally(const Tensor& sums, const Tensor& ballot) override;
+  void do_report_loss(const Tensor& sums, const Tensor& status) override;
   void do_add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2,
                           std::span<const UpdateSlice> slices) override;
   void do_update(const UpdateArenas& arenas, OptimizerKind kind, bool averaging, const Tensor& rule,

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "model/cuda/convolution_by_products.hpp"
+#include "model/cuda/convolution_by_gemm.hpp"
 #include "model/cuda/handles.hpp"
 #include "model/cuda/image_kernels.hpp"
 
@@ -13,8 +13,8 @@ namespace lockstep::model::cuda {
 namespace {
 
 void clear(cudaStream_t stream, const Tensor& x) {
-  if (x.data == nullptr || x.count() == 0) return;
-  check(cudaMemsetAsync(x.data, 0, static_cast<std::size_t>(x.count()) * size_of(x.type), stream), "clearing memory");
+  if (!x.present() || x.count() == 0) return;
+  check(cudaMemsetAsync(x.data, 0, x.bytes(), stream), "clearing memory");
 }
 
 }  // namespace
@@ -34,7 +34,7 @@ std::string CudaImages::description() const {
 
 // ---- convolutions ----
 
-void* CudaImages::patch_room(const Convolution& shape, const Tensor& x) {
+void* CudaImages::patch_workspace(const Convolution& shape, const Tensor& x) {
   const std::size_t bytes = patch_bytes(shape, x.type, x.rows);
   if (bytes > patches_.bytes()) {
     // Nobody may still use the old one, and it goes before the new one comes: both may not fit.
@@ -54,48 +54,46 @@ void CudaImages::do_convolution_forward(const Convolution& shape, const Tensor& 
   if (y.count() == 0) return;
   const cudaStream_t stream = device_.stream;
   const auto finish = [&](const Tensor& matrix, const Tensor& missing) {
-    if (missing.data == nullptr && activation == Activation::none) return;
+    if (!missing.present() && activation == Activation::none) return;
     add_bias_and_activate(stream, matrix, missing, activation);
   };
   ConvolutionLibrary* const library = library_for(shape);
   if (library != nullptr && library->forward(stream, shape, x, w, y)) {
     return finish(pixels_of(y, shape.out, 0, y.rows), bias);
   }
-  convolution_by_products(stream, shape, x, w, y, patch_room(shape, x),
-                          [&](const Tensor& patches, const Tensor& filters, const Tensor& out) {
-                            const bool biased =
-                                device_.matmul.multiply_with_bias(stream, {patches}, {filters}, bias, out);
-                            if (!biased) device_.matmul.multiply(stream, {patches}, {filters}, Accumulate::no, out);
-                            finish(out, biased ? Tensor{} : bias);
-                          });
+  convolution_by_gemm(stream, shape, x, w, y, patch_workspace(shape, x),
+                      [&](const Tensor& patches, const Tensor& filters, const Tensor& out) {
+                        const bool biased = device_.matmul.multiply_with_bias(stream, {patches}, {filters}, bias, out);
+                        if (!biased) device_.matmul.multiply(stream, {patches}, {filters}, Accumulate::no, out);
+                        finish(out, biased ? Tensor{} : bias);
+                      });
 }
 
-void CudaImages::do_convolution_backward(const Convolution& shape, const Tensor& x, const Tensor& w, const Tensor& y,
-                                         const Tensor& d_y, Activation activation, Accumulate accumulate,
-                                         const Tensor& d_w, const Tensor& d_bias, const Tensor& d_x) {
+void CudaImages::do_convolution_backward(const Convolution& shape, const LinearBackwardOperands& operands,
+                                         Activation activation, Accumulate accumulate) {
+  const auto& [x, w, y, d_y, d_w, d_bias, d_x] = operands;
   const cudaStream_t stream = device_.stream;
   if (d_y.count() == 0) {  // no samples: sums of nothing
     if (accumulate == Accumulate::yes) return;
     clear(stream, d_w);
     return clear(stream, d_bias);
   }
-  if (activation != Activation::none || d_bias.data != nullptr) {
+  if (activation != Activation::none || d_bias.present()) {
     activation_gradient(stream, activation, pixels_of(y, shape.out, 0, y.rows), pixels_of(d_y, shape.out, 0, d_y.rows),
                         accumulate, d_bias, device_.scratch);
   }
   ConvolutionLibrary* const library = library_for(shape);
   const bool rounded = library != nullptr && device_.rounded_filter_gradients;
   if (!rounded || !library->filter_gradient(stream, shape, x, d_y, accumulate, d_w)) {
-    filter_gradient_by_products(
-        stream, shape, x, d_y, accumulate, d_w, patch_room(shape, x),
-        [&](const Tensor& patches, const Tensor& gradient, Accumulate add, const Tensor& out) {
-          device_.matmul.multiply(stream, {patches, Matmul::Transposed::yes}, {gradient}, add, out);
-        });
+    filter_gradient_by_gemm(stream, shape, x, d_y, accumulate, d_w, patch_workspace(shape, x),
+                            [&](const Tensor& patches, const Tensor& gradient, Accumulate add, const Tensor& out) {
+                              device_.matmul.multiply(stream, {patches, Matmul::Transposed::yes}, {gradient}, add, out);
+                            });
   }
-  if (d_x.data == nullptr) return;
+  if (!d_x.present()) return;
   if (library == nullptr || !library->image_gradient(stream, shape, w, d_y, d_x)) {
-    image_gradient_by_products(
-        stream, shape, w, d_y, d_x, patch_room(shape, d_x),
+    image_gradient_by_gemm(
+        stream, shape, w, d_y, d_x, patch_workspace(shape, d_x),
         [&](const Tensor& gradient, const Tensor& filters, const Tensor& out) {
           device_.matmul.multiply(stream, {gradient}, {filters, Matmul::Transposed::yes}, Accumulate::no, out);
         });
@@ -148,10 +146,8 @@ void CudaImages::do_batch_norm_sums(const BatchNorm& norm, const Tensor& x, cons
   cuda::batch_norm_sums(device_.stream, norm, x, sums, {pair_sums_.data(), pair_sums_.bytes()});
 }
 
-void CudaImages::do_batch_norm_forward(const BatchNorm& norm, const Tensor& x, const Tensor& sums, const Tensor& scale,
-                                       const Tensor& shift, const Tensor& residual, const Tensor& mean,
-                                       const Tensor& inverse, const Tensor& y) {
-  cuda::batch_norm_forward(device_.stream, norm, x, sums, scale, shift, residual, mean, inverse, y);
+void CudaImages::do_batch_norm_forward(const BatchNorm& norm, const BatchNormForwardOperands& operands) {
+  cuda::batch_norm_forward(device_.stream, norm, operands);
 }
 
 void CudaImages::do_batch_norm_statistics(const BatchNorm& norm, const Tensor& sums, double weight,
@@ -159,23 +155,17 @@ void CudaImages::do_batch_norm_statistics(const BatchNorm& norm, const Tensor& s
   cuda::batch_norm_statistics(device_.stream, norm, sums, weight, accumulate, d_mean, d_variance);
 }
 
-void CudaImages::do_batch_norm_inference(const BatchNorm& norm, const Tensor& x, const Tensor& mean,
-                                         const Tensor& variance, const Tensor& scale, const Tensor& shift,
-                                         const Tensor& residual, const Tensor& y) {
-  cuda::batch_norm_inference(device_.stream, norm, x, mean, variance, scale, shift, residual, y);
+void CudaImages::do_batch_norm_inference(const BatchNorm& norm, const BatchNormInferenceOperands& operands) {
+  cuda::batch_norm_inference(device_.stream, norm, operands);
 }
 
-void CudaImages::do_batch_norm_backward_sums(const BatchNorm& norm, const Tensor& x, const Tensor& y, const Tensor& d_y,
-                                             const Tensor& mean, const Tensor& inverse, Accumulate accumulate,
-                                             const Tensor& d_scale, const Tensor& d_shift, const Tensor& sums) {
-  cuda::batch_norm_backward_sums(device_.stream, norm, x, y, d_y, mean, inverse, accumulate, d_scale, d_shift, sums,
-                                 {pair_sums_.data(), pair_sums_.bytes()});
+void CudaImages::do_batch_norm_backward_sums(const BatchNorm& norm, const BatchNormBackwardSumsOperands& operands,
+                                             Accumulate accumulate) {
+  cuda::batch_norm_backward_sums(device_.stream, norm, operands, accumulate, {pair_sums_.data(), pair_sums_.bytes()});
 }
 
-void CudaImages::do_batch_norm_backward(const BatchNorm& norm, const Tensor& x, const Tensor& d_y, const Tensor& mean,
-                                        const Tensor& inverse, const Tensor& scale, const Tensor& forward_sums,
-                                        const Tensor& sums, const Tensor& d_x) {
-  cuda::batch_norm_backward(device_.stream, norm, x, d_y, mean, inverse, scale, forward_sums, sums, d_x);
+void CudaImages::do_batch_norm_backward(const BatchNorm& norm, const BatchNormBackwardOperands& operands) {
+  cuda::batch_norm_backward(device_.stream, norm, operands);
 }
 
 }  // namespace lockstep::model::cuda

@@ -1,6 +1,6 @@
 /// \file
-/// Operations on images on one GPU: convolutions as matrix products or through a library, everything else in our own
-/// kernels (image_kernels.hpp).
+/// Operations on images on one GPU: convolutions as matrix multiplications or through a library, everything else in our
+/// own kernels (image_kernels.hpp).
 #pragma once
 
 #include <functional>
@@ -39,9 +39,8 @@ class CudaImages final : public ImageOperations {
   void do_augment(const Tensor& images, const Tensor& keys, const Augmentation& spec, const Tensor& out) override;
   void do_convolution_forward(const Convolution& shape, const Tensor& x, const Tensor& w, const Tensor& bias,
                               Activation activation, const Tensor& y) override;
-  void do_convolution_backward(const Convolution& shape, const Tensor& x, const Tensor& w, const Tensor& y,
-                               const Tensor& d_y, Activation activation, Accumulate accumulate, const Tensor& d_w,
-                               const Tensor& d_bias, const Tensor& d_x) override;
+  void do_convolution_backward(const Convolution& shape, const LinearBackwardOperands& operands, Activation activation,
+                               Accumulate accumulate) override;
   void do_max_pool_forward(const Pool& shape, const Tensor& x, const Tensor& y, const Tensor& chosen) override;
   void do_max_pool_backward(const Pool& shape, const Tensor& chosen, const Tensor& d_y, const Tensor& d_x) override;
   void do_global_average_forward(const ImageShape& in, const Tensor& x, const Tensor& y) override;
@@ -54,22 +53,15 @@ class CudaImages final : public ImageOperations {
   void do_subsample_backward(const ImageShape& in, const ImageShape& out, std::int64_t stride, const Tensor& d_y,
                              const Tensor& d_x) override;
   void do_batch_norm_sums(const BatchNorm& norm, const Tensor& x, const Tensor& sums) override;
-  void do_batch_norm_forward(const BatchNorm& norm, const Tensor& x, const Tensor& sums, const Tensor& scale,
-                             const Tensor& shift, const Tensor& residual, const Tensor& mean, const Tensor& inverse,
-                             const Tensor& y) override;
+  void do_batch_norm_forward(const BatchNorm& norm, const BatchNormForwardOperands& operands) override;
   void do_batch_norm_statistics(const BatchNorm& norm, const Tensor& sums, double weight, Accumulate accumulate,
                                 const Tensor& d_mean, const Tensor& d_variance) override;
-  void do_batch_norm_inference(const BatchNorm& norm, const Tensor& x, const Tensor& mean, const Tensor& variance,
-                               const Tensor& scale, const Tensor& shift, const Tensor& residual,
-                               const Tensor& y) override;
-  void do_batch_norm_backward_sums(const BatchNorm& norm, const Tensor& x, const Tensor& y, const Tensor& d_y,
-                                   const Tensor& mean, const Tensor& inverse, Accumulate accumulate,
-                                   const Tensor& d_scale, const Tensor& d_shift, const Tensor& sums) override;
-  void do_batch_norm_backward(const BatchNorm& norm, const Tensor& x, const Tensor& d_y, const Tensor& mean,
-                              const Tensor& inverse, const Tensor& scale, const Tensor& forward_sums,
-                              const Tensor& sums, const Tensor& d_x) override;
+  void do_batch_norm_inference(const BatchNorm& norm, const BatchNormInferenceOperands& operands) override;
+  void do_batch_norm_backward_sums(const BatchNorm& norm, const BatchNormBackwardSumsOperands& operands,
+                                   Accumulate accumulate) override;
+  void do_batch_norm_backward(const BatchNorm& norm, const BatchNormBackwardOperands& operands) override;
 
-  void* patch_room(const Convolution& shape, const Tensor& x);
+  void* patch_workspace(const Convolution& shape, const Tensor& x);
   /// Null for what only products do.
   ConvolutionLibrary* library_for(const Convolution& shape) const noexcept;
 

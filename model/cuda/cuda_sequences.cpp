@@ -9,23 +9,13 @@ namespace lockstep::model::cuda {
 
 namespace {
 
-std::size_t bytes_of(const Tensor& tensor) { return static_cast<std::size_t>(tensor.count()) * size_of(tensor.type); }
-
-/// `count` rows from row `first` on.
-Tensor rows_of(const Tensor& tensor, std::int64_t first, std::int64_t count) {
-  const auto offset = static_cast<std::size_t>(first * tensor.columns) * size_of(tensor.type);
-  return {static_cast<std::byte*>(tensor.data) + offset, tensor.type, count, tensor.columns};
-}
-
-/// The same elements in rows of another length.
-Tensor reshaped(const Tensor& tensor, std::int64_t rows) {
-  return {tensor.data, tensor.type, rows, rows == 0 ? 0 : tensor.count() / rows};
-}
+/// The same elements in so many rows, at least one.
+Tensor in_rows(const Tensor& tensor, std::int64_t rows) { return tensor.reshaped(rows, tensor.count() / rows); }
 
 }  // namespace
 
 void CudaSequences::fill_zero(const Tensor& x) {
-  if (x.count() > 0) check(cudaMemsetAsync(x.data, 0, bytes_of(x), tools_.stream), "clearing memory");
+  if (x.count() > 0) check(cudaMemsetAsync(x.data, 0, x.bytes(), tools_.stream), "clearing memory");
 }
 
 Tensor CudaSequences::deltas(std::int64_t rows, std::int64_t columns) {
@@ -47,7 +37,7 @@ void CudaSequences::do_embedding_backward(const Tensor& tokens, const Tensor& d_
                                           const Tensor& d_table, const Tensor& d_positions) {
   if (accumulate == Accumulate::no) fill_zero(d_table);
   cuda::add_embedding_gradient(tools_.stream, tokens, d_y, d_table, tools_.scratch);
-  if (d_positions.data != nullptr) add_position_gradient(d_y, accumulate, d_positions);
+  if (d_positions.present()) add_position_gradient(d_y, accumulate, d_positions);
 }
 
 /// Rows that are whole samples of as many positions are, side by side, one long row each: column sums. What is left
@@ -55,21 +45,21 @@ void CudaSequences::do_embedding_backward(const Tensor& tokens, const Tensor& d_
 void CudaSequences::add_position_gradient(const Tensor& d_y, Accumulate accumulate, const Tensor& d_positions) {
   const std::int64_t samples = d_y.rows / d_positions.rows, rest = d_y.rows % d_positions.rows;
   const auto add = [&](const Tensor& rows, Accumulate how, const Tensor& to) {
-    cuda::activation_gradient(tools_.stream, Activation::none, {}, rows, how, reshaped(to, 1), tools_.scratch);
+    cuda::activation_gradient(tools_.stream, Activation::none, {}, rows, how, in_rows(to, 1), tools_.scratch);
   };
   if (samples > 0) {
-    add(reshaped(rows_of(d_y, 0, d_y.rows - rest), samples), accumulate, d_positions);
+    add(in_rows(d_y.row_range(0, d_y.rows - rest), samples), accumulate, d_positions);
   } else if (accumulate == Accumulate::no) {
     fill_zero(d_positions);
   }
   if (rest > 0) {
-    add(reshaped(rows_of(d_y, d_y.rows - rest, rest), 1), Accumulate::yes, rows_of(d_positions, 0, rest));
+    add(in_rows(d_y.row_range(d_y.rows - rest, rest), 1), Accumulate::yes, d_positions.row_range(0, rest));
   }
 }
 
 void CudaSequences::do_project_forward(const Tensor& x, const Tensor& table, const Tensor& y) {
   if (y.count() == 0) return;
-  tools_.products.multiply(tools_.stream, {x}, {table, Matmul::Transposed::yes}, Accumulate::no, y);
+  tools_.matmul.multiply(tools_.stream, {x}, {table, Matmul::Transposed::yes}, Accumulate::no, y);
 }
 
 void CudaSequences::do_project_backward(const Tensor& x, const Tensor& table, const Tensor& d_y, Accumulate accumulate,
@@ -78,22 +68,16 @@ void CudaSequences::do_project_backward(const Tensor& x, const Tensor& table, co
     if (accumulate == Accumulate::no) fill_zero(d_table);
     return;
   }
-  tools_.products.multiply(tools_.stream, {d_y, Matmul::Transposed::yes}, {x}, accumulate, d_table);
-  tools_.products.multiply(tools_.stream, {d_y}, {table}, Accumulate::no, d_x);
+  tools_.matmul.multiply(tools_.stream, {d_y, Matmul::Transposed::yes}, {x}, accumulate, d_table);
+  tools_.matmul.multiply(tools_.stream, {d_y}, {table}, Accumulate::no, d_x);
 }
 
-void CudaSequences::do_layer_norm_forward(const Tensor& x, const Tensor& residual, const Tensor& scale,
-                                          const Tensor& shift, const Tensor& sum, const Tensor& mean,
-                                          const Tensor& inverse, const Tensor& y) {
-  cuda::layer_norm_forward(tools_.stream, x, residual, scale, shift, sum, mean, inverse, y);
+void CudaSequences::do_layer_norm_forward(const LayerNormForwardOperands& operands) {
+  cuda::layer_norm_forward(tools_.stream, operands);
 }
 
-void CudaSequences::do_layer_norm_backward(const Tensor& x, const Tensor& scale, const Tensor& mean,
-                                           const Tensor& inverse, const Tensor& d_y, const Tensor& d_residual,
-                                           Accumulate accumulate, const Tensor& d_scale, const Tensor& d_shift,
-                                           const Tensor& d_x) {
-  cuda::layer_norm_backward(tools_.stream, x, scale, mean, inverse, d_y, d_residual, accumulate, d_scale, d_shift, d_x,
-                            tools_.scratch);
+void CudaSequences::do_layer_norm_backward(const LayerNormBackwardOperands& operands, Accumulate accumulate) {
+  cuda::layer_norm_backward(tools_.stream, operands, accumulate, tools_.scratch);
 }
 
 void CudaSequences::do_gelu_forward(const Tensor& x, const Tensor& bias, const Tensor& y) {
@@ -109,55 +93,51 @@ void CudaSequences::do_dropout(const Tensor& x, const Tensor& keys, const Dropou
   if (x.data != y.data && x.count() > 0) cuda::cast(tools_.stream, x, y);
 }
 
-void CudaSequences::do_attention_forward(const Attention& shape, const Tensor& joint, const Tensor& keys,
-                                         const Tensor& y, const Tensor& log_sums) {
-  cuda::attention_forward(tools_.stream, shape, joint, keys, y, log_sums);
+void CudaSequences::do_attention_forward(const Attention& shape, const AttentionForwardOperands& operands) {
+  cuda::attention_forward(tools_.stream, shape, operands);
 }
 
-void CudaSequences::do_attention_backward(const Attention& shape, const Tensor& joint, const Tensor& keys,
-                                          const Tensor& y, const Tensor& log_sums, const Tensor& d_y,
-                                          const Tensor& d_joint) {
+void CudaSequences::do_attention_backward(const Attention& shape, const AttentionBackwardOperands& operands) {
+  const auto& [joint, keys, y, log_sums, d_y, d_joint] = operands;
   if (y.count() == 0) return;
-  cuda::attention_backward(tools_.stream, shape, joint, keys, y, log_sums, d_y, d_joint,
-                           deltas(log_sums.rows, log_sums.columns));
+  cuda::attention_backward(tools_.stream, shape, operands, deltas(log_sums.rows, log_sums.columns));
 }
 
-void CudaSequences::do_lstm_forward(const Lstm& shape, const Tensor& gates, const Tensor& recurrent,
-                                    const Tensor& cells, const Tensor& hidden) {
-  if (shape.lanes == 0) return;
+void CudaSequences::do_lstm_forward(const Lstm& shape, const LstmForwardOperands& operands) {
+  const auto& [gates, recurrent, cells, hidden] = operands;
+  if (shape.sequences == 0) return;
   const auto step_of = [&](const Tensor& tensor, std::int64_t step) {
-    return rows_of(tensor, step * shape.lanes, shape.lanes);
+    return tensor.row_range(step * shape.sequences, shape.sequences);
   };
   for (std::int64_t step = 0; step < shape.steps; ++step) {
     const Tensor sums = step_of(gates, step);
-    tools_.products.multiply(tools_.stream, {step_of(hidden, step)}, {recurrent}, Accumulate::yes, sums);
+    tools_.matmul.multiply(tools_.stream, {step_of(hidden, step)}, {recurrent}, Accumulate::yes, sums);
     cuda::lstm_step_forward(tools_.stream, sums, step_of(cells, step), step_of(cells, step + 1),
                             step_of(hidden, step + 1));
   }
 }
 
-void CudaSequences::do_lstm_backward(const Lstm& shape, const Tensor& gates, const Tensor& recurrent,
-                                     const Tensor& cells, const Tensor& hidden, const Tensor& d_hidden,
-                                     const Tensor& d_cell, Accumulate accumulate, const Tensor& d_recurrent) {
-  if (shape.lanes == 0) {
+void CudaSequences::do_lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands, Accumulate accumulate) {
+  const auto& [gates, recurrent, cells, hidden, d_hidden, d_cell, d_recurrent] = operands;
+  if (shape.sequences == 0) {
     if (accumulate == Accumulate::no) fill_zero(d_recurrent);
     return;
   }
   const auto step_of = [&](const Tensor& tensor, std::int64_t step) {
-    return rows_of(tensor, step * shape.lanes, shape.lanes);
+    return tensor.row_range(step * shape.sequences, shape.sequences);
   };
   for (std::int64_t step = shape.steps - 1; step >= 0; --step) {
     const bool is_last = step == shape.steps - 1;
     const Tensor reaches = step_of(d_hidden, step);
     if (!is_last) {
-      tools_.products.multiply(tools_.stream, {step_of(gates, step + 1)}, {recurrent, Matmul::Transposed::yes},
-                               Accumulate::yes, reaches);
+      tools_.matmul.multiply(tools_.stream, {step_of(gates, step + 1)}, {recurrent, Matmul::Transposed::yes},
+                             Accumulate::yes, reaches);
     }
     cuda::lstm_step_backward(tools_.stream, step_of(gates, step), step_of(cells, step), step_of(cells, step + 1),
                              reaches, is_last ? LastStep::yes : LastStep::no, d_cell);
   }
-  const Tensor before = rows_of(hidden, 0, shape.steps * shape.lanes);
-  tools_.products.multiply(tools_.stream, {before, Matmul::Transposed::yes}, {gates}, accumulate, d_recurrent);
+  const Tensor before = hidden.row_range(0, shape.steps * shape.sequences);
+  tools_.matmul.multiply(tools_.stream, {before, Matmul::Transposed::yes}, {gates}, accumulate, d_recurrent);
 }
 
 }  // namespace lockstep::model::cuda

@@ -110,9 +110,7 @@ class CudnnConvolution final : public ConvolutionLibrary {
     }
     return block.data();
   }
-  void* grown(Block& block, const Tensor& like) {
-    return grown(block, static_cast<std::size_t>(like.count()) * size_of(like.type));
-  }
+  void* grown(Block& block, const Tensor& like) { return grown(block, like.bytes()); }
 
   void* turned(cudaStream_t stream, const Tensor& w) {
     const Tensor to{grown(filters_, w), w.type, w.columns, w.rows};

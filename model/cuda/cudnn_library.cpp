@@ -1,10 +1,8 @@
 // cuDNN's functions as this program sees them. The library, several hundred megabytes, is loaded when the first of them
 // is called: a program that convolves nothing, or nothing in bfloat16, runs without it, also where it is not installed.
-#include <dlfcn.h>
-
-#include <fmt/format.h>
-
 #include <cudnn.h>
+#include <dlfcn.h>
+#include <fmt/format.h>
 
 #include "model/cuda/cudnn_plans.hpp"
 #include "model/device.hpp"

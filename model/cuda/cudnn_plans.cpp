@@ -82,13 +82,13 @@ Names names_of(CudnnProblem::Kind kind) {
 /// All values of an attribute that is a list.
 template <class T>
 std::vector<T> list_of(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
-                       cudnnBackendAttributeType_t type, std::vector<T> room) {
+                       cudnnBackendAttributeType_t type, std::vector<T> workspace) {
   std::int64_t count = 0;
-  check_cudnn(
-      cudnnBackendGetAttribute(descriptor, name, type, static_cast<std::int64_t>(room.size()), &count, room.data()),
-      "reading a list");
-  room.resize(static_cast<std::size_t>(std::min(count, static_cast<std::int64_t>(room.size()))));
-  return room;
+  check_cudnn(cudnnBackendGetAttribute(descriptor, name, type, static_cast<std::int64_t>(workspace.size()), &count,
+                                       workspace.data()),
+              "reading a list");
+  workspace.resize(static_cast<std::size_t>(std::min(count, static_cast<std::int64_t>(workspace.size()))));
+  return workspace;
 }
 
 bool will_do(cudnnBackendDescriptor_t configuration) {
@@ -226,13 +226,13 @@ std::optional<CudnnPlan> find_cudnn_plan(const CudnnDevice& device, const CudnnP
                                          0, &count, nullptr),
                 "counting engines");
     std::vector<CudnnDescriptor> configurations;
-    std::vector<cudnnBackendDescriptor_t> room;
+    std::vector<cudnnBackendDescriptor_t> workspace;
     for (std::int64_t i = 0; i < count; ++i) {
-      room.push_back(configurations.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR).get());
+      workspace.push_back(configurations.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR).get());
     }
-    if (room.empty()) continue;
-    for (const cudnnBackendDescriptor_t each :
-         list_of(heuristics.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, std::move(room))) {
+    if (workspace.empty()) continue;
+    for (const cudnnBackendDescriptor_t each : list_of(heuristics.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                                       CUDNN_TYPE_BACKEND_DESCRIPTOR, std::move(workspace))) {
       if (auto plan = plan_from(device, each, most_workspace)) return plan;
     }
   }

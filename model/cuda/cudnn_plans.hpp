@@ -89,8 +89,8 @@ struct CudnnPlan {
   std::size_t workspace = 0;  ///< bytes
 };
 
-/// Whether an engine of which cuDNN notes this uses tensor cores (without them, matrix products are faster) and adds
-/// the products of a direct sum in fp32 in one order. A note that is not known here is a no.
+/// Whether an engine of which cuDNN notes this uses tensor cores (without them, matrix multiplications are faster) and
+/// adds the products of a direct sum in fp32 in one order. A note that is not known here is a no.
 bool cudnn_engine_will_do(std::span<const cudnnBackendNumericalNote_t> notes) noexcept;
 
 /// Nothing where no engine will do.

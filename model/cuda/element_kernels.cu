@@ -50,7 +50,7 @@ template <Activation kActivation, class T>
 void activate_all(cudaStream_t stream, const Tensor& y, const Tensor& bias) {
   constexpr int kWidth = kWideWidth<T>;
   auto* const data = static_cast<T*>(y.data);
-  if (bias.data == nullptr) {
+  if (!bias.present()) {
     if constexpr (kActivation != Activation::none) {
       run_each<kWidth>("activate", stream, Activate<T, kActivation>{data}, y.count(), takes_packs<kWidth>(data));
     }

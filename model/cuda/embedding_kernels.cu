@@ -1,9 +1,8 @@
-#include "model/cuda/embedding_kernels.cuh"
-
 #include <algorithm>
 
 #include "model/cuda/column_sums.cuh"
 #include "model/cuda/element_kernels.cuh"
+#include "model/cuda/embedding_kernels.cuh"
 #include "model/cuda/sequence_kernels.hpp"
 
 namespace lockstep::model::cuda {
@@ -52,7 +51,7 @@ void add_rows(cudaStream_t stream, const SortedRow* sorted, const std::int32_t* 
          {.blocks = static_cast<unsigned>(rows),
           .parts = static_cast<unsigned>((d_table.columns + kColumnsOfBlock - 1) / kColumnsOfBlock),
           .threads = kBlock,
-          .shared_bytes = sizeof(RunRoom<kWidth>)},
+          .shared_bytes = sizeof(RunWorkspace<kWidth>)},
          stream, sorted, tokens, d_y, d_table.rows, d_table.columns, takes_packs<kWidth>(d_y), takes_packs<kWidth>(to),
          to);
 }

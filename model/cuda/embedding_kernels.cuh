@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kBlock) look_up_rows(LookUp<T> p, std::int64_t
 inline constexpr std::int32_t kLongRun = 64;
 
 template <int kWidth>
-struct RunRoom {
+struct RunWorkspace {
   float of_thread[kWidth][kBlock];
 };
 
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(kBlock)
     }
   }
   if (is_long) {
-    auto& all = shared<RunRoom<kWidth>>();
+    auto& all = shared<RunWorkspace<kWidth>>();
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) all.of_thread[k][threadIdx.x] = sums[k];
     __syncthreads();

@@ -1,6 +1,5 @@
-#include "model/cuda/flash_attention_kernels.cuh"
-
 #include "model/cuda/flash_attention.cuh"
+#include "model/cuda/flash_attention_kernels.cuh"
 
 namespace lockstep::model::cuda {
 
@@ -9,7 +8,7 @@ namespace {
 /// Calls run<kHead, kDrops>().
 template <class Run>
 void for_kind(const FlashData& data, const Run& run) {
-  const bool drops = data.keys != nullptr;
+  const bool drops = data.dropout_keys != nullptr;
   if (data.head_size == 64) {
     drops ? run.template operator()<64, true>() : run.template operator()<64, false>();
   } else {
@@ -30,7 +29,7 @@ void flash_attention_forward(cudaStream_t stream, const FlashData& data) {
     launch("attention_forward", flash_attention<kHead, kDrops>,
            {.blocks = blocks_of_tiles(data, kFlashRows),
             .threads = kFlashThreads,
-            .shared_bytes = sizeof(KeysRoom<kHead>)},
+            .shared_bytes = sizeof(KeysWorkspace<kHead>)},
            stream, data);
   });
 }
@@ -39,9 +38,9 @@ void flash_attention_backward(cudaStream_t stream, const FlashData& data) {
   for_kind(data, [&]<int kHead, bool kDrops>() {
     const unsigned blocks = blocks_of_tiles(data, kFlashRows);
     launch("attention_backward of queries", flash_attention_queries<kHead, kDrops>,
-           {.blocks = blocks, .threads = kFlashThreads, .shared_bytes = sizeof(KeysRoom<kHead>)}, stream, data);
+           {.blocks = blocks, .threads = kFlashThreads, .shared_bytes = sizeof(KeysWorkspace<kHead>)}, stream, data);
     launch("attention_backward of keys", flash_attention_keys<kHead, kDrops>,
-           {.blocks = blocks, .threads = kFlashThreads, .shared_bytes = sizeof(QueriesRoom<kHead>)}, stream, data);
+           {.blocks = blocks, .threads = kFlashThreads, .shared_bytes = sizeof(QueriesWorkspace<kHead>)}, stream, data);
   });
 }
 

@@ -24,11 +24,11 @@ template <int kHead>
 inline constexpr int kFlashQueries = kHead == 64 ? 32 : 16;
 
 template <int kHead>
-struct KeysRoom {
+struct KeysWorkspace {
   CoreTile<kFlashKeys<kHead>, kHead> keys[2], values[2];
 };
 template <int kHead>
-struct QueriesRoom {
+struct QueriesWorkspace {
   CoreTile<kFlashRows, kHead> values;
   CoreTile<kFlashQueries<kHead>, kHead> queries[2], gradients[2];
   float log_sums[2][kFlashQueries<kHead>], deltas[2][kFlashQueries<kHead>];  ///< log_sums to base 2
@@ -127,24 +127,24 @@ __device__ __forceinline__ void store_half(const float (&sums)[kHead / 8][4], in
 /// Starts to copy the tile of keys and of values from position `first` on.
 template <int kHead>
 __device__ __forceinline__ void copy_keys(const FlashData& data, const AttentionPlace& place, int first, int stage,
-                                          KeysRoom<kHead>& room) {
+                                          KeysWorkspace<kHead>& workspace) {
   const std::int64_t width = static_cast<std::int64_t>(data.heads) * kHead;
   const Bfloat16* const keys = data.joint + offset_of(data, place, first, 3, 1);
-  copy_tile<kFlashThreads>(keys, 3 * width, data.context - first, room.keys[stage]);
-  copy_tile<kFlashThreads>(keys + width, 3 * width, data.context - first, room.values[stage]);
+  copy_tile<kFlashThreads>(keys, 3 * width, data.context - first, workspace.keys[stage]);
+  copy_tile<kFlashThreads>(keys + width, 3 * width, data.context - first, workspace.values[stage]);
 }
 
 template <int kHead, bool kDrops>
 __global__ void __launch_bounds__(kFlashThreads) flash_attention(FlashData data) {
   constexpr int kKeys = kFlashKeys<kHead>;
-  auto& room = shared<KeysRoom<kHead>>();
+  auto& workspace = shared<KeysWorkspace<kHead>>();
   const AttentionPlace place = place_of_block(data, kFlashRows, true);
   const FlashThread thread = flash_thread();
   const int first_row = place.first + thread.warp * 16;
   const std::int64_t width = static_cast<std::int64_t>(data.heads) * kHead;
-  const std::uint64_t key_of_sample = kDrops ? data.keys[place.sample] : 0;
+  const std::uint64_t key_of_sample = kDrops ? data.dropout_keys[place.sample] : 0;
   const int end = place.first + kFlashRows < data.context ? place.first + kFlashRows : data.context;
-  copy_keys(data, place, 0, 0, room);
+  copy_keys(data, place, 0, 0, workspace);
   end_group();
   std::uint32_t queries[kHead / 16][4];
   load_rows<kHead>(data.joint + offset_of(data, place, first_row, 3, 0), 3 * width, data.context - first_row, queries);
@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(kFlashThreads) flash_attention(FlashData data)
   float sums[kHead / 8][4] = {};
   float greatest[2] = {-INFINITY, -INFINITY}, totals[2] = {};  // of rows group and group + 8; totals: of this thread
   for (int first = 0, stage = 0; first < end; first += kKeys, stage ^= 1) {
-    if (first + kKeys < end) copy_keys(data, place, first + kKeys, stage ^ 1, room);
+    if (first + kKeys < end) copy_keys(data, place, first + kKeys, stage ^ 1, workspace);
     end_group();
     wait_groups<1>();
     __syncthreads();
@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(kFlashThreads) flash_attention(FlashData data)
 #pragma unroll
         for (int n = 0; n < kKeys / 16; ++n) {
           std::uint32_t right[4];
-          load_right(room.keys[stage], n * 16, s * 16, right);
+          load_right(workspace.keys[stage], n * 16, s * 16, right);
           multiply_add(queries[s], right[0], right[1], scores[2 * n]);
           multiply_add(queries[s], right[2], right[3], scores[2 * n + 1]);
         }
@@ -215,7 +215,7 @@ __global__ void __launch_bounds__(kFlashThreads) flash_attention(FlashData data)
             {scores[2 * k][0], scores[2 * k][1], scores[2 * k][2], scores[2 * k][3]},
             {scores[2 * k + 1][0], scores[2 * k + 1][1], scores[2 * k + 1][2], scores[2 * k + 1][3]}};
         left_of(outs, left);
-        add_rows(left, room.values[stage], k * 16, sums);
+        add_rows(left, workspace.values[stage], k * 16, sums);
       }
     }
     __syncthreads();  // the stage has been read
@@ -237,14 +237,14 @@ __global__ void __launch_bounds__(kFlashThreads) flash_attention(FlashData data)
 template <int kHead, bool kDrops>
 __global__ void __launch_bounds__(kFlashThreads) flash_attention_queries(FlashData data) {
   constexpr int kKeys = kFlashKeys<kHead>;
-  auto& room = shared<KeysRoom<kHead>>();
+  auto& workspace = shared<KeysWorkspace<kHead>>();
   const AttentionPlace place = place_of_block(data, kFlashRows, true);
   const FlashThread thread = flash_thread();
   const int first_row = place.first + thread.warp * 16, rows = data.context - first_row;
   const std::int64_t width = static_cast<std::int64_t>(data.heads) * kHead;
-  const std::uint64_t key_of_sample = kDrops ? data.keys[place.sample] : 0;
+  const std::uint64_t key_of_sample = kDrops ? data.dropout_keys[place.sample] : 0;
   const int end = place.first + kFlashRows < data.context ? place.first + kFlashRows : data.context;
-  copy_keys(data, place, 0, 0, room);
+  copy_keys(data, place, 0, 0, workspace);
   end_group();
   std::uint32_t queries[kHead / 16][4], gradients[kHead / 16][4];
   load_rows<kHead>(data.joint + offset_of(data, place, first_row, 3, 0), 3 * width, rows, queries);
@@ -271,15 +271,15 @@ __global__ void __launch_bounds__(kFlashThreads) flash_attention_queries(FlashDa
   const float scale = data.scale * kLog2OfE;
   float sums[kHead / 8][4] = {};
   for (int first = 0, stage = 0; first < end; first += kKeys, stage ^= 1) {
-    if (first + kKeys < end) copy_keys(data, place, first + kKeys, stage ^ 1, room);
+    if (first + kKeys < end) copy_keys(data, place, first + kKeys, stage ^ 1, workspace);
     end_group();
     wait_groups<1>();
     __syncthreads();
 #pragma unroll 1
     for (int chunk = 0; chunk < kKeys && first + chunk <= first_row + 15; chunk += 16) {
       float scores[2][4] = {}, products[2][4] = {};
-      multiply_rows(queries, room.keys[stage], chunk, scores);
-      multiply_rows(gradients, room.values[stage], chunk, products);
+      multiply_rows(queries, workspace.keys[stage], chunk, scores);
+      multiply_rows(gradients, workspace.values[stage], chunk, products);
 #pragma unroll
       for (int n = 0; n < 2; ++n) {
 #pragma unroll
@@ -298,7 +298,7 @@ __global__ void __launch_bounds__(kFlashThreads) flash_attention_queries(FlashDa
       }
       std::uint32_t left[4];
       left_of(scores, left);
-      add_rows(left, room.keys[stage], chunk, sums);
+      add_rows(left, workspace.keys[stage], chunk, sums);
     }
     __syncthreads();  // the stage has been read
   }
@@ -313,40 +313,40 @@ __global__ void __launch_bounds__(kFlashThreads) flash_attention_queries(FlashDa
 /// Starts to copy the tile of queries and of what reached their results, from position `first` on.
 template <int kHead>
 __device__ __forceinline__ void copy_queries(const FlashData& data, const AttentionPlace& place, int first, int stage,
-                                             QueriesRoom<kHead>& room) {
+                                             QueriesWorkspace<kHead>& workspace) {
   const std::int64_t width = static_cast<std::int64_t>(data.heads) * kHead;
   copy_tile<kFlashThreads>(data.joint + offset_of(data, place, first, 3, 0), 3 * width, data.context - first,
-                           room.queries[stage]);
+                           workspace.queries[stage]);
   copy_tile<kFlashThreads>(data.d_y + offset_of(data, place, first, 1, 0), width, data.context - first,
-                           room.gradients[stage]);
+                           workspace.gradients[stage]);
   const auto i = static_cast<int>(threadIdx.x);
   if (i >= kFlashQueries<kHead>) return;
   const std::int64_t at = static_cast<std::int64_t>(place.pair) * data.context + first + i;
   const bool there = first + i < data.context;
-  room.log_sums[stage][i] = there ? data.log_sums[at] * kLog2OfE : INFINITY;
-  room.deltas[stage][i] = there ? data.deltas[at] : 0.0f;
+  workspace.log_sums[stage][i] = there ? data.log_sums[at] * kLog2OfE : INFINITY;
+  workspace.deltas[stage][i] = there ? data.deltas[at] : 0.0f;
 }
 
 /// The gradients of keys and values: rows are keys, columns queries, 16 at a time. After flash_attention_queries().
 template <int kHead, bool kDrops>
 __global__ void __launch_bounds__(kFlashThreads) flash_attention_keys(FlashData data) {
   constexpr int kQueries = kFlashQueries<kHead>;
-  auto& room = shared<QueriesRoom<kHead>>();
+  auto& workspace = shared<QueriesWorkspace<kHead>>();
   const AttentionPlace place = place_of_block(data, kFlashRows, false);
   const FlashThread thread = flash_thread();
   const int first_row = place.first + thread.warp * 16;
   const std::int64_t width = static_cast<std::int64_t>(data.heads) * kHead;
-  const std::uint64_t key_of_sample = kDrops ? data.keys[place.sample] : 0;
+  const std::uint64_t key_of_sample = kDrops ? data.dropout_keys[place.sample] : 0;
   copy_tile<kFlashThreads>(data.joint + offset_of(data, place, place.first, 3, 2), 3 * width,
-                           data.context - place.first, room.values);
-  copy_queries(data, place, place.first, 0, room);
+                           data.context - place.first, workspace.values);
+  copy_queries(data, place, place.first, 0, workspace);
   end_group();
   std::uint32_t keys[kHead / 16][4];
   load_rows<kHead>(data.joint + offset_of(data, place, first_row, 3, 1), 3 * width, data.context - first_row, keys);
   const float scale = data.scale * kLog2OfE;
   float d_keys[kHead / 8][4] = {}, d_values[kHead / 8][4] = {};
   for (int first = place.first, stage = 0; first < data.context; first += kQueries, stage ^= 1) {
-    if (first + kQueries < data.context) copy_queries(data, place, first + kQueries, stage ^ 1, room);
+    if (first + kQueries < data.context) copy_queries(data, place, first + kQueries, stage ^ 1, workspace);
     end_group();
     wait_groups<1>();
     __syncthreads();
@@ -365,12 +365,12 @@ __global__ void __launch_bounds__(kFlashThreads) flash_attention_keys(FlashData 
         }
       }
       float weights[2][4] = {}, products[2][4] = {};
-      multiply_rows(keys, room.queries[stage], chunk, weights);
+      multiply_rows(keys, workspace.queries[stage], chunk, weights);
 #pragma unroll
       for (int s = 0; s < kHead / 16; ++s) {
         std::uint32_t left[4], right[4];
-        load_left(room.values, thread.warp * 16, s * 16, left);
-        load_right(room.gradients[stage], chunk, s * 16, right);
+        load_left(workspace.values, thread.warp * 16, s * 16, left);
+        load_right(workspace.gradients[stage], chunk, s * 16, right);
         multiply_add(left, right[0], right[1], products[0]);
         multiply_add(left, right[2], right[3], products[1]);
       }
@@ -381,18 +381,18 @@ __global__ void __launch_bounds__(kFlashThreads) flash_attention_keys(FlashData 
           const int column = chunk + n * 8 + thread.place * 2 + c % 2;
           const int key = first_row + thread.group + c / 2 * 8, query = first + column;
           const bool seen = key <= query;
-          const float weight = seen ? exp2f(weights[n][c] * scale - room.log_sums[stage][column]) : 0.0f;
+          const float weight = seen ? exp2f(weights[n][c] * scale - workspace.log_sums[stage][column]) : 0.0f;
           float factor = 1;
           if constexpr (kDrops) factor = (kept >> (4 * n + c) & 1u) != 0 ? data.dropout.factor : 0.0f;
-          products[n][c] = seen ? weight * (products[n][c] * factor - room.deltas[stage][column]) : 0.0f;
+          products[n][c] = seen ? weight * (products[n][c] * factor - workspace.deltas[stage][column]) : 0.0f;
           weights[n][c] = weight * factor;
         }
       }
       std::uint32_t left[4];
       left_of(weights, left);
-      add_rows(left, room.gradients[stage], chunk, d_values);
+      add_rows(left, workspace.gradients[stage], chunk, d_values);
       left_of(products, left);
-      add_rows(left, room.queries[stage], chunk, d_keys);
+      add_rows(left, workspace.queries[stage], chunk, d_keys);
     }
     __syncthreads();  // the stage has been read
   }

@@ -1,7 +1,8 @@
 /// \file
-/// The passes over images that are no matrix products, on a GPU: as kernels.hpp, for image_operations.hpp, where shapes
-/// and types are checked. Compute type T is float32 or bfloat16, arithmetic is fp32, sums over samples are double.
-/// Gradients are gathered by who owns the place they go to, so that every sum has one order and nothing is atomic.
+/// The passes over images that are no matrix multiplications, on a GPU: as kernels.hpp, for image_operations.hpp, where
+/// shapes and types are checked. Compute type T is float32 or bfloat16, arithmetic is fp32, sums over samples are
+/// double. Gradients are gathered by who owns the place they go to, so that every sum has one order and nothing is
+/// atomic.
 #pragma once
 
 #include <cstddef>
@@ -53,19 +54,12 @@ void response_normalization_backward(cudaStream_t stream, const ResponseNormaliz
 std::size_t batch_norm_scratch_bytes() noexcept;
 void batch_norm_sums(cudaStream_t stream, const BatchNorm& norm, const Tensor& x, const Tensor& sums,
                      const Scratch& scratch);
-void batch_norm_forward(cudaStream_t stream, const BatchNorm& norm, const Tensor& x, const Tensor& sums,
-                        const Tensor& scale, const Tensor& shift, const Tensor& residual, const Tensor& mean,
-                        const Tensor& inverse, const Tensor& y);
+void batch_norm_forward(cudaStream_t stream, const BatchNorm& norm, const BatchNormForwardOperands& operands);
 void batch_norm_statistics(cudaStream_t stream, const BatchNorm& norm, const Tensor& sums, double weight,
                            Accumulate accumulate, const Tensor& d_mean, const Tensor& d_variance);
-void batch_norm_inference(cudaStream_t stream, const BatchNorm& norm, const Tensor& x, const Tensor& mean,
-                          const Tensor& variance, const Tensor& scale, const Tensor& shift, const Tensor& residual,
-                          const Tensor& y);
-void batch_norm_backward_sums(cudaStream_t stream, const BatchNorm& norm, const Tensor& x, const Tensor& y,
-                              const Tensor& d_y, const Tensor& mean, const Tensor& inverse, Accumulate accumulate,
-                              const Tensor& d_scale, const Tensor& d_shift, const Tensor& sums, const Scratch& scratch);
-void batch_norm_backward(cudaStream_t stream, const BatchNorm& norm, const Tensor& x, const Tensor& d_y,
-                         const Tensor& mean, const Tensor& inverse, const Tensor& scale, const Tensor& forward_sums,
-                         const Tensor& sums, const Tensor& d_x);
+void batch_norm_inference(cudaStream_t stream, const BatchNorm& norm, const BatchNormInferenceOperands& operands);
+void batch_norm_backward_sums(cudaStream_t stream, const BatchNorm& norm, const BatchNormBackwardSumsOperands& operands,
+                              Accumulate accumulate, const Scratch& scratch);
+void batch_norm_backward(cudaStream_t stream, const BatchNorm& norm, const BatchNormBackwardOperands& operands);
 
 }  // namespace lockstep::model::cuda

@@ -1,8 +1,9 @@
 /// \file
-/// The passes over arrays that are no matrix products, on a GPU: each function enqueues its kernels on `stream` and
-/// returns. Tensors are device memory with shapes and types as in backend.hpp, checked there. Compute type T is float32
-/// or bfloat16, arithmetic is fp32, sums are double where backend.hpp says so. Every sum has a fixed order that depends
-/// on the sizes alone: no atomics on data, so a call repeats bit for bit. Throws DeviceError when a launch is refused.
+/// The passes over arrays that are no matrix multiplications, on a GPU: each function enqueues its kernels on `stream`
+/// and returns. Tensors are device memory with shapes and types as in backend.hpp, checked there. Compute type T is
+/// float32 or bfloat16, arithmetic is fp32, sums are double where backend.hpp says so. Every sum has a fixed order that
+/// depends on the sizes alone: no atomics on data, so a call repeats bit for bit. Throws DeviceError when a launch is
+/// refused.
 #pragma once
 
 #include <cstddef>
@@ -47,7 +48,7 @@ struct UpdateChunks {
 };
 
 void convert_input(cudaStream_t stream, const Tensor& in, const InputTransform& transform, const Tensor& out);
-/// y = act(y + bias), where the matrix product could not do it itself; bias may be empty.
+/// y = act(y + bias), where the matrix multiplication could not do it itself; bias may be empty.
 void add_bias_and_activate(cudaStream_t stream, const Tensor& y, const Tensor& bias, Activation activation);
 /// d_y becomes the gradient before the activation (by the value y; y unused for none); d_bias (float32 [1, columns],
 /// may be empty) = or += its column sums.
@@ -61,7 +62,7 @@ void mean_squared_error(cudaStream_t stream, const Tensor& predictions, const Te
 void add(cudaStream_t stream, const Tensor& x, const Tensor& to);
 void sum_of_squares(cudaStream_t stream, const Tensor& x, const Tensor& out, Accumulate accumulate,
                     const Scratch& scratch);
-void tally(cudaStream_t stream, const Tensor& sums, const Tensor& ballot);
+void report_loss(cudaStream_t stream, const Tensor& sums, const Tensor& status);
 /// gradients += l2 * parameters over the decayed chunks.
 void add_l2_gradient(cudaStream_t stream, const Tensor& parameters, const Tensor& gradients, float l2,
                      const UpdateChunks& chunks);

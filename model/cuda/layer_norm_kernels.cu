@@ -1,8 +1,7 @@
-#include "model/cuda/layer_norm_kernels.cuh"
-
 #include <algorithm>
 
 #include "model/cuda/column_sums.cuh"
+#include "model/cuda/layer_norm_kernels.cuh"
 #include "model/cuda/sequence_kernels.hpp"
 
 namespace lockstep::model::cuda {
@@ -13,11 +12,6 @@ namespace {
 unsigned blocks_of_rows(std::int64_t rows) {
   constexpr std::int64_t kRowsOfBlock = kBlock / kWarp, kMostRowBlocks = 4096;
   return static_cast<unsigned>(std::min((rows + kRowsOfBlock - 1) / kRowsOfBlock, kMostRowBlocks));
-}
-
-template <class T>
-T* data_of(const Tensor& tensor) {
-  return static_cast<T*>(tensor.data);
 }
 
 template <int kWidth, class T>
@@ -44,9 +38,8 @@ void backward(cudaStream_t stream, const NormBackward<T>& p, std::int64_t rows, 
 
 }  // namespace
 
-void layer_norm_forward(cudaStream_t stream, const Tensor& x, const Tensor& residual, const Tensor& scale,
-                        const Tensor& shift, const Tensor& sum, const Tensor& mean, const Tensor& inverse,
-                        const Tensor& y) {
+void layer_norm_forward(cudaStream_t stream, const LayerNormForwardOperands& operands) {
+  const auto& [x, residual, scale, shift, sum, mean, inverse, y] = operands;
   if (x.count() == 0) return;
   for_type("layer_norm_forward", x.type, [&]<class T>(T) {
     const NormForward<T> p{data_of<T>(x),   data_of<T>(residual), data_of<T>(scale),       data_of<T>(shift),
@@ -59,9 +52,9 @@ void layer_norm_forward(cudaStream_t stream, const Tensor& x, const Tensor& resi
   });
 }
 
-void layer_norm_backward(cudaStream_t stream, const Tensor& x, const Tensor& scale, const Tensor& mean,
-                         const Tensor& inverse, const Tensor& d_y, const Tensor& d_residual, Accumulate accumulate,
-                         const Tensor& d_scale, const Tensor& d_shift, const Tensor& d_x, const Scratch& scratch) {
+void layer_norm_backward(cudaStream_t stream, const LayerNormBackwardOperands& operands, Accumulate accumulate,
+                         const Scratch& scratch) {
+  const auto& [x, scale, mean, inverse, d_y, d_residual, d_scale, d_shift, d_x] = operands;
   const bool add = accumulate == Accumulate::yes;
   const SumTargets<2> sums{{data_of<float>(d_scale), data_of<float>(d_shift)}};
   for_type("layer_norm_backward", x.type, [&]<class T>(T) {

@@ -18,11 +18,11 @@ __global__ void __launch_bounds__(kBlock) add_sums(const Sums* parts, int count,
   add_to(sums, total, factor);
 }
 
-__global__ void __launch_bounds__(kWarp) tally_sums(const double* sums, double* ballot) {
+__global__ void __launch_bounds__(kWarp) report_loss_sums(const double* sums, StepStatus* status) {
   if (threadIdx.x != 0) return;
-  ballot[0] = sums[0];
-  ballot[1] = sums[1];
-  if (!std::isfinite(sums[0])) ballot[2] += 1;
+  status->loss = sums[0];
+  status->metric = sums[1];
+  if (!std::isfinite(sums[0])) status->non_finite += 1;
 }
 
 /// The second kernel, where the first has left parts.
@@ -120,9 +120,9 @@ void mean_squared_error(cudaStream_t stream, const Tensor& predictions, const Te
   throw std::invalid_argument(std::string("mean_squared_error: predictions of ") + name_of(predictions.type));
 }
 
-void tally(cudaStream_t stream, const Tensor& sums, const Tensor& ballot) {
-  launch("tally", tally_sums, {.threads = kWarp}, stream, static_cast<const double*>(sums.data),
-         static_cast<double*>(ballot.data));
+void report_loss(cudaStream_t stream, const Tensor& sums, const Tensor& status) {
+  launch("report_loss", report_loss_sums, {.threads = kWarp}, stream, static_cast<const double*>(sums.data),
+         static_cast<StepStatus*>(status.data));
 }
 
 }  // namespace lockstep::model::cuda

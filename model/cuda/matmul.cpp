@@ -74,8 +74,7 @@ void Matmul::multiply(cudaStream_t stream, const Operand& a, const Operand& b, A
   if (out.count() == 0) return;
   if (columns_of(a) == 0) {
     if (accumulate == Accumulate::yes) return;
-    check(cudaMemsetAsync(out.data, 0, static_cast<std::size_t>(out.count()) * size_of(out.type), stream),
-          "clearing an empty product");
+    check(cudaMemsetAsync(out.data, 0, out.bytes(), stream), "clearing an empty product");
     return;
   }
   const Problem problem = problem_of(a, b, {}, CUBLASLT_EPILOGUE_DEFAULT, accumulate, out);
@@ -89,7 +88,7 @@ void Matmul::multiply(cudaStream_t stream, const Operand& a, const Operand& b, A
 bool Matmul::multiply_with_bias(cudaStream_t stream, const Operand& a, const Operand& b, const Tensor& bias,
                                 const Tensor& out) {
   if (out.count() == 0) return true;
-  if (bias.data == nullptr || columns_of(a) == 0) return false;
+  if (!bias.present() || columns_of(a) == 0) return false;
   if (alignment_of(bias.data) < kBiasAlignment || bias.type != out.type) return false;
   const Problem problem = problem_of(a, b, bias, CUBLASLT_EPILOGUE_BIAS, Accumulate::no, out);
   const Pointers pointers{b.tensor.data, a.tensor.data, out.data, bias.data};
@@ -116,7 +115,7 @@ Matmul::Problem Matmul::problem_of(const Operand& a, const Operand& b, const Ten
                         .left_alignment = alignment_of(b.tensor.data),
                         .right_alignment = alignment_of(a.tensor.data),
                         .out_alignment = alignment_of(out.data),
-                        .bias_alignment = bias.data == nullptr ? 0 : alignment_of(bias.data)};
+                        .bias_alignment = !bias.present() ? 0 : alignment_of(bias.data)};
   if (std::max({problem.rows, problem.columns, problem.terms}) > std::numeric_limits<std::int32_t>::max()) {
     throw std::invalid_argument(describe(problem) + ": cuBLASLt counts to 2^31 - 1 in each direction");
   }

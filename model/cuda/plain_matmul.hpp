@@ -1,5 +1,5 @@
 /// \file
-/// A matrix product for shapes that cuBLASLt has no kernel for: correct for every shape, and slow.
+/// A matrix multiplication for shapes that cuBLASLt has no kernel for: correct for every shape, and slow.
 #pragma once
 
 #include <cuda_runtime_api.h>

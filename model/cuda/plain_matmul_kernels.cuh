@@ -1,6 +1,6 @@
 /// \file
-/// The simplest tiled matrix product: each block makes a square of the output and takes the terms a tile at a time
-/// through shared memory.
+/// The simplest tiled matrix multiplication: each block makes a square of the output and takes the terms a tile at a
+/// time through shared memory.
 #pragma once
 
 #include <cstdint>

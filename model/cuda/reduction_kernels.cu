@@ -71,7 +71,7 @@ template <Activation kActivation, class T>
 void gradient_all(cudaStream_t stream, const Tensor& y, const Tensor& d_y, bool add, const Tensor& d_bias,
                   const Scratch& scratch) {
   constexpr int kWidth = kWideWidth<T>;
-  if (d_bias.data == nullptr) {
+  if (!d_bias.present()) {
     if constexpr (kActivation != Activation::none) {
       const GradientBefore<T, kActivation> body{static_cast<const T*>(y.data), static_cast<T*>(d_y.data)};
       run_each<kWidth>("activation_gradient", stream, body, d_y.count(),

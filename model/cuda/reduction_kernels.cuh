@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kBlock)
   }
 }
 
-/// Room for one pack of column sums per thread.
+/// Workspace for one pack of column sums per thread.
 template <int kWidth>
 struct ColumnSums {
   float of_thread[kWidth][kBlock];

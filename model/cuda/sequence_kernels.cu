@@ -1,21 +1,15 @@
 // Passes in which each element stands alone, and the column sums that go with them: gelu, dropout, the gates of an
 // LSTM.
-#include "model/cuda/sequence_kernels.cuh"
-
 #include <algorithm>
 
 #include "model/cuda/column_sums.cuh"
 #include "model/cuda/element_kernels.cuh"
+#include "model/cuda/sequence_kernels.cuh"
 #include "model/cuda/sequence_kernels.hpp"
 
 namespace lockstep::model::cuda {
 
 namespace {
-
-template <class T>
-T* data_of(const Tensor& tensor) {
-  return static_cast<T*>(tensor.data);
-}
 
 template <int kWidth, class T>
 void biased_gelu(cudaStream_t stream, const Tensor& x, const Tensor& bias, const Tensor& y) {
@@ -47,7 +41,7 @@ void gelu_forward(cudaStream_t stream, const Tensor& x, const Tensor& bias, cons
   if (x.count() == 0) return;
   for_type("gelu_forward", x.type, [&]<class T>(T) {
     constexpr int kWidth = kWideWidth<T>;
-    if (bias.data == nullptr) {
+    if (!bias.present()) {
       const Gelu<T> body{data_of<T>(x), data_of<T>(y)};
       run_each<kWidth>("gelu_forward", stream, body, x.count(),
                        takes_packs<kWidth>(body.x) && takes_packs<kWidth>(body.y));
@@ -65,7 +59,7 @@ void gelu_backward(cudaStream_t stream, const Tensor& x, const Tensor& d_y, Accu
     constexpr int kWidth = kWideWidth<T>;
     const bool wide = takes_packs<kWidth>(data_of<T>(x)) && takes_packs<kWidth>(data_of<T>(d_y));
     const GeluBack<T> body{data_of<T>(x), data_of<T>(d_y), x.columns, wide};
-    if (d_bias.data == nullptr) return run_each<kWidth>("gelu_backward", stream, body, x.count(), wide);
+    if (!d_bias.present()) return run_each<kWidth>("gelu_backward", stream, body, x.count(), wide);
     const SumTargets<1> sums{{data_of<float>(d_bias)}};
     const bool add = accumulate == Accumulate::yes;
     if (x.columns % kWidth == 0) {

@@ -1,8 +1,8 @@
 /// \file
-/// The passes of sequence_operations.hpp that are no matrix products, on a GPU: each function enqueues its kernels on
-/// `stream` and returns; an empty tensor is nothing to launch for. Tensors are device memory with shapes and types as
-/// checked by SequenceOperations; types are float32 or bfloat16, arithmetic is fp32. Every sum has a fixed order that
-/// depends on the sizes alone, and the embedding's on the tokens: no atomics, so a call repeats bit for bit.
+/// The passes of sequence_operations.hpp that are no matrix multiplications, on a GPU: each function enqueues its
+/// kernels on `stream` and returns; an empty tensor is nothing to launch for. Tensors are device memory with shapes and
+/// types as checked by SequenceOperations; types are float32 or bfloat16, arithmetic is fp32. Every sum has a fixed
+/// order that depends on the sizes alone, and the embedding's on the tokens: no atomics, so a call repeats bit for bit.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,12 @@
 #include "model/sequence_operations.hpp"
 
 namespace lockstep::model::cuda {
+
+/// The device memory of a tensor whose type has been looked at.
+template <class T>
+T* data_of(const Tensor& tensor) {
+  return static_cast<T*>(tensor.data);
+}
 
 void to_time_major(cudaStream_t stream, const Tensor& tokens, const Tensor& out);
 
@@ -32,13 +38,10 @@ struct SortedRow {
 void add_embedding_gradient(cudaStream_t stream, const Tensor& tokens, const Tensor& d_y, const Tensor& d_table,
                             const Scratch& scratch);
 
-void layer_norm_forward(cudaStream_t stream, const Tensor& x, const Tensor& residual, const Tensor& scale,
-                        const Tensor& shift, const Tensor& sum, const Tensor& mean, const Tensor& inverse,
-                        const Tensor& y);
+void layer_norm_forward(cudaStream_t stream, const LayerNormForwardOperands& operands);
 /// d_x may also be the same tensor as d_y.
-void layer_norm_backward(cudaStream_t stream, const Tensor& x, const Tensor& scale, const Tensor& mean,
-                         const Tensor& inverse, const Tensor& d_y, const Tensor& d_residual, Accumulate accumulate,
-                         const Tensor& d_scale, const Tensor& d_shift, const Tensor& d_x, const Scratch& scratch);
+void layer_norm_backward(cudaStream_t stream, const LayerNormBackwardOperands& operands, Accumulate accumulate,
+                         const Scratch& scratch);
 
 void gelu_forward(cudaStream_t stream, const Tensor& x, const Tensor& bias, const Tensor& y);
 void gelu_backward(cudaStream_t stream, const Tensor& x, const Tensor& d_y, Accumulate accumulate, const Tensor& d_bias,
@@ -46,7 +49,8 @@ void gelu_backward(cudaStream_t stream, const Tensor& x, const Tensor& d_y, Accu
 
 void dropout(cudaStream_t stream, const Tensor& x, const Tensor& keys, const Dropout& rule, const Tensor& y);
 
-/// One step of Lstm, after the product: gates [lanes, 4 hidden] from sums to gates, the cells and outputs of the step.
+/// One step of Lstm, after the product: gates [sequences, 4 hidden] from sums to gates, the cells and outputs of the
+/// step.
 void lstm_step_forward(cudaStream_t stream, const Tensor& gates, const Tensor& cells_before, const Tensor& cells,
                        const Tensor& hidden);
 enum class LastStep : bool { no, yes };
@@ -58,11 +62,9 @@ void lstm_step_backward(cudaStream_t stream, const Tensor& gates, const Tensor& 
 inline constexpr std::int64_t kMostHeadSize = 128;
 /// Head sizes up to kMostHeadSize; std::invalid_argument beyond. bfloat16 with head sizes 64 and 128 runs on tensor
 /// cores, all else in plain fp32 arithmetic (in tiles too): a static rule.
-void attention_forward(cudaStream_t stream, const Attention& shape, const Tensor& joint, const Tensor& keys,
-                       const Tensor& y, const Tensor& log_sums);
+void attention_forward(cudaStream_t stream, const Attention& shape, const AttentionForwardOperands& operands);
 /// deltas: float32 [samples * heads, context], room for the products of each row of y and d_y.
-void attention_backward(cudaStream_t stream, const Attention& shape, const Tensor& joint, const Tensor& keys,
-                        const Tensor& y, const Tensor& log_sums, const Tensor& d_y, const Tensor& d_joint,
+void attention_backward(cudaStream_t stream, const Attention& shape, const AttentionBackwardOperands& operands,
                         const Tensor& deltas);
 
 }  // namespace lockstep::model::cuda

@@ -25,7 +25,7 @@ StagedBatch Staging::stage(int slot, const StagedBatch& host, cudaStream_t compu
   // An event that was never recorded lets pass.
   check(cudaStreamWaitEvent(copies_.get(), to.released.get(), 0), "waiting for a slot of the input");
   StagedBatch batch{upload(host.x, to.x), upload(host.y, to.y), {}};
-  if (host.keys.data != nullptr) batch.keys = upload(host.keys, to.keys);
+  if (host.keys.present()) batch.keys = upload(host.keys, to.keys);
   check(cudaEventRecord(to.uploaded.get(), copies_.get()), "marking an upload");
   check(cudaStreamWaitEvent(compute, to.uploaded.get(), 0), "waiting for an upload");
   latest_ = to.uploaded.get();
@@ -42,7 +42,7 @@ void Staging::wait() {
 }
 
 Tensor Staging::upload(const Tensor& host, std::byte* to) {
-  const std::size_t bytes = static_cast<std::size_t>(host.count()) * size_of(host.type);
+  const std::size_t bytes = host.bytes();
   if (bytes > 0) {
     check(cudaMemcpyAsync(to, host.data, bytes, cudaMemcpyHostToDevice, copies_.get()), "uploading a batch");
   }

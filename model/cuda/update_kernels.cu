@@ -49,7 +49,7 @@ void take_norms(cudaStream_t stream, const UpdatePointers& arenas, bool wide, co
   const auto* const numbers = static_cast<const UpdateRule*>(rule.data);
   launch("square_chunk", square_chunk<kKind>,
          {.blocks = chunks.count, .threads = kBlock, .shared_bytes = sizeof(NormsOfBlock)}, stream, arenas, numbers,
-         chunks.data, wide, static_cast<const double*>(gate.obstacles.data),
+         chunks.data, wide, static_cast<const double*>(gate.non_finite.data),
          static_cast<const double*>(gate.gradient_squares.data), chunks.parts);
   launch("add_norms", add_norms, {.blocks = chunks.slice_count, .threads = kBlock, .shared_bytes = sizeof(WarpSums)},
          stream, kKind, numbers, chunks.data, chunks.slices, static_cast<const double*>(chunks.parts), norms,
@@ -61,7 +61,7 @@ void run_update(cudaStream_t stream, const UpdatePointers& arenas, bool wide, co
                 const UpdateChunks& chunks, const UpdateGate& gate) {
   launch("update", update_chunk<kKind, kAveraging, kShadow>,
          {.blocks = chunks.count, .threads = kBlock, .shared_bytes = sizeof(UpdateOfBlock)}, stream, arenas,
-         static_cast<const UpdateRule*>(rule.data), chunks.data, wide, static_cast<const double*>(gate.obstacles.data),
+         static_cast<const UpdateRule*>(rule.data), chunks.data, wide, static_cast<const double*>(gate.non_finite.data),
          static_cast<const double*>(gate.gradient_squares.data));
 }
 
@@ -74,15 +74,15 @@ void update_by(cudaStream_t stream, const UpdatePointers& arenas, bool averaging
     wide = wide && takes_packs<kWidth>(arenas.state1);
   if (formulas::keeps_moments(kKind)) wide = wide && takes_packs<kWidth>(arenas.state2);
   if (averaging) wide = wide && takes_packs<kWidth>(arenas.average);
-  if (arenas.shadow != nullptr) wide = wide && takes_packs<kWidth>(arenas.shadow);
+  if (arenas.compute_copy != nullptr) wide = wide && takes_packs<kWidth>(arenas.compute_copy);
   if constexpr (formulas::needs_norms(kKind)) {
     take_norms<kKind>(stream, arenas, wide, rule, chunks, gate, static_cast<double*>(norms.data));
   }
   if (averaging) {
-    if (arenas.shadow != nullptr) return run_update<kKind, true, true>(stream, arenas, wide, rule, chunks, gate);
+    if (arenas.compute_copy != nullptr) return run_update<kKind, true, true>(stream, arenas, wide, rule, chunks, gate);
     return run_update<kKind, true, false>(stream, arenas, wide, rule, chunks, gate);
   }
-  if (arenas.shadow != nullptr) return run_update<kKind, false, true>(stream, arenas, wide, rule, chunks, gate);
+  if (arenas.compute_copy != nullptr) return run_update<kKind, false, true>(stream, arenas, wide, rule, chunks, gate);
   return run_update<kKind, false, false>(stream, arenas, wide, rule, chunks, gate);
 }
 
@@ -100,15 +100,15 @@ void add_l2_gradient(cudaStream_t stream, const Tensor& parameters, const Tensor
 void update(cudaStream_t stream, const UpdateArenas& arenas, OptimizerKind kind, bool averaging, const Tensor& rule,
             const UpdateChunks& chunks, const UpdateGate& gate) {
   if (chunks.count == 0) return;
-  if (arenas.shadow.data != nullptr && arenas.shadow.type != ElementType::bfloat16) {
-    throw std::invalid_argument(std::string("update: a shadow of ") + name_of(arenas.shadow.type));
+  if (arenas.compute_copy.present() && arenas.compute_copy.type != ElementType::bfloat16) {
+    throw std::invalid_argument(std::string("update: a compute_copy of ") + name_of(arenas.compute_copy.type));
   }
   const UpdatePointers pointers{.parameters = static_cast<float*>(arenas.parameters.data),
                                 .gradients = static_cast<float*>(arenas.gradients.data),
                                 .state1 = static_cast<float*>(arenas.state1.data),
                                 .state2 = static_cast<float*>(arenas.state2.data),
                                 .average = static_cast<float*>(arenas.average.data),
-                                .shadow = static_cast<Bfloat16*>(arenas.shadow.data),
+                                .compute_copy = static_cast<Bfloat16*>(arenas.compute_copy.data),
                                 .ratios = chunks.ratios};
   switch (kind) {
     case OptimizerKind::sgd:

@@ -29,7 +29,7 @@ struct UpdatePointers {
   float* state1;
   float* state2;
   float* average;
-  Bfloat16* shadow;
+  Bfloat16* compute_copy;
   const float* ratios;  ///< of the slices
 };
 
@@ -73,7 +73,7 @@ __device__ __forceinline__ void update_at(const UpdatePointers& arenas, const fo
   if constexpr (updates_state1(kKind)) store<kWidth>(state1, true, arenas.state1 + i);
   if constexpr (updates_state2(kKind)) store<kWidth>(state2, true, arenas.state2 + i);
   if constexpr (kAveraging) store<kWidth>(average, true, arenas.average + i);
-  if constexpr (kShadow) store<kWidth>(w, true, arenas.shadow + i);
+  if constexpr (kShadow) store<kWidth>(w, true, arenas.compute_copy + i);
 }
 
 template <bool kAveraging, bool kShadow, int kWidth>
@@ -86,7 +86,7 @@ __device__ __forceinline__ void update_statistic_at(const UpdatePointers& arenas
   for (int k = 0; k < kWidth; ++k) w[k] = formulas::updated_statistic(rule, w[k], g[k]);
   store<kWidth>(w, true, arenas.parameters + i);
   if constexpr (kAveraging) store<kWidth>(w, true, arenas.average + i);
-  if constexpr (kShadow) store<kWidth>(w, true, arenas.shadow + i);
+  if constexpr (kShadow) store<kWidth>(w, true, arenas.compute_copy + i);
 }
 
 /// What thread 0 finds out for its block.
@@ -96,8 +96,8 @@ struct UpdateOfBlock {
 };
 
 __device__ inline void open_update(UpdateOfBlock& block, OptimizerKind kind, const UpdateRule& rule,
-                                   const UpdateChunk& chunk, double obstacles, double gradient_squares) {
-  block.is_open = formulas::may_update(obstacles, gradient_squares);
+                                   const UpdateChunk& chunk, double non_finite, double gradient_squares) {
+  block.is_open = formulas::may_update(non_finite, gradient_squares);
   block.scalars =
       formulas::update_scalars(kind, rule, formulas::clip_factor(gradient_squares, rule.clip_norm), chunk.decayed != 0);
 }
@@ -112,11 +112,11 @@ struct NormsOfBlock {
 template <OptimizerKind kKind>
 __global__ void __launch_bounds__(kBlock)
     square_chunk(UpdatePointers arenas, const UpdateRule* rule, const UpdateChunk* chunks, bool wide,
-                 const double* obstacles, const double* gradient_squares, double* parts) {
+                 const double* non_finite, const double* gradient_squares, double* parts) {
   auto& block = shared<NormsOfBlock>();
   const UpdateChunk chunk = chunks[blockIdx.x];
   if (chunk.statistic != 0 || (kKind == OptimizerKind::lars && chunk.decayed == 0)) return;
-  if (threadIdx.x == 0) open_update(block.update, kKind, *rule, chunk, *obstacles, *gradient_squares);
+  if (threadIdx.x == 0) open_update(block.update, kKind, *rule, chunk, *non_finite, *gradient_squares);
   __syncthreads();
   if (!block.update.is_open) {
     if (threadIdx.x < 2) parts[2 * blockIdx.x + threadIdx.x] = 0;
@@ -160,11 +160,11 @@ __global__ void __launch_bounds__(kBlock)
 template <OptimizerKind kKind, bool kAveraging, bool kShadow>
 __global__ void __launch_bounds__(kBlock)
     update_chunk(UpdatePointers arenas, const UpdateRule* rule, const UpdateChunk* chunks, bool wide,
-                 const double* obstacles, const double* gradient_squares) {
+                 const double* non_finite, const double* gradient_squares) {
   auto& block = shared<UpdateOfBlock>();
   const UpdateChunk chunk = chunks[blockIdx.x];
   if (threadIdx.x == 0) {
-    open_update(block, kKind, *rule, chunk, *obstacles, *gradient_squares);
+    open_update(block, kKind, *rule, chunk, *non_finite, *gradient_squares);
     if constexpr (formulas::needs_norms(kKind)) {
       block.scalars = formulas::with_ratio(block.scalars, arenas.ratios[chunk.slice]);
     }

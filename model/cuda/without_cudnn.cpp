@@ -1,4 +1,4 @@
-// Built without cuDNN: convolutions are matrix products.
+// Built without cuDNN: convolutions are matrix multiplications.
 #include "model/cuda/convolution_library.hpp"
 
 namespace lockstep::model::cuda {

@@ -8,9 +8,9 @@
 
 namespace lockstep::model::formulas {
 
-/// An update may happen: nobody met an obstacle and the gradients are finite.
-LOCKSTEP_HOST_DEVICE bool may_update(double obstacles, double gradient_squares) {
-  return obstacles == 0 && gradient_squares - gradient_squares == 0;  // infinity and NaN minus themselves are NaN
+/// An update may happen: every rank has a finite loss, and the gradients are finite.
+LOCKSTEP_HOST_DEVICE bool may_update(double non_finite, double gradient_squares) {
+  return non_finite == 0 && gradient_squares - gradient_squares == 0;  // infinity and NaN minus themselves are NaN
 }
 
 /// What the gradient is multiplied by so that its norm does not exceed clip_norm (0: no limit); `gradient_squares` is

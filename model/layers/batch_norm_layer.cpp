@@ -45,14 +45,26 @@ void BatchNormLayer::sum_over_ranks(const Pass& pass, const Tensor& sums) const 
 Tensor BatchNormLayer::forward(const Pass& pass, const Tensor& x, const Tensor& residual) const {
   const Tensor y = output(pass), scale = pass.weight(scale_), shift = pass.weight(shift_);
   if (!pass.training) {
-    pass.images().batch_norm_inference(norm_, x, pass.weight(running_mean_), pass.weight(running_variance_), scale,
-                                       shift, residual, y);
+    pass.images().batch_norm_inference(norm_, {.x = x,
+                                               .mean = pass.weight(running_mean_),
+                                               .variance = pass.weight(running_variance_),
+                                               .scale = scale,
+                                               .shift = shift,
+                                               .residual = residual,
+                                               .y = y});
     return y;
   }
   const Tensor sums = pass.at(sums_);
   pass.images().batch_norm_sums(norm_, x, sums);
   sum_over_ranks(pass, sums);
-  pass.images().batch_norm_forward(norm_, x, sums, scale, shift, residual, pass.at(mean_), pass.at(inverse_), y);
+  pass.images().batch_norm_forward(norm_, {.x = x,
+                                           .sums = sums,
+                                           .scale = scale,
+                                           .shift = shift,
+                                           .residual = residual,
+                                           .mean = pass.at(mean_),
+                                           .inverse = pass.at(inverse_),
+                                           .y = y});
   return y;
 }
 
@@ -62,10 +74,25 @@ void BatchNormLayer::backward(const Pass& pass, const Tensor& x, const Tensor& d
                backward_sums = pass.at(backward_sums_);
   pass.images().batch_norm_statistics(norm_, sums, pass.share, accumulate, pass.gradient(running_mean_),
                                       pass.gradient(running_variance_));
-  pass.images().batch_norm_backward_sums(norm_, x, output(pass), d_y, mean, inverse, accumulate, pass.gradient(scale_),
-                                         pass.gradient(shift_), backward_sums);
+  pass.images().batch_norm_backward_sums(norm_,
+                                         {.x = x,
+                                          .y = output(pass),
+                                          .d_y = d_y,
+                                          .mean = mean,
+                                          .inverse = inverse,
+                                          .d_scale = pass.gradient(scale_),
+                                          .d_shift = pass.gradient(shift_),
+                                          .sums = backward_sums},
+                                         accumulate);
   sum_over_ranks(pass, backward_sums);
-  pass.images().batch_norm_backward(norm_, x, d_y, mean, inverse, pass.weight(scale_), sums, backward_sums, d_x);
+  pass.images().batch_norm_backward(norm_, {.x = x,
+                                            .d_y = d_y,
+                                            .mean = mean,
+                                            .inverse = inverse,
+                                            .scale = pass.weight(scale_),
+                                            .forward_sums = sums,
+                                            .sums = backward_sums,
+                                            .d_x = d_x});
 }
 
 }  // namespace lockstep::model

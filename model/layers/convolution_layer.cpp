@@ -56,9 +56,15 @@ Tensor ConvolutionLayer::forward(const Pass& pass, const Tensor& x) const {
 
 void ConvolutionLayer::backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate,
                                 const Tensor& d_x) const {
-  pass.images().convolution_backward(shape_, x, pass.weight(weight_), output(pass), d_y, options_.activation,
-                                     accumulate, pass.gradient(weight_),
-                                     options_.bias ? pass.gradient(bias_) : Tensor{}, d_x);
+  pass.images().convolution_backward(shape_,
+                                     {.x = x,
+                                      .w = pass.weight(weight_),
+                                      .y = output(pass),
+                                      .d_y = d_y,
+                                      .d_w = pass.gradient(weight_),
+                                      .d_bias = options_.bias ? pass.gradient(bias_) : Tensor{},
+                                      .d_x = d_x},
+                                     options_.activation, accumulate);
 }
 
 }  // namespace lockstep::model

@@ -45,8 +45,14 @@ Tensor Dense::forward(const Pass& pass, const Tensor& x) const {
 
 void Dense::backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate,
                      const Tensor& d_x) const {
-  pass.backend.linear_backward(x, pass.weight(weight_), output(pass), d_y, options_.activation, accumulate,
-                               pass.gradient(weight_), pass.gradient(bias_), d_x);
+  pass.backend.linear_backward({.x = x,
+                                .w = pass.weight(weight_),
+                                .y = output(pass),
+                                .d_y = d_y,
+                                .d_w = pass.gradient(weight_),
+                                .d_bias = pass.gradient(bias_),
+                                .d_x = d_x},
+                               options_.activation, accumulate);
 }
 
 }  // namespace lockstep::model

@@ -11,11 +11,9 @@ namespace lockstep::model {
 
 class DenseChain final : public LayerChain {
  public:
-  /// A layer of each width of `hidden` with options.activation, then the output layer without one; he_normal and zeros
-  /// where the options name no initialisers. `name` begins the signature. Throws std::invalid_argument where a width,
-  /// the features or the outputs are not positive.
-  DenseChain(std::string name, const std::vector<std::int64_t>& hidden, const NetworkOptions& options,
-             const SampleShape& shape);
+  /// A layer of each width of `hidden` with the option "activation" (relu where it is not set), then the output layer
+  /// without one; he_normal and zeros where "weight-init" and "bias-init" are not set. `name` begins the signature.
+  DenseChain(std::string name, const Numbers& hidden, const NetworkOptions& options, const SampleShape& shape);
 };
 
 }  // namespace lockstep::model

@@ -13,7 +13,7 @@ class DropoutPlace {
 
   bool is_used() const noexcept { return rule_.rate > 0; }
   /// In passes whose samples have keys: training.
-  bool acts(const Pass& pass) const noexcept { return is_used() && pass.keys.data != nullptr; }
+  bool acts(const Pass& pass) const noexcept { return is_used() && pass.keys.present(); }
   /// Forward, and backward on the gradient. y may be x.
   void apply(const Pass& pass, const Tensor& x, const Tensor& y) const;
   /// For operations that drop within.

@@ -23,7 +23,6 @@ class LayerChain : public Network {
                 const GradientReady& ready) const override;
 
  protected:
-  /// Throws std::invalid_argument for tokens, and where the features or the outputs are not positive.
   explicit LayerChain(const SampleShape& shape);
   /// A layer of the network: LayerOfThatKind(parameters, activations, arguments...). Returns it.
   template <class LayerOfThatKind, class... Arguments>

@@ -27,28 +27,53 @@ LayerPlan LayerNorm::plan() const {
 
 Tensor LayerNorm::forward(const Pass& pass, const Tensor& x) const {
   const Tensor y = output(pass);
-  pass.sequences().layer_norm_forward(x, {}, pass.weight(scale_), pass.weight(shift_), {}, pass.at(mean_),
-                                      pass.at(inverse_), y);
+  pass.sequences().layer_norm_forward({.x = x,
+                                       .scale = pass.weight(scale_),
+                                       .shift = pass.weight(shift_),
+                                       .mean = pass.at(mean_),
+                                       .inverse = pass.at(inverse_),
+                                       .y = y});
   return y;
 }
 
 Tensor LayerNorm::forward_sum(const Pass& pass, const Tensor& x, const Tensor& residual) const {
   const Tensor y = output(pass);
-  pass.sequences().layer_norm_forward(x, residual, pass.weight(scale_), pass.weight(shift_), x, pass.at(mean_),
-                                      pass.at(inverse_), y);
+  pass.sequences().layer_norm_forward({.x = x,
+                                       .residual = residual,
+                                       .scale = pass.weight(scale_),
+                                       .shift = pass.weight(shift_),
+                                       .sum = x,
+                                       .mean = pass.at(mean_),
+                                       .inverse = pass.at(inverse_),
+                                       .y = y});
   return y;
 }
 
 void LayerNorm::backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate,
                          const Tensor& d_x) const {
-  pass.sequences().layer_norm_backward(x, pass.weight(scale_), pass.at(mean_), pass.at(inverse_), d_y, {}, accumulate,
-                                       pass.gradient(scale_), pass.gradient(shift_), d_x);
+  pass.sequences().layer_norm_backward({.x = x,
+                                        .scale = pass.weight(scale_),
+                                        .mean = pass.at(mean_),
+                                        .inverse = pass.at(inverse_),
+                                        .d_y = d_y,
+                                        .d_scale = pass.gradient(scale_),
+                                        .d_shift = pass.gradient(shift_),
+                                        .d_x = d_x},
+                                       accumulate);
 }
 
 void LayerNorm::backward_sum(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate,
                              const Tensor& d_stream) const {
-  pass.sequences().layer_norm_backward(x, pass.weight(scale_), pass.at(mean_), pass.at(inverse_), d_y, d_stream,
-                                       accumulate, pass.gradient(scale_), pass.gradient(shift_), d_stream);
+  pass.sequences().layer_norm_backward({.x = x,
+                                        .scale = pass.weight(scale_),
+                                        .mean = pass.at(mean_),
+                                        .inverse = pass.at(inverse_),
+                                        .d_y = d_y,
+                                        .d_residual = d_stream,
+                                        .d_scale = pass.gradient(scale_),
+                                        .d_shift = pass.gradient(shift_),
+                                        .d_x = d_stream},
+                                       accumulate);
 }
 
 }  // namespace lockstep::model

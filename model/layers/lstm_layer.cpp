@@ -4,7 +4,7 @@
 
 namespace lockstep::model {
 
-LstmLayer::LstmLayer(ParameterTable& parameters, ActivationTable& activations, ActivationTable& carried,
+LstmLayer::LstmLayer(ParameterTable& parameters, ActivationTable& activations, ActivationTable& recurrent_state,
                      std::string name, const LstmOptions& options)
     : name_(std::move(name)), options_(options) {
   const auto matrix = [&](const char* what, std::int64_t rows) {
@@ -25,8 +25,8 @@ LstmLayer::LstmLayer(ParameterTable& parameters, ActivationTable& activations, A
   gates_ = activations.add({.name = "", .rows = options.context, .columns = 4 * options.hidden});
   cells_ = activations.add({.name = "", .rows = options.context + 1, .columns = options.hidden});
   hidden_ = activations.add({.name = name_, .rows = options.context + 1, .columns = options.hidden});
-  carried_hidden_ = carried.add({.name = name_ + "/hidden", .columns = options.hidden});
-  carried_cell_ = carried.add({.name = name_ + "/cell", .columns = options.hidden});
+  state_hidden_ = recurrent_state.add({.name = name_ + "/hidden", .columns = options.hidden});
+  state_cell_ = recurrent_state.add({.name = name_ + "/cell", .columns = options.hidden});
 }
 
 LayerPlan LstmLayer::plan() const {
@@ -41,33 +41,47 @@ LayerPlan LstmLayer::plan() const {
 }
 
 Lstm LstmLayer::shape(const Pass& pass) const noexcept {
-  return {.steps = options_.context, .lanes = pass.batch, .hidden = options_.hidden};
+  return {.steps = options_.context, .sequences = pass.batch, .hidden = options_.hidden};
 }
 
 Tensor LstmLayer::output(const Pass& pass) const {
-  return rows_of(pass.at(hidden_), pass.batch, options_.context * pass.batch);
+  return pass.at(hidden_).row_range(pass.batch, options_.context * pass.batch);
 }
 
 Tensor LstmLayer::forward(const Pass& pass, const Tensor& x) const {
   const Tensor gates = pass.at(gates_), cells = pass.at(cells_), hidden = pass.at(hidden_);
-  const Tensor carried_hidden = pass.carried(carried_hidden_), carried_cell = pass.carried(carried_cell_);
-  const std::int64_t lanes = pass.batch, last = options_.context * lanes;
-  pass.backend.cast(carried_hidden, rows_of(hidden, 0, lanes));
-  pass.backend.cast(carried_cell, rows_of(cells, 0, lanes));
+  const Tensor state_hidden = pass.recurrent_state(state_hidden_), state_cell = pass.recurrent_state(state_cell_);
+  const std::int64_t sequences = pass.batch, last = options_.context * sequences;
+  pass.backend.cast(state_hidden, hidden.row_range(0, sequences));
+  pass.backend.cast(state_cell, cells.row_range(0, sequences));
   pass.backend.linear_forward(x, pass.weight(input_), pass.weight(bias_), Activation::none, gates);
-  pass.sequences().lstm_forward(shape(pass), gates, pass.weight(recurrent_), cells, hidden);
-  pass.backend.cast(rows_of(hidden, last, lanes), carried_hidden);
-  pass.backend.cast(rows_of(cells, last, lanes), carried_cell);
+  pass.sequences().lstm_forward(
+      shape(pass), {.gates = gates, .recurrent = pass.weight(recurrent_), .cells = cells, .hidden = hidden});
+  pass.backend.cast(hidden.row_range(last, sequences), state_hidden);
+  pass.backend.cast(cells.row_range(last, sequences), state_cell);
   return output(pass);
 }
 
 void LstmLayer::backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate, const Tensor& d_x,
-                         const Tensor& room) const {
+                         const Tensor& workspace) const {
   const Tensor gates = pass.at(gates_);
-  pass.sequences().lstm_backward(shape(pass), gates, pass.weight(recurrent_), pass.at(cells_), pass.at(hidden_), d_y,
-                                 room, accumulate, pass.gradient(recurrent_));
-  pass.backend.linear_backward(x, pass.weight(input_), gates, gates, Activation::none, accumulate,
-                               pass.gradient(input_), pass.gradient(bias_), d_x);
+  pass.sequences().lstm_backward(shape(pass),
+                                 {.gates = gates,
+                                  .recurrent = pass.weight(recurrent_),
+                                  .cells = pass.at(cells_),
+                                  .hidden = pass.at(hidden_),
+                                  .d_hidden = d_y,
+                                  .d_cell = workspace,
+                                  .d_recurrent = pass.gradient(recurrent_)},
+                                 accumulate);
+  pass.backend.linear_backward({.x = x,
+                                .w = pass.weight(input_),
+                                .y = gates,
+                                .d_y = gates,
+                                .d_w = pass.gradient(input_),
+                                .d_bias = pass.gradient(bias_),
+                                .d_x = d_x},
+                               Activation::none, accumulate);
 }
 
 }  // namespace lockstep::model

@@ -20,17 +20,17 @@ class LstmLayer {
  public:
   /// Declares NAME/input [inputs, 4 hidden], NAME/recurrent [hidden, 4 hidden] and NAME/bias [4 hidden]; carries
   /// NAME/hidden and NAME/cell.
-  LstmLayer(ParameterTable& parameters, ActivationTable& activations, ActivationTable& carried, std::string name,
-            const LstmOptions& options);
+  LstmLayer(ParameterTable& parameters, ActivationTable& activations, ActivationTable& recurrent_state,
+            std::string name, const LstmOptions& options);
 
   LayerPlan plan() const;
-  /// [steps * lanes, hidden], time-major.
+  /// [steps * sequences, hidden], time-major.
   Tensor output(const Pass& pass) const;
   /// Begins with the state that is carried and leaves the one after the last step.
   Tensor forward(const Pass& pass, const Tensor& x) const;
-  /// d_y is used up; d_x may be its memory. room: compute type [lanes, hidden].
+  /// d_y is used up; d_x may be its memory. workspace: compute type [sequences, hidden].
   void backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate, const Tensor& d_x,
-                const Tensor& room) const;
+                const Tensor& workspace) const;
   std::size_t gradients_end(const ParameterTable& table) const { return table.slice_end(input_); }
 
  private:
@@ -39,8 +39,8 @@ class LstmLayer {
   std::string name_;
   LstmOptions options_;
   std::size_t input_, recurrent_, bias_;
-  std::size_t gates_, cells_, hidden_;                 ///< activations
-  std::size_t carried_hidden_ = 0, carried_cell_ = 0;  ///< carried
+  std::size_t gates_, cells_, hidden_;             ///< activations
+  std::size_t state_hidden_ = 0, state_cell_ = 0;  ///< carried
 };
 
 }  // namespace lockstep::model

@@ -58,18 +58,18 @@ void NormalizedConvolution::backward(const Pass& pass, const Tensor& x, const Te
   convolution_.backward(pass, x, d_middle, accumulate, d_x);
 }
 
-void GradientRooms::place(ActivationTable& activations) {
-  for (std::size_t& room : rooms_) room = activations.add({.name = "", .columns = elements_});
+void GradientWorkspaces::place(ActivationTable& activations) {
+  for (std::size_t& workspace : workspaces_) workspace = activations.add({.name = "", .columns = elements_});
 }
 
-Tensor GradientRooms::at(const Pass& pass, std::size_t room, std::int64_t elements) const {
-  Tensor tensor = pass.at(rooms_[room]);
+Tensor GradientWorkspaces::at(const Pass& pass, std::size_t workspace, std::int64_t elements) const {
+  Tensor tensor = pass.at(workspaces_[workspace]);
   tensor.columns = elements;
   return tensor;
 }
 
 ResidualBlock::ResidualBlock(ParameterTable& parameters, ActivationTable& activations, const std::string& name,
-                             const ResidualOptions& options, GradientRooms& rooms)
+                             const ResidualOptions& options, GradientWorkspaces& workspaces)
     : name_(name), options_(options) {
   const bool bottleneck = options.expansion > 1;
   const std::int64_t channels = options.channels * options.expansion;
@@ -84,7 +84,7 @@ ResidualBlock::ResidualBlock(ParameterTable& parameters, ActivationTable& activa
                                        .synchronize = options.synchronize,
                                        .weight_initializer = options.weight_initializer});
   }
-  rooms.fit(options.in.elements());
+  workspaces.fit(options.in.elements());
   ImageShape in = options.in;
   const int count = bottleneck ? 3 : 2;
   for (int i = 0; i < count; ++i) {
@@ -99,7 +99,7 @@ ResidualBlock::ResidualBlock(ParameterTable& parameters, ActivationTable& activa
                                        .synchronize = options.synchronize,
                                        .weight_initializer = options.weight_initializer}));
     in = convolutions_.back()->out();
-    rooms.fit(in.elements());
+    workspaces.fit(in.elements());
   }
   if (changes && options.shortcut == Shortcut::subsample) {
     subsampled_ = activations.add({.name = "", .columns = out().elements()});
@@ -131,23 +131,23 @@ Tensor ResidualBlock::forward(const Pass& pass, const Tensor& x) const {
   return y;
 }
 
-std::size_t ResidualBlock::backward(const Pass& pass, const GradientRooms& rooms, const Tensor& x, std::size_t room,
-                                    Accumulate accumulate) const {
-  const auto at = [&](std::size_t index, std::int64_t elements) { return rooms.at(pass, index, elements); };
+std::size_t ResidualBlock::backward(const Pass& pass, const GradientWorkspaces& workspaces, const Tensor& x,
+                                    std::size_t workspace, Accumulate accumulate) const {
+  const auto at = [&](std::size_t index, std::int64_t elements) { return workspaces.at(pass, index, elements); };
   const std::size_t last = convolutions_.size() - 1;
-  std::size_t here = room, other = (room + 1) % 3;
+  std::size_t here = workspace, other = (workspace + 1) % 3;
   for (std::size_t i = last + 1; i-- > 0;) {
     const Tensor before = i == 0 ? x : convolutions_[i - 1]->output(pass);
     const std::int64_t elements = convolutions_[i]->out().elements();
-    // The last one leaves the shortcut's gradient in `room`; the others need nothing kept.
+    // The last one leaves the shortcut's gradient in `workspace`; the others need nothing kept.
     const std::size_t middle = i == last ? other : here;
-    const std::size_t to = i == last ? (room + 2) % 3 : other;
+    const std::size_t to = i == last ? (workspace + 2) % 3 : other;
     convolutions_[i]->backward(pass, before, at(here, elements), at(middle, elements), accumulate,
                                at(to, before.columns));
     here = to;
     other = middle;
   }
-  const Tensor d_shortcut = at(room, out().elements()), d_x = at(here, x.columns);
+  const Tensor d_shortcut = at(workspace, out().elements()), d_x = at(here, x.columns);
   if (projection_) {
     const Tensor d_projected = at(other, x.columns);
     projection_->backward(pass, x, d_shortcut, d_shortcut, accumulate, d_projected);

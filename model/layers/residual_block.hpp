@@ -2,8 +2,8 @@
 /// A block of a residual network (He et al. 2015): two 3x3 convolutions, or 1x1, 3x3, 1x1 (bottleneck), each followed
 /// by batch norm; the block's input is added before the last ReLU. The stride is in the first 3x3 convolution.
 ///
-/// Gradients on their way back need three rooms, each as large as the largest activation of a block; the block says in
-/// which one the gradient of its input is.
+/// Gradients on their way back need three workspaces, each as large as the largest activation of a block; the block
+/// says in which one the gradient of its input is.
 #pragma once
 
 #include <array>
@@ -55,8 +55,8 @@ class NormalizedConvolution {
   /// Both layers' in one line.
   LayerPlan plan() const;
   Tensor forward(const Pass& pass, const Tensor& x, const Tensor& residual = {}) const;
-  /// d_y becomes the residual's gradient; d_middle: room, as large as the output (may be d_y where nobody wants the
-  /// residual's gradient); d_x: not d_middle, may be empty.
+  /// d_y becomes the residual's gradient; d_middle: workspace, as large as the output (may be d_y where nobody wants
+  /// the residual's gradient); d_x: not d_middle, may be empty.
   void backward(const Pass& pass, const Tensor& x, const Tensor& d_y, const Tensor& d_middle, Accumulate accumulate,
                 const Tensor& d_x) const;
   std::size_t gradients_end(const ParameterTable& table) const { return convolution_.gradients_end(table); }
@@ -66,30 +66,30 @@ class NormalizedConvolution {
   BatchNormLayer norm_;
 };
 
-/// The three rooms: place them when all blocks are known.
-class GradientRooms {
+/// The three workspaces: place them when all blocks are known.
+class GradientWorkspaces {
  public:
   /// Each will have room for so many elements per sample.
   void fit(std::int64_t elements) { elements_ = elements > elements_ ? elements : elements_; }
   void place(ActivationTable& activations);
-  Tensor at(const Pass& pass, std::size_t room, std::int64_t elements) const;
+  Tensor at(const Pass& pass, std::size_t workspace, std::int64_t elements) const;
 
  private:
   std::int64_t elements_ = 0;
-  std::array<std::size_t, 3> rooms_{};
+  std::array<std::size_t, 3> workspaces_{};
 };
 
 class ResidualBlock {
  public:
   ResidualBlock(ParameterTable& parameters, ActivationTable& activations, const std::string& name,
-                const ResidualOptions& options, GradientRooms& rooms);
+                const ResidualOptions& options, GradientWorkspaces& workspaces);
 
   const ImageShape& out() const noexcept { return convolutions_.back()->out(); }
   Tensor output(const Pass& pass) const { return convolutions_.back()->output(pass); }
   LayerPlan plan() const;
   Tensor forward(const Pass& pass, const Tensor& x) const;
-  /// The output's gradient is in room `room`; returns the room of the input's. Uses all three.
-  std::size_t backward(const Pass& pass, const GradientRooms& rooms, const Tensor& x, std::size_t room,
+  /// The output's gradient is in workspace `workspace`; returns the workspace of the input's. Uses all three.
+  std::size_t backward(const Pass& pass, const GradientWorkspaces& workspaces, const Tensor& x, std::size_t workspace,
                        Accumulate accumulate) const;
   std::size_t gradients_end(const ParameterTable& table) const;
 

@@ -9,16 +9,16 @@ namespace {
 constexpr std::int64_t kExpansion = 4;
 
 /// d_y as the branch's last dense layer sees it.
-Tensor behind(const DropoutPlace& dropout, const Pass& pass, const TransformerRoom& room, const Tensor& d_y) {
+Tensor behind(const DropoutPlace& dropout, const Pass& pass, const TransformerWorkspace& workspace, const Tensor& d_y) {
   if (!dropout.acts(pass)) return d_y;
-  const Tensor dropped = pass.at(room.dropped);
+  const Tensor dropped = pass.at(workspace.dropped);
   dropout.apply(pass, d_y, dropped);
   return dropped;
 }
 
 }  // namespace
 
-TransformerRoom::TransformerRoom(ActivationTable& activations, const TransformerOptions& options)
+TransformerWorkspace::TransformerWorkspace(ActivationTable& activations, const TransformerOptions& options)
     : branch(activations.add({.name = "", .rows = options.context, .columns = options.width})),
       joint(activations.add({.name = "", .rows = options.context, .columns = 3 * options.width})),
       hidden(activations.overlay(joint, {.name = "", .rows = options.context, .columns = kExpansion * options.width})),
@@ -66,20 +66,26 @@ Tensor AttentionBranch::forward(const Pass& pass, const Tensor& x) const {
   const Tensor joint = joint_.forward(pass, x), attended = pass.at(attended_);
   Attention shape = shape_;
   shape.dropout = probabilities_.rule(pass);
-  pass.sequences().attention_forward(shape, joint, pass.keys, attended, pass.at(log_sums_));
+  pass.sequences().attention_forward(
+      shape, {.joint = joint, .dropout_keys = pass.keys, .y = attended, .log_sums = pass.at(log_sums_)});
   const Tensor y = output_.forward(pass, attended);
   if (dropout_.acts(pass)) dropout_.apply(pass, y, y);
   return y;
 }
 
-void AttentionBranch::backward(const Pass& pass, const TransformerRoom& room, const Tensor& x, const Tensor& d_y,
-                               Accumulate accumulate, const Tensor& d_x) const {
-  const Tensor attended = pass.at(attended_), d_attended = pass.at(room.branch), d_joint = pass.at(room.joint);
-  output_.backward(pass, attended, behind(dropout_, pass, room, d_y), accumulate, d_attended);
+void AttentionBranch::backward(const Pass& pass, const TransformerWorkspace& workspace, const Tensor& x,
+                               const Tensor& d_y, Accumulate accumulate, const Tensor& d_x) const {
+  const Tensor attended = pass.at(attended_), d_attended = pass.at(workspace.branch),
+               d_joint = pass.at(workspace.joint);
+  output_.backward(pass, attended, behind(dropout_, pass, workspace, d_y), accumulate, d_attended);
   Attention shape = shape_;
   shape.dropout = probabilities_.rule(pass);
-  pass.sequences().attention_backward(shape, joint_.output(pass), pass.keys, attended, pass.at(log_sums_), d_attended,
-                                      d_joint);
+  pass.sequences().attention_backward(shape, {.joint = joint_.output(pass),
+                                              .dropout_keys = pass.keys,
+                                              .y = attended,
+                                              .log_sums = pass.at(log_sums_),
+                                              .d_y = d_attended,
+                                              .d_joint = d_joint});
   joint_.backward(pass, x, d_joint, accumulate, d_x);
 }
 
@@ -130,13 +136,14 @@ Tensor FeedForwardBranch::forward(const Pass& pass, const Tensor& x) const {
   return y;
 }
 
-void FeedForwardBranch::backward(const Pass& pass, const TransformerRoom& room, const Tensor& x, const Tensor& d_y,
-                                 Accumulate accumulate, const Tensor& d_x) const {
-  const Tensor expanded = pass.at(expanded_), d_hidden = pass.at(room.hidden);
-  contract_.backward(pass, pass.at(active_), behind(dropout_, pass, room, d_y), accumulate, d_hidden);
+void FeedForwardBranch::backward(const Pass& pass, const TransformerWorkspace& workspace, const Tensor& x,
+                                 const Tensor& d_y, Accumulate accumulate, const Tensor& d_x) const {
+  const Tensor expanded = pass.at(expanded_), d_hidden = pass.at(workspace.hidden);
+  contract_.backward(pass, pass.at(active_), behind(dropout_, pass, workspace, d_y), accumulate, d_hidden);
   pass.sequences().gelu_backward(expanded, d_hidden, accumulate, pass.gradient(bias_));
-  pass.backend.linear_backward(x, pass.weight(weight_), expanded, d_hidden, Activation::none, accumulate,
-                               pass.gradient(weight_), {}, d_x);
+  pass.backend.linear_backward(
+      {.x = x, .w = pass.weight(weight_), .y = expanded, .d_y = d_hidden, .d_w = pass.gradient(weight_), .d_x = d_x},
+      Activation::none, accumulate);
 }
 
 }  // namespace lockstep::model

@@ -18,9 +18,9 @@ struct TransformerOptions {
   Initializer residual_initializer = {};  ///< of their last ones
 };
 
-/// Room for gradients within a branch, shared by all of them.
-struct TransformerRoom {
-  TransformerRoom(ActivationTable& activations, const TransformerOptions& options);
+/// Workspace for gradients within a branch, shared by all of them.
+struct TransformerWorkspace {
+  TransformerWorkspace(ActivationTable& activations, const TransformerOptions& options);
   std::size_t branch, joint, hidden, dropped;
 };
 
@@ -34,8 +34,8 @@ class AttentionBranch {
   LayerPlan plan() const;
   Tensor output(const Pass& pass) const { return output_.output(pass); }
   Tensor forward(const Pass& pass, const Tensor& x) const;
-  /// d_y stays as it is; d_x: not d_y's memory, may be the room's `branch`.
-  void backward(const Pass& pass, const TransformerRoom& room, const Tensor& x, const Tensor& d_y,
+  /// d_y stays as it is; d_x: not d_y's memory, may be the workspace's `branch`.
+  void backward(const Pass& pass, const TransformerWorkspace& workspace, const Tensor& x, const Tensor& d_y,
                 Accumulate accumulate, const Tensor& d_x) const;
   std::size_t gradients_end(const ParameterTable& table) const { return joint_.gradients_end(table); }
 
@@ -59,7 +59,7 @@ class FeedForwardBranch {
   Tensor output(const Pass& pass) const { return contract_.output(pass); }
   Tensor forward(const Pass& pass, const Tensor& x) const;
   /// As AttentionBranch.
-  void backward(const Pass& pass, const TransformerRoom& room, const Tensor& x, const Tensor& d_y,
+  void backward(const Pass& pass, const TransformerWorkspace& workspace, const Tensor& x, const Tensor& d_y,
                 Accumulate accumulate, const Tensor& d_x) const;
   std::size_t gradients_end(const ParameterTable& table) const { return table.slice_end(weight_); }
 

@@ -14,7 +14,6 @@
 #include "model/layers/dropout_place.hpp"
 #include "model/layers/embedding.hpp"
 #include "model/layers/layer_norm.hpp"
-#include "model/layers/option_check.hpp"
 #include "model/layers/token_head.hpp"
 #include "model/layers/transformer_branch.hpp"
 
@@ -41,28 +40,25 @@ struct Block {
 class Gpt final : public Network {
  public:
   Gpt(const NetworkOptions& options, const SampleShape& shape)
-      : dropout_({.rate = static_cast<float>(options.dropout), .stream = kFirstDropoutStream}) {
+      : dropout_({.rate = static_cast<float>(options.get<double>("dropout")), .stream = kFirstDropoutStream}) {
     shape_ = shape;
-    require_tokens("gpt", shape);
-    const std::int64_t layers = options.layers == 0 ? 4 : options.layers;
-    const std::int64_t width = options.width == 0 ? 128 : options.width;
-    const std::int64_t heads = options.heads == 0 ? 4 : options.heads;
-    if (layers < 0 || width < 0 || heads < 0 || width % heads != 0) {
+    const auto layers = options.get<std::int64_t>("layers"), width = options.get<std::int64_t>("width"),
+               heads = options.get<std::int64_t>("heads");
+    if (width % heads != 0) {
       throw std::invalid_argument(
-          fmt::format("network gpt of {} layers, width {}, {} heads: all must be positive, and the heads must divide "
-                      "the width",
-                      layers, width, heads));
+          fmt::format("network gpt of width {} and {} heads: the heads must divide the width", width, heads));
     }
-    const bool tied = options.tied.value_or(true);
+    const bool tied = options.get<bool>("tied");
+    const auto weight_initializer = options.find<Initializer>("weight-init");
     const Initializer weights =
-        options.weight_initializer.value_or(Initializer{.scheme = Initializer::Scheme::normal, .value = 0.02});
+        weight_initializer.value_or(Initializer{.scheme = Initializer::Scheme::normal, .value = 0.02});
     // Each of 2 * layers branches adds to the stream: their sum keeps the variance of one.
-    const Initializer residual = options.weight_initializer.value_or(
+    const Initializer residual = weight_initializer.value_or(
         Initializer{.scheme = Initializer::Scheme::normal, .value = 0.02 / std::sqrt(2 * static_cast<double>(layers))});
     const TransformerOptions transformer{.context = shape.features,
                                          .width = width,
                                          .heads = heads,
-                                         .dropout = static_cast<float>(options.dropout),
+                                         .dropout = static_cast<float>(options.get<double>("dropout")),
                                          .initializer = weights,
                                          .residual_initializer = residual};
     embedding_ = std::make_unique<Embedding>(parameters_, activations_, "embedding",
@@ -85,7 +81,7 @@ class Gpt final : public Network {
                                                      .width = width,
                                                      .table = tied ? std::optional(embedding_->table()) : std::nullopt,
                                                      .initializer = weights});
-    room_ = std::make_unique<TransformerRoom>(activations_, transformer);
+    workspace_ = std::make_unique<TransformerWorkspace>(activations_, transformer);
     d_stream_ = activations_.add({.name = "", .rows = shape.features, .columns = width});
     parameters_.freeze();
     signature_ = fmt::format("gpt {}x{} heads {} vocabulary {} context {}{}", layers, width, heads, shape.outputs,
@@ -129,18 +125,18 @@ class Gpt final : public Network {
     const auto tell = [&](std::size_t end) {
       if (end > 0 && ready) ready(end);
     };
-    const Tensor d_stream = pass.at(d_stream_), d_norm = pass.at(room_->branch);
+    const Tensor d_stream = pass.at(d_stream_), d_norm = pass.at(workspace_->branch);
     head_->backward(pass, norm_->output(pass), d_output, accumulate, d_norm);
     tell(head_->gradients_end(parameters_));
     norm_->backward(pass, stream_after(blocks_.size(), pass), d_norm, accumulate, d_stream);
     tell(norm_->gradients_end(parameters_));
     for (std::size_t i = blocks_.size(); i-- > 0;) {
       const Block& block = *blocks_[i];
-      block.feed_forward.backward(pass, *room_, block.norm_2.output(pass), d_stream, accumulate, d_norm);
+      block.feed_forward.backward(pass, *workspace_, block.norm_2.output(pass), d_stream, accumulate, d_norm);
       tell(block.feed_forward.gradients_end(parameters_));
       block.norm_2.backward_sum(pass, block.attention.output(pass), d_norm, accumulate, d_stream);
       tell(block.norm_2.gradients_end(parameters_));
-      block.attention.backward(pass, *room_, block.norm_1.output(pass), d_stream, accumulate, d_norm);
+      block.attention.backward(pass, *workspace_, block.norm_1.output(pass), d_stream, accumulate, d_norm);
       tell(block.attention.gradients_end(parameters_));
       block.norm_1.backward_sum(pass, stream_after(i, pass), d_norm, accumulate, d_stream);
       tell(block.norm_1.gradients_end(parameters_));
@@ -151,7 +147,7 @@ class Gpt final : public Network {
   }
 
  private:
-  Tensor tokens(const Pass& pass) const { return reshaped(pass.input, pass.batch * positions(), 1); }
+  Tensor tokens(const Pass& pass) const { return pass.input.reshaped(pass.batch * positions(), 1); }
   /// The stream behind so many blocks, where the forward pass left it.
   Tensor stream_after(std::size_t blocks, const Pass& pass) const {
     return blocks == 0 ? embedding_->output(pass) : blocks_[blocks - 1]->feed_forward.output(pass);
@@ -162,28 +158,40 @@ class Gpt final : public Network {
   std::vector<std::unique_ptr<Block>> blocks_;
   std::unique_ptr<LayerNorm> norm_;
   std::unique_ptr<TokenHead> head_;
-  std::unique_ptr<TransformerRoom> room_;
+  std::unique_ptr<TransformerWorkspace> workspace_;
   std::size_t d_stream_ = 0;
   std::string signature_;
 };
 
 std::unique_ptr<Network> make(const NetworkOptions& options, const SampleShape& shape) {
-  require_known_options(options, {"layers", "width", "heads", "dropout", "tied"});
   return std::make_unique<Gpt>(options, shape);
 }
-
-constexpr std::pair<std::string_view, std::string_view> kDefaults[] = {
-    {"optimizer", "adamw"}, {"learning-rate", "0.001"}, {"beta2", "0.99"},       {"weight-decay", "0.1"},
-    {"clip-norm", "1"},     {"schedule", "cosine"},     {"warmup-steps", "100"}, {"final-learning-rate", "0.0001"},
-    {"batch", "16"},        {"evaluation-batch", "32"}};
 
 }  // namespace
 
 extern const NetworkKind gpt_network;
-const NetworkKind gpt_network{.name = "gpt",
-                              .summary = "transformer language model: --layers of --width with --heads",
-                              .make = make,
-                              .defaults = kDefaults,
-                              .tokens = true};
+const NetworkKind gpt_network{
+    .name = "gpt",
+    .summary = "transformer language model: --layers of --width with --heads",
+    .reads = Reads::tokens,
+    .options = {{.name = "layers", .value = 4, .value_name = "N", .help = "blocks", .at_least = 1},
+                {.name = "width", .value = 128, .value_name = "N", .help = "of the residual stream", .at_least = 1},
+                {.name = "heads", .value = 4, .value_name = "N", .help = "of each attention", .at_least = 1},
+                {.name = "context", .value = 64, .value_name = "TOKENS", .help = "tokens of a sample", .at_least = 1},
+                dropout_option(),
+                tied_option(true),
+                weight_init_option()},
+    .window = "context",
+    .training_defaults = {{"optimizer", "adamw"},
+                          {"learning-rate", "0.001"},
+                          {"beta2", "0.99"},
+                          {"weight-decay", "0.1"},
+                          {"clip-norm", "1"},
+                          {"schedule", "cosine"},
+                          {"warmup-steps", "100"},
+                          {"final-learning-rate", "0.0001"},
+                          {"batch", "16"},
+                          {"evaluation-batch", "32"}},
+    .make = make};
 
 }  // namespace lockstep::model

@@ -1,10 +1,7 @@
 /// \file
 /// "linear": one dense layer from features to outputs. With cross-entropy softmax regression, with squared error linear
 /// regression.
-#include <stdexcept>
-
 #include "model/layers/dense_chain.hpp"
-#include "model/layers/option_check.hpp"
 #include "model/network.hpp"
 
 namespace lockstep::model {
@@ -12,17 +9,15 @@ namespace lockstep::model {
 namespace {
 
 std::unique_ptr<Network> make(const NetworkOptions& options, const SampleShape& shape) {
-  if (!options.hidden.empty()) {
-    throw std::invalid_argument("network linear has no hidden layers (network mlp has)");
-  }
-  require_known_options(options, {"activation"});
-  return std::make_unique<DenseChain>("linear", std::vector<std::int64_t>{}, options, shape);
+  return std::make_unique<DenseChain>("linear", Numbers{}, options, shape);
 }
 
 }  // namespace
 
 extern const NetworkKind linear_network;
-const NetworkKind linear_network{
-    .name = "linear", .summary = "softmax or linear regression: one dense layer", .make = make};
+const NetworkKind linear_network{.name = "linear",
+                                 .summary = "softmax or linear regression: one dense layer",
+                                 .options = {weight_init_option(), bias_init_option()},
+                                 .make = make};
 
 }  // namespace lockstep::model

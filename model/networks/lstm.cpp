@@ -1,7 +1,7 @@
 /// \file
 /// "lstm", the recurrent language model of the PTB tutorial (Zaremba, Sutskever & Vinyals 2014): embedding, LSTM layers
 /// of one width, an output layer; dropout on what goes up, never on what goes from step to step. The state at the end
-/// of a window is the one that the lane's next window begins with.
+/// of a window is the one that the sequence's next window begins with.
 ///
 /// Rows are time-major inside, so that a step is one block of rows; so are the targets.
 #include <stdexcept>
@@ -12,7 +12,6 @@
 #include "model/layers/dropout_place.hpp"
 #include "model/layers/embedding.hpp"
 #include "model/layers/lstm_layer.hpp"
-#include "model/layers/option_check.hpp"
 #include "model/layers/token_head.hpp"
 
 namespace lockstep::model {
@@ -23,18 +22,13 @@ class LstmLanguageModel final : public Network {
  public:
   LstmLanguageModel(const NetworkOptions& options, const SampleShape& shape) {
     shape_ = shape;
-    require_tokens("lstm", shape);
-    if (options.hidden.size() > 1) throw std::invalid_argument("network lstm has one hidden width for all its layers");
-    const std::int64_t hidden = options.hidden.empty() ? 200 : options.hidden.front();
-    const std::int64_t layers = options.layers == 0 ? 2 : options.layers;
-    if (hidden <= 0 || layers <= 0) {
-      throw std::invalid_argument(
-          fmt::format("network lstm of {} layers of {}: both must be positive", layers, hidden));
-    }
-    const std::int64_t context = shape.features;
-    const bool tied = options.tied.value_or(false);
-    const Initializer weights =
-        options.weight_initializer.value_or(Initializer{.scheme = Initializer::Scheme::uniform, .value = 0.1});
+    const auto widths = options.get<Numbers>("hidden");
+    if (widths.size() != 1) throw std::invalid_argument("network lstm has one hidden width for all its layers");
+    const std::int64_t hidden = widths.front(), layers = options.get<std::int64_t>("layers"), context = shape.features;
+    const bool tied = options.get<bool>("tied");
+    const auto dropout = static_cast<float>(options.get<double>("dropout"));
+    const Initializer weights = options.find<Initializer>("weight-init")
+                                    .value_or(Initializer{.scheme = Initializer::Scheme::uniform, .value = 0.1});
 
     tokens_ = activations_.add({.name = "", .rows = context, .columns = 1, .holds = Holds::tokens});
     targets_ = activations_.add({.name = "", .rows = context, .columns = 1, .holds = Holds::tokens});
@@ -43,18 +37,18 @@ class LstmLanguageModel final : public Network {
         EmbeddingOptions{
             .context = context, .vocabulary = shape.outputs, .width = hidden, .shared = tied, .initializer = weights});
     for (std::int64_t i = 0; i <= layers; ++i) {
-      dropouts_.emplace_back(Dropout{.rate = static_cast<float>(options.dropout),
+      dropouts_.emplace_back(Dropout{.rate = dropout,
                                      .stream = kFirstDropoutStream + static_cast<std::uint32_t>(i),
                                      .order = RowOrder::time_major});
       if (i == layers) break;
       layers_.push_back(std::make_unique<LstmLayer>(
-          parameters_, activations_, carried_, fmt::format("lstm_{}", i + 1),
+          parameters_, activations_, recurrent_state_, fmt::format("lstm_{}", i + 1),
           LstmOptions{.context = context,
                       .inputs = hidden,
                       .hidden = hidden,
                       .weight_initializer = weights,
-                      .bias_initializer = options.bias_initializer.value_or(Initializer{})}));
-      if (options.dropout > 0) {
+                      .bias_initializer = options.find<Initializer>("bias-init").value_or(Initializer{})}));
+      if (dropout > 0) {
         dropped_.push_back(activations_.add({.name = "", .rows = context, .columns = hidden}));
       }
     }
@@ -134,20 +128,31 @@ class LstmLanguageModel final : public Network {
 };
 
 std::unique_ptr<Network> make(const NetworkOptions& options, const SampleShape& shape) {
-  require_known_options(options, {"hidden", "layers", "dropout", "tied"});
   return std::make_unique<LstmLanguageModel>(options, shape);
 }
-
-constexpr std::pair<std::string_view, std::string_view> kDefaults[] = {
-    {"optimizer", "sgd"}, {"learning-rate", "1"}, {"clip-norm", "5"}, {"batch", "20"}, {"evaluation-batch", "20"}};
 
 }  // namespace
 
 extern const NetworkKind lstm_network;
-const NetworkKind lstm_network{.name = "lstm",
-                               .summary = "recurrent language model: --layers of --hidden, over --unroll steps",
-                               .make = make,
-                               .defaults = kDefaults,
-                               .tokens = true};
+const NetworkKind lstm_network{
+    .name = "lstm",
+    .summary = "recurrent language model: --layers of --hidden, over --unroll steps",
+    .reads = Reads::tokens,
+    .recurrent = true,
+    .options = {{.name = "hidden", .value = Numbers{200}, .value_name = "WIDTHS", .help = "one width", .at_least = 1},
+                {.name = "layers", .value = 2, .value_name = "N", .help = "recurrent layers", .at_least = 1},
+                {.name = "unroll",
+                 .value = 20,
+                 .value_name = "TOKENS",
+                 .help = "steps between updates; the state goes on beyond them",
+                 .at_least = 1},
+                dropout_option(),
+                tied_option(false),
+                weight_init_option(),
+                bias_init_option()},
+    .window = "unroll",
+    .training_defaults =
+        {{"optimizer", "sgd"}, {"learning-rate", "1"}, {"clip-norm", "5"}, {"batch", "20"}, {"evaluation-batch", "20"}},
+    .make = make};
 
 }  // namespace lockstep::model

@@ -1,7 +1,6 @@
 /// \file
 /// "mlp", the multilayer perceptron: hidden layers of given widths with one activation, then a linear output layer.
 #include "model/layers/dense_chain.hpp"
-#include "model/layers/option_check.hpp"
 #include "model/network.hpp"
 
 namespace lockstep::model {
@@ -9,15 +8,22 @@ namespace lockstep::model {
 namespace {
 
 std::unique_ptr<Network> make(const NetworkOptions& options, const SampleShape& shape) {
-  require_known_options(options, {"hidden", "activation"});
-  return std::make_unique<DenseChain>(
-      "mlp", options.hidden.empty() ? std::vector<std::int64_t>{512, 512} : options.hidden, options, shape);
+  return std::make_unique<DenseChain>("mlp", options.get<Numbers>("hidden"), options, shape);
 }
 
 }  // namespace
 
 extern const NetworkKind mlp_network;
-const NetworkKind mlp_network{
-    .name = "mlp", .summary = "multilayer perceptron: dense layers of the widths in --hidden", .make = make};
+const NetworkKind mlp_network{.name = "mlp",
+                              .summary = "multilayer perceptron: dense layers of the widths in --hidden",
+                              .options = {{.name = "hidden",
+                                           .value = Numbers{512, 512},
+                                           .value_name = "WIDTHS",
+                                           .help = "widths of the hidden layers, comma-separated",
+                                           .at_least = 1},
+                                          activation_option(),
+                                          weight_init_option(),
+                                          bias_init_option()},
+                              .make = make};
 
 }  // namespace lockstep::model

@@ -6,7 +6,6 @@
 ///
 /// The last scale of each block starts at 0, so that a block is the identity at first (Goyal et al. 2017); scales,
 /// shifts and biases are not decayed.
-#include <stdexcept>
 #include <utility>
 
 #include <fmt/format.h>
@@ -14,14 +13,13 @@
 #include "model/layers/dense.hpp"
 #include "model/layers/global_average_layer.hpp"
 #include "model/layers/max_pool_layer.hpp"
-#include "model/layers/option_check.hpp"
 #include "model/layers/residual_block.hpp"
 
 namespace lockstep::model {
 
 namespace {
 
-/// What the depth stands for.
+/// What one of the depths that the option allows stands for.
 struct Family {
   std::vector<std::int64_t> blocks;  ///< per stage
   std::int64_t channels = 0;         ///< of the first stage; each doubles them
@@ -39,12 +37,8 @@ Family family_of(std::int64_t depth) {
       return {.blocks = {2, 2, 2, 2}, .channels = 64, .large = true};
     case 34:
       return {.blocks = {3, 4, 6, 3}, .channels = 64, .large = true};
-    case 50:
+    default:  // 50
       return {.blocks = {3, 4, 6, 3}, .channels = 64, .expansion = 4, .large = true};
-    default:
-      throw std::invalid_argument(fmt::format(
-          "network resnet of depth {}: there are 20, 32, 56 (for small images) and 18, 34, 50 (for large ones)",
-          depth));
   }
 }
 
@@ -52,10 +46,11 @@ class ResidualNetwork final : public Network {
  public:
   ResidualNetwork(const NetworkOptions& options, const SampleShape& shape) {
     shape_ = shape;
-    const ImageShape image = require_image("resnet", shape);
-    const std::int64_t depth = options.depth == 0 ? 20 : options.depth;
+    const ImageShape image = *shape.image;
+    const std::int64_t depth = options.get<std::int64_t>("depth");
+    const auto weight_initializer = options.find<Initializer>("weight-init");
     const Family family = family_of(depth);
-    synchronizes_ = options.synchronize_batch_norm;
+    synchronizes_ = options.get<bool>("sync-batch-norm");
     stem_ = std::make_unique<NormalizedConvolution>(
         parameters_, activations_, "stem",
         NormalizedConvolution::Options{.in = image,
@@ -63,8 +58,8 @@ class ResidualNetwork final : public Network {
                                        .channels = family.channels,
                                        .synchronize = synchronizes_,
                                        .first = true,
-                                       .weight_initializer = options.weight_initializer});
-    rooms_.fit(stem_->out().elements());
+                                       .weight_initializer = weight_initializer});
+    workspaces_.fit(stem_->out().elements());
     ImageShape in = stem_->out();
     if (family.large) {
       pool_ = std::make_unique<MaxPoolLayer>(parameters_, activations_, "pool", in, even_padding(3, 2, 1));
@@ -80,21 +75,21 @@ class ResidualNetwork final : public Network {
                             .stride = stage > 0 && block == 0 ? 2 : 1,
                             .shortcut = family.large ? Shortcut::projection : Shortcut::subsample,
                             .synchronize = synchronizes_,
-                            .weight_initializer = options.weight_initializer},
-            rooms_));
+                            .weight_initializer = weight_initializer},
+            workspaces_));
         in = blocks_.back()->out();
       }
     }
     average_ = std::make_unique<GlobalAverageLayer>(parameters_, activations_, "average", in);
-    dense_ =
-        std::make_unique<Dense>(parameters_, activations_, "dense",
-                                DenseOptions{.inputs = in.channels,
-                                             .outputs = shape.outputs,
-                                             .weight_initializer = options.weight_initializer.value_or(
-                                                 Initializer{.scheme = Initializer::Scheme::normal, .value = 0.01}),
-                                             .bias_initializer = options.bias_initializer.value_or(Initializer{})});
+    dense_ = std::make_unique<Dense>(
+        parameters_, activations_, "dense",
+        DenseOptions{.inputs = in.channels,
+                     .outputs = shape.outputs,
+                     .weight_initializer =
+                         weight_initializer.value_or(Initializer{.scheme = Initializer::Scheme::normal, .value = 0.01}),
+                     .bias_initializer = options.find<Initializer>("bias-init").value_or(Initializer{})});
     d_average_ = activations_.add({.name = "", .columns = in.channels});
-    rooms_.place(activations_);
+    workspaces_.place(activations_);
     parameters_.freeze();
     signature_ = fmt::format("resnet {} {}-{}", depth, describe(image), shape.outputs);
   }
@@ -126,22 +121,22 @@ class ResidualNetwork final : public Network {
     dense_->backward(pass, average_->output(pass), d_output, accumulate, d_average);
     tell(dense_->gradients_end(parameters_));
 
-    std::size_t room = 0;
+    std::size_t workspace = 0;
     const Tensor last = blocks_.back()->output(pass);
-    average_->backward(pass, last, d_average, accumulate, rooms_.at(pass, room, last.columns));
+    average_->backward(pass, last, d_average, accumulate, workspaces_.at(pass, workspace, last.columns));
     for (std::size_t i = blocks_.size(); i-- > 0;) {
-      room = blocks_[i]->backward(pass, rooms_, i == 0 ? stem_output(pass) : blocks_[i - 1]->output(pass), room,
-                                  accumulate);
+      workspace = blocks_[i]->backward(pass, workspaces_, i == 0 ? stem_output(pass) : blocks_[i - 1]->output(pass),
+                                       workspace, accumulate);
       tell(blocks_[i]->gradients_end(parameters_));
     }
     const Tensor before_pool = stem_->output(pass);
     if (pool_) {
-      const std::size_t pooled = room;
-      room = (room + 1) % 3;
-      pool_->backward(pass, before_pool, rooms_.at(pass, pooled, pool_->columns()), accumulate,
-                      rooms_.at(pass, room, before_pool.columns));
+      const std::size_t pooled = workspace;
+      workspace = (workspace + 1) % 3;
+      pool_->backward(pass, before_pool, workspaces_.at(pass, pooled, pool_->columns()), accumulate,
+                      workspaces_.at(pass, workspace, before_pool.columns));
     }
-    const Tensor d_stem = rooms_.at(pass, room, before_pool.columns);
+    const Tensor d_stem = workspaces_.at(pass, workspace, before_pool.columns);
     stem_->backward(pass, pass.input, d_stem, d_stem, accumulate, {});
     tell(stem_->gradients_end(parameters_));
     tell(parameters_.arena_elements());
@@ -156,26 +151,39 @@ class ResidualNetwork final : public Network {
   std::vector<std::unique_ptr<ResidualBlock>> blocks_;
   std::unique_ptr<GlobalAverageLayer> average_;
   std::unique_ptr<Dense> dense_;
-  GradientRooms rooms_;
+  GradientWorkspaces workspaces_;
   std::size_t d_average_ = 0;
   std::string signature_;
 };
 
 std::unique_ptr<Network> make(const NetworkOptions& options, const SampleShape& shape) {
-  require_known_options(options, {"depth", "synchronize_batch_norm"});
   return std::make_unique<ResidualNetwork>(options, shape);
 }
-
-constexpr std::pair<std::string_view, std::string_view> kDefaults[] = {
-    {"augment", "pad=4,flip"}, {"optimizer", "nesterov"}, {"learning-rate", "0.1"},
-    {"l2", "0.0001"},          {"schedule", "cosine"},    {"batch", "128"}};
 
 }  // namespace
 
 extern const NetworkKind resnet_network;
 const NetworkKind resnet_network{.name = "resnet",
                                  .summary = "residual network of --depth 20, 32, 56 (small images) or 18, 34, 50",
-                                 .make = make,
-                                 .defaults = kDefaults};
+                                 .reads = Reads::images,
+                                 .options = {{.name = "depth",
+                                              .value = 20,
+                                              .value_name = "LAYERS",
+                                              .help = "20, 32 or 56 for small images, 18, 34 or 50 for large ones",
+                                              .at_least = 1,
+                                              .one_of = {18, 20, 32, 34, 50, 56}},
+                                             {.name = "sync-batch-norm",
+                                              .value = false,
+                                              .value_name = "",
+                                              .help = "batch statistics over all ranks, not over each rank's part"},
+                                             weight_init_option(),
+                                             bias_init_option()},
+                                 .training_defaults = {{"augment", "pad=4,flip"},
+                                                       {"optimizer", "nesterov"},
+                                                       {"learning-rate", "0.1"},
+                                                       {"l2", "0.0001"},
+                                                       {"schedule", "cosine"},
+                                                       {"batch", "128"}},
+                                 .make = make};
 
 }  // namespace lockstep::model

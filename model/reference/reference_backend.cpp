@@ -5,8 +5,8 @@
 #include <cmath>
 #include <vector>
 
-#include "model/optimizer.hpp"
 #include "model/reference/reference_activations.hpp"
+#include "model/update_rule.hpp"
 
 namespace lockstep::model {
 
@@ -49,16 +49,16 @@ void ReferenceBackend::do_linear_forward(const Tensor& x, const Tensor& w, const
   const Matrix<double> in(x), weight(w), out(y);
   for (std::size_t b = 0; b < rows(x); ++b) {
     for (std::size_t o = 0; o < columns(w); ++o) {
-      double sum = bias.data != nullptr ? bias.elements<double>()[o] : 0;
+      double sum = bias.present() ? bias.elements<double>()[o] : 0;
       for (std::size_t i = 0; i < columns(x); ++i) sum += in(b, i) * weight(i, o);
       out(b, o) = activate(activation, sum);
     }
   }
 }
 
-void ReferenceBackend::do_linear_backward(const Tensor& x, const Tensor& w, const Tensor& y, const Tensor& d_y,
-                                          Activation activation, Accumulate accumulate, const Tensor& d_w,
-                                          const Tensor& d_bias, const Tensor& d_x) {
+void ReferenceBackend::do_linear_backward(const LinearBackwardOperands& operands, Activation activation,
+                                          Accumulate accumulate) {
+  const auto& [x, w, y, d_y, d_w, d_bias, d_x] = operands;
   const Matrix<double> in(x), weight(w), d_out(d_y), d_weight(d_w);
   if (activation != Activation::none) {
     const auto value = y.elements<double>();
@@ -75,7 +75,7 @@ void ReferenceBackend::do_linear_backward(const Tensor& x, const Tensor& w, cons
       d_weight(i, o) = sum;
     }
   }
-  if (d_bias.data != nullptr) {
+  if (d_bias.present()) {
     const auto gradient = d_bias.elements<double>();
     for (std::size_t o = 0; o < columns(w); ++o) {
       double sum = keep != 0 ? gradient[o] : 0;
@@ -83,7 +83,7 @@ void ReferenceBackend::do_linear_backward(const Tensor& x, const Tensor& w, cons
       gradient[o] = sum;
     }
   }
-  if (d_x.data != nullptr) {
+  if (d_x.present()) {
     const Matrix<double> d_in(d_x);
     for (std::size_t b = 0; b < rows(x); ++b) {
       for (std::size_t i = 0; i < rows(w); ++i) {
@@ -172,7 +172,7 @@ void ReferenceBackend::do_update(const UpdateArenas& arenas, OptimizerKind kind,
   const UpdateRule& rule = update->rule;
   const double rate = rule.learning_rate, mu = rule.momentum, beta1 = rule.beta1, beta2 = rule.beta2;
   const auto elements = [](const Tensor& arena, const UpdateSlice& slice) {
-    return arena.data == nullptr ? std::span<double>{} : arena.elements<double>().subspan(slice.offset, slice.count);
+    return arena.slice({slice.offset, slice.count}).elements<double>();
   };
   const auto norm = [](std::span<const double> x) {
     double squares = 0;

@@ -22,8 +22,8 @@ class ReferenceBackend final : public HostBackend {
   void do_convert_input(const Tensor& in, const InputTransform& transform, const Tensor& out) override;
   void do_linear_forward(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
                          const Tensor& y) override;
-  void do_linear_backward(const Tensor& x, const Tensor& w, const Tensor& y, const Tensor& d_y, Activation activation,
-                          Accumulate accumulate, const Tensor& d_w, const Tensor& d_bias, const Tensor& d_x) override;
+  void do_linear_backward(const LinearBackwardOperands& operands, Activation activation,
+                          Accumulate accumulate) override;
   void do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const LossOptions& options,
                                 const Tensor& sums) override;
   void do_mean_squared_error(const Tensor& predictions, const Tensor& targets, const LossOptions& options,

@@ -34,8 +34,6 @@ double& at(const Tensor& tensor, std::int64_t index) {
 double& at(const Tensor& tensor, std::int64_t row, std::int64_t column) {
   return at(tensor, row * tensor.columns + column);
 }
-bool present(const Tensor& tensor) { return tensor.data != nullptr; }
-
 /// `=` or `+=`.
 void write(double value, Accumulate accumulate, double& to) { to = accumulate == Accumulate::yes ? to + value : value; }
 
@@ -73,7 +71,7 @@ void augment_samples(const Tensor& images, const Tensor& keys, const Augmentatio
   const Images<double> to(out, spec.out);
   for (std::int64_t b = 0; b < images.rows; ++b) {
     const formulas::SampleAugmentation sample =
-        present(keys)
+        keys.present()
             ? formulas::draw_augmentation(numbers, keys.elements<std::uint64_t>()[static_cast<std::size_t>(b)])
             : formulas::central_crop(numbers);
     // Row and column in the rectangle.
@@ -146,7 +144,7 @@ void ReferenceImages::do_convolution_forward(const Convolution& shape, const Ten
                                              const Tensor& bias, Activation activation, const Tensor& y) {
   const Images<double> in(x, shape.in), out(y, shape.out);
   visit_all(x.rows, shape.out, [&](std::int64_t b, std::int64_t row, std::int64_t column, std::int64_t o) {
-    double sum = present(bias) ? at(bias, o) : 0;
+    double sum = bias.present() ? at(bias, o) : 0;
     visit_window(shape.in, shape.window, row, column, [&](std::int64_t r, std::int64_t c, std::int64_t position) {
       for (std::int64_t i = 0; i < shape.in.channels; ++i) {
         sum += in(b, r, c, i) * at(w, position * shape.in.channels + i, o);
@@ -156,26 +154,25 @@ void ReferenceImages::do_convolution_forward(const Convolution& shape, const Ten
   });
 }
 
-void ReferenceImages::do_convolution_backward(const Convolution& shape, const Tensor& x, const Tensor& w,
-                                              const Tensor& y, const Tensor& d_y, Activation activation,
-                                              Accumulate accumulate, const Tensor& d_w, const Tensor& d_bias,
-                                              const Tensor& d_x) {
+void ReferenceImages::do_convolution_backward(const Convolution& shape, const LinearBackwardOperands& operands,
+                                              Activation activation, Accumulate accumulate) {
+  const auto& [x, w, y, d_y, d_w, d_bias, d_x] = operands;
   const Images<double> in(x, shape.in), d_out(d_y, shape.out);
   if (activation != Activation::none) {
     for (std::int64_t i = 0; i < d_y.count(); ++i) at(d_y, i) = activation_gradient(activation, at(y, i), at(d_y, i));
   }
   if (accumulate == Accumulate::no) {
     std::ranges::fill(d_w.elements<double>(), 0.0);
-    if (present(d_bias)) std::ranges::fill(d_bias.elements<double>(), 0.0);
+    if (d_bias.present()) std::ranges::fill(d_bias.elements<double>(), 0.0);
   }
-  if (present(d_x)) std::ranges::fill(d_x.elements<double>(), 0.0);
+  if (d_x.present()) std::ranges::fill(d_x.elements<double>(), 0.0);
   visit_all(x.rows, shape.out, [&](std::int64_t b, std::int64_t row, std::int64_t column, std::int64_t o) {
     const double d = d_out(b, row, column, o);
-    if (present(d_bias)) at(d_bias, o) += d;
+    if (d_bias.present()) at(d_bias, o) += d;
     visit_window(shape.in, shape.window, row, column, [&](std::int64_t r, std::int64_t c, std::int64_t position) {
       for (std::int64_t i = 0; i < shape.in.channels; ++i) {
         at(d_w, position * shape.in.channels + i, o) += d * in(b, r, c, i);
-        if (present(d_x)) {
+        if (d_x.present()) {
           Images<double>(d_x, shape.in)(b, r, c, i) += d * at(w, position * shape.in.channels + i, o);
         }
       }
@@ -297,9 +294,8 @@ void ReferenceImages::do_batch_norm_sums(const BatchNorm& norm, const Tensor& x,
   at(sums, 2 * norm.channels) = static_cast<double>(x.count() / norm.channels);
 }
 
-void ReferenceImages::do_batch_norm_forward(const BatchNorm& norm, const Tensor& x, const Tensor& sums,
-                                            const Tensor& scale, const Tensor& shift, const Tensor& residual,
-                                            const Tensor& mean, const Tensor& inverse, const Tensor& y) {
+void ReferenceImages::do_batch_norm_forward(const BatchNorm& norm, const BatchNormForwardOperands& operands) {
+  const auto& [x, sums, scale, shift, residual, mean, inverse, y] = operands;
   const double count = at(sums, 2 * norm.channels);
   for (std::int64_t c = 0; c < norm.channels; ++c) {
     const formulas::Moments moments = formulas::moments_of(at(sums, c), at(sums, norm.channels + c), count);
@@ -309,7 +305,7 @@ void ReferenceImages::do_batch_norm_forward(const BatchNorm& norm, const Tensor&
   for (std::int64_t i = 0; i < x.count(); ++i) {
     const std::int64_t c = i % norm.channels;
     double value = at(scale, c) * (at(x, i) - at(mean, c)) * at(inverse, c) + at(shift, c);
-    if (present(residual)) value += at(residual, i);
+    if (residual.present()) value += at(residual, i);
     at(y, i) = norm.relu ? activate(Activation::relu, value) : value;
   }
 }
@@ -324,22 +320,20 @@ void ReferenceImages::do_batch_norm_statistics(const BatchNorm& norm, const Tens
   }
 }
 
-void ReferenceImages::do_batch_norm_inference(const BatchNorm& norm, const Tensor& x, const Tensor& mean,
-                                              const Tensor& variance, const Tensor& scale, const Tensor& shift,
-                                              const Tensor& residual, const Tensor& y) {
+void ReferenceImages::do_batch_norm_inference(const BatchNorm& norm, const BatchNormInferenceOperands& operands) {
+  const auto& [x, mean, variance, scale, shift, residual, y] = operands;
   for (std::int64_t i = 0; i < x.count(); ++i) {
     const std::int64_t c = i % norm.channels;
     const double inverse = formulas::inverse_deviation(at(variance, c), static_cast<double>(norm.epsilon));
     double value = at(scale, c) * (at(x, i) - at(mean, c)) * inverse + at(shift, c);
-    if (present(residual)) value += at(residual, i);
+    if (residual.present()) value += at(residual, i);
     at(y, i) = norm.relu ? activate(Activation::relu, value) : value;
   }
 }
 
-void ReferenceImages::do_batch_norm_backward_sums(const BatchNorm& norm, const Tensor& x, const Tensor& y,
-                                                  const Tensor& d_y, const Tensor& mean, const Tensor& inverse,
-                                                  Accumulate accumulate, const Tensor& d_scale, const Tensor& d_shift,
-                                                  const Tensor& sums) {
+void ReferenceImages::do_batch_norm_backward_sums(const BatchNorm& norm, const BatchNormBackwardSumsOperands& operands,
+                                                  Accumulate accumulate) {
+  const auto& [x, y, d_y, mean, inverse, d_scale, d_shift, sums] = operands;
   std::ranges::fill(sums.elements<double>(), 0.0);
   for (std::int64_t i = 0; i < x.count(); ++i) {
     const std::int64_t c = i % norm.channels;
@@ -348,14 +342,13 @@ void ReferenceImages::do_batch_norm_backward_sums(const BatchNorm& norm, const T
     at(sums, norm.channels + c) += at(d_y, i) * (at(x, i) - at(mean, c)) * at(inverse, c);
   }
   for (std::int64_t c = 0; c < norm.channels; ++c) {
-    if (present(d_shift)) write(at(sums, c), accumulate, at(d_shift, c));
-    if (present(d_scale)) write(at(sums, norm.channels + c), accumulate, at(d_scale, c));
+    if (d_shift.present()) write(at(sums, c), accumulate, at(d_shift, c));
+    if (d_scale.present()) write(at(sums, norm.channels + c), accumulate, at(d_scale, c));
   }
 }
 
-void ReferenceImages::do_batch_norm_backward(const BatchNorm& norm, const Tensor& x, const Tensor& d_y,
-                                             const Tensor& mean, const Tensor& inverse, const Tensor& scale,
-                                             const Tensor& forward_sums, const Tensor& sums, const Tensor& d_x) {
+void ReferenceImages::do_batch_norm_backward(const BatchNorm& norm, const BatchNormBackwardOperands& operands) {
+  const auto& [x, d_y, mean, inverse, scale, forward_sums, sums, d_x] = operands;
   const double count = at(forward_sums, 2 * norm.channels);
   for (std::int64_t i = 0; i < x.count(); ++i) {
     const std::int64_t c = i % norm.channels;

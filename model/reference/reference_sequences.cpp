@@ -23,11 +23,9 @@ std::int32_t token(const Tensor& tokens, std::int64_t row) {
 std::uint64_t key(const Tensor& keys, std::int64_t sample) {
   return keys.elements<std::uint64_t>()[static_cast<std::size_t>(sample)];
 }
-bool present(const Tensor& tensor) { return tensor.data != nullptr; }
-
 /// Before sums are added to it.
 void prepare(Accumulate accumulate, const Tensor& sums) {
-  if (accumulate == Accumulate::no && present(sums)) std::ranges::fill(sums.elements<double>(), 0.0);
+  if (accumulate == Accumulate::no && sums.present()) std::ranges::fill(sums.elements<double>(), 0.0);
 }
 
 }  // namespace
@@ -45,7 +43,7 @@ void ReferenceSequences::do_embedding_forward(const Tensor& tokens, const Tensor
                                               const Tensor& y) {
   for (std::int64_t r = 0; r < y.rows; ++r) {
     for (std::int64_t c = 0; c < y.columns; ++c) {
-      at(y, r, c) = at(table, token(tokens, r), c) + (present(positions) ? at(positions, r % positions.rows, c) : 0);
+      at(y, r, c) = at(table, token(tokens, r), c) + (positions.present() ? at(positions, r % positions.rows, c) : 0);
     }
   }
 }
@@ -57,7 +55,7 @@ void ReferenceSequences::do_embedding_backward(const Tensor& tokens, const Tenso
   for (std::int64_t r = 0; r < d_y.rows; ++r) {
     for (std::int64_t c = 0; c < d_y.columns; ++c) {
       at(d_table, token(tokens, r), c) += at(d_y, r, c);
-      if (present(d_positions)) at(d_positions, r % d_positions.rows, c) += at(d_y, r, c);
+      if (d_positions.present()) at(d_positions, r % d_positions.rows, c) += at(d_y, r, c);
     }
   }
 }
@@ -87,14 +85,13 @@ void ReferenceSequences::do_project_backward(const Tensor& x, const Tensor& tabl
   }
 }
 
-void ReferenceSequences::do_layer_norm_forward(const Tensor& x, const Tensor& residual, const Tensor& scale,
-                                               const Tensor& shift, const Tensor& sum, const Tensor& mean,
-                                               const Tensor& inverse, const Tensor& y) {
+void ReferenceSequences::do_layer_norm_forward(const LayerNormForwardOperands& operands) {
+  const auto& [x, residual, scale, shift, sum, mean, inverse, y] = operands;
   const auto width = static_cast<double>(x.columns);
-  if (present(sum)) {
+  if (sum.present()) {
     for (std::int64_t i = 0; i < x.count(); ++i) at(sum, i) = at(x, i) + at(residual, i);
   }
-  const Tensor& in = present(sum) ? sum : x;
+  const Tensor& in = sum.present() ? sum : x;
   for (std::int64_t r = 0; r < x.rows; ++r) {
     double average = 0, variance = 0;
     for (std::int64_t c = 0; c < x.columns; ++c) average += at(in, r, c) / width;
@@ -107,10 +104,8 @@ void ReferenceSequences::do_layer_norm_forward(const Tensor& x, const Tensor& re
   }
 }
 
-void ReferenceSequences::do_layer_norm_backward(const Tensor& x, const Tensor& scale, const Tensor& mean,
-                                                const Tensor& inverse, const Tensor& d_y, const Tensor& d_residual,
-                                                Accumulate accumulate, const Tensor& d_scale, const Tensor& d_shift,
-                                                const Tensor& d_x) {
+void ReferenceSequences::do_layer_norm_backward(const LayerNormBackwardOperands& operands, Accumulate accumulate) {
+  const auto& [x, scale, mean, inverse, d_y, d_residual, d_scale, d_shift, d_x] = operands;
   const auto width = static_cast<double>(x.columns);
   prepare(accumulate, d_scale);
   prepare(accumulate, d_shift);
@@ -125,7 +120,7 @@ void ReferenceSequences::do_layer_norm_backward(const Tensor& x, const Tensor& s
     }
     for (std::int64_t c = 0; c < x.columns; ++c) {
       const double d = at(inverse, r) * (at(d_y, r, c) * at(scale, c) - (sum + x_hat(c) * product) / width);
-      at(d_x, r, c) = d + (present(d_residual) ? at(d_residual, r, c) : 0);
+      at(d_x, r, c) = d + (d_residual.present() ? at(d_residual, r, c) : 0);
     }
   }
 }
@@ -134,7 +129,7 @@ void ReferenceSequences::do_gelu_forward(const Tensor& x, const Tensor& bias, co
   for (std::int64_t r = 0; r < x.rows; ++r) {
     for (std::int64_t c = 0; c < x.columns; ++c) {
       double& v = at(x, r, c);
-      if (present(bias)) v += at(bias, c);
+      if (bias.present()) v += at(bias, c);
       at(y, r, c) = 0.5 * v * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (v + 0.044715 * v * v * v)));
     }
   }
@@ -149,7 +144,7 @@ void ReferenceSequences::do_gelu_backward(const Tensor& x, const Tensor& d_y, Ac
       const double v = at(x, r, c);
       const double t = std::tanh(root * (v + 0.044715 * v * v * v));
       at(d_y, r, c) *= 0.5 * (1 + t) + 0.5 * v * (1 - t * t) * root * (1 + 3 * 0.044715 * v * v);
-      if (present(d_bias)) at(d_bias, c) += at(d_y, r, c);
+      if (d_bias.present()) at(d_bias, c) += at(d_y, r, c);
     }
   }
 }
@@ -210,8 +205,8 @@ void visit_heads(const Attention& shape, const Tensor& joint, const Tensor& keys
 
 }  // namespace
 
-void ReferenceSequences::do_attention_forward(const Attention& shape, const Tensor& joint, const Tensor& keys,
-                                              const Tensor& y, const Tensor& log_sums) {
+void ReferenceSequences::do_attention_forward(const Attention& shape, const AttentionForwardOperands& operands) {
+  const auto& [joint, keys, y, log_sums] = operands;
   visit_heads(shape, joint, keys, [&](const Head& head) {
     for (std::int64_t i = 0; i < shape.context; ++i) {
       double greatest = head.score(joint, i, 0), total = 0;
@@ -229,9 +224,8 @@ void ReferenceSequences::do_attention_forward(const Attention& shape, const Tens
 
 /// With p the probabilities and k what the dropout multiplies them with: d_v[j] = sum of p k d_y[i]; d_p = k d_y[i]
 /// v[j]'; d_score = p (d_p - sum over j of p d_p), and that sum is d_y[i] y[i]'.
-void ReferenceSequences::do_attention_backward(const Attention& shape, const Tensor& joint, const Tensor& keys,
-                                               const Tensor& y, const Tensor& log_sums, const Tensor& d_y,
-                                               const Tensor& d_joint) {
+void ReferenceSequences::do_attention_backward(const Attention& shape, const AttentionBackwardOperands& operands) {
+  const auto& [joint, keys, y, log_sums, d_y, d_joint] = operands;
   std::ranges::fill(d_joint.elements<double>(), 0.0);
   visit_heads(shape, joint, keys, [&](const Head& head) {
     for (std::int64_t i = 0; i < shape.context; ++i) {
@@ -260,11 +254,11 @@ double sigmoid(double v) { return 1 / (1 + std::exp(-v)); }
 
 }  // namespace
 
-void ReferenceSequences::do_lstm_forward(const Lstm& shape, const Tensor& gates, const Tensor& recurrent,
-                                         const Tensor& cells, const Tensor& hidden) {
+void ReferenceSequences::do_lstm_forward(const Lstm& shape, const LstmForwardOperands& operands) {
+  const auto& [gates, recurrent, cells, hidden] = operands;
   const std::int64_t units = shape.hidden;
-  for (std::int64_t row = 0; row < shape.steps * shape.lanes; ++row) {  // of the gates, and of the state before
-    const std::int64_t after = row + shape.lanes;
+  for (std::int64_t row = 0; row < shape.steps * shape.sequences; ++row) {  // of the gates, and of the state before
+    const std::int64_t after = row + shape.sequences;
     for (std::int64_t g = 0; g < 4 * units; ++g) {
       for (std::int64_t h = 0; h < units; ++h) at(gates, row, g) += at(hidden, row, h) * at(recurrent, h, g);
     }
@@ -281,21 +275,21 @@ void ReferenceSequences::do_lstm_forward(const Lstm& shape, const Tensor& gates,
   }
 }
 
-void ReferenceSequences::do_lstm_backward(const Lstm& shape, const Tensor& gates, const Tensor& recurrent,
-                                          const Tensor& cells, const Tensor& hidden, const Tensor& d_hidden,
-                                          const Tensor& d_cell, Accumulate accumulate, const Tensor& d_recurrent) {
+void ReferenceSequences::do_lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands,
+                                          Accumulate accumulate) {
+  const auto& [gates, recurrent, cells, hidden, d_hidden, d_cell, d_recurrent] = operands;
   const std::int64_t units = shape.hidden;
   prepare(accumulate, d_recurrent);
   std::ranges::fill(d_cell.elements<double>(), 0.0);
-  for (std::int64_t row = shape.steps * shape.lanes - 1; row >= 0; --row) {
-    const std::int64_t after = row + shape.lanes, lane = row % shape.lanes;
+  for (std::int64_t row = shape.steps * shape.sequences - 1; row >= 0; --row) {
+    const std::int64_t after = row + shape.sequences, sequence = row % shape.sequences;
     for (std::int64_t u = 0; u < units; ++u) {
       double &i = at(gates, row, u), &f = at(gates, row, units + u), &g = at(gates, row, 2 * units + u),
              &o = at(gates, row, 3 * units + u);
       const double shown = std::tanh(at(cells, after, u));
       const double d_h = at(d_hidden, row, u);
-      const double d_c = at(d_cell, lane, u) + d_h * o * (1 - shown * shown);
-      at(d_cell, lane, u) = d_c * f;
+      const double d_c = at(d_cell, sequence, u) + d_h * o * (1 - shown * shown);
+      at(d_cell, sequence, u) = d_c * f;
       const double d_i = d_c * g, d_f = d_c * at(cells, row, u), d_g = d_c * i, d_o = d_h * shown;
       i = d_i * i * (1 - i);
       f = d_f * f * (1 - f);
@@ -305,7 +299,7 @@ void ReferenceSequences::do_lstm_backward(const Lstm& shape, const Tensor& gates
     for (std::int64_t h = 0; h < units; ++h) {
       for (std::int64_t g = 0; g < 4 * units; ++g) {
         at(d_recurrent, h, g) += at(hidden, row, h) * at(gates, row, g);
-        if (row >= shape.lanes) at(d_hidden, row - shape.lanes, h) += at(recurrent, h, g) * at(gates, row, g);
+        if (row >= shape.sequences) at(d_hidden, row - shape.sequences, h) += at(recurrent, h, g) * at(gates, row, g);
       }
     }
   }

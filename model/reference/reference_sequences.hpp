@@ -19,23 +19,15 @@ class ReferenceSequences final : public SequenceOperations {
   void do_project_forward(const Tensor& x, const Tensor& table, const Tensor& y) override;
   void do_project_backward(const Tensor& x, const Tensor& table, const Tensor& d_y, Accumulate accumulate,
                            const Tensor& d_table, const Tensor& d_x) override;
-  void do_layer_norm_forward(const Tensor& x, const Tensor& residual, const Tensor& scale, const Tensor& shift,
-                             const Tensor& sum, const Tensor& mean, const Tensor& inverse, const Tensor& y) override;
-  void do_layer_norm_backward(const Tensor& x, const Tensor& scale, const Tensor& mean, const Tensor& inverse,
-                              const Tensor& d_y, const Tensor& d_residual, Accumulate accumulate, const Tensor& d_scale,
-                              const Tensor& d_shift, const Tensor& d_x) override;
+  void do_layer_norm_forward(const LayerNormForwardOperands& operands) override;
+  void do_layer_norm_backward(const LayerNormBackwardOperands& operands, Accumulate accumulate) override;
   void do_gelu_forward(const Tensor& x, const Tensor& bias, const Tensor& y) override;
   void do_gelu_backward(const Tensor& x, const Tensor& d_y, Accumulate accumulate, const Tensor& d_bias) override;
   void do_dropout(const Tensor& x, const Tensor& keys, const Dropout& rule, const Tensor& y) override;
-  void do_attention_forward(const Attention& shape, const Tensor& joint, const Tensor& keys, const Tensor& y,
-                            const Tensor& log_sums) override;
-  void do_attention_backward(const Attention& shape, const Tensor& joint, const Tensor& keys, const Tensor& y,
-                             const Tensor& log_sums, const Tensor& d_y, const Tensor& d_joint) override;
-  void do_lstm_forward(const Lstm& shape, const Tensor& gates, const Tensor& recurrent, const Tensor& cells,
-                       const Tensor& hidden) override;
-  void do_lstm_backward(const Lstm& shape, const Tensor& gates, const Tensor& recurrent, const Tensor& cells,
-                        const Tensor& hidden, const Tensor& d_hidden, const Tensor& d_cell, Accumulate accumulate,
-                        const Tensor& d_recurrent) override;
+  void do_attention_forward(const Attention& shape, const AttentionForwardOperands& operands) override;
+  void do_attention_backward(const Attention& shape, const AttentionBackwardOperands& operands) override;
+  void do_lstm_forward(const Lstm& shape, const LstmForwardOperands& operands) override;
+  void do_lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands, Accumulate accumulate) override;
 };
 
 }  // namespace lockstep::model

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The benchmark of sums: its table, its files, its check of every element.
+# The benchmark of all-reduces: its table, its files, its check of every element.
 . "$(dirname "$0")/harness.sh"
 
 # rows WAY: the table's rows of that way.
@@ -42,18 +42,18 @@ PYTHON
     expect_no_out "^fastest"
   else
     expect_out "^mpi: MPI_Allreduce of .*MPI.*[0-9]"
-    expect_out "^fastest way, and how many times as fast as MPI_Allreduce each is"
+    expect_out "^fastest algorithm, and how many times as fast as MPI_Allreduce each is"
     [ "$(grep -cE '^ +[0-9.]+ [KM]?i?B  (ring|shared-memory|mpi) .*x$' out)" = 6 ] || failed "the summary"
   fi
 done
 
 check "a world of one has one way to itself, and MPI's"
-run bench all-reduce --ways ring,mpi,shared-memory --max 64 --repeat 1
+run bench all-reduce --algorithms ring,mpi,shared-memory --max 64 --repeat 1
 expect_status 0; expect_silence
 [ "$(rows serial | wc -l) $(rows mpi | wc -l)" = "4 4" ] || failed "four rows each expected"
 
 check "one way alone"
-run -n 2 bench all-reduce --device cpu --ways ring --min 5 --max 5 --repeat 1 --warmup 0
+run -n 2 bench all-reduce --device cpu --algorithms ring --min 5 --max 5 --repeat 1 --warmup 0
 expect_status 0
 [ "$(rows ring | wc -l)" = 1 ] || failed "one row expected"
 [ "$(grep -c float32 out)" = 1 ] || failed "no other row expected"
@@ -68,17 +68,17 @@ check "rounded on the way, and right all the same"
 run -n 3 bench all-reduce --wire bf16 --max 100000 --factor 10 --repeat 1 --json bf16.json
 expect_status 0; expect_silence; expect_out "^wire: bf16 by ring, else fp32"
 [ "$(grep -c '"wire":"bf16"' bf16.json) $(grep -c '"wire":"fp32"' bf16.json)" = "6 12" ] || failed "wires in the JSON"
-! grep -qv '"wrong":0' bf16.json || failed "wrong sums"
+! grep -qv '"wrong":0' bf16.json || failed "wrong elements"
 
 check "usage"
 run -n 2 bench all-reduce --min 7 --max 6
 expect_error 2 "--min 7 is more than --max 6"
 run bench all-reduc
 expect_error 2 "bench all-reduce"
-run -n 2 bench all-reduce --ways ring,mpu
-expect_error 2 "--ways: ring,mpu names no way to sum with 'mpu'; the ways are ring, two-level, shared-memory, mpi and nccl; did you mean mpi"
-run bench all-reduce --ways nccl --device cpu
-expect_error 2 "--ways nccl is between GPUs"
+run -n 2 bench all-reduce --algorithms ring,mpu
+expect_error 2 "--algorithms: ring,mpu names no all-reduce algorithm 'mpu'; the algorithms are ring, two-level, shared-memory, mpi and nccl; did you mean mpi"
+run bench all-reduce --algorithms nccl --device cpu
+expect_error 2 "--algorithms nccl is between GPUs"
 run bench all-reduce --csv rows --svg rows
 expect_error 2 "--csv and --svg are both rows"
 check "a file that cannot be written"
@@ -97,9 +97,9 @@ finish 20
 expect_status 143
 [ "$(wc -l <part.csv)" -ge 2 ] || failed "rows of the CSV"
 
-# stop_a_rank WAY: while sums of that way are timed.
+# stop_a_rank ALGORITHM: while all-reduces of that algorithm are timed.
 stop_a_rank() {
-  start -n 2 bench all-reduce --ways "$1" --min 65536 --max 65536 --repeat 10000 --deadline 3
+  start -n 2 bench all-reduce --algorithms "$1" --min 65536 --max 65536 --repeat 10000 --deadline 3
   wait_for 30 grep -q busbw out
   sleep 1
   kill -STOP "$(rank 1)"
@@ -107,14 +107,14 @@ stop_a_rank() {
   expect_status 1
   [ "$(own_words | grep -c .)" = 1 ] || failed "not one line of error"
 }
-check "a rank that is stopped while sums are timed"
+check "a rank that is stopped while all-reduces are timed"
 stop_a_rank shared-memory
-expect_err "rank 1 .*timing sums"
+expect_err "rank 1 .*timing all-reduces"
 ! own_words | grep -q "step [0-9]" || failed "there are no steps here"
 check "a rank that is stopped while MPI sums"
 stop_a_rank mpi
 # The ranks also meet outside of MPI_Allreduce, between two batches.
-expect_err "rank 0 .* has waited in MPI_Allreduce of 65536 floats for [0-9.]* s\. For rank 1 .*is stopped|rank 1 .*timing sums"
+expect_err "rank 0 .* has waited in MPI_Allreduce of 65536 floats for [0-9.]* s\. For rank 1 .*is stopped|rank 1 .*timing all-reduces"
 
 if ! nvidia-smi -L 2>/dev/null | grep -q '^GPU'; then
   check "GPUs where there is none"
@@ -122,6 +122,6 @@ if ! nvidia-smi -L 2>/dev/null | grep -q '^GPU'; then
   expect_error 1 "--device gpu: .*(GPU|CUDA)"
   run bench all-reduce --device gpu
   expect_error 1 "--device gpu: .*(GPU|CUDA)"
-  run -n 2 bench all-reduce --ways ring,nccl
-  expect_error 1 "--ways nccl needs a GPU for every rank"
+  run -n 2 bench all-reduce --algorithms ring,nccl
+  expect_error 1 "--algorithms nccl needs a GPU for every rank"
 fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `lockstep bench step`: what it says of sums and buckets, and other bucket sizes beside the rule's.
+# `lockstep bench step`: what it says of all-reduces and buckets, and other bucket sizes beside the rule's.
 . "$(dirname "$0")/harness.sh"
 
 small=(--device cpu --features 784 --hidden 64,64 --batch 8 --warmup 2 --repeat 5)
@@ -9,7 +9,7 @@ for n in 1 3; do
   run -n $n bench step "${small[@]}" --json step.json
   expect_status 0; expect_silence
   expect_out "^time +compute [0-9.]+ %  exposed communication [0-9.]+ %  input [0-9.]+ %  host"
-  [ $n = 1 ] || expect_out "^sums +[0-9.]+ ms per step in all, [0-9.]+ ms of it exposed; "
+  [ $n = 1 ] || expect_out "^all-reduce +[0-9.]+ ms per step in all, [0-9.]+ ms of it exposed; "
   [ $n = 1 ] || expect_out "^buckets +1 bucket \([0-9.]+ KiB\), up to 4 MiB$"
   python3 - $n <<'PYTHON' || failed "the JSON"
 import json, sys

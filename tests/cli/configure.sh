@@ -22,7 +22,7 @@ grep -q CUDA line && failed "it looked for CUDA"
 check "AUTO without nvcc says so and goes on"
 configure auto CUDACXX=/bin/false
 [ "$status" = 0 ] || failed "ended with $status"
-expect_line "GPUs: none, for want of nvcc; -DLOCKSTEP_CUDA=ON makes that an error"
+expect_line "GPUs: none, these were not found: nvcc; -DLOCKSTEP_CUDA=ON makes that an error"
 
 check "ON without nvcc is an error that names it"
 configure on CUDACXX=/bin/false -DLOCKSTEP_CUDA=ON

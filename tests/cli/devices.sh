@@ -13,8 +13,8 @@ expect_status 0; expect_silence
 expect_out '^lockstep [0-9]+\.[0-9]+\.[0-9]+$'; expect_out '^(without CUDA|CUDA [0-9.]+ \(.+\), NCCL [0-9.]+)$'
 expect_out '^(no GPU: .+|GPU 0: .+, compute capability [0-9]+\.[0-9]+)$'
 has_gpu=$(grep -c '^GPU [0-9]' out)
-obstacle=$(sed -n 's/^no GPU: //p' out)
-if [ "$has_gpu" = 0 ]; then [ -n "$obstacle" ] || failed "no GPU and no reason"; fi
+no_gpu_because=$(sed -n 's/^no GPU: //p' out)
+if [ "$has_gpu" = 0 ]; then [ -n "$no_gpu_because" ] || failed "no GPU and no reason"; fi
 
 for n in 1 2; do
   check "the CPU, where told to, on $n ranks"
@@ -70,10 +70,10 @@ END
   expect_error 1 "out of GPU memory before the start: .*parameters .*gradients .*free"
   exit 0
 fi
-echo "NOT RUN, for want of a GPU: hidden GPUs, shared GPUs, ranks with and without, too little memory"
+echo "NOT RUN, there is no GPU: hidden GPUs, shared GPUs, ranks with and without, too little memory"
 
 # The reason that --version gave, as a regular expression.
-reason=$(printf '%s' "$obstacle" | sed 's/[][().*^$?+{}|\\]/\\&/g')
+reason=$(printf '%s' "$no_gpu_because" | sed 's/[][().*^$?+{}|\\]/\\&/g')
 for n in 1 2 3; do
   check "no GPU where one is asked for, on $n ranks"
   run -n $n "${train[@]}" --device gpu --run runs/none
@@ -110,6 +110,6 @@ for n in 1 2; do
   check "what no host has memory for is refused before it is taken, on $n ranks"
   run -n $n train --data data --hidden 1000000,1000000 --run runs/none
   expect_error 1 "out of memory before the start: .* of memory, and the host has .*: take a smaller network"; expect_no_file runs/none
-  run -n $n bench all-reduce --max 1000000000000 --ways ring
+  run -n $n bench all-reduce --max 1000000000000 --algorithms ring
   expect_error 1 "out of memory before the start"
 done

@@ -95,7 +95,7 @@ run -n 2 train $resnet --global-batch 12 --steps 400 --learning-rate 1e30 --sche
 expect_status 1
 expect_err "not finite"
 
-check "a language model resumes at another number of ranks, its state in the lanes it was"
+check "a language model resumes at another number of ranks, its state with the sequences it belongs to"
 run -n 3 train $lstm --global-batch 12 --report-every 1 --no-tensorboard --seed 3 --evaluation-batch 8 --steps 10 \
   --resume=lstm-1/checkpoints/step-0000000004.h5 --run lstm-other
 expect_status 0
@@ -103,10 +103,10 @@ metric lstm-1 train loss >curve.one
 { head -n 4 curve.one; metric lstm-other train loss; } >curve
 close_to_one curve
 
-check "other lanes in the middle of an epoch are refused"
-run train $lstm --global-batch 6 --seed 3 --steps 10 --resume=lstm-1/checkpoints/step-0000000004.h5 --run lstm-lanes
+check "another global batch in the middle of an epoch are refused"
+run train $lstm --global-batch 6 --seed 3 --steps 10 --resume=lstm-1/checkpoints/step-0000000004.h5 --run lstm-other
 expect_status 1
-expect_err "12 lanes.*give the --global-batch"
+expect_err "12 sequences.*give the --global-batch"
 
 for network in lstm gpt; do
   check "generate: the same seed, the same text; $network"
@@ -146,7 +146,7 @@ check "an unknown augmentation"; refuse "flop.*none of.*flip" --model cnn --data
 check "a depth that is no network"; refuse "depth" --model resnet --data images.h5 --depth 21
 check "heads that do not divide the width"; refuse "heads" --model gpt --data text --width 16 --heads 3
 check "a context longer than the corpus"; refuse "context|window|tokens" --model gpt --data text --context 100000
-check "more lanes than windows"; refuse "lanes" --model lstm --data text --unroll 100 --global-batch 600
+check "more sequences than windows"; refuse "sequences" --model lstm --data text --unroll 100 --global-batch 600
 check "an option of another network"; refuse "only with .*model" --model gpt --data text --depth 20
 check "generate from a network that writes no text"
 run generate cnn-1

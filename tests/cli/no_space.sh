@@ -18,7 +18,7 @@ expect_error 1 'disk'; expect_no_file disk/data
 [ -z "$(ls -A disk)" ] || failed "left behind: $(ls -A disk)"
 
 pack_small data
-check "no room for the run folder"
+check "no space for the run folder"
 fill_but 0
 run -n 2 train --data data --hidden 16 --steps 20 --run disk/run
 expect_error 1 'disk/run'

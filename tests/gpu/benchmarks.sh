@@ -134,7 +134,7 @@ networks() {
 all_reduce() {
   local ranks=2 sharing=() sums=(--repeat 11)
   # MPI's is slow where cores are shared.
-  [ "$subject" = gpu ] || sums=(--repeat 3 --factor 8 --ways ring,shared-memory --max 1048576)
+  [ "$subject" = gpu ] || sums=(--repeat 3 --factor 8 --algorithms ring,shared-memory --max 1048576)
   if [ "$subject" = gpu ]; then
     ranks=$(launch 1 gpu_tests --survey | grep -c '^device ')
     [ "$ranks" -gt 1 ] || ranks=2 sharing=(--share-gpu --max 16777216)

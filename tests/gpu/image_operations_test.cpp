@@ -65,8 +65,15 @@ TEST_P(Images, Convolution) {
     const Twin d_bias = biased ? gradient(accumulate, 1, at.out_channels) : Twin();
     const Twin d_x = wants_d_x ? poison(Holds::activations, at.batch, at.in.elements()) : Twin();
     both([&](Backend& backend, const auto& of) {
-      backend.images().convolution_backward(shape, of(x), of(w), of(given_y), of(d_y), activation, accumulate, of(d_w),
-                                            of(d_bias), of(d_x));
+      backend.images().convolution_backward(shape,
+                                            {.x = of(x),
+                                             .w = of(w),
+                                             .y = of(given_y),
+                                             .d_y = of(d_y),
+                                             .d_w = of(d_w),
+                                             .d_bias = of(d_bias),
+                                             .d_x = of(d_x)},
+                                            activation, accumulate);
     });
     const double terms = std::sqrt(static_cast<double>(pixels));
     expect_close(d_y, "gradient before the activation");
@@ -84,8 +91,10 @@ TEST_P(Images, ConvolutionOfNoImages) {
     const Twin d_w = gradient(accumulate, shape.patch(), 8), d_bias = gradient(accumulate, 1, 8);
     both([&](Backend& backend, const auto& of) {
       backend.images().convolution_forward(shape, of(x), of(w), {}, Activation::relu, of(y));
-      backend.images().convolution_backward(shape, of(x), of(w), of(y), of(y), Activation::relu, accumulate, of(d_w),
-                                            of(d_bias), of(d_x));
+      backend.images().convolution_backward(
+          shape,
+          {.x = of(x), .w = of(w), .y = of(y), .d_y = of(y), .d_w = of(d_w), .d_bias = of(d_bias), .d_x = of(d_x)},
+          Activation::relu, accumulate);
     });
     expect_equal(d_w, "d_w");
     expect_equal(d_bias, "d_bias");
@@ -216,8 +225,14 @@ TEST_P(Images, BatchNorm) {
     const Twin d_mean = gradient(accumulate, 1, at.channels), d_variance = gradient(accumulate, 1, at.channels);
     both([&](Backend& backend, const auto& of) {
       backend.images().batch_norm_sums(norm, of(x), of(sums));
-      backend.images().batch_norm_forward(norm, of(x), of(sums), of(scale), of(shift), of(residual), of(mean),
-                                          of(inverse), of(y));
+      backend.images().batch_norm_forward(norm, {.x = of(x),
+                                                 .sums = of(sums),
+                                                 .scale = of(scale),
+                                                 .shift = of(shift),
+                                                 .residual = of(residual),
+                                                 .mean = of(mean),
+                                                 .inverse = of(inverse),
+                                                 .y = of(y)});
       backend.images().batch_norm_statistics(norm, of(sums), 0.375, accumulate, of(d_mean), of(d_variance));
     });
     expect_close(sums, "sums", terms);
@@ -233,16 +248,30 @@ TEST_P(Images, BatchNorm) {
     const Twin d_scale = gradient(accumulate, 1, at.channels), d_shift = gradient(accumulate, 1, at.channels);
     const Twin backward_sums = poison(Holds::sums, 1, 2 * at.channels);
     both([&](Backend& backend, const auto& of) {
-      backend.images().batch_norm_backward_sums(norm, of(x), of(given_y), of(d_y), of(given_mean), of(given_inverse),
-                                                accumulate, of(d_scale), of(d_shift), of(backward_sums));
+      backend.images().batch_norm_backward_sums(norm,
+                                                {.x = of(x),
+                                                 .y = of(given_y),
+                                                 .d_y = of(d_y),
+                                                 .mean = of(given_mean),
+                                                 .inverse = of(given_inverse),
+                                                 .d_scale = of(d_scale),
+                                                 .d_shift = of(d_shift),
+                                                 .sums = of(backward_sums)},
+                                                accumulate);
     });
     expect_close(d_y, "gradient before the relu");
     expect_close(d_scale, "d_scale", 0.3 * terms);
     expect_close(d_shift, "d_shift", 0.3 * terms);
     expect_close(backward_sums, "sums of the backward pass", 0.3 * terms);
     both([&](Backend& backend, const auto& of) {
-      backend.images().batch_norm_backward(norm, of(x), of(d_y), of(given_mean), of(given_inverse), of(scale), of(sums),
-                                           of(backward_sums), of(d_x));
+      backend.images().batch_norm_backward(norm, {.x = of(x),
+                                                  .d_y = of(d_y),
+                                                  .mean = of(given_mean),
+                                                  .inverse = of(given_inverse),
+                                                  .scale = of(scale),
+                                                  .forward_sums = of(sums),
+                                                  .sums = of(backward_sums),
+                                                  .d_x = of(d_x)});
     });
     expect_close(d_x, "d_x");
 
@@ -253,8 +282,13 @@ TEST_P(Images, BatchNorm) {
     const Twin variance = given(Holds::activations, 1, at.channels, variances);
     const Twin inferred = poison(Holds::activations, rows, columns);
     both([&](Backend& backend, const auto& of) {
-      backend.images().batch_norm_inference(norm, of(x), of(fixed_mean), of(variance), of(scale), of(shift),
-                                            of(residual), of(inferred));
+      backend.images().batch_norm_inference(norm, {.x = of(x),
+                                                   .mean = of(fixed_mean),
+                                                   .variance = of(variance),
+                                                   .scale = of(scale),
+                                                   .shift = of(shift),
+                                                   .residual = of(residual),
+                                                   .y = of(inferred)});
     });
     expect_close(inferred, "y from fixed statistics");
   }

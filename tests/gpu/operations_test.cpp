@@ -116,13 +116,22 @@ TEST_P(Operations, Linear) {
     const Array given_y = compute(y, batch, outputs), on_d_y = compute(d_y, batch, outputs);
     const Array on_d_w = master(d_w, inputs, outputs), on_d_x = compute(batch, inputs);
     const Array on_d_bias = master(d_bias, 1, static_cast<std::int64_t>(bias.size()));
-    device_->linear_backward(on_x.tensor(), on_w.tensor(), given_y.tensor(), on_d_y.tensor(), at.activation,
-                             at.accumulate, on_d_w.tensor(), at.bias ? on_d_bias.tensor() : no_tensor,
-                             at.d_x ? on_d_x.tensor() : no_tensor);
-    reference_->linear_backward(
-        view(exact_x, batch, inputs), view(exact_w, inputs, outputs), view(exact_y, batch, outputs),
-        view(exact_d_y, batch, outputs), at.activation, at.accumulate, view(exact_d_w, inputs, outputs),
-        at.bias ? view(exact_d_bias, 1, outputs) : no_tensor, at.d_x ? view(exact_d_x, batch, inputs) : no_tensor);
+    device_->linear_backward({.x = on_x.tensor(),
+                              .w = on_w.tensor(),
+                              .y = given_y.tensor(),
+                              .d_y = on_d_y.tensor(),
+                              .d_w = on_d_w.tensor(),
+                              .d_bias = at.bias ? on_d_bias.tensor() : no_tensor,
+                              .d_x = at.d_x ? on_d_x.tensor() : no_tensor},
+                             at.activation, at.accumulate);
+    reference_->linear_backward({.x = view(exact_x, batch, inputs),
+                                 .w = view(exact_w, inputs, outputs),
+                                 .y = view(exact_y, batch, outputs),
+                                 .d_y = view(exact_d_y, batch, outputs),
+                                 .d_w = view(exact_d_w, inputs, outputs),
+                                 .d_bias = at.bias ? view(exact_d_bias, 1, outputs) : no_tensor,
+                                 .d_x = at.d_x ? view(exact_d_x, batch, inputs) : no_tensor},
+                                at.activation, at.accumulate);
     const double d_z = norm(rounded(exact_d_y));
     ASSERT_LE(relative_error(on_d_y.fetch(), exact_d_y, norm(d_y) / 100), limit_) << "gradient before the activation";
     ASSERT_LE(relative_error(on_d_w.fetch(), exact_d_w, norm(x) * d_z / std::sqrt(static_cast<double>(batch))), limit_)
@@ -150,8 +159,13 @@ TEST_P(Operations, LargeLinear) {
   const Array on_d_y = compute(d_y, batch, outputs), on_d_x = compute(batch, inputs);
   const Array on_d_w{*device_, device_->master_type(), inputs, outputs};
   device_->linear_forward(on_x.tensor(), on_w.tensor(), {}, Activation::none, on_y.tensor());
-  device_->linear_backward(on_x.tensor(), on_w.tensor(), on_y.tensor(), on_d_y.tensor(), Activation::none,
-                           Accumulate::no, on_d_w.tensor(), {}, on_d_x.tensor());
+  device_->linear_backward({.x = on_x.tensor(),
+                            .w = on_w.tensor(),
+                            .y = on_y.tensor(),
+                            .d_y = on_d_y.tensor(),
+                            .d_w = on_d_w.tensor(),
+                            .d_x = on_d_x.tensor()},
+                           Activation::none, Accumulate::no);
   const Floats y = on_y.fetch(), d_x = on_d_x.fetch(), d_w = on_d_w.fetch();
 
   Doubles exact_w = widened(w);
@@ -165,9 +179,12 @@ TEST_P(Operations, LargeLinear) {
     Doubles unused(exact_w.size());
     reference_->linear_forward(view(some_x, some, inputs), view(exact_w, inputs, outputs), {}, Activation::none,
                                view(some_y, some, outputs));
-    reference_->linear_backward(view(some_x, some, inputs), view(exact_w, inputs, outputs), {},
-                                view(some_d_y, some, outputs), Activation::none, Accumulate::no,
-                                view(unused, inputs, outputs), {}, view(some_d_x, some, inputs));
+    reference_->linear_backward({.x = view(some_x, some, inputs),
+                                 .w = view(exact_w, inputs, outputs),
+                                 .d_y = view(some_d_y, some, outputs),
+                                 .d_w = view(unused, inputs, outputs),
+                                 .d_x = view(some_d_x, some, inputs)},
+                                Activation::none, Accumulate::no);
     EXPECT_LE(relative_error(rows(y, outputs), some_y), limit_) << "y from sample " << first;
     EXPECT_LE(relative_error(rows(d_x, inputs), some_d_x), limit_) << "d_x from sample " << first;
   }
@@ -193,10 +210,17 @@ TEST_P(Operations, LinearOfNoSamples) {
   const Array added = master(before, 5, 3), d_w{*device_, device_->master_type(), 5, 3};
   const Array d_bias{*device_, device_->master_type(), 1, 3};
   device_->linear_forward(x.tensor(), w.tensor(), bias.tensor(), Activation::relu, y.tensor());
-  device_->linear_backward(x.tensor(), w.tensor(), y.tensor(), y.tensor(), Activation::relu, Accumulate::no,
-                           d_w.tensor(), d_bias.tensor(), d_x.tensor());
-  device_->linear_backward(x.tensor(), w.tensor(), y.tensor(), y.tensor(), Activation::relu, Accumulate::yes,
-                           added.tensor(), {}, {});
+  device_->linear_backward({.x = x.tensor(),
+                            .w = w.tensor(),
+                            .y = y.tensor(),
+                            .d_y = y.tensor(),
+                            .d_w = d_w.tensor(),
+                            .d_bias = d_bias.tensor(),
+                            .d_x = d_x.tensor()},
+                           Activation::relu, Accumulate::no);
+  device_->linear_backward(
+      {.x = x.tensor(), .w = w.tensor(), .y = y.tensor(), .d_y = y.tensor(), .d_w = added.tensor()}, Activation::relu,
+      Accumulate::yes);
   EXPECT_EQ(d_w.fetch(), Floats(15));
   EXPECT_EQ(d_bias.fetch(), Floats(3));
   EXPECT_EQ(added.fetch(), before);

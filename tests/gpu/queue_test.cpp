@@ -132,8 +132,14 @@ class Step {
       backend_.linear_forward(x_.tensor(), w_.tensor(), {}, Activation::none, y_.tensor());
       backend_.softmax_cross_entropy(y_.tensor(), staged.y, {.scale = 1.0 / kBatch, .want_gradient = true},
                                      sums_.tensor());
-      backend_.linear_backward(x_.tensor(), w_.tensor(), y_.tensor(), y_.tensor(), Activation::none, Accumulate::no,
-                               d_w_.tensor(), d_bias_.tensor(), d_x_.tensor());
+      backend_.linear_backward({.x = x_.tensor(),
+                                .w = w_.tensor(),
+                                .y = y_.tensor(),
+                                .d_y = y_.tensor(),
+                                .d_w = d_w_.tensor(),
+                                .d_bias = d_bias_.tensor(),
+                                .d_x = d_x_.tensor()},
+                               Activation::none, Accumulate::no);
       backend_.sum_of_squares(d_w_.tensor(), squares_.tensor());
     });
     backend_.release_stage(slot);

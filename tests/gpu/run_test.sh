@@ -47,7 +47,7 @@ if [ -n "$gpu" ] && [ -n "$LIE" ]; then
   [ "$command" != eval ] || words+=(--data "$LIE/train")
   [ "$command" != bench ] || exit 3
 fi
-[[ "${words[*]}" != "bench all-reduce"* ]] || words+=(--max 65536 --factor 16 --ways ring,shared-memory)
+[[ "${words[*]}" != "bench all-reduce"* ]] || words+=(--max 65536 --factor 16 --algorithms ring,shared-memory)
 exec "$REAL/lockstep" "${words[@]}"
 PRETENDED
 cat >"$work/pretended/tests/gpu_tests" <<'PRETENDED'

@@ -103,8 +103,14 @@ TEST_P(Sequences, LayerNorm) {
     const Twin mean = poison(Holds::statistics, at.rows, 1), inverse = poison(Holds::statistics, at.rows, 1);
     const Twin y = poison(Holds::activations, at.rows, at.width);
     both([&](Backend& backend, const auto& of) {
-      backend.sequences().layer_norm_forward(of(x), of(residual), of(scale), of(shift), of(sum), of(mean), of(inverse),
-                                             of(y));
+      backend.sequences().layer_norm_forward({.x = of(x),
+                                              .residual = of(residual),
+                                              .scale = of(scale),
+                                              .shift = of(shift),
+                                              .sum = of(sum),
+                                              .mean = of(mean),
+                                              .inverse = of(inverse),
+                                              .y = of(y)});
     });
     if (adds) expect_close(sum, "sum");
     // The mean of numbers that were rounded after the addition is off by their rounding over the square root of them.
@@ -117,8 +123,16 @@ TEST_P(Sequences, LayerNorm) {
     const Twin d_x = past && over ? d_residual : poison(Holds::activations, at.rows, at.width);
     const Twin d_scale = gradient(accumulate, 1, at.width), d_shift = gradient(accumulate, 1, at.width);
     both([&](Backend& backend, const auto& of) {
-      backend.sequences().layer_norm_backward(of(normalized), of(scale), of(given_mean), of(given_inverse), of(d_y),
-                                              of(d_residual), accumulate, of(d_scale), of(d_shift), of(d_x));
+      backend.sequences().layer_norm_backward({.x = of(normalized),
+                                               .scale = of(scale),
+                                               .mean = of(given_mean),
+                                               .inverse = of(given_inverse),
+                                               .d_y = of(d_y),
+                                               .d_residual = of(d_residual),
+                                               .d_scale = of(d_scale),
+                                               .d_shift = of(d_shift),
+                                               .d_x = of(d_x)},
+                                              accumulate);
     });
     expect_close(d_x, "d_x");
     expect_close(d_scale, "d_scale", 0.3 * terms);
@@ -201,15 +215,20 @@ TEST_P(Sequences, Attention) {
     const Twin y = poison(Holds::activations, rows, width);
     const Twin log_sums = poison(Holds::statistics, at.samples * at.heads, at.context);
     both([&](Backend& backend, const auto& of) {
-      backend.sequences().attention_forward(shape, of(joint), of(sample_keys), of(y), of(log_sums));
+      backend.sequences().attention_forward(
+          shape, {.joint = of(joint), .dropout_keys = of(sample_keys), .y = of(y), .log_sums = of(log_sums)});
     });
     expect_close(y, "y", 0.1);
     expect_close(log_sums, "log sums", 1);
     const Twin given_y = settled(y), given_sums = settled(log_sums), d_y = activations(rows, width);
     const Twin d_joint = poison(Holds::activations, rows, 3 * width);
     both([&](Backend& backend, const auto& of) {
-      backend.sequences().attention_backward(shape, of(joint), of(sample_keys), of(given_y), of(given_sums), of(d_y),
-                                             of(d_joint));
+      backend.sequences().attention_backward(shape, {.joint = of(joint),
+                                                     .dropout_keys = of(sample_keys),
+                                                     .y = of(given_y),
+                                                     .log_sums = of(given_sums),
+                                                     .d_y = of(d_y),
+                                                     .d_joint = of(d_joint)});
     });
     expect_close(d_joint, "d_joint", 0.1, 2);  // scores' gradients are differences of what is rounded
   }
@@ -217,26 +236,27 @@ TEST_P(Sequences, Attention) {
 
 TEST_P(Sequences, Lstm) {
   struct Case {
-    std::int64_t steps, lanes, hidden;
+    std::int64_t steps, sequences, hidden;
   };
   for (const Case& at : {Case{5, 20, 64}, {1, 1, 1}, {3, 7, 33}, {12, 4, 100}, {2, 129, 16}, {35, 2, 40}}) {
     const Accumulate accumulate = either();
-    SCOPED_TRACE(fmt::format("{} steps of {} lanes, {} hidden", at.steps, at.lanes, at.hidden));
-    const ::lockstep::model::Lstm shape{.steps = at.steps, .lanes = at.lanes, .hidden = at.hidden};
-    const std::int64_t rows = at.steps * at.lanes;
+    SCOPED_TRACE(fmt::format("{} steps of {} sequences, {} hidden", at.steps, at.sequences, at.hidden));
+    const ::lockstep::model::Lstm shape{.steps = at.steps, .sequences = at.sequences, .hidden = at.hidden};
+    const std::int64_t rows = at.steps * at.sequences;
     const double fan = std::sqrt(static_cast<double>(at.hidden));
     // The state before the first step, the others poisoned.
     const auto state = [&] {
-      const std::vector<float> first = random_.numbers(at.lanes * at.hidden, precision_);
-      std::vector<float> all(static_cast<std::size_t>((at.steps + 1) * at.lanes * at.hidden),
+      const std::vector<float> first = random_.numbers(at.sequences * at.hidden, precision_);
+      std::vector<float> all(static_cast<std::size_t>((at.steps + 1) * at.sequences * at.hidden),
                              std::numeric_limits<float>::quiet_NaN());
       std::ranges::copy(first, all.begin());
-      return given(Holds::activations, (at.steps + 1) * at.lanes, at.hidden, all);
+      return given(Holds::activations, (at.steps + 1) * at.sequences, at.hidden, all);
     };
     const Twin gates = activations(rows, 4 * at.hidden, 2), cells = state(), hidden = state();
     const Twin recurrent = activations(at.hidden, 4 * at.hidden, 1 / fan);
     both([&](Backend& backend, const auto& of) {
-      backend.sequences().lstm_forward(shape, of(gates), of(recurrent), of(cells), of(hidden));
+      backend.sequences().lstm_forward(
+          shape, {.gates = of(gates), .recurrent = of(recurrent), .cells = of(cells), .hidden = of(hidden)});
     });
     const double slack = 2;  // each step rounds what the next one reads
     expect_close(gates, "gates", 0.05, slack);
@@ -244,11 +264,18 @@ TEST_P(Sequences, Lstm) {
     expect_close(hidden, "hidden", 0.05, slack);
 
     const Twin given_gates = settled(gates), given_cells = settled(cells), given_hidden = settled(hidden);
-    const Twin d_hidden = activations(rows, at.hidden), d_cell = poison(Holds::activations, at.lanes, at.hidden);
+    const Twin d_hidden = activations(rows, at.hidden), d_cell = poison(Holds::activations, at.sequences, at.hidden);
     const Twin d_recurrent = gradient(accumulate, at.hidden, 4 * at.hidden);
     both([&](Backend& backend, const auto& of) {
-      backend.sequences().lstm_backward(shape, of(given_gates), of(recurrent), of(given_cells), of(given_hidden),
-                                        of(d_hidden), of(d_cell), accumulate, of(d_recurrent));
+      backend.sequences().lstm_backward(shape,
+                                        {.gates = of(given_gates),
+                                         .recurrent = of(recurrent),
+                                         .cells = of(given_cells),
+                                         .hidden = of(given_hidden),
+                                         .d_hidden = of(d_hidden),
+                                         .d_cell = of(d_cell),
+                                         .d_recurrent = of(d_recurrent)},
+                                        accumulate);
     });
     expect_close(given_gates, "gradients before the gates", 0.01, slack);
     expect_close(d_recurrent, "d_recurrent", 0.02 * std::sqrt(static_cast<double>(rows)), slack);
@@ -281,7 +308,8 @@ TEST_P(Sequences, NotFiniteComesThrough) {
   {
     const Twin x = poisoned(width), y = poison(Holds::activations, rows, width);
     both([&](Backend& backend, const auto& of) {
-      backend.sequences().layer_norm_forward(of(x), {}, of(scale), of(shift), {}, of(mean), of(inverse), of(y));
+      backend.sequences().layer_norm_forward(
+          {.x = of(x), .scale = of(scale), .shift = of(shift), .mean = of(mean), .inverse = of(inverse), .y = of(y)});
     });
     expect(y, "layer norm", own);
   }
@@ -305,7 +333,7 @@ TEST_P(Sequences, NotFiniteComesThrough) {
     const Twin joint = given(Holds::activations, rows, 3 * width, values), y = poison(Holds::activations, rows, width);
     const Twin log_sums = poison(Holds::statistics, 2, 3);
     both([&](Backend& backend, const auto& of) {
-      backend.sequences().attention_forward(shape, of(joint), {}, of(y), of(log_sums));
+      backend.sequences().attention_forward(shape, {.joint = of(joint), .y = of(y), .log_sums = of(log_sums)});
     });
     expect(y, "attention", {false, true, true, false, false, false});
   }

@@ -19,9 +19,7 @@ namespace {
 
 constexpr std::size_t kAlignment = 256;
 
-std::size_t bytes_of(const Tensor& tensor) {
-  return std::max<std::size_t>(static_cast<std::size_t>(tensor.count()) * size_of(tensor.type), 1);
-}
+std::size_t bytes_of(const Tensor& tensor) { return std::max<std::size_t>(tensor.bytes(), 1); }
 
 template <class T>
 std::vector<T> falsified_if_broken(std::vector<T> values) {
@@ -144,7 +142,7 @@ Array::Array(Backend& backend, ElementType type, std::int64_t rows, std::int64_t
 }
 
 Array::~Array() {
-  if (tensor_.data != nullptr) backend_->memory()->deallocate(tensor_.data, bytes_of(tensor_), kAlignment);
+  if (tensor_.present()) backend_->memory()->deallocate(tensor_.data, bytes_of(tensor_), kAlignment);
 }
 
 Array::Array(Array&& other) noexcept : backend_(other.backend_), tensor_(std::exchange(other.tensor_, {})) {}

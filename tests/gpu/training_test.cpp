@@ -1,5 +1,7 @@
 // Training on the GPU and on the CPU from the same weights, through the same batches: the same losses, to the
 // precision's rounding, and state that travels between the two.
+#include "model/training/training.hpp"
+
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -9,7 +11,6 @@
 #include <gtest/gtest.h>
 
 #include "gpu/subject.hpp"
-#include "model/model.hpp"
 
 namespace lockstep::model::test {
 namespace {
@@ -34,21 +35,21 @@ struct Workload {
 std::vector<Workload> workloads() {
   const bool quick = subject().quick;
   return {{.name = "784-100-10, adam",
-           .network = {.hidden = {100}},
+           .network = {.values = {{"hidden", Numbers{100}}}},
            .shape = {.features = 784, .outputs = 10},
            .loss = LossKind::softmax_cross_entropy,
            .optimizer = {.kind = OptimizerKind::adam},
            .learning_rate = 0.001,
            .batch = 100},
           {.name = "600-512-128-128-1, momentum, L2, clipped norm, average",
-           .network = {.hidden = {512, 128, 128}},
+           .network = {.values = {{"hidden", Numbers{512, 128, 128}}}},
            .shape = {.features = 600, .outputs = 1},
            .loss = LossKind::mean_squared_error,
            .optimizer = {.kind = OptimizerKind::momentum, .l2 = 1e-3, .clip_norm = 1, .average_decay = 0.9},
            .learning_rate = 0.01,
            .batch = quick ? 60 : 2000},
           {.name = "31-33-17-7, sigmoid, nesterov, decay, clipped values, two micro-steps",
-           .network = {.hidden = {33, 17}, .activation = Activation::sigmoid},
+           .network = {.values = {{"hidden", Numbers{33, 17}}, {"activation", Activation::sigmoid}}},
            .shape = {.features = 31, .outputs = 7},
            .loss = LossKind::softmax_cross_entropy,
            .optimizer = {.kind = OptimizerKind::nesterov, .weight_decay = 0.01, .clip_value = 0.05},
@@ -56,7 +57,7 @@ std::vector<Workload> workloads() {
            .batch = 57,
            .accumulate = 2},
           {.name = "100-64-5, tanh, adamw",
-           .network = {.hidden = {64}, .activation = Activation::tanh},
+           .network = {.values = {{"hidden", Numbers{64}}, {"activation", Activation::tanh}}},
            .shape = {.features = 100, .outputs = 5},
            .loss = LossKind::softmax_cross_entropy,
            .optimizer = {.kind = OptimizerKind::adamw, .weight_decay = 0.01},
@@ -71,7 +72,7 @@ std::vector<Workload> workloads() {
            .batch = 12,
            .augmentation = Augmentation{.in = {16, 16, 3}, .out = {12, 12, 3}, .flip = true, .per_image = true}},
           {.name = "resnet of depth 20, 8 x 8 images, lars, smoothed labels, two micro-steps",
-           .network = {.name = "resnet", .depth = 20},
+           .network = {.name = "resnet", .values = {{"depth", 20}}},
            .shape = {.features = 8 * 8 * 3, .outputs = 10, .image = ImageShape{8, 8, 3}},
            .loss = LossKind::softmax_cross_entropy,
            .optimizer = {.kind = OptimizerKind::lars, .weight_decay = 1e-4, .trust = 0.02},
@@ -80,14 +81,14 @@ std::vector<Workload> workloads() {
            .accumulate = 2,
            .smoothing = 0.1f},
           {.name = "lstm, 2 x 48, dropout, state carried on, clipped norm",
-           .network = {.name = "lstm", .hidden = {48}, .layers = 2, .dropout = 0.2},
+           .network = {.name = "lstm", .values = {{"hidden", Numbers{48}}, {"layers", 2}, {"dropout", 0.2}}},
            .shape = {.features = 9, .outputs = 5, .tokens = true},
            .loss = LossKind::softmax_cross_entropy,
            .optimizer = {.kind = OptimizerKind::sgd, .clip_norm = 1},
            .learning_rate = 1,
            .batch = 13},
           {.name = "gpt, 2 x 64, dropout, lamb",
-           .network = {.name = "gpt", .layers = 2, .width = 64, .heads = 2, .dropout = 0.1},
+           .network = {.name = "gpt", .values = {{"layers", 2}, {"width", 64}, {"heads", 2}, {"dropout", 0.1}}},
            .shape = {.features = 20, .outputs = 37, .tokens = true},
            .loss = LossKind::softmax_cross_entropy,
            .optimizer = {.kind = OptimizerKind::lamb, .weight_decay = 0.1, .clip_norm = 1},
@@ -171,25 +172,24 @@ class Samples {
 /// One side: a backend, a network and its model, and the step as the trainer makes it.
 class Side {
  public:
-  Side(std::unique_ptr<Backend> backend, const Workload& workload, std::vector<ArenaRange> owned = {})
+  Side(std::unique_ptr<Backend> backend, const Workload& workload, std::vector<Slice> owned = {})
       : workload_(workload),
         backend_(std::move(backend)),
         network_(make_network(workload.network, workload.shape)),
-        model_(*backend_, *network_,
-               {.loss = workload.loss,
-                .input_transform = {0.5f, 0.1f},
-                .augmentation = workload.augmentation,
-                .label_smoothing = workload.smoothing,
-                .optimizer = workload.optimizer,
-                .max_batch = workload.batch,
-                .sample_type = workload.shape.tokens ? ElementType::int32 : ElementType::float32,
-                .owned = std::move(owned)}) {
-    model_.initialize(5);
+        training_(*backend_, *network_,
+                  {.loss = workload.loss,
+                   .input_transform = {0.5f, 0.1f},
+                   .augmentation = workload.augmentation,
+                   .label_smoothing = workload.smoothing,
+                   .max_batch = workload.batch,
+                   .sample_type = workload.shape.tokens ? ElementType::int32 : ElementType::float32},
+                  {.optimizer = workload.optimizer, .owned = std::move(owned)}) {
+    training_.parameters.initialize(5);
   }
 
-  Model& model() { return model_; }
+  model::Training& training() { return training_; }
 
-  Model::Results step(int number, const Samples& samples) {
+  StepStatus step(int number, const Samples& samples) {
     std::int64_t count = 0;
     for (int micro = 0; micro < workload_.accumulate; ++micro) {
       count += samples.batch(number * workload_.accumulate + micro).count;
@@ -199,35 +199,35 @@ class Side {
       step_on(batch, number, count, micro == 0, micro + 1 == workload_.accumulate);
     }
     backend_->synchronize();
-    Model::Results results = model_.results();
-    results.ballot[0] = seen(std::vector<double>{results.ballot[0]})[0];
-    return results;
+    StepStatus status = training_.status.posted();
+    status.loss = seen(std::vector<double>{status.loss})[0];
+    return status;
   }
 
   void step_on(const Batch& batch, int number, std::int64_t count, bool first, bool last) {
-    model_.wait_staged();
-    model_.stage(batch);
+    training_.model.wait_staged();
+    training_.model.stage(batch);
     if (last) {
-      constexpr std::array<double, kBallotSize> kNothing{};
-      model_.write_ballot(kNothing);
-      model_.write_rule(update_rule(workload_.optimizer, workload_.learning_rate, number));
+      training_.status.write({});
+      training_.optimizer.prepare(update_rule(workload_.optimizer, workload_.learning_rate, number));
     }
-    const std::array<std::int64_t, 5> key{first, last, model_.slot(), batch.count, count};
+    const std::array<std::int64_t, 5> key{first, last, training_.model.slot(), batch.count, count};
     backend_->repeat(key, [&] {
-      model_.forward_backward(1.0 / static_cast<double>(count), first ? Accumulate::no : Accumulate::yes, {});
+      Model& model = training_.model;
+      model.backward(model.forward(1.0 / static_cast<double>(count), first ? Accumulate::no : Accumulate::yes), {});
       if (!last) return;
-      model_.tally();
-      model_.finish_gradients();
-      model_.update();
-      model_.post_results();
+      training_.status.report_loss(training_.model.loss_sums());
+      training_.optimizer.finish_gradients();
+      training_.optimizer.update();
+      training_.status.post();
     });
-    model_.release_batch();
+    training_.model.release_batch();
     backend_->synchronize();
   }
 
   Floats fetch(const std::string& group) {
-    Floats values(model_.arena_elements());
-    model_.download_group(group, values);
+    Floats values(training_.parameters.elements());
+    training_.parameters.download_group(group, values);
     return seen(std::move(values));
   }
 
@@ -235,7 +235,7 @@ class Side {
   const Workload& workload_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Network> network_;
-  Model model_;
+  model::Training training_;
 };
 
 /// Greatest relative differences after twenty steps, each rounding on top of the others. Adam divides by the size of
@@ -273,17 +273,16 @@ TEST_P(Training, SameLossesAsOnTheCpu) {
     ASSERT_EQ(initial, cpu.fetch("parameters")) << "the same initial weights";
     double first_loss = 0, last_loss = 0;
     for (int number = 0; number < kSteps; ++number) {
-      const Model::Results got = here.step(number, samples), expected = cpu.step(number, samples);
-      ASSERT_NEAR(got.ballot[0], expected.ballot[0], tolerance_.loss * std::abs(expected.ballot[0]))
-          << "step " << number;
-      ASSERT_NEAR(got.gradient_norm, expected.gradient_norm, 10 * tolerance_.loss * expected.gradient_norm)
-          << "step " << number;
-      ASSERT_EQ(got.ballot[2], 0) << "no obstacle in step " << number;
-      if (number < 5) first_loss += expected.ballot[0];
-      if (number >= kSteps - 5) last_loss += expected.ballot[0];  // the same batches again
+      const StepStatus got = here.step(number, samples), expected = cpu.step(number, samples);
+      ASSERT_NEAR(got.loss, expected.loss, tolerance_.loss * std::abs(expected.loss)) << "step " << number;
+      const double norm = std::sqrt(expected.gradient_squares);
+      ASSERT_NEAR(std::sqrt(got.gradient_squares), norm, 10 * tolerance_.loss * norm) << "step " << number;
+      ASSERT_EQ(got.non_finite, 0) << "step " << number;
+      if (number < 5) first_loss += expected.loss;
+      if (number >= kSteps - 5) last_loss += expected.loss;  // the same batches again
     }
     EXPECT_LT(last_loss, first_loss) << "it learns, or nothing is compared here";
-    for (const std::string& group : here.model().state_groups()) {
+    for (const std::string& group : here.training().parameters.state_groups()) {
       const std::vector<double> expected = widened(cpu.fetch(group));
       EXPECT_LE(relative_error(here.fetch(group), expected),
                 group.ends_with("moment") || group == "velocity" ? 10 * tolerance_.weights : tolerance_.weights)
@@ -301,34 +300,35 @@ TEST_P(Training, StateTravelsBetweenBackends) {
     Side here(make_subject(GetParam()), workload), cpu(make_backend("cpu"), workload);
     for (int number = 0; number < 5; ++number) here.step(number, samples);
     const auto carry = [&](Side& from, Side& to) {
-      for (const std::string& group : from.model().state_groups()) {
-        Floats values(from.model().arena_elements());
-        from.model().download_group(group, values);
-        to.model().upload_group(group, values);
+      for (const std::string& group : from.training().parameters.state_groups()) {
+        Floats values(from.training().parameters.elements());
+        from.training().parameters.download_group(group, values);
+        to.training().parameters.upload_group(group, values);
         ASSERT_EQ(to.fetch(group), values) << group;
       }
-      Floats carried(static_cast<std::size_t>(workload.batch * from.model().carried_elements()));
-      if (!carried.empty()) {
-        from.model().download_carried(workload.batch, carried);
-        to.model().upload_carried(workload.batch, carried);
+      Floats state(static_cast<std::size_t>(workload.batch * from.training().model.recurrent_state().elements()));
+      if (!state.empty()) {
+        from.training().model.recurrent_state().download(workload.batch, state);
+        to.training().model.recurrent_state().upload(workload.batch, state);
       }
-      const LossSums a = from.model().evaluate(samples.batch(0)), b = to.model().evaluate(samples.batch(0));
+      const LossSums a = from.training().model.evaluate(samples.batch(0)),
+                     b = to.training().model.evaluate(samples.batch(0));
       EXPECT_NEAR(seen(std::vector<double>{a.loss})[0], b.loss, tolerance_.loss * b.loss);
       if (workload.optimizer.average_decay > 0) {
-        const LossSums c = from.model().evaluate(samples.batch(0), Weights::average);
-        const LossSums d = to.model().evaluate(samples.batch(0), Weights::average);
+        const LossSums c = from.training().model.evaluate(samples.batch(0), Weights::average);
+        const LossSums d = to.training().model.evaluate(samples.batch(0), Weights::average);
         EXPECT_NEAR(c.loss, d.loss, tolerance_.loss * d.loss);
         EXPECT_NE(c.loss, a.loss) << "other weights";
       }
     };
     carry(here, cpu);
     for (int number = 5; number < 10; ++number) {
-      const double got = here.step(number, samples).ballot[0], expected = cpu.step(number, samples).ballot[0];
+      const double got = here.step(number, samples).loss, expected = cpu.step(number, samples).loss;
       ASSERT_NEAR(got, expected, tolerance_.loss * expected) << "step " << number;
     }
     carry(cpu, here);
     for (int number = 10; number < 15; ++number) {
-      const double got = here.step(number, samples).ballot[0], expected = cpu.step(number, samples).ballot[0];
+      const double got = here.step(number, samples).loss, expected = cpu.step(number, samples).loss;
       ASSERT_NEAR(got, expected, tolerance_.loss * expected) << "step " << number;
     }
   }
@@ -359,17 +359,18 @@ TEST_P(Training, PartsOfAnUpdateAreTheWhole) {
     Random random;
     const Samples samples(workload, random);
     Side whole(make_subject(GetParam()), workload);
-    const std::size_t all = whole.model().arena_elements(), middle = all / 2 / 64 * 64, cut = all / 3 / 16 * 16;
-    const std::vector<std::vector<ArenaRange>> owned{{{0, cut}, {middle, 16}},
-                                                     {{cut, middle - cut}, {middle + 16, all - middle - 16}}};
+    const std::size_t all = whole.training().parameters.elements(), middle = all / 2 / 64 * 64, cut = all / 3 / 16 * 16;
+    const std::vector<std::vector<Slice>> owned{{{0, cut}, {middle, 16}},
+                                                {{cut, middle - cut}, {middle + 16, all - middle - 16}}};
     std::vector<std::unique_ptr<Side>> owners;
     for (const auto& ranges : owned)
       owners.push_back(std::make_unique<Side>(make_subject(GetParam()), workload, ranges));
     const auto together = [&](const std::string& group) {
       Floats values(all);
       for (std::size_t i = 0; i < owners.size(); ++i) {
-        for (const ArenaRange& range : owned[i]) {
-          owners[i]->model().download_range(group, range, std::span(values).subspan(range.offset, range.count));
+        for (const Slice& range : owned[i]) {
+          owners[i]->training().parameters.download_range(group, range,
+                                                          std::span(values).subspan(range.offset, range.count));
         }
       }
       return values;
@@ -378,9 +379,9 @@ TEST_P(Training, PartsOfAnUpdateAreTheWhole) {
       whole.step(number, samples);
       for (const auto& owner : owners) owner->step(number, samples);
       const Floats weights = together("parameters");
-      for (const auto& owner : owners) owner->model().upload_group("parameters", weights);
+      for (const auto& owner : owners) owner->training().parameters.upload_group("parameters", weights);
     }
-    for (const std::string& group : whole.model().state_groups()) {
+    for (const std::string& group : whole.training().parameters.state_groups()) {
       EXPECT_EQ(seen(together(group)), whole.fetch(group)) << group;
     }
   }
@@ -393,19 +394,20 @@ TEST_P(Training, ALossThatIsNotFiniteChangesNothing) {
   Side side(make_subject(GetParam()), workload);
   for (int number = 0; number < 3; ++number) side.step(number, samples);
   std::vector<Floats> before;
-  for (const std::string& group : side.model().state_groups()) before.push_back(side.fetch(group));
+  for (const std::string& group : side.training().parameters.state_groups()) before.push_back(side.fetch(group));
   Batch batch = samples.batch(0);
   Floats x(static_cast<std::size_t>(batch.count * workload.shape.features));
   x[700] = std::numeric_limits<float>::quiet_NaN();
   batch.x = x.data();
   for (int number = 3; number < 6; ++number) {  // plain, recorded, replayed
     side.step_on(batch, number, batch.count, true, true);
-    EXPECT_EQ(side.model().results().ballot[2], 1);
-    EXPECT_EQ(side.model().locate_not_finite(), "input");
+    EXPECT_EQ(side.training().status.posted().non_finite, 1);
+    EXPECT_EQ(side.training().model.locate_not_finite(), "input");
     std::size_t group = 0;
-    for (const std::string& name : side.model().state_groups()) EXPECT_EQ(side.fetch(name), before[group++]) << name;
+    for (const std::string& name : side.training().parameters.state_groups())
+      EXPECT_EQ(side.fetch(name), before[group++]) << name;
   }
-  EXPECT_TRUE(std::isfinite(side.step(6, samples).ballot[0])) << "and goes on";
+  EXPECT_TRUE(std::isfinite(side.step(6, samples).loss)) << "and goes on";
 }
 
 INSTANTIATE_TEST_SUITE_P(Gpu, Training, testing::Values(Precision::fp32, Precision::tf32, Precision::bf16),

@@ -1,4 +1,4 @@
-// What happens to the arenas: the optimisers, the norm, the L2 gradient and the ballot, against the float64 reference.
+// What happens to the arenas: the optimisers, the norm, the L2 gradient and the status, against the float64 reference.
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -8,8 +8,8 @@
 #include <gtest/gtest.h>
 
 #include "gpu/subject.hpp"
-#include "model/optimizer.hpp"
 #include "model/sample_data.hpp"
+#include "model/update_rule.hpp"
 
 namespace lockstep::model::test {
 namespace {
@@ -55,13 +55,13 @@ class Arenas {
             needs_norms(kind) ? norms_.tensor() : Tensor{}};
   }
   void set_gradients(Backend& backend, const Floats& values) const { backend.upload(values, arrays_[1].tensor()); }
-  /// Parameters, gradients, state1, state2, average and, where there is one, the shadow.
+  /// Parameters, gradients, state1, state2, average and, where there is one, the compute_copy.
   std::vector<Floats> fetch() const {
     std::vector<Floats> all;
     for (const Array& array : arrays_) all.push_back(array.fetch());
     return all;
   }
-  bool shadowed() const { return shadowed_; }
+  bool copied() const { return shadowed_; }
 
  private:
   std::vector<Array> arrays_;
@@ -135,10 +135,10 @@ TEST_P(Update, EveryOptimizer) {
           exact[1] = widened(initial[1]);
           const UpdateRule numbers = some_rule(clip, layout.elements, update);
           const double squares = std::pow(norm(initial[1]), 2);
-          const Scalars obstacles(*device, {0}), gradient_squares(*device, {squares});
-          const Scalars exact_obstacles(*reference_, {0}), exact_squares(*reference_, {squares});
+          const Scalars non_finite(*device, {0}), gradient_squares(*device, {squares});
+          const Scalars exact_non_finite(*reference_, {0}), exact_squares(*reference_, {squares});
           device->update(arenas.views(kind, averaging), kind, averaging, rule.set(numbers), layout.slices,
-                         {obstacles.tensor(), gradient_squares.tensor()});
+                         {non_finite.tensor(), gradient_squares.tensor()});
           reference_->update(
               {exact_view(0),
                exact_view(1),
@@ -148,7 +148,7 @@ TEST_P(Update, EveryOptimizer) {
                {},
                needs_norms(kind) ? view(exact_norms, 1, static_cast<std::int64_t>(exact_norms.size())) : Tensor{}},
               kind, averaging, exact_rule.set(numbers), layout.slices,
-              {exact_obstacles.tensor(), exact_squares.tensor()});
+              {exact_non_finite.tensor(), exact_squares.tensor()});
           device->synchronize();  // before the scalars go
         }
         const std::vector<Floats> got = arenas.fetch();
@@ -156,8 +156,8 @@ TEST_P(Update, EveryOptimizer) {
           if (arena == 1) continue;  // gradients
           ASSERT_LE(relative_error(got[arena], exact[arena]), 1e-5) << "arena " << arena;
         }
-        for (std::size_t i = 0; arenas.shadowed() && i < got[0].size(); ++i) {
-          ASSERT_EQ(got[5][i], round_to(Precision::bf16, got[0][i])) << "the shadow of element " << i;
+        for (std::size_t i = 0; arenas.copied() && i < got[0].size(); ++i) {
+          ASSERT_EQ(got[5][i], round_to(Precision::bf16, got[0][i])) << "the compute_copy of element " << i;
         }
         std::size_t next = 0;  // between the slices nothing changes
         for (const UpdateSlice& slice : layout.slices) {
@@ -181,19 +181,19 @@ TEST_P(Update, AClosedGateLeavesEveryBit) {
   for (const OptimizerKind kind :
        {OptimizerKind::sgd, OptimizerKind::adamw, OptimizerKind::lars, OptimizerKind::lamb}) {
     for (const auto& gate : closed) {
-      const Scalars obstacles(*device, {gate[0]}), squares(*device, {gate[1]});
+      const Scalars non_finite(*device, {gate[0]}), squares(*device, {gate[1]});
       device->update(arenas.views(kind, true), kind, true, rule.set(some_rule(Clip::norm, layout.elements, 0)),
-                     layout.slices, {obstacles.tensor(), squares.tensor()});
+                     layout.slices, {non_finite.tensor(), squares.tensor()});
       const std::vector<Floats> got = arenas.fetch();
       for (std::size_t arena = 0; arena < initial.size(); ++arena) {
         ASSERT_EQ(got[arena], initial[arena])
-            << "arena " << arena << ", obstacles " << gate[0] << ", squares " << gate[1];
+            << "arena " << arena << ", non_finite " << gate[0] << ", squares " << gate[1];
       }
     }
   }
-  const Scalars obstacles(*device, {0}), squares(*device, {1});
+  const Scalars non_finite(*device, {0}), squares(*device, {1});
   device->update(arenas.views(OptimizerKind::sgd, true), OptimizerKind::sgd, true,
-                 rule.set(some_rule(Clip::none, 1, 0)), layout.slices, {obstacles.tensor(), squares.tensor()});
+                 rule.set(some_rule(Clip::none, 1, 0)), layout.slices, {non_finite.tensor(), squares.tensor()});
   EXPECT_NE(arenas.fetch()[0], initial[0]) << "an open gate lets the update through";
 }
 
@@ -242,18 +242,18 @@ TEST_P(Update, SumOfSquares) {
   }
 }
 
-TEST_P(Update, Tally) {
+TEST_P(Update, ReportsTheLossInTheStatus) {
   const auto device = make_subject(GetParam());
   for (const double loss : {0.5, kNan, kInfinity}) {
-    const Scalars sums(*device, {loss, 17, 23}), ballot(*device, {kNan, kNan, 2, 9, 11});
-    device->tally(sums.tensor(), ballot.tensor());
-    device->tally(sums.tensor(), ballot.tensor());
-    const Doubles got = ballot.fetch();
+    const Scalars sums(*device, {loss, 17, 23}), status(*device, {kNan, kNan, 2, 9, 11, 12, 13, 14, 15, 16, 17});
+    device->report_loss(sums.tensor(), status.tensor());
+    device->report_loss(sums.tensor(), status.tensor());
+    const Doubles got = status.fetch();
     EXPECT_TRUE(std::isnan(loss) ? std::isnan(got[0]) : got[0] == loss);
     EXPECT_EQ(got[1], 17);
     EXPECT_EQ(got[2], std::isfinite(loss) ? 2 : 4) << loss;
     EXPECT_EQ(got[3], 9);
-    EXPECT_EQ(got[4], 11);
+    for (std::size_t i = 4; i < kStepStatusSize; ++i) EXPECT_EQ(got[i], 7 + static_cast<double>(i)) << i;
   }
 }
 

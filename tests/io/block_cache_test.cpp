@@ -1,8 +1,8 @@
 #include "io/block_cache.hpp"
 
-#include <gtest/gtest.h>
-
 #include <stdexcept>
+
+#include <gtest/gtest.h>
 
 namespace lockstep::io {
 namespace {

@@ -1,13 +1,13 @@
 // kill -9 at any instant leaves the last good checkpoint. A child writes checkpoints as fast as it can and reports each
 // finished step through a pipe; the parent kills it at a random moment and looks at what is left.
+#include <chrono>
+#include <random>
+#include <thread>
+
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <chrono>
-#include <random>
-#include <thread>
 
 #include "checkpoint_samples.hpp"
 #include "io/run_folder.hpp"

@@ -1,12 +1,12 @@
 // Every way a checkpoint can be wrong, and that it is noticed.
+#include <random>
+#include <thread>
+
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/inotify.h>
 #include <unistd.h>
-
-#include <random>
-#include <thread>
 
 #include "checkpoint_samples.hpp"
 #include "io/checksum.hpp"
@@ -40,7 +40,7 @@ class DamagedCheckpoint : public ::testing::Test {
     {
       const Hdf5File from(file_, Hdf5File::Access::read);
       Hdf5File to(copy, Hdf5File::Access::create);
-      to.set_integer("/", "lockstep_checkpoint_format", 1);
+      to.set_integer("/", "lockstep_checkpoint_format", 3);
       for (const StoredTensor& tensor : content.tensors) {
         const std::string path = tensor.group + "/" + tensor.name;
         if (path == leave_out) continue;
@@ -50,11 +50,12 @@ class DamagedCheckpoint : public ::testing::Test {
         to.set_text(target, "xxh3_64", from.text("/" + path, "xxh3_64").value());
       }
       to.create_group("/state");
-      for (const char* name : {"step", "epoch", "position", "seed", "world_size"}) {
+      for (const char* name : {"step", "epoch", "position", "seed", "world_size", "validated_step", "features",
+                               "outputs", "image_height", "image_width", "image_channels", "tokens"}) {
         to.set_integer("/state", name, from.integer("/state", name).value() + (leave_out == name ? 1 : 0));
       }
       to.set_real("/state", "best_metric", from.real("/state", "best_metric").value());
-      for (const char* name : {"network", "optimizer", "dataset", "program_version", "xxh3_64"}) {
+      for (const char* name : {"network", "network_kind", "optimizer", "dataset", "program_version", "xxh3_64"}) {
         if (leave_out != name) to.set_text("/state", name, from.text("/state", name).value());
       }
       auto names = from.texts("/state", "tensors").value();
@@ -62,7 +63,8 @@ class DamagedCheckpoint : public ::testing::Test {
       to.set_texts("/state", "tensors", names);
       for (const auto& [name, text] :
            {std::pair<std::string, std::string>("configuration", content.record.configuration),
-            {"metrics", content.record.metrics}}) {
+            {"metrics", content.record.metrics},
+            {"vocabulary", content.record.vocabulary}}) {
         const auto size = static_cast<std::int64_t>(text.size());
         to.create_dataset("/state/" + name, FileType::uint8, std::span(&size, 1));
         to.write("/state/" + name, FileType::uint8, std::as_bytes(std::span(text)));
@@ -194,11 +196,11 @@ TEST_F(DamagedCheckpoint, AChangedOrMissingRecordIsNoticed) {
 TEST_F(DamagedCheckpoint, ANewerFormatSaysSo) {
   {
     Hdf5File newer(file_, Hdf5File::Access::create);
-    newer.set_integer("/", "lockstep_checkpoint_format", 3);
+    newer.set_integer("/", "lockstep_checkpoint_format", 4);
     newer.close();
   }
-  EXPECT_THAT(error(), AllOf(HasSubstr(file_.string()), HasSubstr("was written by a newer format (3)"),
-                             HasSubstr("reads up to 2"), ::testing::Not(HasSubstr("corrupted"))));
+  EXPECT_THAT(error(), AllOf(HasSubstr(file_.string()), HasSubstr("was written by a newer format (4)"),
+                             HasSubstr("reads up to 3"), ::testing::Not(HasSubstr("corrupted"))));
 }
 
 TEST_F(DamagedCheckpoint, OtherFilesAreNoCheckpoints) {

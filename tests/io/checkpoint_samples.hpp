@@ -2,8 +2,6 @@
 /// Checkpoints whose every number tells where it belongs.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -11,24 +9,28 @@
 #include <string>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include "io/checkpoint.hpp"
 #include "io_test_support.hpp"
 
 namespace lockstep::io {
 
 inline TrainingRecord sample_record(std::int64_t step) {
-  return {.step = step,
-          .epoch = step / 10,
-          .position = step % 1000 * 7,
-          .seed = 0xFEDCBA9876543210u,
-          .world_size = 4,
-          .network = "mlp 784-10-10",
-          .optimizer = "adam",
-          .dataset = "mnist 60000",
-          .configuration = "[train]\nmodel = mlp\n",
-          .program_version = "0.1.0",
-          .best_metric = 0.875,
-          .metrics = "{\"step\":1}\n{\"step\":2}\n"};
+  return {
+      .step = step,
+      .epoch = step / 10,
+      .position = step % 1000 * 7,
+      .seed = 0xFEDCBA9876543210u,
+      .world_size = 4,
+      .network = {.kind = "mlp", .signature = "mlp 784-10-10", .features = 784, .outputs = 10, .image = {28, 28, 1}},
+      .optimizer = "adam",
+      .dataset = "mnist 60000",
+      .configuration = "[train]\nmodel = mlp\n",
+      .program_version = "0.1.0",
+      .best_metric = 0.875,
+      .validated_step = step - 1,
+      .metrics = "{\"step\":1}\n{\"step\":2}\n"};
 }
 
 struct SampleTensors {
@@ -67,7 +69,7 @@ inline bool same_record(const TrainingRecord& a, const TrainingRecord& b) {
          a.world_size == b.world_size && a.network == b.network && a.optimizer == b.optimizer &&
          a.dataset == b.dataset && a.configuration == b.configuration && a.program_version == b.program_version &&
          (a.best_metric == b.best_metric || (std::isnan(a.best_metric) && std::isnan(b.best_metric))) &&
-         a.metrics == b.metrics;
+         a.validated_step == b.validated_step && a.metrics == b.metrics;
 }
 
 inline bool same_content(const Checkpoint& a, const TrainingRecord& record, const std::vector<StoredTensor>& tensors) {

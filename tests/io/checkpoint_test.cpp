@@ -1,11 +1,11 @@
 #include "io/checkpoint.hpp"
 
+#include <stdexcept>
+#include <thread>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-
-#include <stdexcept>
-#include <thread>
 
 #include "checkpoint_samples.hpp"
 #include "io/hdf5_file.hpp"
@@ -61,7 +61,7 @@ TEST(Checkpoint, RoundTripOfTheExtremes) {
   record.epoch = record.position = std::numeric_limits<std::int64_t>::max();
   record.seed = std::numeric_limits<std::uint64_t>::max();
   record.best_metric = -std::numeric_limits<double>::infinity();
-  record.network = std::string(200'000, 'n');
+  record.network.signature = std::string(200'000, 'n');
   record.configuration = std::string(300'000, 'c') + std::string("\0 and \xff", 7);
   record.metrics = std::string(3'000'000, 'm');
   EXPECT_TRUE(same_content(read_checkpoint(writer.write(record, {})), record, {})) << "large texts";
@@ -98,7 +98,7 @@ TEST(Checkpoint, WrongContentIsTheCallersMistake) {
       std::invalid_argument);
   EXPECT_THROW(writer.write(sample_record(-1), {}), std::invalid_argument);
   TrainingRecord record = sample_record(1);
-  record.network = std::string("a\0b", 3);
+  record.network.signature = std::string("a\0b", 3);
   EXPECT_THROW(writer.write(record, {}), std::invalid_argument);
   EXPECT_THROW(CheckpointWriter({.folder = folder.path(), .keep = 0}), std::invalid_argument);
   EXPECT_TRUE(fs::is_empty(folder.path()));
@@ -256,6 +256,49 @@ TEST(Checkpoint, GivesBackTheReservedSpace) {
   struct stat status {};
   ASSERT_EQ(::stat(write_sample(writer, 1).c_str(), &status), 0);
   EXPECT_LE(status.st_blocks * 512, status.st_size + 8192);
+}
+
+/// Made by programs that wrote these formats (tests/cli/old_checkpoints.sh has the runs).
+const fs::path kFixtures = fs::path(__FILE__).parent_path() / "fixtures";
+
+TEST(Checkpoint, ReadsFormat1) {
+  const Checkpoint checkpoint = read_checkpoint(kFixtures / "checkpoint_format_1.h5");
+  EXPECT_EQ(checkpoint.record.network,
+            (NetworkIdentity{.kind = "mlp", .signature = "mlp 4-5-3 relu", .features = 4, .outputs = 3}));
+  EXPECT_EQ(to_text(checkpoint.record.network), "4 -> 3: mlp 4-5-3 relu") << "as it stands in the file";
+  EXPECT_EQ(checkpoint.record.step, 4);
+  EXPECT_EQ(checkpoint.record.validated_step, 4) << "taken from the history";
+  EXPECT_EQ(checkpoint.record.vocabulary, "");
+  ASSERT_NE(checkpoint.find("parameters", "dense_1/weight"), nullptr);
+}
+
+TEST(Checkpoint, ReadsFormat2) {
+  const Checkpoint checkpoint = read_checkpoint(kFixtures / "checkpoint_format_2.h5");
+  const TrainingRecord& record = checkpoint.record;
+  EXPECT_EQ(record.network.kind, "lstm");
+  EXPECT_THAT(record.network.signature, testing::StartsWith("lstm 1x4 vocabulary "));
+  EXPECT_EQ(record.network.features, 5);
+  EXPECT_TRUE(record.network.tokens);
+  EXPECT_EQ(record.step, 4);
+  EXPECT_EQ(record.validated_step, -1) << "that step was not validated";
+  EXPECT_THAT(record.vocabulary, HasSubstr("char"));
+  EXPECT_NE(checkpoint.find("carried", "lanes"), nullptr);
+}
+
+TEST(Checkpoint, NetworksOfAnyShapeAreKept) {
+  const TemporaryFolder folder;
+  CheckpointWriter writer({.folder = folder.path()});
+  for (const NetworkIdentity& network :
+       {NetworkIdentity{.kind = "linear", .signature = "linear 4-2", .features = 4, .outputs = 2},
+        NetworkIdentity{.kind = "cnn", .signature = "cnn", .features = 54, .outputs = 2, .image = {6, 9, 1}},
+        NetworkIdentity{.kind = "gpt", .signature = "gpt", .features = 8, .outputs = 65, .tokens = true}}) {
+    TrainingRecord record = sample_record(1);
+    record.network = network;
+    record.validated_step = -1;
+    const TrainingRecord read = read_checkpoint(writer.write(record, SampleTensors(1).views())).record;
+    EXPECT_EQ(read.network, network);
+    EXPECT_EQ(read.validated_step, -1);
+  }
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
 #include "io/checksum.hpp"
 
-#include <gtest/gtest.h>
-
 #include <string_view>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 namespace lockstep::io {
 namespace {

@@ -1,14 +1,14 @@
 #include "io/durable_file.hpp"
 
+#include <atomic>
+#include <set>
+#include <thread>
+
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <atomic>
-#include <set>
-#include <thread>
 
 #include "small_disk.hpp"
 

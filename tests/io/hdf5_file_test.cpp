@@ -1,14 +1,14 @@
 #include "io/hdf5_file.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <sys/resource.h>
-
 #include <csignal>
 #include <cstring>
 #include <fstream>
 #include <numeric>
 #include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "io_test_support.hpp"
 

@@ -1,7 +1,7 @@
+#include <cmath>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <cmath>
 
 #include "io/formats/image_file.hpp"
 #include "io/formats/image_scale.hpp"

@@ -2,14 +2,14 @@
 /// Folders and files that tests make and lose.
 #pragma once
 
-#include <gtest/gtest.h>
-#include <stdlib.h>
-
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
 #include <string>
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
 
 namespace lockstep::io {
 

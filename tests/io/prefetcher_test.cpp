@@ -1,13 +1,13 @@
 #include "io/prefetcher.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <chrono>
 #include <cstring>
 #include <set>
 #include <thread>
 #include <tuple>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "io/shard_writer.hpp"
 #include "io/sharded_dataset.hpp"

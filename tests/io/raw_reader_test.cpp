@@ -1,11 +1,11 @@
 #include "io/raw_reader.hpp"
 
+#include <filesystem>
+#include <fstream>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
 
 namespace lockstep::io {
 namespace {

@@ -1,11 +1,11 @@
 #include "io/sample_order.hpp"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <numeric>
 #include <random>
 #include <set>
+
+#include <gtest/gtest.h>
 
 namespace lockstep::io {
 namespace {
@@ -112,8 +112,9 @@ TEST(SampleOrder, MixesDataSortedByClass) {
 TEST(SampleOrder, NeighboursInABatchAreNotNeighboursInTheFile) {
   const SampleOrder order({.seed = 1, .shard_counts = {60'000}, .sample_bytes = 785}, 0);
   std::int64_t adjacent = 0;
-  for (std::int64_t p = kLanes; p < order.samples(); ++p) adjacent += order.at(p) == order.at(p - kLanes) + 1 ? 1 : 0;
-  EXPECT_LT(adjacent, 600);  // a random order has one in 937 within each lane
+  for (std::int64_t p = kPartitions; p < order.samples(); ++p)
+    adjacent += order.at(p) == order.at(p - kPartitions) + 1 ? 1 : 0;
+  EXPECT_LT(adjacent, 600);  // a random order has one in 937 within each partition
 }
 
 TEST(SampleOrder, DrawsFromABoundedWorkingSet) {
@@ -122,7 +123,7 @@ TEST(SampleOrder, DrawsFromABoundedWorkingSet) {
   const std::int64_t block = static_cast<std::int64_t>(kBlockBytes) / 3'000;
   std::set<std::int64_t> blocks;
   for (std::int64_t p = samples / 2; p < samples / 2 + 10'000; ++p) blocks.insert(order.at(p) / block);
-  EXPECT_LT(blocks.size(), static_cast<std::size_t>(2.5 * kLanes * (kWindowBlocks + 1)));
+  EXPECT_LT(blocks.size(), static_cast<std::size_t>(2.5 * kPartitions * (kWindowBlocks + 1)));
 }
 
 TEST(SampleOrder, AnnouncesEveryBlockBeforeItIsUsed) {
@@ -133,9 +134,9 @@ TEST(SampleOrder, AnnouncesEveryBlockBeforeItIsUsed) {
       std::vector<bool> announced(samples);
       std::int64_t surprises = 0;
       std::int64_t seen = 0;
-      const std::int64_t batch = 192;  // a multiple of the lanes: each rank keeps its lanes
+      const std::int64_t batch = 192;  // a multiple of the partitions: each rank keeps its own
       for (std::int64_t first = batch * 20; first + batch <= samples; first += batch) {
-        for (const SampleRange& range : order.upcoming(first, batch, rank, world, first == batch * 20)) {
+        for (const Slice& range : order.upcoming(first, batch, rank, world, first == batch * 20)) {
           for (std::int64_t i = range.first; i < range.first + range.count; ++i)
             announced[static_cast<std::size_t>(i)] = true;
         }

@@ -1,12 +1,12 @@
 #include "io/sample_source.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <zlib.h>
-
 #include <bit>
 #include <cmath>
 #include <cstring>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <zlib.h>
 
 #include "io_test_support.hpp"
 

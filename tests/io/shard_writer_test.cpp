@@ -1,13 +1,13 @@
 #include "io/shard_writer.hpp"
 
+#include <cmath>
+#include <cstring>
+#include <limits>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
 #include <unistd.h>
-
-#include <cmath>
-#include <cstring>
-#include <limits>
 
 #include "io/shard_manifest.hpp"
 #include "io/sharded_dataset.hpp"

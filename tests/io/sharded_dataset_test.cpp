@@ -1,12 +1,12 @@
 #include "io/sharded_dataset.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cstring>
 #include <limits>
 #include <numeric>
 #include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "io/shard_writer.hpp"
 #include "io_test_support.hpp"

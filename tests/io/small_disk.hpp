@@ -2,17 +2,17 @@
 /// A tiny file system, and what a process may not do: ways to make writes fail for real.
 #pragma once
 
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <string>
 
 #include "io_test_support.hpp"
 

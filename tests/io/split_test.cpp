@@ -1,7 +1,7 @@
+#include <set>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <set>
 
 #include "io/shard_writer.hpp"
 #include "io/sharded_dataset.hpp"

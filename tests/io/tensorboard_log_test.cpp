@@ -2,10 +2,6 @@
 // walk.
 #include "io/tensorboard_log.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <unistd.h>
-
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -16,6 +12,10 @@
 #include <numeric>
 #include <optional>
 #include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "small_disk.hpp"
 

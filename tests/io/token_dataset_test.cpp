@@ -1,10 +1,10 @@
 #include "io/token_dataset.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <set>
 #include <tuple>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "io/shard_writer.hpp"
 #include "io/sharded_dataset.hpp"

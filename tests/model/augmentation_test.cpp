@@ -1,5 +1,7 @@
 // From stored images to the network's input: what is drawn, what becomes of it in the reference, and that the one
 // affine map that fast devices take (formulas/augmentation.hpp) comes to the same.
+#include "model/formulas/augmentation.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -10,7 +12,6 @@
 
 #include <gtest/gtest.h>
 
-#include "model/formulas/augmentation.hpp"
 #include "model/reference/reference_images.hpp"
 #include "sample_data.hpp"
 

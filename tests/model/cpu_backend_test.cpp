@@ -67,9 +67,14 @@ struct Layer {
                            view(y, rows, out));
   }
   void backward(Backend& backend, bool with_bias, bool with_d_x, Activation activation, Accumulate accumulate) {
-    backend.linear_backward(view(x, rows, in), view(w, in, out), view(y, rows, out), view(d_y, rows, out), activation,
-                            accumulate, view(d_w, in, out), with_bias ? view(d_bias, 1, out) : Tensor{},
-                            with_d_x ? view(d_x, rows, in) : Tensor{});
+    backend.linear_backward({.x = view(x, rows, in),
+                             .w = view(w, in, out),
+                             .y = view(y, rows, out),
+                             .d_y = view(d_y, rows, out),
+                             .d_w = view(d_w, in, out),
+                             .d_bias = with_bias ? view(d_bias, 1, out) : Tensor{},
+                             .d_x = with_d_x ? view(d_x, rows, in) : Tensor{}},
+                            activation, accumulate);
   }
 
   std::int64_t rows, in, out;
@@ -325,12 +330,15 @@ TEST(CheckedFront, RefusesShapesAndTypesThatDoNotFit) {
   EXPECT_THROW(forward(view(wide, 4, 3), view(b, 3, 5), {}, view(c, 4, 5)), std::invalid_argument);
   EXPECT_THROW(forward(view(a, 4, 3), view(b, 3, 5), view(a, 1, 4), view(c, 4, 5)), std::invalid_argument);
   EXPECT_THROW(forward({}, view(b, 3, 5), {}, view(c, 4, 5)), std::invalid_argument);
-  EXPECT_THROW(cpu->linear_backward(view(a, 4, 3), view(b, 3, 5), {}, view(c, 4, 5), Activation::relu, Accumulate::no,
-                                    view(b, 3, 5), {}, {}),
-               std::invalid_argument);
-  EXPECT_THROW(cpu->linear_backward(view(a, 4, 3), view(b, 3, 5), {}, view(c, 4, 5), Activation::none, Accumulate::no,
-                                    view(b, 3, 5), {}, view(a, 4, 3)),
-               std::invalid_argument);
+  EXPECT_THROW(
+      cpu->linear_backward({.x = view(a, 4, 3), .w = view(b, 3, 5), .d_y = view(c, 4, 5), .d_w = view(b, 3, 5)},
+                           Activation::relu, Accumulate::no),
+      std::invalid_argument);
+  EXPECT_THROW(
+      cpu->linear_backward(
+          {.x = view(a, 4, 3), .w = view(b, 3, 5), .d_y = view(c, 4, 5), .d_w = view(b, 3, 5), .d_x = view(a, 4, 3)},
+          Activation::none, Accumulate::no),
+      std::invalid_argument);
   EXPECT_THROW(softmax_cross_entropy(*cpu, view(a, 4, 3), view(whole, 3, 1), 1, true), std::invalid_argument);
   EXPECT_THROW(softmax_cross_entropy(*cpu, view(a, 4, 3), view(b, 4, 1), 1, true), std::invalid_argument);
   EXPECT_THROW(mean_squared_error(*cpu, view(a, 4, 3), view(wide, 4, 3), 1, true), std::invalid_argument);

@@ -1,5 +1,7 @@
 // The images of the CPU against the float64 reference, with one, two and three threads, whose bits must be the same.
 // Tolerances are multiples of the fp32 rounding unit 2^-24.
+#include "model/cpu/cpu_images.hpp"
+
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -12,7 +14,6 @@
 #include <gtest/gtest.h>
 
 #include "model/cpu/convolution.hpp"
-#include "model/cpu/cpu_images.hpp"
 #include "model/cpu/element_loops.hpp"
 #include "model/reference/reference_images.hpp"
 #include "sample_data.hpp"
@@ -100,7 +101,7 @@ class CpuImagesTest : public ::testing::Test {
     const auto got = run(*cpu_[0], ElementType::float32);
     for (std::size_t k = 0; k < operands.size(); ++k) {
       const Tensor &a = got[k].tensor, &b = expected[k].tensor;
-      if (b.data == nullptr) continue;
+      if (!b.present()) continue;
       const double tolerance = operands[k].tolerance * kUnit;
       int wrong = 0;
       for (std::size_t i = 0; i < static_cast<std::size_t>(b.count()) && wrong < 3; ++i) {
@@ -146,7 +147,9 @@ struct ConvolutionCase {
 void convolve(const ConvolutionCase& one, ImageOperations& images, const std::vector<Tensor>& t) {
   images.convolution_forward(one.shape, t[0], t[1], t[2], one.activation, t[3]);
   // The gradient from fixed values of y, so that both sides cut the same elements.
-  images.convolution_backward(one.shape, t[0], t[1], t[4], t[5], one.activation, one.accumulate, t[6], t[7], t[8]);
+  images.convolution_backward(one.shape,
+                              {.x = t[0], .w = t[1], .y = t[4], .d_y = t[5], .d_w = t[6], .d_bias = t[7], .d_x = t[8]},
+                              one.activation, one.accumulate);
 }
 
 std::vector<Operand> operands_of(const ConvolutionCase& one) {
@@ -410,11 +413,40 @@ TEST_F(CpuImagesTest, BatchNormalization) {
              {.name = "inference", .rows = batch, .columns = columns, .tolerance = 100}},
             [&](auto& images, const auto& t) {
               images.batch_norm_sums(norm, t[0], t[1]);
-              images.batch_norm_forward(norm, t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7]);
+              images.batch_norm_forward(norm, {.x = t[0],
+                                               .sums = t[1],
+                                               .scale = t[2],
+                                               .shift = t[3],
+                                               .residual = t[4],
+                                               .mean = t[5],
+                                               .inverse = t[6],
+                                               .y = t[7]});
               images.batch_norm_statistics(norm, t[1], 0.5, accumulate, t[8], t[9]);
-              images.batch_norm_backward_sums(norm, t[0], t[10], t[11], t[5], t[6], accumulate, t[12], t[13], t[14]);
-              images.batch_norm_backward(norm, t[0], t[11], t[5], t[6], t[2], t[1], t[14], in_place ? t[11] : t[15]);
-              images.batch_norm_inference(norm, t[0], t[16], t[17], t[2], t[3], t[4], t[18]);
+              images.batch_norm_backward_sums(norm,
+                                              {.x = t[0],
+                                               .y = t[10],
+                                               .d_y = t[11],
+                                               .mean = t[5],
+                                               .inverse = t[6],
+                                               .d_scale = t[12],
+                                               .d_shift = t[13],
+                                               .sums = t[14]},
+                                              accumulate);
+              images.batch_norm_backward(norm, {.x = t[0],
+                                                .d_y = t[11],
+                                                .mean = t[5],
+                                                .inverse = t[6],
+                                                .scale = t[2],
+                                                .forward_sums = t[1],
+                                                .sums = t[14],
+                                                .d_x = in_place ? t[11] : t[15]});
+              images.batch_norm_inference(norm, {.x = t[0],
+                                                 .mean = t[16],
+                                                 .variance = t[17],
+                                                 .scale = t[2],
+                                                 .shift = t[3],
+                                                 .residual = t[4],
+                                                 .y = t[18]});
             },
             fmt::format("{} channels, batch {}, relu {}", channels, batch, relu));
       }
@@ -437,8 +469,24 @@ TEST_F(CpuImagesTest, BatchNormalizationLetsNanThrough) {
        {.name = "value", .rows = 3, .columns = 80, .shift = 2}},
       [&](auto& images, const auto& t) {
         images.batch_norm_sums(norm, t[0], t[1]);
-        images.batch_norm_forward(norm, t[0], t[1], t[2], t[3], Tensor{}, t[4], t[5], t[6]);
-        images.batch_norm_backward_sums(norm, t[0], t[9], t[7], t[4], t[5], Accumulate::no, Tensor{}, Tensor{}, t[8]);
+        images.batch_norm_forward(norm, {.x = t[0],
+                                         .sums = t[1],
+                                         .scale = t[2],
+                                         .shift = t[3],
+                                         .residual = Tensor{},
+                                         .mean = t[4],
+                                         .inverse = t[5],
+                                         .y = t[6]});
+        images.batch_norm_backward_sums(norm,
+                                        {.x = t[0],
+                                         .y = t[9],
+                                         .d_y = t[7],
+                                         .mean = t[4],
+                                         .inverse = t[5],
+                                         .d_scale = Tensor{},
+                                         .d_shift = Tensor{},
+                                         .sums = t[8]},
+                                        Accumulate::no);
         EXPECT_TRUE(std::isnan(element(t[6], 5)));  // the channel of the NaN, of another sample
         EXPECT_TRUE(std::isnan(element(t[8], 7)));
       },

@@ -16,7 +16,7 @@ namespace {
 constexpr double kUnit = 0x1p-24;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-/// c = or += a b by double sums; strides leave room between the rows.
+/// c = or += a b by double sums; strides leave gaps between the rows.
 void expect_product(const cpu::ProductShape& shape, bool a_transposed, bool b_transposed, Accumulate accumulate) {
   const auto name = fmt::format("{} x {} x {}, {}{}", shape.rows, shape.inner, shape.columns, a_transposed ? 'T' : 'N',
                                 b_transposed ? 'T' : 'N');
@@ -34,8 +34,8 @@ void expect_product(const cpu::ProductShape& shape, bool a_transposed, bool b_tr
   const auto before = test::samples<float>("c", static_cast<std::int64_t>(shape.rows * stride));
   auto c = before, shared = before;
   cpu::multiply(shape, a, b, accumulate, c.data(), stride);
-  std::vector<float> room(cpu::SharedFactor::room(shape.inner, shape.columns), kNan);
-  const cpu::SharedFactor packed(b, shape.inner, shape.columns, room);
+  std::vector<float> workspace(cpu::SharedFactor::workspace(shape.inner, shape.columns), kNan);
+  const cpu::SharedFactor packed(b, shape.inner, shape.columns, workspace);
   const std::size_t cut = std::min<std::size_t>(shape.columns, cpu::SharedFactor::kGranule);
   packed.multiply({shape.rows, cut, shape.inner}, a, 0, accumulate, shared.data(), stride);
   if (cut < shape.columns) {
@@ -56,7 +56,7 @@ void expect_product(const cpu::ProductShape& shape, bool a_transposed, bool b_tr
       const double allowed =
           kUnit * (8 + 16 * std::sqrt(static_cast<double>(shape.inner))) * std::max(1.0, std::abs(sum));
       ASSERT_NEAR(static_cast<double>(c[at]), sum, allowed) << name << " at " << i << ", " << o;
-      if (cpu::blocked_product_instruction_set() != nullptr) {
+      if (cpu::blocked_gemm_instruction_set() != nullptr) {
         ASSERT_EQ(c[at], shared[at]) << name << " packed once, at " << i << ", " << o;
       } else {  // a BLAS may sum a part of the columns in another order
         ASSERT_NEAR(static_cast<double>(shared[at]), sum, allowed) << name << " shared, at " << i << ", " << o;
@@ -83,8 +83,8 @@ TEST(CpuProduct, OfManyShapesAndPlaces) {
 TEST(CpuProduct, OfAPartOfAPackedFactor) {
   const std::size_t inner = 900, columns = 130, rows = 9;
   const auto left = test::samples<float>("a", rows * inner), right = test::samples<float>("b", inner * columns);
-  std::vector<float> room(cpu::SharedFactor::room(inner, columns));
-  const cpu::SharedFactor packed({right.data(), columns}, inner, columns, room);
+  std::vector<float> workspace(cpu::SharedFactor::workspace(inner, columns));
+  const cpu::SharedFactor packed({right.data(), columns}, inner, columns, workspace);
   for (const std::size_t used : {1u, 440u, 451u, 900u}) {
     for (const std::size_t begin : {0u, 64u, 128u}) {
       for (const std::size_t count : {1u, 2u, 16u, 17u, 36u, 48u, 66u, 130u}) {

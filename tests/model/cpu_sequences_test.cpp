@@ -1,5 +1,7 @@
 // The sequences of the CPU against the float64 reference, with one, two and three threads, whose bits must be the same.
 // Tolerances are multiples of the fp32 rounding unit 2^-24.
+#include "model/cpu/cpu_sequences.hpp"
+
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -11,8 +13,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "model/cpu/blocked_product.hpp"
-#include "model/cpu/cpu_sequences.hpp"
+#include "model/cpu/blocked_gemm.hpp"
 #include "model/cpu/sequence_loops.hpp"
 #include "model/reference/reference_sequences.hpp"
 #include "sample_data.hpp"
@@ -81,7 +82,7 @@ using Call = std::function<void(SequenceOperations&, const std::vector<Tensor>&)
 
 /// Where a product differs from the expected one by more than the operand's tolerance (NaN where the other has a NaN).
 std::string difference(const Operand& operand, const Tensor& got, const Tensor& expected) {
-  if (expected.data == nullptr) return "";
+  if (!expected.present()) return "";
   for (std::size_t i = 0; i < static_cast<std::size_t>(expected.count()); ++i) {
     const double x = element(got, i), y = element(expected, i);
     const double allowed = operand.tolerance * kUnit * std::max(1.0, std::abs(y));
@@ -111,7 +112,7 @@ class CpuSequencesTest : public ::testing::Test {
     for (std::size_t more = 1; more < cpu_.size(); ++more) {
       const auto other = run(*cpu_[more], ElementType::float32);
       for (std::size_t k = 0; k < operands.size(); ++k) {
-        if (cpu::blocked_product_instruction_set() != nullptr) {
+        if (cpu::blocked_gemm_instruction_set() != nullptr) {
           EXPECT_EQ(other[k].bytes, got[k].bytes)
               << what << ": " << operands[k].name << " differs with " << more + 1 << " threads";
         } else {  // a BLAS may sum a part of the columns in another order
@@ -212,13 +213,45 @@ TEST_F(CpuSequencesTest, LayerNorms) {
       const auto other = residual ? Operand::values : Operand::nothing;
       const double sums = 40 + 40 * std::sqrt(static_cast<double>(rows));
       const auto call = [&](SequenceOperations& s, const std::vector<Tensor>& t) {
-        s.layer_norm_forward(t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7]);
+        s.layer_norm_forward({.x = t[0],
+                              .residual = t[1],
+                              .scale = t[2],
+                              .shift = t[3],
+                              .sum = t[4],
+                              .mean = t[5],
+                              .inverse = t[6],
+                              .y = t[7]});
         const Tensor& normalised = residual ? t[4] : t[0];
-        s.layer_norm_backward(normalised, t[2], t[5], t[6], t[8], t[9], accumulate, t[10], t[11], t[12]);
+        s.layer_norm_backward({.x = normalised,
+                               .scale = t[2],
+                               .mean = t[5],
+                               .inverse = t[6],
+                               .d_y = t[8],
+                               .d_residual = t[9],
+                               .d_scale = t[10],
+                               .d_shift = t[11],
+                               .d_x = t[12]},
+                              accumulate);
         // In place: the sum in the residual, the gradient in what it is added to.
         if (!residual) return;
-        s.layer_norm_forward(t[0], t[1], t[2], t[3], t[1], t[5], t[6], t[7]);
-        s.layer_norm_backward(normalised, t[2], t[5], t[6], t[8], t[9], accumulate, t[10], t[11], t[9]);
+        s.layer_norm_forward({.x = t[0],
+                              .residual = t[1],
+                              .scale = t[2],
+                              .shift = t[3],
+                              .sum = t[1],
+                              .mean = t[5],
+                              .inverse = t[6],
+                              .y = t[7]});
+        s.layer_norm_backward({.x = normalised,
+                               .scale = t[2],
+                               .mean = t[5],
+                               .inverse = t[6],
+                               .d_y = t[8],
+                               .d_residual = t[9],
+                               .d_scale = t[10],
+                               .d_shift = t[11],
+                               .d_x = t[9]},
+                              accumulate);
       };
       compare({{.name = "x", .rows = rows, .columns = width, .nan_at = nan_at, .shift = shift},
                {.name = "residual", .rows = rows, .columns = width, .tolerance = 4, .holds = other},
@@ -327,8 +360,9 @@ TEST_F(CpuSequencesTest, Attentions) {
          {.name = "d_y", .rows = rows, .columns = width},
          {.name = "d_joint", .rows = rows, .columns = 3 * width, .tolerance = 600}},
         [&](SequenceOperations& s, const std::vector<Tensor>& t) {
-          s.attention_forward(shape, t[0], t[1], t[2], t[3]);
-          s.attention_backward(shape, t[0], t[1], t[2], t[3], t[4], t[5]);
+          s.attention_forward(shape, {.joint = t[0], .dropout_keys = t[1], .y = t[2], .log_sums = t[3]});
+          s.attention_backward(
+              shape, {.joint = t[0], .dropout_keys = t[1], .y = t[2], .log_sums = t[3], .d_y = t[4], .d_joint = t[5]});
         },
         fmt::format("attention of {} x {} in {} heads of {}", samples, context, heads, head_size));
   }
@@ -339,7 +373,8 @@ TEST_F(CpuSequencesTest, AttentionSeesNothingOfTheFuture) {
   auto joint = test::samples<float>("joint", 70 * 24);
   std::vector<float> before(70 * 8), after(70 * 8), logs(70);
   const auto run = [&](std::vector<float>& y) {
-    cpu_[0]->attention_forward(shape, test::view(joint, 70, 24), {}, test::view(y, 70, 8), test::view(logs, 1, 70));
+    cpu_[0]->attention_forward(
+        shape, {.joint = test::view(joint, 70, 24), .y = test::view(y, 70, 8), .log_sums = test::view(logs, 1, 70)});
   };
   run(before);
   for (std::size_t i = 40 * 24; i < joint.size(); ++i) joint[i] = 1e15f;
@@ -365,8 +400,12 @@ TEST_F(CpuSequencesTest, AttentionLetsNanThrough) {
       const auto rows = [&](std::vector<T>& values) {
         return test::view(values, context, static_cast<std::int64_t>(values.size()) / context);
       };
-      sequences.attention_forward(shape, rows(in), {}, rows(y), test::view(logs, 2, context));
-      sequences.attention_backward(shape, rows(in), {}, rows(y), test::view(logs, 2, context), rows(d_y), rows(d_in));
+      sequences.attention_forward(shape, {.joint = rows(in), .y = rows(y), .log_sums = test::view(logs, 2, context)});
+      sequences.attention_backward(shape, {.joint = rows(in),
+                                           .y = rows(y),
+                                           .log_sums = test::view(logs, 2, context),
+                                           .d_y = rows(d_y),
+                                           .d_joint = rows(d_in)});
       std::vector<bool> bad;
       for (const T v : y) bad.push_back(std::isnan(v));
       for (const T v : d_in) bad.push_back(std::isnan(v));
@@ -387,28 +426,36 @@ TEST_F(CpuSequencesTest, AttentionLetsNanThrough) {
 
 TEST_F(CpuSequencesTest, Lstms) {
   struct Case {
-    std::int64_t steps, lanes, hidden;
+    std::int64_t steps, sequences, hidden;
     std::int64_t nan_at;
   };
-  for (const auto& [steps, lanes, hidden, nan_at] :
+  for (const auto& [steps, sequences, hidden, nan_at] :
        {Case{3, 0, 4, -1}, Case{1, 1, 1, -1}, Case{4, 3, 5, 20}, Case{2, 20, 33, -1}, Case{6, 20, 100, -1},
         Case{3, 13, 150, 700}}) {
     for (const auto accumulate : {Accumulate::no, Accumulate::yes}) {
-      const Lstm shape{.steps = steps, .lanes = lanes, .hidden = hidden};
-      const std::int64_t rows = steps * lanes;
+      const Lstm shape{.steps = steps, .sequences = sequences, .hidden = hidden};
+      const std::int64_t rows = steps * sequences;
       compare(
           {{.name = "gates", .rows = rows, .columns = 4 * hidden, .tolerance = 400, .nan_at = nan_at, .scale = 2},
            {.name = "recurrent", .rows = hidden, .columns = 4 * hidden, .scale = 0.2},
-           {.name = "cells", .rows = rows + lanes, .columns = hidden, .tolerance = 200},
-           {.name = "hidden", .rows = rows + lanes, .columns = hidden, .tolerance = 200},
+           {.name = "cells", .rows = rows + sequences, .columns = hidden, .tolerance = 200},
+           {.name = "hidden", .rows = rows + sequences, .columns = hidden, .tolerance = 200},
            {.name = "d_hidden", .rows = rows, .columns = hidden, .tolerance = 400},
-           {.name = "d_cell", .rows = lanes, .columns = hidden, .tolerance = 400},
+           {.name = "d_cell", .rows = sequences, .columns = hidden, .tolerance = 400},
            {.name = "d_recurrent", .rows = hidden, .columns = 4 * hidden, .tolerance = 600}},
           [&](SequenceOperations& s, const std::vector<Tensor>& t) {
-            s.lstm_forward(shape, t[0], t[1], t[2], t[3]);
-            s.lstm_backward(shape, t[0], t[1], t[2], t[3], t[4], t[5], accumulate, t[6]);
+            s.lstm_forward(shape, {.gates = t[0], .recurrent = t[1], .cells = t[2], .hidden = t[3]});
+            s.lstm_backward(shape,
+                            {.gates = t[0],
+                             .recurrent = t[1],
+                             .cells = t[2],
+                             .hidden = t[3],
+                             .d_hidden = t[4],
+                             .d_cell = t[5],
+                             .d_recurrent = t[6]},
+                            accumulate);
           },
-          fmt::format("LSTM of {} steps, {} lanes, {} units", steps, lanes, hidden));
+          fmt::format("LSTM of {} steps, {} sequences, {} units", steps, sequences, hidden));
     }
   }
 }

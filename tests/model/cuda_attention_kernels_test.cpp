@@ -104,9 +104,15 @@ void run_case(const Case& each, ElementType type, std::size_t shift, std::size_t
         const Tensor y = t.add("y", type, rows, width).tensor();
         const Tensor sums = t.add("log_sums", ElementType::float32, each.samples * each.heads, each.context).tensor();
         const Tensor given = each.rate > 0 ? keys.tensor() : Tensor{};
-        attention_forward(nullptr, shape, joint, given, y, sums);
+        attention_forward(nullptr, shape, {.joint = joint, .dropout_keys = given, .y = y, .log_sums = sums});
         const Tensor d_y = t.add_filled("d_y", type, rows, width).tensor();
-        attention_backward(nullptr, shape, joint, given, y, sums, d_y, t.add("d_joint", type, rows, 3 * width).tensor(),
+        attention_backward(nullptr, shape,
+                           {.joint = joint,
+                            .dropout_keys = given,
+                            .y = y,
+                            .log_sums = sums,
+                            .d_y = d_y,
+                            .d_joint = t.add("d_joint", type, rows, 3 * width).tensor()},
                            t.add("deltas", ElementType::float32, sums.rows, sums.columns).tensor());
       },
       [&](Tensors& t) {
@@ -123,7 +129,7 @@ void run_case(const Case& each, ElementType type, std::size_t shift, std::size_t
       orders);
 }
 
-struct CoreRoom {
+struct CoreWorkspace {
   CoreTile<16, 16> left;
   CoreTile<16, 16> right, right_transposed;  // columns x terms, terms x columns
 };
@@ -133,10 +139,10 @@ struct CoreRoom {
 template <bool kWaits>
 __global__ void core_product(const Bfloat16* left, const Bfloat16* right, const Bfloat16* right_transposed, int rows,
                              bool transposed, bool direct, float* out) {
-  auto& room = shared<CoreRoom>();
-  copy_tile<32>(left, 16, rows, room.left);
-  copy_tile<32>(right, 16, 16, room.right);
-  copy_tile<32>(right_transposed, 16, 16, room.right_transposed);
+  auto& workspace = shared<CoreWorkspace>();
+  copy_tile<32>(left, 16, rows, workspace.left);
+  copy_tile<32>(right, 16, 16, workspace.right);
+  copy_tile<32>(right_transposed, 16, 16, workspace.right_transposed);
   end_group();
   if constexpr (kWaits) wait_groups<0>();
   __syncwarp();
@@ -144,12 +150,12 @@ __global__ void core_product(const Bfloat16* left, const Bfloat16* right, const 
   if (direct) {
     load_rows<16>(left, 16, rows, a);
   } else {
-    load_left(room.left, 0, 0, a[0]);
+    load_left(workspace.left, 0, 0, a[0]);
   }
   if (transposed) {
-    load_right_transposed(room.right_transposed, 0, 0, b);
+    load_right_transposed(workspace.right_transposed, 0, 0, b);
   } else {
-    load_right(room.right, 0, 0, b);
+    load_right(workspace.right, 0, 0, b);
   }
   float sums[2][4] = {};
   multiply_add(a[0], b[0], b[1], sums[0]);
@@ -175,8 +181,8 @@ TEST(TensorCores, MultiplyWhatTilesHold) {
               GuardedTensor& across = t.add_filled("terms x columns", ElementType::bfloat16, 16, 16);
               GuardedTensor& along = t.add("columns x terms", ElementType::bfloat16, 16, 16);
               for (std::size_t i = 0; i < 256; ++i) along.set(i, across.get(i % 16 * 16 + i / 16));
-              launch("core_product", core_product<true>, {.threads = 32, .shared_bytes = sizeof(CoreRoom)}, nullptr,
-                     data_of(left), data_of(along), data_of(across), rows, transposed, direct,
+              launch("core_product", core_product<true>, {.threads = 32, .shared_bytes = sizeof(CoreWorkspace)},
+                     nullptr, data_of(left), data_of(along), data_of(across), rows, transposed, direct,
                      static_cast<float*>(t.add("out", ElementType::float32, 16, 16).tensor().data));
             },
             [&](Tensors& t) {
@@ -197,8 +203,8 @@ TEST(TensorCores, ShowACopyThatNobodyWaitsFor) {
   GuardedTensor one(ElementType::bfloat16, 16, 16), out(ElementType::float32, 16, 16);
   for (std::size_t i = 0; i < 256; ++i) one.set(i, 1);
   const auto* const data = static_cast<const Bfloat16*>(one.tensor().data);
-  launch("core_product", core_product<false>, {.threads = 32, .shared_bytes = sizeof(CoreRoom)}, nullptr, data, data,
-         data, 16, false, false, static_cast<float*>(out.tensor().data));
+  launch("core_product", core_product<false>, {.threads = 32, .shared_bytes = sizeof(CoreWorkspace)}, nullptr, data,
+         data, data, 16, false, false, static_cast<float*>(out.tensor().data));
   for (const double v : out.values()) EXPECT_TRUE(std::isnan(v));
 }
 
@@ -206,7 +212,8 @@ TEST(AttentionKernels, TakeTensorCoresByAStaticRule) {
   const auto takes = [](std::int64_t head_size, std::size_t shift) {
     const GuardedTensor joint(ElementType::bfloat16, 4, 3 * head_size, shift);
     const Attention shape{.context = 4, .heads = 1, .head_size = head_size, .dropout = {}};
-    return takes_flash_attention(attention_data<Bfloat16>(shape, joint.tensor(), {}, {}, {}, {}, {}, {}));
+    return takes_flash_attention(attention_data<Bfloat16>(
+        shape, {.joint = joint.tensor(), .y = {}, .log_sums = {}, .d_y = {}, .d_joint = {}}, {}));
   };
   EXPECT_TRUE(takes(64, 0));
   EXPECT_TRUE(takes(128, 0));
@@ -248,9 +255,14 @@ TEST(AttentionKernels, LetWhatIsNotANumberThrough) {
         for (std::size_t i = 0; i < d_y.count(); ++i) d_y.set(i, sample("d_y", i));
         joint.set((kBad * 3 + part) * kHead + 5, bad);
         const Attention shape{.context = kContext, .heads = 1, .head_size = kHead, .dropout = {}};
-        attention_forward(nullptr, shape, joint.tensor(), {}, y.tensor(), sums.tensor());
-        attention_backward(nullptr, shape, joint.tensor(), {}, y.tensor(), sums.tensor(), d_y.tensor(),
-                           d_joint.tensor(), deltas.tensor());
+        attention_forward(nullptr, shape, {.joint = joint.tensor(), .y = y.tensor(), .log_sums = sums.tensor()});
+        attention_backward(nullptr, shape,
+                           {.joint = joint.tensor(),
+                            .y = y.tensor(),
+                            .log_sums = sums.tensor(),
+                            .d_y = d_y.tensor(),
+                            .d_joint = d_joint.tensor()},
+                           deltas.tensor());
         // Infinite scores of one sign go both ways: a row says so unless it is the least of all scores.
         for (std::size_t row = part == 0 ? kBad : kBad + 1; row < (part == 0 ? kBad + 1 : kContext); ++row) {
           bool finite = true;
@@ -271,7 +283,8 @@ TEST(AttentionKernels, RefuseHeadsThatAreTooLarge) {
   GuardedTensor joint(ElementType::float32, 2, 3 * 129), y(ElementType::float32, 2, 129);
   GuardedTensor sums(ElementType::float32, 1, 2);
   const Attention shape{.context = 2, .heads = 1, .head_size = 129, .dropout = {}};
-  EXPECT_THROW(attention_forward(nullptr, shape, joint.tensor(), {}, y.tensor(), sums.tensor()), std::invalid_argument);
+  EXPECT_THROW(attention_forward(nullptr, shape, {.joint = joint.tensor(), .y = y.tensor(), .log_sums = sums.tensor()}),
+               std::invalid_argument);
 }
 
 }  // namespace

@@ -1,8 +1,6 @@
 // Every kernel of model/cuda/image_kernels.hpp on the host (support/cuda_on_cpu.hpp) against the float64 operations of
 // model/reference/: odd shapes, empty batches, tensors that are not aligned, guards around each, three orders of
 // threads with the same bits.
-#include "model/cuda/image_kernels.hpp"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -12,7 +10,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "model/cuda/convolution_by_products.hpp"
+#include "model/cuda/convolution_by_gemm.hpp"
+#include "model/cuda/image_kernels.hpp"
 #include "model/cuda/plain_matmul.hpp"
 #include "model/kernel_harness.hpp"
 #include "model/reference/reference_images.hpp"
@@ -68,13 +67,13 @@ void for_each_convolution(const With& with) {
   }
 }
 
-/// A room with space for two images' patches: batches of three and more come in several tiles.
+/// A workspace with space for two images' patches: batches of three and more come in several tiles.
 std::size_t two_images(const Convolution& shape, ElementType type) {
   return static_cast<std::size_t>(2 * shape.out.pixels() * shape.patch()) * size_of(type);
 }
-void* room_for(Tensors& t, const Convolution& shape, ElementType type, std::int64_t batch) {
+void* workspace_for(Tensors& t, const Convolution& shape, ElementType type, std::int64_t batch) {
   const std::size_t bytes = patch_bytes(shape, type, batch, two_images(shape, type));
-  return t.add("room", type, 1, static_cast<std::int64_t>(bytes / size_of(type))).tensor().data;
+  return t.add("workspace", type, 1, static_cast<std::int64_t>(bytes / size_of(type))).tensor().data;
 }
 
 TEST(ConvolutionByProducts, ForwardMatchesFloat64) {
@@ -86,8 +85,8 @@ TEST(ConvolutionByProducts, ForwardMatchesFloat64) {
             [&](Tensors& t) {
               const Tensor x = t.add_filled("x", type, batch, inputs).tensor();
               const Tensor w = t.add_filled("w", type, shape.patch(), shape.out.channels).tensor();
-              convolution_by_products(
-                  nullptr, shape, x, w, t.add("y", type, batch, outputs).tensor(), room_for(t, shape, type, batch),
+              convolution_by_gemm(
+                  nullptr, shape, x, w, t.add("y", type, batch, outputs).tensor(), workspace_for(t, shape, type, batch),
                   [](const Tensor& a, const Tensor& b, const Tensor& out) {
                     if (out.count() > 0) plain_matmul(nullptr, a, false, b, false, Accumulate::no, out);
                   },
@@ -106,48 +105,52 @@ TEST(ConvolutionByProducts, ForwardMatchesFloat64) {
 }
 
 TEST(ConvolutionByProducts, BackwardMatchesFloat64) {
-  for_each_convolution([](const Convolution& shape, ElementType type, std::int64_t batch, std::size_t shift,
-                          const std::string& what) {
-    const std::int64_t inputs = shape.in.elements(), outputs = shape.out.elements(), filters = shape.out.channels;
-    const Accumulate accumulate = batch % 2 == 0 ? Accumulate::no : Accumulate::yes;
-    if (batch == 0) return;  // callers clear
-    in_every_order(
-        shift,
-        [&](Tensors& t) {
-          const std::size_t most = two_images(shape, type);
-          void* const room = room_for(t, shape, type, batch);
-          const Tensor x = t.add_filled("x", type, batch, inputs).tensor();
-          const Tensor w = t.add_filled("w", type, shape.patch(), filters).tensor();
-          const Tensor d_y = t.add_filled("d_y", type, batch, outputs).tensor();
-          const Tensor d_w = t.add_filled("d_w", ElementType::float32, shape.patch(), filters).tensor();
-          filter_gradient_by_products(
-              nullptr, shape, x, d_y, accumulate, d_w, room,
-              [](const Tensor& a, const Tensor& b, Accumulate add, const Tensor& out) {
-                plain_matmul(nullptr, a, true, b, false, add, out);
-              },
-              most);
-          image_gradient_by_products(
-              nullptr, shape, w, d_y, t.add("d_x", type, batch, inputs).tensor(), room,
-              [](const Tensor& a, const Tensor& b, const Tensor& out) {
-                plain_matmul(nullptr, a, false, b, true, Accumulate::no, out);
-              },
-              most);
-        },
-        [&](Tensors& t) {
-          Doubles x = filled("x", type, batch, inputs), w = filled("w", type, shape.patch(), filters);
-          Doubles d_y = filled("d_y", type, batch, outputs), d_x = zeros(batch * inputs);
-          Doubles d_w = filled("d_w", ElementType::float32, shape.patch(), filters);
-          ReferenceImages().convolution_backward(shape, doubles(x, batch, inputs), doubles(w, shape.patch(), filters),
-                                                 {}, doubles(d_y, batch, outputs), Activation::none, accumulate,
-                                                 doubles(d_w, shape.patch(), filters), {}, doubles(d_x, batch, inputs));
-          expect_close(t["d_w"].values(), d_w, 1e-5, "d_w of " + what);
-          expect_close(t["d_x"].values(), d_x, tolerance(type), "d_x of " + what);
-        },
-        batch == 3 ? 3 : 1);
-  });
+  for_each_convolution(
+      [](const Convolution& shape, ElementType type, std::int64_t batch, std::size_t shift, const std::string& what) {
+        const std::int64_t inputs = shape.in.elements(), outputs = shape.out.elements(), filters = shape.out.channels;
+        const Accumulate accumulate = batch % 2 == 0 ? Accumulate::no : Accumulate::yes;
+        if (batch == 0) return;  // callers clear
+        in_every_order(
+            shift,
+            [&](Tensors& t) {
+              const std::size_t most = two_images(shape, type);
+              void* const workspace = workspace_for(t, shape, type, batch);
+              const Tensor x = t.add_filled("x", type, batch, inputs).tensor();
+              const Tensor w = t.add_filled("w", type, shape.patch(), filters).tensor();
+              const Tensor d_y = t.add_filled("d_y", type, batch, outputs).tensor();
+              const Tensor d_w = t.add_filled("d_w", ElementType::float32, shape.patch(), filters).tensor();
+              filter_gradient_by_gemm(
+                  nullptr, shape, x, d_y, accumulate, d_w, workspace,
+                  [](const Tensor& a, const Tensor& b, Accumulate add, const Tensor& out) {
+                    plain_matmul(nullptr, a, true, b, false, add, out);
+                  },
+                  most);
+              image_gradient_by_gemm(
+                  nullptr, shape, w, d_y, t.add("d_x", type, batch, inputs).tensor(), workspace,
+                  [](const Tensor& a, const Tensor& b, const Tensor& out) {
+                    plain_matmul(nullptr, a, false, b, true, Accumulate::no, out);
+                  },
+                  most);
+            },
+            [&](Tensors& t) {
+              Doubles x = filled("x", type, batch, inputs), w = filled("w", type, shape.patch(), filters);
+              Doubles d_y = filled("d_y", type, batch, outputs), d_x = zeros(batch * inputs);
+              Doubles d_w = filled("d_w", ElementType::float32, shape.patch(), filters);
+              ReferenceImages().convolution_backward(shape,
+                                                     {.x = doubles(x, batch, inputs),
+                                                      .w = doubles(w, shape.patch(), filters),
+                                                      .d_y = doubles(d_y, batch, outputs),
+                                                      .d_w = doubles(d_w, shape.patch(), filters),
+                                                      .d_x = doubles(d_x, batch, inputs)},
+                                                     Activation::none, accumulate);
+              expect_close(t["d_w"].values(), d_w, 1e-5, "d_w of " + what);
+              expect_close(t["d_x"].values(), d_x, tolerance(type), "d_x of " + what);
+            },
+            batch == 3 ? 3 : 1);
+      });
 }
 
-TEST(ConvolutionByProducts, KeepsWithinItsRoom) {
+TEST(ConvolutionByProducts, KeepsWithinItsWorkspace) {
   const Convolution shape = convolution({56, 56, 64}, same_padding({56, 56, 64}, 3, 1), 64);
   const std::size_t of_image = 56 * 56 * 9 * 64 * 2;
   EXPECT_EQ(images_of_tile(shape, ElementType::bfloat16, 256, kMostPatchBytes),
@@ -468,10 +471,15 @@ TEST(BatchNorm, ForwardMatchesFloat64) {
               const Tensor scale = t.add_filled("scale", type, 1, c.channels).tensor();
               const Tensor shift = t.add_filled("shift", type, 1, c.channels).tensor();
               const Tensor residual = t.add_filled("residual", type, c.batch, columns).tensor();
-              batch_norm_forward(nullptr, norm, x.tensor(), sums, scale, shift, with_residual ? residual : Tensor{},
-                                 t.add("mean", ElementType::float32, 1, c.channels).tensor(),
-                                 t.add("inverse", ElementType::float32, 1, c.channels).tensor(),
-                                 t.add("y", type, c.batch, columns).tensor());
+              batch_norm_forward(nullptr, norm,
+                                 {.x = x.tensor(),
+                                  .sums = sums,
+                                  .scale = scale,
+                                  .shift = shift,
+                                  .residual = with_residual ? residual : Tensor{},
+                                  .mean = t.add("mean", ElementType::float32, 1, c.channels).tensor(),
+                                  .inverse = t.add("inverse", ElementType::float32, 1, c.channels).tensor(),
+                                  .y = t.add("y", type, c.batch, columns).tensor()});
               for (const bool add : {false, true}) {
                 const std::string suffix = add ? " added" : "";
                 batch_norm_statistics(
@@ -481,8 +489,14 @@ TEST(BatchNorm, ForwardMatchesFloat64) {
               }
               GuardedTensor& fixed = t.add_filled("variance", type, 1, c.channels);
               for (std::size_t i = 0; i < fixed.count(); ++i) fixed.set(i, 1 + fixed.get(i) / 2);
-              batch_norm_inference(nullptr, norm, x.tensor(), shift, fixed.tensor(), scale, shift,
-                                   with_residual ? residual : Tensor{}, t.add("z", type, c.batch, columns).tensor());
+              batch_norm_inference(nullptr, norm,
+                                   {.x = x.tensor(),
+                                    .mean = shift,
+                                    .variance = fixed.tensor(),
+                                    .scale = scale,
+                                    .shift = shift,
+                                    .residual = with_residual ? residual : Tensor{},
+                                    .y = t.add("z", type, c.batch, columns).tensor()});
             },
             [&](Tensors& t) {
               const auto row = [&](Doubles& values) { return doubles(values, 1, c.channels); };
@@ -494,13 +508,24 @@ TEST(BatchNorm, ForwardMatchesFloat64) {
               ReferenceImages reference;
               reference.batch_norm_sums(norm, batch(x), doubles(sums, 1, 2 * c.channels + 1));
               expect_close(t["sums"].values(), sums, 1e-13, "sums of " + what);
-              reference.batch_norm_forward(norm, batch(x), doubles(sums, 1, 2 * c.channels + 1), row(scale), row(shift),
-                                           more, row(mean), row(inverse), batch(y));
+              reference.batch_norm_forward(norm, {.x = batch(x),
+                                                  .sums = doubles(sums, 1, 2 * c.channels + 1),
+                                                  .scale = row(scale),
+                                                  .shift = row(shift),
+                                                  .residual = more,
+                                                  .mean = row(mean),
+                                                  .inverse = row(inverse),
+                                                  .y = batch(y)});
               expect_close(t["mean"].values(), mean, 1e-6, "mean of " + what);
               expect_close(t["inverse"].values(), inverse, 1e-6, "inverse of " + what);
               expect_close(t["y"].values(), y, tolerance(type), "y of " + what);
-              reference.batch_norm_inference(norm, batch(x), row(shift), row(variance), row(scale), row(shift), more,
-                                             batch(z));
+              reference.batch_norm_inference(norm, {.x = batch(x),
+                                                    .mean = row(shift),
+                                                    .variance = row(variance),
+                                                    .scale = row(scale),
+                                                    .shift = row(shift),
+                                                    .residual = more,
+                                                    .y = batch(z)});
               expect_close(t["z"].values(), z, tolerance(type), "inference of " + what);
               for (const bool add : {false, true}) {
                 const std::string suffix = add ? " added" : "";
@@ -543,20 +568,48 @@ TEST(BatchNorm, BackwardMatchesFloat64) {
               const Tensor sums = t.add("sums", ElementType::float64, 1, 2 * c.channels).tensor();
               const Tensor d_scale = t.add_filled("d_scale", ElementType::float32, 1, c.channels).tensor();
               const Tensor d_shift = t.add_filled("d_shift", ElementType::float32, 1, c.channels).tensor();
-              batch_norm_backward_sums(nullptr, norm, x, relu ? y : Tensor{}, d_y, mean, inverse.tensor(), accumulate,
-                                       d_scale, d_shift, sums, norm_scratch(memory));
+              batch_norm_backward_sums(nullptr, norm,
+                                       {.x = x,
+                                        .y = relu ? y : Tensor{},
+                                        .d_y = d_y,
+                                        .mean = mean,
+                                        .inverse = inverse.tensor(),
+                                        .d_scale = d_scale,
+                                        .d_shift = d_shift,
+                                        .sums = sums},
+                                       accumulate, norm_scratch(memory));
               GuardedTensor& forward_sums = t.add("forward_sums", ElementType::float64, 1, 2 * c.channels + 1);
               forward_sums.set(static_cast<std::size_t>(2 * c.channels), static_cast<double>(c.batch * c.pixels));
               const Tensor d_x = t.add("d_x", type, c.batch, columns).tensor();
-              batch_norm_backward(nullptr, norm, x, d_y, mean, inverse.tensor(), scale, forward_sums.tensor(), sums,
-                                  d_x);
+              batch_norm_backward(nullptr, norm,
+                                  {.x = x,
+                                   .d_y = d_y,
+                                   .mean = mean,
+                                   .inverse = inverse.tensor(),
+                                   .scale = scale,
+                                   .forward_sums = forward_sums.tensor(),
+                                   .sums = sums,
+                                   .d_x = d_x});
               // In place, and without the parameters' gradients.
               const Tensor again = t.add_filled("d_y again", type, c.batch, columns).tensor();
               std::ranges::copy(t["d_y"].bytes(), static_cast<std::byte*>(again.data));
-              batch_norm_backward_sums(nullptr, norm, x, relu ? y : Tensor{}, again, mean, inverse.tensor(), accumulate,
-                                       {}, {}, sums, norm_scratch(memory));
-              batch_norm_backward(nullptr, norm, x, again, mean, inverse.tensor(), scale, forward_sums.tensor(), sums,
-                                  again);
+              batch_norm_backward_sums(nullptr, norm,
+                                       {.x = x,
+                                        .y = relu ? y : Tensor{},
+                                        .d_y = again,
+                                        .mean = mean,
+                                        .inverse = inverse.tensor(),
+                                        .sums = sums},
+                                       accumulate, norm_scratch(memory));
+              batch_norm_backward(nullptr, norm,
+                                  {.x = x,
+                                   .d_y = again,
+                                   .mean = mean,
+                                   .inverse = inverse.tensor(),
+                                   .scale = scale,
+                                   .forward_sums = forward_sums.tensor(),
+                                   .sums = sums,
+                                   .d_x = again});
               EXPECT_TRUE(std::ranges::equal(t["d_y again"].bytes(), t["d_x"].bytes())) << what;
             },
             [&](Tensors& t) {
@@ -570,16 +623,28 @@ TEST(BatchNorm, BackwardMatchesFloat64) {
               Doubles sums = zeros(2 * c.channels), forward_sums = zeros(2 * c.channels + 1);
               forward_sums.back() = static_cast<double>(c.batch * c.pixels);
               ReferenceImages reference;
-              reference.batch_norm_backward_sums(norm, batch(x), relu ? batch(y) : Tensor{}, batch(d_y), row(mean),
-                                                 row(inverse), accumulate, row(d_scale), row(d_shift),
-                                                 doubles(sums, 1, 2 * c.channels));
+              reference.batch_norm_backward_sums(norm,
+                                                 {.x = batch(x),
+                                                  .y = relu ? batch(y) : Tensor{},
+                                                  .d_y = batch(d_y),
+                                                  .mean = row(mean),
+                                                  .inverse = row(inverse),
+                                                  .d_scale = row(d_scale),
+                                                  .d_shift = row(d_shift),
+                                                  .sums = doubles(sums, 1, 2 * c.channels)},
+                                                 accumulate);
               EXPECT_EQ(t["d_y"].values(), d_y) << what;
               expect_close(t["sums"].values(), sums, 1e-6, "sums of " + what, 1e-5);
               expect_close(t["d_scale"].values(), d_scale, 1e-6, "d_scale of " + what, 1e-5);
               expect_close(t["d_shift"].values(), d_shift, 1e-6, "d_shift of " + what, 1e-5);
-              reference.batch_norm_backward(norm, batch(x), batch(d_y), row(mean), row(inverse), row(scale),
-                                            doubles(forward_sums, 1, 2 * c.channels + 1),
-                                            doubles(sums, 1, 2 * c.channels), batch(d_x));
+              reference.batch_norm_backward(norm, {.x = batch(x),
+                                                   .d_y = batch(d_y),
+                                                   .mean = row(mean),
+                                                   .inverse = row(inverse),
+                                                   .scale = row(scale),
+                                                   .forward_sums = doubles(forward_sums, 1, 2 * c.channels + 1),
+                                                   .sums = doubles(sums, 1, 2 * c.channels),
+                                                   .d_x = batch(d_x)});
               expect_close(t["d_x"].values(), d_x, tolerance(type), "d_x of " + what, 1e-6);
             },
             c.pixels < 100 ? 3 : 1);
@@ -599,9 +664,14 @@ TEST(BatchNorm, LetsWhatIsNotFiniteThrough) {
       const Tensor sums = t.add("sums", ElementType::float64, 1, 17).tensor();
       batch_norm_sums(nullptr, norm, x.tensor(), sums, norm_scratch(memory));
       const Tensor scale = t.add_filled("scale", type, 1, 8).tensor();
-      batch_norm_forward(nullptr, norm, x.tensor(), sums, scale, scale, {},
-                         t.add("mean", ElementType::float32, 1, 8).tensor(),
-                         t.add("inverse", ElementType::float32, 1, 8).tensor(), t.add("y", type, 3, 80).tensor());
+      batch_norm_forward(nullptr, norm,
+                         {.x = x.tensor(),
+                          .sums = sums,
+                          .scale = scale,
+                          .shift = scale,
+                          .mean = t.add("mean", ElementType::float32, 1, 8).tensor(),
+                          .inverse = t.add("inverse", ElementType::float32, 1, 8).tensor(),
+                          .y = t.add("y", type, 3, 80).tensor()});
       for (std::size_t i = 0; i < 240; ++i) ASSERT_EQ(std::isfinite(t["y"].get(i)), i % 8 != 3) << i;
     }
   }

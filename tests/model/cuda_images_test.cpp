@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "model/cuda/convolution_by_products.hpp"
+#include "model/cuda/convolution_by_gemm.hpp"
 #include "model/cuda/plain_matmul.hpp"
 #include "model/kernel_harness.hpp"
 #include "model/reference/reference_images.hpp"
@@ -22,28 +22,28 @@ class PretendedLibrary final : public ConvolutionLibrary {
  public:
   bool forward(cudaStream_t stream, const Convolution& shape, const Tensor& x, const Tensor& w,
                const Tensor& y) override {
-    return take(shape, x, [&](void* room) {
-      convolution_by_products(stream, shape, x, w, y, room, [](const Tensor& a, const Tensor& b, const Tensor& out) {
+    return take(shape, x, [&](void* workspace) {
+      convolution_by_gemm(stream, shape, x, w, y, workspace, [](const Tensor& a, const Tensor& b, const Tensor& out) {
         plain_matmul(nullptr, a, false, b, false, Accumulate::no, out);
       });
     });
   }
   bool filter_gradient(cudaStream_t stream, const Convolution& shape, const Tensor& x, const Tensor& d_y,
                        Accumulate accumulate, const Tensor& d_w) override {
-    return take(shape, x, [&](void* room) {
-      filter_gradient_by_products(stream, shape, x, d_y, accumulate, d_w, room,
-                                  [](const Tensor& a, const Tensor& b, Accumulate add, const Tensor& out) {
-                                    plain_matmul(nullptr, a, true, b, false, add, out);
-                                  });
+    return take(shape, x, [&](void* workspace) {
+      filter_gradient_by_gemm(stream, shape, x, d_y, accumulate, d_w, workspace,
+                              [](const Tensor& a, const Tensor& b, Accumulate add, const Tensor& out) {
+                                plain_matmul(nullptr, a, true, b, false, add, out);
+                              });
     });
   }
   bool image_gradient(cudaStream_t stream, const Convolution& shape, const Tensor& w, const Tensor& d_y,
                       const Tensor& d_x) override {
-    return take(shape, d_x, [&](void* room) {
-      image_gradient_by_products(stream, shape, w, d_y, d_x, room,
-                                 [](const Tensor& a, const Tensor& b, const Tensor& out) {
-                                   plain_matmul(nullptr, a, false, b, true, Accumulate::no, out);
-                                 });
+    return take(shape, d_x, [&](void* workspace) {
+      image_gradient_by_gemm(stream, shape, w, d_y, d_x, workspace,
+                             [](const Tensor& a, const Tensor& b, const Tensor& out) {
+                               plain_matmul(nullptr, a, false, b, true, Accumulate::no, out);
+                             });
     });
   }
   std::string description() const override { return "pretence"; }
@@ -53,8 +53,8 @@ class PretendedLibrary final : public ConvolutionLibrary {
   bool take(const Convolution& shape, const Tensor& batch, const Work& work) {
     if (library == Library::refuses) return false;
     ++convolutions_of_library;
-    std::vector<std::byte> room(patch_bytes(shape, batch.type, batch.rows));
-    work(room.data());
+    std::vector<std::byte> workspace(patch_bytes(shape, batch.type, batch.rows));
+    work(workspace.data());
     return true;
   }
 };
@@ -126,11 +126,24 @@ void expect_convolution(Subject& subject, ElementType type, const Convolution& s
                                 biased ? view(r_bias, bias.tensor()) : none, activation, view(r_y, y.tensor()));
   expect_close(y.values(), r_y, tolerance(type), "y of " + what);
   r_y = y.values();
-  (*subject).convolution_backward(shape, x.tensor(), w.tensor(), y.tensor(), d_y.tensor(), activation, accumulate,
-                                  d_w.tensor(), biased ? d_bias.tensor() : none, d_x.tensor());
-  reference.convolution_backward(shape, view(r_x, x.tensor()), view(r_w, w.tensor()), view(r_y, y.tensor()),
-                                 view(r_d_y, d_y.tensor()), activation, accumulate, view(r_d_w, d_w.tensor()),
-                                 biased ? view(r_d_bias, d_bias.tensor()) : none, view(r_d_x, d_x.tensor()));
+  (*subject).convolution_backward(shape,
+                                  {.x = x.tensor(),
+                                   .w = w.tensor(),
+                                   .y = y.tensor(),
+                                   .d_y = d_y.tensor(),
+                                   .d_w = d_w.tensor(),
+                                   .d_bias = biased ? d_bias.tensor() : none,
+                                   .d_x = d_x.tensor()},
+                                  activation, accumulate);
+  reference.convolution_backward(shape,
+                                 {.x = view(r_x, x.tensor()),
+                                  .w = view(r_w, w.tensor()),
+                                  .y = view(r_y, y.tensor()),
+                                  .d_y = view(r_d_y, d_y.tensor()),
+                                  .d_w = view(r_d_w, d_w.tensor()),
+                                  .d_bias = biased ? view(r_d_bias, d_bias.tensor()) : none,
+                                  .d_x = view(r_d_x, d_x.tensor())},
+                                 activation, accumulate);
   expect_close(d_y.values(), r_d_y, tolerance(type), "d_y of " + what);
   expect_close(d_w.values(), r_d_w, tolerance(type), "d_w of " + what);
   expect_close(d_bias.values(), r_d_bias, tolerance(type), "d_bias of " + what);
@@ -205,13 +218,23 @@ TEST(CudaImages, PassesEverythingElseOn) {
     Doubles r_sums(17), r_mean(8), r_inverse(8), r_y(240);
     ReferenceImages reference;
     (*subject).batch_norm_sums(norm, x.tensor(), sums.tensor());
-    (*subject).batch_norm_forward(norm, x.tensor(), sums.tensor(), scale.tensor(), shift.tensor(), residual.tensor(),
-                                  mean.tensor(), inverse.tensor(), y.tensor());
+    (*subject).batch_norm_forward(norm, {.x = x.tensor(),
+                                         .sums = sums.tensor(),
+                                         .scale = scale.tensor(),
+                                         .shift = shift.tensor(),
+                                         .residual = residual.tensor(),
+                                         .mean = mean.tensor(),
+                                         .inverse = inverse.tensor(),
+                                         .y = y.tensor()});
     reference.batch_norm_sums(norm, view(r_x, x.tensor()), view(r_sums, sums.tensor()));
-    reference.batch_norm_forward(norm, view(r_x, x.tensor()), view(r_sums, sums.tensor()),
-                                 view(r_scale, scale.tensor()), view(r_shift, shift.tensor()),
-                                 view(r_residual, residual.tensor()), view(r_mean, mean.tensor()),
-                                 view(r_inverse, inverse.tensor()), view(r_y, y.tensor()));
+    reference.batch_norm_forward(norm, {.x = view(r_x, x.tensor()),
+                                        .sums = view(r_sums, sums.tensor()),
+                                        .scale = view(r_scale, scale.tensor()),
+                                        .shift = view(r_shift, shift.tensor()),
+                                        .residual = view(r_residual, residual.tensor()),
+                                        .mean = view(r_mean, mean.tensor()),
+                                        .inverse = view(r_inverse, inverse.tensor()),
+                                        .y = view(r_y, y.tensor())});
     expect_close(y.values(), r_y, tolerance(type), "y");
 
     const ImageShape in{2, 5, 8};

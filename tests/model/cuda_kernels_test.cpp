@@ -1,8 +1,6 @@
 // Every kernel of model/cuda/kernels.hpp on the host (support/cuda_on_cpu.hpp) against loops in float64: shapes with
 // odd sizes, poisoned outputs, tensors that are not aligned, guards around each, three orders of threads with the same
 // bits.
-#include "model/cuda/kernels.hpp"
-
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -12,6 +10,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "model/cuda/kernels.hpp"
 #include "model/cuda/packs.cuh"
 #include "model/cuda/plain_matmul.hpp"
 #include "model/formulas/bfloat16.hpp"
@@ -315,28 +314,27 @@ TEST(Scratch, IsCheckedAndLargeEnough) {
   EXPECT_GE(scratch_bytes(0), std::size_t{1});
 }
 
-TEST(Tally, CopiesAndCountsWhatIsNotFinite) {
+TEST(ReportLoss, CopiesAndCountsWhatIsNotFinite) {
   for (const double loss : {1.5, kNan, kInfinity, -kInfinity}) {
     in_every_order(
         0,
         [&](Tensors& t) {
           GuardedTensor& sums = t.add("sums", ElementType::float64, 1, 3);
-          GuardedTensor& ballot = t.add_filled("ballot", ElementType::float64, 1, 4);
+          GuardedTensor& status = t.add_filled("status", ElementType::float64, 1, kStepStatusSize);
           sums.set(0, loss);
           sums.set(1, 7);
-          ballot.set(2, 3);
-          ballot.set(3, 11);
-          tally(nullptr, sums.tensor(), ballot.tensor());
+          for (std::size_t i = 2; i < kStepStatusSize; ++i) status.set(i, i == 2 ? 3 : 8 + static_cast<double>(i));
+          report_loss(nullptr, sums.tensor(), status.tensor());
         },
         [&](Tensors& t) {
           if (std::isnan(loss)) {
-            EXPECT_TRUE(std::isnan(t["ballot"].get(0)));
+            EXPECT_TRUE(std::isnan(t["status"].get(0)));
           } else {
-            EXPECT_EQ(t["ballot"].get(0), loss);
+            EXPECT_EQ(t["status"].get(0), loss);
           }
-          EXPECT_EQ(t["ballot"].get(1), 7);
-          EXPECT_EQ(t["ballot"].get(2), std::isfinite(loss) ? 3 : 4);
-          EXPECT_EQ(t["ballot"].get(3), 11);
+          EXPECT_EQ(t["status"].get(1), 7);
+          EXPECT_EQ(t["status"].get(2), std::isfinite(loss) ? 3 : 4);
+          for (std::size_t i = 3; i < kStepStatusSize; ++i) EXPECT_EQ(t["status"].get(i), 8 + static_cast<double>(i));
         });
   }
 }

@@ -1,12 +1,11 @@
 // Kernels of the losses on the host against loops in float64.
-#include "model/cuda/kernels.hpp"
-
 #include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "model/cuda/kernels.hpp"
 #include "model/kernel_harness.hpp"
 
 namespace lockstep::model::cuda {

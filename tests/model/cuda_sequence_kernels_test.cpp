@@ -1,10 +1,9 @@
 // The kernels of model/cuda/sequence_kernels.hpp but attention's (cuda_attention_kernels_test.cpp) on the host against
 // loops in float64: odd shapes, tensors that are not aligned, guards around each, three orders of threads with the same
 // bits.
-#include "model/cuda/sequence_kernels.hpp"
-
 #include <algorithm>
 
+#include "model/cuda/sequence_kernels.hpp"
 #include "model/formulas/dropout.hpp"
 #include "model/formulas/lstm.hpp"
 #include "model/kernel_harness.hpp"
@@ -199,13 +198,16 @@ TEST(LayerNormForward, MatchesFloat64) {
               const Tensor sum = t.add("sum", type, rows, columns).tensor();
               const Tensor scale = t.add_filled("scale", type, 1, columns).tensor();
               const Tensor offset = t.add_filled("shift", type, 1, columns).tensor();
-              layer_norm_forward(nullptr, x, variant == 0 ? Tensor{} : more, scale, offset,
-                                 variant == 0   ? Tensor{}
-                                 : variant == 1 ? sum
-                                                : more,
-                                 t.add("mean", ElementType::float32, rows, 1).tensor(),
-                                 t.add("inverse", ElementType::float32, rows, 1).tensor(),
-                                 t.add("y", type, rows, columns).tensor());
+              layer_norm_forward(nullptr, {.x = x,
+                                           .residual = variant == 0 ? Tensor{} : more,
+                                           .scale = scale,
+                                           .shift = offset,
+                                           .sum = variant == 0   ? Tensor{}
+                                                  : variant == 1 ? sum
+                                                                 : more,
+                                           .mean = t.add("mean", ElementType::float32, rows, 1).tensor(),
+                                           .inverse = t.add("inverse", ElementType::float32, rows, 1).tensor(),
+                                           .y = t.add("y", type, rows, columns).tensor()});
             },
             [&](Tensors& t) {
               std::vector<double> sum = t["x"].values(), expected, means, inverses;
@@ -267,9 +269,17 @@ TEST(LayerNormBackward, MatchesFloat64) {
                 fill(d_shift, "before");
               }
               const Tensor d_x = t.add("d_x", type, rows, columns).tensor();
-              layer_norm_backward(nullptr, x.tensor(), scale, mean.tensor(), inverse.tensor(), d_y,
-                                  variant == 0 ? Tensor{} : more, accumulate, d_scale.tensor(), d_shift.tensor(),
-                                  variant == 2 ? more : d_x, t.scratch(columns));
+              layer_norm_backward(nullptr,
+                                  {.x = x.tensor(),
+                                   .scale = scale,
+                                   .mean = mean.tensor(),
+                                   .inverse = inverse.tensor(),
+                                   .d_y = d_y,
+                                   .d_residual = variant == 0 ? Tensor{} : more,
+                                   .d_scale = d_scale.tensor(),
+                                   .d_shift = d_shift.tensor(),
+                                   .d_x = variant == 2 ? more : d_x},
+                                  accumulate, t.scratch(columns));
             },
             [&](Tensors& t) {
               const std::vector<double> x = t["x"].values(), d_y = t["d_y"].values();
@@ -312,8 +322,12 @@ TEST(LayerNorm, LetsWhatIsNotANumberThrough) {
   fill(x, "x");
   fill(scale, "scale");
   x.set(7, kInfinity);
-  layer_norm_forward(nullptr, x.tensor(), {}, scale.tensor(), scale.tensor(), {}, mean.tensor(), inverse.tensor(),
-                     y.tensor());
+  layer_norm_forward(nullptr, {.x = x.tensor(),
+                               .scale = scale.tensor(),
+                               .shift = scale.tensor(),
+                               .mean = mean.tensor(),
+                               .inverse = inverse.tensor(),
+                               .y = y.tensor()});
   for (std::size_t i = 0; i < 80; ++i) EXPECT_EQ(std::isnan(y.get(i)), i < 40) << i;
 }
 
@@ -414,29 +428,30 @@ TEST(DropoutKernel, DropsWhatTheFormulaSays) {
 
 TEST(LstmSteps, MatchTheFormulas) {
   struct Shape {
-    std::int64_t lanes, units;
+    std::int64_t sequences, units;
   };
   for (const ElementType type : kTypes) {
     for (const Shape each : {Shape{0, 4}, {1, 1}, {3, 7}, {20, 36}, {5, 130}}) {
       for (const LastStep last : {LastStep::yes, LastStep::no}) {
-        const std::size_t shift = static_cast<std::size_t>(each.lanes) % 2;
-        const std::string what = shape_name("lstm", type, each.lanes, each.units, shift);
+        const std::size_t shift = static_cast<std::size_t>(each.sequences) % 2;
+        const std::string what = shape_name("lstm", type, each.sequences, each.units, shift);
         std::vector<double> z, d_cell;
         in_every_order(
             shift,
             [&](Tensors& t) {
-              const Tensor gates = t.add_filled("gates", type, each.lanes, 4 * each.units, 3).tensor();
+              const Tensor gates = t.add_filled("gates", type, each.sequences, 4 * each.units, 3).tensor();
               z = t["gates"].values();
-              const Tensor before = t.add_filled("before", type, each.lanes, each.units).tensor();
-              const Tensor cells = t.add("cells", type, each.lanes, each.units).tensor();
-              lstm_step_forward(nullptr, gates, before, cells, t.add("hidden", type, each.lanes, each.units).tensor());
-              GuardedTensor& back = t.add("back", type, each.lanes, 4 * each.units);
+              const Tensor before = t.add_filled("before", type, each.sequences, each.units).tensor();
+              const Tensor cells = t.add("cells", type, each.sequences, each.units).tensor();
+              lstm_step_forward(nullptr, gates, before, cells,
+                                t.add("hidden", type, each.sequences, each.units).tensor());
+              GuardedTensor& back = t.add("back", type, each.sequences, 4 * each.units);
               for (std::size_t i = 0; i < back.count(); ++i) back.set(i, t["gates"].get(i));
-              GuardedTensor& d = t.add("d_cell", type, each.lanes, each.units);
+              GuardedTensor& d = t.add("d_cell", type, each.sequences, each.units);
               if (last == LastStep::no) fill(d, "d_cell");
               d_cell = d.values();
               lstm_step_backward(nullptr, back.tensor(), before, cells,
-                                 t.add_filled("d_hidden", type, each.lanes, each.units).tensor(), last, d.tensor());
+                                 t.add_filled("d_hidden", type, each.sequences, each.units).tensor(), last, d.tensor());
             },
             [&](Tensors& t) {
               const auto units = static_cast<std::size_t>(each.units);

@@ -26,7 +26,7 @@ class CudaSequencesTest : public ::testing::TestWithParam<ElementType> {
   CudaSequencesTest() {
     scratch_.resize(scratch_bytes(std::int64_t{1} << 40) / sizeof(double) + 1);
     sequences_.emplace(CudaTools{.stream = nullptr,
-                                 .products = products_,
+                                 .matmul = products_,
                                  .memory = memory_,
                                  .scratch = {scratch_.data(), scratch_.size() * sizeof(double)}},
                        OperationTypes{.compute = GetParam(), .master = ElementType::float32});
@@ -36,12 +36,12 @@ class CudaSequencesTest : public ::testing::TestWithParam<ElementType> {
   }
 
   /// Not written yet: NaN.
-  Pair& room(ElementType type, std::int64_t rows, std::int64_t columns) {
+  Pair& workspace(ElementType type, std::int64_t rows, std::int64_t columns) {
     const bool is_number = type == ElementType::float32 || type == ElementType::bfloat16;
     return pairs_.emplace_back(type, is_number ? ElementType::float64 : type, rows, columns);
   }
   Pair& filled(ElementType type, std::int64_t rows, std::int64_t columns, double scale = 1) {
-    Pair& pair = room(type, rows, columns);
+    Pair& pair = workspace(type, rows, columns);
     const std::string name = "tensor " + std::to_string(pairs_.size());
     for (std::size_t i = 0; i < pair.device.count(); ++i) set(pair, i, scale * sample(name, i));
     return pair;
@@ -49,7 +49,7 @@ class CudaSequencesTest : public ::testing::TestWithParam<ElementType> {
   /// A gradient of a parameter before the call.
   Pair& gradient(Accumulate accumulate, std::int64_t rows, std::int64_t columns) {
     return accumulate == Accumulate::yes ? filled(ElementType::float32, rows, columns)
-                                         : room(ElementType::float32, rows, columns);
+                                         : workspace(ElementType::float32, rows, columns);
   }
   static void set(Pair& pair, std::size_t i, double value) {
     pair.device.set(i, value);
@@ -80,10 +80,10 @@ constexpr std::array kAccumulate{Accumulate::no, Accumulate::yes};
 TEST_P(CudaSequencesTest, EmbedsAndTakesGradientsBack) {
   for (const Accumulate accumulate : kAccumulate) {
     for (const std::int64_t rows : {0, 3, 10, 33}) {  // of 5 positions: less than one sample, whole ones, and a rest
-      Pair& tokens = room(ElementType::int32, rows, 1);
+      Pair& tokens = workspace(ElementType::int32, rows, 1);
       for (std::size_t r = 0; r < tokens.device.count(); ++r) set(tokens, r, static_cast<double>(r * 7 % 4));
       const Pair &table = filled(type(), 6, 24), &places = filled(type(), 5, 24);
-      const Pair &y = room(type(), rows, 24), &d_y = filled(type(), rows, 24);
+      const Pair &y = workspace(type(), rows, 24), &d_y = filled(type(), rows, 24);
       const Pair &d_table = gradient(accumulate, 6, 24), &d_places = gradient(accumulate, 5, 24);
       both([&](SequenceOperations& operations, const auto& of) {
         operations.embedding_forward(of(tokens), of(table), of(places), of(y));
@@ -104,8 +104,8 @@ TEST_P(CudaSequencesTest, ProjectsOntoTheTable) {
   for (const Accumulate accumulate : kAccumulate) {
     for (const std::int64_t rows : {0, 7}) {
       const Pair &x = filled(type(), rows, 12), &table = filled(type(), 19, 12);
-      const Pair &y = room(type(), rows, 19), &d_y = filled(type(), rows, 19);
-      const Pair &d_table = gradient(accumulate, 19, 12), &d_x = room(type(), rows, 12);
+      const Pair &y = workspace(type(), rows, 19), &d_y = filled(type(), rows, 19);
+      const Pair &d_table = gradient(accumulate, 19, 12), &d_x = workspace(type(), rows, 12);
       both([&](SequenceOperations& operations, const auto& of) {
         operations.project_forward(of(x), of(table), of(y));
         operations.project_backward(of(x), of(table), of(d_y), accumulate, of(d_table), of(d_x));
@@ -119,17 +119,32 @@ TEST_P(CudaSequencesTest, ProjectsOntoTheTable) {
 
 TEST_P(CudaSequencesTest, NormalisesAndBends) {
   for (const std::int64_t rows : {0, 9}) {
-    const Pair &x = filled(type(), rows, 40), &residual = filled(type(), rows, 40), &sum = room(type(), rows, 40);
-    const Pair &scale = filled(type(), 1, 40), &shift = filled(type(), 1, 40), &y = room(type(), rows, 40);
-    const Pair &mean = room(ElementType::float32, rows, 1), &inverse = room(ElementType::float32, rows, 1);
+    const Pair &x = filled(type(), rows, 40), &residual = filled(type(), rows, 40), &sum = workspace(type(), rows, 40);
+    const Pair &scale = filled(type(), 1, 40), &shift = filled(type(), 1, 40), &y = workspace(type(), rows, 40);
+    const Pair &mean = workspace(ElementType::float32, rows, 1), &inverse = workspace(ElementType::float32, rows, 1);
     const Pair &d_y = filled(type(), rows, 40), &d_residual = filled(type(), rows, 40);
     const Pair &d_scale = gradient(Accumulate::no, 1, 40), &d_shift = gradient(Accumulate::no, 1, 40);
-    const Pair &d_x = room(type(), rows, 40), &bent = room(type(), rows, 40),
+    const Pair &d_x = workspace(type(), rows, 40), &bent = workspace(type(), rows, 40),
                &d_bias = gradient(Accumulate::yes, 1, 40);
     both([&](SequenceOperations& operations, const auto& of) {
-      operations.layer_norm_forward(of(x), of(residual), of(scale), of(shift), of(sum), of(mean), of(inverse), of(y));
-      operations.layer_norm_backward(of(sum), of(scale), of(mean), of(inverse), of(d_y), of(d_residual), Accumulate::no,
-                                     of(d_scale), of(d_shift), of(d_x));
+      operations.layer_norm_forward({.x = of(x),
+                                     .residual = of(residual),
+                                     .scale = of(scale),
+                                     .shift = of(shift),
+                                     .sum = of(sum),
+                                     .mean = of(mean),
+                                     .inverse = of(inverse),
+                                     .y = of(y)});
+      operations.layer_norm_backward({.x = of(sum),
+                                      .scale = of(scale),
+                                      .mean = of(mean),
+                                      .inverse = of(inverse),
+                                      .d_y = of(d_y),
+                                      .d_residual = of(d_residual),
+                                      .d_scale = of(d_scale),
+                                      .d_shift = of(d_shift),
+                                      .d_x = of(d_x)},
+                                     Accumulate::no);
       operations.gelu_forward(of(y), of(shift), of(bent));
       operations.gelu_backward(of(y), of(d_y), Accumulate::yes, of(d_bias));
     });
@@ -146,9 +161,9 @@ TEST_P(CudaSequencesTest, NormalisesAndBends) {
 TEST_P(CudaSequencesTest, Drops) {
   for (const float rate : {0.0f, 0.4f}) {
     for (const std::int64_t samples : {0, 3}) {
-      Pair& keys = room(ElementType::uint64, samples, 1);
+      Pair& keys = workspace(ElementType::uint64, samples, 1);
       for (std::size_t s = 0; s < keys.device.count(); ++s) set(keys, s, static_cast<double>(s + 12345));
-      const Pair &x = filled(type(), samples * 5, 6), &y = room(type(), samples * 5, 6);
+      const Pair &x = filled(type(), samples * 5, 6), &y = workspace(type(), samples * 5, 6);
       const Dropout rule{.rate = rate, .stream = 20, .order = RowOrder::time_major};
       both([&](SequenceOperations& operations, const auto& of) {
         operations.dropout(of(x), rate > 0 ? of(keys) : Tensor{}, rule, of(y));
@@ -165,11 +180,13 @@ TEST_P(CudaSequencesTest, AttendsOverContextsThatGrow) {
     const std::int64_t samples = context == 0 ? 0 : 2;
     const Attention shape{.context = std::max<std::int64_t>(context, 1), .heads = 2, .head_size = 8, .dropout = {}};
     const std::int64_t rows = samples * shape.context;
-    const Pair &joint = filled(type(), rows, 48), &y = room(type(), rows, 16), &d_y = filled(type(), rows, 16);
-    const Pair &log_sums = room(ElementType::float32, samples * 2, shape.context), &d_joint = room(type(), rows, 48);
+    const Pair &joint = filled(type(), rows, 48), &y = workspace(type(), rows, 16), &d_y = filled(type(), rows, 16);
+    const Pair &log_sums = workspace(ElementType::float32, samples * 2, shape.context),
+               &d_joint = workspace(type(), rows, 48);
     both([&](SequenceOperations& operations, const auto& of) {
-      operations.attention_forward(shape, of(joint), {}, of(y), of(log_sums));
-      operations.attention_backward(shape, of(joint), {}, of(y), of(log_sums), of(d_y), of(d_joint));
+      operations.attention_forward(shape, {.joint = of(joint), .y = of(y), .log_sums = of(log_sums)});
+      operations.attention_backward(
+          shape, {.joint = of(joint), .y = of(y), .log_sums = of(log_sums), .d_y = of(d_y), .d_joint = of(d_joint)});
     });
     expect_same(y, "y");
     expect_same(log_sums, "log_sums");
@@ -179,28 +196,38 @@ TEST_P(CudaSequencesTest, AttendsOverContextsThatGrow) {
 
 TEST_P(CudaSequencesTest, RunsAnLstmThereAndBack) {
   for (const Accumulate accumulate : kAccumulate) {
-    for (const Lstm& shape : {Lstm{.steps = 3, .lanes = 0, .hidden = 4}, Lstm{.steps = 1, .lanes = 2, .hidden = 3},
-                              Lstm{.steps = 6, .lanes = 5, .hidden = 20}}) {
-      const std::int64_t rows = shape.steps * shape.lanes;
+    for (const Lstm& shape :
+         {Lstm{.steps = 3, .sequences = 0, .hidden = 4}, Lstm{.steps = 1, .sequences = 2, .hidden = 3},
+          Lstm{.steps = 6, .sequences = 5, .hidden = 20}}) {
+      const std::int64_t rows = shape.steps * shape.sequences;
       const Pair &gates = filled(type(), rows, 4 * shape.hidden),
                  &recurrent = filled(type(), shape.hidden, 4 * shape.hidden);
       // The state before is there; the rest is written.
-      Pair &cells = filled(type(), rows + shape.lanes, shape.hidden),
-           &hidden = filled(type(), rows + shape.lanes, shape.hidden);
-      const Pair &d_hidden = filled(type(), rows, shape.hidden), &d_cell = room(type(), shape.lanes, shape.hidden);
+      Pair &cells = filled(type(), rows + shape.sequences, shape.hidden),
+           &hidden = filled(type(), rows + shape.sequences, shape.hidden);
+      const Pair &d_hidden = filled(type(), rows, shape.hidden),
+                 &d_cell = workspace(type(), shape.sequences, shape.hidden);
       const Pair& d_recurrent = gradient(accumulate, shape.hidden, 4 * shape.hidden);
-      for (std::size_t i = static_cast<std::size_t>(shape.lanes * shape.hidden); i < cells.device.count(); ++i) {
+      for (std::size_t i = static_cast<std::size_t>(shape.sequences * shape.hidden); i < cells.device.count(); ++i) {
         set(cells, i, kNan);
         set(hidden, i, kNan);
       }
       both([&](SequenceOperations& operations, const auto& of) {
-        operations.lstm_forward(shape, of(gates), of(recurrent), of(cells), of(hidden));
+        operations.lstm_forward(
+            shape, {.gates = of(gates), .recurrent = of(recurrent), .cells = of(cells), .hidden = of(hidden)});
       });
       expect_same(cells, "cells");
       expect_same(hidden, "hidden");
       both([&](SequenceOperations& operations, const auto& of) {
-        operations.lstm_backward(shape, of(gates), of(recurrent), of(cells), of(hidden), of(d_hidden), of(d_cell),
-                                 accumulate, of(d_recurrent));
+        operations.lstm_backward(shape,
+                                 {.gates = of(gates),
+                                  .recurrent = of(recurrent),
+                                  .cells = of(cells),
+                                  .hidden = of(hidden),
+                                  .d_hidden = of(d_hidden),
+                                  .d_cell = of(d_cell),
+                                  .d_recurrent = of(d_recurrent)},
+                                 accumulate);
       });
       expect_same(gates, "gradients of the sums");
       expect_same(d_recurrent, "d_recurrent");

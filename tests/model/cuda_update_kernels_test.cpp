@@ -1,6 +1,4 @@
 // Kernels of the update on the host against loops in float64.
-#include "model/cuda/kernels.hpp"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -8,6 +6,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "model/cuda/kernels.hpp"
 #include "model/cuda/update_chunks.hpp"
 #include "model/formulas/bfloat16.hpp"
 #include "model/kernel_harness.hpp"
@@ -19,9 +18,9 @@ using namespace test;
 
 struct UpdateCase {
   OptimizerKind kind = OptimizerKind::sgd;
-  bool averaging = false, shadow = false;
+  bool averaging = false, compute_copy = false;
   UpdateRule rule;
-  double obstacles = 0, squares = 4;
+  double non_finite = 0, squares = 4;
 };
 
 constexpr std::array kKinds{OptimizerKind::sgd,   OptimizerKind::momentum, OptimizerKind::nesterov, OptimizerKind::adam,
@@ -76,19 +75,19 @@ void run_update(Tensors& t, const UpdateCase& c, const std::vector<UpdateSlice>&
   for (std::size_t i = 0; i < state2.count(); ++i) state2.set(i, std::abs(sample("state2", i)));
   arenas.state2 = state2.tensor();
   arenas.average = arena("average");
-  const GuardedTensor& shadow = t.add("shadow", ElementType::bfloat16, 1, kArena);
+  const GuardedTensor& compute_copy = t.add("compute_copy", ElementType::bfloat16, 1, kArena);
   const GuardedTensor& norms = t.add("norms", ElementType::float64, 1, static_cast<std::int64_t>(2 * kSlices.size()));
   // What a rule does not have is not there.
-  if (c.shadow) arenas.shadow = shadow.tensor();
+  if (c.compute_copy) arenas.compute_copy = compute_copy.tensor();
   if (has_norms(c.kind)) arenas.norms = norms.tensor();
   if (!has_state1(c.kind)) arenas.state1 = {};
   if (!has_state2(c.kind)) arenas.state2 = {};
   if (!c.averaging) arenas.average = {};
   UpdateRule rule = c.rule;
-  double obstacles = c.obstacles, squares = c.squares;
+  double non_finite = c.non_finite, squares = c.squares;
   const Chunks chunks(slices);
   update(nullptr, arenas, c.kind, c.averaging, {&rule, ElementType::uint8, 1, sizeof rule}, chunks.view(),
-         {{&obstacles, ElementType::float64, 1, 1}, {&squares, ElementType::float64, 1, 1}});
+         {{&non_finite, ElementType::float64, 1, 1}, {&squares, ElementType::float64, 1, 1}});
   chunks.expect_guards();
 }
 
@@ -206,12 +205,12 @@ void check_update(Tensors& t, const UpdateCase& c, const std::string& what) {
   for (std::size_t i = 0; i < covered.size(); ++i) {
     // Small slices vanish in the norm of the arena.
     ASSERT_NEAR(t["parameters"].get(i), exact.w[i], 1e-5 * (std::abs(exact.w[i]) + 0.1)) << what << " element " << i;
-    if (covered[i] && c.shadow) {
-      ASSERT_EQ(t["shadow"].get(i), static_cast<double>(formulas::from_bfloat16_bits(
-                                        formulas::bfloat16_bits(static_cast<float>(t["parameters"].get(i))))))
+    if (covered[i] && c.compute_copy) {
+      ASSERT_EQ(t["compute_copy"].get(i), static_cast<double>(formulas::from_bfloat16_bits(
+                                              formulas::bfloat16_bits(static_cast<float>(t["parameters"].get(i))))))
           << what << i;
     } else {
-      ASSERT_TRUE(std::isnan(t["shadow"].get(i))) << what << i;
+      ASSERT_TRUE(std::isnan(t["compute_copy"].get(i))) << what << i;
     }
     if (!covered[i]) {
       ASSERT_EQ(t["parameters"].get(i), before("parameters", i)) << what << i;
@@ -234,16 +233,17 @@ UpdateRule some_rule(bool averaging) {
 TEST(Update, MatchesFloat64) {
   for (const OptimizerKind kind : kKinds) {
     for (const bool averaging : {false, true}) {
-      for (const bool shadow : {false, true}) {
+      for (const bool compute_copy : {false, true}) {
         for (const int clip : {0, 1, 2, 3}) {
           for (const std::size_t shift : {0, 1}) {
-            UpdateCase c{.kind = kind, .averaging = averaging, .shadow = shadow, .rule = some_rule(averaging)};
+            UpdateCase c{
+                .kind = kind, .averaging = averaging, .compute_copy = compute_copy, .rule = some_rule(averaging)};
             c.rule.weight_decay = clip % 2 == 0 ? 0.1f : 0;
             if (clip == 1) c.rule.clip_norm = 0.5;
             if (clip == 2) c.rule.clip_value = 0.2f;
             if (clip == 3) c.rule.clip_norm = 2.0;  // the norm itself: not clipped
-            const std::string what = fmt::format("kind {} average {} shadow {} clip {} shift {}",
-                                                 static_cast<int>(kind), averaging, shadow, clip, shift);
+            const std::string what = fmt::format("kind {} average {} compute_copy {} clip {} shift {}",
+                                                 static_cast<int>(kind), averaging, compute_copy, clip, shift);
             in_every_order(
                 shift, [&](Tensors& t) { run_update(t, c, kSlices); }, [&](Tensors& t) { check_update(t, c, what); });
           }
@@ -255,13 +255,13 @@ TEST(Update, MatchesFloat64) {
 
 TEST(Update, WritesNothingWhereTheGateIsClosed) {
   for (const OptimizerKind kind : kKinds) {
-    for (const auto& [obstacles, squares] : {std::pair{1.0, 4.0}, std::pair{kNan, 4.0}, std::pair{0.0, kNan},
-                                             std::pair{0.0, kInfinity}, std::pair{3.0, kNan}}) {
+    for (const auto& [non_finite, squares] : {std::pair{1.0, 4.0}, std::pair{kNan, 4.0}, std::pair{0.0, kNan},
+                                              std::pair{0.0, kInfinity}, std::pair{3.0, kNan}}) {
       UpdateCase closed{.kind = kind,
                         .averaging = true,
-                        .shadow = true,
+                        .compute_copy = true,
                         .rule = some_rule(true),
-                        .obstacles = obstacles,
+                        .non_finite = non_finite,
                         .squares = squares};
       const auto run = [&](Tensors& t, const std::vector<UpdateSlice>& slices) {
         run_update(t, closed, slices);
@@ -275,7 +275,7 @@ TEST(Update, WritesNothingWhereTheGateIsClosed) {
       }
       in_every_order(
           0, [&](Tensors& t) { run(t, kSlices); }, [&](Tensors& t) { EXPECT_TRUE(t.bits() == untouched); });
-      closed.obstacles = 0;
+      closed.non_finite = 0;
       closed.squares = 4;
       Tensors t(0);
       run(t, kSlices);
@@ -295,11 +295,11 @@ struct Small {
       s1.set(i, 0);
       s2.set(i, 0);
     }
-    double obstacles = 0, squares = 1;
+    double non_finite = 0, squares = 1;
     const Chunks chunks({slice});
     update(nullptr, {w.tensor(), g.tensor(), s1.tensor(), s2.tensor(), {}, {}, norms.tensor()}, kind, false,
            {&rule, ElementType::uint8, 1, sizeof rule}, chunks.view(),
-           {{&obstacles, ElementType::float64, 1, 1}, {&squares, ElementType::float64, 1, 1}});
+           {{&non_finite, ElementType::float64, 1, 1}, {&squares, ElementType::float64, 1, 1}});
   }
 };
 

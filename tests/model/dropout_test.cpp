@@ -1,4 +1,6 @@
 // What is random by sample: keys, and the dropouts that draw under them.
+#include "model/formulas/dropout.hpp"
+
 #include <cmath>
 #include <limits>
 #include <set>
@@ -6,7 +8,6 @@
 
 #include <gtest/gtest.h>
 
-#include "model/formulas/dropout.hpp"
 #include "model/reference/reference_sequences.hpp"
 #include "sample_data.hpp"
 

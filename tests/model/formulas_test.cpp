@@ -172,7 +172,8 @@ TEST(UpdateFormula, ClipsValuesButNoNan) {
   EXPECT_EQ(updated<OptimizerKind::sgd>(scalars, 1, -kInfinity, none, none), 1.5f);
   EXPECT_TRUE(std::isnan(updated<OptimizerKind::sgd>(scalars, 1, kNan, none, none)));
   rule.clip_value = 0;
-  EXPECT_EQ(updated<OptimizerKind::sgd>(update_scalars(OptimizerKind::sgd, rule, 1, false), 1, kInfinity, none, none), -kInfinity);
+  EXPECT_EQ(updated<OptimizerKind::sgd>(update_scalars(OptimizerKind::sgd, rule, 1, false), 1, kInfinity, none, none),
+            -kInfinity);
   rule.weight_decay = 0.25f;
   EXPECT_EQ(updated<OptimizerKind::sgd>(update_scalars(OptimizerKind::sgd, rule, 1, true), 1, 0, none, none), 0.75f);
 }

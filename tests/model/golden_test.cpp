@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include "golden_file.hpp"
-#include "model/model.hpp"
 #include "now.hpp"
 
 namespace lockstep::model {
@@ -31,21 +30,24 @@ Differences replay(const Case& golden, std::string_view backend_name) {
   const auto backend = make_backend(backend_name);
   const auto widths = numbers<std::int64_t>(text(golden, "widths"));
   const bool classifies = text(golden, "loss") == "softmax";
-  const auto network = make_network({.name = widths.size() == 2 ? "linear" : "mlp",
-                                     .hidden = {widths.begin() + 1, widths.end() - 1},
-                                     .activation = parse_activation(text(golden, "activation"))},
-                                    {widths.front(), widths.back()});
+  NetworkOptions layers{.name = "linear"};
+  if (widths.size() > 2) {
+    layers = {.name = "mlp",
+              .values = {{"hidden", Numbers{widths.begin() + 1, widths.end() - 1}},
+                         {"activation", parse_activation(text(golden, "activation"))}}};
+  }
+  const auto network = make_network(layers, {widths.front(), widths.back()});
   ModelOptions options{.loss = classifies ? LossKind::softmax_cross_entropy : LossKind::mean_squared_error};
-  options.optimizer = {.kind = parse_optimizer(text(golden, "optimizer")),
-                       .l2 = number(golden, "l2"),
-                       .weight_decay = number(golden, "weight_decay"),
-                       .clip_norm = number(golden, "clip_norm"),
-                       .clip_value = number(golden, "clip_value"),
-                       .trust = number(golden, "trust")};
+  const OptimizerOptions optimizer{.kind = parse_optimizer(text(golden, "optimizer")),
+                                   .l2 = number(golden, "l2"),
+                                   .weight_decay = number(golden, "weight_decay"),
+                                   .clip_norm = number(golden, "clip_norm"),
+                                   .clip_value = number(golden, "clip_value"),
+                                   .trust = number(golden, "trust")};
   options.max_batch = kBatch;
-  Model model(*backend, *network, options);
+  Training training(*backend, *network, options, {.optimizer = optimizer});
 
-  std::vector<float> arena(model.arena_elements());
+  std::vector<float> arena(training.parameters.elements());
   const auto& parameters = network->parameters().all();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const auto layer = static_cast<std::uint32_t>(i / 2);
@@ -54,7 +56,7 @@ Differences replay(const Case& golden, std::string_view backend_name) {
         values(bias ? 101 + layer : 1 + layer, static_cast<std::int64_t>(parameters[i].count), bias ? 0.125f : 0.5f),
         arena.begin() + static_cast<std::ptrdiff_t>(parameters[i].offset));
   }
-  model.upload_group("parameters", arena);
+  training.parameters.upload_group("parameters", arena);
 
   Differences worst;
   const auto losses = numbers<double>(text(golden, "losses"));
@@ -65,11 +67,11 @@ Differences replay(const Case& golden, std::string_view backend_name) {
     const auto labels = test::integers(2000 + stream, kBatch, widths.back());
     const Batch batch{
         .x = x.data(), .y = classifies ? static_cast<const void*>(labels.data()) : targets.data(), .count = kBatch};
-    const LossSums sums = test::forward_backward(model, batch, 1.0 / kBatch);
-    test::finish_step(model, update_rule(options.optimizer, number(golden, "rate"), static_cast<std::int64_t>(step)));
+    const LossSums sums = test::forward_backward(training, batch, 1.0 / kBatch);
+    test::finish_step(training, update_rule(optimizer, number(golden, "rate"), static_cast<std::int64_t>(step)));
     worst.loss = std::max(worst.loss, std::abs(sums.loss / kBatch - losses[step]) / losses[step]);
   }
-  model.download_group("parameters", arena);
+  training.parameters.download_group("parameters", arena);
   const auto expected = numbers<double>(text(golden, "sums"));
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     double sum = 0;

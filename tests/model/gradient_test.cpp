@@ -56,9 +56,14 @@ TEST(Gradient, LinearLayerWithEachActivation) {
     };
     f();
     std::vector<double> d_y = weight, d_x(x.size()), d_w(w.size()), d_bias(bias.size());
-    reference->linear_backward(view(x, batch, in), view(w, in, out), view(y, batch, out), view(d_y, batch, out),
-                               activation, Accumulate::no, view(d_w, in, out), view(d_bias, 1, out),
-                               view(d_x, batch, in));
+    reference->linear_backward({.x = view(x, batch, in),
+                                .w = view(w, in, out),
+                                .y = view(y, batch, out),
+                                .d_y = view(d_y, batch, out),
+                                .d_w = view(d_w, in, out),
+                                .d_bias = view(d_bias, 1, out),
+                                .d_x = view(d_x, batch, in)},
+                               activation, Accumulate::no);
     expect_slopes(x, d_x, f, "x");
     expect_slopes(w, d_w, f, "w");
     expect_slopes(bias, d_bias, f, "bias");
@@ -113,10 +118,9 @@ class NetworkGradient : public ::testing::TestWithParam<NetworkCase> {};
 TEST_P(NetworkGradient, MatchesFiniteDifferences) {
   const auto& [hidden, activation, loss] = GetParam();
   const std::int64_t batch = 6, features = 5, outputs = 3;
-  test::NetworkInDoubles net(
-      make_network({.name = hidden.empty() ? "linear" : "mlp", .hidden = hidden, .activation = activation},
-                   {.features = features, .outputs = outputs}),
-      batch);
+  NetworkOptions options{.name = "linear"};
+  if (!hidden.empty()) options = {.name = "mlp", .values = {{"hidden", hidden}, {"activation", activation}}};
+  test::NetworkInDoubles net(make_network(options, {.features = features, .outputs = outputs}), batch);
   const Network& network = *net.network;
   const ParameterTable& table = net.table();
   auto x = samples<double>("x", batch * features);

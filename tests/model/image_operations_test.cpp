@@ -67,16 +67,17 @@ TEST(ImageChecks, AugmentAndConvolutions) {
                                           {"d_x", kCompute, b, 60, true}};
            },
            [&](const Tensors& t) {
-             images.convolution_backward(kConvolution, t[0], t[1], t[2], t[3], Activation::relu, Accumulate::no, t[4],
-                                         t[5], t[6]);
+             images.convolution_backward(
+                 kConvolution, {.x = t[0], .w = t[1], .y = t[2], .d_y = t[3], .d_w = t[4], .d_bias = t[5], .d_x = t[6]},
+                 Activation::relu, Accumulate::no);
            },
            {6},
            {0, 3}});
   // Without an activation nobody looks at y.
   const Tensors t = tensors_for(
       {{"x", kCompute, 2, 60}, {"w", kCompute, 18, 4}, {"d_y", kCompute, 2, outputs}, {"d_w", kMaster, 18, 4}});
-  EXPECT_NO_THROW(
-      images.convolution_backward(kConvolution, t[0], t[1], {}, t[2], Activation::none, Accumulate::no, t[3], {}, {}));
+  EXPECT_NO_THROW(images.convolution_backward(kConvolution, {.x = t[0], .w = t[1], .d_y = t[2], .d_w = t[3]},
+                                              Activation::none, Accumulate::no));
 }
 
 TEST(ImageChecks, PoolsAveragesAndShortcuts) {
@@ -163,7 +164,16 @@ TEST(ImageChecks, Normalisations) {
                                           {"inverse", kMaster, 1, 3},
                                           {"y", kCompute, b, 12}};
            },
-           [&](const Tensors& t) { images.batch_norm_forward(kNorm, t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7]); },
+           [&](const Tensors& t) {
+             images.batch_norm_forward(kNorm, {.x = t[0],
+                                               .sums = t[1],
+                                               .scale = t[2],
+                                               .shift = t[3],
+                                               .residual = t[4],
+                                               .mean = t[5],
+                                               .inverse = t[6],
+                                               .y = t[7]});
+           },
            {7},
            {0, 4},
            {{7, 4}}});
@@ -175,17 +185,22 @@ TEST(ImageChecks, Normalisations) {
            [&](const Tensors& t) { images.batch_norm_statistics(kNorm, t[0], 1, Accumulate::yes, t[1], t[2]); },
            {},
            {}});
-  examine({"batch_norm_inference",
-           [](std::int64_t b) {
-             return std::vector<Argument>{{"x", kCompute, b, 12},       {"mean", kCompute, 1, 3},
-                                          {"variance", kCompute, 1, 3}, {"scale", kCompute, 1, 3},
-                                          {"shift", kCompute, 1, 3},    {"residual", kCompute, b, 12, true},
-                                          {"y", kCompute, b, 12}};
-           },
-           [&](const Tensors& t) { images.batch_norm_inference(kNorm, t[0], t[1], t[2], t[3], t[4], t[5], t[6]); },
-           {6},
-           {0, 5},
-           {{6, 0}, {6, 5}}});
+  examine(
+      {"batch_norm_inference",
+       [](std::int64_t b) {
+         return std::vector<Argument>{{"x", kCompute, b, 12},       {"mean", kCompute, 1, 3},
+                                      {"variance", kCompute, 1, 3}, {"scale", kCompute, 1, 3},
+                                      {"shift", kCompute, 1, 3},    {"residual", kCompute, b, 12, true},
+                                      {"y", kCompute, b, 12}};
+       },
+       [&](const Tensors& t) {
+         images.batch_norm_inference(
+             kNorm,
+             {.x = t[0], .mean = t[1], .variance = t[2], .scale = t[3], .shift = t[4], .residual = t[5], .y = t[6]});
+       },
+       {6},
+       {0, 5},
+       {{6, 0}, {6, 5}}});
   examine({"batch_norm_backward_sums",
            [](std::int64_t b) {
              return std::vector<Argument>{{"x", kCompute, b, 12},           {"y", kCompute, b, 12},
@@ -194,7 +209,16 @@ TEST(ImageChecks, Normalisations) {
                                           {"d_shift", kMaster, 1, 3, true}, {"sums", ElementType::float64, 1, 6}};
            },
            [&](const Tensors& t) {
-             images.batch_norm_backward_sums(kNorm, t[0], t[1], t[2], t[3], t[4], Accumulate::no, t[5], t[6], t[7]);
+             images.batch_norm_backward_sums(kNorm,
+                                             {.x = t[0],
+                                              .y = t[1],
+                                              .d_y = t[2],
+                                              .mean = t[3],
+                                              .inverse = t[4],
+                                              .d_scale = t[5],
+                                              .d_shift = t[6],
+                                              .sums = t[7]},
+                                             Accumulate::no);
            },
            {2},
            {0, 1}});
@@ -209,7 +233,16 @@ TEST(ImageChecks, Normalisations) {
                                           {"sums", ElementType::float64, 1, 6},
                                           {"d_x", kCompute, b, 12}};
            },
-           [&](const Tensors& t) { images.batch_norm_backward(kNorm, t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7]); },
+           [&](const Tensors& t) {
+             images.batch_norm_backward(kNorm, {.x = t[0],
+                                                .d_y = t[1],
+                                                .mean = t[2],
+                                                .inverse = t[3],
+                                                .scale = t[4],
+                                                .forward_sums = t[5],
+                                                .sums = t[6],
+                                                .d_x = t[7]});
+           },
            {7},
            {0, 1},
            {{7, 1}}});

@@ -1,6 +1,6 @@
 // 50 steps of each kind of network from the same weights on the same batches as PyTorch took
 // (tests/golden/make_network_golden.py): each loss, and an evaluation's afterwards, which shows the running statistics
-// of batch norm and that evaluations begin their lanes anew.
+// of batch norm and that evaluations begin their sequences anew.
 #include <cmath>
 #include <optional>
 
@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include "golden_file.hpp"
-#include "model/model.hpp"
 #include "now.hpp"
 
 namespace lockstep::model {
@@ -27,13 +26,14 @@ struct Differences {
 };
 
 NetworkOptions options_of(const std::string& name, const Case& golden) {
-  const auto whole = [&](const char* key) { return static_cast<std::int64_t>(number(golden, key)); };
-  return {.name = name,
-          .hidden = numbers<std::int64_t>(text(golden, "hidden")),
-          .depth = whole("depth"),
-          .layers = whole("layers"),
-          .width = whole("width"),
-          .heads = whole("heads")};
+  NetworkOptions options{.name = name};
+  if (const auto hidden = numbers<std::int64_t>(text(golden, "hidden")); !hidden.empty()) {
+    options.values["hidden"] = hidden;
+  }
+  for (const char* key : {"depth", "layers", "width", "heads"}) {
+    if (const auto value = static_cast<std::int64_t>(number(golden, key)); value > 0) options.values[key] = value;
+  }
+  return options;
 }
 
 SampleShape shape_of(const Case& golden) {
@@ -46,9 +46,9 @@ SampleShape shape_of(const Case& golden) {
   return {.features = image.elements(), .outputs = outputs, .image = image};
 }
 
-void upload_weights(Model& model, const Case& golden) {
-  std::vector<float> arena(model.arena_elements());
-  const auto& parameters = model.network().parameters().all();
+void upload_weights(Training& training, const Case& golden) {
+  std::vector<float> arena(training.parameters.elements());
+  const auto& parameters = training.model.network().parameters().all();
   const auto [first, last] = golden.equal_range("parameter");
   ASSERT_EQ(static_cast<std::size_t>(std::distance(first, last)), parameters.size());
   auto line = first;
@@ -62,7 +62,7 @@ void upload_weights(Model& model, const Case& golden) {
         test::values(static_cast<std::uint32_t>(1 + i), static_cast<std::int64_t>(parameters[i].count), scale, offset),
         arena.begin() + static_cast<std::ptrdiff_t>(parameters[i].offset));
   }
-  model.upload_group("parameters", arena);
+  training.parameters.upload_group("parameters", arena);
 }
 
 Differences replay(const std::string& name, const Case& golden, std::string_view backend_name = "cpu") {
@@ -71,14 +71,14 @@ Differences replay(const std::string& name, const Case& golden, std::string_view
   const auto network = make_network(options_of(name, golden), shape);
   const auto count = static_cast<std::int64_t>(number(golden, "batch"));
   ModelOptions options;
-  options.optimizer = {.kind = parse_optimizer(text(golden, "optimizer")),
-                       .beta2 = number(golden, "beta2", 0.999),
-                       .l2 = number(golden, "l2"),
-                       .weight_decay = number(golden, "weight_decay"),
-                       .clip_norm = number(golden, "clip_norm")};
+  const OptimizerOptions optimizer{.kind = parse_optimizer(text(golden, "optimizer")),
+                                   .beta2 = number(golden, "beta2", 0.999),
+                                   .l2 = number(golden, "l2"),
+                                   .weight_decay = number(golden, "weight_decay"),
+                                   .clip_norm = number(golden, "clip_norm")};
   options.max_batch = count;
-  Model model(*backend, *network, options);
-  upload_weights(model, golden);
+  Training training(*backend, *network, options, {.optimizer = optimizer});
+  upload_weights(training, golden);
 
   std::vector<float> images;
   std::vector<std::int32_t> tokens, answers;
@@ -97,13 +97,13 @@ Differences replay(const std::string& name, const Case& golden, std::string_view
   Differences worst;
   const auto losses = numbers<double>(text(golden, "losses"));
   for (std::size_t step = 0; step < losses.size(); ++step) {
-    const LossSums sums = test::forward_backward(model, batch(step), 1 / static_cast<double>(count));
-    test::finish_step(model, update_rule(options.optimizer, number(golden, "rate"), static_cast<std::int64_t>(step)));
+    const LossSums sums = test::forward_backward(training, batch(step), 1 / static_cast<double>(count));
+    test::finish_step(training, update_rule(optimizer, number(golden, "rate"), static_cast<std::int64_t>(step)));
     const double difference = std::abs(sums.loss / rows - losses[step]) / losses[step];
     worst.loss = std::max(worst.loss, std::isfinite(difference) ? difference : 1);
   }
   const double expected = number(golden, "evaluation");
-  worst.evaluation = std::abs(model.evaluate(batch(0)).loss / rows - expected) / expected;
+  worst.evaluation = std::abs(training.model.evaluate(batch(0)).loss / rows - expected) / expected;
   return worst;
 }
 

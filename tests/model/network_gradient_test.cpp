@@ -145,18 +145,29 @@ INSTANTIATE_TEST_SUITE_P(
     Networks, WholeNetwork,
     ::testing::Values(
         NetworkCase{"cnn", {.name = "cnn"}, images(5, 6, 2, 3)},
-        NetworkCase{"cnn_tanh", {.name = "cnn", .activation = Activation::tanh}, images(4, 3, 1, 2), 3},
-        NetworkCase{"resnet_20", {.name = "resnet", .depth = 20}, images(8, 7, 2, 3), 3, false, kShortStep},
-        NetworkCase{"lstm", {.name = "lstm", .hidden = {5}}, tokens(4, 7), 3},
-        NetworkCase{"lstm_tied", {.name = "lstm", .hidden = {5}, .layers = 1, .tied = true}, tokens(3, 7)},
+        NetworkCase{"cnn_tanh", {.name = "cnn", .values = {{"activation", Activation::tanh}}}, images(4, 3, 1, 2), 3},
         NetworkCase{
-            "lstm_dropout", {.name = "lstm", .hidden = {6}, .layers = 3, .dropout = 0.3}, tokens(4, 7), 3, true},
-        NetworkCase{
-            "lstm_dropout_tied", {.name = "lstm", .hidden = {6}, .dropout = 0.5, .tied = true}, tokens(4, 7), 2, true},
-        NetworkCase{"gpt", {.name = "gpt", .layers = 2, .width = 8, .heads = 2}, tokens(5, 7), 3},
-        NetworkCase{"gpt_untied", {.name = "gpt", .layers = 1, .width = 6, .heads = 3, .tied = false}, tokens(4, 7)},
+            "resnet_20", {.name = "resnet", .values = {{"depth", 20}}}, images(8, 7, 2, 3), 3, false, kShortStep},
+        NetworkCase{"lstm", {.name = "lstm", .values = {{"hidden", Numbers{5}}}}, tokens(4, 7), 3},
+        NetworkCase{"lstm_tied",
+                    {.name = "lstm", .values = {{"hidden", Numbers{5}}, {"layers", 1}, {"tied", true}}},
+                    tokens(3, 7)},
+        NetworkCase{"lstm_dropout",
+                    {.name = "lstm", .values = {{"hidden", Numbers{6}}, {"layers", 3}, {"dropout", 0.3}}},
+                    tokens(4, 7),
+                    3,
+                    true},
+        NetworkCase{"lstm_dropout_tied",
+                    {.name = "lstm", .values = {{"hidden", Numbers{6}}, {"dropout", 0.5}, {"tied", true}}},
+                    tokens(4, 7),
+                    2,
+                    true},
+        NetworkCase{"gpt", {.name = "gpt", .values = {{"layers", 2}, {"width", 8}, {"heads", 2}}}, tokens(5, 7), 3},
+        NetworkCase{"gpt_untied",
+                    {.name = "gpt", .values = {{"layers", 1}, {"width", 6}, {"heads", 3}, {"tied", false}}},
+                    tokens(4, 7)},
         NetworkCase{"gpt_dropout",
-                    {.name = "gpt", .layers = 2, .width = 8, .heads = 2, .dropout = 0.3},
+                    {.name = "gpt", .values = {{"layers", 2}, {"width", 8}, {"heads", 2}, {"dropout", 0.3}}},
                     tokens(5, 7),
                     2,
                     true}),
@@ -164,7 +175,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 /// The checker itself: a gradient that is a little wrong is noticed.
 TEST(WholeNetworkCheck, Fires) {
-  const NetworkCase with{"lstm", {.name = "lstm", .hidden = {5}}, tokens(4, 7), 3};
+  const NetworkCase with{"lstm", {.name = "lstm", .values = {{"hidden", Numbers{5}}}}, tokens(4, 7), 3};
   NetworkInDoubles net(make_network(with.options, with.shape), with.batch);
   const SampleBatch batch(with.shape, with.batch);
   step(net, with, batch, Accumulate::no);
@@ -191,20 +202,20 @@ class TwoBlocks final : public Network {
                 .stride = 2,
                 .shortcut = shortcut,
                 .synchronize = synchronize},
-               rooms_),
+               workspaces_),
         second_(parameters_, activations_, "second",
                 {.in = first_.out(),
                  .channels = 4,
                  .expansion = bottleneck ? 3 : 1,
                  .shortcut = shortcut,
                  .synchronize = synchronize},
-                rooms_),
+                workspaces_),
         average_(parameters_, activations_, "average", second_.out()),
         dense_(parameters_, activations_, "dense", {.inputs = second_.out().channels, .outputs = shape.outputs}),
         d_average_(activations_.add({.name = "", .columns = second_.out().channels})) {
     shape_ = shape;
     synchronizes_ = synchronize;
-    rooms_.place(activations_);
+    workspaces_.place(activations_);
     parameters_.freeze();
   }
   std::vector<LayerPlan> plan() const override { return {first_.plan(), second_.plan()}; }
@@ -216,17 +227,17 @@ class TwoBlocks final : public Network {
   void backward(const Pass& pass, const Tensor& d_output, Accumulate accumulate, const GradientReady&) const override {
     const Tensor d_average = pass.at(d_average_);
     dense_.backward(pass, average_.output(pass), d_output, accumulate, d_average);
-    average_.backward(pass, {}, d_average, accumulate, rooms_.at(pass, 1, second_.out().elements()));
-    const std::size_t room = second_.backward(pass, rooms_, first_.output(pass), 1, accumulate);
-    last_room = first_.backward(pass, rooms_, pass.input, room, accumulate);
-    const Tensor d_input = rooms_.at(pass, last_room, shape_.features);
+    average_.backward(pass, {}, d_average, accumulate, workspaces_.at(pass, 1, second_.out().elements()));
+    const std::size_t workspace = second_.backward(pass, workspaces_, first_.output(pass), 1, accumulate);
+    last_workspace = first_.backward(pass, workspaces_, pass.input, workspace, accumulate);
+    const Tensor d_input = workspaces_.at(pass, last_workspace, shape_.features);
     d_x.assign(d_input.elements<double>().begin(), d_input.elements<double>().end());
   }
-  mutable std::size_t last_room = 0;
+  mutable std::size_t last_workspace = 0;
   mutable std::vector<double> d_x;
 
  private:
-  GradientRooms rooms_;
+  GradientWorkspaces workspaces_;
   ResidualBlock first_, second_;
   GlobalAverageLayer average_;
   Dense dense_;
@@ -275,7 +286,7 @@ INSTANTIATE_TEST_SUITE_P(Blocks, ResidualBlockGradient,
 
 /// The stem, the pool and the order of a deep one: a direction through all parameters at once.
 TEST(DeepResNet, GradientMatchesFiniteDifferences) {
-  const NetworkCase with{"", {.name = "resnet", .depth = 18}, images(33, 3, 1, 3), 2, false, kShortStep};
+  const NetworkCase with{"", {.name = "resnet", .values = {{"depth", 18}}}, images(33, 3, 1, 3), 2, false, kShortStep};
   NetworkInDoubles net(make_network(with.options, with.shape), with.batch);
   const SampleBatch batch(with.shape, with.batch);
   step(net, with, batch, Accumulate::no);

@@ -26,9 +26,9 @@ class NetworkInDoubles {
         parameters(table().arena_elements()),
         gradients(table().arena_elements()),
         layout_(network->activations(), max_batch, kDoubles),
-        carried_layout_(network->carried(), max_batch, kDoubles),
+        state_layout_(network->recurrent_state(), max_batch, kDoubles),
         activations_(layout_.bytes() / sizeof(double) + 1, 7.0),
-        carried_(carried_layout_.bytes() / sizeof(double) + 1) {
+        state_(state_layout_.bytes() / sizeof(double) + 1) {
     for (const Parameter& parameter : table().all()) {
       const bool scale = parameter.initializer.scheme == Initializer::Scheme::constant &&
                          (parameter.name.ends_with("scale") || parameter.role == Role::statistic);
@@ -52,14 +52,14 @@ class NetworkInDoubles {
                        .gradients = view(gradients, 1, elements),
                        .layout = &layout_,
                        .activations = activations_.data(),
-                       .carried_layout = &carried_layout_,
-                       .carried = carried_.data()},
+                       .state_layout = &state_layout_,
+                       .state = state_.data()},
             .batch = input.rows,
             .input = input,
             .keys = keys};
   }
-  /// The lanes begin anew.
-  void forget() { std::ranges::fill(carried_, 0.0); }
+  /// The sequences begin anew.
+  void forget() { std::ranges::fill(state_, 0.0); }
 
   /// scale * the sum of the loss over all rows; with want_gradient the output becomes its gradient.
   double loss(const Pass& pass, const Tensor& output, const Tensor& y, double scale, bool want_gradient) {
@@ -71,8 +71,8 @@ class NetworkInDoubles {
   std::vector<double> parameters, gradients;
 
  private:
-  ActivationLayout layout_, carried_layout_;
-  std::vector<double> activations_, carried_;
+  ActivationLayout layout_, state_layout_;
+  std::vector<double> activations_, state_;
 };
 
 /// A batch for networks of either kind: [first, first + count) of one stream of samples.

@@ -34,44 +34,46 @@ void expect_near(const std::vector<double>& a, const std::vector<double>& b, dou
   for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], tolerance) << what << " " << i;
 }
 
-NetworkInDoubles lstm(std::int64_t context, std::int64_t lanes, double dropout = 0) {
-  return {make_network({.name = "lstm", .hidden = {5}, .dropout = dropout}, tokens(context, 7)), lanes};
+NetworkInDoubles lstm(std::int64_t context, std::int64_t sequences, double dropout = 0) {
+  return {make_network({.name = "lstm", .values = {{"hidden", Numbers{5}}, {"dropout", dropout}}}, tokens(context, 7)),
+          sequences};
 }
 
-/// Logits of some windows of the lanes one after another: [lane][position][token].
-std::vector<std::vector<double>> logits(NetworkInDoubles& net, std::vector<std::vector<std::int32_t>> lanes,
+/// Logits of some windows of the sequences one after another: [sequence][position][token].
+std::vector<std::vector<double>> logits(NetworkInDoubles& net, std::vector<std::vector<std::int32_t>> sequences,
                                         bool training) {
-  const std::int64_t context = net.network->positions(), count = static_cast<std::int64_t>(lanes.size());
-  std::vector<std::vector<double>> result(lanes.size());
+  const std::int64_t context = net.network->positions(), count = static_cast<std::int64_t>(sequences.size());
+  std::vector<std::vector<double>> result(sequences.size());
   net.forget();
-  for (std::size_t begin = 0; begin < lanes[0].size(); begin += static_cast<std::size_t>(context)) {
+  for (std::size_t begin = 0; begin < sequences[0].size(); begin += static_cast<std::size_t>(context)) {
     std::vector<std::int32_t> window;
-    for (const auto& lane : lanes) {
-      const auto from = lane.begin() + static_cast<std::ptrdiff_t>(begin);
+    for (const auto& sequence : sequences) {
+      const auto from = sequence.begin() + static_cast<std::ptrdiff_t>(begin);
       window.insert(window.end(), from, from + context);
     }
     Pass pass = net.pass(view(window, count, context));
     pass.training = training;
     const std::vector<double> output = copy_of(net.network->forward(pass));
     for (std::size_t row = 0; row < output.size() / 7; ++row) {  // time-major
-      auto& lane = result[row % lanes.size()];
-      lane.insert(lane.end(), output.begin() + static_cast<std::ptrdiff_t>(7 * row),
-                  output.begin() + static_cast<std::ptrdiff_t>(7 * (row + 1)));
+      auto& sequence = result[row % sequences.size()];
+      sequence.insert(sequence.end(), output.begin() + static_cast<std::ptrdiff_t>(7 * row),
+                      output.begin() + static_cast<std::ptrdiff_t>(7 * (row + 1)));
     }
   }
   return result;
 }
 
 TEST(LstmState, WindowsGoOnWhereTheLastOnesEnded) {
-  const std::vector<std::vector<std::int32_t>> lanes{test::labels(12, 7), {1, 6, 2, 0, 5, 3, 4, 4, 1, 0, 2, 6}};
+  const std::vector<std::vector<std::int32_t>> sequences{test::labels(12, 7), {1, 6, 2, 0, 5, 3, 4, 4, 1, 0, 2, 6}};
   NetworkInDoubles long_windows = lstm(12, 2), short_windows = lstm(4, 3);
   for (const bool training : {false, true}) {
-    const auto whole = logits(long_windows, lanes, training), parts = logits(short_windows, lanes, training);
-    for (std::size_t lane = 0; lane < 2; ++lane) expect_near(parts[lane], whole[lane], 1e-14, "lane");
+    const auto whole = logits(long_windows, sequences, training), parts = logits(short_windows, sequences, training);
+    for (std::size_t sequence = 0; sequence < 2; ++sequence)
+      expect_near(parts[sequence], whole[sequence], 1e-14, "sequence");
   }
   NetworkInDoubles forgetful = lstm(4, 2);
-  const std::vector<std::vector<std::int32_t>> end{{lanes[0].begin() + 8, lanes[0].end()}};
-  EXPECT_GT(std::abs(logits(forgetful, end, false)[0][3] - logits(long_windows, lanes, false)[0][8 * 7 + 3]), 1e-6)
+  const std::vector<std::vector<std::int32_t>> end{{sequences[0].begin() + 8, sequences[0].end()}};
+  EXPECT_GT(std::abs(logits(forgetful, end, false)[0][3] - logits(long_windows, sequences, false)[0][8 * 7 + 3]), 1e-6)
       << "the state must matter for this test to say anything";
 }
 
@@ -79,8 +81,8 @@ TEST(LstmState, EachMicroBatchHasItsOwnLanes) {
   NetworkInDoubles net = lstm(4, 3);
   const SampleBatch all(net.network->sample_shape(), 3), next(net.network->sample_shape(), 3, 3);
   const auto run = [&](const SampleBatch& batch, std::int64_t first, std::int64_t count) {
-    Pass pass = net.pass(rows_of(batch.input, first, count));
-    pass.memory.first_lane = first;
+    Pass pass = net.pass(batch.input.row_range(first, count));
+    pass.memory.first_sequence = first;
     return copy_of(net.network->forward(pass));
   };
   net.forget();
@@ -91,9 +93,9 @@ TEST(LstmState, EachMicroBatchHasItsOwnLanes) {
   run(all, 1, 2);
   const std::vector<double> first = run(next, 0, 1), others = run(next, 1, 2);
   for (std::size_t step = 0; step < 4; ++step) {
-    for (std::size_t lane = 0; lane < 3; ++lane) {
-      const double* part = lane == 0 ? &first[step * 7] : &others[(step * 2 + lane - 1) * 7];
-      for (std::size_t i = 0; i < 7; ++i) EXPECT_NEAR(part[i], whole[(step * 3 + lane) * 7 + i], 1e-14);
+    for (std::size_t sequence = 0; sequence < 3; ++sequence) {
+      const double* part = sequence == 0 ? &first[step * 7] : &others[(step * 2 + sequence - 1) * 7];
+      for (std::size_t i = 0; i < 7; ++i) EXPECT_NEAR(part[i], whole[(step * 3 + sequence) * 7 + i], 1e-14);
     }
   }
 }
@@ -114,9 +116,9 @@ TEST(LstmState, LossOfABatchIsThatOfItsSamples) {
 class DropoutPlaces : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(DropoutPlaces, FollowTheSamplesWhereverTheyAre) {
-  NetworkOptions options{.name = GetParam(), .layers = 2, .dropout = 0.4};
-  if (options.name == "lstm") options.hidden = {6};
-  if (options.name == "gpt") options.width = 8;
+  NetworkOptions options{.name = GetParam(), .values = {{"layers", 2}, {"dropout", 0.4}}};
+  if (options.name == "lstm") options.values["hidden"] = Numbers{6};
+  if (options.name == "gpt") options.values["width"] = 8;
   NetworkInDoubles net(make_network(options, tokens(4, 7)), 4);
   const auto loss = [&](std::int64_t count, std::int64_t first, bool keys) {
     const SampleBatch batch(net.network->sample_shape(), count, first);
@@ -285,7 +287,8 @@ TEST(SynchronizedBatchNorm, AsksNobodyUnlessAskedTo) {
   pass.training = false;
   pass.sum_over_ranks = &never;
   together.network->forward(pass);
-  EXPECT_TRUE(make_network({.name = "resnet", .synchronize_batch_norm = true}, images(8, 8, 3, 2))->synchronizes());
+  EXPECT_TRUE(
+      make_network({.name = "resnet", .values = {{"sync-batch-norm", true}}}, images(8, 8, 3, 2))->synchronizes());
   EXPECT_FALSE(make_network({.name = "resnet"}, images(8, 8, 3, 2))->synchronizes());
 }
 
@@ -307,10 +310,11 @@ TEST(FirstNotFinite, NamesTheLayer) {
   EXPECT_EQ(named({.name = "cnn"}, images(4, 4, 2, 3), "dense_2/bias"), "dense_2");
   EXPECT_EQ(named({.name = "resnet"}, images(8, 8, 2, 3), "stage_2/block_1/conv_1/weight"), "stage_2/block_1/conv_1");
   EXPECT_EQ(named({.name = "resnet"}, images(8, 8, 2, 3), "stem/norm/shift"), "stem/norm");
-  EXPECT_EQ(named({.name = "lstm", .hidden = {5}}, tokens(4, 7), "lstm_2/input"), "lstm_2");
-  EXPECT_EQ(named({.name = "gpt", .layers = 2, .width = 8}, tokens(4, 7), "block_2/attention/joint/bias"),
-            "block_2/attention/joint");
-  EXPECT_EQ(named({.name = "gpt", .layers = 2, .width = 8}, tokens(4, 7), "norm/shift"), "norm");
+  EXPECT_EQ(named({.name = "lstm", .values = {{"hidden", Numbers{5}}}}, tokens(4, 7), "lstm_2/input"), "lstm_2");
+  EXPECT_EQ(
+      named({.name = "gpt", .values = {{"layers", 2}, {"width", 8}}}, tokens(4, 7), "block_2/attention/joint/bias"),
+      "block_2/attention/joint");
+  EXPECT_EQ(named({.name = "gpt", .values = {{"layers", 2}, {"width", 8}}}, tokens(4, 7), "norm/shift"), "norm");
 }
 
 }  // namespace

@@ -1,9 +1,13 @@
 #include "model/network.hpp"
 
+#include <cmath>
+#include <map>
 #include <stdexcept>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "model/network_kinds.hpp"
 
 namespace lockstep::model {
 namespace {
@@ -84,8 +88,8 @@ double forward_flops(const NetworkOptions& options, const SampleShape& shape) {
 }
 
 TEST(Network, PlanOfAnMlp) {
-  const auto network =
-      make_network({.name = "mlp", .hidden = {512, 128}, .activation = Activation::tanh}, features(784, 10));
+  const auto network = make_network(
+      {.name = "mlp", .values = {{"hidden", Numbers{512, 128}}, {"activation", Activation::tanh}}}, features(784, 10));
   const auto plan = network->plan();
   ASSERT_EQ(plan.size(), 3u);
   EXPECT_EQ(plan[0].name, "dense_1");
@@ -103,25 +107,29 @@ TEST(Network, SizesAreThePublishedOnes) {
   EXPECT_EQ(parameters_of({.name = "mlp"}, features(784, 10)), 669706) << "512 and 512 where nothing is said";
   EXPECT_EQ(parameters_of({.name = "cnn"}, images(24, 24, 3, 10)), 1068298);  // TensorFlow's tutorial
   EXPECT_EQ(parameters_of({.name = "resnet"}, images(32, 32, 3, 10)), 269722);
-  EXPECT_EQ(parameters_of({.name = "resnet", .depth = 32}, images(32, 32, 3, 10)), 464154);
-  EXPECT_EQ(parameters_of({.name = "resnet", .depth = 56}, images(32, 32, 3, 10)), 853018);
-  EXPECT_EQ(parameters_of({.name = "resnet", .depth = 18}, images(224, 224, 3, 1000)), 11689512);  // torchvision's
-  EXPECT_EQ(parameters_of({.name = "resnet", .depth = 34}, images(224, 224, 3, 1000)), 21797672);
-  EXPECT_EQ(parameters_of({.name = "resnet", .depth = 50}, images(224, 224, 3, 1000)), 25557032);
+  EXPECT_EQ(parameters_of({.name = "resnet", .values = {{"depth", 32}}}, images(32, 32, 3, 10)), 464154);
+  EXPECT_EQ(parameters_of({.name = "resnet", .values = {{"depth", 56}}}, images(32, 32, 3, 10)), 853018);
+  EXPECT_EQ(parameters_of({.name = "resnet", .values = {{"depth", 18}}}, images(224, 224, 3, 1000)),
+            11689512);  // torchvision's
+  EXPECT_EQ(parameters_of({.name = "resnet", .values = {{"depth", 34}}}, images(224, 224, 3, 1000)), 21797672);
+  EXPECT_EQ(parameters_of({.name = "resnet", .values = {{"depth", 50}}}, images(224, 224, 3, 1000)), 25557032);
   EXPECT_EQ(parameters_of({.name = "lstm"}, tokens(20, 10000)),
             4651600);  // the PTB tutorial, small
-  EXPECT_EQ(parameters_of({.name = "gpt", .layers = 12, .width = 768, .heads = 12}, tokens(1024, 50257)),
-            124439808);  // GPT-2
+  EXPECT_EQ(
+      parameters_of({.name = "gpt", .values = {{"layers", 12}, {"width", 768}, {"heads", 12}}}, tokens(1024, 50257)),
+      124439808);  // GPT-2
   EXPECT_EQ(parameters_of({.name = "gpt"}, tokens(64, 65)), 809856);
 }
 
 TEST(Network, WorkIsThePublishedOne) {
   // Multiply-adds: 40.8 and 4,089 million (He et al. 2015 and torchvision).
   EXPECT_NEAR(forward_flops({.name = "resnet"}, images(32, 32, 3, 10)) / 2, 40.6e6, 0.3e6);
-  EXPECT_NEAR(forward_flops({.name = "resnet", .depth = 50}, images(224, 224, 3, 1000)) / 2, 4089e6, 2e6);
+  EXPECT_NEAR(forward_flops({.name = "resnet", .values = {{"depth", 50}}}, images(224, 224, 3, 1000)) / 2, 4089e6, 2e6);
   // Of attention, the half that the mask leaves: positions * (positions + 1) / 2 pairs, twice 2 * width each.
-  const double without = forward_flops({.name = "gpt", .layers = 1, .width = 8, .heads = 2}, tokens(1, 7));
-  const double with = forward_flops({.name = "gpt", .layers = 1, .width = 8, .heads = 2}, tokens(5, 7));
+  const double without =
+      forward_flops({.name = "gpt", .values = {{"layers", 1}, {"width", 8}, {"heads", 2}}}, tokens(1, 7));
+  const double with =
+      forward_flops({.name = "gpt", .values = {{"layers", 1}, {"width", 8}, {"heads", 2}}}, tokens(5, 7));
   EXPECT_EQ(with - 5 * without, (15 - 5) * 4.0 * 8);
   for (const NetworkOptions& options : {NetworkOptions{.name = "lstm"}, NetworkOptions{.name = "gpt"}}) {
     for (const LayerPlan& line : make_network(options, tokens(6, 9))->plan()) {
@@ -134,35 +142,42 @@ TEST(Network, SignatureTellsNetworksApart) {
   const auto text = [](const NetworkOptions& options, const SampleShape& shape) {
     return make_network(options, shape)->signature();
   };
-  EXPECT_EQ(text({.name = "mlp", .hidden = {8}}, features(4, 2)), "mlp 4-8-2 relu");
+  EXPECT_EQ(text({.name = "mlp", .values = {{"hidden", Numbers{8}}}}, features(4, 2)), "mlp 4-8-2 relu");
   EXPECT_EQ(text({.name = "linear"}, features(4, 2)), "linear 4-2");
-  EXPECT_NE(text({.name = "mlp", .hidden = {8}, .activation = Activation::tanh}, features(4, 2)), "mlp 4-8-2 relu");
+  EXPECT_NE(text({.name = "mlp", .values = {{"hidden", Numbers{8}}, {"activation", Activation::tanh}}}, features(4, 2)),
+            "mlp 4-8-2 relu");
   EXPECT_EQ(text({.name = "cnn"}, images(24, 24, 3, 10)), "cnn 24x24x3-10 relu");
   EXPECT_EQ(text({.name = "resnet"}, images(32, 32, 3, 10)), "resnet 20 32x32x3-10");
   EXPECT_EQ(text({.name = "lstm"}, tokens(20, 100)), "lstm 2x200 vocabulary 100 context 20");
-  EXPECT_EQ(text({.name = "lstm", .tied = true}, tokens(20, 100)), "lstm 2x200 vocabulary 100 context 20 tied");
+  EXPECT_EQ(text({.name = "lstm", .values = {{"tied", true}}}, tokens(20, 100)),
+            "lstm 2x200 vocabulary 100 context 20 tied");
   EXPECT_EQ(text({.name = "gpt"}, tokens(64, 100)), "gpt 4x128 heads 4 vocabulary 100 context 64");
-  EXPECT_EQ(text({.name = "gpt", .tied = false}, tokens(64, 100)),
+  EXPECT_EQ(text({.name = "gpt", .values = {{"tied", false}}}, tokens(64, 100)),
             "gpt 4x128 heads 4 vocabulary 100 context 64 untied");
 }
 
 TEST(Network, RefusesImpossibleOptions) {
-  EXPECT_THROW(make_network({.name = "mpl", .hidden = {8}}, features(4, 2)), std::invalid_argument);
-  EXPECT_THROW(make_network({.name = "linear", .hidden = {8}}, features(4, 2)), std::invalid_argument);
-  EXPECT_THROW(make_network({.name = "mlp", .hidden = {8, 0}}, features(4, 2)), std::invalid_argument);
+  EXPECT_THROW(make_network({.name = "mpl", .values = {{"hidden", Numbers{8}}}}, features(4, 2)),
+               std::invalid_argument);
+  EXPECT_THROW(make_network({.name = "linear", .values = {{"hidden", Numbers{8}}}}, features(4, 2)),
+               std::invalid_argument);
+  EXPECT_THROW(make_network({.name = "mlp", .values = {{"hidden", Numbers{8, 0}}}}, features(4, 2)),
+               std::invalid_argument);
   EXPECT_THROW(make_network({.name = "linear"}, features(0, 2)), std::invalid_argument);
   EXPECT_THROW(make_network({.name = "linear"}, features(4, 0)), std::invalid_argument);
   EXPECT_THROW(make_network({.name = "mlp"}, tokens(4, 7)), std::invalid_argument);
   EXPECT_THROW(make_network({.name = "cnn"}, features(4, 2)), std::invalid_argument);
   EXPECT_THROW(make_network({.name = "cnn"}, tokens(4, 7)), std::invalid_argument);
-  EXPECT_THROW(make_network({.name = "resnet", .depth = 21}, images(8, 8, 3, 2)), std::invalid_argument);
+  EXPECT_THROW(make_network({.name = "resnet", .values = {{"depth", 21}}}, images(8, 8, 3, 2)), std::invalid_argument);
   EXPECT_THROW(make_network({.name = "resnet"}, features(4, 2)), std::invalid_argument);
   EXPECT_THROW(make_network({.name = "lstm"}, features(4, 2)), std::invalid_argument);
-  EXPECT_THROW(make_network({.name = "lstm", .hidden = {8, 8}}, tokens(4, 7)), std::invalid_argument);
-  EXPECT_THROW(make_network({.name = "lstm", .dropout = 1}, tokens(4, 7)), std::invalid_argument);
-  EXPECT_THROW(make_network({.name = "gpt", .width = 10, .heads = 4}, tokens(4, 7)), std::invalid_argument);
-  EXPECT_THROW(make_network({.name = "gpt", .layers = -1}, tokens(4, 7)), std::invalid_argument);
-  EXPECT_THROW(make_network({.name = "gpt", .dropout = -0.1}, tokens(4, 7)), std::invalid_argument);
+  EXPECT_THROW(make_network({.name = "lstm", .values = {{"hidden", Numbers{8, 8}}}}, tokens(4, 7)),
+               std::invalid_argument);
+  EXPECT_THROW(make_network({.name = "lstm", .values = {{"dropout", 1.0}}}, tokens(4, 7)), std::invalid_argument);
+  EXPECT_THROW(make_network({.name = "gpt", .values = {{"width", 10}, {"heads", 4}}}, tokens(4, 7)),
+               std::invalid_argument);
+  EXPECT_THROW(make_network({.name = "gpt", .values = {{"layers", -1}}}, tokens(4, 7)), std::invalid_argument);
+  EXPECT_THROW(make_network({.name = "gpt", .values = {{"dropout", -0.1}}}, tokens(4, 7)), std::invalid_argument);
   EXPECT_THROW(make_network({.name = "gpt"}, tokens(4, 0)), std::invalid_argument);
 }
 
@@ -175,23 +190,67 @@ TEST(Network, RefusesOptionsOfOtherNetworks) {
     }
     return "";
   };
-  EXPECT_EQ(refusal({.name = "cnn", .depth = 20}, images(8, 8, 3, 2)),
-            "network cnn has no option depth; it knows: activation");
-  EXPECT_THAT(refusal({.name = "mlp", .layers = 2}, features(4, 2)), HasSubstr("layers"));
-  EXPECT_THAT(refusal({.name = "resnet", .dropout = 0.5}, images(8, 8, 3, 2)), HasSubstr("dropout"));
-  EXPECT_THAT(refusal({.name = "lstm", .heads = 2}, tokens(4, 7)), HasSubstr("heads"));
-  EXPECT_THAT(refusal({.name = "gpt", .hidden = {8}}, tokens(4, 7)), HasSubstr("hidden"));
-  EXPECT_THAT(refusal({.name = "gpt", .activation = Activation::tanh}, tokens(4, 7)), HasSubstr("activation"));
-  EXPECT_THAT(refusal({.name = "cnn", .tied = false}, images(8, 8, 3, 2)), HasSubstr("tied"));
-  EXPECT_THAT(refusal({.name = "lstm", .synchronize_batch_norm = true}, tokens(4, 7)),
-              HasSubstr("synchronize_batch_norm"));
+  EXPECT_EQ(refusal({.name = "cnn", .values = {{"depth", 20}}}, images(8, 8, 3, 2)),
+            "network cnn has no option depth; it knows: activation, weight-init, bias-init");
+  EXPECT_THAT(refusal({.name = "mlp", .values = {{"layers", 2}}}, features(4, 2)), HasSubstr("layers"));
+  EXPECT_THAT(refusal({.name = "resnet", .values = {{"dropout", 0.5}}}, images(8, 8, 3, 2)), HasSubstr("dropout"));
+  EXPECT_THAT(refusal({.name = "lstm", .values = {{"heads", 2}}}, tokens(4, 7)), HasSubstr("heads"));
+  EXPECT_THAT(refusal({.name = "gpt", .values = {{"hidden", Numbers{8}}}}, tokens(4, 7)), HasSubstr("hidden"));
+  EXPECT_THAT(refusal({.name = "gpt", .values = {{"activation", Activation::tanh}}}, tokens(4, 7)),
+              HasSubstr("activation"));
+  EXPECT_THAT(refusal({.name = "cnn", .values = {{"tied", false}}}, images(8, 8, 3, 2)), HasSubstr("tied"));
+  EXPECT_THAT(refusal({.name = "lstm", .values = {{"sync-batch-norm", true}}}, tokens(4, 7)),
+              HasSubstr("sync-batch-norm"));
 }
 
 TEST(Network, KindsAreThoseOfTheFiles) {
   EXPECT_THAT(network_names(), ElementsAre("cnn", "gpt", "linear", "lstm", "mlp", "resnet"));
-  EXPECT_TRUE(network_kind("gpt").tokens);
-  EXPECT_TRUE(network_kind("lstm").tokens);
-  EXPECT_FALSE(network_kind("resnet").tokens);
+  EXPECT_EQ(network_kind("gpt").reads, Reads::tokens);
+  EXPECT_EQ(network_kind("lstm").reads, Reads::tokens);
+  EXPECT_EQ(network_kind("resnet").reads, Reads::images);
+  EXPECT_EQ(network_kind("mlp").reads, Reads::features);
+}
+
+TEST(Network, KindsTellWhatTheyAre) {
+  std::map<std::string_view, std::size_t> types;
+  for (const NetworkKind* kind : network_kinds()) {
+    EXPECT_FALSE(kind->summary.empty()) << kind->name;
+    for (const NetworkOption& option : kind->options) {
+      EXPECT_EQ(types.try_emplace(option.name, option.value.index()).first->second, option.value.index())
+          << option.name << " has one type, whatever the network";
+      EXPECT_EQ(option.automatic ? "" : objection(option, option.value), "") << kind->name << " " << option.name;
+      EXPECT_FALSE(option.help.empty()) << kind->name << " " << option.name;
+    }
+    EXPECT_EQ(kind->reads == Reads::tokens, kind->find(kind->window) != nullptr) << kind->name;
+  }
+  EXPECT_TRUE(network_kind("lstm").recurrent);
+  EXPECT_FALSE(network_kind("gpt").recurrent);
+}
+
+TEST(Network, OptionsThatAreNotSetHaveTheValueOfTheKind) {
+  EXPECT_EQ(with_defaults({.name = "gpt"}).get<std::int64_t>("layers"), 4);
+  EXPECT_EQ(with_defaults({.name = "lstm"}).get<std::int64_t>("layers"), 2);
+  EXPECT_EQ(with_defaults({.name = "gpt", .values = {{"layers", 3}}}).get<std::int64_t>("layers"), 3);
+  EXPECT_FALSE(with_defaults({.name = "gpt"}).find<Initializer>("weight-init").has_value()) << "the network decides";
+  EXPECT_EQ(tokens_per_sample({.name = "lstm"}), 20);
+  EXPECT_EQ(tokens_per_sample({.name = "gpt", .values = {{"context", 9}}}), 9);
+  EXPECT_EQ(tokens_per_sample({.name = "mlp"}), 0);
+}
+
+TEST(NetworkOption, AllowsItsTypeAndRangeAlone) {
+  const NetworkOption count{.name = "n", .value = 4, .value_name = "N", .help = "", .at_least = 1};
+  const NetworkOption share{.name = "s", .value = 0.5, .value_name = "S", .help = "", .at_least = 0, .below = 1};
+  const NetworkOption list{.name = "l", .value = Numbers{4}, .value_name = "L", .help = "", .at_least = 1};
+  const NetworkOption choice{.name = "c", .value = 4, .value_name = "C", .help = "", .one_of = {4, 5}};
+  EXPECT_EQ(objection(count, 1), "");
+  EXPECT_EQ(objection(count, 0), "must be at least 1");
+  EXPECT_EQ(objection(count, 1.0), "is of another type");
+  EXPECT_EQ(objection(share, 0.0), "");
+  EXPECT_EQ(objection(share, 1.0), "must be less than 1");
+  EXPECT_EQ(objection(share, std::nan("")), "must be at least 0");
+  EXPECT_EQ(objection(list, Numbers{3, 0}), "must be at least 1");
+  EXPECT_EQ(objection(choice, 5), "");
+  EXPECT_EQ(objection(choice, 6), "is none of 4, 5");
 }
 
 /// What L2 and weight decay apply to, by the end of the name.
@@ -205,9 +264,9 @@ TEST(Network, DecaysMatricesAlone) {
     return names;
   };
   EXPECT_THAT(decayed({.name = "cnn"}, images(8, 8, 3, 2)), ElementsAre("dense_1/weight", "dense_2/weight"));
-  EXPECT_THAT(decayed({.name = "lstm", .layers = 1}, tokens(4, 7)),
+  EXPECT_THAT(decayed({.name = "lstm", .values = {{"layers", 1}}}, tokens(4, 7)),
               ElementsAre("embedding/tokens", "lstm_1/input", "lstm_1/recurrent", "head/weight"));
-  EXPECT_THAT(decayed({.name = "gpt", .layers = 1}, tokens(4, 7)),
+  EXPECT_THAT(decayed({.name = "gpt", .values = {{"layers", 1}}}, tokens(4, 7)),
               ElementsAre("embedding/tokens", "embedding/positions", "block_1/attention/joint/weight",
                           "block_1/attention/output/weight", "block_1/feed_forward/expand/weight",
                           "block_1/feed_forward/contract/weight"));
@@ -236,9 +295,10 @@ TEST(Network, BeginsAsItsPapersSay) {
       << "sqrt(2 / (9 * 32))";
   EXPECT_EQ(initializer({.name = "lstm"}, text, "lstm_2/recurrent"), "uniform(0.1)");
   EXPECT_EQ(initializer({.name = "gpt"}, text, "block_4/attention/joint/weight"), "normal(0.02)");
-  EXPECT_EQ(initializer({.name = "gpt", .layers = 8}, text, "block_8/feed_forward/contract/weight"), "normal(0.005)");
-  EXPECT_EQ(initializer({.name = "gpt", .weight_initializer = Initializer{Initializer::Scheme::normal, 0.5}}, text,
-                        "block_4/attention/output/weight"),
+  EXPECT_EQ(initializer({.name = "gpt", .values = {{"layers", 8}}}, text, "block_8/feed_forward/contract/weight"),
+            "normal(0.005)");
+  EXPECT_EQ(initializer({.name = "gpt", .values = {{"weight-init", Initializer{Initializer::Scheme::normal, 0.5}}}},
+                        text, "block_4/attention/output/weight"),
             "normal(0.5)");
 }
 

@@ -3,11 +3,10 @@
 #pragma once
 
 #include <array>
-#include <cstring>
+#include <cmath>
 
 #include "model/backend.hpp"
-#include "model/model.hpp"
-#include "model/optimizer.hpp"
+#include "model/training/training.hpp"
 
 namespace lockstep::model::test {
 
@@ -34,45 +33,57 @@ inline LossSums mean_squared_error(Backend& backend, const Tensor& predictions, 
   return {.loss = sums[0], .metric = sums[1], .top5 = sums[2]};
 }
 
-/// An update with an open gate, unless `obstacles` says otherwise.
+/// An update with an open gate, unless `non_finite` says otherwise.
 inline void update(Backend& backend, const UpdateArenas& arenas, OptimizerKind kind, UpdateRule rule,
-                   std::span<const UpdateSlice> slices, double gradient_squares = 1, double obstacles = 0) {
+                   std::span<const UpdateSlice> slices, double gradient_squares = 1, double non_finite = 0) {
   const Tensor numbers{&rule, ElementType::uint8, 1, sizeof rule};
   backend.update(arenas, kind, rule.average_decay > 0, numbers, slices,
-                 {scalars({&obstacles, 1}), scalars({&gradient_squares, 1})});
+                 {scalars({&non_finite, 1}), scalars({&gradient_squares, 1})});
 }
 
-/// Sums of one batch alone; the gradients are in the model.
-inline LossSums forward_backward(Model& model, const Batch& batch, double scale, Accumulate accumulate = Accumulate::no,
-                                 const GradientReady& ready = {}) {
+/// A training with initial parameters.
+struct SeededTraining : Training {
+  SeededTraining(Backend& backend, const Network& network, const ModelOptions& options,
+                 const ParameterStateOptions& state_options = {}, std::uint64_t seed = 7)
+      : Training(backend, network, options, state_options) {
+    parameters.initialize(seed);
+  }
+};
+
+/// Sums of one batch alone; the gradients are in the training.
+inline LossSums forward_backward(Training& training, const Batch& batch, double scale,
+                                 Accumulate accumulate = Accumulate::no, const GradientReady& ready = {}) {
+  Model& model = training.model;
   const auto sums = [&] {
-    model.write_ballot(std::array<double, kBallotSize>{});
-    model.tally();
-    return LossSums{.loss = model.ballot()[0], .metric = model.ballot()[1]};
+    const auto now = model.loss_sums().elements<double>();
+    return LossSums{.loss = now[0], .metric = now[1]};
   };
   const LossSums before = accumulate == Accumulate::yes ? sums() : LossSums{};
   model.stage(batch);
-  model.forward_backward(scale, accumulate, ready);
+  model.backward(model.forward(scale, accumulate), ready);
   model.release_batch();
   const LossSums after = sums();
   return {.loss = after.loss - before.loss, .metric = after.metric - before.metric};
 }
 
+/// The norm of the gradients that the status has.
+inline double gradient_norm(const Training& training) { return std::sqrt(training.status.posted().gradient_squares); }
+
 /// L2 and norm of what forward_backward left.
-inline double finish_gradients(Model& model) {
-  model.finish_gradients();
-  model.post_results();
-  return model.results().gradient_norm;
+inline double finish_gradients(Training& training) {
+  training.optimizer.finish_gradients();
+  training.status.post();
+  return gradient_norm(training);
 }
 
 /// What is left of a step after forward_backward.
-inline void finish_step(Model& model, const UpdateRule& rule) {
-  model.write_ballot(std::array<double, kBallotSize>{});
-  model.write_rule(rule);
-  model.tally();
-  model.finish_gradients();
-  model.update();
-  model.post_results();
+inline void finish_step(Training& training, const UpdateRule& rule, const StepStatus& own = {}) {
+  training.status.write(own);
+  training.optimizer.prepare(rule);
+  training.status.report_loss(training.model.loss_sums());
+  training.optimizer.finish_gradients();
+  training.optimizer.update();
+  training.status.post();
 }
 
 }  // namespace lockstep::model::test

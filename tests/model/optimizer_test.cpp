@@ -1,12 +1,11 @@
 // Every rule against the formulas of optimizer.hpp, written out here in float64 over several steps.
-#include "model/optimizer.hpp"
-
 #include <cmath>
 #include <tuple>
 
 #include <gtest/gtest.h>
 
 #include "model/formulas/gate.hpp"
+#include "model/update_rule.hpp"
 #include "now.hpp"
 #include "sample_data.hpp"
 
@@ -164,15 +163,15 @@ TEST(Optimizer, AClosedGateLeavesEverythingAlone) {
     const auto backend = make_backend(name);
     const auto size = size_of(backend->master_type()) * 40 / sizeof(double);
     const std::vector<UpdateSlice> slices{{0, 40, true}};
-    for (const auto& [squares, obstacles] :
+    for (const auto& [squares, non_finite] :
          std::vector<std::pair<double, double>>{{1, 1}, {1, 3}, {1, nan}, {nan, 0}, {infinity, 0}, {1, 0}}) {
       std::vector<std::vector<double>> memory(5, std::vector<double>(size));
       const auto arena = [&](std::size_t i) { return Tensor{memory[i].data(), backend->master_type(), 1, 40}; };
       for (std::size_t i = 0; i < 5; ++i) backend->upload(samples<float>("arena " + std::to_string(i), 40), arena(i));
       const auto before = memory;
       test::update(*backend, {arena(0), arena(1), arena(2), arena(3), arena(4), {}, {}}, OptimizerKind::adam,
-                   {.learning_rate = 0.1f, .average_decay = 0.5f}, slices, squares, obstacles);
-      const bool open = obstacles == 0 && std::isfinite(squares);
+                   {.learning_rate = 0.1f, .average_decay = 0.5f}, slices, squares, non_finite);
+      const bool open = non_finite == 0 && std::isfinite(squares);
       for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(memory[i] != before[i], open && i != 1) << name << " " << i;
     }
   }

@@ -1,13 +1,15 @@
-#include "model/owned_parts.hpp"
+#include "model/state/owned_parts.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <tuple>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "model/model.hpp"
+#include "model/state/memory_plan.hpp"
+#include "model/training/training.hpp"
 #include "now.hpp"
 #include "sample_data.hpp"
 
@@ -44,7 +46,7 @@ TEST(OwnedParts, CutParametersAndCountFromTheirOwnBeginning) {
   ASSERT_EQ(table[2].offset, 0u);
   ASSERT_EQ(table[1].offset, 128u);
   ASSERT_EQ(table[0].offset, 192u);
-  const std::vector<ArenaRange> ranges{{16, 16}, {48, 0}, {64, 80}, {176, 80}};
+  const std::vector<Slice> ranges{{16, 16}, {48, 0}, {64, 80}, {176, 80}};
   const OwnedParts owned(table, ranges);
   EXPECT_FALSE(owned.whole());
   ASSERT_EQ(owned.parts().size(), 4u);
@@ -74,7 +76,7 @@ TEST(OwnedParts, CutParametersAndCountFromTheirOwnBeginning) {
 
 TEST(OwnedParts, RefuseWhatOverlapsOrReachesBeyond) {
   const ParameterTable table = small_table();
-  for (const auto& ranges : std::vector<std::vector<ArenaRange>>{{{0, 257}}, {{257, 0}}, {{0, 64}, {48, 16}}}) {
+  for (const auto& ranges : std::vector<std::vector<Slice>>{{{0, 257}}, {{257, 0}}, {{0, 64}, {48, 16}}}) {
     EXPECT_THROW(OwnedParts(table, ranges), std::invalid_argument);
   }
 }
@@ -85,73 +87,81 @@ class SharedUpdateTest : public ::testing::Test {
  protected:
   static constexpr std::size_t kOwners = 3;
 
-  Model make(const OptimizerOptions& optimizer, std::vector<ArenaRange> owned) const {
-    Model model(*backend_, *network_, {.optimizer = optimizer, .max_batch = kSamples, .owned = std::move(owned)});
-    model.initialize(7);
-    return model;
+  using Owners = std::deque<test::SeededTraining>;
+
+  test::SeededTraining make(const OptimizerOptions& optimizer, std::vector<Slice> owned) const {
+    return {*backend_, *network_, {.max_batch = kSamples}, {.optimizer = optimizer, .owned = std::move(owned)}};
+  }
+  test::SeededTraining& add_owner(Owners& owners, const OptimizerOptions& optimizer) const {
+    return owners.emplace_back(*backend_, *network_, ModelOptions{.max_batch = kSamples},
+                               ParameterStateOptions{.optimizer = optimizer, .owned = owned_by(owners.size())});
   }
   /// Of two buckets each owner has a piece; the third has nothing of the first bucket.
-  std::vector<ArenaRange> owned_by(std::size_t owner) const {
+  std::vector<Slice> owned_by(std::size_t owner) const {
     const std::size_t all = network_->parameters().arena_elements(), half = all / 2 / 64 * 64, share = 176;
     if (owner < 2) return {{owner * (half - 64), owner == 0 ? half - 64 : 64}, {half + owner * share, share}};
     return {{half, 0}, {half + 2 * share, all - half - 2 * share}};
   }
-  static std::vector<float> download(Model& model, std::string_view group) {
-    std::vector<float> values(model.arena_elements());
-    model.download_group(group, values);
+  static std::vector<float> download(Training& training, std::string_view group) {
+    std::vector<float> values(training.parameters.elements());
+    training.parameters.download_group(group, values);
     return values;
   }
   /// A step of `whole` and the same one shared by `owners`.
-  void step(Model& whole, std::vector<Model>& owners, const OptimizerOptions& options, std::int64_t t) const {
+  void step(Training& whole, Owners& owners, const OptimizerOptions& options, std::int64_t t) const {
     const Batch batch{.x = x_.data() + t * kFeatures, .y = y_.data() + t, .count = 32};
     const UpdateRule rule = update_rule(options, 0.05, t);
     test::forward_backward(whole, batch, 1.0 / 32);
     test::finish_step(whole, rule);
     double squares = 0;
-    for (Model& owner : owners) {
+    for (std::size_t i = 0; i < owners.size(); ++i) {
+      Training& owner = owners[i];
       test::forward_backward(owner, batch, 1.0 / 32);
-      const std::vector<float> mine(owner.gradients().begin(), owner.gradients().end());
-      std::ranges::fill(owner.gradients(), std::nanf(""));  // what others own is unspecified
-      for (const ArenaRange& range : owned_by(static_cast<std::size_t>(&owner - owners.data()))) {
+      const std::vector<float> mine(owner.parameters.gradient_elements().begin(),
+                                    owner.parameters.gradient_elements().end());
+      std::ranges::fill(owner.parameters.gradient_elements(), std::nanf(""));  // what others own is unspecified
+      for (const Slice& range : owned_by(i)) {
         std::copy_n(mine.begin() + static_cast<std::ptrdiff_t>(range.offset), range.count,
-                    owner.gradients().begin() + static_cast<std::ptrdiff_t>(range.offset));
+                    owner.parameters.gradient_elements().begin() + static_cast<std::ptrdiff_t>(range.offset));
       }
-      owner.write_ballot(std::array<double, kBallotSize>{});
-      owner.write_rule(rule);
-      owner.tally();
-      owner.finish_gradients();
-      ASSERT_EQ(owner.ballot().size(), kBallotSize + 1);
-      squares += owner.ballot().back();
+      owner.status.write({});
+      owner.optimizer.prepare(rule);
+      owner.status.report_loss(owner.model.loss_sums());
+      owner.optimizer.finish_gradients();
+      ASSERT_EQ(owner.status.summed().size(), kStepStatusSize);
+      squares += owner.status.summed().back();
     }
-    const double norm = whole.results().gradient_norm, exact = squares_of_gradients(whole);
+    const double norm = test::gradient_norm(whole), exact = squares_of_gradients(whole);
     if (owners.empty()) return;
     EXPECT_NEAR(std::sqrt(squares), norm, 1e-12 * norm);
-    for (Model& owner : owners) {
-      owner.ballot().back() = exact;  // sums of sums round differently
+    for (Training& owner : owners) {
+      owner.status.summed().back() = exact;  // sums of sums round differently
       std::vector<std::size_t> updated;
-      owner.update([&](std::size_t part) { updated.push_back(part); });
+      owner.optimizer.update([&](std::size_t part) { updated.push_back(part); });
       EXPECT_EQ(updated, (std::vector<std::size_t>{0, 1}));
     }
     for (const Weights weights : {Weights::current, Weights::average}) {
       if (weights == Weights::average && options.average_decay == 0) continue;
-      for (Model& to : owners) {
+      for (Training& to : owners) {
         for (std::size_t from = 0; from < owners.size(); ++from) {
-          for (const ArenaRange& range : owned_by(from)) {
-            std::ranges::copy(owners[from].weights(weights).subspan(range.offset, range.count),
-                              to.weights(weights).begin() + static_cast<std::ptrdiff_t>(range.offset));
+          for (const Slice& range : owned_by(from)) {
+            std::ranges::copy(
+                owners[from].parameters.weight_elements(weights).subspan(range.offset, range.count),
+                to.parameters.weight_elements(weights).begin() + static_cast<std::ptrdiff_t>(range.offset));
           }
         }
-        if (weights == Weights::current) to.parameters_were_brought();
+        if (weights == Weights::current) to.parameters.refresh_compute_copy(Weights::current);
       }
     }
   }
-  double squares_of_gradients(Model& model) const {
+  double squares_of_gradients(Training& training) const {
     const auto trained = static_cast<std::int64_t>(network_->parameters().trained_elements());
-    return sum_of_squares_now(*backend_, {model.gradients().data(), ElementType::float32, 1, trained});
+    return sum_of_squares_now(*backend_,
+                              {training.parameters.gradient_elements().data(), ElementType::float32, 1, trained});
   }
 
   std::unique_ptr<Backend> backend_ = make_backend("cpu");
-  std::unique_ptr<Network> network_ = make_network({.hidden = {16, 12}}, {kFeatures, kClasses});
+  std::unique_ptr<Network> network_ = make_network({.values = {{"hidden", Numbers{16, 12}}}}, {kFeatures, kClasses});
   std::vector<float> x_ = test::samples<float>("x", kSamples* kFeatures);
   std::vector<std::int32_t> y_ = test::labels(kSamples, kClasses);
 };
@@ -165,66 +175,67 @@ TEST_F(SharedUpdateTest, IsTheWholeOneBitForBit) {
       {.kind = OptimizerKind::adamw, .l2 = 0.001, .weight_decay = 0.1, .clip_norm = 0.1},
   };
   for (const OptimizerOptions& options : rules) {
-    Model whole = make(options, {});
-    std::vector<Model> owners;
-    for (std::size_t i = 0; i < kOwners; ++i) owners.push_back(make(options, owned_by(i)));
+    auto whole = make(options, {});
+    Owners owners;
+    for (std::size_t i = 0; i < kOwners; ++i) add_owner(owners, options);
     for (std::int64_t t = 0; t < 6; ++t) step(whole, owners, options, t);
-    for (const std::string& group : whole.state_groups()) {
+    for (const std::string& group : whole.parameters.state_groups()) {
       const std::vector<float> expected = download(whole, group);
       std::vector<float> together(expected.size());
       for (std::size_t i = 0; i < kOwners; ++i) {
-        for (const ArenaRange& range : owned_by(i)) {
-          owners[i].download_range(group, range, std::span(together).subspan(range.offset, range.count));
+        for (const Slice& range : owned_by(i)) {
+          owners[i].parameters.download_range(group, range, std::span(together).subspan(range.offset, range.count));
         }
       }
       EXPECT_EQ(together, expected) << name_of(options.kind) << " " << group;
       EXPECT_GT(std::ranges::count_if(expected, [](float v) { return v != 0; }), 100);
     }
-    for (Model& owner : owners) EXPECT_EQ(download(owner, "parameters"), download(whole, "parameters"));
+    for (Training& owner : owners) EXPECT_EQ(download(owner, "parameters"), download(whole, "parameters"));
   }
 }
 
 TEST_F(SharedUpdateTest, ResumesFromGroupsOfTheWhole) {
   const OptimizerOptions options{.kind = OptimizerKind::adam};
-  Model whole = make(options, {});
-  std::vector<Model> owners, none;
+  auto whole = make(options, {});
+  Owners owners, none;
   for (std::int64_t t = 0; t < 3; ++t) step(whole, none, options, t);
   for (std::size_t i = 0; i < kOwners; ++i) {
-    Model& owner = owners.emplace_back(make(options, owned_by(i)));
-    for (const std::string& group : whole.state_groups()) owner.upload_group(group, download(whole, group));
-    std::vector<float> state(owner.arena_elements(), 7);
-    owner.download_group("second_moment", state);
+    Training& owner = add_owner(owners, options);
+    for (const std::string& group : whole.parameters.state_groups())
+      owner.parameters.upload_group(group, download(whole, group));
+    std::vector<float> state(owner.parameters.elements(), 7);
+    owner.parameters.download_group("second_moment", state);
     const std::vector<float> expected = download(whole, "second_moment");
     std::vector<bool> own(state.size());
-    for (const ArenaRange& range : owned_by(i))
+    for (const Slice& range : owned_by(i))
       std::fill_n(own.begin() + static_cast<std::ptrdiff_t>(range.offset), range.count, true);
     for (std::size_t e = 0; e < state.size(); ++e) EXPECT_EQ(state[e], own[e] ? expected[e] : 7) << e;
   }
   for (std::int64_t t = 3; t < 6; ++t) step(whole, owners, options, t);
-  for (Model& owner : owners) EXPECT_EQ(download(owner, "parameters"), download(whole, "parameters"));
+  for (Training& owner : owners) EXPECT_EQ(download(owner, "parameters"), download(whole, "parameters"));
 }
 
 TEST_F(SharedUpdateTest, AClosedGateTouchesNothing) {
   const OptimizerOptions options{.kind = OptimizerKind::momentum};
-  Model owner = make(options, owned_by(0));
+  auto owner = make(options, owned_by(0));
   const std::vector<float> before = download(owner, "parameters");
   test::forward_backward(owner, {.x = x_.data(), .y = y_.data(), .count = 32}, 1.0 / 32);
-  owner.write_rule(update_rule(options, 0.05, 0));
-  owner.finish_gradients();
-  owner.ballot().back() = std::nan("");  // a number of another owner's that is not finite
-  owner.update();
-  owner.post_results();
+  owner.optimizer.prepare(update_rule(options, 0.05, 0));
+  owner.optimizer.finish_gradients();
+  owner.status.summed().back() = std::nan("");  // a number of another owner's that is not finite
+  owner.optimizer.update();
+  owner.status.post();
   EXPECT_EQ(download(owner, "parameters"), before);
-  EXPECT_TRUE(std::isnan(owner.results().gradient_norm));
+  EXPECT_TRUE(std::isnan(test::gradient_norm(owner)));
 }
 
 TEST_F(SharedUpdateTest, TakesAShareOfTheMemory) {
   const OptimizerOptions options{.kind = OptimizerKind::adam};
   const MemoryTypes types = memory_types(*backend_);
-  const std::size_t whole = plan_memory(*network_, {.optimizer = options}, types).optimizer;
+  const std::size_t whole = plan_memory(*network_, {}, {.optimizer = options}, types).optimizer;
   std::size_t together = 0;
   for (std::size_t i = 0; i < kOwners; ++i) {
-    const std::size_t own = plan_memory(*network_, {.optimizer = options, .owned = owned_by(i)}, types).optimizer;
+    const std::size_t own = plan_memory(*network_, {}, {.optimizer = options, .owned = owned_by(i)}, types).optimizer;
     EXPECT_LT(own, whole);
     together += own;
   }
@@ -234,24 +245,24 @@ TEST_F(SharedUpdateTest, TakesAShareOfTheMemory) {
 
 TEST_F(SharedUpdateTest, AnOwnerOfNothingTakesPart) {
   const OptimizerOptions options{.kind = OptimizerKind::adam};
-  Model idle = make(options, {{0, 0}});
+  auto idle = make(options, {{0, 0}});
   const std::vector<float> before = download(idle, "parameters");
   test::forward_backward(idle, {.x = x_.data(), .y = y_.data(), .count = 32}, 1.0 / 32);
   test::finish_step(idle, update_rule(options, 0.05, 0));
-  EXPECT_EQ(idle.results().gradient_norm, 0);
+  EXPECT_EQ(test::gradient_norm(idle), 0);
   EXPECT_EQ(download(idle, "parameters"), before);
-  for (const std::string& group : idle.state_groups()) idle.upload_group(group, before);
+  for (const std::string& group : idle.parameters.state_groups()) idle.parameters.upload_group(group, before);
 }
 
 TEST_F(SharedUpdateTest, RefusesWhatCannotBeShared) {
   EXPECT_THROW(make({.kind = OptimizerKind::lars}, owned_by(0)), std::invalid_argument);
   EXPECT_THROW(make({.kind = OptimizerKind::lamb}, owned_by(0)), std::invalid_argument);
-  Model owner = make({.kind = OptimizerKind::momentum}, owned_by(1));
-  std::vector<float> some(64), all(owner.arena_elements() - 1);
-  EXPECT_THROW(owner.download_range("velocity", {0, 64}, some), std::invalid_argument) << "is not its own";
-  EXPECT_THROW(owner.upload_group("velocity", all), std::invalid_argument);
-  EXPECT_THROW(owner.download_group("velocity", all), std::invalid_argument);
-  EXPECT_THROW(owner.weights(Weights::average), std::invalid_argument);
+  auto owner = make({.kind = OptimizerKind::momentum}, owned_by(1));
+  std::vector<float> some(64), all(owner.parameters.elements() - 1);
+  EXPECT_THROW(owner.parameters.download_range("velocity", {0, 64}, some), std::invalid_argument) << "is not its own";
+  EXPECT_THROW(owner.parameters.upload_group("velocity", all), std::invalid_argument);
+  EXPECT_THROW(owner.parameters.download_group("velocity", all), std::invalid_argument);
+  EXPECT_THROW(owner.parameters.weight_elements(Weights::average), std::invalid_argument);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 // The judge of the operations on images, judged itself: gradients by finite differences, values by hand or by a formula
 // of another form. Augmentation is in augmentation_test.cpp.
+#include "model/reference/reference_images.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -9,7 +11,6 @@
 #include <gtest/gtest.h>
 
 #include "finite_differences.hpp"
-#include "model/reference/reference_images.hpp"
 #include "sample_data.hpp"
 
 namespace lockstep::model {
@@ -126,9 +127,15 @@ TEST(ReferenceConvolution, GradientsMatchFiniteDifferences) {
     std::vector<double> d_y = weight, d_x(x.size(), 9.0), d_w(w.size(), 9.0), d_bias(bias.size(), 9.0);
     const auto backward = [&](Accumulate accumulate, std::vector<double>& d_filter, std::vector<double>& d_shift) {
       d_y = weight;
-      images.convolution_backward(shape, in, filter, out, view(d_y, of.batch, shape.out.elements()), of.activation,
-                                  accumulate, view(d_filter, shape.patch(), of.channels), view(d_shift, 1, of.channels),
-                                  view(d_x, of.batch, of.in.elements()));
+      images.convolution_backward(shape,
+                                  {.x = in,
+                                   .w = filter,
+                                   .y = out,
+                                   .d_y = view(d_y, of.batch, shape.out.elements()),
+                                   .d_w = view(d_filter, shape.patch(), of.channels),
+                                   .d_bias = view(d_shift, 1, of.channels),
+                                   .d_x = view(d_x, of.batch, of.in.elements())},
+                                  of.activation, accumulate);
     };
     backward(Accumulate::no, d_w, d_bias);
     auto d_w_twice = d_w, d_bias_twice = d_bias;
@@ -142,8 +149,13 @@ TEST(ReferenceConvolution, GradientsMatchFiniteDifferences) {
     auto d_w_alone = zeros(static_cast<std::int64_t>(w.size()));
     d_y = weight;
     f();
-    images.convolution_backward(shape, in, filter, out, view(d_y, of.batch, shape.out.elements()), of.activation,
-                                Accumulate::no, view(d_w_alone, shape.patch(), of.channels), {}, {});
+    images.convolution_backward(shape,
+                                {.x = in,
+                                 .w = filter,
+                                 .y = out,
+                                 .d_y = view(d_y, of.batch, shape.out.elements()),
+                                 .d_w = view(d_w_alone, shape.patch(), of.channels)},
+                                of.activation, Accumulate::no);
     EXPECT_EQ(d_w_alone, d_w);
   }
 }
@@ -298,8 +310,14 @@ struct NormRun {
   Tensor vector(std::vector<double>& of) const { return view(of, 1, static_cast<std::int64_t>(of.size())); }
   void forward(ReferenceImages& images) {
     images.batch_norm_sums(norm, matrix(x), vector(sums));
-    images.batch_norm_forward(norm, matrix(x), vector(sums), vector(scale), vector(shift),
-                              with_residual ? matrix(residual) : Tensor{}, vector(mean), vector(inverse), matrix(y));
+    images.batch_norm_forward(norm, {.x = matrix(x),
+                                     .sums = vector(sums),
+                                     .scale = vector(scale),
+                                     .shift = vector(shift),
+                                     .residual = with_residual ? matrix(residual) : Tensor{},
+                                     .mean = vector(mean),
+                                     .inverse = vector(inverse),
+                                     .y = matrix(y)});
   }
 };
 
@@ -322,12 +340,24 @@ TEST(ReferenceBatchNorm, GradientsMatchFiniteDifferences) {
     std::vector<double> sums(2 * run.scale.size(), 9.0);
     const auto backward = [&](Accumulate accumulate) {
       d_y = weight;
-      images.batch_norm_backward_sums(run.norm, run.matrix(run.x), run.matrix(run.y), run.matrix(d_y),
-                                      run.vector(run.mean), run.vector(run.inverse), accumulate, run.vector(d_scale),
-                                      run.vector(d_shift), run.vector(sums));
-      images.batch_norm_backward(run.norm, run.matrix(run.x), run.matrix(d_y), run.vector(run.mean),
-                                 run.vector(run.inverse), run.vector(run.scale), run.vector(run.sums), run.vector(sums),
-                                 run.matrix(d_x));
+      images.batch_norm_backward_sums(run.norm,
+                                      {.x = run.matrix(run.x),
+                                       .y = run.matrix(run.y),
+                                       .d_y = run.matrix(d_y),
+                                       .mean = run.vector(run.mean),
+                                       .inverse = run.vector(run.inverse),
+                                       .d_scale = run.vector(d_scale),
+                                       .d_shift = run.vector(d_shift),
+                                       .sums = run.vector(sums)},
+                                      accumulate);
+      images.batch_norm_backward(run.norm, {.x = run.matrix(run.x),
+                                            .d_y = run.matrix(d_y),
+                                            .mean = run.vector(run.mean),
+                                            .inverse = run.vector(run.inverse),
+                                            .scale = run.vector(run.scale),
+                                            .forward_sums = run.vector(run.sums),
+                                            .sums = run.vector(sums),
+                                            .d_x = run.matrix(d_x)});
     };
     backward(Accumulate::no);
     const auto d_scale_once = d_scale, d_shift_once = d_shift;
@@ -344,9 +374,14 @@ TEST(ReferenceBatchNorm, GradientsMatchFiniteDifferences) {
     // In place, and without gradients of its own.
     f();
     auto in_place = d_y;
-    images.batch_norm_backward(run.norm, run.matrix(run.x), run.matrix(in_place), run.vector(run.mean),
-                               run.vector(run.inverse), run.vector(run.scale), run.vector(run.sums), run.vector(sums),
-                               run.matrix(in_place));
+    images.batch_norm_backward(run.norm, {.x = run.matrix(run.x),
+                                          .d_y = run.matrix(in_place),
+                                          .mean = run.vector(run.mean),
+                                          .inverse = run.vector(run.inverse),
+                                          .scale = run.vector(run.scale),
+                                          .forward_sums = run.vector(run.sums),
+                                          .sums = run.vector(sums),
+                                          .d_x = run.matrix(in_place)});
     EXPECT_EQ(in_place, d_x);
   }
 }
@@ -387,8 +422,13 @@ TEST(ReferenceBatchNorm, StatisticsAndInferenceAreThoseOfTheFormula) {
   // With the batch's own (biased) statistics, inference gives what training gives.
   std::vector<double> batch_variance(2), y(run.y.size());
   for (std::size_t c = 0; c < 2; ++c) batch_variance[c] = 1 / std::pow(run.inverse[c], 2) - static_cast<double>(1e-5f);
-  images.batch_norm_inference(run.norm, run.matrix(run.x), run.vector(run.mean), run.vector(batch_variance),
-                              run.vector(run.scale), run.vector(run.shift), run.matrix(run.residual), run.matrix(y));
+  images.batch_norm_inference(run.norm, {.x = run.matrix(run.x),
+                                         .mean = run.vector(run.mean),
+                                         .variance = run.vector(batch_variance),
+                                         .scale = run.vector(run.scale),
+                                         .shift = run.vector(run.shift),
+                                         .residual = run.matrix(run.residual),
+                                         .y = run.matrix(y)});
   for (std::size_t i = 0; i < y.size(); ++i) EXPECT_NEAR(y[i], run.y[i], 1e-12);
   EXPECT_GT(std::ranges::count(y, 0.0), 0) << "the relu has nothing to do";
 }

@@ -1,5 +1,7 @@
 // The judge of the operations on sequences, judged itself: gradients by finite differences, values by a formula of
 // another form. Dropout is in dropout_test.cpp.
+#include "model/reference/reference_sequences.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,7 +12,6 @@
 
 #include "finite_differences.hpp"
 #include "model/formulas/dropout.hpp"
-#include "model/reference/reference_sequences.hpp"
 #include "sample_data.hpp"
 
 namespace lockstep::model {
@@ -119,16 +120,30 @@ TEST(ReferenceLayerNorm, GradientsMatchFiniteDifferences) {
     const auto column = [&](std::vector<double>& of) { return view(of, rows, 1); };
     // The sum goes on past the norm too, with weights of its own.
     const auto f = [&] {
-      sequences.layer_norm_forward(matrix(x), with_residual ? matrix(residual) : Tensor{}, vector(scale), vector(shift),
-                                   with_residual ? matrix(sum) : Tensor{}, column(mean), column(inverse), matrix(y));
+      sequences.layer_norm_forward({.x = matrix(x),
+                                    .residual = with_residual ? matrix(residual) : Tensor{},
+                                    .scale = vector(scale),
+                                    .shift = vector(shift),
+                                    .sum = with_residual ? matrix(sum) : Tensor{},
+                                    .mean = column(mean),
+                                    .inverse = column(inverse),
+                                    .y = matrix(y)});
       return weighted(weight, y) + (with_residual ? weighted(past, sum) : 0);
     };
     f();
     auto d_y = weight, d_past = past;
     std::vector<double> d_scale(scale.size(), 9.0), d_shift(scale.size(), 9.0), d_x(x.size(), 9.0);
     const auto backward = [&](Accumulate accumulate, const Tensor& d_residual, const Tensor& to) {
-      sequences.layer_norm_backward(matrix(with_residual ? sum : x), vector(scale), column(mean), column(inverse),
-                                    matrix(d_y), d_residual, accumulate, vector(d_scale), vector(d_shift), to);
+      sequences.layer_norm_backward({.x = matrix(with_residual ? sum : x),
+                                     .scale = vector(scale),
+                                     .mean = column(mean),
+                                     .inverse = column(inverse),
+                                     .d_y = matrix(d_y),
+                                     .d_residual = d_residual,
+                                     .d_scale = vector(d_scale),
+                                     .d_shift = vector(d_shift),
+                                     .d_x = to},
+                                    accumulate);
     };
     backward(Accumulate::no, with_residual ? matrix(d_past) : Tensor{}, matrix(d_x));
     const auto d_scale_once = d_scale, d_shift_once = d_shift;
@@ -148,8 +163,14 @@ TEST(ReferenceLayerNorm, GradientsMatchFiniteDifferences) {
     for (const bool on_x : {true, false}) {
       auto x_copy = x, residual_copy = residual;
       const Tensor on = matrix(on_x ? x_copy : residual_copy);
-      sequences.layer_norm_forward(matrix(x_copy), matrix(residual_copy), vector(scale), vector(shift), on,
-                                   column(mean), column(inverse), matrix(y));
+      sequences.layer_norm_forward({.x = matrix(x_copy),
+                                    .residual = matrix(residual_copy),
+                                    .scale = vector(scale),
+                                    .shift = vector(shift),
+                                    .sum = on,
+                                    .mean = column(mean),
+                                    .inverse = column(inverse),
+                                    .y = matrix(y)});
       EXPECT_EQ(y, y_apart);
       EXPECT_EQ(on_x ? x_copy : residual_copy, sum_apart);
     }
@@ -161,8 +182,12 @@ TEST(ReferenceLayerNorm, RowsHaveTheScalesDeviation) {
   const std::int64_t width = 50;
   auto x = samples<double>("x", width, 5), y = zeros(width), mean = zeros(1), inverse = zeros(1);
   std::vector<double> scale(50, 2.0), shift(50, 3.0);
-  sequences.layer_norm_forward(view(x, 1, width), {}, view(scale, 1, width), view(shift, 1, width), {},
-                               view(mean, 1, 1), view(inverse, 1, 1), view(y, 1, width));
+  sequences.layer_norm_forward({.x = view(x, 1, width),
+                                .scale = view(scale, 1, width),
+                                .shift = view(shift, 1, width),
+                                .mean = view(mean, 1, 1),
+                                .inverse = view(inverse, 1, 1),
+                                .y = view(y, 1, width)});
   double average = 0, variance = 0;
   for (const double v : y) average += v / 50;
   for (const double v : y) variance += (v - average) * (v - average) / 50;
@@ -222,7 +247,8 @@ struct AttentionRun {
   Tensor outs(std::vector<double>& of) const { return view(of, rows, shape.width()); }
   Tensor sums() { return view(log_sums, samples_ * shape.heads, shape.context); }
   void forward(ReferenceSequences& sequences) {
-    sequences.attention_forward(shape, joints(joint), view(keys, samples_, 1), outs(y), sums());
+    sequences.attention_forward(
+        shape, {.joint = joints(joint), .dropout_keys = view(keys, samples_, 1), .y = outs(y), .log_sums = sums()});
   }
 };
 
@@ -292,8 +318,12 @@ TEST(ReferenceAttention, GradientsMatchFiniteDifferences) {
     f();
     auto d_y = weight;
     std::vector<double> d_joint(run.joint.size(), 9.0);
-    sequences.attention_backward(shape, run.joints(run.joint), view(run.keys, run.samples_, 1), run.outs(run.y),
-                                 run.sums(), run.outs(d_y), run.joints(d_joint));
+    sequences.attention_backward(shape, {.joint = run.joints(run.joint),
+                                         .dropout_keys = view(run.keys, run.samples_, 1),
+                                         .y = run.outs(run.y),
+                                         .log_sums = run.sums(),
+                                         .d_y = run.outs(d_y),
+                                         .d_joint = run.joints(d_joint)});
     expect_gradient(run.joint, d_joint, f, "joint");
   }
 }
@@ -311,53 +341,58 @@ TEST(ReferenceAttention, LooksOnlyBackAndTakesAnEmptyBatch) {
 
   AttentionRun none{attentions()[2], 0};
   none.forward(sequences);
-  sequences.attention_backward(none.shape, none.joints(none.joint), {}, none.outs(none.y), none.sums(),
-                               none.outs(none.y), none.joints(none.joint));
+  sequences.attention_backward(none.shape, {.joint = none.joints(none.joint),
+                                            .y = none.outs(none.y),
+                                            .log_sums = none.sums(),
+                                            .d_y = none.outs(none.y),
+                                            .d_joint = none.joints(none.joint)});
 }
 
 struct LstmRun {
   Lstm shape;
-  std::int64_t rows = shape.steps * shape.lanes, units = shape.hidden;
+  std::int64_t rows = shape.steps * shape.sequences, units = shape.hidden;
   std::vector<double> sums = samples<double>("gates", rows * 4 * units, 2), gates = sums;
   std::vector<double> recurrent = samples<double>("recurrent", units * 4 * units);
-  std::vector<double> cells = samples<double>("cells", (rows + shape.lanes) * units);
-  std::vector<double> hidden = samples<double>("hidden", (rows + shape.lanes) * units);
+  std::vector<double> cells = samples<double>("cells", (rows + shape.sequences) * units);
+  std::vector<double> hidden = samples<double>("hidden", (rows + shape.sequences) * units);
 
   Tensor gate_rows() { return view(gates, rows, 4 * units); }
   Tensor weights() { return view(recurrent, units, 4 * units); }
-  Tensor states(std::vector<double>& of) const { return view(of, rows + shape.lanes, units); }
+  Tensor states(std::vector<double>& of) const { return view(of, rows + shape.sequences, units); }
   /// h(1) ... h(steps).
-  std::vector<double> outputs() const { return {hidden.begin() + shape.lanes * units, hidden.end()}; }
+  std::vector<double> outputs() const { return {hidden.begin() + shape.sequences * units, hidden.end()}; }
   void forward(ReferenceSequences& sequences) {
     gates = sums;
-    sequences.lstm_forward(shape, gate_rows(), weights(), states(cells), states(hidden));
+    sequences.lstm_forward(
+        shape, {.gates = gate_rows(), .recurrent = weights(), .cells = states(cells), .hidden = states(hidden)});
   }
 };
 
 TEST(ReferenceLstm, MatchesTheScalarFormula) {
   ReferenceSequences sequences;
-  LstmRun run{{.steps = 4, .lanes = 2, .hidden = 1}};
+  LstmRun run{{.steps = 4, .sequences = 2, .hidden = 1}};
   const auto sigmoid = [](double v) { return 0.5 * (1 + std::tanh(v / 2)); };
-  for (std::size_t lane = 0; lane < 2; ++lane) {
-    double c = run.cells[lane], h = run.hidden[lane];
+  for (std::size_t sequence = 0; sequence < 2; ++sequence) {
+    double c = run.cells[sequence], h = run.hidden[sequence];
     run.forward(sequences);
     for (std::size_t t = 0; t < 4; ++t) {
-      const double* z = &run.sums[(t * 2 + lane) * 4];
+      const double* z = &run.sums[(t * 2 + sequence) * 4];
       const double i = sigmoid(z[0] + h * run.recurrent[0]), f = sigmoid(z[1] + h * run.recurrent[1]);
       const double g = std::tanh(z[2] + h * run.recurrent[2]), o = sigmoid(z[3] + h * run.recurrent[3]);
       c = f * c + i * g;
       h = o * std::tanh(c);
-      EXPECT_NEAR(run.cells[(t + 1) * 2 + lane], c, 1e-14) << t;
-      EXPECT_NEAR(run.hidden[(t + 1) * 2 + lane], h, 1e-14) << t;
-      EXPECT_NEAR(run.gates[(t * 2 + lane) * 4 + 3], o, 1e-14) << t;
+      EXPECT_NEAR(run.cells[(t + 1) * 2 + sequence], c, 1e-14) << t;
+      EXPECT_NEAR(run.hidden[(t + 1) * 2 + sequence], h, 1e-14) << t;
+      EXPECT_NEAR(run.gates[(t * 2 + sequence) * 4 + 3], o, 1e-14) << t;
     }
   }
 }
 
 TEST(ReferenceLstm, GradientsMatchFiniteDifferences) {
   ReferenceSequences sequences;
-  for (const Lstm& shape : {Lstm{.steps = 3, .lanes = 2, .hidden = 3}, Lstm{.steps = 1, .lanes = 1, .hidden = 2},
-                            Lstm{.steps = 5, .lanes = 1, .hidden = 1}, Lstm{.steps = 2, .lanes = 0, .hidden = 2}}) {
+  for (const Lstm& shape :
+       {Lstm{.steps = 3, .sequences = 2, .hidden = 3}, Lstm{.steps = 1, .sequences = 1, .hidden = 2},
+        Lstm{.steps = 5, .sequences = 1, .hidden = 1}, Lstm{.steps = 2, .sequences = 0, .hidden = 2}}) {
     LstmRun run{shape};
     const auto weight = samples<double>("weight", run.rows * run.units);
     const auto f = [&] {
@@ -365,14 +400,20 @@ TEST(ReferenceLstm, GradientsMatchFiniteDifferences) {
       return weighted(weight, run.outputs());
     };
     std::vector<double> d_recurrent(run.recurrent.size(), 9.0),
-        d_cell(static_cast<std::size_t>(shape.lanes * run.units), 9.0);
+        d_cell(static_cast<std::size_t>(shape.sequences * run.units), 9.0);
     std::vector<double> d_hidden;
     const auto backward = [&](Accumulate accumulate) {
       f();
       d_hidden = weight;
-      sequences.lstm_backward(shape, run.gate_rows(), run.weights(), run.states(run.cells), run.states(run.hidden),
-                              view(d_hidden, run.rows, run.units), view(d_cell, shape.lanes, run.units), accumulate,
-                              view(d_recurrent, run.units, 4 * run.units));
+      sequences.lstm_backward(shape,
+                              {.gates = run.gate_rows(),
+                               .recurrent = run.weights(),
+                               .cells = run.states(run.cells),
+                               .hidden = run.states(run.hidden),
+                               .d_hidden = view(d_hidden, run.rows, run.units),
+                               .d_cell = view(d_cell, shape.sequences, run.units),
+                               .d_recurrent = view(d_recurrent, run.units, 4 * run.units)},
+                              accumulate);
     };
     backward(Accumulate::no);
     const auto d_sums = run.gates, once = d_recurrent;
@@ -385,9 +426,9 @@ TEST(ReferenceLstm, GradientsMatchFiniteDifferences) {
 
 TEST(ReferenceLstm, TwoWindowsWithTheStateBetweenThemAreOne) {
   ReferenceSequences sequences;
-  LstmRun whole{{.steps = 6, .lanes = 2, .hidden = 3}};
+  LstmRun whole{{.steps = 6, .sequences = 2, .hidden = 3}};
   whole.forward(sequences);
-  LstmRun half{{.steps = 3, .lanes = 2, .hidden = 3}};
+  LstmRun half{{.steps = 3, .sequences = 2, .hidden = 3}};
   for (const std::ptrdiff_t window : {0, 1}) {
     const auto sums = static_cast<std::ptrdiff_t>(half.sums.size());
     half.sums.assign(whole.sums.begin() + window * sums, whole.sums.begin() + (window + 1) * sums);

@@ -1,4 +1,4 @@
-#include "model/schedule.hpp"
+#include "model/training/schedule.hpp"
 
 #include <cmath>
 #include <stdexcept>

@@ -85,7 +85,14 @@ TEST(SequenceChecks, TokensAndTables) {
 TEST(SequenceChecks, LayerNormAndGelu) {
   test::IdleSequences sequences;
   const auto norm = [&](const Tensors& t) {
-    sequences.layer_norm_forward(t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7]);
+    sequences.layer_norm_forward({.x = t[0],
+                                  .residual = t[1],
+                                  .scale = t[2],
+                                  .shift = t[3],
+                                  .sum = t[4],
+                                  .mean = t[5],
+                                  .inverse = t[6],
+                                  .y = t[7]});
   };
   const auto arguments = [](std::int64_t b) {
     return std::vector<Argument>{{"x", kCompute, b, 4},      {"residual", kCompute, b, 4}, {"scale", kCompute, 1, 4},
@@ -105,7 +112,16 @@ TEST(SequenceChecks, LayerNormAndGelu) {
                  {"d_scale", kMaster, 1, 4}, {"d_shift", kMaster, 1, 4}, {"d_x", kCompute, b, 4}};
            },
            [&](const Tensors& t) {
-             sequences.layer_norm_backward(t[0], t[1], t[2], t[3], t[4], t[5], Accumulate::no, t[6], t[7], t[8]);
+             sequences.layer_norm_backward({.x = t[0],
+                                            .scale = t[1],
+                                            .mean = t[2],
+                                            .inverse = t[3],
+                                            .d_y = t[4],
+                                            .d_residual = t[5],
+                                            .d_scale = t[6],
+                                            .d_shift = t[7],
+                                            .d_x = t[8]},
+                                           Accumulate::no);
            },
            {8},
            {0, 4, 5},
@@ -163,23 +179,28 @@ TEST(SequenceChecks, Attention) {
                                           {"y", kCompute, b * kContext, 8},
                                           {"log_sums", kMaster, b * 2, kContext}};
            },
-           [&](const Tensors& t) { sequences.attention_forward(shape, t[0], t[1], t[2], t[3]); },
+           [&](const Tensors& t) {
+             sequences.attention_forward(shape, {.joint = t[0], .dropout_keys = t[1], .y = t[2], .log_sums = t[3]});
+           },
            {2},
            {0}});
-  examine({"attention_backward",
-           [](std::int64_t b) {
-             return std::vector<Argument>{
-                 {"joint", kCompute, b * kContext, 24}, {"keys", kKeys, b, 1, b == 0},
-                 {"y", kCompute, b * kContext, 8},      {"log_sums", kMaster, b * 2, kContext},
-                 {"d_y", kCompute, b * kContext, 8},    {"d_joint", kCompute, b * kContext, 24}};
-           },
-           [&](const Tensors& t) { sequences.attention_backward(shape, t[0], t[1], t[2], t[3], t[4], t[5]); },
-           {5},
-           {0, 2, 4}});
+  examine(
+      {"attention_backward",
+       [](std::int64_t b) {
+         return std::vector<Argument>{{"joint", kCompute, b * kContext, 24}, {"keys", kKeys, b, 1, b == 0},
+                                      {"y", kCompute, b * kContext, 8},      {"log_sums", kMaster, b * 2, kContext},
+                                      {"d_y", kCompute, b * kContext, 8},    {"d_joint", kCompute, b * kContext, 24}};
+       },
+       [&](const Tensors& t) {
+         sequences.attention_backward(
+             shape, {.joint = t[0], .dropout_keys = t[1], .y = t[2], .log_sums = t[3], .d_y = t[4], .d_joint = t[5]});
+       },
+       {5},
+       {0, 2, 4}});
   const Tensors t = tensors_for(
       {{"joint", kCompute, 6, 24}, {"keys", kKeys, 2, 1}, {"y", kCompute, 6, 8}, {"log_sums", kMaster, 4, 3}});
   const auto forward = [&](Attention of, const Tensor& keys) {
-    sequences.attention_forward(of, t[0], keys, t[2], t[3]);
+    sequences.attention_forward(of, {.joint = t[0], .dropout_keys = keys, .y = t[2], .log_sums = t[3]});
   };
   Attention sure = shape;
   sure.dropout.rate = 0;
@@ -194,12 +215,14 @@ TEST(SequenceChecks, Attention) {
   // Seven rows of 3 positions: the other tensors fit two whole samples and a piece.
   Tensors odd = t;
   odd[0].rows = odd[2].rows = 7;
-  EXPECT_THROW(sequences.attention_forward(shape, odd[0], odd[1], odd[2], odd[3]), std::invalid_argument);
+  EXPECT_THROW(
+      sequences.attention_forward(shape, {.joint = odd[0], .dropout_keys = odd[1], .y = odd[2], .log_sums = odd[3]}),
+      std::invalid_argument);
 }
 
 TEST(SequenceChecks, Lstm) {
   test::IdleSequences sequences;
-  const auto shape = [](std::int64_t lanes) { return Lstm{.steps = 3, .lanes = lanes, .hidden = 4}; };
+  const auto shape = [](std::int64_t count) { return Lstm{.steps = 3, .sequences = count, .hidden = 4}; };
   const auto arguments = [](std::int64_t b) {
     return std::vector<Argument>{{"gates", kCompute, 3 * b, 16},
                                  {"recurrent", kCompute, 4, 16},
@@ -207,7 +230,8 @@ TEST(SequenceChecks, Lstm) {
                                  {"hidden", kCompute, 4 * b, 4}};
   };
   const auto forward = [&](const Tensors& t) {
-    sequences.lstm_forward(shape(t[0].data == nullptr ? 0 : t[0].rows / 3), t[0], t[1], t[2], t[3]);
+    sequences.lstm_forward(shape(t[0].data == nullptr ? 0 : t[0].rows / 3),
+                           {.gates = t[0], .recurrent = t[1], .cells = t[2], .hidden = t[3]});
   };
   examine({"lstm_forward", arguments, forward, {0}, {2, 3}});
   examine({"lstm_forward", arguments, forward, {2}, {3}});
@@ -219,21 +243,31 @@ TEST(SequenceChecks, Lstm) {
     return all;
   };
   const auto backward = [&](const Tensors& t) {
-    sequences.lstm_backward(shape(t[0].rows / 3), t[0], t[1], t[2], t[3], t[4], t[5], Accumulate::no, t[6]);
+    sequences.lstm_backward(shape(t[0].rows / 3),
+                            {.gates = t[0],
+                             .recurrent = t[1],
+                             .cells = t[2],
+                             .hidden = t[3],
+                             .d_hidden = t[4],
+                             .d_cell = t[5],
+                             .d_recurrent = t[6]},
+                            Accumulate::no);
   };
   examine({"lstm_backward", with_gradients, backward, {4, 5}, {0, 2, 3}});
   examine({"lstm_backward", with_gradients, backward, {4}, {5}});
   const Tensors t = tensors_for(arguments(2));
-  for (const Lstm& of : {Lstm{.steps = 0, .lanes = 2, .hidden = 4}, Lstm{.steps = 3, .lanes = 2, .hidden = 0},
-                         Lstm{.steps = 3, .lanes = -1, .hidden = 4}}) {
-    EXPECT_THROW(sequences.lstm_forward(of, t[0], t[1], t[2], t[3]), std::invalid_argument);
+  for (const Lstm& of : {Lstm{.steps = 0, .sequences = 2, .hidden = 4}, Lstm{.steps = 3, .sequences = 2, .hidden = 0},
+                         Lstm{.steps = 3, .sequences = -1, .hidden = 4}}) {
+    EXPECT_THROW(sequences.lstm_forward(of, {.gates = t[0], .recurrent = t[1], .cells = t[2], .hidden = t[3]}),
+                 std::invalid_argument);
   }
   // Of no steps, with tensors that fit none.
   Tensors none = tensors_for({{"gates", kCompute, 0, 16},
                               {"recurrent", kCompute, 4, 16},
                               {"cells", kCompute, 2, 4},
                               {"hidden", kCompute, 2, 4}});
-  EXPECT_THROW(sequences.lstm_forward({.steps = 0, .lanes = 2, .hidden = 4}, none[0], none[1], none[2], none[3]),
+  EXPECT_THROW(sequences.lstm_forward({.steps = 0, .sequences = 2, .hidden = 4},
+                                      {.gates = none[0], .recurrent = none[1], .cells = none[2], .hidden = none[3]}),
                std::invalid_argument);
 }
 

@@ -1,14 +1,15 @@
 #include "comm/agreement.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <limits>
 #include <string>
 #include <vector>
 
-#include "comm/topology.hpp"
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "comm/messages.hpp"
+#include "comm/survey/topology.hpp"
 #include "world.hpp"
 
 namespace lockstep::comm {
@@ -31,7 +32,7 @@ class Agreement : public OverEveryTransport {
     } catch (const AgreedError& error) {
       text = error.what();
     }
-    for (const std::string& other : communicator_->all_gather_text(text)) EXPECT_EQ(other, text);
+    for (const std::string& other : all_gather_text(*communicator_, text)) EXPECT_EQ(other, text);
     return text;
   }
 
@@ -125,66 +126,16 @@ TEST_P(Agreement, WorkThatCommunicatesIsRefused) {
 
 TEST_P(Agreement, TextsAreGatheredOnce) {
   EXPECT_THAT(gather_distinct(*communicator_, ""), ElementsAre());
-  EXPECT_THAT(gather_distinct(*communicator_, "same"), ElementsAre(all_ranks() + "same"));
+  const std::vector<RankText> same = gather_distinct(*communicator_, "same");
+  ASSERT_EQ(same.size(), 1u);
+  EXPECT_EQ(same[0].ranks.size(), static_cast<std::size_t>(size()));
+  EXPECT_TRUE(same[0].all);
+  EXPECT_EQ(with_ranks(same[0]), all_ranks() + "same");
+  EXPECT_EQ(with_ranks_unless_all(same[0]), "same");
   if (size() < 2) return;
-  EXPECT_THAT(gather_distinct(*communicator_, rank() == 1 ? "mine" : ""), ElementsAre("rank 1: mine"));
-}
-
-/// A step's ballot as the trainer sends it.
-StepVerdict vote(Communicator& communicator, const StepVote& own, double loss = 0, double metric = 0) {
-  Ballot ballot = ballot_of(own);
-  ballot[kBallotLoss] += loss;
-  ballot[kBallotMetric] += metric;
-  if (!std::isfinite(loss)) ballot[kBallotObstacles] += 1;
-  communicator.all_reduce_sum(std::span<double>(ballot));
-  return count_ballots(ballot, own, communicator.size());
-}
-
-TEST_P(Agreement, AVoteSumsWhatRanksSay) {
-  const StepVote own{
-      .samples = 100, .failed = rank() == 0, .stop_requested = rank() % 2 == 1, .schedule_tag = 0xdeadbeef};
-  const StepVerdict verdict = vote(*communicator_, own, 0.5 * rank(), 10.0 + rank());
-  EXPECT_EQ(verdict.loss_sum, 0.25 * size() * (size() - 1));
-  EXPECT_EQ(verdict.metric_sum, 10.0 * size() + size() * (size() - 1) / 2);
-  EXPECT_EQ(verdict.samples, 100.0 * size());
-  EXPECT_EQ(verdict.failed_ranks, 1);
-  EXPECT_EQ(verdict.not_finite_ranks, 0);
-  EXPECT_EQ(verdict.stop_requests, size() / 2);
-  EXPECT_FALSE(verdict.diverged);
-}
-
-TEST_P(Agreement, AFailedRankIsAnObstacle) {
-  EXPECT_EQ(ballot_of({.failed = true})[kBallotObstacles], 1);
-  EXPECT_EQ(ballot_of({.samples = 7, .stop_requested = true})[kBallotObstacles], 0);
-}
-
-TEST_P(Agreement, ALossThatIsNotANumberSpoilsNothingElse) {
-  const StepVerdict verdict = vote(*communicator_, {.samples = 3}, std::numeric_limits<double>::quiet_NaN(),
-                                   std::numeric_limits<double>::infinity());
-  EXPECT_TRUE(std::isnan(verdict.loss_sum));
-  EXPECT_TRUE(std::isinf(verdict.metric_sum));
-  EXPECT_EQ(verdict.samples, 3.0 * size());
-  EXPECT_EQ(verdict.failed_ranks, 0);
-  EXPECT_EQ(verdict.not_finite_ranks, size());
-  EXPECT_FALSE(verdict.diverged);
-}
-
-TEST_P(Agreement, EveryRankSeesThatOneTagDiffers) {
-  if (size() == 1) return;
-  const std::uint32_t tag = 0x80007fff;
-  for (const std::uint32_t other : {tag ^ 1u, tag ^ 0x80000000u, tag + 0x10000u, ~tag, 0u, 0xffffffffu}) {
-    for (int culprit = 0; culprit < size(); ++culprit) {
-      EXPECT_TRUE(vote(*communicator_, {.schedule_tag = rank() == culprit ? other : tag}).diverged);
-    }
-  }
-  for (const std::uint32_t same : {0u, 1u, 0xffffffffu})
-    EXPECT_FALSE(vote(*communicator_, {.schedule_tag = same}).diverged);
-}
-
-TEST_P(Agreement, TagsWithTheSameSumStillDiffer) {
-  if (size() < 2) return;
-  // 4 + 6 = 5 + 5: only the squares tell.
-  EXPECT_TRUE(vote(*communicator_, {.schedule_tag = rank() == 0 ? 4u : rank() == 1 ? 6u : 5u}).diverged);
+  const std::vector<RankText> one = gather_distinct(*communicator_, rank() == 1 ? "mine" : "");
+  EXPECT_THAT(one, ElementsAre(RankText{.ranks = {1}, .text = "mine"}));
+  EXPECT_EQ(with_ranks_unless_all(one[0]), "rank 1: mine");
 }
 
 TEST_P(Agreement, TheTopologyIsTheSameOnAllRanks) {
@@ -203,7 +154,7 @@ TEST_P(Agreement, TheTopologyIsTheSameOnAllRanks) {
     EXPECT_GT(place.host_cores, 0);
   }
   const std::string table = format_topology(places);
-  for (const std::string& other : communicator_->all_gather_text(table)) EXPECT_EQ(other, table);
+  for (const std::string& other : all_gather_text(*communicator_, table)) EXPECT_EQ(other, table);
 }
 
 LOCKSTEP_OVER_EVERY_TRANSPORT(Agreement);

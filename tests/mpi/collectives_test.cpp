@@ -1,5 +1,3 @@
-#include <gtest/gtest.h>
-
 #include <bit>
 #include <cstring>
 #include <functional>
@@ -8,6 +6,9 @@
 #include <string>
 #include <vector>
 
+#include <gtest/gtest.h>
+
+#include "comm/messages.hpp"
 #include "world.hpp"
 
 namespace lockstep::comm {
@@ -15,19 +16,19 @@ namespace {
 
 /// Element i of rank r. Distinct for every i, and with r squared no rank counted twice makes up for one left out. All
 /// sums are whole numbers below 2^24: exact in float, in any order.
-template <typename T>
+template <class T>
 T term(std::size_t i, int rank) {
   return static_cast<T>(i + 1 + static_cast<std::size_t>(rank * rank));
 }
 
-template <typename T>
+template <class T>
 T expected_sum(std::size_t i, int size) {
   T sum = 0;
   for (int rank = 0; rank < size; ++rank) sum += term<T>(i, rank);
   return sum;
 }
 
-template <typename T>
+template <class T>
 std::vector<T> terms(std::size_t count, int rank) {
   std::vector<T> result(count);
   for (std::size_t i = 0; i < count; ++i) result[i] = term<T>(i, rank);
@@ -51,12 +52,12 @@ std::string bits(std::span<const float> data) {
 }
 
 void expect_equal_everywhere(Communicator& communicator, std::span<const float> data) {
-  const std::vector<std::string> all = communicator.all_gather_text(bits(data));
+  const std::vector<std::string> all = all_gather_text(communicator, bits(data));
   EXPECT_EQ(std::set<std::string>(all.begin(), all.end()).size(), 1u);
 }
 
 /// The first element that differs, so that a failure prints one line and not a million.
-template <typename T, typename Expected>
+template <class T, class Expected>
 void expect_elements(std::span<const T> data, Expected expected, const std::string& where) {
   for (std::size_t i = 0; i < data.size(); ++i) {
     if (data[i] == expected(i)) continue;
@@ -68,10 +69,11 @@ void expect_elements(std::span<const T> data, Expected expected, const std::stri
 
 class Collectives : public OverEveryTransport {
  protected:
-  template <typename T>
+  template <class T>
   void expect_all_reduce(std::span<T> data) {
     for (std::size_t i = 0; i < data.size(); ++i) data[i] = term<T>(i, communicator_->rank());
-    communicator_->all_reduce_sum(data);
+    communicator_->all_reduce(data);
+    communicator_->wait();
     expect_elements<T>(
         data, [&](std::size_t i) { return expected_sum<T>(i, communicator_->size()); }, "all-reduce");
   }
@@ -79,21 +81,21 @@ class Collectives : public OverEveryTransport {
 
 TEST_P(Collectives, TheTransportIsTheOneAskedFor) {
   if (session().size() == 1) {
-    EXPECT_EQ(communicator_->transport_name(), "serial");
+    EXPECT_EQ(name_of(communicator_->transport()), "serial");
   } else {
     const Transport asked = GetParam().transport;
-    EXPECT_EQ(communicator_->transport_name(), asked == Transport::ring        ? "ring"
-                                               : asked == Transport::two_level ? "two-level"
-                                                                               : "shared memory");
+    EXPECT_EQ(name_of(communicator_->transport()), asked == Transport::ring        ? "ring"
+                                                   : asked == Transport::two_level ? "two-level"
+                                                                                   : "shared memory");
     EXPECT_EQ(communicator_->uses_network(),
               asked != Transport::shared_memory && (asked == Transport::ring || machines_of(GetParam()) > 1));
     EXPECT_EQ(communicator_->transport_note(), "");
     Way automatic = GetParam();
     automatic.transport = Transport::automatic;
     const int machines = machines_of(GetParam());
-    EXPECT_EQ(communicator_over(automatic)->transport_name(), machines == 1                  ? "shared memory"
-                                                              : machines == session().size() ? "ring"
-                                                                                             : "two-level");
+    EXPECT_EQ(name_of(communicator_over(automatic)->transport()), machines == 1                  ? "shared memory"
+                                                                  : machines == session().size() ? "ring"
+                                                                                                 : "two-level");
   }
   EXPECT_EQ(communicator_->rank(), session().rank());
   EXPECT_EQ(communicator_->size(), session().size());
@@ -148,7 +150,8 @@ TEST_P(Collectives, AllReduceGivesTheSameBitsOnAllRanksAndEveryTime) {
       std::normal_distribution<float> normal;
       std::vector<float> data(count);
       for (float& value : data) value = normal(random) * 1e3f;
-      communicator_->all_reduce_sum(data);
+      communicator_->all_reduce(data);
+      communicator_->wait();
       expect_equal_everywhere(*communicator_, data);
       if (repetition == 0) first = bits(data);
       EXPECT_EQ(bits(data), first);
@@ -163,7 +166,8 @@ TEST_P(Collectives, ReduceScatterSumsTheOwnSlice) {
     std::vector<float> elsewhere(count);
     for (const std::span<float> data : {std::span<float>(elsewhere), std::span<float>(common, count)}) {
       for (std::size_t i = 0; i < count; ++i) data[i] = term<float>(i, communicator_->rank());
-      communicator_->reduce_scatter_sum(data);
+      communicator_->reduce_scatter(data);
+      communicator_->wait();
       const Slice own = communicator_->own_slice(count, communicator_->rank());
       expect_elements<float>(
           data.subspan(own.offset, own.count),
@@ -183,6 +187,7 @@ TEST_P(Collectives, AllGatherCollectsEverySlice) {
       const Slice own = communicator_->own_slice(count, communicator_->rank());
       for (std::size_t i = own.offset; i < own.offset + own.count; ++i) data[i] = term<float>(i, communicator_->rank());
       communicator_->all_gather(data);
+      communicator_->wait();
       int owner = 0;
       expect_elements<float>(
           data,
@@ -196,11 +201,32 @@ TEST_P(Collectives, AllGatherCollectsEverySlice) {
   }
 }
 
+TEST_P(Collectives, AllGatherOfBytesCollectsEverySlice) {
+  for (const std::size_t count : counts(communicator_->size())) {
+    std::vector<std::byte> data(count, std::byte{0xee});
+    const auto expected = [](std::size_t i, int owner) {
+      return static_cast<std::byte>((i * 31 + i / 251 + static_cast<std::size_t>(owner)) & 0xff);
+    };
+    const Slice own = communicator_->own_slice(count, communicator_->rank());
+    for (std::size_t i = own.offset; i < own.offset + own.count; ++i) data[i] = expected(i, communicator_->rank());
+    communicator_->all_gather(std::span(data));
+    communicator_->wait();
+    std::size_t wrong = 0;
+    for (int owner = 0; owner < communicator_->size(); ++owner) {
+      const Slice theirs = communicator_->own_slice(count, owner);
+      for (std::size_t i = theirs.offset; i < theirs.offset + theirs.count; ++i) wrong += data[i] != expected(i, owner);
+    }
+    EXPECT_EQ(wrong, 0u) << count << " bytes";
+  }
+}
+
 TEST_P(Collectives, TheHalvesOfTheRingMakeAnAllReduce) {
   const std::size_t count = 123'457;
   std::vector<float> data = terms<float>(count, communicator_->rank());
-  communicator_->reduce_scatter_sum(data);
+  communicator_->reduce_scatter(data);
+  communicator_->wait();
   communicator_->all_gather(data);
+  communicator_->wait();
   expect_elements<float>(
       data, [&](std::size_t i) { return expected_sum<float>(i, communicator_->size()); }, "halves");
 }
@@ -215,16 +241,22 @@ TEST_P(Collectives, TheHalvesHaveTheBitsOfTheWholeWhereverTheDataLies) {
     const std::span<float> common(static_cast<float*>(memory->allocate(count * sizeof(float), 256)), count);
     std::copy(elsewhere.begin(), elsewhere.end(), common.begin());
     std::vector<float> halves = elsewhere;
-    communicator_->all_reduce_sum(elsewhere);
-    communicator_->reduce_scatter_sum(halves);
+    communicator_->all_reduce(elsewhere);
+    communicator_->wait();
+    communicator_->reduce_scatter(halves);
+    communicator_->wait();
     communicator_->all_gather(halves);
+    communicator_->wait();
     EXPECT_EQ(bits(halves), bits(elsewhere)) << count;
     std::copy(common.begin(), common.end(), halves.begin());
-    communicator_->reduce_scatter_sum(common);
+    communicator_->reduce_scatter(common);
+    communicator_->wait();
     communicator_->all_gather(common);
+    communicator_->wait();
     EXPECT_EQ(bits(common), bits(elsewhere)) << count;
     std::copy(halves.begin(), halves.end(), common.begin());
-    communicator_->all_reduce_sum(common);
+    communicator_->all_reduce(common);
+    communicator_->wait();
     EXPECT_EQ(bits(common), bits(elsewhere)) << count;
   }
 }
@@ -237,7 +269,8 @@ TEST_P(Collectives, TenMillionElements) {
     return static_cast<float>((i * 7 + i / 65'536) % 999'983 + 11 * static_cast<std::size_t>(rank));
   };
   for (std::size_t i = 0; i < count; ++i) data[i] = value(i, communicator_->rank());
-  communicator_->all_reduce_sum(data);
+  communicator_->all_reduce(data);
+  communicator_->wait();
   expect_elements<float>(
       data,
       [&](std::size_t i) {
@@ -259,6 +292,7 @@ TEST_P(Collectives, BroadcastCarriesTheRootsBytes) {
         for (std::size_t i = 0; i < bytes; ++i) data[i] = expected(i);
       }
       communicator_->broadcast(data, root);
+      communicator_->wait();
       std::size_t wrong = 0;
       for (std::size_t i = 0; i < bytes; ++i) wrong += data[i] != expected(i);
       EXPECT_EQ(wrong, 0u) << bytes << " bytes from rank " << root;
@@ -268,6 +302,7 @@ TEST_P(Collectives, BroadcastCarriesTheRootsBytes) {
   const std::span<std::byte> common(static_cast<std::byte*>(memory->allocate(100'000, 64)), 100'000);
   std::fill(common.begin(), common.end(), static_cast<std::byte>(communicator_->rank()));
   communicator_->broadcast(common, communicator_->size() - 1);
+  communicator_->wait();
   EXPECT_EQ(std::count(common.begin(), common.end(), static_cast<std::byte>(communicator_->size() - 1)), 100'000);
   EXPECT_THROW(communicator_->broadcast(common, communicator_->size()), std::invalid_argument);
   EXPECT_THROW(communicator_->broadcast(common, -1), std::invalid_argument);
@@ -281,7 +316,7 @@ TEST_P(Collectives, TextsOfAnyLengthArriveInRankOrder) {
         text += static_cast<char>('a' + (i + i / 26) % 26);
       return text + (rank == 0 ? "" : "!");
     };
-    const std::vector<std::string> all = communicator_->all_gather_text(text_of(communicator_->rank()));
+    const std::vector<std::string> all = all_gather_text(*communicator_, text_of(communicator_->rank()));
     ASSERT_EQ(all.size(), static_cast<std::size_t>(communicator_->size()));
     for (int rank = 0; rank < communicator_->size(); ++rank)
       EXPECT_TRUE(all[static_cast<std::size_t>(rank)] == text_of(rank));
@@ -306,17 +341,22 @@ TEST_P(Collectives, ManyRoundsOfRandomKindAndSize) {
     const std::string where = "round " + std::to_string(round);
     if (kind == 0) {
       communicator_->barrier();
+      communicator_->wait();
     } else if (kind == 1) {
-      communicator_->reduce_scatter_sum(data);
+      communicator_->reduce_scatter(data);
+      communicator_->wait();
       communicator_->all_gather(data);
+      communicator_->wait();
       expect_elements<float>(data, sum, where);
     } else if (kind == 2) {
       const int root = static_cast<int>(random() % static_cast<unsigned>(communicator_->size()));
       communicator_->broadcast(std::as_writable_bytes(data), root);
+      communicator_->wait();
       expect_elements<float>(
           data, [&](std::size_t i) { return term<float>(i + static_cast<std::size_t>(round), root); }, where);
     } else {
-      communicator_->all_reduce_sum(data);
+      communicator_->all_reduce(data);
+      communicator_->wait();
       expect_elements<float>(data, sum, where);
     }
   }
@@ -334,11 +374,12 @@ TEST_P(Collectives, ReductionMemoryHandsOutWhatWasAskedFor) {
 }
 
 TEST_P(Collectives, TheTimeSpentIsCounted) {
-  const double before = communicator_->seconds();
+  const double before = communicator_->busy_seconds();
   std::vector<float> data(100'000);
-  communicator_->all_reduce_sum(data);
+  communicator_->all_reduce(data);
+  communicator_->wait();
   if (communicator_->size() > 1) {
-    EXPECT_GT(communicator_->seconds(), before);
+    EXPECT_GT(communicator_->busy_seconds(), before);
   }
 }
 
@@ -347,7 +388,7 @@ LOCKSTEP_OVER_EVERY_GROUPING(Collectives);
 class OneLevelOfTwo : public Collectives {};
 
 TEST_P(OneLevelOfTwo, IsATransportLikeAnyOther) {
-  EXPECT_EQ(communicator_->transport_name(), session().size() == 1 ? "serial" : "two-level");
+  EXPECT_EQ(name_of(communicator_->transport()), session().size() == 1 ? "serial" : "two-level");
   const std::size_t most = 200'000;
   const auto memory = communicator_->reduction_memory(most * sizeof(double));
   auto* const common = static_cast<float*>(memory->allocate(most * sizeof(double), 256));
@@ -359,13 +400,17 @@ TEST_P(OneLevelOfTwo, IsATransportLikeAnyOther) {
     expect_all_reduce<float>(std::span(common, count));
     for (std::size_t i = 0; i < count; ++i) elsewhere[i] = common[i] = term<float>(i, communicator_->rank());
     for (const std::span<float> data : {std::span<float>(elsewhere), std::span<float>(common, count)}) {
-      communicator_->reduce_scatter_sum(data);
+      communicator_->reduce_scatter(data);
+      communicator_->wait();
       communicator_->all_gather(data);
+      communicator_->wait();
       expect_elements<float>(
           data, [&](std::size_t i) { return expected_sum<float>(i, communicator_->size()); }, "halves");
     }
     communicator_->broadcast(std::as_writable_bytes(std::span(elsewhere)), communicator_->size() - 1);
+    communicator_->wait();
     communicator_->barrier();
+    communicator_->wait();
   }
 }
 

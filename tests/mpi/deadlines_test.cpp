@@ -1,9 +1,9 @@
 /// What can be tested of the deadline without losing a rank; faults/ has the rest.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <chrono>
 #include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "comm/agreement.hpp"
 #include "world.hpp"
@@ -34,6 +34,7 @@ TEST_P(LongOperations, PeersWaitPastTheDeadline) {
     if (communicator->rank() == 0) sleep_seconds(1.2);
   }
   communicator->barrier();
+  communicator->wait();
   all_succeed(*communicator, [&] {
     if (communicator->rank() == communicator->size() - 1) sleep_seconds(1);
   });
@@ -47,20 +48,23 @@ TEST_P(LongOperations, AreNoPlaceForCollectives) {
     EXPECT_THROW(communicator->barrier(), std::invalid_argument);
   }
   communicator->barrier();
+  communicator->wait();
 }
 
 TEST_P(LongOperations, AreSeenByALookAtThePeers) {
   const auto communicator = communicator_over(GetParam(), 2);
   communicator->barrier();
+  communicator->wait();
   if (GetParam().transport ==
-      Transport::shared_memory) {  // elsewhere a sign of life from the test before may still come in
+      Transport::shared_memory) {  // elsewhere a heartbeat from the test before may still come in
     EXPECT_FALSE(communicator->look_at_peers());
   }
   communicator->barrier();
+  communicator->wait();
   if (communicator->rank() == 0) {
     const LongOperation operation(*communicator, "writing a checkpoint");
     EXPECT_THROW(communicator->look_at_peers(), std::invalid_argument);
-    sleep_seconds(1);  // signs of life come every half second
+    sleep_seconds(1);  // heartbeats come every half second
   } else {
     bool busy = false;
     for (int i = 0; i < 20 && !busy; ++i) {
@@ -70,6 +74,7 @@ TEST_P(LongOperations, AreSeenByALookAtThePeers) {
     EXPECT_TRUE(busy);
   }
   communicator->barrier();
+  communicator->wait();
 }
 
 TEST_P(LongOperations, ADeadlineIsWhatItWasSetTo) {
@@ -79,6 +84,7 @@ TEST_P(LongOperations, ADeadlineIsWhatItWasSetTo) {
   communicator->set_deadline(30);
   EXPECT_EQ(communicator->set_deadline(5), session().size() == 1 ? 5 : 30);  // alone there is nobody to wait for
   communicator->barrier();
+  communicator->wait();
 }
 
 LOCKSTEP_OVER_EVERY_TRANSPORT(LongOperations);
@@ -89,6 +95,7 @@ TEST(SharedMemoryDeadline, NamesTheRankThatDoesNotCome) {
   communicator->set_deadline(0.5);
   communicator->note_activity("backward", 41 + communicator->rank());
   communicator->barrier();
+  communicator->wait();
   if (communicator->rank() == 1) {
     sleep_seconds(1.5);
     communicator->barrier();  // everybody has been there
@@ -110,18 +117,20 @@ TEST(SharedMemoryDivergence, IsSeenBeforeAnythingIsAdded) {
     EXPECT_THAT(error, AllOf(HasSubstr("the ranks have diverged: rank "), HasSubstr(" an all-reduce (")));
     EXPECT_EQ(data, std::vector<float>(1000, 1.0f));
   };
-  attempt([&](Communicator& c) { first ? c.barrier() : c.all_reduce_sum(data); });
-  attempt([&](Communicator& c) { c.all_reduce_sum(std::span(data).first(first ? 1000 : 999)); });
-  attempt([&](Communicator& c) { c.all_reduce_sum(std::span(data).first(first ? 100 : 99)); });
+  attempt([&](Communicator& c) { first ? c.barrier() : c.all_reduce(data); });
+  attempt([&](Communicator& c) { c.all_reduce(std::span(data).first(first ? 1000 : 999)); });
+  attempt([&](Communicator& c) { c.all_reduce(std::span(data).first(first ? 100 : 99)); });
   attempt([&](Communicator& c) {
     const auto memory = c.reduction_memory(8000);
     auto* const common = static_cast<float*>(memory->allocate(8000, 64));
-    c.all_reduce_sum(std::span(common + (first ? 64 : 0), 1000));
+    c.all_reduce(std::span(common + (first ? 64 : 0), 1000));
+    c.wait();
   });
   attempt([&](Communicator& c) {
     const auto memory = c.reduction_memory(4000);
     auto* const common = static_cast<float*>(memory->allocate(4000, 64));
-    c.all_reduce_sum(first ? std::span(common, 1000) : std::span<float>(data));
+    c.all_reduce(first ? std::span(common, 1000) : std::span<float>(data));
+    c.wait();
   });
 }
 

@@ -1,10 +1,10 @@
 #include "comm/gradient_reducer.hpp"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <random>
+
+#include <gtest/gtest.h>
 
 #include "world.hpp"
 
@@ -22,10 +22,9 @@ TEST_P(GradientReduction, RandomSlicesGiveTheSumOfTheWhole) {
     const std::size_t count = ends.back();
     const auto memory = communicator_->reduction_memory(count * sizeof(float) + 256);
     const std::span<float> gradients(static_cast<float*>(memory->allocate(count * sizeof(float) + 4, 64)), count);
-    HostReduction reduction(*communicator_);
-    const BucketRule rule(communicator_->transport_name(), communicator_->size(), communicator_->ring_length(),
+    const BucketRule rule(communicator_->transport(), communicator_->size(), communicator_->ring_length(),
                           round % 2 == 0 ? 0 : 1 + random() % 10'000);
-    GradientReducer reducer(reduction, gradients, rule.cut(ends));
+    GradientReducer reducer(*communicator_, gradients, rule.cut(ends));
     for (int step = 0; step < 2; ++step) {
       const auto value = [&](std::size_t i, int rank) {
         return static_cast<float>(i % 100'000 + static_cast<std::size_t>(rank * rank + step));
@@ -47,14 +46,13 @@ TEST_P(GradientReduction, RandomSlicesGiveTheSumOfTheWhole) {
       }
       EXPECT_EQ(wrong, 0u) << "round " << round;
     }
-    EXPECT_GT(reduction.exposed_seconds(), 0);
+    EXPECT_GT(communicator_->exposed_seconds(), 0);
   }
 }
 
 TEST_P(GradientReduction, FinishReducesWhatNobodyAnnounced) {
   std::vector<float> gradients(1000, 1.0f);
-  HostReduction reduction(*communicator_);
-  GradientReducer reducer(reduction, gradients, {{.offset = 0, .count = 600}, {.offset = 600, .count = 400}});
+  GradientReducer reducer(*communicator_, gradients, {{.offset = 0, .count = 600}, {.offset = 600, .count = 400}});
   reducer.begin_step();
   reducer.finish_step();
   EXPECT_EQ(std::count(gradients.begin(), gradients.end(), static_cast<float>(communicator_->size())), 1000);
@@ -75,12 +73,12 @@ TEST_P(GradientReduction, OwnersGetTheirPartsAndBringThemToAll) {
     std::uniform_real_distribution<float> values(-1, 1);
     for (std::size_t i = 0; i < count; ++i) whole[i] = shared[i] = values(own);
     const std::vector<Slice> schedule =
-        BucketRule("ring", communicator_->size(), communicator_->ring_length(), 1 + random() % 30'000).cut(ends);
-    HostReduction reduction(*communicator_);
-    GradientReducer to_all(reduction, whole, schedule);
+        BucketRule(Transport::ring, communicator_->size(), communicator_->ring_length(), 1 + random() % 30'000)
+            .cut(ends);
+    GradientReducer to_all(*communicator_, whole, schedule);
     to_all.begin_step();
     to_all.finish_step();
-    GradientReducer to_owners(reduction, shared, schedule, {}, SumsFor::owners);
+    GradientReducer to_owners(*communicator_, shared, schedule, SumsFor::owners);
     to_owners.begin_step();
     to_owners.finish_step();
     std::vector<bool> mine(count);
@@ -103,8 +101,7 @@ TEST_P(GradientReduction, OwnersGetTheirPartsAndBringThemToAll) {
 TEST_P(GradientReduction, PaddingStaysZeroWhereOwnersGetTheSums) {
   const auto memory = communicator_->reduction_memory(4096);
   const std::span<float> gradients(static_cast<float*>(memory->allocate(4000, 64)), 1000);
-  HostReduction reduction(*communicator_);
-  GradientReducer reducer(reduction, gradients, {{.offset = 0, .count = 1000}}, {}, SumsFor::owners);
+  GradientReducer reducer(*communicator_, gradients, {{.offset = 0, .count = 1000}}, SumsFor::owners);
   std::ranges::fill(gradients, 0.0f);
   for (int step = 0; step < 3; ++step) {
     for (std::size_t i = 0; i < gradients.size(); ++i) {
@@ -120,7 +117,7 @@ TEST_P(GradientReduction, PaddingStaysZeroWhereOwnersGetTheSums) {
   }
 }
 
-LOCKSTEP_OVER_EVERY_TRANSPORT(GradientReduction);
+LOCKSTEP_OVER_EVERY_GROUPING(GradientReduction);
 
 }  // namespace
 }  // namespace lockstep::comm

@@ -1,12 +1,12 @@
 /// \file
 /// mpi_tests: every rank runs every test; a failure on any rank fails the program on all. Rank 0 prints as usual, the
 /// others print their failures only.
-#include <gtest/gtest.h>
-#include <mpi.h>
-
 #include <cstdio>
 #include <exception>
 #include <string>
+
+#include <gtest/gtest.h>
+#include <mpi.h>
 
 #include "world.hpp"
 

@@ -1,13 +1,13 @@
 /// The MPI library's sum as a benchmark calls it; what it says of a peer that never comes is in
 /// tests/cli/bench_all_reduce.sh.
-#include "comm/mpi_all_reduce.hpp"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "comm/survey/mpi_all_reduce.hpp"
 
 #include <chrono>
 #include <thread>
 #include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "world.hpp"
 

@@ -1,14 +1,15 @@
-#include "comm/network_probe.hpp"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "comm/survey/network_probe.hpp"
 
 #include <chrono>
 #include <cmath>
 #include <numeric>
 #include <thread>
 
-#include "comm/pair_messages.hpp"
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "comm/messages.hpp"
+#include "comm/survey/pair_messages.hpp"
 #include "world.hpp"
 
 namespace lockstep::comm {
@@ -41,7 +42,7 @@ TEST_P(NetworkProbe, MeasuresAllPairsAndTellsAllRanks) {
     text += std::to_string(pair.pair.first) + std::to_string(pair.pair.second) + std::to_string(pair.latency) +
             std::to_string(pair.forward);
   }
-  for (const std::string& other : communicator_->all_gather_text(text)) EXPECT_EQ(other, text);
+  for (const std::string& other : all_gather_text(*communicator_, text)) EXPECT_EQ(other, text);
 }
 
 TEST_P(NetworkProbe, RanksThatSpeakForNobodyWait) {
@@ -80,12 +81,14 @@ TEST_P(NetworkProbe, APairThatStandsStillIsNamedWithinTheDeadline) {
                                           " do not reach each other: nothing has come for 0.3 s"));
   }
   communicator_->barrier();
+  communicator_->wait();
   // The receives that were given up are still posted: they take what comes next between the two.
   if (session().rank() < 2) {
     PairMessages line(session(), 1 - session().rank(), 10);
     line.send(1);
   }
   communicator_->barrier();
+  communicator_->wait();
 }
 
 }  // namespace

@@ -1,12 +1,13 @@
-#include "comm/poll_together.hpp"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "comm/failure/poll_together.hpp"
 
 #include <chrono>
 #include <stdexcept>
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include "comm/agreement.hpp"
+#include "comm/messages.hpp"
 #include "world.hpp"
 
 namespace lockstep::comm {
@@ -29,7 +30,7 @@ class PollTogether : public OverEveryTransport {
       text = error.what();
     }
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
-    for (const std::string& other : communicator_->all_gather_text(text)) EXPECT_EQ(other, text);
+    for (const std::string& other : all_gather_text(*communicator_, text)) EXPECT_EQ(other, text);
     return text;
   }
 };

@@ -1,7 +1,7 @@
-#include <gtest/gtest.h>
-
 #include <stdexcept>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "world.hpp"
 
@@ -22,11 +22,13 @@ TEST(Subset, TheFirstRanksAreAWorldOfTheirOwnAndTheOthersGoOn) {
         EXPECT_EQ(part->host(), session().host());
         const auto communicator = make_communicator(*part, {.transport = transport});
         std::vector<float> ones(100'000, 1.0f);
-        communicator->all_reduce_sum(ones);
+        communicator->all_reduce(ones);
+        communicator->wait();
         EXPECT_EQ(ones.front(), static_cast<float>(ranks));
         EXPECT_EQ(ones.back(), static_cast<float>(ranks));
       }
       whole->barrier();
+      whole->wait();
     }
   }
 }

@@ -1,6 +1,5 @@
 /// Sums that travel as bfloat16, against the exact ones.
-#include <gtest/gtest.h>
-
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -9,7 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "comm/summation.hpp"
+#include <gtest/gtest.h>
+
+#include "comm/host/summation.hpp"
 #include "world.hpp"
 
 namespace lockstep::comm {
@@ -17,10 +18,36 @@ namespace {
 
 constexpr double kHalfUlp = 1.0 / 256;  // the most that rounding to 8 significant bits takes, relatively
 
+/// Numbers in memory for which a communicator keeps errors of rounding.
+class Numbers {
+ public:
+  Numbers(Communicator& communicator, std::size_t count)
+      : memory_(communicator.reduction_memory(std::max<std::size_t>(count, 1) * sizeof(float))),
+        numbers_(static_cast<float*>(memory_->allocate(std::max<std::size_t>(count, 1) * sizeof(float), 64)), count) {}
+  std::span<float> operator=(const std::vector<float>& values) {
+    std::copy(values.begin(), values.end(), numbers_.begin());
+    return numbers_;
+  }
+  operator std::span<float>() const { return numbers_; }
+  float operator[](std::size_t i) const { return numbers_[i]; }
+
+ private:
+  std::unique_ptr<std::pmr::memory_resource> memory_;
+  std::span<float> numbers_;
+};
+
 class Wires : public OverEveryTransport {
  protected:
   int rank() const { return communicator_->rank(); }
   int size() const { return communicator_->size(); }
+
+  const std::unique_ptr<Communicator> rounding_ = communicator_over(GetParam(), 60, WireFormat::bf16);
+  const std::unique_ptr<Communicator> feeding_back_ = communicator_over(GetParam(), 60, WireFormat::bf16_feedback);
+
+  static void all_reduce(Communicator& communicator, std::span<float> data) {
+    communicator.all_reduce(data);
+    communicator.wait();
+  }
 
   /// Of both signs and 40 magnitudes.
   static double value(std::size_t i, int rank) {
@@ -56,6 +83,7 @@ class Wires : public OverEveryTransport {
     std::vector<std::byte> theirs(data.size_bytes());
     std::memcpy(theirs.data(), data.data(), data.size_bytes());
     communicator_->broadcast(theirs, 0);
+    communicator_->wait();
     EXPECT_EQ(std::memcmp(theirs.data(), data.data(), data.size_bytes()), 0) << data.size() << " elements";
   }
 
@@ -67,32 +95,41 @@ class Wires : public OverEveryTransport {
 
 TEST_P(Wires, RoundedSumsAreWithinTheBoundAndEqualEverywhere) {
   for (const std::size_t count : counts()) {
-    std::vector<float> data = values(count), residual(count);
-    communicator_->all_reduce_sum(data, {.bf16 = true});
+    std::vector<float> data = values(count);
+    all_reduce(*rounding_, data);
     expect_near_sum(data, 0, "all-reduce");
     if (count > 0) expect_equal_everywhere(data);
-    std::vector<float> again = values(count);
-    communicator_->all_reduce_sum(again, {.bf16 = true, .residual = residual});
-    EXPECT_EQ(again, data) << "the first sum with a residual of zero";
+    Numbers again(*feeding_back_, count);
+    all_reduce(*feeding_back_, again = values(count));
+    EXPECT_TRUE(std::ranges::equal(std::span<float>(again), data)) << "the first sum, when nothing is kept yet";
     data = values(count);
-    communicator_->reduce_scatter_sum(data, {.bf16 = true});
+    rounding_->reduce_scatter(data);
+    rounding_->wait();
     const Slice own = communicator_->own_slice(count, rank());
     expect_near_sum(std::span(data).subspan(own.offset, own.count), own.offset, "reduce-scatter");
   }
+}
+
+TEST_P(Wires, TheFormatIsTheOneAskedForWhereMessagesTravel) {
+  const bool rounds = communicator_->uses_network();
+  EXPECT_EQ(communicator_->wire_format(), WireFormat::fp32);
+  EXPECT_EQ(rounding_->wire_format(), rounds ? WireFormat::bf16 : WireFormat::fp32);
+  EXPECT_EQ(feeding_back_->wire_format(), rounds ? WireFormat::bf16_feedback : WireFormat::fp32);
 }
 
 TEST_P(Wires, WhatIsGatheredIsNotRounded) {
   std::vector<float> data(100'000, -1.0f);
   const Slice own = communicator_->own_slice(data.size(), rank());
   for (std::size_t i = own.offset; i < own.offset + own.count; ++i) data[i] = 1.0f + static_cast<float>(i) * 0x1p-23f;
-  communicator_->all_gather(data);
+  rounding_->all_gather(std::span(data));
+  rounding_->wait();
   for (std::size_t i = 0; i < data.size(); ++i) ASSERT_EQ(data[i], 1.0f + static_cast<float>(i) * 0x1p-23f);
 }
 
 TEST_P(Wires, OnlyWhatLeavesTheHostIsRounded) {
   std::vector<float> data = values(50'000), exact = data;
-  communicator_->all_reduce_sum(data, {.bf16 = true});
-  communicator_->all_reduce_sum(exact);
+  all_reduce(*rounding_, data);
+  all_reduce(*communicator_, exact);
   const bool rounds = communicator_->uses_network();
   std::size_t rounded = 0;
   for (const float sum : data) rounded += (std::bit_cast<std::uint32_t>(sum) & 0xffff) == 0;
@@ -105,19 +142,20 @@ TEST_P(Wires, WithFeedbackTheMeanOfManySumsIsExact) {
   if (!communicator_->uses_network()) return;  // nothing is rounded
   constexpr int kSums = 64;
   constexpr std::size_t kCount = 40'000;
-  std::vector<float> residual(kCount);
+  Numbers kept(*feeding_back_, kCount);
   std::vector<double> with(kCount), without(kCount);
   for (int sum = 0; sum < kSums; ++sum) {
-    std::vector<float> data = values(kCount), plain = data;
+    const std::span<float> data = kept = values(kCount);
     // Every other sum in halves: what is kept belongs to the elements, however they travel.
-    const Wire wire{.bf16 = true, .residual = residual};
     if (sum % 2 == 0) {
-      communicator_->all_reduce_sum(data, wire);
+      feeding_back_->all_reduce(data);
     } else {
-      communicator_->reduce_scatter_sum(data, wire);
-      communicator_->all_gather(data);
+      feeding_back_->reduce_scatter(data);
+      feeding_back_->all_gather(data);
     }
-    communicator_->all_reduce_sum(plain, {.bf16 = true});
+    feeding_back_->wait();
+    std::vector<float> plain = values(kCount);
+    all_reduce(*rounding_, plain);
     for (std::size_t i = 0; i < kCount; ++i) with[i] += data[i], without[i] += plain[i];
   }
   double worst_with = 0, worst_without = 0;
@@ -129,20 +167,41 @@ TEST_P(Wires, WithFeedbackTheMeanOfManySumsIsExact) {
   }
   EXPECT_LT(worst_with, size() * kHalfUlp * 1.1 / kSums);
   EXPECT_GT(worst_without, kHalfUlp / 2);
+
+  // Forgotten, what is kept adds nothing; nor does what belongs to other memory.
+  std::vector<float> fresh = values(kCount);
+  all_reduce(*rounding_, fresh);
+  all_reduce(*feeding_back_, kept = values(kCount));
+  EXPECT_FALSE(std::ranges::equal(std::span<float>(kept), fresh));
+  std::vector<float> elsewhere = values(kCount);
+  all_reduce(*feeding_back_, elsewhere);
+  EXPECT_EQ(elsewhere, fresh);
+  feeding_back_->forget_rounding_errors();
+  all_reduce(*feeding_back_, kept = values(kCount));
+  EXPECT_TRUE(std::ranges::equal(std::span<float>(kept), fresh));
+  const auto gathered = feeding_back_->reduction_memory(4096, MemoryUse::gathered);
+  const std::span<float> none(static_cast<float*>(gathered->allocate(4096, 64)), 1024);
+  for (int sum = 0; sum < 2; ++sum) {
+    std::copy_n(values(1024).begin(), 1024, none.begin());
+    all_reduce(*feeding_back_, none);
+    std::vector<float> small = values(1024);
+    all_reduce(*rounding_, small);
+    EXPECT_TRUE(std::ranges::equal(none, small)) << sum;
+  }
 }
 
 TEST_P(Wires, InfinitiesAndNansComeThroughAndLeaveNothingBehind) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  std::vector<float> residual(1000);
+  Numbers kept(*feeding_back_, 1000);
   for (int sum = 0; sum < 2; ++sum) {
-    std::vector<float> data(1000, 1.0f);
+    const std::span<float> data = kept = std::vector<float>(1000, 1.0f);
     const bool odd = rank() == size() - 1, first = sum == 0;
     if (odd && first) {
       data[0] = kInfinity, data[300] = -kInfinity, data[600] = std::nanf("");
       data[999] = std::bit_cast<float>(0x7f80'0001u);  // whose upper half alone would be an infinity
       data[800] = std::numeric_limits<float>::max();
     }
-    communicator_->all_reduce_sum(data, {.bf16 = true, .residual = residual});
+    all_reduce(*feeding_back_, data);
     const auto ones = static_cast<float>(size());
     EXPECT_EQ(data[0], first ? kInfinity : ones);
     EXPECT_EQ(data[300], first ? -kInfinity : ones);
@@ -151,12 +210,6 @@ TEST_P(Wires, InfinitiesAndNansComeThroughAndLeaveNothingBehind) {
     EXPECT_EQ(data[800], !first ? ones : communicator_->uses_network() ? kInfinity : std::numeric_limits<float>::max());
     EXPECT_EQ(data[500], ones);
   }
-}
-
-TEST_P(Wires, AResidualIsAsLongAsTheData) {
-  std::vector<float> data(1000), residual(999);
-  EXPECT_THROW(communicator_->all_reduce_sum(data, {.bf16 = true, .residual = residual}), std::invalid_argument);
-  communicator_->barrier();
 }
 
 LOCKSTEP_OVER_EVERY_GROUPING(Wires);

@@ -2,13 +2,13 @@
 /// The world these tests run in: one MPI session per process, owned by main().
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <array>
 #include <memory>
 #include <ostream>
 #include <set>
 #include <string>
+
+#include <gtest/gtest.h>
 
 #include "comm/communicator.hpp"
 
@@ -26,22 +26,28 @@ struct Way {
   Transport transport;
   const char* name;
   std::array<int, 5> machine_of_rank = {};
+  bool overlap = false;  ///< a thread drives it
 };
 
 inline constexpr Way kSharedMemory{Transport::shared_memory, "shared_memory"};
 inline constexpr Way kRing{Transport::ring, "ring"};
+inline constexpr Way kRingThread{Transport::ring, "ring_with_thread", {}, true};
 /// Hosts with several ranks, in blocks as schedulers place them by default, or in turn.
 inline constexpr Way kTwoLevelBlocks{Transport::two_level, "two_level_in_blocks", {0, 0, 1, 1, 2}};
 inline constexpr Way kTwoLevelInTurn{Transport::two_level, "two_level_in_turn", {0, 1, 0, 1, 1}};
+inline constexpr Way kTwoLevelThread{Transport::two_level, "two_level_with_thread", {0, 1, 0, 1, 1}, true};
 /// One rank on the first machine, all others on the second: one lane.
 inline constexpr Way kTwoLevelUneven{Transport::two_level, "two_level_uneven", {0, 1, 1, 1, 1}};
 /// One level of the two: there is one machine, or every rank is alone on its own.
 inline constexpr Way kTwoLevelTogether{Transport::two_level, "two_level_together", {0, 0, 0, 0, 0}};
 inline constexpr Way kTwoLevelAlone{Transport::two_level, "two_level_alone", {0, 1, 2, 3, 4}};
 
-inline std::unique_ptr<Communicator> communicator_over(const Way& way, double deadline_seconds = 60) {
+inline std::unique_ptr<Communicator> communicator_over(const Way& way, double deadline_seconds = 60,
+                                                       WireFormat wire = WireFormat::fp32) {
   const auto rank = static_cast<std::size_t>(session().rank());
   return make_communicator(session(), {.transport = way.transport,
+                                       .wire = wire,
+                                       .overlap = way.overlap,
                                        .deadline_seconds = deadline_seconds,
                                        .pretended_machine = 1 + way.machine_of_rank.at(rank)});
 }
@@ -66,8 +72,10 @@ inline std::string way_name(const testing::TestParamInfo<Way>& info) { return in
 
 #define LOCKSTEP_OVER_EVERY_TRANSPORT(suite) \
   INSTANTIATE_TEST_SUITE_P(, suite, testing::Values(kSharedMemory, kRing, kTwoLevelInTurn), way_name)
-#define LOCKSTEP_OVER_EVERY_GROUPING(suite) \
-  INSTANTIATE_TEST_SUITE_P(                 \
-      , suite, testing::Values(kSharedMemory, kRing, kTwoLevelBlocks, kTwoLevelInTurn, kTwoLevelUneven), way_name)
+#define LOCKSTEP_OVER_EVERY_GROUPING(suite)                                                                     \
+  INSTANTIATE_TEST_SUITE_P(, suite,                                                                             \
+                           testing::Values(kSharedMemory, kRing, kRingThread, kTwoLevelBlocks, kTwoLevelInTurn, \
+                                           kTwoLevelThread, kTwoLevelUneven),                                   \
+                           way_name)
 
 }  // namespace lockstep::comm

@@ -2,12 +2,9 @@
 #undef _FORTIFY_SOURCE
 #include "support/cuda_on_cpu.hpp"
 
-#include <csetjmp>
-
-#include <ucontext.h>
-
 #include <algorithm>
 #include <cassert>
+#include <csetjmp>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -15,6 +12,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <ucontext.h>
 
 #include "model/cuda/launch.cuh"
 #include "support/fiber_sanitizers.hpp"

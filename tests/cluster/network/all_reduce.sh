@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The benchmark of sums over several hosts: all ways side by side, the bound of the links, and a link that is cut while
-# MPI sums.
+# The all-reduce benchmark over several hosts: all ways side by side, the bound of the links, and a link that is cut while
+# MPI reduces.
 # seconds: 300
 . "$(dirname "$0")/harness.sh"
 nodes 3 --rate 200mbit
@@ -40,16 +40,16 @@ expect_out "^bound: .* 1.333 times the data over each of 3 hosts' links\$"
 judge three.json ring,mpi bf16 3
 
 check "shared memory does not reach another host"
-run -H node1:1,node2:1 "${bench[@]}" --ways shared-memory
+run -H node1:1,node2:1 "${bench[@]}" --algorithms shared-memory
 expect_error 1 "no communication through shared memory: rank 1 .* is not on the machine of rank 0"
 
-check "a link that is cut while MPI sums"
-start -H node1:1,node2:1 bench all-reduce --ways mpi --min 1000000 --max 1000000 --repeat 10000 --deadline 4
+check "a link that is cut while MPI reduces"
+start -H node1:1,node2:1 bench all-reduce --algorithms mpi --min 1000000 --max 1000000 --repeat 10000 --deadline 4
 wait_for 30 grep -q busbw out
 sleep 1
 "$hosts" cut node2 data
 finish 40
 "$hosts" heal node2 data
 [ "$status" != 0 ] || failed "it ended with success"
-expect_err "rank [01] \(host node[12], pid [0-9]*\) has waited in MPI_Allreduce of 1000000 floats for|rank [01] .*timing sums"
+expect_err "rank [01] \(host node[12], pid [0-9]*\) has waited in MPI_Allreduce of 1000000 floats for|rank [01] .*timing all-reduces"
 nobody_remains 20 node1 node2

@@ -16,7 +16,7 @@ case $rate in
 esac
 payload=$(awk "BEGIN { print $gbps * 1448 / 1514 }")
 list=$(all_nodes | paste -sd,)
-bench=(bench all-reduce --ways ring,mpi --min 16384 --max "${MAX:-16777216}" --factor 4 --repeat "${REPEAT:-9}" --warmup 2
+bench=(bench all-reduce --algorithms ring,mpi --min 16384 --max "${MAX:-16777216}" --factor 4 --repeat "${REPEAT:-9}" --warmup 2
   --device cpu --link-gbps "$payload")
 check "MPI_Allreduce as Open MPI chooses"
 start -H "$list" -m "--mca mpi_yield_when_idle 1" "${bench[@]}" --json default.json

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Training over several hosts computes what one host with as many ranks computes, and its sums cross the network.
+# Training over several hosts computes what one host with as many ranks computes, and its gradients cross the network.
 # seconds: 300
 . "$(dirname "$0")/harness.sh"
 pack_small data/train

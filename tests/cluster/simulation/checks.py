@@ -9,8 +9,8 @@ def complaints(rows):
         where = " ".join(f"{row[key]}" for key in ("machine", "network", "gbps", "algorithm", "overlap") if key in row)
         if not 0 < row["efficiency"] <= 1:
             said.append(f"{where}, {row['ranks']} ranks: an efficiency of {row['efficiency']:.4g}")
-        if row["sums_ms"] < 0.999 * row["link_bound_ms"]:
-            said.append(f"{where}, {row['ranks']} ranks: sums in {row['sums_ms']:.4g} ms, faster than the link's "
+        if row["all_reduce_ms"] < 0.999 * row["link_bound_ms"]:
+            said.append(f"{where}, {row['ranks']} ranks: all-reduce in {row['all_reduce_ms']:.4g} ms, faster than the link's "
                         f"{row['link_bound_ms']:.4g} ms")
         series.setdefault(where, []).append(row)
     for where, points in series.items():

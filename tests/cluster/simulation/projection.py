@@ -18,7 +18,7 @@ NETWORKS = {
     "gpt2-124m": ["--model", "gpt", "--layers", "12", "--width", "768", "--heads", "12", "--context", "1024",
                   "--outputs", "50257"],
 }
-# Messages of one simulation, above which a ring of fewer places stands for all of them (see Cluster.sum_seconds).
+# Messages of one simulation, above which a ring of fewer places stands for all of them (see Cluster.all_reduce_seconds).
 MOST_MESSAGES = 30_000
 # Buckets whose sizes differ by less are simulated as one.
 ALIKE = 0.005
@@ -76,7 +76,7 @@ class Cluster:
         rates = [f"local={self.local}", f"add={adds['bytes_per_second']:.9g}"]
         if algorithm == "two-level":
             rates += [f"memory={shared['bytes_per_second']:.9g}",
-                      f"sync={shared['meeting_seconds']:.9g}"]
+                      f"sync={shared['barrier_seconds']:.9g}"]
         return rates
 
     def buckets(self, schedule, algorithm):
@@ -85,48 +85,48 @@ class Cluster:
                                    f"ranks={self.ranks}", f"local={self.local}", f"bucket={self.bucket_size}", "list=1", inputs=[schedule])
         return [Bucket(int(f["bytes"]), f["ready"]) for f in map(fields, lines)]
 
-    def _time_sum(self, size, algorithm, places=0, all_lanes=False):
+    def _time_all_reduce(self, size, algorithm, places=0, all_rings=False):
         arguments = [f"algorithm={algorithm}", f"places={places}", f"bytes={size}"] + self._rates(algorithm)
-        if algorithm == "two-level" and not all_lanes:
-            lines = self._run(arguments + ["lanes=1"], share=self.local, per_host=1)
+        if algorithm == "two-level" and not all_rings:
+            lines = self._run(arguments + ["rings=1"], share=self.local, per_host=1)
         else:
             lines = self._run(arguments)
-        return next(fields(line)["seconds"] for line in lines if line.startswith("sum "))
+        return next(fields(line)["seconds"] for line in lines if line.startswith("all_reduce "))
 
     def ring_length(self, algorithm):
         return self.hosts if algorithm == "two-level" else self.ranks
 
-    def sum_seconds(self, size, algorithm, most_messages=MOST_MESSAGES, all_lanes=False):
-        """Seconds of one bucket's sum. A long ring repeats itself: above `most_messages`, rings of fewer places with
+    def all_reduce_seconds(self, size, algorithm, most_messages=MOST_MESSAGES, all_rings=False):
+        """Seconds of one bucket's all-reduce. A long ring repeats itself: above `most_messages`, rings of fewer places with
         parts of the same size are simulated on the same hosts, a number and twice that, and the rest is continued at
         the difference."""
         length = self.ring_length(algorithm)
         part = size / self.local if algorithm == "two-level" else size
         segments = max(1, math.ceil(part / length / SEGMENT))
-        simulated = self.ranks if algorithm != "two-level" or all_lanes else self.hosts
+        simulated = self.ranks if algorithm != "two-level" or all_rings else self.hosts
         least = 2 if algorithm == "two-level" else 2 * self.local  # a ring's hops repeat from host to host
         some = length
         while some % 2 == 0 and some // 2 >= least and 2 * some * simulated * segments > most_messages:
             some //= 2
         if some >= length // 2:
-            return self._time_sum(size, algorithm, 0, all_lanes)
-        first, second = (self._time_sum(size, algorithm, places, all_lanes) for places in (some, 2 * some))
+            return self._time_all_reduce(size, algorithm, 0, all_rings)
+        first, second = (self._time_all_reduce(size, algorithm, places, all_rings) for places in (some, 2 * some))
         return second + (length - 2 * some) * (second - first) / some
 
-    def all_sums(self, sizes, algorithm):
+    def seconds_of_sizes(self, sizes, algorithm):
         """{size: seconds}; sizes that hardly differ share a simulation."""
         seconds, largest = {}, None
         for size in sorted(set(sizes), reverse=True):
             if largest is None or size < (1 - ALIKE) * largest:
                 largest = size
-                seconds[size] = self.sum_seconds(size, algorithm)
+                seconds[size] = self.all_reduce_seconds(size, algorithm)
             else:
                 seconds[size] = seconds[largest] * size / largest
         return seconds
 
     def control_seconds(self, algorithm):
         arguments = [f"algorithm={algorithm}", "bytes=4096"] + self._rates(algorithm)
-        lines = self._run(arguments + ["lanes=1"], per_host=1) if algorithm == "two-level" else self._run(arguments)
+        lines = self._run(arguments + ["rings=1"], per_host=1) if algorithm == "two-level" else self._run(arguments)
         return next(fields(line)["seconds"] for line in lines if line.startswith("control "))
 
     def whole_step(self, schedule, algorithm, overlap):
@@ -145,14 +145,14 @@ class Cluster:
 def project_point(cluster, schedule, compute, algorithm):
     """Two rows: overlapped and not."""
     buckets = cluster.buckets(schedule, algorithm)
-    sums = cluster.all_sums([bucket.bytes for bucket in buckets], algorithm)
+    seconds = cluster.seconds_of_sizes([bucket.bytes for bucket in buckets], algorithm)
     control = cluster.control_seconds(algorithm)
     rows = []
     for overlap in (False, True):
-        step = compose(buckets, sums, compute, overlap) + control
+        step = compose(buckets, seconds, compute, overlap) + control
         rows.append({"ranks": cluster.ranks, "hosts": cluster.hosts, "algorithm": algorithm,
                      "overlap": "overlap" if overlap else "none", "buckets": len(buckets),
-                     "compute_ms": 1e3 * compute, "sums_ms": 1e3 * (sum(sums[b.bytes] for b in buckets) + control),
+                     "compute_ms": 1e3 * compute, "all_reduce_ms": 1e3 * (sum(seconds[b.bytes] for b in buckets) + control),
                      "link_bound_ms": 1e3 * sum(cluster.bound(b.bytes, algorithm) for b in buckets),
                      "exposed_ms": 1e3 * (step - compute), "step_ms": 1e3 * step, "efficiency": compute / step})
     return rows

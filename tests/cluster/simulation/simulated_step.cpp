@@ -1,6 +1,7 @@
 /// \file
 /// One training step of many ranks in SimGrid's SMPI: the buckets that the gradient reducer would make, travelling by
-/// the ring's own RingJourney, over a described network. Time is simulated, memory is not touched, nothing is added up.
+/// the ring's own RingSchedule, over a described network. Time is simulated, memory is not touched, nothing is added
+/// up.
 ///
 ///   smpirun ... simulated_step schedule=FILE key=value ...
 ///
@@ -8,31 +9,25 @@
 /// ...": what its backward pass takes, and where the slices of its gradients end in the arena (elements).
 ///
 ///   transport=NAME      whose bucket rule: ring, nccl ... (comm::BucketRule)
-///   algorithm=ring      segments around all ranks, as comm::RingJourney sends them
+///   algorithm=ring      segments around all ranks, as comm::RingSchedule sends them
 ///   algorithm=slices    the ring of the textbook: a step's part as one message, one step after the other
-///   algorithm=two-level a ring across hosts for each rank of a host, which sums and spreads its part within the host
-///   ranks=N             of the job, for the bucket rule; default: all that are simulated
-///   bucket=N            elements of a bucket instead of the rule's
-///   local=N             ranks per host
-///   lanes=1             only the first rank of each host is simulated, and its ring (two-level): all rings are alike,
+///   algorithm=two-level a ring across hosts for each rank of a host, which reduces and broadcasts its part within the
+///   host ranks=N             of the job, for the bucket rule; default: all that are simulated bucket=N elements of a
+///   bucket instead of the rule's local=N             ranks per host rings=1             only the first rank of each
+///   host is simulated, and its ring (two-level): all rings are alike,
 ///   a
 ///                       network of 1/local of the bandwidth is one ring's share
 ///   memory=BYTES        of a host per second, of which each of its ranks has its share (two-level)
 ///   add=BYTES           of terms that have come in, added per second; 0: in no time
-///   sync=SECONDS        a meeting of the ranks of a host (two-level)
+///   sync=SECONDS        a barrier of the ranks of a host (two-level)
 ///   overlap=1           a bucket travels once it is ready; 0: all of them after the backward pass
 ///   places=N            each ring goes round N places instead of all, with parts of the same size: what a long ring is
 ///                       continued from (bytes=)
 ///   list=1              say the buckets and when they are ready, and stop
-///   bytes=N,N,...       instead of a schedule: sums of these sizes, each alone
+///   bytes=N,N,...       instead of a schedule: all-reduces of these sizes, each alone
 ///
 /// A rank is one simulated process, the one that communicates: computation is its clock. That is all there is to a
 /// communication thread as long as neither slows the other.
-#include <mpi.h>
-#include <smpi/smpi.h>
-#include <sys/mman.h>
-#include <simgrid/s4u.hpp>
-
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -44,14 +39,19 @@
 #include <string>
 #include <vector>
 
+#include <mpi.h>
+#include <simgrid/s4u.hpp>
+#include <smpi/smpi.h>
+#include <sys/mman.h>
+
 #include "comm/communicator.hpp"
 #include "comm/gradient_reducer.hpp"
-#include "comm/mpi_state.hpp"
+#include "comm/session/mpi_state.hpp"
 
 namespace {
 
-/// A journey polls. Here a poll would cost simulated time and much of ours, so that none is made: what is asked for is
-/// noted and said to be under way; when the journey can do no more, the rank sleeps until one of these requests is
+/// A schedule polls. Here a poll would cost simulated time and much of ours, so that none is made: what is asked for is
+/// noted and said to be under way; when the schedule can do no more, the rank sleeps until one of these requests is
 /// complete, and the next question about that one is answered with yes.
 class Polls {
  public:
@@ -66,7 +66,7 @@ class Polls {
     }
     return MPI_SUCCESS;
   }
-  /// Before the journey asks again.
+  /// Before the schedule asks again.
   void forget() { count_ = 0; }
   /// Until one of those asked for since forget() is complete.
   void wait() {
@@ -101,7 +101,7 @@ int noted_test(MPI_Request* request, int* complete, MPI_Status* status) {
 }  // namespace
 
 #define MPI_Test noted_test
-#include "comm/ring_journey.hpp"
+#include "comm/host/ring_schedule.hpp"
 #undef MPI_Test
 
 namespace lockstep::comm {
@@ -127,13 +127,22 @@ void check(int code, const char* call, const MpiSession::State&, int) {
 namespace {
 
 struct Options {
-  std::string schedule, transport = "ring", algorithm = "ring";
+  std::string schedule, algorithm = "ring";
+  Transport transport = Transport::ring;
   int ranks = 0, local = 1, places = 0;
   std::size_t bucket_elements = 0;
   double memory = 1e11, add = 0, sync = 1e-6;
-  bool overlap = true, list = false, one_lane = false;
+  bool overlap = true, list = false, one_ring = false;
   std::vector<std::size_t> bytes;
 };
+
+Transport transport_named(const std::string& name) {
+  for (const Transport transport :
+       {Transport::serial, Transport::shared_memory, Transport::two_level, Transport::ring, Transport::nccl}) {
+    if (name_of(transport) == name) return transport;
+  }
+  throw std::invalid_argument("no transport: " + name);
+}
 
 Options parse(int argc, char** argv) {
   Options options;
@@ -144,7 +153,7 @@ Options parse(int argc, char** argv) {
     if (key == "schedule")
       options.schedule = value;
     else if (key == "transport")
-      options.transport = value;
+      options.transport = transport_named(value);
     else if (key == "algorithm")
       options.algorithm = value;
     else if (key == "ranks")
@@ -163,8 +172,8 @@ Options parse(int argc, char** argv) {
       options.sync = std::stod(value);
     else if (key == "overlap")
       options.overlap = value == "1";
-    else if (key == "lanes")
-      options.one_lane = value == "1";
+    else if (key == "rings")
+      options.one_ring = value == "1";
     else if (key == "list")
       options.list = value == "1";
     else if (key == "bytes") {
@@ -201,7 +210,7 @@ Schedule read_schedule(const Options& options) {
     for (std::size_t end = 0; words >> end; finished.push_back(schedule.compute)) ends.push_back(end);
   }
   if (ends.empty()) throw std::invalid_argument(options.schedule + ": no slices");
-  const int ring_length = options.transport == "two-level" ? options.ranks / options.local : options.ranks;
+  const int ring_length = options.transport == Transport::two_level ? options.ranks / options.local : options.ranks;
   for (const Slice& slice :
        BucketRule(options.transport, options.ranks, ring_length, options.bucket_elements).cut(ends)) {
     const auto last = std::lower_bound(ends.begin(), ends.end(), slice.offset + slice.count) - ends.begin();
@@ -211,11 +220,11 @@ Schedule read_schedule(const Options& options) {
   return schedule;
 }
 
-/// A lane's share of the work within its host: terms are read from all buffers of the host and written to one, results
+/// A ring's share of the work within its host: terms are read from all buffers of the host and written to one, results
 /// are read from one and written to all.
-class HostStation final : public RingStation {
+class HostHandler final : public SegmentHandler {
  public:
-  explicit HostStation(const Options& options) : options_(options) {}
+  explicit HostHandler(const Options& options) : options_(options) {}
   void load(Slice slice) override { touch(slice, options_.local + 1); }
   void unload(Slice slice) override { touch(slice, options_.local); }
 
@@ -226,7 +235,7 @@ class HostStation final : public RingStation {
   const Options& options_;
 };
 
-/// One rank's part in the sums.
+/// One rank's part in the all-reduce.
 class Rank {
  public:
   Rank(const Options& options, std::span<float> arena) : options_(options), arena_(arena) {
@@ -234,7 +243,7 @@ class Rank {
     MPI_Comm_size(MPI_COMM_WORLD, &size_);
     state_.data = MPI_COMM_WORLD;
     ring_rank_ = rank_, ring_size_ = size_;
-    if (two_level() && !options.one_lane) {
+    if (two_level() && !options.one_ring) {
       if (size_ % options.local != 0) throw std::invalid_argument("ranks do not fill their hosts");
       ring_rank_ = rank_ / options.local, ring_size_ = size_ / options.local;
       MPI_Comm_split(MPI_COMM_WORLD, rank_ % options.local, rank_, &state_.data);
@@ -246,27 +255,27 @@ class Rank {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  void sum(Slice slice) {
+  void all_reduce(Slice slice) {
     if (two_level()) {
-      HostStation station(options_);
+      HostHandler handler(options_);
       pause(options_.sync);  // all terms are written
-      // All of the host's elements fall into equal lanes.
-      travel({.offset = slice.offset, .count = slice.count / static_cast<std::size_t>(options_.local)}, station);
+      // All of the host's elements fall into equal rings.
+      travel({.offset = slice.offset, .count = slice.count / static_cast<std::size_t>(options_.local)}, handler);
       pause(options_.sync);  // all results are written
     } else if (options_.algorithm == "ring") {
-      RingStation station;
-      travel(slice, station);
+      SegmentHandler handler;
+      travel(slice, handler);
     } else {
       travel_plainly(slice);
     }
   }
 
-  /// The small sum of each step, of loss, flags and votes: everybody gathers everybody's in log2(p) rounds; in two
-  /// levels, one rank of each host does, and the others wait for it.
+  /// The small all-reduce of each step, of loss, flags and votes: everybody gathers everybody's in log2(p) rounds; in
+  /// two levels, one rank of each host does, and the others wait for it.
   void control_sum() {
     constexpr int kBytes = 72;
     if (two_level()) pause(2 * options_.sync);
-    if (two_level() && !options_.one_lane && rank_ % options_.local != 0) return;
+    if (two_level() && !options_.one_ring && rank_ % options_.local != 0) return;
     for (int distance = 1; distance < ring_size_; distance *= 2) {
       const int bytes = kBytes * std::min(distance, ring_size_ - distance);
       MPI_Sendrecv(arena_.data(), bytes, MPI_BYTE, ring_neighbour(-distance), kControlTag, arena_.data(), bytes,
@@ -290,14 +299,14 @@ class Rank {
     return own;
   }
 
-  void travel(Slice whole, RingStation& station) {
+  void travel(Slice whole, SegmentHandler& handler) {
     parts_.clear();
     for (int place = 0; place < places(); ++place) {
       parts_.add(part(whole, place));
       parts_.end_place();
     }
     if (ring_size_ == 1) {
-      station.load(whole), station.unload(whole);
+      handler.load(whole), handler.unload(whole);
       return;
     }
     // Places repeat along the ring: each still has the next one as its neighbour.
@@ -305,13 +314,13 @@ class Rank {
                           .position = ring_rank_ % places(),
                           .previous = ring_neighbour(-1),
                           .following = ring_neighbour(1)};
-    using Journey = RingJourney<float, float>;
-    Journey journey(place, state_, arena_, {}, parts_, station, RingTrip::all_reduce,
-                    {reinterpret_cast<std::byte*>(arena_.data()), Journey::kStagingBytes});
+    using FloatSchedule = RingSchedule<float, float>;
+    FloatSchedule schedule(place, state_, arena_, {}, parts_, handler, RingPhases::all_reduce,
+                           {reinterpret_cast<std::byte*>(arena_.data()), FloatSchedule::kStagingBytes});
     Polls& polls = own_polls();
-    while (!journey.done()) {
+    while (!schedule.done()) {
       polls.forget();
-      if (!journey.advance() && !journey.done()) polls.wait();
+      if (!schedule.advance() && !schedule.done()) polls.wait();
     }
   }
 
@@ -370,9 +379,9 @@ double arrive_together(double begin) {
 void time_sums(Rank& rank, const Options& options) {
   for (const std::size_t bytes : options.bytes) {
     const double begin = leave_together(rank);
-    rank.sum({.offset = 0, .count = bytes / sizeof(float)});
+    rank.all_reduce({.offset = 0, .count = bytes / sizeof(float)});
     const double seconds = arrive_together(begin);
-    if (rank.rank() == 0) std::printf("sum bytes=%zu seconds=%.9f\n", bytes, seconds);
+    if (rank.rank() == 0) std::printf("all_reduce bytes=%zu seconds=%.9f\n", bytes, seconds);
   }
   const double begin = leave_together(rank);
   rank.control_sum();
@@ -384,7 +393,7 @@ void time_step(Rank& rank, const Schedule& schedule) {
   const double begin = leave_together(rank);
   for (const Bucket& bucket : schedule.buckets) {
     rank.pause_until(begin + bucket.ready);
-    rank.sum(bucket.slice);
+    rank.all_reduce(bucket.slice);
   }
   rank.pause_until(begin + schedule.compute);
   rank.control_sum();
@@ -397,7 +406,7 @@ void run(int argc, char** argv) {
   if (options.ranks == 0) MPI_Comm_size(MPI_COMM_WORLD, &options.ranks);
   const Schedule schedule = options.bytes.empty() ? read_schedule(options) : Schedule{};
   if (shared.arena.empty()) {
-    std::size_t elements = RingJourney<float, float>::kStagingBytes / sizeof(float);
+    std::size_t elements = RingSchedule<float, float>::kStagingBytes / sizeof(float);
     for (const Bucket& bucket : schedule.buckets)
       elements = std::max(elements, bucket.slice.offset + bucket.slice.count);
     for (const std::size_t bytes : options.bytes) elements = std::max(elements, bytes / sizeof(float));

@@ -22,7 +22,7 @@ MEBI = 1 << 20
 
 def row(**changes):
     return {"machine": "m", "network": "n", "gbps": 100, "algorithm": "ring", "overlap": "none", "ranks": 16,
-            "hosts": 2, "buckets": 3, "efficiency": 0.9, "sums_ms": 2.0, "link_bound_ms": 1.0, "step_ms": 10.0,
+            "hosts": 2, "buckets": 3, "efficiency": 0.9, "all_reduce_ms": 2.0, "link_bound_ms": 1.0, "step_ms": 10.0,
             **changes}
 
 
@@ -32,19 +32,19 @@ class Theory(unittest.TestCase):
             cluster = Cluster(SIMULATOR, MACHINES["gpu"], ranks, 100, ranks_per_host=1)
             for size in (MEBI, 16 * MEBI):
                 theory = checks.plain_ring_seconds(size, ranks, cluster.link, hops * projection.LINK_LATENCY)
-                self.assertAlmostEqual(cluster.sum_seconds(size, "slices") / theory, 1, delta=0.02)
+                self.assertAlmostEqual(cluster.all_reduce_seconds(size, "slices") / theory, 1, delta=0.02)
 
     def test_the_programs_ring_lies_between_the_link_alone_and_the_plain_ring(self):
         for ranks in (4, 16):
             cluster = Cluster(SIMULATOR, MACHINES["gpu"], ranks, 100, ranks_per_host=1)
             for size in (MEBI, 16 * MEBI):
-                seconds = cluster.sum_seconds(size, "ring")
+                seconds = cluster.all_reduce_seconds(size, "ring")
                 self.assertGreater(seconds, cluster.bound(size, "ring"))
-                self.assertLess(seconds, 1.03 * cluster.sum_seconds(size, "slices"))
+                self.assertLess(seconds, 1.03 * cluster.all_reduce_seconds(size, "slices"))
 
     def test_two_levels_send_less_through_fewer_hops(self):
         cluster = Cluster(SIMULATOR, MACHINES["gpu"], 32, 100)
-        seconds = cluster.sum_seconds(8 * MEBI, "two-level")
+        seconds = cluster.all_reduce_seconds(8 * MEBI, "two-level")
         self.assertGreater(seconds, cluster.bound(8 * MEBI, "two-level"))
         self.assertLess(seconds, 1.3 * cluster.bound(8 * MEBI, "two-level"))
 
@@ -52,14 +52,14 @@ class Theory(unittest.TestCase):
 class Shortcuts(unittest.TestCase):
     """What makes 1,024 ranks affordable changes little."""
 
-    def test_one_lane_stands_for_all(self):
+    def test_one_ring_stands_for_all(self):
         cluster = Cluster(SIMULATOR, MACHINES["cpu"], 32, 100)
-        one, every = (cluster.sum_seconds(4 * MEBI, "two-level", all_lanes=lanes) for lanes in (False, True))
+        one, every = (cluster.all_reduce_seconds(4 * MEBI, "two-level", all_rings=rings) for rings in (False, True))
         self.assertAlmostEqual(one / every, 1, delta=0.02)
 
     def test_a_long_ring_is_continued_from_short_ones(self):
         cluster = Cluster(SIMULATOR, MACHINES["gpu"], 64, 100)
-        some, every = (cluster.sum_seconds(4 * MEBI, "ring", messages) for messages in (3000, 10**9))
+        some, every = (cluster.all_reduce_seconds(4 * MEBI, "ring", messages) for messages in (3000, 10**9))
         self.assertNotEqual(some, every, "nothing was continued")
         self.assertAlmostEqual(some / every, 1, delta=0.02)
 
@@ -126,7 +126,7 @@ class ChecksFire(unittest.TestCase):
         self.assertEqual(checks.complaints([row(), row(ranks=64, efficiency=0.8)]), [])
         self.assertEqual(checks.complaints([row(), row(ranks=64, efficiency=0.91, buckets=2)]), [])
         for wrong, words in (([row(efficiency=1.01)], "an efficiency of"), ([row(efficiency=0)], "an efficiency of"),
-                             ([row(sums_ms=0.9)], "faster than the link's"),
+                             ([row(all_reduce_ms=0.9)], "faster than the link's"),
                              ([row(), row(ranks=64, efficiency=0.91)], "the efficiency rises"),
                              ([row(), row(overlap="overlap", step_ms=10.1)], "with overlap 10.1 ms, without 10 ms")):
             said = checks.complaints(wrong)

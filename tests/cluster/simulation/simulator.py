@@ -34,7 +34,7 @@ def missing():
 
 
 def fields(line):
-    """'sum bytes=4 seconds=0.5' -> {'bytes': 4.0, 'seconds': 0.5}"""
+    """'all_reduce bytes=4 seconds=0.5' -> {'bytes': 4.0, 'seconds': 0.5}"""
     return {key: float(value) for key, value in re.findall(r"(\w+)=([-+.\deE]+)", line)}
 
 

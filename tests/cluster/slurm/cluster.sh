@@ -97,7 +97,7 @@ cluster="" cluster_keeper="" login_pid=""
 declare -A node_keeper node_pid
 
 # Why there can be no cluster here; nothing when there can.
-cluster_obstacle() {
+no_cluster_because() {
   local program missing=""
   for program in slurmctld slurmd munged sbatch mpirun ip unshare nsenter setpriv; do
     command -v $program >/dev/null || missing+=" $program"
@@ -170,9 +170,9 @@ keeper() { exec setpriv --pdeathsig KILL unshare --mount --uts --ipc --net --pid
 cluster_start() {
   nodes=$1
   shift
-  local obstacle i
-  obstacle=$(cluster_obstacle)
-  [ -z "$obstacle" ] || skip_all "$obstacle"
+  local reason i
+  reason=$(no_cluster_because)
+  [ -z "$reason" ] || skip_all "$reason"
   cluster=$work/cluster
   mkdir -p "$cluster/login" "$cluster/state"
   printf '%s\n' "$work" "$tree" "$(dirname "$lockstep")" >"$cluster/shared"
@@ -249,14 +249,14 @@ power_off() {
 }
 powered_off_at=-1000
 
-# A job's former life may still be ending, on some node, when the queue has it again; a new one would meet what it leaves.
+# When a job is back in the queue, its former attempt may still be ending on some node; a new one would meet its remains.
 declare -A pending_since
 release_requeued() {
   local job node
   for job in $(on_login squeue -h -t PD -O 'JobID:12,RestartCnt:6,Reason:20' | awk '$2 > 0 && $3 == "BeginTime" { print $1 }'); do
     : "${pending_since[$job]:=$SECONDS}"
     [ $((SECONDS - ${pending_since[$job]})) -ge 4 ] || continue
-    # After a node was lost, an order to end the former life may be on its way for longer.
+    # After a node was lost, an order to end the former attempt may be on its way for longer.
     [ $((SECONDS - powered_off_at)) -gt 30 ] || continue
     for node in "${!node_pid[@]}"; do
       ! on_node "$node" pgrep -f "^slurmstepd: \\[$job\\." >/dev/null 2>&1 || continue 2

@@ -54,7 +54,7 @@ finish_job() {
 }
 says() { grep -Eq -- "$1" "$name.log" 2>/dev/null; }
 expect_state() { [ "$(state)" = "JobState=$1" ] || failed "$(state) instead of $1"; }
-# The step that the log's life number $1 stopped at.
+# The step at which attempt number $1 in the log stopped.
 stopped_at() { sed -n 's/.*stopped at step \([0-9]*\).*/\1/p' "$name.log" | sed -n "$1p"; }
 # Every number that a run has learnt: the checksums of its newest checkpoint's tensors.
 tensors() { "$lockstep" info "$(newest_checkpoint "$1")" | grep -E ' [0-9a-f]{16}$' | awk '{ print $1, $2, $NF }'; }

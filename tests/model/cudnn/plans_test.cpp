@@ -1,7 +1,5 @@
 // cuDNN has plans for the convolutions of ResNet-50 (He et al. 2015) on a GPU that is only described: none is needed.
 // Where cuDNN cannot be loaded the tests say that they have not run.
-#include "model/cuda/cudnn_plans.hpp"
-
 #include <array>
 #include <string>
 #include <vector>
@@ -9,6 +7,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "model/cuda/cudnn_plans.hpp"
 #include "model/device.hpp"
 
 namespace lockstep::model::cuda {

@@ -2,8 +2,6 @@
 /// A job for faults.sh to hurt: worker TRANSPORT DEADLINE FOLDER CONDUCT. TRANSPORT is shared-memory, ring, or
 /// two-level with the machine that each rank is to take for its own: two-level:0,1,1. Reduces for ever (30 s at most),
 /// writes FOLDER/pid.RANK once it runs, and ends as lockstep does: PeerError -> MpiSession::abort.
-#include <unistd.h>
-
 #include <chrono>
 #include <cstdlib>
 #include <exception>
@@ -12,6 +10,8 @@
 #include <string>
 #include <thread>
 #include <vector>
+
+#include <unistd.h>
 
 #include "comm/agreement.hpp"
 #include "comm/communicator.hpp"
@@ -41,16 +41,18 @@ int work(MpiSession& session, const std::string& transport, double deadline, con
     std::fill(gradients.begin(), gradients.end(), 1.0f);
     const bool turning_point = step == 50 && session.rank() == 1;
     if (turning_point && conduct == "fails") throw std::runtime_error("this rank fails alone");
-    if (turning_point && conduct == "diverges") communicator->all_reduce_sum(gradients.first(70'000));
+    if (turning_point && conduct == "diverges") communicator->all_reduce(gradients.first(70'000));
     if (turning_point && conduct == "leaves") _exit(0);
     if (step == 15 && conduct == "hurries") communicator->set_deadline(1);
     // Waits for a device, say, and now and then looks where its peers are.
     for (bool waits = step == 50 && conduct == "waits"; waits;
          std::this_thread::sleep_for(std::chrono::milliseconds(50)))
       communicator->look_at_peers();
-    communicator->all_reduce_sum(gradients);
+    communicator->all_reduce(gradients);
+    communicator->wait();
     double over = std::chrono::steady_clock::now() - start > std::chrono::seconds(30) ? 1 : 0;
-    communicator->all_reduce_sum(std::span(&over, 1));
+    communicator->all_reduce(std::span(&over, 1));
+    communicator->wait();
     if (over > 0) return 0;
     if (step == 20) std::ofstream(folder + "/pid." + std::to_string(session.rank())) << getpid() << std::endl;
   }

@@ -74,7 +74,7 @@ rm -f "$own"
 worker=$pretender
 for transport in automatic ring; do
   for n in 2 3; do
-    for conduct in sums tree graph shards; do
+    for conduct in sums tree graph shards bf16; do
       run $n $transport $conduct
       [ $code = 0 ] || fail "exit $code"
     done
@@ -95,8 +95,8 @@ for transport in automatic ring; do
     local said; said=$(grep -c -E "^error on rank [0-9] \(aborts: 1\): rank [0-9] \(host .*, Pretender 1\) $2" "$output")
     [ "$said" = 1 ] || fail "$said lines, not 1, say \"$2\""
   }
-  ends does-not-come "has waited for 3(\.[0-9])? s in step 7: backward for sums over NCCL\. Roll call: rank 1 \(host .*, pid [0-9]+\) has not arrived at a barrier for 1(\.[0-9])? s;"
-  ends stands-still "has waited for 3(\.[0-9])? s .* Roll call: All ranks are alive, but their sums do not get done \(ranks 0-2: step 7: backward\)"
+  ends does-not-come "has waited for 3(\.[0-9])? s in step 7: backward for sums over NCCL\. Failure report: rank 1 \(host .*, pid [0-9]+\) has not arrived at a barrier for 1(\.[0-9])? s;"
+  ends stands-still "has waited for 3(\.[0-9])? s .* Failure report: All ranks are alive, but their sums do not get done \(ranks 0-2: step 7: backward\)"
   ends dies "waits in step 7: backward for sums over NCCL\. rank 1 \(host .*, pid [0-9]+\) has died;"
   ends nccl-fails "fails in step 7: backward: NCCL: pretended NCCL error: with details\. Ending the job\."
   ends device-fails "fails in step 7: backward: an operation on the device failed: a pretended error \(cudaErrorIllegalAddress\)"

@@ -1,16 +1,21 @@
 #include "mpi/nccl/pretended_gpu.hpp"
 
-#include <cuda_runtime.h>
-#include <mpi.h>
-#include <nccl.h>
-
+#include <algorithm>
+#include <bit>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
 #include <vector>
+
+#include <cuda_runtime.h>
+#include <mpi.h>
+#include <nccl.h>
+
+#include "comm/nccl/nccl_bf16.hpp"
 
 struct CUstream_st;
 
@@ -260,6 +265,12 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* state)
 
 namespace {
 
+float widened(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+std::uint16_t rounded(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
 /// Starts what `begin` (MPI_Request*) asks MPI for, or records it.
 template <class Begin>
 ncclResult_t enqueue(ncclComm_t communicator, cudaStream_t stream, const Begin& begin) {
@@ -289,8 +300,28 @@ ncclResult_t enqueue(ncclComm_t communicator, cudaStream_t stream, const Begin& 
   return ncclInProgress;
 }
 
-void require_floats(ncclDataType_t type) {
-  if (type != ncclFloat32) misuse("halves of sums are of float32");
+void require_type(ncclDataType_t type, ncclDataType_t expected) {
+  if (type != expected) misuse("halves of sums are of float32, copies of bytes");
+}
+
+/// Sums of bfloat16, element by element as float32.
+void add_bf16(void* from, void* to, int* count, MPI_Datatype*) {
+  const auto* const terms = static_cast<const std::uint16_t*>(from);
+  auto* const sums = static_cast<std::uint16_t*>(to);
+  for (int i = 0; i < *count; ++i) sums[i] = rounded(widened(sums[i]) + widened(terms[i]));
+}
+
+/// Done when it is enqueued, or recorded.
+int enqueue_kernel(void* stream, const std::function<void()>& kernel) {
+  auto* const on = static_cast<CUstream_st*>(stream);
+  if (on->captured) {
+    the_graph.push_back(kernel);
+    on->unjoined = true;
+    return cudaSuccess;
+  }
+  while (!sums_are_done(on->position)) continue;
+  kernel();
+  return cudaSuccess;
 }
 
 }  // namespace
@@ -309,7 +340,7 @@ ncclResult_t ncclGroupEnd() {
 }
 ncclResult_t ncclReduceScatter(const void* from, void* to, std::size_t count, ncclDataType_t type,
                                ncclRedOp_t operation, ncclComm_t communicator, cudaStream_t stream) {
-  require_floats(type);
+  require_type(type, ncclFloat32);
   const auto* const all = static_cast<const float*>(from);
   if (operation != ncclSum || to != all + static_cast<std::size_t>(communicator->rank) * count) {
     misuse("not the scattered sum in place that was expected");
@@ -321,7 +352,7 @@ ncclResult_t ncclReduceScatter(const void* from, void* to, std::size_t count, nc
 }
 ncclResult_t ncclReduce(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t operation,
                         int root, ncclComm_t communicator, cudaStream_t stream) {
-  require_floats(type);
+  require_type(type, ncclFloat32);
   if (from != to || operation != ncclSum) misuse("not the sum that was expected");
   return enqueue(communicator, stream, [=](MPI_Request* request) {
     const bool receives = communicator->rank == root;
@@ -331,21 +362,21 @@ ncclResult_t ncclReduce(const void* from, void* to, std::size_t count, ncclDataT
 }
 ncclResult_t ncclAllGather(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclComm_t communicator,
                            cudaStream_t stream) {
-  require_floats(type);
-  if (from != static_cast<float*>(to) + static_cast<std::size_t>(communicator->rank) * count) {
+  require_type(type, ncclUint8);
+  if (from != static_cast<std::byte*>(to) + static_cast<std::size_t>(communicator->rank) * count) {
     misuse("not the gathering in place that was expected");
   }
   return enqueue(communicator, stream, [=](MPI_Request* request) {
-    MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, to, static_cast<int>(count), MPI_FLOAT, communicator->mpi,
+    MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, to, static_cast<int>(count), MPI_BYTE, communicator->mpi,
                    request);
   });
 }
 ncclResult_t ncclBroadcast(const void* from, void* to, std::size_t count, ncclDataType_t type, int root,
                            ncclComm_t communicator, cudaStream_t stream) {
-  require_floats(type);
+  require_type(type, ncclUint8);
   if (from != to) misuse("not the broadcast in place that was expected");
   return enqueue(communicator, stream, [=](MPI_Request* request) {
-    MPI_Ibcast(to, static_cast<int>(count), MPI_FLOAT, root, communicator->mpi, request);
+    MPI_Ibcast(to, static_cast<int>(count), MPI_BYTE, root, communicator->mpi, request);
   });
 }
 ncclResult_t ncclAllReduce(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t operation,
@@ -354,8 +385,14 @@ ncclResult_t ncclAllReduce(const void* from, void* to, std::size_t count, ncclDa
   const bool first = communicator->sums++ == 0;
   const ncclResult_t result = enqueue(communicator, stream, [=](MPI_Request* request) {
     const MPI_Datatype element = type == ncclFloat64 ? MPI_DOUBLE : type == ncclFloat32 ? MPI_FLOAT : MPI_UINT16_T;
+    static const MPI_Op bf16_sum = [] {
+      MPI_Op operation_of_mpi = MPI_OP_NULL;
+      MPI_Op_create(add_bf16, 1, &operation_of_mpi);
+      return operation_of_mpi;
+    }();
     if (first && the_faults.first_sum_wrong) *static_cast<double*>(to) += 1;
-    MPI_Iallreduce(MPI_IN_PLACE, to, static_cast<int>(count), element, MPI_SUM, communicator->mpi, request);
+    MPI_Iallreduce(MPI_IN_PLACE, to, static_cast<int>(count), element, type == ncclBfloat16 ? bf16_sum : MPI_SUM,
+                   communicator->mpi, request);
   });
   if (communicator->rank == 0 && communicator->log != nullptr) {
     std::fprintf(communicator->log, "host:1:2 [0] NCCL INFO AllReduce: %zu Bytes -> Algo %s proto SIMPLE channel{}\n",
@@ -382,3 +419,17 @@ ncclResult_t ncclCommDestroy(ncclComm_t communicator) {
   return ncclSuccess;
 }
 }
+
+// The kernels --------------------------------------------------------------------------------------------------------
+
+namespace lockstep::comm {
+
+int enqueue_rounding(void* stream, std::uint16_t* to, const float* values, std::size_t count) noexcept {
+  return enqueue_kernel(stream, [=] { std::transform(values, values + count, to, rounded); });
+}
+
+int enqueue_widening(void* stream, float* values, const std::uint16_t* from, std::size_t count) noexcept {
+  return enqueue_kernel(stream, [=] { std::transform(from, from + count, values, widened); });
+}
+
+}  // namespace lockstep::comm

@@ -1,9 +1,7 @@
 /// \file
-/// Device sums on a pretended GPU, for nccl.sh: reduction_worker CONDUCT. Deadlines are 4 s. Exit 0: all was as it
-/// should be; 3: refused at the start in the same words on all ranks; otherwise it ends as lockstep does.
-#include <fmt/format.h>
-#include <unistd.h>
-
+/// The device communicator on a pretended GPU, for nccl.sh: reduction_worker TRANSPORT CONDUCT. Deadlines are 4 s. Exit
+/// 0: all was as it should be; 3: refused at the start in the same words on all ranks; otherwise it ends as lockstep
+/// does.
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -14,10 +12,14 @@
 #include <thread>
 #include <vector>
 
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include "comm/agreement.hpp"
 #include "comm/communicator.hpp"
+#include "comm/device_communicator.hpp"
 #include "comm/gradient_reducer.hpp"
-#include "comm/reduction.hpp"
+#include "comm/messages.hpp"
 #include "mpi/nccl/pretended_gpu.hpp"
 
 namespace {
@@ -30,26 +32,27 @@ void require(bool condition, const std::string& what) {
 
 class Job {
  public:
-  Job(MpiSession& session, Communicator& host, bool ring)
+  Job(MpiSession& session, Communicator& host, bool ring, WireFormat wire = WireFormat::fp32)
       : host_(host),
-        reduction_(make_device_reduction(session, host,
-                                         {.stream = stream_,
-                                          .device = 0,
-                                          .device_name = "Pretender 1",
-                                          .deadline_seconds = 4,
-                                          .ring = ring,
-                                          .processors = 4})) {
+        communicator_(make_device_communicator(session, host,
+                                               {.stream = stream_,
+                                                .device = 0,
+                                                .device_name = "Pretender 1",
+                                                .wire = wire,
+                                                .deadline_seconds = 4,
+                                                .ring = ring,
+                                                .processors = 4})) {
     for (std::size_t i = 0; i < floats_.size(); ++i) floats_[i] = static_cast<float>(i % 1000);
   }
 
-  Reduction& reduction() { return *reduction_; }
+  Communicator& communicator() { return *communicator_; }
 
   void sum() {
-    reduction_->sum(std::span(floats_));
-    reduction_->sum(std::span(doubles_));
-    reduction_->join();
+    communicator_->all_reduce(std::span(floats_));
+    communicator_->all_reduce(std::span(doubles_));
+    communicator_->join();
   }
-  void wait(std::int64_t step) { reduction_->wait("backward", step); }
+  void wait(std::int64_t step) { communicator_->wait("backward", step); }
 
   void check(double times) const {
     for (std::size_t i = 0; i < floats_.size(); ++i) {
@@ -64,17 +67,22 @@ class Job {
     wait(0);
     check(ranks);
     sum();
-    reduction_->join();  // nothing to join
+    communicator_->join();  // nothing to join
     wait(1);
     check(ranks * ranks);
     wait(2);  // nothing to wait for
-    std::vector<std::uint16_t> halves(10, 3);
-    reduction_->sum_bf16(halves);
-    reduction_->sum(std::span(floats_).first(0));
-    reduction_->join();
+    communicator_->all_reduce(std::span(floats_).first(0));
+    communicator_->join();
     wait(3);
-    require(halves[9] == 3 * host_.size(), "bfloat16");
-    require(reduction_->exposed_seconds() >= 0 && reduction_->exposed_seconds() < 1, "exposed time");
+    std::vector<std::byte> bytes(100, static_cast<std::byte>(host_.rank()));
+    communicator_->broadcast(bytes, host_.size() - 1);
+    communicator_->barrier();
+    communicator_->wait();
+    require(bytes[99] == static_cast<std::byte>(host_.size() - 1), "broadcast");
+    const auto memory = communicator_->reduction_memory(1000);
+    communicator_->all_reduce(std::span(static_cast<float*>(memory->allocate(1000, 256)), 250));
+    communicator_->wait();
+    require(communicator_->exposed_seconds() >= 0 && communicator_->exposed_seconds() < 1, "exposed time");
     require(pretended::aborts() == 0, "no abort");
   }
 
@@ -85,8 +93,8 @@ class Job {
   }
   /// A step of a shared update: owners add up their parts, change them, bring them to the others.
   void halves() {
-    reduction_->scatter_sum(floats_, {});
-    reduction_->join();
+    communicator_->reduce_scatter(floats_);
+    communicator_->join();
   }
   void check_own(double times) {
     const auto offset = static_cast<std::size_t>(own().data() - floats_.data());
@@ -110,8 +118,8 @@ class Job {
       wait(0);
       check_own(ranks);
       forget_others();
-      reduction_->gather(floats_);
-      reduction_->join();
+      communicator_->all_gather(std::span(floats_));
+      communicator_->join();
       wait(1);
       for (std::size_t i = 0; i < size; ++i) {
         require(floats_[i] == static_cast<float>(i % 1000) * static_cast<float>(ranks),
@@ -122,8 +130,8 @@ class Job {
     floats_.assign(1000, 1.0f);
     pretended::begin_capture(stream_);
     halves();
-    reduction_->gather(floats_);
-    reduction_->join();
+    communicator_->all_gather(std::span(floats_));
+    communicator_->join();
     pretended::end_capture(stream_);
     for (int i = 0; i < 2; ++i) {
       pretended::replay(stream_);
@@ -131,13 +139,37 @@ class Job {
       const double expected = i == 0 ? ranks : ranks * ranks;
       for (const float value : floats_) require(value == expected, fmt::format("replay {}: {}", i, value));
     }
-    bool refused = false;
-    try {
-      reduction_->scatter_sum(floats_, {.bf16 = true});
-    } catch (const std::invalid_argument&) {
-      refused = true;
+    require(pretended::aborts() == 0, "no abort");
+  }
+
+  /// Sums of more than the staging buffer holds, whose elements and sums bfloat16 holds or rounds.
+  void bf16() {
+    require(communicator_->wire_format() == WireFormat::bf16, "the wire format");
+    const auto ranks = static_cast<float>(host_.size());
+    const std::size_t most = kDeviceStagingBytes / sizeof(std::uint16_t);
+    std::vector<float> values(most + 1001);
+    const auto value = [](std::size_t i) { return i % 2 == 0 ? static_cast<float>(i % 64) : 257.0f; };  // 257: to 256
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = value(i);
+    communicator_->all_reduce(values);
+    wait(0);
+    for (const std::size_t i : {std::size_t{0}, std::size_t{1}, std::size_t{63}, most - 1, most, values.size() - 1}) {
+      const float expected = (i % 2 == 0 ? value(i) : 256.0f) * ranks;
+      require(values[i] == expected, fmt::format("value {} is {}", i, values[i]));
     }
-    require(refused, "bfloat16 is refused");
+    communicator_->all_reduce(std::span(doubles_));
+    halves();
+    wait(1);
+    check_own(ranks);  // halves of sums travel as they are
+    for (const double sum : doubles_) require(sum == 0.5 * ranks, "doubles travel as they are");
+    floats_.assign(1000, 257.0f);
+    pretended::begin_capture(stream_);
+    communicator_->all_reduce(std::span(floats_));
+    communicator_->join();
+    pretended::end_capture(stream_);
+    require(floats_[0] == 257.0f, "recorded, not run");
+    pretended::replay(stream_);
+    wait(2);
+    for (const float sum : floats_) require(sum == 256.0f * ranks, fmt::format("replayed sum {}", sum));
     require(pretended::aborts() == 0, "no abort");
   }
 
@@ -149,22 +181,22 @@ class Job {
     sum();
     pretended::end_capture(stream_);
     check(ranks);  // recorded, not run
-    const double before = reduction_->exposed_seconds();
+    const double before = communicator_->exposed_seconds();
     wait(1);
-    require(reduction_->exposed_seconds() == before, "a graph that was not launched takes no time");
+    require(communicator_->exposed_seconds() == before, "a graph that was not launched takes no time");
     double times = ranks;
     for (int i = 0; i < 3; ++i) {
-      const double exposed = reduction_->exposed_seconds();
+      const double exposed = communicator_->exposed_seconds();
       pretended::replay(stream_);
       wait(2 + i);
       times *= ranks;
       check(times);
-      require(reduction_->exposed_seconds() > exposed, "a launched graph takes time");
+      require(communicator_->exposed_seconds() > exposed, "a launched graph takes time");
     }
-    const double after = reduction_->exposed_seconds();
+    const double after = communicator_->exposed_seconds();
     sum();
     wait(9);
-    require(reduction_->exposed_seconds() > after, "so does what is not recorded");
+    require(communicator_->exposed_seconds() > after, "so does what is not recorded");
   }
 
  private:
@@ -173,7 +205,7 @@ class Job {
   void* const stream_ = owned_.get();
   std::vector<float> floats_ = std::vector<float>(10'000);
   std::vector<double> doubles_ = std::vector<double>(9, 0.5);
-  std::unique_ptr<Reduction> reduction_;
+  std::unique_ptr<Communicator> communicator_;
 };
 
 void work(MpiSession& session, Communicator& host, const std::string& conduct) {
@@ -181,11 +213,12 @@ void work(MpiSession& session, Communicator& host, const std::string& conduct) {
   if (second && conduct == "init-fails") pretended::faults().init_fails = true;
   if (second && conduct == "first-sum-wrong") pretended::faults().first_sum_wrong = true;
   if (conduct == "first-sum-stands-still") pretended::faults().sums_stand_still = true;
-  Job job(session, host, conduct != "tree");
-  fmt::print("rank {}: {}\n", session.rank(), job.reduction().description());
+  Job job(session, host, conduct != "tree", conduct == "bf16" ? WireFormat::bf16 : WireFormat::fp32);
+  fmt::print("rank {}: {}\n", session.rank(), job.communicator().description());
   if (conduct == "sums" || conduct == "tree") return job.sums();
   if (conduct == "graph") return job.graph();
   if (conduct == "shards") return job.shards();
+  if (conduct == "bf16") return job.bf16();
   host.note_activity("forward", 7);
   if (second && conduct == "does-not-come") std::this_thread::sleep_for(std::chrono::seconds(20));
   if (second && conduct == "dies") _exit(0);
@@ -200,6 +233,7 @@ void work(MpiSession& session, Communicator& host, const std::string& conduct) {
   if (session.rank() == 0 && conduct == "device-fails") pretended::faults().device_fails = true;
   job.wait(7);
   host.barrier();
+  host.wait();
 }
 
 }  // namespace
@@ -215,9 +249,11 @@ int main(int argc, char** argv) {
       work(session, *host, argv[2]);
       return 0;
     } catch (const AgreedError& error) {
-      for (const std::string& other : host->all_gather_text(error.what())) require(other == error.what(), "same words");
+      for (const std::string& other : all_gather_text(*host, error.what()))
+        require(other == error.what(), "same words");
       fmt::print("rank {}: refused: {}\n", session.rank(), error.what());
       host->barrier();
+      host->wait();
       return 3;
     }
   } catch (const PeerError& error) {

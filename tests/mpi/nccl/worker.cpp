@@ -2,12 +2,10 @@
 /// The start of NCCL over MPI, for nccl.sh: worker TRANSPORT WHAT. Every rank prints one line; exit 0: it worked, 3:
 /// all ranks were refused in the same words, 1: anything else. WHAT:
 ///   id     the id is made and the same on all ranks
-///   start  device sums start, each rank on the device of its number modulo two (or all on one, where there is one)
-///   alone  the same, but the last rank asks for a device that no machine has
-///   init   NCCL's start without a look at the device before: NCCL itself meets the missing device
-///   log    what NCCL says while somebody listens is heard
-#include <fmt/format.h>
-
+///   start  the device communicator starts, each rank on the device of its number modulo two (or all on one, where
+///   there is one) alone  the same, but the last rank asks for a device that no machine has init   NCCL's start without
+///   a look at the device before: NCCL itself meets the missing device log    what NCCL says while somebody listens is
+///   heard
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -15,12 +13,15 @@
 #include <optional>
 #include <string>
 
+#include <fmt/format.h>
+
 #include "comm/agreement.hpp"
 #include "comm/communicator.hpp"
-#include "comm/nccl_communicator.hpp"
-#include "comm/nccl_log.hpp"
-#include "comm/poll_together.hpp"
-#include "comm/reduction.hpp"
+#include "comm/device_communicator.hpp"
+#include "comm/failure/poll_together.hpp"
+#include "comm/messages.hpp"
+#include "comm/nccl/nccl_handle.hpp"
+#include "comm/nccl/nccl_log.hpp"
 
 namespace {
 
@@ -37,7 +38,7 @@ std::string hex(const NcclId& id) {
 
 /// The same on all ranks, or an error.
 std::string agreed(Communicator& host, const std::string& text) {
-  for (const std::string& other : host.all_gather_text(text)) {
+  for (const std::string& other : all_gather_text(host, text)) {
     if (other != text) throw std::runtime_error(fmt::format("ranks differ: \"{}\" and \"{}\"", text, other));
   }
   return text;
@@ -46,7 +47,7 @@ std::string agreed(Communicator& host, const std::string& text) {
 /// Without a look at the device before.
 void start_nccl(Communicator& host) {
   const NcclId id = make_nccl_id(host);
-  std::optional<NcclCommunicator> nccl;
+  std::optional<NcclHandle> nccl;
   poll_together(host, 30, "NCCL", [&] {
     if (!nccl) nccl.emplace(id, host.rank(), host.size(), 4);
     return nccl->ready();
@@ -74,16 +75,16 @@ std::string work(MpiSession& session, Communicator& host, const std::string& wha
   const char* const devices = std::getenv("NCCL_TEST_DEVICES");
   const int count = std::max(1, devices ? std::atoi(devices) : 1);
   const bool impossible = what == "alone" && host.rank() == host.size() - 1;
-  const auto reduction = make_device_reduction(session, host,
-                                               {.stream = kSomeStream,
-                                                .device = impossible ? 4096 : host.rank() % count,
-                                                .device_name = {},
-                                                .deadline_seconds = 30,
-                                                .ring = true,
-                                                .shared_device = count < host.size(),
-                                                .processors = 4});
-  reduction->wait("the first wait", 0);
-  return "started " + agreed(host, reduction->description());
+  const auto communicator = make_device_communicator(session, host,
+                                                     {.stream = kSomeStream,
+                                                      .device = impossible ? 4096 : host.rank() % count,
+                                                      .device_name = {},
+                                                      .deadline_seconds = 30,
+                                                      .ring = true,
+                                                      .shared_device = count < host.size(),
+                                                      .processors = 4});
+  communicator->wait("the first wait", 0);
+  return "started " + agreed(host, communicator->description());
 }
 
 }  // namespace
@@ -102,6 +103,7 @@ int main(int argc, char** argv) {
     } catch (const AgreedError& error) {
       fmt::print("rank {}: refused: {}\n", session.rank(), agreed(*host, error.what()));
       host->barrier();
+      host->wait();
       return 3;
     }
   } catch (const std::exception& error) {

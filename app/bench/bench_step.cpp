@@ -1,0 +1,343 @@
+#include "app/bench/bench_step.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/resource.h>
+
+#include "app/bench/rank_values.hpp"
+#include "app/bench/timed_steps.hpp"
+#include "app/options/choices.hpp"
+#include "app/plan/placement.hpp"
+#include "app/plan/plan.hpp"
+#include "app/plan/sharding.hpp"
+#include "app/report/console.hpp"
+#include "app/report/figures.hpp"
+#include "app/report/result_file.hpp"
+#include "app/report/statistics.hpp"
+#include "app/report/step_figures.hpp"
+#include "app/report/stop_watch.hpp"
+#include "io/metrics_log.hpp"
+
+namespace lockstep::app {
+
+namespace {
+
+/// Rows and columns of the matrices of the roofline's GEMM: large enough to keep all of the device busy.
+std::int64_t roof_size(const model::Backend& backend) { return backend.is_host() ? 1024 : 8192; }
+
+/// FLOP/s of a GEMM of such matrices on this backend: what the GEMMs of a step can reach at best.
+double measure_roof(model::Backend& backend) {
+  const std::int64_t n = roof_size(backend);
+  const std::size_t matrix_bytes = static_cast<std::size_t>(n * n) * size_of(backend.compute_type());
+  std::vector<float> values(static_cast<std::size_t>(n * n));  // not constant: bits that never flip take less power
+  std::uint32_t bits = 1;
+  for (float& value : values) {
+    bits = bits * 1664525u + 1013904223u;
+    value = static_cast<float>(bits >> 8) * 0x1p-23f - 1;
+  }
+  std::array<model::Tensor, 3> matrices;
+  for (model::Tensor& matrix : matrices) {
+    matrix = {backend.memory()->allocate(matrix_bytes, 256), backend.compute_type(), n, n};
+    backend.upload(values, matrix);
+  }
+  std::vector<double> seconds;
+  for (int i = 0; i < 7; ++i) {
+    backend.synchronize();
+    StopWatch watch;
+    backend.mark_begin();
+    backend.linear_forward(matrices[0], matrices[1], {}, model::Activation::none, matrices[2]);
+    backend.mark_end();
+    backend.synchronize();
+    const double on_device = backend.device_seconds();
+    seconds.push_back(on_device < 0 ? watch.seconds() : on_device);
+  }
+  for (const model::Tensor& matrix : matrices) backend.memory()->deallocate(matrix.data, matrix_bytes, 256);
+  const auto size = static_cast<double>(n);
+  return 2.0 * size * size * size / median(seconds);
+}
+
+double peak_resident_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) * 1024;
+}
+
+/// Collective: so many steps of this rank.
+std::vector<RankStep> time_steps(TimedSteps& bench, std::int64_t count) {
+  std::vector<RankStep> steps;
+  for (std::int64_t i = 0; i < count; ++i) steps.push_back(bench.step());
+  return steps;
+}
+
+std::vector<double> totals(const std::vector<RankStep>& steps) {
+  std::vector<double> seconds;
+  for (const RankStep& step : steps) seconds.push_back(step.total);
+  return seconds;
+}
+
+/// "3 (256 KiB to 4.0 MiB)": of gradients.
+std::string describe_buckets(std::span<const comm::Slice> buckets) {
+  const auto [least, most] = std::minmax_element(
+      buckets.begin(), buckets.end(), [](const comm::Slice& a, const comm::Slice& b) { return a.count < b.count; });
+  const auto bytes = [](const comm::Slice& bucket) {
+    return format_bytes(static_cast<double>(bucket.count * sizeof(float)));
+  };
+  return fmt::format("{} ({}{})", counted(static_cast<std::int64_t>(buckets.size()), "bucket"), bytes(*least),
+                     least->count == most->count ? "" : fmt::format(" to {}", bytes(*most)));
+}
+
+/// Numbers of one bucket size.
+struct BucketTrial {
+  std::int64_t size = 0;  ///< elements, 0: by the rule
+  std::vector<comm::Slice> buckets;
+  std::vector<double> seconds, exposed;  ///< of a step: a median for each round
+};
+
+/// The rule, and sizes from everything in one bucket down to kLeastBucket elements; of those that cut the gradients
+/// alike, one.
+std::vector<BucketTrial> bucket_trials(const StepWork& work, const Workload& workload, const Place& place,
+                                       const comm::Communicator& communicator) {
+  constexpr std::int64_t kLeastBucket = 64 * 1024, kFactor = 4;
+  std::vector<std::int64_t> sizes{0};
+  const std::vector<std::size_t>& slice_ends = workload.network->parameters().slice_ends();
+  const auto all = static_cast<std::int64_t>(slice_ends.back());
+  sizes.push_back(all);
+  std::int64_t size = kLeastBucket;
+  while (size * kFactor < all) size *= kFactor;
+  for (; size >= kLeastBucket; size /= kFactor) sizes.push_back(size);
+  std::vector<BucketTrial> trials;
+  for (const std::int64_t one : sizes) {
+    ExecutionOptions execution = work.train.execution;
+    execution.bucket_size = one;
+    BucketTrial trial{.size = one,
+                      .buckets = gradient_buckets(execution, *workload.network, place, communicator),
+                      .seconds = {},
+                      .exposed = {}};
+    const bool known = std::any_of(trials.begin(), trials.end(),
+                                   [&](const BucketTrial& other) { return other.buckets == trial.buckets; });
+    if (!known) trials.push_back(std::move(trial));
+  }
+  return trials;
+}
+
+/// Collective. Steps with every trial's buckets, in turns.
+void sweep(comm::MpiSession& session, comm::Communicator& communicator, const Place& place,
+           const BenchStepOptions& options, std::vector<BucketTrial>& trials) {
+  constexpr std::int64_t kRounds = 5;
+  for (std::int64_t round = 0; round < kRounds; ++round) {
+    for (BucketTrial& trial : trials) {
+      StepWork work = options.work;
+      work.train.execution.bucket_size = trial.size;
+      TimedSteps bench(session, communicator, place, work);
+      time_steps(bench, options.warmup);
+      communicator.barrier();
+      communicator.wait();
+      const std::vector<RankStep> steps = time_steps(bench, std::max<std::int64_t>(1, options.repeat / kRounds));
+      trial.seconds.push_back(median(totals(steps)));
+      std::vector<double> exposed;
+      for (const RankStep& step : steps) exposed.push_back(step.exposed);
+      trial.exposed.push_back(median(exposed));
+    }
+  }
+  for (BucketTrial& trial : trials) {
+    trial.seconds = largest_over_ranks(communicator, trial.seconds);
+    trial.exposed = largest_over_ranks(communicator, trial.exposed);
+  }
+}
+
+void show_sweep(Console& console, ResultFile& json, const std::vector<BucketTrial>& trials, int ranks) {
+  console.info(fmt::format("\n{:>16}{:>10}{:>16}{:>12}{:>14}", "bucket size", "buckets", "largest", "step (ms)",
+                           "exposed (ms)"));
+  const BucketTrial* best = nullptr;
+  for (const BucketTrial& trial : trials) {
+    const double seconds = median(trial.seconds);
+    if (best == nullptr || seconds < median(best->seconds)) best = &trial;
+    std::size_t largest = 0;
+    for (const comm::Slice& bucket : trial.buckets) largest = std::max(largest, bucket.count);
+    console.info(fmt::format("{:>16}{:>10}{:>16}{:>12.4f}{:>14.4f}",
+                             trial.size == 0 ? "by the rule" : with_commas(trial.size), trial.buckets.size(),
+                             with_commas(static_cast<std::int64_t>(largest)), 1e3 * seconds,
+                             1e3 * median(trial.exposed)));
+    json.write_record({{"bench", "step-buckets"},
+                       {"world", ranks},
+                       {"bucket_size", trial.size},
+                       {"buckets", static_cast<std::int64_t>(trial.buckets.size())},
+                       {"largest_bucket", static_cast<std::int64_t>(largest)},
+                       {"step_ms", 1e3 * seconds},
+                       {"exposed_ms", 1e3 * median(trial.exposed)}});
+  }
+  const BucketTrial& rule = trials.front();
+  if (best == &rule) {
+    console.info("the rule's buckets are the best of these");
+  } else {
+    console.info(fmt::format("the rule's step takes {:.1f} % longer than with --bucket-size {}, the best of these",
+                             100 * (median(rule.seconds) / median(best->seconds) - 1), best->size));
+  }
+}
+
+/// The result of the timed steps. Of this rank where nothing else is said.
+struct StepResult {
+  std::vector<double> seconds;          ///< of each step
+  TimeSplit split;                      ///< of all steps
+  StepShare share;                      ///< of a step, over all ranks
+  double samples_per_step = 0;          ///< of all ranks
+  std::optional<double> communication;  ///< seconds of a step, exposed or not; where it is known
+  double flops = 0;                     ///< of a step
+  double roof = 0;                      ///< FLOP/s of a large GEMM
+  double peak_bytes = 0;                ///< resident
+  model::DevicePeak peak;               ///< 0 FLOP/s: not known
+  double typical() const { return median(seconds); }
+  double quickest() const { return *std::min_element(seconds.begin(), seconds.end()); }
+  double fastest_possible() const { return flops / roof; }
+  double utilisation() const { return peak.flops > 0 ? flops / typical() / peak.flops : 0; }
+};
+
+/// Collective.
+StepResult measure(TimedSteps& bench, comm::Communicator& communicator, const Place& place,
+                   const BenchStepOptions& options) {
+  time_steps(bench, options.warmup);
+  communicator.barrier();
+  communicator.wait();
+  const auto count = static_cast<double>(options.repeat);
+  const TimeSplit before = bench.time();
+  const double samples_before = bench.samples(), communication_before = bench.communication_seconds();
+  const std::vector<RankStep> steps = time_steps(bench, options.repeat);
+  StepResult result;
+  result.seconds = totals(steps);
+  result.split = bench.time() - before;
+  result.samples_per_step = (bench.samples() - samples_before) / count;
+  if (communication_before >= 0) result.communication = (bench.communication_seconds() - communication_before) / count;
+  result.peak_bytes = peak_resident_bytes();
+  result.share = split(bench.gather(steps));
+  communicator.barrier();
+  communicator.wait();
+  result.roof = measure_roof(bench.engine().backend());  // all ranks at once: they share the machine in the step, too
+  for (const model::LayerPlan& layer : bench.workload().network->plan()) {
+    result.flops += (layer.forward_flops + layer.backward_flops) * result.samples_per_step / communicator.size();
+  }
+  if (place.gpu) result.peak = model::peak_of(*place.gpu, place.precision);
+  return result;
+}
+
+void show(Console& console, const StepResult& result, TimedSteps& bench, const std::string& bucket_rule,
+          const BenchStepOptions& options, int ranks) {
+  Engine& engine = bench.engine();
+  const model::Network& network = *bench.workload().network;
+  const TimeSplit& split = result.split;
+  const double typical = result.typical();
+  for (const std::string& note : engine.backend().notes()) console.warn(note);
+  console.info(fmt::format(
+      "{}\n{}, {}, {} samples per step, {} steps after {} to warm up, input: {}", engine.description(),
+      counted(ranks, "rank"), comm::name_of(engine.gradient_communicator().transport()),
+      with_commas(bench.workload().work.global_batch), options.repeat, options.warmup, word_of(options.work.input)));
+  console.info(fmt::format("step       {:.4f} ms median, {:.4f} ms quickest", 1e3 * typical, 1e3 * result.quickest()));
+  const double rows = result.samples_per_step * static_cast<double>(network.positions());
+  console.info(fmt::format("rate       {} {}/s at the median, {} on the whole",
+                           with_commas(std::llround(rows / typical)),
+                           network.sample_shape().tokens ? "tokens" : "samples",
+                           with_commas(std::llround(rows * static_cast<double>(options.repeat) / split.total))));
+  const auto percent = [&](double part) { return fmt::format("{:.1f} %", 100 * part / split.total); };
+  console.info(fmt::format("time       compute {}  exposed communication {}  input {}  host {}", percent(split.compute),
+                           percent(split.communication), percent(split.input), percent(split.other())));
+  if (ranks > 1) {
+    console.info(
+        fmt::format("all-reduce {}{:.4f} ms of it exposed; all ranks: {:.4f} ms, and {:.4f} ms wait for the slowest",
+                    result.communication ? fmt::format("{:.4f} ms per step in all, ", 1e3 * *result.communication) : "",
+                    1e3 * split.communication / static_cast<double>(options.repeat), 1e3 * result.share.communication,
+                    1e3 * result.share.waiting));
+    console.info(fmt::format("buckets    {}, {}", describe_buckets(engine.buckets()), bucket_rule));
+  }
+  console.info(
+      fmt::format("roofline   {:.4f} ms per step: {} per rank at {}/s (GEMM of {} rows and columns on every rank "
+                  "at once); {:.0f} % of it reached",
+                  1e3 * result.fastest_possible(), format_flops(result.flops), format_flops(result.roof),
+                  with_commas(roof_size(engine.backend())), 100 * result.fastest_possible() / typical));
+  if (result.peak.flops > 0) {
+    console.info(fmt::format("MFU        {:.1f} % of {}/s per rank ({})", 100 * result.utilisation(),
+                             format_flops(result.peak.flops), result.peak.source));
+  }
+  console.info(fmt::format("memory     {} resident at the peak (rank 0)", format_bytes(result.peak_bytes)));
+}
+
+io::MetricRecord to_record(const StepResult& result, TimedSteps& bench, const Place& place,
+                           const std::string& bucket_rule, const BenchStepOptions& options, int ranks) {
+  Engine& engine = bench.engine();
+  const model::Network& network = *bench.workload().network;
+  const TimeSplit& split = result.split;
+  const double rate = result.samples_per_step / result.typical();
+  std::vector<std::size_t> bucket_sizes;
+  for (const comm::Slice& bucket : engine.buckets()) bucket_sizes.push_back(bucket.count);
+  return {{"bench", "step"},
+          {"world", ranks},
+          {"transport", std::string(comm::name_of(engine.gradient_communicator().transport()))},
+          {"backend", std::string(engine.backend().name())},
+          {"precision", std::string(model::name_of(place.precision))},
+          {"device", place.gpu ? place.gpu->name : "cpu"},
+          {"global_batch", bench.workload().work.global_batch},
+          {"parameters", network.parameters().parameter_count()},
+          {"network", network.signature()},
+          {"optimizer", std::string(model::name_of(options.work.train.optimizer.kind))},
+          {"shard_optimizer", std::int64_t{shards_optimizer(options.work.train.execution, ranks)}},
+          {"input", word_of(options.work.input)},
+          {"steps", options.repeat},
+          {"step_ms", 1e3 * result.typical()},
+          {"step_ms_min", 1e3 * result.quickest()},
+          {"samples_per_second", rate},
+          {"rows_per_second", rate * static_cast<double>(network.positions())},
+          {"input_fraction", split.input / split.total},
+          {"compute_fraction", split.compute / split.total},
+          {"communication_fraction", split.communication / split.total},
+          {"host_fraction", split.other() / split.total},
+          {"communication_ms", 1e3 * result.communication.value_or(std::nan(""))},
+          {"exposed_ms", 1e3 * split.communication / static_cast<double>(options.repeat)},
+          {"exposed_all_ms", 1e3 * result.share.communication},
+          {"waiting_ms", 1e3 * result.share.waiting},
+          {"buckets", static_cast<std::int64_t>(bucket_sizes.size())},
+          {"bucket_sizes", fmt::format("{}", fmt::join(bucket_sizes, " "))},
+          {"bucket_rule", bucket_rule},
+          {"mfu", result.utilisation()},
+          {"peak_flops", result.peak.flops},
+          {"roof_flops", result.roof},
+          {"roofline_ms", 1e3 * result.fastest_possible()},
+          {"peak_resident_mb", result.peak_bytes / (1024 * 1024)}};
+}
+
+}  // namespace
+
+int run_bench_step(comm::MpiSession& session, const BenchStepOptions& options) {
+  const ExecutionOptions& execution = options.work.train.execution;
+  const auto communicator = comm::make_communicator(session, {.transport = execution.transport,
+                                                              .wire = execution.wire,
+                                                              .overlap = true,
+                                                              .deadline_seconds = execution.deadline});
+  const int ranks = communicator->size();
+  Console console(communicator->rank() == 0);
+  if (!options.plan.empty()) {
+    write_backward_plan(*communicator, options.plan, *prepare_steps(*communicator, options.work).network);
+    return 0;
+  }
+  ResultFile json(*communicator, options.json);
+  const Place place = find_place(*communicator, execution);
+  std::vector<BucketTrial> trials;
+  {
+    TimedSteps bench(session, *communicator, place, options.work);
+    const std::string rule = bucket_rule(execution, place, *communicator).text();
+    const StepResult result = measure(bench, *communicator, place, options);
+    if (!place.note.empty()) console.info(place.note);
+    show(console, result, bench, rule, options, ranks);
+    json.write_record(to_record(result, bench, place, rule, options, ranks));
+    if (options.sweep_buckets) trials = bucket_trials(options.work, bench.workload(), place, *communicator);
+  }  // one engine's memory at a time
+  if (!options.sweep_buckets) return 0;
+  sweep(session, *communicator, place, options, trials);
+  show_sweep(console, json, trials, ranks);
+  return 0;
+}
+
+}  // namespace lockstep::app

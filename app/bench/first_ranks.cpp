@@ -1,0 +1,64 @@
+#include "app/bench/first_ranks.hpp"
+
+#include "app/engine/snapshot.hpp"
+#include "app/options/options.hpp"
+#include "comm/agreement.hpp"
+#include "comm/session/deadline.hpp"
+
+namespace lockstep::app {
+
+namespace {
+
+/// A step may take so many times as long as the workers expected from those before it.
+constexpr double kSlack = 10;
+
+}  // namespace
+
+void FirstRanks::run(int workers, const std::function<void()>& work) {
+  if (everybody_.rank() >= workers) return wait();
+  std::string error;
+  Words words{};
+  try {
+    work();
+  } catch (const UsageError& misuse) {
+    error = misuse.what();
+    words[kMisused] = 1;
+  } catch (const comm::AgreedError& failure) {
+    error = failure.what();
+    words[kFailed] = 1;
+  }
+  everybody_.all_reduce(words);
+  everybody_.wait();
+  conclude(words, error);
+}
+
+void FirstRanks::announce(double seconds) {
+  Words words{};
+  words[kStillAtWork] = 1;
+  words[kSeconds] = seconds;
+  everybody_.all_reduce(words);
+  everybody_.wait();
+}
+
+void FirstRanks::wait() {
+  everybody_.note_activity("waiting for its turn", -1);
+  const double before = everybody_.set_deadline(comm::Patience::kLongOperationFactor * deadline_seconds_);
+  Words words{};
+  for (;;) {
+    words = {};
+    everybody_.all_reduce(words);
+    everybody_.wait();
+    if (words[kStillAtWork] == 0) break;
+    everybody_.set_deadline(deadline_seconds_ + kSlack * words[kSeconds] / words[kStillAtWork]);
+  }
+  everybody_.set_deadline(before);
+  conclude(words, "");
+}
+
+/// All ranks know by now how it ended; rank 0, which has worked, knows the words for it.
+void FirstRanks::conclude(const Words& words, const std::string& error) {
+  if (words[kMisused] > 0) throw UsageError(broadcast_text(everybody_, error));
+  if (words[kFailed] > 0) throw comm::AgreedError(broadcast_text(everybody_, error));
+}
+
+}  // namespace lockstep::app

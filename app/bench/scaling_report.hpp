@@ -1,0 +1,35 @@
+/// \file
+/// What bench scale tells: a table for people, rows for programs, a picture. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "app/bench/scaling.hpp"
+
+namespace lockstep::app {
+
+/// Worlds in ascending order; the first is what the others' efficiency is of.
+struct ScalingCurve {
+  std::string kind;  ///< "weak", "strong"
+  std::vector<ScalingPoint> points;
+};
+
+/// What was the same in every world.
+struct ScalingSetting {
+  std::string network, backend, optimizer, input;
+  std::int64_t batch = 0, accumulate = 1;
+  std::int64_t rounds = 0, warmup = 0, repeat = 0;
+};
+
+std::string format_setting(const ScalingSetting& setting);
+/// Head, a row for each world, who is late, and a sentence for each world but the first. At most 120 columns.
+std::string format_table(const ScalingCurve& curve);
+/// All curves, with a head.
+std::string format_csv(const std::vector<ScalingCurve>& curves);
+/// A line for each world of each curve.
+std::string format_json(const std::vector<ScalingCurve>& curves, const ScalingSetting& setting);
+/// Efficiency over the ranks, and for each curve what a step's time goes to, below each other.
+std::string format_svg(const std::vector<ScalingCurve>& curves, const ScalingSetting& setting);
+
+}  // namespace lockstep::app

@@ -1,0 +1,214 @@
+#include "app/bench/timed_steps.hpp"
+
+#include <array>
+#include <cstring>
+#include <memory_resource>
+#include <random>
+
+#include "app/bench/rank_values.hpp"
+#include "app/plan/agreement.hpp"
+#include "app/report/statistics.hpp"
+#include "app/report/step_figures.hpp"
+#include "app/report/stop_watch.hpp"
+#include "comm/gradient_reducer.hpp"
+
+namespace lockstep::app {
+
+namespace {
+
+constexpr int kResidentBatches = 8;
+
+/// What samples would look like that are in no file.
+model::SampleShape synthetic_shape(const StepWork& work) {
+  if (const std::int64_t context = model::tokens_per_sample(work.train.network); context > 0) {
+    return {.features = context, .outputs = work.outputs, .image = {}, .tokens = true};
+  }
+  if (!work.image) return {.features = work.features, .outputs = work.outputs, .image = {}};
+  return {.features = work.image->elements(), .outputs = work.outputs, .image = work.image};
+}
+
+/// Without data: what prepare_workload makes with it.
+Workload synthetic_workload(const StepWork& work, int world) {
+  constexpr std::int64_t kEndless = std::int64_t{1} << 40;
+  Workload workload;
+  try {
+    workload.network = model::make_network(work.train.network, synthetic_shape(work));
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(error.what());
+  }
+  workload.model.label_smoothing = static_cast<float>(work.train.loss.label_smoothing);
+  workload.model.loss = work.regression ? model::LossKind::mean_squared_error : model::LossKind::softmax_cross_entropy;
+  workload.optimizer = work.train.optimizer;
+  workload.work = work_plan(work.train, kEndless, world);
+  workload.model.max_batch = workload.work.largest_part;
+  if (workload.network->sample_shape().tokens) workload.model.sample_type = model::ElementType::int32;
+  return workload;
+}
+
+/// Part `index` of `parts` nearly equal ones.
+std::int64_t share_of(std::int64_t count, std::int64_t index, std::int64_t parts) {
+  return count * (index + 1) / parts - count * index / parts;
+}
+
+Plan plan_steps(comm::Communicator& communicator, const StepWork& work, const Place& place) {
+  Workload workload = prepare_steps(communicator, work);
+  TrainOptions settings = work.input == InputFrom::data ? decided_settings(work.train, workload) : work.train;
+  return complete_plan(communicator, std::move(settings), std::move(workload), place);
+}
+
+}  // namespace
+
+/// Random batches that stay in memory: the step without an input pipeline.
+class ResidentInput {
+ public:
+  /// `memory`: of the host, from where batches travel fast.
+  ResidentInput(const model::Network& network, const WorkPlan& work, const StepWork& options, int rank, int world,
+                std::pmr::memory_resource* memory)
+      : own_(share_of(work.global_batch, rank, world)),
+        accumulate_(options.train.work.accumulate),
+        step_count_(work.global_batch),
+        x_type_(network.sample_shape().tokens ? model::ElementType::int32 : model::ElementType::float32) {
+    const model::SampleShape& shape = network.sample_shape();
+    std::mt19937 generator(static_cast<unsigned>(rank) + 1);  // the values do not matter, only that they are no zeros
+    std::normal_distribution<float> normal;
+    std::uniform_int_distribution<std::int32_t> label(0, static_cast<std::int32_t>(shape.outputs) - 1);
+    const auto fill = [&](std::pmr::vector<float>& values, bool numbers) {
+      for (float& value : values) {
+        const std::int32_t index = label(generator);
+        numbers ? static_cast<void>(value = normal(generator))
+                : static_cast<void>(std::memcpy(&value, &index, sizeof value));
+      }
+    };
+    const std::int64_t targets = shape.tokens ? shape.features : options.regression ? shape.outputs : 1;
+    for (int i = 0; i < kResidentBatches; ++i) {
+      fill(x_.emplace_back(static_cast<std::size_t>(work.largest_part * shape.features), memory), !shape.tokens);
+      fill(y_.emplace_back(static_cast<std::size_t>(work.largest_part * targets), memory), options.regression);
+    }
+    keys_.assign(static_cast<std::size_t>(work.largest_part), 0);
+    for (std::uint64_t& key : keys_) key = generator();
+  }
+
+  MicroBatch next() {
+    const std::int64_t micro = count_ % accumulate_;
+    const auto i = static_cast<std::size_t>(count_++ % kResidentBatches);
+    return {.batch = {.x = x_[i].data(),
+                      .x_type = x_type_,
+                      .y = y_[i].data(),
+                      .count = share_of(own_, micro, accumulate_),
+                      .keys = keys_.data(),
+                      .begins = count_ == 1},
+            .step_count = step_count_,
+            .next_position = count_};
+  }
+
+ private:
+  std::int64_t own_, accumulate_, step_count_, count_ = 0;
+  model::ElementType x_type_;
+  std::vector<std::pmr::vector<float>> x_, y_;
+  std::vector<std::uint64_t> keys_;
+};
+
+TimedSteps::TimedSteps(comm::MpiSession& session, comm::Communicator& communicator, const Place& place,
+                       const StepWork& work)
+    : communicator_(communicator), work_(work), plan_(plan_steps(communicator_, work_, place)) {
+  const TrainOptions& settings = plan_.settings;
+  const Workload& workload = plan_.workload;
+  engine_ = std::make_unique<Engine>(session, communicator_, place, settings.execution, workload, plan_.buckets);
+  model::Backend& backend = engine_->backend();
+  engine_->training().parameters.initialize(settings.work.seed);
+  NextMicroBatch next;
+  if (work_.input == InputFrom::data) {
+    prefetcher_ = std::make_unique<io::Prefetcher>(
+        *workload.training,
+        io::PrefetcherOptions{
+            .order = {.seed = settings.work.seed, .shuffle = settings.data.shuffle, .shard_counts = {}},
+            .stateful = is_recurrent(*workload.network),
+            .global_batch = workload.work.global_batch,
+            .accumulate = settings.work.accumulate,
+            .rank = communicator_.rank(),
+            .world = communicator_.size(),
+            .memory = backend.host_memory()});
+    feed_ = std::make_unique<BatchFeed>(*prefetcher_, feed_options(settings, workload, backend));
+    next = [this] { return feed_->next(); };
+  } else {
+    resident_ = std::make_unique<ResidentInput>(*workload.network, workload.work, work_, communicator_.rank(),
+                                                communicator_.size(), backend.host_memory());
+    next = [this] { return resident_->next(); };
+  }
+  parts_ = std::make_unique<Trainer::Parts>(engine_->parts());
+  trainer_ = std::make_unique<Trainer>(*parts_, plan_.schedule, settings.work.accumulate, next);
+}
+
+TimedSteps::~TimedSteps() = default;
+
+RankStep TimedSteps::step() {
+  StopWatch watch;
+  const TimeSplit before = trainer_->time();
+  const double busy_before = engine_->gradient_communicator().busy_seconds();
+  samples_ += trainer_->step({}).figures.samples;
+  const TimeSplit& after = trainer_->time();
+  const RankStep step{.total = watch.seconds(),
+                      .input = after.input - before.input,
+                      .exposed = after.communication - before.communication};
+  seconds_ += step.total;
+  busy_ += engine_->gradient_communicator().busy_seconds() - busy_before;
+  return step;
+}
+
+double TimedSteps::communication_seconds() const {
+  return engine_->gradient_communicator().busy_seconds() < 0 ? -1 : busy_;
+}
+
+TimeSplit TimedSteps::time() const {
+  TimeSplit split = trainer_->time();
+  split.total = seconds_;
+  return split;
+}
+
+double TimedSteps::time_gradient_sum(int times) {
+  communicator_.note_activity("timing the sum of the gradients", -1);
+  std::vector<double> seconds;
+  for (int i = 0; i < times; ++i) {
+    communicator_.barrier();
+    communicator_.wait();
+    StopWatch watch;
+    parts_->reducer.begin_step();
+    parts_->reducer.finish_step();
+    if (parts_->training.optimizer.is_sharded()) {
+      const std::span<float> weights = parts_->training.parameters.weight_elements(model::Weights::current);
+      for (std::size_t bucket = 0; bucket < engine_->buckets().size(); ++bucket) {
+        parts_->reducer.gather(weights, bucket);
+      }
+      parts_->reducer.finish_gathering();
+    }
+    parts_->gradient_communicator.wait("the sum of the gradients", -1);
+    seconds.push_back(watch.seconds());
+  }
+  return median(largest_over_ranks(communicator_, seconds));
+}
+
+StepTimes TimedSteps::gather(std::span<const RankStep> own) {
+  std::array<std::vector<double>, 3> numbers;
+  for (const RankStep& step : own) {
+    numbers[0].push_back(step.total);
+    numbers[1].push_back(step.input);
+    numbers[2].push_back(step.exposed);
+  }
+  for (std::vector<double>& values : numbers) values = gather_values(communicator_, values);
+  StepTimes times{.ranks = communicator_.size(), .cells = {}};
+  for (std::size_t i = 0; i < numbers[0].size(); ++i) {
+    times.cells.push_back({.total = numbers[0][i], .input = numbers[1][i], .exposed = numbers[2][i]});
+  }
+  return times;
+}
+
+Workload prepare_steps(comm::Communicator& communicator, const StepWork& work) {
+  Workload workload;
+  all_succeed_or_usage(communicator, [&] {
+    workload = work.input == InputFrom::memory ? synthetic_workload(work, communicator.size())
+                                               : prepare_workload(work.train, communicator.size());
+  });
+  return workload;
+}
+
+}  // namespace lockstep::app

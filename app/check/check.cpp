@@ -1,0 +1,370 @@
+#include "app/check/check.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "app/check/check_facts.hpp"
+#include "app/check/check_network.hpp"
+#include "app/check/check_ranks.hpp"
+#include "app/check/check_report.hpp"
+#include "app/check/check_storage.hpp"
+#include "app/engine/engine.hpp"
+#include "app/engine/snapshot.hpp"
+#include "app/engine/trainer.hpp"
+#include "app/options/options.hpp"
+#include "app/plan/fingerprint.hpp"
+#include "app/plan/placement.hpp"
+#include "app/plan/sharding.hpp"
+#include "app/plan/workload.hpp"
+#include "app/report/console.hpp"
+#include "app/report/figures.hpp"
+#include "app/report/result_file.hpp"
+#include "app/report/stop_watch.hpp"
+#include "app/train/verify_data.hpp"
+#include "comm/agreement.hpp"
+#include "comm/gradient_reducer.hpp"
+#include "comm/survey/network_probe.hpp"
+#include "comm/survey/topology.hpp"
+
+namespace lockstep::app {
+
+namespace {
+
+constexpr std::uint64_t kFilesBesidesData = 128;  ///< of the libraries, the logs, the launcher
+constexpr int kBatchesInFlight = 3;               ///< of the prefetcher
+constexpr std::size_t kMostRowsOfHosts = 32;
+
+/// One check, from the first question to the verdict. All ranks have the same facts and come to the same judgements;
+/// rank 0 speaks. Every method is collective.
+class Check {
+ public:
+  Check(comm::MpiSession& session, comm::Communicator& communicator, Console& console, const CheckOptions& options)
+      : session_(session),
+        communicator_(communicator),
+        console_(console),
+        options_(options),
+        json_(communicator, options.json),
+        train_(options.train) {}
+
+  void look_at_ranks();
+  void look_at_network();
+  void look_at_data();
+  void look_at_memory();
+  void look_at_run_folder();
+  void look_at_limits();
+  /// The exit code.
+  int conclude();
+
+ private:
+  bool has_data() const { return !options_.train.data.path.empty(); }
+  void find_place();
+  void open_data();
+  model::MemoryPlan memory_plan(std::int64_t batch) const;
+  std::uint64_t host_memory_wanted() const;
+  /// Says what came of it.
+  void tell(Subject subject) {
+    console_.info(format_subject(subject));
+    subjects_.push_back(std::move(subject));
+  }
+  static Subject subject(std::string name, std::string summary, std::vector<std::vector<Finding>> findings) {
+    Subject result{.name = std::move(name), .summary = std::move(summary)};
+    for (std::vector<Finding>& some : findings) {
+      result.findings.insert(result.findings.end(), std::make_move_iterator(some.begin()),
+                             std::make_move_iterator(some.end()));
+    }
+    return result;
+  }
+  bool opened_everywhere() const {
+    return std::all_of(facts_.begin(), facts_.end(), [](const RankFacts& f) { return f.data.opened; });
+  }
+
+  comm::MpiSession& session_;
+  comm::Communicator& communicator_;
+  Console& console_;
+  const CheckOptions& options_;
+  ResultFile json_;
+  const TrainOptions& train_;
+  std::vector<Subject> subjects_;
+
+  Place place_;
+  std::vector<Finding> place_findings_;
+  Workload workload_;
+  RankFacts own_;
+  std::vector<RankFacts> facts_;  ///< of all ranks
+  std::vector<HostGroup> hosts_;
+  std::vector<std::string> host_names_;
+  std::vector<int> speakers_;          ///< the first rank of each host
+  std::vector<RankFacts> host_facts_;  ///< theirs
+  std::vector<comm::PairFigures> pairs_;
+  std::uint64_t checkpoint_bytes_ = 0;
+  bool unreached_ = false;  ///< messages are left on their way
+};
+
+void Check::find_place() {
+  try {
+    place_ =
+        train_.dry_run ? plan_place(communicator_, train_.execution) : app::find_place(communicator_, train_.execution);
+  } catch (const comm::AgreedError& error) {  // the same on every rank, as is a UsageError here
+    place_findings_.push_back({.severity = Severity::error,
+                               .what = error.what(),
+                               .where = "devices",
+                               .remedy = "give the job GPUs, one for each rank, or choose --device cpu"});
+  }
+}
+
+/// What this rank sees of the data, and the network that goes with it.
+void Check::open_data() {
+  const comm::LongOperation opening(communicator_, "opening the data");
+  try {
+    workload_ = prepare_workload(train_, communicator_.size());
+    check_sharding(train_.execution, place_);
+    const io::Dataset* const datasets[] = {workload_.training.get(), workload_.validation.get()};
+    add_files(own_.data, datasets);
+    own_.memory_wanted = host_memory_wanted();
+  } catch (const std::exception& error) {  // UsageError too: data that does not fit the options
+    own_.data.error = error.what();
+  }
+}
+
+/// Of what one rank allocates for `batch` samples at once.
+model::MemoryPlan Check::memory_plan(std::int64_t batch) const {
+  const std::vector<comm::Slice> buckets =
+      gradient_buckets(train_.execution, *workload_.network, place_, communicator_);
+  return plan_engine(communicator_, place_, train_.execution, workload_, buckets, batch);
+}
+
+/// Of one rank in training: the arenas (on a GPU: what the host keeps of them), batches in flight.
+std::uint64_t Check::host_memory_wanted() const {
+  const io::Dataset& data = *workload_.training;
+  const std::uint64_t batches = static_cast<std::uint64_t>(kBatchesInFlight) *
+                                static_cast<std::uint64_t>(workload_.work.largest_part) *
+                                (data.x_bytes() + data.y_bytes());
+  constexpr std::uint64_t of_cuda = std::uint64_t{1} << 30;  // libraries and context
+  // Of GPUs' arenas a host keeps what checkpoints are made of: all of the state.
+  const model::MemoryPlan plan = place_.gpu
+                                     ? model::plan_memory(*workload_.network, workload_.model,
+                                                          {.optimizer = workload_.optimizer}, memory_types(place_))
+                                     : memory_plan(workload_.model.max_batch);
+  return batches + (place_.gpu ? plan.parameters + plan.optimizer + of_cuda : plan.total());
+}
+
+void Check::look_at_ranks() {
+  find_place();
+  own_ = own_facts(communicator_.rank(), program_fingerprint());
+  own_.device = device_kind(place_, train_.execution);
+  if (has_data()) open_data();
+  facts_ = gather_facts(communicator_, own_);
+  hosts_ = hosts_of(facts_);
+  for (const HostGroup& host : hosts_) {
+    host_names_.push_back(host.name);
+    speakers_.push_back(host.ranks[0]);
+    host_facts_.push_back(facts_[static_cast<std::size_t>(host.ranks[0])]);
+  }
+  const std::vector<comm::RankPlace> places =
+      comm::gather_topology(communicator_, device_kind(place_, train_.execution), device_identity(place_));
+  console_.info(fmt::format("lockstep {} check: {} on {}\n{}", program_version(), counted(communicator_.size(), "rank"),
+                            counted(static_cast<std::int64_t>(hosts_.size()), "host"),
+                            comm::format_topology(places, kMostRowsOfHosts)));
+
+  std::vector<Finding> transport;
+  if (!communicator_.transport_note().empty()) {
+    transport.push_back({.severity = Severity::warning,
+                         .what = communicator_.transport_note(),
+                         .where = list_some(host_names_),
+                         .remedy = "start the ranks of a host in one container and as one user"});
+  }
+  tell(subject("program", fmt::format("lockstep {}, {}", own_.program, own_.mpi), {judge_program(facts_)}));
+  const std::string together =
+      communicator_.size() == 1 ? "" : fmt::format("; ranks talk through {}", comm::name_of(communicator_.transport()));
+  tell(subject("hosts", list_some(host_names_) + together,
+               {judge_names(facts_), judge_machines(facts_), judge_processors(facts_), std::move(transport)}));
+  std::vector<Finding> cores;
+  for (const comm::TopologyWarning& warning : comm::topology_warnings(places, train_.execution.threads)) {
+    cores.push_back(
+        {.severity = Severity::warning, .what = warning.what, .where = "the table above", .remedy = warning.remedy});
+  }
+  tell(subject("cores", counted(train_.execution.threads, "thread") + " a rank", {std::move(cores)}));
+  std::vector<std::string> devices;
+  for (const ValueGroup& group : group_by(facts_, [](const RankFacts& f) { return f.device; })) {
+    devices.push_back(fmt::format("{} x {}", group.ranks.size(), group.value));
+  }
+  tell(subject("devices", place_findings_.empty() ? list_some(devices) : "not as asked for",
+               {place_findings_, judge_devices(facts_)}));
+  tell(subject("environment",
+               fmt::format("{} looked at", counted(static_cast<std::int64_t>(own_.environment.size()), "variable")),
+               {judge_environment(facts_)}));
+}
+
+void Check::look_at_network() {
+  communicator_.note_activity("measuring the network", -1);
+  const int hosts = static_cast<int>(hosts_.size());
+  const double deadline = std::min(10.0, train_.execution.deadline / 2);
+  const comm::ProbeOptions probe{.seconds = options_.seconds, .deadline_seconds = deadline};
+  pairs_ = comm::probe_network(session_, communicator_, speakers_,
+                               comm::plan_rounds(hosts, comm::most_rounds(probe), 1), probe);
+  // What passes between hosts that are one machine is no network's.
+  if (!judge_machines(facts_).empty()) {
+    std::erase_if(pairs_, [&](const comm::PairFigures& pair) {
+      const auto machine = [&](int host) { return host_facts_[static_cast<std::size_t>(host)].machine; };
+      return pair.error.empty() && machine(pair.pair.first) == machine(pair.pair.second);
+    });
+  }
+  // What looks slow is measured once more, lest a moment's other traffic be blamed on a host.
+  const std::vector<comm::Round> again = comm::rounds_of(slow_pairs(pairs_, hosts));
+  merge_better(pairs_, comm::probe_network(session_, communicator_, speakers_, again, probe));
+  unreached_ = std::any_of(pairs_.begin(), pairs_.end(), [](const auto& pair) { return !pair.error.empty(); });
+
+  const std::vector<CommonSubnet> subnets = common_subnets(host_facts_);
+  std::string interfaces = hosts < 2 ? "one host" : "no subnet in common";
+  if (hosts > 1 && !subnets.empty()) {
+    interfaces = fmt::format("{} on all hosts ({}{})", subnets[0].subnet, list_some(subnets[0].interfaces),
+                             subnets[0].megabits > 0 ? fmt::format(", {} Mbit/s", subnets[0].megabits) : "");
+  }
+  tell(subject("interfaces", interfaces,
+               {judge_interfaces(host_facts_, host_names_), judge_fabric(host_facts_, host_names_)}));
+  tell(subject("network", describe_pairs(pairs_, hosts),
+               {judge_pairs(pairs_, host_names_), judge_speed(pairs_, host_facts_)}));
+
+  communicator_.note_activity("comparing clocks", -1);
+  const std::vector<comm::ClockOffset> clocks = comm::measure_clocks(session_, communicator_, speakers_, deadline);
+  unreached_ = unreached_ || std::any_of(clocks.begin(), clocks.end(), [](const auto& c) { return !c.error.empty(); });
+  tell(subject("clocks", describe_clocks(clocks), {judge_clocks(clocks, host_names_)}));
+}
+
+void Check::look_at_data() {
+  if (!has_data()) return tell({.name = "data", .summary = "name it with --data", .looked_at = false});
+  StopWatch watch;
+  const std::uint64_t bytes = own_.data.bytes;
+  const bool wanted = is_verified(train_.data.verify, bytes);
+  if (wanted && own_.data.opened) {
+    // Each host reads all of the data once, its ranks together.
+    const comm::LongOperation reading(communicator_, "verifying the data");
+    const auto host = std::find_if(hosts_.begin(), hosts_.end(), [&](const HostGroup& group) {
+      return std::find(group.ranks.begin(), group.ranks.end(), communicator_.rank()) != group.ranks.end();
+    });
+    const auto place = std::find(host->ranks.begin(), host->ranks.end(), communicator_.rank()) - host->ranks.begin();
+    try {
+      for (const io::Dataset* data : {workload_.training.get(), workload_.validation.get()}) {
+        if (data == nullptr) continue;
+        own_.data.verified += data->verify(static_cast<int>(place), static_cast<int>(host->ranks.size()));
+      }
+    } catch (const std::exception& error) {
+      own_.data.damage = error.what();
+    }
+  }
+  facts_ = gather_facts(communicator_, own_);
+  std::uint64_t verified = 0;
+  for (const RankFacts& rank : facts_) verified += rank.data.verified;
+  std::string summary = fmt::format("{}: {}, {}", workload_.paths.training.string(),
+                                    counted(static_cast<std::int64_t>(own_.data.files), "file"),
+                                    format_bytes(static_cast<double>(bytes)));
+  if (!own_.data.opened) summary = options_.train.data.path.string();
+  summary += verified > 0 ? fmt::format("; checksums of {} recomputed on {} in {:.2f} s",
+                                        format_bytes(static_cast<double>(verified)),
+                                        counted(static_cast<std::int64_t>(hosts_.size()), "host"), watch.seconds())
+                          : std::string("; checksums not recomputed");
+  tell(subject("data", summary, {judge_data(facts_)}));
+}
+
+void Check::look_at_memory() {
+  const auto nothing_known = [&](std::string why) {
+    tell({.name = "memory", .summary = std::move(why), .looked_at = false});
+  };
+  if (!has_data()) return nothing_known("depends on the data");
+  if (!opened_everywhere()) return nothing_known("depends on the data, which is not there");
+  const model::MemoryPlan on_host =
+      model::plan_memory(*workload_.network, workload_.model, {.optimizer = workload_.optimizer}, model::MemoryTypes{});
+  checkpoint_bytes_ = on_host.parameters + on_host.optimizer + on_host.average;
+
+  std::vector<Finding> of_gpu;
+  if (place_.gpu && !train_.dry_run) {
+    const auto plan_for = [&](std::int64_t batch) { return memory_plan(batch); };
+    try {
+      const std::int64_t batch = workload_.model.max_batch;
+      require_memory(communicator_, place_, plan_for(batch), batch, plan_for);
+    } catch (const comm::AgreedError& error) {
+      of_gpu.push_back({.severity = Severity::error,
+                        .what = error.what(),
+                        .where = "GPUs",
+                        .remedy = "a smaller --batch or network, or GPUs with more memory"});
+    }
+  }
+  tell(subject("memory", describe_memory(facts_), {judge_memory(facts_), std::move(of_gpu)}));
+}
+
+void Check::look_at_run_folder() {
+  if (train_.run.folder.empty() && !has_data()) {
+    return tell({.name = "run folder", .summary = "name it with --run", .looked_at = false});
+  }
+  if (communicator_.rank() != 0) return;  // only rank 0 writes there, and speaks
+  RunFolderFacts facts = app::look_at_run_folder(train_.run.folder.empty() ? "runs" : train_.run.folder);
+  facts.continues = train_.run.resume.from != Resume::From::nothing || train_.run.force;
+  facts.holds_run = facts.holds_run && !train_.run.folder.empty();  // without --run a new folder is made
+  facts.checkpoint = checkpoint_bytes_;
+  facts.keep = static_cast<std::uint64_t>(train_.run.keep);
+  std::string summary = facts.folder.string();
+  if (facts.free != kNoLimit) summary += fmt::format(": {} free", format_bytes(static_cast<double>(facts.free)));
+  if (checkpoint_bytes_ > 0) {
+    summary += fmt::format(", checkpoints of {} take {}", format_bytes(static_cast<double>(checkpoint_bytes_)),
+                           format_bytes(static_cast<double>(facts.wanted())));
+  }
+  tell(subject("run folder", summary, {judge_run_folder(facts)}));
+}
+
+void Check::look_at_limits() {
+  const Wants wants{
+      .open_files = own_.data.files + 2 * static_cast<std::uint64_t>(communicator_.size()) + kFilesBesidesData,
+      .file_size = checkpoint_bytes_,
+      .gpus = place_.gpu.has_value()};
+  tell(subject("limits",
+               own_.open_files == kNoLimit
+                   ? "open files without limit"
+                   : fmt::format("{} open files", with_commas(static_cast<std::int64_t>(own_.open_files))),
+               {judge_limits(facts_, wants), judge_shared_memory(facts_, wants.gpus)}));
+}
+
+int Check::conclude() {
+  console_.info("\n" + format_verdict(subjects_, host_names_));
+  std::string lines;
+  for (const io::MetricRecord& record : to_records(subjects_)) lines += io::to_json_line(record) + "\n";
+  for (const comm::PairFigures& pair : pairs_) {
+    lines += io::to_json_line({{"kind", std::string("pair")},
+                               {"first", host_names_[static_cast<std::size_t>(pair.pair.first)]},
+                               {"second", host_names_[static_cast<std::size_t>(pair.pair.second)]},
+                               {"latency_us", 1e6 * pair.latency},
+                               {"forward", pair.forward},
+                               {"backward", pair.backward},
+                               {"error", pair.error}}) +
+             "\n";
+  }
+  json_.write(lines);
+
+  const std::string error = broadcast_text(communicator_, first_error(subjects_));     // rank 0 knows of the run folder
+  if (unreached_) session_.abort(1, fmt::format("lockstep check: error: {}", error));  // MPI could not end in order
+  if (error.empty()) return 0;
+  throw comm::AgreedError(error);
+}
+
+}  // namespace
+
+int run_check(comm::MpiSession& session, const CheckOptions& options) {
+  const ExecutionOptions& execution = options.train.execution;
+  const auto communicator =
+      comm::make_communicator(session, {.transport = execution.transport, .deadline_seconds = execution.deadline});
+  Console console(communicator->rank() == 0);
+  Check check(session, *communicator, console, options);
+  check.look_at_ranks();
+  check.look_at_network();
+  check.look_at_data();
+  check.look_at_memory();
+  check.look_at_run_folder();
+  check.look_at_limits();
+  return check.conclude();
+}
+
+}  // namespace lockstep::app

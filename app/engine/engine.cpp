@@ -1,0 +1,103 @@
+#include "app/engine/engine.hpp"
+
+#include <exception>
+
+#include <fmt/format.h>
+
+#include "app/plan/sharding.hpp"
+#include "comm/agreement.hpp"
+#include "comm/device_communicator.hpp"
+
+namespace lockstep::app {
+
+std::unique_ptr<model::Backend> make_agreed_backend(comm::Communicator& communicator, const Place& place,
+                                                    const ExecutionOptions& options) {
+  std::unique_ptr<model::Backend> backend;
+  comm::all_succeed(communicator, [&] { backend = make_backend(place, options); });
+  return backend;
+}
+
+model::MemoryPlan plan_engine(const comm::Communicator& communicator, const Place& place,
+                              const ExecutionOptions& options, const Workload& workload,
+                              std::span<const comm::Slice> buckets, std::int64_t batch) {
+  const model::Network& network = *workload.network;
+  model::ModelOptions model_options = workload.model;
+  model_options.max_batch = batch;
+  model::MemoryPlan plan = model::plan_memory(
+      network, model_options,
+      {.optimizer = workload.optimizer, .owned = most_owned_ranges(options, buckets, communicator.size())},
+      memory_types(place));
+  if (place.gpu && communicator.size() > 1 && options.wire != comm::WireFormat::fp32) {
+    plan.gradients += comm::kDeviceStagingBytes;
+  }
+  if (!place.gpu && communicator.wire_format() == comm::WireFormat::bf16_feedback) {
+    plan.gradients += network.parameters().arena_elements() * sizeof(float);  // the errors of rounding
+  }
+  return plan;
+}
+
+Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, const Place& place,
+               const ExecutionOptions& options, const Workload& workload, std::vector<comm::Slice> buckets)
+    : communicator_(communicator) {
+  const auto plan_for = [&](std::int64_t batch) {
+    return plan_engine(communicator, place, options, workload, buckets, batch);
+  };
+  const model::Network& network = *workload.network;
+  const std::int64_t batch = workload.model.max_batch;
+  require_memory(communicator, place, plan_for(batch), batch, plan_for);
+  backend_ = make_agreed_backend(communicator, place, options);
+  if (place.gpu) on_device_ = make_device_communicator(session, communicator, place, *backend_, options);
+  model::ModelOptions model_options = workload.model;
+  model::ParameterStateOptions state_options{
+      .optimizer = workload.optimizer,
+      .owned = owned_ranges(options, buckets, communicator.rank(), communicator.size())};
+  if (backend_->is_host()) {
+    const std::size_t arena = network.parameters().arena_elements() * sizeof(float);
+    gradient_memory_ = communicator.reduction_memory(arena);
+    state_options.gradient_memory = gradient_memory_.get();
+    if (shards_optimizer(options, communicator.size())) {
+      parameter_memory_ = communicator.reduction_memory(arena, comm::MemoryUse::gathered);
+      state_options.parameter_memory = parameter_memory_.get();
+    }
+  }
+  if (communicator.size() > 1 && network.synchronizes()) {
+    model_options.sum_over_ranks = [this](const model::Tensor& sums) {
+      gradient_communicator().all_reduce(sums.elements<double>());
+      gradient_communicator().join();
+    };
+  }
+  comm::all_succeed(communicator, [&] {
+    training_ = std::make_unique<model::Training>(*backend_, network, model_options, state_options);
+  });
+  reducer_ = std::make_unique<comm::GradientReducer>(
+      gradient_communicator(), training_->parameters.gradient_elements(), std::move(buckets),
+      training_->optimizer.is_sharded() ? comm::SumsFor::owners : comm::SumsFor::everybody);
+}
+
+Engine::~Engine() {
+  // After a failure a sum may still wait for a peer: freeing memory would wait for it. Aborted sums wait for nobody.
+  if (std::uncaught_exceptions() > 0) on_device_.reset();
+  backend_->forget_recordings();  // they hold sums of the communicator, which waits for them in its own end
+}
+
+void Engine::bring_together(std::span<float> arena) {
+  if (!training_->optimizer.is_sharded()) return;
+  for (std::size_t bucket = 0; bucket < buckets().size(); ++bucket) reducer_->gather(arena, bucket);
+  reducer_->finish_gathering();
+  gradient_communicator().wait("bringing the ranks' parts together", -1);
+}
+
+Trainer::Parts Engine::parts() {
+  return {.backend = *backend_,
+          .training = *training_,
+          .communicator = communicator_,
+          .gradient_communicator = gradient_communicator(),
+          .reducer = *reducer_};
+}
+
+std::string Engine::description() const {
+  const std::string sums = on_device_ ? on_device_->description() : communicator_.description();
+  return backend_->description() + (sums.empty() ? "" : "\n" + sums);
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,66 @@
+/// \file
+/// Everything that computes, on one rank: backend, model, and the sums of gradients over the ranks, made for its place.
+#pragma once
+
+#include <memory>
+#include <memory_resource>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "app/engine/trainer.hpp"
+#include "app/options/train_options.hpp"
+#include "app/plan/placement.hpp"
+#include "app/plan/workload.hpp"
+#include "comm/communicator.hpp"
+#include "comm/gradient_reducer.hpp"
+#include "model/backend.hpp"
+#include "model/state/memory_plan.hpp"
+#include "model/training/training.hpp"
+
+namespace lockstep::app {
+
+class Engine {
+ public:
+  /// Collective. Allocates all that training takes. Throws comm::AgreedError where a rank's device has too little
+  /// memory or NCCL does not start. All references must outlive the engine.
+  Engine(comm::MpiSession& session, comm::Communicator& communicator, const Place& place,
+         const ExecutionOptions& options, const Workload& workload, std::vector<comm::Slice> buckets);
+  ~Engine();
+
+  model::Backend& backend() noexcept { return *backend_; }
+  model::Training& training() noexcept { return *training_; }
+  /// Between where the gradients live: GPUs, or the host's own.
+  comm::Communicator& gradient_communicator() noexcept { return on_device_ ? *on_device_ : communicator_; }
+  /// What rounding on the wire has kept back so far is forgotten (--wire bf16-feedback; else nothing happens): done
+  /// where a checkpoint is written, so that a resumed run, which starts without it, repeats the uninterrupted one.
+  void forget_residuals() noexcept { gradient_communicator().forget_rounding_errors(); }
+  std::span<const comm::Slice> buckets() const noexcept { return reducer_->schedule(); }
+  /// What a trainer needs.
+  Trainer::Parts parts();
+  /// Collective. Where ranks share the update each one has its own parts of what only updates change or read (the
+  /// gradients, the average of the weights): afterwards all of them. Else nothing happens.
+  void bring_together(std::span<float> arena);
+  /// Backend and sums, a line each.
+  std::string description() const;
+
+ private:
+  comm::Communicator& communicator_;
+  std::unique_ptr<std::pmr::memory_resource> gradient_memory_;
+  std::unique_ptr<std::pmr::memory_resource> parameter_memory_;  ///< where ranks bring each other weights
+  std::unique_ptr<model::Backend> backend_;
+  std::unique_ptr<comm::Communicator> on_device_;  ///< between GPUs
+  std::unique_ptr<model::Training> training_;
+  std::unique_ptr<comm::GradientReducer> reducer_;
+};
+
+/// The memory of an engine that is made of these, with `batch` samples at once: of the rank that takes most.
+model::MemoryPlan plan_engine(const comm::Communicator& communicator, const Place& place,
+                              const ExecutionOptions& options, const Workload& workload,
+                              std::span<const comm::Slice> buckets, std::int64_t batch);
+
+/// Collective: the backend of a place. Throws comm::AgreedError on every rank where one of them has none.
+std::unique_ptr<model::Backend> make_agreed_backend(comm::Communicator& communicator, const Place& place,
+                                                    const ExecutionOptions& options);
+
+}  // namespace lockstep::app

@@ -1,0 +1,79 @@
+#include "app/engine/micro_batches.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace lockstep::app {
+
+BatchFeed::BatchFeed(io::Prefetcher& prefetcher, const Options& options)
+    : prefetcher_(prefetcher), options_(options), keys_(static_cast<std::size_t>(options.most), options.memory) {}
+
+BatchFeed::Options feed_options(const TrainOptions& options, const Workload& workload, model::Backend& backend) {
+  return {.x_type = element_type(workload.training->x_type()),
+          .seed = options.work.seed,
+          .stateful = is_recurrent(*workload.network),
+          .most = workload.work.largest_part,
+          .memory = backend.host_memory()};
+}
+
+MicroBatch BatchFeed::next() {
+  const double before = prefetcher_.stall_seconds();
+  const io::InputBatch& input = prefetcher_.next();
+  std::transform(input.samples.begin(), input.samples.end(), keys_.begin(),
+                 [&](std::int64_t sample) { return model::sample_key(options_.seed, input.epoch, sample); });
+  return {.batch = {.x = input.x.data(),
+                    .x_type = options_.x_type,
+                    .y = input.y.data(),
+                    .count = input.count,
+                    .keys = keys_.data(),
+                    .first_sequence = input.first_sequence,
+                    .begins = options_.stateful && input.position == 0},
+          .step_count = input.step_count,
+          .epoch = input.epoch,
+          .next_position = input.next_position,
+          .waited = prefetcher_.stall_seconds() - before};
+}
+
+StagedInput::StagedInput(model::Backend& backend, model::Model& model, NextMicroBatch next)
+    : backend_(backend), model_(model), next_(std::move(next)) {}
+
+MicroBatch StagedInput::fetch() {
+  model_.wait_staged();
+  const MicroBatch micro = next_();
+  model_.stage(micro.batch);
+  waited_seconds_ += micro.waited;
+  return micro;
+}
+
+void StagedInput::take() {
+  if (ahead_error_) std::rethrow_exception(std::exchange(ahead_error_, nullptr));
+  current_ = ahead_ ? *std::exchange(ahead_, std::nullopt) : fetch();
+}
+
+const MicroBatch& StagedInput::next() {
+  if (error_.empty()) {
+    try {
+      take();
+      return current_;
+    } catch (const std::exception& failure) {
+      error_ = failure.what();
+      if (error_.empty()) error_ = "an error without a text";
+    }
+  }
+  current_.batch = {};
+  current_.step_count = std::max<std::int64_t>(current_.step_count, 1);
+  model_.stage(current_.batch);
+  return current_;
+}
+
+void StagedInput::release() {
+  model_.release_batch();
+  if (backend_.is_host() || !error_.empty()) return;  // a host works on the reader's own memory: one batch at a time
+  try {
+    ahead_ = fetch();
+  } catch (...) {
+    ahead_error_ = std::current_exception();
+  }
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,95 @@
+/// \file
+/// Micro-batches on their way from the reader to the model.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory_resource>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/plan/workload.hpp"
+#include "io/prefetcher.hpp"
+#include "model/backend.hpp"
+#include "model/model.hpp"
+
+namespace lockstep::app {
+
+/// This rank's share of a micro-step, and where the step stands in the data.
+struct MicroBatch {
+  model::Batch batch;
+  std::int64_t step_count = 0;  ///< samples of the whole step: the divisor of the loss
+  std::int64_t epoch = 0;
+  std::int64_t next_position = 0;  ///< in the epoch, after this step
+  double waited = 0;               ///< seconds until the reader had it
+};
+
+/// Micro-batches from the reading thread, each sample with its key.
+class BatchFeed {
+ public:
+  struct Options {
+    model::ElementType x_type = model::ElementType::float32;
+    std::uint64_t seed = 1;
+    bool stateful = false;                        ///< sequences begin anew with each epoch
+    std::int64_t most = 1;                        ///< samples of a micro-batch
+    std::pmr::memory_resource* memory = nullptr;  ///< of the host, for the keys
+  };
+  /// `prefetcher` must outlive the feed.
+  BatchFeed(io::Prefetcher& prefetcher, const Options& options);
+  MicroBatch next();
+
+ private:
+  io::Prefetcher& prefetcher_;
+  Options options_;
+  std::pmr::vector<std::uint64_t> keys_;
+};
+
+BatchFeed::Options feed_options(const TrainOptions& options, const Workload& workload, model::Backend& backend);
+
+/// Delivers the next micro-batch; called once for each micro-step. May throw: the step then fails on all ranks.
+using NextMicroBatch = std::function<MicroBatch()>;
+
+/// The micro-batches of the steps, staged in the model. A device copies the next one while it works on the one before.
+/// A rank whose reader fails has empty batches for the rest of the step, because the other ranks wait for its part of
+/// every sum.
+class StagedInput {
+ public:
+  /// backend and model must outlive the input.
+  StagedInput(model::Backend& backend, model::Model& model, NextMicroBatch next);
+
+  /// `error`: why this rank fails the step that begins; empty: it does not, so far.
+  void begin_step(const std::string& error) { error_ = error; }
+  /// Stages the next micro-batch.
+  const MicroBatch& next();
+  /// The micro-batch that was staged last.
+  const MicroBatch& current() const noexcept { return current_; }
+  /// What has been enqueued is the last to read the current micro-batch.
+  void release();
+
+  /// Why this rank fails the step; empty: it does not.
+  const std::string& error() const noexcept { return error_; }
+  /// Seconds that readers made this rank wait, since construction.
+  double waited_seconds() const noexcept { return waited_seconds_; }
+  /// Where a resumed run goes on: what current() says until the first step.
+  void start_at(std::int64_t epoch, std::int64_t position) noexcept {
+    current_.epoch = epoch;
+    current_.next_position = position;
+  }
+
+ private:
+  MicroBatch fetch();
+  void take();
+
+  model::Backend& backend_;
+  model::Model& model_;
+  NextMicroBatch next_;
+  MicroBatch current_;
+  std::optional<MicroBatch> ahead_;  ///< fetched and staged already
+  std::exception_ptr ahead_error_;   ///< what fetching it ended in: fails the next step
+  std::string error_;
+  double waited_seconds_ = 0;
+};
+
+}  // namespace lockstep::app

@@ -1,0 +1,229 @@
+#include "app/engine/snapshot.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "app/options/options.hpp"
+#include "comm/agreement.hpp"
+#include "comm/messages.hpp"
+
+namespace lockstep::app {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kRecurrentGroup = "carried";
+constexpr const char* kRecurrentName = "lanes";
+
+struct SequenceRange {
+  std::int64_t first = 0, count = 0;
+};
+SequenceRange own_sequences(const comm::Communicator& communicator, std::int64_t sequences) {
+  const std::int64_t first = sequences * communicator.rank() / communicator.size();
+  return {first, sequences * (communicator.rank() + 1) / communicator.size() - first};
+}
+
+std::span<float> part_of(StatefulSequences& state, const SequenceRange& sequences) {
+  return std::span(state.values)
+      .subspan(static_cast<std::size_t>(sequences.first * state.elements),
+               static_cast<std::size_t>(sequences.count * state.elements));
+}
+
+}  // namespace
+
+StatefulSequences gather_recurrent_state(comm::Communicator& communicator, const model::RecurrentState& recurrent,
+                                         std::int64_t sequences) {
+  StatefulSequences state{.sequences = sequences, .elements = recurrent.elements(), .values = {}};
+  if (state.elements == 0) return {};
+  state.values.resize(static_cast<std::size_t>(sequences * state.elements));
+  const SequenceRange own = own_sequences(communicator, sequences);
+  const std::span<float> mine = part_of(state, own);
+  recurrent.download(own.count, mine);
+  auto* end = reinterpret_cast<char*>(state.values.data());
+  for (const std::string& theirs :
+       comm::all_gather_text(communicator, {reinterpret_cast<const char*>(mine.data()), mine.size_bytes()})) {
+    end = std::copy(theirs.begin(), theirs.end(), end);
+  }
+  return state;
+}
+
+StateGroups gather_state(comm::Communicator& communicator, const model::ParameterState& parameters,
+                         std::span<const comm::Slice> buckets) {
+  const std::vector<std::string> names = parameters.state_groups();
+  const bool shared = !parameters.owned().whole(), writes = communicator.rank() == 0;
+  StateGroups groups(names.size());
+  std::vector<float> bucket_of_others;
+  const auto make_room = [&] {
+    for (std::vector<float>& group : groups) group.resize(writes ? parameters.elements() : 0);
+    if (writes || !shared) return;
+    std::size_t most = 0;
+    for (const comm::Slice& bucket : buckets) most = std::max(most, bucket.count);
+    bucket_of_others.resize(most);
+  };
+  if (!shared) {
+    make_room();
+    for (std::size_t i = 0; i < groups.size(); ++i) parameters.download_group(names[i], groups[i]);
+    return groups;
+  }
+  comm::all_succeed(communicator, make_room);
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    if (names[i] == "parameters") {
+      if (writes) parameters.download_group(names[i], groups[i]);
+      continue;
+    }
+    for (const comm::Slice& bucket : buckets) {
+      const std::span<float> all = writes ? std::span(groups[i]).subspan(bucket.offset, bucket.count)
+                                          : std::span(bucket_of_others).first(bucket.count);
+      const comm::Slice own = communicator.own_slice(bucket.count, communicator.rank());
+      parameters.download_range(names[i], {.offset = bucket.offset + own.offset, .count = own.count},
+                                all.subspan(own.offset, own.count));
+      communicator.all_gather(all);
+      communicator.wait();
+    }
+  }
+  return groups;
+}
+
+std::filesystem::path save_checkpoint(io::CheckpointWriter& writer, const model::ParameterState& parameters,
+                                      const io::TrainingRecord& record, const StateGroups& state,
+                                      const StatefulSequences& recurrent) {
+  const std::vector<std::string> groups = parameters.state_groups();
+  std::vector<io::TensorView> tensors;
+  for (const model::StateTensor& tensor : parameters.state_tensors()) {
+    const auto group = static_cast<std::size_t>(std::find(groups.begin(), groups.end(), tensor.group) - groups.begin());
+    tensors.push_back({.group = tensor.group,
+                       .name = tensor.name,
+                       .shape = tensor.shape,
+                       .values = std::span<const float>(state.at(group)).subspan(tensor.offset, tensor.count)});
+  }
+  if (recurrent.sequences > 0) {
+    tensors.push_back({.group = kRecurrentGroup,
+                       .name = kRecurrentName,
+                       .shape = {recurrent.sequences, recurrent.elements},
+                       .values = recurrent.values});
+  }
+  return writer.write(record, tensors);
+}
+
+std::string broadcast_text(comm::Communicator& communicator, const std::string& text) {
+  std::uint64_t length = text.size();
+  communicator.broadcast(std::as_writable_bytes(std::span(&length, 1)), 0);
+  communicator.wait();
+  std::string result = text;
+  result.resize(length);
+  communicator.broadcast(std::as_writable_bytes(std::span(result.data(), result.size())), 0);
+  communicator.wait();
+  return result;
+}
+
+CheckpointOnRank0::CheckpointOnRank0(comm::Communicator& communicator, const fs::path& path)
+    : communicator_(communicator) {
+  comm::all_succeed(communicator, [&] {
+    if (communicator.rank() != 0) return;
+    if (!fs::exists(path))
+      throw io::FileError(fmt::format("{}: no such checkpoint, run folder or checkpoints folder", path.string()));
+    if (!fs::is_directory(path)) {
+      checkpoint_ = io::read_checkpoint(path);
+      file_ = path;
+      return;
+    }
+    const fs::path folder = fs::is_directory(path / "checkpoints") ? path / "checkpoints" : path;
+    auto newest = io::newest_checkpoint(folder, warnings_);
+    if (!newest) {
+      throw io::FileError(warnings_.empty() ? fmt::format("{} holds no checkpoint", folder.string())
+                                            : fmt::format("{}: no checkpoint verifies ({})", folder.string(),
+                                                          fmt::join(warnings_, "; ")));
+    }
+    checkpoint_ = std::move(*newest);
+    for (const io::FoundCheckpoint& found : io::list_checkpoints(folder)) {
+      if (found.step == checkpoint_.record.step) file_ = found.file;
+    }
+  });
+  record_ = checkpoint_.record;
+  std::array<std::int64_t, 7> numbers{record_.step,           record_.epoch,
+                                      record_.position,       static_cast<std::int64_t>(record_.seed),
+                                      record_.validated_step, record_.network.features,
+                                      record_.network.outputs};
+  communicator.broadcast(std::as_writable_bytes(std::span(numbers)), 0);
+  communicator.wait();
+  communicator.broadcast(std::as_writable_bytes(std::span(&record_.best_metric, 1)), 0);
+  communicator.wait();
+  record_.step = numbers[0];
+  record_.epoch = numbers[1];
+  record_.position = numbers[2];
+  record_.seed = static_cast<std::uint64_t>(numbers[3]);
+  record_.validated_step = numbers[4];
+  record_.network.features = numbers[5];
+  record_.network.outputs = numbers[6];
+  for (std::string* text : {&record_.network.kind, &record_.network.signature, &record_.optimizer, &record_.dataset,
+                            &record_.configuration, &record_.program_version, &record_.vocabulary}) {
+    *text = broadcast_text(communicator, *text);
+  }
+  file_ = broadcast_text(communicator, file_.string());
+}
+
+void CheckpointOnRank0::restore_recurrent_state(model::RecurrentState& recurrent, std::int64_t sequences) {
+  StatefulSequences state{.sequences = sequences, .elements = recurrent.elements(), .values = {}};
+  if (state.elements == 0 || record_.position == 0) return;  // an epoch begins with nothing
+  state.values.resize(static_cast<std::size_t>(sequences * state.elements));
+  comm::all_succeed(communicator_, [&] {
+    if (communicator_.rank() != 0) return;
+    const io::StoredTensor* stored = checkpoint_.find(kRecurrentGroup, kRecurrentName);
+    if (stored == nullptr || stored->shape != std::vector<std::int64_t>{sequences, state.elements}) {
+      throw io::FileError(fmt::format(
+          "{} holds the recurrent state of {} sequences in the middle of an epoch, and this job has {}: give the "
+          "--global-batch that "
+          "it was trained with",
+          file_.string(), stored == nullptr || stored->shape.empty() ? 0 : stored->shape[0], sequences));
+    }
+    state.values = stored->values;
+  });
+  communicator_.broadcast(std::as_writable_bytes(std::span(state.values)), 0);
+  communicator_.wait();
+  const SequenceRange own = own_sequences(communicator_, sequences);
+  recurrent.upload(own.count, part_of(state, own));
+}
+
+void CheckpointOnRank0::restore(model::ParameterState& parameters) {
+  const std::vector<std::string> groups = parameters.state_groups();
+  const std::vector<model::StateTensor> wanted = parameters.state_tensors();
+  comm::all_succeed(communicator_, [&] {
+    if (communicator_.rank() != 0) return;
+    for (const model::StateTensor& tensor : wanted) {
+      const io::StoredTensor* stored = checkpoint_.find(tensor.group, tensor.name);
+      if (stored == nullptr) {
+        throw io::FileError(fmt::format(
+            "{} has no {}/{}: it belongs to another network, optimiser or set of options (its network is {})",
+            file_.string(), tensor.group, tensor.name, io::to_text(record_.network)));
+      }
+      if (stored->shape != tensor.shape) {
+        throw io::FileError(
+            fmt::format("{}: {}/{} has shape [{}], this network wants [{}] (the checkpoint's network is {})",
+                        file_.string(), tensor.group, tensor.name, fmt::join(stored->shape, ", "),
+                        fmt::join(tensor.shape, ", "), io::to_text(record_.network)));
+      }
+    }
+  });
+  std::vector<float> arena(parameters.elements());
+  for (const std::string& group : groups) {
+    if (communicator_.rank() == 0) {
+      std::fill(arena.begin(), arena.end(), 0.0f);
+      for (const model::StateTensor& tensor : wanted) {
+        if (tensor.group != group) continue;
+        const io::StoredTensor* stored = checkpoint_.find(tensor.group, tensor.name);
+        std::copy(stored->values.begin(), stored->values.end(),
+                  arena.begin() + static_cast<std::ptrdiff_t>(tensor.offset));
+      }
+    }
+    communicator_.broadcast(std::as_writable_bytes(std::span(arena)), 0);
+    communicator_.wait();
+    parameters.upload_group(group, arena);
+  }
+  checkpoint_.tensors = {};
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,186 @@
+#include "app/engine/trainer.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "app/report/stop_watch.hpp"
+#include "comm/agreement.hpp"
+
+namespace lockstep::app {
+
+namespace {
+
+/// Differs between ranks that are not in the same step of the same schedule (FNV-1a over the words).
+std::uint32_t schedule_tag(std::int64_t step, std::int64_t step_count, std::int64_t next_position,
+                           std::size_t buckets) {
+  std::uint32_t hash = 2166136261u;
+  for (const auto word : {step, step_count, next_position, static_cast<std::int64_t>(buckets)}) {
+    for (int shift = 0; shift < 64; shift += 8) {
+      hash = (hash ^ static_cast<std::uint32_t>((static_cast<std::uint64_t>(word) >> shift) & 0xff)) * 16777619u;
+    }
+  }
+  return hash;
+}
+
+}  // namespace
+
+Trainer::Trainer(const Parts& parts, const model::LearningRateSchedule& schedule, std::int64_t accumulate,
+                 NextMicroBatch next)
+    : parts_(parts),
+      schedule_(schedule),
+      accumulate_(accumulate),
+      input_(parts.backend, parts.training.model, std::move(next)),
+      reduce_([this](std::size_t end) { parts_.reducer.ready_up_to(end); }),
+      send_part_([this](std::size_t part) {  // a part is of a bucket
+        parts_.reducer.gather(parts_.training.parameters.weight_elements(model::Weights::current), part);
+      }) {}
+
+Trainer::Result Trainer::step(const Request& request) {
+  StopWatch watch;
+  const double input_before = input_.waited_seconds(), exposed_before = parts_.gradient_communicator.exposed_seconds();
+  parts_.communicator.note_activity("forward and backward", steps_done_ + 1);
+  RankStatus own{.stop_requested = request.stop};
+  input_.begin_step(request.error);
+  for (std::int64_t micro = 0; micro < accumulate_; ++micro) {
+    const MicroStep at{.is_first = micro == 0, .is_last = micro + 1 == accumulate_};
+    const MicroBatch& batch = input_.next();
+    own.samples += static_cast<double>(batch.batch.count);
+    if (at.is_last) prepare_update(own);
+    replay(at, [this, at] {
+      const model::Model::Forward output = forward(at);
+      backward(output, at);
+      if (at.is_last) update();
+    });
+    input_.release();
+    if (!at.is_last) check_loss(micro);
+  }
+  const StepOutcome outcome = wait(own);
+  const double gradient_norm = std::sqrt(parts_.training.status.posted().gradient_squares);
+  if (outcome.not_finite_ranks > 0 || !std::isfinite(gradient_norm)) fail_not_finite(outcome, gradient_norm);
+
+  const double learning_rate = schedule_.at(steps_done_);
+  ++steps_done_;
+  account(watch.seconds(), input_.waited_seconds() - input_before,
+          parts_.gradient_communicator.exposed_seconds() - exposed_before);
+  return {.figures = {.step = steps_done_,
+                      .loss_sum = outcome.loss_sum,
+                      .metric_sum = outcome.metric_sum,
+                      .samples = outcome.samples,
+                      .learning_rate = learning_rate,
+                      .gradient_norm = gradient_norm},
+          .stop_requests = outcome.stop_requests};
+}
+
+/// Runs work(), which enqueues a micro-step. A device may record it when it comes for the second time, and replay it
+/// from then on.
+template <class Work>
+void Trainer::replay(MicroStep at, const Work& work) {
+  const MicroBatch& micro = input_.current();
+  const std::array<std::int64_t, 6> key{at.is_first,       at.is_last,       parts_.training.model.slot(),
+                                        micro.batch.count, micro.step_count, micro.batch.first_sequence};
+  if (at.is_first) parts_.backend.mark_begin();
+  parts_.backend.repeat(key, work);
+  if (at.is_last) parts_.backend.mark_end();
+}
+
+model::Model::Forward Trainer::forward(MicroStep at) {
+  return parts_.training.model.forward(1.0 / static_cast<double>(input_.current().step_count),
+                                       at.is_first ? model::Accumulate::no : model::Accumulate::yes);
+}
+
+void Trainer::backward(const model::Model::Forward& forward, MicroStep at) {
+  static const model::GradientReady not_yet;
+  if (at.is_last) parts_.reducer.begin_step();
+  parts_.training.model.backward(forward, at.is_last ? reduce_ : not_yet);
+}
+
+/// What the update needs of the host, before the work that may be recorded.
+void Trainer::prepare_update(RankStatus& own) {
+  const MicroBatch& micro = input_.current();
+  own.failed = !input_.error().empty();
+  own.schedule_tag = schedule_tag(steps_done_, micro.step_count, micro.next_position, parts_.reducer.schedule().size());
+  parts_.training.status.write(to_numbers(own));
+  parts_.training.optimizer.prepare(schedule_.at(steps_done_), steps_done_);
+}
+
+/// All of a step after its last backward pass. Enqueues, waits for nothing.
+void Trainer::update() {
+  auto& [parameters, model, status, optimizer] = parts_.training;
+  parts_.reducer.finish_step();
+  optimizer.finish_gradients();  // before the status: where ranks share the update it carries their norms
+  status.report_loss(model.loss_sums());
+  parts_.gradient_communicator.all_reduce(status.summed());
+  parts_.gradient_communicator.join();
+  optimizer.update(send_part_);
+  status.post();
+  if (!optimizer.is_sharded()) return;
+  parts_.reducer.finish_gathering();
+  parameters.refresh_compute_copy(model::Weights::current);
+}
+
+/// A micro-step that spoils the sum is found while its batch is there. The step fails anyway, so the gradients may be
+/// overwritten.
+void Trainer::check_loss(std::int64_t micro) {
+  model::Model& model = parts_.training.model;
+  if (!parts_.backend.is_host() || !input_.error().empty() || !not_finite_.empty() || model.loss_is_finite()) return;
+  not_finite_ = fmt::format("{} in micro-step {} of {}", model.locate_not_finite(), micro + 1, accumulate_);
+}
+
+/// Waits for the step, and throws where a rank could not do its part.
+StepOutcome Trainer::wait(const RankStatus& own) {
+  try {
+    parts_.gradient_communicator.wait("forward, backward and all-reduce", steps_done_ + 1);
+  } catch (const comm::PeerError& lost) {
+    // The status that would have told the others what went wrong here went with the sums.
+    if (input_.error().empty()) throw;
+    throw comm::PeerError(fmt::format("{}\n{}", input_.error(), lost.what()));
+  }
+  const StepOutcome outcome = outcome_of(parts_.training.status.posted(), own, parts_.communicator.size());
+  if (outcome.failed_ranks > 0) {
+    throw comm::AgreedError(comm::gather_distinct(parts_.communicator, input_.error()));
+  }
+  if (outcome.diverged) {
+    throw comm::AgreedError(
+        fmt::format("step {}: the ranks are not in the same step of the same schedule; this is a bug in "
+                    "lockstep, please report it with the run folder's log.txt",
+                    steps_done_ + 1));
+  }
+  return outcome;
+}
+
+void Trainer::account(double whole, double input, double exposed) {
+  const double device = parts_.backend.device_seconds();
+  time_.communication += exposed;
+  if (device < 0) {
+    time_.input += input;
+    time_.compute += whole - input - exposed;
+  } else {
+    // What the device did counts; the reader's part is what it kept the device waiting, at most.
+    time_.compute += device - exposed;
+    time_.input += std::clamp(input, 0.0, std::max(0.0, whole - device));
+  }
+}
+
+void Trainer::fail_not_finite(const StepOutcome& outcome, double gradient_norm) {
+  // The reduction has mixed the gradients of all ranks: each one recomputes its own part to find where it began.
+  const std::string place = not_finite_.empty() ? parts_.training.model.locate_not_finite() : not_finite_;
+  std::vector<std::string> places;
+  for (const comm::RankText& said :
+       comm::gather_distinct(parts_.communicator, place.empty() ? "" : "first in " + place)) {
+    places.push_back(comm::with_ranks(said));
+  }
+  if (places.empty())
+    places.push_back(accumulate_ > 1 ? "in the sum over the micro-steps and ranks" : "in the sum over the ranks");
+  throw comm::AgreedError(fmt::format(
+      "step {}: {} is not finite: {}. The weights of step {} were not touched, and the last checkpoint is intact. "
+      "A smaller --learning-rate, --warmup-steps or --clip-norm usually helps",
+      steps_done_ + 1, outcome.not_finite_ranks > 0 ? "the loss" : fmt::format("the gradient norm ({})", gradient_norm),
+      fmt::join(places, "; "), steps_done_));
+}
+
+}  // namespace lockstep::app

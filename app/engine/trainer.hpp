@@ -1,0 +1,85 @@
+/// \file
+/// One synchronous SGD step over all ranks: what train and bench step share.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "app/engine/micro_batches.hpp"
+#include "app/engine/step_status.hpp"
+#include "app/report/step_figures.hpp"
+#include "comm/communicator.hpp"
+#include "comm/gradient_reducer.hpp"
+#include "model/backend.hpp"
+#include "model/training/schedule.hpp"
+#include "model/training/training.hpp"
+
+namespace lockstep::app {
+
+class Trainer {
+ public:
+  /// What takes part in a step; all of it must outlive the trainer.
+  struct Parts {
+    model::Backend& backend;
+    model::Training& training;
+    comm::Communicator& communicator;  ///< between host memories: for errors and messages
+    /// Between where the gradients live: for the status, and inside `reducer`. On a host it is `communicator`.
+    comm::Communicator& gradient_communicator;
+    comm::GradientReducer& reducer;
+  };
+  /// A step has `accumulate` micro-steps. On a device `next` is called one micro-batch ahead.
+  Trainer(const Parts& parts, const model::LearningRateSchedule& schedule, std::int64_t accumulate,
+          NextMicroBatch next);
+
+  /// What this rank wants of the next step.
+  struct Request {
+    bool stop = false;
+    std::string error;  ///< not empty: this rank failed between steps (a full disk …)
+  };
+  struct Result {
+    StepFigures figures;
+    int stop_requests = 0;
+  };
+
+  /// Next batch, forward, backward (reducing as gradients appear), update. Collective. Throws comm::AgreedError,
+  /// without an update, when a rank failed or a number is not finite.
+  Result step(const Request& request);
+
+  std::int64_t steps_done() const noexcept { return steps_done_; }
+  /// Where a resumed run goes on: what epoch() and next_position() say until the first step.
+  void start_at(std::int64_t steps_done, std::int64_t epoch, std::int64_t position) noexcept {
+    steps_done_ = steps_done;
+    input_.start_at(epoch, position);
+  }
+  /// Input, compute and communication since construction; the total is the caller's.
+  const TimeSplit& time() const noexcept { return time_; }
+  std::int64_t epoch() const noexcept { return input_.current().epoch; }
+  std::int64_t next_position() const noexcept { return input_.current().next_position; }
+
+ private:
+  struct MicroStep {
+    bool is_first, is_last;
+  };
+  template <class Work>
+  void replay(MicroStep at, const Work& work);
+  model::Model::Forward forward(MicroStep at);
+  void backward(const model::Model::Forward& forward, MicroStep at);
+  void prepare_update(RankStatus& own);
+  void update();
+  void check_loss(std::int64_t micro);
+  StepOutcome wait(const RankStatus& own);
+  void account(double whole, double input, double exposed);
+  [[noreturn]] void fail_not_finite(const StepOutcome& outcome, double gradient_norm);
+
+  Parts parts_;
+  const model::LearningRateSchedule& schedule_;
+  std::int64_t accumulate_;
+  StagedInput input_;
+  model::GradientReady reduce_;   ///< gradients, as they become final
+  model::PartUpdated send_part_;  ///< of the weights, where ranks share the update
+  std::int64_t steps_done_ = 0;
+  std::string not_finite_;  ///< where an early micro-step of a step that is going to fail went wrong
+  TimeSplit time_;
+};
+
+}  // namespace lockstep::app

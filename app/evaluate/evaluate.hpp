@@ -1,0 +1,13 @@
+/// \file
+/// `lockstep eval`: a checkpoint's network on a dataset.
+#pragma once
+
+#include "app/options/options.hpp"
+#include "comm/session/mpi_session.hpp"
+
+namespace lockstep::app {
+
+/// Collective. Returns the exit code.
+int run_eval(comm::MpiSession& session, const EvalOptions& options);
+
+}  // namespace lockstep::app

@@ -1,0 +1,149 @@
+#include "app/evaluate/generate.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <numeric>
+#include <stdexcept>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "app/engine/engine.hpp"
+#include "app/engine/signals.hpp"
+#include "app/engine/snapshot.hpp"
+#include "app/plan/placement.hpp"
+#include "app/plan/workload.hpp"
+#include "app/report/console.hpp"
+#include "comm/agreement.hpp"
+#include "io/tokenizer.hpp"
+#include "model/random.hpp"
+
+namespace lockstep::app {
+
+namespace {
+
+/// Uniform in (0, 1).
+double chance(std::uint64_t seed, std::int64_t position) {
+  const auto index = static_cast<std::uint64_t>(position);
+  const model::PhiloxCounter words =
+      model::philox4x32({static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32),
+                         static_cast<std::uint32_t>(model::stream_of("generate")), 0},
+                        {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
+  return model::open_uniform(words[0]);
+}
+
+/// What the model says comes next, whatever kind of network it is.
+class Writer {
+ public:
+  /// `context`: tokens that the network sees at once.
+  Writer(model::Model& model, model::Weights weights, std::int64_t context)
+      : model_(model),
+        weights_(weights),
+        carries_(is_recurrent(model.network())),
+        window_(static_cast<std::size_t>(context), 0),
+        logits_(static_cast<std::size_t>(model.network().sample_shape().outputs)) {}
+
+  /// Logits of the token after `text`, which must not be empty and only grow from call to call.
+  std::span<const float> next(std::span<const std::int32_t> text) {
+    if (carries_) {
+      for (; seen_ < text.size(); ++seen_) {
+        window_[0] = text[seen_];
+        predict(0, seen_ == 0);
+      }
+    } else {
+      // Attention looks back only: what stands behind the last token does not matter.
+      const std::size_t length = std::min(text.size(), window_.size());
+      std::copy_n(text.end() - static_cast<std::ptrdiff_t>(length), length, window_.begin());
+      predict(static_cast<std::int64_t>(length) - 1, true);
+    }
+    return logits_;
+  }
+
+ private:
+  void predict(std::int64_t row, bool begins) {
+    model_.predict(
+        {.x = window_.data(), .x_type = model::ElementType::int32, .y = nullptr, .count = 1, .begins = begins},
+        weights_, row, logits_);
+  }
+
+  model::Model& model_;
+  model::Weights weights_;
+  bool carries_;
+  std::vector<std::int32_t> window_;
+  std::vector<float> logits_;
+  std::size_t seen_ = 0;
+};
+
+}  // namespace
+
+std::int32_t draw_token(std::span<const float> logits, double temperature, std::int64_t top_k, std::uint64_t seed,
+                        std::int64_t position) {
+  if (std::any_of(logits.begin(), logits.end(), [](float v) { return std::isnan(v); })) {
+    throw std::invalid_argument("the model's output is not a number: its weights are spoilt");
+  }
+  std::vector<std::int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+    return logits[static_cast<std::size_t>(a)] > logits[static_cast<std::size_t>(b)];
+  });
+  if (temperature <= 0) return order.front();
+  if (top_k > 0 && static_cast<std::size_t>(top_k) < order.size()) order.resize(static_cast<std::size_t>(top_k));
+  const double greatest = logits[static_cast<std::size_t>(order.front())];
+  std::vector<double> sums;
+  double total = 0;
+  for (const std::int32_t token : order) {
+    total += std::exp((static_cast<double>(logits[static_cast<std::size_t>(token)]) - greatest) / temperature);
+    sums.push_back(total);
+  }
+  const auto found = std::upper_bound(sums.begin(), sums.end(), chance(seed, position) * total);
+  return order[std::min(static_cast<std::size_t>(found - sums.begin()), order.size() - 1)];
+}
+
+int run_generate(comm::MpiSession& session, const GenerateOptions& options) {
+  const auto communicator = comm::make_communicator(session, {.deadline_seconds = options.execution.deadline});
+  Console console(true);
+  CheckpointOnRank0 source(*communicator, options.checkpoint);
+  for (const std::string& warning : source.warnings()) console.warn(warning);
+  const TrainOptions trained = train_options_from_ini(source.record().configuration);
+  if (model::network_kind(trained.network.name).reads != model::Reads::tokens) {
+    throw UsageError(fmt::format("{} is of --model {}, which writes no text: generate needs a language model ({})",
+                                 source.file().string(), trained.network.name,
+                                 fmt::join(model::language_models(), ", ")));
+  }
+  if (options.average && trained.optimizer.average_decay == 0) {
+    throw UsageError("--average: the run kept no average of its weights (its --average-decay was 0)");
+  }
+  const io::Tokenizer tokenizer(io::token_info_from_json(source.record().vocabulary));
+  std::vector<std::int32_t> text = tokenizer.encode(options.prompt);
+  if (text.empty()) throw UsageError("--prompt is empty: the text must begin with something");
+
+  // A recurrent network reads one token at a time.
+  const io::NetworkIdentity& trained_on = source.record().network;
+  const std::int64_t context = model::network_kind(trained.network.name).recurrent ? 1 : trained_on.features;
+  const auto network = model::make_network(
+      trained.network, {.features = context, .outputs = trained_on.outputs, .image = {}, .tokens = true});
+  const Place place = find_place(*communicator, options.execution);
+  if (!place.note.empty()) console.info(place.note);
+  const auto backend = make_agreed_backend(*communicator, place, options.execution);
+  model::ParameterState parameters(*backend, network->parameters(),
+                                   {.optimizer = trained.optimizer, .purpose = model::Purpose::evaluation});
+  model::Model model(*backend, *network, parameters, {.max_batch = 1, .sample_type = model::ElementType::int32});
+  source.restore(parameters);
+
+  const StopSignals signals;
+  Writer writer(model, options.average ? model::Weights::average : model::Weights::current, context);
+  std::fputs(options.prompt.c_str(), stdout);
+  for (std::int64_t i = 0; i < options.tokens && !signals.stop_requested(); ++i) {
+    text.push_back(draw_token(writer.next(text), options.temperature, options.top_k, options.seed, i));
+    const std::span<const std::int32_t> last = std::span(text).last(1);
+    if (text.size() > 1) std::fputs(std::string(tokenizer.separator(text[text.size() - 2], last[0])).c_str(), stdout);
+    std::fputs(tokenizer.decode(last).c_str(), stdout);
+    std::fflush(stdout);
+  }
+  std::fputs("\n", stdout);
+  return 0;
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,78 @@
+#include "app/info/info.hpp"
+
+#include <fmt/format.h>
+
+#include "io/checkpoint.hpp"
+#include "io/hdf5_file.hpp"
+
+namespace lockstep::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A checkpoint is told from a data file by its group of parameters, wherever it lies and whatever its name.
+bool is_checkpoint(const fs::path& file) { return io::Hdf5File(file, io::Hdf5File::Access::read).has("parameters"); }
+
+bool is_run(const fs::path& folder) {
+  return fs::exists(folder / "config.ini") || fs::is_directory(folder / "checkpoints");
+}
+
+bool holds_data(const fs::path& folder) {
+  if (fs::exists(folder / "manifest.json")) return true;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const fs::path extension = entry.path().extension();
+    if (entry.is_regular_file() && (extension == ".h5" || extension == ".hdf5")) return true;
+  }
+  return false;
+}
+
+bool describe_folder(Console& console, const InfoOptions& options) {
+  const fs::path& folder = options.path;
+  const bool verify = options.verify;
+  const auto data_in = [&](const fs::path& path) {
+    return io::DatasetOptions{.path = path, .x = options.x, .y = options.y};
+  };
+  if (is_run(folder)) return describe_run(console, folder, verify);
+  if (!io::list_checkpoints(folder).empty()) return describe_checkpoints(console, folder, verify);
+  if (holds_data(folder)) return describe_dataset(console, data_in(folder), verify);
+  // A data set in parts, as `train --data` takes it.
+  bool found = false, sound = true;
+  for (const char* part : {"train", "validation", "test"}) {
+    if (!fs::is_directory(folder / part) || !holds_data(folder / part)) continue;
+    if (found) console.info("");
+    found = true;
+    sound = describe_dataset(console, data_in(folder / part), verify) && sound;
+  }
+  if (!found) {
+    throw io::FileError(
+        fmt::format("{} is neither a shard folder (manifest.json, .h5 files) nor a run folder (config.ini, "
+                    "checkpoints/)",
+                    folder.string()));
+  }
+  return sound;
+}
+
+}  // namespace
+
+int run_info(const InfoOptions& options) {
+  Console console(true);
+  std::error_code error;
+  const fs::file_status status = fs::status(options.path, error);
+  bool sound = false;
+  if (!fs::exists(status)) {
+    throw io::FileError(
+        fmt::format("{}: {}", options.path.string(),
+                    status.type() == fs::file_type::not_found ? "there is no such file or folder" : error.message()));
+  }
+  if (fs::is_directory(status)) {
+    sound = describe_folder(console, options);
+  } else if (is_checkpoint(options.path)) {
+    sound = describe_checkpoint(console, options.path);
+  } else {
+    sound = describe_dataset(console, {.path = options.path, .x = options.x, .y = options.y}, options.verify);
+  }
+  if (console.output_failed()) throw io::FileError("standard output cannot be written; part of this report is lost");
+  return sound ? 0 : 1;
+}
+
+}  // namespace lockstep::app

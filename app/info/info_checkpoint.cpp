@@ -1,0 +1,96 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "app/info/info.hpp"
+#include "app/report/figures.hpp"
+#include "io/checkpoint.hpp"
+#include "io/checksum.hpp"
+
+namespace lockstep::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Extremes {
+  double norm = 0;
+  float smallest = std::numeric_limits<float>::infinity();
+  float largest = -std::numeric_limits<float>::infinity();
+};
+
+Extremes extremes_of(const std::vector<float>& values) {
+  Extremes result;
+  double squares = 0;
+  for (const float value : values) {
+    squares += static_cast<double>(value) * value;
+    result.smallest = std::min(result.smallest, value);
+    result.largest = std::max(result.largest, value);
+  }
+  result.norm = std::sqrt(squares);
+  return result;
+}
+
+std::string describe_record(const io::TrainingRecord& record) {
+  std::string text = fmt::format("  after step     {} (epoch {}, sample {} of it)\n", with_commas(record.step),
+                                 record.epoch, with_commas(record.position));
+  text += fmt::format("  network        {}\n", io::to_text(record.network));
+  text += fmt::format("  optimizer      {}\n", record.optimizer);
+  if (!std::isnan(record.best_metric)) text += fmt::format("  best metric    {:.6g}\n", record.best_metric);
+  text += fmt::format("  seed           {}\n", record.seed);
+  text +=
+      fmt::format("  written by     lockstep {} on {}\n", record.program_version, counted(record.world_size, "rank"));
+  return text;
+}
+
+}  // namespace
+
+bool describe_checkpoint(Console& console, const fs::path& file) {
+  const io::Checkpoint checkpoint = io::read_checkpoint(file);
+  console.info(fmt::format("{}: checkpoint, {}, all checksums verified\n{}", file.string(),
+                           format_bytes(fs::file_size(file)), describe_record(checkpoint.record)));
+  std::size_t elements = 0;
+  console.info(fmt::format("{:<16} {:<24} {:>16} {:>12} {:>12} {:>12} {:>16}", "group", "tensor", "shape", "norm",
+                           "smallest", "largest", "checksum"));
+  for (const io::StoredTensor& tensor : checkpoint.tensors) {
+    const Extremes extremes = extremes_of(tensor.values);
+    console.info(fmt::format("{:<16} {:<24} {:>16} {:>12.5g} {:>12.5g} {:>12.5g} {:>16}", tensor.group, tensor.name,
+                             fmt::format("{}", fmt::join(tensor.shape, " x ")), extremes.norm, extremes.smallest,
+                             extremes.largest, io::to_hex(io::checksum(std::as_bytes(std::span(tensor.values))))));
+    if (tensor.group == "parameters") elements += tensor.values.size();
+  }
+  console.info(fmt::format("{} parameters", with_commas(elements)));
+  return true;
+}
+
+bool describe_checkpoints(Console& console, const fs::path& folder, bool verify) {
+  const auto found = io::list_checkpoints(folder);
+  if (found.empty()) console.info("  none yet");
+  std::error_code error;
+  const fs::path latest = fs::read_symlink(folder / "latest", error);
+  bool sound = true;
+  for (const io::FoundCheckpoint& checkpoint : found) {
+    std::string state, problem;
+    if (verify) {
+      try {
+        const io::TrainingRecord record = io::verify_checkpoint(checkpoint.file);
+        state = std::isnan(record.best_metric) ? "ok" : fmt::format("ok  best metric {:.6g}", record.best_metric);
+      } catch (const io::FileError& damage) {
+        state = "DAMAGED";
+        problem = damage.what();
+        sound = false;
+      }
+    }
+    const std::string name = checkpoint.file.filename().string();
+    console.info(fmt::format("  {:<24} {:>12} {:>12}  {}{}", name, with_commas(checkpoint.step),
+                             format_bytes(fs::file_size(checkpoint.file, error)), state,
+                             name == latest.filename().string() ? "  (latest)" : ""));
+    if (!problem.empty()) console.warn(problem);
+  }
+  return sound;
+}
+
+}  // namespace lockstep::app

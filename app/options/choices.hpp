@@ -1,0 +1,31 @@
+/// \file
+/// Options whose value is one of a few words: the words of each type stand here once, for the parser, the help, the
+/// saved configuration and every message.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace lockstep::app {
+
+/// A word of the command line and what it means.
+template <class Value>
+struct Choice {
+  std::string word;
+  Value value;
+};
+
+/// All choices of a type, in the order in which the help lists them. Specialised in choices.cpp.
+template <class Value>
+const std::vector<Choice<Value>>& choices();
+
+/// The word of `value`; "" where it has none.
+template <class Value>
+std::string word_of(const Value& value, const std::vector<Choice<Value>>& of = choices<Value>()) {
+  for (const Choice<Value>& choice : of) {
+    if (choice.value == value) return choice.word;
+  }
+  return "";
+}
+
+}  // namespace lockstep::app

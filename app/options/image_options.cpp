@@ -1,0 +1,145 @@
+#include "app/options/image_options.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "app/options/nearest_name.hpp"
+#include "app/options/usage_error.hpp"
+
+namespace lockstep::app {
+
+namespace {
+
+template <class T>
+bool parse_all(std::string_view text, T& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && end == text.data() + text.size() && value - value == 0;
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    const std::size_t end = text.find(separator);
+    parts.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+[[noreturn]] void refuse(std::string_view item, const std::string& reason) {
+  throw UsageError(fmt::format("augment item {}: {}", item, reason));
+}
+
+float positive(std::string_view item, std::string_view value, float most) {
+  float number = 0;
+  if (!parse_all(value, number) || !(number > 0) || number > most) {
+    refuse(item, most < 1e30f ? fmt::format("needs a number above 0 and at most {}", most) : "needs a positive number");
+  }
+  return number;
+}
+
+std::int64_t extent(std::string_view item, std::string_view value) {
+  std::int64_t number = 0;
+  if (!parse_all(value, number) || number < 1 || number > 65536) refuse(item, "needs whole numbers from 1 to 65,536");
+  return number;
+}
+
+void apply_item(std::string_view item, AugmentOptions& spec) {
+  const std::size_t equals = item.find('=');
+  const std::string name(item.substr(0, equals));
+  const std::string_view value = equals == std::string_view::npos ? std::string_view{} : item.substr(equals + 1);
+  if (name == "flip") {
+    if (!value.empty()) refuse(item, "flip takes no value");
+    spec.flip = true;
+  } else if (name == "pad") {
+    spec.pad = extent(item, value);
+  } else if (name == "crop") {
+    const auto sides = split(value, 'x');
+    if (sides.size() > 2) refuse(item, "needs crop=N or crop=HEIGHTxWIDTH");
+    spec.crop = {.height = extent(item, sides.front()), .width = extent(item, sides.back())};
+  } else if (name == "area") {
+    spec.minimum_area = positive(item, value, 1);
+  } else if (name == "brightness") {
+    spec.brightness = positive(item, value, 1e30f);
+  } else if (name == "contrast") {
+    const auto bounds = split(value, ':');
+    if (bounds.size() != 2) refuse(item, "needs contrast=LOW:HIGH, as in contrast=0.2:1.8");
+    spec.contrast_low = positive(item, bounds[0], 1e30f);
+    spec.contrast_high = positive(item, bounds[1], 1e30f);
+    if (spec.contrast_low > spec.contrast_high) refuse(item, "LOW is above HIGH");
+  } else {
+    const std::vector<std::string> names{"pad", "crop", "area", "flip", "brightness", "contrast"};
+    refuse(item, fmt::format("is none of {}{}", list_names(names, "and"), did_you_mean(name, names)));
+  }
+}
+
+}  // namespace
+
+model::ImageShape parse_image_shape(const std::string& text) {
+  const auto sides = split(text, 'x');
+  model::ImageShape shape{.channels = 1};
+  const bool fits = (sides.size() == 2 || sides.size() == 3) && parse_all(sides[0], shape.height) &&
+                    parse_all(sides[1], shape.width) && (sides.size() == 2 || parse_all(sides[2], shape.channels));
+  if (!fits || shape.height < 1 || shape.width < 1 || shape.channels < 1) {
+    throw UsageError("is not HEIGHTxWIDTHxCHANNELS, as in 32x32x3");
+  }
+  return shape;
+}
+
+std::string to_text(const model::ImageShape& shape) {
+  return fmt::format("{}x{}x{}", shape.height, shape.width, shape.channels);
+}
+
+AugmentOptions parse_augmentation(const std::string& text) {
+  AugmentOptions options;
+  if (text.empty() || text == "none") return options;
+  std::set<std::string> seen;
+  for (const std::string_view item : split(text, ',')) {
+    if (!seen.emplace(item.substr(0, item.find('='))).second) refuse(item, "is given twice");
+    apply_item(item, options);
+  }
+  if (options.minimum_area < 1 && options.pad > 0) {
+    throw UsageError("augment: area and pad exclude each other: both decide where the crop comes from");
+  }
+  return options;
+}
+
+std::string to_text(const AugmentOptions& options) {
+  const AugmentOptions none;
+  std::vector<std::string> items;
+  if (options.pad != none.pad) items.push_back(fmt::format("pad={}", options.pad));
+  if (options.crop) {
+    const auto [height, width] = *options.crop;
+    items.push_back(height == width ? fmt::format("crop={}", height) : fmt::format("crop={}x{}", height, width));
+  }
+  if (options.minimum_area != none.minimum_area) items.push_back(fmt::format("area={}", options.minimum_area));
+  if (options.flip) items.push_back("flip");
+  if (options.brightness != none.brightness) items.push_back(fmt::format("brightness={}", options.brightness));
+  if (options.contrast_low != none.contrast_low || options.contrast_high != none.contrast_high) {
+    items.push_back(fmt::format("contrast={}:{}", options.contrast_low, options.contrast_high));
+  }
+  return items.empty() ? "none" : fmt::format("{}", fmt::join(items, ","));
+}
+
+model::Augmentation augmentation_of(const AugmentOptions& options, const model::ImageShape& in) {
+  model::Augmentation spec{.in = in, .out = in};
+  if (options.crop) {
+    spec.out.height = options.crop->height;
+    spec.out.width = options.crop->width;
+  }
+  spec.pad = options.pad;
+  spec.flip = options.flip;
+  spec.minimum_area = options.minimum_area;
+  spec.brightness = options.brightness;
+  spec.contrast_low = options.contrast_low;
+  spec.contrast_high = options.contrast_high;
+  return spec;
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,40 @@
+/// \file
+/// Images in the words of the command line: their shape, and what --augment says.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "model/augmentation.hpp"
+
+namespace lockstep::app {
+
+/// "224x224x3" or "28x28" (one channel). Throws UsageError that says what the text is not.
+model::ImageShape parse_image_shape(const std::string& text);
+std::string to_text(const model::ImageShape& shape);
+
+/// Random changes of images whose size is not known yet (model/augmentation.hpp has the meaning).
+struct AugmentOptions {
+  struct Crop {
+    std::int64_t height = 0, width = 0;
+    bool operator==(const Crop&) const = default;
+  };
+  std::int64_t pad = 0;
+  std::optional<Crop> crop = {};
+  float minimum_area = 1;
+  bool flip = false;
+  float brightness = 0;
+  float contrast_low = 1, contrast_high = 1;
+  bool operator==(const AugmentOptions&) const = default;
+};
+
+/// "none" or a comma-separated list of pad=N, crop=N, crop=HxW, area=SHARE, flip, brightness=V, contrast=LOW:HIGH, each
+/// at most once. Throws UsageError naming the item and what is wrong with it.
+AugmentOptions parse_augmentation(const std::string& text);
+/// Text that parse_augmentation reads back.
+std::string to_text(const AugmentOptions& options);
+/// The same for images of this size, with the normalisation left as it is by default.
+model::Augmentation augmentation_of(const AugmentOptions& options, const model::ImageShape& in);
+
+}  // namespace lockstep::app

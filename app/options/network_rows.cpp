@@ -1,0 +1,166 @@
+/// The options of networks: their rows are made of what the kinds declare.
+#include <algorithm>
+#include <stdexcept>
+#include <type_traits>
+
+#include <fmt/format.h>
+
+#include "app/options/nearest_name.hpp"
+#include "app/options/train_rows.hpp"
+#include "model/network.hpp"
+#include "model/network_kinds.hpp"
+
+namespace lockstep::app {
+namespace {
+
+/// Kinds that take an option of this name.
+std::vector<const model::NetworkKind*> kinds_with(std::string_view option) {
+  std::vector<const model::NetworkKind*> kinds;
+  for (const model::NetworkKind* kind : model::network_kinds()) {
+    if (kind->find(option) != nullptr) kinds.push_back(kind);
+  }
+  return kinds;
+}
+
+/// As the chosen kind declares it; where that takes no such option, as the first one does that takes it.
+const model::NetworkOption& declared(std::string_view option, const model::NetworkOptions& options) {
+  const model::NetworkOption* const own = model::network_kind(options.name).find(option);
+  return own != nullptr ? *own : *kinds_with(option).front()->find(option);
+}
+
+std::string read(const Option& row, const std::string& text, model::Activation& value) {
+  for (const Choice<model::Activation>& choice : choices<model::Activation>()) {
+    if (choice.word == text) value = choice.value;
+  }
+  static_cast<void>(row);  // one_of() has refused all other words
+  return "";
+}
+
+std::string read(const Option& row, const std::string& text, model::Initializer& value) {
+  static_cast<void>(row);
+  try {
+    value = model::parse_initializer(text);
+    return "";
+  } catch (const std::invalid_argument& error) {
+    return fmt::format("is not an initialisation: {}", error.what());
+  }
+}
+
+template <class Value>
+std::string read(const Option& row, const std::string& text, Value& value) {
+  return row.read(text, value);
+}
+
+/// "auto", and what older configurations have instead: 0 where that is no value, or an empty list.
+bool leaves_it_to_the_network(const std::string& text, const model::NetworkOption& option) {
+  const bool whole = std::holds_alternative<std::int64_t>(option.value);
+  return text == "auto" || (text == "0" && whole && !model::objection(option, std::int64_t{0}).empty()) ||
+         (text == "none" && std::holds_alternative<model::Numbers>(option.value));
+}
+
+/// The least strict bound over all kinds; the chosen one's is looked at in the end.
+std::optional<double> loosest(const std::vector<const model::NetworkKind*>& kinds, std::string_view option,
+                              std::optional<double> model::NetworkOption::*bound,
+                              const double& (*looser)(const double&, const double&)) {
+  std::optional<double> result = kinds.front()->find(option)->*bound;
+  for (const model::NetworkKind* kind : kinds) {
+    const std::optional<double> other = kind->find(option)->*bound;
+    result = result && other ? std::optional(looser(*result, *other)) : std::nullopt;
+  }
+  return result;
+}
+
+void add_row(OptionTable& table, model::NetworkOptions& options, const std::string& name) {
+  const auto parse = [&options, name](const Option& row, const std::string& text) -> std::string {
+    const model::NetworkOption& option = declared(name, options);
+    if (leaves_it_to_the_network(text, option)) return options.values.erase(name), "";
+    model::OptionValue value = option.value;
+    std::string wrong = std::visit([&](auto& typed) { return read(row, text, typed); }, value);
+    if (wrong.empty()) options.values.insert_or_assign(name, std::move(value));
+    return wrong;
+  };
+  const auto text = [&options, name] {
+    if (const auto set = options.values.find(name); set != options.values.end()) return model::to_text(set->second);
+    const model::NetworkOption& option = declared(name, options);
+    return option.automatic ? "auto" : model::to_text(option.value);
+  };
+  const model::NetworkOption& option = declared(name, options);
+  const bool yes_or_no = std::holds_alternative<bool>(option.value);
+  Option& row = table.add_free(name, yes_or_no ? Option::Shape::yes_or_no : Option::Shape::value,
+                               std::string(option.value_name), std::string(option.help), parse, text);
+  if (std::holds_alternative<model::Activation>(option.value)) {
+    std::vector<std::string> words;
+    for (const Choice<model::Activation>& choice : choices<model::Activation>()) words.push_back(choice.word);
+    row.one_of(std::move(words));
+  }
+  const std::vector<const model::NetworkKind*> kinds = kinds_with(name);
+  if (const auto bound = loosest(kinds, name, &model::NetworkOption::at_least, std::min)) row.at_least(*bound);
+  if (const auto bound = loosest(kinds, name, &model::NetworkOption::below, std::max)) row.below(*bound);
+  if (kinds.size() == model::network_kinds().size()) return;
+  std::vector<std::string> names;
+  for (const model::NetworkKind* kind : kinds) names.emplace_back(kind->name);
+  row.only_with("model", std::move(names));
+}
+
+}  // namespace
+
+void add_network_options(OptionTable& table, model::NetworkOptions& options) {
+  table.group("Network");
+  table.add("model", options.name, "NAME", "the network").one_of(model::network_names());
+  const auto add_rows_of = [&](const model::NetworkKind& kind) {
+    for (const model::NetworkOption& option : kind.options) {
+      if (table.find(option.name) == nullptr) add_row(table, options, std::string(option.name));
+    }
+  };
+  add_rows_of(model::network_kind(options.name));
+  for (const model::NetworkKind* kind : model::network_kinds()) add_rows_of(*kind);
+}
+
+void apply_network_defaults(OptionTable& table, TrainOptions& options) {
+  options.from_network.clear();
+  for (const auto& [name, value] : model::network_kind(options.network.name).training_defaults) {
+    Option* option = table.find(name);
+    if (option == nullptr || option->source() != OptionSource::default_value) continue;
+    option->assign(std::string(value), OptionSource::default_value,
+                   fmt::format("{} of {}", name, options.network.name));
+    options.from_network.emplace_back(name);
+  }
+}
+
+void settle_network_options(const OptionTable& table, model::NetworkOptions& options) {
+  const model::NetworkKind& kind = model::network_kind(options.name);
+  std::erase_if(options.values, [&](const auto& set) { return kind.find(set.first) == nullptr; });
+  for (const auto& [name, value] : options.values) {
+    const std::string wrong = model::objection(*kind.find(name), value);
+    if (wrong.empty()) continue;
+    throw UsageError(fmt::format("{}: {} {}", table.find(name)->spelled(), model::to_text(value), wrong));
+  }
+  options = model::with_defaults(options);
+}
+
+std::string format_network_help(OptionTable& table, TrainOptions& options, const CommandLine& line,
+                                std::string_view usage, std::string_view ending, bool takes_config) {
+  std::string text(usage);
+  const auto model =
+      std::find_if(line.options.begin(), line.options.end(), [](const auto& given) { return given.name == "model"; });
+  if (model != line.options.end()) {
+    table.find("model")->assign(model->value, OptionSource::command_line, model->spelled);
+    const model::NetworkKind& kind = model::network_kind(options.network.name);
+    text += fmt::format("\nNetwork {}: {}\nIts options are below, and the defaults that it brings in [brackets].\n",
+                        kind.name, kind.summary);
+  } else {
+    text += fmt::format("\nNetworks (options and defaults of one: {} --model NAME --help)\n", table.command());
+    for (const model::NetworkKind* kind : model::network_kinds()) {
+      text += fmt::format("  {:<12}{}\n", kind->name, kind->summary);
+    }
+  }
+  apply_network_defaults(table, options);
+  for (Option& row : table.options()) {
+    if (kinds_with(row.name()).empty()) continue;
+    const model::NetworkOption* const own = model::network_kind(options.network.name).find(row.name());
+    own != nullptr ? row.explain(std::string(own->help)) : row.hide();
+  }
+  return text + format_help(table, "", ending, takes_config);
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,98 @@
+/// \file
+/// The options of the commands that do not train; those of `train` are in train_options.hpp, of the benchmarks and of
+/// `check` in bench_options.hpp. Every option is declared once, with its name, default, check and help text, in the
+/// sources of this folder, where Boost.Program_options lives and nowhere else.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/options/train_options.hpp"
+#include "app/options/usage_error.hpp"
+#include "io/sample_source.hpp"
+
+namespace lockstep::app {
+
+struct EvalOptions {
+  std::filesystem::path checkpoint;   ///< a file, a run folder or a checkpoints folder (newest that verifies)
+  std::filesystem::path data;         ///< "" = the validation data of the run
+  bool average = false;               ///< evaluate the averaged weights
+  bool average_set = false;           ///< given explicitly; otherwise what training used
+  std::int64_t evaluation_batch = 0;  ///< 0 = the run's
+  std::filesystem::path json;         ///< also write the result there, in full precision
+  ExecutionOptions execution;
+};
+
+enum class PackFormat { idx, npy, csv, cifar10, cifar100, images, text, tokens, synthetic };
+
+/// What images are scaled to, in pixels.
+struct ImageSize {
+  std::int64_t height = 0, width = 0;
+  bool crop = false;  ///< the shorter side is scaled and the centre cut out; false: both sides are scaled
+  bool operator==(const ImageSize&) const = default;
+};
+
+struct PackOptions {
+  std::optional<PackFormat> format;  ///< parse_pack leaves it set: by the name of x where the user gives none
+  std::filesystem::path
+      x;  ///< a file; cifar: or a folder; cifar, text, tokens: or several with commas; images: a folder
+  std::filesystem::path y;
+  std::filesystem::path out;
+  std::int64_t shards = 1;
+  bool force = false;
+  double validation = 0;  ///< of the samples: below 1 a fraction, otherwise a count; 0: no split
+  std::uint64_t seed = 1;
+  // csv
+  bool header = true;
+  char separator = ',';
+  std::string label_column;
+  bool regression = false;  ///< the label is a number to predict, not a class
+  // images
+  std::optional<ImageSize> size;  ///< nullopt: as they are
+  // text, tokens
+  std::string tokenizer;                  ///< byte | char | word; "" = that of vocabulary_from, or char
+  std::int64_t vocabulary = 0;            ///< text: 0 = every piece has a token
+  std::filesystem::path vocabulary_from;  ///< a corpus packed before
+  // synthetic
+  io::SyntheticOptions::Task task = io::SyntheticOptions::Task::classification;
+  std::int64_t samples = 10000, features = 784, classes = 10;
+  std::int64_t first = 0;  ///< index of the first sample: a test set continues its training set
+  double noise = 0.1;
+  std::optional<bool> progress = {};  ///< the progress bar; nullopt: on a terminal
+
+  /// x as the files it names.
+  std::vector<std::filesystem::path> inputs() const;
+};
+
+struct InfoOptions {
+  std::filesystem::path path;
+  std::string x = "x", y = "y";  ///< dataset names, for files made by others
+  bool verify = true;            ///< recompute checksums
+};
+
+struct GenerateOptions {
+  std::filesystem::path checkpoint;  ///< a file, a run folder or a checkpoints folder (newest that verifies)
+  std::string prompt = "\n";
+  std::int64_t tokens = 500;
+  double temperature = 1;  ///< 0: always the likeliest token
+  std::int64_t top_k = 0;  ///< > 0: only among so many likeliest
+  std::uint64_t seed = 1;
+  bool average = false;  ///< the averaged weights
+  ExecutionOptions execution;
+};
+
+/// argv without the program name and the subcommand. Throw UsageError or HelpRequested. Nothing is read but the names
+/// in the folder that pack is to read.
+EvalOptions parse_eval(const std::vector<std::string>& arguments);
+GenerateOptions parse_generate(const std::vector<std::string>& arguments);
+PackOptions parse_pack(const std::vector<std::string>& arguments);
+InfoOptions parse_info(const std::vector<std::string>& arguments);
+/// The program's own help: subcommands and where to go on.
+std::string program_help();
+std::string program_version();
+
+}  // namespace lockstep::app

@@ -1,0 +1,152 @@
+#include <algorithm>
+#include <stdexcept>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "app/options/bench_options.hpp"
+#include "app/options/nearest_name.hpp"
+#include "app/options/option_table.hpp"
+
+namespace lockstep::app {
+namespace {
+
+constexpr std::string_view kAllReduceUsage =
+    "Usage: mpirun -np RANKS lockstep bench all-reduce [options]\n"
+    "\n"
+    "Times all-reduces of growing size by every algorithm that the ranks have: ring, two-level\n"
+    "and shared memory between CPUs, MPI_Allreduce beside them, NCCL between GPUs. Checks every element.\n";
+constexpr std::string_view kAllReduceExamples =
+    "\n"
+    "Examples\n"
+    "  mpirun -np 4 lockstep bench all-reduce\n"
+    "  mpirun -np 8 lockstep bench all-reduce --link-gbps 100 --csv all-reduce.csv --svg all-reduce.svg\n"
+    "  mpirun -np 2 lockstep bench all-reduce --algorithms ring,mpi --min 1024 --max 1048576 --factor 2\n"
+    "  mpirun -np 8 lockstep bench all-reduce --device gpu --max 268435456\n";
+
+/// Error feedback is for all-reduces that follow each other.
+const std::vector<Choice<comm::WireFormat>> kWires{{"fp32", comm::WireFormat::fp32}, {"bf16", comm::WireFormat::bf16}};
+
+std::string algorithms_of_text(const std::string& text, std::vector<AllReduceAlgorithm>& value) {
+  try {
+    value = text == "auto" ? std::vector<AllReduceAlgorithm>() : parse_algorithms(text);
+    return "";
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+}
+
+std::string to_text(const std::vector<AllReduceAlgorithm>& value) {
+  std::vector<std::string> words;
+  for (const AllReduceAlgorithm kind : value) words.push_back(word_of(kind));
+  return words.empty() ? "auto" : fmt::format("{}", fmt::join(words, ","));
+}
+
+void require_different_files(const BenchAllReduceOptions& options) {
+  struct Named {
+    const char* option;
+    const std::filesystem::path& file;
+  };
+  const Named files[] = {{"csv", options.csv}, {"json", options.json}, {"svg", options.svg}};
+  for (const Named& one : files) {
+    for (const Named& other : files) {
+      if (&one < &other && !one.file.empty() && one.file == other.file) {
+        throw UsageError(fmt::format("--{} and --{} are both {}: give them files of their own", one.option,
+                                     other.option, one.file.string()));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<AllReduceAlgorithm> parse_algorithms(const std::string& text) {
+  std::vector<std::string> words;
+  for (const Choice<AllReduceAlgorithm>& choice : choices<AllReduceAlgorithm>()) words.push_back(choice.word);
+  std::vector<AllReduceAlgorithm> kinds;
+  for (std::size_t start = 0; start <= text.size();) {
+    const std::size_t end = std::min(text.find(',', start), text.size());
+    const std::string word = text.substr(start, end - start);
+    const auto known = std::find(words.begin(), words.end(), word);
+    if (known == words.end()) {
+      throw std::invalid_argument(fmt::format("names no all-reduce algorithm '{}'; the algorithms are {}{}", word,
+                                              list_names(words, "and"), did_you_mean(word, words)));
+    }
+    const AllReduceAlgorithm kind =
+        choices<AllReduceAlgorithm>()[static_cast<std::size_t>(known - words.begin())].value;
+    if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
+    start = end + 1;
+  }
+  return kinds;
+}
+
+BenchAllReduceOptions parse_bench_all_reduce(const std::vector<std::string>& arguments) {
+  BenchAllReduceOptions options;
+  ExecutionOptions& execution = options.execution;
+  OptionTable table("lockstep bench all-reduce");
+  table.group("What is timed");
+  table.add("min", options.min, "ELEMENTS", "the smallest all-reduce").at_least(1);
+  table.add("max", options.max, "ELEMENTS", "the largest").at_least(1).at_most(1e12);
+  table.add("factor", options.factor, "N", "from one size to the next").at_least(2);
+  table.add_parsed(
+      "algorithms", options.algorithms, "NAMES",
+      "all-reduce algorithms, comma-separated: ring, two-level, shared-memory, mpi, nccl; auto: all that are possible",
+      algorithms_of_text, to_text);
+  table
+      .add("warmup", options.repetitions.warmup, "N",
+           "all-reduces of each size before the clock starts, for one second at most")
+      .at_least(0);
+  table
+      .add("repeat", options.repetitions.repeat, "BATCHES",
+           "batches timed of each size and algorithm; 0: 3 to 100 of them, in about one second")
+      .at_least(0)
+      .at_most(10000);
+  table
+      .add("link-gbps", options.link_gbps, "GBIT/S",
+           "what a host's link carries in each direction: shows the bound that follows and how much of it is reached")
+      .above(0);
+  table.add("csv", options.csv, "FILE", "also write the rows there");
+  table.add("json", options.json, "FILE", "also write the rows there, one JSON object a line");
+  table.add("svg", options.svg, "FILE", "draw bus bandwidth over size there");
+  table.group("Where");
+  table.add_choice(
+      "device", execution.device, "WHERE",
+      "cpu: between host memories; gpu: between GPUs, else an error; auto: both where every rank has a GPU");
+  table.add_choice("wire", execution.wire, "NAME",
+                   "how elements travel, but by MPI's: fp32, or bf16 (half the bytes, rounded)", kWires);
+  table.add("ring", execution.ring, "GPUs: NCCL's ring and no other algorithm").only_with("device", {"auto", "gpu"});
+  table.add("graph", execution.graphs, "GPUs: record a batch of all-reduces once (CUDA graphs) and replay it")
+      .only_with("device", {"auto", "gpu"});
+  table.add("share-gpu", execution.share_gpu, "let several ranks use one GPU: slow, for tests")
+      .only_with("device", {"auto", "gpu"});
+  table
+      .add("deadline", execution.deadline, "SECONDS",
+           "a rank that is silent for longer counts as dead and ends the job")
+      .above(0);
+
+  const CommandLine line = read_command_line(table, arguments, false);
+  if (line.help) throw HelpRequested(format_help(table, kAllReduceUsage, kAllReduceExamples, false));
+  apply(line, table);
+  table.check_relations();
+  if (table.find("min")->source() == OptionSource::default_value) options.min = std::min(options.min, options.max);
+  if (options.min > options.max) {
+    throw UsageError(fmt::format("--min {} is more than --max {}", options.min, options.max));
+  }
+  options.max_given = table.find("max")->source() != OptionSource::default_value;
+  require_different_files(options);
+  const std::vector<AllReduceAlgorithm>& algorithms = options.algorithms;
+  if (!algorithms.empty()) {
+    const bool nccl = std::find(algorithms.begin(), algorithms.end(), AllReduceAlgorithm::nccl) != algorithms.end();
+    if (nccl && execution.device == DeviceChoice::cpu) {
+      throw UsageError("--algorithms nccl is between GPUs, and --device is cpu");
+    }
+    if (execution.device == DeviceChoice::gpu && algorithms != std::vector{AllReduceAlgorithm::nccl}) {
+      throw UsageError(fmt::format("--device gpu leaves nothing but --algorithms nccl, and --algorithms is {}",
+                                   to_text(algorithms)));
+    }
+    if (!nccl && execution.device == DeviceChoice::automatic) execution.device = DeviceChoice::cpu;  // looks for no GPU
+  }
+  return options;
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,158 @@
+#include <fmt/format.h>
+
+#include "app/options/bench_options.hpp"
+#include "app/options/train_rows.hpp"
+
+namespace lockstep::app {
+namespace {
+
+constexpr std::string_view kStepUsage =
+    "Usage: mpirun -np RANKS lockstep bench step [options]\n"
+    "\n"
+    "Times training steps: samples per second, and where the time goes.\n";
+constexpr std::string_view kStepExamples =
+    "\n"
+    "Examples\n"
+    "  mpirun -np 2 lockstep bench step --hidden 100 --batch 100 --optimizer adam\n"
+    "  mpirun -np 2 lockstep bench step --input data --data shards/fashion/train\n"
+    "  mpirun -np 8 lockstep bench step --model gpt --sweep-buckets\n"
+    "  lockstep bench step --model resnet --depth 50 --image 224x224x3 --plan plan.jsonl\n";
+
+constexpr std::string_view kScaleUsage =
+    "Usage: mpirun -np RANKS lockstep bench scale [options]\n"
+    "\n"
+    "Times training steps on the first 1, 2, 4 ... RANKS ranks of this job, in turns, while the others\n"
+    "wait. Shows the speed-up with the same work for each rank (weak scaling) and with the same work in\n"
+    "all (strong scaling), where the lost time goes, and which rank keeps the others waiting.\n";
+constexpr std::string_view kScaleExamples =
+    "\n"
+    "Examples\n"
+    "  mpirun -np 8 lockstep bench scale --model resnet --image 32x32x3 --batch 64 --svg scale.svg\n"
+    "  mpirun -np 8 lockstep bench scale --scaling strong --global-batch 1024 --worlds 2,4,8\n"
+    "  mpirun -np 4 lockstep bench scale --input data --data shards/fashion/train --csv scale.csv\n";
+
+std::string parse_image(const std::string& text, std::optional<model::ImageShape>& value) {
+  if (text.empty()) return value.reset(), "";
+  try {
+    value = parse_image_shape(text);
+    return "";
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+}
+
+std::string image_text(const std::optional<model::ImageShape>& value) { return value ? to_text(*value) : ""; }
+
+void add_input_options(OptionTable& table, StepWork& work) {
+  table.add_choice("input", work.input, "FROM",
+                   "memory: random batches that stay in memory; data: --data through the prefetcher");
+  table.add("features", work.features, "N", "numbers per sample (--input memory)")
+      .at_least(1)
+      .only_with("input", {"memory"});
+  table.add("outputs", work.outputs, "N", "classes, words of a vocabulary, or numbers to predict (--input memory)")
+      .at_least(1)
+      .only_with("input", {"memory"});
+  table
+      .add_parsed("image", work.image, "HxWxC",
+                  "samples are images, for networks that read them; instead of --features (--input memory)",
+                  parse_image, image_text)
+      .only_with("input", {"memory"});
+  table.add("regression", work.regression, "predict numbers, not a class (--input memory)")
+      .only_with("input", {"memory"});
+}
+
+void add_work_options(OptionTable& table, StepWork& work) {
+  TrainOptions& train = work.train;
+  add_data_options(table, train.data);
+  add_network_options(table, train.network);
+  add_loss_options(table, train.loss);
+  add_optimizer_options(table, train.optimizer);
+  add_learning_rate_options(table, train.schedule, train.work);
+}
+
+/// All that is left once the rows are declared.
+void parse(OptionTable& table, const std::vector<std::string>& arguments, std::string_view usage,
+           std::string_view examples, StepWork& work) {
+  add_execution_options(table, work.train.execution);
+  add_step_options(table, work.train.execution);
+  const CommandLine line = read_command_line(table, arguments, false);
+  if (line.help) throw HelpRequested(format_network_help(table, work.train, line, usage, examples, false));
+  apply(line, table);
+  settle(table, work.train);
+  if (work.input == InputFrom::data) {
+    table.require("data", "--input data reads a shard folder");
+  } else if (!work.train.data.path.empty()) {
+    throw UsageError("--data has an effect only with --input data");
+  }
+}
+
+}  // namespace
+
+BenchStepOptions parse_bench_step(const std::vector<std::string>& arguments) {
+  BenchStepOptions options;
+  OptionTable table("lockstep bench step");
+  table.group("What is timed");
+  table.add("warmup", options.warmup, "STEPS", "steps before the clock starts").at_least(0);
+  table.add("repeat", options.repeat, "STEPS", "steps timed").at_least(1);
+  table
+      .add("sweep-buckets", options.sweep_buckets,
+           "also time other bucket sizes, in turns, and show what the fixed rule loses; training keeps the rule")
+      .contradicts("bucket-size");
+  table.add("json", options.json, "FILE", "also write the figures there, one JSON object a line");
+  table.add("plan", options.plan, "FILE",
+            "time nothing and take no memory; write the network's layers there in the order of the backward pass, one "
+            "JSON object a line (FLOPs per sample, ends of the slices of its gradients)");
+  add_input_options(table, options.work);
+  add_work_options(table, options.work);
+  add_batch_options(table, options.work.train.work);
+  parse(table, arguments, kStepUsage, kStepExamples, options.work);
+  return options;
+}
+
+BenchScaleOptions parse_bench_scale(const std::vector<std::string>& arguments) {
+  BenchScaleOptions options;
+  WorkOptions& work = options.work.train.work;
+  OptionTable table("lockstep bench scale");
+  table.group("What is timed");
+  table.add_choice("scaling", options.scaling, "KIND",
+                   "weak: --batch samples per rank; strong: --global-batch samples, shared by the ranks");
+  table.add("worlds", options.worlds, "RANKS", "numbers of ranks, comma-separated; default: 1, 2, 4 ... and all")
+      .at_least(1);
+  table.add("rounds", options.rounds, "N", "measurements at each number of ranks, in turns; the tables show the median")
+      .at_least(1)
+      .at_most(1000);
+  table.add("warmup", options.warmup, "STEPS", "steps of a measurement before the clock starts").at_least(1);
+  table
+      .add("repeat", options.repeat, "STEPS",
+           "steps timed in a measurement; 0: as many as take about a second, at least 10")
+      .at_least(0)
+      .at_most(100000);
+  table.add("csv", options.csv, "FILE", "also write the rows there");
+  table.add("json", options.json, "FILE", "also write the rows there, one JSON object a line");
+  table.add("svg", options.svg, "FILE", "draw efficiency and the parts of a step's time there");
+  add_input_options(table, options.work);
+  add_work_options(table, options.work);
+  table.group("Amount of work");
+  table.add("batch", work.batch, "SAMPLES", "weak scaling: per rank and micro-step").at_least(1);
+  table
+      .add("global-batch", options.global_batch, "SAMPLES",
+           "strong scaling: per step, over all ranks and micro-steps; 0: what weak scaling has at the fewest ranks")
+      .at_least(0);
+  table.add("accumulate", work.accumulate, "N", "micro-steps per step: gradients are summed over N batches")
+      .at_least(1)
+      .at_most(1000000);
+  table.add("seed", work.seed, "N", "of initial weights and sample order; the same at any number of ranks");
+  parse(table, arguments, kScaleUsage, kScaleExamples, options.work);
+  const auto clash = [](const std::filesystem::path& a, const std::filesystem::path& b) {
+    return !a.empty() && a == b;
+  };
+  if (clash(options.csv, options.json) || clash(options.csv, options.svg) || clash(options.json, options.svg)) {
+    throw UsageError("--csv, --json and --svg need files of their own");
+  }
+  if (options.global_batch > 0 && options.scaling == Scaling::weak) {
+    throw UsageError("--global-batch is for strong scaling: give --scaling strong or both, or --batch");
+  }
+  return options;
+}
+
+}  // namespace lockstep::app

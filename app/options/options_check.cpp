@@ -1,0 +1,39 @@
+#include "app/options/bench_options.hpp"
+#include "app/options/train_rows.hpp"
+
+namespace lockstep::app {
+namespace {
+
+constexpr std::string_view kCheckUsage =
+    "Usage: mpirun -np RANKS lockstep check [--data FOLDER] [options of train]\n"
+    "\n"
+    "Before a job: looks at hosts, program, cores, devices, network, clocks, data, memory and disk, in\n"
+    "seconds, and ends with OK or with the list of what to fix (exit code 1). Start it as the job will be\n"
+    "started, with the options of the job: only `train` becomes `check`.\n";
+
+constexpr std::string_view kCheckExamples =
+    "\n"
+    "Examples\n"
+    "  mpirun -np 8 lockstep check\n"
+    "      hosts and network alone\n"
+    "  mpirun -np 8 lockstep check --data shards/fashion --model mlp --run runs/adam\n"
+    "  mpirun -np 8 lockstep check --config runs/adam/config.ini --json check.jsonl\n";
+
+}  // namespace
+
+CheckOptions parse_check(const std::vector<std::string>& arguments) {
+  CheckOptions options;
+  options.train.execution.deadline = 20;  // seconds, not minutes
+  OptionTable table("lockstep check");
+  table.group("Check");
+  table
+      .add("seconds", options.seconds, "SECONDS", "about how long the network is measured, all pairs of hosts together")
+      .above(0)
+      .at_most(3600);
+  table.add("json", options.json, "FILE", "also write what was found there, one JSON object a line");
+  add_train_options(table, options.train);
+  read_train_options(table, options.train, arguments, kCheckUsage, kCheckExamples);
+  return options;
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,270 @@
+// The options of `lockstep pack`.
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "app/options/options.hpp"
+#include "app/options/train_rows.hpp"
+
+namespace lockstep::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPackUsage =
+    "Usage: lockstep pack --x FILE [--y FILE] --out FOLDER [options]\n"
+    "\n"
+    "Writes samples, or the tokens of a text, into a folder of HDF5 shards that `lockstep train` reads.\n"
+    "Runs as one process.\n";
+constexpr std::string_view kPackExamples =
+    "\n"
+    "Examples\n"
+    "  lockstep pack --x train-images-idx3-ubyte.gz --y train-labels-idx1-ubyte.gz \\\n"
+    "      --out shards/fashion/train\n"
+    "  lockstep pack --x cifar-10-batches-bin --out shards/cifar10/train\n"
+    "  lockstep pack --x cifar-10-batches-bin/test_batch.bin --out shards/cifar10/test\n"
+    "  lockstep pack --x pictures --size 224 --shards 16 --validation 0.05 --out shards/pictures\n"
+    "      pictures holds a folder of JPEG and PNG files for each class\n"
+    "  lockstep pack --x input.txt --validation 0.1 --out shards/shakespeare\n"
+    "  lockstep pack --x ptb.train.txt --tokenizer word --vocabulary 10000 --out shards/ptb/train\n"
+    "  lockstep pack --x ptb.valid.txt --vocabulary-from shards/ptb/train --out shards/ptb/validation\n"
+    "  lockstep pack --x train_1.bin,train_2.bin --format tokens --vocabulary 50257 --out shards/fineweb\n"
+    "  lockstep pack --x features.npy --y targets.npy --out shards/mine --shards 8\n"
+    "  lockstep pack --x houses.csv --label-column price --regression --out shards/houses\n"
+    "  lockstep pack --format synthetic --task regression --features 600 --out shards/synthetic\n";
+
+const std::vector<Choice<std::optional<PackFormat>>>& formats() {
+  static const std::vector<Choice<std::optional<PackFormat>>> all{
+      {"idx", PackFormat::idx},         {"npy", PackFormat::npy},           {"csv", PackFormat::csv},
+      {"cifar10", PackFormat::cifar10}, {"cifar100", PackFormat::cifar100}, {"images", PackFormat::images},
+      {"text", PackFormat::text},       {"tokens", PackFormat::tokens},     {"synthetic", PackFormat::synthetic}};
+  return all;
+}
+
+std::optional<PackFormat> format_of_folder(const fs::path& folder) {
+  bool has_folders = false;
+  std::error_code unreadable;
+  for (const auto& entry : fs::directory_iterator(folder, unreadable)) {
+    const std::string name = entry.path().filename().string();
+    if (name == "data_batch_1.bin") return PackFormat::cifar10;
+    if (name == "fine_label_names.txt") return PackFormat::cifar100;
+    has_folders = has_folders || entry.is_directory(unreadable);
+  }
+  return has_folders ? std::optional(PackFormat::images) : std::nullopt;
+}
+
+/// What the name of a file or folder says about its format; nothing when it says nothing.
+std::optional<PackFormat> format_of(const fs::path& file) {
+  std::error_code unknown;
+  if (fs::is_directory(file, unknown)) return format_of_folder(file);
+  std::string name = file.filename().string();
+  if (name.ends_with(".gz")) name.resize(name.size() - 3);
+  if (name.ends_with("-ubyte") || name.ends_with(".idx")) return PackFormat::idx;
+  if (name.ends_with(".npy")) return PackFormat::npy;
+  if (name.ends_with(".csv") || name.ends_with(".tsv")) return PackFormat::csv;
+  if (name.ends_with(".txt")) return PackFormat::text;
+  if ((name.starts_with("data_batch_") || name == "test_batch.bin") && name.ends_with(".bin"))
+    return PackFormat::cifar10;
+  if ((name == "train.bin" || name == "test.bin") && fs::exists(file.parent_path() / "fine_label_names.txt", unknown)) {
+    return PackFormat::cifar100;
+  }
+  return std::nullopt;
+}
+
+std::string parse_separator(const std::string& text, char& separator) {
+  if (text.size() != 1 && text != "tab") return "is not one character; write tab for a tabulator";
+  separator = text == "tab" ? '\t' : text[0];
+  return "";
+}
+
+std::string separator_text(const char& separator) { return separator == '\t' ? "tab" : std::string(1, separator); }
+
+/// "224" or "240x320".
+std::string parse_size(const std::string& text, std::optional<ImageSize>& size) {
+  constexpr std::int64_t kMost = 16384;
+  const auto number = [](std::string_view digits) -> std::int64_t {
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    return error == std::errc() && end == digits.data() + digits.size() && value <= kMost ? value : 0;
+  };
+  const std::size_t cross = text.find('x');
+  const bool crop = cross == std::string::npos;
+  const std::int64_t height = number(std::string_view(text).substr(0, cross));
+  const std::int64_t width = crop ? height : number(std::string_view(text).substr(cross + 1));
+  if (height < 1 || width < 1) return "is neither a number of pixels such as 224 nor a size such as 240x320";
+  size = ImageSize{.height = height, .width = width, .crop = crop};
+  return "";
+}
+
+std::string size_text(const std::optional<ImageSize>& size) {
+  if (!size) return "";
+  return size->crop ? fmt::format("{}", size->height) : fmt::format("{}x{}", size->height, size->width);
+}
+
+std::string check_validation(const std::string& text) {
+  const double value = std::strtod(text.c_str(), nullptr);
+  return value < 1 || value == std::floor(value) ? "" : "is neither a fraction below 1 nor a whole number of samples";
+}
+
+void add_table_options(OptionTable& table, PackOptions& options) {
+  table.group("Tables (csv)");
+  table.add("header", options.header, "the first line names the columns").only_with("format", {"csv"});
+  table
+      .add_parsed("separator", options.separator, "CHARACTER", "between columns; .tsv files: tab", parse_separator,
+                  separator_text)
+      .only_with("format", {"csv"});
+  table
+      .add("label-column", options.label_column, "COLUMN",
+           "the label: a name from the header or an index from 0 (from the end: -1 is the last); default: no label")
+      .only_with("format", {"csv"});
+  table.add("regression", options.regression, "the label is a number to predict, not a class")
+      .only_with("format", {"csv"});
+}
+
+void add_text_options(OptionTable& table, PackOptions& options) {
+  table.group("Text (text, tokens)");
+  table
+      .add("tokenizer", options.tokenizer, "NAME",
+           "what a token is: a byte, a character (UTF-8), or a word between blanks (the end of a line is the word "
+           "<eos>); "
+           "default: that of --vocabulary-from, or char")
+      .one_of({"byte", "char", "word"})
+      .only_with("format", {"text"});
+  table
+      .add(
+          "vocabulary", options.vocabulary, "N",
+          "text: keep the N - 1 most frequent and <unk> for the others (default: keep all); tokens: how many there are "
+          "(GPT-2: 50257)")
+      .at_least(2)
+      .at_most(2147483647)
+      .only_with("format", {"text", "tokens"});
+  table
+      .add("vocabulary-from", options.vocabulary_from, "FOLDER",
+           "encode with the vocabulary of a text packed before, so that both can be used together")
+      .only_with("format", {"text"})
+      .contradicts("vocabulary");
+}
+
+void add_synthetic_options(OptionTable& table, PackOptions& options) {
+  table.group("Synthetic samples (synthetic)");
+  using Task = io::SyntheticOptions::Task;
+  static const std::vector<Choice<Task>> tasks{{"classification", Task::classification},
+                                               {"regression", Task::regression}};
+  table.add_choice("task", options.task, "NAME", "what to learn from it", tasks).only_with("format", {"synthetic"});
+  table.add("samples", options.samples, "N", "how many").at_least(1).only_with("format", {"synthetic"});
+  table
+      .add("first", options.first, "N",
+           "index of the first sample: with the same seed, the next samples of the same problem")
+      .at_least(0)
+      .only_with("format", {"synthetic"});
+  table.add("features", options.features, "N", "numbers per sample").at_least(1).only_with("format", {"synthetic"});
+  table.add("classes", options.classes, "N", "for classification")
+      .at_least(2)
+      .only_with("format", {"synthetic"})
+      .only_with("task", {"classification"});
+  table.add("noise", options.noise, "DEVIATION", "standard deviation of the noise")
+      .at_least(0)
+      .only_with("format", {"synthetic"});
+}
+
+/// What no relation between two options says.
+void check_format(const OptionTable& table, const PackOptions& options) {
+  const auto given = [&](std::string_view name) { return table.find(name)->source() != OptionSource::default_value; };
+  if (options.format == PackFormat::synthetic) {
+    if (!options.x.empty())
+      throw UsageError("--x and --format synthetic contradict each other: synthetic samples come from no file");
+  } else {
+    table.require("x", "name the file with the samples");
+  }
+  if (given("seed") && options.format != PackFormat::synthetic && options.validation == 0) {
+    throw UsageError("--seed has an effect only with --format synthetic or with --validation");
+  }
+  if (options.tokenizer == "byte" && given("vocabulary")) {
+    throw UsageError("--vocabulary has no effect on --tokenizer byte: there are 256 bytes");
+  }
+  if (options.format == PackFormat::tokens && !given("vocabulary")) {
+    throw UsageError(
+        "--vocabulary is missing: how many different tokens there are, those that do not occur included (GPT-2: "
+        "50257)");
+  }
+  if (options.regression && options.label_column.empty()) {
+    throw UsageError("--regression needs --label-column: the column to predict");
+  }
+}
+
+}  // namespace
+
+std::vector<fs::path> PackOptions::inputs() const {
+  const std::string text = x.string();
+  std::error_code unknown;
+  if (fs::exists(x, unknown)) return {x};
+  std::vector<fs::path> files;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    if (end > begin) files.emplace_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return files;
+}
+
+PackOptions parse_pack(const std::vector<std::string>& arguments) {
+  PackOptions options;
+  OptionTable table("lockstep pack");
+  table.group("What");
+  table.add_choice("format", options.format, "NAME", "of the input; default: by the name of --x", formats());
+  table.add(
+      "x", options.x, "FILE",
+      "the samples: IDX (also .gz), NumPy .npy, a table (.csv, .tsv) with samples and labels, CIFAR batches (.bin, "
+      "or their folder: the training ones), a folder of images by class, text (.txt, also .gz), or tokens (uint16 "
+      ".bin). Of CIFAR, text and tokens several files with commas between them");
+  table.add("y", options.y, "FILE", "the labels or targets, for idx and npy").only_with("format", {"idx", "npy"});
+  table.group("Where");
+  table.add("out", options.out, "FOLDER", "the shard folder to make");
+  table.add("shards", options.shards, "N", "files to spread the samples over").at_least(1).at_most(100000);
+  table.add("force", options.force, "replace the folder if it exists");
+  table
+      .add("validation", options.validation, "PART",
+           "write FOLDER/train and FOLDER/validation: this many samples (below 1: this fraction), chosen at random, "
+           "are for validation; of a text or tokens the last ones")
+      .at_least(0)
+      .check(check_validation);
+  table.add("seed", options.seed, "N", "of the random choice and of synthetic samples");
+  table.group("Folders of images (images)");
+  table
+      .add_parsed("size", options.size, "PIXELS",
+                  "N: scale the shorter side to N and cut out the centre, N x N; HxW: scale to this size; default: as "
+                  "they are; all must then have one size",
+                  parse_size, size_text)
+      .only_with("format", {"images"});
+  add_table_options(table, options);
+  add_text_options(table, options);
+  add_synthetic_options(table, options);
+  table.group("Reports");
+  add_progress_option(table, options.progress);
+
+  const CommandLine line = read_command_line(table, arguments, false);
+  if (line.help) throw HelpRequested(format_help(table, kPackUsage, kPackExamples, false));
+  apply(line, table);
+  if (!options.format) {
+    table.require("x", "name the file with the samples, or ask for synthetic ones with --format synthetic");
+    const std::vector<fs::path> files = options.inputs();
+    if (!files.empty()) options.format = format_of(files[0]);
+    if (!options.format) {
+      throw UsageError(
+          fmt::format("--x: the name {} does not tell the format; add --format idx, npy, csv, cifar10, "
+                      "cifar100, images, text or tokens",
+                      options.x.string()));
+    }
+  }
+  table.check_relations();
+  check_format(table, options);
+  table.require("out", "name the shard folder to make");
+  const bool separator_given = table.find("separator")->source() != OptionSource::default_value;
+  if (!separator_given && options.x.extension() == ".tsv") options.separator = '\t';
+  return options;
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,171 @@
+/// \file
+/// What a training job is told to do, as values: every option is parsed once, into one of these structs. A field's
+/// initial value is the option's default.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/options/image_options.hpp"
+#include "app/options/time_limit.hpp"
+#include "app/options/usage_error.hpp"
+#include "comm/communicator_options.hpp"
+#include "model/backend.hpp"
+#include "model/device.hpp"
+#include "model/network.hpp"
+#include "model/training/schedule.hpp"
+#include "model/update_rule.hpp"
+
+namespace lockstep::app {
+
+enum class DeviceChoice {
+  automatic,  ///< GPUs where every rank has one, the CPU where none has
+  cpu,
+  gpu,  ///< or an error
+};
+
+/// Where and how a command that computes does so.
+struct ExecutionOptions {
+  DeviceChoice device = DeviceChoice::automatic;
+  std::optional<model::Precision> precision = {};  ///< nullopt: bf16 on GPUs that have it, else fp32
+  int threads = 1;                                 ///< per rank, on the CPU
+  comm::Transport transport = comm::Transport::automatic;
+  double deadline = 60;                            ///< seconds
+  bool ring = false;                               ///< NCCL: the ring algorithm and no other
+  comm::WireFormat wire = comm::WireFormat::fp32;  ///< of gradients between GPUs and hosts
+  bool graphs = true;                              ///< record a step once and replay it
+  bool tune = false;                               ///< choose the algorithms of matrix products by timing
+  bool share_gpu = false;                          ///< several ranks may use one GPU (for tests)
+  std::int64_t bucket_size = 0;                    ///< elements; 0 = static rule
+  bool shard_optimizer = false;                    ///< each rank keeps and updates its share
+  bool operator==(const ExecutionOptions&) const = default;
+};
+
+/// How stored numbers become inputs.
+struct Normalization {
+  enum class Kind {
+    automatic,  ///< range for uint8, none for floats
+    none,
+    range,     ///< the value range becomes [0, 1]
+    standard,  ///< mean 0, deviation 1
+    per_image,
+    affine,
+  };
+  Kind kind = Kind::automatic;
+  model::InputTransform affine = {};  ///< of Kind::affine
+  bool operator==(const Normalization&) const = default;
+};
+
+/// Which checksums are recomputed before training.
+enum class VerifyData {
+  automatic,  ///< all, where all shards together hold less than 4 GiB
+  all,
+  none,
+};
+
+struct DataOptions {
+  /// Shard folder, HDF5 folder or file; a folder with train/ (and test/ or validation/) inside also works.
+  std::filesystem::path path;
+  std::filesystem::path validation;  ///< "" = the sibling test/ or validation/ of the training data, if any
+  std::string x = "x", y = "y";      ///< HDF5 dataset names
+  Normalization normalize;
+  AugmentOptions augment;  ///< of training images
+  VerifyData verify = VerifyData::automatic;
+  bool shuffle = true;
+  bool operator==(const DataOptions&) const = default;
+};
+
+struct LossOptions {
+  std::optional<model::LossKind> kind = {};  ///< nullopt: as the data demands
+  double label_smoothing = 0;
+  bool operator==(const LossOptions&) const = default;
+};
+
+/// Amount of work, and what else a step's size decides.
+struct WorkOptions {
+  std::int64_t batch = 128;  ///< samples per rank and micro-step
+  /// > 0: samples per step over all ranks and micro-steps; contradicts an explicit batch.
+  std::int64_t global_batch = 0;
+  std::int64_t accumulate = 1;
+  double epochs = 1;  ///< may be fractional; contradicts an explicit steps
+  std::int64_t steps = 0;
+  std::uint64_t seed = 1;
+  std::int64_t reference_batch = 0;  ///< > 0: the learning rate is for this global batch; scaled linearly
+  bool operator==(const WorkOptions&) const = default;
+};
+
+struct ValidationOptions {
+  std::int64_t every = 0;    ///< steps; 0 = once per epoch; -1 = only at the end
+  std::int64_t batch = 250;  ///< samples per evaluation chunk: part of the definition of the result's last bits
+  bool average = false;      ///< validation and best/target metric use the averaged weights
+  std::optional<double> target_metric = {};  ///< stop when validation reaches it (accuracy >=; error, perplexity <=)
+  bool operator==(const ValidationOptions&) const = default;
+};
+
+/// What a run goes on from.
+struct Resume {
+  enum class From {
+    nothing,
+    newest,  ///< checkpoint of the run's folder that verifies
+    file,
+  };
+  From from = From::nothing;
+  std::filesystem::path file = {};  ///< of From::file
+  bool operator==(const Resume&) const = default;
+};
+
+struct RunOptions {
+  std::filesystem::path folder;  ///< "" = runs/MODEL-DATE-TIME
+  Resume resume;
+  bool force = false;                 ///< start over in an existing run folder
+  std::int64_t checkpoint_every = 0;  ///< steps; 0 = once per epoch; -1 = only at the end
+  int keep = 3;
+  TimeLimit time_limit;  ///< of this launch
+  bool operator==(const RunOptions&) const = default;
+};
+
+struct ReportOptions {
+  std::int64_t every = 0;             ///< steps; 0 = about every second
+  std::int64_t histograms_every = 0;  ///< steps; 0 = never
+  bool tensorboard = true;
+  std::optional<bool> progress = {};  ///< the progress bar; nullopt: on a terminal
+  bool operator==(const ReportOptions&) const = default;
+};
+
+struct TrainOptions {
+  DataOptions data;
+  model::NetworkOptions network;
+  LossOptions loss;
+  model::OptimizerOptions optimizer;
+  model::ScheduleOptions schedule;  ///< without total_steps, before the scaling by reference_batch
+  WorkOptions work;
+  ValidationOptions validation;
+  RunOptions run;
+  ReportOptions reports;
+  ExecutionOptions execution;
+  bool dry_run = false;
+
+  std::vector<std::string> explicitly_set;  ///< long names given on the command line or in the file
+  std::vector<std::string> from_network;    ///< long names whose values are the network's own defaults
+  bool was_set(const std::string& name) const;
+  bool operator==(const TrainOptions&) const = default;
+  /// The effective configuration as an INI file that --config reads back to an equal object (but for explicitly_set,
+  /// which then names all of them). Every option once; those without effect (the momentum of Adam) as comments.
+  std::string to_ini() const;
+};
+
+/// As --normalize takes it: "per-image", "affine(0.5,-1)".
+std::string to_text(const Normalization& value);
+/// The value of the option `name` as its user would write it. `name` is one of train's options.
+std::string option_text(const TrainOptions& options, const std::string& name);
+
+/// argv without the program name and the subcommand. Reads the file that --config names and no other. Throws UsageError
+/// or HelpRequested.
+TrainOptions parse_train(const std::vector<std::string>& arguments);
+/// A TrainOptions from the configuration text stored in a run or a checkpoint. Throws UsageError.
+TrainOptions train_options_from_ini(const std::string& ini);
+
+}  // namespace lockstep::app

@@ -1,0 +1,323 @@
+/// The options of training, but for those of networks.
+#include "app/options/train_rows.hpp"
+
+#include <charconv>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "app/options/nearest_name.hpp"
+
+namespace lockstep::app {
+namespace {
+
+constexpr std::string_view kAffine = "affine(";
+
+/// The two numbers of "affine(SCALE,SHIFT)"; nullopt on anything else.
+std::optional<model::InputTransform> parse_affine(const std::string& text) {
+  model::InputTransform transform;
+  const char* const last = text.data() + text.size();
+  const auto [comma, scale_error] = std::from_chars(text.data() + kAffine.size(), last, transform.scale);
+  if (scale_error != std::errc() || comma == last || *comma != ',') return std::nullopt;
+  const auto [end, shift_error] = std::from_chars(comma + 1, last, transform.shift);
+  const bool finite = std::isfinite(transform.scale) && std::isfinite(transform.shift);
+  if (shift_error != std::errc() || !finite || std::string_view(end, last) != ")") return std::nullopt;
+  return transform;
+}
+
+std::string parse_normalization(const std::string& text, Normalization& value) {
+  std::vector<std::string> words;
+  for (const auto& [word, kind] : choices<Normalization::Kind>()) {
+    if (word == text) return value = {.kind = kind}, "";
+    words.push_back(word);
+  }
+  if (!text.starts_with(kAffine)) {
+    return fmt::format("is not one of {} and affine(SCALE,SHIFT){}", fmt::join(words, ", "), did_you_mean(text, words));
+  }
+  const std::optional<model::InputTransform> affine = parse_affine(text);
+  if (!affine) return "is not of the form affine(SCALE,SHIFT) with two numbers, as in affine(0.00392,-0.5)";
+  value = {.kind = Normalization::Kind::affine, .affine = *affine};
+  return "";
+}
+
+std::string check_boundaries(const std::string& text) {
+  std::int64_t before = -1;
+  const char* const last = text.data() + text.size();
+  for (const char* at = text.data(); at < last;) {
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(at, last, value);
+    if (error != std::errc()) return "";  // "none"; that the list holds numbers has been checked
+    if (value <= before) return "must be in ascending order";
+    before = value;
+    at = end + 1;
+  }
+  return "";
+}
+
+std::string parse_augment(const std::string& text, AugmentOptions& value) {
+  try {
+    value = parse_augmentation(text);
+    return "";
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+}
+
+std::string parse_limit(const std::string& text, TimeLimit& value) {
+  if (text == "auto") return value = {.kind = TimeLimit::Kind::scheduler}, "";
+  if (text == "none") return value = {.kind = TimeLimit::Kind::none}, "";
+  const std::optional<double> seconds = parse_time_limit(text);
+  if (!seconds) {
+    return "is neither auto nor none nor a time above 0: seconds, or [D-]HH:MM[:SS] as in 11:30 or 1-00:00:00";
+  }
+  value = {.kind = TimeLimit::Kind::given, .seconds = *seconds};
+  return "";
+}
+
+std::string to_text(const TimeLimit& value) {
+  if (value.kind == TimeLimit::Kind::given) return fmt::format("{}", value.seconds);
+  return value.kind == TimeLimit::Kind::none ? "none" : "auto";
+}
+
+std::string parse_resume(const std::string& text, Resume& value) {
+  if (text.empty()) return value = {}, "";
+  if (text == "auto") return value = {.from = Resume::From::newest}, "";
+  return value = {.from = Resume::From::file, .file = text}, "";
+}
+
+std::string to_text(const Resume& value) {
+  if (value.from == Resume::From::file) return value.file.string();
+  return value.from == Resume::From::newest ? "auto" : "";
+}
+
+}  // namespace
+
+std::string to_text(const Normalization& value) {
+  if (value.kind != Normalization::Kind::affine) return word_of(value.kind);
+  return fmt::format("affine({:.9g},{:.9g})", value.affine.scale, value.affine.shift);
+}
+
+std::string reject_empty(const std::string& text) { return text.empty() ? "is not accepted" : ""; }
+
+void add_data_options(OptionTable& table, DataOptions& options) {
+  table.group("Data");
+  table.add("data", options.path, "PATH",
+            "what to train on: a shard folder made by `lockstep pack`, a folder of HDF5 files or one such file; or a "
+            "folder with train/ and test/ or validation/ inside");
+  table.add(
+      "validation", options.validation, "PATH",
+      "what to validate on, in the same forms; default: validation/ or test/ inside --data, where there is a train/");
+  table.add("x", options.x, "NAME", "HDF5 dataset that holds the samples, for files made by others")
+      .check(reject_empty);
+  table.add("y", options.y, "NAME", "HDF5 dataset that holds the labels or targets").check(reject_empty);
+  table.add_parsed(
+      "normalize", options.normalize, "HOW",
+      "how stored numbers become inputs: auto (range for bytes, none for floats), none, range (the value range "
+      "becomes 0 to 1), standard (mean 0, deviation 1), per-image (each image to mean 0, deviation 1), "
+      "affine(SCALE,SHIFT)",
+      parse_normalization, to_text);
+  table.add_parsed(
+      "augment", options.augment, "HOW",
+      "random changes of training images, comma-separated: pad=N, crop=N or crop=HxW, area=SHARE (a random "
+      "rectangle of at least this share, scaled to the crop), flip, brightness=V, contrast=LOW:HIGH; none. "
+      "Validation sees the central crop",
+      parse_augment, to_text);
+  table.add_choice("verify", options.verify, "WHEN",
+                   "recompute checksums of the shards before training; auto: where they hold under 4 GiB in all");
+  table.add("shuffle", options.shuffle, "visit the samples in a new order each epoch");
+}
+
+void add_loss_options(OptionTable& table, LossOptions& options) {
+  table.add_choice("loss", options.kind, "NAME",
+                   "auto: cross-entropy for class labels, squared error for numbers to predict");
+  table
+      .add("label-smoothing", options.label_smoothing, "S",
+           "cross-entropy: the target gives this share of its weight to all classes alike; validation does not")
+      .at_least(0)
+      .below(1);
+}
+
+void add_optimizer_options(OptionTable& table, model::OptimizerOptions& options) {
+  table.group("Optimiser");
+  table.add_choice("optimizer", options.kind, "NAME", "the update rule");
+  table.add("momentum", options.momentum, "MU", "of momentum, nesterov and lars")
+      .at_least(0)
+      .below(1)
+      .only_with("optimizer", {"momentum", "nesterov", "lars"});
+  table.add("trust", options.trust, "C", "lars: the step of a layer is at most this share of its weights' norm")
+      .above(0)
+      .only_with("optimizer", {"lars"});
+  table.add("beta1", options.beta1, "B", "decay of the first moment")
+      .at_least(0)
+      .below(1)
+      .only_with("optimizer", {"adam", "adamw", "lamb"});
+  table.add("beta2", options.beta2, "B", "decay of the second moment")
+      .at_least(0)
+      .below(1)
+      .only_with("optimizer", {"adam", "adamw", "lamb"});
+  table.add("epsilon", options.epsilon, "E", "added to the root of the second moment")
+      .above(0)
+      .only_with("optimizer", {"adam", "adamw", "lamb"});
+  table
+      .add("l2", options.l2, "C",
+           "L2 in the loss: adds C/2 |w|^2 to the loss and C w to the gradient (weights, not biases)")
+      .at_least(0);
+  table
+      .add("weight-decay", options.weight_decay, "C",
+           "decoupled decay: w -= learning rate * C * w (weights, not biases)")
+      .at_least(0);
+  table.add("clip-norm", options.clip_norm, "NORM", "scale the gradient down to this global norm; 0: off").at_least(0);
+  table.add("clip-value", options.clip_value, "V", "clamp each gradient element to [-V, V]; 0: off")
+      .at_least(0)
+      .contradicts("clip-norm");
+  table
+      .add("average-decay", options.average_decay, "D",
+           "keep a moving average of the weights with decay min(D, (1 + step) / (10 + step)); 0: off")
+      .at_least(0)
+      .below(1);
+}
+
+void add_learning_rate_options(OptionTable& table, model::ScheduleOptions& options, WorkOptions& work) {
+  table.group("Learning rate");
+  table.add("learning-rate", options.base, "RATE", "the rate after warm-up").above(0);
+  table.add_choice("schedule", options.kind, "NAME", "how it changes");
+  table.add("decay-rate", options.decay_rate, "FACTOR", "exponential: per --decay-steps; step: at each boundary")
+      .above(0)
+      .only_with("schedule", {"exponential", "step"});
+  table.add("decay-steps", options.decay_steps, "STEPS", "exponential: steps per factor")
+      .at_least(1)
+      .only_with("schedule", {"exponential"});
+  table.add("staircase", options.staircase, "exponential: change only every --decay-steps, not smoothly")
+      .only_with("schedule", {"exponential"});
+  table.add("boundaries", options.boundaries, "STEPS", "step: where the rate changes, comma-separated, ascending")
+      .at_least(0)
+      .check(check_boundaries)
+      .only_with("schedule", {"step"});
+  table.add("final-learning-rate", options.final_rate, "RATE", "cosine, polynomial: the rate at the end")
+      .at_least(0)
+      .only_with("schedule", {"cosine", "polynomial"});
+  table.add("power", options.power, "P", "polynomial: the exponent").above(0).only_with("schedule", {"polynomial"});
+  table.add("warmup-steps", options.warmup_steps, "STEPS", "rise linearly to the rate over this many steps")
+      .at_least(0);
+  table
+      .add(
+          "reference-batch", work.reference_batch, "SAMPLES",
+          "the linear scaling rule: --learning-rate is meant for this global batch and is multiplied by global batch / "
+          "SAMPLES; 0: off")
+      .at_least(0);
+}
+
+void add_amount_options(OptionTable& table, WorkOptions& options) {
+  table.group("Amount of work");
+  table.add("epochs", options.epochs, "N", "passes over the data; may be fractional").above(0).contradicts("steps");
+  table.add("steps", options.steps, "N", "updates; instead of --epochs; 0: off").at_least(0);
+}
+
+void add_batch_options(OptionTable& table, WorkOptions& options) {
+  table.group("Amount of work");
+  table.add("batch", options.batch, "SAMPLES", "per rank and micro-step").at_least(1).contradicts("global-batch");
+  table
+      .add("global-batch", options.global_batch, "SAMPLES",
+           "per step, over all ranks and micro-steps; instead of --batch; 0: off")
+      .at_least(0);
+  table.add("accumulate", options.accumulate, "N", "micro-steps per step: gradients are summed over N batches")
+      .at_least(1)
+      .at_most(1000000);
+  table.add("seed", options.seed, "N", "of initial weights and sample order; the same at any number of ranks");
+}
+
+void add_validation_options(OptionTable& table, ValidationOptions& options) {
+  table.group("Validation");
+  table.add("evaluate-every", options.every, "STEPS", "0: once per epoch; -1: only at the end").at_least(-1);
+  table.add("evaluation-batch", options.batch, "SAMPLES", "samples evaluated at once").at_least(1);
+  table.add("evaluate-average", options.average, "validate with the averaged weights").needs("average-decay");
+  table.add(
+      "target-metric", options.target_metric, "VALUE",
+      "stop when validation reaches it: accuracy (0 to 1) at least, mean absolute error or perplexity at most VALUE");
+}
+
+void add_run_options(OptionTable& table, RunOptions& options) {
+  table.group("Run folder");
+  table.add("run", options.folder, "FOLDER",
+            "configuration, log, metrics and checkpoints go there; default: runs/MODEL-DATE-TIME");
+  table
+      .add_parsed(
+          "resume", options.resume, "FILE",
+          "go on from the newest checkpoint in --run that verifies, or from FILE; starts anew where there is none yet",
+          parse_resume, to_text)
+      .alone_means("auto");
+  table.add("force", options.force, "start over in a folder that holds a run already").contradicts("resume");
+  table.add("checkpoint-every", options.checkpoint_every, "STEPS", "0: once per epoch; -1: only at the end")
+      .at_least(-1);
+  table.add("keep", options.keep, "N", "newest checkpoints to keep").at_least(1);
+  table.add_parsed("time-limit", options.time_limit, "TIME",
+                   "how long this launch may take, in seconds or as [D-]HH:MM[:SS]: it stops in time for a checkpoint, "
+                   "with exit code 75; auto: until the Slurm job ends; none",
+                   parse_limit, to_text);
+}
+
+void add_progress_option(OptionTable& table, std::optional<bool>& progress) {
+  static const std::vector<Choice<std::optional<bool>>> words{{"auto", std::nullopt}, {"on", true}, {"off", false}};
+  table.add_choice("progress", progress, "WHEN", "the progress bar; auto: on a terminal", words);
+}
+
+void add_report_options(OptionTable& table, ReportOptions& options) {
+  table.group("Reports");
+  table.add("report-every", options.every, "STEPS", "0: about every second").at_least(0);
+  table.add("tensorboard", options.tensorboard, "write TensorBoard event files");
+  table
+      .add("histograms-every", options.histograms_every, "STEPS",
+           "weight and gradient histograms for TensorBoard; 0: never")
+      .at_least(0)
+      .only_with("tensorboard", {"yes"});
+  add_progress_option(table, options.progress);
+}
+
+void add_execution_options(OptionTable& table, ExecutionOptions& options) {
+  table.group("Execution");
+  table.add_choice(
+      "device", options.device, "WHERE",
+      "auto: GPUs where every rank has one of its own, the CPU where none has; gpu: GPUs, else an error; cpu: the CPU");
+  table.add_choice("precision", options.precision, "NAME",
+                   "of matrix products on GPUs: fp32, tf32, bf16 (activations, too); auto: bf16 on GPUs that have it, "
+                   "else fp32. Weights, gradients and statistics stay fp32; CPUs compute all in fp32");
+  table.add("threads", options.threads, "N", "threads per rank on CPUs")
+      .at_least(1)
+      .at_most(1024)
+      .only_with("device", {"auto", "cpu"});
+  table.add_choice("transport", options.transport, "NAME",
+                   "how ranks on CPUs reduce; auto: shared memory where all ranks share a host, two-level (shared "
+                   "memory within hosts, rings between them) where some do, else the ring");
+  table.add("deadline", options.deadline, "SECONDS", "a rank that is silent for longer counts as dead and ends the job")
+      .above(0);
+  table.add("share-gpu", options.share_gpu, "let several ranks use one GPU: slow, for tests")
+      .only_with("device", {"auto", "gpu"});
+}
+
+void add_step_options(OptionTable& table, ExecutionOptions& options) {
+  table
+      .add("bucket-size", options.bucket_size, "ELEMENTS",
+           "gradients that are reduced together, as one bucket; 0: by a fixed rule")
+      .at_least(0);
+  table
+      .add("shard-optimizer", options.shard_optimizer,
+           "each rank keeps 1/ranks of the optimiser's state, updates its part of the weights and sends them to all; "
+           "steps and checkpoints are the same as without")
+      .only_with("optimizer", {"sgd", "momentum", "nesterov", "adam", "adamw"});
+  table.add_choice(
+      "wire", options.wire, "NAME",
+      "how gradients travel between GPUs and between hosts: fp32; bf16 (half the bytes, rounded at every hop); "
+      "bf16-feedback (CPUs: what rounding takes away is added to the next step)");
+  table.add("ring", options.ring, "GPUs: reduce gradients by NCCL's ring and no other algorithm")
+      .only_with("device", {"auto", "gpu"});
+  table.add("graph", options.graphs, "GPUs: record a step once (CUDA graphs) and replay it; the numbers are the same")
+      .only_with("device", {"auto", "gpu"});
+  table
+      .add("tune", options.tune,
+           "GPUs: choose the algorithms of matrix products by timing a few in the first step; two runs may then differ "
+           "in the last bits")
+      .only_with("device", {"auto", "gpu"});
+}
+
+}  // namespace lockstep::app

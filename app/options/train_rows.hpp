@@ -1,0 +1,48 @@
+/// \file
+/// The rows of TrainOptions by theme, so that other commands share them. Private to options*.cpp.
+#pragma once
+
+#include "app/options/option_table.hpp"
+#include "app/options/train_options.hpp"
+
+namespace lockstep::app {
+
+void add_data_options(OptionTable& table, DataOptions& options);
+/// A row for each option that a kind of network declares.
+void add_network_options(OptionTable& table, model::NetworkOptions& options);
+/// After add_network_options.
+void add_loss_options(OptionTable& table, LossOptions& options);
+void add_optimizer_options(OptionTable& table, model::OptimizerOptions& options);
+void add_learning_rate_options(OptionTable& table, model::ScheduleOptions& options, WorkOptions& work);
+void add_amount_options(OptionTable& table, WorkOptions& options);
+void add_batch_options(OptionTable& table, WorkOptions& options);
+void add_validation_options(OptionTable& table, ValidationOptions& options);
+void add_run_options(OptionTable& table, RunOptions& options);
+void add_report_options(OptionTable& table, ReportOptions& options);
+void add_progress_option(OptionTable& table, std::optional<bool>& progress);
+/// Where a command computes.
+void add_execution_options(OptionTable& table, ExecutionOptions& options);
+/// How the steps of training are carried out there; after add_execution_options.
+void add_step_options(OptionTable& table, ExecutionOptions& options);
+
+/// All of the above, as train takes them.
+void add_train_options(OptionTable& table, TrainOptions& options);
+/// The command line and the file that it names into a table that has them. Throws UsageError, HelpRequested.
+void read_train_options(OptionTable& table, TrainOptions& options, const std::vector<std::string>& arguments,
+                        std::string_view usage, std::string_view examples);
+
+/// What options.network is usually trained with, for all that the user has said nothing about; once all has been said.
+void apply_network_defaults(OptionTable& table, TrainOptions& options);
+/// What the user sets of the chosen network's options, with the network's own values for the rest. Throws UsageError.
+void settle_network_options(const OptionTable& table, model::NetworkOptions& options);
+/// The help of a command that trains or times a network: the list of all; of one that `line` names, its options and the
+/// defaults that it brings.
+std::string format_network_help(OptionTable& table, TrainOptions& options, const CommandLine& line,
+                                std::string_view usage, std::string_view ending, bool takes_config);
+/// Once all has been said: the network's defaults, what contradicts what, who gave what. Throws UsageError.
+void settle(OptionTable& table, TrainOptions& options);
+
+/// For text options that may not be empty.
+std::string reject_empty(const std::string& text);
+
+}  // namespace lockstep::app

@@ -1,0 +1,168 @@
+#include "app/pack/pack.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "app/engine/signals.hpp"
+#include "app/report/console.hpp"
+#include "app/report/figures.hpp"
+#include "app/report/stop_watch.hpp"
+#include "io/sample_source.hpp"
+#include "io/shard_writer.hpp"
+#include "io/sharded_dataset.hpp"
+#include "io/token_dataset.hpp"
+
+namespace lockstep::app {
+namespace {
+
+/// Thrown through the writer, which then removes what it has begun.
+class Cancelled : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+io::TextOptions text_options(const PackOptions& options) {
+  io::TextOptions text{.tokenizer = options.tokenizer.empty() ? "char" : options.tokenizer,
+                       .vocabulary = options.vocabulary};
+  if (options.vocabulary_from.empty()) return text;
+  text.from = io::read_vocabulary(options.vocabulary_from);
+  if (!options.tokenizer.empty() && options.tokenizer != text.from->kind) {
+    throw UsageError(
+        fmt::format("--tokenizer {} and --vocabulary-from {} contradict each other: its tokens are of kind {}",
+                    options.tokenizer, options.vocabulary_from.string(), text.from->kind));
+  }
+  return text;
+}
+
+/// parse_pack has set the format.
+std::unique_ptr<io::SampleSource> open_source(const PackOptions& options) {
+  switch (options.format.value()) {
+    case PackFormat::idx:
+      return io::open_idx(options.x, options.y);
+    case PackFormat::npy:
+      return io::open_npy(options.x, options.y);
+    case PackFormat::csv:
+      return io::open_csv(options.x, {.header = options.header,
+                                      .separator = options.separator,
+                                      .label_column = options.label_column,
+                                      .label_is_class = !options.regression});
+    case PackFormat::cifar10:
+      return io::open_cifar(options.inputs(), io::CifarKind::cifar10);
+    case PackFormat::cifar100:
+      return io::open_cifar(options.inputs(), io::CifarKind::cifar100);
+    case PackFormat::images: {
+      const ImageSize size = options.size.value_or(ImageSize{.crop = true});
+      return io::open_image_folder(options.x, {.height = size.height, .width = size.width, .crop = size.crop});
+    }
+    case PackFormat::text:
+      return io::open_text(options.inputs(), text_options(options));
+    case PackFormat::tokens:
+      return io::open_tokens(options.inputs(), options.vocabulary);
+    case PackFormat::synthetic:
+      return io::make_synthetic({.task = options.task,
+                                 .samples = options.samples,
+                                 .features = options.features,
+                                 .classes = options.classes,
+                                 .noise = options.noise,
+                                 .seed = options.seed,
+                                 .first = options.first});
+  }
+  throw std::logic_error("a format that nobody reads");
+}
+
+std::string describe(const io::Field& field) {
+  return field.sample_shape.empty()
+             ? fmt::format("{} {}", field.name, name_of(field.type))
+             : fmt::format("{} {} [{}]", field.name, name_of(field.type), fmt::join(field.sample_shape, ", "));
+}
+
+std::string describe(const io::SampleSource& source) {
+  if (const auto tokens = source.token_info()) {
+    return fmt::format("{} tokens ({}); vocabulary of {}", with_commas(source.count()), tokens->kind,
+                       with_commas(tokens->vocabulary));
+  }
+  std::string text = fmt::format("{} samples", with_commas(source.count()));
+  for (const io::Field& field : source.fields()) text += "; " + describe(field);
+  if (source.fields().size() > 1) text += source.labels_are_classes() ? " (class labels)" : " (numbers to predict)";
+  return text;
+}
+
+/// As nanoGPT cuts its texts: of N samples, floor((1 - fraction) N) train.
+std::int64_t validation_count(const PackOptions& options, std::int64_t samples) {
+  if (options.validation >= 1) return static_cast<std::int64_t>(options.validation);
+  return samples - static_cast<std::int64_t>(static_cast<double>(samples) * (1 - options.validation));
+}
+
+/// What lies in a folder that was just written.
+void describe_written(Console& console, const std::filesystem::path& folder) {
+  if (io::holds_tokens(folder)) {
+    const io::TokenInfo tokens = io::read_vocabulary(folder);
+    if (tokens.bytes_per_token > 0)
+      console.info(fmt::format("text     {:.3f} bytes per token", tokens.bytes_per_token));
+    return;
+  }
+  const io::ShardedDataset written({.path = folder});
+  const io::DatasetInfo& info = written.info();
+  if (info.labels_are_classes && info.classes > 0) console.info(fmt::format("classes  {}", info.classes));
+  console.info(fmt::format("values   {:.6g} to {:.6g}, mean {:.6g}, deviation {:.6g}", info.value_min, info.value_max,
+                           info.mean, info.standard_deviation));
+}
+
+}  // namespace
+
+int run_pack(const PackOptions& options) {
+  Console console(true);
+  console.set_progress(options.progress);
+
+  auto source = open_source(options);
+  const std::string noun = source->token_info() ? "token" : "sample";
+  const std::int64_t all = source->count();
+  const std::int64_t validation = options.validation > 0 ? validation_count(options, all) : 0;
+  console.info(fmt::format("reading  {}\n         {}", source->description(), describe(*source)));
+  console.info(fmt::format("writing  {} ({})", options.out.string(), counted(options.shards, "shard")));
+
+  std::size_t sample_bytes = 0;
+  for (const io::Field& field : source->fields()) sample_bytes += field.bytes();
+  const StopWatch watch;
+  const StopSignals signals;
+  const io::PackProgress progress = [&](std::int64_t done, std::int64_t of) {
+    if (signals.stop_requested()) throw Cancelled(signals.name());
+    const double bytes = static_cast<double>(done) * static_cast<double>(sample_bytes);
+    console.progress(of > 0 ? static_cast<double>(done) / static_cast<double>(of) : 1,
+                     fmt::format("{} {}s  {}", with_commas(done), noun, format_byte_rate(bytes, watch.seconds())));
+  };
+  const io::ShardWriterOptions writing{.folder = options.out, .shards = options.shards, .overwrite = options.force};
+  std::vector<std::pair<std::filesystem::path, io::PackSummary>> folders;
+  try {
+    if (options.validation > 0) {
+      const io::OpenSource open = [&] { return source ? std::move(source) : open_source(options); };
+      const io::SplitSummary split =
+          io::write_split(open, {.validation = validation, .seed = options.seed}, writing, progress);
+      folders = {{options.out / io::kTrainName, split.train}, {options.out / io::kValidationName, split.validation}};
+    } else {
+      folders = {{options.out, io::write_shards(*source, writing, progress)}};
+    }
+  } catch (const Cancelled& signal) {
+    console.clear_progress();
+    console.warn(fmt::format("stopped by {}; {} is as it was before", signal.what(), options.out.string()));
+    return 1;
+  }
+  console.clear_progress();
+  const double seconds = watch.seconds();
+  for (const auto& [folder, summary] : folders) {
+    const double bytes = static_cast<double>(summary.bytes);
+    const std::string where = folders.size() > 1 ? folder.filename().string() + ": " : "";
+    console.info(fmt::format("packed   {}{}, {} in {}, {:.1f} s ({})", where, counted(summary.samples, noun),
+                             format_bytes(bytes), counted(summary.shards, "shard"), seconds,
+                             format_byte_rate(bytes, seconds)));
+    describe_written(console, folder);
+  }
+  return 0;
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,34 @@
+#include "app/plan/agreement.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "app/options/usage_error.hpp"
+#include "comm/agreement.hpp"
+
+namespace lockstep::app {
+
+std::vector<std::string> gather_said(comm::Communicator& communicator, const std::string& text) {
+  std::vector<std::string> texts;
+  for (const comm::RankText& said : comm::gather_distinct(communicator, text)) {
+    texts.push_back(comm::with_ranks_unless_all(said));
+  }
+  return texts;
+}
+
+void all_succeed_or_usage(comm::Communicator& communicator, const std::function<void()>& work) {
+  std::string misuse;
+  comm::all_succeed(communicator, [&] {
+    try {
+      work();
+    } catch (const UsageError& error) {
+      misuse = error.what();
+    }
+  });
+  const std::vector<std::string> texts = gather_said(communicator, misuse);
+  if (!texts.empty()) throw UsageError(join_lines(texts));
+}
+
+std::string join_lines(const std::vector<std::string>& lines) { return fmt::format("{}", fmt::join(lines, "\n")); }
+
+}  // namespace lockstep::app

@@ -1,0 +1,18 @@
+/// \file
+/// What must be equal on all ranks before the first step.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "app/plan/plan.hpp"
+#include "comm/agreement.hpp"
+
+namespace lockstep::app {
+
+/// Version and checksum of the running file: two builds of one version are told apart.
+std::string program_fingerprint();
+
+std::vector<comm::FingerprintItem> fingerprint_of(const Plan& plan);
+
+}  // namespace lockstep::app

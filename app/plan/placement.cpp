@@ -1,0 +1,186 @@
+#include "app/plan/placement.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <stdexcept>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "app/report/figures.hpp"
+#include "comm/agreement.hpp"
+#include "comm/device_communicator.hpp"
+#include "comm/messages.hpp"
+#include "comm/session/network_interfaces.hpp"
+#include "comm/survey/topology.hpp"
+
+namespace lockstep::app {
+namespace {
+
+// A view as text: one line that says what it is, the visible devices, the obstacle, then a line for each device whose
+// name comes last because it alone may hold spaces.
+constexpr std::string_view kViewHeader = "lockstep view 1";
+
+/// Newlines would end a field.
+std::string one_line(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r' || c == '\0'; }, ' ');
+  return text;
+}
+
+/// Takes what stands before `separator` off `text`; all of it where there is none.
+std::string_view take(std::string_view& text, char separator) {
+  const std::size_t end = std::min(text.find(separator), text.size());
+  const std::string_view taken = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  return taken;
+}
+
+template <class T>
+T number(std::string_view text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    throw std::invalid_argument(fmt::format("'{}' is not a number", text));
+  }
+  return value;
+}
+
+/// An empty field still takes its place between spaces.
+std::string or_dash(const std::string& text) { return text.empty() ? "-" : text; }
+std::string un_dashed(std::string_view text) { return text == "-" ? std::string() : std::string(text); }
+
+/// GPU-8f3c1a2b-… is told from others by its first part, which nvidia-smi and CUDA_VISIBLE_DEVICES take as well.
+std::string short_uuid(const std::string& uuid) {
+  const std::size_t first = uuid.find('-');
+  return first == std::string::npos ? uuid : uuid.substr(0, uuid.find('-', first + 1));
+}
+
+}  // namespace
+
+std::string to_text(const RankView& view) {
+  std::string text =
+      fmt::format("{}\n{}\n{}\n", kViewHeader, one_line(view.visible_devices), one_line(view.survey.obstacle));
+  for (const model::Device& device : view.survey.devices) {
+    text += fmt::format("{} {} {} {} {} {} {} {}\n", device.index, device.major, device.minor, device.processors,
+                        device.bytes, or_dash(device.pci), or_dash(device.uuid), one_line(device.name));
+  }
+  return text;
+}
+
+RankView view_from(std::string_view text) {
+  const bool whole = text.ends_with('\n');
+  if (take(text, '\n') != kViewHeader || !whole) throw std::invalid_argument("not a rank's view of its devices");
+  RankView view;
+  view.visible_devices = take(text, '\n');
+  view.survey.obstacle = take(text, '\n');
+  while (!text.empty()) {
+    std::string_view line = take(text, '\n');
+    model::Device& device = view.survey.devices.emplace_back();
+    device.index = number<int>(take(line, ' '));
+    device.major = number<int>(take(line, ' '));
+    device.minor = number<int>(take(line, ' '));
+    device.processors = number<int>(take(line, ' '));
+    device.bytes = number<std::size_t>(take(line, ' '));
+    device.pci = un_dashed(take(line, ' '));
+    device.uuid = un_dashed(take(line, ' '));
+    device.name = line;
+  }
+  return view;
+}
+
+Place find_place(comm::Communicator& communicator, const ExecutionOptions& options) {
+  const auto own = static_cast<std::size_t>(communicator.rank());
+  if (options.device == DeviceChoice::cpu) {
+    return decide_places(std::vector<RankView>(static_cast<std::size_t>(communicator.size())), options)[own];
+  }
+  RankView mine;
+  {
+    const comm::LongOperation looking(communicator, "looking for GPUs");  // drivers may take long to wake up
+    const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+    mine = {.local_rank = 0, .host = "", .visible_devices = visible ? visible : "", .survey = model::survey_devices()};
+  }
+  const std::vector<comm::RankPlace> known = comm::gather_topology(communicator, "");
+  const std::vector<std::string> texts = comm::all_gather_text(communicator, to_text(mine));
+  std::vector<RankView> views;
+  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+    try {
+      views.push_back(view_from(texts[rank]));
+    } catch (const std::invalid_argument&) {
+      throw comm::AgreedError(
+          fmt::format("rank {} on {} tells of its devices in words that this lockstep does not know: "
+                      "do all hosts run the same program?",
+                      rank, known[rank].host));
+    }
+    views.back().host = known[rank].host;
+    views.back().local_rank = known[rank].local_rank;
+  }
+  Place place = decide_places(views, options)[own];
+  if (place.gpu && communicator.size() > 1) {
+    const std::vector<comm::RankText> errors = comm::gather_distinct(communicator, comm::nccl_environment_error());
+    if (!errors.empty()) throw comm::AgreedError(errors);
+  }
+  return place;
+}
+
+Place plan_place(comm::Communicator& communicator, const ExecutionOptions& options) {
+  if (options.device != DeviceChoice::gpu) return find_place(communicator, options);
+  model::Device imagined;
+  imagined.name = "gpu";
+  return {.gpu = imagined,
+          .precision = options.precision.value_or(model::Precision::bf16),
+          .host = "",
+          .note = "device: gpu (a plan: no GPU was looked at)",
+          .sharers = 1,
+          .gpus_are_shared = false,
+          .communication_processors = 0};
+}
+
+std::string name_with_pci(const model::Device& device) {
+  return device.pci.empty() ? device.name : fmt::format("{} ({})", device.name, device.pci);
+}
+
+std::string device_kind(const Place& place, const ExecutionOptions& options) {
+  return place.gpu ? place.gpu->name : fmt::format("cpu ({})", counted(options.threads, "thread"));
+}
+
+std::string device_identity(const Place& place) {
+  if (!place.gpu) return "";
+  const std::string uuid = short_uuid(place.gpu->uuid);
+  return place.gpu->pci + (place.gpu->pci.empty() || uuid.empty() ? "" : " ") + uuid;
+}
+
+std::unique_ptr<model::Backend> make_backend(const Place& place, const ExecutionOptions& options) {
+  if (!place.gpu) return model::make_backend("cpu", {.threads = options.threads});
+  return model::make_backend("cuda", {.device = place.gpu->index,
+                                      .precision = place.precision,
+                                      .graphs = options.graphs,
+                                      .tune = options.tune,
+                                      .reserved_processors = place.communication_processors});
+}
+
+std::unique_ptr<comm::Communicator> make_device_communicator(comm::MpiSession& session,
+                                                             comm::Communicator& communicator, const Place& place,
+                                                             model::Backend& backend, const ExecutionOptions& options) {
+  return comm::make_device_communicator(session, communicator,
+                                        {.stream = backend.stream(),
+                                         .device = place.gpu->index,
+                                         .device_name = name_with_pci(*place.gpu),
+                                         .wire = options.wire,
+                                         .deadline_seconds = options.deadline,
+                                         .ring = options.ring,
+                                         .shared_device = place.gpus_are_shared,
+                                         .processors = std::max(place.communication_processors, 1)});
+}
+
+comm::Transport transport_of(const Place& place, const comm::Communicator& communicator) {
+  if (communicator.size() == 1) return comm::Transport::serial;
+  return place.gpu ? comm::Transport::nccl : communicator.transport();
+}
+
+model::MemoryTypes memory_types(const Place& place) {
+  return place.gpu ? model::memory_types_on_gpu(place.precision) : model::MemoryTypes{};
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,64 @@
+#include "app/plan/task.hpp"
+
+#include <cmath>
+#include <numbers>
+
+#include <fmt/format.h>
+
+#include "app/report/figures.hpp"
+
+namespace lockstep::app {
+
+namespace {
+
+/// The five likeliest of so few classes say nothing.
+constexpr std::int64_t kFewClasses = 10;
+
+}  // namespace
+
+Task::Task(model::LossKind loss, const model::Network& network, double bytes_per_token)
+    : kind_(network.sample_shape().tokens                    ? Kind::language
+            : loss == model::LossKind::softmax_cross_entropy ? Kind::classification
+                                                             : Kind::regression),
+      positions_(network.positions()),
+      classes_(network.sample_shape().outputs),
+      bytes_per_token_(bytes_per_token) {}
+
+Score Task::score(const model::LossSums& sums, double samples, bool trained) const {
+  const double rows = samples * static_cast<double>(positions_);
+  Score score{.loss = sums.loss / rows, .metric = sums.metric / rows, .samples = std::llround(samples)};
+  if (kind_ == Kind::language) score.metric = std::exp(score.loss);
+  if (kind_ == Kind::classification && !trained && classes_ >= kFewClasses) score.top5 = sums.top5 / rows;
+  return score;
+}
+
+const char* Task::metric_key() const noexcept {
+  return kind_ == Kind::classification ? "accuracy" : kind_ == Kind::regression ? "mean_absolute_error" : "perplexity";
+}
+
+/// Of the text: nats per token, in bits, over the bytes that a token stands for.
+double Task::bits_per_byte(const Score& score) const { return score.loss / std::numbers::ln2 / bytes_per_token_; }
+
+std::string Task::format(const Score& score) const {
+  if (kind_ == Kind::classification) {
+    return fmt::format("accuracy {:.2f} %", 100 * score.metric) +
+           (score.top5 >= 0 ? fmt::format("  top-5 {:.2f} %", 100 * score.top5) : "");
+  }
+  if (kind_ == Kind::regression) return fmt::format("mean absolute error {:.6g}", score.metric);
+  return fmt::format("perplexity {:.5g}", score.metric) +
+         (bytes_per_token_ > 0 ? fmt::format("  bits per byte {:.4f}", bits_per_byte(score)) : "");
+}
+
+std::string Task::format_evaluation(const Score& score) const {
+  return fmt::format("loss {:.6g}  {}  ({})", score.loss, format(score),
+                     counted(score.samples * positions_, is_language() ? "token" : "sample"));
+}
+
+io::MetricRecord Task::record(const Score& score) const {
+  io::MetricRecord record{{"loss", score.loss}, {metric_key(), score.metric}};
+  if (score.top5 >= 0) record.emplace_back("top5_accuracy", score.top5);
+  if (is_language() && bytes_per_token_ > 0) record.emplace_back("bits_per_byte", bits_per_byte(score));
+  return record;
+}
+
+}  // namespace lockstep::app

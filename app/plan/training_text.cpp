@@ -1,0 +1,93 @@
+#include "app/plan/training_text.hpp"
+
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "app/options/choices.hpp"
+#include "app/report/figures.hpp"
+
+namespace lockstep::app {
+
+namespace {
+
+/// "adamw, beta1 0.9, beta2 0.999, epsilon 1e-08, weight decay 0.1"
+std::string optimizer_text(const model::OptimizerOptions& options) {
+  using enum model::OptimizerKind;
+  std::string text(model::name_of(options.kind));
+  const bool has_velocity = options.kind == momentum || options.kind == nesterov || options.kind == lars;
+  const bool has_moments = options.kind == adam || options.kind == adamw || options.kind == lamb;
+  if (has_velocity) text += fmt::format(", momentum {}", options.momentum);
+  if (options.kind == lars) text += fmt::format(", trust {}", options.trust);
+  if (has_moments) {
+    text += fmt::format(", beta1 {}, beta2 {}, epsilon {}", options.beta1, options.beta2, options.epsilon);
+  }
+  if (options.weight_decay > 0) text += fmt::format(", weight decay {}", options.weight_decay);
+  if (options.clip_norm > 0) text += fmt::format(", gradient clipped to norm {}", options.clip_norm);
+  if (options.clip_value > 0) text += fmt::format(", gradient clipped to [-{0}, {0}]", options.clip_value);
+  if (options.average_decay > 0) text += fmt::format(", moving average of the weights {}", options.average_decay);
+  return text;
+}
+
+/// "cosine, from 0.1 to 0, warm-up over 100 steps"
+std::string schedule_text(const TrainOptions& settings, const WorkPlan& work) {
+  using enum model::ScheduleOptions::Kind;
+  const model::ScheduleOptions& options = settings.schedule;
+  const std::int64_t reference = settings.work.reference_batch;
+  const double base = reference > 0 ? model::scale_rate(options.base, work.global_batch, reference) : options.base;
+  std::string text = fmt::format("{}, {}", model::name_of(options.kind), base);
+  if (reference > 0) text += fmt::format(" = {} x {} / {}", options.base, work.global_batch, reference);
+  switch (options.kind) {
+    case constant:
+      break;
+    case exponential:
+      text += fmt::format(" x {} {} {}", options.decay_rate, options.staircase ? "every" : "per",
+                          counted(options.decay_steps, "step"));
+      break;
+    case step:
+      text += fmt::format(" x {} at {} {}", options.decay_rate, options.boundaries.size() == 1 ? "step" : "steps",
+                          fmt::join(options.boundaries, ", "));
+      break;
+    case cosine:
+      text += fmt::format(" to {}", options.final_rate);
+      break;
+    case polynomial:
+      text += fmt::format(" to {}, power {}", options.final_rate, options.power);
+      break;
+  }
+  if (options.warmup_steps > 0) text += fmt::format(", warm-up over {}", counted(options.warmup_steps, "step"));
+  return text;
+}
+
+std::string loss_text(const TrainOptions& settings) {
+  std::string text = word_of(settings.loss.kind);
+  if (settings.loss.label_smoothing > 0) text += fmt::format(", label smoothing {}", settings.loss.label_smoothing);
+  if (settings.optimizer.l2 > 0) text += fmt::format(", L2 {}", settings.optimizer.l2);
+  return text;
+}
+
+std::string input_text(const Plan& plan) {
+  const DataOptions& data = plan.settings.data;
+  if (plan.workload.network->sample_shape().tokens) {
+    return fmt::format("{} of text", counted(plan.workload.network->positions(), "token"));
+  }
+  return fmt::format("normalisation {}, augmentation {}", to_text(data.normalize), to_text(data.augment));
+}
+
+}  // namespace
+
+std::string format_training(const Plan& plan) {
+  const TrainOptions& settings = plan.settings;
+  std::string text =
+      fmt::format("optimiser: {}\nlearning rate: {}\nloss: {}\ninput: {}\n", optimizer_text(settings.optimizer),
+                  schedule_text(settings, plan.workload.work), loss_text(settings), input_text(plan));
+  std::vector<std::string> usual;
+  for (const std::string& name : settings.from_network) {
+    usual.push_back(fmt::format("--{} {}", name, option_text(settings, name)));
+  }
+  if (!usual.empty()) text += fmt::format("defaults of {}: {}\n", settings.network.name, fmt::join(usual, " "));
+  return text;
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,282 @@
+#include "app/plan/workload.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "app/options/image_options.hpp"
+#include "io/prefetcher.hpp"
+#include "io/sharded_dataset.hpp"
+#include "io/token_dataset.hpp"
+
+namespace lockstep::app {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kMostSteps = 9e15;  // whole numbers that a double holds exactly
+
+std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+DataPaths resolve_data_paths(const DataOptions& options) {
+  if (options.path.empty())
+    throw UsageError("--data is missing: name a shard folder that `lockstep pack` made, or an HDF5 file");
+  DataPaths paths{options.path, options.validation};
+  if (fs::is_directory(options.path / "train")) {
+    paths.training = options.path / "train";
+    if (paths.validation.empty()) {
+      for (const char* name : {"validation", "test"}) {
+        if (paths.validation.empty() && fs::is_directory(options.path / name)) paths.validation = options.path / name;
+      }
+    }
+  }
+  return paths;
+}
+
+model::ElementType element_type(io::FileType type) {
+  switch (type) {
+    case io::FileType::uint8:
+      return model::ElementType::uint8;
+    case io::FileType::float32:
+      return model::ElementType::float32;
+    case io::FileType::float64:
+      return model::ElementType::float64;
+    case io::FileType::int32:
+      return model::ElementType::int32;
+    default:
+      throw std::invalid_argument(fmt::format("no model takes samples of type {}", io::name_of(type)));
+  }
+}
+
+model::InputTransform input_transform(const Normalization& normalize, const io::DatasetInfo& info) {
+  using Kind = Normalization::Kind;
+  if (normalize.kind == Kind::affine) return normalize.affine;
+  const bool range =
+      normalize.kind == Kind::range || (normalize.kind == Kind::automatic && info.x.type == io::FileType::uint8);
+  model::InputTransform transform;
+  if (range && info.value_max > info.value_min) {
+    transform.scale = static_cast<float>(1 / (info.value_max - info.value_min));
+    transform.shift = static_cast<float>((0 - info.value_min) / (info.value_max - info.value_min));
+  } else if (normalize.kind == Kind::standard) {
+    if (!info.has_statistics) {
+      throw UsageError(
+          "--normalize standard needs mean and deviation, which only packed shards have: run `lockstep pack`, or "
+          "give --normalize affine(SCALE,SHIFT)");
+    }
+    const double deviation = info.standard_deviation > 0 ? info.standard_deviation : 1;
+    transform.scale = static_cast<float>(1 / deviation);
+    transform.shift = static_cast<float>(-info.mean / deviation);
+  }
+  return transform;
+}
+
+model::LossKind loss_kind(const LossOptions& options, const io::DatasetInfo& info) {
+  const bool classes = info.labels_are_classes;
+  if (options.kind == model::LossKind::softmax_cross_entropy && !classes) {
+    throw UsageError("--loss softmax-cross-entropy needs class labels, and the data holds numbers to predict");
+  }
+  if (options.kind == model::LossKind::mean_squared_error && classes) {
+    throw UsageError(
+        "--loss mean-squared-error needs numbers to predict, and the data holds class labels; pack it with "
+        "--regression");
+  }
+  return classes ? model::LossKind::softmax_cross_entropy : model::LossKind::mean_squared_error;
+}
+
+namespace {
+
+/// Samples of [height, width] or [height, width, channels].
+std::optional<model::ImageShape> image_shape(const io::Field& x) {
+  const std::vector<std::int64_t>& shape = x.sample_shape;
+  if (shape.size() == 2) return model::ImageShape{.height = shape[0], .width = shape[1], .channels = 1};
+  if (shape.size() == 3) return model::ImageShape{.height = shape[0], .width = shape[1], .channels = shape[2]};
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<model::Augmentation> augmentation(const DataOptions& options, const io::DatasetInfo& info) {
+  const bool per_image = options.normalize.kind == Normalization::Kind::per_image;
+  if (info.tokens || (options.augment == AugmentOptions{} && !per_image)) return std::nullopt;
+  const auto image = image_shape(info.x);
+  if (!image) {
+    throw UsageError(
+        fmt::format("--{} needs images, and the samples have {} extents: pack them as images, or leave it out",
+                    per_image ? "normalize per-image" : "augment", info.x.sample_shape.size()));
+  }
+  model::Augmentation spec = augmentation_of(options.augment, *image);
+  if (spec.minimum_area >= 1 &&
+      (spec.out.height > image->height + 2 * spec.pad || spec.out.width > image->width + 2 * spec.pad)) {
+    throw UsageError(fmt::format("--augment {}: a crop of {} x {} does not fit images of {} x {}{}",
+                                 to_text(options.augment), spec.out.height, spec.out.width, image->height, image->width,
+                                 spec.pad > 0 ? fmt::format(" with {} zeros around", spec.pad) : ""));
+  }
+  spec.per_image = per_image;
+  const model::InputTransform transform = input_transform(options.normalize, info);
+  spec.scale.fill(transform.scale);
+  spec.shift.fill(transform.shift);
+  return spec;
+}
+
+model::SampleShape sample_shape(const DataOptions& options, const io::DatasetInfo& info) {
+  if (info.tokens) {
+    return {.features = info.x.elements(), .outputs = info.tokens->vocabulary, .image = {}, .tokens = true};
+  }
+  model::SampleShape shape{.features = info.x.elements(),
+                           .outputs = info.labels_are_classes ? info.classes : info.y.elements(),
+                           .image = image_shape(info.x)};
+  if (const auto spec = augmentation(options, info)) {
+    shape.image = spec->out;
+    shape.features = spec->out.elements();
+  }
+  return shape;
+}
+
+std::unique_ptr<io::Dataset> open_dataset(const TrainOptions& options, const fs::path& path) {
+  if (const std::int64_t context = model::tokens_per_sample(options.network); context > 0) {
+    io::TokenDatasetOptions tokens{.path = path, .context = context, .seed = options.work.seed};
+    if (options.was_set("x")) tokens.x = options.data.x;
+    return std::make_unique<io::TokenDataset>(tokens);
+  }
+  if (io::holds_tokens(path)) {
+    throw UsageError(fmt::format("{} holds tokens, and --model {} reads samples: give --model {}", path.string(),
+                                 options.network.name, fmt::join(model::language_models(), " or --model ")));
+  }
+  return std::make_unique<io::ShardedDataset>(
+      io::DatasetOptions{.path = path, .x = options.data.x, .y = options.data.y});
+}
+
+bool is_recurrent(const model::Network& network) noexcept { return !network.recurrent_state().all().empty(); }
+
+void require_labels(const io::DatasetInfo& info, const fs::path& path) {
+  if (!info.y.name.empty()) return;
+  throw UsageError(fmt::format("{} has no labels or targets: pack it again with --y FILE (csv: --label-column NAME)",
+                               path.string()));
+}
+
+io::NetworkIdentity network_identity(const std::string& kind, const model::Network& network) {
+  const model::SampleShape& shape = network.sample_shape();
+  io::NetworkIdentity identity{.kind = kind,
+                               .signature = network.signature(),
+                               .features = shape.features,
+                               .outputs = shape.outputs,
+                               .tokens = shape.tokens};
+  if (shape.image) identity.image = {shape.image->height, shape.image->width, shape.image->channels};
+  return identity;
+}
+
+bool same_network(const io::NetworkIdentity& a, const io::NetworkIdentity& b) {
+  return a.signature == b.signature && a.features == b.features && a.outputs == b.outputs;
+}
+
+WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world, bool stateful) {
+  WorkPlan work;
+  const std::int64_t parts = options.work.accumulate * world;
+  const std::int64_t wanted = options.work.global_batch > 0          ? options.work.global_batch
+                              : options.work.batch > samples / parts ? samples  // the product may not fit 64 bits
+                                                                     : options.work.batch * parts;
+  if (stateful && wanted > samples) {
+    const std::string_view window = model::network_kind(options.network.name).window;
+    throw UsageError(
+        fmt::format("a global batch of {} sequences is wider than the data, which has {} windows: give a smaller "
+                    "--batch{}{}",
+                    wanted, samples, window.empty() ? "" : " or --", window));
+  }
+  work.global_batch = std::min(wanted, samples);
+  work.epoch_samples = io::epoch_samples(samples, work.global_batch, stateful);
+  work.most_sequences = divide_up(work.global_batch, world);
+  work.largest_part = divide_up(divide_up(work.global_batch, world), options.work.accumulate);
+  work.steps_per_epoch = divide_up(work.epoch_samples, work.global_batch);
+  const double steps = std::ceil(options.work.epochs * static_cast<double>(work.steps_per_epoch));
+  if (options.work.steps <= 0 && steps > kMostSteps) {
+    throw UsageError(fmt::format("--epochs {:g} are {:g} steps: more than can be counted", options.work.epochs, steps));
+  }
+  work.total_steps = options.work.steps > 0 ? options.work.steps : std::max<std::int64_t>(1, std::llround(steps));
+  const auto interval = [&](std::int64_t every) { return every > 0 ? every : every == 0 ? work.steps_per_epoch : 0; };
+  work.evaluate_every = interval(options.validation.every);
+  work.checkpoint_every = interval(options.run.checkpoint_every);
+  return work;
+}
+
+model::LearningRateSchedule learning_rate_schedule(const TrainOptions& options, const WorkPlan& work) {
+  model::ScheduleOptions schedule = options.schedule;
+  try {
+    if (options.work.reference_batch > 0) {
+      schedule.base = model::scale_rate(schedule.base, work.global_batch, options.work.reference_batch);
+    }
+    schedule.total_steps = work.total_steps;
+    return model::LearningRateSchedule(schedule);
+  } catch (const std::invalid_argument& e) {
+    throw UsageError(e.what());
+  }
+}
+
+Workload prepare_workload(const TrainOptions& options, int world) {
+  Workload workload;
+  workload.paths = resolve_data_paths(options.data);
+  const DataPaths& paths = workload.paths;
+  workload.training = open_dataset(options, paths.training);
+  const io::DatasetInfo& info = workload.training->info();
+  require_labels(info, paths.training);
+  if (!paths.validation.empty()) {
+    workload.validation = open_dataset(options, paths.validation);
+    const io::DatasetInfo& other = workload.validation->info();
+    require_labels(other, paths.validation);
+    if (info.tokens && info.tokens->texts != other.tokens->texts) {
+      throw UsageError(fmt::format("{} was made with another vocabulary than {}: pack it with --vocabulary-from {}",
+                                   paths.validation.string(), paths.training.string(), paths.training.string()));
+    }
+    if (other.x.elements() != info.x.elements() || other.labels_are_classes != info.labels_are_classes ||
+        other.classes > info.classes || (!info.labels_are_classes && other.y.elements() != info.y.elements())) {
+      throw UsageError(fmt::format(
+          "{} does not fit {}: samples of {} numbers and {} against {} numbers and {}; pack both in the same way",
+          paths.validation.string(), paths.training.string(), other.x.elements(),
+          other.labels_are_classes ? fmt::format("{} classes", other.classes) : "regression targets", info.x.elements(),
+          info.labels_are_classes ? fmt::format("{} classes", info.classes) : "regression targets"));
+    }
+  }
+  if (options.validation.target_metric && !workload.validation) {
+    throw UsageError("--target-metric needs validation data: name it with --validation");
+  }
+
+  workload.model.loss = loss_kind(options.loss, info);
+  workload.model.augmentation = augmentation(options.data, info);
+  if (!info.tokens) workload.model.input_transform = input_transform(options.data.normalize, info);
+  workload.model.label_smoothing = static_cast<float>(options.loss.label_smoothing);
+  workload.optimizer = options.optimizer;
+  try {
+    workload.network = model::make_network(options.network, sample_shape(options.data, info));
+  } catch (const std::invalid_argument& e) {
+    throw UsageError(e.what());
+  }
+  workload.task.emplace(workload.model.loss, *workload.network, info.tokens ? info.tokens->bytes_per_token : 0);
+  workload.work = work_plan(options, info.samples, world, is_recurrent(*workload.network));
+  workload.model.sequences = workload.work.most_sequences;
+  workload.model.sample_type = element_type(workload.training->x_type());
+  workload.model.max_batch = std::max(workload.work.largest_part, workload.validation ? options.validation.batch : 1);
+
+  return workload;
+}
+
+TrainOptions decided_settings(const TrainOptions& options, const Workload& workload) {
+  TrainOptions settings = options;
+  // A network's usual warm-up is for runs of usual length.
+  if (!options.was_set("warmup-steps")) {
+    settings.schedule.warmup_steps = std::min(options.schedule.warmup_steps, workload.work.total_steps / 10);
+  }
+  settings.data.path = workload.paths.training;
+  settings.data.validation = workload.paths.validation;
+  settings.work.global_batch = workload.work.global_batch;
+  settings.loss.kind = workload.model.loss;
+  if (options.data.normalize.kind != Normalization::Kind::per_image && !workload.training->info().tokens) {
+    settings.data.normalize = {.kind = Normalization::Kind::affine, .affine = workload.model.input_transform};
+  }
+  return settings;
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,83 @@
+/// \file
+/// What is trained on what: data, network, loss, schedule and the amount of work, decided before any memory is taken.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "app/options/train_options.hpp"
+#include "app/plan/task.hpp"
+#include "io/checkpoint.hpp"
+#include "io/dataset.hpp"
+#include "model/model_options.hpp"
+#include "model/network.hpp"
+#include "model/training/schedule.hpp"
+#include "model/update_rule.hpp"
+
+namespace lockstep::app {
+
+/// Where the samples are.
+struct DataPaths {
+  std::filesystem::path training;
+  std::filesystem::path validation;  ///< empty: none
+};
+/// A folder that holds train/ stands for its train/ and, where it exists, its validation/ or test/.
+DataPaths resolve_data_paths(const DataOptions& options);
+
+/// What model calls a type of stored samples; throws std::invalid_argument on types that no model takes.
+model::ElementType element_type(io::FileType type);
+
+// What options come to with this data. Throw UsageError where the two do not go together.
+model::InputTransform input_transform(const Normalization& normalize, const io::DatasetInfo& info);
+model::LossKind loss_kind(const LossOptions& options, const io::DatasetInfo& info);
+/// What a network sees of samples like these: images after their augmentation, tokens as windows.
+model::SampleShape sample_shape(const DataOptions& options, const io::DatasetInfo& info);
+/// How images become a network's input; nothing where plain numbers do.
+std::optional<model::Augmentation> augmentation(const DataOptions& options, const io::DatasetInfo& info);
+/// Samples, or a corpus for a network that reads tokens. Throws UsageError where one is needed and the other is there.
+std::unique_ptr<io::Dataset> open_dataset(const TrainOptions& options, const std::filesystem::path& path);
+/// Samples of a step follow those of the step before, sequence by sequence: what a recurrent state needs.
+bool is_recurrent(const model::Network& network) noexcept;
+/// Throws UsageError where the data at `path` has samples only: nothing to learn from or to compare with.
+void require_labels(const io::DatasetInfo& info, const std::filesystem::path& path);
+
+/// What a checkpoint says of a network of this kind.
+io::NetworkIdentity network_identity(const std::string& kind, const model::Network& network);
+/// Tensors of one fit the other. (What a sample is beyond its sizes is in the signature.)
+bool same_network(const io::NetworkIdentity& a, const io::NetworkIdentity& b);
+
+/// How much a job does.
+struct WorkPlan {
+  std::int64_t global_batch = 1;    ///< samples per step, over all ranks and micro-steps
+  std::int64_t largest_part = 1;    ///< most samples one rank gets in one micro-step
+  std::int64_t most_sequences = 1;  ///< of one rank, in all its micro-steps
+  std::int64_t epoch_samples = 1;   ///< positions of an epoch
+  std::int64_t steps_per_epoch = 1;
+  std::int64_t total_steps = 1;
+  std::int64_t evaluate_every = 0;    ///< steps; 0 = never before the end
+  std::int64_t checkpoint_every = 0;  ///< steps; 0 = never before the end
+};
+/// Throws UsageError where stateful batches are wider than the data.
+WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world, bool stateful = false);
+model::LearningRateSchedule learning_rate_schedule(const TrainOptions& options, const WorkPlan& work);
+
+struct Workload {
+  DataPaths paths;
+  std::unique_ptr<io::Dataset> training;
+  std::unique_ptr<io::Dataset> validation;  ///< may be null
+  std::unique_ptr<model::Network> network;
+  model::ModelOptions model;
+  model::OptimizerOptions optimizer;
+  WorkPlan work;
+  std::optional<Task> task;
+};
+
+/// Opens and validates the data and builds the network; no communication. Throws UsageError, io::FileError.
+Workload prepare_workload(const TrainOptions& options, int world);
+/// The options with what was decided in the place of what is automatic: the configuration that gives the same workload.
+TrainOptions decided_settings(const TrainOptions& options, const Workload& workload);
+
+}  // namespace lockstep::app

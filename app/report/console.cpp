@@ -1,0 +1,112 @@
+#include "app/report/console.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "app/report/terminal.hpp"
+#include "io/file_error.hpp"
+
+namespace lockstep::app {
+namespace {
+
+/// ECMA-48: carriage return, erase to the end of the line.
+constexpr std::string_view kEraseLine = "\r\x1b[K";
+
+/// All of `bytes`, through interruptions and short writes; 0 or errno.
+int write_all(int descriptor, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(descriptor, bytes.data(), bytes.size());
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      return errno;
+    }
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return 0;
+}
+
+std::string as_lines(std::string_view prefix, std::string_view text) {
+  while (text.ends_with('\n')) text.remove_suffix(1);
+  return fmt::format("{}{}\n", prefix, text);
+}
+
+}  // namespace
+
+Console::Console(bool speaks) : speaks_(speaks), output_(STDOUT_FILENO), error_(STDERR_FILENO) {}
+
+Console::Console(int output, int error) : speaks_(true), output_(output), error_(error) {}
+
+Console::~Console() {
+  hide_bar();
+  if (log_ >= 0) close(log_);
+}
+
+void Console::attach_log(const std::filesystem::path& path, bool append) {
+  if (!speaks_) return;
+  const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (append ? 0 : O_TRUNC), 0666);
+  if (descriptor < 0) {
+    throw io::FileError(fmt::format("{}: cannot open the log file: {}", path.string(), std::strerror(errno)));
+  }
+  if (log_ >= 0) close(log_);
+  log_ = descriptor;
+  log_path_ = path;
+  log(std::exchange(unlogged_, {}));
+}
+
+void Console::info(std::string_view text) {
+  if (!speaks_) return;
+  hide_bar();
+  const std::string lines = as_lines("", text);
+  if (write_all(output_, lines) != 0) output_failed_ = true;
+  log(lines);
+}
+
+void Console::warn(std::string_view text) {
+  if (!speaks_) return;
+  hide_bar();
+  const std::string lines = as_lines("warning: ", text);
+  write_all(error_, lines);
+  log(lines);
+}
+
+void Console::log(std::string_view lines) {
+  if (log_ < 0) {
+    if (log_path_.empty()) unlogged_ += lines;
+    return;
+  }
+  const int problem = write_all(log_, lines);
+  if (problem == 0) return;
+  close(log_);
+  log_ = -1;
+  throw io::FileError(fmt::format("{}: cannot write the log: {}", log_path_.string(), std::strerror(problem)));
+}
+
+void Console::progress(double fraction, std::string_view text) {
+  if (!shows_progress()) return;
+  const Terminal where = terminal_at(output_);
+  // One column stays free: a full last column makes some terminals wrap.
+  const auto line = bar_.update(fraction, text, where.columns - 1, ProgressBar::Clock::now());
+  if (!line) return;
+  write_all(output_, fmt::format("\r{}\x1b[K", *line));
+  bar_visible_ = true;
+}
+
+void Console::clear_progress() {
+  hide_bar();
+  bar_.reset();
+}
+
+void Console::hide_bar() {
+  if (!bar_visible_) return;
+  write_all(output_, kEraseLine);
+  bar_visible_ = false;
+}
+
+bool Console::shows_progress() const { return speaks_ && progress_.value_or(terminal_at(output_).interactive); }
+
+}  // namespace lockstep::app

@@ -1,0 +1,67 @@
+/// \file
+/// The voice of the program: what rank 0 prints, and the copy of it in the run's log file.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "app/report/progress_bar.hpp"
+
+namespace lockstep::app {
+
+/// Every message leaves in one write of whole lines, so nothing waits in a buffer when a process is killed and lines of
+/// several processes do not mix. Not thread-safe: the main thread speaks.
+class Console {
+ public:
+  /// A silent console (speaks = false: ranks other than 0) accepts every call and does nothing.
+  explicit Console(bool speaks);
+  /// Writes to these descriptors instead of stdout and stderr; they stay the caller's.
+  Console(int output, int error);
+  ~Console();
+  Console(const Console&) = delete;
+  Console& operator=(const Console&) = delete;
+
+  /// A copy of every line goes to `path`, those said before included; append = false truncates it. Once. Throws
+  /// io::FileError.
+  void attach_log(const std::filesystem::path& path, bool append);
+  /// One or more lines to stdout and the log; the final newline is added. Throws io::FileError when the log cannot be
+  /// written (disk full), once: the log is given up then. A stdout that fails is remembered, not thrown: a closed pipe
+  /// must not end a long run.
+  void info(std::string_view text);
+  /// "warning: TEXT" to stderr and the log. Throws like info().
+  void warn(std::string_view text);
+
+  /// Whether the progress bar is drawn; nullopt, as at first: where stdout is a terminal.
+  void set_progress(std::optional<bool> shown) noexcept { progress_ = shown; }
+  /// Draws the progress bar on the bottom line, at most ten times a second; `fraction` in [0, 1]. Goes to the terminal
+  /// only, never to the log.
+  void progress(double fraction, std::string_view text);
+  /// Removes the bar, if there is one; the next one starts its clock anew. info() and warn() hide the bar by
+  /// themselves.
+  void clear_progress();
+
+  /// progress() draws something. Asks the system: not for every step.
+  bool shows_progress() const;
+  bool speaks() const noexcept { return speaks_; }
+  /// Some output did not reach stdout.
+  bool output_failed() const noexcept { return output_failed_; }
+
+ private:
+  void hide_bar();
+  void log(std::string_view lines);
+
+  bool speaks_;
+  int output_;
+  int error_;
+  int log_ = -1;
+  std::string unlogged_;  ///< what was said before there was a log
+  std::filesystem::path log_path_;
+  std::optional<bool> progress_;
+  ProgressBar bar_;
+  bool bar_visible_ = false;
+  bool output_failed_ = false;
+};
+
+}  // namespace lockstep::app

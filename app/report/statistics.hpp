@@ -1,0 +1,18 @@
+/// \file
+/// Statistics of measured values.
+#pragma once
+
+#include <vector>
+
+namespace lockstep::app {
+
+/// Of an even number of values the upper one; 0 of none.
+double median(std::vector<double> values);
+
+struct Percentiles {
+  double least = 0, median = 0, p95 = 0, p99 = 0, most = 0;
+};
+/// By nearest rank: p95 is the smallest value that at least 95 % of `values` do not exceed. `values` not empty.
+Percentiles percentiles_of(std::vector<double> values);
+
+}  // namespace lockstep::app

@@ -1,0 +1,34 @@
+/// \file
+/// What training steps did, and where their time went.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace lockstep::app {
+
+/// Where the seconds of some steps went, on this rank.
+struct TimeSplit {
+  double input = 0;          ///< waiting for samples
+  double compute = 0;        ///< forward, backward, update
+  double communication = 0;  ///< exposed: this thread waited for it
+  double total = 0;          ///< wall clock, without evaluations and checkpoints
+  double other() const noexcept { return total - input - compute - communication; }  ///< between the steps: reports
+};
+/// The time between two moments of a run.
+TimeSplit operator-(const TimeSplit& later, const TimeSplit& earlier);
+/// "input 0.1 %  compute 84 %  communication 14 %  other 2 %"
+std::string format_split(const TimeSplit& split);
+
+/// One finished step; sums are over all ranks.
+struct StepFigures {
+  std::int64_t step = 0;  ///< updates done
+  double epoch = 0;       ///< epochs done, as a fraction
+  double loss_sum = 0;
+  double metric_sum = 0;
+  double samples = 0;
+  double learning_rate = 0;
+  double gradient_norm = 0;
+};
+
+}  // namespace lockstep::app

@@ -1,0 +1,35 @@
+#include "app/train/announcement.hpp"
+
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "app/options/options.hpp"
+#include "app/plan/agreement.hpp"
+#include "comm/survey/topology.hpp"
+
+namespace lockstep::app {
+
+void announce(comm::Communicator& communicator, Console& console, const Plan& plan) {
+  const Workload& workload = plan.workload;
+  const ExecutionOptions& execution = plan.settings.execution;
+  const std::vector<comm::RankPlace> places =
+      comm::gather_topology(communicator, device_kind(plan.place, execution), device_identity(plan.place));
+  std::vector<std::string> notes = workload.training->warnings();
+  if (workload.validation) {
+    const std::vector<std::string> more = workload.validation->warnings();
+    notes.insert(notes.end(), more.begin(), more.end());
+  }
+  const std::vector<std::string> warnings = gather_said(communicator, join_lines(notes));
+  console.info(fmt::format("lockstep {}", program_version()));
+  console.info(comm::format_topology(places));
+  if (!plan.place.note.empty()) console.info(plan.place.note);
+  console.info(format_plan(plan, communicator));
+  for (const comm::TopologyWarning& warning : comm::topology_warnings(places, execution.threads)) {
+    console.warn(comm::to_text(warning));
+  }
+  for (const std::string& warning : warnings) console.warn(warning);
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,75 @@
+/// \file
+/// What a user sees of a running job: lines and a progress bar, metrics.jsonl, TensorBoard events. Rank 0 alone.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "app/options/train_options.hpp"
+#include "app/plan/task.hpp"
+#include "app/plan/workload.hpp"
+#include "app/report/console.hpp"
+#include "app/report/step_figures.hpp"
+#include "app/report/stop_watch.hpp"
+#include "io/metrics_log.hpp"
+#include "io/tensorboard_log.hpp"
+
+namespace lockstep::app {
+
+struct RunLogs {
+  std::unique_ptr<io::MetricsLog> metrics;          ///< may be null
+  std::unique_ptr<io::TensorboardLog> tensorboard;  ///< may be null
+  std::function<void()> still_owner;                ///< throws where the logs belong to another process by now
+};
+
+class Reporter {
+ public:
+  /// console must outlive the reporter. A rank that does not speak has a console that is silent and no logs.
+  Reporter(Console& console, const ReportOptions& options, const WorkPlan& work, const Task& task, int world,
+           std::int64_t first_step);
+  void attach(RunLogs logs) { logs_ = std::move(logs); }
+
+  /// Takes note of a step; shows a line when one is due (every report_every steps, or about every second, and after the
+  /// last step). `split` is the time since the start of the run. l2_loss is called only when a line is due.
+  template <class L2Loss>
+  void step(const StepFigures& figures, const TimeSplit& split, L2Loss l2_loss) {
+    if (collect(figures, split)) report(figures, split, l2_loss());
+  }
+  /// A run that ends early: a line for the steps since the last one, if there are any.
+  template <class L2Loss>
+  void remaining(const StepFigures& figures, const TimeSplit& split, L2Loss l2_loss) {
+    if (interval_steps_ > 0) report(figures, split, l2_loss());
+  }
+  void evaluation(std::int64_t step, double epoch, const Score& score, bool averaged, double seconds);
+  void checkpoint(std::int64_t step, const std::filesystem::path& file, double seconds);
+  void histogram(const std::string& tag, std::int64_t step, std::span<const float> values);
+  /// Validation lines of metrics.jsonl so far: the history that checkpoints carry.
+  const std::string& history() const noexcept { return history_; }
+  void set_history(std::string history) { history_ = std::move(history); }
+
+ private:
+  bool collect(const StepFigures& figures, const TimeSplit& split);
+  void report(const StepFigures& figures, const TimeSplit& split, double l2_loss);
+  void check_owner() const;
+  void write(const io::MetricRecord& record);
+  void scalar(const std::string& tag, std::int64_t step, double value);
+
+  Console& console_;
+  const ReportOptions& options_;
+  WorkPlan work_;
+  Task task_;
+  int world_;
+  RunLogs logs_;
+  StepFigures interval_;  ///< sums since the last line
+  std::int64_t interval_steps_ = 0;
+  TimeSplit interval_start_;
+  StopWatch since_line_, since_bar_, since_start_;
+  std::int64_t first_step_;
+  std::string history_;
+};
+
+}  // namespace lockstep::app

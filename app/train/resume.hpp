@@ -1,0 +1,38 @@
+/// \file
+/// What a run goes on from: the checkpoint that --resume stands for, and whether it fits.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+
+#include "app/engine/snapshot.hpp"
+#include "app/options/train_options.hpp"
+#include "app/plan/plan.hpp"
+#include "app/report/console.hpp"
+#include "comm/communicator.hpp"
+
+namespace lockstep::app {
+
+/// Where a run begins.
+struct Origin {
+  std::optional<CheckpointOnRank0> checkpoint;  ///< empty: at step 0
+  std::filesystem::path folder;                 ///< of the run
+  bool takes_folder_over = false;               ///< what it holds is an attempt that ended before its first checkpoint
+
+  const io::TrainingRecord* record() const noexcept { return checkpoint ? &checkpoint->record() : nullptr; }
+};
+
+/// Collective. `newest` in a run folder that has no checkpoint yet (a job that was requeued before its first one)
+/// begins anew. `network`: for the name of a new run's folder.
+Origin find_origin(comm::Communicator& communicator, Console& console, const RunOptions& options,
+                   const std::string& network);
+
+/// `file` lies in the run's own checkpoints folder (a resume from elsewhere begins a new run folder).
+bool is_of_run(const std::filesystem::path& file, const std::filesystem::path& run);
+
+/// Collective. Throws comm::AgreedError when the checkpoint is of another network, optimiser or dataset, UsageError
+/// when it lacks the average that is asked for; tells of options that changed.
+void check_continues(comm::Communicator& communicator, Console& console, const io::TrainingRecord& record,
+                     const Plan& plan);
+
+}  // namespace lockstep::app

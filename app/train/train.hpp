@@ -1,0 +1,14 @@
+/// \file
+/// `lockstep train`: the main job.
+#pragma once
+
+#include "app/options/train_options.hpp"
+#include "comm/session/mpi_session.hpp"
+
+namespace lockstep::app {
+
+/// Collective over all ranks. Returns the exit code: 0 done, 75 stopped on request with a checkpoint. Throws
+/// comm::AgreedError for what all ranks know, anything else for what only this rank knows.
+int run_train(comm::MpiSession& session, const TrainOptions& options);
+
+}  // namespace lockstep::app

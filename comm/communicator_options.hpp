@@ -1,0 +1,40 @@
+/// \file
+/// What a communicator is made with: plain values that options and plans hold, too.
+#pragma once
+
+#include <string_view>
+
+namespace lockstep::comm {
+
+/// How the ranks of a communicator reach each other's data.
+enum class Transport {
+  automatic,  ///< only to ask for: as the ranks lie, see make_communicator
+  serial,     ///< a world of one
+  shared_memory,
+  two_level,
+  ring,
+  nccl
+};
+/// "serial", "shared memory", "two-level", "ring", "nccl": for the plan and the logs.
+std::string_view name_of(Transport transport) noexcept;
+
+/// The numbers that sums over ranks of different hosts, or of different GPUs, travel as. Within a host's memory they
+/// are read where they lie, in full.
+enum class WireFormat {
+  fp32,
+  /// Half the bytes: each rank rounds what it passes on to bfloat16 (to nearest, ties to even), once per element.
+  bf16,
+  /// bf16, and each rank adds what its rounding took away to its part of the next sum (error feedback: Seide et al.
+  /// 2014; Karimireddy et al. 2019). Between hosts only.
+  bf16_feedback,
+};
+
+struct CommunicatorOptions {
+  Transport transport = Transport::automatic;  ///< automatic: as the ranks lie, see make_communicator
+  WireFormat wire = WireFormat::fp32;          ///< of sums of float32 between hosts
+  bool overlap = false;                        ///< between hosts: a thread drives collectives beside the computation
+  double deadline_seconds = 60;                ///< longest wait for a peer before it is called dead; > 0
+  int pretended_machine = 0;  ///< ranks that differ here believe in different machines, wherever they are (tests)
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,38 @@
+/// \file
+/// The communicator of GPUs: NCCL, or nothing to exchange in a world of one. All spans are memory of the rank's GPU;
+/// its collectives may be recorded (CUDA stream capture) by whoever owns the producer's stream.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "comm/communicator.hpp"
+
+namespace lockstep::comm {
+
+struct DeviceCommunicatorOptions {
+  void* stream = nullptr;              ///< the producer's cudaStream_t
+  int device = 0;                      ///< its device, as CUDA counts in this process
+  std::string device_name;             ///< for messages: "NVIDIA H200 (0000:1b:00.0)"
+  WireFormat wire = WireFormat::fp32;  ///< of all_reduce; fp32 or bf16. The halves of a sum travel as float32
+  double deadline_seconds = 60;        ///< longest wait for one step; > 0
+  bool ring = false;                   ///< force NCCL's ring algorithm
+  bool shared_device = false;  ///< ranks of one host may share a device: NCCL believes in separate hosts (tests)
+  int processors = 16;         ///< most streaming multiprocessors that a sum may take (NCCL's CTAs); > 0
+};
+
+/// Bytes on the GPU that a communicator of several ranks takes for sums that travel as bfloat16.
+inline constexpr std::size_t kDeviceStagingBytes = std::size_t{32} << 20;
+
+/// Collective. NCCL over all ranks of the session, bootstrapped through `host`, which also watches over the peers: the
+/// id is made on rank 0 and broadcast. `host` must outlive the result. A world of one needs no NCCL. Throws AgreedError
+/// on every rank when any rank cannot start it (names rank, host, device and NCCL's words), also when lockstep was
+/// built without CUDA.
+std::unique_ptr<Communicator> make_device_communicator(MpiSession& session, Communicator& host,
+                                                       const DeviceCommunicatorOptions& options);
+
+/// "NCCL 2.28.9" or "": for --version.
+std::string nccl_build();
+
+}  // namespace lockstep::comm

@@ -1,0 +1,280 @@
+#include "comm/failure/failure_detector.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <exception>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace lockstep::comm {
+namespace {
+
+/// How long a rank whose patience is over listens for the reports of the others.
+constexpr std::chrono::milliseconds kGrace{1500};
+
+}  // namespace
+
+FailureDetector::FailureDetector(MpiSession::State& state, PeerTable peers, double deadline_seconds,
+                                 const Urgency& urgency)
+    : state_(state),
+      peers_(std::move(peers)),
+      status_(state, deadline_seconds),
+      pages_(static_cast<std::size_t>(state.size)),
+      deadline_seconds_(deadline_seconds),
+      urgency_(urgency),
+      oversubscribed_(peers_.oversubscribed()) {}
+
+FailureDetector::~FailureDetector() {
+  if (!by_messages_ || std::uncaught_exceptions() == 0) return;
+  try {
+    status_.send(Report{.kind = Report::Kind::leaving});
+  } catch (const std::exception&) {  // then the peers will find out by themselves
+  }
+}
+
+void FailureDetector::add_page(int rank, SharedControl& page) {
+  pages_[static_cast<std::size_t>(rank)] = &page;
+  by_messages_ = std::ranges::find(pages_, nullptr) != pages_.end();
+}
+
+// Waits ---------------------------------------------------------------------------------------------------------------
+
+Backoff::Pace FailureDetector::pace() const noexcept {
+  using std::chrono::microseconds;
+  return {.spin = microseconds(oversubscribed_ ? 0 : 10), .yield = microseconds(2000), .sleep = microseconds(50)};
+}
+
+void FailureDetector::rest(Backoff& backoff, int idle) const {
+  if (urgency_.urgent()) return backoff.pause();
+  constexpr std::chrono::microseconds kFirst{50};
+  urgency_.sleep_unless_urgent(kFirst * (1 << std::min(idle - 1, 2)));  // what comes seldom is looked for seldom
+}
+
+void FailureDetector::wait_for(std::span<MPI_Request> requests, Collective operation, std::int64_t expected_bytes) {
+  wait_until_done(operation, [&] {
+    for (MPI_Request& request : requests) {
+      if (request == MPI_REQUEST_NULL) continue;
+      int complete = 0;
+      MPI_Status status;
+      const int code = MPI_Test(&request, &complete, &status);
+      const bool receives = expected_bytes >= 0 && &request == &requests.back();
+      if (receives && is_truncation(code)) {
+        diverged(operation, status.MPI_SOURCE, -1, static_cast<std::size_t>(expected_bytes));
+      }
+      check(code, "MPI_Test", state_);
+      if (!complete) return Progress::none;
+      if (!receives) continue;
+      int bytes = 0;
+      check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count", state_);
+      if (bytes != expected_bytes) {
+        diverged(operation, status.MPI_SOURCE, bytes, static_cast<std::size_t>(expected_bytes));
+      }
+    }
+    return Progress::done;
+  });
+}
+
+void FailureDetector::broadcast(std::span<std::byte> data, int root) {
+  constexpr std::size_t kPiece = std::size_t{1} << 30;  // MPI counts in int
+  std::size_t offset = 0;
+  do {
+    const std::span<std::byte> piece = data.subspan(offset, std::min(kPiece, data.size() - offset));
+    std::array<MPI_Request, 1> request{};
+    check(MPI_Ibcast(piece.data(), static_cast<int>(piece.size()), MPI_BYTE, root, state_.data, request.data()),
+          "MPI_Ibcast", state_);
+    wait_for(request, Collective::broadcast);
+    offset += piece.size();
+  } while (offset < data.size());
+}
+
+void FailureDetector::barrier() {
+  std::array<MPI_Request, 1> request{};
+  check(MPI_Ibarrier(state_.data, request.data()), "MPI_Ibarrier", state_);
+  wait_for(request, Collective::barrier);
+}
+
+void FailureDetector::look_for_the_dead() {
+  const int disconnected = state_.connections ? state_.connections->dead_rank() : -1;
+  for (int peer = 0; peer < state_.size; ++peer) {
+    if (peer == state_.rank) continue;
+    if (peer != disconnected && peers_.process_state(peer) != ProcessState::gone) continue;
+    // It left in order, or took leave with an error of its own: then the launcher ends this rank, too.
+    if (status_.report(peer) || (page(peer) && page(peer)->farewell.load() != 0)) continue;
+    state_.suspects.mark_dead(peer);
+    throw PeerError(fmt::format("{} has died; {}. Its host's system log may say why (out of memory?). Ending the job.",
+                                peers_.describe(peer), whereabouts(peer, "are")));
+  }
+}
+
+std::string FailureDetector::whereabouts(int rank, const char* peers_do) const {
+  return page(rank) ? fmt::format("last seen in {}", page(rank)->last_seen())
+                    : fmt::format("its peers {} in {}", peers_do, own_activity());
+}
+
+bool FailureDetector::is_busy(int rank) const {
+  if (!page(rank) || page(rank)->in_long_operation.load(std::memory_order_relaxed) == 0) return false;
+  const ProcessState state = peers_.process_state(rank);
+  return state != ProcessState::stopped && state != ProcessState::gone;
+}
+
+void FailureDetector::look_around(Collective operation, Patience& patience, std::span<const int> missing) {
+  if (by_messages_) status_.poll();
+  look_for_the_dead();
+  if (!by_messages_) {
+    const bool excused = std::ranges::all_of(missing, [this](int rank) { return is_busy(rank); });
+    if (!patience.exhausted(excused) || missing.empty()) return;
+    throw PeerError(describe_missing(missing, operation, patience.waited()) + "Ending the job.");
+  }
+  const bool leaving = status_.anybody_leaves();
+  const bool out_of_patience = patience.exhausted(status_.anybody_is_busy());
+  if (out_of_patience || (!leaving && status_.anybody_reports())) fail_after_reports(operation, patience.waited());
+}
+
+std::string FailureDetector::describe_missing(std::span<const int> ranks, Collective operation, double waited) {
+  state_.suspects.mark(ranks);
+  constexpr std::size_t kNamed = 4;
+  std::string text;
+  for (const int rank : ranks.first(std::min(kNamed, ranks.size()))) {
+    text += fmt::format("{} has not arrived at {} for {} s; {}. {} ", peers_.describe(rank), with_article(operation),
+                        seconds_text(waited), whereabouts(rank, "wait"), explanation(seen_of(rank)));
+  }
+  if (ranks.size() > kNamed) text += fmt::format("The same goes for {} more ranks. ", ranks.size() - kNamed);
+  return text;
+}
+
+void FailureDetector::report_waiting(Collective operation, double waited) {
+  Report report{.kind = Report::Kind::waiting,
+                .operation = static_cast<std::int32_t>(operation),
+                .sequence = sequence_,
+                .waited = waited,
+                .step = step_.load()};
+  for (int peer = 0; peer < state_.size && report.witnessed < 0; ++peer) {
+    const ProcessState state = peer == state_.rank ? ProcessState::running : peers_.process_state(peer);
+    if (state == ProcessState::running || state == ProcessState::out_of_sight) continue;
+    report.witnessed = peer;
+    report.witnessed_state = static_cast<std::int32_t>(state);
+  }
+  std::strncpy(report.activity, activity_.load(), sizeof(report.activity) - 1);
+  status_.send(report);
+}
+
+std::string FailureDetector::own_activity() const {
+  const std::int64_t step = step_.load();
+  return step < 0 ? activity_.load() : fmt::format("step {}: {}", step, activity_.load());
+}
+
+void FailureDetector::fail_after_reports(Collective operation, double waited) {
+  report_waiting(operation, waited);
+  const auto everybody_reported = [&] {
+    for (int peer = 0; peer < state_.size; ++peer) {
+      if (peer != state_.rank && !status_.report(peer)) return false;
+    }
+    return true;
+  };
+  for (const auto end = Clock::now() + kGrace; Clock::now() < end && !everybody_reported();) {
+    status_.poll();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  throw PeerError(verdict(operation, waited));
+}
+
+ProcessState FailureDetector::seen_of(int rank) const {
+  if (peers_.same_machine(rank)) return peers_.process_state(rank);
+  for (int witness = 0; witness < state_.size; ++witness) {
+    const auto& report = status_.report(witness);
+    if (report && report->witnessed == rank) return static_cast<ProcessState>(report->witnessed_state);
+  }
+  return ProcessState::out_of_sight;
+}
+
+std::string FailureDetector::verdict(Collective operation, double waited) {
+  double longest = waited;
+  std::vector<int> silent;
+  for (int peer = 0; peer < state_.size; ++peer) {
+    if (peer == state_.rank) continue;
+    if (const auto& report = status_.report(peer)) {
+      longest = std::max(longest, report->waited);
+    } else {
+      silent.push_back(peer);
+    }
+  }
+  if (!silent.empty()) return describe_missing(silent, operation, longest) + "Ending the job.";
+
+  std::string text;
+  // Everybody answers. Somebody came late, or the ranks are in different collectives, or data does not get through.
+  for (int peer = 0; peer < state_.size; ++peer) {
+    const auto& report = status_.report(peer);
+    const double theirs = peer == state_.rank ? waited : report ? report->waited : 0;
+    if (theirs < longest / 2) {
+      text += fmt::format("{} arrived at {} only after its peers had waited for {} s; ", peers_.describe(peer),
+                          with_article(operation), seconds_text(longest));
+    }
+  }
+  if (!text.empty()) return text + "if it needs that long, raise the deadline. Ending the job.";
+  for (int peer = 0; peer < state_.size; ++peer) {
+    const auto& report = status_.report(peer);
+    if (!report || (report->sequence == sequence_ && report->operation == static_cast<std::int32_t>(operation)))
+      continue;
+    return fmt::format(
+        "the ranks have diverged: {} is in {} (its collective number {}), {} in {} (number {}). "
+        "Ending the job.",
+        peers_.describe(peer), with_article(static_cast<Collective>(report->operation)), report->sequence,
+        peers_.describe(state_.rank), with_article(operation), sequence_);
+  }
+  return fmt::format(
+      "{} has got no data from {} in {} for {} s although every rank answers: the network between two hosts "
+      "loses large messages. Ending the job.",
+      peers_.describe(state_.rank), peers_.describe((state_.rank + state_.size - 1) % state_.size),
+      with_article(operation), seconds_text(longest));
+}
+
+void FailureDetector::diverged(Collective operation, int peer, std::int64_t got, std::size_t expected) {
+  throw PeerError(
+      fmt::format("the ranks have diverged: {} sent {} to {}, which is in {} and expects {} bytes; {}. "
+                  "Ending the job.",
+                  peers_.describe(peer), got < 0 ? "a longer message" : fmt::format("{} bytes", got),
+                  peers_.describe(state_.rank), with_article(operation), expected, own_activity()));
+}
+
+// What this rank is doing ---------------------------------------------------------------------------------------------
+
+void FailureDetector::note_activity(const char* what, std::int64_t step) noexcept {
+  activity_.store(what, std::memory_order_relaxed);
+  step_.store(step, std::memory_order_relaxed);
+  if (SharedControl* const own = page(state_.rank)) {
+    own->step.store(step, std::memory_order_relaxed);
+    own->set_activity(what);
+  }
+}
+
+void FailureDetector::begin_long_operation(const char* what) {
+  if (what) activity_.store(what, std::memory_order_relaxed);
+  if (SharedControl* const own = page(state_.rank)) {
+    if (what) own->set_activity(what);
+    own->in_long_operation.store(1, std::memory_order_relaxed);
+  }
+  if (by_messages_) status_.start_heartbeat();
+}
+
+void FailureDetector::end_long_operation() noexcept {
+  if (SharedControl* const own = page(state_.rank)) own->in_long_operation.store(0, std::memory_order_relaxed);
+  if (by_messages_) status_.stop_heartbeat();
+}
+
+double FailureDetector::set_deadline(double seconds) noexcept { return std::exchange(deadline_seconds_, seconds); }
+
+bool FailureDetector::look_at_peers() {
+  if (by_messages_) status_.poll();
+  look_for_the_dead();
+  if (by_messages_) return status_.anybody_is_busy();
+  for (int peer = 0; peer < state_.size; ++peer) {
+    if (peer != state_.rank && is_busy(peer)) return true;
+  }
+  return false;
+}
+
+}  // namespace lockstep::comm

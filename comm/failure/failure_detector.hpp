@@ -1,0 +1,150 @@
+/// \file
+/// How a rank waits for its peers, and what it says when they do not come: one failure detector for all transports.
+///
+/// WHAT IT SEES. Of a rank on the same machine its process, and, where the ranks share memory, the page on which it
+/// shows what it is doing (SharedControl). Of a rank elsewhere what it sends: heartbeats during a long operation, a
+/// report when it waits too long or leaves (StatusChannel), and the end of its connection (ConnectionWatch).
+///
+/// WAITS. Messages are polled: a while at full speed, then yielding, then with short sleeps (Backoff); ranks that
+/// outnumber their cores yield at once, and where nobody stands still for the result (Urgency) they sleep. After the
+/// deadline without progress the rank names who has not come, where their pages tell. Else it reports to all others and
+/// listens for their reports for 1.5 s; a rank that waits, too, reports at once. Who stays silent is the culprit.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/failure/shared_control.hpp"
+#include "comm/failure/status_channel.hpp"
+#include "comm/failure/urgency.hpp"
+#include "comm/session/backoff.hpp"
+#include "comm/session/deadline.hpp"
+#include "comm/session/mpi_state.hpp"
+#include "comm/session/peers.hpp"
+
+namespace lockstep::comm {
+
+/// What one call to advance a transfer achieved.
+enum class Progress { none, some, done };
+
+/// A message was longer than the receive that it met.
+inline bool is_truncation(int code) {
+  int error_class = MPI_SUCCESS;
+  return code != MPI_SUCCESS && MPI_Error_class(code, &error_class) == MPI_SUCCESS && error_class == MPI_ERR_TRUNCATE;
+}
+
+class FailureDetector {
+ public:
+  /// `state` belongs to the session, which outlives this, as does `urgency`.
+  FailureDetector(MpiSession::State& state, PeerTable peers, double deadline_seconds, const Urgency& urgency);
+  /// On the way out of an error it takes leave of the peers, so that they do not report this rank as dead as well.
+  ~FailureDetector();
+  FailureDetector(const FailureDetector&) = delete;
+  FailureDetector& operator=(const FailureDetector&) = delete;
+
+  /// `rank` shows what it is doing at `page`. Before the first wait.
+  void add_page(int rank, SharedControl& page);
+  /// This rank waits no more, and the pages go.
+  void forget_pages() noexcept { std::ranges::fill(pages_, nullptr); }
+
+  MpiSession::State& state() const noexcept { return state_; }
+  const PeerTable& peers() const noexcept { return peers_; }
+  double deadline_seconds() const noexcept { return deadline_seconds_; }
+
+  /// A collective begins: they are counted, to tell who is in another one.
+  void enter() noexcept { ++sequence_; }
+  /// Calls `advance` until it says done, resting in between as above.
+  template <class Advance>
+  void wait_until_done(Collective operation, Advance advance);
+  /// Waits for the requests; the last of them receives `expected_bytes` (-1: it is no receive).
+  void wait_for(std::span<MPI_Request> requests, Collective operation, std::int64_t expected_bytes = -1);
+  /// Everybody in the session takes part; MPI's own way, waited for as everything else.
+  void broadcast(std::span<std::byte> data, int root);
+  void barrier();
+  /// Whether a wait may keep its core busy for a while.
+  bool may_spin() const noexcept { return !oversubscribed_ && urgency_.urgent(); }
+  /// One look aside during a wait, every 0.1 s or so: has anybody died, reported, or run out of time? Charges the
+  /// patience of this wait; throws PeerError. `missing`: the ranks that are waited for, where all of them have pages.
+  void look_around(Collective operation, Patience& patience, std::span<const int> missing = {});
+  /// `peer` sent `got` bytes (-1: a longer message) where `expected` were to come.
+  [[noreturn]] void diverged(Collective operation, int peer, std::int64_t got, std::size_t expected);
+
+  /// As in Communicator.
+  void note_activity(const char* what, std::int64_t step) noexcept;
+  void begin_long_operation(const char* what);
+  void end_long_operation() noexcept;
+  double set_deadline(double seconds) noexcept;
+  bool look_at_peers();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds kLookInterval{100};
+
+  /// After a poll without progress, the `idle`-th in a row; where nobody waits for the result asleep at once, for
+  /// longer and longer (50 to 200 us).
+  void rest(Backoff& backoff, int idle) const;
+  Backoff::Pace pace() const noexcept;
+  /// Throws when a peer that has not taken leave is dead.
+  void look_for_the_dead();
+  void report_waiting(Collective operation, double waited);
+  /// Asks everybody where they stand and throws who is to blame.
+  [[noreturn]] void fail_after_reports(Collective operation, double waited);
+  /// "rank 1 (host …) has not arrived at an all-reduce for 3 s; …": the first few of them. Marks them as suspects.
+  std::string describe_missing(std::span<const int> ranks, Collective operation, double waited);
+  SharedControl* page(int rank) const { return pages_[static_cast<std::size_t>(rank)]; }
+  bool is_busy(int rank) const;
+  /// What the rank was last seen in, or what its peers do meanwhile.
+  std::string whereabouts(int rank, const char* peers_do) const;
+  std::string own_activity() const;
+  /// The state of its process, as seen from here or as a rank on its machine has reported it.
+  ProcessState seen_of(int rank) const;
+  std::string verdict(Collective operation, double waited);
+
+  MpiSession::State& state_;
+  PeerTable peers_;
+  StatusChannel status_;
+  std::vector<SharedControl*> pages_;  ///< of each rank; nullptr: none
+  bool by_messages_ = true;            ///< some peer has no page
+  double deadline_seconds_;
+  const Urgency& urgency_;
+  bool oversubscribed_;
+  std::uint64_t sequence_ = 0;  ///< collectives entered
+  std::atomic<const char*> activity_{"the start"};
+  std::atomic<std::int64_t> step_{-1};
+};
+
+template <class Advance>
+void FailureDetector::wait_until_done(Collective operation, Advance advance) {
+  std::optional<Patience> patience;  // from the first idle polls on: a transfer that flows never asks for the time
+  Clock::time_point next_look;
+  Backoff backoff(pace());
+  for (int idle = 0;;) {
+    const Progress progress = advance();
+    if (progress == Progress::done) return;
+    if (progress == Progress::some) {
+      idle = 0;
+      backoff.reset();
+      patience.reset();
+      continue;
+    }
+    idle = std::min(idle + 1, 1 << 20);
+    rest(backoff, idle);
+    const Clock::time_point now = Clock::now();
+    if (!patience) {
+      patience.emplace(deadline_seconds_);
+      next_look = now + kLookInterval;
+    } else if (now >= next_look) {
+      look_around(operation, *patience);
+      next_look = now + kLookInterval;
+    }
+  }
+}
+
+}  // namespace lockstep::comm

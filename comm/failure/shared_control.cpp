@@ -1,0 +1,83 @@
+#include "comm/failure/shared_control.hpp"
+
+#include <climits>
+#include <cstring>
+#include <ctime>
+
+#include <fmt/format.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace lockstep::comm {
+
+const char* with_article(Collective operation) {
+  switch (operation) {
+    case Collective::all_reduce:
+      return "an all-reduce";
+    case Collective::reduce_scatter:
+      return "a reduce-scatter";
+    case Collective::all_gather:
+      return "an all-gather";
+    case Collective::broadcast:
+      return "a broadcast";
+    case Collective::memory:
+      return "taking reduction memory";
+    case Collective::barrier:
+      break;
+  }
+  return "a barrier";
+}
+
+std::string CollectiveCall::describe() const {
+  return fmt::format("{} ({} elements of {} bytes{})", with_article(operation), count, element_bytes,
+                     place == 0 ? "" : fmt::format(", at place {:#x} of the reduction memory", place));
+}
+
+void SharedControl::set_call(std::uint32_t barrier, const CollectiveCall& own) noexcept {
+  auto& words = call[barrier % 2];
+  words[0].store(static_cast<std::uint64_t>(own.operation) << 8 | own.element_bytes, std::memory_order_relaxed);
+  words[1].store(own.count, std::memory_order_relaxed);
+  words[2].store(own.place, std::memory_order_relaxed);
+}
+
+CollectiveCall SharedControl::call_at(std::uint32_t barrier) const noexcept {
+  const auto& words = call[barrier % 2];
+  const std::uint64_t kind = words[0].load(std::memory_order_relaxed);
+  return {.operation = static_cast<Collective>(kind >> 8),
+          .element_bytes = static_cast<std::uint8_t>(kind & 0xff),
+          .count = words[1].load(std::memory_order_relaxed),
+          .place = words[2].load(std::memory_order_relaxed)};
+}
+
+void SharedControl::set_activity(const char* what) noexcept {
+  char text[sizeof(activity)] = {};
+  std::strncpy(text, what, sizeof(text) - 1);
+  for (std::size_t i = 0; i < activity.size(); ++i) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, text + i * sizeof(word), sizeof(word));
+    activity[i].store(word, std::memory_order_relaxed);
+  }
+}
+
+std::string SharedControl::last_seen() const {
+  char text[sizeof(activity) + 1] = {};
+  for (std::size_t i = 0; i < activity.size(); ++i) {
+    const std::uint64_t word = activity[i].load(std::memory_order_relaxed);
+    std::memcpy(text + i * sizeof(word), &word, sizeof(word));
+  }
+  if (text[0] == '\0') return "the start";
+  const std::int64_t at = step.load(std::memory_order_relaxed);
+  return at < 0 ? text : fmt::format("step {}: {}", at, text);
+}
+
+void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen, int milliseconds) noexcept {
+  const timespec limit{.tv_sec = milliseconds / 1000, .tv_nsec = milliseconds % 1000 * 1'000'000L};
+  syscall(SYS_futex, &word, FUTEX_WAIT, seen, &limit, nullptr, 0);  // any return is a reason to look again
+}
+
+void futex_wake_all(std::atomic<std::uint32_t>& word) noexcept {
+  syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,63 @@
+/// \file
+/// What a rank shows to the ranks on its machine: how far it has come, what it is doing, and one small message.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace lockstep::comm {
+
+enum class Collective : std::uint8_t { all_reduce, reduce_scatter, all_gather, broadcast, barrier, memory };
+
+/// "an all-reduce": for messages.
+const char* with_article(Collective operation);
+
+/// What a rank brings to a barrier; must be equal on all ranks.
+struct CollectiveCall {
+  Collective operation = Collective::barrier;
+  std::uint8_t element_bytes = 1;
+  std::uint64_t count = 0;
+  std::uint64_t place = 0;  ///< where in the common memory, 0 for memory of its own
+
+  bool operator==(const CollectiveCall&) const = default;
+  std::string describe() const;
+};
+
+/// The first page of a rank's control segment; zeros are a valid start but for the step, which is -1. Only its rank
+/// writes to it, except `sleepers`.
+///
+/// A barrier (see SharedMemoryCommunicator) has a number, counted alike on all ranks. What a rank brings to barrier n
+/// lies in the half n % 2: it is overwritten at barrier n + 2, and that a rank enters only after everybody has come to
+/// n + 1, hence has read what was said at n.
+struct SharedControl {
+  static constexpr std::size_t kMessageBytes = 512;
+
+  std::uint64_t nonce;  ///< as on the rank's PeerInfo: this is really its segment
+  /// Line 1, all that a barrier without a message touches: its number, who waits for it asleep, the calls.
+  alignas(64) std::atomic<std::uint32_t> arrived;
+  std::atomic<std::uint32_t> sleepers;
+  std::array<std::array<std::atomic<std::uint64_t>, 3>, 2> call;
+  /// Line 2: what it was last known to do.
+  alignas(64) std::atomic<std::int64_t> step;
+  std::atomic<std::uint32_t> in_long_operation, farewell;
+  std::atomic<std::uint64_t> progress;  ///< grows while it moves data that the others of its machine wait for
+  std::array<std::atomic<std::uint64_t>, 6> activity;
+  alignas(64) std::array<std::array<std::byte, kMessageBytes>, 2> message;
+
+  void set_call(std::uint32_t barrier, const CollectiveCall& own_call) noexcept;
+  CollectiveCall call_at(std::uint32_t barrier) const noexcept;
+  void set_activity(const char* what) noexcept;
+  /// "step 41: backward"; "the start" before the first note.
+  std::string last_seen() const;
+};
+
+static_assert(sizeof(SharedControl) <= 4096 && std::atomic<std::uint64_t>::is_always_lock_free);
+
+/// Sleeps until `word` differs from `seen`, somebody calls futex_wake, or the time is up. Works across processes.
+void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen, int milliseconds) noexcept;
+void futex_wake_all(std::atomic<std::uint32_t>& word) noexcept;
+
+}  // namespace lockstep::comm

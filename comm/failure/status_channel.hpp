@@ -1,0 +1,76 @@
+/// \file
+/// What ranks tell each other besides the data: heartbeats during a long operation, and, when nothing arrives any
+/// more, a report of where each one stands. Messages of 88 bytes on an MPI communicator of their own.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <list>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "comm/session/mpi_state.hpp"
+#include "comm/session/peers.hpp"
+
+namespace lockstep::comm {
+
+/// Where a rank stands, as it says itself.
+struct Report {
+  enum class Kind : std::int32_t { alive, waiting, leaving };
+  Kind kind = Kind::alive;
+  std::int32_t operation = 0;  ///< a Collective
+  std::uint64_t sequence = 0;  ///< how many collectives it has entered
+  double waited = 0;           ///< seconds since its last progress
+  char activity[48] = {};
+  std::int64_t step = -1;
+  /// Of the ranks on its machine the first whose process does not run as it should, and its ProcessState.
+  std::int32_t witnessed = -1;
+  std::int32_t witnessed_state = 0;
+};
+
+static_assert(sizeof(Report) == 88);
+
+class StatusChannel {
+ public:
+  StatusChannel(MpiSession::State& state, double deadline_seconds);
+  ~StatusChannel();
+  StatusChannel(const StatusChannel&) = delete;
+  StatusChannel& operator=(const StatusChannel&) = delete;
+
+  /// Takes in what has arrived. Never blocks.
+  void poll();
+  /// To every peer; never blocks (a peer whose last two messages are still on their way is left out).
+  void send(const Report& report);
+  /// What `rank` has reported since the start, if it waits or leaves.
+  const std::optional<Report>& report(int rank) const { return reports_[static_cast<std::size_t>(rank)]; }
+  bool anybody_reports() const;
+  bool anybody_leaves() const;
+  /// Some peer is in a long operation and gave a heartbeat lately.
+  bool anybody_is_busy() const;
+
+  /// Between the two a thread sends a heartbeat every quarter of the deadline (5 s at most). It is the only one to
+  /// call MPI then.
+  void start_heartbeat();
+  void stop_heartbeat() noexcept;
+
+ private:
+  struct Outgoing {
+    Report report;
+    std::vector<MPI_Request> requests;
+  };
+
+  void forget_delivered();
+
+  MpiSession::State& state_;
+  std::chrono::duration<double> period_;
+  std::vector<std::optional<Report>> reports_;
+  std::optional<std::chrono::steady_clock::time_point> last_heartbeat_;
+  std::list<Outgoing> outgoing_;
+  std::mutex mutex_;
+  std::condition_variable_any wake_;
+  std::jthread thread_;
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,31 @@
+/// \file
+/// What rounding to bfloat16 took away from a rank's numbers, kept for its next sum of them (error feedback: Seide et
+/// al. 2014, "1-bit stochastic gradient descent"; Karimireddy et al. 2019, "Error feedback fixes SignSGD").
+#pragma once
+
+#include <cstddef>
+#include <list>
+#include <span>
+#include <vector>
+
+namespace lockstep::comm {
+
+class ErrorFeedback {
+ public:
+  struct Errors {
+    std::span<const std::byte> memory;
+    std::vector<float> values;
+  };
+
+  /// Room for the errors of all floats in `memory`; zero at the start. The result is for remove().
+  const Errors* add(std::span<const std::byte> memory);
+  void remove(const Errors* errors);
+  /// The errors of `data`, element by element; empty where nothing was added for it.
+  std::span<float> errors_of(std::span<const float> data) noexcept;
+  void forget() noexcept;
+
+ private:
+  std::list<Errors> all_;
+};
+
+}  // namespace lockstep::comm

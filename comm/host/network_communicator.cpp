@@ -1,0 +1,142 @@
+#include "comm/host/network_communicator.hpp"
+
+#include <chrono>
+#include <csignal>
+#include <utility>
+
+namespace lockstep::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+template <class T>
+std::span<T> elements(std::span<std::byte> data) {
+  return {reinterpret_cast<T*>(data.data()), data.size() / sizeof(T)};
+}
+
+}  // namespace
+
+NetworkCommunicator::NetworkCommunicator(MpiSession::State& state, PeerTable peers, const CommunicatorOptions& options)
+    : Communicator(state.rank, state.size),
+      wire_(options.wire),
+      detector_(state, std::move(peers), options.deadline_seconds, urgency_) {
+  if (!options.overlap) return;
+  // Signals are the main thread's: it says with its next step status that a stop was asked for.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::jthread([this](const std::stop_token& stop) { run_queue(stop); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void NetworkCommunicator::stop() noexcept {
+  if (!thread_.joinable()) return;
+  thread_.request_stop();
+  thread_.join();
+}
+
+Wire NetworkCommunicator::wire_of(std::span<const float> data) noexcept {
+  return {.bf16 = wire_ != WireFormat::fp32, .residual = feedback_.errors_of(data)};
+}
+
+std::unique_ptr<std::pmr::memory_resource> NetworkCommunicator::do_reduction_memory(std::size_t bytes, MemoryUse use) {
+  std::unique_ptr<ReductionMemory> memory = take_memory(bytes);
+  if (use == MemoryUse::reduced && wire_ == WireFormat::bf16_feedback) {
+    const ErrorFeedback::Errors* const errors = feedback_.add(memory->block());
+    memory->on_release([this, errors] { feedback_.remove(errors); });
+  }
+  return memory;
+}
+
+void NetworkCommunicator::do_begin_long_operation(const char* what) {
+  do_join();  // the thread that sends heartbeats is then the only one to call MPI
+  detector_.begin_long_operation(what);
+}
+
+// The queue -----------------------------------------------------------------------------------------------------------
+
+void NetworkCommunicator::do_all_reduce(std::span<float> data) {
+  enqueue({.operation = Collective::all_reduce, .data = std::as_writable_bytes(data), .element_bytes = sizeof(float)});
+}
+void NetworkCommunicator::do_all_reduce(std::span<double> data) {
+  enqueue({.operation = Collective::all_reduce, .data = std::as_writable_bytes(data), .element_bytes = sizeof(double)});
+}
+void NetworkCommunicator::do_reduce_scatter(std::span<float> data) {
+  enqueue(
+      {.operation = Collective::reduce_scatter, .data = std::as_writable_bytes(data), .element_bytes = sizeof(float)});
+}
+void NetworkCommunicator::do_all_gather(std::span<std::byte> data, std::size_t element_bytes) {
+  enqueue({.operation = Collective::all_gather, .data = data, .element_bytes = element_bytes});
+}
+void NetworkCommunicator::do_broadcast(std::span<std::byte> data, int root) {
+  enqueue({.operation = Collective::broadcast, .data = data, .root = root});
+}
+void NetworkCommunicator::do_barrier() { enqueue({.operation = Collective::barrier}); }
+
+void NetworkCommunicator::enqueue(const Queued& collective) {
+  if (!thread_.joinable()) {
+    const auto start = Clock::now();
+    run(collective);
+    busy_ += seconds_since(start);
+    return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (queue_.empty()) urgency_.set(false);
+    queue_.push_back(collective);
+  }
+  wake_.notify_one();
+}
+
+void NetworkCommunicator::run_queue(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  while (wake_.wait(lock, stop, [this] { return finished_ < queue_.size(); }) && !stop.stop_requested()) {
+    const Queued collective = queue_[finished_];
+    if (!error_) {
+      lock.unlock();
+      const auto start = Clock::now();
+      std::exception_ptr error;
+      try {
+        run(collective);
+      } catch (...) {
+        error = std::current_exception();
+      }
+      lock.lock();
+      busy_ += seconds_since(start);
+      error_ = error;
+    }
+    if (++finished_ == queue_.size()) done_.notify_one();
+  }
+}
+
+void NetworkCommunicator::run(const Queued& collective) {
+  switch (collective.operation) {
+    case Collective::all_reduce:
+      return collective.element_bytes == sizeof(float) ? run_all_reduce(elements<float>(collective.data))
+                                                       : run_all_reduce(elements<double>(collective.data));
+    case Collective::reduce_scatter:
+      return run_reduce_scatter(elements<float>(collective.data));
+    case Collective::all_gather:
+      return run_all_gather(collective.data, collective.element_bytes);
+    case Collective::broadcast:
+      return run_broadcast(collective.data, collective.root);
+    case Collective::barrier:
+    case Collective::memory:
+      break;
+  }
+  run_barrier();
+}
+
+void NetworkCommunicator::do_join() {
+  if (!thread_.joinable()) return;
+  std::unique_lock lock(mutex_);
+  urgency_.set(true);
+  done_.wait(lock, [this] { return finished_ == queue_.size(); });
+  queue_.clear();
+  finished_ = 0;
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,105 @@
+/// \file
+/// What the communicators between hosts share: failure detection, the wire format with its rounding errors, and the
+/// thread that drives collectives beside the computation.
+///
+/// WHY A THREAD. Messages advance only while somebody is inside MPI. A nonblocking collective that is started and
+/// looked at again after the computation has hardly moved by then; a thread that does nothing else keeps the wire busy.
+///
+/// ONE AT A TIME. From the first enqueued collective to the end of join() only the thread calls MPI
+/// (MPI_THREAD_SERIALIZED). Collectives are done in the order in which they are enqueued, with the same calls as
+/// without the thread: the same bits.
+///
+/// ITS SHARE OF THE CORES. While the main thread computes, the waiting thread sleeps between its looks at the network;
+/// while the main thread waits in join() it polls at full speed (Urgency).
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "comm/failure/failure_detector.hpp"
+#include "comm/failure/shared_control.hpp"
+#include "comm/failure/urgency.hpp"
+#include "comm/host/error_feedback.hpp"
+#include "comm/host/reduction_memory.hpp"
+#include "comm/host/ring_group.hpp"
+
+namespace lockstep::comm {
+
+class NetworkCommunicator : public Communicator {
+ public:
+  WireFormat wire_format() const noexcept override { return wire_; }
+  bool uses_network() const noexcept override { return true; }
+  void forget_rounding_errors() noexcept override { feedback_.forget(); }
+  double busy_seconds() const noexcept override { return busy_; }
+
+ protected:
+  /// `state` belongs to the session, which outlives this.
+  NetworkCommunicator(MpiSession::State& state, PeerTable peers, const CommunicatorOptions& options);
+
+  FailureDetector& detector() noexcept { return detector_; }
+  const FailureDetector& detector() const noexcept { return detector_; }
+  const Urgency& urgency() const noexcept { return urgency_; }
+  /// How these data travel.
+  Wire wire_of(std::span<const float> data) noexcept;
+  /// Derived destructors call it first, for the thread uses the whole object. What is enqueued and not yet begun is
+  /// dropped; what is under way is waited for.
+  void stop() noexcept;
+
+  void do_note_activity(const char* what, std::int64_t step) noexcept override { detector_.note_activity(what, step); }
+  void do_begin_long_operation(const char* what) override;
+
+ private:
+  struct Queued {
+    Collective operation;
+    std::span<std::byte> data = {};
+    std::size_t element_bytes = 1;  ///< a sum's tell its type
+    int root = 0;
+  };
+
+  /// The collectives themselves, in the thread or at once.
+  virtual std::unique_ptr<ReductionMemory> take_memory(std::size_t bytes) = 0;
+  virtual void run_all_reduce(std::span<float> data) = 0;
+  virtual void run_all_reduce(std::span<double> data) = 0;
+  virtual void run_reduce_scatter(std::span<float> data) = 0;
+  virtual void run_all_gather(std::span<std::byte> data, std::size_t element_bytes) = 0;
+  virtual void run_broadcast(std::span<std::byte> data, int root) = 0;
+  virtual void run_barrier() = 0;
+
+  std::unique_ptr<std::pmr::memory_resource> do_reduction_memory(std::size_t bytes, MemoryUse use) final;
+  void do_all_reduce(std::span<float> data) final;
+  void do_all_reduce(std::span<double> data) final;
+  void do_reduce_scatter(std::span<float> data) final;
+  void do_all_gather(std::span<std::byte> data, std::size_t element_bytes) final;
+  void do_broadcast(std::span<std::byte> data, int root) final;
+  void do_barrier() final;
+  void do_join() final;
+  void do_end_long_operation() noexcept final { detector_.end_long_operation(); }
+  double do_set_deadline(double seconds) final { return detector_.set_deadline(seconds); }
+  bool do_look_at_peers() final { return detector_.look_at_peers(); }
+
+  void enqueue(const Queued& collective);
+  void run_queue(const std::stop_token& stop);
+  void run(const Queued& collective);
+
+  WireFormat wire_;
+  ErrorFeedback feedback_;
+  Urgency urgency_;
+  FailureDetector detector_;
+  std::mutex mutex_;
+  std::condition_variable_any wake_;  ///< there is something to do
+  std::condition_variable done_;      ///< there is nothing left to do
+  std::vector<Queued> queue_;         ///< cleared, never shrunk: steps like the first allocate nothing
+  std::size_t finished_ = 0;          ///< of queue_
+  std::exception_ptr error_;
+  double busy_ = 0;      ///< written by the thread before it reports the last collective finished
+  std::jthread thread_;  ///< where collectives overlap with computation
+};
+
+}  // namespace lockstep::comm

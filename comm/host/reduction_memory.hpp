@@ -1,0 +1,49 @@
+/// \file
+/// The memory that Communicator::reduction_memory hands out, in 256-byte steps.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <memory_resource>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace lockstep::comm {
+
+inline constexpr std::size_t kReductionAlignment = 256;
+
+/// Bytes that an allocation of `bytes` takes.
+constexpr std::size_t rounded_up(std::size_t bytes) {
+  return (bytes + kReductionAlignment - 1) / kReductionAlignment * kReductionAlignment;
+}
+
+/// Hands out one block front to back; what is given back is not reused before the whole resource goes.
+class ReductionMemory final : public std::pmr::memory_resource {
+ public:
+  /// `begin` is aligned to kReductionAlignment; `release` frees the block.
+  ReductionMemory(std::byte* begin, std::size_t bytes, std::function<void()> release);
+  ~ReductionMemory() override;
+  ReductionMemory(const ReductionMemory&) = delete;
+  ReductionMemory& operator=(const ReductionMemory&) = delete;
+
+  std::span<const std::byte> block() const noexcept { return {begin_, bytes_}; }
+  /// `release` is called as well, before what frees the block.
+  void on_release(std::function<void()> release) { releases_.push_back(std::move(release)); }
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t alignment) override;
+  void do_deallocate(void*, std::size_t, std::size_t) override {}
+  bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override { return this == &other; }
+
+  std::byte* begin_;
+  std::size_t bytes_;
+  std::size_t used_ = 0;
+  std::vector<std::function<void()>> releases_;
+};
+
+/// Plain memory of this process, for transports that gain nothing from a special one.
+std::unique_ptr<ReductionMemory> plain_reduction_memory(std::size_t bytes);
+
+}  // namespace lockstep::comm

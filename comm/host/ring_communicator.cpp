@@ -1,0 +1,77 @@
+#include "comm/host/ring_communicator.hpp"
+
+#include <numeric>
+#include <utility>
+#include <vector>
+
+namespace lockstep::comm {
+namespace {
+
+std::vector<int> all_ranks(int size) {
+  std::vector<int> ranks(static_cast<std::size_t>(size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+}  // namespace
+
+RingCommunicator::RingCommunicator(MpiSession::State& state, PeerTable peers, const CommunicatorOptions& options,
+                                   std::string note)
+    : NetworkCommunicator(state, std::move(peers), options), ring_(detector(), all_ranks(state.size)) {
+  set_transport_note(std::move(note));
+}
+
+std::unique_ptr<ReductionMemory> RingCommunicator::take_memory(std::size_t bytes) {
+  return plain_reduction_memory(bytes);
+}
+
+const RingParts& RingCommunicator::parts_of(std::size_t count) {
+  parts_.clear();
+  for (int place = 0; place < size(); ++place) {
+    parts_.add(own_slice(count, place));
+    parts_.end_place();
+  }
+  return parts_;
+}
+
+void RingCommunicator::run_all_reduce(std::span<float> data) {
+  detector().enter();
+  if (data.size_bytes() <= RingGroup::kSmallBytes) return ring_.sum_small(data, Collective::all_reduce);
+  ring_.run(data, parts_of(data.size()), RingPhases::all_reduce, wire_of(data), in_place_, Collective::all_reduce);
+}
+
+void RingCommunicator::run_all_reduce(std::span<double> data) {
+  detector().enter();
+  if (data.size_bytes() <= RingGroup::kSmallBytes) return ring_.sum_small(data, Collective::all_reduce);
+  ring_.run(data, parts_of(data.size()), RingPhases::all_reduce, in_place_, Collective::all_reduce);
+}
+
+void RingCommunicator::run_reduce_scatter(std::span<float> data) {
+  detector().enter();
+  // The order of the additions, too, is that of an all-reduce.
+  if (data.size_bytes() <= RingGroup::kSmallBytes) return ring_.sum_small(data, Collective::reduce_scatter);
+  ring_.run(data, parts_of(data.size()), RingPhases::reduce_scatter, wire_of(data), in_place_,
+            Collective::reduce_scatter);
+}
+
+void RingCommunicator::run_all_gather(std::span<std::byte> data, std::size_t element_bytes) {
+  detector().enter();
+  parts_.clear();
+  for (int place = 0; place < size(); ++place) {
+    parts_.add(own_bytes(data.size(), element_bytes, place));
+    parts_.end_place();
+  }
+  ring_.run(data, parts_, in_place_);
+}
+
+void RingCommunicator::run_broadcast(std::span<std::byte> data, int root) {
+  detector().enter();
+  detector().broadcast(data, root);
+}
+
+void RingCommunicator::run_barrier() {
+  detector().enter();
+  detector().barrier();
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,39 @@
+/// \file
+/// Ranks on any hosts, all of them on one ring in rank order: ring_group.hpp has what travels there,
+/// failure_detector.hpp how a rank waits for it.
+#pragma once
+
+#include <string>
+
+#include "comm/host/network_communicator.hpp"
+#include "comm/host/ring_group.hpp"
+
+namespace lockstep::comm {
+
+class RingCommunicator final : public NetworkCommunicator {
+ public:
+  /// `state` belongs to the session, which outlives this; `note`: see transport_note().
+  RingCommunicator(MpiSession::State& state, PeerTable peers, const CommunicatorOptions& options, std::string note);
+  ~RingCommunicator() override { stop(); }
+
+  Transport transport() const noexcept override { return Transport::ring; }
+  int ring_length() const noexcept override { return size(); }
+
+ private:
+  std::unique_ptr<ReductionMemory> take_memory(std::size_t bytes) override;
+  void run_all_reduce(std::span<float> data) override;
+  void run_all_reduce(std::span<double> data) override;
+  void run_reduce_scatter(std::span<float> data) override;
+  void run_all_gather(std::span<std::byte> data, std::size_t element_bytes) override;
+  void run_broadcast(std::span<std::byte> data, int root) override;
+  void run_barrier() override;
+
+  /// Every rank's own_slice of `count` elements.
+  const RingParts& parts_of(std::size_t count);
+
+  RingGroup ring_;
+  RingParts parts_;
+  SegmentHandler in_place_;
+};
+
+}  // namespace lockstep::comm

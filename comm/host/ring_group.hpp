@@ -1,0 +1,128 @@
+/// \file
+/// Ranks on a ring: each talks to its two neighbours, so that every link carries the same load, in both directions, all
+/// the time.
+///
+/// WHAT IS SPLIT. The elements fall into p nearly equal parts, one for each place on the ring; the rank at place r ends
+/// up with the sum of part r.
+///
+/// REDUCE-SCATTER, steps s = 0 … p-2: place r sends part (r - s - 1) mod p to place r+1, receives part (r - s - 2) mod
+/// p from place r-1 and adds its own elements to it. A part starts at the place after its owner, passes every rank
+/// once, gathers a term at each, and is complete where it is owned: at step p-2 place r receives part (r - p) mod p =
+/// r.
+///
+/// ALL-GATHER, steps s = p-1 … 2p-3: the same rule, but what is received is final and replaces what is there; at step
+/// p-1 place r sends part (r - p) mod p = r, its own. An all-reduce is both, steps 0 … 2p-3, without a pause between.
+///
+/// BYTES. Each rank sends (and receives) 2 (p-1) parts of count/p elements: 2 (p-1)/p * count elements, the least any
+/// all-reduce can do. The order of a part's additions is its way round the ring: fixed, and one rank completes it, so
+/// the result has the same bits on every rank and in every run.
+///
+/// PIPELINE. Parts travel in segments of 61,440 bytes (Open MPI's TCP sends up to 64 KiB with the header at once;
+/// larger messages ask first and cost 20-60 % more), those of short parts in quarters, down to 8 KiB. A segment of step
+/// s+1 leaves as soon as the same segment of step s has come in, with several receives posted ahead, so the p-1 steps
+/// overlap and a transfer is bound by the wire, not by 2(p-1) latencies of a part each.
+///
+/// ROUNDED to bfloat16 the same segments carry twice the elements. Every rank adds in float and rounds once: what it
+/// sends of the partial sums (the errors of p roundings, 2^-8 relative to the partial sum each), the owner the final
+/// sum, which then goes round unchanged and which the owner keeps as it is rounded: the same bits on every rank. With
+/// error feedback (Seide et al. 2014, "1-bit stochastic gradient descent"; Karimireddy et al. 2019, "Error feedback
+/// fixes SignSGD") a rank keeps what its rounding took away and adds it to its term of the next sum, so over many sums
+/// nothing is lost.
+///
+/// SMALL sums, up to 512 bytes, would pay the latencies of a ring in full: there everybody gathers everybody's terms in
+/// log2(p) rounds (Bruck) and adds them up itself, in the order of the ring: the same bits again.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "comm/failure/failure_detector.hpp"
+
+namespace lockstep::comm {
+
+/// How sums travel between hosts. Within a host they are read where they lie, in full.
+struct Wire {
+  /// Half the bytes: each rank rounds what it passes on to bfloat16 (to nearest, ties to even), once per element, and
+  /// adds in float32. All ranks end with the same bits.
+  bool bf16 = false;
+  /// With bf16, as long as the data, or empty: what this rank's rounding took away is kept there and added to its
+  /// part of the next sum (error_feedback.hpp). Zero at the start.
+  std::span<float> residual = {};
+};
+
+/// What each place on a ring owns, as disjoint slices of the data; built anew for each collective without allocating
+/// (after the first).
+class RingParts {
+ public:
+  void clear() noexcept { slices_.clear(), ends_.clear(); }
+  void add(Slice slice) { slices_.push_back(slice); }
+  /// The next slices are those of the next place.
+  void end_place() { ends_.push_back(slices_.size()); }
+
+  std::span<const Slice> of(int place) const {
+    const auto i = static_cast<std::size_t>(place);
+    const std::size_t begin = i == 0 ? 0 : ends_[i - 1];
+    return std::span(slices_).subspan(begin, ends_[i] - begin);
+  }
+
+ private:
+  std::vector<Slice> slices_;
+  std::vector<std::size_t> ends_;
+};
+
+enum class RingPhases { reduce_scatter, all_gather, all_reduce };
+
+/// Where a rank's terms come from and its results go, when that is not simply the data. Called segment by segment.
+class SegmentHandler {
+ public:
+  SegmentHandler() = default;
+  virtual ~SegmentHandler() = default;
+  SegmentHandler(const SegmentHandler&) = delete;
+  SegmentHandler& operator=(const SegmentHandler&) = delete;
+
+  /// data[slice] has to become this rank's term (what it owns, in an all-gather); once for each element.
+  virtual void load(Slice) {}
+  /// data[slice] is final; once for each element that is final on this rank at the end.
+  virtual void unload(Slice) {}
+};
+
+class RingGroup {
+ public:
+  /// `ranks`: those on the ring, in its order, this one among them. `detector` outlives this.
+  RingGroup(FailureDetector& detector, std::vector<int> ranks);
+
+  int size() const noexcept { return static_cast<int>(ranks_.size()); }
+  int position() const noexcept { return position_; }
+
+  /// Sums of this size and below are for sum_small.
+  static constexpr std::size_t kSmallBytes = 512;
+
+  /// `operation`: what the rank is in, for messages. Nothing happens on a ring of one.
+  void run(std::span<float> data, const RingParts& parts, RingPhases phases, const Wire& wire, SegmentHandler& handler,
+           Collective operation);
+  void run(std::span<double> data, const RingParts& parts, RingPhases phases, SegmentHandler& handler,
+           Collective operation);
+  /// Of an all-gather.
+  void run(std::span<std::byte> data, const RingParts& parts, SegmentHandler& handler);
+  /// At most kSmallBytes.
+  void sum_small(std::span<float> data, Collective operation);
+  void sum_small(std::span<double> data, Collective operation);
+
+ private:
+  template <class T, class OnWire>
+  void run_as(std::span<T> data, std::span<float> residual, const RingParts& parts, RingPhases phases,
+              SegmentHandler& handler, Collective operation);
+  template <class T>
+  void sum_small_of(std::span<T> data, Collective operation);
+  int rank_at(int position) const { return ranks_[static_cast<std::size_t>((position + size()) % size())]; }
+
+  FailureDetector& detector_;
+  std::vector<int> ranks_;
+  int position_ = 0;
+  std::vector<std::byte> staging_;      ///< segments received to be added, segments rounded to be sent
+  std::vector<std::byte> small_terms_;  ///< every rank's message of a small sum
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,290 @@
+/// \file
+/// The schedule of one collective on a ring: which segment goes and comes when. Private to ring_group.cpp; the essay is
+/// in ring_group.hpp.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "comm/host/ring_group.hpp"
+#include "comm/host/summation.hpp"
+#include "comm/session/mpi_state.hpp"
+
+namespace lockstep::comm {
+
+/// Bytes of a segment on the wire, at most; see ring_group.hpp.
+inline constexpr std::size_t kSegmentBytes = 61440;
+/// Smaller ones are not worth a message of their own.
+inline constexpr std::size_t kLeastSegmentBytes = 8192;
+/// Segments that a part is cut into where it is small: so many steps of the ring overlap.
+inline constexpr std::size_t kSegmentsOfSmallPart = 4;
+/// Segments posted ahead in each direction: 960 KiB in flight fill a 10 Gbit/s link of 0.7 ms round trip.
+inline constexpr std::size_t kAhead = 16;
+inline constexpr int kRingTag = 2;
+
+/// The neighbour sent a message of another length (-1: a longer one) than expected: it is in another collective.
+struct LengthError {
+  std::int64_t got = 0;
+  std::size_t expected = 0;
+};
+
+/// Position in the stream of segments: step of the ring, part of what that step's place owns, segment of that part.
+struct Cursor {
+  int step = 0;
+  std::size_t part = 0;
+  std::size_t segment = 0;
+  auto operator<=>(const Cursor&) const = default;
+};
+
+/// A ring as one of its ranks sees it.
+struct RingPlace {
+  int size = 1;
+  int position = 0;   ///< of this rank on the ring
+  int previous = 0;   ///< rank in the session of the one before, from which everything comes
+  int following = 0;  ///< and of the one after
+};
+
+/// Elements T travel as OnWire: as they are, or rounded (Bf16). Bytes are only gathered.
+template <class T, class OnWire>
+class RingSchedule {
+ public:
+  static constexpr bool kRounds = !std::is_same_v<T, OnWire>;
+  /// Segments of memory: those that come, and those that go if they are not sent from where they lie.
+  static constexpr std::size_t kStagingBytes = (kRounds ? 2 : 1) * kAhead * kSegmentBytes;
+
+  /// `residual`: empty, or as long as `data`: the errors of rounding. All arguments outlive the schedule.
+  RingSchedule(const RingPlace& place, MpiSession::State& state, std::span<T> data, std::span<float> residual,
+               const RingParts& parts, SegmentHandler& handler, RingPhases phases, std::span<std::byte> staging)
+      : place_(place),
+        state_(state),
+        data_(data),
+        residual_(residual),
+        parts_(parts),
+        handler_(handler),
+        staging_(staging),
+        segment_(segment_elements(place.size, parts)),
+        first_(phases == RingPhases::all_gather ? place.size - 1 : 0),
+        last_(phases == RingPhases::reduce_scatter ? place.size - 1 : 2 * (place.size - 1)) {
+    posted_ = received_ = loaded_ = settled({first_, 0, 0}, Direction::in);
+    started_ = sent_ = settled({first_, 0, 0}, Direction::out);
+    receives_.fill(MPI_REQUEST_NULL);
+    sends_.fill(MPI_REQUEST_NULL);
+  }
+
+  bool done() const { return received_.step == last_ && sent_.step == last_; }
+
+  /// Does what can be done without waiting; true when anything could.
+  bool advance() {
+    bool progress = false;
+    while (may_post()) progress = post();
+    while (may_start()) progress = start();
+    progress = take_received() || progress;
+    progress = take_sent() || progress;
+    return progress || load_ahead();
+  }
+
+ private:
+  enum class Direction { in, out };
+
+  /// The same on every rank: all know all parts.
+  static std::size_t segment_elements(int size, const RingParts& parts) {
+    constexpr std::size_t kCacheLine = 64;
+    std::size_t longest = 0;
+    for (int place = 0; place < size; ++place) {
+      for (const Slice& part : parts.of(place)) longest = std::max(longest, part.count);
+    }
+    const std::size_t bytes = longest * sizeof(OnWire) / kSegmentsOfSmallPart;
+    const std::size_t whole_lines = (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
+    return std::clamp(whole_lines, kLeastSegmentBytes, kSegmentBytes) / sizeof(OnWire);
+  }
+
+  bool reduces(int step) const { return step < place_.size - 1; }
+
+  std::span<const Slice> parts(int step, Direction direction) const {
+    const int behind = step + (direction == Direction::out ? 1 : 2);
+    return parts_.of(((place_.position - behind) % place_.size + place_.size) % place_.size);
+  }
+
+  /// The next segment there is, from `at` on: empty parts have none.
+  Cursor settled(Cursor at, Direction direction) const {
+    while (at.step < last_) {
+      const std::span<const Slice> all = parts(at.step, direction);
+      if (at.part == all.size()) {
+        at = {at.step + 1, 0, 0};
+      } else if (at.segment * segment_ >= all[at.part].count) {
+        at = {at.step, at.part + 1, 0};
+      } else {
+        break;
+      }
+    }
+    return at;
+  }
+
+  Cursor next(Cursor at, Direction direction) const { return settled({at.step, at.part, at.segment + 1}, direction); }
+
+  Slice segment(Cursor at, Direction direction) const {
+    const Slice part = parts(at.step, direction)[at.part];
+    const std::size_t offset = at.segment * segment_;
+    return {.offset = part.offset + offset, .count = std::min(segment_, part.count - offset)};
+  }
+
+  /// In the gathering half a segment lands in place unless it must be widened: only after its partial sum, which this
+  /// rank sent size - 1 steps before, has left.
+  bool may_post() const {
+    if (posted_.step == last_ || posts_ - receipts_ == kAhead) return false;
+    if (kRounds || reduces(posted_.step)) return true;
+    return Cursor{posted_.step + 1 - place_.size, posted_.part, posted_.segment} < sent_;
+  }
+
+  bool post() {
+    const Slice target = segment(posted_, Direction::in);
+    void* const buffer =
+        kRounds || reduces(posted_.step) ? static_cast<void*>(incoming(posts_)) : &data_[target.offset];
+    check(MPI_Irecv(buffer, static_cast<int>(target.count * sizeof(OnWire)), MPI_BYTE, place_.previous, kRingTag,
+                    state_.data, &receives_[posts_ % kAhead]),
+          "MPI_Irecv", state_, place_.previous);
+    ++posts_;
+    posted_ = next(posted_, Direction::in);
+    return true;
+  }
+
+  /// What the first step sends is this rank's own; after that a segment goes on when it has come in the step before.
+  bool may_start() const {
+    if (started_.step == last_ || starts_ - departures_ == kAhead) return false;
+    return started_.step == first_ || Cursor{started_.step - 1, started_.part, started_.segment} < received_;
+  }
+
+  bool start() {
+    const Slice source = segment(started_, Direction::out);
+    if (started_.step == first_) load(source);
+    const void* const buffer = packed(source);
+    check(MPI_Isend(buffer, static_cast<int>(source.count * sizeof(OnWire)), MPI_BYTE, place_.following, kRingTag,
+                    state_.data, &sends_[starts_ % kAhead]),
+          "MPI_Isend", state_, place_.following);
+    if (started_.step == first_ && !reduces(first_)) handler_.unload(source);
+    ++starts_;
+    started_ = next(started_, Direction::out);
+    return true;
+  }
+
+  /// Where the elements lie as they go on the wire.
+  const void* packed(Slice source) const {
+    T* const values = &data_[source.offset];
+    if constexpr (kRounds) {
+      OnWire* const rounded = outgoing(starts_);
+      // What is gathered has been rounded by its owner, and rounds to itself.
+      round_to_bf16(rounded, values, reduces(started_.step) ? errors(source) : nullptr, source.count);
+      return rounded;
+    } else {
+      return values;
+    }
+  }
+
+  /// Messages of one sender and tag arrive in order, so only the oldest of each direction is asked for.
+  bool take_received() {
+    bool progress = false;
+    while (receipts_ < posts_) {
+      int complete = 0;
+      MPI_Status status;
+      const int code = MPI_Test(&receives_[receipts_ % kAhead], &complete, &status);
+      const Slice target = segment(received_, Direction::in);
+      const std::size_t expected = target.count * sizeof(OnWire);
+      if (is_truncation(code)) throw LengthError{-1, expected};
+      check(code, "MPI_Test", state_, place_.previous);
+      if (!complete) break;
+      int bytes = 0;
+      check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count", state_, place_.previous);
+      if (static_cast<std::size_t>(bytes) != expected) throw LengthError{bytes, expected};
+      take_in(target);
+      const bool final = received_.step >= place_.size - 2;
+      ++receipts_;
+      received_ = next(received_, Direction::in);
+      progress = true;
+      while (may_start()) start();  // pass it on before anything else
+      if (final) handler_.unload(target);
+    }
+    return progress;
+  }
+
+  bool take_sent() {
+    bool progress = false;
+    while (departures_ < starts_) {
+      int complete = 0;
+      check(MPI_Test(&sends_[departures_ % kAhead], &complete, MPI_STATUS_IGNORE), "MPI_Test", state_,
+            place_.following);
+      if (!complete) break;
+      ++departures_;
+      sent_ = next(sent_, Direction::out);
+      progress = true;
+    }
+    return progress;
+  }
+
+  void take_in(Slice target) {
+    T* const values = &data_[target.offset];
+    if (!reduces(received_.step)) {
+      if constexpr (kRounds) widen(values, incoming(receipts_), target.count);
+      return;
+    }
+    while (loaded_ <= received_) load_next();
+    if constexpr (!std::is_same_v<T, std::byte>) add_to(values, incoming(receipts_), target.count);
+    if constexpr (kRounds) {
+      if (received_.step < place_.size - 2) return;
+      if (sends_on()) {  // it goes on as it is rounded, so this rank keeps it like that
+        round_in_place(values, errors(target), target.count);
+      } else if (float* const none = errors(target)) {
+        std::fill_n(none, target.count, 0.0f);
+      }
+    }
+  }
+
+  /// Makes data[slice] this rank's term.
+  void load(Slice slice) {
+    handler_.load(slice);
+    if constexpr (kRounds) {
+      if (reduces(first_) && !residual_.empty()) add_to(&data_[slice.offset], errors(slice), slice.count);
+    }
+  }
+
+  void load_next() {
+    load(segment(loaded_, Direction::in));
+    loaded_ = next(loaded_, Direction::in);
+  }
+
+  /// Uses the time in which nothing arrives.
+  bool load_ahead() {
+    if (loaded_.step == last_ || !reduces(loaded_.step)) return false;
+    load_next();
+    return true;
+  }
+
+  /// After the sums comes the gathering.
+  bool sends_on() const { return last_ >= place_.size; }
+  float* errors(Slice slice) const { return residual_.empty() ? nullptr : &residual_[slice.offset]; }
+  OnWire* incoming(std::size_t number) const { return staged(number % kAhead); }
+  OnWire* outgoing(std::size_t number) const { return staged(kAhead + number % kAhead); }
+  OnWire* staged(std::size_t index) const { return reinterpret_cast<OnWire*>(staging_.data() + index * kSegmentBytes); }
+
+  RingPlace place_;
+  MpiSession::State& state_;
+  std::span<T> data_;
+  std::span<float> residual_;
+  const RingParts& parts_;
+  SegmentHandler& handler_;
+  std::span<std::byte> staging_;
+  std::size_t segment_;  ///< elements
+  int first_, last_;
+  Cursor posted_, received_, started_, sent_;  ///< the next of each
+  Cursor loaded_;                              ///< the next that comes in and has not been made this rank's term
+  std::size_t posts_ = 0, receipts_ = 0, starts_ = 0, departures_ = 0;
+  std::array<MPI_Request, kAhead> receives_, sends_;
+};
+
+}  // namespace lockstep::comm

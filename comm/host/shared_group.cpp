@@ -1,0 +1,205 @@
+#include "comm/host/shared_group.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "comm/host/memory_limit.hpp"
+#include "comm/host/reduction_memory.hpp"
+#include "comm/session/mpi_session.hpp"
+
+namespace lockstep::comm {
+namespace {
+
+constexpr std::size_t kBounceOffset = 4096;
+/// How long to look for a peer at full speed, and how long after that while lending the core to whoever wants it.
+/// Waking a sleeper takes about 50 us (measured; an idle core must be roused): had the whole look been as short, each
+/// sleep of one rank would cause the next sleep of the other, for ever.
+constexpr std::chrono::microseconds kSpin{50}, kYield{200};
+constexpr int kSliceMilliseconds = 100;
+
+void pause_core() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+/// How far each rank got in taking reduction memory, as a message.
+struct MemoryMessage {
+  std::int32_t descriptor = -1;
+  std::array<char, 480> error{};
+};
+static_assert(sizeof(MemoryMessage) <= SharedControl::kMessageBytes);
+
+}  // namespace
+
+std::size_t SharedGroup::control_bytes() noexcept { return kBounceOffset + kBounceBytes; }
+
+void SharedGroup::initialize_control(SharedSegment& segment, std::uint64_t nonce) {
+  auto& control = *reinterpret_cast<SharedControl*>(segment.data());
+  control.nonce = nonce;
+  control.step.store(-1);
+}
+
+std::vector<SharedSegment> SharedGroup::attach_all(const PeerTable& peers, std::span<const int> ranks, int own_rank,
+                                                   SharedSegment own) {
+  std::vector<SharedSegment> segments;
+  for (const int rank : ranks) {
+    if (rank == own_rank) {
+      segments.push_back(std::move(own));
+      continue;
+    }
+    const PeerInfo& info = peers.info(rank);
+    if (info.segment_descriptor < 0) throw std::runtime_error(fmt::format("{} has none", peers.describe(rank)));
+    segments.push_back(SharedSegment::attach(info.pid, info.segment_descriptor, control_bytes()));
+    if (reinterpret_cast<const SharedControl*>(segments.back().data())->nonce != info.segment_nonce) {
+      throw std::runtime_error(fmt::format("process {} here is not {}", info.pid, peers.describe(rank)));
+    }
+  }
+  return segments;
+}
+
+SharedGroup::SharedGroup(std::vector<int> ranks, std::vector<SharedSegment> segments, FailureDetector& detector)
+    : ranks_(std::move(ranks)),
+      position_(static_cast<int>(std::ranges::find(ranks_, detector.state().rank) - ranks_.begin())),
+      controls_(std::move(segments)),
+      detector_(detector) {
+  controls_[static_cast<std::size_t>(position_)].close_descriptor();
+  for (int peer = 0; peer < size(); ++peer) {
+    detector_.add_page(ranks_[static_cast<std::size_t>(peer)], control(peer));
+  }
+}
+
+SharedGroup::~SharedGroup() {
+  own_control().farewell.store(1);
+  detector_.forget_pages();
+}
+
+std::byte* SharedGroup::bounce(int position) const noexcept {
+  return controls_[static_cast<std::size_t>(position)].data() + kBounceOffset;
+}
+
+// Barriers ------------------------------------------------------------------------------------------------------------
+
+void SharedGroup::barrier(const CollectiveCall& own_call) {
+  SharedControl& own = own_control();
+  own.set_call(++barrier_, own_call);
+  // Sequentially consistent against wait_for(): either this rank sees the sleeper, or the sleeper sees the arrival.
+  own.arrived.store(barrier_, std::memory_order_seq_cst);
+  if (own.sleepers.load(std::memory_order_seq_cst) != 0) futex_wake_all(own.arrived);
+  for (int step = 1; step < size(); ++step) {
+    const int peer = (position_ + step) % size();
+    if (!has_arrived(peer)) wait_for(peer, own_call);
+  }
+  for (int peer = 0; peer < size(); ++peer) {
+    const CollectiveCall theirs = control(peer).call_at(barrier_);
+    if (theirs == own_call) continue;
+    throw PeerError(
+        fmt::format("the ranks have diverged: {} came for {}, {} for {}; last seen in {} and {}. Ending the job.",
+                    detector_.peers().describe(ranks_[static_cast<std::size_t>(peer)]), theirs.describe(),
+                    detector_.peers().describe(ranks_[static_cast<std::size_t>(position_)]), own_call.describe(),
+                    control(peer).last_seen(), own.last_seen()));
+  }
+}
+
+bool SharedGroup::has_arrived(int peer) const noexcept {
+  // The difference, not the order: the counter may wrap around.
+  return static_cast<std::int32_t>(control(peer).arrived.load(std::memory_order_acquire) - barrier_) >= 0;
+}
+
+void SharedGroup::wait_for(int peer, const CollectiveCall& own_call) {
+  if (detector_.may_spin()) {
+    for (Backoff backoff({.spin = kSpin, .yield = kYield, .sleep = {}}); backoff.stays_awake();) {
+      for (int i = 0; i < 32; ++i) {
+        if (has_arrived(peer)) return;
+        pause_core();
+      }
+    }
+  }
+  SharedControl& theirs = control(peer);
+  Patience patience(detector_.deadline_seconds());
+  for (;;) {
+    theirs.sleepers.fetch_add(1, std::memory_order_seq_cst);
+    const std::uint32_t seen = theirs.arrived.load(std::memory_order_seq_cst);
+    if (static_cast<std::int32_t>(seen - barrier_) < 0) futex_wait(theirs.arrived, seen, kSliceMilliseconds);
+    theirs.sleepers.fetch_sub(1, std::memory_order_seq_cst);
+    if (has_arrived(peer)) return;
+    look_around(own_call, patience);
+  }
+}
+
+void SharedGroup::look_around(const CollectiveCall& own_call, Patience& patience) {
+  std::uint64_t progress = 0;
+  std::vector<int> missing;
+  for (int peer = 0; peer < size(); ++peer) {
+    progress += control(peer).progress.load(std::memory_order_relaxed);
+    if (!has_arrived(peer)) missing.push_back(ranks_[static_cast<std::size_t>(peer)]);
+  }
+  // Somebody moves data that the others wait for.
+  if (std::exchange(progress_seen_, progress) != progress) patience = Patience(detector_.deadline_seconds());
+  detector_.look_around(own_call.operation, patience, missing);
+}
+
+// Memory --------------------------------------------------------------------------------------------------------------
+
+std::unique_ptr<ReductionMemory> SharedGroup::take_memory(std::size_t bytes, std::string& error) {
+  const std::size_t size_of_each = std::max(rounded_up(bytes), kReductionAlignment);
+  const CollectiveCall here{.operation = Collective::memory, .element_bytes = 1, .count = size_of_each};
+  auto window = std::make_unique<Window>();
+  window->number = ++windows_made_;
+  MemoryMessage own;
+  const auto note = [&own](const std::exception& failure) {
+    std::strncpy(own.error.data(), failure.what(), own.error.size() - 1);
+  };
+
+  SharedSegment segment;
+  try {
+    if (const std::string shortage = memory_shortage(size_of_each, size(), read_meminfo()); !shortage.empty()) {
+      throw std::runtime_error(shortage);
+    }
+    segment = SharedSegment::create(size_of_each);
+    own.descriptor = segment.descriptor();
+  } catch (const std::exception& failure) {
+    note(failure);
+  }
+  std::memcpy(next_message(), &own, sizeof(own));
+  barrier(here);  // everybody's segment is there
+  std::vector<MemoryMessage> all(ranks_.size());
+  for (int peer = 0; peer < size(); ++peer)
+    std::memcpy(&all[static_cast<std::size_t>(peer)], message(peer), sizeof(own));
+  try {
+    for (int peer = 0; peer < size(); ++peer) {
+      const std::int32_t descriptor = all[static_cast<std::size_t>(peer)].descriptor;
+      if (descriptor < 0) break;  // it says why in its message
+      const int pid = detector_.peers().info(ranks_[static_cast<std::size_t>(peer)]).pid;
+      window->segments.push_back(peer == position_ ? std::move(segment)
+                                                   : SharedSegment::attach(pid, descriptor, size_of_each));
+    }
+  } catch (const std::exception& failure) {
+    note(failure);
+  }
+  std::memcpy(next_message(), &own, sizeof(own));
+  barrier(here);  // everybody has mapped all of them, or has failed
+  for (int peer = 0; peer < size(); ++peer) {
+    MemoryMessage theirs;
+    std::memcpy(&theirs, message(peer), sizeof(theirs));
+    if (theirs.error[0] == '\0') continue;
+    error =
+        fmt::format("{}: {}", detector_.peers().describe(ranks_[static_cast<std::size_t>(peer)]), theirs.error.data());
+    return nullptr;
+  }
+  SharedSegment& mine = window->segments[static_cast<std::size_t>(position_)];
+  mine.close_descriptor();
+  Window* const handle = window.get();
+  windows_.push_back(std::move(window));
+  return std::make_unique<ReductionMemory>(mine.data(), size_of_each, [this, handle] {
+    std::erase_if(windows_, [&](const auto& candidate) { return candidate.get() == handle; });
+  });
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,67 @@
+/// \file
+/// Ranks of one machine reduce through memory that all of them map: no message, no copy.
+///
+/// BARRIERS are the one primitive (shared_group.hpp).
+///
+/// SMALL sums (a step's status) ride on a barrier: each rank puts up to 512 bytes beside its counter, and after the
+/// barrier adds what all ranks have put there in rank order. One barrier.
+///
+/// LARGE sums in reduction_memory(): a barrier (all terms are written); each rank adds its piece of the elements over
+/// all ranks' buffers, in rank order, and writes the sum into every rank's buffer; a barrier (all sums are written).
+/// Two barriers, each element is added once, read p times and written p times in all. Pieces are cut at cache lines.
+///
+/// Data ELSEWHERE passes through a 256 KiB buffer in the common memory, piece by piece: two copies and two barriers a
+/// piece.
+#pragma once
+
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "comm/failure/failure_detector.hpp"
+#include "comm/failure/urgency.hpp"
+#include "comm/host/shared_group.hpp"
+#include "comm/session/mpi_state.hpp"
+#include "comm/session/peers.hpp"
+
+namespace lockstep::comm {
+
+class SharedMemoryCommunicator final : public Communicator {
+ public:
+  /// `segments`: as from SharedGroup::attach_all. `state` belongs to the session, which outlives this.
+  SharedMemoryCommunicator(MpiSession::State& state, PeerTable peers, std::vector<SharedSegment> segments,
+                           double deadline_seconds);
+
+  Transport transport() const noexcept override { return Transport::shared_memory; }
+
+ private:
+  std::unique_ptr<std::pmr::memory_resource> do_reduction_memory(std::size_t bytes, MemoryUse use) override;
+  void do_all_reduce(std::span<float> data) override;
+  void do_all_reduce(std::span<double> data) override;
+  void do_reduce_scatter(std::span<float> data) override;
+  void do_all_gather(std::span<std::byte> data, std::size_t element_bytes) override;
+  void do_broadcast(std::span<std::byte> data, int root) override;
+  void do_barrier() override;
+  void do_note_activity(const char* what, std::int64_t step) noexcept override { detector_.note_activity(what, step); }
+  void do_begin_long_operation(const char* what) override { detector_.begin_long_operation(what); }
+  void do_end_long_operation() noexcept override { detector_.end_long_operation(); }
+  double do_set_deadline(double seconds) override { return detector_.set_deadline(seconds); }
+  bool do_look_at_peers() override { return detector_.look_at_peers(); }
+
+  template <class T>
+  void all_reduce(std::span<T> data);
+  template <class T>
+  void all_reduce_small(std::span<T> data);
+  template <class T>
+  void all_reduce_common(const std::vector<T*>& buffers, std::size_t count, std::uint64_t place);
+  template <class T>
+  void fill_bounce_buffers(std::vector<T*>& buffers) const;
+
+  Urgency urgency_;  ///< always: whoever waits here stands still
+  FailureDetector detector_;
+  SharedGroup group_;                  ///< all ranks: a rank's position is its rank
+  std::vector<float*> float_buffers_;  ///< sized once, so that no collective allocates
+  std::vector<double*> double_buffers_;
+  std::vector<std::byte*> byte_buffers_;
+};
+
+}  // namespace lockstep::comm

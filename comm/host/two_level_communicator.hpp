@@ -1,0 +1,110 @@
+/// \file
+/// Ranks on several machines, some of them together: what passes between machines passes once, on all their links.
+///
+/// WHAT IS SPLIT. Each machine owns what its ranks own (own_slice); K lanes share it, K the least number of ranks that
+/// any machine has. The rank at position k < K of every machine drives lane k: a ring (ring_group.hpp) over the
+/// machines for the k-th piece of each machine's elements. Within a machine all ranks' buffers lie in memory that all
+/// of them map (shared_group.hpp).
+///
+/// A SUM. The ranks of a machine wait for each other (a barrier: all terms are written). On the way round the ring,
+/// segment by segment, a lane adds up its elements over the buffers of its machine, in rank order, when or shortly
+/// before they are due, adds that to what has come in, and writes what is final into all buffers of its machine. Then
+/// another barrier. So the sums within a machine are hidden behind the wire, each element is read once from each buffer
+/// and written once to it, and nothing is copied. Where a machine has more ranks than lanes, those without one help:
+/// all add up a piece each first, and there is a barrier more.
+///
+/// ORDER. Ranks of a machine by rank, machines along the ring from the owner's successor on: fixed, and one rank
+/// completes each element. The halves (reduce_scatter_sum, all_gather) are those of the all-reduce: the same bits.
+///
+/// BYTES. Between two machines, over all lanes: 2 (m-1)/m * count elements for m machines, whatever the number of
+/// ranks. Wire formats apply there; within a machine nothing is rounded.
+///
+/// Data ELSEWHERE passes through a staging window, a piece of every rank's slice at a time: two copies more.
+///
+/// SMALL sums, up to 512 bytes: after a barrier of the machine's ranks the first of them adds up and exchanges the
+/// result with the first of the other machines; another barrier ends it.
+///
+/// WAITS, for the ring as for a barrier, are failure_detector.hpp's: whoever waits in vain asks all ranks of the world,
+/// so a rank that waits for the culprit itself is not taken for it.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/host/network_communicator.hpp"
+#include "comm/host/ring_group.hpp"
+#include "comm/host/shared_group.hpp"
+
+namespace lockstep::comm {
+
+class TwoLevelCommunicator final : public NetworkCommunicator {
+ public:
+  /// Collective. `state` belongs to the session, which outlives this; `segments`: SharedGroup::attach_all of the ranks
+  /// on this machine. Throws AgreedError where there is no memory for the staging window.
+  TwoLevelCommunicator(MpiSession::State& state, PeerTable peers, std::vector<SharedSegment> segments,
+                       const CommunicatorOptions& options);
+  ~TwoLevelCommunicator() override { stop(); }
+
+  Transport transport() const noexcept override { return Transport::two_level; }
+  bool uses_network() const noexcept override { return machines_.size() > 1; }
+  WireFormat wire_format() const noexcept override {
+    return uses_network() ? NetworkCommunicator::wire_format() : WireFormat::fp32;
+  }
+  int ring_length() const noexcept override { return static_cast<int>(machines_.size()); }
+
+ private:
+  /// Memory that all ranks of the machine map, or AgreedError on all ranks when some machine has none.
+  std::unique_ptr<ReductionMemory> take_memory(std::size_t bytes) override;
+  void run_all_reduce(std::span<float> data) override;
+  void run_all_reduce(std::span<double> data) override;
+  void run_reduce_scatter(std::span<float> data) override;
+  void run_all_gather(std::span<std::byte> data, std::size_t element_bytes) override;
+  void run_broadcast(std::span<std::byte> data, int root) override;
+  void run_barrier() override;
+
+  /// What one collective does with one stretch of data.
+  struct Task {
+    RingPhases phases;
+    Collective operation;
+    std::size_t element_bytes = 1;  ///< of what is gathered, else of T
+    Wire wire = {};
+  };
+
+  template <class T>
+  std::vector<T*>& buffers();
+  /// own_slice in elements T, which bytes are only parts of.
+  template <class T>
+  Slice owned_by(int rank, std::size_t count, const Task& task) const;
+  template <class T>
+  void carry_out(std::span<T> data, const Task& task);
+  template <class T>
+  void carry_out_through_staging(std::span<T> data, const Task& task);
+  /// All buffers of the machine are `buffers`, every rank's slice is in slices_.
+  template <class T>
+  void carry_out_in_place(std::span<T> data, const std::vector<T*>& buffers, std::uint64_t place, const Task& task);
+  template <class T>
+  void drive_lane(std::span<T> data, const std::vector<T*>& buffers, bool summed, const Task& task);
+  template <class T>
+  void sum_small(std::span<T> data, Collective operation);
+  /// What this rank's lane carries for each machine, from slices_.
+  template <class T>
+  void divide_among_machines();
+  std::vector<std::vector<int>> machines_;
+  std::size_t own_machine_;
+  int lanes_;
+  SharedGroup group_;              ///< the ranks of this machine
+  std::optional<RingGroup> ring_;  ///< of this rank's lane, if it has one; lane 0's are the first of each machine
+
+  std::unique_ptr<ReductionMemory> staging_memory_;
+  std::span<std::byte> staging_;
+  // Kept between calls so that no collective allocates.
+  std::vector<float*> float_buffers_;
+  std::vector<double*> double_buffers_;
+  std::vector<std::byte*> byte_buffers_;
+  std::vector<Slice> slices_;  ///< of the data at hand, one for each rank
+  RingParts parts_;
+};
+
+}  // namespace lockstep::comm

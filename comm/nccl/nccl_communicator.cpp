@@ -1,0 +1,531 @@
+#include "comm/nccl/nccl_communicator.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <set>
+#include <sstream>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+
+#include <cuda_runtime.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nccl.h>
+
+#include "comm/agreement.hpp"
+#include "comm/failure/poll_together.hpp"
+#include "comm/host/reduction_memory.hpp"
+#include "comm/messages.hpp"
+#include "comm/nccl/collective_report.hpp"
+#include "comm/nccl/nccl_bf16.hpp"
+#include "comm/nccl/nccl_log.hpp"
+#include "comm/session/backoff.hpp"
+#include "comm/session/deadline.hpp"
+#include "comm/session/peers.hpp"
+
+namespace lockstep::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kLookInterval{100};
+/// A start may take longer than a step is allowed to: contexts, topology, connections to all peers.
+constexpr double kLeastStartSeconds = 60;
+/// What a device that failed may be given to show up as a dead process.
+constexpr std::chrono::seconds kTimeToDie{1};
+constexpr std::size_t kWarmUpElements = std::size_t{1} << 20, kProbeElements = 8;
+/// So many joins between two wait() are timed; more are not, and so many in graphs.
+constexpr std::size_t kMostExposedWaits = 1024;
+
+std::string cuda_text(cudaError_t error) {
+  return fmt::format("{} ({})", cudaGetErrorString(error), cudaGetErrorName(error));
+}
+
+/// An error at the start, for all_succeed.
+void require(cudaError_t error, const std::string& who, const char* call) {
+  if (error == cudaSuccess) return;
+  cudaGetLastError();
+  throw std::runtime_error(fmt::format("{}: {}: {}", who, call, cuda_text(error)));
+}
+
+/// Is the event past? Leaves no trace in cudaGetLastError().
+cudaError_t query(cudaEvent_t event) {
+  const cudaError_t state = cudaEventQuery(event);
+  if (state == cudaErrorNotReady) cudaGetLastError();
+  return state;
+}
+
+constexpr Backoff::Pace kPace{.spin = std::chrono::microseconds(50),
+                              .yield = std::chrono::microseconds(2000),
+                              .sleep = std::chrono::microseconds(20)};
+
+DeviceEvent make_event(unsigned flags) {
+  cudaEvent_t event = nullptr;
+  const cudaError_t error = cudaEventCreateWithFlags(&event, flags);
+  if (error != cudaSuccess) {
+    cudaGetLastError();
+    throw std::runtime_error(fmt::format("cudaEventCreate: {}", cuda_text(error)));
+  }
+  return DeviceEvent(event);
+}
+
+DeviceStream make_urgent_stream() {
+  int least = 0, greatest = 0;
+  cudaStream_t stream = nullptr;
+  cudaError_t error = cudaDeviceGetStreamPriorityRange(&least, &greatest);
+  if (error == cudaSuccess) error = cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, greatest);
+  if (error != cudaSuccess) {
+    cudaGetLastError();
+    throw std::runtime_error(fmt::format("cudaStreamCreate: {}", cuda_text(error)));
+  }
+  return DeviceStream(stream);
+}
+
+/// Seconds between two events that are past; negative when they are in the other order, nothing when one has never been
+/// recorded.
+std::optional<double> seconds_between(const DeviceEvent& first, const DeviceEvent& second) {
+  float milliseconds = 0;
+  if (cudaEventElapsedTime(&milliseconds, first.get(), second.get()) != cudaSuccess) {
+    cudaGetLastError();
+    return std::nullopt;
+  }
+  return static_cast<double>(milliseconds) / 1000;
+}
+
+/// Memory of the calling thread's device.
+DeviceMemory take_device_memory(std::size_t bytes, const std::string& who) {
+  void* memory = nullptr;
+  require(cudaMalloc(&memory, bytes), who,
+          fmt::format("cudaMalloc of {:.1f} MiB", static_cast<double>(bytes) / (1 << 20)).c_str());
+  return DeviceMemory(memory);
+}
+
+std::unique_ptr<std::pmr::memory_resource> as_resource(DeviceMemory memory, std::size_t bytes) {
+  auto* const begin = static_cast<std::byte*>(memory.release());
+  return std::make_unique<ReductionMemory>(begin, bytes, [begin] { FreeDeviceMemory{}(begin); });
+}
+
+std::string version_text(int code) {
+  return code < 10000 ? fmt::format("{}.{}.{}", code / 1000, code / 100 % 10, code % 100)
+                      : fmt::format("{}.{}.{}", code / 10000, code / 100 % 100, code % 100);
+}
+
+std::string at_step(const char* what, std::int64_t step) {
+  return step < 0 ? std::string(what) : fmt::format("step {}: {}", step, what);
+}
+
+void check_options(const DeviceCommunicatorOptions& options) {
+  if (options.stream == nullptr) throw std::invalid_argument("device sums need the producer's stream");
+  if (options.device < 0) throw std::invalid_argument(fmt::format("a device of index {}", options.device));
+  if (!(options.deadline_seconds > 0)) {
+    throw std::invalid_argument(fmt::format("a deadline of {} s: it must be positive", options.deadline_seconds));
+  }
+  if (options.wire == WireFormat::bf16_feedback) throw std::invalid_argument("GPUs keep no errors of rounding");
+  if (options.processors <= 0) {
+    throw std::invalid_argument(fmt::format("{} processors for a sum: it needs one", options.processors));
+  }
+}
+
+}  // namespace
+
+void DestroyEvent::operator()(CUevent_st* event) const noexcept { cudaEventDestroy(event); }
+void DestroyStream::operator()(CUstream_st* stream) const noexcept { cudaStreamDestroy(stream); }
+void FreeDeviceMemory::operator()(void* memory) const noexcept { cudaFree(memory); }
+
+std::string nccl_build() { return fmt::format("NCCL {}", version_text(NCCL_VERSION_CODE)); }
+
+namespace {
+
+/// Of the library that was loaded.
+std::string running_version() {
+  int version = 0;
+  return ncclGetVersion(&version) == ncclSuccess ? fmt::format("NCCL {}", version_text(version)) : nccl_build();
+}
+
+}  // namespace
+
+std::string device_label(const std::string& host, const DeviceCommunicatorOptions& options) {
+  return fmt::format("host {}, {}", host,
+                     options.device_name.empty() ? fmt::format("GPU {}", options.device) : options.device_name);
+}
+
+std::unique_ptr<Communicator> make_device_communicator(MpiSession& session, Communicator& host,
+                                                       const DeviceCommunicatorOptions& options) {
+  check_options(options);
+  const std::string label = device_label(session.host(), options);
+  apply_nccl_settings({.ring = options.ring, .shared_device = options.shared_device, .rank = host.rank()});
+  all_succeed(host, [&] {
+    require(cudaSetDevice(options.device), label, "cudaSetDevice");
+    require(cudaFree(nullptr), label, "the start of CUDA on this device");
+  });
+  if (host.size() > 1) return std::make_unique<NcclCommunicator>(host, session.host(), options);
+  std::unique_ptr<Communicator> alone;
+  all_succeed(host, [&] { alone = std::make_unique<SerialDeviceCommunicator>(session.host(), options); });
+  return alone;
+}
+
+// A world of one ------------------------------------------------------------------------------------------------------
+
+SerialDeviceCommunicator::SerialDeviceCommunicator(const std::string& host, const DeviceCommunicatorOptions& options)
+    : producer_(static_cast<cudaStream_t>(options.stream)),
+      who_(device_label(host, options)),
+      reached_(make_event(cudaEventDisableTiming)) {}
+
+std::unique_ptr<std::pmr::memory_resource> SerialDeviceCommunicator::do_reduction_memory(std::size_t bytes, MemoryUse) {
+  const std::size_t size = rounded_up(std::max<std::size_t>(bytes, 1));
+  return as_resource(take_device_memory(size, who_), size);
+}
+
+void SerialDeviceCommunicator::do_wait(const char* what, std::int64_t step) {
+  cudaError_t state = cudaEventRecord(reached_.get(), producer_);
+  if (state == cudaSuccess) state = query(reached_.get());
+  for (Backoff backoff(kPace); state == cudaErrorNotReady; state = query(reached_.get())) backoff.pause();
+  if (state == cudaSuccess) return;
+  cudaGetLastError();
+  throw PeerError(fmt::format("{}: the device failed in {}: {}", who_, at_step(what, step), cuda_text(state)));
+}
+
+// The start -----------------------------------------------------------------------------------------------------------
+
+NcclCommunicator::NcclCommunicator(Communicator& host, const std::string& host_name,
+                                   const DeviceCommunicatorOptions& options)
+    : Communicator(host.rank(), host.size()),
+      host_(host),
+      producer_(static_cast<cudaStream_t>(options.stream)),
+      label_(device_label(host_name, options)),
+      who_(fmt::format("rank {} ({})", host.rank(), label_)),
+      wire_(options.wire),
+      deadline_(options.deadline_seconds),
+      ring_(options.ring) {
+  all_succeed(host_, [&] {
+    own_ = make_urgent_stream();
+    for (DeviceEvent* event : {&ready_, &done_, &reached_}) *event = make_event(cudaEventDisableTiming);
+    since_ = make_event(cudaEventDefault);
+    require(cudaEventRecord(since_.get(), producer_), label_, "cudaEventRecord");
+    if (wire_ == WireFormat::bf16) staging_ = take_device_memory(kDeviceStagingBytes, label_);
+  });
+  NcclLog log;
+  const NcclId id = make_nccl_id(host_);
+  bool started = false;
+  poll_together(host_, std::max(deadline_, kLeastStartSeconds), "NCCL's communicator", [&] {
+    return in_words([&] {
+      if (!started) nccl_.emplace(id, host_.rank(), host_.size(), options.shared_device ? 1 : options.processors);
+      started = true;
+      return nccl_->ready();
+    });
+  });
+  warm_up();
+  describe_way(log.text(), log.listens());
+}
+
+void NcclCommunicator::warm_up() {
+  DeviceMemory memory;
+  all_succeed(host_, [&] { memory = take_device_memory(kWarmUpElements * sizeof(float), label_); });
+  try {
+    sum_probe(memory.get());
+  } catch (...) {
+    nccl_->abort();  // a sum that waits for peers must not run when its memory is freed
+    throw;
+  }
+}
+
+void NcclCommunicator::sum_probe(void* memory) {
+  std::array<double, kProbeElements> probe{};
+  for (std::size_t i = 0; i < probe.size(); ++i) {
+    probe[i] = 1000.0 * (host_.rank() + 1) + static_cast<double>(i);
+  }
+  enum class Stage { first_sum, first_wait, second_sum, second_wait, end };
+  Stage stage = Stage::first_sum;
+  const auto mark = [&] { require(cudaEventRecord(reached_.get(), own_.get()), label_, "cudaEventRecord"); };
+  const auto is_past = [&] {
+    const cudaError_t state = query(reached_.get());
+    if (state != cudaErrorNotReady) require(state, label_, "the first sum");
+    return state == cudaSuccess;
+  };
+  // One stage a poll, and only when NCCL has enqueued what the one before asked for. Nothing here may wait for a peer.
+  const auto advance = [&] {
+    switch (stage) {
+      case Stage::first_sum:
+        require(cudaMemcpyAsync(memory, probe.data(), sizeof(probe), cudaMemcpyHostToDevice, own_.get()), label_,
+                "cudaMemcpyAsync");
+        nccl_->start_sum(memory, probe.size(), NcclHandle::Element::float64, own_.get());
+        return Stage::first_wait;
+      case Stage::first_wait:
+        mark();
+        return Stage::second_sum;
+      case Stage::second_sum:
+        if (!is_past()) return stage;
+        require(cudaMemcpyAsync(probe.data(), memory, sizeof(probe), cudaMemcpyDeviceToHost, own_.get()), label_,
+                "cudaMemcpyAsync");
+        require(cudaMemsetAsync(memory, 0, kWarmUpElements * sizeof(float), own_.get()), label_, "cudaMemsetAsync");
+        nccl_->start_sum(memory, kWarmUpElements, NcclHandle::Element::float32, own_.get());
+        return Stage::second_wait;
+      case Stage::second_wait:
+        mark();
+        return Stage::end;
+      case Stage::end:
+        break;
+    }
+    return Stage::end;
+  };
+  poll_together(host_, std::max(deadline_, kLeastStartSeconds), "NCCL's first sum", [&] {
+    return in_words([&] {
+      if (!nccl_->ready()) return false;
+      if (stage == Stage::end) return is_past();
+      stage = advance();
+      return false;
+    });
+  });
+  const double ranks = host_.size();
+  all_succeed(host_, [&] {
+    for (std::size_t i = 0; i < probe.size(); ++i) {
+      const double expected = 1000 * ranks * (ranks + 1) / 2 + ranks * static_cast<double>(i);
+      if (probe[i] == expected) continue;
+      throw std::runtime_error(fmt::format(
+          "{}: NCCL's first sum is {} instead of {}: a device or a link computes wrongly", label_, probe[i], expected));
+    }
+  });
+}
+
+bool NcclCommunicator::in_words(const std::function<bool()>& work) const {
+  try {
+    return work();
+  } catch (const NcclError& error) {
+    throw std::runtime_error(fmt::format("{}: {}", label_, error.what()));
+  }
+}
+
+void NcclCommunicator::describe_way(std::string_view log, bool listened) {
+  CollectiveReport report = parse_nccl_log(log);
+  std::set<std::string> transports;
+  for (const std::string& text : all_gather_text(host_, fmt::format("{}", fmt::join(report.transports, "\n")))) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) transports.insert(line);
+  }
+  report.transports.assign(transports.begin(), transports.end());
+  // Rings and algorithms are in the log of rank 0 alone.
+  const std::string own = listened ? describe(report, ring_)
+                                   : "NCCL_DEBUG or NCCL_DEBUG_FILE is set: NCCL's own log says how it communicates";
+  description_ = fmt::format("{}, {}", running_version(), all_gather_text(host_, host_.rank() == 0 ? own : "").front());
+}
+
+// Sums ----------------------------------------------------------------------------------------------------------------
+
+void NcclCommunicator::do_all_reduce(std::span<float> data) {
+  if (wire_ == WireFormat::bf16) return all_reduce_as_bf16(data);
+  start(data.size(), [&] { nccl_->start_sum(data.data(), data.size(), NcclHandle::Element::float32, own_.get()); });
+}
+
+void NcclCommunicator::do_all_reduce(std::span<double> data) {
+  start(data.size(), [&] { nccl_->start_sum(data.data(), data.size(), NcclHandle::Element::float64, own_.get()); });
+}
+
+void NcclCommunicator::all_reduce_as_bf16(std::span<float> data) {
+  auto* const staging = static_cast<std::uint16_t*>(staging_.get());
+  constexpr std::size_t kMost = kDeviceStagingBytes / sizeof(std::uint16_t);
+  for (std::size_t done = 0; done < data.size(); done += kMost) {
+    const std::span<float> part = data.subspan(done, std::min(kMost, data.size() - done));
+    start(part.size(), [&] {
+      check(enqueue_rounding(own_.get(), staging, part.data(), part.size()), "rounding to bfloat16");
+      nccl_->start_sum(staging, part.size(), NcclHandle::Element::bfloat16, own_.get());
+    });
+    check(enqueue_widening(own_.get(), part.data(), staging, part.size()), "widening of bfloat16");
+  }
+}
+
+void NcclCommunicator::do_reduce_scatter(std::span<float> data) {
+  const std::size_t share = own_slice(data.size(), 0).count;
+  const std::size_t rest = data.size() - share * static_cast<std::size_t>(size());
+  start(data.size(), [&] { nccl_->start_scatter_sum(data.data(), share, rest, own_.get()); });
+}
+
+void NcclCommunicator::do_all_gather(std::span<std::byte> data, std::size_t element_bytes) {
+  const std::size_t share = own_bytes(data.size(), element_bytes, 0).count;
+  const std::size_t rest = data.size() - share * static_cast<std::size_t>(size());
+  start(data.size(), [&] { nccl_->start_gather(data.data(), share, rest, own_.get()); });
+}
+
+void NcclCommunicator::do_broadcast(std::span<std::byte> data, int root) {
+  start(data.size(), [&] { nccl_->start_broadcast(data.data(), data.size(), root, own_.get()); });
+}
+
+void NcclCommunicator::do_barrier() {
+  host_.barrier();
+  host_.wait();
+}
+
+std::unique_ptr<std::pmr::memory_resource> NcclCommunicator::do_reduction_memory(std::size_t bytes, MemoryUse) {
+  const std::size_t size = rounded_up(std::max<std::size_t>(bytes, 1));
+  DeviceMemory memory;
+  all_succeed(host_, [&] { memory = take_device_memory(size, label_); });
+  return as_resource(std::move(memory), size);
+}
+
+template <class Call>
+void NcclCommunicator::start(std::size_t count, const Call& call) {
+  require_usable();
+  if (count == 0) return;
+  check(cudaEventRecord(ready_.get(), producer_), "cudaEventRecord");
+  check(cudaStreamWaitEvent(own_.get(), ready_.get()), "cudaStreamWaitEvent");
+  unjoined_ = true;
+  try {
+    call();
+  } catch (const NcclError& error) {
+    fail("a sum", -1, error.what(), true);
+  }
+  settle();
+}
+
+void NcclCommunicator::settle() {
+  wait_until("NCCL's start of a sum", -1, [] { return true; });
+}
+
+void NcclCommunicator::do_join() {
+  require_usable();
+  if (!unjoined_) return;
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check(cudaStreamIsCapturing(producer_, &status), "cudaStreamIsCapturing");
+  const bool capturing = status != cudaStreamCaptureStatusNone;
+  const unsigned flags = capturing ? cudaEventRecordExternal : cudaEventRecordDefault;
+  ExposedWait* const exposed_wait = next_exposed_wait(capturing);
+  if (exposed_wait) check(cudaEventRecordWithFlags(exposed_wait->begin.get(), producer_, flags), "cudaEventRecord");
+  check(cudaEventRecord(done_.get(), own_.get()), "cudaEventRecord");
+  check(cudaStreamWaitEvent(producer_, done_.get()), "cudaStreamWaitEvent");
+  if (exposed_wait) check(cudaEventRecordWithFlags(exposed_wait->end.get(), producer_, flags), "cudaEventRecord");
+  unjoined_ = false;
+}
+
+// Exposed time --------------------------------------------------------------------------------------------------------
+
+NcclCommunicator::ExposedWait NcclCommunicator::make_exposed_wait() const {
+  return {.begin = make_event(cudaEventDefault), .end = make_event(cudaEventDefault)};
+}
+
+NcclCommunicator::ExposedWait* NcclCommunicator::next_exposed_wait(bool capturing) {
+  std::vector<ExposedWait>& place = capturing ? recorded_ : immediate_;
+  const std::size_t index = capturing ? recorded_.size() : immediate_used_++;
+  if (index >= kMostExposedWaits) return nullptr;
+  if (index >= place.size()) {
+    // To make an event is none of the things that a capture records, and none that it should forbid.
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    check(cudaThreadExchangeStreamCaptureMode(&mode), "cudaThreadExchangeStreamCaptureMode");
+    place.push_back(make_exposed_wait());
+    check(cudaThreadExchangeStreamCaptureMode(&mode), "cudaThreadExchangeStreamCaptureMode");
+  }
+  return &place[index];
+}
+
+void NcclCommunicator::add_up_exposed_waits() {
+  for (std::size_t i = 0; i < std::min(immediate_used_, immediate_.size()); ++i) {
+    exposed_ += std::max(0.0, seconds_between(immediate_[i].begin, immediate_[i].end).value_or(0));
+  }
+  immediate_used_ = 0;
+  for (const ExposedWait& one : recorded_) {
+    if (seconds_between(since_, one.begin).value_or(-1) < 0) continue;  // its graph was not launched since
+    exposed_ += std::max(0.0, seconds_between(one.begin, one.end).value_or(0));
+  }
+  check(cudaEventRecord(since_.get(), producer_), "cudaEventRecord");
+}
+
+// Waiting -------------------------------------------------------------------------------------------------------------
+
+void NcclCommunicator::do_wait(const char* what, std::int64_t step) {
+  do_join();
+  check(cudaEventRecord(reached_.get(), producer_), "cudaEventRecord", what, step);
+  wait_until(what, step, [&] {
+    const cudaError_t state = query(reached_.get());
+    if (state != cudaErrorNotReady) check(state, "an operation on the device", what, step);
+    return state == cudaSuccess;
+  });
+  add_up_exposed_waits();
+}
+
+template <class Done>
+void NcclCommunicator::wait_until(const char* what, std::int64_t step, Done done) {
+  Backoff backoff(kPace);
+  auto next_look = Clock::now() + kLookInterval;
+  std::optional<Patience> patience;
+  for (;;) {
+    try {
+      if (nccl_->ready() && done()) return;
+    } catch (const NcclError& error) {
+      fail(what, step, error.what(), true);
+    }
+    backoff.pause();
+    const auto now = Clock::now();
+    if (now < next_look) continue;
+    next_look = now + kLookInterval;
+    if (!patience) patience.emplace(deadline_ * 3 / 4);
+    bool busy = false;
+    try {
+      busy = host_.look_at_peers();
+    } catch (const PeerError& error) {
+      abort();
+      throw PeerError(fmt::format("{} waits in {} for sums over NCCL. {}", who_, at_step(what, step), error.what()));
+    }
+    if (patience->exhausted(busy)) give_up(what, step, patience->waited());
+  }
+}
+
+double NcclCommunicator::do_set_deadline(double seconds) {
+  host_.set_deadline(seconds);
+  return std::exchange(deadline_, seconds);
+}
+
+void NcclCommunicator::require_usable() const {
+  if (aborted_) throw PeerError(fmt::format("{}: NCCL has been aborted after an error", who_));
+}
+
+void NcclCommunicator::check(int cuda_error, const char* call, const char* what, std::int64_t step) {
+  const auto error = static_cast<cudaError_t>(cuda_error);
+  if (error == cudaSuccess) return;
+  cudaGetLastError();
+  fail(what, step, fmt::format("{} failed: {}", call, cuda_text(error)), false);
+}
+
+void NcclCommunicator::fail(const char* what, std::int64_t step, const std::string& reason, bool look_for_the_dead) {
+  abort();
+  const std::string here = fmt::format("{} fails in {}: {}.", who_, at_step(what, step), reason);
+  // An error that NCCL reports is often a peer that died: its process shows it, a little later.
+  for (const auto end = Clock::now() + kTimeToDie; look_for_the_dead && Clock::now() < end;) {
+    try {
+      host_.look_at_peers();
+    } catch (const PeerError& error) {
+      throw PeerError(fmt::format("{} {}", here, error.what()));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  throw PeerError(here + " Ending the job.");
+}
+
+void NcclCommunicator::abort() noexcept {
+  nccl_->abort();
+  aborted_ = true;
+}
+
+void NcclCommunicator::give_up(const char* what, std::int64_t step, double waited) {
+  abort();
+  const std::string here =
+      fmt::format("{} has waited for {} s in {} for sums over NCCL.", who_, seconds_text(waited), at_step(what, step));
+  const double usual = host_.set_deadline(deadline_ / 4);
+  std::string report;
+  try {
+    host_.barrier();
+    host_.wait();
+    std::vector<std::string> places;
+    for (const RankText& said : gather_distinct(host_, at_step(what, step))) places.push_back(with_ranks(said));
+    report = fmt::format(
+        "All ranks are alive, but their sums do not get done ({}): a device or a link between devices stands still, or "
+        "the ranks sum different things. `nvidia-smi` and the kernel logs of the hosts (Xid) may say which. Ending the "
+        "job.",
+        fmt::join(places, "; "));
+  } catch (const PeerError& error) {
+    report = error.what();
+  }
+  host_.set_deadline(usual);
+  throw PeerError(fmt::format("{} Failure report: {}", here, report));
+}
+
+}  // namespace lockstep::comm

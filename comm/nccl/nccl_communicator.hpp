@@ -1,0 +1,173 @@
+/// \file
+/// Exchange between the memories of GPUs, by NCCL, beside the computation.
+///
+/// STREAMS. The computation enqueues on the producer's stream; sums run on a stream of their own, of the highest
+/// priority and not ordered with any other. A collective records an event on the producer's stream and lets the own
+/// stream wait for it: what the sum reads is written. join() records an event on the own stream and lets the producer's
+/// wait for it: what comes next there sees the sums. In between both run.
+///
+/// WITHOUT BLOCKING. The communicator is made with blocking = 0: any call of NCCL returns at once, "in progress", while
+/// a thread of NCCL's connects, chooses an algorithm and enqueues the kernel. Before the event of join() is recorded
+/// and before the next call the kernel must be in the stream, so a collective polls until the call is no longer in
+/// progress: usually tens of microseconds (a thread is started), seconds when a new algorithm must connect first. What
+/// this buys: a peer that never comes costs a deadline, not a hang.
+///
+/// RECORDED (CUDA graphs). All of this may be captured from the producer's stream. The first event forks the own stream
+/// into the capture, join() brings it back; NCCL notices at the call that the stream is being captured and adds its
+/// kernel to the graph from its thread, which a capture that is thread-local (or relaxed) allows: so the mode must be
+/// thread-local, not global. Polling reads a few words of host memory (ncclCommGetAsyncError), which is legal in a
+/// capture; querying events is not, hence nothing here does so but wait(), which is not called in one. All ranks record
+/// alike. What was once run without being recorded needs no new connections while it is (they are allowed, but slow).
+/// Whoever launches the graphs should let nodes keep their priorities (cudaGraphInstantiateFlagUseNodePriority), or the
+/// sums lose theirs. The graphs must go before this object: NCCL's end waits for the last of them.
+///
+/// REPEATABLE. With a fixed number of blocks per sum, algorithm and protocol follow from the size, and the order of the
+/// additions from them: a run repeats bit for bit on the same machines.
+///
+/// EXPOSED TIME. Two timing events around the wait of join() on the producer's stream tell how long it stood still. In
+/// a capture they are recorded as external events, so that each replay records them again; whether a replay did is seen
+/// by their time being after the last wait().
+///
+/// AS BFLOAT16. The own stream rounds what is to be summed into a staging buffer of fixed size, sums there, and widens
+/// the result back, a part of that size at a time: in the order of the stream, so one buffer does for all.
+///
+/// WHEN IT FAILS. wait() polls: the producer's event, NCCL's asynchronous error, and every 0.1 s the peers' processes.
+/// A device that fails, an error of NCCL and a dead peer end it at once; silence ends it after 3/4 of the deadline.
+/// Then the communicator is aborted, first of all, so that the device is free and the peers' kernels fail, too; after
+/// silence the ranks report through host memory, within the last quarter of the deadline: who does not answer is
+/// named.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/device_communicator.hpp"
+#include "comm/host/serial_communicator.hpp"
+#include "comm/nccl/nccl_handle.hpp"
+
+struct CUevent_st;
+struct CUstream_st;
+
+namespace lockstep::comm {
+
+/// A CUDA event, owned.
+struct DestroyEvent {
+  void operator()(::CUevent_st* event) const noexcept;
+};
+using DeviceEvent = std::unique_ptr<::CUevent_st, DestroyEvent>;
+struct DestroyStream {
+  void operator()(::CUstream_st* stream) const noexcept;
+};
+using DeviceStream = std::unique_ptr<::CUstream_st, DestroyStream>;
+
+/// Memory of the GPU, owned.
+struct FreeDeviceMemory {
+  void operator()(void* memory) const noexcept;
+};
+using DeviceMemory = std::unique_ptr<void, FreeDeviceMemory>;
+
+/// A rank's device as messages name it: "host node3, NVIDIA H200 (0000:1b:00.0)".
+std::string device_label(const std::string& host, const DeviceCommunicatorOptions& options);
+
+/// A world of one: nothing to exchange, but a stream to wait for.
+class SerialDeviceCommunicator final : public SerialCommunicator {
+ public:
+  SerialDeviceCommunicator(const std::string& host, const DeviceCommunicatorOptions& options);
+  double exposed_seconds() const noexcept override { return 0; }
+  double busy_seconds() const noexcept override { return -1; }
+
+ private:
+  std::unique_ptr<std::pmr::memory_resource> do_reduction_memory(std::size_t bytes, MemoryUse use) override;
+  void do_wait(const char* what, std::int64_t step) override;
+
+  ::CUstream_st* producer_;
+  std::string who_;
+  DeviceEvent reached_;
+};
+
+class NcclCommunicator final : public Communicator {
+ public:
+  /// Collective. The device is set and `host` has more than one rank. Throws AgreedError.
+  NcclCommunicator(Communicator& host, const std::string& host_name, const DeviceCommunicatorOptions& options);
+
+  Transport transport() const noexcept override { return Transport::nccl; }
+  std::string description() const override { return description_; }
+  WireFormat wire_format() const noexcept override { return wire_; }
+  double exposed_seconds() const noexcept override { return exposed_; }
+  double busy_seconds() const noexcept override { return -1; }
+
+ private:
+  /// Around one join() on the producer's stream.
+  struct ExposedWait {
+    DeviceEvent begin, end;
+  };
+
+  std::unique_ptr<std::pmr::memory_resource> do_reduction_memory(std::size_t bytes, MemoryUse use) override;
+  void do_all_reduce(std::span<float> data) override;
+  void do_all_reduce(std::span<double> data) override;
+  void do_reduce_scatter(std::span<float> data) override;
+  void do_all_gather(std::span<std::byte> data, std::size_t element_bytes) override;
+  void do_broadcast(std::span<std::byte> data, int root) override;
+  void do_barrier() override;
+  void do_join() override;
+  void do_wait(const char* what, std::int64_t step) override;
+  void do_note_activity(const char* what, std::int64_t step) noexcept override { host_.note_activity(what, step); }
+  void do_begin_long_operation(const char* what) override { host_.begin_long_operation(what); }
+  void do_end_long_operation() noexcept override { host_.end_long_operation(); }
+  double do_set_deadline(double seconds) override;
+  bool do_look_at_peers() override { return host_.look_at_peers(); }
+
+  void all_reduce_as_bf16(std::span<float> data);
+  /// What every collective has in common around its call of NCCL, of `count` elements in all.
+  template <class Call>
+  void start(std::size_t count, const Call& call);
+  /// Until NCCL has enqueued what it was asked to.
+  void settle();
+  /// Sums a little and 4 MiB, which connects the ranks, and checks the little.
+  void warm_up();
+  void sum_probe(void* memory);
+  /// `work`, with this rank's device before what NCCL says when it fails.
+  bool in_words(const std::function<bool()>& work) const;
+  void describe_way(std::string_view log, bool listened);
+  ExposedWait make_exposed_wait() const;
+  ExposedWait* next_exposed_wait(bool capturing);
+  void add_up_exposed_waits();
+
+  /// Polls between two looks at the peers; returns when `done` does. Throws PeerError.
+  template <class Done>
+  void wait_until(const char* what, std::int64_t step, Done done);
+  [[noreturn]] void give_up(const char* what, std::int64_t step, double waited);
+  /// `look_for_the_dead`: the reason may be a peer's death.
+  [[noreturn]] void fail(const char* what, std::int64_t step, const std::string& reason, bool look_for_the_dead);
+  void abort() noexcept;
+  void require_usable() const;
+  void check(int cuda_error, const char* call, const char* what = "a sum", std::int64_t step = -1);
+
+  Communicator& host_;
+  ::CUstream_st* producer_;
+  std::string label_;  ///< of the device: errors at the start, where the rank is named by who gathers them
+  std::string who_;    ///< this rank and its device
+  WireFormat wire_;
+  double deadline_;
+  bool ring_;
+  bool aborted_ = false;
+  bool unjoined_ = false;  ///< collectives since the last join()
+  double exposed_ = 0;
+  std::string description_;
+  DeviceStream own_;
+  DeviceEvent ready_, done_, reached_;
+  DeviceEvent since_;                   ///< the end of the last wait()
+  std::vector<ExposedWait> immediate_;  ///< the first immediate_used_ since the last wait()
+  std::size_t immediate_used_ = 0;
+  std::vector<ExposedWait> recorded_;  ///< in graphs
+  DeviceMemory staging_;               ///< sums as bfloat16; nothing where they travel as float32
+  std::optional<NcclHandle> nccl_;     ///< last: after an error it must let go of the device before memory is freed
+};
+
+}  // namespace lockstep::comm

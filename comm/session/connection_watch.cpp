@@ -1,0 +1,330 @@
+#include "comm/session/connection_watch.hpp"
+
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "comm/session/this_process.hpp"
+
+namespace lockstep::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// How long a neighbour has for its first word.
+constexpr std::chrono::seconds kIntroduction{20};
+constexpr std::uint8_t kFarewell = 'F';
+/// A host that has said nothing for so many seconds is asked once a second, and given up after so many questions.
+constexpr int kQuiet = 2, kQuestions = 3;
+/// Two hosts that fall silent at once do so within this.
+constexpr std::chrono::seconds kBothSilent{3};
+
+class Socket {
+ public:
+  Socket() = default;
+  explicit Socket(int descriptor) : descriptor_(descriptor) {}
+  ~Socket() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+  Socket(Socket&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  Socket& operator=(Socket&& other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
+    return *this;
+  }
+  int get() const noexcept { return descriptor_; }
+  explicit operator bool() const noexcept { return descriptor_ >= 0; }
+
+ private:
+  int descriptor_ = -1;
+};
+
+struct Address {
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+};
+
+Address socket_address(const WatchAddress::Host& host, std::uint16_t port) {
+  Address address;
+  if (host.family == AF_INET) {
+    auto& in = reinterpret_cast<sockaddr_in&>(address.storage);
+    in.sin_family = AF_INET;
+    in.sin_port = htons(port);
+    std::memcpy(&in.sin_addr, host.bytes.data(), sizeof(in.sin_addr));
+    address.length = sizeof(in);
+  } else {
+    auto& in = reinterpret_cast<sockaddr_in6&>(address.storage);
+    in.sin6_family = AF_INET6;
+    in.sin6_port = htons(port);
+    std::memcpy(&in.sin6_addr, host.bytes.data(), sizeof(in.sin6_addr));
+    address.length = sizeof(in);
+  }
+  return address;
+}
+
+/// What other hosts may reach this one by.
+std::array<WatchAddress::Host, 8> own_hosts() {
+  std::array<WatchAddress::Host, 8> hosts{};
+  ifaddrs* first = nullptr;
+  if (getifaddrs(&first) != 0) return hosts;
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(first, freeifaddrs);
+  std::size_t count = 0;
+  for (const ifaddrs* entry = first; entry != nullptr && count < hosts.size(); entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || !(entry->ifa_flags & IFF_RUNNING) || (entry->ifa_flags & IFF_LOOPBACK)) continue;
+    WatchAddress::Host host{.family = entry->ifa_addr->sa_family};
+    if (host.family == AF_INET) {
+      std::memcpy(host.bytes.data(), &reinterpret_cast<const sockaddr_in*>(entry->ifa_addr)->sin_addr, 4);
+    } else if (host.family == AF_INET6) {
+      const in6_addr& address = reinterpret_cast<const sockaddr_in6*>(entry->ifa_addr)->sin6_addr;
+      if (IN6_IS_ADDR_LINKLOCAL(&address)) continue;
+      std::memcpy(host.bytes.data(), &address, 16);
+    } else {
+      continue;
+    }
+    hosts[count++] = host;
+  }
+  return hosts;
+}
+
+/// Dual-stack where the host has IPv6.
+Socket listen_anywhere(std::uint16_t& port) {
+  for (const int family : {AF_INET6, AF_INET}) {
+    Socket listener(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (!listener) continue;
+    const int off = 0;
+    if (family == AF_INET6) setsockopt(listener.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+    Address any = socket_address({.family = family}, 0);
+    if (bind(listener.get(), any.get(), any.length) != 0 || ::listen(listener.get(), 16) != 0) continue;
+    if (getsockname(listener.get(), any.get(), &any.length) != 0) continue;
+    port = ntohs(family == AF_INET ? reinterpret_cast<sockaddr_in&>(any.storage).sin_port
+                                   : reinterpret_cast<sockaddr_in6&>(any.storage).sin6_port);
+    return listener;
+  }
+  return Socket();
+}
+
+/// The first words on a connection, from either side: the nonce of the rank that takes in, and who speaks.
+struct Hello {
+  std::uint64_t nonce = 0;
+  std::int64_t speaker = 0;
+};
+
+/// A connection that is being made.
+struct Attempt {
+  Socket socket;
+  bool outgoing = false;  ///< to the rank after this one
+  bool greeted = false;
+  std::array<std::byte, sizeof(Hello)> heard{};
+  std::size_t count = 0;  ///< bytes of it
+};
+
+/// An established one.
+struct Neighbour {
+  Socket socket;
+  int rank = -1;
+};
+
+}  // namespace
+
+struct ConnectionWatch::Connections {
+  int rank = 0, before = 0, after = 0;
+  std::uint64_t own_nonce = 0;
+  std::array<char, 64> own_name{};
+  WatchAddress next;  ///< of the rank after this one
+  bool expects_before = false, expects_after = false;
+  Socket listener, wake;
+  std::list<Attempt> attempts;
+  std::list<Neighbour> neighbours;
+  Clock::time_point end;  ///< of the introductions
+  bool before_silent = false, after_silent = false;
+  std::optional<Clock::time_point> silent_since;  ///< until said or found to be our own fault
+
+  static void watch_host(int socket) {
+    const int on = 1;
+    setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+    setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &kQuiet, sizeof(kQuiet));
+    setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &on, sizeof(on));
+    setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &kQuestions, sizeof(kQuestions));
+  }
+
+  /// A neighbour's host is silent. Of the two neighbours of the silent the one before says so, unless the other host
+  /// next to it falls silent within moments, too: then it is this one that is cut off, and who would read it?
+  void note_silence(const Neighbour& neighbour) {
+    (neighbour.rank == after ? after_silent : before_silent) = true;
+    if (!silent_since) silent_since = Clock::now();
+  }
+  bool warning_is_due() const { return silent_since && Clock::now() - *silent_since >= kBothSilent; }
+  void warn_of_silence() {
+    silent_since.reset();
+    const bool of_two = after == before && rank < after;
+    if (!after_silent || (before_silent && !of_two)) return;
+    const std::string line = fmt::format(
+        "warning: rank {} (host {}, pid {}) gets no sign of life from the host of rank {} (host {}, pid {}): it is "
+        "off, or cut off from the network. The job ends if that lasts for the deadline.\n",
+        rank, own_name.data(), getpid(), after, next.name.data(), next.pid);
+    if (write(STDERR_FILENO, line.data(), line.size()) < 0) return;  // nobody listens
+  }
+
+  bool introducing() const { return (expects_before || expects_after) && Clock::now() < end; }
+
+  void reach_out() {
+    for (const WatchAddress::Host& host : next.hosts) {
+      if (host.family == 0) continue;
+      Socket socket(::socket(host.family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+      if (!socket) continue;
+      Address address = socket_address(host, next.port);
+      if (connect(socket.get(), address.get(), address.length) != 0 && errno != EINPROGRESS) continue;
+      attempts.push_back({.socket = std::move(socket), .outgoing = true});
+    }
+  }
+
+  void take_in() {
+    for (;;) {
+      Socket socket(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      if (!socket) return;
+      if (attempts.size() < 64) attempts.push_back({.socket = std::move(socket)});
+    }
+  }
+
+  bool greet(Attempt& attempt) {
+    const Hello hello{attempt.outgoing ? next.nonce : own_nonce, rank};
+    attempt.greeted = send(attempt.socket.get(), &hello, sizeof(hello), MSG_NOSIGNAL) == sizeof(hello);
+    return attempt.greeted;
+  }
+
+  /// True while the attempt goes on.
+  bool proceed(Attempt& attempt) {
+    if (attempt.outgoing && !attempt.greeted) {  // poll says: connected, or failed
+      int error = 0;
+      socklen_t length = sizeof(error);
+      return getsockopt(attempt.socket.get(), SOL_SOCKET, SO_ERROR, &error, &length) == 0 && error == 0 &&
+             greet(attempt);
+    }
+    const ssize_t got =
+        recv(attempt.socket.get(), attempt.heard.data() + attempt.count, attempt.heard.size() - attempt.count, 0);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+    if (got <= 0) return false;
+    attempt.count += static_cast<std::size_t>(got);
+    if (attempt.count < sizeof(Hello)) return true;
+    Hello hello;
+    std::memcpy(&hello, attempt.heard.data(), sizeof(hello));
+    bool& expected = attempt.outgoing ? expects_after : expects_before;
+    const int peer = attempt.outgoing ? after : before;
+    if (!expected || hello.nonce != (attempt.outgoing ? next.nonce : own_nonce) || hello.speaker != peer) return false;
+    if (!attempt.outgoing && !greet(attempt)) return false;
+    expected = false;
+    watch_host(attempt.socket.get());
+    neighbours.push_back({std::move(attempt.socket), peer});
+    return false;
+  }
+};
+
+ConnectionWatch::ConnectionWatch(int rank, std::uint64_t machine) : connections_(std::make_unique<Connections>()) {
+  own_.nonce = random_nonce();
+  own_.machine = machine;
+  own_.hosts = own_hosts();
+  own_.pid = static_cast<std::int32_t>(getpid());
+  if (gethostname(own_.name.data(), own_.name.size() - 1) != 0) std::strcpy(own_.name.data(), "unknown");
+  connections_->listener = listen_anywhere(own_.port);
+  connections_->rank = rank;
+  connections_->own_nonce = own_.nonce;
+  connections_->own_name = own_.name;
+}
+
+ConnectionWatch::~ConnectionWatch() { take_leave(); }
+
+void ConnectionWatch::join(std::span<const WatchAddress> all) {
+  Connections& c = *connections_;
+  const auto size = static_cast<int>(all.size());
+  const auto elsewhere = [&](int rank) {
+    const WatchAddress& other = all[static_cast<std::size_t>(rank)];
+    return own_.port != 0 && other.port != 0 && (other.machine == 0 || other.machine != own_.machine);
+  };
+  c.before = (c.rank + size - 1) % size;
+  c.after = (c.rank + 1) % size;
+  c.next = all[static_cast<std::size_t>(c.after)];
+  c.expects_before = c.before != c.rank && elsewhere(c.before);
+  c.expects_after = c.after != c.rank && elsewhere(c.after);
+  c.end = Clock::now() + kIntroduction;
+  c.wake = Socket(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if ((!c.expects_before && !c.expects_after) || !c.wake) return;
+  try {
+    thread_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
+  } catch (const std::system_error&) {  // no thread to be had: the deadline alone
+  }
+}
+
+void ConnectionWatch::take_leave() noexcept {
+  if (!thread_.joinable()) return;
+  thread_.request_stop();
+  const std::uint64_t one = 1;
+  if (write(connections_->wake.get(), &one, sizeof(one)) != sizeof(one)) return;
+  thread_.join();
+}
+
+void ConnectionWatch::watch(const std::stop_token& stop) {
+  Connections& c = *connections_;
+  if (c.expects_after) c.reach_out();
+  std::vector<pollfd> polled;
+  while (!stop.stop_requested()) {
+    if (!c.introducing()) {
+      c.listener = Socket();
+      c.attempts.clear();
+    }
+    polled.clear();
+    polled.push_back({c.wake.get(), POLLIN, 0});
+    if (c.listener) polled.push_back({c.listener.get(), POLLIN, 0});
+    const std::size_t attempts_from = polled.size();
+    for (const Attempt& attempt : c.attempts) {
+      polled.push_back(
+          {attempt.socket.get(), static_cast<short>(attempt.outgoing && !attempt.greeted ? POLLOUT : POLLIN), 0});
+    }
+    const std::size_t neighbours_from = polled.size();
+    for (const Neighbour& neighbour : c.neighbours) polled.push_back({neighbour.socket.get(), POLLIN, 0});
+    // A second at most while there is something to come to an end.
+    if (poll(polled.data(), polled.size(), c.introducing() || c.silent_since ? 1000 : -1) < 0 && errno != EINTR) return;
+    if (stop.stop_requested()) break;
+    if (c.warning_is_due()) c.warn_of_silence();
+
+    std::size_t at = neighbours_from;
+    std::erase_if(c.neighbours, [&](const Neighbour& neighbour) {
+      if (polled[at++].revents == 0) return false;
+      std::uint8_t word = 0;
+      const ssize_t got = recv(neighbour.socket.get(), &word, 1, 0);
+      if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+      // Closed without a word. An error that the network makes (no route any more) is not a death.
+      if (got == 0 || (got < 0 && errno == ECONNRESET)) dead_.store(neighbour.rank, std::memory_order_release);
+      if (got < 0 && (errno == ETIMEDOUT || errno == EHOSTUNREACH)) c.note_silence(neighbour);
+      return true;
+    });
+    at = attempts_from;
+    std::erase_if(c.attempts, [&](Attempt& attempt) { return polled[at++].revents != 0 && !c.proceed(attempt); });
+    if (c.listener && polled[1].revents != 0) c.take_in();
+    neighbours_.store(static_cast<int>(c.neighbours.size()), std::memory_order_release);
+  }
+  for (const Neighbour& neighbour : c.neighbours) {
+    if (send(neighbour.socket.get(), &kFarewell, 1, MSG_NOSIGNAL) != 1) continue;  // it has gone before
+  }
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,69 @@
+/// \file
+/// How a rank learns within moments that a neighbour on another host has died: from the kernel over there, which closes
+/// the connections of a process that ends, however it ends.
+///
+/// Each rank keeps one TCP connection to the rank after it and one to the rank before it, where these run on other
+/// machines (of a process on its own machine it sees more: PeerTable). Nothing travels on them but, at the end of a
+/// rank that leaves in order, one byte of farewell; a connection that ends without it is a death. A host that falls
+/// silent ends no connection, but answers the kernel's questions no longer: a warning, as it may come back before the
+/// deadline. A network that does not let a connection through is no error: then there is none.
+///
+/// COST. A listening socket, two connections and a thread that sleeps in poll(2). The thread makes the connections,
+/// too: the start waits for nothing.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <stop_token>
+#include <thread>
+
+namespace lockstep::comm {
+
+/// Where a rank takes in its neighbour; sent as bytes.
+struct WatchAddress {
+  struct Host {
+    std::int32_t family = 0;  ///< AF_INET or AF_INET6; 0: none
+    std::array<std::uint8_t, 16> bytes{};
+  };
+  std::uint64_t nonce = 0;    ///< what a connection has to begin with; addresses of private networks may lead astray
+  std::uint64_t machine = 0;  ///< as on the rank's PeerInfo
+  std::uint16_t port = 0;     ///< 0: it takes nobody in
+  std::int32_t pid = 0;
+  std::array<char, 64> name{};  ///< of its host
+  std::array<Host, 8> hosts{};
+};
+
+class ConnectionWatch {
+ public:
+  /// Listens on a port of the system's choice.
+  ConnectionWatch(int rank, std::uint64_t machine);
+  /// Takes leave.
+  ~ConnectionWatch();
+  ConnectionWatch(const ConnectionWatch&) = delete;
+  ConnectionWatch& operator=(const ConnectionWatch&) = delete;
+
+  const WatchAddress& address() const noexcept { return own_; }
+  /// All ranks' addresses, in rank order. Once.
+  void join(std::span<const WatchAddress> all);
+  /// A neighbour that has died; -1: none that we know of.
+  int dead_rank() const noexcept { return dead_.load(std::memory_order_acquire); }
+  /// Connections that stand, 0 to 2.
+  int neighbours() const noexcept { return neighbours_.load(std::memory_order_acquire); }
+  /// From here on the end of this process is in order.
+  void take_leave() noexcept;
+
+ private:
+  struct Connections;
+
+  void watch(const std::stop_token& stop);
+
+  WatchAddress own_;
+  std::unique_ptr<Connections> connections_;
+  std::atomic<int> dead_{-1}, neighbours_{0};
+  std::jthread thread_;
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,49 @@
+#include "comm/session/deadline.hpp"
+
+#include <algorithm>
+
+namespace lockstep::comm {
+
+Patience::Patience(double deadline_seconds) : last_(std::chrono::steady_clock::now()), deadline_(deadline_seconds) {}
+
+bool Patience::exhausted(bool excused) {
+  const auto now = std::chrono::steady_clock::now();
+  const double slice = std::min(std::chrono::duration<double>(now - last_).count(), 1.0);
+  last_ = now;
+  if (excused && excused_ < kLongOperationFactor * deadline_) {
+    excused_ += slice;
+  } else {
+    charged_ += slice;
+  }
+  return charged_ >= deadline_;
+}
+
+double precedence_seconds(bool speaks_first, int rank) { return speaks_first ? 0 : 1.0 + 0.5 * std::min(rank, 10); }
+
+void Suspects::mark_dead(int rank) {
+  mark(std::span(&rank, 1));
+  if (dead_ < 0) dead_ = rank;
+}
+
+bool Suspects::suspected(int rank) const { return std::find(ranks_.begin(), ranks_.end(), rank) != ranks_.end(); }
+
+bool Suspects::speaks_first(int rank, int size) const {
+  if (dead_ >= 0) {
+    int witness = dead_;
+    do {
+      witness = (witness + size - 1) % size;
+    } while (suspected(witness) && witness != dead_);
+    return rank == witness;
+  }
+  int suspects = 0;
+  for (int other = 0; other < size; ++other) {
+    if (suspected(other)) {
+      ++suspects;
+    } else if (other < rank) {
+      return false;
+    }
+  }
+  return 2 * suspects < size || (2 * suspects == size && rank == 0);
+}
+
+}  // namespace lockstep::comm

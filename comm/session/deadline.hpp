@@ -1,0 +1,56 @@
+/// \file
+/// How long a rank waits for its peers, and who is to blame when the time is up.
+#pragma once
+
+#include <chrono>
+#include <span>
+#include <vector>
+
+namespace lockstep::comm {
+
+/// The time a wait has left. It is charged in slices, and a slice counts as one second at most: a process that was
+/// itself stopped or whose machine slept does not come back, see an old clock and blame its peers.
+class Patience {
+ public:
+  /// A peer in a declared long operation is waited for this many deadlines before it counts as stuck.
+  static constexpr double kLongOperationFactor = 30;
+
+  explicit Patience(double deadline_seconds);
+
+  /// Charges the time since the last call (call it at least once a second); true when nothing is left. `excused`: the
+  /// peer waited for is in a declared long operation and sends heartbeats.
+  bool exhausted(bool excused);
+  /// Charged seconds, excused ones left out.
+  double waited() const noexcept { return charged_; }
+
+ private:
+  std::chrono::steady_clock::time_point last_;
+  double deadline_;
+  double charged_ = 0;
+  double excused_ = 0;
+};
+
+/// How long `rank` lets others say first why the job ends (they end it, which takes a launcher a second or two): not at
+/// all where it `speaks_first`.
+double precedence_seconds(bool speaks_first, int rank);
+
+/// Ranks this rank has given up.
+class Suspects {
+ public:
+  /// They are silent.
+  void mark(std::span<const int> ranks) { ranks_.insert(ranks_.end(), ranks.begin(), ranks.end()); }
+  /// Its process has died: seen with own eyes, of which not everybody has been in the place.
+  void mark_dead(int rank);
+  /// Whether `rank` of `size` speaks for the job. Of the silent: the lowest that it does not suspect itself, unless it
+  /// suspects more than half of all; then it is the one that is cut off. Of two equal halves that of rank 0 speaks. Of
+  /// the dead: the living rank before, who sees it, on its host or on the next.
+  bool speaks_first(int rank, int size) const;
+
+ private:
+  bool suspected(int rank) const;
+
+  std::vector<int> ranks_;
+  int dead_ = -1;  ///< the first
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,241 @@
+#include "comm/session/mpi_session.hpp"
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <exception>
+#include <thread>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "comm/session/mpi_state.hpp"
+#include "comm/session/rendezvous.hpp"
+#include "comm/session/start_guard.hpp"
+#include "comm/session/this_process.hpp"
+
+namespace lockstep::comm {
+namespace {
+
+/// The longest that MPI_Finalize may take: ranks may end minutes apart (one flushes its files), not hours.
+constexpr std::chrono::minutes kFinalizeLimit{10};
+/// Seconds by which ranks that know who is missing speak before those that only wait.
+constexpr double kPrecedence = 6;
+
+/// Settings of Open MPI that the user may override by setting the same variable.
+void set_mpi_defaults() {
+  // A rank copying straight from another's memory (CMA) is forbidden in most containers, and each refusal is a warning.
+  setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
+  // A process started without mpirun is a world of its own and needs no daemon for it (0.1 s and one process less).
+  setenv("OMPI_MCA_ess_singleton_isolated", "1", 0);
+  // Warnings about hardware that is present but not used, times ranks.
+  setenv("OMPI_MCA_btl_base_warn_component_unused", "0", 0);
+  setenv("OMPI_MCA_btl_openib_warn_no_device_params_found", "0", 0);
+  setenv("OMPI_MCA_opal_warn_on_missing_libcuda", "0", 0);
+}
+
+long number_in(const char* variable) {
+  const char* const value = std::getenv(variable);
+  return value ? std::strtol(value, nullptr, 10) : 0;
+}
+
+/// srun has started this process, not mpirun; before MPI_Init, which sets variables of its own.
+bool started_by_srun() {
+  return std::getenv("PMIX_NAMESPACE") && std::getenv("SLURM_STEP_ID") && !std::getenv("OMPI_COMM_WORLD_SIZE");
+}
+/// With PMIx from srun a rank may leave MPI_Init before its peers can receive, and its first message then ends them by
+/// a jump to nowhere: 13 starts of 80, of six ranks on three hosts (Open MPI 4.1.4, Slurm 22.05). None of 30 did after
+/// this.
+constexpr std::chrono::milliseconds kUntilPeersReceive{200};
+
+/// What to say of that many processes that do not find each other.
+std::string each_alone(const char* variable) {
+  const long tasks = number_in(variable);
+  return fmt::format(
+      "MPI sees a world of one, but {}={}: {} processes each think they are alone. Start the job with "
+      "`srun --mpi=pmix`, where Slurm (`srun --mpi=list`) and the MPI of this program both have it, or with that "
+      "MPI's `mpirun` inside the sbatch script. To run {} separate programs on purpose, unset {}",
+      variable, tasks, tasks, tasks, variable);
+}
+
+/// Ends the process `limit` from now, whatever the rest of it is stuck in.
+void end_process_after(std::chrono::milliseconds limit, int exit_code) {
+  std::thread([limit, exit_code] {
+    std::this_thread::sleep_for(limit);
+    _exit(exit_code);
+  }).detach();
+}
+
+/// Of a process that waits for its turn to speak; a signal handler can reach nothing but static storage.
+volatile std::sig_atomic_t silent_exit_code = 1;
+
+}  // namespace
+
+void check(int code, const char* call, const MpiSession::State& state, int peer) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = {};
+  int length = 0;
+  if (MPI_Error_string(code, text, &length) != MPI_SUCCESS) length = 0;
+  throw PeerError(fmt::format(
+      "{} failed on rank {} (host {}, pid {}){}: {}", call, state.rank, state.host, getpid(),
+      peer < 0 ? "" : fmt::format(" talking to rank {}", peer),
+      length > 0 ? std::string(text, static_cast<std::size_t>(length)) : fmt::format("error code {}", code)));
+}
+
+MpiSession::MpiSession(int& argc, char**& argv, double start_limit) : state_(std::make_unique<State>()) {
+  state_->host = host_name();
+  int initialized = 0;
+  check(MPI_Initialized(&initialized), "MPI_Initialized", *state_);
+  if (initialized) throw PeerError("MPI can be started once per process, and it was already");
+  set_mpi_defaults();
+  const bool by_srun = started_by_srun();
+  // One thread at a time talks to MPI: the main thread; while that is in a declared long operation, the one that sends
+  // heartbeats; while it computes, the one that sums between hosts. Prefetch and compute threads never do.
+  int provided = 0;
+  {
+    const StartGuard guard("MPI_Init_thread", start_limit);
+    check(MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread", *state_);
+  }
+  check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler", *state_);
+  check(MPI_Comm_rank(MPI_COMM_WORLD, &state_->rank), "MPI_Comm_rank", *state_);
+  check(MPI_Comm_size(MPI_COMM_WORLD, &state_->size), "MPI_Comm_size", *state_);
+  if (provided < MPI_THREAD_SERIALIZED) {
+    throw PeerError(
+        "this MPI library cannot be called from more than one thread (MPI_THREAD_SERIALIZED): "
+        "rebuild it with thread support");
+  }
+  if (by_srun && state_->size > 1) std::this_thread::sleep_for(kUntilPeersReceive);
+  try {
+    rendezvous(start_limit);
+  } catch (const PeerError& error) {
+    abort(1, fmt::format("lockstep: error on rank {} ({}): {}", rank(), host(), error.what()));
+  }
+}
+
+void MpiSession::rendezvous(double limit) {
+  // First point to point, where silence has a name; what is collective comes when everybody has been heard.
+  struct Words {
+    PeerInfo info;
+    WatchAddress address;
+  };
+  state_->data = MPI_COMM_WORLD;
+  Words own{.info = own_info(), .address = {}};
+  if (size() > 1) {
+    state_->connections = std::make_shared<ConnectionWatch>(rank(), own.info.machine);
+    own.address = state_->connections->address();
+    std::vector<WatchAddress> addresses;
+    try {
+      for (const Words& theirs : exchange(*this, own, limit)) {
+        state_->peers.push_back(theirs.info);
+        addresses.push_back(theirs.address);
+      }
+    } catch (const PeerError& error) {
+      throw PeerError(fmt::format("{} ({})", error.what(), network_hint()));
+    }
+    state_->connections->join(addresses);
+  } else {
+    state_->peers.push_back(own.info);
+  }
+  const StartGuard guard("MPI_Comm_dup", limit + kPrecedence);
+  check(MPI_Comm_dup(MPI_COMM_WORLD, &state_->data), "MPI_Comm_dup", *state_);  // duplicates inherit the error handler
+  check(MPI_Comm_dup(MPI_COMM_WORLD, &state_->status), "MPI_Comm_dup", *state_);
+}
+
+MpiSession::MpiSession(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+std::unique_ptr<MpiSession> MpiSession::subset(int ranks, double limit) {
+  if (ranks < 1 || ranks > size()) {
+    throw std::invalid_argument(fmt::format("a session of {} of {} ranks", ranks, size()));
+  }
+  const bool member = rank() < ranks;
+  MPI_Comm part = MPI_COMM_NULL;
+  const StartGuard guard("MPI_Comm_split", limit);
+  check(MPI_Comm_split(state_->data, member ? 0 : MPI_UNDEFINED, rank(), &part), "MPI_Comm_split", *state_);
+  if (!member) return nullptr;
+  auto state = std::make_unique<State>();
+  state->rank = rank();
+  state->size = ranks;
+  state->host = state_->host;
+  state->peers.assign(state_->peers.begin(), state_->peers.begin() + ranks);
+  state->connections = state_->connections;
+  state->is_subset = true;
+  state->data = part;
+  check(MPI_Comm_dup(part, &state->status), "MPI_Comm_dup", *state);
+  return std::unique_ptr<MpiSession>(new MpiSession(std::move(state)));
+}
+
+MpiSession::~MpiSession() {
+  if (state_->is_subset) {
+    MPI_Comm_free(&state_->data);
+    MPI_Comm_free(&state_->status);
+    return;
+  }
+  try {
+    end_process_after(kFinalizeLimit, 1);
+  } catch (const std::exception&) {  // no thread to be had: finalise without the limit
+  }
+  state_->connections.reset();
+  MPI_Comm_free(&state_->data);
+  MPI_Comm_free(&state_->status);
+  if (MPI_Finalize() != MPI_SUCCESS) write_stderr("lockstep: MPI_Finalize reported an error\n");
+}
+
+int MpiSession::rank() const noexcept { return state_->rank; }
+int MpiSession::size() const noexcept { return state_->size; }
+const std::string& MpiSession::host() const noexcept { return state_->host; }
+
+std::string MpiSession::launch_obstacle() {
+  for (const char* variable :
+       {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMI_RANK", "PMI_FD", "PMIX_RANK", "PMIX_NAMESPACE"}) {
+    if (std::getenv(variable)) return "";
+  }
+  return number_in("SLURM_STEP_NUM_TASKS") > 1 ? each_alone("SLURM_STEP_NUM_TASKS") : "";
+}
+
+std::string MpiSession::launch_error() const {
+  if (state_->size > 1) return "";
+  // The nearest launcher decides: ranks of mpirun inherit Slurm's variables from its daemons, and those count daemons.
+  for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
+    if (std::getenv(variable)) return number_in(variable) > 1 ? each_alone(variable) : "";
+  }
+  return "";
+}
+
+std::string MpiSession::launch_warning() const {
+  if (state_->size > 1 || std::getenv("OMPI_COMM_WORLD_SIZE") || std::getenv("PMI_SIZE") ||
+      std::getenv("SLURM_STEP_NUM_TASKS")) {
+    return "";  // a launcher has started this process: launch_error() judges
+  }
+  const long tasks = number_in("SLURM_NTASKS");
+  if (tasks <= 1) return "";
+  return fmt::format(
+      "MPI sees a world of one, but SLURM_NTASKS={}: only this one process was started. Start the job with "
+      "`mpirun` inside the sbatch script, or with `srun --mpi=pmix`.",
+      tasks);
+}
+
+void MpiSession::abort(int exit_code, std::string_view message) noexcept {
+  // All survivors of a failure come here at about the same time. One speaks; the others give it time to end the job,
+  // each a little longer than the one before, and speak for themselves only if that does not happen. When it does, Open
+  // MPI's daemons first send SIGCONT, within milliseconds (SIGTERM a second later): somebody has spoken.
+  constexpr std::chrono::milliseconds limit{1000};
+  const bool speaks_first = state_->suspects.speaks_first(state_->rank, state_->size);
+  const std::chrono::milliseconds delay(static_cast<int>(1000 * precedence_seconds(speaks_first, state_->rank)));
+  std::signal(SIGTERM, SIG_DFL);  // no time for an orderly stop any more
+  silent_exit_code = exit_code;
+  std::signal(SIGCONT, [](int) { _exit(silent_exit_code); });
+  try {
+    end_process_after(delay + 2 * limit, exit_code);
+    if (state_->connections) state_->connections->take_leave();
+    std::this_thread::sleep_for(delay);
+    std::string line(message);
+    if (!line.ends_with('\n')) line += '\n';
+    write_stderr(line);
+    end_process_after(limit, exit_code);
+    MPI_Abort(MPI_COMM_WORLD, exit_code);
+  } catch (...) {  // out of memory or threads: the exit code still ends the job
+  }
+  _exit(exit_code);
+}
+
+}  // namespace lockstep::comm

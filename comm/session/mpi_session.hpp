@@ -1,0 +1,62 @@
+/// \file
+/// Owner of MPI in this process: MPI_Init_thread in the constructor, MPI_Finalize in the destructor.
+#pragma once
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace lockstep::comm {
+
+/// The world failed: a peer died, stopped or broke the protocol. The text names rank, host, pid and what it was doing.
+class PeerError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+class MpiSession {
+ public:
+  /// Initialises MPI. argc/argv lose what MPI took from them. Throws PeerError when MPI cannot start. Where ranks do
+  /// not come or do not reach each other within `start_limit` seconds (> 0) this process says so and ends (see abort).
+  MpiSession(int& argc, char**& argv, double start_limit = 60);
+  /// Finalises MPI. All communicators must be gone by then.
+  ~MpiSession();
+  MpiSession(const MpiSession&) = delete;
+  MpiSession& operator=(const MpiSession&) = delete;
+
+  int rank() const noexcept;
+  int size() const noexcept;
+  const std::string& host() const noexcept;
+  /// Non-empty when srun has started several processes and offers them nothing to find each other by: said before MPI
+  /// is started, which would end each of them with words of its own.
+  static std::string launch_obstacle();
+  /// Non-empty when a launcher has started several processes and yet MPI sees a world of one (srun without a PMI that
+  /// this MPI knows, the mpirun of another MPI): what to tell the user. Each would do the whole job, into one folder.
+  std::string launch_error() const;
+  /// Non-empty when Slurm gave several tasks to this job and the program was started once, by hand: the sentence to
+  /// warn the user with.
+  std::string launch_warning() const;
+
+  /// Collective: a session of the first `ranks` of these ranks (1 … size()), with the same rank numbers; nullptr on the
+  /// others. It ends without ending MPI, before this one does; abort() ends all ranks of the job. Throws PeerError; a
+  /// rank that does not come ends the job after `limit` seconds.
+  std::unique_ptr<MpiSession> subset(int ranks, double limit);
+
+  /// Says `message` on stderr and ends every rank with `exit_code`. Never returns; never hangs (if MPI_Abort does
+  /// not end this process within a second, _exit does). When several ranks fail together one speaks at once
+  /// (Suspects::speaks_first) and the others 1 s and more later, should they still live then: one line per job.
+  [[noreturn]] void abort(int exit_code, std::string_view message) noexcept;
+
+  struct State;  ///< holds the MPI handles; defined in comm/mpi_state.hpp, private to comm/*.cpp
+  State& state() noexcept { return *state_; }
+
+ private:
+  explicit MpiSession(std::unique_ptr<State> state);
+  /// Until all ranks have been heard; throws PeerError.
+  void rendezvous(double limit);
+
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,137 @@
+#include "comm/session/peers.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <tuple>
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace lockstep::comm {
+namespace {
+
+/// Two processes of one value run under one kernel and see each other's process ids.
+std::uint64_t machine_identity() {
+  std::string boot;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id") >> std::ws, boot);
+  struct stat pid_namespace {};
+  if (boot.empty() || stat("/proc/self/ns/pid", &pid_namespace) != 0) return 0;
+  return std::hash<std::string>{}(fmt::format("{} {}", boot, pid_namespace.st_ino));
+}
+
+ProcessState state_of(int pid) {
+  if (kill(pid, 0) != 0 && errno == ESRCH) return ProcessState::gone;
+  // "pid (name) state …": the name may hold anything, so the state follows the last parenthesis.
+  std::string line;
+  std::getline(std::ifstream(fmt::format("/proc/{}/stat", pid)), line);
+  const std::size_t name_end = line.rfind(')');
+  if (name_end == std::string::npos || name_end + 2 >= line.size()) return ProcessState::out_of_sight;
+  switch (line[name_end + 2]) {
+    case 'T':
+    case 't':
+      return ProcessState::stopped;
+    case 'D':
+      return ProcessState::blocked;
+    case 'Z':
+    case 'X':
+      return ProcessState::gone;
+    default:
+      return ProcessState::running;
+  }
+}
+
+/// Whatever they pretend.
+bool truly_together(const PeerInfo& one, const PeerInfo& other) {
+  return one.machine != 0 && one.machine == other.machine && one.host == other.host;
+}
+
+}  // namespace
+
+PeerInfo own_info() {
+  PeerInfo info;
+  if (gethostname(info.host.data(), info.host.size() - 1) != 0) std::strcpy(info.host.data(), "unknown");
+  info.machine = machine_identity();
+  info.pid = static_cast<std::int32_t>(getpid());
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  if (sched_getaffinity(0, sizeof(cores), &cores) == 0) {
+    static_assert(sizeof(cores) == sizeof(info.cores));
+    std::memcpy(info.cores.data(), &cores, sizeof(cores));
+  }
+  return info;
+}
+
+std::string PeerTable::describe(int rank) const {
+  return fmt::format("rank {} (host {}, pid {})", rank, host(rank), info(rank).pid);
+}
+
+bool PeerTable::same_machine(int one, int other) const {
+  return one == other ||
+         (truly_together(info(one), info(other)) && info(one).pretended_machine == info(other).pretended_machine);
+}
+
+std::vector<std::vector<int>> PeerTable::machines() const {
+  std::vector<std::vector<int>> result;
+  std::map<std::tuple<std::uint64_t, std::string, std::int32_t>, std::size_t> known;
+  for (int rank = 0; rank < size(); ++rank) {
+    const PeerInfo& own = info(rank);
+    const auto [place, is_new] =
+        known.try_emplace({own.machine, own.host.data(), own.pretended_machine}, result.size());
+    if (own.machine == 0 || is_new) {  // 0: it could not find out, and is alone
+      place->second = result.size();
+      result.emplace_back();
+    }
+    result[place->second].push_back(rank);
+  }
+  return result;
+}
+
+ProcessState PeerTable::process_state(int rank) const {
+  if (!truly_together(info(own_rank_), info(rank))) return ProcessState::out_of_sight;
+  const ProcessState state = state_of(info(rank).pid);
+  // Of a machine that is another by pretence only, what is known of real ones: that a process has died.
+  return same_machine(rank) || state == ProcessState::gone ? state : ProcessState::out_of_sight;
+}
+
+bool PeerTable::oversubscribed() const {
+  std::array<std::uint64_t, 16> together{};
+  int ranks = 0, cores = 0;
+  for (int rank = 0; rank < size(); ++rank) {
+    if (rank != own_rank_ && !truly_together(info(own_rank_), info(rank))) continue;
+    ++ranks;
+    for (std::size_t i = 0; i < together.size(); ++i) together[i] |= info(rank).cores[i];
+  }
+  for (const std::uint64_t word : together) cores += std::popcount(word);
+  return ranks > cores;
+}
+
+const char* explanation(ProcessState state) {
+  switch (state) {
+    case ProcessState::running:
+      return "Its process runs: it computes, or is caught in a loop.";
+    case ProcessState::stopped:
+      return "Its process is stopped (SIGSTOP, or a debugger).";
+    case ProcessState::blocked:
+      return "Its process is blocked in the kernel, most often by a slow or dead file system.";
+    case ProcessState::gone:
+      return "Its process has died.";
+    case ProcessState::out_of_sight:
+      break;
+  }
+  return "It may be stopped, swapped out or cut off.";
+}
+
+std::string seconds_text(double seconds) {
+  return seconds < 9.95 ? fmt::format("{:.2g}", std::round(seconds * 10) / 10) : fmt::format("{:.0f}", seconds);
+}
+
+}  // namespace lockstep::comm

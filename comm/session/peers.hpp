@@ -1,0 +1,60 @@
+/// \file
+/// Who the ranks are: host, process and cores of each, gathered at the rendezvous, so that a rank that falls
+/// silent later can be named by those who wait for it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep::comm {
+
+/// What a rank tells the others about itself, sent as bytes.
+struct PeerInfo {
+  std::array<char, 64> host{};  ///< zero-terminated, cut if longer
+  std::uint64_t machine = 0;    ///< hash of kernel boot and PID namespace: equal where one can signal and map the other
+  std::uint64_t segment_nonce = 0;        ///< what its shared control segment starts with
+  std::array<std::uint64_t, 16> cores{};  ///< bit set: cores this process may run on (the first 1,024)
+  std::int32_t pid = 0;
+  std::int32_t segment_descriptor = -1;  ///< its shared control segment; -1: none
+  std::int32_t pretended_machine = 0;    ///< ranks that differ here take each other for strangers
+};
+
+/// Of this process, without a segment.
+PeerInfo own_info();
+
+/// What can be seen from here of another rank's process.
+enum class ProcessState { running, stopped, blocked, gone, out_of_sight };
+
+class PeerTable {
+ public:
+  PeerTable(int own_rank, std::vector<PeerInfo> peers) : own_rank_(own_rank), peers_(std::move(peers)) {}
+
+  int size() const noexcept { return static_cast<int>(peers_.size()); }
+  const PeerInfo& info(int rank) const { return peers_[static_cast<std::size_t>(rank)]; }
+  std::string host(int rank) const { return info(rank).host.data(); }
+  /// "rank 1 (host node2, pid 4711)"
+  std::string describe(int rank) const;
+  /// Same kernel, same PID namespace and same host name.
+  bool same_machine(int rank) const { return same_machine(own_rank_, rank); }
+  /// The ranks of each machine, ascending; machines in the order of their lowest ranks. The same on every rank.
+  std::vector<std::vector<int>> machines() const;
+  ProcessState process_state(int rank) const;
+  /// More ranks on this machine than cores that they may use together.
+  bool oversubscribed() const;
+
+ private:
+  bool same_machine(int one, int other) const;
+
+  int own_rank_;
+  std::vector<PeerInfo> peers_;
+};
+
+/// What a state means for the reader of an error message: one sentence.
+const char* explanation(ProcessState state);
+
+/// "5" or "0.5": seconds for a message, without needless digits.
+std::string seconds_text(double seconds);
+
+}  // namespace lockstep::comm

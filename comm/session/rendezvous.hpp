@@ -1,0 +1,30 @@
+/// \file
+/// The rendezvous of ranks: what each says of itself, told to all.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "comm/session/mpi_session.hpp"
+#include "comm/session/peers.hpp"
+
+namespace lockstep::comm {
+
+/// Collective: `all` (size * mine.size() bytes) becomes every rank's bytes in rank order. Point to point, so that those
+/// who do not come within the deadline are known by rank (PeerError); one message per pair.
+void exchange_bytes(MpiSession::State& state, std::span<const std::byte> mine, std::span<std::byte> all,
+                    double deadline_seconds);
+
+template <class T>
+std::vector<T> exchange(MpiSession& session, const T& mine, double deadline_seconds) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  std::vector<T> all(static_cast<std::size_t>(session.size()));
+  exchange_bytes(session.state(), std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)),
+                 deadline_seconds);
+  return all;
+}
+
+}  // namespace lockstep::comm

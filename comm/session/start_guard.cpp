@@ -1,0 +1,109 @@
+#include "comm/session/start_guard.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <unistd.h>
+
+#include "comm/session/deadline.hpp"
+#include "comm/session/network_interfaces.hpp"
+#include "comm/session/peers.hpp"
+#include "comm/session/this_process.hpp"
+
+namespace lockstep::comm {
+namespace {
+
+/// Whether `item`, "eth0" or "10.1.0.0/16", is an interface here. What we cannot read is left to Open MPI.
+bool is_here(const std::string& item, const std::vector<std::string>& names) {
+  const std::size_t slash = item.find('/');
+  if (slash == std::string::npos) return std::find(names.begin(), names.end(), item) != names.end();
+  in_addr network{};
+  const int bits = std::atoi(item.c_str() + slash + 1);
+  if (inet_pton(AF_INET, item.substr(0, slash).c_str(), &network) != 1 || bits < 0 || bits > 32) return true;
+  const std::uint32_t mask = bits == 0 ? 0 : ~std::uint32_t{0} << (32 - bits);
+  ifaddrs* first = nullptr;
+  if (getifaddrs(&first) != 0) return true;
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(first, freeifaddrs);
+  for (const ifaddrs* entry = first; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET) continue;
+    const std::uint32_t address = ntohl(reinterpret_cast<const sockaddr_in*>(entry->ifa_addr)->sin_addr.s_addr);
+    if ((address & mask) == (ntohl(network.s_addr) & mask)) return true;
+  }
+  return false;
+}
+
+/// A signal handler can reach nothing but static storage.
+volatile std::sig_atomic_t continued = 0;
+
+}  // namespace
+
+std::optional<int> launched_rank() {
+  for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
+    if (const char* value = std::getenv(variable)) return std::atoi(value);
+  }
+  return std::nullopt;
+}
+
+std::string network_hint() {
+  constexpr const char* kVariable = "OMPI_MCA_btl_tcp_if_include";
+  const std::vector<std::string> names = host_interfaces();
+  std::string hint = names.empty() ? "no network interface with an address runs on this host"
+                                   : fmt::format("this host has the interfaces {}", fmt::join(names, ", "));
+  const char* const list = std::getenv(kVariable);
+  if (list == nullptr || *list == '\0') {
+    const char* const exclude = std::getenv("OMPI_MCA_btl_tcp_if_exclude");
+    const std::string suspects = suspect_interfaces(interface_addresses(), "", exclude == nullptr ? "" : exclude);
+    return hint + (suspects.empty() ? fmt::format("; {} names those that MPI may use", kVariable) : "; " + suspects);
+  }
+  bool any = false;
+  for (std::string_view rest = list; !rest.empty();) {
+    const std::string item(rest.substr(0, rest.find(',')));
+    rest.remove_prefix(std::min(rest.size(), item.size() + 1));
+    any = any || is_here(item, names);
+  }
+  return hint + fmt::format(", and {}={}{}", kVariable, list, any ? "" : " names none of them");
+}
+
+StartGuard::StartGuard(const char* call, double seconds)
+    : before_(std::signal(SIGCONT, [](int) { continued = 1; })),
+      thread_([this, call, seconds](const std::stop_token& stop) { watch(stop, call, seconds); }) {}
+
+void StartGuard::watch(const std::stop_token& stop, const char* call, double seconds) {
+  const int rank = launched_rank().value_or(0);
+  // A process that was itself stopped does not come back and find its time over: Patience sees to that. And who is
+  // continued is most often about to be ended: SIGCONT is the first that Open MPI's daemons send.
+  std::optional<Patience> patience(seconds + precedence_seconds(rank == 0, rank));
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    if (wake_.wait_for(lock, stop, std::chrono::milliseconds(100), [&] { return stop.stop_requested(); })) return;
+    if (continued) {
+      continued = 0;
+      patience.emplace(std::max(seconds, 5.0));
+    }
+    if (patience->exhausted(false)) break;
+  }
+  write_stderr(
+      fmt::format("lockstep: error on rank {} (host {}, pid {}): {} has not returned for {} s. A rank is stopped or "
+                  "waits for a file system, a host is cut off, or the hosts do not reach each other: {}. Ending the "
+                  "job.\n",
+                  rank, host_name(), getpid(), call, seconds_text(seconds), network_hint()));
+  _exit(1);
+}
+
+StartGuard::~StartGuard() {
+  thread_.request_stop();
+  thread_.join();
+  std::signal(SIGCONT, before_);
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,48 @@
+/// \file
+/// The MPI library's own MPI_Allreduce, blocking, as programs call it: what our ways to sum are measured against. Which
+/// algorithm it takes is the library's choice, and the user's by the library's settings.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <thread>
+
+#include "comm/session/deadline.hpp"
+#include "comm/session/mpi_session.hpp"
+#include "comm/session/peers.hpp"
+
+namespace lockstep::comm {
+
+/// "Open MPI v4.1.4": the library's words about itself, the first of them.
+std::string mpi_library_version();
+
+/// A call that waits for a peer for ever cannot be left. A thread watches the clock instead: past the deadline it says
+/// who this rank is, what it waits for and which of its peers on the same machine are stopped or dead, and ends the job
+/// by MpiSession::abort.
+class MpiAllReduce {
+ public:
+  /// Collective. `session` outlives this.
+  MpiAllReduce(MpiSession& session, double deadline_seconds);
+  ~MpiAllReduce();
+  MpiAllReduce(const MpiAllReduce&) = delete;
+  MpiAllReduce& operator=(const MpiAllReduce&) = delete;
+
+  /// Collective: data[i] = sum over ranks of data[i], in place. The order of the additions is the library's.
+  void sum(std::span<float> data);
+  const PeerTable& peers() const noexcept { return peers_; }
+
+ private:
+  void watch(const std::stop_token& stop);
+  [[noreturn]] void give_up(double waited);
+
+  MpiSession& session_;
+  double deadline_seconds_;
+  PeerTable peers_;
+  std::atomic<std::uint64_t> entries_and_exits_{0};  ///< odd: inside a call
+  std::atomic<std::size_t> count_{0};                ///< elements of that call
+  std::jthread guard_;                               ///< last: it uses all of the above
+};
+
+}  // namespace lockstep::comm

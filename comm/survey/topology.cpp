@@ -1,0 +1,193 @@
+#include "comm/survey/topology.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include "comm/messages.hpp"
+#include "comm/session/this_process.hpp"
+
+namespace lockstep::comm {
+namespace {
+
+/// "0-3,8": ascending numbers, runs folded.
+std::string folded(const std::set<int>& numbers) {
+  std::vector<std::string> runs;
+  for (auto at = numbers.begin(); at != numbers.end();) {
+    const int first = *at;
+    int last = first;
+    while (++at != numbers.end() && *at == last + 1) ++last;
+    runs.push_back(first == last ? fmt::format("{}", first) : fmt::format("{}-{}", first, last));
+  }
+  return fmt::format("{}", fmt::join(runs, ","));
+}
+
+std::set<int> unfolded(const std::string& text) {
+  std::set<int> numbers;
+  std::istringstream runs(text);
+  for (std::string run; std::getline(runs, run, ',');) {
+    const std::size_t dash = run.find('-');
+    const int first = std::stoi(run), last = dash == std::string::npos ? first : std::stoi(run.substr(dash + 1));
+    for (int number = first; number <= last; ++number) numbers.insert(number);
+  }
+  return numbers;
+}
+
+std::set<int> own_cores() {
+  std::set<int> cores;
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  if (sched_getaffinity(0, sizeof(mask), &mask) == 0) {
+    for (int core = 0; core < CPU_SETSIZE; ++core) {
+      if (CPU_ISSET(core, &mask)) cores.insert(core);
+    }
+  }
+  return cores;
+}
+
+using Rows = std::vector<std::vector<std::string>>;
+
+/// Columns as wide as their widest cell, two spaces between, the first right-aligned (it holds rank numbers).
+std::string table(const Rows& rows) {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      line += i == 0 ? fmt::format("{:>{}}", row[i], widths[i]) : fmt::format("  {:<{}}", row[i], widths[i]);
+    }
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
+  }
+  return text;
+}
+
+/// Ranks of one host, in the order in which the hosts first appear.
+std::vector<std::vector<RankPlace>> by_host(const std::vector<RankPlace>& places) {
+  std::vector<std::vector<RankPlace>> hosts;
+  for (const RankPlace& place : places) {
+    const auto known = std::find_if(hosts.begin(), hosts.end(), [&](const auto& h) { return h[0].host == place.host; });
+    (known == hosts.end() ? hosts.emplace_back() : *known).push_back(place);
+  }
+  return hosts;
+}
+
+std::set<int> rank_numbers(const std::vector<RankPlace>& places) {
+  std::set<int> numbers;
+  for (const RankPlace& place : places) numbers.insert(place.rank);
+  return numbers;
+}
+
+std::string plural(std::size_t count, const std::string& noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+}  // namespace
+
+std::string name_ranks(std::span<const int> ranks) {
+  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", folded({ranks.begin(), ranks.end()}));
+}
+
+std::vector<RankPlace> gather_topology(Communicator& communicator, const std::string& device,
+                                       const std::string& identity) {
+  // One line a value.
+  const std::vector<std::string> cards =
+      all_gather_text(communicator, fmt::format("{}\n{}\n{}\n{}\n{}\n{}", host_name(), getpid(), folded(own_cores()),
+                                                sysconf(_SC_NPROCESSORS_ONLN), device, identity));
+  std::vector<RankPlace> places;
+  std::map<std::string, int> ranks_on_host;
+  for (const std::string& card : cards) {
+    std::istringstream lines(card);
+    RankPlace place;
+    std::string pid, host_cores;
+    std::getline(lines, place.host);
+    std::getline(lines, pid);
+    std::getline(lines, place.cores);
+    std::getline(lines, host_cores);
+    std::getline(lines, place.device);
+    std::getline(lines, place.identity);
+    place.pid = std::stoi(pid);
+    place.host_cores = std::stoi(host_cores);
+    place.rank = static_cast<int>(places.size());
+    place.local_rank = ranks_on_host[place.host]++;
+    places.push_back(std::move(place));
+  }
+  return places;
+}
+
+std::string format_topology(const std::vector<RankPlace>& places, int max_rows) {
+  if (places.size() <= static_cast<std::size_t>(std::max(max_rows, 0))) {
+    const bool identified =
+        std::any_of(places.begin(), places.end(), [](const auto& p) { return !p.identity.empty(); });
+    Rows rows{{"rank", "host", "local", "pid", "device", "identity", "cores"}};
+    for (const RankPlace& place : places) {
+      rows.push_back({fmt::format("{}", place.rank), place.host, fmt::format("{}", place.local_rank),
+                      fmt::format("{}", place.pid), place.device, place.identity, place.cores});
+    }
+    if (!identified) {
+      for (auto& row : rows) row.erase(row.end() - 2);
+    }
+    return table(rows);
+  }
+  Rows rows{{"ranks", "host", "devices"}};
+  for (const std::vector<RankPlace>& host : by_host(places)) {
+    std::vector<std::string> kinds;
+    std::map<std::string, int> counts;
+    for (const RankPlace& place : host) {
+      if (counts[place.device]++ == 0) kinds.push_back(place.device);
+    }
+    for (std::string& kind : kinds) kind = fmt::format("{} x {}", counts[kind], kind);
+    rows.push_back({folded(rank_numbers(host)), host[0].host, fmt::format("{}", fmt::join(kinds, ", "))});
+  }
+  return table(rows);
+}
+
+std::string to_text(const TopologyWarning& warning) { return fmt::format("{}: {}", warning.what, warning.remedy); }
+
+std::vector<TopologyWarning> topology_warnings(const std::vector<RankPlace>& places, int threads_per_rank) {
+  const auto threads = static_cast<std::size_t>(std::max(threads_per_rank, 1));
+  std::vector<TopologyWarning> warnings;
+  for (const std::vector<RankPlace>& host : by_host(places)) {
+    std::set<int> usable;
+    for (const RankPlace& place : host) usable.merge(unfolded(place.cores));
+    const std::size_t cores = std::max(static_cast<std::size_t>(std::max(host[0].host_cores, 0)), usable.size());
+    const std::string work = threads == 1 ? plural(host.size(), "rank")
+                                          : fmt::format("{} of {} threads", plural(host.size(), "rank"), threads);
+    if (cores > 0 && host.size() * threads > cores) {
+      warnings.push_back({.host = host[0].host,
+                          .what = fmt::format("{} runs {} on {}", host[0].host, work, plural(cores, "core")),
+                          .remedy = "start fewer ranks per host, or use fewer threads"});
+      continue;
+    }
+    // Ranks bound to the same cores, of which there are too few for them while the host has others.
+    std::vector<std::vector<RankPlace>> bindings;
+    for (const RankPlace& place : host) {
+      const auto known =
+          std::find_if(bindings.begin(), bindings.end(), [&](const auto& b) { return b[0].cores == place.cores; });
+      (known == bindings.end() ? bindings.emplace_back() : *known).push_back(place);
+    }
+    for (const std::vector<RankPlace>& binding : bindings) {
+      const std::size_t bound_to = unfolded(binding[0].cores).size();
+      if (bound_to == 0 || binding.size() * threads <= bound_to) continue;
+      warnings.push_back(
+          {.host = host[0].host,
+           .what = fmt::format("{}: {} {} bound to {} {} for {}, while the host has {}", host[0].host,
+                               binding.size() == 1 ? "rank" : "ranks", folded(rank_numbers(binding)),
+                               bound_to == 1 ? "core" : "cores", binding[0].cores,
+                               plural(binding.size() * threads, "thread"), plural(cores, "core")),
+           .remedy = fmt::format("start mpirun with `--bind-to none` or `--map-by slot:PE={}`", threads)});
+    }
+  }
+  return warnings;
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,47 @@
+/// \file
+/// Who runs where: one row per rank, gathered once at start.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.hpp"
+
+namespace lockstep::comm {
+
+struct RankPlace {
+  int rank = 0;
+  int local_rank = 0;  ///< index among the ranks of its host
+  std::string host;
+  int pid = 0;
+  std::string device;    ///< "cpu (2 threads)" or the GPU's name: handed in by the caller
+  std::string identity;  ///< which of those it is, "0000:1b:00.0 GPU-8f3c1a2b"; empty: nothing to tell apart
+  std::string cores;     ///< cores this process may run on, as "0-3,8"
+  int host_cores = 0;    ///< cores of its host; 0: unknown
+};
+
+/// Collective. `device` and `identity` describe this rank's device, each in one line.
+std::vector<RankPlace> gather_topology(Communicator& communicator, const std::string& device,
+                                       const std::string& identity = "");
+
+/// The table rank 0 prints. More than `max_rows` ranks are folded per host, devices without their identities
+/// ("ranks 8-15  node2  8 x cpu").
+std::string format_topology(const std::vector<RankPlace>& places, int max_rows = 32);
+
+/// What will make the job slow on a host, and what to do.
+struct TopologyWarning {
+  std::string host;
+  std::string what;    ///< "node7 runs 8 ranks on 4 cores"
+  std::string remedy;  ///< "start fewer ranks per host, or use fewer threads"
+};
+std::string to_text(const TopologyWarning& warning);
+
+/// Ranks of a host bound to the same core while others are free, more ranks (x threads) than cores. Empty when all is
+/// well.
+std::vector<TopologyWarning> topology_warnings(const std::vector<RankPlace>& places, int threads_per_rank);
+
+/// "rank 1", "ranks 0,2-5": ascending ranks, runs folded.
+std::string name_ranks(std::span<const int> ranks);
+
+}  // namespace lockstep::comm

@@ -1,0 +1,64 @@
+/// \file
+/// Our own matrix multiplication (fp32, one thread), after Goto & van de Geijn, "Anatomy of high-performance matrix
+/// multiplication" (TOMS 2008): both factors are copied in blocks into panels that the innermost loop reads one after
+/// another, and that loop keeps a tile of the result in registers.
+///
+///   for columns of c by kBlockColumns, inner dimension by at most kBlockInner:   pack b   [panels of 32 or 16 columns]
+///     for rows of c by kBlockRows:                                               pack a   [panels of up to 12 or 6
+///     rows]
+///       for panels of b, panels of a: tile of c += panel of a * panel of b       one tile in 24 or 12 vector registers
+///
+/// Why not the BLAS alone: it loses a tenth on the shapes of the networks here, more on the few rows of a recurrent
+/// step, cannot keep a factor packed from call to call, and what order it sums in depends on where its operands are
+/// cut. Here each element of c is the sum over the inner dimension in ascending order, in blocks that follow from the
+/// inner dimension and the processor alone: any cut of rows and columns gives the same bits.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "model/operation_types.hpp"
+
+namespace lockstep::model::cpu {
+
+/// A factor in memory: element (row, column) is data[row * stride + column], of the transposed one
+/// data[column * stride + row].
+struct Factor {
+  const float* data = nullptr;
+  std::size_t stride = 0;
+  bool transposed = false;
+  /// The factor that begins `rows` rows and `columns` columns further on.
+  Factor from(std::size_t rows, std::size_t columns) const noexcept {
+    return {data + (transposed ? columns * stride + rows : rows * stride + columns), stride, transposed};
+  }
+};
+
+/// c [rows, columns] from a [rows, inner] and b [inner, columns].
+struct ProductShape {
+  std::size_t rows = 0, columns = 0, inner = 0;
+};
+
+/// The instruction set whose tiles this processor runs: "x86-64-v4", "x86-64-v3"; nullptr: none, the functions below
+/// must not be called.
+const char* blocked_gemm_instruction_set() noexcept;
+
+/// c = a b or c += a b; rows of c are `stride` elements apart. The calling thread keeps room for its panels (3.5 MiB)
+/// from its first product to its end. Nothing may be zero.
+void blocked_gemm(const ProductShape& shape, const Factor& a, const Factor& b, Accumulate accumulate, float* c,
+                  std::size_t stride);
+
+/// A right factor [inner, columns] in panels, for many GEMMs to share: in memory of the caller's.
+struct PackedFactor {
+  const float* data = nullptr;
+  std::size_t inner = 0, columns = 0;
+};
+/// Elements of the memory.
+std::size_t packed_elements(std::size_t inner, std::size_t columns) noexcept;
+PackedFactor pack_right(const Factor& b, std::size_t inner, std::size_t columns, std::span<float> workspace);
+/// blocked_gemm with a part of it: c [rows, columns] = or += a [rows, inner] and the first `inner` rows and the
+/// columns [begin, begin + columns) of b. begin is a multiple of kPackedGranule.
+void product_with_packed(const ProductShape& shape, const Factor& a, const PackedFactor& b, std::size_t begin,
+                         Accumulate accumulate, float* c, std::size_t stride);
+inline constexpr std::size_t kPackedGranule = 32;
+
+}  // namespace lockstep::model::cpu

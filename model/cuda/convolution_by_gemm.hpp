@@ -1,0 +1,102 @@
+/// \file
+/// Convolutions as matrix multiplications. An image's patches, one row per output pixel, times the filters [patch, out
+/// channels] are its output; the gradients are products with the same matrix (Chellapilla, Puri & Simard 2006). Where
+/// the window is a single pixel and moves by one, the images themselves are the patches; otherwise patches are made in
+/// tiles of so many whole images as fit into a workspace of bounded size, one tile after the other. Every tile's
+/// gradient of the filters is added to that of the tiles before it: the order of all sums follows from the shapes
+/// alone.
+///
+/// Patches are kept in the compute type; so are, before they are added, the gradients of patches, which in bfloat16 are
+/// rounded once more than the sum that they are terms of.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "model/cuda/image_kernels.hpp"
+
+namespace lockstep::model::cuda {
+
+inline constexpr std::size_t kMostPatchBytes = std::size_t{256} << 20;
+
+/// Whether an image is the matrix of its patches.
+inline bool is_product(const Convolution& shape) {
+  const Sliding& window = shape.window;
+  return window.height == 1 && window.width == 1 && window.stride == 1 && window.top == 0 && window.bottom == 0 &&
+         window.left == 0 && window.right == 0;
+}
+
+/// Images of a tile: as many as fit, but at least one.
+inline std::int64_t images_of_tile(const Convolution& shape, ElementType type, std::int64_t images, std::size_t most) {
+  const std::size_t of_image = static_cast<std::size_t>(shape.out.pixels() * shape.patch()) * size_of(type);
+  const auto fitting = static_cast<std::int64_t>(most / std::max<std::size_t>(of_image, 1));
+  return std::clamp<std::int64_t>(fitting, 1, std::max<std::int64_t>(images, 1));
+}
+
+/// Bytes of the workspace that the functions below need for a batch.
+inline std::size_t patch_bytes(const Convolution& shape, ElementType type, std::int64_t images,
+                               std::size_t most = kMostPatchBytes) {
+  if (is_product(shape) || images == 0) return 0;
+  return static_cast<std::size_t>(images_of_tile(shape, type, images, most) * shape.out.pixels() * shape.patch()) *
+         size_of(type);
+}
+
+/// Some images of a batch, as a matrix with a row per pixel.
+inline Tensor pixels_of(const Tensor& batch, const ImageShape& image, std::int64_t first, std::int64_t count) {
+  return batch.row_range(first, count).reshaped(count * image.pixels(), image.channels);
+}
+
+/// y = convolution of x with w, where multiply(patches, w, y) multiplies matrices (and may do more to each y).
+/// `workspace`: patch_bytes() with the same `most`.
+template <class Multiply>
+void convolution_by_gemm(cudaStream_t stream, const Convolution& shape, const Tensor& x, const Tensor& w,
+                         const Tensor& y, void* workspace, const Multiply& multiply,
+                         std::size_t most = kMostPatchBytes) {
+  if (is_product(shape)) {
+    return multiply(pixels_of(x, shape.in, 0, x.rows), w, pixels_of(y, shape.out, 0, y.rows));
+  }
+  const std::int64_t tile = images_of_tile(shape, x.type, x.rows, most);
+  for (std::int64_t first = 0; first < x.rows; first += tile) {
+    const std::int64_t count = std::min(tile, x.rows - first);
+    const Tensor patches{workspace, x.type, count * shape.out.pixels(), shape.patch()};
+    gather_patches(stream, shape, x.row_range(first, count), patches);
+    multiply(patches, w, pixels_of(y, shape.out, first, count));
+  }
+}
+
+/// d_w = or += patches' d_y, by multiply_first(patches, d_y, accumulate, d_w).
+template <class MultiplyFirst>
+void filter_gradient_by_gemm(cudaStream_t stream, const Convolution& shape, const Tensor& x, const Tensor& d_y,
+                             Accumulate accumulate, const Tensor& d_w, void* workspace,
+                             const MultiplyFirst& multiply_first, std::size_t most = kMostPatchBytes) {
+  if (is_product(shape)) {
+    return multiply_first(pixels_of(x, shape.in, 0, x.rows), pixels_of(d_y, shape.out, 0, x.rows), accumulate, d_w);
+  }
+  const std::int64_t tile = images_of_tile(shape, x.type, x.rows, most);
+  for (std::int64_t first = 0; first < x.rows; first += tile) {
+    const std::int64_t count = std::min(tile, x.rows - first);
+    const Tensor patches{workspace, x.type, count * shape.out.pixels(), shape.patch()};
+    gather_patches(stream, shape, x.row_range(first, count), patches);
+    multiply_first(patches, pixels_of(d_y, shape.out, first, count), first == 0 ? accumulate : Accumulate::yes, d_w);
+  }
+}
+
+/// d_x from d_y w', by multiply_second(d_y, w, d_patches).
+template <class MultiplySecond>
+void image_gradient_by_gemm(cudaStream_t stream, const Convolution& shape, const Tensor& w, const Tensor& d_y,
+                            const Tensor& d_x, void* workspace, const MultiplySecond& multiply_second,
+                            std::size_t most = kMostPatchBytes) {
+  if (is_product(shape)) {
+    return multiply_second(pixels_of(d_y, shape.out, 0, d_y.rows), w, pixels_of(d_x, shape.in, 0, d_x.rows));
+  }
+  const std::int64_t tile = images_of_tile(shape, d_x.type, d_x.rows, most);
+  for (std::int64_t first = 0; first < d_x.rows; first += tile) {
+    const std::int64_t count = std::min(tile, d_x.rows - first);
+    const Tensor patches{workspace, d_x.type, count * shape.out.pixels(), shape.patch()};
+    multiply_second(pixels_of(d_y, shape.out, first, count), w, patches);
+    add_patches(stream, shape, patches, d_x.row_range(first, count));
+  }
+}
+
+}  // namespace lockstep::model::cuda

@@ -1,0 +1,101 @@
+#include "model/network_options.hpp"
+
+#include <algorithm>
+#include <type_traits>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace lockstep::model {
+
+namespace {
+
+template <class Number>
+std::string objection_to_number(const NetworkOption& option, Number number) {
+  if (option.at_least && !(static_cast<double>(number) >= *option.at_least)) {
+    return fmt::format("must be at least {}", *option.at_least);
+  }
+  if (option.below && !(static_cast<double>(number) < *option.below)) {
+    return fmt::format("must be less than {}", *option.below);
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string objection(const NetworkOption& option, const OptionValue& value) {
+  if (value.index() != option.value.index()) return "is of another type";
+  return std::visit(
+      [&]<typename T>(const T& typed) -> std::string {
+        if constexpr (std::is_same_v<T, std::int64_t>) {
+          if (!option.one_of.empty() && std::ranges::find(option.one_of, typed) == option.one_of.end()) {
+            return fmt::format("is none of {}", fmt::join(option.one_of, ", "));
+          }
+          return objection_to_number(option, typed);
+        } else if constexpr (std::is_same_v<T, double>) {
+          return objection_to_number(option, typed);
+        } else if constexpr (std::is_same_v<T, Numbers>) {
+          for (const std::int64_t number : typed) {
+            if (std::string wrong = objection_to_number(option, number); !wrong.empty()) return wrong;
+          }
+        }
+        return "";
+      },
+      value);
+}
+
+std::string to_text(const OptionValue& value) {
+  return std::visit(
+      []<typename T>(const T& typed) -> std::string {
+        if constexpr (std::is_same_v<T, bool>) {
+          return typed ? "yes" : "no";
+        } else if constexpr (std::is_same_v<T, Numbers>) {
+          return fmt::format("{}", fmt::join(typed, ","));
+        } else if constexpr (std::is_same_v<T, Activation>) {
+          return std::string(name_of(typed));
+        } else if constexpr (std::is_same_v<T, Initializer>) {
+          return to_string(typed);
+        } else {
+          return fmt::format("{}", typed);
+        }
+      },
+      value);
+}
+
+NetworkOption weight_init_option() {
+  return {.name = "weight-init",
+          .value = Initializer{},
+          .value_name = "SCHEME",
+          .help =
+              "initial weights: auto (as the network wants them), zeros, constant(V), uniform(HALF_WIDTH), "
+              "normal(DEVIATION), truncated_normal(DEVIATION), xavier_uniform, xavier_normal, he_uniform, he_normal, "
+              "lecun_normal, fan_in_uniform",
+          .automatic = true};
+}
+
+NetworkOption bias_init_option() {
+  return {.name = "bias-init",
+          .value = Initializer{},
+          .value_name = "SCHEME",
+          .help = "initial biases, likewise",
+          .automatic = true};
+}
+
+NetworkOption activation_option() {
+  return {.name = "activation", .value = Activation::relu, .value_name = "NAME", .help = "after each hidden layer"};
+}
+
+NetworkOption dropout_option() {
+  return {.name = "dropout",
+          .value = 0.0,
+          .value_name = "RATE",
+          .help = "share of activations that a training step drops",
+          .at_least = 0,
+          .below = 1};
+}
+
+NetworkOption tied_option(bool value) {
+  return {.name = "tied", .value = value, .value_name = "", .help = "the output layer shares the embedding's table"};
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,41 @@
+/// \file
+/// Memory of one array.
+#pragma once
+
+#include <cstddef>
+#include <memory_resource>
+
+#include "model/backend.hpp"
+#include "model/tensor.hpp"
+
+namespace lockstep::model {
+
+/// Owns one array: memory from a resource, given back in the destructor. Empty where it has no elements.
+class Arena {
+ public:
+  Arena() = default;
+  /// What the array holds at first is unspecified, and pages that nobody writes to stay untouched.
+  Arena(std::pmr::memory_resource* memory, ElementType type, std::size_t elements);
+  Arena(Arena&& other) noexcept { swap(other); }
+  Arena& operator=(Arena&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~Arena();
+
+  /// One row, zero at first; `memory`: nullptr: the backend's.
+  static Arena of_zeros(Backend& backend, ElementType type, std::size_t elements,
+                        std::pmr::memory_resource* memory = nullptr);
+
+  const Tensor& tensor() const noexcept { return tensor_; }
+  void* data() const noexcept { return tensor_.data; }
+  bool empty() const noexcept { return !tensor_.present(); }
+
+ private:
+  void swap(Arena& other) noexcept;
+
+  std::pmr::memory_resource* memory_ = nullptr;
+  Tensor tensor_;
+};
+
+}  // namespace lockstep::model

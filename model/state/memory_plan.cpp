@@ -1,0 +1,39 @@
+#include "model/state/memory_plan.hpp"
+
+#include "model/batch.hpp"
+#include "model/state/recurrent_state.hpp"
+
+namespace lockstep::model {
+
+MemoryTypes memory_types(const Backend& backend) {
+  return {.compute = backend.compute_type(), .master = backend.master_type(), .is_host = backend.is_host()};
+}
+
+MemoryTypes memory_types_on_gpu(Precision precision) noexcept {
+  return {.compute = precision == Precision::bf16 ? ElementType::bfloat16 : ElementType::float32,
+          .master = ElementType::float32,
+          .is_host = false};
+}
+
+MemoryPlan plan_memory(const Network& network, const ModelOptions& options, const ParameterStateOptions& state_options,
+                       const MemoryTypes& types) {
+  const bool training = state_options.purpose == Purpose::training;
+  const std::size_t elements = network.parameters().arena_elements();
+  const std::size_t arena = elements * size_of(types.master);
+  const OperationTypes operation_types{.compute = types.compute, .master = types.master};
+  MemoryPlan plan;
+  plan.parameters = arena + (types.compute != types.master ? elements * size_of(types.compute) : 0);
+  plan.activations = BatchStage::converted_bytes(network, options, types.compute) +
+                     ActivationLayout(network.activations(), options.max_batch, operation_types).bytes() +
+                     (training ? 2 : 1) * RecurrentState::bytes(network, options.most_sequences(), operation_types);
+  if (state_options.optimizer.average_decay > 0) plan.average = arena;
+  if (training) {
+    plan.gradients = arena;
+    plan.optimizer = OwnedParts::state_elements(network.parameters(), state_options.owned) * size_of(types.master) *
+                     static_cast<std::size_t>(state_count(state_options.optimizer.kind));
+  }
+  if (!types.is_host) plan.input = BatchStage::slot_bytes(network, options, state_options.purpose);
+  return plan;
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,35 @@
+/// \file
+/// How much memory a model takes, before any is taken.
+#pragma once
+
+#include <cstddef>
+
+#include "model/backend.hpp"
+#include "model/model_options.hpp"
+#include "model/network.hpp"
+#include "model/state/parameter_state.hpp"
+
+namespace lockstep::model {
+
+/// Bytes by purpose.
+struct MemoryPlan {
+  std::size_t parameters = 0;  ///< with their copy in the compute type, where that is another one
+  std::size_t gradients = 0, optimizer = 0, average = 0;
+  std::size_t activations = 0;  ///< with recurrent state
+  std::size_t input = 0;        ///< batches on their way to a device
+  std::size_t total() const noexcept { return parameters + gradients + optimizer + average + activations + input; }
+};
+
+/// What an element takes where, and whether batches are copied.
+struct MemoryTypes {
+  ElementType compute = ElementType::float32;
+  ElementType master = ElementType::float32;
+  bool is_host = true;
+};
+MemoryTypes memory_types(const Backend& backend);
+MemoryTypes memory_types_on_gpu(Precision precision) noexcept;
+
+MemoryPlan plan_memory(const Network& network, const ModelOptions& options, const ParameterStateOptions& state_options,
+                       const MemoryTypes& types);
+
+}  // namespace lockstep::model

@@ -1,0 +1,47 @@
+/// \file
+/// What a recurrent network keeps from one batch to the next, where batches are stateful: sample i of a batch goes on
+/// where sample i of the batch before ended.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "model/activation_table.hpp"
+#include "model/backend.hpp"
+#include "model/model_options.hpp"
+#include "model/network.hpp"
+#include "model/state/arena.hpp"
+
+namespace lockstep::model {
+
+/// The state of up to `sequences` sequences, once for training and once for evaluation; nothing where the network keeps
+/// none.
+class RecurrentState {
+ public:
+  /// sequences: of this rank, over all micro-batches. backend and network must outlive the state.
+  RecurrentState(Backend& backend, const Network& network, std::int64_t sequences, Purpose purpose);
+
+  const ActivationLayout& layout() const noexcept { return layout_; }
+  void* data(Purpose purpose) const noexcept { return arena(purpose).data(); }
+  /// Sequences [first, first + count) begin anew: their state is zero. In the order of the operations.
+  void reset(Purpose purpose, std::int64_t first, std::int64_t count);
+
+  std::int64_t elements() const noexcept { return network_.recurrent_state().elements_per_sample(); }
+  /// The state for training of the first sequences, one after another: float32 [sequences, elements()].
+  void download(std::int64_t sequences, std::span<float> out) const;
+  void upload(std::int64_t sequences, std::span<const float> in);
+  /// Bytes of one of the two.
+  static std::size_t bytes(const Network& network, std::int64_t sequences, const OperationTypes& types);
+
+ private:
+  const Arena& arena(Purpose purpose) const noexcept { return purpose == Purpose::training ? training_ : evaluation_; }
+  template <class Work>
+  void for_each(std::int64_t sequences, const Work& work) const;
+
+  Backend& backend_;
+  const Network& network_;
+  ActivationLayout layout_;
+  Arena training_, evaluation_;
+};
+
+}  // namespace lockstep::model

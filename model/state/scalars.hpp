@@ -1,0 +1,37 @@
+/// \file
+/// A few numbers that operations make and the host reads.
+#pragma once
+
+#include <cstddef>
+#include <memory_resource>
+#include <span>
+#include <vector>
+
+#include "model/backend.hpp"
+#include "model/state/arena.hpp"
+
+namespace lockstep::model {
+
+/// float64 numbers in the backend's memory, zero at first, and a copy of them on the host.
+class Scalars {
+ public:
+  /// backend must outlive the numbers.
+  Scalars(Backend& backend, std::size_t count);
+
+  /// In the backend's memory: float64 [1, count].
+  Tensor tensor() const noexcept { return arena_.tensor(); }
+  Tensor at(std::size_t offset, std::size_t count = 1) const noexcept { return tensor().slice({offset, count}); }
+  /// Enqueues a copy of all numbers to the host.
+  void post();
+  /// The copy, after post() and synchronising.
+  std::span<const double> posted() const noexcept { return host_; }
+  /// post(), synchronise, posted().
+  std::span<const double> read_now();
+
+ private:
+  Backend& backend_;
+  Arena arena_;
+  std::pmr::vector<double> host_;
+};
+
+}  // namespace lockstep::model

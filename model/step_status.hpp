@@ -1,0 +1,42 @@
+/// \file
+/// What the ranks tell each other in each step, in one small all-reduce.
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+
+#include "model/tensor.hpp"
+
+namespace lockstep::model {
+
+/// The numbers and their order, on the wire and in the backend's memory: each one is summed over the ranks. The
+/// backend adds what it knows of (loss, metric, non_finite, gradient_squares); the others come from whoever runs the
+/// step.
+struct StepStatus {
+  double loss = 0;            ///< sum over the samples
+  double metric = 0;          ///< likewise
+  double non_finite = 0;      ///< ranks without a finite loss, failed ones among them; > 0 (or NaN): no update
+  double samples = 0;         ///< of the step
+  double failed = 0;          ///< ranks that could not do their part
+  double stop_requests = 0;   ///< ranks that want to stop
+  double schedule_low = 0;    ///< low half of a rank's schedule tag
+  double schedule_low2 = 0;   ///< its square
+  double schedule_high = 0;   ///< high half
+  double schedule_high2 = 0;  ///< its square
+  /// Of the gradients that a rank updates. Last: where each rank updates all of them it is no part of the sum.
+  double gradient_squares = 0;
+};
+inline constexpr std::size_t kStepStatusSize = sizeof(StepStatus) / sizeof(double);  ///< numbers
+static_assert(std::is_trivially_copyable_v<StepStatus> && std::is_standard_layout_v<StepStatus>);
+
+/// The status that lies in a tensor float64 [1, kStepStatusSize] of host memory.
+inline StepStatus& step_status_in(const Tensor& tensor) noexcept { return *static_cast<StepStatus*>(tensor.data); }
+
+/// One number of such a tensor, as float64 [1, 1]: `status_number(tensor, &StepStatus::non_finite)`.
+inline Tensor status_number(const Tensor& tensor, double StepStatus::*number) noexcept {
+  static constexpr StepStatus kLayout;
+  const auto offset = reinterpret_cast<const char*>(&(kLayout.*number)) - reinterpret_cast<const char*>(&kLayout);
+  return tensor.slice({static_cast<std::size_t>(offset) / sizeof(double), 1});
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,52 @@
+/// \file
+/// What happens between the gradients, summed over the ranks, and new parameters: L2, norm, clipping, the rule, the
+/// average. Ranks that share the update (ParameterStateOptions::owned) own parts of the parameters; each rank updates
+/// its own ones, and the ranks gather the parameters afterwards.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+#include "model/backend.hpp"
+#include "model/state/parameter_state.hpp"
+#include "model/state/step_status_buffer.hpp"
+#include "model/update_rule.hpp"
+
+namespace lockstep::model {
+
+/// Part `index` of ParameterStateOptions::owned is as it will be.
+using PartUpdated = std::function<void(std::size_t index)>;
+
+/// One step: prepare(), finish_gradients(), the all-reduce of the status, update(). All but prepare() may be recorded.
+/// Nothing depends on a number that the host would have to wait for: an update that must not happen (a rank failed, a
+/// number is not finite) does nothing.
+class Optimizer {
+ public:
+  /// All three must outlive the optimiser. Throws std::invalid_argument where a rule that looks at whole parameters
+  /// (lars, lamb) is to update parts, and where there are no gradients.
+  Optimizer(Backend& backend, ParameterState& parameters, StepStatusBuffer& status, const OptimizerOptions& options);
+
+  /// Whether ranks share the update.
+  bool is_sharded() const noexcept { return !parameters_.owned().whole(); }
+  /// The numbers of update `number` (0-based), in the order of the operations.
+  void prepare(double learning_rate, std::int64_t number) { prepare(update_rule(options_, learning_rate, number)); }
+  void prepare(const UpdateRule& rule);
+  /// Adds the L2 gradient (if any), and takes the sum of squares to the status; both of the owned parts.
+  void finish_gradients();
+  /// Updates the owned parts, unless the status says no or the gradients are not finite. Where the update is shared,
+  /// `updated` is called once for each owned part, in their order; it may be empty.
+  void update(const PartUpdated& updated = {});
+  /// l2/2 |w|^2 over the decayed parameters: the part of the loss that no sample owns. Synchronises.
+  double l2_loss();
+
+ private:
+  Backend& backend_;
+  ParameterState& parameters_;
+  StepStatusBuffer& status_;
+  OptimizerOptions options_;
+  Arena rule_, norms_;
+  Scalars l2_squares_;
+};
+
+}  // namespace lockstep::model

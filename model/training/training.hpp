@@ -1,0 +1,32 @@
+/// \file
+/// The parts of a training on one backend.
+#pragma once
+
+#include "model/model.hpp"
+#include "model/state/parameter_state.hpp"
+#include "model/state/step_status_buffer.hpp"
+#include "model/training/optimizer.hpp"
+
+namespace lockstep::model {
+
+/// In the order in which they are made: each part knows those before it. One step is: the batches' forward and
+/// backward, the all-reduce of the gradients, Optimizer::finish_gradients(), StepStatusBuffer::report_loss(), the
+/// all-reduce of the status, Optimizer::update().
+struct Training {
+  /// backend and network must outlive it.
+  Training(Backend& backend, const Network& network, const ModelOptions& options,
+           const ParameterStateOptions& state_options)
+      : parameters(backend, network.parameters(), state_options),
+        model(backend, network, parameters, options),
+        status(backend, {.sums_gradient_squares = !parameters.owned().whole()}),
+        optimizer(backend, parameters, status, state_options.optimizer) {}
+  Training(const Training&) = delete;
+  Training& operator=(const Training&) = delete;
+
+  ParameterState parameters;
+  Model model;
+  StepStatusBuffer status;
+  Optimizer optimizer;
+};
+
+}  // namespace lockstep::model

@@ -1,0 +1,54 @@
+#include "app/plan/task.hpp"
+
+#include <cmath>
+#include <memory>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::app {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Task task_of(std::int64_t classes, model::LossKind loss = model::LossKind::softmax_cross_entropy) {
+  return Task(loss, *model::make_network({.name = "linear"}, {.features = 2, .outputs = classes, .image = {}}), 0);
+}
+
+Task language(double bytes_per_token) {
+  const auto network =
+      model::make_network({.name = "gpt"}, {.features = 8, .outputs = 20, .image = {}, .tokens = true});
+  return Task(model::LossKind::softmax_cross_entropy, *network, bytes_per_token);
+}
+
+TEST(Task, ClassesAreCountedAndSoAreTheFirstFiveOfManyClasses) {
+  const Score score = task_of(10).score({.loss = 5, .metric = 6, .top5 = 9}, 10, false);
+  EXPECT_DOUBLE_EQ(score.loss, 0.5);
+  EXPECT_EQ(task_of(10).format_evaluation(score), "loss 0.5  accuracy 60.00 %  top-5 90.00 %  (10 samples)");
+  EXPECT_LT(task_of(10).score({.loss = 5, .metric = 6, .top5 = 9}, 10, true).top5, 0);
+  EXPECT_THAT(task_of(9).format_evaluation(task_of(9).score({.top5 = 9}, 10, false)), Not(HasSubstr("top-5")));
+  EXPECT_TRUE(task_of(10).is_better(0.9, 0.8));
+}
+
+TEST(Task, ErrorsAreBetterWhenSmaller) {
+  const Task task = task_of(1, model::LossKind::mean_squared_error);
+  EXPECT_STREQ(task.metric_key(), "mean_absolute_error");
+  EXPECT_TRUE(task.is_better(0.1, 0.2));
+}
+
+/// 10 samples of 8 tokens; a loss of ln 4 nats is 2 bits a token.
+TEST(Task, LanguageIsMeasuredPerTokenAndPerByte) {
+  const Task task = language(4);
+  const Score score = task.score({.loss = 80 * std::log(4.0), .metric = 40}, 10, false);
+  EXPECT_NEAR(score.metric, 4, 1e-12);
+  EXPECT_EQ(task.format(score), "perplexity 4  bits per byte 0.5000");
+  EXPECT_THAT(task.format_evaluation(score), HasSubstr("(80 tokens)"));
+  EXPECT_TRUE(task.is_better(4, 5));
+  EXPECT_EQ(io::to_json_line(task.record(score)),
+            R"({"loss":1.3862943611198906,"perplexity":4.0,"bits_per_byte":0.5})");
+  EXPECT_EQ(language(0).format(score), "perplexity 4");
+}
+
+}  // namespace
+}  // namespace lockstep::app

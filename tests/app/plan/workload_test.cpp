@@ -1,0 +1,76 @@
+/// How much work a job is, and the figures it is told in.
+#include "app/plan/workload.hpp"
+
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "app/report/figures.hpp"
+
+namespace lockstep::app {
+namespace {
+
+using testing::HasSubstr;
+
+TrainOptions options_with(std::int64_t batch, std::int64_t accumulate) {
+  TrainOptions options;
+  options.work.batch = batch;
+  options.work.accumulate = accumulate;
+  return options;
+}
+
+TEST(WorkPlanTest, TheGlobalBatchIsWhatAllRanksTakeInAllMicroSteps) {
+  const WorkPlan work = work_plan(options_with(25, 2), 1000, 4);
+  EXPECT_EQ(work.global_batch, 200);
+  EXPECT_EQ(work.largest_part, 25);
+  EXPECT_EQ(work.steps_per_epoch, 5);
+  EXPECT_EQ(work.total_steps, 5);
+  EXPECT_EQ(work.evaluate_every, 5);
+}
+
+TEST(WorkPlanTest, NoBatchIsLargerThanTheData) {
+  for (const std::int64_t batch : {1000L, 1001L, std::numeric_limits<long>::max()}) {
+    const WorkPlan work = work_plan(options_with(batch, 1000000), 1000, 8);
+    EXPECT_EQ(work.global_batch, 1000) << batch;
+    EXPECT_EQ(work.largest_part, 1);
+    EXPECT_EQ(work.steps_per_epoch, 1);
+  }
+  TrainOptions options;
+  options.work.global_batch = std::numeric_limits<std::int64_t>::max();
+  EXPECT_EQ(work_plan(options, 7, 3).global_batch, 7);
+  EXPECT_EQ(work_plan(options, 7, 3).largest_part, 3);
+}
+
+TEST(WorkPlanTest, EpochsMayBeFractionsAndEndWithWholeSteps) {
+  TrainOptions options = options_with(10, 1);
+  for (const auto& [epochs, steps] : {std::pair{0.3, 3}, {0.01, 1}, {1e-9, 1}, {2.0, 20}, {2.05, 21}}) {
+    options.work.epochs = epochs;
+    EXPECT_EQ(work_plan(options, 100, 1).total_steps, steps) << epochs;
+  }
+  options.work.epochs = 1e30;
+  try {
+    work_plan(options, 100, 1);
+    FAIL() << "no error";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("--epochs 1e+30"));
+  }
+  options.work.steps = 5;
+  EXPECT_EQ(work_plan(options, 100, 1).total_steps, 5);
+}
+
+TEST(WorkPlanTest, TheScalingRuleUsesTheGlobalBatch) {
+  TrainOptions options = options_with(32, 2);
+  options.schedule.base = 0.1;
+  options.work.reference_batch = 128;
+  EXPECT_DOUBLE_EQ(learning_rate_schedule(options, work_plan(options, 10000, 4)).at(0), 0.2);
+}
+
+TEST(FiguresTest, OneIsNotMany) {
+  EXPECT_EQ(counted(1, "rank"), "1 rank");
+  EXPECT_EQ(counted(0, "rank"), "0 ranks");
+  EXPECT_EQ(counted(12345, "sample"), "12,345 samples");
+}
+
+}  // namespace
+}  // namespace lockstep::app

@@ -1,0 +1,232 @@
+#include "app/report/console.hpp"
+
+#include <array>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <pty.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "app/report/terminal.hpp"
+#include "io/file_error.hpp"
+
+namespace lockstep::app {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::Not;
+
+/// The console's two outputs as pipes, read without waiting.
+class Pipe {
+ public:
+  Pipe() { EXPECT_EQ(pipe2(ends_.data(), O_NONBLOCK | O_CLOEXEC), 0); }
+  ~Pipe() {
+    close(ends_[0]);
+    close(ends_[1]);
+  }
+  int in() const { return ends_[1]; }
+  std::string text() const {
+    std::string text(65536, '\0');
+    const ssize_t count = read(ends_[0], text.data(), text.size());
+    text.resize(count > 0 ? static_cast<std::size_t>(count) : 0);
+    return text;
+  }
+
+ private:
+  std::array<int, 2> ends_{};
+};
+
+/// A real terminal of a given width.
+class Pty {
+ public:
+  explicit Pty(unsigned short columns) {
+    winsize size{};
+    size.ws_col = columns;
+    size.ws_row = 24;
+    EXPECT_EQ(openpty(&master_, &slave_, nullptr, nullptr, &size), 0);
+    fcntl(master_, F_SETFL, O_NONBLOCK);
+  }
+  ~Pty() {
+    close(master_);
+    close(slave_);
+  }
+  int slave() const { return slave_; }
+  /// What has been written since the last call. The kernel hands it over in its own time, in pieces: waits for the
+  /// first one, then until no more comes.
+  std::string text() const {
+    std::string text;
+    std::array<char, 4096> piece{};
+    for (int patience = 5000; has_more(patience); patience = 50) {
+      const ssize_t count = read(master_, piece.data(), piece.size());
+      if (count <= 0) break;
+      text.append(piece.data(), static_cast<std::size_t>(count));
+    }
+    return text;
+  }
+  bool silent() const { return !has_more(50); }
+
+ private:
+  bool has_more(int milliseconds) const {
+    pollfd ready{.fd = master_, .events = POLLIN, .revents = 0};
+    return poll(&ready, 1, milliseconds) > 0;
+  }
+
+  int master_ = -1, slave_ = -1;
+};
+
+std::string contents(const fs::path& file) {
+  std::ostringstream text;
+  text << std::ifstream(file).rdbuf();
+  return text.str();
+}
+
+class ConsoleTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "lockstep-console-XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  fs::path folder_;
+  Pipe output_, error_;
+};
+
+TEST_F(ConsoleTest, SaysEachMessageAsWholeLines) {
+  Console console(output_.in(), error_.in());
+  console.info("one");
+  console.info("two\nthree\n\n");
+  console.warn("careful");
+  EXPECT_EQ(output_.text(), "one\ntwo\nthree\n");
+  EXPECT_EQ(error_.text(), "warning: careful\n");
+}
+
+TEST_F(ConsoleTest, CopiesEverythingButTheBarIntoTheLog) {
+  const fs::path log = folder_ / "log.txt";
+  {
+    Console console(output_.in(), error_.in());
+    console.info("before");
+    console.attach_log(log, false);
+    console.set_progress(true);
+    console.progress(0.5, "half");
+    console.info("during");
+    console.warn("careful");
+  }
+  EXPECT_EQ(contents(log), "before\nduring\nwarning: careful\n");
+  Console(output_.in(), error_.in()).attach_log(log, true);
+  EXPECT_EQ(contents(log), "before\nduring\nwarning: careful\n");
+  Console(output_.in(), error_.in()).attach_log(log, false);
+  EXPECT_EQ(contents(log), "");
+}
+
+TEST_F(ConsoleTest, RefusesALogThatCannotBeOpened) {
+  Console console(output_.in(), error_.in());
+  try {
+    console.attach_log(folder_ / "absent" / "log.txt", false);
+    FAIL() << "no error";
+  } catch (const io::FileError& error) {
+    EXPECT_THAT(error.what(), HasSubstr((folder_ / "absent" / "log.txt").string()));
+    EXPECT_THAT(error.what(), HasSubstr("No such file or directory"));
+  }
+}
+
+TEST_F(ConsoleTest, SaysOnceThatTheLogsDiskIsFull) {
+  if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
+  Console console(output_.in(), error_.in());
+  console.attach_log("/dev/full", true);
+  try {
+    console.info("lost");
+    FAIL() << "no error";
+  } catch (const io::FileError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("/dev/full"));
+    EXPECT_THAT(error.what(), HasSubstr("No space left on device"));
+  }
+  EXPECT_NO_THROW(console.info("kept"));
+  EXPECT_EQ(output_.text(), "lost\nkept\n");
+}
+
+TEST_F(ConsoleTest, RemembersThatStdoutFailed) {
+  if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
+  const int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+  Console console(full, error_.in());
+  EXPECT_FALSE(console.output_failed());
+  EXPECT_NO_THROW(console.info("lost"));
+  EXPECT_TRUE(console.output_failed());
+  close(full);
+}
+
+TEST_F(ConsoleTest, DrawsNoBarIntoAPipeUnlessToldTo) {
+  Console console(output_.in(), error_.in());
+  EXPECT_FALSE(console.shows_progress());
+  console.progress(0.5, "half");
+  EXPECT_EQ(output_.text(), "");
+  console.set_progress(true);
+  console.progress(0.5, "half");
+  EXPECT_THAT(output_.text(), HasSubstr("half"));
+}
+
+TEST_F(ConsoleTest, DrawsOnATerminalAndClearsBeforeSpeaking) {
+  const Pty terminal(60);
+  Console console(terminal.slave(), error_.in());
+  EXPECT_TRUE(console.shows_progress());
+  console.progress(0.25, "quarter");
+  console.progress(0.26, "too soon");
+  const std::string bar = terminal.text();
+  EXPECT_THAT(bar, HasSubstr("\r 25 % ["));
+  EXPECT_THAT(bar, Not(HasSubstr("too soon")));
+  EXPECT_THAT(bar, HasSubstr("quarter"));
+  EXPECT_LE(bar.size(), 59 + std::string("\r\x1b[K").size());
+  console.info("hello");
+  EXPECT_EQ(terminal.text(), "\r\x1b[Khello\r\n");
+  console.info("again");
+  EXPECT_EQ(terminal.text(), "again\r\n");
+  console.progress(1, "done");
+  EXPECT_THAT(terminal.text(), HasSubstr("100 %"));
+  console.clear_progress();
+  EXPECT_EQ(terminal.text(), "\r\x1b[K");
+}
+
+TEST_F(ConsoleTest, DrawsNothingWhenToldNotTo) {
+  const Pty terminal(60);
+  Console console(terminal.slave(), error_.in());
+  console.set_progress(false);
+  console.progress(0.25, "quarter");
+  EXPECT_TRUE(terminal.silent());
+}
+
+TEST_F(ConsoleTest, OtherRanksAreSilent) {
+  Console console(false);
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  console.attach_log(folder_ / "log.txt", false);
+  console.set_progress(true);
+  console.info("one");
+  console.warn("two");
+  console.progress(0.5, "three");
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_FALSE(fs::exists(folder_ / "log.txt"));
+  EXPECT_FALSE(console.shows_progress());
+}
+
+TEST(Terminal, KnowsItsWidth) {
+  const Pty terminal(132);
+  EXPECT_TRUE(terminal_at(terminal.slave()).interactive);
+  EXPECT_EQ(terminal_at(terminal.slave()).columns, 132);
+  const Pty unknown(0);
+  EXPECT_EQ(terminal_at(unknown.slave()).columns, 80);
+}
+
+}  // namespace
+}  // namespace lockstep::app

@@ -1,0 +1,55 @@
+#include "app/report/result_file.hpp"
+
+#include <fstream>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "comm/agreement.hpp"
+#include "comm/host/serial_communicator.hpp"
+
+namespace lockstep::app {
+namespace {
+
+std::string content(const std::filesystem::path& file) {
+  std::ostringstream text;
+  text << std::ifstream(file).rdbuf();
+  return text.str();
+}
+
+TEST(ResultFiles, KeepWhatWasThereUntilTheFirstWrite) {
+  const std::filesystem::path file = testing::TempDir() + "/result_file_test.txt";
+  std::ofstream(file) << "an older and longer text\n";
+  comm::SerialCommunicator alone;
+  {
+    ResultFile result(alone, file);
+    EXPECT_TRUE(result.wanted());
+    EXPECT_EQ(content(file), "an older and longer text\n");
+    result.write("one\n");
+    EXPECT_EQ(content(file), "one\n");
+    result.write("two\n");
+  }
+  EXPECT_EQ(content(file), "one\ntwo\n");
+  std::filesystem::remove(file);
+}
+
+TEST(ResultFiles, SayWhatCannotBeWritten) {
+  comm::SerialCommunicator alone;
+  ResultFile nothing(alone, "");
+  EXPECT_FALSE(nothing.wanted());
+  nothing.write("to nowhere");
+  try {
+    ResultFile result(alone, "/nowhere/at all.csv");
+    FAIL();
+  } catch (const comm::AgreedError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("cannot write /nowhere/at all.csv: No such file"));
+  }
+  ResultFile full(alone, "/dev/full");
+  EXPECT_THROW(full.write("x"), comm::AgreedError);
+  ResultFile device(alone, "/dev/null");
+  device.write("x");
+}
+
+}  // namespace
+}  // namespace lockstep::app

@@ -1,0 +1,128 @@
+/// What a user sees of a running job, from made-up steps.
+#include "app/train/report.hpp"
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+namespace lockstep::app {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class ReporterTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "lockstep-report-XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+    output_ = open((folder_ / "output").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    ASSERT_GE(output_, 0);
+    options_.every = 2;
+    work_.total_steps = 7;
+  }
+  void TearDown() override {
+    close(output_);
+    fs::remove_all(folder_);
+  }
+  std::string text(const char* name) const {
+    std::ostringstream all;
+    all << std::ifstream(folder_ / name).rdbuf();
+    return all.str();
+  }
+  RunLogs logs() const {
+    RunLogs made;
+    made.metrics = std::make_unique<io::MetricsLog>(folder_ / "metrics.jsonl", false);
+    return made;
+  }
+  static StepFigures figures(std::int64_t step, double loss) {
+    return {.step = step,
+            .epoch = 0.5,
+            .loss_sum = 10 * loss,
+            .metric_sum = 4,
+            .samples = 10,
+            .learning_rate = 0.1,
+            .gradient_norm = 2};
+  }
+  /// After `steps` steps: 1 s each, of which 0.6 compute, 0.25 communication and 0.05 input.
+  static TimeSplit time(double steps) {
+    return {.input = 0.05 * steps, .compute = 0.6 * steps, .communication = 0.25 * steps, .total = steps};
+  }
+
+  fs::path folder_;
+  int output_ = -1;
+  ReportOptions options_;
+  WorkPlan work_;
+  std::unique_ptr<model::Network> network_ =
+      model::make_network({.name = "linear"}, {.features = 2, .outputs = 3, .image = {}});
+  Task classification_{model::LossKind::softmax_cross_entropy, *network_, 0};
+  Task regression_{model::LossKind::mean_squared_error, *network_, 0};
+};
+
+TEST_F(ReporterTest, ALineIsTheMeanOfTheStepsSinceTheLastOne) {
+  Console console(output_, output_);
+  Reporter reporter(console, options_, work_, classification_, 2, 0);
+  reporter.attach(logs());
+  const auto l2 = [] { return 0.5; };
+  reporter.step(figures(1, 3), time(1), l2);
+  EXPECT_EQ(text("output"), "");
+  reporter.step(figures(2, 1), time(2), l2);
+  EXPECT_THAT(text("output"), AllOf(HasSubstr("step 2/7"), HasSubstr("loss 2.50000"), HasSubstr("accuracy 40.00 %"),
+                                    HasSubstr("10 samples/s (5/rank)"),
+                                    HasSubstr("input 5.0 %  compute 60 %  communication 25 %  other 10 %")));
+  reporter.step(figures(3, 8), time(3), l2);
+  reporter.step(figures(4, 8), time(4), l2);
+  EXPECT_THAT(text("metrics.jsonl"), HasSubstr(R"("kind":"train","step":4,"epoch":0.5,"loss":8.5,"accuracy":0.4)"));
+}
+
+TEST_F(ReporterTest, ARunThatEndsEarlySaysWhatIsLeftOnce) {
+  Console console(output_, output_);
+  Reporter reporter(console, options_, work_, regression_, 1, 0);
+  const auto l2 = [] { return 0.0; };
+  for (int i = 1; i <= 3; ++i) reporter.step(figures(i, i), time(i), l2);
+  EXPECT_THAT(text("output"), Not(HasSubstr("step 3/7")));
+  reporter.remaining(figures(3, 3), time(3), l2);
+  EXPECT_THAT(text("output"),
+              AllOf(HasSubstr("step 3/7"), HasSubstr("loss 3.00000"), HasSubstr("mean absolute error 0.4")));
+  const std::string before = text("output");
+  reporter.remaining(figures(3, 3), time(3), l2);
+  EXPECT_EQ(text("output"), before);
+}
+
+TEST_F(ReporterTest, TheLastStepIsAlwaysReported) {
+  Console console(output_, output_);
+  Reporter reporter(console, options_, work_, regression_, 1, 6);
+  reporter.step(figures(7, 1), time(1), [] { return 0.0; });
+  EXPECT_THAT(text("output"), HasSubstr("step 7/7"));
+}
+
+TEST_F(ReporterTest, NothingIsWrittenIntoAFolderThatAnotherProcessTook) {
+  Console console(output_, output_);
+  Reporter reporter(console, options_, work_, regression_, 1, 0);
+  RunLogs logs = this->logs();
+  logs.still_owner = [] { throw std::runtime_error("the run belongs to another process now"); };
+  reporter.attach(std::move(logs));
+  reporter.step(figures(1, 1), time(1), [] { return 0.0; });
+  EXPECT_THROW(reporter.step(figures(2, 1), time(2), [] { return 0.0; }), std::runtime_error);
+  EXPECT_THROW(reporter.evaluation(2, 0.5, {.samples = 3}, false, 0.1), std::runtime_error);
+  EXPECT_EQ(text("output"), "");
+  EXPECT_EQ(text("metrics.jsonl"), "");
+}
+
+TEST_F(ReporterTest, TheSharesOfTimeAddUp) {
+  EXPECT_EQ(format_split({.input = 1, .compute = 2, .communication = 3, .total = 10}),
+            "input 10.0 %  compute 20 %  communication 30 %  other 40 %");
+  EXPECT_EQ(format_split({}), "input 0.0 %  compute 0 %  communication 0 %  other 0 %");
+}
+
+}  // namespace
+}  // namespace lockstep::app

@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""check_papers.py TREE [PROGRAM]: are the documents (*.md) of TREE right about what can be looked up?
+
+Every relative link leads to a file, every anchor to a heading, and prose has at most 140 columns. With PROGRAM (lockstep)
+every option that a document names is one of the program, of a script of the tree or of the tools listed below. Prints
+each fault as FILE:LINE: REASON and ends with 1 when there is one, with 2 when it could not look.
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+COLUMNS = 140
+COMMANDS = ["", "pack", "train", "eval", "generate", "check", "info", "bench step", "bench scale", "bench all-reduce",
+            "bench input"]
+SCRIPTS = ["app/quickstart", "tests/run", "tests/gpu/run", "tests/learning/run", "tests/peers/compare_step.py",
+           "tests/cluster/simulation/project run", "tests/cluster/simulation/project compare"]
+FOREIGN = {
+    "cmake, ctest": "--preset --build --install --prefix --target --test-dir",
+    "sbatch, srun": "--nodes --ntasks-per-node --cpus-per-task --gpus-per-node --gpus-per-task --time --partition --account"
+                    " --array --signal --open-mode --mpi --cpu-bind --requeue",
+    "mpirun": "--bind-to --map-by --hostfile --oversubscribe",
+    "apptainer": "--bind",
+}
+OPTION = re.compile(r"(?<![\w-])--(\[no-\])?([a-z][a-z0-9-]*)")
+
+
+def documents(tree):
+    return [path for path in sorted(tree.rglob("*.md"))
+            if not {"build", "data", "runs", ".git"} & set(path.relative_to(tree).parts)]
+
+
+def anchor(heading):
+    """As GitHub makes it: lower case, spaces to dashes, no punctuation."""
+    text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
+    return re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
+
+
+def lines_of(path):
+    """[(number, line, whether it is code)]"""
+    code = False
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if line.startswith("```"):
+            code = not code
+            continue
+        yield number, line, code or line.startswith("    ")
+
+
+def anchors(path):
+    return {anchor(line.lstrip("#")) for _, line, code in lines_of(path) if not code and line.startswith("#")}
+
+
+def link_faults(tree, path):
+    for number, line, code in lines_of(path):
+        if code:
+            continue
+        for target in re.findall(r"\]\(([^)\s]+)\)", line):
+            if re.match(r"[a-z]+:", target):
+                continue
+            name, _, heading = target.partition("#")
+            file = (path.parent / name).resolve() if name else path
+            if not file.exists() or not file.is_relative_to(tree):
+                yield number, f"links to {target}, which is not there"
+            elif heading and heading not in anchors(file):
+                yield number, f"links to {target}: no heading is called so"
+
+
+def width_faults(_, path):
+    for number, line, code in lines_of(path):
+        if not code and "results" not in path.parts and not line.startswith("|") and len(line) > COLUMNS:
+            yield number, f"has {len(line)} columns, more than {COLUMNS}"
+
+
+def output_of(command):
+    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    if run.returncode:
+        print(f"check_papers.py: {' '.join(map(str, command))} ended with {run.returncode}: {run.stderr}", file=sys.stderr)
+        sys.exit(2)
+    return run.stdout
+
+
+def known_options(tree, program):
+    helps = [output_of([program, *command.split(), "--help"]) for command in COMMANDS]
+    for network in (tree / "model" / "networks").glob("*.cpp"):
+        helps.append(output_of([program, "train", "--model", network.stem, "--help"]))
+    helps += [output_of([tree / script.split()[0], *script.split()[1:], "--help"]) for script in SCRIPTS
+              if (tree / script.split()[0]).exists()]
+    names = {"version", "help"}
+    for text in [*helps, *FOREIGN.values()]:
+        for negated, name in OPTION.findall(text):
+            names |= {name, "no-" + name} if negated else {name}
+    return names
+
+
+def option_faults(known, path):
+    for number, line, _ in lines_of(path):
+        for _, name in OPTION.findall(line):
+            if name not in known:
+                yield number, f"names --{name}, which no --help lists"
+
+
+def main():
+    if len(sys.argv) not in (2, 3):
+        print(__doc__, file=sys.stderr)
+        return 2
+    tree = pathlib.Path(sys.argv[1]).resolve()
+    papers = documents(tree)
+    if not papers:
+        print(f"check_papers.py: {tree} has no documents", file=sys.stderr)
+        return 2
+    faults = [(path, *fault) for path in papers for check in (link_faults, width_faults) for fault in check(tree, path)]
+    if len(sys.argv) == 3:
+        known = known_options(tree, sys.argv[2])
+        faults += [(path, *fault) for path in papers for fault in option_faults(known, path)]
+    for path, number, reason in faults:
+        print(f"{path.relative_to(tree)}:{number}: {reason}")
+    if not faults:
+        print(f"documents: {len(papers)} without a fault")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,44 @@
+#include "comm/session/peers.hpp"
+
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::comm {
+namespace {
+
+using testing::ElementsAre;
+
+PeerInfo card_of(const std::string& host, std::uint64_t machine, int pretended = 0) {
+  PeerInfo info;
+  host.copy(info.host.data(), info.host.size() - 1);
+  info.machine = machine;
+  info.pretended_machine = pretended;
+  return info;
+}
+
+TEST(Machines, HoldTheRanksOfOneKernelAndOneName) {
+  const PeerTable peers(
+      1, {card_of("node1", 7), card_of("node2", 8), card_of("node1", 7), card_of("node2", 8), card_of("node2", 7)});
+  EXPECT_THAT(peers.machines(), ElementsAre(ElementsAre(0, 2), ElementsAre(1, 3), ElementsAre(4)));
+  EXPECT_TRUE(peers.same_machine(3));
+  EXPECT_FALSE(peers.same_machine(4));
+}
+
+TEST(Machines, ThatCouldNotBeToldHoldOneRankEach) {
+  const PeerTable peers(0, {card_of("node", 0), card_of("node", 0), card_of("node", 5), card_of("node", 0)});
+  EXPECT_THAT(peers.machines(), ElementsAre(ElementsAre(0), ElementsAre(1), ElementsAre(2), ElementsAre(3)));
+  EXPECT_TRUE(peers.same_machine(0));
+  EXPECT_FALSE(peers.same_machine(1));
+}
+
+TEST(Machines, ArePretendedForTests) {
+  const PeerTable peers(0, {card_of("node", 5, 1), card_of("node", 5, 2), card_of("node", 5, 1)});
+  EXPECT_THAT(peers.machines(), ElementsAre(ElementsAre(0, 2), ElementsAre(1)));
+  EXPECT_FALSE(peers.same_machine(1));
+}
+
+}  // namespace
+}  // namespace lockstep::comm

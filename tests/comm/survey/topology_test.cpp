@@ -1,0 +1,110 @@
+#include "comm/survey/topology.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::comm {
+namespace {
+
+using testing::ElementsAre;
+using testing::Eq;
+using testing::Field;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+RankPlace place(int rank, const std::string& host, const std::string& cores, int host_cores) {
+  return {.rank = rank,
+          .local_rank = 0,
+          .host = host,
+          .pid = 100 + rank,
+          .device = "cpu",
+          .identity = {},
+          .cores = cores,
+          .host_cores = host_cores};
+}
+
+TEST(Topology, IsATableWithARowPerRank) {
+  std::vector<RankPlace> places{place(0, "a", "0-3", 4), place(1, "node-b", "0-3,8", 16)};
+  EXPECT_EQ(format_topology(places),
+            "rank  host    local  pid  device  cores\n"
+            "   0  a       0      100  cpu     0-3\n"
+            "   1  node-b  0      101  cpu     0-3,8\n");
+}
+
+TEST(Topology, OfManyRanksIsFoldedPerHost) {
+  std::vector<RankPlace> places;
+  for (int rank = 0; rank < 12; ++rank) places.push_back(place(rank, rank < 8 ? "node1" : "node2", "0-7", 8));
+  places[9].device = "gpu";
+  EXPECT_EQ(format_topology(places, 11),
+            "ranks  host   devices\n"
+            "  0-7  node1  8 x cpu\n"
+            " 8-11  node2  3 x cpu, 1 x gpu\n");
+  EXPECT_THAT(format_topology(places, 12), HasSubstr("local"));
+}
+
+/// A rank on a GPU with the longest of names.
+RankPlace gpu_place(int rank, const std::string& host) {
+  RankPlace on_gpu = place(rank, host, "0-7", 64);
+  on_gpu.device = "NVIDIA RTX 6000 Ada Generation";
+  on_gpu.identity = "0000:" + std::to_string(10 + rank) + ":00.0 GPU-8f3c1a" + std::to_string(10 + rank);
+  return on_gpu;
+}
+
+TEST(Topology, TellsEqualDevicesApart) {
+  EXPECT_EQ(format_topology({gpu_place(0, "node1"), place(1, "node1", "0", 64)}),
+            "rank  host   local  pid  device                          identity                   cores\n"
+            "   0  node1  0      100  NVIDIA RTX 6000 Ada Generation  0000:10:00.0 GPU-8f3c1a10  0-7\n"
+            "   1  node1  0      101  cpu                                                        0\n");
+}
+
+TEST(Topology, FoldsDevicesThatDifferOnlyInTheirIdentity) {
+  std::vector<RankPlace> places;
+  for (int rank = 0; rank < 40; ++rank) places.push_back(gpu_place(rank, rank < 8 ? "node1" : "node2"));
+  places[39].device = "NVIDIA H200";
+  EXPECT_EQ(format_topology(places),
+            "ranks  host   devices\n"
+            "  0-7  node1  8 x NVIDIA RTX 6000 Ada Generation\n"
+            " 8-39  node2  31 x NVIDIA RTX 6000 Ada Generation, 1 x NVIDIA H200\n");
+}
+
+TEST(Topology, NamesRanks) {
+  EXPECT_EQ(name_ranks(std::vector{3}), "rank 3");
+  EXPECT_EQ(name_ranks(std::vector{0, 1, 2, 5, 7, 8}), "ranks 0-2,5,7-8");
+}
+
+TEST(TopologyWarnings, AreNoneWhenAllIsWell) {
+  EXPECT_THAT(topology_warnings({}, 1), IsEmpty());
+  EXPECT_THAT(topology_warnings({place(0, "a", "0-1", 2), place(1, "a", "0-1", 2)}, 1), IsEmpty());
+  EXPECT_THAT(topology_warnings({place(0, "a", "0", 2), place(1, "a", "1", 2)}, 1), IsEmpty());
+  EXPECT_THAT(topology_warnings({place(0, "a", "0-3", 8), place(1, "a", "4-7", 8)}, 4), IsEmpty());
+  EXPECT_THAT(topology_warnings({place(0, "a", "0", 1), place(1, "b", "0", 1)}, 1), IsEmpty());
+}
+
+TEST(TopologyWarnings, CountRanksAndThreadsAgainstCores) {
+  EXPECT_THAT(topology_warnings({place(0, "a", "0-1", 2), place(1, "a", "0-1", 2), place(2, "a", "0-1", 2)}, 1),
+              ElementsAre(Field(&TopologyWarning::what, Eq("a runs 3 ranks on 2 cores"))));
+  EXPECT_THAT(topology_warnings({place(0, "a", "0-1", 2), place(1, "b", "0-3", 4)}, 4),
+              ElementsAre(Field(&TopologyWarning::what, Eq("a runs 1 rank of 4 threads on 2 cores"))));
+}
+
+TEST(TopologyWarnings, SeeRanksBoundToOneCoreWhileOthersAreFree) {
+  EXPECT_THAT(topology_warnings({place(0, "a", "0", 8), place(1, "a", "0", 8), place(2, "a", "1-3", 8)}, 1),
+              ElementsAre(Field(&TopologyWarning::what,
+                                Eq("a: ranks 0-1 bound to core 0 for 2 threads, while the host has 8 cores"))));
+  EXPECT_THAT(topology_warnings({place(0, "a", "5", 8)}, 4),
+              ElementsAre(Field(&TopologyWarning::what,
+                                Eq("a: rank 0 bound to core 5 for 4 threads, while the host has 8 cores"))));
+}
+
+TEST(TopologyWarnings, SayWhatToDo) {
+  const auto warnings = topology_warnings({place(0, "a", "5", 8)}, 4);
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_EQ(warnings[0].host, "a");
+  EXPECT_EQ(
+      to_text(warnings[0]),
+      "a: rank 0 bound to core 5 for 4 threads, while the host has 8 cores: start mpirun with `--bind-to none` or "
+      "`--map-by slot:PE=4`");
+}
+
+}  // namespace
+}  // namespace lockstep::comm

@@ -1,0 +1,33 @@
+#include "comm/session/rendezvous.hpp"
+
+#include <array>
+
+#include <gmock/gmock.h>
+
+#include "world.hpp"
+
+namespace lockstep::comm {
+namespace {
+
+TEST(Rendezvous, EverybodyHearsEverybody) {
+  const std::vector<int> all = exchange(session(), 100 + session().rank(), 10);
+  for (int rank = 0; rank < session().size(); ++rank) EXPECT_EQ(all[static_cast<std::size_t>(rank)], 100 + rank);
+}
+
+TEST(Rendezvous, ARankWithMoreToSayRunsAnotherVersion) {
+  if (session().size() != 2) GTEST_SKIP() << "of two ranks each hears the other, and nothing is left under way";
+  const auto introduce = [] {
+    if (session().rank() == 0) return exchange(session(), 7, 10).size();
+    return exchange(session(), std::array{7, 8, 9}, 10).size();
+  };
+  try {
+    introduce();
+    FAIL() << "nobody noticed";
+  } catch (const PeerError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr(session().rank() == 0 ? "rank 1 introduces itself in another way"
+                                                                       : "rank 0 introduces itself in another way"));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::comm
