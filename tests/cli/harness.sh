@@ -65,6 +65,7 @@ command_for() {
 # start ...: in the background; its process id in $job, its output in ./out and ./err.
 start() {
   command_for "$@"
+  : >out 2>err  # here, not only in the background: a wait must not find words of the case before
   "${command[@]}" >out 2>err </dev/null &
   job=$!
 }
