@@ -1,6 +1,7 @@
 #include "io/metrics_log.hpp"
 
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <stdexcept>
 
@@ -17,6 +18,17 @@ nlohmann::ordered_json to_json(const MetricValue& value) {
   }
   if (const std::int64_t* integer = std::get_if<std::int64_t>(&value)) return *integer;
   return std::get<std::string>(value);
+}
+
+MetricRecord to_record(const nlohmann::ordered_json& object) {
+  MetricRecord record;
+  for (const auto& [key, value] : object.items()) {
+    if (value.is_number_float()) record.emplace_back(key, value.get<double>());
+    if (value.is_number_integer()) record.emplace_back(key, value.get<std::int64_t>());
+    if (value.is_string()) record.emplace_back(key, value.get<std::string>());
+    if (value.is_null()) record.emplace_back(key, std::numeric_limits<double>::quiet_NaN());
+  }
+  return record;
 }
 
 /// Lines that stay when a run continues after `resume_step` (negative: any step): whole JSON objects not beyond it.
@@ -49,6 +61,22 @@ std::string to_json_line(const MetricRecord& record) {
     line[key] = to_json(value);
   }
   return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+LastRecords last_records(const std::filesystem::path& file) {
+  LastRecords last;
+  const std::optional<std::string> text = read_whole(file);
+  std::string_view rest = text ? std::string_view(*text) : std::string_view();
+  for (auto end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n')) {
+    const auto object = nlohmann::ordered_json::parse(rest.substr(0, end), nullptr, false);
+    rest.remove_prefix(end + 1);
+    if (!object.is_object()) continue;
+    const auto kind = object.find("kind");
+    if (kind == object.end() || !kind->is_string()) continue;
+    last.kind = kind->get<std::string>();
+    last.of_kind[last.kind] = to_record(object);
+  }
+  return last;
 }
 
 MetricsLog::MetricsLog(const std::filesystem::path& file, bool append, std::int64_t resume_step) : path_(file) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,16 @@ using MetricValue = std::variant<double, std::int64_t, std::string>;
 using MetricRecord = std::vector<std::pair<std::string, MetricValue>>;
 
 std::string to_json_line(const MetricRecord& record);  ///< without the newline
+
+/// What a metrics.jsonl says last.
+struct LastRecords {
+  std::map<std::string, MetricRecord, std::less<>> of_kind;
+  std::string kind;  ///< of the last record of all; "" where there is none
+};
+
+/// Nothing where the file is missing. Lines that are no JSON object with a kind (a crash tore them) are passed over;
+/// null becomes NaN, values that no record of ours has are left out. Throws FileError where it cannot be read.
+LastRecords last_records(const std::filesystem::path& file);
 
 /// Appends whole lines; each is handed to the operating system before write() returns, or not written at all. On
 /// resume, records with a "step" beyond `resume_step` are cut off first (they will be produced again), as are lines

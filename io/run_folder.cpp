@@ -61,19 +61,6 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : std::string("unknown");
 }
 
-/// "host node7, pid 1234, since …": the owner file's lines but the token, for a message.
-std::string owner_in_words(std::string_view owner) {
-  std::string words;
-  while (!owner.empty()) {
-    const std::string_view line = owner.substr(0, owner.find('\n'));
-    owner.remove_prefix(std::min(owner.size(), line.size() + 1));
-    if (line.empty() || line.starts_with("token")) continue;
-    if (!words.empty()) words += ", ";
-    words += line;
-  }
-  return words.empty() ? "unknown" : words;
-}
-
 void make_folder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
@@ -95,6 +82,20 @@ void make_folder(const fs::path& folder) {
 }
 
 }  // namespace
+
+std::string owner_of(const std::filesystem::path& folder) {
+  const std::optional<std::string> text = read_whole(folder / "owner");
+  std::string_view owner = text ? std::string_view(*text) : std::string_view();
+  std::string words;
+  while (!owner.empty()) {
+    const std::string_view line = owner.substr(0, owner.find('\n'));
+    owner.remove_prefix(std::min(owner.size(), line.size() + 1));
+    if (line.empty() || line.starts_with("token")) continue;
+    if (!words.empty()) words += ", ";
+    words += line;
+  }
+  return words;
+}
 
 RunFolder::RunFolder(std::filesystem::path folder, Open open, bool overwrite) : folder_(std::move(folder)) {
   if (folder_.empty()) throw std::invalid_argument("a run needs a folder");
@@ -131,7 +132,7 @@ void RunFolder::still_owner() const {
                     file.string()));
   }
   throw FileError(fmt::format("{} belongs to another process now ({}); this one (pid {}) writes nothing more there",
-                              folder_.string(), owner_in_words(*owner), ::getpid()));
+                              folder_.string(), owner_of(folder_), ::getpid()));
 }
 
 void RunFolder::write_text(std::string_view name, std::string_view text) const {

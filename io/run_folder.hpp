@@ -10,6 +10,9 @@
 
 namespace lockstep::io {
 
+/// "host node7, pid 1234, since …": who has the run in this folder; "" where no owner file is.
+std::string owner_of(const std::filesystem::path& folder);
+
 /// Creates RUN and RUN/checkpoints, takes ownership by writing a random token into RUN/owner. A second owner takes
 /// over (the first is expected to be dead, or cut off): from then on the first one's still_owner() throws.
 ///

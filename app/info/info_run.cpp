@@ -1,74 +1,37 @@
-#include <algorithm>
-#include <cstdlib>
-#include <fstream>
-#include <iterator>
-#include <sstream>
 #include <string>
+#include <variant>
 
 #include <fmt/format.h>
 
 #include "app/info/info.hpp"
 #include "app/report/figures.hpp"
+#include "io/durable_file.hpp"
+#include "io/metrics_log.hpp"
+#include "io/run_folder.hpp"
 
 namespace lockstep::app {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// The whole of a small text file; "" when it cannot be read.
-std::string read_text(const fs::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return text.str();
-}
-
-/// One flat JSON object as words, numbers to six digits: {"step":3,"loss":0.512345678} -> "step 3  loss 0.512346".
-/// `kind` is said by the caller, and the split of a step's seconds is for machines.
-std::string in_words(std::string_view json) {
+/// Numbers to six digits: "step 3  loss 0.512346". `kind` is said by the caller, and the split of a step's seconds is
+/// for machines.
+std::string in_words(const io::MetricRecord& record) {
   std::string words;
-  while (!json.empty()) {
-    const std::string_view member = json.substr(0, json.find(','));
-    json.remove_prefix(std::min(json.size(), member.size() + 1));
-    std::string text;
-    std::remove_copy_if(member.begin(), member.end(), std::back_inserter(text),
-                        [](char c) { return c == '{' || c == '}' || c == '"'; });
-    const std::size_t colon = text.find(':');
-    const std::string key = text.substr(0, colon);
-    if (colon == std::string::npos || key == "kind" || key.ends_with("_seconds")) continue;
-    const std::string value = text.substr(colon + 1);
-    char* end = nullptr;
-    const double number = std::strtod(value.c_str(), &end);
-    const bool fraction = *end == '\0' && value.find_first_of(".e") != std::string::npos;
-    words += fmt::format("{}{} {}", words.empty() ? "" : "  ", key, fraction ? fmt::format("{:.6g}", number) : value);
-  }
-  return words;
-}
-
-/// The last line of metrics.jsonl of this kind; "" when there is none.
-std::string last_record(const fs::path& file, std::string_view kind) {
-  const std::string needle = fmt::format("\"kind\":\"{}\"", kind);
-  std::ifstream stream(file);
-  std::string line, last;
-  while (std::getline(stream, line)) {
-    if (line.find(needle) != std::string::npos) last = line;
-  }
-  return in_words(last);
-}
-
-/// "host node7, pid 12, …": the owner file's lines but the token.
-std::string owner_in_words(const fs::path& file) {
-  std::istringstream lines(read_text(file));
-  std::string line, words;
-  while (std::getline(lines, line)) {
-    if (line.empty() || line.starts_with("token")) continue;
-    words += (words.empty() ? "" : ", ") + line;
+  for (const auto& [key, value] : record) {
+    if (key == "kind" || key.ends_with("_seconds")) continue;
+    words += (words.empty() ? "" : "  ") + key + " ";
+    if (const double* real = std::get_if<double>(&value)) {
+      words += fmt::format("{:.6g}", *real);
+    } else {
+      std::visit([&](const auto& whole) { words += fmt::format("{}", whole); }, value);
+    }
   }
   return words;
 }
 
 void describe_configuration(Console& console, const fs::path& file) {
-  const std::string ini = read_text(file);
+  const std::string ini = io::read_whole(file).value_or("");
   if (ini.empty()) return console.warn(fmt::format("{} is missing or empty", file.string()));
   try {
     const TrainOptions options = train_options_from_ini(ini);
@@ -97,11 +60,15 @@ void describe_configuration(Console& console, const fs::path& file) {
 bool describe_run(Console& console, const fs::path& folder, bool verify) {
   console.info(fmt::format("{}: run folder", folder.string()));
   describe_configuration(console, folder / "config.ini");
-  const std::string trained = last_record(folder / "metrics.jsonl", "train");
-  const std::string validated = last_record(folder / "metrics.jsonl", "validation");
-  if (!trained.empty()) console.info(fmt::format("  last report    {}", trained));
-  if (!validated.empty()) console.info(fmt::format("  last validated {}", validated));
-  const std::string owner = owner_in_words(folder / "owner");
+  const io::LastRecords last = io::last_records(folder / "metrics.jsonl");
+  const auto describe_last = [&](std::string_view title, std::string_view kind) {
+    const auto record = last.of_kind.find(kind);
+    if (record != last.of_kind.end()) console.info(fmt::format("  {:<14} {}", title, in_words(record->second)));
+  };
+  describe_last("last report", "train");
+  describe_last("last validated", "validation");
+  if (last.kind == "end") describe_last("ended", "end");  // else it has gone on since, or was killed
+  const std::string owner = io::owner_of(folder);
   if (!owner.empty()) console.info(fmt::format("  owner          {}", owner));
   console.info("checkpoints");
   return describe_checkpoints(console, folder / "checkpoints", verify);

@@ -108,6 +108,11 @@ void Reporter::checkpoint(std::int64_t step, const std::filesystem::path& file, 
       {{"kind", std::string("checkpoint")}, {"step", step}, {"file", file.filename().string()}, {"seconds", seconds}});
 }
 
+void Reporter::end(std::int64_t step, const std::string& how) {
+  check_owner();
+  write({{"kind", std::string("end")}, {"step", step}, {"how", how}});
+}
+
 void Reporter::histogram(const std::string& tag, std::int64_t step, std::span<const float> values) {
   if (logs_.tensorboard) logs_.tensorboard->histogram(tag, step, values);
 }

@@ -46,6 +46,8 @@ class Reporter {
   }
   void evaluation(std::int64_t step, double epoch, const Score& score, bool averaged, double seconds);
   void checkpoint(std::int64_t step, const std::filesystem::path& file, double seconds);
+  /// The last record of a run that made steps: "done", "target reached" or "stopped".
+  void end(std::int64_t step, const std::string& how);
   void histogram(const std::string& tag, std::int64_t step, std::span<const float> values);
   /// Validation lines of metrics.jsonl so far: the history that checkpoints carry.
   const std::string& history() const noexcept { return history_; }

@@ -316,6 +316,11 @@ int Run::train(const StopSignals& signals) {
     on_rank0([&] { console_.info(fmt::format("time in steps: {}", format_split(split))); });
   }
   save_now();
+  if (idle.empty()) {
+    on_rank0([&] {
+      reporter_.end(trainer_.steps_done(), stopped_ ? "stopped" : target_reached_ ? "target reached" : "done");
+    });
+  }
   comm::all_succeed(communicator_, [&] {
     if (!error_.empty()) throw std::runtime_error(error_);
     console_.info(idle.empty() || stopped_ ? ending(signals) : idle);

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <fstream>
 #include <limits>
 #include <stdexcept>
 
@@ -146,6 +147,26 @@ TEST(MetricsLog, FullDiskSaysSoAndTheFileStaysWhole) {
   fs::remove(disk.path() / "filler");
   log.write({{"again", std::int64_t{1}}});
   EXPECT_EQ(read_text(file), text + "{\"again\":1}\n");
+}
+
+TEST(MetricsLog, LastRecordsAreOfEachKindAndPassOverTornLines) {
+  const TemporaryFolder folder;
+  const fs::path file = folder.path() / "metrics.jsonl";
+  EXPECT_EQ(last_records(file).kind, "");
+  {
+    MetricsLog log(file, false);
+    log.write({{"kind", std::string("train")}, {"step", std::int64_t{1}}, {"loss", 0.5}});
+    log.write({{"kind", std::string("train")}, {"step", std::int64_t{2}}, {"loss", std::nan("")}});
+    log.write({{"kind", std::string("end")}, {"step", std::int64_t{2}}});
+  }
+  std::ofstream(file, std::ios::app) << "{\"kind\":\"train\",\"st\n[1]\n{\"kind\":\"torn";
+  const LastRecords last = last_records(file);
+  EXPECT_EQ(last.kind, "end");
+  ASSERT_EQ(last.of_kind.count("train"), 1U);
+  const MetricRecord& train = last.of_kind.at("train");
+  ASSERT_EQ(train.size(), 3U);
+  EXPECT_EQ(std::get<std::int64_t>(train[1].second), 2);
+  EXPECT_TRUE(std::isnan(std::get<double>(train[2].second)));
 }
 
 }  // namespace

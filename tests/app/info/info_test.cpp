@@ -148,13 +148,31 @@ TEST_F(InfoTest, DescribesARun) {
   }
   EXPECT_THAT(said(), AllOf(HasSubstr("shards/x"), HasSubstr("3 epochs"),
                             HasSubstr("last validated step 20  accuracy 0.512346\n"), HasSubstr("host node7, pid 99"),
-                            Not(HasSubstr("secret")), HasSubstr("ok  best metric 0.75"), HasSubstr("(latest)")));
+                            Not(HasSubstr("secret")), Not(HasSubstr("ended")), HasSubstr("ok  best metric 0.75"),
+                            HasSubstr("(latest)")));
 
   fs::resize_file(damaged, fs::file_size(damaged) / 2);
   Console console(output_, output_);
   EXPECT_FALSE(describe_run(console, run, true));
   EXPECT_THAT(said(), AllOf(HasSubstr("DAMAGED"), HasSubstr("warning: " + damaged.string())));
   EXPECT_TRUE(describe_run(console, run, false));
+}
+
+TEST_F(InfoTest, SaysHowARunEndedUntilItGoesOn) {
+  const fs::path file = folder_ / "run" / "metrics.jsonl";
+  fs::create_directories(file.parent_path() / "checkpoints");
+  io::MetricsLog(file, false).write({{"kind", std::string("end")}, {"step", std::int64_t{9}}, {"how", "stopped"}});
+  {
+    Console console(output_, output_);
+    describe_run(console, folder_ / "run", false);
+  }
+  EXPECT_THAT(said(), HasSubstr("ended          step 9  how stopped\n"));
+
+  io::MetricsLog(file, true).write({{"kind", std::string("train")}, {"step", std::int64_t{10}}, {"loss", 0.5}});
+  const std::size_t before = said().size();
+  Console console(output_, output_);
+  describe_run(console, folder_ / "run", false);
+  EXPECT_THAT(said().substr(before), AllOf(HasSubstr("last report    step 10"), Not(HasSubstr("ended"))));
 }
 
 TEST_F(InfoTest, SaysWhatARunLacks) {
