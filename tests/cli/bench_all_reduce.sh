@@ -99,7 +99,7 @@ expect_status 143
 
 # stop_a_rank ALGORITHM: while all-reduces of that algorithm are timed.
 stop_a_rank() {
-  start -n 2 bench all-reduce --algorithms "$1" --min 65536 --max 65536 --repeat 10000 --deadline 3
+  start -n 2 bench all-reduce --algorithms "$1" --min 1048576 --max 1048576 --repeat 10000 --deadline 3
   wait_for 30 grep -q busbw out
   sleep 1
   kill -STOP "$(rank 1)"
@@ -114,7 +114,7 @@ expect_err "rank 1 .*timing all-reduces"
 check "a rank that is stopped while MPI sums"
 stop_a_rank mpi
 # The ranks also meet outside of MPI_Allreduce, between two batches.
-expect_err "rank 0 .* has waited in MPI_Allreduce of 65536 floats for [0-9.]* s\. For rank 1 .*is stopped|rank 1 .*timing all-reduces"
+expect_err "rank 0 .* has waited in MPI_Allreduce of 1048576 floats for [0-9.]* s\. For rank 1 .*is stopped|rank 1 .*timing all-reduces"
 
 if ! nvidia-smi -L 2>/dev/null | grep -q '^GPU'; then
   check "GPUs where there is none"

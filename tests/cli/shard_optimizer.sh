@@ -100,7 +100,7 @@ for from in 2-yes 3-no; do
 done
 
 check "a rank that is killed, and fewer that go on"
-start -n 3 train "${options[@]}" --optimizer adam --average-decay 0.9 --checkpoint-every 10 --steps 100000 --shard-optimizer --run runs/killed
+start -n 3 train "${options[@]}" --optimizer adam --average-decay 0.9 --checkpoint-every 10 --steps 100000000 --shard-optimizer --run runs/killed
 wait_for 30 test -s runs/killed/checkpoints/step-0000000020.h5
 kill -9 "$(rank 1)"
 finish 30

@@ -17,12 +17,16 @@ submit() {
   job_number=$(on_login sbatch --parsable --job-name="$name" --output="$name.log" "$@" 2>err) ||
     failed "sbatch refuses: $(cat err)"
 }
-# train NAME [SBATCH OPTIONS] -- [TRAIN OPTIONS]: two ranks on each of three nodes.
+# No test knows how fast this machine is: a run that shall be met in the middle has no end until the test gives it one.
+# works_until NAME STEP|told: the file of --config of the run with this name.
+works_until() { echo "steps = ${2/told/100000000}" >"$1.ini"; }
+# train NAME [SBATCH OPTIONS] -- [TRAIN OPTIONS]: two ranks on each of three nodes; $NAME.ini, if there is one, is read.
 train() {
   local run=$1 slurm=()
   shift
   while [ "$1" != -- ]; do slurm+=("$1"); shift; done
   shift
+  [ ! -e "$run.ini" ] || set -- --config "$run.ini" "$@"
   submit "$run" --nodes=3 --ntasks-per-node=2 --time=10 "${slurm[@]}" "$tree/slurm/train.sbatch" --run "runs/$run" "${options[@]}" "$@"
 }
 state() { on_login scontrol show job "$job_number" | grep -o 'JobState=[A-Z_]*'; }
@@ -52,10 +56,28 @@ finish_job() {
   cp "$name.log" out
   sed -i ':again; s/\([0-9]\),\([0-9][0-9][0-9]\)/\1\2/; t again' out # 1,234 -> 1234
 }
+# stop_and_end_soon NAME SCANCEL-OPTIONS: the run, once it works, is told to stop; when it comes back it has a few steps to go.
+stop_and_end_soon() {
+  local run=$1
+  shift
+  wait_for 120 says 'step +50/' && on_login scancel "$@" "$job_number"
+  wait_for 60 grep -q 'stopped at step' "runs/$run/log.txt"
+  works_until "$run" $(($(stopped_in_log "$run") + 20))
+}
 says() { grep -Eq -- "$1" "$name.log" 2>/dev/null; }
 expect_state() { [ "$(state)" = "JobState=$1" ] || failed "$(state) instead of $1"; }
 # The step at which attempt number $1 in the log stopped.
 stopped_at() { sed -n 's/.*stopped at step \([0-9]*\).*/\1/p' "$name.log" | sed -n "$1p"; }
+stopped_in_log() { sed -n 's/.*stopped at step \([0-9]*\).*/\1/p' "runs/$1/log.txt" | tail -n 1; }
+# The run NAME once more as NAME-whole, to the same step and without a break: the same weights.
+expect_weights_of_an_unbroken_run() {
+  local run=$1
+  cp "$run.ini" "$run-whole.ini"
+  train "$run-whole" --
+  finish_job 300
+  expect_state COMPLETED
+  expect_same_weights "$run" "$run-whole"
+}
 # Every number that a run has learnt: the checksums of its newest checkpoint's tensors.
 tensors() { "$lockstep" info "$(newest_checkpoint "$1")" | grep -E ' [0-9a-f]{16}$' | awk '{ print $1, $2, $NF }'; }
 expect_same_weights() {

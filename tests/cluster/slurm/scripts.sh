@@ -96,20 +96,21 @@ finish_job 60
 expect_state FAILED; expect_out 'no job array'
 
 check "a chain: the next job goes on where one has stopped, the last ones have nothing to do"
-numbers=$(on_login "$tree/slurm/chain" 3 --nodes=2 --ntasks-per-node=2 --time=5 --output=chain.log "$tree/slurm/train.sbatch" \
-  "${options[@]}" --steps 150 --run runs/chain)
+works_until chain told
+numbers=$(on_login "$tree/slurm/chain" 3 --nodes=3 --ntasks-per-node=2 --time=5 --output=chain.log "$tree/slurm/train.sbatch" \
+  --config chain.ini "${options[@]}" --run runs/chain)
 [ "$(wc -l <<<"$numbers")" = 3 ] || failed "not three jobs: $numbers"
 name=chain job_number=$(head -n 1 <<<"$numbers")
-wait_for 120 says 'step +50/' && on_login scancel --signal=USR1 --batch "$job_number"
+on_login scontrol hold $(tail -n 2 <<<"$numbers") # until their work has an end
+stop_and_end_soon chain --signal=USR1 --batch
+on_login scontrol release $(tail -n 2 <<<"$numbers")
 finish_job 120
 expect_state COMPLETED
 expect_out 'stopped early with a checkpoint; the next job of the chain goes on'
 for job_number in $numbers; do finish_job 120; expect_state COMPLETED; done
-expect_out 'done at step 150'
+expect_out "done at step $(($(stopped_at 1) + 20))"
 expect_out 'nothing is left to do'
-submit unbroken --nodes=2 --ntasks-per-node=2 --time=5 "$tree/slurm/train.sbatch" "${options[@]}" --steps 150 --run runs/unbroken
-finish_job 120
-expect_same_weights chain unbroken
+expect_weights_of_an_unbroken_run chain
 
 check "a chain whose first job fails ends there"
 numbers=$(on_login "$tree/slurm/chain" 2 --nodes=1 --output=broken.log "$tree/slurm/train.sbatch" --stpes 5 --run runs/broken)

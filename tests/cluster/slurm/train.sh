@@ -6,9 +6,10 @@
 pack_small data/train
 cluster_start 3
 options=(--data data --hidden 16 --batch 20 --optimizer momentum --learning-rate 0.05 --report-every 10 --progress off
-  --checkpoint-every -1 --steps 150)
+  --checkpoint-every -1)
 
 check "left alone"
+works_until whole 150
 train whole --
 finish_job 200
 expect_state COMPLETED
@@ -22,17 +23,18 @@ interrupted() {
   local run=$1
   export LOCKSTEP_LAUNCHER=$2
   shift 2
+  works_until "$run" told
   train "$run" --
-  unset LOCKSTEP_LAUNCHER
-  wait_for 120 says 'step +50/' && on_login scancel "$@" "$job_number"
+  stop_and_end_soon "$run" "$@"
   finish_job 200
   expect_state COMPLETED
   expect_out 'stopped at step [0-9]+ on request'
   expect_out '^== .*: back into the queue'
   expect_out ", restart 1: it may take"
   expect_out "continuing after step $(stopped_at 1) "
-  expect_out 'done at step 150'
-  expect_same_weights "$run" whole
+  expect_out "done at step $(($(stopped_at 1) + 20))"
+  expect_weights_of_an_unbroken_run "$run"
+  unset LOCKSTEP_LAUNCHER
 }
 
 check "USR1 to the batch script, mpirun"
@@ -51,7 +53,28 @@ interrupted tasks-srun srun --signal=TERM
 check "TERM to the batch script and all below it, srun"
 interrupted full-srun srun --signal=TERM --full
 
+# The ranks are done and its launcher ends badly all the same: what the run folder says counts.
+check "told to end after the last step"
+cat >ends-badly <<'END'
+#!/bin/sh
+"$REAL" "$@"
+code=$?
+[ "$SLURM_PROCID" != 0 ] || { touch "$ENDED"; sleep 5; }
+exit $((code + 143))
+END
+chmod +x ends-badly
+works_until after 30
+export LOCKSTEP_LAUNCHER=srun REAL=$lockstep LOCKSTEP=$work/ends-badly ENDED=$work/ended
+train after --
+wait_for 120 test -e "$ENDED" && on_login scancel --signal=TERM --batch "$job_number"
+finish_job 100
+expect_state COMPLETED
+expect_out 'done at step 30'; expect_out 'after the last step: the run is complete'
+export LOCKSTEP=$lockstep
+unset LOCKSTEP_LAUNCHER REAL ENDED
+
 check "cancelled is cancelled, with a checkpoint"
+works_until cancelled told
 train cancelled --
 wait_for 120 says 'step +50/' && on_login scancel "$job_number"
 finish_job 100
