@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# The torture finds what is planted: a program that damages, changes, hangs, crashes, is silent or leaves files behind.
+. "$(dirname "$0")/../cli/harness.sh"
+real=$lockstep
+
+# finds COLUMN KIND:SEED SHELL-CODE: a program that does this to a training in place of the real one is found out.
+finds() {
+  check "$1"
+  cat >"planted-$1" <<END
+#!/bin/bash
+real=$real
+run=\$(printf '%s\n' "\$@" | grep -A1 -x -e --run | tail -n 1)
+[ "\$1" = train ] || exec \$real "\$@"
+$3
+END
+  chmod +x "planted-$1"
+  "$tree/tests/torture/run" --trial "$2" --lockstep "planted-$1" --keep "kept-$1" --limit 15 >out 2>err
+  status=$?
+  expect_status 1
+  expect_out "^${1^^} in --trial $2"
+}
+
+finds lost kills:7 '$real "$@"; code=$?; newest=$(ls $run/checkpoints/step-*.h5 | tail -n 1); truncate -s -100 $newest; exit $code'
+finds different kills:7 'case " $* " in *" --resume "*) set -- "$@" --learning-rate 0.02 ;; esac; exec $real "$@"'
+finds hang kills:7 'case " $* " in *" --resume "*) exec sleep 60 ;; esac; exec $real "$@"'
+finds crash kills:7 'case " $* " in *" --resume "*) kill -SEGV $$ ;; esac; exec $real "$@"'
+finds litter kills:7 '$real "$@"; code=$?; touch $run/.left; exit $code'
+if mount -t tmpfs tmpfs "$TMPDIR" 2>/dev/null && umount "$TMPDIR"; then
+  # Seed 9 is a disk of 23 KB.
+  finds mute disks:9 'exec $real "$@" >/dev/null 2>&1'
+fi
+
+check "nothing where nothing is planted"
+"$tree/tests/torture/run" --trial kills:7 --lockstep "$real" --keep kept >out 2>err
+status=$?
+expect_status 0
+expect_out '^kills +1 +[0-9]+ +0 +0 +0 +0 +0 +0 +0$'
