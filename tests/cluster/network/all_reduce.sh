@@ -27,7 +27,7 @@ END
 check "two ranks on each of two hosts"
 run -H node1:2,node2:2 "${bench[@]}" --json pairs.json --svg pairs.svg
 expect_status 0; expect_silence
-expect_out "^sums over 4 ranks on 2 hosts"
+expect_out "^all-reduce over 4 ranks on 2 hosts"
 expect_out "^bound: at 0.2 Gbit/s each way, 1 times the data .* 2 hosts' links; the ring takes 1.5 times and reaches 67 %"
 judge pairs.json ring,two-level,mpi fp32 2
 expect grep -q ">bound of the links</text>" pairs.svg

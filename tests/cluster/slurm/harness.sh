@@ -73,8 +73,8 @@ stopped_in_log() { sed -n 's/.*stopped at step \([0-9]*\).*/\1/p' "runs/$1/log.t
 expect_weights_of_an_unbroken_run() {
   local run=$1
   cp "$run.ini" "$run-whole.ini"
-  train "$run-whole" --
-  finish_job 300
+  train "$run-whole" --time=30 --
+  finish_job 900
   expect_state COMPLETED
   expect_same_weights "$run" "$run-whole"
 }
