@@ -26,7 +26,7 @@ constexpr double kPrecedence = 6;
 void set_mpi_defaults() {
   // A rank copying straight from another's memory (CMA) is forbidden in most containers, and each refusal is a warning.
   setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
-  // A process started without mpirun is a world of its own and needs no daemon for it (0.1 s and one process less).
+  // Where a launcher offers peers that this MPI does not find, each is a world of its own and needs no daemon for it.
   setenv("OMPI_MCA_ess_singleton_isolated", "1", 0);
   // Warnings about hardware that is present but not used, times ranks.
   setenv("OMPI_MCA_btl_base_warn_component_unused", "0", 0);
@@ -37,6 +37,15 @@ void set_mpi_defaults() {
 long number_in(const char* variable) {
   const char* const value = std::getenv(variable);
   return value ? std::strtol(value, nullptr, 10) : 0;
+}
+
+/// A launcher offers this process something to find peers by. Without it every MPI makes a world of one.
+bool launcher_offers_peers() {
+  for (const char* variable :
+       {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMI_RANK", "PMI_FD", "PMIX_RANK", "PMIX_NAMESPACE"}) {
+    if (std::getenv(variable)) return true;
+  }
+  return false;
 }
 
 /// srun has started this process, not mpirun; before MPI_Init, which sets variables of its own.
@@ -84,6 +93,10 @@ void check(int code, const char* call, const MpiSession::State& state, int peer)
 
 MpiSession::MpiSession(int& argc, char**& argv, double start_limit) : state_(std::make_unique<State>()) {
   state_->host = host_name();
+  if (!launcher_offers_peers()) {
+    state_->peers.push_back(own_info());
+    return;
+  }
   int initialized = 0;
   check(MPI_Initialized(&initialized), "MPI_Initialized", *state_);
   if (initialized) throw PeerError("MPI can be started once per process, and it was already");
@@ -150,7 +163,9 @@ std::unique_ptr<MpiSession> MpiSession::subset(int ranks, double limit) {
   const bool member = rank() < ranks;
   MPI_Comm part = MPI_COMM_NULL;
   const StartGuard guard("MPI_Comm_split", limit);
-  check(MPI_Comm_split(state_->data, member ? 0 : MPI_UNDEFINED, rank(), &part), "MPI_Comm_split", *state_);
+  if (state_->uses_mpi()) {
+    check(MPI_Comm_split(state_->data, member ? 0 : MPI_UNDEFINED, rank(), &part), "MPI_Comm_split", *state_);
+  }
   if (!member) return nullptr;
   auto state = std::make_unique<State>();
   state->rank = rank();
@@ -159,12 +174,14 @@ std::unique_ptr<MpiSession> MpiSession::subset(int ranks, double limit) {
   state->peers.assign(state_->peers.begin(), state_->peers.begin() + ranks);
   state->connections = state_->connections;
   state->is_subset = true;
+  if (!state_->uses_mpi()) return std::unique_ptr<MpiSession>(new MpiSession(std::move(state)));
   state->data = part;
   check(MPI_Comm_dup(part, &state->status), "MPI_Comm_dup", *state);
   return std::unique_ptr<MpiSession>(new MpiSession(std::move(state)));
 }
 
 MpiSession::~MpiSession() {
+  if (!state_->uses_mpi()) return;
   if (state_->is_subset) {
     MPI_Comm_free(&state_->data);
     MPI_Comm_free(&state_->status);
@@ -185,10 +202,7 @@ int MpiSession::size() const noexcept { return state_->size; }
 const std::string& MpiSession::host() const noexcept { return state_->host; }
 
 std::string MpiSession::launch_obstacle() {
-  for (const char* variable :
-       {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMI_RANK", "PMI_FD", "PMIX_RANK", "PMIX_NAMESPACE"}) {
-    if (std::getenv(variable)) return "";
-  }
+  if (launcher_offers_peers()) return "";
   return number_in("SLURM_STEP_NUM_TASKS") > 1 ? each_alone("SLURM_STEP_NUM_TASKS") : "";
 }
 
@@ -232,7 +246,7 @@ void MpiSession::abort(int exit_code, std::string_view message) noexcept {
     if (!line.ends_with('\n')) line += '\n';
     write_stderr(line);
     end_process_after(limit, exit_code);
-    MPI_Abort(MPI_COMM_WORLD, exit_code);
+    if (state_->uses_mpi()) MPI_Abort(MPI_COMM_WORLD, exit_code);
   } catch (...) {  // out of memory or threads: the exit code still ends the job
   }
   _exit(exit_code);

@@ -1,5 +1,6 @@
 /// \file
-/// Owner of MPI in this process: MPI_Init_thread in the constructor, MPI_Finalize in the destructor.
+/// The world that this process belongs to. Owner of MPI, where there is one: MPI_Init_thread in the constructor,
+/// MPI_Finalize in the destructor.
 #pragma once
 
 #include <memory>
@@ -17,10 +18,12 @@ class PeerError : public std::runtime_error {
 
 class MpiSession {
  public:
-  /// Initialises MPI. argc/argv lose what MPI took from them. Throws PeerError when MPI cannot start. Where ranks do
-  /// not come or do not reach each other within `start_limit` seconds (> 0) this process says so and ends (see abort).
+  /// Initialises MPI. A process that no launcher has started is a world of one and does without: MPI would make a
+  /// folder for it, under a name that processes started at the same moment may share. argc/argv lose what MPI took from
+  /// them. Throws PeerError when MPI cannot start. Where ranks do not come or do not reach each other within
+  /// `start_limit` seconds (> 0) this process says so and ends (see abort).
   MpiSession(int& argc, char**& argv, double start_limit = 60);
-  /// Finalises MPI. All communicators must be gone by then.
+  /// Finalises MPI where it was initialised. All communicators must be gone by then.
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;

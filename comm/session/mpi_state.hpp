@@ -25,6 +25,9 @@ struct MpiSession::State {
   Suspects suspects;
   std::shared_ptr<ConnectionWatch> connections;  ///< of a world of several ranks; subsets share it
   bool is_subset = false;                        ///< of another session, which owns MPI
+
+  /// False in a world of one that nobody launched: it has no communicators.
+  bool uses_mpi() const noexcept { return data != MPI_COMM_NULL; }
 };
 
 /// An MPI call's return code as PeerError: call, this rank and host, the peer (-1: all of them), MPI's own words.

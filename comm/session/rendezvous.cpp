@@ -36,6 +36,7 @@ void exchange_bytes(MpiSession::State& state, std::span<const std::byte> mine, s
                     double deadline_seconds) {
   const std::size_t bytes = mine.size();
   std::copy(mine.begin(), mine.end(), all.begin() + static_cast<std::ptrdiff_t>(bytes) * state.rank);
+  if (state.size == 1) return;
   std::vector<MPI_Request> receives, sends;
   std::vector<int> senders;
   for (int rank = 0; rank < state.size; ++rank) {

@@ -54,6 +54,14 @@ std::optional<int> launched_rank() {
   return std::nullopt;
 }
 
+int launched_size() {
+  // The nearest launcher decides: ranks of mpirun inherit Slurm's variables from its daemons, and those count daemons.
+  for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
+    if (const char* value = std::getenv(variable)) return std::max(1, std::atoi(value));
+  }
+  return 1;
+}
+
 std::string network_hint() {
   constexpr const char* kVariable = "OMPI_MCA_btl_tcp_if_include";
   const std::vector<std::string> names = host_interfaces();

@@ -15,6 +15,10 @@ namespace lockstep::comm {
 /// This process's rank as the launcher tells it, before MPI is up; nullopt: started by hand.
 std::optional<int> launched_rank();
 
+/// How many processes the launcher has started for this program, as it tells before MPI is up; 1: started by hand, or
+/// the launcher does not tell.
+int launched_size();
+
 /// "this host has the interfaces eth0, ib0", and what is wrong with Open MPI's list of those to use, if anything is:
 /// the end of a message about ranks that do not reach each other.
 std::string network_hint();

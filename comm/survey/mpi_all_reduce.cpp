@@ -41,6 +41,7 @@ MpiAllReduce::~MpiAllReduce() = default;  // the guard is told to stop, and join
 
 void MpiAllReduce::sum(std::span<float> data) {
   MpiSession::State& state = session_.state();
+  if (!state.uses_mpi()) return;  // a world of one has its sum
   for (std::size_t done = 0; done < data.size();) {
     const std::span<float> part = data.subspan(done, std::min(kMostAtOnce, data.size() - done));
     count_.store(part.size(), std::memory_order_relaxed);

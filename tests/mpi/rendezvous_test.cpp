@@ -14,6 +14,12 @@ TEST(Rendezvous, EverybodyHearsEverybody) {
   for (int rank = 0; rank < session().size(); ++rank) EXPECT_EQ(all[static_cast<std::size_t>(rank)], 100 + rank);
 }
 
+TEST(Session, StartsMpiOncePerProcess) {
+  int argc = 0;
+  char** argv = nullptr;
+  EXPECT_THROW(MpiSession(argc, argv), PeerError);
+}
+
 TEST(Rendezvous, ARankWithMoreToSayRunsAnotherVersion) {
   if (session().size() != 2) GTEST_SKIP() << "of two ranks each hears the other, and nothing is left under way";
   const auto introduce = [] {

@@ -1,4 +1,4 @@
-/// A world of one: the serial communicator, and an MPI session without a launcher.
+/// A world of one: the serial communicator, and a session without a launcher, and so without MPI.
 #include "comm/host/serial_communicator.hpp"
 
 #include <chrono>
@@ -14,6 +14,7 @@
 #include "comm/communicator.hpp"
 #include "comm/failure/urgency.hpp"
 #include "comm/messages.hpp"
+#include "comm/survey/mpi_all_reduce.hpp"
 
 namespace lockstep::comm {
 namespace {
@@ -109,18 +110,23 @@ TEST(SerialCommunicator, IsAWorldOfOne) {
 TEST(MpiSession, WithoutALauncherIsAWorldOfOne) {
   for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"})
     unsetenv(variable);
+  setenv("OMPI_MCA_orte_tmpdir_base", "/dev/null/nowhere", 1);  // MPI could not start
   char name[] = "program", option[] = "--option";
   char* words[] = {name, option, nullptr};
   int argc = 2;
   char** argv = words;
-  MpiSession session(argc, argv);  // once per process: all that needs a session is in this test
+  MpiSession session(argc, argv);
   EXPECT_EQ(argc, 2);
   EXPECT_EQ(session.rank(), 0);
   EXPECT_EQ(session.size(), 1);
   EXPECT_NE(session.host(), "");
   expect_a_world_of_one(*make_communicator(session, {.transport = Transport::ring}));
   EXPECT_THROW(make_communicator(session, {.deadline_seconds = 0}), std::invalid_argument);
-  EXPECT_THROW(MpiSession(argc, argv), PeerError);
+  EXPECT_EQ(session.subset(1, 60)->size(), 1);
+  MpiAllReduce library(session, 60);
+  std::vector<float> values{1, 2};
+  library.sum(values);
+  EXPECT_THAT(values, testing::ElementsAre(1, 2));
 
   EXPECT_EQ(session.launch_warning(), "");
   setenv("SLURM_NTASKS", "1", 1);
