@@ -253,6 +253,7 @@ int run_bench_all_reduce(comm::MpiSession& session, const BenchAllReduceOptions&
   console.info(ending.substr(1) + (summary.empty() ? "" : "\n\n" + summary));
   svg.write(to_svg(bandwidth_chart(all, where + ", float32, in place; median of the slowest rank's times")));
   require_right(all);
+  require_output(*control, console);
   return 0;
 }
 

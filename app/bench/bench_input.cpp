@@ -321,6 +321,7 @@ int run_bench_input(comm::MpiSession& session, const BenchInputOptions& options)
                              megabytes(of_rank(training, training.slowest_rank)),
                              megabytes(of_rank(training, training.quickest_rank))));
   }
+  require_output(*communicator, console);
   return 0;
 }
 

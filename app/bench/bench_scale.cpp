@@ -312,6 +312,7 @@ int run_bench_scale(comm::MpiSession& session, const BenchScaleOptions& options)
   csv.write(format_csv(curves));
   json.write(format_json(curves, bench.setting()));
   svg.write(curves.empty() ? std::string() : format_svg(curves, bench.setting()));
+  require_output(*everybody, console);
   return 0;
 }
 

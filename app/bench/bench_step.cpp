@@ -334,9 +334,11 @@ int run_bench_step(comm::MpiSession& session, const BenchStepOptions& options) {
     json.write_record(to_record(result, bench, place, rule, options, ranks));
     if (options.sweep_buckets) trials = bucket_trials(options.work, bench.workload(), place, *communicator);
   }  // one engine's memory at a time
-  if (!options.sweep_buckets) return 0;
-  sweep(session, *communicator, place, options, trials);
-  show_sweep(console, json, trials, ranks);
+  if (options.sweep_buckets) {
+    sweep(session, *communicator, place, options, trials);
+    show_sweep(console, json, trials, ranks);
+  }
+  require_output(*communicator, console);
   return 0;
 }
 

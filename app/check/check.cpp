@@ -364,7 +364,9 @@ int run_check(comm::MpiSession& session, const CheckOptions& options) {
   check.look_at_memory();
   check.look_at_run_folder();
   check.look_at_limits();
-  return check.conclude();
+  const int code = check.conclude();
+  require_output(*communicator, console);
+  return code;
 }
 
 }  // namespace lockstep::app

@@ -105,6 +105,7 @@ int run_eval(comm::MpiSession& session, const EvalOptions& options) {
   for (auto& entry : task->record(result)) record.push_back(std::move(entry));
   record.emplace_back("samples", result.samples);
   json.write_record(record);
+  require_output(*communicator, console);
   return 0;
 }
 

@@ -71,7 +71,7 @@ int run_info(const InfoOptions& options) {
   } else {
     sound = describe_dataset(console, {.path = options.path, .x = options.x, .y = options.y}, options.verify);
   }
-  if (console.output_failed()) throw io::FileError("standard output cannot be written; part of this report is lost");
+  console.require_output();
   return sound ? 0 : 1;
 }
 

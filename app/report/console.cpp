@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include "app/report/terminal.hpp"
@@ -17,11 +18,17 @@ namespace {
 /// ECMA-48: carriage return, erase to the end of the line.
 constexpr std::string_view kEraseLine = "\r\x1b[K";
 
-/// All of `bytes`, through interruptions and short writes; 0 or errno.
+/// All of `bytes`, through interruptions and short writes; 0 or errno. Who shares our pipe may have made it
+/// non-blocking.
 int write_all(int descriptor, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t written = write(descriptor, bytes.data(), bytes.size());
     if (written < 0) {
+      if (errno == EAGAIN) {
+        pollfd room{.fd = descriptor, .events = POLLOUT, .revents = 0};
+        poll(&room, 1, -1);
+        continue;
+      }
       if (errno == EINTR) continue;
       return errno;
     }
@@ -56,14 +63,20 @@ void Console::attach_log(const std::filesystem::path& path, bool append) {
   log_ = descriptor;
   log_path_ = path;
   log(std::exchange(unlogged_, {}));
+  if (output_error_ != 0) mention_lost_output();
 }
 
 void Console::info(std::string_view text) {
   if (!speaks_) return;
   hide_bar();
   const std::string lines = as_lines("", text);
-  if (write_all(output_, lines) != 0) output_failed_ = true;
+  print(lines);
   log(lines);
+  if (output_error_ != 0 && log_ >= 0) mention_lost_output();
+}
+
+void Console::text(std::string_view part) {
+  if (speaks_) print(part);
 }
 
 void Console::warn(std::string_view text) {
@@ -72,6 +85,27 @@ void Console::warn(std::string_view text) {
   const std::string lines = as_lines("warning: ", text);
   write_all(error_, lines);
   log(lines);
+}
+
+void Console::print(std::string_view bytes) {
+  if (output_error_ == EPIPE) return;  // a pipe that nobody reads stays so; a full disk may have room again
+  if (const int problem = write_all(output_, bytes); problem != 0 && output_error_ == 0) output_error_ = problem;
+}
+
+void Console::require_output() const {
+  if (output_error_ == 0 || output_error_ == EPIPE) return;
+  throw io::FileError(
+      fmt::format("standard output cannot be written ({}): part of the result is lost", std::strerror(output_error_)));
+}
+
+void Console::mention_lost_output() {
+  if (output_error_ == 0 || std::exchange(loss_mentioned_, true)) return;
+  warn(fmt::format(
+      "{}{}",
+      output_error_ == EPIPE
+          ? std::string("nobody reads standard output any more")
+          : fmt::format("standard output cannot be written ({}), lines are lost there", std::strerror(output_error_)),
+      log_path_.empty() ? "" : fmt::format("; the run goes on, and {} has all lines", log_path_.string())));
 }
 
 void Console::log(std::string_view lines) {
@@ -92,7 +126,7 @@ void Console::progress(double fraction, std::string_view text) {
   // One column stays free: a full last column makes some terminals wrap.
   const auto line = bar_.update(fraction, text, where.columns - 1, ProgressBar::Clock::now());
   if (!line) return;
-  write_all(output_, fmt::format("\r{}\x1b[K", *line));
+  print(fmt::format("\r{}\x1b[K", *line));
   bar_visible_ = true;
 }
 
@@ -103,7 +137,7 @@ void Console::clear_progress() {
 
 void Console::hide_bar() {
   if (!bar_visible_) return;
-  write_all(output_, kEraseLine);
+  print(kEraseLine);
   bar_visible_ = false;
 }
 

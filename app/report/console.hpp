@@ -27,9 +27,11 @@ class Console {
   /// io::FileError.
   void attach_log(const std::filesystem::path& path, bool append);
   /// One or more lines to stdout and the log; the final newline is added. Throws io::FileError when the log cannot be
-  /// written (disk full), once: the log is given up then. A stdout that fails is remembered, not thrown: a closed pipe
-  /// must not end a long run.
+  /// written (disk full), once: the log is given up then. A stdout that fails is not thrown: it must not end a long
+  /// run. Where there is a log, a warning says once that only the log has all lines.
   void info(std::string_view text);
+  /// A part of a text that is the result, to stdout alone and as it is.
+  void text(std::string_view part);
   /// "warning: TEXT" to stderr and the log. Throws like info().
   void warn(std::string_view text);
 
@@ -45,11 +47,15 @@ class Console {
   /// progress() draws something. Asks the system: not for every step.
   bool shows_progress() const;
   bool speaks() const noexcept { return speaks_; }
-  /// Some output did not reach stdout.
-  bool output_failed() const noexcept { return output_failed_; }
+  /// For a command whose result is what it prints: throws io::FileError where stdout did not take it. A reader that has
+  /// closed its pipe (`| head -1`) has had what it wanted: no error.
+  void require_output() const;
+  /// For a command whose result lies elsewhere, at its end: warns of lines that stdout did not take.
+  void mention_lost_output();
 
  private:
   void hide_bar();
+  void print(std::string_view bytes);
   void log(std::string_view lines);
 
   bool speaks_;
@@ -61,7 +67,8 @@ class Console {
   std::optional<bool> progress_;
   ProgressBar bar_;
   bool bar_visible_ = false;
-  bool output_failed_ = false;
+  int output_error_ = 0;  ///< errno of the first write to stdout that failed; 0: none did
+  bool loss_mentioned_ = false;
 };
 
 }  // namespace lockstep::app

@@ -11,6 +11,10 @@
 
 namespace lockstep::app {
 
+void require_output(comm::Communicator& communicator, const Console& console) {
+  comm::all_succeed(communicator, [&] { console.require_output(); });
+}
+
 ResultFile::ResultFile(comm::Communicator& communicator, const std::filesystem::path& file)
     : communicator_(communicator), file_(file) {
   on_rank_0([&] { descriptor_ = io::open_file(file_, O_WRONLY | O_CREAT, "write"); });

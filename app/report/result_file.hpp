@@ -1,16 +1,21 @@
 /// \file
-/// A file that a benchmark writes its results to, for another program or for the eye.
+/// Where results go, for another program or for the eye: a file that a benchmark writes, standard output.
 #pragma once
 
 #include <filesystem>
 #include <functional>
 #include <string>
 
+#include "app/report/console.hpp"
 #include "comm/communicator.hpp"
 #include "io/durable_file.hpp"
 #include "io/metrics_log.hpp"
 
 namespace lockstep::app {
+
+/// Collective, at the end of a command whose result is what rank 0 prints: throws comm::AgreedError where standard
+/// output did not take it (a full disk).
+void require_output(comm::Communicator& communicator, const Console& console);
 
 /// Written by rank 0, where a file is named; all ranks learn of a failure. The file is opened at once, so that a place
 /// that cannot be written is told of before anything is measured, and emptied by the first write: what was there

@@ -1,11 +1,13 @@
 #include "app/report/console.hpp"
 
 #include <array>
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -156,14 +158,63 @@ TEST_F(ConsoleTest, SaysOnceThatTheLogsDiskIsFull) {
   EXPECT_EQ(output_.text(), "lost\nkept\n");
 }
 
-TEST_F(ConsoleTest, RemembersThatStdoutFailed) {
+TEST_F(ConsoleTest, TellsThatAResultDidNotReachStdout) {
   if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
   const int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
   Console console(full, error_.in());
-  EXPECT_FALSE(console.output_failed());
+  EXPECT_NO_THROW(console.require_output());
   EXPECT_NO_THROW(console.info("lost"));
-  EXPECT_TRUE(console.output_failed());
+  EXPECT_THROW(console.require_output(), io::FileError);
+  EXPECT_EQ(error_.text(), "") << "who has no log says it at the end";
+  console.mention_lost_output();
+  console.mention_lost_output();
+  EXPECT_EQ(error_.text(),
+            "warning: standard output cannot be written (No space left on device), lines are lost there\n");
   close(full);
+}
+
+TEST_F(ConsoleTest, GoesOnInTheLogWhenItsReaderHasGone) {
+  signal(SIGPIPE, SIG_IGN);
+  std::array<int, 2> ends{};
+  ASSERT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
+  Console console(ends[1], error_.in());
+  close(ends[0]);
+  console.info("one");
+  const std::string log = (folder_ / "log.txt").string();
+  console.attach_log(log, false);
+  console.info("two");
+  const std::string warning =
+      "warning: nobody reads standard output any more; the run goes on, and " + log + " has all lines\n";
+  EXPECT_EQ(error_.text(), warning) << "once";
+  EXPECT_EQ(contents(log), "one\n" + warning + "two\n");
+  EXPECT_NO_THROW(console.require_output()) << "the reader has had what it wanted";
+  close(ends[1]);
+}
+
+TEST_F(ConsoleTest, WaitsForRoomInAPipeThatDoesNotBlock) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK), 0);
+  const std::string line(1000, 'x');
+  std::thread reader([&] {
+    std::array<char, 4096> piece{};
+    for (std::size_t read_so_far = 0; read_so_far < 300 * (line.size() + 1);) {
+      const ssize_t count = read(ends[0], piece.data(), piece.size());
+      if (count > 0) read_so_far += static_cast<std::size_t>(count);
+    }
+  });
+  Console console(ends[1], error_.in());
+  for (int i = 0; i < 300; ++i) console.info(line);  // a pipe holds 64 KiB
+  reader.join();
+  EXPECT_NO_THROW(console.require_output());
+  close(ends[0]);
+  close(ends[1]);
+}
+
+TEST_F(ConsoleTest, HandsATextOnAsItIs) {
+  Console console(output_.in(), error_.in());
+  console.text("to be");
+  console.text(", or");
+  EXPECT_EQ(output_.text(), "to be, or");
 }
 
 TEST_F(ConsoleTest, DrawsNoBarIntoAPipeUnlessToldTo) {
