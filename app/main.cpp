@@ -22,6 +22,7 @@
 #include "app/bench/bench_scale.hpp"
 #include "app/bench/bench_step.hpp"
 #include "app/check/check.hpp"
+#include "app/engine/signals.hpp"
 #include "app/evaluate/evaluate.hpp"
 #include "app/evaluate/generate.hpp"
 #include "app/info/info.hpp"
@@ -29,6 +30,7 @@
 #include "app/options/options.hpp"
 #include "app/pack/pack.hpp"
 #include "app/plan/agreement.hpp"
+#include "app/report/console.hpp"
 #include "app/report/figures.hpp"
 #include "app/train/train.hpp"
 #include "comm/agreement.hpp"
@@ -37,6 +39,7 @@
 #include "comm/session/mpi_session.hpp"
 #include "comm/session/rendezvous.hpp"
 #include "comm/session/start_guard.hpp"
+#include "comm/session/this_process.hpp"
 #include "model/device.hpp"
 
 namespace lockstep::app {
@@ -48,14 +51,33 @@ constexpr int kWrongUsage = 2;
 
 using Arguments = std::vector<std::string>;
 
-/// A command with its options parsed, ready to run once there is a session.
+/// A command with its options parsed, ready to run.
 struct Job {
-  std::function<int(comm::MpiSession&)> run;  ///< empty when there is nothing to run
-  std::string options;                        ///< equal text, equal options
+  /// Empty when there is nothing to run. Of a command without peers: the session is nullptr.
+  std::function<int(comm::MpiSession*, StopSignals&)> run;
+  std::string options;  ///< equal text, equal options
 };
+
+/// As many ranks as are started, or one process; that of `alone` does not even know of MPI.
+enum class Processes { any_number, one, alone };
+/// A signal that asks to stop ends the process, or is noted from the first line of main on. A command that has
+/// something to tidy up only now and then notes it then.
+enum class OnSignal { end, note };
+/// A pipe that nobody reads any more ends the process, as it does Unix tools that only print (SIGPIPE), or the work
+/// goes on: somebody waits for it, or for the files that it writes.
+enum class OnClosedPipe { go_on, end };
+
+/// How commands differ before they run.
+struct Traits {
+  Processes processes = Processes::any_number;
+  OnSignal on_signal = OnSignal::end;
+  OnClosedPipe on_closed_pipe = OnClosedPipe::go_on;
+};
+constexpr Traits kOnlyPrints{.on_closed_pipe = OnClosedPipe::end};
 
 struct Command {
   std::string name;
+  Traits traits;
   std::function<Job(const Arguments&)> prepare;  ///< throws UsageError, HelpRequested
 };
 
@@ -69,23 +91,20 @@ std::string text_of(const CheckOptions& options, const Arguments& arguments) {
   return text_of(arguments, arguments) + "\n" + options.train.to_ini();
 }
 
-enum class Processes { any_number, one };
-
-/// `run` takes the session too, if the command talks to peers.
+/// `run` takes the session and the stop signals where it needs them.
 template <class Options, class Run>
-Command command(const std::string& name, Options (*parse)(const Arguments&), Run run,
-                Processes processes = Processes::any_number) {
-  return {name, [=](const Arguments& arguments) {
+Command command(const std::string& name, Options (*parse)(const Arguments&), Run run, const Traits& traits = {}) {
+  return {name, traits, [=](const Arguments& arguments) {
             const Options options = parse(arguments);
-            const auto start = [=](comm::MpiSession& session) {
-              if (processes == Processes::one && session.size() > 1) {
-                throw UsageError(fmt::format("{} runs as one process, and mpirun started {}: start it without mpirun",
-                                             name, session.size()));
-              }
+            const auto start = [=]([[maybe_unused]] comm::MpiSession* session, [[maybe_unused]] StopSignals& signals) {
               if constexpr (std::is_invocable_v<Run, const Options&>) {
                 return run(options);
+              } else if constexpr (std::is_invocable_v<Run, const Options&, StopSignals&>) {
+                return run(options, signals);
+              } else if constexpr (std::is_invocable_v<Run, comm::MpiSession&, const Options&>) {
+                return run(*session, options);
               } else {
-                return run(session, options);
+                return run(*session, options, signals);
               }
             };
             return Job{start, text_of(options, arguments)};
@@ -93,22 +112,25 @@ Command command(const std::string& name, Options (*parse)(const Arguments&), Run
 }
 
 const std::vector<Command>& commands() {
-  static const std::vector<Command> all{command("pack", parse_pack, run_pack, Processes::one),
-                                        command("train", parse_train, run_train),
-                                        command("eval", parse_eval, run_eval),
-                                        command("generate", parse_generate, run_generate, Processes::one),
-                                        command("bench all-reduce", parse_bench_all_reduce, run_bench_all_reduce),
-                                        command("bench input", parse_bench_input, run_bench_input),
-                                        command("bench step", parse_bench_step, run_bench_step),
-                                        command("bench scale", parse_bench_scale, run_bench_scale),
-                                        command("check", parse_check, run_check),
-                                        command("info", parse_info, run_info, Processes::one)};
+  static const std::vector<Command> all{
+      command("pack", parse_pack, run_pack, {.processes = Processes::alone}),
+      command("train", parse_train, run_train, {.on_signal = OnSignal::note}),
+      command("eval", parse_eval, run_eval),
+      command("generate", parse_generate, run_generate,
+              {.processes = Processes::one, .on_closed_pipe = OnClosedPipe::end}),
+      command("bench all-reduce", parse_bench_all_reduce, run_bench_all_reduce),
+      command("bench input", parse_bench_input, run_bench_input),
+      command("bench step", parse_bench_step, run_bench_step),
+      command("bench scale", parse_bench_scale, run_bench_scale),
+      command("check", parse_check, run_check),
+      command("info", parse_info, run_info, {.processes = Processes::alone, .on_closed_pipe = OnClosedPipe::end})};
   return all;
 }
 
 /// What one rank makes of its command line.
 struct Request {
   std::string command;  ///< "train": for messages
+  Traits traits = kOnlyPrints;
   Job job;
   std::string usage_error;
   std::string help;
@@ -156,6 +178,7 @@ Request understand(std::vector<std::string> arguments) {
       names.push_back(command.name);
       if (command.name != name) continue;
       request.command = name;
+      request.traits = command.traits;
       request.job = command.prepare(arguments);
       return request;
     }
@@ -166,6 +189,7 @@ Request understand(std::vector<std::string> arguments) {
                                  hint.empty() ? "; the commands are " + list_names(names, "and") : hint));
   } catch (const HelpRequested& help) {
     request.help = help.what();
+    request.traits = kOnlyPrints;
   } catch (const UsageError& error) {
     request.usage_error = error.what();
   }
@@ -176,9 +200,15 @@ std::string speaker(const Request& request) {
   return request.command.empty() ? "lockstep" : "lockstep " + request.command;
 }
 
+/// A stderr that takes nothing (a full disk, a closed pipe) changes no exit code.
+template <class... Values>
+void complain(fmt::format_string<Values...> format, Values&&... values) {
+  comm::write_stderr(fmt::format(format, std::forward<Values>(values)...));
+}
+
 void say_usage_errors(const Request& request, const std::vector<std::string>& texts) {
-  for (const std::string& text : texts) fmt::print(stderr, "{}: {}\n", speaker(request), text);
-  fmt::print(stderr, "`{} --help` explains the options.\n", speaker(request));
+  for (const std::string& text : texts) complain("{}: {}\n", speaker(request), text);
+  complain("`{} --help` explains the options.\n", speaker(request));
 }
 
 /// A start is slower than a step: programs are loaded, often from one file system for all, on hosts that are busy.
@@ -237,24 +267,26 @@ bool somebody_misunderstood(comm::MpiSession& session, const Request& request) {
 }
 
 /// One rank failed and the others do not know: it speaks for itself and takes the world with it.
-int fail_alone(comm::MpiSession& session, const Request& request, const std::string& text) {
-  if (session.size() > 1) {
-    session.abort(kFailed,
-                  fmt::format("{}: error on rank {} ({}): {}", speaker(request), session.rank(), session.host(), text));
+int fail_alone(comm::MpiSession* session, const Request& request, const std::string& text) {
+  if (session != nullptr && session->size() > 1) {
+    session->abort(kFailed, fmt::format("{}: error on rank {} ({}): {}", speaker(request), session->rank(),
+                                        session->host(), text));
   }
-  fmt::print(stderr, "{}: error: {}\n", speaker(request), text);
+  complain("{}: error: {}\n", speaker(request), text);
   return kFailed;
 }
 
-int run(comm::MpiSession& session, const Request& request) {
+/// Without a session where the command needs none.
+int run(comm::MpiSession* session, const Request& request, StopSignals& signals) {
+  const bool speaks = session == nullptr || session->rank() == 0;
   try {
-    if (somebody_misunderstood(session, request)) return kWrongUsage;
-    return request.job.run(session);
+    if (session != nullptr && somebody_misunderstood(*session, request)) return kWrongUsage;
+    return request.job.run(session, signals);
   } catch (const UsageError& error) {  // what only shows once the job runs, alike on all ranks
-    if (session.rank() == 0) say_usage_errors(request, {error.what()});
+    if (speaks) say_usage_errors(request, {error.what()});
     return kWrongUsage;
   } catch (const comm::AgreedError& error) {
-    if (session.rank() == 0) fmt::print(stderr, "{}: error: {}\n", speaker(request), error.what());
+    if (speaks) complain("{}: error: {}\n", speaker(request), error.what());
     return kFailed;
   } catch (const std::bad_alloc&) {
     return fail_alone(session, request,
@@ -265,24 +297,36 @@ int run(comm::MpiSession& session, const Request& request) {
   }
 }
 
-int program(int argc, char** argv) {
+int say_help(const Request& request, bool speaks) {
+  Console console(speaks);
+  console.info(request.help);
+  console.require_output();
+  return kDone;
+}
+
+int program(int argc, char** argv, StopSignals& signals) {
   Request request = understand({argv + 1, argv + argc});
   request.start_limit = start_limit({argv + 1, argv + argc});
+  const Traits& traits = request.traits;
+  if (traits.on_signal == OnSignal::end) signals.release();
+  if (traits.on_closed_pipe == OnClosedPipe::go_on) std::signal(SIGPIPE, SIG_IGN);
   const std::optional<int> launched = comm::launched_rank();
-  if (!request.help.empty()) {
-    if (launched.value_or(0) == 0) fmt::print("{}", request.help);
-    return std::fflush(stdout) == 0 ? kDone : kFailed;
+  const bool speaks = launched.value_or(0) == 0;
+  if (!request.help.empty()) return say_help(request, speaks);
+  if (argc == 1 && !launched) return complain("{}", program_help()), kWrongUsage;
+  if (traits.processes != Processes::any_number && comm::launched_size() > 1) {
+    request.usage_error = fmt::format("{} runs as one process, and {} were started: start it without mpirun or srun",
+                                      request.command, comm::launched_size());
   }
-  if (!launched && !request.usage_error.empty()) {
-    if (argc == 1) {
-      fmt::print(stderr, "{}", program_help());
-    } else {
-      say_usage_errors(request, {request.usage_error});
-    }
+  const bool needs_peers = traits.processes == Processes::any_number && launched;
+  if (!needs_peers && !request.usage_error.empty()) {
+    if (speaks) say_usage_errors(request, {request.usage_error});
     return kWrongUsage;
   }
+  if (traits.processes == Processes::alone) return run(nullptr, request, signals);
+
   const auto say_launch_error = [&](const std::string& error) {
-    if (launched.value_or(0) == 0) fmt::print(stderr, "{}: {}\n", speaker(request), error);
+    if (speaks) complain("{}: {}\n", speaker(request), error);
     return kWrongUsage;
   };
   if (const std::string error = comm::MpiSession::launch_obstacle(); !error.empty()) return say_launch_error(error);
@@ -290,26 +334,27 @@ int program(int argc, char** argv) {
   // before any process leaves with a code that makes the launcher kill the rest.
   comm::MpiSession session(argc, argv, request.start_limit);
   if (const std::string error = session.launch_error(); !error.empty()) return say_launch_error(error);
-  if (const std::string warning = session.launch_warning(); !warning.empty() && launched.value_or(0) == 0) {
-    fmt::print(stderr, "warning: {}\n", warning);
+  if (const std::string warning = session.launch_warning(); !warning.empty() && speaks) {
+    complain("warning: {}\n", warning);
   }
-  return run(session, request);
+  return run(&session, request, signals);
 }
 
 }  // namespace
 }  // namespace lockstep::app
 
 int main(int argc, char** argv) {
+  lockstep::app::StopSignals signals;
   std::signal(SIGXFSZ,
               SIG_IGN);  // a file size limit (ulimit -f) is then a write error with a message, like a full disk
   try {
-    const int code = lockstep::app::program(argc, argv);
+    const int code = lockstep::app::program(argc, argv, signals);
     // A launcher that sees a rank leave with an error ends the job, and drops what it has not read of rank 0's words.
     constexpr std::chrono::milliseconds kUntilWordsAreRead{100};
     if (code != 0 && lockstep::comm::launched_rank()) std::this_thread::sleep_for(kUntilWordsAreRead);
     return code;
-  } catch (const std::exception& error) {  // MPI could not start
-    fmt::print(stderr, "lockstep: error: {}\n", error.what());
+  } catch (const std::exception& error) {  // MPI could not start, or help could not be printed
+    lockstep::comm::write_stderr(fmt::format("lockstep: error: {}\n", error.what()));
     return 1;
   }
 }

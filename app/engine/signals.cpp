@@ -14,33 +14,52 @@ constexpr std::array kSignals{SIGTERM, SIGINT, SIGUSR1, SIGUSR2};
 constexpr int kInterruptedExitCode = 130;  // 128 + SIGINT, what shells expect
 
 // A signal handler can reach nothing but static storage: the one exception to "no global state".
-std::atomic<int> received{0};
-static_assert(std::atomic<int>::is_always_lock_free);
+std::atomic<int> first_signal{0};
+std::atomic<bool> interrupted{false};
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
 void on_signal(int signal) {
-  if (signal == SIGINT && received.load(std::memory_order_relaxed) == SIGINT) _exit(kInterruptedExitCode);
-  received.store(signal, std::memory_order_relaxed);
+  if (signal == SIGINT && interrupted.exchange(true, std::memory_order_relaxed)) _exit(kInterruptedExitCode);
+  int none = 0;
+  first_signal.compare_exchange_strong(none, signal, std::memory_order_relaxed);
 }
 
-}  // namespace
-
-StopSignals::StopSignals() {
-  received = 0;
+void handle_by(void (*handler)(int)) {
   struct sigaction action {};
-  action.sa_handler = on_signal;
+  action.sa_handler = handler;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
   for (const int signal : kSignals) sigaction(signal, &action, nullptr);
 }
 
-StopSignals::~StopSignals() {
-  for (const int signal : kSignals) std::signal(signal, SIG_DFL);
+}  // namespace
+
+StopSignals::StopSignals() {
+  first_signal = 0;
+  interrupted = false;
+  note();
 }
 
-bool StopSignals::stop_requested() const noexcept { return received.load(std::memory_order_relaxed) != 0; }
+void StopSignals::note() {
+  handle_by(on_signal);
+  // Who started us may have left them blocked: nobody could stop us then.
+  sigset_t stopping;
+  sigemptyset(&stopping);
+  for (const int signal : kSignals) sigaddset(&stopping, signal);
+  pthread_sigmask(SIG_UNBLOCK, &stopping, nullptr);
+}
+
+void StopSignals::release() {
+  handle_by(SIG_DFL);
+  if (const int noted = first_signal; noted != 0) std::raise(noted);
+}
+
+void StopSignals::ignore() { handle_by(SIG_IGN); }
+
+bool StopSignals::stop_requested() const noexcept { return first_signal.load(std::memory_order_relaxed) != 0; }
 
 const char* StopSignals::name() const noexcept {
-  switch (received.load(std::memory_order_relaxed)) {
+  switch (first_signal.load(std::memory_order_relaxed)) {
     case SIGTERM:
       return "SIGTERM";
     case SIGINT:

@@ -4,16 +4,23 @@
 
 namespace lockstep::app {
 
-/// Handlers are installed by the constructor and taken back by the destructor. One at a time.
+/// What the process does with them. `main` owns the one object, from its first line to its last.
 class StopSignals {
  public:
+  /// As note().
   StopSignals();
-  ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
+  /// From here on they are noted: whoever can stop in order asks stop_requested().
+  void note();
+  /// From here on they end the process, as they do by default. So does one that was noted before.
+  void release();
+  /// From here on they change nothing: all work is done, and the exit code is to tell of it.
+  void ignore();
+
   bool stop_requested() const noexcept;
-  /// "SIGUSR1", or "" when none came.
+  /// "SIGUSR1", the first that came; "" when none did.
   const char* name() const noexcept;
 };
 

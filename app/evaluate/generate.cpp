@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <memory>
 #include <numeric>
 #include <stdexcept>
@@ -11,7 +10,6 @@
 #include <fmt/format.h>
 
 #include "app/engine/engine.hpp"
-#include "app/engine/signals.hpp"
 #include "app/engine/snapshot.hpp"
 #include "app/plan/placement.hpp"
 #include "app/plan/workload.hpp"
@@ -101,7 +99,7 @@ std::int32_t draw_token(std::span<const float> logits, double temperature, std::
   return order[std::min(static_cast<std::size_t>(found - sums.begin()), order.size() - 1)];
 }
 
-int run_generate(comm::MpiSession& session, const GenerateOptions& options) {
+int run_generate(comm::MpiSession& session, const GenerateOptions& options, StopSignals& signals) {
   const auto communicator = comm::make_communicator(session, {.deadline_seconds = options.execution.deadline});
   Console console(true);
   CheckpointOnRank0 source(*communicator, options.checkpoint);
@@ -132,17 +130,19 @@ int run_generate(comm::MpiSession& session, const GenerateOptions& options) {
   model::Model model(*backend, *network, parameters, {.max_batch = 1, .sample_type = model::ElementType::int32});
   source.restore(parameters);
 
-  const StopSignals signals;
+  signals.note();  // from here on the text ends with its line
   Writer writer(model, options.average ? model::Weights::average : model::Weights::current, context);
-  std::fputs(options.prompt.c_str(), stdout);
+  console.text(options.prompt);
   for (std::int64_t i = 0; i < options.tokens && !signals.stop_requested(); ++i) {
     text.push_back(draw_token(writer.next(text), options.temperature, options.top_k, options.seed, i));
     const std::span<const std::int32_t> last = std::span(text).last(1);
-    if (text.size() > 1) std::fputs(std::string(tokenizer.separator(text[text.size() - 2], last[0])).c_str(), stdout);
-    std::fputs(tokenizer.decode(last).c_str(), stdout);
-    std::fflush(stdout);
+    std::string word = tokenizer.decode(last);
+    if (text.size() > 1) word.insert(0, tokenizer.separator(text[text.size() - 2], last[0]));
+    console.text(word);
+    console.require_output();
   }
-  std::fputs("\n", stdout);
+  console.text("\n");
+  console.require_output();
   return 0;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "app/engine/signals.hpp"
 #include "app/options/options.hpp"
 #include "comm/session/mpi_session.hpp"
 
@@ -16,6 +17,7 @@ namespace lockstep::app {
 std::int32_t draw_token(std::span<const float> logits, double temperature, std::int64_t top_k, std::uint64_t seed,
                         std::int64_t position);
 
-int run_generate(comm::MpiSession& session, const GenerateOptions& options);
+/// Writes to stdout; a stop signal ends the text. Throws io::FileError where stdout does not take it.
+int run_generate(comm::MpiSession& session, const GenerateOptions& options, StopSignals& signals);
 
 }  // namespace lockstep::app

@@ -8,7 +8,6 @@
 
 #include <fmt/format.h>
 
-#include "app/engine/signals.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/stop_watch.hpp"
@@ -115,7 +114,7 @@ void describe_written(Console& console, const std::filesystem::path& folder) {
 
 }  // namespace
 
-int run_pack(const PackOptions& options) {
+int run_pack(const PackOptions& options, StopSignals& signals) {
   Console console(true);
   console.set_progress(options.progress);
 
@@ -129,7 +128,7 @@ int run_pack(const PackOptions& options) {
   std::size_t sample_bytes = 0;
   for (const io::Field& field : source->fields()) sample_bytes += field.bytes();
   const StopWatch watch;
-  const StopSignals signals;
+  signals.note();  // from here on there is something to tidy up
   const io::PackProgress progress = [&](std::int64_t done, std::int64_t of) {
     if (signals.stop_requested()) throw Cancelled(signals.name());
     const double bytes = static_cast<double>(done) * static_cast<double>(sample_bytes);
@@ -152,6 +151,7 @@ int run_pack(const PackOptions& options) {
     console.warn(fmt::format("stopped by {}; {} is as it was before", signal.what(), options.out.string()));
     return 1;
   }
+  signals.ignore();
   console.clear_progress();
   const double seconds = watch.seconds();
   for (const auto& [folder, summary] : folders) {
@@ -162,6 +162,7 @@ int run_pack(const PackOptions& options) {
                              format_byte_rate(bytes, seconds)));
     describe_written(console, folder);
   }
+  console.mention_lost_output();
   return 0;
 }
 

@@ -13,7 +13,6 @@
 
 #include "app/engine/engine.hpp"
 #include "app/engine/evaluation.hpp"
-#include "app/engine/signals.hpp"
 #include "app/engine/snapshot.hpp"
 #include "app/engine/trainer.hpp"
 #include "app/options/options.hpp"
@@ -25,11 +24,13 @@
 #include "app/plan/workload.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
+#include "app/report/result_file.hpp"
 #include "app/report/step_figures.hpp"
 #include "app/report/stop_watch.hpp"
 #include "app/train/announcement.hpp"
 #include "app/train/report.hpp"
 #include "app/train/resume.hpp"
+#include "app/train/stop_vote.hpp"
 #include "app/train/verify_data.hpp"
 #include "app/train/wall_time.hpp"
 #include "comm/agreement.hpp"
@@ -65,7 +66,7 @@ class Run {
   /// Collective. Makes the folder, or takes it over where `continues`: where `from` is a checkpoint of this very run.
   void open_folder(bool continues, const io::TrainingRecord& from);
   /// Collective. The exit code.
-  int train(const StopSignals& signals);
+  int train(StopSignals& signals);
 
  private:
   double epochs_done() const {
@@ -304,7 +305,7 @@ void Run::make_steps(const StopSignals& signals) {
   on_rank0([&] { reporter_.remaining(last_figures_, time(), [this] { return training_.optimizer.l2_loss(); }); });
 }
 
-int Run::train(const StopSignals& signals) {
+int Run::train(StopSignals& signals) {
   running_.lap();
   if (owes_validation_) evaluate_now();
   const std::string idle = nothing_left();
@@ -316,6 +317,7 @@ int Run::train(const StopSignals& signals) {
     on_rank0([&] { console_.info(fmt::format("time in steps: {}", format_split(split))); });
   }
   save_now();
+  signals.ignore();  // nothing is left to stop, and the exit code is to tell how it went
   if (idle.empty()) {
     on_rank0([&] {
       reporter_.end(trainer_.steps_done(), stopped_ ? "stopped" : target_reached_ ? "target reached" : "done");
@@ -352,8 +354,7 @@ std::string Run::ending(const StopSignals& signals) const {
 
 }  // namespace
 
-int run_train(comm::MpiSession& session, const TrainOptions& given) {
-  const StopSignals signals;
+int run_train(comm::MpiSession& session, const TrainOptions& given, StopSignals& signals) {
   const auto communicator = comm::make_communicator(session, {.transport = given.execution.transport,
                                                               .wire = given.execution.wire,
                                                               .overlap = true,
@@ -361,6 +362,7 @@ int run_train(comm::MpiSession& session, const TrainOptions& given) {
   Console console(communicator->rank() == 0);
   if (!communicator->transport_note().empty()) console.warn(communicator->transport_note());
   console.set_progress(given.reports.progress);
+  if (stopped_before_start(*communicator, console, signals)) return kExitStoppedEarly;
   const StopWatch launched;
   JobTime job_time;
   if (communicator->rank() == 0) job_time = find_job_time(given.run.time_limit);
@@ -374,8 +376,12 @@ int run_train(comm::MpiSession& session, const TrainOptions& given) {
   announce(*communicator, console, plan);
   const TrainOptions& settings = plan.settings;
   const Workload& workload = plan.workload;
-  if (settings.dry_run) return kExitDone;
+  if (settings.dry_run) {
+    require_output(*communicator, console);
+    return kExitDone;
+  }
   verify_data(*communicator, console, settings.data.verify, workload);
+  if (stopped_before_start(*communicator, console, signals)) return kExitStoppedEarly;
 
   Engine engine(session, *communicator, plan.place, settings.execution, workload, plan.buckets);
   console.info(engine.description());
@@ -415,6 +421,7 @@ int run_train(comm::MpiSession& session, const TrainOptions& given) {
     wall_time = WallTime(*job_time.left - launched.seconds(), checkpoint_estimate(state_bytes),
                          std::ceil(validation_samples / static_cast<double>(workload.work.global_batch)));
   }
+  if (stopped_before_start(*communicator, console, signals)) return kExitStoppedEarly;
   Run run(plan, *communicator, console, engine, trainer, std::move(wall_time));
   run.open_folder(continues, from);
   return run.train(signals);

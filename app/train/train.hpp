@@ -2,13 +2,15 @@
 /// `lockstep train`: the main job.
 #pragma once
 
+#include "app/engine/signals.hpp"
 #include "app/options/train_options.hpp"
 #include "comm/session/mpi_session.hpp"
 
 namespace lockstep::app {
 
-/// Collective over all ranks. Returns the exit code: 0 done, 75 stopped on request with a checkpoint. Throws
-/// comm::AgreedError for what all ranks know, anything else for what only this rank knows.
-int run_train(comm::MpiSession& session, const TrainOptions& options);
+/// Collective over all ranks. Returns the exit code: 0 done, 75 stopped on request, with a checkpoint or before the
+/// first step. `signals` are ignored after the last checkpoint. Throws comm::AgreedError for what all ranks know,
+/// anything else for what only this rank knows.
+int run_train(comm::MpiSession& session, const TrainOptions& options, StopSignals& signals);
 
 }  // namespace lockstep::app

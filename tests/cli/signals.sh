@@ -54,3 +54,79 @@ start "${endless[@]}" --run runs/twice
 if wait_for 20 grep -q '^ *step ' out; then kill -STOP "$job"; kill -INT "$job"; kill -CONT "$job"; kill -INT "$job"; fi
 finish 10
 [ "$status" != 0 ] || failed "exit 0"
+
+# storm SIGNAL: one every few milliseconds, until the job is gone.
+storm() {
+  while kill -"$1" "$job"; do sleep 0.005; done 2>/dev/null &
+}
+check "a storm of signals changes nothing of the end"
+for signal in TERM USR1; do
+  run=storm-$signal
+  start "${endless[@]}" --run runs/$run
+  wait_for 20 grep -q '^ *step ' out && storm $signal
+  stopped_well 75
+done
+run=storm-of-ranks
+start -n 2 "${endless[@]}" --run runs/$run
+if wait_for 20 grep -q '^ *step ' out; then
+  members=$(ranks)
+  # shellcheck disable=SC2086  # both of them
+  while kill -TERM $members; do sleep 0.005; done 2>/dev/null &
+fi
+stopped_well 75
+check "a run that is done stays done, whatever is sent then"
+for signal in TERM USR1 INT; do
+  start "${options[@]}" --steps 40 --run runs/done-$signal
+  wait_for 20 grep -q '^time in steps' out && storm $signal
+  finish 20
+  expect_status 0; expect_out '^done at step 40 '
+done
+
+# What a signal finds that comes before the first line of a program: it waits, blocked, for the program to take it.
+cat >signalled <<'END'
+#!/usr/bin/env python3
+import os, signal, sys
+if os.environ.get("OMPI_COMM_WORLD_RANK", "1") == "1":
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    os.kill(os.getpid(), signal.SIGTERM)
+os.execvp(sys.argv[1], sys.argv[1:])
+END
+chmod +x signalled
+# stopped_at_once: the run in runs/$run was told to stop before its first step.
+stopped_at_once() {
+  expect_status 75; expect_out 'stopped on request.* before the first step'; expect_no_file runs/$run
+}
+run=early
+check "a signal before the first line of the program"
+run -w ./signalled "${endless[@]}" --run runs/$run
+stopped_at_once
+check "a signal to one rank of three before its first line"
+run -n 3 -w ./signalled "${endless[@]}" --run runs/$run
+stopped_at_once
+check "a signal while the options are read"
+mkfifo options.ini
+start "${endless[@]}" --run runs/$run --config options.ini
+exec 5>options.ini  # when this returns the program has opened it, too
+kill -TERM "$job"
+sleep 0.2  # else it could take the words before the signal
+echo "seed = 5" >&5; exec 5>&-
+finish 20
+stopped_at_once
+check "a resume that is stopped before its first step keeps what there is"
+must_run "${options[@]}" --steps 10 --run runs/kept
+picture runs/kept >before
+run -w ./signalled "${options[@]}" --steps 20 --run runs/kept --resume
+expect_status 75; expect_out 'before the first step'
+picture runs/kept >after; expect_same before after
+check "a command that leaves nothing behind ends by the signal"
+run -w ./signalled info data/train
+expect_status 143
+run -w ./signalled pack --format synthetic --samples 600 --features 20 --classes 5 --out packed
+expect_status 143; expect_no_file packed
+check "two INT end a start at once"
+start "${endless[@]}" --run runs/$run --config options.ini
+exec 5>options.ini
+kill -INT "$job"; sleep 0.2; kill -INT "$job"
+finish 10
+exec 5>&-
+expect_status 130

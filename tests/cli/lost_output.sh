@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# Who prints to a full disk or to nobody: work goes on without its words, a result that is lost is an error.
+. "$(dirname "$0")/harness.sh"
+pack_small data/train
+printf 'To be, or not to be, that is the question.%.0s' {1..60} >text
+must_run pack --format text --tokenizer char --x text --out letters/train
+must_run train --data letters --model lstm --hidden 8 --unroll 8 --batch 4 --steps 2 --run runs/letters
+options=(train --data data --hidden 16 --batch 20 --report-every 2 --progress off)
+must_run "${options[@]}" --steps 4 --run runs/a
+
+# Nobody has the other end of standard output.
+cat >unread <<'END'
+#!/usr/bin/env python3
+import os, signal, sys
+reader, writer = os.pipe()
+os.close(reader)
+os.dup2(writer, 1)
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python has it ignored
+os.execvp(sys.argv[1], sys.argv[1:])
+END
+# Nobody reads what goes to standard error, either.
+cat >unheard <<'END'
+#!/bin/sh
+exec ./unread sh -c 'exec "$@" 2>&1' sh "$@"
+END
+printf '#!/bin/sh\nexec "$@" >/dev/full\n' >full
+printf '#!/bin/sh\nexec "$@" 2>/dev/full\n' >full_error
+chmod +x unread unheard full full_error
+
+check "training outlives the reader of its words"
+for wrapper in ./unread ./unheard; do
+  run -w $wrapper "${options[@]}" --steps 10 --run runs/pipe-$(basename $wrapper)
+  expect_status 0
+  expect grep -q '^done at step 10 ' runs/pipe-$(basename $wrapper)/log.txt
+done
+check "so it does behind | head -1"
+"$lockstep" "${options[@]}" --steps 10 --run runs/head 2>err </dev/null | head -n 1 >out
+status=${PIPESTATUS[0]}
+expect_status 0
+expect grep -q '^done at step 10 ' runs/head/log.txt
+check "what is lost is said once, with the place where it is not"
+run -w ./unread "${options[@]}" --steps 10 --run runs/said
+expect_err 'nobody reads standard output any more; the run goes on, and runs/said/log.txt has all lines'
+[ "$(own_words | grep -c 'standard output')" = 1 ] || failed "said more than once"
+run -w ./full "${options[@]}" --steps 10 --run runs/full
+expect_status 0; expect_err 'standard output cannot be written \(No space left'
+[ "$(own_words | grep -c 'standard output')" = 1 ] || failed "said more than once"
+expect grep -q '^done at step 10 ' runs/full/log.txt
+check "a run that is stopped ends with 75 all the same"
+start -w ./unread "${options[@]}" --steps 100000000 --run runs/stopped
+wait_for 20 grep -q '^step ' runs/stopped/log.txt && kill -TERM "$job"
+finish 20
+expect_status 75
+check "pack outlives its reader, too"
+run -w ./unread pack --format synthetic --samples 100 --features 5 --classes 2 --out packed
+expect_status 0; expect_err 'nobody reads'; expect_file packed/manifest.json
+run -w ./full pack --format synthetic --samples 100 --features 5 --classes 2 --out packed2
+expect_status 0; expect_err 'standard output cannot be written'; expect_file packed2/manifest.json
+
+# ends_well_unread ARGUMENTS...: and without a word.
+ends_well_unread() {
+  check "nobody reads what $1 ${2#-} says"
+  run -w ./unread "$@"
+  expect_status 0; expect_silence
+}
+ends_well_unread eval runs/a --data data --json eval.json
+expect_file eval.json
+ends_well_unread bench all-reduce --max 4 --repeat 1
+ends_well_unread "${options[@]}" --steps 4 --dry-run
+# What only prints ends as Unix tools do.
+for words in "info data/train" "generate runs/letters --prompt To --tokens 100000000" "--help" "train --help"; do
+  check "lockstep $words ends with its reader"
+  # shellcheck disable=SC2086  # words
+  run -w ./unread $words
+  expect_status 141; expect_silence
+done
+
+check "a result that a full disk does not take is an error"
+bench=(--hidden 8 --batch 8 --warmup 1 --repeat 1 --device cpu)
+while read -r words; do
+  # shellcheck disable=SC2086  # words
+  run -w ./full $words
+  expect_error 1 'standard output cannot be written \(No space left'
+done <<END
+eval runs/a --data data
+info data/train
+info runs/a
+generate runs/letters --prompt To --tokens 20
+${options[*]} --steps 4 --dry-run
+check
+bench all-reduce --max 4 --repeat 1
+bench input --data data --steps 2 --repeat 1
+bench step ${bench[*]}
+bench scale ${bench[*]} --rounds 1
+--help
+--version
+END
+check "and a message that nobody can read changes no exit code"
+run -w ./full_error bogus
+expect_status 2
+run -w ./full_error info nowhere
+expect_status 1
+run -n 2 -w ./full_error eval nowhere --data data
+expect_status 1
