@@ -73,7 +73,12 @@ void write_and_verify(const fs::path& temporary, const TrainingRecord& record, s
     Hdf5File file(temporary, Hdf5File::Access::create);
     const Descriptor space = open_file(temporary, O_WRONLY, "open");
     reserve(space, checkpoint_bytes_needed(record, tensors));
-    checksum = fill_checkpoint_file(file, record, tensors);
+    try {
+      checksum = fill_checkpoint_file(file, space, record, tensors);
+    } catch (...) {
+      file.give_up();
+      throw;
+    }
     file.close();  // rewrites the superblock: nothing is safe before it
     release_rest(space);
   }

@@ -1,177 +1,46 @@
 #include "io/checkpoint_file.hpp"
 
 #include <algorithm>
-#include <array>
-#include <bit>
-#include <charconv>
-#include <cmath>
 #include <limits>
 #include <new>
-#include <ranges>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
-#include "io/checksum.hpp"
+#include "io/checkpoint_record.hpp"
 
 namespace lockstep::io {
 namespace {
-
-static_assert(std::endian::native == std::endian::little, "checksums are over little-endian bytes");
 
 constexpr const char* kFormatAttribute = "lockstep_checkpoint_format";
 constexpr const char* kState = "/state";
 constexpr const char* kChecksum = "xxh3_64";
 
-// Each member of the record once: writing, reading and the checksum all walk these tables, in this order. `since`: the
-// format that has it first.
-struct IntegerField {
-  const char* name;
-  std::int64_t since;
-  std::int64_t (*get)(const TrainingRecord&);
-  void (*set)(TrainingRecord&, std::int64_t);
-};
-template <std::size_t index>
-constexpr IntegerField image_extent(const char* name) {
-  return {name, 3, [](const TrainingRecord& r) { return r.network.image.empty() ? 0 : r.network.image.at(index); },
-          [](TrainingRecord& r, std::int64_t v) {
-            if (v > 0) r.network.image.resize(3), r.network.image[index] = v;
-          }};
-}
-constexpr std::array<IntegerField, 12> kIntegers = {{
-    {"step", 1, [](const TrainingRecord& r) { return r.step; }, [](TrainingRecord& r, std::int64_t v) { r.step = v; }},
-    {"epoch", 1, [](const TrainingRecord& r) { return r.epoch; },
-     [](TrainingRecord& r, std::int64_t v) { r.epoch = v; }},
-    {"position", 1, [](const TrainingRecord& r) { return r.position; },
-     [](TrainingRecord& r, std::int64_t v) { r.position = v; }},
-    {"seed", 1, [](const TrainingRecord& r) { return static_cast<std::int64_t>(r.seed); },
-     [](TrainingRecord& r, std::int64_t v) { r.seed = static_cast<std::uint64_t>(v); }},
-    {"world_size", 1, [](const TrainingRecord& r) { return static_cast<std::int64_t>(r.world_size); },
-     [](TrainingRecord& r, std::int64_t v) { r.world_size = static_cast<int>(v); }},
-    {"validated_step", 3, [](const TrainingRecord& r) { return r.validated_step; },
-     [](TrainingRecord& r, std::int64_t v) { r.validated_step = v; }},
-    {"features", 3, [](const TrainingRecord& r) { return r.network.features; },
-     [](TrainingRecord& r, std::int64_t v) { r.network.features = v; }},
-    {"outputs", 3, [](const TrainingRecord& r) { return r.network.outputs; },
-     [](TrainingRecord& r, std::int64_t v) { r.network.outputs = v; }},
-    image_extent<0>("image_height"),
-    image_extent<1>("image_width"),
-    image_extent<2>("image_channels"),
-    {"tokens", 3, [](const TrainingRecord& r) { return r.network.tokens ? std::int64_t{1} : std::int64_t{0}; },
-     [](TrainingRecord& r, std::int64_t v) { r.network.tokens = v != 0; }},
-}};
-
-struct TextField {
-  const char* name;
-  std::int64_t since;
-  const std::string& (*get)(const TrainingRecord&);
-  void (*set)(TrainingRecord&, std::string);
-};
-template <std::string TrainingRecord::*member>
-constexpr TextField of_record(const char* name, std::int64_t since = 1) {
-  return {name, since, [](const TrainingRecord& r) -> const std::string& { return r.*member; },
-          [](TrainingRecord& r, std::string text) { r.*member = std::move(text); }};
-}
-template <std::string NetworkIdentity::*member>
-constexpr TextField of_network(const char* name, std::int64_t since = 1) {
-  return {name, since, [](const TrainingRecord& r) -> const std::string& { return r.network.*member; },
-          [](TrainingRecord& r, std::string text) { r.network.*member = std::move(text); }};
-}
-/// Short: attributes.
-constexpr std::array<TextField, 5> kTexts = {{
-    of_network<&NetworkIdentity::signature>("network"),
-    of_record<&TrainingRecord::optimizer>("optimizer"),
-    of_record<&TrainingRecord::dataset>("dataset"),
-    of_record<&TrainingRecord::program_version>("program_version"),
-    of_network<&NetworkIdentity::kind>("network_kind", 3),
-}};
-/// May be megabytes: datasets of bytes.
-constexpr std::array<TextField, 3> kLongTexts = {{
-    of_record<&TrainingRecord::configuration>("configuration"),
-    of_record<&TrainingRecord::metrics>("metrics"),
-    of_record<&TrainingRecord::vocabulary>("vocabulary", 2),
-}};
-
-/// The fields that a format has.
-template <class Fields>
-auto fields_of(const Fields& fields, std::int64_t format) {
-  return fields | std::views::filter([format](const auto& field) { return field.since <= format; });
-}
-
-/// Formats 1 and 2 tell people, not programs: `network` is "784 -> 10: mlp 784-512-10 relu", and that a step was
-/// validated stands in the history. This is the one place that reads such text.
-void understand_text_of_older_format(TrainingRecord& record) {
-  NetworkIdentity& network = record.network;
-  const std::string text = network.signature;
-  const char* const end = text.data() + text.size();
-  constexpr std::string_view kArrow = " -> ", kColon = ": ";
-  const auto features = std::from_chars(text.data(), end, network.features);
-  const bool has_arrow = features.ec == std::errc() && std::string_view(features.ptr, end).starts_with(kArrow);
-  if (has_arrow) {
-    const auto outputs = std::from_chars(features.ptr + kArrow.size(), end, network.outputs);
-    if (outputs.ec == std::errc() && std::string_view(outputs.ptr, end).starts_with(kColon)) {
-      network.signature.assign(outputs.ptr + kColon.size(), end);
-    }
-  }
-  network.kind = network.signature.substr(0, network.signature.find(' '));
-  network.tokens = !record.vocabulary.empty();
-  const bool validated = record.metrics.find(fmt::format("\"step\":{},", record.step)) != std::string::npos;
-  record.validated_step = validated ? record.step : -1;
-}
-
-/// Numbers as 8 bytes, texts after their length: no two different sequences give the same bytes.
-class Canonical {
- public:
-  void add(std::int64_t value) { sum_.add(std::as_bytes(std::span(&value, 1))); }
-  void add(double value) {
-    if (std::isnan(value)) value = std::numeric_limits<double>::quiet_NaN();
-    add(std::bit_cast<std::int64_t>(value));
-  }
-  void add(std::string_view text) {
-    add(static_cast<std::int64_t>(text.size()));
-    sum_.add(std::as_bytes(std::span(text)));
-  }
-  void add(std::span<const float> values) { sum_.add(std::as_bytes(values)); }
-  std::uint64_t value() const { return sum_.value(); }
-
- private:
-  Checksum sum_;
-};
-
 std::string path_of(std::string_view group, std::string_view name) { return fmt::format("{}/{}", group, name); }
 
-/// Of one tensor: where it belongs, its shape, its bytes. A tensor under another's name fails.
-std::uint64_t tensor_checksum(std::string_view path, std::span<const std::int64_t> shape,
-                              std::span<const float> values) {
-  Canonical sum;
-  sum.add(path);
-  sum.add(static_cast<std::int64_t>(shape.size()));
-  for (const std::int64_t extent : shape) sum.add(extent);
-  sum.add(values);
-  return sum.value();
+/// Values go to and from the file in pieces that a cache holds: the checksum then takes no pass of its own.
+constexpr std::size_t kPieceElements = std::size_t{1} << 18;
+
+/// Room for the tensor by the library, its values past it. Returns its checksum.
+std::uint64_t write_tensor(Hdf5File& file, const Descriptor& bytes, const std::string& path, const TensorView& tensor) {
+  const std::string dataset = "/" + path;
+  file.create_dataset(dataset, FileType::float32, tensor.shape);
+  const std::optional<std::uint64_t> offset = file.layout(dataset).offset;
+  if (!offset && !tensor.values.empty()) {
+    throw FileError({.file = file.path(), .what = fmt::format("the HDF5 library made no room for {}", path)});
+  }
+  Canonical checksum = tensor_checksum(path, tensor.shape);
+  for (std::size_t first = 0; first < tensor.values.size(); first += kPieceElements) {
+    const auto piece = tensor.values.subspan(first, std::min(kPieceElements, tensor.values.size() - first));
+    checksum.add(piece);
+    write_at(bytes, std::as_bytes(piece), *offset + first * sizeof(float), file.path());
+  }
+  file.set_text(dataset, kChecksum, to_hex(checksum.value()));
+  return checksum.value();
 }
-
-/// Of the record and the list of tensors with their checksums: nothing can be lost, added or exchanged.
-class StateChecksum {
- public:
-  StateChecksum(const TrainingRecord& record, std::int64_t format) {
-    sum_.add(format);
-    for (const IntegerField& field : fields_of(kIntegers, format)) sum_.add(field.get(record));
-    sum_.add(record.best_metric);
-    for (const TextField& field : fields_of(kTexts, format)) sum_.add(std::string_view(field.get(record)));
-    for (const TextField& field : fields_of(kLongTexts, format)) sum_.add(std::string_view(field.get(record)));
-  }
-  void add_tensor(std::string_view path, std::uint64_t checksum) {
-    sum_.add(path);
-    sum_.add(static_cast<std::int64_t>(checksum));
-  }
-  std::uint64_t value() const { return sum_.value(); }
-
- private:
-  Canonical sum_;
-};
 
 /// Elements of a shape; nullopt: negative extents, or more than memory can address.
 std::optional<std::size_t> elements_of(std::span<const std::int64_t> shape) {
@@ -205,7 +74,8 @@ void check_tensor(const TensorView& tensor) {
 
 class CheckpointFileReader {
  public:
-  explicit CheckpointFileReader(const std::filesystem::path& path) : path_(path), file_(path, Hdf5File::Access::read) {
+  explicit CheckpointFileReader(const std::filesystem::path& path)
+      : path_(path), file_(path, Hdf5File::Access::read), bytes_(open_file(path, O_RDONLY, "open")) {
     std::error_code error;
     file_bytes_ = std::filesystem::file_size(path, error);
     if (error) throw FileError(fmt::format("cannot read {}: {}", path_.string(), error.message()));
@@ -217,9 +87,8 @@ class CheckpointFileReader {
     read_record(result.record, format);
     StateChecksum state(result.record, format);
     for (const std::string& path : file_.texts(kState, "tensors").value_or(std::vector<std::string>{})) {
-      StoredTensor tensor = read_tensor(path);
-      state.add_tensor(path, tensor_checksum(path, tensor.shape, tensor.values));
-      if (kept != nullptr) kept->push_back(std::move(tensor));
+      if (kept != nullptr) kept->emplace_back();
+      state.add_tensor(path, read_tensor(path, kept != nullptr ? &kept->back() : nullptr));
     }
     result.checksum = state.value();
     if (required(file_.text(kState, kChecksum), "/state", kChecksum) != to_hex(result.checksum)) {
@@ -265,14 +134,14 @@ class CheckpointFileReader {
 
   void read_record(TrainingRecord& record, std::int64_t format) {
     if (!file_.has(kState)) damaged("its state record is missing");
-    for (const IntegerField& field : fields_of(kIntegers, format)) {
+    for (const IntegerField& field : fields_of(integer_fields(), format)) {
       field.set(record, required(file_.integer(kState, field.name), kState, field.name));
     }
     record.best_metric = required(file_.real(kState, "best_metric"), kState, "best_metric");
-    for (const TextField& field : fields_of(kTexts, format)) {
+    for (const TextField& field : fields_of(text_fields(), format)) {
       field.set(record, required(file_.text(kState, field.name), kState, field.name));
     }
-    for (const TextField& field : fields_of(kLongTexts, format)) {
+    for (const TextField& field : fields_of(long_text_fields(), format)) {
       const std::string dataset = fmt::format("{}/{}", kState, field.name);
       std::string text(checked_elements(dataset, FileType::uint8, file_.layout(dataset)), '\0');
       file_.read(dataset, FileType::uint8, std::as_writable_bytes(std::span(text)));
@@ -280,24 +149,46 @@ class CheckpointFileReader {
     }
   }
 
-  StoredTensor read_tensor(const std::string& path) {
+  /// Returns its checksum, which has been compared. `kept`: nullptr: nothing is.
+  std::uint64_t read_tensor(const std::string& path, StoredTensor* kept) {
     const std::size_t slash = path.find('/');
     if (slash == std::string::npos) damaged(fmt::format("its list of tensors holds '{}'", path));
     const std::string dataset = "/" + path;
     if (!file_.has(dataset)) damaged(fmt::format("tensor {} is missing", path));
-    StoredTensor tensor;
-    tensor.group = path.substr(0, slash);
-    tensor.name = path.substr(slash + 1);
-    DatasetLayout layout = file_.layout(dataset);
-    tensor.values.resize(checked_elements(path, FileType::float32, layout));
-    tensor.shape = std::move(layout.shape);
-    file_.read(dataset, FileType::float32, std::as_writable_bytes(std::span(tensor.values)));
+    const DatasetLayout layout = file_.layout(dataset);
+    const std::size_t elements = checked_elements(path, FileType::float32, layout);
+    std::vector<float> all;
+    if (kept != nullptr) all.resize(elements);
+    Canonical checksum = tensor_checksum(path, layout.shape);
+    read_values(dataset, layout, elements, all, checksum);
     const std::string stored = required(file_.text(dataset, kChecksum), path, kChecksum);
-    const std::string computed = to_hex(tensor_checksum(path, tensor.shape, tensor.values));
+    const std::string computed = to_hex(checksum.value());
     if (stored != computed) {
       damaged(fmt::format("tensor {} does not match its checksum (stored {}, computed {})", path, stored, computed));
     }
-    return tensor;
+    if (kept != nullptr) *kept = {path.substr(0, slash), path.substr(slash + 1), layout.shape, std::move(all)};
+    return checksum.value();
+  }
+
+  /// Adds the values to the checksum, and leaves them in `all` where that has room for them.
+  void read_values(const std::string& dataset, const DatasetLayout& layout, std::size_t elements,
+                   std::vector<float>& all, Canonical& checksum) {
+    if (!layout.offset || !layout.native_order) {  // as other programs may have stored them
+      all.resize(elements);
+      file_.read(dataset, FileType::float32, std::as_writable_bytes(std::span(all)));
+      return checksum.add(all);
+    }
+    if (*layout.offset > file_bytes_ || elements > (file_bytes_ - *layout.offset) / sizeof(float)) {
+      damaged(fmt::format("{} lies beyond the end of the file", dataset));
+    }
+    const bool keep = !all.empty();
+    if (!keep) piece_.resize(std::min(elements, kPieceElements));
+    for (std::size_t first = 0; first < elements; first += kPieceElements) {
+      const std::size_t count = std::min(kPieceElements, elements - first);
+      const std::span<float> piece = keep ? std::span(all).subspan(first, count) : std::span(piece_).first(count);
+      read_at(bytes_, std::as_writable_bytes(piece), *layout.offset + first * sizeof(float), path_);
+      checksum.add(piece);
+    }
   }
 
   /// Before memory is taken for it.
@@ -313,7 +204,9 @@ class CheckpointFileReader {
 
   std::filesystem::path path_;
   Hdf5File file_;
+  Descriptor bytes_;
   std::uint64_t file_bytes_ = 0;
+  std::vector<float> piece_;
 };
 
 }  // namespace
@@ -324,7 +217,7 @@ std::string to_text(const NetworkIdentity& network) {
 
 void check_checkpoint_content(const TrainingRecord& record, std::span<const TensorView> tensors) {
   if (record.step < 0) throw std::invalid_argument(fmt::format("a checkpoint of step {}", record.step));
-  for (const TextField& field : kTexts) {
+  for (const TextField& field : text_fields()) {
     if (field.get(record).find('\0') != std::string::npos) {
       throw std::invalid_argument(fmt::format("the record's {} holds a NUL character", field.name));
     }
@@ -347,8 +240,8 @@ void check_checkpoint_content(const TrainingRecord& record, std::span<const Tens
 
 std::uint64_t checkpoint_bytes_needed(const TrainingRecord& record, std::span<const TensorView> tensors) {
   std::uint64_t bytes = 64 * 1024;
-  for (const TextField& field : kTexts) bytes += field.get(record).size();
-  for (const TextField& field : kLongTexts) bytes += field.get(record).size();
+  for (const TextField& field : text_fields()) bytes += field.get(record).size();
+  for (const TextField& field : long_text_fields()) bytes += field.get(record).size();
   // Object headers, links and the group blocks of a tensor: 0.5 to 1 KiB were seen; the list of names has fixed width.
   std::uint64_t widest = 0;
   for (const TensorView& tensor : tensors) {
@@ -358,25 +251,20 @@ std::uint64_t checkpoint_bytes_needed(const TrainingRecord& record, std::span<co
   return bytes + 2 * widest * tensors.size();
 }
 
-std::uint64_t fill_checkpoint_file(Hdf5File& file, const TrainingRecord& record, std::span<const TensorView> tensors) {
+std::uint64_t fill_checkpoint_file(Hdf5File& file, const Descriptor& bytes, const TrainingRecord& record,
+                                   std::span<const TensorView> tensors) {
   file.set_integer("/", kFormatAttribute, kCheckpointFormat);
   StateChecksum state(record, kCheckpointFormat);
   std::vector<std::string> paths;
   for (const TensorView& tensor : tensors) {
-    const std::string path = path_of(tensor.group, tensor.name);
-    const std::string dataset = "/" + path;
-    const std::uint64_t checksum = tensor_checksum(path, tensor.shape, tensor.values);
-    file.create_dataset(dataset, FileType::float32, tensor.shape);
-    file.write(dataset, FileType::float32, std::as_bytes(tensor.values));
-    file.set_text(dataset, kChecksum, to_hex(checksum));
-    state.add_tensor(path, checksum);
-    paths.push_back(path);
+    paths.push_back(path_of(tensor.group, tensor.name));
+    state.add_tensor(paths.back(), write_tensor(file, bytes, paths.back(), tensor));
   }
   file.create_group(kState);
-  for (const IntegerField& field : kIntegers) file.set_integer(kState, field.name, field.get(record));
+  for (const IntegerField& field : integer_fields()) file.set_integer(kState, field.name, field.get(record));
   file.set_real(kState, "best_metric", record.best_metric);
-  for (const TextField& field : kTexts) file.set_text(kState, field.name, field.get(record));
-  for (const TextField& field : kLongTexts) {
+  for (const TextField& field : text_fields()) file.set_text(kState, field.name, field.get(record));
+  for (const TextField& field : long_text_fields()) {
     const std::string dataset = fmt::format("{}/{}", kState, field.name);
     const std::string& text = field.get(record);
     const auto size = static_cast<std::int64_t>(text.size());

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "io/checkpoint.hpp"
+#include "io/durable_file.hpp"
 #include "io/hdf5_file.hpp"
 
 namespace lockstep::io {
@@ -21,8 +22,10 @@ void check_checkpoint_content(const TrainingRecord& record, std::span<const Tens
 /// An upper bound of the file's size.
 std::uint64_t checkpoint_bytes_needed(const TrainingRecord& record, std::span<const TensorView> tensors);
 
-/// Into a new file; the caller closes it. Returns the checksum of the state, which covers every tensor's checksum.
-std::uint64_t fill_checkpoint_file(Hdf5File& file, const TrainingRecord& record, std::span<const TensorView> tensors);
+/// Into a new file, of which `bytes` is open for writing, too; the caller closes both. The library's lock is held for
+/// short calls only. Returns the checksum of the state, which covers every tensor's checksum.
+std::uint64_t fill_checkpoint_file(Hdf5File& file, const Descriptor& bytes, const TrainingRecord& record,
+                                   std::span<const TensorView> tensors);
 
 struct VerifiedRecord {
   TrainingRecord record;

@@ -101,6 +101,34 @@ void write_all(const Descriptor& descriptor, std::string_view bytes, const std::
   }
 }
 
+void write_at(const Descriptor& descriptor, std::span<const std::byte> bytes, std::uint64_t offset,
+              const std::filesystem::path& file) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::pwrite(descriptor.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) throw_write_failure(file, bytes.size(), written < 0 ? errno : ENOSPC);
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+    offset += static_cast<std::uint64_t>(written);
+  }
+}
+
+void read_at(const Descriptor& descriptor, std::span<std::byte> out, std::uint64_t offset,
+             const std::filesystem::path& file) {
+  while (!out.empty()) {
+    const ssize_t count = ::pread(descriptor.get(), out.data(), out.size(), static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) {
+      const int error_number = count < 0 ? errno : 0;
+      const std::string what =
+          fmt::format("cannot read {} bytes at {}: {}", out.size(), offset,
+                      error_number != 0 ? reason(error_number) : std::string("the file ends before"));
+      throw FileError({.file = file, .what = what, .error_number = error_number});
+    }
+    out = out.subspan(static_cast<std::size_t>(count));
+    offset += static_cast<std::uint64_t>(count);
+  }
+}
+
 void append_whole(const Descriptor& descriptor, std::string_view bytes, const std::filesystem::path& file) {
   struct stat before {};
   if (::fstat(descriptor.get(), &before) != 0) throw_write_failure(file, bytes.size(), errno);

@@ -5,9 +5,11 @@
 /// undone by a power cut, but never shows half a file.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -38,6 +40,13 @@ std::optional<std::string> read_whole(const std::filesystem::path& file);
 
 /// Writes everything, however many calls it takes. Throws FileError.
 void write_all(const Descriptor& descriptor, std::string_view bytes, const std::filesystem::path& file);
+
+/// The same at a place of its own, `offset` bytes from the beginning. Throws FileError.
+void write_at(const Descriptor& descriptor, std::span<const std::byte> bytes, std::uint64_t offset,
+              const std::filesystem::path& file);
+/// Fills `out` from there. Throws FileError, also where the file ends before.
+void read_at(const Descriptor& descriptor, std::span<std::byte> out, std::uint64_t offset,
+             const std::filesystem::path& file);
 
 /// Appends all bytes (one write call; O_APPEND) or none: what a full disk let through is cut off again. For files with
 /// one writer. Throws FileError.

@@ -652,6 +652,8 @@ void Hdf5File::set_real(std::string_view object, std::string_view attribute, dou
   handles_->write_attribute(object, attribute, H5T_IEEE_F64LE, space.get(), &value, H5T_NATIVE_DOUBLE);
 }
 
+void Hdf5File::give_up() noexcept { handles_->failed = true; }
+
 void Hdf5File::close() {
   const LibraryLock lock;
   if (handles_->file < 0) return;

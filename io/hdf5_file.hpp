@@ -1,7 +1,9 @@
 /// \file
 /// The only home of the HDF5 C library: one file, its datasets and attributes. Every call takes the one mutex of this
 /// translation unit; errors become FileError with the innermost reason of HDF5's error stack in one sentence. Needs
-/// the serial libhdf5. Not for the hot path: contiguous data is read by file offset (DatasetLayout::offset).
+/// the serial libhdf5. Not for the hot path: contiguous data is read by file offset (DatasetLayout::offset), and the
+/// values of checkpoints are written so, too, lest a thread that writes them holds the mutex while another one wants to
+/// read samples.
 #pragma once
 
 #include <cstddef>
@@ -84,6 +86,9 @@ class Hdf5File {
 
   /// Flush and close, checking both. After a failed write the handles are abandoned, never closed twice.
   void close();
+  /// A write into the file that went past the library (by DatasetLayout::offset) has failed: the destructor abandons
+  /// the file, too.
+  void give_up() noexcept;
 
  private:
   struct Handles;
