@@ -95,6 +95,14 @@ Trainer::Parts Engine::parts() {
           .reducer = *reducer_};
 }
 
+Checkpointer::Parts Engine::saved(std::int64_t sequences) {
+  return {.communicator = communicator_,
+          .training = *training_,
+          .buckets = buckets(),
+          .sequences = sequences,
+          .memory = backend_->is_host() ? backend_->memory() : backend_->host_memory()};
+}
+
 std::string Engine::description() const {
   const std::string sums = on_device_ ? on_device_->description() : communicator_.description();
   return backend_->description() + (sums.empty() ? "" : "\n" + sums);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "app/engine/checkpointer.hpp"
 #include "app/engine/trainer.hpp"
 #include "app/options/train_options.hpp"
 #include "app/plan/placement.hpp"
@@ -38,6 +39,8 @@ class Engine {
   std::span<const comm::Slice> buckets() const noexcept { return reducer_->schedule(); }
   /// What a trainer needs.
   Trainer::Parts parts();
+  /// What a checkpointer needs, of `sequences` in the global batch.
+  Checkpointer::Parts saved(std::int64_t sequences);
   /// Collective. Where ranks share the update each one has its own parts of what only updates change or read (the
   /// gradients, the average of the weights): afterwards all of them. Else nothing happens.
   void bring_together(std::span<float> arena);

@@ -33,8 +33,7 @@ std::span<float> part_of(StatefulSequences& state, const SequenceRange& sequence
                static_cast<std::size_t>(sequences.count * state.elements));
 }
 
-}  // namespace
-
+/// Collective: every rank's sequences, [sequences r / R, sequences (r + 1) / R), in one array on all ranks.
 StatefulSequences gather_recurrent_state(comm::Communicator& communicator, const model::RecurrentState& recurrent,
                                          std::int64_t sequences) {
   StatefulSequences state{.sequences = sequences, .elements = recurrent.elements(), .values = {}};
@@ -51,62 +50,86 @@ StatefulSequences gather_recurrent_state(comm::Communicator& communicator, const
   return state;
 }
 
-StateGroups gather_state(comm::Communicator& communicator, const model::ParameterState& parameters,
-                         std::span<const comm::Slice> buckets) {
-  const std::vector<std::string> names = parameters.state_groups();
-  const bool shared = !parameters.owned().whole(), writes = communicator.rank() == 0;
-  StateGroups groups(names.size());
-  std::vector<float> bucket_of_others;
-  const auto make_room = [&] {
-    for (std::vector<float>& group : groups) group.resize(writes ? parameters.elements() : 0);
-    if (writes || !shared) return;
-    std::size_t most = 0;
-    for (const comm::Slice& bucket : buckets) most = std::max(most, bucket.count);
-    bucket_of_others.resize(most);
-  };
-  if (!shared) {
-    make_room();
-    for (std::size_t i = 0; i < groups.size(); ++i) parameters.download_group(names[i], groups[i]);
-    return groups;
-  }
-  comm::all_succeed(communicator, make_room);
-  for (std::size_t i = 0; i < groups.size(); ++i) {
-    if (names[i] == "parameters") {
-      if (writes) parameters.download_group(names[i], groups[i]);
+/// float32 elements of the parameters' state that a rank takes memory for.
+std::size_t kept_elements(model::Training& training, std::span<const comm::Slice> buckets,
+                          const SnapshotOptions& options) {
+  const model::ParameterState& parameters = training.parameters;
+  if (options.keeps_all) return parameters.state_groups().size() * parameters.elements();
+  if (parameters.owned().whole()) return 0;
+  std::size_t most = 0;
+  for (const comm::Slice& bucket : buckets) most = std::max(most, bucket.count);
+  return most;
+}
+
+}  // namespace
+
+Snapshot::Snapshot(model::Training& training, std::span<const comm::Slice> buckets, const SnapshotOptions& options,
+                   std::pmr::memory_resource* memory)
+    : options_(options),
+      buckets_(buckets.begin(), buckets.end()),
+      groups_(training.parameters.state_groups()),
+      tensors_(training.parameters.state_tensors()),
+      elements_(training.parameters.elements()),
+      memory_(memory, model::ElementType::float32, kept_elements(training, buckets, options)) {
+  if (memory_.empty()) return;
+  const std::span<float> all = memory_.tensor().elements<float>();
+  std::fill(all.begin(), all.end(), 0.0f);
+}
+
+std::size_t Snapshot::bytes(model::Training& training, std::span<const comm::Slice> buckets,
+                            const SnapshotOptions& options) {
+  const auto recurrent = static_cast<std::size_t>(options.sequences * training.model.recurrent_state().elements());
+  return (kept_elements(training, buckets, options) + recurrent) * sizeof(float);
+}
+
+std::span<float> Snapshot::group(std::size_t index) const {
+  return memory_.tensor().elements<float>().subspan(index * elements_, elements_);
+}
+
+void Snapshot::take(comm::Communicator& communicator, model::Training& training) {
+  recurrent_ = gather_recurrent_state(communicator, training.model.recurrent_state(), options_.sequences);
+  const model::ParameterState& parameters = training.parameters;
+  if (!parameters.owned().whole()) return gather(communicator, parameters);
+  if (!options_.keeps_all) return;
+  const comm::LongOperation copying(communicator, "copying the state for a checkpoint");
+  for (std::size_t i = 0; i < groups_.size(); ++i) parameters.download_group(groups_[i], group(i));
+}
+
+void Snapshot::gather(comm::Communicator& communicator, const model::ParameterState& parameters) {
+  for (std::size_t i = 0; i < groups_.size(); ++i) {
+    if (groups_[i] == "parameters") {
+      if (options_.keeps_all) parameters.download_group(groups_[i], group(i));
       continue;
     }
-    for (const comm::Slice& bucket : buckets) {
-      const std::span<float> all = writes ? std::span(groups[i]).subspan(bucket.offset, bucket.count)
-                                          : std::span(bucket_of_others).first(bucket.count);
+    for (const comm::Slice& bucket : buckets_) {
+      const std::span<float> all = options_.keeps_all ? group(i).subspan(bucket.offset, bucket.count)
+                                                      : memory_.tensor().elements<float>().first(bucket.count);
       const comm::Slice own = communicator.own_slice(bucket.count, communicator.rank());
-      parameters.download_range(names[i], {.offset = bucket.offset + own.offset, .count = own.count},
+      parameters.download_range(groups_[i], {.offset = bucket.offset + own.offset, .count = own.count},
                                 all.subspan(own.offset, own.count));
       communicator.all_gather(all);
       communicator.wait();
     }
   }
-  return groups;
 }
 
-std::filesystem::path save_checkpoint(io::CheckpointWriter& writer, const model::ParameterState& parameters,
-                                      const io::TrainingRecord& record, const StateGroups& state,
-                                      const StatefulSequences& recurrent) {
-  const std::vector<std::string> groups = parameters.state_groups();
-  std::vector<io::TensorView> tensors;
-  for (const model::StateTensor& tensor : parameters.state_tensors()) {
-    const auto group = static_cast<std::size_t>(std::find(groups.begin(), groups.end(), tensor.group) - groups.begin());
-    tensors.push_back({.group = tensor.group,
-                       .name = tensor.name,
-                       .shape = tensor.shape,
-                       .values = std::span<const float>(state.at(group)).subspan(tensor.offset, tensor.count)});
+std::vector<io::TensorView> Snapshot::tensors() const {
+  std::vector<io::TensorView> views;
+  for (const model::StateTensor& tensor : tensors_) {
+    const auto index =
+        static_cast<std::size_t>(std::find(groups_.begin(), groups_.end(), tensor.group) - groups_.begin());
+    views.push_back({.group = tensor.group,
+                     .name = tensor.name,
+                     .shape = tensor.shape,
+                     .values = group(index).subspan(tensor.offset, tensor.count)});
   }
-  if (recurrent.sequences > 0) {
-    tensors.push_back({.group = kRecurrentGroup,
-                       .name = kRecurrentName,
-                       .shape = {recurrent.sequences, recurrent.elements},
-                       .values = recurrent.values});
+  if (recurrent_.sequences > 0) {
+    views.push_back({.group = kRecurrentGroup,
+                     .name = kRecurrentName,
+                     .shape = {recurrent_.sequences, recurrent_.elements},
+                     .values = recurrent_.values});
   }
-  return writer.write(record, tensors);
+  return views;
 }
 
 std::string broadcast_text(comm::Communicator& communicator, const std::string& text) {

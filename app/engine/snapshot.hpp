@@ -2,16 +2,20 @@
 /// Between a model and its checkpoints: what is saved, who reads, how every rank gets the same.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <memory_resource>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "comm/communicator.hpp"
 #include "io/checkpoint.hpp"
-#include "io/sharded_dataset.hpp"
+#include "model/state/arena.hpp"
 #include "model/state/parameter_state.hpp"
 #include "model/state/recurrent_state.hpp"
+#include "model/training/training.hpp"
 
 namespace lockstep::app {
 
@@ -21,21 +25,41 @@ struct StatefulSequences {
   std::int64_t sequences = 0, elements = 0;
   std::vector<float> values;
 };
-/// Collective: every rank's sequences, [sequences r / R, sequences (r + 1) / R), in one array on all ranks.
-StatefulSequences gather_recurrent_state(comm::Communicator& communicator, const model::RecurrentState& recurrent,
-                                         std::int64_t sequences);
 
-/// A model's state as checkpoints hold it: one array per group, in the order of ParameterState::state_groups().
-using StateGroups = std::vector<std::vector<float>>;
-/// All of the state on rank 0, nothing elsewhere. Collective where ranks share the update, `buckets` as they do; it
-/// then takes room for one bucket on every rank. Else of rank 0 alone.
-StateGroups gather_state(comm::Communicator& communicator, const model::ParameterState& parameters,
-                         std::span<const comm::Slice> buckets);
+struct SnapshotOptions {
+  bool keeps_all = true;       ///< this rank's copy is of all state; else it only helps to gather it
+  std::int64_t sequences = 0;  ///< of the global batch
+};
 
-/// Writes the model's whole state, `state` and `recurrent` as gathered before; rank 0 only. Throws io::FileError.
-std::filesystem::path save_checkpoint(io::CheckpointWriter& writer, const model::ParameterState& parameters,
-                                      const io::TrainingRecord& record, const StateGroups& state,
-                                      const StatefulSequences& recurrent);
+/// A copy of a model's state in host memory that is taken once: training goes on while it is written.
+class Snapshot {
+ public:
+  /// Of such a training, whose ranks reduce in these buckets. The memory is touched at once: the first copy takes no
+  /// longer than the others.
+  Snapshot(model::Training& training, std::span<const comm::Slice> buckets, const SnapshotOptions& options,
+           std::pmr::memory_resource* memory);
+  /// What the constructor takes.
+  static std::size_t bytes(model::Training& training, std::span<const comm::Slice> buckets,
+                           const SnapshotOptions& options);
+
+  /// Collective: copies the state of this moment. Where ranks share the update they bring it together, bucket by
+  /// bucket.
+  void take(comm::Communicator& communicator, model::Training& training);
+  /// All of it, where it is kept, under the names that a checkpoint gives it; valid until the next take().
+  std::vector<io::TensorView> tensors() const;
+
+ private:
+  std::span<float> group(std::size_t index) const;
+  void gather(comm::Communicator& communicator, const model::ParameterState& parameters);
+
+  SnapshotOptions options_;
+  std::vector<comm::Slice> buckets_;
+  std::vector<std::string> groups_;
+  std::vector<model::StateTensor> tensors_;
+  std::size_t elements_;  ///< of a group
+  model::Arena memory_;   ///< one group after another; where nothing is kept, one bucket
+  StatefulSequences recurrent_;
+};
 
 /// A checkpoint that rank 0 has read and verified and whose record every rank knows.
 class CheckpointOnRank0 {

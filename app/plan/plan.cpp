@@ -32,10 +32,13 @@ Plan complete_plan(const comm::Communicator& communicator, TrainOptions settings
   check_sharding(execution, place);
   model::LearningRateSchedule schedule = learning_rate_schedule(settings, workload.work);
   std::vector<comm::Slice> buckets = gradient_buckets(execution, *workload.network, place, communicator);
-  const model::MemoryPlan memory = model::plan_memory(
+  model::MemoryPlan memory = model::plan_memory(
       *workload.network, workload.model,
       {.optimizer = workload.optimizer, .owned = most_owned_ranges(execution, buckets, communicator.size())},
       memory_types(place));
+  memory.snapshot +=
+      static_cast<std::size_t>(workload.work.global_batch * workload.network->recurrent_state().elements_per_sample()) *
+      sizeof(float);
   return {.settings = std::move(settings),
           .workload = std::move(workload),
           .place = place,
@@ -86,6 +89,8 @@ std::string format_plan(const Plan& plan, const comm::Communicator& communicator
                   bytes(memory.total()), bytes(memory.parameters), bytes(memory.gradients), bytes(memory.optimizer),
                   bytes(memory.average), bytes(memory.activations),
                   memory.input > 0 ? fmt::format(" + input {}", bytes(memory.input)) : "");
+  text += fmt::format("checkpoints: rank 0 keeps a copy of the state, {}, and writes it beside the training\n",
+                      bytes(memory.snapshot));
   text += format_training(plan);
   const std::string_view transport = comm::name_of(transport_of(plan.place, communicator));
   text += fmt::format("{}: {}{}, {} per step ({}):",

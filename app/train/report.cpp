@@ -102,10 +102,14 @@ void Reporter::evaluation(std::int64_t step, double epoch, const Score& score, b
   if (logs_.tensorboard) logs_.tensorboard->flush();
 }
 
-void Reporter::checkpoint(std::int64_t step, const std::filesystem::path& file, double seconds) {
-  console_.info(fmt::format("checkpoint {}  in {:.2f} s", file.string(), seconds));
-  write(
-      {{"kind", std::string("checkpoint")}, {"step", step}, {"file", file.filename().string()}, {"seconds", seconds}});
+void Reporter::checkpoint(const WrittenCheckpoint& written) {
+  console_.info(fmt::format("checkpoint {}  in {:.2f} s, {:.2f} s of them without training", written.file.string(),
+                            written.seconds, written.stall));
+  write({{"kind", std::string("checkpoint")},
+         {"step", written.step},
+         {"file", written.file.filename().string()},
+         {"seconds", written.seconds},
+         {"stall_seconds", written.stall}});
 }
 
 void Reporter::end(std::int64_t step, const std::string& how) {

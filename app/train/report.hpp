@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 
+#include "app/engine/checkpointer.hpp"
 #include "app/options/train_options.hpp"
 #include "app/plan/task.hpp"
 #include "app/plan/workload.hpp"
@@ -45,7 +46,7 @@ class Reporter {
     if (interval_steps_ > 0) report(figures, split, l2_loss());
   }
   void evaluation(std::int64_t step, double epoch, const Score& score, bool averaged, double seconds);
-  void checkpoint(std::int64_t step, const std::filesystem::path& file, double seconds);
+  void checkpoint(const WrittenCheckpoint& written);
   /// The last record of a run that made steps: "done", "target reached" or "stopped".
   void end(std::int64_t step, const std::string& how);
   void histogram(const std::string& tag, std::int64_t step, std::span<const float> values);

@@ -11,9 +11,9 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include "app/engine/checkpointer.hpp"
 #include "app/engine/engine.hpp"
 #include "app/engine/evaluation.hpp"
-#include "app/engine/snapshot.hpp"
 #include "app/engine/trainer.hpp"
 #include "app/options/options.hpp"
 #include "app/plan/configuration.hpp"
@@ -48,6 +48,7 @@ constexpr int kExitStoppedEarly = 75;  // EX_TEMPFAIL: requeue me
 /// A training run after everything has been checked and allocated: what happens between and after the steps.
 class Run {
  public:
+  /// Collective. Takes the memory that checkpoints are written from. Throws comm::AgreedError.
   Run(const Plan& plan, comm::Communicator& communicator, Console& console, Engine& engine, Trainer& trainer,
       WallTime wall_time)
       : options_(plan.settings),
@@ -60,6 +61,7 @@ class Run {
         waits_on_devices_(!engine.backend().is_host()),
         trainer_(trainer),
         wall_time_(std::move(wall_time)),
+        checkpointer_(engine.saved(workload_.work.global_batch)),
         reporter_(console, options_.reports, workload_.work, *workload_.task, communicator.size(),
                   trainer.steps_done()) {}
 
@@ -91,7 +93,10 @@ class Run {
   void report(StepFigures figures);
   void histograms();
   void evaluate_now();
+  io::TrainingRecord record() const;
   void save_now();
+  void await_checkpoint();
+  void report_checkpoint();
   void make_steps(const StopSignals& signals);
   Trainer::Request next_request(const StopSignals& signals);
   std::string summary() const;
@@ -110,10 +115,10 @@ class Run {
   bool noted_ = false;  ///< what the backend has to say after a step
   Trainer& trainer_;
   WallTime wall_time_;  ///< rank 0's decides
+  Checkpointer checkpointer_;
   Reporter reporter_;
-  std::optional<io::RunFolder> folder_;              ///< rank 0
-  std::optional<io::CheckpointWriter> checkpoints_;  ///< rank 0
-  std::string error_;  ///< what went wrong on this rank between steps: said in the next step
+  std::shared_ptr<io::RunFolder> folder_;  ///< rank 0; also of the thread that writes a checkpoint
+  std::string error_;                      ///< what went wrong on this rank between steps: said in the next step
   StepFigures last_figures_;
   std::optional<Score> last_evaluation_;
   double best_metric_ = std::numeric_limits<double>::quiet_NaN();
@@ -123,7 +128,7 @@ class Run {
   std::int64_t validated_before_ = -1;  ///< by the run that this one goes on from
   std::filesystem::path saved_;         ///< rank 0: the newest checkpoint of this process
   StopWatch running_;                   ///< since train() was called
-  double interrupted_seconds_ = 0;      ///< of running_, in evaluations and checkpoints
+  double interrupted_seconds_ = 0;      ///< of running_, in evaluations and in waits for checkpoints
 };
 
 /// Rank 0's work with the outside world; a failure is kept for the next step, so that all ranks end alike.
@@ -146,8 +151,8 @@ void Run::open_folder(bool continues, const io::TrainingRecord& from) {
   comm::all_succeed(communicator_, [&] {
     if (communicator_.rank() != 0) return;
     reporter_.set_history(from.metrics);
-    folder_.emplace(options_.run.folder, continues ? io::RunFolder::Open::resume : io::RunFolder::Open::fresh,
-                    options_.run.force);
+    folder_ = std::make_shared<io::RunFolder>(
+        options_.run.folder, continues ? io::RunFolder::Open::resume : io::RunFolder::Open::fresh, options_.run.force);
     console_.attach_log(folder_->path() / "log.txt", continues);
     folder_->write_text("config.ini", stored_configuration(options_));
     RunLogs logs;
@@ -156,9 +161,9 @@ void Run::open_folder(bool continues, const io::TrainingRecord& from) {
       logs.tensorboard = std::make_unique<io::TensorboardLog>(folder_->path(), continues ? from.step : -1);
     logs.still_owner = [this] { folder_->still_owner(); };
     reporter_.attach(std::move(logs));
-    checkpoints_.emplace(io::CheckpointWriterOptions{.folder = folder_->checkpoints(),
-                                                     .keep = options_.run.keep,
-                                                     .still_owner = [this] { folder_->still_owner(); }});
+    checkpointer_.open({.folder = folder_->checkpoints(), .keep = options_.run.keep, .still_owner = [folder = folder_] {
+                          folder->still_owner();
+                        }});
   });
 }
 
@@ -236,36 +241,33 @@ void Run::evaluate_now() {
       [&] { reporter_.evaluation(evaluated_at_, epochs_done(), evaluation, options_.validation.average, seconds); });
 }
 
+io::TrainingRecord Run::record() const {
+  const io::DatasetInfo& data = workload_.training->info();
+  const bool epoch_over = trainer_.next_position() >= workload_.work.epoch_samples;
+  return {.step = trainer_.steps_done(),
+          .epoch = trainer_.epoch() + (epoch_over ? 1 : 0),
+          .position = epoch_over ? 0 : trainer_.next_position(),
+          .seed = options_.work.seed,
+          .world_size = communicator_.size(),
+          .network = network_identity(options_.network.name, *workload_.network),
+          .optimizer = std::string(model::name_of(options_.optimizer.kind)),
+          .dataset = workload_.training->fingerprint(),
+          .configuration = stored_configuration(options_),
+          .program_version = program_version(),
+          .best_metric = best_metric_,
+          .validated_step = std::max(evaluated_at_, validated_before_),
+          .metrics = reporter_.history(),
+          .vocabulary = data.tokens ? io::to_json(*data.tokens) : ""};
+}
+
+/// Copies the state; the next steps change the original while rank 0 writes the copy.
 void Run::save_now() {
   if (saved_at_ == trainer_.steps_done()) return;
   communicator_.note_activity("checkpoint", trainer_.steps_done());
-  StopWatch watch;
-  const StatefulSequences recurrent =
-      gather_recurrent_state(communicator_, training_.model.recurrent_state(), workload_.work.global_batch);
-  StateGroups state;
-  if (training_.optimizer.is_sharded()) state = gather_state(communicator_, training_.parameters, engine_.buckets());
-  on_rank0([&] {
-    const io::DatasetInfo& data = workload_.training->info();
-    const bool epoch_over = trainer_.next_position() >= workload_.work.epoch_samples;
-    const io::TrainingRecord record{.step = trainer_.steps_done(),
-                                    .epoch = trainer_.epoch() + (epoch_over ? 1 : 0),
-                                    .position = epoch_over ? 0 : trainer_.next_position(),
-                                    .seed = options_.work.seed,
-                                    .world_size = communicator_.size(),
-                                    .network = network_identity(options_.network.name, *workload_.network),
-                                    .optimizer = std::string(model::name_of(options_.optimizer.kind)),
-                                    .dataset = workload_.training->fingerprint(),
-                                    .configuration = stored_configuration(options_),
-                                    .program_version = program_version(),
-                                    .best_metric = best_metric_,
-                                    .validated_step = std::max(evaluated_at_, validated_before_),
-                                    .metrics = reporter_.history(),
-                                    .vocabulary = data.tokens ? io::to_json(*data.tokens) : ""};
-    const comm::LongOperation writing(communicator_, "writing a checkpoint");
-    if (state.empty()) state = gather_state(communicator_, training_.parameters, engine_.buckets());
-    saved_ = save_checkpoint(*checkpoints_, training_.parameters, record, state, recurrent);
-    reporter_.checkpoint(trainer_.steps_done(), saved_, watch.seconds());
-  });
+  await_checkpoint();
+  const StopWatch watch;
+  checkpointer_.take();
+  on_rank0([&] { checkpointer_.write(record()); });
   // Whoever waits for rank 0 does so here, where a long operation is excused, not in a sum between devices.
   if (waits_on_devices_) {
     communicator_.barrier();
@@ -274,7 +276,25 @@ void Run::save_now() {
   engine_.forget_residuals();
   saved_at_ = trainer_.steps_done();
   interrupted_seconds_ += watch.seconds();
-  wall_time_.took_checkpoint(watch.seconds());
+}
+
+/// There is one copy: the next checkpoint waits for the one before, and so does the end.
+void Run::await_checkpoint() {
+  const StopWatch watch;
+  checkpointer_.wait();
+  interrupted_seconds_ += watch.seconds();
+  report_checkpoint();
+}
+
+/// A failure to write one is said in the next step's vote.
+void Run::report_checkpoint() {
+  on_rank0([&] {
+    const std::optional<WrittenCheckpoint> written = checkpointer_.poll();
+    if (!written) return;
+    saved_ = written->file;
+    reporter_.checkpoint(*written);
+    wall_time_.took_checkpoint(written->seconds);
+  });
 }
 
 /// What the run has come to: the metric, the checkpoint, the time.
@@ -296,6 +316,7 @@ void Run::make_steps(const StopSignals& signals) {
     StopWatch watch;
     const Trainer::Result step = trainer_.step(next_request(signals));
     report(step.figures);
+    report_checkpoint();
     stopped_ = step.stop_requests > 0 && !last_step();  // in the last step there is nothing left to stop
     wall_time_.took_step(watch.seconds());
     // Who wants the job to stop may not wait long: the checkpoint comes first, the validation when it is resumed.
@@ -317,6 +338,7 @@ int Run::train(StopSignals& signals) {
     on_rank0([&] { console_.info(fmt::format("time in steps: {}", format_split(split))); });
   }
   save_now();
+  await_checkpoint();
   signals.ignore();  // nothing is left to stop, and the exit code is to tell how it went
   if (idle.empty()) {
     on_rank0([&] {
@@ -332,8 +354,9 @@ int Run::train(StopSignals& signals) {
 
 /// What this rank wants of the next step.
 Trainer::Request Run::next_request(const StopSignals& signals) {
-  const bool time_is_up = wall_time_.is_up(
-      {.validation = due(workload_.work.evaluate_every, 1), .checkpoint = due(workload_.work.checkpoint_every, 1)});
+  const bool time_is_up =
+      wall_time_.is_up({.validation = due(workload_.work.evaluate_every, 1),
+                        .checkpoint = due(workload_.work.checkpoint_every, 1) || checkpointer_.under_way()});
   return {.stop = time_is_up || signals.stop_requested(), .error = error_};
 }
 

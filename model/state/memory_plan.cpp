@@ -32,6 +32,11 @@ MemoryPlan plan_memory(const Network& network, const ModelOptions& options, cons
     plan.optimizer = OwnedParts::state_elements(network.parameters(), state_options.owned) * size_of(types.master) *
                      static_cast<std::size_t>(state_count(state_options.optimizer.kind));
   }
+  if (training) {
+    const int groups =
+        1 + state_count(state_options.optimizer.kind) + (state_options.optimizer.average_decay > 0 ? 1 : 0);
+    plan.snapshot = static_cast<std::size_t>(groups) * elements * sizeof(float);
+  }
   if (!types.is_host) plan.input = BatchStage::slot_bytes(network, options, state_options.purpose);
   return plan;
 }

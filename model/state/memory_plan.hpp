@@ -17,6 +17,8 @@ struct MemoryPlan {
   std::size_t gradients = 0, optimizer = 0, average = 0;
   std::size_t activations = 0;  ///< with recurrent state
   std::size_t input = 0;        ///< batches on their way to a device
+  /// A copy of the state for a checkpoint, in host memory, on the ranks that keep one; no part of the total.
+  std::size_t snapshot = 0;
   std::size_t total() const noexcept { return parameters + gradients + optimizer + average + activations + input; }
 };
 
