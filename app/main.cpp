@@ -18,6 +18,7 @@
 #include <fmt/format.h>
 
 #include "app/bench/bench_all_reduce.hpp"
+#include "app/bench/bench_checkpoint.hpp"
 #include "app/bench/bench_input.hpp"
 #include "app/bench/bench_scale.hpp"
 #include "app/bench/bench_step.hpp"
@@ -119,6 +120,7 @@ const std::vector<Command>& commands() {
       command("generate", parse_generate, run_generate,
               {.processes = Processes::one, .on_closed_pipe = OnClosedPipe::end}),
       command("bench all-reduce", parse_bench_all_reduce, run_bench_all_reduce),
+      command("bench checkpoint", parse_bench_checkpoint, run_bench_checkpoint),
       command("bench input", parse_bench_input, run_bench_input),
       command("bench step", parse_bench_step, run_bench_step),
       command("bench scale", parse_bench_scale, run_bench_scale),
@@ -158,8 +160,8 @@ Request understand(std::vector<std::string> arguments) {
   try {
     if (arguments.empty())
       throw UsageError(
-          "a command is missing: pack, train, eval, generate, bench step, bench scale, bench all-reduce, bench input, "
-          "check or info");
+          "a command is missing: pack, train, eval, generate, bench step, bench scale, bench all-reduce, "
+          "bench checkpoint, bench input, check or info");
     if (arguments[0] == "--version") return request.help = version_text(), request;
     if (is_help(arguments[0])) {
       if (arguments.size() == 1) return request.help = program_help(), request;

@@ -12,7 +12,7 @@ import sys
 
 COLUMNS = 140
 COMMANDS = ["", "pack", "train", "eval", "generate", "check", "info", "bench step", "bench scale", "bench all-reduce",
-            "bench input"]
+            "bench checkpoint", "bench input"]
 SCRIPTS = ["app/quickstart", "tests/run", "tests/gpu/run", "tests/learning/run", "tests/peers/compare_step.py",
            "tests/cluster/simulation/project run", "tests/cluster/simulation/project compare"]
 FOREIGN = {

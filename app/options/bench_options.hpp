@@ -62,6 +62,14 @@ struct BenchInputOptions {
   std::filesystem::path csv, json;
 };
 
+struct BenchCheckpointOptions {
+  StepWork work;
+  std::int64_t state_mb = 256;   ///< > 0: of a linear network of that size instead of work's; 10^6 bytes
+  std::int64_t repeat = 5;       ///< checkpoints, and plain writes between them
+  std::filesystem::path folder;  ///< where they are written, in a folder of their own that is removed
+  std::filesystem::path csv, json;
+};
+
 /// What adds up over all ranks.
 enum class AllReduceAlgorithm { ring, two_level, shared_memory, mpi, nccl };
 
@@ -96,6 +104,7 @@ struct CheckOptions {
 BenchStepOptions parse_bench_step(const std::vector<std::string>& arguments);
 BenchScaleOptions parse_bench_scale(const std::vector<std::string>& arguments);
 BenchInputOptions parse_bench_input(const std::vector<std::string>& arguments);
+BenchCheckpointOptions parse_bench_checkpoint(const std::vector<std::string>& arguments);
 BenchAllReduceOptions parse_bench_all_reduce(const std::vector<std::string>& arguments);
 CheckOptions parse_check(const std::vector<std::string>& arguments);
 

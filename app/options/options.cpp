@@ -92,6 +92,7 @@ std::string program_help() {
       "  lockstep generate          let a trained language model write text\n"
       "  lockstep bench step        time training steps and say where the time goes\n"
       "  lockstep bench scale       time them on 1, 2, 4 ... ranks of the job: how well it scales\n"
+      "  lockstep bench checkpoint  time checkpoints, beside plain writes of the same bytes\n"
       "  lockstep bench input       time the reading of shards beside raw reads of the same bytes\n"
       "  lockstep bench all-reduce  time all-reduces over all ranks, and check them\n"
       "  lockstep check             before a job: hosts, network, data, memory and disk, in seconds\n"

@@ -31,6 +31,18 @@ constexpr std::string_view kScaleExamples =
     "  mpirun -np 8 lockstep bench scale --scaling strong --global-batch 1024 --worlds 2,4,8\n"
     "  mpirun -np 4 lockstep bench scale --input data --data shards/fashion/train --csv scale.csv\n";
 
+constexpr std::string_view kCheckpointUsage =
+    "Usage: mpirun -np RANKS lockstep bench checkpoint [options]\n"
+    "\n"
+    "Times checkpoints that are written beside training steps: how long training stands still, and how long\n"
+    "until a checkpoint is safe, beside plain writes of the same bytes to the same folder.\n";
+constexpr std::string_view kCheckpointExamples =
+    "\n"
+    "Examples\n"
+    "  lockstep bench checkpoint --state-mb 1000 --folder /scratch/me\n"
+    "  mpirun -np 8 lockstep bench checkpoint --state-mb 0 --model gpt --optimizer adamw --folder runs\n"
+    "      the state of that network\n";
+
 std::string parse_image(const std::string& text, std::optional<model::ImageShape>& value) {
   if (text.empty()) return value.reset(), "";
   try {
@@ -106,6 +118,29 @@ BenchStepOptions parse_bench_step(const std::vector<std::string>& arguments) {
   add_work_options(table, options.work);
   add_batch_options(table, options.work.train.work);
   parse(table, arguments, kStepUsage, kStepExamples, options.work);
+  return options;
+}
+
+BenchCheckpointOptions parse_bench_checkpoint(const std::vector<std::string>& arguments) {
+  BenchCheckpointOptions options;
+  options.work.train.work.batch = 16;
+  OptionTable table("lockstep bench checkpoint");
+  table.group("What is timed");
+  table
+      .add("state-mb", options.state_mb, "MB",
+           "the size of the state, in 10^6 bytes: of a linear network of that size; 0: the network that is named below")
+      .at_least(0)
+      .at_most(1'000'000);
+  table.add("repeat", options.repeat, "N", "checkpoints timed, in turns with plain writes; the table shows medians")
+      .at_least(1)
+      .at_most(1000);
+  table.add("folder", options.folder, "FOLDER", "where to write, in a folder that is removed afterwards; default: .");
+  table.add("csv", options.csv, "FILE", "also write the rows there");
+  table.add("json", options.json, "FILE", "also write the rows there, one JSON object a line");
+  add_input_options(table, options.work);
+  add_work_options(table, options.work);
+  add_batch_options(table, options.work.train.work);
+  parse(table, arguments, kCheckpointUsage, kCheckpointExamples, options.work);
   return options;
 }
 

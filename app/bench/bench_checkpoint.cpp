@@ -1,0 +1,243 @@
+#include "app/bench/bench_checkpoint.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <optional>
+#include <span>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include "app/bench/timed_steps.hpp"
+#include "app/engine/checkpointer.hpp"
+#include "app/options/options.hpp"
+#include "app/plan/placement.hpp"
+#include "app/report/console.hpp"
+#include "app/report/figures.hpp"
+#include "app/report/result_file.hpp"
+#include "app/report/statistics.hpp"
+#include "app/report/stop_watch.hpp"
+#include "comm/agreement.hpp"
+#include "io/durable_file.hpp"
+#include "io/metrics_log.hpp"
+
+namespace lockstep::app {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kGigabyte = 1e9;
+
+double least(const std::vector<double>& values) { return *std::min_element(values.begin(), values.end()); }
+double most(const std::vector<double>& values) { return *std::max_element(values.begin(), values.end()); }
+
+/// The steps whose state is saved: of the named network, or of a linear one with so much state.
+StepWork work_of(const BenchCheckpointOptions& options) {
+  StepWork work = options.work;
+  if (options.state_mb == 0) return work;
+  const model::OptimizerOptions& optimizer = work.train.optimizer;
+  const int groups = 1 + model::state_count(optimizer.kind) + (optimizer.average_decay > 0 ? 1 : 0);
+  const double parameters = static_cast<double>(options.state_mb) * 1e6 / (sizeof(float) * groups);
+  work.train.network = {.name = "linear"};
+  work.features = work.outputs = std::max<std::int64_t>(1, std::llround(std::sqrt(parameters)));
+  work.image.reset();
+  work.regression = true;
+  return work;
+}
+
+/// A folder for what is written; rank 0 makes it and removes it with everything in it.
+class ScratchFolder {
+ public:
+  /// Collective. Throws comm::AgreedError.
+  ScratchFolder(comm::Communicator& communicator, const fs::path& parent) : owns_(communicator.rank() == 0) {
+    comm::all_succeed(communicator, [&] {
+      if (!owns_) return;
+      path_ = (parent.empty() ? fs::path(".") : parent) /
+              fmt::format("lockstep-bench-checkpoint-{}", io::random_token().substr(0, 8));
+      std::error_code error;
+      fs::create_directories(path_, error);
+      if (error) {
+        throw io::FileError(fmt::format("cannot create the folder {}: {}; choose another with --folder", path_.string(),
+                                        error.message()));
+      }
+    });
+    path_ = broadcast_text(communicator, path_.string());
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    if (owns_) fs::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  const fs::path& path() const noexcept { return path_; }
+
+ private:
+  bool owns_;
+  fs::path path_;
+};
+
+class CheckpointBench {
+ public:
+  CheckpointBench(comm::Communicator& communicator, TimedSteps& steps, const fs::path& folder)
+      : communicator_(communicator),
+        steps_(steps),
+        folder_(folder),
+        checkpointer_(steps.engine().saved(steps.workload().work.global_batch)) {
+    comm::all_succeed(communicator, [&] {
+      if (communicator.rank() == 0) checkpointer_.open({.folder = folder, .keep = 1});
+    });
+  }
+
+  double bytes() {
+    const model::ParameterState& parameters = steps_.engine().training().parameters;
+    return static_cast<double>(parameters.state_groups().size() * parameters.elements() * sizeof(float));
+  }
+
+  /// Collective: as many bytes as a checkpoint has, of rank 0, written and flushed in the plainest way.
+  double write_plainly() {
+    double seconds = 0;
+    comm::all_succeed(communicator_, [&] {
+      if (communicator_.rank() != 0) return;
+      const comm::LongOperation writing(communicator_, "writing plainly");
+      const fs::path file = folder_ / "plain";
+      const std::string piece(std::size_t{1} << 20, 'x');
+      const StopWatch watch;
+      {
+        const io::Descriptor descriptor = io::open_file(file, O_WRONLY | O_CREAT | O_TRUNC, "create");
+        for (auto left = static_cast<std::size_t>(bytes()); left > 0; left -= std::min(left, piece.size())) {
+          io::write_all(descriptor, std::string_view(piece).substr(0, std::min(left, piece.size())), file);
+        }
+      }
+      io::sync_file(file);
+      seconds = watch.seconds();
+      fs::remove(file);
+    });
+    return seconds;
+  }
+
+  /// Collective: a checkpoint, and steps until it is safe; what each of these took is added to `beside`.
+  WrittenCheckpoint write_beside_steps(std::vector<double>& beside) {
+    io::TrainingRecord record;
+    record.step = ++number_;
+    checkpointer_.take();
+    comm::all_succeed(communicator_, [&] {
+      if (communicator_.rank() == 0) checkpointer_.write(record);
+    });
+    WrittenCheckpoint written;
+    for (double done = 0; done == 0;) {
+      beside.push_back(steps_.step().total);
+      comm::all_succeed(communicator_, [&] {
+        if (const std::optional<WrittenCheckpoint> finished = checkpointer_.poll()) {
+          written = *finished;
+          done = 1;
+        }
+      });
+      communicator_.all_reduce(std::span(&done, 1));
+      communicator_.wait();
+    }
+    return written;
+  }
+
+ private:
+  comm::Communicator& communicator_;
+  TimedSteps& steps_;
+  const fs::path& folder_;
+  Checkpointer checkpointer_;
+  std::int64_t number_ = 0;
+};
+
+io::MetricRecord to_record(const CheckpointRow& row) {
+  return {{"bench", std::string("checkpoint")},
+          {"way", row.way},
+          {"world", static_cast<std::int64_t>(row.ranks)},
+          {"bytes", row.bytes},
+          {"seconds", median(row.seconds)},
+          {"seconds_min", least(row.seconds)},
+          {"seconds_max", most(row.seconds)},
+          {"bytes_per_second", row.bytes / median(row.seconds)},
+          {"stall_seconds", row.stall.empty() ? std::nan("") : median(row.stall)},
+          {"stall_seconds_max", row.stall.empty() ? std::nan("") : most(row.stall)}};
+}
+
+}  // namespace
+
+std::string format_checkpoint_head() {
+  return fmt::format("{:<32}{:>10}{:>10}{:>10}{:>10}{:>14}{:>14}", "", "safe (s)", "quickest", "slowest", "(GB/s)",
+                     "stall (s)", "stall (s/GB)");
+}
+
+std::string format_checkpoint_row(const CheckpointRow& row) {
+  const double gigabytes = row.bytes / kGigabyte;
+  const std::string stall = row.stall.empty()
+                                ? fmt::format("{:>14}{:>14}", "-", "-")
+                                : fmt::format("{:>14.4f}{:>14.4f}", median(row.stall), median(row.stall) / gigabytes);
+  return fmt::format("{:<32}{:>10.3f}{:>10.3f}{:>10.3f}{:>10.3f}{}", row.way, median(row.seconds), least(row.seconds),
+                     most(row.seconds), gigabytes / median(row.seconds), stall);
+}
+
+std::string checkpoint_csv_head() {
+  return "way,ranks,bytes,seconds,seconds_min,seconds_max,gb_per_s,stall_s,stall_s_max,stall_s_per_gb";
+}
+
+std::string checkpoint_csv_row(const CheckpointRow& row) {
+  const std::string stall = row.stall.empty() ? ",,"
+                                              : fmt::format("{:.6f},{:.6f},{:.6f}", median(row.stall), most(row.stall),
+                                                            median(row.stall) / (row.bytes / kGigabyte));
+  return fmt::format("{},{},{:.0f},{:.6f},{:.6f},{:.6f},{:.4f},{}", row.way, row.ranks, row.bytes, median(row.seconds),
+                     least(row.seconds), most(row.seconds), row.bytes / kGigabyte / median(row.seconds), stall);
+}
+
+int run_bench_checkpoint(comm::MpiSession& session, const BenchCheckpointOptions& options) {
+  const StepWork work = work_of(options);
+  const ExecutionOptions& execution = work.train.execution;
+  const auto communicator = comm::make_communicator(session, {.transport = execution.transport,
+                                                              .wire = execution.wire,
+                                                              .overlap = true,
+                                                              .deadline_seconds = execution.deadline});
+  Console console(communicator->rank() == 0);
+  ResultFile csv(*communicator, options.csv), json(*communicator, options.json);
+  const Place place = find_place(*communicator, execution);
+  TimedSteps steps(session, *communicator, place, work);
+  const ScratchFolder folder(*communicator, options.folder);
+  CheckpointBench bench(*communicator, steps, folder.path());
+  console.info(fmt::format("{} of state ({}, {}) in {}; {}; {} of each, in turn", format_bytes(bench.bytes()),
+                           steps.workload().network->signature(), model::name_of(work.train.optimizer.kind),
+                           folder.path().parent_path().string(), counted(communicator->size(), "rank"),
+                           options.repeat));
+
+  constexpr int kStepsAlone = 5;
+  CheckpointRow plain{.way = "write and fsync", .ranks = 1, .bytes = bench.bytes(), .seconds = {}, .stall = {}};
+  CheckpointRow ours{.way = "checkpoint beside steps",
+                     .ranks = communicator->size(),
+                     .bytes = bench.bytes(),
+                     .seconds = {},
+                     .stall = {}};
+  std::vector<double> alone, beside;
+  steps.step();
+  for (std::int64_t i = 0; i < options.repeat; ++i) {
+    plain.seconds.push_back(bench.write_plainly());
+    for (int step = 0; step < kStepsAlone; ++step) alone.push_back(steps.step().total);
+    const WrittenCheckpoint written = bench.write_beside_steps(beside);
+    ours.seconds.push_back(written.seconds);
+    ours.stall.push_back(written.stall);
+  }
+  console.info(format_checkpoint_head());
+  csv.write(checkpoint_csv_head() + "\n");
+  for (const CheckpointRow& row : {plain, ours}) {
+    if (console.speaks()) console.info(format_checkpoint_row(row));
+    csv.write(console.speaks() ? checkpoint_csv_row(row) + "\n" : "");
+    json.write_record(console.speaks() ? to_record(row) : io::MetricRecord{});
+  }
+  if (console.speaks()) {
+    console.info(fmt::format("\nA step takes {:.3f} ms alone and {:.3f} ms beside a checkpoint ({} and {}).",
+                             1e3 * median(alone), 1e3 * median(beside),
+                             counted(static_cast<std::int64_t>(alone.size()), "step"),
+                             counted(static_cast<std::int64_t>(beside.size()), "step")));
+  }
+  require_output(*communicator, console);
+  return 0;
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# The benchmark of checkpoints: its table and files, and that it leaves nothing behind.
+. "$(dirname "$0")/harness.sh"
+mkdir disk
+for n in 1 2 3; do
+  check "$n ranks"
+  run -n $n bench checkpoint --state-mb 2 --optimizer adam --repeat 2 --folder disk --csv rows.csv --json rows.json
+  expect_status 0; expect_silence
+  expect_out "^1\.9 MiB of state \(linear [0-9]+-[0-9]+, adam\) in disk; $n ranks?; 2 of each, in turn"
+  expect_out '^write and fsync( +[0-9.]+){4} +- +-$'
+  expect_out '^checkpoint beside steps( +[0-9.]+){6}$'
+  expect_out '^A step takes [0-9.]+ ms alone and [0-9.]+ ms beside a checkpoint'
+  [ "$(wc -l <rows.csv)" = 3 ] || failed "rows of the CSV"
+  python3 - $n <<'PYTHON' || failed "the JSON"
+import json, sys
+plain, ours = [json.loads(line) for line in open("rows.json")]
+assert plain["way"] == "write and fsync" and plain["stall_seconds"] is None, plain
+assert 1.9e6 < ours["bytes"] == plain["bytes"] < 2.1e6 and ours["world"] == int(sys.argv[1]), ours
+for row in plain, ours:
+    assert row["bench"] == "checkpoint" and 0 < row["seconds_min"] <= row["seconds"] <= row["seconds_max"], row
+assert 0 < ours["stall_seconds"] <= ours["stall_seconds_max"] <= ours["seconds_max"], ours
+PYTHON
+  [ -z "$(ls -A disk)" ] || failed "left behind: $(ls disk)"
+done
+
+check "the state of a network"
+run -n 2 bench checkpoint --state-mb 0 --model gpt --layers 1 --width 16 --heads 2 --context 8 --outputs 20 --optimizer adamw --repeat 1 --folder disk
+expect_status 0; expect_out ' of state \(gpt .*, adamw\)'
+
+check "a folder that cannot be made"
+touch file
+run -n 2 bench checkpoint --state-mb 1 --repeat 1 --folder file
+expect_error 1 'cannot create the folder file/'
