@@ -54,6 +54,12 @@ nobody_remains() {
     done
   done
 }
+# fails_at_start REGEX: within the deadline, the launcher's own second and the start itself.
+fails_at_start() {
+  finish 60
+  expect_error 1 "$1"
+  nobody_remains 10 head $(all_nodes)
+}
 all_nodes() { local i; for ((i = 1; i <= node_count; i++)); do echo "node$i"; done; }
 # Bytes that the nodes have sent so far, together.
 bytes_sent() { "$hosts" bytes | awk '{ sum += $2 } END { print sum }'; }

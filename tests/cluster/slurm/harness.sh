@@ -20,14 +20,15 @@ submit() {
 # No test knows how fast this machine is: a run that shall be met in the middle has no end until the test gives it one.
 # works_until NAME STEP|told: the file of --config of the run with this name.
 works_until() { echo "steps = ${2/told/100000000}" >"$1.ini"; }
-# train NAME [SBATCH OPTIONS] -- [TRAIN OPTIONS]: two ranks on each of three nodes; $NAME.ini, if there is one, is read.
+# train NAME [SBATCH OPTIONS] -- [TRAIN OPTIONS]: two ranks on each of $job_nodes nodes; $NAME.ini, if there is one, is read.
+job_nodes=3
 train() {
   local run=$1 slurm=()
   shift
   while [ "$1" != -- ]; do slurm+=("$1"); shift; done
   shift
   [ ! -e "$run.ini" ] || set -- --config "$run.ini" "$@"
-  submit "$run" --nodes=3 --ntasks-per-node=2 --time=10 "${slurm[@]}" "$tree/slurm/train.sbatch" --run "runs/$run" "${options[@]}" "$@"
+  submit "$run" --nodes="$job_nodes" --ntasks-per-node=2 --time=10 "${slurm[@]}" "$tree/slurm/train.sbatch" --run "runs/$run" "${options[@]}" "$@"
 }
 state() { on_login scontrol show job "$job_number" | grep -o 'JobState=[A-Z_]*'; }
 # Nothing but a final state, and that for a while: a job that goes back into the queue passes through some of them.
@@ -56,13 +57,17 @@ finish_job() {
   cp "$name.log" out
   sed -i ':again; s/\([0-9]\),\([0-9][0-9][0-9]\)/\1\2/; t again' out # 1,234 -> 1234
 }
-# stop_and_end_soon NAME SCANCEL-OPTIONS: the run, once it works, is told to stop; when it comes back it has a few steps to go.
+# stop_and_end_soon NAME SCANCEL-OPTIONS: the run, once it works, is told to stop.
 stop_and_end_soon() {
   local run=$1
   shift
   wait_for 120 says 'step +50/' && on_login scancel "$@" "$job_number"
-  wait_for 60 grep -q 'stopped at step' "runs/$run/log.txt"
-  works_until "$run" $(($(stopped_in_log "$run") + 20))
+  ends_soon_after_stop 60 "$run"
+}
+# ends_soon_after_stop SECONDS NAME: until it has stopped; when it comes back it has twenty steps to go.
+ends_soon_after_stop() {
+  wait_for "$1" grep -q 'stopped at step' "runs/$2/log.txt"
+  works_until "$2" $(($(stopped_in_log "$2") + 20))
 }
 says() { grep -Eq -- "$1" "$name.log" 2>/dev/null; }
 expect_state() { [ "$(state)" = "JobState=$1" ] || failed "$(state) instead of $1"; }

@@ -19,8 +19,7 @@ for launcher in mpirun srun; do
   patient=$job_number
   wait_for 120 says 'step +20/'
   submit "urgent-$launcher" --partition=urgent --nodes=3 --ntasks-per-node=2 --time=2 --wrap 'echo here; sleep 3'
-  wait_for 60 grep -q 'stopped at step' "runs/$run/log.txt"
-  works_until "$run" $(($(stopped_in_log "$run") + 20))
+  ends_soon_after_stop 60 "$run"
   finish_job 120
   expect_state COMPLETED; expect_out here
   name=$run job_number=$patient
