@@ -11,7 +11,8 @@
 ///
 /// Checked front, virtual back: the public methods validate and keep the books; the private virtual ones do the work.
 /// Every collective is called by all ranks in the same order with the same counts. No wait is unbounded: past the
-/// deadline PeerError names the culprit.
+/// deadline PeerError names the culprit. It ends the job: what a dead peer was in the middle of sending may still come,
+/// so the data of collectives under way stay where they are until the process ends (MpiSession::conclude).
 #pragma once
 
 #include <cstddef>
@@ -103,8 +104,13 @@ class Communicator {
   /// `what` must be a string literal (kept by pointer and copied to shared state); cheap enough for every step.
   void note_activity(const char* what, std::int64_t step) noexcept { do_note_activity(what, step); }
 
+  /// What this rank waits for, if that is not its peers: "waiting for input (x.h5, 12 s)", cut to 127 bytes; "": for
+  /// nothing. For the message that peers print. From any thread.
+  void note_wait(std::string_view text) { do_note_wait(text); }
+
   /// From here to end_long_operation this rank may keep its peers waiting past the deadline (it writes a checkpoint, it
-  /// reads a slow file system) as long as its process lives; peers call it stuck after 30 deadlines. In shared memory
+  /// reads a slow file system) as long as its process lives; peers call it stuck after 30 deadlines, or
+  /// CommunicatorOptions::excuse_seconds if that is longer. Cheap enough for every step. In shared memory
   /// peers look at its process; on the ring a thread sends them heartbeats. Not collective; may be nested; no
   /// collective call before the end. `what` is a string literal, or nullptr: as last noted.
   void begin_long_operation(const char* what = nullptr);
@@ -143,7 +149,8 @@ class Communicator {
   virtual void do_note_activity(const char* what, std::int64_t step) noexcept = 0;
   virtual void do_begin_long_operation(const char* what) = 0;
   virtual void do_end_long_operation() noexcept = 0;
-  /// These two as they are for ranks that wait for nobody.
+  /// These as they are for ranks that wait for nobody.
+  virtual void do_note_wait(std::string_view) {}
   virtual double do_set_deadline(double seconds) { return seconds; }
   virtual bool do_look_at_peers() { return false; }
 

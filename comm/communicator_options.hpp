@@ -34,6 +34,7 @@ struct CommunicatorOptions {
   WireFormat wire = WireFormat::fp32;          ///< of sums of float32 between hosts
   bool overlap = false;                        ///< between hosts: a thread drives collectives beside the computation
   double deadline_seconds = 60;                ///< longest wait for a peer before it is called dead; > 0
+  double excuse_seconds = 0;  ///< a peer in a long operation is waited for so long at least; else 30 deadlines
   int pretended_machine = 0;  ///< ranks that differ here believe in different machines, wherever they are (tests)
 };
 

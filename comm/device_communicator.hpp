@@ -17,6 +17,7 @@ struct DeviceCommunicatorOptions {
   std::string device_name;             ///< for messages: "NVIDIA H200 (0000:1b:00.0)"
   WireFormat wire = WireFormat::fp32;  ///< of all_reduce; fp32 or bf16. The halves of a sum travel as float32
   double deadline_seconds = 60;        ///< longest wait for one step; > 0
+  double excuse_seconds = 0;           ///< as in CommunicatorOptions
   bool ring = false;                   ///< force NCCL's ring algorithm
   bool shared_device = false;  ///< ranks of one host may share a device: NCCL believes in separate hosts (tests)
   int processors = 16;         ///< most streaming multiprocessors that a sum may take (NCCL's CTAs); > 0

@@ -113,8 +113,7 @@ std::unique_ptr<Communicator> make_communicator(MpiSession& session, const Commu
   if (transport == Transport::two_level) {
     return std::make_unique<TwoLevelCommunicator>(state, std::move(peers), std::move(segments), options);
   }
-  return std::make_unique<SharedMemoryCommunicator>(state, std::move(peers), std::move(segments),
-                                                    options.deadline_seconds);
+  return std::make_unique<SharedMemoryCommunicator>(state, std::move(peers), std::move(segments), options);
 }
 
 }  // namespace lockstep::comm

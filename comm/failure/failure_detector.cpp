@@ -18,22 +18,26 @@ constexpr std::chrono::milliseconds kGrace{1500};
 
 }  // namespace
 
-FailureDetector::FailureDetector(MpiSession::State& state, PeerTable peers, double deadline_seconds,
+FailureDetector::FailureDetector(MpiSession::State& state, PeerTable peers, const CommunicatorOptions& options,
                                  const Urgency& urgency)
     : state_(state),
       peers_(std::move(peers)),
-      status_(state, deadline_seconds),
+      status_(state, options.deadline_seconds),
       pages_(static_cast<std::size_t>(state.size)),
-      deadline_seconds_(deadline_seconds),
+      deadline_seconds_(options.deadline_seconds),
+      excuse_seconds_(options.excuse_seconds),
       urgency_(urgency),
-      oversubscribed_(peers_.oversubscribed()) {}
+      oversubscribed_(peers_.oversubscribed()),
+      leave_(state.leave_taking->add([this] { take_leave(); })) {}
 
 FailureDetector::~FailureDetector() {
-  if (!by_messages_ || std::uncaught_exceptions() == 0) return;
-  try {
-    status_.send(Report{.kind = Report::Kind::leaving});
-  } catch (const std::exception&) {  // then the peers will find out by themselves
-  }
+  state_.leave_taking->remove(leave_);
+  if (std::uncaught_exceptions() > 0) take_leave();
+}
+
+void FailureDetector::take_leave() noexcept {
+  if (SharedControl* const own = page(state_.rank)) own->farewell.store(1);
+  if (by_messages_ && !driven_.load(std::memory_order_relaxed)) status_.take_leave();
 }
 
 void FailureDetector::add_page(int rank, SharedControl& page) {
@@ -55,6 +59,15 @@ void FailureDetector::rest(Backoff& backoff, int idle) const {
 }
 
 void FailureDetector::wait_for(std::span<MPI_Request> requests, Collective operation, std::int64_t expected_bytes) {
+  try {
+    wait_for_all(requests, operation, expected_bytes);
+  } catch (...) {
+    if (expected_bytes >= 0) call_back(requests.last(1));
+    throw;
+  }
+}
+
+void FailureDetector::wait_for_all(std::span<MPI_Request> requests, Collective operation, std::int64_t expected_bytes) {
   wait_until_done(operation, [&] {
     for (MPI_Request& request : requests) {
       if (request == MPI_REQUEST_NULL) continue;
@@ -79,16 +92,22 @@ void FailureDetector::wait_for(std::span<MPI_Request> requests, Collective opera
 }
 
 void FailureDetector::broadcast(std::span<std::byte> data, int root) {
-  constexpr std::size_t kPiece = std::size_t{1} << 30;  // MPI counts in int
-  std::size_t offset = 0;
+  // Each piece that arrives is progress: over 100 Mbit/s one takes a second and a half. Two are on their way at once,
+  // so that the ranks between the root and the last keep their links busy.
+  constexpr std::size_t kPiece = std::size_t{16} << 20;
+  std::array<MPI_Request, 2> requests{MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+  std::size_t offset = 0, pieces = 0;
   do {
     const std::span<std::byte> piece = data.subspan(offset, std::min(kPiece, data.size() - offset));
-    std::array<MPI_Request, 1> request{};
+    const std::span<MPI_Request> request = std::span(requests).subspan(pieces++ % requests.size(), 1);
+    wait_for(request, Collective::broadcast);
     check(MPI_Ibcast(piece.data(), static_cast<int>(piece.size()), MPI_BYTE, root, state_.data, request.data()),
           "MPI_Ibcast", state_);
-    wait_for(request, Collective::broadcast);
     offset += piece.size();
   } while (offset < data.size());
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    wait_for(std::span(requests).subspan(pieces++ % requests.size(), 1), Collective::broadcast);
+  }
 }
 
 void FailureDetector::barrier() {
@@ -111,8 +130,21 @@ void FailureDetector::look_for_the_dead() {
 }
 
 std::string FailureDetector::whereabouts(int rank, const char* peers_do) const {
-  return page(rank) ? fmt::format("last seen in {}", page(rank)->last_seen())
-                    : fmt::format("its peers {} in {}", peers_do, own_activity());
+  const std::string wait = wait_of(rank);
+  if (page(rank)) return fmt::format("last seen in {}{}{}", page(rank)->last_seen(), wait.empty() ? "" : ", ", wait);
+  return wait.empty() ? fmt::format("its peers {} in {}", peers_do, own_activity())
+                      : fmt::format("last heard of in {}, {}", own_activity(), wait);
+}
+
+std::string FailureDetector::wait_of(int rank) const {
+  return page(rank) ? page(rank)->wait_text() : status_.wait_of(rank);
+}
+
+std::string FailureDetector::explanation_of(int rank) const {
+  const ProcessState state = seen_of(rank);
+  const bool lives = state != ProcessState::stopped && state != ProcessState::gone;
+  return lives && !wait_of(rank).empty() ? "The file system that it waits for is slow, or does not answer."
+                                         : explanation(state);
 }
 
 bool FailureDetector::is_busy(int rank) const {
@@ -140,7 +172,7 @@ std::string FailureDetector::describe_missing(std::span<const int> ranks, Collec
   std::string text;
   for (const int rank : ranks.first(std::min(kNamed, ranks.size()))) {
     text += fmt::format("{} has not arrived at {} for {} s; {}. {} ", peers_.describe(rank), with_article(operation),
-                        seconds_text(waited), whereabouts(rank, "wait"), explanation(seen_of(rank)));
+                        seconds_text(waited), whereabouts(rank, "wait"), explanation_of(rank));
   }
   if (ranks.size() > kNamed) text += fmt::format("The same goes for {} more ranks. ", ranks.size() - kNamed);
   return text;
@@ -249,6 +281,11 @@ void FailureDetector::note_activity(const char* what, std::int64_t step) noexcep
     own->step.store(step, std::memory_order_relaxed);
     own->set_activity(what);
   }
+}
+
+void FailureDetector::note_wait(std::string_view text) {
+  if (SharedControl* const own = page(state_.rank)) own->set_wait(text);
+  if (by_messages_) status_.set_wait(text);
 }
 
 void FailureDetector::begin_long_operation(const char* what) {

@@ -19,8 +19,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "comm/communicator_options.hpp"
 #include "comm/failure/shared_control.hpp"
 #include "comm/failure/status_channel.hpp"
 #include "comm/failure/urgency.hpp"
@@ -43,7 +45,8 @@ inline bool is_truncation(int code) {
 class FailureDetector {
  public:
   /// `state` belongs to the session, which outlives this, as does `urgency`.
-  FailureDetector(MpiSession::State& state, PeerTable peers, double deadline_seconds, const Urgency& urgency);
+  FailureDetector(MpiSession::State& state, PeerTable peers, const CommunicatorOptions& options,
+                  const Urgency& urgency);
   /// On the way out of an error it takes leave of the peers, so that they do not report this rank as dead as well.
   ~FailureDetector();
   FailureDetector(const FailureDetector&) = delete;
@@ -82,6 +85,14 @@ class FailureDetector {
   void end_long_operation() noexcept;
   double set_deadline(double seconds) noexcept;
   bool look_at_peers();
+  /// As Communicator::note_wait. From any thread.
+  void note_wait(std::string_view text);
+  /// This process ends on its own account: peers need not report it as dead. From any thread.
+  void take_leave() noexcept;
+  /// Another thread than the one that made this calls MPI from here on, or does no longer.
+  void set_driven(bool driven) noexcept { driven_.store(driven, std::memory_order_relaxed); }
+  /// For a wait that begins.
+  Patience patience() const { return Patience(deadline_seconds_, excuse_seconds_); }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -91,6 +102,7 @@ class FailureDetector {
   /// longer and longer (50 to 200 us).
   void rest(Backoff& backoff, int idle) const;
   Backoff::Pace pace() const noexcept;
+  void wait_for_all(std::span<MPI_Request> requests, Collective operation, std::int64_t expected_bytes);
   /// Throws when a peer that has not taken leave is dead.
   void look_for_the_dead();
   void report_waiting(Collective operation, double waited);
@@ -103,6 +115,10 @@ class FailureDetector {
   /// What the rank was last seen in, or what its peers do meanwhile.
   std::string whereabouts(int rank, const char* peers_do) const;
   std::string own_activity() const;
+  /// What else than its peers the rank waits for, as it says itself; "": nothing.
+  std::string wait_of(int rank) const;
+  /// Why it does not come, as far as can be seen: one sentence.
+  std::string explanation_of(int rank) const;
   /// The state of its process, as seen from here or as a rank on its machine has reported it.
   ProcessState seen_of(int rank) const;
   std::string verdict(Collective operation, double waited);
@@ -112,12 +128,14 @@ class FailureDetector {
   StatusChannel status_;
   std::vector<SharedControl*> pages_;  ///< of each rank; nullptr: none
   bool by_messages_ = true;            ///< some peer has no page
-  double deadline_seconds_;
+  double deadline_seconds_, excuse_seconds_;
   const Urgency& urgency_;
   bool oversubscribed_;
   std::uint64_t sequence_ = 0;  ///< collectives entered
   std::atomic<const char*> activity_{"the start"};
   std::atomic<std::int64_t> step_{-1};
+  std::atomic<bool> driven_{false};
+  LeaveTaking::Word leave_;
 };
 
 template <class Advance>
@@ -138,7 +156,7 @@ void FailureDetector::wait_until_done(Collective operation, Advance advance) {
     rest(backoff, idle);
     const Clock::time_point now = Clock::now();
     if (!patience) {
-      patience.emplace(deadline_seconds_);
+      patience.emplace(this->patience());
       next_look = now + kLookInterval;
     } else if (now >= next_look) {
       look_around(operation, *patience);

@@ -10,6 +10,31 @@
 #include <unistd.h>
 
 namespace lockstep::comm {
+namespace {
+
+/// As many bytes as fit, the last of them 0.
+template <std::size_t kWords>
+void store_text(std::array<std::atomic<std::uint64_t>, kWords>& words, std::string_view text) noexcept {
+  char bytes[8 * kWords] = {};
+  text.copy(bytes, sizeof(bytes) - 1);
+  for (std::size_t i = 0; i < kWords; ++i) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes + i * sizeof(word), sizeof(word));
+    words[i].store(word, std::memory_order_relaxed);
+  }
+}
+
+template <std::size_t kWords>
+std::string load_text(const std::array<std::atomic<std::uint64_t>, kWords>& words) {
+  char bytes[8 * kWords + 1] = {};
+  for (std::size_t i = 0; i < kWords; ++i) {
+    const std::uint64_t word = words[i].load(std::memory_order_relaxed);
+    std::memcpy(bytes + i * sizeof(word), &word, sizeof(word));
+  }
+  return bytes;
+}
+
+}  // namespace
 
 const char* with_article(Collective operation) {
   switch (operation) {
@@ -50,23 +75,13 @@ CollectiveCall SharedControl::call_at(std::uint32_t barrier) const noexcept {
           .place = words[2].load(std::memory_order_relaxed)};
 }
 
-void SharedControl::set_activity(const char* what) noexcept {
-  char text[sizeof(activity)] = {};
-  std::strncpy(text, what, sizeof(text) - 1);
-  for (std::size_t i = 0; i < activity.size(); ++i) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, text + i * sizeof(word), sizeof(word));
-    activity[i].store(word, std::memory_order_relaxed);
-  }
-}
+void SharedControl::set_activity(const char* what) noexcept { store_text(activity, what); }
+void SharedControl::set_wait(std::string_view text) noexcept { store_text(wait, text); }
+std::string SharedControl::wait_text() const { return load_text(wait); }
 
 std::string SharedControl::last_seen() const {
-  char text[sizeof(activity) + 1] = {};
-  for (std::size_t i = 0; i < activity.size(); ++i) {
-    const std::uint64_t word = activity[i].load(std::memory_order_relaxed);
-    std::memcpy(text + i * sizeof(word), &word, sizeof(word));
-  }
-  if (text[0] == '\0') return "the start";
+  const std::string text = load_text(activity);
+  if (text.empty()) return "the start";
   const std::int64_t at = step.load(std::memory_order_relaxed);
   return at < 0 ? text : fmt::format("step {}: {}", at, text);
 }

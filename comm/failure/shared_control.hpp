@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace lockstep::comm {
 
@@ -45,11 +46,15 @@ struct SharedControl {
   std::atomic<std::uint32_t> in_long_operation, farewell;
   std::atomic<std::uint64_t> progress;  ///< grows while it moves data that the others of its machine wait for
   std::array<std::atomic<std::uint64_t>, 6> activity;
+  std::array<std::atomic<std::uint64_t>, 16> wait;  ///< what else than its peers it waits for: set_wait
   alignas(64) std::array<std::array<std::byte, kMessageBytes>, 2> message;
 
   void set_call(std::uint32_t barrier, const CollectiveCall& own_call) noexcept;
   CollectiveCall call_at(std::uint32_t barrier) const noexcept;
   void set_activity(const char* what) noexcept;
+  /// "waiting for input (x.h5, 12 s)", cut to 127 bytes; "": for nothing.
+  void set_wait(std::string_view text) noexcept;
+  std::string wait_text() const;
   /// "step 41: backward"; "the start" before the first note.
   std::string last_seen() const;
 };

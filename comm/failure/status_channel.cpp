@@ -1,6 +1,9 @@
 #include "comm/failure/status_channel.hpp"
 
 #include <algorithm>
+#include <csignal>
+#include <memory>
+#include <utility>
 
 namespace lockstep::comm {
 namespace {
@@ -12,16 +15,22 @@ constexpr std::size_t kMostOutgoing = 4;
 }  // namespace
 
 StatusChannel::StatusChannel(MpiSession::State& state, double deadline_seconds)
-    : state_(state), period_(std::min(deadline_seconds / 4, 5.0)), reports_(static_cast<std::size_t>(state.size)) {}
+    : state_(state),
+      period_(std::min(deadline_seconds / 4, 5.0)),
+      reports_(static_cast<std::size_t>(state.size)),
+      heartbeats_(reports_.size()) {}
 
 StatusChannel::~StatusChannel() {
-  stop_heartbeat();
-  // Messages of this size have left their buffers when MPI_Isend returns; what is left belongs to a dying job.
-  for (Outgoing& message : outgoing_) {
-    for (MPI_Request& request : message.requests) {
-      if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
-    }
+  if (thread_.joinable()) {
+    thread_.request_stop();
+    thread_.join();
   }
+  try {
+    forget_delivered();
+  } catch (const std::exception&) {  // then all of them are kept
+  }
+  // A peer that has not taken a message yet may do so at any time, while there is MPI.
+  if (!outgoing_.empty()) state_.kept->add(std::make_shared<std::list<Outgoing>>(std::move(outgoing_)));
 }
 
 void StatusChannel::poll() {
@@ -34,7 +43,8 @@ void StatusChannel::poll() {
     check(MPI_Recv(&report, sizeof(report), MPI_BYTE, status.MPI_SOURCE, kStatusTag, state_.status, MPI_STATUS_IGNORE),
           "MPI_Recv", state_, status.MPI_SOURCE);
     if (report.kind == Report::Kind::alive) {
-      last_heartbeat_ = std::chrono::steady_clock::now();
+      report.wait[sizeof(report.wait) - 1] = '\0';
+      heartbeats_[static_cast<std::size_t>(status.MPI_SOURCE)] = {Clock::now(), report.wait};
     } else {
       reports_[static_cast<std::size_t>(status.MPI_SOURCE)] = report;
     }
@@ -74,23 +84,61 @@ bool StatusChannel::anybody_leaves() const {
 }
 
 bool StatusChannel::anybody_is_busy() const {
-  return last_heartbeat_ && std::chrono::steady_clock::now() - *last_heartbeat_ < 3 * period_;
+  return std::ranges::any_of(heartbeats_, [this](const auto& heard) { return heard && lately(heard->at); });
+}
+
+std::string StatusChannel::wait_of(int rank) const {
+  const auto& heard = heartbeats_[static_cast<std::size_t>(rank)];
+  return heard && lately(heard->at) ? heard->wait : "";
+}
+
+void StatusChannel::set_wait(std::string_view text) {
+  const std::lock_guard lock(wait_mutex_);
+  wait_ = text;
 }
 
 void StatusChannel::start_heartbeat() {
-  thread_ = std::jthread([this](const std::stop_token& stop) {
-    std::unique_lock lock(mutex_);
+  if (!thread_.joinable()) {
+    // Signals are the main thread's.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    thread_ = std::jthread([this](const std::stop_token& stop) { send_heartbeats(stop); });
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+  const std::lock_guard lock(mutex_);
+  beats_ = true;
+}
+
+void StatusChannel::send_heartbeats(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  while (!wake_.wait_for(lock, stop, period_, [&] { return stop.stop_requested(); })) {
+    if (!beats_) continue;
     try {
-      while (!wake_.wait_for(lock, stop, period_, [&] { return stop.stop_requested(); })) send(Report{});
+      Report report;
+      {
+        const std::lock_guard wait_lock(wait_mutex_);
+        wait_.copy(report.wait, sizeof(report.wait) - 1);
+      }
+      send(report);
     } catch (const std::exception&) {  // MPI fails: the main thread will meet the same error in its next call
+      beats_ = false;
     }
-  });
+  }
 }
 
 void StatusChannel::stop_heartbeat() noexcept {
-  if (!thread_.joinable()) return;
-  thread_.request_stop();
-  thread_.join();
+  const std::lock_guard lock(mutex_);
+  beats_ = false;
+}
+
+void StatusChannel::take_leave() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!beats_ && std::this_thread::get_id() != owner_) return;
+  try {
+    send(Report{.kind = Report::Kind::leaving});
+  } catch (const std::exception&) {  // then the peers will find out by themselves
+  }
 }
 
 }  // namespace lockstep::comm

@@ -1,13 +1,16 @@
 /// \file
 /// What ranks tell each other besides the data: heartbeats during a long operation, and, when nothing arrives any
-/// more, a report of where each one stands. Messages of 88 bytes on an MPI communicator of their own.
+/// more, a report of where each one stands. Messages of 216 bytes on an MPI communicator of their own.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <list>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -28,9 +31,10 @@ struct Report {
   /// Of the ranks on its machine the first whose process does not run as it should, and its ProcessState.
   std::int32_t witnessed = -1;
   std::int32_t witnessed_state = 0;
+  char wait[128] = {};  ///< what else than its peers it waits for: "waiting for input (x.h5, 12 s)"
 };
 
-static_assert(sizeof(Report) == 88);
+static_assert(sizeof(Report) == 216);
 
 class StatusChannel {
  public:
@@ -51,24 +55,41 @@ class StatusChannel {
   bool anybody_is_busy() const;
 
   /// Between the two a thread sends a heartbeat every quarter of the deadline (5 s at most). It is the only one to
-  /// call MPI then.
+  /// call MPI then. Cheap: the thread stays.
   void start_heartbeat();
   void stop_heartbeat() noexcept;
+  /// What heartbeats say from now on; from any thread.
+  void set_wait(std::string_view text);
+  /// What the last heartbeat of `rank` said, if that was lately; "": nothing.
+  std::string wait_of(int rank) const;
+  /// To every peer: this process ends on its own account. From any thread, as far as it may call MPI now.
+  void take_leave() noexcept;
 
  private:
   struct Outgoing {
     Report report;
     std::vector<MPI_Request> requests;
   };
+  using Clock = std::chrono::steady_clock;
+  struct Heartbeat {
+    Clock::time_point at;
+    std::string wait;
+  };
 
   void forget_delivered();
+  void send_heartbeats(const std::stop_token& stop);
+  bool lately(Clock::time_point at) const { return Clock::now() - at < 3 * period_; }
 
   MpiSession::State& state_;
   std::chrono::duration<double> period_;
   std::vector<std::optional<Report>> reports_;
-  std::optional<std::chrono::steady_clock::time_point> last_heartbeat_;
+  std::vector<std::optional<Heartbeat>> heartbeats_;  ///< the last of each rank
   std::list<Outgoing> outgoing_;
-  std::mutex mutex_;
+  std::thread::id owner_ = std::this_thread::get_id();  ///< may call MPI but in a long operation
+  std::mutex wait_mutex_;
+  std::string wait_;
+  std::mutex mutex_;  ///< held around what the heartbeat's thread sends
+  bool beats_ = false;
   std::condition_variable_any wake_;
   std::jthread thread_;
 };

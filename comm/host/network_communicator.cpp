@@ -19,9 +19,7 @@ std::span<T> elements(std::span<std::byte> data) {
 }  // namespace
 
 NetworkCommunicator::NetworkCommunicator(MpiSession::State& state, PeerTable peers, const CommunicatorOptions& options)
-    : Communicator(state.rank, state.size),
-      wire_(options.wire),
-      detector_(state, std::move(peers), options.deadline_seconds, urgency_) {
+    : Communicator(state.rank, state.size), wire_(options.wire), detector_(state, std::move(peers), options, urgency_) {
   if (!options.overlap) return;
   // Signals are the main thread's: it says with its next step status that a stop was asked for.
   sigset_t all, before;
@@ -98,11 +96,13 @@ void NetworkCommunicator::run_queue(const std::stop_token& stop) {
       lock.unlock();
       const auto start = Clock::now();
       std::exception_ptr error;
+      detector_.set_driven(true);
       try {
         run(collective);
       } catch (...) {
         error = std::current_exception();
       }
+      detector_.set_driven(false);
       lock.lock();
       busy_ += seconds_since(start);
       error_ = error;

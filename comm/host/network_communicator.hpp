@@ -81,6 +81,7 @@ class NetworkCommunicator : public Communicator {
   void do_barrier() final;
   void do_join() final;
   void do_end_long_operation() noexcept final { detector_.end_long_operation(); }
+  void do_note_wait(std::string_view text) final { detector_.note_wait(text); }
   double do_set_deadline(double seconds) final { return detector_.set_deadline(seconds); }
   bool do_look_at_peers() final { return detector_.look_at_peers(); }
 

@@ -78,6 +78,11 @@ class RingSchedule {
     sends_.fill(MPI_REQUEST_NULL);
   }
 
+  /// After an error receives may still be posted, into the data and the staging memory.
+  ~RingSchedule() { call_back(receives_); }
+  RingSchedule(const RingSchedule&) = delete;
+  RingSchedule& operator=(const RingSchedule&) = delete;
+
   bool done() const { return received_.step == last_ && sent_.step == last_; }
 
   /// Does what can be done without waiting; true when anything could.

@@ -122,7 +122,7 @@ void SharedGroup::wait_for(int peer, const CollectiveCall& own_call) {
     }
   }
   SharedControl& theirs = control(peer);
-  Patience patience(detector_.deadline_seconds());
+  Patience patience = detector_.patience();
   for (;;) {
     theirs.sleepers.fetch_add(1, std::memory_order_seq_cst);
     const std::uint32_t seen = theirs.arrived.load(std::memory_order_seq_cst);
@@ -141,7 +141,7 @@ void SharedGroup::look_around(const CollectiveCall& own_call, Patience& patience
     if (!has_arrived(peer)) missing.push_back(ranks_[static_cast<std::size_t>(peer)]);
   }
   // Somebody moves data that the others wait for.
-  if (std::exchange(progress_seen_, progress) != progress) patience = Patience(detector_.deadline_seconds());
+  if (std::exchange(progress_seen_, progress) != progress) patience = detector_.patience();
   detector_.look_around(own_call.operation, patience, missing);
 }
 

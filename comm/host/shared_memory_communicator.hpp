@@ -29,7 +29,7 @@ class SharedMemoryCommunicator final : public Communicator {
  public:
   /// `segments`: as from SharedGroup::attach_all. `state` belongs to the session, which outlives this.
   SharedMemoryCommunicator(MpiSession::State& state, PeerTable peers, std::vector<SharedSegment> segments,
-                           double deadline_seconds);
+                           const CommunicatorOptions& options);
 
   Transport transport() const noexcept override { return Transport::shared_memory; }
 
@@ -44,6 +44,7 @@ class SharedMemoryCommunicator final : public Communicator {
   void do_note_activity(const char* what, std::int64_t step) noexcept override { detector_.note_activity(what, step); }
   void do_begin_long_operation(const char* what) override { detector_.begin_long_operation(what); }
   void do_end_long_operation() noexcept override { detector_.end_long_operation(); }
+  void do_note_wait(std::string_view text) override { detector_.note_wait(text); }
   double do_set_deadline(double seconds) override { return detector_.set_deadline(seconds); }
   bool do_look_at_peers() override { return detector_.look_at_peers(); }
 

@@ -198,6 +198,7 @@ NcclCommunicator::NcclCommunicator(Communicator& host, const std::string& host_n
       who_(fmt::format("rank {} ({})", host.rank(), label_)),
       wire_(options.wire),
       deadline_(options.deadline_seconds),
+      excuse_(options.excuse_seconds),
       ring_(options.ring) {
   all_succeed(host_, [&] {
     own_ = make_urgent_stream();
@@ -457,7 +458,7 @@ void NcclCommunicator::wait_until(const char* what, std::int64_t step, Done done
     const auto now = Clock::now();
     if (now < next_look) continue;
     next_look = now + kLookInterval;
-    if (!patience) patience.emplace(deadline_ * 3 / 4);
+    if (!patience) patience.emplace(deadline_ * 3 / 4, excuse_);
     bool busy = false;
     try {
       busy = host_.look_at_peers();

@@ -120,6 +120,7 @@ class NcclCommunicator final : public Communicator {
   void do_note_activity(const char* what, std::int64_t step) noexcept override { host_.note_activity(what, step); }
   void do_begin_long_operation(const char* what) override { host_.begin_long_operation(what); }
   void do_end_long_operation() noexcept override { host_.end_long_operation(); }
+  void do_note_wait(std::string_view text) override { host_.note_wait(text); }
   double do_set_deadline(double seconds) override;
   bool do_look_at_peers() override { return host_.look_at_peers(); }
 
@@ -154,7 +155,7 @@ class NcclCommunicator final : public Communicator {
   std::string label_;  ///< of the device: errors at the start, where the rank is named by who gathers them
   std::string who_;    ///< this rank and its device
   WireFormat wire_;
-  double deadline_;
+  double deadline_, excuse_;
   bool ring_;
   bool aborted_ = false;
   bool unjoined_ = false;  ///< collectives since the last join()

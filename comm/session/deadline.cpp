@@ -4,13 +4,16 @@
 
 namespace lockstep::comm {
 
-Patience::Patience(double deadline_seconds) : last_(std::chrono::steady_clock::now()), deadline_(deadline_seconds) {}
+Patience::Patience(double deadline_seconds, double excuse_seconds)
+    : last_(std::chrono::steady_clock::now()),
+      deadline_(deadline_seconds),
+      most_excused_(std::max(kLongOperationFactor * deadline_seconds, excuse_seconds)) {}
 
 bool Patience::exhausted(bool excused) {
   const auto now = std::chrono::steady_clock::now();
   const double slice = std::min(std::chrono::duration<double>(now - last_).count(), 1.0);
   last_ = now;
-  if (excused && excused_ < kLongOperationFactor * deadline_) {
+  if (excused && excused_ < most_excused_) {
     excused_ += slice;
   } else {
     charged_ += slice;

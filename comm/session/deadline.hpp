@@ -12,10 +12,11 @@ namespace lockstep::comm {
 /// itself stopped or whose machine slept does not come back, see an old clock and blame its peers.
 class Patience {
  public:
-  /// A peer in a declared long operation is waited for this many deadlines before it counts as stuck.
+  /// A peer in a declared long operation is waited for this many deadlines before it counts as stuck, or longer.
   static constexpr double kLongOperationFactor = 30;
 
-  explicit Patience(double deadline_seconds);
+  /// `excuse_seconds`: so long at least.
+  explicit Patience(double deadline_seconds, double excuse_seconds = 0);
 
   /// Charges the time since the last call (call it at least once a second); true when nothing is left. `excused`: the
   /// peer waited for is in a declared long operation and sends heartbeats.
@@ -26,6 +27,7 @@ class Patience {
  private:
   std::chrono::steady_clock::time_point last_;
   double deadline_;
+  double most_excused_;
   double charged_ = 0;
   double excused_ = 0;
 };

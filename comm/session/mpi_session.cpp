@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <exception>
 #include <thread>
+#include <utility>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -17,8 +18,8 @@
 namespace lockstep::comm {
 namespace {
 
-/// The longest that MPI_Finalize may take: ranks may end minutes apart (one flushes its files), not hours.
-constexpr std::chrono::minutes kFinalizeLimit{10};
+/// The longest that destructors may take after a failure.
+constexpr std::chrono::seconds kUnwindLimit{30};
 /// Seconds by which ranks that know who is missing speak before those that only wait.
 constexpr double kPrecedence = 6;
 
@@ -67,10 +68,11 @@ std::string each_alone(const char* variable) {
       variable, tasks, tasks, tasks, variable);
 }
 
-/// Ends the process `limit` from now, whatever the rest of it is stuck in.
-void end_process_after(std::chrono::milliseconds limit, int exit_code) {
-  std::thread([limit, exit_code] {
+/// Ends the process `limit` from now, whatever the rest of it is stuck in; `words` come before, if there are any.
+void end_process_after(std::chrono::duration<double> limit, int exit_code, std::string words = "") {
+  std::thread([limit, exit_code, words = std::move(words)] {
     std::this_thread::sleep_for(limit);
+    write_stderr(words);
     _exit(exit_code);
   }).detach();
 }
@@ -89,6 +91,40 @@ void check(int code, const char* call, const MpiSession::State& state, int peer)
       "{} failed on rank {} (host {}, pid {}){}: {}", call, state.rank, state.host, getpid(),
       peer < 0 ? "" : fmt::format(" talking to rank {}", peer),
       length > 0 ? std::string(text, static_cast<std::size_t>(length)) : fmt::format("error code {}", code)));
+}
+
+void call_back(std::span<MPI_Request> receives) noexcept {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
+  for (MPI_Request& request : receives) {
+    if (request != MPI_REQUEST_NULL) MPI_Cancel(&request);
+  }
+  for (MPI_Request& request : receives) {
+    for (int done = 0; request != MPI_REQUEST_NULL;) {
+      if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || done) break;
+      if (std::chrono::steady_clock::now() >= end) return;
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+  }
+}
+
+LeaveTaking::Word LeaveTaking::add(std::function<void()> word) {
+  const std::lock_guard lock(mutex_);
+  return words_.insert(words_.end(), std::move(word));
+}
+
+void LeaveTaking::remove(Word word) {
+  const std::lock_guard lock(mutex_);
+  words_.erase(word);
+}
+
+void LeaveTaking::say_all() noexcept {
+  const std::lock_guard lock(mutex_);
+  for (const auto& word : words_) word();
+}
+
+void KeptMemory::add(std::shared_ptr<void> memory) {
+  const std::lock_guard lock(mutex_);
+  memory_.push_back(std::move(memory));
 }
 
 MpiSession::MpiSession(int& argc, char**& argv, double start_limit) : state_(std::make_unique<State>()) {
@@ -173,6 +209,8 @@ std::unique_ptr<MpiSession> MpiSession::subset(int ranks, double limit) {
   state->host = state_->host;
   state->peers.assign(state_->peers.begin(), state_->peers.begin() + ranks);
   state->connections = state_->connections;
+  state->leave_taking = state_->leave_taking;
+  state->kept = state_->kept;
   state->is_subset = true;
   if (!state_->uses_mpi()) return std::unique_ptr<MpiSession>(new MpiSession(std::move(state)));
   state->data = part;
@@ -187,10 +225,7 @@ MpiSession::~MpiSession() {
     MPI_Comm_free(&state_->status);
     return;
   }
-  try {
-    end_process_after(kFinalizeLimit, 1);
-  } catch (const std::exception&) {  // no thread to be had: finalise without the limit
-  }
+  settle(1);  // unless conclude() has
   state_->connections.reset();
   MPI_Comm_free(&state_->data);
   MPI_Comm_free(&state_->status);
@@ -228,10 +263,67 @@ std::string MpiSession::launch_warning() const {
       tasks);
 }
 
+// The end -------------------------------------------------------------------------------------------------------------
+
+void MpiSession::set_failure_handler(FailureHandler handler) { state_->failure_handler = std::move(handler); }
+
+void MpiSession::set_end_limit(double seconds) noexcept { state_->end_limit = seconds; }
+
+/// What the process ends with, and when at the latest. The first counts.
+void MpiSession::settle(int exit_code) {
+  {
+    const std::lock_guard lock(state_->ending);
+    if (state_->exit_code) return;
+    state_->exit_code = exit_code;
+  }
+  // One after the other: when the first has spoken and gone, the launcher ends those that still wait.
+  const double limit = state_->end_limit + precedence_seconds(rank() == 0, rank());
+  try {
+    end_process_after(
+        std::chrono::duration<double>(limit), exit_code,
+        fmt::format("warning: rank {} (host {}, pid {}) is done, but some rank has not come to the end of "
+                    "the job for {} s. Ending with exit code {}, as the work did.\n",
+                    rank(), host(), getpid(), seconds_text(state_->end_limit), exit_code));
+  } catch (const std::exception&) {  // no thread to be had: no limit
+  }
+}
+
+int MpiSession::conclude(const std::function<int()>& work) {
+  try {
+    const int exit_code = work();
+    settle(exit_code);
+    return exit_code;
+  } catch (...) {
+    if (state_->failure_handler) {
+      end_process_after(kUnwindLimit, state_->failure_handler(std::current_exception()));
+    }
+    throw;
+  }
+}
+
+void MpiSession::end_in_failure(const std::exception_ptr& error) noexcept {
+  std::optional<int> exit_code;
+  {
+    const std::lock_guard lock(state_->ending);
+    exit_code = state_->exit_code;
+  }
+  if (!exit_code) _exit(state_->failure_handler ? state_->failure_handler(error) : 1);
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& late) {
+    write_stderr(fmt::format("warning: rank {} (host {}) is done, but {}. Ending with exit code {}, as the work did.\n",
+                             rank(), host(), late.what(), *exit_code));
+  }
+  _exit(*exit_code);
+}
+
 void MpiSession::abort(int exit_code, std::string_view message) noexcept {
   // All survivors of a failure come here at about the same time. One speaks; the others give it time to end the job,
   // each a little longer than the one before, and speak for themselves only if that does not happen. When it does, Open
   // MPI's daemons first send SIGCONT, within milliseconds (SIGTERM a second later): somebody has spoken.
+  if (state_->aborts.exchange(true)) {
+    for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
+  }
   constexpr std::chrono::milliseconds limit{1000};
   const bool speaks_first = state_->suspects.speaks_first(state_->rank, state_->size);
   const std::chrono::milliseconds delay(static_cast<int>(1000 * precedence_seconds(speaks_first, state_->rank)));
@@ -241,6 +333,7 @@ void MpiSession::abort(int exit_code, std::string_view message) noexcept {
   try {
     end_process_after(delay + 2 * limit, exit_code);
     if (state_->connections) state_->connections->take_leave();
+    state_->leave_taking->say_all();
     std::this_thread::sleep_for(delay);
     std::string line(message);
     if (!line.ends_with('\n')) line += '\n';

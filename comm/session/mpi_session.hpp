@@ -3,6 +3,8 @@
 /// MPI_Finalize in the destructor.
 #pragma once
 
+#include <exception>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -46,9 +48,26 @@ class MpiSession {
   /// rank that does not come ends the job after `limit` seconds.
   std::unique_ptr<MpiSession> subset(int ranks, double limit);
 
+  /// What is done about a failure: says it and returns the exit code where all ranks know of it, else ends the job
+  /// (abort). From any thread; called twice it says nothing more and returns the same.
+  using FailureHandler = std::function<int(const std::exception_ptr&)>;
+  /// Before any thread can fail. Without one, failures are only thrown.
+  void set_failure_handler(FailureHandler handler);
+  /// Runs `work` and returns the exit code that it returns; from here on the process ends with that one, also where a
+  /// destructor or MPI_Finalize does not return (set_end_limit). Of a failure the handler hears first, then it is
+  /// thrown: who gives up says the sentence before destructors run, and they have 30 s. May be nested.
+  int conclude(const std::function<int()>& work);
+  /// For a thread that cannot unwind the one that is stuck: the handler, and the end of this process. What conclude()
+  /// has returned stays the exit code; `error` is a warning then.
+  [[noreturn]] void end_in_failure(const std::exception_ptr& error) noexcept;
+  /// Seconds that destructors and MPI_Finalize have when the work is done; 10 minutes at first: ranks may end minutes
+  /// apart (one flushes its files), not hours.
+  void set_end_limit(double seconds) noexcept;
+
   /// Says `message` on stderr and ends every rank with `exit_code`. Never returns; never hangs (if MPI_Abort does
   /// not end this process within a second, _exit does). When several ranks fail together one speaks at once
-  /// (Suspects::speaks_first) and the others 1 s and more later, should they still live then: one line per job.
+  /// (Suspects::speaks_first) and the others 1 s and more later, should they still live then: one line per job. Of
+  /// several threads that call it the first ends the process.
   [[noreturn]] void abort(int exit_code, std::string_view message) noexcept;
 
   struct State;  ///< holds the MPI handles; defined in comm/mpi_state.hpp, private to comm/*.cpp
@@ -58,6 +77,7 @@ class MpiSession {
   explicit MpiSession(std::unique_ptr<State> state);
   /// Until all ranks have been heard; throws PeerError.
   void rendezvous(double limit);
+  void settle(int exit_code);
 
   std::unique_ptr<State> state_;
 };

@@ -2,7 +2,13 @@
 /// What an MpiSession holds; private to comm/*.cpp.
 #pragma once
 
+#include <atomic>
+#include <functional>
+#include <list>
 #include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +21,30 @@
 
 namespace lockstep::comm {
 
+/// What a process tells its peers when it ends on its own account: who waits for them registers how. Shared by a
+/// session and its subsets.
+class LeaveTaking {
+ public:
+  using Word = std::list<std::function<void()>>::iterator;
+  Word add(std::function<void()> word);
+  void remove(Word word);
+  void say_all() noexcept;
+
+ private:
+  std::mutex mutex_;
+  std::list<std::function<void()>> words_;
+};
+
+/// Memory that MPI may still read from or write to: it stays until MPI has ended. Shared by a session and its subsets.
+class KeptMemory {
+ public:
+  void add(std::shared_ptr<void> memory);
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<void>> memory_;
+};
+
 struct MpiSession::State {
   int rank = 0;
   int size = 1;
@@ -24,7 +54,14 @@ struct MpiSession::State {
   std::vector<PeerInfo> peers;      ///< of all ranks, as they said at the rendezvous
   Suspects suspects;
   std::shared_ptr<ConnectionWatch> connections;  ///< of a world of several ranks; subsets share it
-  bool is_subset = false;                        ///< of another session, which owns MPI
+  std::shared_ptr<LeaveTaking> leave_taking = std::make_shared<LeaveTaking>();  ///< subsets share it
+  std::shared_ptr<KeptMemory> kept = std::make_shared<KeptMemory>();            ///< subsets share it
+  bool is_subset = false;                                                       ///< of another session, which owns MPI
+  FailureHandler failure_handler;
+  std::atomic<double> end_limit{600};  ///< seconds
+  std::mutex ending;
+  std::optional<int> exit_code;  ///< what the work has come to
+  std::atomic<bool> aborts{false};
 
   /// False in a world of one that nobody launched: it has no communicators.
   bool uses_mpi() const noexcept { return data != MPI_COMM_NULL; }
@@ -32,5 +69,9 @@ struct MpiSession::State {
 
 /// An MPI call's return code as PeerError: call, this rank and host, the peer (-1: all of them), MPI's own words.
 void check(int code, const char* call, const MpiSession::State& state, int peer = -1);
+
+/// After an error: posted receives that are not done shall not land in memory that its owner takes back. What has begun
+/// to arrive cannot be called back; it has 0.2 s to end.
+void call_back(std::span<MPI_Request> receives) noexcept;
 
 }  // namespace lockstep::comm

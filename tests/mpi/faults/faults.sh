@@ -118,6 +118,18 @@ for transport in "$@"; do
   says 1 "Ending the job"
   says 1 "rank 1 \(host .*, pid $pid\) has died"
 
+  # A destructor that never returns comes after the sentence.
+  start $transport stuck
+  kill -KILL "$pid"
+  finish 5
+  says 1 "rank 1 \(host .*, pid $pid\) has died"
+
+  # Two ranks have done their work, the third never ends: the code is that of the work, not of the wait.
+  start $transport ends 30
+  finish 12
+  says 1 "rank 0 \(host .*\) is done, but some rank has not come .* Ending with exit code 75"
+  says 1 "Exit code: +75"
+
   start $transport diverges
   finish 8
   says 1 "Ending the job"

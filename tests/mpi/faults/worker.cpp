@@ -1,11 +1,12 @@
 /// \file
 /// A job for faults.sh to hurt: worker TRANSPORT DEADLINE FOLDER CONDUCT. TRANSPORT is shared-memory, ring, or
 /// two-level with the machine that each rank is to take for its own: two-level:0,1,1. Reduces for ever (30 s at most),
-/// writes FOLDER/pid.RANK once it runs, and ends as lockstep does: PeerError -> MpiSession::abort.
+/// writes FOLDER/pid.RANK once it runs, and ends as lockstep does: the failure is said, then unwound.
 #include <chrono>
 #include <cstdlib>
 #include <exception>
 #include <fstream>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -27,6 +28,11 @@ CommunicatorOptions options_of(const std::string& transport, int rank) {
   return {.transport = Transport::two_level,
           .pretended_machine = transport.at(machines + 2 * static_cast<std::size_t>(rank))};
 }
+
+/// Waits for something that does not come, as a thread that reads from a dead file system.
+struct StuckDestructor {
+  ~StuckDestructor() { std::this_thread::sleep_for(std::chrono::hours(1)); }
+};
 
 int work(MpiSession& session, const std::string& transport, double deadline, const std::string& folder,
          const std::string& conduct) {
@@ -54,6 +60,10 @@ int work(MpiSession& session, const std::string& transport, double deadline, con
     communicator->all_reduce(std::span(&over, 1));
     communicator->wait();
     if (over > 0) return 0;
+    if (step == 50 && conduct == "ends") {
+      if (session.rank() == 1) std::this_thread::sleep_for(std::chrono::hours(1));
+      return 75;
+    }
     if (step == 20) std::ofstream(folder + "/pid." + std::to_string(session.rank())) << getpid() << std::endl;
   }
 }
@@ -63,9 +73,16 @@ int work(MpiSession& session, const std::string& transport, double deadline, con
 int main(int argc, char** argv) {
   MpiSession session(argc, argv);
   if (argc != 5) return 2;
-  try {
-    return work(session, argv[1], std::atof(argv[2]), argv[3], argv[4]);
-  } catch (const std::exception& error) {
-    session.abort(1, "error on rank " + std::to_string(session.rank()) + ": " + error.what());
-  }
+  const std::string conduct = argv[4];
+  session.set_end_limit(1);
+  session.set_failure_handler([&session](const std::exception_ptr& thrown) -> int {
+    try {
+      std::rethrow_exception(thrown);
+    } catch (const std::exception& error) {
+      session.abort(1, "error on rank " + std::to_string(session.rank()) + ": " + error.what());
+    }
+  });
+  std::unique_ptr<StuckDestructor> stuck;
+  if (conduct == "stuck") stuck = std::make_unique<StuckDestructor>();
+  return session.conclude([&] { return work(session, argv[1], std::atof(argv[2]), argv[3], conduct); });
 }
