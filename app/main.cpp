@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <exception>
 #include <functional>
+#include <mutex>
 #include <new>
 #include <optional>
 #include <string>
@@ -268,34 +269,66 @@ bool somebody_misunderstood(comm::MpiSession& session, const Request& request) {
   return !errors.empty();
 }
 
-/// One rank failed and the others do not know: it speaks for itself and takes the world with it.
-int fail_alone(comm::MpiSession* session, const Request& request, const std::string& text) {
-  if (session != nullptr && session->size() > 1) {
-    session->abort(kFailed, fmt::format("{}: error on rank {} ({}): {}", speaker(request), session->rank(),
-                                        session->host(), text));
+/// The end of a job that fails: what is said, once, and the exit code.
+class FailedEnd {
+ public:
+  /// Without a session where the command needs none.
+  FailedEnd(comm::MpiSession* session, const Request& request) : session_(session), request_(request) {}
+
+  int operator()(const std::exception_ptr& error) {
+    const std::lock_guard lock(mutex_);
+    if (!code_) code_ = say(error);
+    return *code_;
   }
-  complain("{}: error: {}\n", speaker(request), text);
-  return kFailed;
-}
+
+ private:
+  int say(const std::exception_ptr& thrown) {
+    const bool speaks = session_ == nullptr || session_->rank() == 0;
+    try {
+      std::rethrow_exception(thrown);
+    } catch (const UsageError& error) {  // what only shows once the job runs, alike on all ranks
+      if (speaks) say_usage_errors(request_, {error.what()});
+      return kWrongUsage;
+    } catch (const comm::AgreedError& error) {
+      if (speaks) complain("{}: error: {}\n", speaker(request_), error.what());
+      return kFailed;
+    } catch (const std::bad_alloc&) {
+      return fail_alone(
+          "out of memory; a smaller batch or network, or fewer ranks per host, need less "
+          "(`lockstep train --dry-run` prints how much)");
+    } catch (const std::exception& error) {
+      return fail_alone(error.what());
+    }
+  }
+
+  /// One rank failed and the others do not know: it speaks for itself and takes the world with it.
+  int fail_alone(const std::string& text) {
+    if (session_ != nullptr && session_->size() > 1) {
+      session_->abort(kFailed, fmt::format("{}: error on rank {} ({}): {}", speaker(request_), session_->rank(),
+                                           session_->host(), text));
+    }
+    complain("{}: error: {}\n", speaker(request_), text);
+    return kFailed;
+  }
+
+  comm::MpiSession* session_;
+  const Request& request_;
+  std::mutex mutex_;
+  std::optional<int> code_;
+};
 
 /// Without a session where the command needs none.
 int run(comm::MpiSession* session, const Request& request, StopSignals& signals) {
-  const bool speaks = session == nullptr || session->rank() == 0;
+  FailedEnd failed(session, request);
   try {
-    if (session != nullptr && somebody_misunderstood(*session, request)) return kWrongUsage;
-    return request.job.run(session, signals);
-  } catch (const UsageError& error) {  // what only shows once the job runs, alike on all ranks
-    if (speaks) say_usage_errors(request, {error.what()});
-    return kWrongUsage;
-  } catch (const comm::AgreedError& error) {
-    if (speaks) complain("{}: error: {}\n", speaker(request), error.what());
-    return kFailed;
-  } catch (const std::bad_alloc&) {
-    return fail_alone(session, request,
-                      "out of memory; a smaller batch or network, or fewer ranks per host, need less "
-                      "(`lockstep train --dry-run` prints how much)");
-  } catch (const std::exception& error) {
-    return fail_alone(session, request, error.what());
+    if (session == nullptr) return request.job.run(nullptr, signals);
+    session->set_failure_handler([&failed](const std::exception_ptr& error) { return failed(error); });
+    return session->conclude([&] {
+      if (somebody_misunderstood(*session, request)) return kWrongUsage;
+      return request.job.run(session, signals);
+    });
+  } catch (...) {
+    return failed(std::current_exception());
   }
 }
 

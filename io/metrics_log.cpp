@@ -79,13 +79,18 @@ LastRecords last_records(const std::filesystem::path& file) {
   return last;
 }
 
-MetricsLog::MetricsLog(const std::filesystem::path& file, bool append, std::int64_t resume_step) : path_(file) {
+MetricsLog::MetricsLog(const std::filesystem::path& file, bool append, std::int64_t resume_step, IoDeadline* deadline)
+    : path_(file), deadline_(deadline) {
+  const IoDeadline::Operation opening(deadline_, IoDeadline::Kind::writing, path_);
   if (append) cut(path_, resume_step);
   descriptor_ = open_file(path_, O_WRONLY | O_CREAT | O_APPEND | (append ? 0 : O_TRUNC), "open");
 }
 
 MetricsLog::~MetricsLog() = default;
 
-void MetricsLog::write(const MetricRecord& record) { append_whole(descriptor_, to_json_line(record) + '\n', path_); }
+void MetricsLog::write(const MetricRecord& record) {
+  const IoDeadline::Operation writing(deadline_, IoDeadline::Kind::writing, path_);
+  append_whole(descriptor_, to_json_line(record) + '\n', path_);
+}
 
 }  // namespace lockstep::io

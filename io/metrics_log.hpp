@@ -14,6 +14,7 @@
 
 #include "io/durable_file.hpp"
 #include "io/file_error.hpp"
+#include "io/io_deadline.hpp"
 
 namespace lockstep::io {
 
@@ -38,8 +39,9 @@ LastRecords last_records(const std::filesystem::path& file);
 /// that are no JSON object (a crash tore them). A negative resume_step cuts no record.
 class MetricsLog {
  public:
-  /// append = false empties an existing file.
-  MetricsLog(const std::filesystem::path& file, bool append, std::int64_t resume_step = -1);
+  /// append = false empties an existing file. `deadline` is that of each write, and outlives the log.
+  MetricsLog(const std::filesystem::path& file, bool append, std::int64_t resume_step = -1,
+             IoDeadline* deadline = nullptr);
   ~MetricsLog();
   MetricsLog(const MetricsLog&) = delete;
   MetricsLog& operator=(const MetricsLog&) = delete;
@@ -47,6 +49,7 @@ class MetricsLog {
 
  private:
   std::filesystem::path path_;
+  IoDeadline* deadline_;
   Descriptor descriptor_;
 };
 

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -226,7 +227,8 @@ struct Prefetcher::Reader {
     slot.batch.first_sequence = options.stateful ? first : 0;
   }
 
-  const InputBatch& next() {
+  /// nullptr: not within `limit`; nullopt: there is none.
+  const InputBatch* next(std::optional<std::chrono::milliseconds> limit) {
     std::unique_lock lock(mutex);
     if (taken > released) {  // the caller is done with the one before
       ++released;
@@ -234,13 +236,19 @@ struct Prefetcher::Reader {
     }
     if (filled == taken) {
       const auto begin = std::chrono::steady_clock::now();
-      slot_filled.wait(lock, [this] { return filled > taken; });
+      const auto is_there = [this] { return filled > taken; };
+      if (limit) {
+        slot_filled.wait_for(lock, *limit, is_there);
+      } else {
+        slot_filled.wait(lock, is_there);
+      }
       stall_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      if (!is_there()) return nullptr;
     }
     const Slot& slot = slots[static_cast<std::size_t>(taken % options.depth)];
     if (slot.error) std::rethrow_exception(slot.error);  // stays: the next call meets it again
     ++taken;
-    return slot.batch;
+    return &slot.batch;
   }
 };
 
@@ -252,7 +260,8 @@ Prefetcher::Prefetcher(const Dataset& dataset, PrefetcherOptions options)
     : reader_(std::make_unique<Reader>(dataset, std::move(options))) {}
 Prefetcher::~Prefetcher() = default;
 
-const InputBatch& Prefetcher::next() { return reader_->next(); }
+const InputBatch& Prefetcher::next() { return *reader_->next(std::nullopt); }
+const InputBatch* Prefetcher::next_within(std::chrono::milliseconds limit) { return reader_->next(limit); }
 double Prefetcher::stall_seconds() const noexcept { return reader_->stall_seconds; }
 
 }  // namespace lockstep::io

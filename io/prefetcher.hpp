@@ -2,6 +2,7 @@
 /// One thread that reads the next batches while the current one is computed.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <memory_resource>
@@ -56,6 +57,8 @@ class Prefetcher {
   /// The next micro-batch; goes on into the next epoch for ever. Rethrows what the reading thread met (FileError), at
   /// the batch where it met it.
   const InputBatch& next();
+  /// The same, if it is there within `limit`; else nullptr.
+  const InputBatch* next_within(std::chrono::milliseconds limit);
   /// Seconds next() has waited, in all: input stall.
   double stall_seconds() const noexcept;
 

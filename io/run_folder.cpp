@@ -97,7 +97,9 @@ std::string owner_of(const std::filesystem::path& folder) {
   return words;
 }
 
-RunFolder::RunFolder(std::filesystem::path folder, Open open, bool overwrite) : folder_(std::move(folder)) {
+RunFolder::RunFolder(std::filesystem::path folder, Open open, bool overwrite, IoDeadline* deadline)
+    : folder_(std::move(folder)), deadline_(deadline) {
+  const IoDeadline::Operation taking(deadline_, IoDeadline::Kind::writing, folder_);
   if (folder_.empty()) throw std::invalid_argument("a run needs a folder");
   make_folder(folder_);
   const bool fresh = open == Open::fresh;
@@ -123,6 +125,7 @@ RunFolder::RunFolder(std::filesystem::path folder, Open open, bool overwrite) : 
 
 void RunFolder::still_owner() const {
   const fs::path file = folder_ / "owner";
+  const IoDeadline::Operation reading(deadline_, IoDeadline::Kind::writing, file);
   const std::optional<std::string> owner = read_whole(file);
   if (owner == token_) return;
   if (!owner) {
@@ -140,7 +143,9 @@ void RunFolder::write_text(std::string_view name, std::string_view text) const {
     throw std::invalid_argument(fmt::format("'{}' is not the name of a text file in a run folder", name));
   }
   still_owner();
-  replace_file(folder_ / name, text);
+  const fs::path file = folder_ / name;
+  const IoDeadline::Operation writing(deadline_, IoDeadline::Kind::writing, file);
+  replace_file(file, text);
 }
 
 }  // namespace lockstep::io

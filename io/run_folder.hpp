@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "io/file_error.hpp"
+#include "io/io_deadline.hpp"
 
 namespace lockstep::io {
 
@@ -24,7 +25,8 @@ class RunFolder {
   /// fresh: the folder must not exist or hold no run (throws FileError saying --resume, --force or another --run); of
   /// two processes that start afresh at once, one is refused. With `overwrite` an existing run is taken over, then the
   /// files that a run makes are removed; all others stay. resume: continues what is there, also nothing.
-  RunFolder(std::filesystem::path folder, Open open, bool overwrite);
+  /// `deadline` is that of each access, and outlives this.
+  RunFolder(std::filesystem::path folder, Open open, bool overwrite, IoDeadline* deadline = nullptr);
   const std::filesystem::path& path() const noexcept { return folder_; }
   std::filesystem::path checkpoints() const { return folder_ / "checkpoints"; }
   /// Throws FileError when another process has taken the folder since.
@@ -34,6 +36,7 @@ class RunFolder {
 
  private:
   std::filesystem::path folder_;
+  IoDeadline* deadline_;
   std::string token_;
 };
 

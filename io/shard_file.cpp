@@ -48,7 +48,10 @@ bool StoredField::splits_samples() const noexcept {
   return false;
 }
 
-ShardFile::ShardFile(const std::filesystem::path& path, const std::string& x, const std::string& y) : path_(path) {
+ShardFile::ShardFile(const std::filesystem::path& path, const std::string& x, const std::string& y,
+                     IoDeadline* deadline)
+    : path_(path), deadline_(deadline) {
+  const IoDeadline::Operation opening(deadline_, IoDeadline::Kind::reading, path_);
   Hdf5File file(path, Hdf5File::Access::read);
   attributes_ = read_attributes(file);
   fields_.push_back(describe(file, "x", x));
@@ -111,6 +114,7 @@ StoredField ShardFile::describe(const Hdf5File& file, const std::string& name, c
 }
 
 void ShardFile::read_rows(std::size_t field, std::int64_t first, std::int64_t rows, std::span<std::byte> out) const {
+  const IoDeadline::Operation reading(deadline_, IoDeadline::Kind::reading, path_);
   const StoredField& stored = fields_[field];
   if (!stored.offset) {
     Hdf5File(path_, Hdf5File::Access::read).read_rows(stored.dataset, stored.field.type, first, rows, out);

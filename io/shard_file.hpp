@@ -12,6 +12,7 @@
 
 #include "io/durable_file.hpp"
 #include "io/hdf5_file.hpp"
+#include "io/io_deadline.hpp"
 #include "io/sample_source.hpp"
 #include "io/shard_manifest.hpp"
 
@@ -47,8 +48,10 @@ class ShardFile {
  public:
   /// Empty y: the file has no labels. Throws FileError: everything that Hdf5File throws, a dataset missing (lists those
   /// there are), of an unreadable type, without a sample dimension, x and y of different lengths, data beyond the end
-  /// of the file, a newer schema. One descriptor stays open when both fields are read by offset.
-  ShardFile(const std::filesystem::path& path, const std::string& x, const std::string& y);
+  /// of the file, a newer schema. One descriptor stays open when both fields are read by offset. `deadline` is that of
+  /// opening and reading, and outlives the file.
+  ShardFile(const std::filesystem::path& path, const std::string& x, const std::string& y,
+            IoDeadline* deadline = nullptr);
 
   const std::filesystem::path& path() const noexcept { return path_; }
   std::uint64_t bytes() const noexcept { return bytes_; }
@@ -67,6 +70,7 @@ class ShardFile {
   StoredField describe(const Hdf5File& file, const std::string& name, const std::string& dataset) const;
 
   std::filesystem::path path_;
+  IoDeadline* deadline_;
   std::uint64_t bytes_ = 0;
   std::vector<StoredField> fields_;
   std::optional<ShardAttributes> attributes_;

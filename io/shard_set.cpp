@@ -107,7 +107,8 @@ bool is_packed(const std::filesystem::path& path) {
   return std::filesystem::is_directory(path, unknown) && std::filesystem::exists(path / kManifestName, unknown);
 }
 
-ShardSet::ShardSet(const std::filesystem::path& folder, const ShardManifest& manifest) : cache_(kBlockCacheBytes) {
+ShardSet::ShardSet(const std::filesystem::path& folder, const ShardManifest& manifest, IoDeadline* deadline)
+    : cache_(kBlockCacheBytes) {
   allow_descriptors(manifest.shards.size());
   for (const ManifestShard& shard : manifest.shards) {
     const std::filesystem::path path = folder / shard.file;
@@ -115,14 +116,15 @@ ShardSet::ShardSet(const std::filesystem::path& folder, const ShardManifest& man
       throw FileError(
           fmt::format("{}: is missing, though the manifest lists it; copy it again, or pack again", path.string()));
     }
-    files_.emplace_back(path, manifest.fields[0].name, manifest.fields.size() > 1 ? manifest.fields[1].name : "");
+    files_.emplace_back(path, manifest.fields[0].name, manifest.fields.size() > 1 ? manifest.fields[1].name : "",
+                        deadline);
     compare(files_.back(), manifest, shard);
   }
   list_shards();
   explain_layouts();
 }
 
-ShardSet::ShardSet(const std::filesystem::path& path, const std::string& x, const std::string& y)
+ShardSet::ShardSet(const std::filesystem::path& path, const std::string& x, const std::string& y, IoDeadline* deadline)
     : cache_(kBlockCacheBytes) {
   const auto status = std::filesystem::status(path);
   if (!std::filesystem::exists(status)) {
@@ -133,7 +135,7 @@ ShardSet::ShardSet(const std::filesystem::path& path, const std::string& x, cons
   if (paths.empty()) throw FileError(fmt::format("{}: holds no HDF5 file; {}", path.string(), kExpected));
   allow_descriptors(paths.size());
   for (const auto& file : paths) {
-    files_.emplace_back(file, x, y);
+    files_.emplace_back(file, x, y, deadline);
     compare(files_.front(), files_.back());
   }
   list_shards();

@@ -25,10 +25,11 @@ bool is_packed(const std::filesystem::path& path);
 class ShardSet {
  public:
   /// The shards that a manifest lists. Throws FileError: a shard is missing, or is not as the manifest says.
-  ShardSet(const std::filesystem::path& folder, const ShardManifest& manifest);
+  ShardSet(const std::filesystem::path& folder, const ShardManifest& manifest, IoDeadline* deadline = nullptr);
   /// A folder of HDF5 files made by others, or one such file; an empty y: no labels. Throws FileError: nothing there,
   /// files that differ from each other.
-  ShardSet(const std::filesystem::path& path, const std::string& x, const std::string& y);
+  ShardSet(const std::filesystem::path& path, const std::string& x, const std::string& y,
+           IoDeadline* deadline = nullptr);
 
   const std::vector<ShardFile>& files() const noexcept { return files_; }
   const std::vector<ShardInfo>& shards() const noexcept { return shards_; }

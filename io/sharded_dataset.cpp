@@ -64,13 +64,17 @@ struct ShardedDataset::Files {
   bool has_y() const noexcept { return !info.y.name.empty(); }
 
   explicit Files(const DatasetOptions& options)
-      : set(is_packed(options.path) ? open_packed(options) : ShardSet(options.path, options.x, options.y)) {
+      : set(is_packed(options.path) ? open_packed(options)
+                                    : ShardSet(options.path, options.x, options.y, options.deadline)) {
     if (!is_packed(options.path)) describe_plain(options.path);
     load_labels();
   }
 
   ShardSet open_packed(const DatasetOptions& options) {
-    const ShardManifest manifest = read_manifest(options.path);
+    const ShardManifest manifest = [&] {
+      const IoDeadline::Operation reading(options.deadline, IoDeadline::Kind::reading, options.path);
+      return read_manifest(options.path);
+    }();
     if (manifest.tokens) {
       throw FileError(fmt::format("{}: is a corpus of tokens, not a set of samples; language models read it",
                                   options.path.string()));
@@ -91,7 +95,7 @@ struct ShardedDataset::Files {
     info.standard_deviation = manifest.standard_deviation;
     info.has_statistics = true;
     info.source = manifest.source;
-    return ShardSet(options.path, manifest);
+    return ShardSet(options.path, manifest, options.deadline);
   }
 
   void describe_plain(const std::filesystem::path& path) {

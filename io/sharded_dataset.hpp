@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "io/dataset.hpp"
+#include "io/io_deadline.hpp"
 
 namespace lockstep::io {
 
@@ -18,6 +19,7 @@ struct DatasetOptions {
   std::filesystem::path path;  ///< a shard folder, a folder of .h5/.hdf5 files, or one such file
   std::string x = "x";         ///< dataset names, for files made by others
   std::string y = "y";
+  IoDeadline* deadline = nullptr;  ///< of opening and reading; it outlives the dataset. nullptr: none
 };
 
 class ShardedDataset final : public Dataset {

@@ -149,12 +149,16 @@ std::int64_t seconds_for(const std::filesystem::path& folder) {
 
 }  // namespace
 
-TensorboardLog::TensorboardLog(const std::filesystem::path& folder, std::int64_t resume_step) {
+TensorboardLog::TensorboardLog(const std::filesystem::path& folder, std::int64_t resume_step, IoDeadline* deadline)
+    : deadline_(deadline) {
   std::array<char, 256> host{};
   if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
   path_ = folder / fmt::format("{}{:010}.{}.{}", kEventFilePrefix, seconds_for(folder), host[0] ? host.data() : "host",
                                ::getpid());
-  descriptor_ = open_file(path_, O_WRONLY | O_CREAT | O_EXCL | O_APPEND, "create");
+  {
+    const IoDeadline::Operation opening(deadline_, IoDeadline::Kind::writing, path_);
+    descriptor_ = open_file(path_, O_WRONLY | O_CREAT | O_EXCL | O_APPEND, "create");
+  }
   std::string version;
   append_bytes(version, 3, "brain.Event:2");
   event(0, version);
@@ -208,6 +212,7 @@ void TensorboardLog::event(std::int64_t step, std::string_view fields) {
 
 void TensorboardLog::flush() {
   if (pending_.empty()) return;
+  const IoDeadline::Operation writing(deadline_, IoDeadline::Kind::writing, path_);
   has_failed_ = true;  // until it has not
   append_whole(descriptor_, pending_, path_);
   has_failed_ = false;

@@ -10,6 +10,7 @@
 
 #include "io/durable_file.hpp"
 #include "io/file_error.hpp"
+#include "io/io_deadline.hpp"
 
 namespace lockstep::io {
 
@@ -19,7 +20,9 @@ class TensorboardLog {
   /// Creates FOLDER/events.out.tfevents.SECONDS.HOST.PID and writes the version event. SECONDS is now, or one more than
   /// that of the newest event file there: TensorBoard reads them in the order of their names. With resume_step >= 0 a
   /// restart event follows: TensorBoard forgets what earlier files say about steps beyond it.
-  explicit TensorboardLog(const std::filesystem::path& folder, std::int64_t resume_step = -1);
+  /// `deadline` is that of each write, and outlives the log.
+  explicit TensorboardLog(const std::filesystem::path& folder, std::int64_t resume_step = -1,
+                          IoDeadline* deadline = nullptr);
   /// Flushes; a failure then is reported on the standard error output.
   ~TensorboardLog();
   TensorboardLog(const TensorboardLog&) = delete;
@@ -35,6 +38,7 @@ class TensorboardLog {
  private:
   void event(std::int64_t step, std::string_view fields);
   std::filesystem::path path_;
+  IoDeadline* deadline_;
   Descriptor descriptor_;
   bool has_failed_ = false;  ///< the last flush
   std::string pending_;

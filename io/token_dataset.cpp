@@ -22,15 +22,18 @@ namespace {
 constexpr std::int64_t kTokensAtOnce = 2048;
 
 ShardSet open_corpus(const TokenDatasetOptions& options, std::optional<ShardManifest>& manifest) {
-  if (!is_packed(options.path)) return ShardSet(options.path, options.x, "");
-  manifest = read_manifest(options.path);
+  if (!is_packed(options.path)) return ShardSet(options.path, options.x, "", options.deadline);
+  {
+    const IoDeadline::Operation reading(options.deadline, IoDeadline::Kind::reading, options.path);
+    manifest = read_manifest(options.path);
+  }
   if (!manifest->tokens) {
     throw FileError(
         fmt::format("{}: holds samples, not a corpus of tokens; `lockstep pack --format text` or tokens "
                     "makes one",
                     options.path.string()));
   }
-  return ShardSet(options.path, *manifest);
+  return ShardSet(options.path, *manifest, options.deadline);
 }
 
 /// The position of the first token outside [0, vocabulary).

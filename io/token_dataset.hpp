@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "io/dataset.hpp"
+#include "io/io_deadline.hpp"
 
 namespace lockstep::io {
 
@@ -18,7 +19,8 @@ struct TokenDatasetOptions {
       path;                  ///< a folder of `tokens` shards with a manifest, or an HDF5 file/folder of others with `x`
   std::string x = "tokens";  ///< dataset name, for files made by others (one-dimensional, an integer type)
   std::int64_t context = 0;
-  std::uint64_t seed = 1;  ///< of the shifts
+  std::uint64_t seed = 1;          ///< of the shifts
+  IoDeadline* deadline = nullptr;  ///< of opening and reading; it outlives the dataset. nullptr: none
 };
 
 class TokenDataset final : public Dataset {

@@ -128,7 +128,7 @@ TimedSteps::TimedSteps(comm::MpiSession& session, comm::Communicator& communicat
             .rank = communicator_.rank(),
             .world = communicator_.size(),
             .memory = backend.host_memory()});
-    feed_ = std::make_unique<BatchFeed>(*prefetcher_, feed_options(settings, workload, backend));
+    feed_ = std::make_unique<BatchFeed>(*prefetcher_, communicator_, feed_options(settings, workload, backend));
     next = [this] { return feed_->next(); };
   } else {
     resident_ = std::make_unique<ResidentInput>(*workload.network, workload.work, work_, communicator_.rank(),

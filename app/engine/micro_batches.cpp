@@ -1,12 +1,23 @@
 #include "app/engine/micro_batches.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 namespace lockstep::app {
 
-BatchFeed::BatchFeed(io::Prefetcher& prefetcher, const Options& options)
-    : prefetcher_(prefetcher), options_(options), keys_(static_cast<std::size_t>(options.most), options.memory) {}
+BatchFeed::BatchFeed(io::Prefetcher& prefetcher, comm::Communicator& communicator, const Options& options)
+    : prefetcher_(prefetcher),
+      communicator_(communicator),
+      options_(options),
+      keys_(static_cast<std::size_t>(options.most), options.memory) {}
+
+const io::InputBatch& BatchFeed::wait() {
+  constexpr std::chrono::milliseconds kUsual{100};
+  if (const io::InputBatch* const input = prefetcher_.next_within(kUsual)) return *input;
+  const comm::LongOperation waiting(communicator_);
+  return prefetcher_.next();  // the reader's own deadline ends the process
+}
 
 BatchFeed::Options feed_options(const TrainOptions& options, const Workload& workload, model::Backend& backend) {
   return {.x_type = element_type(workload.training->x_type()),
@@ -18,7 +29,7 @@ BatchFeed::Options feed_options(const TrainOptions& options, const Workload& wor
 
 MicroBatch BatchFeed::next() {
   const double before = prefetcher_.stall_seconds();
-  const io::InputBatch& input = prefetcher_.next();
+  const io::InputBatch& input = wait();
   std::transform(input.samples.begin(), input.samples.end(), keys_.begin(),
                  [&](std::int64_t sample) { return model::sample_key(options_.seed, input.epoch, sample); });
   return {.batch = {.x = input.x.data(),

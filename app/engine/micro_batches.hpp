@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "app/plan/workload.hpp"
+#include "comm/communicator.hpp"
 #include "io/prefetcher.hpp"
 #include "model/backend.hpp"
 #include "model/model.hpp"
@@ -36,12 +37,15 @@ class BatchFeed {
     std::int64_t most = 1;                        ///< samples of a micro-batch
     std::pmr::memory_resource* memory = nullptr;  ///< of the host, for the keys
   };
-  /// `prefetcher` must outlive the feed.
-  BatchFeed(io::Prefetcher& prefetcher, const Options& options);
+  /// Both must outlive the feed. The peers of a rank whose reader is late are told so (a long operation).
+  BatchFeed(io::Prefetcher& prefetcher, comm::Communicator& communicator, const Options& options);
   MicroBatch next();
 
  private:
+  const io::InputBatch& wait();
+
   io::Prefetcher& prefetcher_;
+  comm::Communicator& communicator_;
   Options options_;
   std::pmr::vector<std::uint64_t> keys_;
 };

@@ -33,7 +33,8 @@ struct ExecutionOptions {
   std::optional<model::Precision> precision = {};  ///< nullopt: bf16 on GPUs that have it, else fp32
   int threads = 1;                                 ///< per rank, on the CPU
   comm::Transport transport = comm::Transport::automatic;
-  double deadline = 60;                            ///< seconds
+  double deadline = 60;                            ///< seconds, for peers
+  double io_deadline = 300;                        ///< seconds, for each operation on a file
   bool ring = false;                               ///< NCCL: the ring algorithm and no other
   comm::WireFormat wire = comm::WireFormat::fp32;  ///< of gradients between GPUs and hosts
   bool graphs = true;                              ///< record a step once and replay it

@@ -274,6 +274,15 @@ void add_report_options(OptionTable& table, ReportOptions& options) {
   add_progress_option(table, options.progress);
 }
 
+void add_io_deadline_option(OptionTable& table, ExecutionOptions& options) {
+  table
+      .add("io-deadline", options.io_deadline, "SECONDS",
+           "a file that does not come back from one read or write for longer ends the job: data, checkpoints, logs; "
+           "until "
+           "then the other ranks wait")
+      .above(0);
+}
+
 void add_execution_options(OptionTable& table, ExecutionOptions& options) {
   table.group("Execution");
   table.add_choice(
@@ -291,6 +300,7 @@ void add_execution_options(OptionTable& table, ExecutionOptions& options) {
                    "memory within hosts, rings between them) where some do, else the ring");
   table.add("deadline", options.deadline, "SECONDS", "a rank that is silent for longer counts as dead and ends the job")
       .above(0);
+  add_io_deadline_option(table, options);
   table.add("share-gpu", options.share_gpu, "let several ranks use one GPU: slow, for tests")
       .only_with("device", {"auto", "gpu"});
 }

@@ -169,6 +169,7 @@ std::unique_ptr<comm::Communicator> make_device_communicator(comm::MpiSession& s
                                          .device_name = name_with_pci(*place.gpu),
                                          .wire = options.wire,
                                          .deadline_seconds = options.deadline,
+                                         .excuse_seconds = options.io_deadline + options.deadline,
                                          .ring = options.ring,
                                          .shared_device = place.gpus_are_shared,
                                          .processors = std::max(place.communication_processors, 1)});

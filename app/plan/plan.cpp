@@ -55,7 +55,7 @@ Plan make_plan(comm::Communicator& communicator, const TrainOptions& options, co
     begun.work.global_batch = train_options_from_ini(start.record->configuration).work.global_batch;
   }
   Workload workload;
-  all_succeed_or_usage(communicator, [&] { workload = prepare_workload(begun, communicator.size()); });
+  all_succeed_or_usage(communicator, [&] { workload = prepare_workload(begun, communicator.size(), start.deadline); });
   const Place place =
       options.dry_run ? plan_place(communicator, options.execution) : find_place(communicator, options.execution);
   TrainOptions settings = decided_settings(begun, workload);

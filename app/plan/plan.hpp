@@ -32,6 +32,7 @@ struct RunStart {
   std::filesystem::path folder;                ///< of the run
   const io::TrainingRecord* record = nullptr;  ///< of the checkpoint that it goes on from
   bool takes_folder_over = false;              ///< whatever it holds
+  io::IoDeadline* deadline = nullptr;          ///< of the data's files; outlives the plan
 };
 
 /// Collective: the one place where options become a plan. A resumed run keeps its global batch unless the user gives

@@ -137,18 +137,22 @@ model::SampleShape sample_shape(const DataOptions& options, const io::DatasetInf
   return shape;
 }
 
-std::unique_ptr<io::Dataset> open_dataset(const TrainOptions& options, const fs::path& path) {
+std::unique_ptr<io::Dataset> open_dataset(const TrainOptions& options, const fs::path& path, io::IoDeadline* deadline) {
   if (const std::int64_t context = model::tokens_per_sample(options.network); context > 0) {
-    io::TokenDatasetOptions tokens{.path = path, .context = context, .seed = options.work.seed};
+    io::TokenDatasetOptions tokens{.path = path, .context = context, .seed = options.work.seed, .deadline = deadline};
     if (options.was_set("x")) tokens.x = options.data.x;
     return std::make_unique<io::TokenDataset>(tokens);
   }
-  if (io::holds_tokens(path)) {
+  const bool tokens = [&] {
+    const io::IoDeadline::Operation looking(deadline, io::IoDeadline::Kind::reading, path);
+    return io::holds_tokens(path);
+  }();
+  if (tokens) {
     throw UsageError(fmt::format("{} holds tokens, and --model {} reads samples: give --model {}", path.string(),
                                  options.network.name, fmt::join(model::language_models(), " or --model ")));
   }
   return std::make_unique<io::ShardedDataset>(
-      io::DatasetOptions{.path = path, .x = options.data.x, .y = options.data.y});
+      io::DatasetOptions{.path = path, .x = options.data.x, .y = options.data.y, .deadline = deadline});
 }
 
 bool is_recurrent(const model::Network& network) noexcept { return !network.recurrent_state().all().empty(); }
@@ -216,15 +220,15 @@ model::LearningRateSchedule learning_rate_schedule(const TrainOptions& options, 
   }
 }
 
-Workload prepare_workload(const TrainOptions& options, int world) {
+Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline* deadline) {
   Workload workload;
   workload.paths = resolve_data_paths(options.data);
   const DataPaths& paths = workload.paths;
-  workload.training = open_dataset(options, paths.training);
+  workload.training = open_dataset(options, paths.training, deadline);
   const io::DatasetInfo& info = workload.training->info();
   require_labels(info, paths.training);
   if (!paths.validation.empty()) {
-    workload.validation = open_dataset(options, paths.validation);
+    workload.validation = open_dataset(options, paths.validation, deadline);
     const io::DatasetInfo& other = workload.validation->info();
     require_labels(other, paths.validation);
     if (info.tokens && info.tokens->texts != other.tokens->texts) {

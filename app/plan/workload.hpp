@@ -12,6 +12,7 @@
 #include "app/plan/task.hpp"
 #include "io/checkpoint.hpp"
 #include "io/dataset.hpp"
+#include "io/io_deadline.hpp"
 #include "model/model_options.hpp"
 #include "model/network.hpp"
 #include "model/training/schedule.hpp"
@@ -38,7 +39,9 @@ model::SampleShape sample_shape(const DataOptions& options, const io::DatasetInf
 /// How images become a network's input; nothing where plain numbers do.
 std::optional<model::Augmentation> augmentation(const DataOptions& options, const io::DatasetInfo& info);
 /// Samples, or a corpus for a network that reads tokens. Throws UsageError where one is needed and the other is there.
-std::unique_ptr<io::Dataset> open_dataset(const TrainOptions& options, const std::filesystem::path& path);
+/// `deadline` outlives the dataset; nullptr: none.
+std::unique_ptr<io::Dataset> open_dataset(const TrainOptions& options, const std::filesystem::path& path,
+                                          io::IoDeadline* deadline = nullptr);
 /// Samples of a step follow those of the step before, sequence by sequence: what a recurrent state needs.
 bool is_recurrent(const model::Network& network) noexcept;
 /// Throws UsageError where the data at `path` has samples only: nothing to learn from or to compare with.
@@ -76,7 +79,8 @@ struct Workload {
 };
 
 /// Opens and validates the data and builds the network; no communication. Throws UsageError, io::FileError.
-Workload prepare_workload(const TrainOptions& options, int world);
+/// `deadline`: of its files; outlives them.
+Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline* deadline = nullptr);
 /// The options with what was decided in the place of what is automatic: the configuration that gives the same workload.
 TrainOptions decided_settings(const TrainOptions& options, const Workload& workload);
 

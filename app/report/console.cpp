@@ -53,8 +53,10 @@ Console::~Console() {
   if (log_ >= 0) close(log_);
 }
 
-void Console::attach_log(const std::filesystem::path& path, bool append) {
+void Console::attach_log(const std::filesystem::path& path, bool append, io::IoDeadline* deadline) {
   if (!speaks_) return;
+  deadline_ = deadline;
+  const io::IoDeadline::Operation opening(deadline_, io::IoDeadline::Kind::writing, path);
   const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (append ? 0 : O_TRUNC), 0666);
   if (descriptor < 0) {
     throw io::FileError(fmt::format("{}: cannot open the log file: {}", path.string(), std::strerror(errno)));
@@ -113,7 +115,10 @@ void Console::log(std::string_view lines) {
     if (log_path_.empty()) unlogged_ += lines;
     return;
   }
-  const int problem = write_all(log_, lines);
+  const int problem = [&] {
+    const io::IoDeadline::Operation writing(deadline_, io::IoDeadline::Kind::writing, log_path_);
+    return write_all(log_, lines);
+  }();
   if (problem == 0) return;
   close(log_);
   log_ = -1;

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "app/report/progress_bar.hpp"
+#include "io/io_deadline.hpp"
 
 namespace lockstep::app {
 
@@ -23,9 +24,9 @@ class Console {
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
 
-  /// A copy of every line goes to `path`, those said before included; append = false truncates it. Once. Throws
-  /// io::FileError.
-  void attach_log(const std::filesystem::path& path, bool append);
+  /// A copy of every line goes to `path`, those said before included; append = false truncates it. `deadline` is that
+  /// of each write, and outlives the console. Once. Throws io::FileError.
+  void attach_log(const std::filesystem::path& path, bool append, io::IoDeadline* deadline = nullptr);
   /// One or more lines to stdout and the log; the final newline is added. Throws io::FileError when the log cannot be
   /// written (disk full), once: the log is given up then. A stdout that fails is not thrown: it must not end a long
   /// run. Where there is a log, a warning says once that only the log has all lines.
@@ -64,6 +65,7 @@ class Console {
   int log_ = -1;
   std::string unlogged_;  ///< what was said before there was a log
   std::filesystem::path log_path_;
+  io::IoDeadline* deadline_ = nullptr;
   std::optional<bool> progress_;
   ProgressBar bar_;
   bool bar_visible_ = false;

@@ -14,6 +14,7 @@
 #include "app/engine/checkpointer.hpp"
 #include "app/engine/engine.hpp"
 #include "app/engine/evaluation.hpp"
+#include "app/engine/file_watch.hpp"
 #include "app/engine/trainer.hpp"
 #include "app/options/options.hpp"
 #include "app/plan/configuration.hpp"
@@ -66,7 +67,8 @@ class Run {
                   trainer.steps_done()) {}
 
   /// Collective. Makes the folder, or takes it over where `continues`: where `from` is a checkpoint of this very run.
-  void open_folder(bool continues, const io::TrainingRecord& from);
+  /// `deadline` outlives the run.
+  void open_folder(bool continues, const io::TrainingRecord& from, io::IoDeadline& deadline);
   /// Collective. The exit code.
   int train(StopSignals& signals);
 
@@ -136,13 +138,14 @@ template <class Work>
 void Run::on_rank0(Work work) {
   if (communicator_.rank() != 0 || !error_.empty()) return;
   try {
+    const comm::LongOperation writing(communicator_);  // the file system may be slow
     work();
   } catch (const std::exception& e) {
     error_ = e.what();
   }
 }
 
-void Run::open_folder(bool continues, const io::TrainingRecord& from) {
+void Run::open_folder(bool continues, const io::TrainingRecord& from, io::IoDeadline& deadline) {
   best_metric_ = from.step > 0 ? from.best_metric : best_metric_;
   target_reached_ = reached_target(best_metric_);
   if (continues) saved_at_ = from.step;
@@ -151,14 +154,15 @@ void Run::open_folder(bool continues, const io::TrainingRecord& from) {
   comm::all_succeed(communicator_, [&] {
     if (communicator_.rank() != 0) return;
     reporter_.set_history(from.metrics);
-    folder_ = std::make_shared<io::RunFolder>(
-        options_.run.folder, continues ? io::RunFolder::Open::resume : io::RunFolder::Open::fresh, options_.run.force);
-    console_.attach_log(folder_->path() / "log.txt", continues);
+    folder_ = std::make_shared<io::RunFolder>(options_.run.folder,
+                                              continues ? io::RunFolder::Open::resume : io::RunFolder::Open::fresh,
+                                              options_.run.force, &deadline);
+    console_.attach_log(folder_->path() / "log.txt", continues, &deadline);
     folder_->write_text("config.ini", stored_configuration(options_));
     RunLogs logs;
-    logs.metrics = std::make_unique<io::MetricsLog>(folder_->path() / "metrics.jsonl", continues, from.step);
+    logs.metrics = std::make_unique<io::MetricsLog>(folder_->path() / "metrics.jsonl", continues, from.step, &deadline);
     if (options_.reports.tensorboard)
-      logs.tensorboard = std::make_unique<io::TensorboardLog>(folder_->path(), continues ? from.step : -1);
+      logs.tensorboard = std::make_unique<io::TensorboardLog>(folder_->path(), continues ? from.step : -1, &deadline);
     logs.still_owner = [this] { folder_->still_owner(); };
     reporter_.attach(std::move(logs));
     checkpointer_.open({.folder = folder_->checkpoints(), .keep = options_.run.keep, .still_owner = [folder = folder_] {
@@ -378,10 +382,13 @@ std::string Run::ending(const StopSignals& signals) const {
 }  // namespace
 
 int run_train(comm::MpiSession& session, const TrainOptions& given, StopSignals& signals) {
-  const auto communicator = comm::make_communicator(session, {.transport = given.execution.transport,
-                                                              .wire = given.execution.wire,
-                                                              .overlap = true,
-                                                              .deadline_seconds = given.execution.deadline});
+  const auto communicator =
+      comm::make_communicator(session, {.transport = given.execution.transport,
+                                        .wire = given.execution.wire,
+                                        .overlap = true,
+                                        .deadline_seconds = given.execution.deadline,
+                                        .excuse_seconds = given.execution.io_deadline + given.execution.deadline});
+  io::IoDeadline io_deadline = watch_files(session, *communicator, given.execution.io_deadline);
   Console console(communicator->rank() == 0);
   if (!communicator->transport_note().empty()) console.warn(communicator->transport_note());
   console.set_progress(given.reports.progress);
@@ -391,9 +398,11 @@ int run_train(comm::MpiSession& session, const TrainOptions& given, StopSignals&
   if (communicator->rank() == 0) job_time = find_job_time(given.run.time_limit);
 
   Origin origin = find_origin(*communicator, console, given.run, given.network.name);
-  const Plan plan =
-      make_plan(*communicator, given,
-                {.folder = origin.folder, .record = origin.record(), .takes_folder_over = origin.takes_folder_over});
+  const Plan plan = make_plan(*communicator, given,
+                              {.folder = origin.folder,
+                               .record = origin.record(),
+                               .takes_folder_over = origin.takes_folder_over,
+                               .deadline = &io_deadline});
   if (origin.checkpoint) check_continues(*communicator, console, *origin.record(), plan);
   comm::require_equal(*communicator, fingerprint_of(plan));
   announce(*communicator, console, plan);
@@ -429,7 +438,7 @@ int run_train(comm::MpiSession& session, const TrainOptions& given, StopSignals&
                            .first_epoch = from.epoch,
                            .first_position = from.position,
                            .memory = engine.backend().host_memory()});
-  BatchFeed feed(prefetcher, feed_options(settings, workload, engine.backend()));
+  BatchFeed feed(prefetcher, *communicator, feed_options(settings, workload, engine.backend()));
   Trainer trainer(engine.parts(), plan.schedule, settings.work.accumulate, [&] { return feed.next(); });
   trainer.start_at(from.step, from.epoch, from.position);
 
@@ -446,8 +455,11 @@ int run_train(comm::MpiSession& session, const TrainOptions& given, StopSignals&
   }
   if (stopped_before_start(*communicator, console, signals)) return kExitStoppedEarly;
   Run run(plan, *communicator, console, engine, trainer, std::move(wall_time));
-  run.open_folder(continues, from);
-  return run.train(signals);
+  // What goes wrong from here on is said before the reader is waited for, which may be stuck.
+  return session.conclude([&] {
+    run.open_folder(continues, from, io_deadline);
+    return run.train(signals);
+  });
 }
 
 }  // namespace lockstep::app

@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# A file system that stalls: nobody waits for ever, the sentence names the file, and a stall that ends in time ends nothing.
+# seconds: 600
+# alone: deadlines are seconds here
+. "$(dirname "$0")/harness.sh"
+pack_small data/train
+${CC:-cc} -shared -fPIC -O1 -o stalling_files.so "$tree/tests/support/stalling_files.c" -ldl || exit 1
+# Sanitizers want to be loaded first, and have been linked to be.
+export STALLED_FILES=$work/control ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0"
+printf '#!/bin/sh\nLD_PRELOAD=%s exec "$@"\n' "$work/stalling_files.so" >preloaded
+chmod +x preloaded
+
+stall() { echo "$1 $2" >control.new && mv control.new control; }  # RANK (-1: all) TEXT
+come_back() { rm -f control; }
+# Options later on the command line do not win: every case says its own deadlines.
+train=(-w ./preloaded train --data data --hidden 16 --batch 20 --steps 100000000 --report-every 50 --progress off)
+# begin NAME ARGUMENTS...: trains until the first line about a step.
+begin() {
+  come_back
+  name=$1
+  shift
+  start "$@" --run "runs/$name"
+  wait_for 30 grep -q '^ *step ' out
+}
+# stalled_out TEXT: the job ends by its I/O deadline, says so once, and nobody stays behind.
+stalled_out() {
+  mapfile -t pids < <(ranks)
+  finish 40
+  expect_error 1 "$1 has not come back for [0-9]+ s: its file system stalls"
+  local pid
+  for pid in "${pids[@]}"; do wait_for 10 eval "! kill -0 $pid" || kill -9 "$pid"; done
+}
+
+for transport in shared-memory ring; do
+  ranks=(-n 2 "${train[@]}" --transport $transport)
+  check "every rank's data stalls, $transport"
+  begin all-$transport "${ranks[@]}" --deadline 2 --io-deadline 8
+  stall -1 data/train/
+  stalled_out 'error on rank [01] \(.*\): reading [^ ]*data/train/[^ ]*\.h5'
+
+  check "one rank's data stalls: it says so itself, after its peers' deadline, $transport"
+  begin one-$transport "${ranks[@]}" --deadline 2 --io-deadline 8
+  stall 1 data/train/
+  stalled_out 'error on rank 1 \(.*\): reading [^ ]*data/train/[^ ]*\.h5'
+
+  check "a stall that ends before the I/O deadline ends nothing, $transport"
+  begin back-$transport "${ranks[@]}" --deadline 2 --io-deadline 100
+  stall 1 data/train/
+  sleep 8
+  come_back
+  lines=$(wc -l <out)
+  wait_for 30 eval "[ \$(wc -l <out) -gt $((lines + 2)) ]"
+  kill -USR1 "$(rank 0)"
+  finish 30
+  expect_status 75; expect_silence
+
+  check "rank 0's log stalls and comes back, $transport"
+  begin log-$transport "${ranks[@]}" --deadline 2 --io-deadline 100
+  stall 0 log.txt
+  sleep 8
+  come_back
+  lines=$(wc -l <out)
+  wait_for 30 eval "[ \$(wc -l <out) -gt $((lines + 2)) ]"
+  kill -USR1 "$(rank 0)"
+  finish 30
+  expect_status 75; expect_silence
+done
+
+for file in log.txt metrics.jsonl events.out owner; do
+  check "$file stalls for longer than the I/O deadline"
+  begin "write-$file" -n 2 "${train[@]}" --deadline 2 --io-deadline 5
+  stall 0 "/$file"
+  stalled_out "error on rank 0 \\(.*\\): (reading|writing) [^ ]*/$file[^ ]*"
+done
+
+check "data that stall at the start"
+stall -1 data/train/
+start -n 2 "${train[@]}" --run runs/start --deadline 2 --io-deadline 5
+stalled_out 'reading [^ ]*data/train[^ ]*'
+
+check "a world of one"
+begin alone "${train[@]}" --io-deadline 5
+stall -1 data/train/
+finish 40
+expect_error 1 'reading [^ ]*data/train/[^ ]*\.h5 has not come back for [0-9]+ s: its file system stalls'
+come_back
