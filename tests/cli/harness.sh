@@ -84,7 +84,7 @@ finish() {
   job=""
 }
 # The process ids of the started job's ranks, in order.
-ranks() { pgrep -P "$job" -f "$lockstep" | sort -n; }
+ranks() { pgrep -P "$(pgrep -P "$job" -x mpirun || echo "$job")" -f "$lockstep" | sort -n; }
 rank() { ranks | sed -n "$(($1 + 1))p"; }
 # wait_for SECONDS COMMAND...: until it succeeds.
 wait_for() {

@@ -39,11 +39,71 @@ start -n 2 "${endless[@]}" --run runs/$run
 wait_for 20 grep -q '^ *step ' out && kill -USR1 "$job"
 stopped_well 75
 
-# Open MPI's mpirun, itself told to end, gives its ranks a second and ends with 1 whatever they say.
-run=launcher
+for signal in TERM HUP; do  # a shell has its jobs in the background ignore INT: the terminal, below
+  run=launcher-$signal
+  check "$signal to app/launch: the ranks stop in their own time, and the exit code is theirs"
+  start -n 2 "${endless[@]}" --run runs/$run
+  wait_for 20 grep -q '^ *step ' out && kill -$signal "$job"
+  stopped_well 75
+done
+
+run=terminal
+check "Ctrl-C in a terminal, which every process there gets"
+command_for -n 2 "${endless[@]}" --run runs/$run
+command_line="in a terminal: $command_line"
+python3 - "${command[@]}" >out 2>err <<'END'
+import os, pty, re, sys
+process, terminal = pty.fork()
+if process == 0:
+    os.execvp(sys.argv[1], sys.argv[1:])
+said = b""
+pressed = False
+while True:
+    try:
+        part = os.read(terminal, 65536)
+    except OSError:
+        break
+    if not part:
+        break
+    said += part
+    if not pressed and re.search(rb"^ *step ", said, re.M):
+        os.write(terminal, b"\x03")
+        pressed = True
+sys.stdout.buffer.write(said.replace(b"\r\n", b"\n"))
+sys.stdout.flush()
+status = os.waitpid(process, 0)[1]
+sys.exit(os.waitstatus_to_exitcode(status) & 255)
+END
+status=$?
+expect_status 75; expect_out 'stopped at step [0-9]+ on request'
+
+check "the second TERM to app/launch ends ranks that do not stop"
+start -n 2 "${endless[@]}" --run runs/stuck
+if wait_for 20 grep -q '^ *step ' out; then
+  mapfile -t pids < <(ranks)
+  kill -STOP "${pids[@]}"
+  kill -TERM "$job"
+  sleep 0.5
+  kill -TERM "$job"
+fi
+finish 20
+[ "$status" != 0 ] || failed "exit 0"
+for pid in "${pids[@]}"; do wait_for 10 eval "! kill -0 $pid" || kill -9 "$pid"; done
+
+check "a launcher that is killed takes the ranks with it"
+start -n 2 "${endless[@]}" --run runs/orphans
+if wait_for 20 grep -q '^ *step ' out; then
+  mapfile -t pids < <(ranks)
+  kill -9 "$job"
+  for pid in "${pids[@]}"; do wait_for 10 eval "! kill -0 $pid" || kill -9 "$pid"; done
+fi
+finish 5
+
+# Open MPI's mpirun, itself told to end, gives its ranks two seconds and ends with 1 whatever they say.
+run=mpirun
 check "TERM to mpirun leaves a checkpoint"
 start -n 2 "${endless[@]}" --run runs/$run
-wait_for 20 grep -q '^ *step ' out && kill -TERM "$job"
+wait_for 20 grep -q '^ *step ' out && kill -TERM "$(pgrep -P "$job" -x mpirun)"
 finish 20
 [ "$status" != 0 ] || failed "exit 0"
 run info "$(newest_checkpoint runs/$run)"
