@@ -79,6 +79,21 @@ LastRecords last_records(const std::filesystem::path& file) {
   return last;
 }
 
+std::set<std::int64_t> recorded_steps(const std::filesystem::path& file, std::string_view kind) {
+  std::set<std::int64_t> steps;
+  const std::string text = read_whole(file).value_or("");
+  std::string_view rest = text;
+  for (auto end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n')) {
+    const nlohmann::json record = nlohmann::json::parse(rest.substr(0, end), nullptr, false);
+    rest.remove_prefix(end + 1);
+    if (!record.is_object()) continue;
+    const auto its_kind = record.find("kind"), step = record.find("step");
+    if (its_kind == record.end() || *its_kind != kind || step == record.end() || !step->is_number()) continue;
+    steps.insert(step->get<std::int64_t>());
+  }
+  return steps;
+}
+
 MetricsLog::MetricsLog(const std::filesystem::path& file, bool append, std::int64_t resume_step, IoDeadline* deadline)
     : path_(file), deadline_(deadline) {
   const IoDeadline::Operation opening(deadline_, IoDeadline::Kind::writing, path_);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -33,6 +34,9 @@ struct LastRecords {
 /// Nothing where the file is missing. Lines that are no JSON object with a kind (a crash tore them) are passed over;
 /// null becomes NaN, values that no record of ours has are left out. Throws FileError where it cannot be read.
 LastRecords last_records(const std::filesystem::path& file);
+
+/// The steps of the records of this kind in `file`; none where there is no such file. Throws FileError.
+std::set<std::int64_t> recorded_steps(const std::filesystem::path& file, std::string_view kind);
 
 /// Appends whole lines; each is handed to the operating system before write() returns, or not written at all. On
 /// resume, records with a "step" beyond `resume_step` are cut off first (they will be produced again), as are lines

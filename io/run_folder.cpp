@@ -108,15 +108,39 @@ RunFolder::RunFolder(std::filesystem::path folder, Open open, bool overwrite, Io
 
   token_ = fmt::format("host {}\npid {}\nsince {:%Y-%m-%dT%H:%M:%SZ}\ntoken {}\n", host_name(), ::getpid(),
                        fmt::gmtime(std::time(nullptr)), random_token());
-  const fs::path owner = folder_ / "owner";
   if (fresh && !overwrite) {
-    if (!create_file_once(owner, token_)) refuse(folder_);
-    return;
+    if (!create_file_once(folder_ / "owner", token_)) refuse(folder_);
+  } else {
+    take_over();
   }
-  replace_file(owner, token_);  // before anything is removed: a living predecessor must notice first
-  if (!fresh) return;
+  remove_temporaries();
+  if (fresh && overwrite) start_over();
+}
+
+/// Before anything is removed: a living predecessor must notice first.
+void RunFolder::take_over() const {
+  constexpr int kAttempts = 100;
+  for (int attempt = 1;; ++attempt) {
+    try {
+      return replace_file(folder_ / "owner", token_);
+    } catch (const FileError&) {  // whoever takes over at the same moment tidies our temporary away, too
+      if (attempt == kAttempts) throw;
+    }
+  }
+}
+
+void RunFolder::remove_temporaries() const {
   for (const fs::path& file : files_of_run(folder_)) {
-    if (file == owner) continue;
+    const std::string name = file.filename().string();
+    std::error_code gone_or_kept;  // it does no harm
+    if (name.starts_with('.') && name.ends_with(".tmp")) fs::remove(file, gone_or_kept);
+  }
+}
+
+void RunFolder::start_over() const {
+  still_owner();
+  for (const fs::path& file : files_of_run(folder_)) {
+    if (file == folder_ / "owner") continue;
     std::error_code error;
     fs::remove(file, error);
     if (error) throw FileError(fmt::format("cannot remove {}: {}", file.string(), error.message()));
@@ -145,7 +169,12 @@ void RunFolder::write_text(std::string_view name, std::string_view text) const {
   still_owner();
   const fs::path file = folder_ / name;
   const IoDeadline::Operation writing(deadline_, IoDeadline::Kind::writing, file);
-  replace_file(file, text);
+  try {
+    replace_file(file, text);
+  } catch (const FileError&) {
+    still_owner();  // a successor that tidied up under our hands is the better explanation
+    throw;
+  }
 }
 
 }  // namespace lockstep::io

@@ -24,9 +24,12 @@ class RunFolder {
   enum class Open { fresh, resume };
   /// fresh: the folder must not exist or hold no run (throws FileError saying --resume, --force or another --run); of
   /// two processes that start afresh at once, one is refused. With `overwrite` an existing run is taken over, then the
-  /// files that a run makes are removed; all others stay. resume: continues what is there, also nothing.
-  /// `deadline` is that of each access, and outlives this.
+  /// files that a run makes are removed; all others stay. resume: continues what is there, also nothing. What writers
+  /// before left of temporaries is removed. Whoever resumes looks at the checkpoints again after this: the owner before
+  /// may have written one more until here. `deadline` is that of each access, and outlives this.
   RunFolder(std::filesystem::path folder, Open open, bool overwrite, IoDeadline* deadline = nullptr);
+  /// Removes the files that a run makes, as `overwrite` does.
+  void start_over() const;
   const std::filesystem::path& path() const noexcept { return folder_; }
   std::filesystem::path checkpoints() const { return folder_ / "checkpoints"; }
   /// Throws FileError when another process has taken the folder since.
@@ -35,6 +38,9 @@ class RunFolder {
   void write_text(std::string_view name, std::string_view text) const;
 
  private:
+  void take_over() const;
+  void remove_temporaries() const;
+
   std::filesystem::path folder_;
   IoDeadline* deadline_;
   std::string token_;

@@ -1,7 +1,11 @@
 #include "app/train/resume.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <ctime>
+#include <functional>
+#include <limits>
+#include <set>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -23,10 +27,25 @@ namespace fs = std::filesystem;
 
 namespace {
 
+/// Of the files in a run's folder; -1: none.
+std::int64_t newest_step(const fs::path& run) {
+  const std::vector<io::FoundCheckpoint> found = io::list_checkpoints(run / "checkpoints");
+  return found.empty() ? -1 : found.front().step;
+}
+
+/// Collective: what rank 0 finds, which may fail.
+bool on_all_ranks(comm::Communicator& communicator, const std::function<bool()>& look) {
+  std::uint8_t found = 0;
+  comm::all_succeed(communicator, [&] { found = communicator.rank() == 0 && look(); });
+  communicator.broadcast(std::as_writable_bytes(std::span(&found, 1)), 0);
+  communicator.wait();
+  return found != 0;
+}
+
 /// A run that goes on from an older checkpoint than its newest: a later --resume would go back to the branch left here.
 void warn_of_later_checkpoints(Console& console, const CheckpointOnRank0& checkpoint, const fs::path& run) {
   if (!console.speaks() || !checkpoint.warnings().empty() || !is_of_run(checkpoint.file(), run)) return;
-  const std::int64_t newest = io::list_checkpoints(run / "checkpoints").front().step;
+  const std::int64_t newest = newest_step(run);
   if (newest <= checkpoint.record().step) return;
   console.warn(fmt::format(
       "{} has checkpoints of later steps, up to {}: they stay, and --resume without a FILE takes the newest of all",
@@ -52,13 +71,8 @@ Origin find_origin(comm::Communicator& communicator, Console& console, const Run
   }
   if (options.folder.empty()) throw UsageError("--resume needs --run: name the run folder to continue");
   if (resume.from == Resume::From::newest) {
-    std::uint8_t found = 0;
-    comm::all_succeed(communicator, [&] {
-      found = communicator.rank() == 0 && !io::list_checkpoints(options.folder / "checkpoints").empty();
-    });
-    communicator.broadcast(std::as_writable_bytes(std::span(&found, 1)), 0);
-    communicator.wait();
-    if (found == 0) {
+    const auto look = [&] { return (origin.newest_seen = newest_step(options.folder)) >= 0; };
+    if (!on_all_ranks(communicator, look)) {
       console.info(fmt::format("{} has no checkpoint yet: starting at step 0", options.folder.string()));
       origin.takes_folder_over = true;
       return origin;
@@ -69,6 +83,28 @@ Origin find_origin(comm::Communicator& communicator, Console& console, const Run
     console.warn(fmt::format("{}; going on from the one before", warning));
   warn_of_later_checkpoints(console, *origin.checkpoint, options.folder);
   return origin;
+}
+
+bool found_newer(comm::Communicator& communicator, Console& console, Origin& origin) {
+  const auto look = [&] { return newest_step(origin.folder) > origin.newest_seen; };
+  if (!on_all_ranks(communicator, look)) return false;
+  origin.checkpoint.emplace(communicator, origin.folder);
+  console.info(fmt::format("the owner before has written {} meanwhile", origin.checkpoint->file().string()));
+  for (const std::string& warning : origin.checkpoint->warnings()) console.warn(warning);
+  return true;
+}
+
+void record_unrecorded_checkpoints(io::MetricsLog& metrics, const fs::path& run, std::int64_t step) {
+  const std::set<std::int64_t> recorded = io::recorded_steps(run / "metrics.jsonl", "checkpoint");
+  std::vector<io::FoundCheckpoint> found = io::list_checkpoints(run / "checkpoints");
+  std::reverse(found.begin(), found.end());  // newest first, so far
+  for (const io::FoundCheckpoint& checkpoint : found) {
+    if (checkpoint.step > step || recorded.contains(checkpoint.step)) continue;
+    metrics.write({{"kind", std::string("checkpoint")},
+                   {"step", checkpoint.step},
+                   {"file", checkpoint.file.filename().string()},
+                   {"seconds", std::numeric_limits<double>::quiet_NaN()}});
+  }
 }
 
 bool is_of_run(const fs::path& file, const fs::path& run) {

@@ -10,6 +10,7 @@
 #include "app/plan/plan.hpp"
 #include "app/report/console.hpp"
 #include "comm/communicator.hpp"
+#include "io/metrics_log.hpp"
 
 namespace lockstep::app {
 
@@ -18,6 +19,7 @@ struct Origin {
   std::optional<CheckpointOnRank0> checkpoint;  ///< empty: at step 0
   std::filesystem::path folder;                 ///< of the run
   bool takes_folder_over = false;               ///< what it holds is an attempt that ended before its first checkpoint
+  std::int64_t newest_seen = -1;                ///< rank 0: step of the newest file there, whether it verifies or not
 
   const io::TrainingRecord* record() const noexcept { return checkpoint ? &checkpoint->record() : nullptr; }
 };
@@ -26,6 +28,14 @@ struct Origin {
 /// begins anew. `network`: for the name of a new run's folder.
 Origin find_origin(comm::Communicator& communicator, Console& console, const RunOptions& options,
                    const std::string& network);
+
+/// Collective, when rank 0 owns the folder: the owner before may have written until then. True where there is a newer
+/// checkpoint than was seen, which `origin` then holds.
+bool found_newer(comm::Communicator& communicator, Console& console, Origin& origin);
+
+/// Adds a record for each of the run's checkpoints up to `step` that `metrics`, in its folder, has none of: whoever
+/// wrote it was killed before it could say so. How long it took is not known (null).
+void record_unrecorded_checkpoints(io::MetricsLog& metrics, const std::filesystem::path& run, std::int64_t step);
 
 /// `file` lies in the run's own checkpoints folder (a resume from elsewhere begins a new run folder).
 bool is_of_run(const std::filesystem::path& file, const std::filesystem::path& run);

@@ -66,9 +66,10 @@ class Run {
         reporter_(console, options_.reports, workload_.work, *workload_.task, communicator.size(),
                   trainer.steps_done()) {}
 
-  /// Collective. Makes the folder, or takes it over where `continues`: where `from` is a checkpoint of this very run.
-  /// `deadline` outlives the run.
-  void open_folder(bool continues, const io::TrainingRecord& from, io::IoDeadline& deadline);
+  /// Collective. Makes the folder, or goes on in it where `continues`: where `from` is a checkpoint of this very run.
+  /// `taken`: rank 0's, where it owns the folder already. `deadline` outlives the run.
+  void open_folder(std::optional<io::RunFolder> taken, bool continues, const io::TrainingRecord& from,
+                   io::IoDeadline& deadline);
   /// Collective. The exit code.
   int train(StopSignals& signals);
 
@@ -145,7 +146,8 @@ void Run::on_rank0(Work work) {
   }
 }
 
-void Run::open_folder(bool continues, const io::TrainingRecord& from, io::IoDeadline& deadline) {
+void Run::open_folder(std::optional<io::RunFolder> taken, bool continues, const io::TrainingRecord& from,
+                      io::IoDeadline& deadline) {
   best_metric_ = from.step > 0 ? from.best_metric : best_metric_;
   target_reached_ = reached_target(best_metric_);
   if (continues) saved_at_ = from.step;
@@ -154,13 +156,19 @@ void Run::open_folder(bool continues, const io::TrainingRecord& from, io::IoDead
   comm::all_succeed(communicator_, [&] {
     if (communicator_.rank() != 0) return;
     reporter_.set_history(from.metrics);
-    folder_ = std::make_shared<io::RunFolder>(options_.run.folder,
-                                              continues ? io::RunFolder::Open::resume : io::RunFolder::Open::fresh,
-                                              options_.run.force, &deadline);
+    if (taken) {
+      folder_ = std::make_shared<io::RunFolder>(std::move(*taken));
+      if (!continues) folder_->start_over();
+    } else {
+      folder_ = std::make_shared<io::RunFolder>(options_.run.folder,
+                                                continues ? io::RunFolder::Open::resume : io::RunFolder::Open::fresh,
+                                                options_.run.force, &deadline);
+    }
     console_.attach_log(folder_->path() / "log.txt", continues, &deadline);
     folder_->write_text("config.ini", stored_configuration(options_));
     RunLogs logs;
     logs.metrics = std::make_unique<io::MetricsLog>(folder_->path() / "metrics.jsonl", continues, from.step, &deadline);
+    if (continues) record_unrecorded_checkpoints(*logs.metrics, folder_->path(), from.step);
     if (options_.reports.tensorboard)
       logs.tensorboard = std::make_unique<io::TensorboardLog>(folder_->path(), continues ? from.step : -1, &deadline);
     logs.still_owner = [this] { folder_->still_owner(); };
@@ -417,6 +425,16 @@ int run_train(comm::MpiSession& session, const TrainOptions& given, StopSignals&
 
   Engine engine(session, *communicator, plan.place, settings.execution, workload, plan.buckets);
   console.info(engine.description());
+  if (stopped_before_start(*communicator, console, signals)) return kExitStoppedEarly;
+  // From here on nobody else writes there. Who did a moment ago may have gone on beyond the checkpoint that was read.
+  std::optional<io::RunFolder> folder;
+  if (settings.run.resume.from == Resume::From::newest) {
+    comm::all_succeed(*communicator, [&] {
+      if (communicator->rank() == 0)
+        folder.emplace(settings.run.folder, io::RunFolder::Open::resume, false, &io_deadline);
+    });
+    if (found_newer(*communicator, console, origin)) check_continues(*communicator, console, *origin.record(), plan);
+  }
   model::Training& training = engine.training();
   if (origin.checkpoint) {
     origin.checkpoint->restore_recurrent_state(training.model.recurrent_state(), workload.work.global_batch);
@@ -453,11 +471,10 @@ int run_train(comm::MpiSession& session, const TrainOptions& given, StopSignals&
     wall_time = WallTime(*job_time.left - launched.seconds(), checkpoint_estimate(state_bytes),
                          std::ceil(validation_samples / static_cast<double>(workload.work.global_batch)));
   }
-  if (stopped_before_start(*communicator, console, signals)) return kExitStoppedEarly;
   Run run(plan, *communicator, console, engine, trainer, std::move(wall_time));
   // What goes wrong from here on is said before the reader is waited for, which may be stuck.
   return session.conclude([&] {
-    run.open_folder(continues, from, io_deadline);
+    run.open_folder(std::move(folder), continues, from, io_deadline);
     return run.train(signals);
   });
 }

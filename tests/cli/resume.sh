@@ -63,3 +63,47 @@ expect_status 0
 check "a run that is complete has nothing left to do"
 run train "${options[@]}" --steps 40 --run runs/whole-1 --resume
 expect_status 0
+
+check "a checkpoint that the owner before writes at the last moment is not lost"
+cp -r runs/whole-1 runs/taken
+rm runs/taken/checkpoints/step-*[34]0.h5
+# Reads nothing of what it starts until that has read its checkpoint and wants to say so; meanwhile the orphan writes.
+cat >late_reader <<'END'
+#!/usr/bin/env python3
+import fcntl, os, shutil, subprocess, sys, time
+reader, writer = os.pipe()
+fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+os.write(writer, b"x" * 4095 + b"\n")
+job = subprocess.Popen(sys.argv[1:], stdout=writer)
+os.close(writer)
+stack = f"/proc/{job.pid}/syscall"  # write is 1
+for _ in range(2000):
+    if open(stack).read().startswith("1 0x1 "):
+        break
+    time.sleep(0.01)
+else:
+    sys.exit("the program does not wait to be read")
+for name in ("metrics.jsonl", "checkpoints/step-0000000030.h5"):
+    shutil.copy("runs/whole-1/" + name, "runs/taken/" + name)
+with os.fdopen(reader, "rb") as pipe:
+    sys.stdout.buffer.write(pipe.read())
+sys.exit(job.wait())
+END
+chmod +x late_reader
+run -w ./late_reader train "${every_10[@]}" --steps 40 --run runs/taken --resume
+expect_status 0; expect_out 'continuing after step 20'
+expect_out 'the owner before has written .*step-0000000030.h5 meanwhile'; expect_out 'continuing after step 30'
+metric runs/whole-1 train loss >whole; metric runs/taken train loss >taken; expect_same whole taken
+expect python3 same_tensors.py "$(newest_checkpoint runs/whole-1)" "$(newest_checkpoint runs/taken)"
+
+check "a kill between a checkpoint and its line, or in the middle of a file, leaves no gap and no rest"
+must_run train "${every_10[@]}" --steps 20 --run runs/killed
+grep -v '"kind":"checkpoint"' runs/killed/metrics.jsonl >metrics && cp metrics runs/killed/metrics.jsonl
+echo x >runs/killed/.owner.4711-0123456789abcdef.tmp
+echo x >runs/killed/.metrics.jsonl.4711-0123456789abcdef.tmp
+run train "${every_10[@]}" --steps 30 --run runs/killed --resume
+expect_status 0
+metric runs/killed checkpoint file >lines
+printf "%s\n" "10 'step-0000000010.h5'" "20 'step-0000000020.h5'" "30 'step-0000000030.h5'" >expected
+expect_same expected lines
+[ -z "$(find runs/killed -name '*.tmp')" ] || failed "left: $(find runs/killed -name '*.tmp')"

@@ -45,6 +45,16 @@ TEST(MetricsLog, RecordsBecomeJsonInTheirOrder) {
   EXPECT_THROW(to_json_line({{"a", 1.0}, {"a", 2.0}}), std::invalid_argument);
 }
 
+TEST(MetricsLog, TellsWhichStepsItHasRecordsOf) {
+  const TemporaryFolder folder;
+  const fs::path file = folder.path() / "metrics.jsonl";
+  EXPECT_THAT(recorded_steps(file, "checkpoint"), testing::IsEmpty());
+  write_text(file,
+             "{\"kind\":\"checkpoint\",\"step\":10}\n{\"kind\":\"train\",\"step\":11}\n[1]\nnonsense\n"
+             "{\"kind\":\"checkpoint\"}\n{\"kind\":\"checkpoint\",\"step\":20}\n{\"kind\":\"checkpoint\",\"step\":30}");
+  EXPECT_THAT(recorded_steps(file, "checkpoint"), testing::ElementsAre(10, 20)) << "the last line is torn";
+}
+
 TEST(MetricsLog, NumbersSurviveTheRoundTrip) {
   for (const double value : {0.1, 1.0 / 3, 1e300, 5e-324, -0.0, 123456789.123456789}) {
     const std::string line = to_json_line({{"v", value}});

@@ -3,6 +3,8 @@
 #include <optional>
 #include <set>
 #include <stdexcept>
+#include <thread>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -58,6 +60,50 @@ TEST(RunFolder, AcceptsAFolderWithOtherThings) {
   const RunFolder run(folder.path(), Open::fresh, false);
   run.still_owner();
   EXPECT_EQ(read_text(folder.path() / "notes.txt"), "mine");
+}
+
+TEST(RunFolder, ANewOwnerTidiesUpWhatKilledOnesLeft) {
+  for (const Open open : {Open::fresh, Open::resume}) {
+    const TemporaryFolder folder;
+    for (const char* left : {".owner.12-abcdef.tmp", ".config.ini.9-ab.tmp", ".metrics.jsonl.9-ab.tmp", "notes.tmp"})
+      write_text(folder.path() / left, "x");
+    const RunFolder run(folder.path(), open, false);
+    EXPECT_EQ(everything_in(run.path()), (std::set<std::string>{"checkpoints", "notes.tmp", "owner"}));
+  }
+}
+
+TEST(RunFolder, IsTakenOverByManyAtOnceAndBelongsToOne) {
+  const TemporaryFolder folder;
+  constexpr int kTakers = 8;
+  std::vector<std::optional<RunFolder>> runs(kTakers);
+  {
+    std::vector<std::jthread> takers;
+    for (auto& run : runs) {
+      takers.emplace_back([&] {
+        for (int i = 0; i < 5; ++i) run.emplace(folder.path(), Open::resume, false);
+      });
+    }
+  }
+  int owners = 0;
+  for (const auto& run : runs) {
+    try {
+      run->still_owner();
+      ++owners;
+    } catch (const FileError&) {
+    }
+  }
+  EXPECT_EQ(owners, 1);
+}
+
+TEST(RunFolder, WhoHasTakenARunOverMayStillStartItOver) {
+  const TemporaryFolder folder;
+  write_text(folder.path() / "log.txt", "of an attempt that came to nothing");
+  const RunFolder run(folder.path(), Open::resume, false);
+  EXPECT_TRUE(fs::exists(folder.path() / "log.txt"));
+  run.start_over();
+  EXPECT_EQ(everything_in(run.path()), (std::set<std::string>{"checkpoints", "owner"}));
+  const RunFolder successor(folder.path(), Open::resume, false);
+  EXPECT_THAT(error_text<FileError>([&] { run.start_over(); }), HasSubstr("belongs to another process"));
 }
 
 TEST(RunFolder, ForceRemovesWhatARunMadeAndNothingElse) {
