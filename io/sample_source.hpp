@@ -110,7 +110,7 @@ bool can_decode_images() noexcept;
 
 /// The smallest type that holds tokens of a vocabulary: uint8, uint16 or int32.
 FileType token_type(std::int64_t vocabulary) noexcept;
-/// "FORMAT a.bin b.bin and 3 more", for SampleSource::description().
+/// "FORMAT a.bin b.bin and 3 more", for SampleSource::description(): UTF-8, whatever bytes the names are of.
 std::string describe_files(const std::string& format, const std::vector<std::filesystem::path>& files);
 
 }  // namespace lockstep::io

@@ -1,14 +1,15 @@
 #include "io/shard_manifest.hpp"
 
+#include <algorithm>
 #include <array>
 #include <fstream>
 #include <iterator>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "io/checksum.hpp"
 #include "io/durable_file.hpp"
+#include "io/json_text.hpp"
 
 namespace lockstep::io {
 namespace {
@@ -21,7 +22,7 @@ constexpr std::array kLabelKinds = {Labels::none, Labels::classes, Labels::targe
 /// Over the compact text with sorted keys, so that indentation and order may change.
 std::string checksum_of(json manifest) {
   manifest.erase("checksum");
-  const std::string text = manifest.dump();
+  const std::string text = to_text(manifest);
   return to_hex(checksum(std::as_bytes(std::span(text))));
 }
 
@@ -43,7 +44,7 @@ json as_json(const ShardManifest& manifest) {
     result["fields"].push_back(
         {{"name", field.name}, {"type", name_of(field.type)}, {"sample_shape", field.sample_shape}});
   }
-  if (manifest.tokens) result[kTokensName] = json::parse(to_json(*manifest.tokens));
+  if (manifest.tokens) result[kTokensName] = parse_json(to_json(*manifest.tokens));
   for (const ManifestShard& shard : manifest.shards) {
     result["shards"].push_back({{"file", shard.file},
                                 {"first", shard.first},
@@ -82,42 +83,56 @@ void check_fields(const ShardManifest& manifest) {
   }
 }
 
+/// As Hdf5File believes it: neither elements nor bytes overflow.
+bool possible_shape(const std::vector<std::int64_t>& shape) {
+  std::int64_t elements = 1;
+  for (const std::int64_t extent : shape) {
+    if (extent < 1 || extent > (std::int64_t{1} << 59) / elements) return false;
+    elements *= extent;
+  }
+  return true;
+}
+
 ShardManifest from_json(const json& text) {
   ShardManifest manifest;
-  text.at("samples").get_to(manifest.samples);
-  text.at("classes").get_to(manifest.classes);
-  text.at("class_names").get_to(manifest.class_names);
-  text.at("value_min").get_to(manifest.value_min);
-  text.at("value_max").get_to(manifest.value_max);
-  text.at("mean").get_to(manifest.mean);
-  text.at("standard_deviation").get_to(manifest.standard_deviation);
-  text.at("source").get_to(manifest.source);
-  const auto labels = labels_of_name(text.at("labels").get<std::string>());
+  manifest.samples = integer_entry(text, "samples");
+  manifest.classes = integer_entry(text, "classes");
+  manifest.class_names = texts_entry(text, "class_names");
+  manifest.value_min = real_entry(text, "value_min");
+  manifest.value_max = real_entry(text, "value_max");
+  manifest.mean = real_entry(text, "mean");
+  manifest.standard_deviation = real_entry(text, "standard_deviation");
+  manifest.source = text_entry(text, "source");
+  const auto labels = labels_of_name(text_entry(text, "labels"));
   if (!labels) throw Contradiction("its entry labels is none of none, classes, targets");
   manifest.labels = *labels;
-  for (const json& entry : text.at("fields")) {
-    const auto type = file_type_of_name(entry.at("type").get<std::string>());
+  for (const json& field : list_entry(text, "fields")) {
+    const auto type = file_type_of_name(text_entry(field, "type"));
     if (!type) throw Contradiction("a field has an unknown type");
-    manifest.fields.push_back(
-        {entry.at("name").get<std::string>(), *type, entry.at("sample_shape").get<std::vector<std::int64_t>>()});
-    for (const std::int64_t extent : manifest.fields.back().sample_shape) {
-      if (extent < 1) throw Contradiction("a field has an impossible shape");
-    }
+    manifest.fields.push_back({text_entry(field, "name"), *type, integers_entry(field, "sample_shape")});
+    if (!possible_shape(manifest.fields.back().sample_shape)) throw Contradiction("a field has an impossible shape");
   }
-  if (text.contains(kTokensName)) manifest.tokens = token_info_from_json(text.at(kTokensName).dump());
+  if (text.contains(kTokensName)) manifest.tokens = token_info_from_json(to_text(text.at(kTokensName)));
   check_fields(manifest);
   if ((manifest.labels == Labels::classes) != (manifest.classes > 0)) {
     throw Contradiction("its labels and its number of classes contradict each other");
   }
+  const std::int64_t all_classes = manifest.tokens ? manifest.tokens->vocabulary : manifest.classes;
+  if (manifest.class_names.empty() && !plausible_classes(all_classes, manifest.samples)) {
+    throw Contradiction(fmt::format("{} classes of {} samples cannot be meant", all_classes, manifest.samples));
+  }
   std::int64_t first = 0;
-  for (const json& entry : text.at("shards")) {
-    const ManifestShard shard{entry.at("file").get<std::string>(),      entry.at("first").get<std::int64_t>(),
-                              entry.at("count").get<std::int64_t>(),    entry.at("bytes").get<std::uint64_t>(),
-                              entry.at("xxh3_64_x").get<std::string>(), entry.at("xxh3_64_y").get<std::string>()};
+  for (const json& entry : list_entry(text, "shards")) {
+    const ManifestShard shard{.file = text_entry(entry, "file"),
+                              .first = integer_entry(entry, "first"),
+                              .count = integer_entry(entry, "count"),
+                              .bytes = static_cast<std::uint64_t>(integer_entry(entry, "bytes")),
+                              .checksum_x = text_entry(entry, "xxh3_64_x"),
+                              .checksum_y = text_entry(entry, "xxh3_64_y")};
     if (shard.file.empty() || shard.file.find('/') != std::string::npos) {
       throw Contradiction(fmt::format("\"{}\" is no file name within the folder", shard.file));
     }
-    if (shard.first != first || shard.count < 1) {
+    if (shard.first != first || shard.count < 1 || shard.count > manifest.samples - first) {
       throw Contradiction(fmt::format("{} does not follow the shard before it", shard.file));
     }
     first += shard.count;
@@ -150,6 +165,11 @@ std::optional<Labels> labels_of_name(std::string_view name) noexcept {
   return std::nullopt;
 }
 
+bool plausible_classes(std::int64_t classes, std::int64_t samples) noexcept {
+  constexpr std::int64_t kAlwaysBelieved = std::int64_t{1} << 20;
+  return classes <= std::max(kAlwaysBelieved, samples);
+}
+
 std::optional<FileType> file_type_of_name(std::string_view name) noexcept {
   for (int code = 0; code < static_cast<int>(FileType::other); ++code) {
     if (name == name_of(static_cast<FileType>(code))) return static_cast<FileType>(code);
@@ -158,9 +178,16 @@ std::optional<FileType> file_type_of_name(std::string_view name) noexcept {
 }
 
 void write_manifest(const std::filesystem::path& folder, const ShardManifest& manifest) {
-  json text = as_json(manifest);
-  text["checksum"] = checksum_of(text);
-  replace_file(folder / kManifestName, text.dump(2) + "\n");
+  const std::filesystem::path file = folder / kManifestName;
+  std::string text;
+  try {
+    json entries = as_json(manifest);
+    entries["checksum"] = checksum_of(entries);
+    text = to_text(entries, 2);
+  } catch (const FileError& error) {
+    throw FileError(fmt::format("{}: cannot be written: {}", file.string(), error.what()));
+  }
+  replace_file(file, text + "\n");
 }
 
 ShardManifest read_manifest(const std::filesystem::path& folder) {
@@ -169,22 +196,22 @@ ShardManifest read_manifest(const std::filesystem::path& folder) {
   if (!stream) throw FileError(fmt::format("{}: cannot open it", file.string()));
   const std::string content{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
   try {
-    const json text = json::parse(content);
-    if (text.at("format") != kFormat) throw Contradiction("it is not a manifest of lockstep shards");
-    const auto version = text.at("schema_version").get<std::int64_t>();
+    const json text = parse_json(content);
+    if (text_entry(text, "format") != kFormat) throw Contradiction("it is not a manifest of lockstep shards");
+    const auto version = integer_entry(text, "schema_version");
     if (version > kShardSchemaVersion) {
       throw Contradiction(
           fmt::format("it was written with schema version {}, this program knows up to {}; use a newer "
                       "lockstep or pack again",
                       version, kShardSchemaVersion));
     }
-    if (text.contains("checksum") && text.at("checksum") != checksum_of(text)) {
+    if (text.contains("checksum") && text_entry(text, "checksum") != checksum_of(text)) {
       throw Contradiction("it does not match its own checksum: damaged, or edited (then remove its entry checksum)");
     }
     return from_json(text);
-  } catch (const json::exception& error) {
-    throw FileError(fmt::format("{}: is damaged: {}", file.string(), error.what()));
-  } catch (const std::runtime_error& error) {
+  } catch (const FileError& error) {
+    throw FileError(fmt::format("{}: is damaged: {}; copy the folder or pack it again", file.string(), error.what()));
+  } catch (const Contradiction& error) {
     throw FileError(fmt::format("{}: {}", file.string(), error.what()));
   }
 }

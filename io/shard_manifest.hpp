@@ -38,6 +38,10 @@ const char* name_of(Labels labels) noexcept;
 std::optional<Labels> labels_of_name(std::string_view name) noexcept;
 std::optional<FileType> file_type_of_name(std::string_view name) noexcept;
 
+/// Whether labels in [0, classes) can be meant: a part of a large set may lack most of its classes, but labels that are
+/// damaged, or no labels, are mostly far beyond. As many classes as samples, or 2^20, are believed. Of tokens likewise.
+bool plausible_classes(std::int64_t classes, std::int64_t samples) noexcept;
+
 struct ManifestShard {
   std::string file;  ///< name within the folder
   std::int64_t first = 0;

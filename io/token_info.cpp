@@ -6,9 +6,9 @@
 #include <limits>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "io/file_error.hpp"
+#include "io/json_text.hpp"
 
 namespace lockstep::io {
 namespace {
@@ -39,24 +39,25 @@ std::string to_json(const TokenInfo& info) {
   const auto source_bytes = std::llround(info.bytes_per_token * static_cast<double>(info.tokens));
   const json text = {{"kind", info.kind},       {"vocabulary", info.vocabulary}, {"texts", info.texts},
                      {"unknown", info.unknown}, {"tokens", info.tokens},         {"source_bytes", source_bytes}};
-  return text.dump();
+  return to_text(text);
 }
 
 TokenInfo token_info_from_json(std::string_view text) {
   TokenInfo info;
+  std::int64_t source_bytes = 0;
   try {
-    const json parsed = json::parse(text);
-    parsed.at("kind").get_to(info.kind);
-    parsed.at("vocabulary").get_to(info.vocabulary);
-    parsed.at("texts").get_to(info.texts);
-    parsed.at("unknown").get_to(info.unknown);
-    parsed.at("tokens").get_to(info.tokens);
-    const auto source_bytes = parsed.at("source_bytes").get<std::int64_t>();
-    check(info, source_bytes);
-    if (info.tokens > 0) info.bytes_per_token = static_cast<double>(source_bytes) / static_cast<double>(info.tokens);
-  } catch (const json::exception& error) {
+    const json parsed = parse_json(text);
+    info.kind = text_entry(parsed, "kind");
+    info.vocabulary = integer_entry(parsed, "vocabulary");
+    info.texts = texts_entry(parsed, "texts");
+    info.unknown = integer_entry(parsed, "unknown");
+    info.tokens = integer_entry(parsed, "tokens");
+    source_bytes = integer_entry(parsed, "source_bytes");
+  } catch (const FileError& error) {
     throw FileError(fmt::format("the vocabulary is damaged: {}", error.what()));
   }
+  check(info, source_bytes);
+  if (info.tokens > 0) info.bytes_per_token = static_cast<double>(source_bytes) / static_cast<double>(info.tokens);
   return info;
 }
 

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "io/file_error.hpp"
+#include "io/utf8.hpp"
 
 namespace lockstep::io {
 namespace {
@@ -15,16 +16,6 @@ constexpr std::string_view kBlanks = " \t\r\v\f";
 constexpr std::string_view kBlanksAndLineEnd = " \t\r\v\f\n";
 
 unsigned byte_at(std::string_view text, std::size_t at) noexcept { return static_cast<unsigned char>(text[at]); }
-
-/// The position of the first byte that no UTF-8 has there; a code point that is cut off is one.
-std::optional<std::size_t> first_not_utf8(std::string_view text) noexcept {
-  for (std::size_t at = 0; at < text.size();) {
-    const auto bytes = code_point_bytes(text.substr(at));
-    if (!bytes || *bytes == 0) return at;
-    at += *bytes;
-  }
-  return std::nullopt;
-}
 
 [[noreturn]] void not_utf8(std::uint64_t position) {
   throw FileError(
@@ -38,22 +29,6 @@ std::optional<TokenizerKind> tokenizer_kind_of_name(std::string_view name) noexc
   if (name == "char") return TokenizerKind::character;
   if (name == "word") return TokenizerKind::word;
   return std::nullopt;
-}
-
-std::optional<std::size_t> code_point_bytes(std::string_view text) noexcept {
-  const unsigned first = byte_at(text, 0);
-  if (first < 0x80) return 1;
-  const std::size_t bytes = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-  if (first < 0xC2 || first > 0xF4) return 0;  // a byte of continuation, or a form longer than needed
-  // The second byte's bounds rule out longer forms, surrogates and what lies beyond U+10FFFF (RFC 3629).
-  const unsigned low = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
-  const unsigned high = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
-  for (std::size_t i = 1; i < std::min(bytes, text.size()); ++i) {
-    const unsigned next = byte_at(text, i);
-    if (next < (i == 1 ? low : 0x80) || next > (i == 1 ? high : 0xBF)) return 0;
-  }
-  if (text.size() < bytes) return std::nullopt;
-  return bytes;
 }
 
 std::string_view TextPieces::take(std::string_view& text, std::size_t bytes) noexcept {

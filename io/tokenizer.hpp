@@ -49,9 +49,6 @@ class TextPieces {
   std::uint64_t position_;
 };
 
-/// Bytes of the UTF-8 code point that `text` begins with; 0: it is none; nullopt: it is cut off.
-std::optional<std::size_t> code_point_bytes(std::string_view text) noexcept;
-
 class Tokenizer {
  public:
   /// Throws FileError for a vocabulary without texts ("ids": whoever made the tokens knows what they mean), or with the

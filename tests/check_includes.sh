@@ -28,8 +28,8 @@ find app comm io model tests -type f \( -name '*.cpp' -o -name '*.hpp' -o -name 
     home("^(cblas|openblas|f77blas|lapack|dnnl|mkl|oneapi/)", "^model/cpu/", "model/cpu/")
     home("^(hdf5.*\\.h|H5.*\\.h)$", "^io/hdf5_file\\.cpp$", "io/hdf5_file.cpp")
     home("^boost/program_options", "^app/options/", "app/options/")
-    home("^nlohmann/", "^io/[^/]*\\.cpp$|^tests/", "io/*.cpp")
-    home("^(zlib|xxhash|xxh3)\\.h$", "^io/|^tests/io/", "io/")
+    home("^nlohmann/", "^io/([^/]*\\.cpp|json_text\\.hpp)$|^tests/", "io/*.cpp and io/json_text.hpp")
+    home("^(zlib|xxhash|xxh3)\\.h$", "^io/|^tests/(io|torture)/", "io/")
     home("^(jpeglib|jerror|turbojpeg|png)\\.h$", "^io/formats/jpeg_png\\.cpp$", "io/formats/jpeg_png.cpp")
     home("^boost/crc", "^io/tensorboard_log\\.cpp$", "io/tensorboard_log.cpp")
   }

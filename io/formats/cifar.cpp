@@ -11,6 +11,7 @@
 
 #include "io/formats/byte_reader.hpp"
 #include "io/sample_source.hpp"
+#include "io/utf8.hpp"
 
 namespace lockstep::io {
 namespace {
@@ -51,7 +52,13 @@ std::vector<std::string> read_class_names(const std::filesystem::path& batch, co
   std::vector<std::string> names;
   for (std::string line; std::getline(stream, line);) {
     while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
-    if (!line.empty()) names.push_back(line);
+    if (line.empty()) continue;
+    if (names.size() == layout.classes) return {};
+    if (first_not_utf8(line)) {
+      throw FileError(fmt::format("{}: class name {} is \"{}\", which is no UTF-8; convert the file (iconv -t UTF-8)",
+                                  (batch.parent_path() / layout.names_file).string(), names.size(), readable(line)));
+    }
+    names.push_back(line);
   }
   return names.size() == layout.classes ? names : std::vector<std::string>{};
 }

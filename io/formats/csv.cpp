@@ -13,6 +13,7 @@
 
 #include "io/formats/byte_reader.hpp"
 #include "io/sample_source.hpp"
+#include "io/utf8.hpp"
 
 namespace lockstep::io {
 namespace {
@@ -158,7 +159,7 @@ class CsvSource final : public SampleSource {
     return result;
   }
   std::int64_t count() const override { return count_; }
-  std::string description() const override { return "csv " + records_.path().filename().string(); }
+  std::string description() const override { return describe_files("csv", {records_.path()}); }
   bool labels_are_classes() const override { return label_.has_value() && options_.label_is_class; }
   std::vector<std::string> class_names() const override {
     return classes_.textual() ? classes_.names() : std::vector<std::string>{};
@@ -203,7 +204,8 @@ class CsvSource final : public SampleSource {
   }
 
   std::string column_text(std::size_t column) const {
-    return names_.empty() ? fmt::format("column {}", column) : fmt::format("column {} ({})", column, names_[column]);
+    return names_.empty() ? fmt::format("column {}", column)
+                          : fmt::format("column {} ({})", column, readable(names_[column]));
   }
 
   float number(std::size_t column) const {
@@ -214,7 +216,7 @@ class CsvSource final : public SampleSource {
     if (error == std::errc() && stop == digits.data() + digits.size() && std::isfinite(value)) return value;
     if (error == std::errc::result_out_of_range && tiny(digits)) return 0;
     throw FileError(fmt::format("{}:{}: {} holds \"{}\", which is no finite number", path(), records_.line(),
-                                column_text(column), text.substr(0, 40)));
+                                column_text(column), readable(text.substr(0, 40))));
   }
   /// from_chars calls 1e-60 out of range for float; so is 1e60, which is an error.
   static bool tiny(std::string_view digits) {
@@ -263,6 +265,12 @@ class CsvSource final : public SampleSource {
       const std::string_view text = trimmed(records.cell(*label_));
       if (text.empty()) {
         throw FileError(fmt::format("{}:{}: the label in {} is empty", path(), records.line(), column_text(*label_)));
+      }
+      if (first_not_utf8(text)) {
+        throw FileError(
+            fmt::format("{}:{}: {} holds \"{}\", which is no UTF-8, as the names of classes are; convert the "
+                        "file (iconv -f LATIN1 -t UTF-8, or from what it is in)",
+                        path(), records.line(), column_text(*label_), readable(text.substr(0, 40))));
       }
       classes_.see(text);
       if (classes_.too_many()) {

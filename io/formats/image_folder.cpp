@@ -14,6 +14,7 @@
 #include "io/formats/image_file.hpp"
 #include "io/formats/image_scale.hpp"
 #include "io/sample_source.hpp"
+#include "io/utf8.hpp"
 
 namespace lockstep::io {
 namespace {
@@ -92,6 +93,12 @@ class ImageFolderSource final : public SampleSource {
       std::sort(entries_.begin() + static_cast<std::ptrdiff_t>(first), entries_.end(),
                 [](const Entry& a, const Entry& b) { return a.file < b.file; });
       class_names_.push_back(path.filename().string());
+      if (first_not_utf8(class_names_.back())) {
+        throw FileError(
+            fmt::format("{}: the name of this folder, {}, is no UTF-8, as the names of classes are; rename "
+                        "it (convmv -f LATIN1 -t UTF-8, or from what it is in)",
+                        path.string(), readable(class_names_.back())));
+      }
     }
     if (entries_.empty()) {
       throw FileError(

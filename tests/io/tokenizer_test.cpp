@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "io/file_error.hpp"
+#include "io/utf8.hpp"
 #include "io/vocabulary.hpp"
 #include "io_test_support.hpp"
 
