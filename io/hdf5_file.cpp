@@ -17,6 +17,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <hdf5.h>
 #include <unistd.h>
 
@@ -295,15 +296,51 @@ struct Hdf5File::Handles {
     throw FileError({.file = path, .what = fmt::format("attribute {} of {} is not {}", attribute, object, expected)});
   }
 
-  std::vector<hsize_t> extents(const Id& dataset, std::string_view name) {
+  [[noreturn]] void damaged(std::string_view dataset, std::string_view what) const {
+    throw FileError(
+        {.file = path,
+         .what = fmt::format("the header of dataset {} is damaged: {}; copy or make the file again", dataset, what)});
+  }
+
+  struct Extents {
+    std::vector<hsize_t> now, most;
+  };
+  Extents both_extents(const Id& dataset, std::string_view name) {
     const Id space(H5Dget_space(dataset.get()), H5Sclose);
     const int rank = space.valid() ? H5Sget_simple_extent_ndims(space.get()) : -1;
     if (rank < 0) fail(fmt::format("read the shape of dataset {}", name));
-    std::vector<hsize_t> result(static_cast<std::size_t>(rank));
-    if (rank > 0 && H5Sget_simple_extent_dims(space.get(), result.data(), nullptr) < 0) {
+    Extents result{std::vector<hsize_t>(static_cast<std::size_t>(rank)),
+                   std::vector<hsize_t>(static_cast<std::size_t>(rank))};
+    if (rank > 0 && H5Sget_simple_extent_dims(space.get(), result.now.data(), result.most.data()) < 0) {
       fail(fmt::format("read the shape of dataset {}", name));
     }
+    // So that neither the elements nor their bytes overflow anywhere, whatever extents are left out of the product.
+    constexpr hsize_t kMostElements = hsize_t{1} << 59;
+    hsize_t elements = 1;
+    for (const hsize_t extent : result.now) {
+      if (extent > kMostElements / elements) {
+        damaged(name, fmt::format("no file holds the shape ({})", fmt::join(result.now, ", ")));
+      }
+      elements *= std::max<hsize_t>(extent, 1);
+    }
     return result;
+  }
+  std::vector<hsize_t> extents(const Id& dataset, std::string_view name) { return both_extents(dataset, name).now; }
+
+  /// The library crashes on some chunks that it would not have written.
+  std::vector<hsize_t> chunk_shape(const Id& properties, const Extents& extents, std::string_view name) {
+    std::vector<hsize_t> chunk(extents.now.size());
+    const int rank = H5Pget_chunk(properties.get(), static_cast<int>(chunk.size()), chunk.data());
+    if (rank < 0) fail(fmt::format("read the chunk shape of dataset {}", name));
+    if (static_cast<std::size_t>(rank) != chunk.size()) damaged(name, "its chunks have another rank than its shape");
+    for (std::size_t axis = 0; axis < chunk.size(); ++axis) {
+      const bool too_large = extents.most[axis] != H5S_UNLIMITED && chunk[axis] > extents.most[axis];
+      if (chunk[axis] == 0 || too_large) {
+        damaged(name, fmt::format("chunks of ({}) do not fit the shape ({})", fmt::join(chunk, ", "),
+                                  fmt::join(extents.now, ", ")));
+      }
+    }
+    return chunk;
   }
 
   /// Memory and file selections have the same rank: otherwise chunked data is read 10 to 500 times slower.
@@ -416,9 +453,8 @@ DatasetLayout Hdf5File::layout(std::string_view dataset) const {
   const LibraryLock lock;
   const Id id = handles_->open_dataset(dataset);
   DatasetLayout result;
-  for (const hsize_t extent : handles_->extents(id, dataset)) {
-    result.shape.push_back(static_cast<std::int64_t>(extent));
-  }
+  const Handles::Extents extents = handles_->both_extents(id, dataset);
+  result.shape.assign(extents.now.begin(), extents.now.end());
   const Id type(H5Dget_type(id.get()), H5Tclose);
   const Id properties(H5Dget_create_plist(id.get()), H5Pclose);
   if (!type.valid() || !properties.valid()) handles_->fail(fmt::format("read the layout of dataset {}", dataset));
@@ -426,13 +462,11 @@ DatasetLayout Hdf5File::layout(std::string_view dataset) const {
   result.native_order = size_of(result.type) == 1 || H5Tget_order(type.get()) == H5Tget_order(H5T_NATIVE_INT);
   result.compressed = H5Pget_nfilters(properties.get()) > 0;
   const H5D_layout_t layout = H5Pget_layout(properties.get());
+  result.in_this_file = layout != H5D_VIRTUAL && H5Pget_external_count(properties.get()) == 0;
   if (layout == H5D_CHUNKED) {
-    std::vector<hsize_t> chunk(result.shape.size());
-    if (H5Pget_chunk(properties.get(), static_cast<int>(chunk.size()), chunk.data()) < 0) {
-      handles_->fail(fmt::format("read the chunk shape of dataset {}", dataset));
-    }
+    const std::vector<hsize_t> chunk = handles_->chunk_shape(properties, extents, dataset);
     result.chunk.assign(chunk.begin(), chunk.end());
-  } else if (layout == H5D_CONTIGUOUS && H5Pget_external_count(properties.get()) == 0) {
+  } else if (layout == H5D_CONTIGUOUS && result.in_this_file) {
     const haddr_t offset = H5Dget_offset(id.get());
     if (offset != HADDR_UNDEF) result.offset = offset;
   }
@@ -537,7 +571,16 @@ std::optional<std::vector<std::string>> Hdf5File::texts(std::string_view object,
   if (!type.valid() || !space.valid()) handles_->fail(action);
   if (H5Tget_class(type.get()) != H5T_STRING) handles_->wrong_type(object, attribute, "text");
   const hssize_t count = H5Sget_simple_extent_npoints(space.get());
-  if (count < 0) handles_->fail(action);
+  const std::size_t width = H5Tget_size(type.get());
+  if (count < 0 || width == 0) handles_->fail(action);
+  std::error_code unknown;
+  const std::uintmax_t file_bytes = std::filesystem::file_size(path(), unknown);
+  if (!unknown && static_cast<std::uintmax_t>(count) > file_bytes / width) {
+    throw FileError({.file = path(),
+                     .what = fmt::format("attribute {} of {} is damaged: {} texts of {} bytes are more than the file "
+                                         "holds; copy or make it again",
+                                         attribute, object, count, width)});
+  }
   std::vector<std::string> result;
   result.reserve(static_cast<std::size_t>(count));
   if (count == 0) return result;
@@ -548,7 +591,6 @@ std::optional<std::vector<std::string>> Hdf5File::texts(std::string_view object,
     H5Dvlen_reclaim(type.get(), space.get(), H5P_DEFAULT, values.data());
     return result;
   }
-  const std::size_t width = H5Tget_size(type.get());
   std::vector<char> values(static_cast<std::size_t>(count) * width);
   if (H5Aread(id.get(), type.get(), values.data()) < 0) handles_->fail(action);
   const bool padded_by_spaces = H5Tget_strpad(type.get()) == H5T_STR_SPACEPAD;

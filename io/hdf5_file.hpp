@@ -44,6 +44,7 @@ struct DatasetLayout {
   std::vector<std::int64_t> chunk;      ///< empty when contiguous
   bool compressed = false;              ///< any filter
   std::optional<std::uint64_t> offset;  ///< byte offset in the file, when contiguous and allocated
+  bool in_this_file = true;             ///< false: external or virtual storage
 };
 
 class Hdf5File {
@@ -59,6 +60,7 @@ class Hdf5File {
   const std::filesystem::path& path() const noexcept;
   bool has(std::string_view object) const;
   std::vector<std::string> children(std::string_view group) const;  ///< names, sorted
+  /// Throws FileError for shapes and chunks that the library never writes: a damaged header.
   DatasetLayout layout(std::string_view dataset) const;
 
   /// Whole dataset, or rows [first, first + rows) of it, as `type` (the library converts).

@@ -1,6 +1,8 @@
 #include "io/shard_file.hpp"
 
+#include <algorithm>
 #include <cerrno>
+#include <limits>
 #include <system_error>
 
 #include <fcntl.h>
@@ -53,6 +55,12 @@ ShardFile::ShardFile(const std::filesystem::path& path, const std::string& x, co
     : path_(path), deadline_(deadline) {
   const IoDeadline::Operation opening(deadline_, IoDeadline::Kind::reading, path_);
   Hdf5File file(path, Hdf5File::Access::read);
+  descriptor_ = open_file(path, O_RDONLY, "open");
+  struct stat status {};
+  if (::fstat(descriptor_.get(), &status) != 0) {
+    throw FileError(fmt::format("{}: {}", path.string(), std::generic_category().message(errno)));
+  }
+  bytes_ = static_cast<std::uint64_t>(status.st_size);
   attributes_ = read_attributes(file);
   fields_.push_back(describe(file, "x", x));
   if (!y.empty()) fields_.push_back(describe(file, "y", y));
@@ -64,24 +72,38 @@ ShardFile::ShardFile(const std::filesystem::path& path, const std::string& x, co
     throw FileError(fmt::format("{}: {} has {} samples, the file's own count is {}; pack again", path.string(), x,
                                 count(), attributes_->count));
   }
+  const bool by_offset = std::any_of(fields_.begin(), fields_.end(), [](const auto& f) { return f.offset; });
+  if (!by_offset) descriptor_ = Descriptor();
+}
 
-  descriptor_ = open_file(path, O_RDONLY, "open");
-  struct stat status {};
-  if (::fstat(descriptor_.get(), &status) != 0) {
-    throw FileError(fmt::format("{}: {}", path.string(), std::generic_category().message(errno)));
+/// A header may say anything; the file's size is a fact. Compared before memory is taken for what the header says.
+void ShardFile::check_promise(const StoredField& stored, const DatasetLayout& layout) const {
+  /// Of one byte in the file, as bytes of data: deflate reaches 1032, and no filter in use more than this.
+  constexpr std::uint64_t kMostPacked = std::uint64_t{1} << 16;
+  const std::uint64_t promised = stored.field.bytes() * static_cast<std::uint64_t>(stored.count);
+  if (stored.offset || !layout.in_this_file || promised == 0) {
+    if (!stored.offset || (*stored.offset <= bytes_ && promised <= bytes_ - *stored.offset)) return;
+    throw FileError(
+        fmt::format("{}: is truncated: the {} bytes of {} begin at byte {}, the file has {}; copy or pack "
+                    "it again",
+                    path_.string(), promised, stored.dataset, *stored.offset, bytes_));
   }
-  bytes_ = static_cast<std::uint64_t>(status.st_size);
-  bool needs_descriptor = false;
-  for (const StoredField& stored : fields_) {
-    if (!stored.offset) continue;
-    needs_descriptor = true;
-    const std::uint64_t end = *stored.offset + stored.field.bytes() * static_cast<std::uint64_t>(stored.count);
-    if (end > bytes_) {
-      throw FileError(fmt::format("{}: is truncated: {} should end at byte {}, the file has {}; copy or pack it again",
-                                  path.string(), stored.dataset, end, bytes_));
+  std::uint64_t chunk = size_of(layout.type);
+  for (const std::int64_t extent : layout.chunk) {
+    if (static_cast<std::uint64_t>(extent) > std::numeric_limits<std::uint64_t>::max() / chunk) {
+      chunk = std::numeric_limits<std::uint64_t>::max();
+      break;
     }
+    chunk *= static_cast<std::uint64_t>(extent);
   }
-  if (!needs_descriptor) descriptor_ = Descriptor();
+  const std::uint64_t most = layout.compressed ? bytes_ * kMostPacked : bytes_;
+  if (promised <= most && chunk <= most) return;
+  throw FileError(fmt::format(
+      "{}: {} should be {} bytes{}, the file has {}: its header is damaged, or not all of it was written; copy or make "
+      "it again",
+      path_.string(), stored.dataset, promised,
+      layout.chunk.empty() ? "" : fmt::format(" in chunks of {}{}", chunk, layout.compressed ? ", compressed" : ""),
+      bytes_));
 }
 
 StoredField ShardFile::describe(const Hdf5File& file, const std::string& name, const std::string& dataset) const {
@@ -110,6 +132,7 @@ StoredField ShardFile::describe(const Hdf5File& file, const std::string& name, c
   if (stored.field.elements() < 1) {
     throw FileError(fmt::format("{}: the samples of {} are empty", path_.string(), dataset));
   }
+  check_promise(stored, layout);
   return stored;
 }
 

@@ -59,7 +59,6 @@ class ShardFile {
   /// x, and y where there is one.
   const std::vector<StoredField>& fields() const noexcept { return fields_; }
   const std::optional<ShardAttributes>& attributes() const noexcept { return attributes_; }
-
   /// Elements as stored, in native byte order. Thread-safe. By offset: one pread. Otherwise the file is opened for the
   /// call (0.1 ms): ask for large blocks.
   void read_rows(std::size_t field, std::int64_t first, std::int64_t rows, std::span<std::byte> out) const;
@@ -68,6 +67,7 @@ class ShardFile {
 
  private:
   StoredField describe(const Hdf5File& file, const std::string& name, const std::string& dataset) const;
+  void check_promise(const StoredField& stored, const DatasetLayout& layout) const;
 
   std::filesystem::path path_;
   IoDeadline* deadline_;

@@ -180,6 +180,12 @@ void ShardPacker::check_labels(std::span<const std::byte> block) {
                                     done_ + static_cast<std::int64_t>(i), label, class_limit_));
       }
       largest_label_ = std::max(largest_label_, label);
+      if (!classes_known_ && !plausible_classes(label + 1, manifest_.samples)) {
+        throw FileError(
+            fmt::format("{}: sample {} has label {}, which {} samples do not explain: it is damaged, or the "
+                        "labels are no class numbers (numbers to predict are floats; csv: --regression)",
+                        manifest_.source, done_ + static_cast<std::int64_t>(i), label, manifest_.samples));
+      }
     }
   });
 }

@@ -110,6 +110,12 @@ struct ShardedDataset::Files {
       info.class_names = attributes->class_names;
       info.value_min = attributes->value_min;
       info.value_max = attributes->value_max;
+      if (info.classes < 0 || !plausible_classes(info.classes, info.samples)) {
+        throw FileError(
+            fmt::format("{}: calls itself a lockstep shard of {} classes, and there are {} samples; pack "
+                        "again",
+                        path_of(0), info.classes, info.samples));
+      }
     } else {
       info.labels_are_classes =
           info.y.elements() == 1 && info.y.type != FileType::float32 && info.y.type != FileType::float64;
@@ -130,6 +136,13 @@ struct ShardedDataset::Files {
                                           first + static_cast<std::int64_t>(i), label));
             }
             info.classes = std::max(info.classes, label + 1);
+            if (!plausible_classes(info.classes, info.samples)) {
+              throw FileError(
+                  fmt::format("{}: sample {} has label {}, which {} samples do not explain: it is damaged, "
+                              "or {} holds no class numbers (numbers to predict are floats)",
+                              path_of(shard), first + static_cast<std::int64_t>(i), label, info.samples,
+                              set.files()[shard].fields()[1].dataset));
+            }
           }
         });
       });

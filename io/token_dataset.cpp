@@ -105,6 +105,11 @@ struct TokenDataset::Files {
         with_elements(type, block, [&](auto tokens) {
           check(shard, first, tokens, std::numeric_limits<std::int32_t>::max());
           for (const auto token : tokens) largest = std::max(largest, static_cast<std::int64_t>(token));
+          if (plausible_classes(largest + 1, set.rows())) return;
+          throw FileError(
+              fmt::format("{}: holds token {}, which {} tokens do not explain: it is damaged, or no corpus of "
+                          "tokens",
+                          set.files()[shard].path().string(), largest, set.rows()));
         });
       });
     }

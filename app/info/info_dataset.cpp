@@ -20,6 +20,7 @@ namespace {
 
 /// More labels than this are not counted: it would take minutes.
 constexpr std::int64_t kMostLabelsCounted = 200'000'000;
+constexpr std::int64_t kMostClassesCounted = 1 << 24;
 constexpr std::int64_t kLabelsAtOnce = 1 << 20;
 constexpr std::size_t kMostClassesShown = 100;
 constexpr std::size_t kMostShardsShown = 64;
@@ -183,7 +184,8 @@ bool describe_dataset(Console& console, const io::DatasetOptions& data, bool ver
   for (const std::string& warning : dataset.warnings()) console.warn(warning);
   if (!describe_shards(console, dataset, verify)) return false;
   const io::DatasetInfo& info = dataset.info();
-  if (verify && info.labels_are_classes && info.classes > 0 && info.samples <= kMostLabelsCounted) {
+  const bool few = info.samples <= kMostLabelsCounted && info.classes <= kMostClassesCounted;
+  if (verify && info.labels_are_classes && info.classes > 0 && few) {
     console.info(class_table(info, count_classes(dataset)));
   }
   return true;

@@ -45,9 +45,9 @@ class ArraySource final : public SampleSource {
   std::vector<Field> fields() const override { return fields_; }
   std::int64_t count() const override { return files_[0].shape[0]; }
   std::string description() const override {
-    std::string text = format_;
-    for (const ArrayFile& file : files_) text += fmt::format(" {}", file.bytes.path().filename().string());
-    return text;
+    std::vector<std::filesystem::path> paths;
+    for (const ArrayFile& file : files_) paths.push_back(file.bytes.path());
+    return describe_files(format_, paths);
   }
   bool labels_are_classes() const override {
     return fields_.size() == 2 && fields_[1].elements() == 1 && fields_[1].type != FileType::float32 &&
@@ -91,6 +91,7 @@ void check_shape(const ArrayFile& file) {
     bytes *= extent;
     if (bytes > (Wide{1} << 62)) throw FileError(fmt::format("{}: its header promises impossibly many bytes", name));
   }
+  file.bytes.expect_room(static_cast<std::uint64_t>(bytes));
 }
 
 std::unique_ptr<SampleSource> make_array_source(std::string format, ArrayFile x, std::optional<ArrayFile> y) {

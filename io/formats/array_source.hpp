@@ -20,7 +20,7 @@ struct ArrayFile {
   std::vector<std::int64_t> shape;  ///< the first extent counts samples
 };
 
-/// Throws FileError when the extents cannot be: none, negative, no sample, more bytes than 2^62.
+/// Throws FileError when the extents cannot be: none, negative, no sample, more bytes than the file has.
 void check_shape(const ArrayFile& file);
 
 /// y absent: samples without labels. Throws FileError when the counts differ.

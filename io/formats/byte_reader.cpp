@@ -71,6 +71,22 @@ void ByteReader::read(std::span<std::byte> out) {
   }
 }
 
+void ByteReader::expect_room(std::uint64_t bytes) const {
+  std::error_code unknown;
+  if (!std::filesystem::is_regular_file(path_, unknown)) return;
+  const std::uint64_t size = std::filesystem::file_size(path_, unknown);
+  if (unknown) return;
+  constexpr std::uint64_t kMostUnpacked = 1032;
+  const bool packed = gzdirect(stream_->file) == 0;
+  const std::uint64_t most = packed ? size * kMostUnpacked : size;
+  if (position_ <= most && bytes <= most - position_) return;
+  throw FileError(
+      {.file = path_,
+       .what = fmt::format("its header promises {} bytes behind it, the file ends at byte {}{}: it is damaged "
+                           "or cut off; copy or download it again",
+                           bytes, size, packed ? " (gzip)" : "")});
+}
+
 void ByteReader::expect_end() {
   std::byte one{};
   const std::uint64_t end = position_;

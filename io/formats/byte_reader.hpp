@@ -30,6 +30,10 @@ class ByteReader {
   std::size_t read_some(std::span<std::byte> out);
   /// Throws FileError when bytes are left.
   void expect_end();
+  /// Throws FileError when `bytes` more cannot come: of a plain file by its size, of a gzip file because no deflate
+  /// stream unpacks to more than 1032 times its size. Before memory is taken for what a header promises. What cannot
+  /// tell its size, as a pipe, may hold anything.
+  void expect_room(std::uint64_t bytes) const;
 
  private:
   struct Stream;

@@ -28,6 +28,13 @@ constexpr std::uint32_t kMostPixels = 1U << 16;
 /// Three bytes each: 3 GiB.
 constexpr std::uint64_t kMostArea = std::uint64_t{1} << 30;
 
+/// Small images are read whatever their bytes are.
+constexpr std::uint64_t kSmallArea = std::uint64_t{1} << 22;
+/// Pixels that one byte of a JPEG file can stand for: each block of 8 x 8 takes a bit at least.
+constexpr std::uint64_t kMostPixelsPerByte = 512;
+/// Bytes that deflate unpacks one byte to.
+constexpr std::uint64_t kMostUnpackedBytes = 1032;
+
 /// What libjpeg calls when it gives up, and where it goes from there.
 struct JpegErrors {
   jpeg_error_mgr manager;  // first: libjpeg knows this part alone
@@ -75,6 +82,11 @@ bool decode_jpeg(std::span<const std::uint8_t> bytes, jpeg_decompress_struct& co
     codec.err->msg_parm.i[0] = static_cast<int>(kMostPixels);
     give_up(reinterpret_cast<j_common_ptr>(&codec));
   }
+  const std::uint64_t area = std::uint64_t{codec.image_width} * codec.image_height;
+  if (area > kSmallArea && area / kMostPixelsPerByte > bytes.size()) {
+    codec.err->msg_code = JERR_INPUT_EOF;
+    give_up(reinterpret_cast<j_common_ptr>(&codec));
+  }
   jpeg_start_decompress(&codec);
   const std::size_t row_bytes = std::size_t{codec.output_width} * 3;
   image.height = codec.output_height;
@@ -107,6 +119,13 @@ Image read_jpeg(const std::filesystem::path& file, std::span<const std::uint8_t>
   return image;
 }
 
+/// From the header, which libpng has read and found in order.
+std::uint64_t png_bits_per_pixel(std::span<const std::uint8_t> bytes) {
+  constexpr std::size_t kDepth = 24, kColour = 25;
+  constexpr std::array<std::uint64_t, 7> kChannels = {1, 0, 3, 1, 2, 0, 4};
+  return bytes[kDepth] * kChannels.at(bytes[kColour]);
+}
+
 /// Colour and opacity; the opacity is left out, as most programs that prepare images for training do.
 Image read_png(const std::filesystem::path& file, std::span<const std::uint8_t> bytes) {
   png_image codec{};
@@ -122,6 +141,14 @@ Image read_png(const std::filesystem::path& file, std::span<const std::uint8_t> 
     png_image_free(&codec);
     throw FileError(
         fmt::format("{}: is damaged: an image of {} x {} pixels", file.string(), codec.width, codec.height));
+  }
+  const std::uint64_t packed_area = std::uint64_t{codec.width} * codec.height;
+  if (packed_area > kSmallArea && packed_area * png_bits_per_pixel(bytes) / 8 / kMostUnpackedBytes > bytes.size()) {
+    png_image_free(&codec);
+    throw FileError(
+        fmt::format("{}: is damaged: its header promises {} x {} pixels, which {} bytes cannot hold; copy it "
+                    "again, or remove it",
+                    file.string(), codec.height, codec.width, bytes.size()));
   }
   codec.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;
   codec.format = PNG_FORMAT_RGBA;
