@@ -42,6 +42,7 @@
 #include "comm/session/rendezvous.hpp"
 #include "comm/session/start_guard.hpp"
 #include "comm/session/this_process.hpp"
+#include "io/foreign_files.hpp"
 #include "model/device.hpp"
 
 namespace lockstep::app {
@@ -379,6 +380,9 @@ int program(int argc, char** argv, StopSignals& signals) {
 }  // namespace lockstep::app
 
 int main(int argc, char** argv) {
+  if (argc > 1 && argv[1] == lockstep::io::kInspectionWord) {  // started by this program itself
+    return lockstep::io::answer_inspection({argv + 2, argv + argc});
+  }
   lockstep::app::StopSignals signals;
   std::signal(SIGXFSZ,
               SIG_IGN);  // a file size limit (ulimit -f) is then a write error with a message, like a full disk

@@ -27,18 +27,6 @@ std::string shape_text(const StoredField& stored) {
       stored.field.sample_shape.empty() ? "" : fmt::format(", {}", fmt::join(stored.field.sample_shape, ", ")));
 }
 
-std::vector<std::filesystem::path> files_in(const std::filesystem::path& folder) {
-  std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    const std::string extension = entry.path().extension().string();
-    const bool hdf5 = extension == ".h5" || extension == ".hdf5" || extension == ".hdf";
-    if (hdf5 && !name.starts_with('.') && entry.is_regular_file()) files.push_back(entry.path());
-  }
-  std::sort(files.begin(), files.end());
-  return files;
-}
-
 /// One descriptor per shard stays open: raises this process's soft limit where the hard one allows.
 void allow_descriptors(std::size_t count) {
   constexpr rlim_t kOthers = 256;
@@ -102,6 +90,24 @@ std::int64_t block_rows(const StoredField& stored, std::size_t bytes) {
 
 }  // namespace
 
+std::vector<std::filesystem::path> hdf5_files_in(const std::filesystem::path& path) {
+  const auto status = std::filesystem::status(path);
+  if (!std::filesystem::exists(status)) {
+    throw FileError(fmt::format("{}: does not exist; {}", path.string(), kExpected));
+  }
+  if (!std::filesystem::is_directory(status)) return {path};
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(path)) {
+    const std::string name = entry.path().filename().string();
+    const std::string extension = entry.path().extension().string();
+    const bool hdf5 = extension == ".h5" || extension == ".hdf5" || extension == ".hdf";
+    if (hdf5 && !name.starts_with('.') && entry.is_regular_file()) files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  if (files.empty()) throw FileError(fmt::format("{}: holds no HDF5 file; {}", path.string(), kExpected));
+  return files;
+}
+
 bool is_packed(const std::filesystem::path& path) {
   std::error_code unknown;
   return std::filesystem::is_directory(path, unknown) && std::filesystem::exists(path / kManifestName, unknown);
@@ -126,13 +132,8 @@ ShardSet::ShardSet(const std::filesystem::path& folder, const ShardManifest& man
 
 ShardSet::ShardSet(const std::filesystem::path& path, const std::string& x, const std::string& y, IoDeadline* deadline)
     : cache_(kBlockCacheBytes) {
-  const auto status = std::filesystem::status(path);
-  if (!std::filesystem::exists(status)) {
-    throw FileError(fmt::format("{}: does not exist; {}", path.string(), kExpected));
-  }
-  const bool folder = std::filesystem::is_directory(status);
-  const auto paths = folder ? files_in(path) : std::vector{path};
-  if (paths.empty()) throw FileError(fmt::format("{}: holds no HDF5 file; {}", path.string(), kExpected));
+  const std::vector<std::filesystem::path> paths = hdf5_files_in(path);
+  const bool folder = std::filesystem::is_directory(path);
   allow_descriptors(paths.size());
   for (const auto& file : paths) {
     files_.emplace_back(file, x, y, deadline);

@@ -19,6 +19,9 @@
 
 namespace lockstep::io {
 
+/// The HDF5 files of a folder, in the order of their names; or `path` itself. Throws FileError where there is none.
+std::vector<std::filesystem::path> hdf5_files_in(const std::filesystem::path& path);
+
 /// Whether the folder has a manifest: was made by `lockstep pack`. False for what does not exist.
 bool is_packed(const std::filesystem::path& path);
 

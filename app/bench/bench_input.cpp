@@ -10,6 +10,7 @@
 
 #include "app/bench/rank_values.hpp"
 #include "app/plan/agreement.hpp"
+#include "app/plan/foreign_data.hpp"
 #include "app/plan/workload.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
@@ -259,6 +260,7 @@ int run_bench_input(comm::MpiSession& session, const BenchInputOptions& options)
   const auto communicator = comm::make_communicator(session, {.deadline_seconds = train.execution.deadline});
   Console console(communicator->rank() == 0);
   ResultFile csv(*communicator, options.csv), json(*communicator, options.json);
+  inspect_foreign_data(*communicator, train);
   Workload workload;
   all_succeed_or_usage(*communicator, [&] { workload = prepare_workload(train, communicator->size()); });
   comm::require_equal(*communicator, std::vector<comm::FingerprintItem>{{"data", workload.training->fingerprint()}});

@@ -7,6 +7,7 @@
 
 #include "app/bench/rank_values.hpp"
 #include "app/plan/agreement.hpp"
+#include "app/plan/foreign_data.hpp"
 #include "app/report/statistics.hpp"
 #include "app/report/step_figures.hpp"
 #include "app/report/stop_watch.hpp"
@@ -203,6 +204,7 @@ StepTimes TimedSteps::gather(std::span<const RankStep> own) {
 }
 
 Workload prepare_steps(comm::Communicator& communicator, const StepWork& work) {
+  if (work.input != InputFrom::memory) inspect_foreign_data(communicator, work.train);
   Workload workload;
   all_succeed_or_usage(communicator, [&] {
     workload = work.input == InputFrom::memory ? synthetic_workload(work, communicator.size())

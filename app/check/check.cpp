@@ -18,6 +18,7 @@
 #include "app/engine/trainer.hpp"
 #include "app/options/options.hpp"
 #include "app/plan/fingerprint.hpp"
+#include "app/plan/foreign_data.hpp"
 #include "app/plan/placement.hpp"
 #include "app/plan/sharding.hpp"
 #include "app/plan/workload.hpp"
@@ -119,8 +120,9 @@ void Check::find_place() {
 
 /// What this rank sees of the data, and the network that goes with it.
 void Check::open_data() {
-  const comm::LongOperation opening(communicator_, "opening the data");
   try {
+    inspect_foreign_data(communicator_, train_);
+    const comm::LongOperation opening(communicator_, "opening the data");
     workload_ = prepare_workload(train_, communicator_.size());
     check_sharding(train_.execution, place_);
     const io::Dataset* const datasets[] = {workload_.training.get(), workload_.validation.get()};

@@ -11,6 +11,7 @@
 #include "app/engine/evaluation.hpp"
 #include "app/engine/snapshot.hpp"
 #include "app/plan/agreement.hpp"
+#include "app/plan/foreign_data.hpp"
 #include "app/plan/placement.hpp"
 #include "app/plan/workload.hpp"
 #include "app/report/console.hpp"
@@ -48,6 +49,12 @@ int run_eval(comm::MpiSession& session, const EvalOptions& options) {
     if (average && trained.optimizer.average_decay == 0) {
       throw UsageError("--average: the run kept no average of its weights (its --average-decay was 0)");
     }
+    if (communicator->rank() != 0) return;
+    const comm::LongOperation inspecting(*communicator, "inspecting the data");
+    inspect_foreign(foreign_files(trained, path));
+  });
+  all_succeed_or_usage(*communicator, [&] {
+    const std::filesystem::path& path = trained.data.validation;
     dataset = open_dataset(trained, path);
     const io::NetworkIdentity& trained_on = source.record().network;
     const io::DatasetInfo& info = dataset->info();

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "app/plan/foreign_data.hpp"
 #include "io/checkpoint.hpp"
 #include "io/hdf5_file.hpp"
 
@@ -29,19 +30,20 @@ bool holds_data(const fs::path& folder) {
 bool describe_folder(Console& console, const InfoOptions& options) {
   const fs::path& folder = options.path;
   const bool verify = options.verify;
-  const auto data_in = [&](const fs::path& path) {
-    return io::DatasetOptions{.path = path, .x = options.x, .y = options.y};
-  };
   if (is_run(folder)) return describe_run(console, folder, verify);
   if (!io::list_checkpoints(folder).empty()) return describe_checkpoints(console, folder, verify);
-  if (holds_data(folder)) return describe_dataset(console, data_in(folder), verify);
+  const auto describe = [&](const fs::path& path) {
+    inspect_foreign({.path = path, .x = options.x, .y = options.y});
+    return describe_dataset(console, {.path = path, .x = options.x, .y = options.y}, verify);
+  };
+  if (holds_data(folder)) return describe(folder);
   // A data set in parts, as `train --data` takes it.
   bool found = false, sound = true;
   for (const char* part : {"train", "validation", "test"}) {
     if (!fs::is_directory(folder / part) || !holds_data(folder / part)) continue;
     if (found) console.info("");
     found = true;
-    sound = describe_dataset(console, data_in(folder / part), verify) && sound;
+    sound = describe(folder / part) && sound;
   }
   if (!found) {
     throw io::FileError(
@@ -66,10 +68,11 @@ int run_info(const InfoOptions& options) {
   }
   if (fs::is_directory(status)) {
     sound = describe_folder(console, options);
-  } else if (is_checkpoint(options.path)) {
-    sound = describe_checkpoint(console, options.path);
   } else {
-    sound = describe_dataset(console, {.path = options.path, .x = options.x, .y = options.y}, options.verify);
+    inspect_foreign({.path = options.path, .x = options.x, .y = options.y});
+    sound = is_checkpoint(options.path)
+                ? describe_checkpoint(console, options.path)
+                : describe_dataset(console, {.path = options.path, .x = options.x, .y = options.y}, options.verify);
   }
   console.require_output();
   return sound ? 0 : 1;

@@ -7,6 +7,7 @@
 
 #include "app/options/choices.hpp"
 #include "app/plan/agreement.hpp"
+#include "app/plan/foreign_data.hpp"
 #include "app/plan/sharding.hpp"
 #include "app/plan/training_text.hpp"
 #include "app/report/figures.hpp"
@@ -54,6 +55,7 @@ Plan make_plan(comm::Communicator& communicator, const TrainOptions& options, co
   if (start.record != nullptr && !options.was_set("batch") && !options.was_set("global-batch")) {
     begun.work.global_batch = train_options_from_ini(start.record->configuration).work.global_batch;
   }
+  inspect_foreign_data(communicator, begun);
   Workload workload;
   all_succeed_or_usage(communicator, [&] { workload = prepare_workload(begun, communicator.size(), start.deadline); });
   const Place place =

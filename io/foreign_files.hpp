@@ -1,0 +1,43 @@
+/// \file
+/// HDF5 files made by others, looked at for the first time in a process of their own. A damaged one can crash libhdf5,
+/// make it run for ever or take all memory; then that process ends, and what it died of becomes a FileError. Shards
+/// with their manifest need none of it: their metadata have checksums.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "io/file_error.hpp"
+
+namespace lockstep::io {
+
+struct ForeignFiles {
+  std::filesystem::path path;  ///< a folder of HDF5 files, or one
+  std::string x, y;            ///< dataset names; an empty y: no labels
+};
+
+struct InspectionLimits {
+  double silence_seconds = 60;                          ///< without any progress
+  std::uint64_t memory_bytes = std::uint64_t{8} << 30;  ///< of address space, beyond what the program starts with
+};
+
+/// What a program does with the files in the process of its own: opens each, describes x and y, reads all of y and at
+/// least the first 64 MiB of x where the library has to be asked for them. A checkpoint is opened and left alone.
+/// `progress` gets the name of each file before it is opened and "" now and then. Throws FileError.
+void inspect(const ForeignFiles& files, const std::function<void(std::string_view file)>& progress);
+
+/// First word of the command line that makes a program answer with `answer_inspection`.
+inline constexpr std::string_view kInspectionWord = "inspect-foreign-files";
+/// That program's main, with the words after the first. Returns the exit code.
+int answer_inspection(std::span<const char* const> words);
+
+/// Runs `program` to inspect the files and waits for it. Does nothing for shards with a manifest, for what does not
+/// exist, and where no process can be started. Throws FileError: what the inspection threw, or that it died, with the
+/// name of the file that it died of.
+void inspect_in_child(const std::filesystem::path& program, const ForeignFiles& files, const InspectionLimits& limits);
+
+}  // namespace lockstep::io

@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# HDF5 files made by others, damaged so that libhdf5 crashes on them, takes all memory, or believes an impossible header:
+# one sentence that names the file, from every command that opens data, on every number of ranks.
+. "$(dirname "$0")/harness.sh"
+ulimit -v 8000000 2>/dev/null || true  # what a header promises must not be taken from the machine
+
+python3 - <<'END'
+import h5py, numpy as np
+rng = np.random.default_rng(1)
+x, y = rng.random((40, 6), dtype=np.float32), rng.integers(0, 3, 40).astype(np.int32)
+with h5py.File("sound.h5", "w", libver=("earliest", "v108")) as f:
+    f.create_dataset("x", data=x, chunks=(8, 6), compression="gzip")
+    f["y"] = y
+sound = open("sound.h5", "rb").read()
+
+def patched(name, at, value):
+    assert at >= 0, name
+    open(name, "wb").write(sound[:at] + value + sound[at + len(value):])
+
+words = lambda size, *values: b"".join(v.to_bytes(size, "little") for v in values)
+tree = sound.find(b"TREE")
+patched("tree.h5", tree + 24, b"\xff" * 27)                          # the keys of the root group
+shape = sound.find(words(8, 40, 6))
+patched("extent.h5", shape, words(8, 40 + 2**36))
+patched("sample.h5", shape + 8, words(8, 6 + 2**28))
+chunk = sound.find(words(4, 8, 6, 4))
+patched("chunk.h5", chunk + 4, words(4, 6 + 2**18))
+patched("nochunk.h5", chunk, words(4, 0))
+for name, label in ("label.h5", 909295687), ("many.h5", 2**21):
+    with h5py.File(name, "w") as f:
+        z = y.copy(); z[17] = label
+        f["x"], f["y"] = x, z
+with h5py.File("unwritten.h5", "w") as f:
+    f.create_dataset("x", (1000, 6), "f4")
+    f["y"] = np.zeros(1000, np.int32)
+with h5py.File("few.h5", "w") as f:  # a part of ImageNet-21k
+    z = y.copy(); z[17] = 21840
+    f["x"], f["y"] = x, z
+END
+
+check "a sound file of others"
+run info sound.h5
+expect_status 0; expect_out '40 samples'
+for file in tree extent sample chunk nochunk label many unwritten; do
+  check "info, $file.h5"
+  run info $file.h5
+  expect_error 1 "$file\.h5"
+  for n in 1 2; do
+    check "train, $n ranks, $file.h5"
+    run -n $n train --data $file.h5 --model linear --steps 2 --run runs/r
+    expect_error 1 "$file\.h5"
+    expect_no_file runs/r
+  done
+  check "bench input, $file.h5"
+  run bench input --data $file.h5 --model linear
+  expect_error 1 "$file\.h5"
+  check "check, $file.h5"
+  run -n 2 check --data $file.h5 --model linear
+  expect_status 1; expect_out "$file\.h5"
+done
+check "what is wrong is said"
+run info extent.h5;    expect_err 'should be [0-9]+ bytes .* the file has [0-9]+: its header is damaged'
+run info chunk.h5;     expect_err 'chunks of \(8, 262150\) do not fit the shape \(40, 6\)'
+run info label.h5;     expect_err 'sample 17 has label 909295687, which 40 samples do not explain'
+run info unwritten.h5; expect_err 'not all of it was written'
+
+check "validation data and evaluations are looked at, too"
+must_run train --data sound.h5 --model linear --steps 2 --run runs/sound
+run -n 2 train --data sound.h5 --validation tree.h5 --model linear --steps 2 --run runs/r
+expect_error 1 'tree\.h5'
+run -n 2 eval runs/sound --data tree.h5
+expect_error 1 'tree\.h5'
+check "a folder with one damaged file among sound ones"
+mkdir folder; cp sound.h5 folder/a.h5; cp tree.h5 folder/b.h5; cp sound.h5 folder/c.h5
+run info folder; expect_error 1 'folder/b\.h5'
+run -n 2 train --data folder --model linear --steps 2 --run runs/r; expect_error 1 'folder/b\.h5'
+check "few samples of many classes are data"
+run info few.h5
+expect_status 0; expect_out '21841 classes'
