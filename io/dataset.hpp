@@ -80,6 +80,9 @@ class Dataset {
   /// Recomputes the checksums of shards part, part + parts, ... and throws FileError at the first that differs.
   /// Returns the bytes read.
   virtual std::uint64_t verify(int part, int parts) const = 0;
+  /// Throws FileError at the first of shards part, part + parts, ... whose file has changed since it was opened:
+  /// another inode, size or time of change. One stat a shard, no reading.
+  virtual void check_unchanged(int part, int parts) = 0;
 };
 
 }  // namespace lockstep::io

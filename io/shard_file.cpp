@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <limits>
 #include <system_error>
+#include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -61,6 +62,7 @@ ShardFile::ShardFile(const std::filesystem::path& path, const std::string& x, co
     throw FileError(fmt::format("{}: {}", path.string(), std::generic_category().message(errno)));
   }
   bytes_ = static_cast<std::uint64_t>(status.st_size);
+  identity_ = identity_of(status);
   attributes_ = read_attributes(file);
   fields_.push_back(describe(file, "x", x));
   if (!y.empty()) fields_.push_back(describe(file, "y", y));
@@ -74,6 +76,36 @@ ShardFile::ShardFile(const std::filesystem::path& path, const std::string& x, co
   }
   const bool by_offset = std::any_of(fields_.begin(), fields_.end(), [](const auto& f) { return f.offset; });
   if (!by_offset) descriptor_ = Descriptor();
+}
+
+ShardFile::Identity ShardFile::identity_of(const struct stat& status) noexcept {
+  const auto nanoseconds = [](const timespec& time) {
+    return static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
+  };
+  return {status.st_ino, nanoseconds(status.st_mtim), nanoseconds(status.st_ctim)};
+}
+
+bool ShardFile::check_unchanged() {
+  struct stat status {};
+  if (::stat(path_.c_str(), &status) != 0) return false;
+  const Identity now = identity_of(status);
+  const auto bytes = static_cast<std::uint64_t>(status.st_size);
+  std::string what;
+  if (now.inode != identity_.inode) {
+    what = "another file has taken its place";
+  } else if (bytes != bytes_) {
+    what = fmt::format("it had {} bytes when the run opened it and has {}", bytes_, bytes);
+  } else if (now.changed != identity_.changed) {
+    what = "it was written to";
+  }
+  if (!what.empty()) {
+    throw FileError(
+        {.file = path_,
+         .what = fmt::format("has changed since the run opened it: {}. Put the data back as they were, then --resume "
+                             "goes on from the last checkpoint; or start a new run with the new data",
+                             what)});
+  }
+  return std::exchange(identity_.inode_changed, now.inode_changed) != now.inode_changed;
 }
 
 /// A header may say anything; the file's size is a fact. Compared before memory is taken for what the header says.

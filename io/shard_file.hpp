@@ -16,6 +16,8 @@
 #include "io/sample_source.hpp"
 #include "io/shard_manifest.hpp"
 
+struct stat;
+
 namespace lockstep::io {
 
 /// One dataset: rows are samples.
@@ -59,6 +61,12 @@ class ShardFile {
   /// x, and y where there is one.
   const std::vector<StoredField>& fields() const noexcept { return fields_; }
   const std::optional<ShardAttributes>& attributes() const noexcept { return attributes_; }
+  /// One stat: throws FileError where another inode has the file's name now, or its size or time of change is another
+  /// than at opening. A file that is gone is left to those who read it: an open descriptor still does. Returns true,
+  /// once, where only the inode's own time is new: its permissions changed, or its content by someone who gave it its
+  /// old time back.
+  bool check_unchanged();
+
   /// Elements as stored, in native byte order. Thread-safe. By offset: one pread. Otherwise the file is opened for the
   /// call (0.1 ms): ask for large blocks.
   void read_rows(std::size_t field, std::int64_t first, std::int64_t rows, std::span<std::byte> out) const;
@@ -69,9 +77,17 @@ class ShardFile {
   StoredField describe(const Hdf5File& file, const std::string& name, const std::string& dataset) const;
   void check_promise(const StoredField& stored, const DatasetLayout& layout) const;
 
+  struct Identity {
+    std::uint64_t inode = 0;
+    std::int64_t changed = 0;        ///< ns since 1970: the content (mtime)
+    std::int64_t inode_changed = 0;  ///< ns: anything (ctime)
+  };
+  static Identity identity_of(const struct stat& status) noexcept;
+
   std::filesystem::path path_;
   IoDeadline* deadline_;
   std::uint64_t bytes_ = 0;
+  Identity identity_;
   std::vector<StoredField> fields_;
   std::optional<ShardAttributes> attributes_;
   Descriptor descriptor_;

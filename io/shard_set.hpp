@@ -61,6 +61,9 @@ class ShardSet {
   using BlockWork =
       std::function<void(std::size_t shard, std::size_t field, std::int64_t first, std::span<const std::byte> rows)>;
   std::uint64_t verify(int part, int parts, const BlockWork& look) const;
+  /// Throws FileError at the first of shards part, part + parts, ... that has changed since it was opened. Costs one
+  /// stat a shard; reads a shard whose inode alone has a new time, once, where it has checksums.
+  void check_unchanged(int part, int parts);
   /// One line for each file: name, rows, bytes, checksums. For the fingerprint.
   std::string identity() const;
 

@@ -280,5 +280,6 @@ void ShardedDataset::will_need(std::int64_t first, std::int64_t count) const noe
 }
 
 std::uint64_t ShardedDataset::verify(int part, int parts) const { return files_->set.verify(part, parts, {}); }
+void ShardedDataset::check_unchanged(int part, int parts) { files_->set.check_unchanged(part, parts); }
 
 }  // namespace lockstep::io

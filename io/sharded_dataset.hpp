@@ -43,6 +43,7 @@ class ShardedDataset final : public Dataset {
   std::int64_t block_multiple() const noexcept override;
   void will_need(std::int64_t first, std::int64_t count) const noexcept override;
   std::uint64_t verify(int part, int parts) const override;
+  void check_unchanged(int part, int parts) override;
 
  private:
   struct Files;

@@ -213,6 +213,8 @@ std::uint64_t TokenDataset::verify(int part, int parts) const {
       });
 }
 
+void TokenDataset::check_unchanged(int part, int parts) { files_->set.check_unchanged(part, parts); }
+
 bool holds_tokens(const std::filesystem::path& path) { return is_packed(path) && read_manifest(path).tokens; }
 
 }  // namespace lockstep::io

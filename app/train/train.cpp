@@ -97,6 +97,8 @@ class Run {
   void histograms();
   void evaluate_now();
   io::TrainingRecord record() const;
+  void check_own_shards();
+  void require_unchanged_data();
   void save_now();
   void await_checkpoint();
   void report_checkpoint();
@@ -104,6 +106,8 @@ class Run {
   Trainer::Request next_request(const StopSignals& signals);
   std::string summary() const;
   std::string ending(const StopSignals& signals) const;
+  template <class Work>
+  void keep_error(Work work);
   template <class Work>
   void on_rank0(Work work);
 
@@ -134,16 +138,22 @@ class Run {
   double interrupted_seconds_ = 0;      ///< of running_, in evaluations and in waits for checkpoints
 };
 
-/// Rank 0's work with the outside world; a failure is kept for the next step, so that all ranks end alike.
+/// A failure is kept for the next step, so that all ranks end alike.
 template <class Work>
-void Run::on_rank0(Work work) {
-  if (communicator_.rank() != 0 || !error_.empty()) return;
+void Run::keep_error(Work work) {
+  if (!error_.empty()) return;
   try {
     const comm::LongOperation writing(communicator_);  // the file system may be slow
     work();
   } catch (const std::exception& e) {
     error_ = e.what();
   }
+}
+
+/// Rank 0's work with the outside world.
+template <class Work>
+void Run::on_rank0(Work work) {
+  if (communicator_.rank() == 0) keep_error(work);
 }
 
 void Run::open_folder(std::optional<io::RunFolder> taken, bool continues, const io::TrainingRecord& from,
@@ -272,9 +282,23 @@ io::TrainingRecord Run::record() const {
           .vocabulary = data.tokens ? io::to_json(*data.tokens) : ""};
 }
 
+/// Each shard is looked at by one rank. Throws io::FileError where one has changed since it was opened.
+void Run::check_own_shards() {
+  communicator_.note_activity("looking whether the data have changed", trainer_.steps_done());
+  for (io::Dataset* data : {workload_.training.get(), workload_.validation.get()}) {
+    if (data != nullptr) data->check_unchanged(communicator_.rank(), communicator_.size());
+  }
+}
+
+/// Collective. Weights that have seen other data than the run began with are not saved.
+void Run::require_unchanged_data() {
+  comm::all_succeed(communicator_, [&] { check_own_shards(); });
+}
+
 /// Copies the state; the next steps change the original while rank 0 writes the copy.
 void Run::save_now() {
   if (saved_at_ == trainer_.steps_done()) return;
+  require_unchanged_data();
   communicator_.note_activity("checkpoint", trainer_.steps_done());
   await_checkpoint();
   const StopWatch watch;
@@ -331,6 +355,7 @@ void Run::make_steps(const StopSignals& signals) {
     report_checkpoint();
     stopped_ = step.stop_requests > 0 && !last_step();  // in the last step there is nothing left to stop
     wall_time_.took_step(watch.seconds());
+    if (trainer_.next_position() >= workload_.work.epoch_samples) keep_error([this] { check_own_shards(); });
     // Who wants the job to stop may not wait long: the checkpoint comes first, the validation when it is resumed.
     if (due(workload_.work.evaluate_every) && !stopped_) evaluate_now();
     if (due(workload_.work.checkpoint_every) && !last_step()) save_now();  // the last one waits for its validation

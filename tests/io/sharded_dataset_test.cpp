@@ -1,6 +1,7 @@
 #include "io/sharded_dataset.hpp"
 
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <random>
@@ -366,6 +367,43 @@ TEST_F(ShardedDatasetTest, FingerprintTellsDataApart) {
   pack({.samples = 30, .value = [](std::int64_t sample, std::int64_t) { return sample == 29 ? 1.0 : 2.0; }});
   EXPECT_NE(ShardedDataset({.path = set()}).fingerprint(), here);
   EXPECT_THAT(here, HasSubstr("30 samples"));
+}
+
+TEST_F(ShardedDatasetTest, NoticesAShardThatChangesWhileItIsOpen) {
+  namespace fs = std::filesystem;
+  const auto error_after = [&](const std::function<void()>& change) {
+    pack({.samples = 60, .x_type = FileType::float32, .y_type = FileType::int32});
+    ShardedDataset data({.path = set()});
+    EXPECT_NO_THROW(data.check_unchanged(0, 1));
+    change();
+    EXPECT_NO_THROW(data.check_unchanged(0, 3)) << "another rank looks at shard 1";
+    return error_text<FileError>([&] { data.check_unchanged(1, 3); });
+  };
+  const auto write_a_byte = [&](std::size_t element) { overwrite(shard(1), "x", element, 1.0F); };
+  EXPECT_THAT(error_after([&] { write_a_byte(3); }),
+              AllOf(HasSubstr("shard-00001.h5: has changed"), HasSubstr("was written to"), HasSubstr("--resume")));
+  EXPECT_THAT(error_after([&] {
+                fs::copy_file(shard(0), set() / "other");
+                fs::rename(set() / "other", shard(1));
+              }),
+              HasSubstr("another file has taken its place"));
+  EXPECT_THAT(error_after([&] { fs::resize_file(shard(1), fs::file_size(shard(1)) - 10); }), HasSubstr("bytes when"));
+  EXPECT_THAT(error_after([&] {
+                const auto time = fs::last_write_time(shard(1));
+                write_a_byte(3);
+                fs::last_write_time(shard(1), time);
+              }),
+              AllOf(HasSubstr("shard-00001.h5"), HasSubstr("its checksum is")));
+}
+
+TEST_F(ShardedDatasetTest, ChangesThatLeaveTheContentAreNone) {
+  pack({.samples = 60});
+  ShardedDataset data({.path = set()});
+  std::filesystem::permissions(shard(1), std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  std::filesystem::create_hard_link(shard(0), folder_.path() / "link");
+  EXPECT_NO_THROW(data.check_unchanged(0, 1));
+  std::filesystem::remove(shard(2));
+  EXPECT_NO_THROW(data.check_unchanged(0, 1)) << "open descriptors still read it";
 }
 
 }  // namespace
