@@ -13,7 +13,8 @@ import sys
 COLUMNS = 140
 COMMANDS = ["", "pack", "train", "eval", "generate", "check", "info", "bench step", "bench scale", "bench all-reduce",
             "bench checkpoint", "bench input"]
-SCRIPTS = ["app/quickstart", "tests/run", "tests/gpu/run", "tests/learning/run", "tests/peers/compare_step.py",
+SCRIPTS = ["app/quickstart", "tests/run", "tests/gpu/run", "tests/learning/run", "tests/torture/run", "tests/torture/mutate",
+           "tests/peers/compare_step.py",
            "tests/cluster/simulation/project run", "tests/cluster/simulation/project compare"]
 FOREIGN = {
     "cmake, ctest": "--preset --build --install --prefix --target --test-dir",

@@ -1,0 +1,30 @@
+/// \file
+/// Every kind of file that the program reads: valid small ones, and the code that reads them.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::torture {
+
+struct Subject {
+  std::string name;
+  std::function<void(const std::filesystem::path& folder)> make;  ///< valid files, into an empty folder
+  std::vector<std::string> targets;                               ///< those that are mutated, one at a time
+  /// Returns what was read as text: of files with checksums, the same as of the valid ones or the damage went
+  /// unnoticed.
+  std::function<std::string(const std::filesystem::path& folder)> read;
+  bool has_checksums = false;
+};
+
+/// `fixtures`: the folder tests/io/fixtures.
+std::vector<Subject> subjects(const std::filesystem::path& fixtures);
+
+/// A reader with a fault, to see that the judge finds it: crash, hang, words, memory or altered. Throws
+/// std::invalid_argument for other names.
+Subject planted(std::string_view fault);
+
+}  // namespace lockstep::torture
