@@ -408,8 +408,8 @@ std::string Run::ending(const StopSignals& signals) const {
   const std::string why = !wall_time_.reason().empty() ? fmt::format(": {};", wall_time_.reason())
                           : signals.stop_requested()   ? fmt::format(" on request ({})", signals.name())
                                                        : " on request";
-  return fmt::format("stopped at step {}{} after {}{}; continue with --resume --run {}", trainer_.steps_done(), why,
-                     taken, summary(), options_.run.folder.string());
+  return fmt::format("stopped at step {}{} after {}{}; continue with --resume --run {} (exit code {})",
+                     trainer_.steps_done(), why, taken, summary(), options_.run.folder.string(), kExitStoppedEarly);
 }
 
 }  // namespace
