@@ -25,6 +25,7 @@
 #include "app/bench/bench_step.hpp"
 #include "app/check/check.hpp"
 #include "app/engine/signals.hpp"
+#include "app/engine/stack_limit.hpp"
 #include "app/evaluate/evaluate.hpp"
 #include "app/evaluate/generate.hpp"
 #include "app/info/info.hpp"
@@ -383,6 +384,7 @@ int main(int argc, char** argv) {
   if (argc > 1 && argv[1] == lockstep::io::kInspectionWord) {  // started by this program itself
     return lockstep::io::answer_inspection({argv + 2, argv + argc});
   }
+  lockstep::app::require_stack(argv);
   lockstep::app::StopSignals signals;
   std::signal(SIGXFSZ,
               SIG_IGN);  // a file size limit (ulimit -f) is then a write error with a message, like a full disk
