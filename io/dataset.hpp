@@ -74,6 +74,8 @@ class Dataset {
   virtual std::size_t stored_bytes() const noexcept = 0;
   /// Chunked data is best read in blocks that are multiples of this many samples; 1 for contiguous data.
   virtual std::int64_t block_multiple() const noexcept = 0;
+  /// Most bytes that are kept of data that cannot be read sample by sample (chunked, compressed); 0: there is none.
+  virtual std::size_t cache_bytes() const noexcept { return 0; }
   /// Asks the kernel to read samples [first, first + count) ahead. Returns at once.
   virtual void will_need(std::int64_t first, std::int64_t count) const noexcept = 0;
 

@@ -13,6 +13,8 @@
 
 #include <fmt/format.h>
 
+#include "io/allocation.hpp"
+
 namespace lockstep::io {
 namespace {
 
@@ -73,12 +75,18 @@ struct Prefetcher::Reader {
     const std::int64_t step = std::min(options.global_batch, dataset.info().samples);
     const std::int64_t share = (step + options.world - 1) / options.world;
     const auto most = static_cast<std::size_t>((share + options.accumulate - 1) / options.accumulate);
+    const std::size_t bytes = most * (dataset.x_bytes() + dataset.y_bytes()) * static_cast<std::size_t>(options.depth);
+    allocating(dataset.shards().front().file, fmt::format("{} input batches of {} samples", options.depth, most), bytes,
+               [&] { make_slots(memory, most); });
+    thread = std::thread([this] { run(); });
+  }
+
+  void make_slots(std::pmr::memory_resource* memory, std::size_t most) {
     for (int i = 0; i < options.depth; ++i) {
       slots.push_back(
           {Buffer(memory, most * dataset.x_bytes()), Buffer(memory, most * dataset.y_bytes()), {}, {}, nullptr});
       slots.back().samples.reserve(most);
     }
-    thread = std::thread([this] { run(); });
   }
 
   void check_options() const {

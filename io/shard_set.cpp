@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 #include <sys/resource.h>
 
+#include "io/allocation.hpp"
 #include "io/checksum.hpp"
 #include "io/sample_order.hpp"
 
@@ -160,8 +161,13 @@ void ShardSet::list_shards() {
     firsts_.push_back(rows_);
     rows_ += file.count();
     if (!fields[0].offset) block_multiple_ = std::max(block_multiple_, fields[0].chunk_rows());
+    for (const StoredField& stored : fields) {
+      if (!stored.offset) in_blocks_ += static_cast<std::size_t>(file.count()) * stored.field.bytes();
+    }
   }
 }
+
+std::size_t ShardSet::cache_bytes() const noexcept { return std::min(in_blocks_, kBlockCacheBytes); }
 
 /// One warning per field; of the reasons, the one that costs most.
 void ShardSet::explain_layouts() {
@@ -210,9 +216,12 @@ void ShardSet::read(std::size_t shard, std::size_t f, std::int64_t first, std::i
     const std::int64_t begin = block * per_block;
     const std::int64_t end = std::min(begin + per_block, file.count());
     const auto data = cache_.get({shard, f, block}, [&] {
-      std::vector<std::byte> bytes(static_cast<std::size_t>(end - begin) * row_bytes);
-      file.read_rows(f, begin, end - begin, bytes);
-      return bytes;
+      const std::size_t size = static_cast<std::size_t>(end - begin) * row_bytes;
+      return allocating(file.path(), fmt::format("a block of field {}", stored.field.name), size, [&] {
+        std::vector<std::byte> bytes(size);
+        file.read_rows(f, begin, end - begin, bytes);
+        return bytes;
+      });
     });
     const std::int64_t taken = std::min(rows, end - first);
     std::memcpy(out.data(), data->data() + static_cast<std::size_t>(first - begin) * row_bytes,

@@ -42,6 +42,8 @@ class ShardSet {
   std::int64_t rows() const noexcept { return rows_; }
   /// Chunked data is best read in blocks that are multiples of this many rows of x.
   std::int64_t block_multiple() const noexcept { return block_multiple_; }
+  /// Most bytes that the cache of blocks takes: none where all is read by offset.
+  std::size_t cache_bytes() const noexcept;
 
   /// The shard that holds a row, by binary search. Throws std::invalid_argument where there is none.
   std::size_t shard_of(std::int64_t row) const;
@@ -77,6 +79,7 @@ class ShardSet {
   std::vector<std::string> warnings_;
   std::int64_t rows_ = 0;
   std::int64_t block_multiple_ = 1;
+  std::size_t in_blocks_ = 0;  ///< bytes that cannot be read by offset
   mutable BlockCache cache_;
 };
 

@@ -220,6 +220,8 @@ const DatasetInfo& ShardedDataset::info() const noexcept { return files_->info; 
 const std::vector<ShardInfo>& ShardedDataset::shards() const noexcept { return files_->set.shards(); }
 const std::vector<std::string>& ShardedDataset::warnings() const noexcept { return files_->set.warnings(); }
 std::int64_t ShardedDataset::block_multiple() const noexcept { return files_->set.block_multiple(); }
+
+std::size_t ShardedDataset::cache_bytes() const noexcept { return files_->set.cache_bytes(); }
 std::size_t ShardedDataset::stored_bytes() const noexcept {
   return info().x.bytes() + (files_->has_y() ? info().y.bytes() : 0);
 }

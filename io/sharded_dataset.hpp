@@ -41,6 +41,7 @@ class ShardedDataset final : public Dataset {
   std::vector<std::int64_t> shard_counts() const override;
   std::size_t stored_bytes() const noexcept override;
   std::int64_t block_multiple() const noexcept override;
+  std::size_t cache_bytes() const noexcept override;
   void will_need(std::int64_t first, std::int64_t count) const noexcept override;
   std::uint64_t verify(int part, int parts) const override;
   void check_unchanged(int part, int parts) override;

@@ -199,6 +199,8 @@ std::vector<std::int64_t> TokenDataset::shard_counts() const { return {info().sa
 std::size_t TokenDataset::stored_bytes() const noexcept {
   return static_cast<std::size_t>(files_->context) * size_of(files_->type);
 }
+std::size_t TokenDataset::cache_bytes() const noexcept { return files_->set.cache_bytes(); }
+
 std::int64_t TokenDataset::block_multiple() const noexcept {
   return (files_->set.block_multiple() + files_->context - 1) / files_->context;
 }

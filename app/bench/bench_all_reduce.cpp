@@ -12,6 +12,7 @@
 
 #include "app/bench/rank_values.hpp"
 #include "app/options/choices.hpp"
+#include "app/plan/host_memory.hpp"
 #include "app/plan/placement.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
@@ -204,7 +205,7 @@ int run_bench_all_reduce(comm::MpiSession& session, const BenchAllReduceOptions&
       console.info(fmt::format("memory: all-reduces of at most {} elements fit (--max)", with_commas(max)));
     }
   }
-  require_host_memory(*control, (copies * static_cast<std::size_t>(max) + kPiece) * sizeof(float));
+  require_host_memory(*control, {.arenas = (copies * static_cast<std::size_t>(max) + kPiece) * sizeof(float)});
   ResultFile csv(*control, options.csv), json(*control, options.json), svg(*control, options.svg);
 
   const std::vector<std::string> hosts = comm::all_gather_text(*control, session.host());

@@ -19,6 +19,7 @@
 #include "app/options/options.hpp"
 #include "app/plan/fingerprint.hpp"
 #include "app/plan/foreign_data.hpp"
+#include "app/plan/host_memory.hpp"
 #include "app/plan/placement.hpp"
 #include "app/plan/sharding.hpp"
 #include "app/plan/workload.hpp"
@@ -37,7 +38,6 @@ namespace lockstep::app {
 namespace {
 
 constexpr std::uint64_t kFilesBesidesData = 128;  ///< of the libraries, the logs, the launcher
-constexpr int kBatchesInFlight = 3;               ///< of the prefetcher
 constexpr std::size_t kMostRowsOfHosts = 32;
 
 /// One check, from the first question to the verdict. All ranks have the same facts and come to the same judgements;
@@ -66,7 +66,6 @@ class Check {
   void find_place();
   void open_data();
   model::MemoryPlan memory_plan(std::int64_t batch) const;
-  std::uint64_t host_memory_wanted() const;
   /// Says what came of it.
   void tell(Subject subject) {
     console_.info(format_subject(subject));
@@ -127,7 +126,8 @@ void Check::open_data() {
     check_sharding(train_.execution, place_);
     const io::Dataset* const datasets[] = {workload_.training.get(), workload_.validation.get()};
     add_files(own_.data, datasets);
-    own_.memory_wanted = host_memory_wanted();
+    own_.memory_wanted =
+        training_memory(place_, memory_plan(workload_.model.max_batch), workload_, communicator_.rank()).total();
   } catch (const std::exception& error) {  // UsageError too: data that does not fit the options
     own_.data.error = error.what();
   }
@@ -138,21 +138,6 @@ model::MemoryPlan Check::memory_plan(std::int64_t batch) const {
   const std::vector<comm::Slice> buckets =
       gradient_buckets(train_.execution, *workload_.network, place_, communicator_);
   return plan_engine(communicator_, place_, train_.execution, workload_, buckets, batch);
-}
-
-/// Of one rank in training: the arenas (on a GPU: what the host keeps of them), batches in flight.
-std::uint64_t Check::host_memory_wanted() const {
-  const io::Dataset& data = *workload_.training;
-  const std::uint64_t batches = static_cast<std::uint64_t>(kBatchesInFlight) *
-                                static_cast<std::uint64_t>(workload_.work.largest_part) *
-                                (data.x_bytes() + data.y_bytes());
-  constexpr std::uint64_t of_cuda = std::uint64_t{1} << 30;  // libraries and context
-  // Of GPUs' arenas a host keeps what checkpoints are made of: all of the state.
-  const model::MemoryPlan plan = place_.gpu
-                                     ? model::plan_memory(*workload_.network, workload_.model,
-                                                          {.optimizer = workload_.optimizer}, memory_types(place_))
-                                     : memory_plan(workload_.model.max_batch);
-  return batches + (place_.gpu ? plan.parameters + plan.optimizer + of_cuda : plan.total());
 }
 
 void Check::look_at_ranks() {
@@ -288,7 +273,7 @@ void Check::look_at_memory() {
     const auto plan_for = [&](std::int64_t batch) { return memory_plan(batch); };
     try {
       const std::int64_t batch = workload_.model.max_batch;
-      require_memory(communicator_, place_, plan_for(batch), batch, plan_for);
+      require_gpu_memory(communicator_, place_, plan_for(batch), batch, plan_for);
     } catch (const comm::AgreedError& error) {
       of_gpu.push_back({.severity = Severity::error,
                         .what = error.what(),

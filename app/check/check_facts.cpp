@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "app/check/control_group.hpp"
+#include "app/plan/control_group.hpp"
 #include "comm/host/memory_limit.hpp"
 #include "comm/messages.hpp"
 #include "comm/session/peers.hpp"

@@ -1,10 +1,14 @@
 #include "app/engine/engine.hpp"
 
 #include <exception>
+#include <new>
+#include <stdexcept>
 
 #include <fmt/format.h>
 
+#include "app/plan/host_memory.hpp"
 #include "app/plan/sharding.hpp"
+#include "app/report/figures.hpp"
 #include "comm/agreement.hpp"
 #include "comm/device_communicator.hpp"
 
@@ -44,7 +48,8 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
   };
   const model::Network& network = *workload.network;
   const std::int64_t batch = workload.model.max_batch;
-  require_memory(communicator, place, plan_for(batch), batch, plan_for);
+  require_host_memory(communicator, training_memory(place, plan_for(batch), workload, communicator.rank()));
+  require_gpu_memory(communicator, place, plan_for(batch), batch, plan_for);
   backend_ = make_agreed_backend(communicator, place, options);
   if (place.gpu) on_device_ = make_device_communicator(session, communicator, place, *backend_, options);
   model::ModelOptions model_options = workload.model;
@@ -67,7 +72,14 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
     };
   }
   comm::all_succeed(communicator, [&] {
-    training_ = std::make_unique<model::Training>(*backend_, network, model_options, state_options);
+    try {
+      training_ = std::make_unique<model::Training>(*backend_, network, model_options, state_options);
+    } catch (const std::bad_alloc&) {
+      throw std::runtime_error(
+          fmt::format("out of memory: the network takes {} (`lockstep train --dry-run` tells for "
+                      "what), and this process gets no more",
+                      format_bytes(static_cast<double>(plan_for(batch).total()))));
+    }
   });
   reducer_ = std::make_unique<comm::GradientReducer>(
       gradient_communicator(), training_->parameters.gradient_elements(), std::move(buckets),

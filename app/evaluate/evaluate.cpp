@@ -12,6 +12,7 @@
 #include "app/engine/snapshot.hpp"
 #include "app/plan/agreement.hpp"
 #include "app/plan/foreign_data.hpp"
+#include "app/plan/host_memory.hpp"
 #include "app/plan/placement.hpp"
 #include "app/plan/workload.hpp"
 #include "app/report/console.hpp"
@@ -89,7 +90,9 @@ int run_eval(comm::MpiSession& session, const EvalOptions& options) {
     with.max_batch = batch;
     return model::plan_memory(*network, with, state_options, memory_types(place));
   };
-  require_memory(*communicator, place, plan_for(model_options.max_batch), model_options.max_batch, plan_for);
+  const std::int64_t batch = model_options.max_batch;
+  require_host_memory(*communicator, evaluation_memory(place, plan_for(batch), *dataset, batch));
+  require_gpu_memory(*communicator, place, plan_for(batch), batch, plan_for);
   if (!place.note.empty()) console.info(place.note);
   const auto backend = make_agreed_backend(*communicator, place, options.execution);
   std::optional<model::ParameterState> parameters;

@@ -1,4 +1,4 @@
-#include "app/check/control_group.hpp"
+#include "app/plan/control_group.hpp"
 
 #include <fstream>
 #include <iterator>

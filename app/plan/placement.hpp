@@ -85,14 +85,10 @@ std::size_t bytes_on_gpu(const model::MemoryPlan& plan);
 /// fits everywhere, found by bisection over `plan_for`.
 std::string memory_complaint(std::span<const GpuMemory> ranks, const model::MemoryPlan& plan, std::int64_t batch,
                              const std::function<model::MemoryPlan(std::int64_t)>& plan_for);
-/// Collective. Throws comm::AgreedError with the complaint, if there is one; on CPUs where the arenas of the ranks of a
-/// host are more than it has. `plan` and `plan_for` are the same on every rank.
-void require_memory(comm::Communicator& communicator, const Place& place, const model::MemoryPlan& plan,
-                    std::int64_t batch, const std::function<model::MemoryPlan(std::int64_t)>& plan_for);
-
-/// Collective. Throws comm::AgreedError where the ranks of a host together want more than its memory, or one more than
-/// is free: the kernel would end processes without a word. `bytes`: of this rank.
-void require_host_memory(comm::Communicator& communicator, std::size_t bytes);
+/// Collective. Throws comm::AgreedError with the complaint, if there is one. `plan` and `plan_for` are the same on
+/// every rank. On CPUs nothing is asked: see require_host_memory (host_memory.hpp).
+void require_gpu_memory(comm::Communicator& communicator, const Place& place, const model::MemoryPlan& plan,
+                        std::int64_t batch, const std::function<model::MemoryPlan(std::int64_t)>& plan_for);
 
 /// The backend of this place.
 std::unique_ptr<model::Backend> make_backend(const Place& place, const ExecutionOptions& options);

@@ -1,7 +1,6 @@
 /// Whether a plan fits where it will run, before anything is allocated.
 #include <algorithm>
 #include <sstream>
-#include <stdexcept>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,9 +8,7 @@
 #include "app/plan/placement.hpp"
 #include "app/report/figures.hpp"
 #include "comm/agreement.hpp"
-#include "comm/host/memory_limit.hpp"
 #include "comm/messages.hpp"
-#include "comm/survey/topology.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -73,22 +70,9 @@ std::string memory_complaint(std::span<const GpuMemory> ranks, const model::Memo
       among, others, advice);
 }
 
-void require_host_memory(comm::Communicator& communicator, std::size_t bytes) {
-  const std::vector<comm::RankPlace> places = comm::gather_topology(communicator, "");
-  const std::string& host = places[static_cast<std::size_t>(communicator.rank())].host;
-  const auto neighbours =
-      std::count_if(places.begin(), places.end(), [&](const comm::RankPlace& place) { return place.host == host; });
-  comm::all_succeed(communicator, [&] {
-    const std::string shortage = comm::memory_shortage(bytes, static_cast<int>(neighbours), comm::read_meminfo());
-    if (!shortage.empty()) throw std::runtime_error(fmt::format("out of memory before the start: {}", shortage));
-  });
-}
-
-void require_memory(comm::Communicator& communicator, const Place& place, const model::MemoryPlan& plan,
-                    std::int64_t batch, const std::function<model::MemoryPlan(std::int64_t)>& plan_for) {
-  if (!place.gpu) {  // activations become resident only as far as batches reach
-    return require_host_memory(communicator, plan.parameters + plan.gradients + plan.optimizer + plan.average);
-  }
+void require_gpu_memory(comm::Communicator& communicator, const Place& place, const model::MemoryPlan& plan,
+                        std::int64_t batch, const std::function<model::MemoryPlan(std::int64_t)>& plan_for) {
+  if (!place.gpu) return;
   std::size_t free_bytes = 0;
   comm::all_succeed(communicator, [&] { free_bytes = model::free_memory(*place.gpu); });
   const std::vector<std::string> texts =

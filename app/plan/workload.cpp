@@ -262,7 +262,11 @@ Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline
   workload.work = work_plan(options, info.samples, world, is_recurrent(*workload.network));
   workload.model.sequences = workload.work.most_sequences;
   workload.model.sample_type = element_type(workload.training->x_type());
-  workload.model.max_batch = std::max(workload.work.largest_part, workload.validation ? options.validation.batch : 1);
+  workload.model.max_batch = workload.work.largest_part;
+  if (workload.validation) {
+    workload.model.max_batch =
+        std::max(workload.model.max_batch, std::min(options.validation.batch, workload.validation->info().samples));
+  }
 
   return workload;
 }

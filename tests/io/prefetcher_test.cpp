@@ -48,6 +48,14 @@ class PrefetcherTest : public testing::Test {
   std::unique_ptr<ShardedDataset> data_;
 };
 
+TEST_F(PrefetcherTest, SaysForWhatThereIsNoMemory) {
+  EXPECT_THAT(error_text<FileError>([&] {
+                Prefetcher prefetcher(*data_, {.global_batch = 100, .memory = std::pmr::null_memory_resource()});
+              }),
+              testing::AllOf(HasSubstr("out of memory: 3 input batches of 100 samples of "), HasSubstr("set/"),
+                             HasSubstr(" takes 2.3 KiB")));
+}
+
 TEST_F(PrefetcherTest, EverySampleOncePerEpochOverRanksAndMicroBatches) {
   for (const auto& [world, batch, accumulate] : {std::tuple{1, 100, 1}, std::tuple{3, 128, 2}, std::tuple{4, 7, 3},
                                                  std::tuple{5, 3, 1}, std::tuple{2, 5000, 4}}) {

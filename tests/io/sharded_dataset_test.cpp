@@ -178,6 +178,7 @@ TEST_F(ShardedDatasetTest, ReadsFilesMadeByOthers) {
   EXPECT_EQ(splitting.info().classes, 5);
   EXPECT_FALSE(splitting.info().has_statistics);
   EXPECT_FALSE(splitting.shards()[0].by_offset);
+  EXPECT_GT(splitting.cache_bytes(), 0u);
   EXPECT_THAT(splitting.warnings(),
               ElementsAre(AllOf(HasSubstr("(20, 3, 3)"), HasSubstr("several chunks"), HasSubstr("lockstep pack"),
                                 HasSubstr("h5repack -l images:CONTI"))));
@@ -198,6 +199,7 @@ TEST_F(ShardedDatasetTest, ReadsFilesMadeByOthers) {
   EXPECT_FALSE(regression.info().labels_are_classes);
   EXPECT_EQ(regression.info().classes, 0);
   EXPECT_TRUE(regression.shards()[0].by_offset);
+  EXPECT_EQ(regression.cache_bytes(), 0u) << "what is read by offset is not kept";
   EXPECT_THAT(regression.warnings(), IsEmpty());
   for (std::size_t i = 0; i < samples.size(); ++i)
     ASSERT_EQ(targets.y[2 * i + 1], static_cast<float>(expected_x(samples[i], 1)) / 4);

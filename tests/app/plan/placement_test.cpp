@@ -470,7 +470,7 @@ TEST(FindPlace, DoesNotLookForGpusWhereTheCpuIsAskedFor) {
   EXPECT_THROW(find_place(alone, {.device = DeviceChoice::cpu, .precision = Precision::bf16}), UsageError);
   EXPECT_EQ(transport_of(place, alone), comm::Transport::serial);
   EXPECT_EQ(make_backend(place, {.device = DeviceChoice::cpu})->name(), "cpu");
-  EXPECT_NO_THROW(require_memory(alone, place, plan_of(1 << 30), 1 << 30, plan_of)) << "only GPUs are asked";
+  EXPECT_NO_THROW(require_gpu_memory(alone, place, plan_of(1 << 30), 1 << 30, plan_of)) << "only GPUs are asked";
 }
 
 TEST(FindPlace, TakesWhatIsThere) {
