@@ -30,7 +30,7 @@
 namespace lockstep::io {
 namespace {
 
-constexpr std::size_t kLeastSampled = std::size_t{64} << 20;
+constexpr std::size_t kLeastSampled = std::size_t{16} << 20;
 constexpr std::size_t kInspectedAtOnce = std::size_t{1} << 20;
 
 // What the child says, a line each: the file that comes next, that it lives, why it refuses.

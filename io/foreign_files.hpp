@@ -26,7 +26,7 @@ struct InspectionLimits {
 };
 
 /// What a program does with the files in the process of its own: opens each, describes x and y, reads all of y and at
-/// least the first 64 MiB of x where the library has to be asked for them. A checkpoint is opened and left alone.
+/// least the first 16 MiB of x where the library has to be asked for them. A checkpoint is opened and left alone.
 /// `progress` gets the name of each file before it is opened and "" now and then. Throws FileError.
 void inspect(const ForeignFiles& files, const std::function<void(std::string_view file)>& progress);
 

@@ -11,9 +11,9 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
-#include <iostream>
 #include <iterator>
 #include <stdexcept>
 
@@ -225,7 +225,7 @@ class Torture {
     if (!is_finding(outcome)) return;
     const Cases::Damage damage = cases_.damage(number);
     fmt::print("{}: {}, case {}, {}: {}\n", kNames[outcome], name_of(number), number, damage.target, text);
-    std::cout.flush();
+    std::fflush(stdout);
     if (options_.keep.empty()) return;
     fs::create_directories(options_.keep);
     std::string name = fmt::format("{}-{}-{}-{}", kNames[outcome], name_of(number), number,
