@@ -3,18 +3,16 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <limits>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "io/checkpoint_file.hpp"
 #include "io/durable_file.hpp"
-#include "io/hdf5_file.hpp"
 
 namespace lockstep::io {
 namespace {
@@ -24,8 +22,6 @@ namespace fs = std::filesystem;
 constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kSuffix = ".h5";
 constexpr const char* kLatest = "latest";
-
-std::string file_name(std::int64_t step) { return fmt::format("{}{:010}{}", kPrefix, step, kSuffix); }
 
 std::optional<std::int64_t> step_in(std::string_view name) {
   if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix) || name.size() <= kPrefix.size() + kSuffix.size()) {
@@ -49,53 +45,9 @@ void remove_file(const fs::path& file) {
   }
 }
 
-/// Takes the space beforehand: a full disk is then one clear answer before anything is written, instead of a file with
-/// holes in it. The file's size stays as it is.
-void reserve(const Descriptor& descriptor, std::uint64_t bytes) {
-  while (::fallocate(descriptor.get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes)) != 0) {
-    if (means_no_space(errno)) throw std::system_error(errno, std::generic_category());
-    if (errno != EINTR) return;  // EOPNOTSUPP, EINVAL …: this file system cannot; the writes will tell
-  }
-}
-
-/// The bound was generous: gives back what lies beyond the end. (The library does so too when closing moves the end.)
-void release_rest(const Descriptor& descriptor) {
-  struct stat status {};
-  if (::fstat(descriptor.get(), &status) != 0) return;
-  while (::ftruncate(descriptor.get(), status.st_size) != 0 && errno == EINTR) {
-  }
-}
-
-/// Everything up to the rename: when it returns, `temporary` is on the device and has been read back.
-void write_and_verify(const fs::path& temporary, const TrainingRecord& record, std::span<const TensorView> tensors) {
-  std::uint64_t checksum = 0;
-  {
-    Hdf5File file(temporary, Hdf5File::Access::create);
-    const Descriptor space = open_file(temporary, O_WRONLY, "open");
-    reserve(space, checkpoint_bytes_needed(record, tensors));
-    try {
-      checksum = fill_checkpoint_file(file, space, record, tensors);
-    } catch (...) {
-      file.give_up();
-      throw;
-    }
-    file.close();  // rewrites the superblock: nothing is safe before it
-    release_rest(space);
-  }
-  sync_file(temporary);
-  // Read back through the page cache, where the pages still lie. Catches what went wrong above the disk: a write that
-  // the library lost, a wrong byte in its buffers, a file system that returned success for a short file, another
-  // process's hands. Cannot catch what the device does later, nor a tensor that was wrong in memory before its checksum
-  // was taken; the checksums catch the former when the file is next read.
-  if (read_checkpoint_file(temporary, nullptr).checksum != checksum) {
-    throw FileError(
-        fmt::format("{} reads back as another checkpoint than was written: check the memory and the file "
-                    "system of this host",
-                    temporary.string()));
-  }
-}
-
 }  // namespace
+
+std::string checkpoint_name(std::int64_t step) { return fmt::format("{}{:010}{}", kPrefix, step, kSuffix); }
 
 const StoredTensor* Checkpoint::find(std::string_view group, std::string_view name) const noexcept {
   const auto found = std::find_if(tensors.begin(), tensors.end(), [&](const StoredTensor& tensor) {
@@ -106,11 +58,23 @@ const StoredTensor* Checkpoint::find(std::string_view group, std::string_view na
 
 Checkpoint read_checkpoint(const fs::path& file) {
   Checkpoint checkpoint;
-  checkpoint.record = read_checkpoint_file(file, &checkpoint.tensors).record;
+  checkpoint.record = read_checkpoint_file(file, &checkpoint.tensors, Parts::read).record;
   return checkpoint;
 }
 
-TrainingRecord verify_checkpoint(const fs::path& file) { return read_checkpoint_file(file, nullptr).record; }
+TrainingRecord verify_checkpoint(const fs::path& file) {
+  return read_checkpoint_file(file, nullptr, Parts::read).record;
+}
+
+std::uintmax_t checkpoint_bytes(const fs::path& file) noexcept {
+  try {
+    std::uintmax_t bytes = fs::file_size(file);
+    for (const WrittenPart& part : parts_of_checkpoint(file)) bytes += fs::file_size(file.parent_path() / part.file);
+    return bytes;
+  } catch (const std::exception&) {  // damaged: whoever verifies it says so
+    return 0;
+  }
+}
 
 std::vector<FoundCheckpoint> list_checkpoints(const fs::path& folder) {
   std::vector<FoundCheckpoint> found;
@@ -152,17 +116,19 @@ CheckpointWriter::CheckpointWriter(CheckpointWriterOptions options) : options_(s
     throw FileError(fmt::format("cannot keep checkpoints in {}: {}", options_.folder.string(), error.message()));
   }
   std::for_each(stale.begin(), stale.end(), remove_file);
+  remove_orphaned_parts(std::numeric_limits<std::int64_t>::max());
 }
 
 void CheckpointWriter::check_owner() const {
   if (options_.still_owner) options_.still_owner();
 }
 
-fs::path CheckpointWriter::write(const TrainingRecord& record, std::span<const TensorView> tensors) {
+fs::path CheckpointWriter::write(const TrainingRecord& record, std::span<const TensorView> tensors,
+                                 const SplitState& split) {
   const std::lock_guard<std::mutex> one_at_a_time(writing_);
   check_checkpoint_content(record, tensors);
   check_owner();
-  const fs::path file = options_.folder / file_name(record.step);
+  const fs::path file = options_.folder / checkpoint_name(record.step);
   const fs::path temporary = temporary_beside(file);
 
   const auto disk_full = [&](int error_number) {
@@ -175,7 +141,8 @@ fs::path CheckpointWriter::write(const TrainingRecord& record, std::span<const T
             : fmt::format("The previous checkpoint {} is intact.", earlier.front().file.filename().string())));
   };
   try {
-    write_and_verify(temporary, record, tensors);
+    require_parts(options_.folder, split.parts);
+    write_and_verify(temporary, record, tensors, split);
     check_owner();
     if (::rename(temporary.c_str(), file.c_str()) != 0) {
       throw FileError(fmt::format("cannot rename {} to {}: {}", temporary.string(), file.string(),
@@ -222,6 +189,16 @@ void CheckpointWriter::prune(std::int64_t written_step) const {
     if (found.step > written_step || kept++ < options_.keep) continue;
     check_owner();
     remove_file(found.file);
+  }
+  remove_orphaned_parts(written_step);  // of later steps: perhaps a part that is being written
+}
+
+void CheckpointWriter::remove_orphaned_parts(std::int64_t last_step) const {
+  for (const fs::path& folder : orphaned_part_folders(options_.folder, last_step)) {
+    check_owner();
+    std::error_code error;
+    fs::remove_all(folder, error);
+    if (error) throw FileError(fmt::format("cannot remove {}: {}", folder.string(), error.message()));
   }
 }
 

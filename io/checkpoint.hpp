@@ -1,5 +1,6 @@
 /// \file
-/// Checkpoints: one HDF5 file each (checkpoint_format.md). Written to a temporary name, synced, read back and verified,
+/// Checkpoints: one HDF5 file each, or one with parts beside it that several processes have written
+/// (checkpoint_format.md). Written to a temporary name, synced, read back and verified,
 /// renamed, folder synced, then `latest` moved; keep-N never deletes the newest verified one. kill -9 at any instant
 /// leaves the last good one.
 #pragma once
@@ -14,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "io/checkpoint_parts.hpp"
 #include "io/file_error.hpp"
 
 namespace lockstep::io {
@@ -71,7 +73,7 @@ struct Checkpoint {
 
 /// Reads and verifies everything (every tensor's checksum, the record's checksum, the format version). Throws
 /// FileError: "checkpoints/step-10.h5 is corrupted: tensor parameters/dense_1/weight …", "… was written by a newer
-/// format (3)".
+/// format (5)". Parts are read, too: nobody who reads needs to know of them.
 Checkpoint read_checkpoint(const std::filesystem::path& file);
 /// The same checks and the same reading; nothing kept but the record and, for a moment each, the tensors.
 TrainingRecord verify_checkpoint(const std::filesystem::path& file);
@@ -85,6 +87,11 @@ std::vector<FoundCheckpoint> list_checkpoints(const std::filesystem::path& folde
 /// The newest that verifies; `rejected` receives one sentence for each newer one that did not. nullopt: none there.
 /// `latest` plays no part: it is for people and other tools.
 std::optional<Checkpoint> newest_checkpoint(const std::filesystem::path& folder, std::vector<std::string>& rejected);
+
+/// Bytes on the disk, with the parts; 0 where nobody knows.
+std::uintmax_t checkpoint_bytes(const std::filesystem::path& file) noexcept;
+/// An HDF5 file that says so of itself. Throws FileError where it is no HDF5 file.
+bool is_checkpoint(const std::filesystem::path& file);
 
 struct CheckpointWriterOptions {
   std::filesystem::path folder = {};  ///< RUN/checkpoints
@@ -100,21 +107,25 @@ struct CheckpointWriterOptions {
 ///   latest -> step-N.h5        a symbolic link, replaced by rename; absent where the file system has no links
 ///   older step-*.h5            removed but for the newest keep - 1; files of later steps are neither counted nor
 ///                              removed (after a resume from an older checkpoint they may be the better ones)
+///   step-*.parts-*             removed where no checkpoint refers to them any more
 ///
 /// A failure at any point removes the temporary and leaves the rest as it was.
 
 class CheckpointWriter {
  public:
-  /// The folder must exist. Removes the temporaries of earlier writers: who constructs a writer owns the run.
+  /// The folder must exist. Removes what earlier writers left unfinished, temporaries and parts: who constructs a
+  /// writer owns the run.
   explicit CheckpointWriter(CheckpointWriterOptions options);
   /// Blocks until the checkpoint is on the device; calls from several threads take turns. A checkpoint of the same step
-  /// is replaced. Returns the final path. Throws FileError (disk full: says bytes needed and free); older checkpoints
-  /// are intact.
-  std::filesystem::path write(const TrainingRecord& record, std::span<const TensorView> tensors);
+  /// is replaced. `split`: what parts that are written already hold besides. Returns the final path. Throws FileError
+  /// (disk full: says bytes needed and free); older checkpoints are intact.
+  std::filesystem::path write(const TrainingRecord& record, std::span<const TensorView> tensors,
+                              const SplitState& split = {});
 
  private:
   void move_latest(const std::filesystem::path& file) const;
   void prune(std::int64_t written_step) const;
+  void remove_orphaned_parts(std::int64_t last_step) const;
   void check_owner() const;
 
   CheckpointWriterOptions options_;

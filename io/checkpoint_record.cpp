@@ -2,6 +2,7 @@
 
 #include <array>
 #include <charconv>
+#include <limits>
 #include <system_error>
 #include <utility>
 
@@ -68,6 +69,18 @@ constexpr std::array<TextField, 3> kLongTexts = {{
 std::span<const IntegerField> integer_fields() noexcept { return kIntegers; }
 std::span<const TextField> text_fields() noexcept { return kTexts; }
 std::span<const TextField> long_text_fields() noexcept { return kLongTexts; }
+
+std::string path_of(std::string_view group, std::string_view name) { return fmt::format("{}/{}", group, name); }
+
+std::optional<std::size_t> elements_of(std::span<const std::int64_t> shape) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(sizeof(float));
+  std::int64_t elements = 1;
+  for (const std::int64_t extent : shape) {
+    if (extent < 0 || (extent > 0 && elements > kMost / extent)) return std::nullopt;
+    elements *= extent;
+  }
+  return static_cast<std::size_t>(elements);
+}
 
 void understand_text_of_older_format(TrainingRecord& record) {
   NetworkIdentity& network = record.network;

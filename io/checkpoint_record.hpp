@@ -5,8 +5,10 @@
 
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <ranges>
 #include <span>
 #include <string>
@@ -47,6 +49,23 @@ auto fields_of(std::span<const Field> fields, std::int64_t format) {
 /// Formats 1 and 2 tell people, not programs: `network` is "784 -> 10: mlp 784-512-10 relu", and that a step was
 /// validated stands in the history. This is the one place that reads such text.
 void understand_text_of_older_format(TrainingRecord& record);
+
+// Names in the file. Of parts: their files and checksums, and the tensors that lie in them with their shapes.
+inline constexpr const char* kFormatAttribute = "lockstep_checkpoint_format";
+inline constexpr const char* kState = "/state";
+inline constexpr const char* kChecksum = "xxh3_64";
+inline constexpr const char* kParts = "parts";
+inline constexpr const char* kPartChecksums = "part_checksums";
+inline constexpr const char* kSplitTensors = "split_tensors";
+inline constexpr const char* kSplitShapes = "split_shapes";
+
+/// Values go to and from the file in pieces that a cache holds: the checksum then takes no pass of its own.
+inline constexpr std::size_t kPieceElements = std::size_t{1} << 18;
+
+/// "GROUP/NAME".
+std::string path_of(std::string_view group, std::string_view name);
+/// Elements of a shape; nullopt: negative extents, or more than memory can address.
+std::optional<std::size_t> elements_of(std::span<const std::int64_t> shape);
 
 /// Numbers as 8 bytes, texts after their length: no two different sequences give the same bytes.
 class Canonical {
@@ -89,6 +108,18 @@ class StateChecksum {
   void add_tensor(std::string_view path, std::uint64_t checksum) {
     sum_.add(path);
     sum_.add(static_cast<std::int64_t>(checksum));
+  }
+  /// Nothing where there are no parts: as in formats that know none.
+  void add_split(const SplitState& split) {
+    for (const WrittenPart& part : split.parts) {
+      sum_.add(std::string_view(part.file));
+      sum_.add(static_cast<std::int64_t>(part.checksum));
+    }
+    for (const SplitTensor& tensor : split.tensors) {
+      sum_.add(std::string_view(path_of(tensor.group, tensor.name)));
+      sum_.add(static_cast<std::int64_t>(tensor.shape.size()));
+      for (const std::int64_t extent : tensor.shape) sum_.add(extent);
+    }
   }
   std::uint64_t value() const { return sum_.value(); }
 

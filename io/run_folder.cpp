@@ -32,7 +32,7 @@ bool made_by_run(std::string_view name) {
          });
 }
 
-/// Files of a run, its temporaries included. Folders are never among them.
+/// Files of a run, its temporaries included, and the folders that hold parts of its checkpoints. No other folders.
 std::vector<fs::path> files_of_run(const fs::path& folder) {
   std::vector<fs::path> files;
   std::error_code error;
@@ -45,6 +45,7 @@ std::vector<fs::path> files_of_run(const fs::path& folder) {
   const fs::path checkpoints = folder / "checkpoints";
   if (!fs::is_directory(checkpoints, error)) return files;
   for (const FoundCheckpoint& found : list_checkpoints(checkpoints)) files.push_back(found.file);
+  for (fs::path& parts : part_folders(checkpoints)) files.push_back(std::move(parts));
   if (fs::is_symlink(fs::symlink_status(checkpoints / kLatestLink))) files.push_back(checkpoints / kLatestLink);
   return files;
 }
@@ -142,7 +143,7 @@ void RunFolder::start_over() const {
   for (const fs::path& file : files_of_run(folder_)) {
     if (file == folder_ / "owner") continue;
     std::error_code error;
-    fs::remove(file, error);
+    fs::remove_all(file, error);
     if (error) throw FileError(fmt::format("cannot remove {}: {}", file.string(), error.message()));
   }
 }

@@ -9,10 +9,12 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
+#include "app/bench/rank_values.hpp"
 #include "app/bench/timed_steps.hpp"
 #include "app/engine/checkpointer.hpp"
 #include "app/options/options.hpp"
 #include "app/plan/placement.hpp"
+#include "app/plan/sharding.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/result_file.hpp"
@@ -80,14 +82,13 @@ class ScratchFolder {
 
 class CheckpointBench {
  public:
-  CheckpointBench(comm::Communicator& communicator, TimedSteps& steps, const fs::path& folder)
+  CheckpointBench(comm::Communicator& communicator, TimedSteps& steps, const fs::path& folder, int writers)
       : communicator_(communicator),
         steps_(steps),
         folder_(folder),
-        checkpointer_(steps.engine().saved(steps.workload().work.global_batch)) {
-    comm::all_succeed(communicator, [&] {
-      if (communicator.rank() == 0) checkpointer_.open({.folder = folder, .keep = 1});
-    });
+        writers_(writers),
+        checkpointer_(steps.engine().saved(steps.workload().work.global_batch, writers)) {
+    comm::all_succeed(communicator, [&] { checkpointer_.open({.folder = folder, .keep = 1}); });
   }
 
   double bytes() {
@@ -95,18 +96,21 @@ class CheckpointBench {
     return static_cast<double>(parameters.state_groups().size() * parameters.elements() * sizeof(float));
   }
 
-  /// Collective: as many bytes as a checkpoint has, of rank 0, written and flushed in the plainest way.
+  /// Collective: as many bytes as a checkpoint has, written and flushed in the plainest way by as many ranks. Seconds
+  /// of the slowest.
   double write_plainly() {
     double seconds = 0;
+    communicator_.barrier();
+    communicator_.wait();
     comm::all_succeed(communicator_, [&] {
-      if (communicator_.rank() != 0) return;
+      if (communicator_.rank() >= writers_) return;
       const comm::LongOperation writing(communicator_, "writing plainly");
-      const fs::path file = folder_ / "plain";
+      const fs::path file = folder_ / fmt::format("plain-{}", communicator_.rank());
       const std::string piece(std::size_t{1} << 20, 'x');
       const StopWatch watch;
       {
         const io::Descriptor descriptor = io::open_file(file, O_WRONLY | O_CREAT | O_TRUNC, "create");
-        for (auto left = static_cast<std::size_t>(bytes()); left > 0; left -= std::min(left, piece.size())) {
+        for (auto left = static_cast<std::size_t>(bytes() / writers_); left > 0; left -= std::min(left, piece.size())) {
           io::write_all(descriptor, std::string_view(piece).substr(0, std::min(left, piece.size())), file);
         }
       }
@@ -114,7 +118,7 @@ class CheckpointBench {
       seconds = watch.seconds();
       fs::remove(file);
     });
-    return seconds;
+    return largest_over_ranks(communicator_, std::span(&seconds, 1)).front();
   }
 
   /// Collective: a checkpoint, and steps until it is safe; what each of these took is added to `beside`.
@@ -122,12 +126,11 @@ class CheckpointBench {
     io::TrainingRecord record;
     record.step = ++number_;
     checkpointer_.take();
-    comm::all_succeed(communicator_, [&] {
-      if (communicator_.rank() == 0) checkpointer_.write(record);
-    });
+    comm::all_succeed(communicator_, [&] { checkpointer_.write(record); });
     WrittenCheckpoint written;
     for (double done = 0; done == 0;) {
       beside.push_back(steps_.step().total);
+      checkpointer_.advance();
       comm::all_succeed(communicator_, [&] {
         if (const std::optional<WrittenCheckpoint> finished = checkpointer_.poll()) {
           written = *finished;
@@ -144,6 +147,7 @@ class CheckpointBench {
   comm::Communicator& communicator_;
   TimedSteps& steps_;
   const fs::path& folder_;
+  int writers_;
   Checkpointer checkpointer_;
   std::int64_t number_ = 0;
 };
@@ -152,6 +156,7 @@ io::MetricRecord to_record(const CheckpointRow& row) {
   return {{"bench", std::string("checkpoint")},
           {"way", row.way},
           {"world", static_cast<std::int64_t>(row.ranks)},
+          {"writers", static_cast<std::int64_t>(row.writers)},
           {"bytes", row.bytes},
           {"seconds", median(row.seconds)},
           {"seconds_min", least(row.seconds)},
@@ -178,15 +183,16 @@ std::string format_checkpoint_row(const CheckpointRow& row) {
 }
 
 std::string checkpoint_csv_head() {
-  return "way,ranks,bytes,seconds,seconds_min,seconds_max,gb_per_s,stall_s,stall_s_max,stall_s_per_gb";
+  return "way,ranks,writers,bytes,seconds,seconds_min,seconds_max,gb_per_s,stall_s,stall_s_max,stall_s_per_gb";
 }
 
 std::string checkpoint_csv_row(const CheckpointRow& row) {
   const std::string stall = row.stall.empty() ? ",,"
                                               : fmt::format("{:.6f},{:.6f},{:.6f}", median(row.stall), most(row.stall),
                                                             median(row.stall) / (row.bytes / kGigabyte));
-  return fmt::format("{},{},{:.0f},{:.6f},{:.6f},{:.6f},{:.4f},{}", row.way, row.ranks, row.bytes, median(row.seconds),
-                     least(row.seconds), most(row.seconds), row.bytes / kGigabyte / median(row.seconds), stall);
+  return fmt::format("{},{},{},{:.0f},{:.6f},{:.6f},{:.6f},{:.4f},{}", row.way, row.ranks, row.writers, row.bytes,
+                     median(row.seconds), least(row.seconds), most(row.seconds),
+                     row.bytes / kGigabyte / median(row.seconds), stall);
 }
 
 int run_bench_checkpoint(comm::MpiSession& session, const BenchCheckpointOptions& options) {
@@ -201,14 +207,20 @@ int run_bench_checkpoint(comm::MpiSession& session, const BenchCheckpointOptions
   const Place place = find_place(*communicator, execution);
   TimedSteps steps(session, *communicator, place, work);
   const ScratchFolder folder(*communicator, options.folder);
-  CheckpointBench bench(*communicator, steps, folder.path());
+  const int writers = checkpoint_writers(work.train, communicator->size());
+  CheckpointBench bench(*communicator, steps, folder.path(), writers);
   console.info(fmt::format("{} of state ({}, {}) in {}; {}; {} of each, in turn", format_bytes(bench.bytes()),
                            steps.workload().network->signature(), model::name_of(work.train.optimizer.kind),
-                           folder.path().parent_path().string(), counted(communicator->size(), "rank"),
-                           options.repeat));
+                           folder.path().parent_path().string(),
+                           counted(communicator->size(), "rank") + ", " + counted(writers, "writer"), options.repeat));
 
   constexpr int kStepsAlone = 5;
-  CheckpointRow plain{.way = "write and fsync", .ranks = 1, .bytes = bench.bytes(), .seconds = {}, .stall = {}};
+  CheckpointRow plain{.way = "write and fsync",
+                      .ranks = communicator->size(),
+                      .writers = writers,
+                      .bytes = bench.bytes(),
+                      .seconds = {},
+                      .stall = {}};
   CheckpointRow ours{.way = "checkpoint beside steps",
                      .ranks = communicator->size(),
                      .bytes = bench.bytes(),

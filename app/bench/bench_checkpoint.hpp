@@ -15,7 +15,8 @@ namespace lockstep::app {
 struct CheckpointRow {
   std::string way;
   int ranks = 1;
-  double bytes = 0;             ///< of the state, written by all ranks together
+  int writers = 1;
+  double bytes = 0;             ///< of the state, written by all writers together
   std::vector<double> seconds;  ///< until the bytes were safe, each time; > 0
   std::vector<double> stall;    ///< seconds without training, each time; of plain writes: none
 };

@@ -1,18 +1,36 @@
 #include "app/engine/checkpointer.hpp"
 
+#include <charconv>
 #include <stdexcept>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "comm/agreement.hpp"
 #include "comm/host/memory_limit.hpp"
+#include "comm/messages.hpp"
+#include "io/durable_file.hpp"
 
 namespace lockstep::app {
 
+namespace {
+
+/// A part as it travels to rank 0: "CHECKSUM FILE".
+std::string to_text(const io::WrittenPart& part) { return fmt::format("{:016x} {}", part.checksum, part.file); }
+io::WrittenPart part_from(std::string_view text) {
+  io::WrittenPart part{.file = std::string(text.substr(17)), .checksum = 0};
+  std::from_chars(text.data(), text.data() + 16, part.checksum, 16);
+  return part;
+}
+
+}  // namespace
+
 Checkpointer::Checkpointer(const Parts& parts) : parts_(parts) {
   comm::all_succeed(parts.communicator, [&] {
-    const SnapshotOptions options{.keeps_all = parts.communicator.rank() == 0, .sequences = parts.sequences};
+    share_ = snapshot_share(parts.training.parameters, parts.buckets, parts.communicator, parts.writers);
+    const Snapshot::Options options{.share = share_, .sequences = parts.sequences};
     const std::size_t bytes = Snapshot::bytes(parts.training, parts.buckets, options);
     const std::string shortage = comm::memory_shortage(bytes, 1, comm::read_meminfo());
     if (!shortage.empty()) throw std::runtime_error("the copy that checkpoints are written from: " + shortage);
@@ -21,32 +39,89 @@ Checkpointer::Checkpointer(const Parts& parts) : parts_(parts) {
 }
 
 void Checkpointer::open(io::CheckpointWriterOptions options) {
-  writer_ = std::make_shared<io::CheckpointWriter>(std::move(options));
+  folder_ = options.folder;
+  if (parts_.communicator.rank() == 0) writer_ = std::make_shared<io::CheckpointWriter>(std::move(options));
 }
 
 void Checkpointer::take() {
-  if (!work_.wait(0)) throw std::logic_error("a checkpoint is being written from the copy that would be replaced");
+  if (parts_are_written_ || !work_.wait(0)) {
+    throw std::logic_error("a checkpoint is being written from the copy that would be replaced");
+  }
   since_taken_.lap();
+  if (parts_.writers > 1) {
+    attempt_ = parts_.communicator.rank() == 0 ? io::random_token().substr(0, 8) : "";
+    attempt_ = broadcast_text(parts_.communicator, attempt_);
+    parts_are_written_ = true;
+    part_.reset();
+  }
   snapshot_->take(parts_.communicator, parts_.training);
   stall_ = since_taken_.seconds();
 }
 
 void Checkpointer::write(const io::TrainingRecord& record) {
   written_ = std::make_shared<WrittenCheckpoint>(WrittenCheckpoint{.step = record.step});
-  work_.start([record, writer = writer_, snapshot = snapshot_, written = written_, watch = since_taken_] {
-    written->file = writer->write(record, snapshot->tensors());
+  if (parts_.writers > 1) {
+    record_ = record;
+    if (share_.writer >= 0) write_part();
+  } else if (writer_) {
+    work_.start([record, writer = writer_, snapshot = snapshot_, written = written_, watch = since_taken_] {
+      written->file = writer->write(record, snapshot->tensors());
+      written->seconds = watch.seconds();
+    });
+  }
+  stall_ = since_taken_.seconds();
+}
+
+void Checkpointer::write_part() {
+  part_ = std::make_shared<io::WrittenPart>();
+  const io::PartPlace place{
+      .folder = folder_, .step = record_.step, .attempt = attempt_, .index = share_.writer, .count = parts_.writers};
+  work_.start(
+      [place, snapshot = snapshot_, part = part_] { *part = io::write_checkpoint_part(place, snapshot->pieces()); });
+}
+
+void Checkpointer::advance() {
+  if (!parts_are_written_) return;
+  double writing = work_.wait(0) ? 0 : 1;
+  parts_.communicator.all_reduce(std::span(&writing, 1));
+  parts_.communicator.wait();
+  if (writing == 0) join_parts();
+}
+
+/// Collective, when this rank's part is written: what the others have written becomes one checkpoint.
+void Checkpointer::join_parts() {
+  parts_are_written_ = false;
+  comm::all_succeed(parts_.communicator, [&] {
+    work_.collect();
+    if (share_.writer >= 0 && (!part_ || part_->file.empty())) throw std::logic_error("no part was written here");
+  });
+  io::SplitState split{.tensors = snapshot_->split_tensors(), .parts = {}};
+  const std::vector<std::string> said = comm::all_gather_text(parts_.communicator, part_ ? to_text(*part_) : "");
+  if (!writer_) return;
+  for (const std::string& text : said) {
+    if (!text.empty()) split.parts.push_back(part_from(text));
+  }
+  work_.start([record = record_, writer = writer_, snapshot = snapshot_, written = written_, watch = since_taken_,
+               split = std::move(split)] {
+    written->file = writer->write(record, snapshot->recurrent(), split);
     written->seconds = watch.seconds();
   });
-  stall_ = since_taken_.seconds();
 }
 
 void Checkpointer::wait() {
   if (!under_way()) return;
   const StopWatch watch;
-  const comm::LongOperation writing(parts_.communicator, "writing a checkpoint");
-  const bool done = work_.wait(kPatience);
+  wait_for_work();
+  if (parts_are_written_) {
+    join_parts();
+    wait_for_work();
+  }
   stall_ += watch.seconds();
-  if (done) return;
+}
+
+void Checkpointer::wait_for_work() {
+  const comm::LongOperation writing(parts_.communicator, "writing a checkpoint");
+  if (work_.wait(kPatience)) return;
   throw io::FileError(
       fmt::format("the checkpoint of step {} is not written after {:.0f} s: its file system does not answer. The "
                   "checkpoint before it is intact",
@@ -54,7 +129,7 @@ void Checkpointer::wait() {
 }
 
 std::optional<WrittenCheckpoint> Checkpointer::poll() {
-  if (!work_.collect()) return std::nullopt;
+  if (parts_are_written_ || !work_.collect()) return std::nullopt;
   written_->stall = stall_;
   return *written_;
 }

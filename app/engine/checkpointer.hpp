@@ -1,6 +1,6 @@
 /// \file
 /// Checkpoints beside the training: the state is copied, then a thread writes the copy while the next steps change the
-/// original.
+/// original. One rank writes all of it, or several a part each, and rank 0 the file that joins them.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,8 @@ struct WrittenCheckpoint {
   double stall = 0;    ///< seconds that this rank stood still for it: the copy, and waits for its end
 };
 
-/// One checkpoint: wait() for the one before, take(), then write() on rank 0. It is written when poll() says so.
+/// One checkpoint: wait() for the one before, take(), then write(). It is written when poll() says so; until then
+/// advance() is called after every step.
 class Checkpointer {
  public:
   /// A file system that has not taken a checkpoint after so many seconds is given up.
@@ -38,31 +39,48 @@ class Checkpointer {
     model::Training& training;
     std::span<const comm::Slice> buckets;  ///< in which ranks that share the update do so
     std::int64_t sequences = 0;            ///< of the global batch, where the network carries state
+    int writers = 1;                       ///< ranks that write
     std::pmr::memory_resource* memory;     ///< of the host, for the copy; pinned where a device fills it
   };
-  /// Collective. Takes the memory of the copy on rank 0. Throws comm::AgreedError where there is too little.
+  /// Collective. Takes the memory of the copy on the ranks that write. Throws comm::AgreedError where there is too
+  /// little.
   explicit Checkpointer(const Parts& parts);
 
-  /// Rank 0, once, before the first write().
+  /// On every rank, once, before the first write(); rank 0 takes the folder over from earlier writers.
   void open(io::CheckpointWriterOptions options);
 
   /// Collective. Copies the state. Nothing may be written any more.
   void take();
-  /// Rank 0, after take(): begins to write the copy.
+  /// On every rank, after take(): begins to write the copy where this rank is to. `record`: rank 0's counts.
   void write(const io::TrainingRecord& record);
 
-  bool under_way() const noexcept { return work_.under_way(); }
-  /// Waits for the checkpoint under way, if there is one; inside a long operation (Communicator). Throws io::FileError
-  /// when its file system does not answer for kPatience.
+  /// A checkpoint is on its way, as far as this rank is concerned.
+  bool under_way() const noexcept { return parts_are_written_ || work_.under_way(); }
+  /// Collective where several ranks write. When the last part is written rank 0 begins to join them; never waits for
+  /// that. Throws comm::AgreedError where a part could not be written.
+  void advance();
+  /// Collective where several ranks write. Waits for the checkpoint under way, if there is one; inside a long operation
+  /// (Communicator). Throws io::FileError when its file system does not answer for kPatience, comm::AgreedError as
+  /// advance().
   void wait();
-  /// The checkpoint that was under way and is written now; never waits. Rethrows what went wrong with it.
+  /// Rank 0: the checkpoint that was under way and is written now; never waits. Rethrows what went wrong with it.
   std::optional<WrittenCheckpoint> poll();
 
  private:
+  void write_part();
+  void wait_for_work();
+  void join_parts();
+
   Parts parts_;
   std::shared_ptr<Snapshot> snapshot_;
-  std::shared_ptr<io::CheckpointWriter> writer_;
-  std::shared_ptr<WrittenCheckpoint> written_;  ///< the one under way; its thread fills in file and seconds
+  SnapshotShare share_;
+  std::filesystem::path folder_;
+  std::shared_ptr<io::CheckpointWriter> writer_;  ///< rank 0
+  io::TrainingRecord record_;                     ///< of the checkpoint under way
+  std::string attempt_;                           ///< its name, the same on all ranks, where there are parts
+  bool parts_are_written_ = false;                ///< the same on all ranks
+  std::shared_ptr<io::WrittenPart> part_;         ///< this rank's; its thread fills it in
+  std::shared_ptr<WrittenCheckpoint> written_;    ///< likewise
   StopWatch since_taken_;
   double stall_ = 0;  ///< of the one under way
   io::BackgroundWork work_{kPatience};

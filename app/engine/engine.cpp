@@ -107,11 +107,12 @@ Trainer::Parts Engine::parts() {
           .reducer = *reducer_};
 }
 
-Checkpointer::Parts Engine::saved(std::int64_t sequences) {
+Checkpointer::Parts Engine::saved(std::int64_t sequences, int writers) {
   return {.communicator = communicator_,
           .training = *training_,
           .buckets = buckets(),
           .sequences = sequences,
+          .writers = writers,
           .memory = backend_->is_host() ? backend_->memory() : backend_->host_memory()};
 }
 

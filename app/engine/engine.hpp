@@ -39,8 +39,8 @@ class Engine {
   std::span<const comm::Slice> buckets() const noexcept { return reducer_->schedule(); }
   /// What a trainer needs.
   Trainer::Parts parts();
-  /// What a checkpointer needs, of `sequences` in the global batch.
-  Checkpointer::Parts saved(std::int64_t sequences);
+  /// What a checkpointer needs, of `sequences` in the global batch, where so many ranks write.
+  Checkpointer::Parts saved(std::int64_t sequences, int writers);
   /// Collective. Where ranks share the update each one has its own parts of what only updates change or read (the
   /// gradients, the average of the weights): afterwards all of them. Else nothing happens.
   void bring_together(std::span<float> arena);

@@ -50,60 +50,117 @@ StatefulSequences gather_recurrent_state(comm::Communicator& communicator, const
   return state;
 }
 
-/// float32 elements of the parameters' state that a rank takes memory for.
-std::size_t kept_elements(model::Training& training, std::span<const comm::Slice> buckets,
-                          const SnapshotOptions& options) {
-  const model::ParameterState& parameters = training.parameters;
-  if (options.keeps_all) return parameters.state_groups().size() * parameters.elements();
-  if (parameters.owned().whole()) return 0;
+std::size_t elements_of(std::span<const comm::Slice> ranges) {
+  std::size_t elements = 0;
+  for (const comm::Slice& range : ranges) elements += range.count;
+  return elements;
+}
+
+/// Elements of the largest bucket that this rank helps to gather and does not keep.
+std::size_t room_for_others(std::span<const comm::Slice> buckets, const SnapshotShare& share) {
+  if (!share.gathers) return 0;
   std::size_t most = 0;
   for (const comm::Slice& bucket : buckets) most = std::max(most, bucket.count);
   return most;
 }
 
+/// The equal part of an arena that writer `writer` keeps where every rank has all of it.
+comm::Slice equal_part(std::size_t elements, int writer, int writers) {
+  constexpr std::size_t kUnit = 1024;
+  const auto begin = [&](int index) {
+    return index == writers
+               ? elements
+               : elements * static_cast<std::size_t>(index) / static_cast<std::size_t>(writers) / kUnit * kUnit;
+  };
+  return {.offset = begin(writer), .count = begin(writer + 1) - begin(writer)};
+}
+
 }  // namespace
 
-Snapshot::Snapshot(model::Training& training, std::span<const comm::Slice> buckets, const SnapshotOptions& options,
+SnapshotShare snapshot_share(const model::ParameterState& parameters, std::span<const comm::Slice> buckets,
+                             const comm::Communicator& communicator, int writers) {
+  SnapshotShare share;
+  for (int writer = 0; writer < writers; ++writer) {
+    if (communicator.rank() == writer * communicator.size() / writers) share.writer = writer;
+  }
+  const bool shared = !parameters.owned().whole();
+  share.gathers = shared && writers < communicator.size();
+  if (share.writer < 0) return share;
+  if (writers == 1) {
+    share.ranges = {{.offset = 0, .count = parameters.elements()}};
+  } else if (!shared) {
+    share.ranges = {equal_part(parameters.elements(), share.writer, writers)};
+  } else if (share.gathers) {
+    for (auto bucket = static_cast<std::size_t>(share.writer); bucket < buckets.size();
+         bucket += static_cast<std::size_t>(writers)) {
+      share.ranges.push_back(buckets[bucket]);
+    }
+  } else {
+    for (const model::OwnedParts::Part& part : parameters.owned().parts()) {
+      share.ranges.push_back({.offset = part.range.offset, .count = part.range.count});
+    }
+  }
+  return share;
+}
+
+Snapshot::Snapshot(model::Training& training, std::span<const comm::Slice> buckets, const Options& options,
                    std::pmr::memory_resource* memory)
     : options_(options),
       buckets_(buckets.begin(), buckets.end()),
       groups_(training.parameters.state_groups()),
       tensors_(training.parameters.state_tensors()),
-      elements_(training.parameters.elements()),
-      memory_(memory, model::ElementType::float32, kept_elements(training, buckets, options)) {
+      kept_elements_(elements_of(options.share.ranges)),
+      memory_(memory, model::ElementType::float32,
+              groups_.size() * kept_elements_ + room_for_others(buckets, options.share)) {
   if (memory_.empty()) return;
   const std::span<float> all = memory_.tensor().elements<float>();
   std::fill(all.begin(), all.end(), 0.0f);
 }
 
-std::size_t Snapshot::bytes(model::Training& training, std::span<const comm::Slice> buckets,
-                            const SnapshotOptions& options) {
+std::size_t Snapshot::bytes(model::Training& training, std::span<const comm::Slice> buckets, const Options& options) {
   const auto recurrent = static_cast<std::size_t>(options.sequences * training.model.recurrent_state().elements());
-  return (kept_elements(training, buckets, options) + recurrent) * sizeof(float);
+  return (training.parameters.state_groups().size() * elements_of(options.share.ranges) +
+          room_for_others(buckets, options.share) + recurrent) *
+         sizeof(float);
 }
 
-std::span<float> Snapshot::group(std::size_t index) const {
-  return memory_.tensor().elements<float>().subspan(index * elements_, elements_);
+/// `range` is within one of the share's, or nothing comes back.
+std::span<float> Snapshot::kept(std::size_t group, const comm::Slice& range) const {
+  std::size_t before = group * kept_elements_;
+  for (const comm::Slice& own : options_.share.ranges) {
+    if (range.offset >= own.offset && range.offset + range.count <= own.offset + own.count) {
+      return memory_.tensor().elements<float>().subspan(before + range.offset - own.offset, range.count);
+    }
+    before += own.count;
+  }
+  return {};
 }
 
 void Snapshot::take(comm::Communicator& communicator, model::Training& training) {
   recurrent_ = gather_recurrent_state(communicator, training.model.recurrent_state(), options_.sequences);
   const model::ParameterState& parameters = training.parameters;
-  if (!parameters.owned().whole()) return gather(communicator, parameters);
-  if (!options_.keeps_all) return;
+  if (options_.share.gathers) return gather(communicator, parameters);
   const comm::LongOperation copying(communicator, "copying the state for a checkpoint");
-  for (std::size_t i = 0; i < groups_.size(); ++i) parameters.download_group(groups_[i], group(i));
+  for (std::size_t i = 0; i < groups_.size(); ++i) {
+    for (const comm::Slice& range : options_.share.ranges) {
+      parameters.download_range(groups_[i], {.offset = range.offset, .count = range.count}, kept(i, range));
+    }
+  }
 }
 
 void Snapshot::gather(comm::Communicator& communicator, const model::ParameterState& parameters) {
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     if (groups_[i] == "parameters") {
-      if (options_.keeps_all) parameters.download_group(groups_[i], group(i));
+      for (const comm::Slice& range : options_.share.ranges) {
+        parameters.download_range(groups_[i], {.offset = range.offset, .count = range.count}, kept(i, range));
+      }
       continue;
     }
     for (const comm::Slice& bucket : buckets_) {
-      const std::span<float> all = options_.keeps_all ? group(i).subspan(bucket.offset, bucket.count)
-                                                      : memory_.tensor().elements<float>().first(bucket.count);
+      std::span<float> all = kept(i, bucket);
+      if (all.empty()) {
+        all = memory_.tensor().elements<float>().subspan(groups_.size() * kept_elements_, bucket.count);
+      }
       const comm::Slice own = communicator.own_slice(bucket.count, communicator.rank());
       parameters.download_range(groups_[i], {.offset = bucket.offset + own.offset, .count = own.count},
                                 all.subspan(own.offset, own.count));
@@ -113,23 +170,52 @@ void Snapshot::gather(comm::Communicator& communicator, const model::ParameterSt
   }
 }
 
+std::vector<io::TensorPiece> Snapshot::pieces() const {
+  std::vector<io::TensorPiece> pieces;
+  for (const model::StateTensor& tensor : tensors_) {
+    const auto group =
+        static_cast<std::size_t>(std::find(groups_.begin(), groups_.end(), tensor.group) - groups_.begin());
+    for (const comm::Slice& range : options_.share.ranges) {
+      const std::size_t begin = std::max(range.offset, tensor.offset);
+      const std::size_t end = std::min(range.offset + range.count, tensor.offset + tensor.count);
+      if (begin >= end) continue;
+      pieces.push_back({.group = tensor.group,
+                        .name = tensor.name,
+                        .first = static_cast<std::int64_t>(begin - tensor.offset),
+                        .values = kept(group, {.offset = begin, .count = end - begin})});
+    }
+  }
+  return pieces;
+}
+
+std::vector<io::SplitTensor> Snapshot::split_tensors() const {
+  std::vector<io::SplitTensor> tensors;
+  for (const model::StateTensor& tensor : tensors_) {
+    tensors.push_back({.group = tensor.group, .name = tensor.name, .shape = tensor.shape});
+  }
+  return tensors;
+}
+
 std::vector<io::TensorView> Snapshot::tensors() const {
   std::vector<io::TensorView> views;
   for (const model::StateTensor& tensor : tensors_) {
-    const auto index =
+    const auto group =
         static_cast<std::size_t>(std::find(groups_.begin(), groups_.end(), tensor.group) - groups_.begin());
     views.push_back({.group = tensor.group,
                      .name = tensor.name,
                      .shape = tensor.shape,
-                     .values = group(index).subspan(tensor.offset, tensor.count)});
+                     .values = kept(group, {.offset = tensor.offset, .count = tensor.count})});
   }
-  if (recurrent_.sequences > 0) {
-    views.push_back({.group = kRecurrentGroup,
-                     .name = kRecurrentName,
-                     .shape = {recurrent_.sequences, recurrent_.elements},
-                     .values = recurrent_.values});
-  }
+  for (io::TensorView& view : recurrent()) views.push_back(std::move(view));
   return views;
+}
+
+std::vector<io::TensorView> Snapshot::recurrent() const {
+  if (recurrent_.sequences == 0) return {};
+  return {{.group = kRecurrentGroup,
+           .name = kRecurrentName,
+           .shape = {recurrent_.sequences, recurrent_.elements},
+           .values = recurrent_.values}};
 }
 
 std::string broadcast_text(comm::Communicator& communicator, const std::string& text) {

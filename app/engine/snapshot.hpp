@@ -26,38 +26,53 @@ struct StatefulSequences {
   std::vector<float> values;
 };
 
-struct SnapshotOptions {
-  bool keeps_all = true;       ///< this rank's copy is of all state; else it only helps to gather it
-  std::int64_t sequences = 0;  ///< of the global batch
+/// What one rank keeps for the checkpoints that some ranks write together.
+struct SnapshotShare {
+  int writer = -1;                  ///< which of the writers; -1: none
+  std::vector<comm::Slice> ranges;  ///< of the arenas, ascending; one writer keeps all of them
+  bool gathers = false;             ///< the ranks bring together what each of them updates, bucket by bucket
 };
+/// Writers are spread over the ranks, rank 0 is the first. Where all ranks write and share the update, each writes what
+/// it updates, and nothing travels.
+SnapshotShare snapshot_share(const model::ParameterState& parameters, std::span<const comm::Slice> buckets,
+                             const comm::Communicator& communicator, int writers);
 
 /// A copy of a model's state in host memory that is taken once: training goes on while it is written.
 class Snapshot {
  public:
+  struct Options {
+    SnapshotShare share;
+    std::int64_t sequences = 0;  ///< of the global batch
+  };
   /// Of such a training, whose ranks reduce in these buckets. The memory is touched at once: the first copy takes no
   /// longer than the others.
-  Snapshot(model::Training& training, std::span<const comm::Slice> buckets, const SnapshotOptions& options,
+  Snapshot(model::Training& training, std::span<const comm::Slice> buckets, const Options& options,
            std::pmr::memory_resource* memory);
   /// What the constructor takes.
-  static std::size_t bytes(model::Training& training, std::span<const comm::Slice> buckets,
-                           const SnapshotOptions& options);
+  static std::size_t bytes(model::Training& training, std::span<const comm::Slice> buckets, const Options& options);
 
-  /// Collective: copies the state of this moment. Where ranks share the update they bring it together, bucket by
-  /// bucket.
+  /// Collective: copies this rank's share of the state of this moment.
   void take(comm::Communicator& communicator, model::Training& training);
-  /// All of it, where it is kept, under the names that a checkpoint gives it; valid until the next take().
+
+  // What was copied, valid until the next take().
+  /// All tensors, of the one writer.
   std::vector<io::TensorView> tensors() const;
+  /// This writer's values of every tensor, and what the file says that joins them.
+  std::vector<io::TensorPiece> pieces() const;
+  std::vector<io::SplitTensor> split_tensors() const;
+  /// What networks carry from batch to batch: on every rank; no tensor where they carry nothing.
+  std::vector<io::TensorView> recurrent() const;
 
  private:
-  std::span<float> group(std::size_t index) const;
+  std::span<float> kept(std::size_t group, const comm::Slice& range) const;
   void gather(comm::Communicator& communicator, const model::ParameterState& parameters);
 
-  SnapshotOptions options_;
+  Options options_;
   std::vector<comm::Slice> buckets_;
   std::vector<std::string> groups_;
   std::vector<model::StateTensor> tensors_;
-  std::size_t elements_;  ///< of a group
-  model::Arena memory_;   ///< one group after another; where nothing is kept, one bucket
+  std::size_t kept_elements_;  ///< of a group
+  model::Arena memory_;        ///< one group after another, of each the ranges; then room for a bucket of others
   StatefulSequences recurrent_;
 };
 

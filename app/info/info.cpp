@@ -4,15 +4,11 @@
 
 #include "app/plan/foreign_data.hpp"
 #include "io/checkpoint.hpp"
-#include "io/hdf5_file.hpp"
 
 namespace lockstep::app {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// A checkpoint is told from a data file by its group of parameters, wherever it lies and whatever its name.
-bool is_checkpoint(const fs::path& file) { return io::Hdf5File(file, io::Hdf5File::Access::read).has("parameters"); }
 
 bool is_run(const fs::path& folder) {
   return fs::exists(folder / "config.ini") || fs::is_directory(folder / "checkpoints");
@@ -70,7 +66,7 @@ int run_info(const InfoOptions& options) {
     sound = describe_folder(console, options);
   } else {
     inspect_foreign({.path = options.path, .x = options.x, .y = options.y});
-    sound = is_checkpoint(options.path)
+    sound = io::is_checkpoint(options.path)
                 ? describe_checkpoint(console, options.path)
                 : describe_dataset(console, {.path = options.path, .x = options.x, .y = options.y}, options.verify);
   }

@@ -134,6 +134,7 @@ BenchCheckpointOptions parse_bench_checkpoint(const std::vector<std::string>& ar
   table.add("repeat", options.repeat, "N", "checkpoints timed, in turns with plain writes; the table shows medians")
       .at_least(1)
       .at_most(1000);
+  add_writers_option(table, options.work.train.run);
   table.add("folder", options.folder, "FOLDER", "where to write, in a folder that is removed afterwards; default: .");
   table.add("csv", options.csv, "FILE", "also write the rows there");
   table.add("json", options.json, "FILE", "also write the rows there, one JSON object a line");

@@ -124,7 +124,8 @@ struct RunOptions {
   bool force = false;                 ///< start over in an existing run folder
   std::int64_t checkpoint_every = 0;  ///< steps; 0 = once per epoch; -1 = only at the end
   int keep = 3;
-  TimeLimit time_limit;  ///< of this launch
+  std::int64_t checkpoint_writers = 0;  ///< ranks that write a part each; 0: by a rule
+  TimeLimit time_limit;                 ///< of this launch
   bool operator==(const RunOptions&) const = default;
 };
 

@@ -237,6 +237,14 @@ void add_validation_options(OptionTable& table, ValidationOptions& options) {
       "stop when validation reaches it: accuracy (0 to 1) at least, mean absolute error or perplexity at most VALUE");
 }
 
+void add_writers_option(OptionTable& table, RunOptions& options) {
+  table
+      .add("checkpoint-writers", options.checkpoint_writers, "N",
+           "ranks that write a checkpoint together, each a part; all hosts must see the folder; 0: rank 0 alone, with "
+           "--shard-optimizer all ranks")
+      .at_least(0);
+}
+
 void add_run_options(OptionTable& table, RunOptions& options) {
   table.group("Run folder");
   table.add("run", options.folder, "FOLDER",
@@ -251,6 +259,7 @@ void add_run_options(OptionTable& table, RunOptions& options) {
   table.add("checkpoint-every", options.checkpoint_every, "STEPS", "0: once per epoch; -1: only at the end")
       .at_least(-1);
   table.add("keep", options.keep, "N", "newest checkpoints to keep").at_least(1);
+  add_writers_option(table, options);
   table.add_parsed("time-limit", options.time_limit, "TIME",
                    "how long this launch may take, in seconds or as [D-]HH:MM[:SS]: it stops in time for a checkpoint, "
                    "with exit code 75; auto: until the Slurm job ends; none",

@@ -17,6 +17,7 @@ void add_learning_rate_options(OptionTable& table, model::ScheduleOptions& optio
 void add_amount_options(OptionTable& table, WorkOptions& options);
 void add_batch_options(OptionTable& table, WorkOptions& options);
 void add_validation_options(OptionTable& table, ValidationOptions& options);
+void add_writers_option(OptionTable& table, RunOptions& options);
 void add_run_options(OptionTable& table, RunOptions& options);
 void add_report_options(OptionTable& table, ReportOptions& options);
 void add_progress_option(OptionTable& table, std::optional<bool>& progress);

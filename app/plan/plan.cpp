@@ -37,6 +37,8 @@ Plan complete_plan(const comm::Communicator& communicator, TrainOptions settings
       *workload.network, workload.model,
       {.optimizer = workload.optimizer, .owned = most_owned_ranges(execution, buckets, communicator.size())},
       memory_types(place));
+  const int writers = checkpoint_writers(settings, communicator.size());
+  memory.snapshot /= static_cast<std::size_t>(writers);
   memory.snapshot +=
       static_cast<std::size_t>(workload.work.global_batch * workload.network->recurrent_state().elements_per_sample()) *
       sizeof(float);
@@ -45,7 +47,8 @@ Plan complete_plan(const comm::Communicator& communicator, TrainOptions settings
           .place = place,
           .schedule = std::move(schedule),
           .buckets = std::move(buckets),
-          .memory = memory};
+          .memory = memory,
+          .checkpoint_writers = writers};
 }
 
 Plan make_plan(comm::Communicator& communicator, const TrainOptions& options, const RunStart& start) {
@@ -91,8 +94,14 @@ std::string format_plan(const Plan& plan, const comm::Communicator& communicator
                   bytes(memory.total()), bytes(memory.parameters), bytes(memory.gradients), bytes(memory.optimizer),
                   bytes(memory.average), bytes(memory.activations),
                   memory.input > 0 ? fmt::format(" + input {}", bytes(memory.input)) : "");
-  text += fmt::format("checkpoints: rank 0 keeps a copy of the state, {}, and writes it beside the training\n",
-                      bytes(memory.snapshot));
+  const std::string copy = bytes(memory.snapshot);
+  text +=
+      plan.checkpoint_writers == 1
+          ? fmt::format("checkpoints: rank 0 keeps a copy of the state, {}, and writes it beside the training\n", copy)
+          : fmt::format(
+                "checkpoints: {} ranks keep a copy of a part of the state each, {}, and write it beside the "
+                "training\n",
+                plan.checkpoint_writers, copy);
   text += format_training(plan);
   const std::string_view transport = comm::name_of(transport_of(plan.place, communicator));
   text += fmt::format("{}: {}{}, {} per step ({}):",

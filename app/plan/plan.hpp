@@ -25,6 +25,7 @@ struct Plan {
   model::LearningRateSchedule schedule;
   std::vector<comm::Slice> buckets;  ///< of gradients
   model::MemoryPlan memory;          ///< of the rank that takes most
+  int checkpoint_writers = 1;        ///< ranks that write a checkpoint together
 };
 
 /// What a run begins with, known once its folder has been looked at.

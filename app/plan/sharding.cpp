@@ -1,5 +1,7 @@
 #include "app/plan/sharding.hpp"
 
+#include <algorithm>
+
 namespace lockstep::app {
 
 comm::BucketRule bucket_rule(const ExecutionOptions& options, const Place& place,
@@ -31,6 +33,11 @@ std::vector<model::Slice> owned_ranges(const ExecutionOptions& options, std::spa
 std::vector<model::Slice> most_owned_ranges(const ExecutionOptions& options, std::span<const comm::Slice> buckets,
                                             int ranks) {
   return owned_ranges(options, buckets, ranks - 1, ranks);  // the last one has what division leaves
+}
+
+int checkpoint_writers(const TrainOptions& options, int ranks) noexcept {
+  if (options.run.checkpoint_writers == 0) return shards_optimizer(options.execution, ranks) ? ranks : 1;
+  return static_cast<int>(std::min<std::int64_t>(options.run.checkpoint_writers, ranks));
 }
 
 void check_sharding(const ExecutionOptions& options, const Place& place) {

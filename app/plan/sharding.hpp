@@ -31,6 +31,10 @@ std::vector<model::Slice> owned_ranges(const ExecutionOptions& options, std::spa
 std::vector<model::Slice> most_owned_ranges(const ExecutionOptions& options, std::span<const comm::Slice> buckets,
                                             int ranks);
 
+/// How many ranks write a checkpoint: where they share the update all of them, each what it updates, else rank 0; or as
+/// many as the user says.
+int checkpoint_writers(const TrainOptions& options, int ranks) noexcept;
+
 /// Throws UsageError where the options do not go together in this place.
 void check_sharding(const ExecutionOptions& options, const Place& place);
 

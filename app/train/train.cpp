@@ -62,7 +62,7 @@ class Run {
         waits_on_devices_(!engine.backend().is_host()),
         trainer_(trainer),
         wall_time_(std::move(wall_time)),
-        checkpointer_(engine.saved(workload_.work.global_batch)),
+        checkpointer_(engine.saved(workload_.work.global_batch, plan.checkpoint_writers)),
         reporter_(console, options_.reports, workload_.work, *workload_.task, communicator.size(),
                   trainer.steps_done()) {}
 
@@ -141,19 +141,18 @@ class Run {
 /// A failure is kept for the next step, so that all ranks end alike.
 template <class Work>
 void Run::keep_error(Work work) {
-  if (!error_.empty()) return;
   try {
     const comm::LongOperation writing(communicator_);  // the file system may be slow
     work();
   } catch (const std::exception& e) {
-    error_ = e.what();
+    if (error_.empty()) error_ = e.what();
   }
 }
 
 /// Rank 0's work with the outside world.
 template <class Work>
 void Run::on_rank0(Work work) {
-  if (communicator_.rank() == 0) keep_error(work);
+  if (communicator_.rank() == 0 && error_.empty()) keep_error(work);
 }
 
 void Run::open_folder(std::optional<io::RunFolder> taken, bool continues, const io::TrainingRecord& from,
@@ -164,7 +163,7 @@ void Run::open_folder(std::optional<io::RunFolder> taken, bool continues, const 
   validated_before_ = from.validated_step;
   owes_validation_ = from.step > 0 && due(workload_.work.evaluate_every) && validated_before_ < from.step;
   comm::all_succeed(communicator_, [&] {
-    if (communicator_.rank() != 0) return;
+    if (communicator_.rank() != 0) return checkpointer_.open({.folder = options_.run.folder / "checkpoints"});
     reporter_.set_history(from.metrics);
     if (taken) {
       folder_ = std::make_shared<io::RunFolder>(std::move(*taken));
@@ -303,7 +302,7 @@ void Run::save_now() {
   await_checkpoint();
   const StopWatch watch;
   checkpointer_.take();
-  on_rank0([&] { checkpointer_.write(record()); });
+  keep_error([&] { checkpointer_.write(record()); });
   // Whoever waits for rank 0 does so here, where a long operation is excused, not in a sum between devices.
   if (waits_on_devices_) {
     communicator_.barrier();
@@ -324,6 +323,7 @@ void Run::await_checkpoint() {
 
 /// A failure to write one is said in the next step's vote.
 void Run::report_checkpoint() {
+  checkpointer_.advance();
   on_rank0([&] {
     const std::optional<WrittenCheckpoint> written = checkpointer_.poll();
     if (!written) return;

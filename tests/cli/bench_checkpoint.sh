@@ -2,11 +2,12 @@
 # The benchmark of checkpoints: its table and files, and that it leaves nothing behind.
 . "$(dirname "$0")/harness.sh"
 mkdir disk
-for n in 1 2 3; do
-  check "$n ranks"
-  run -n $n bench checkpoint --state-mb 2 --optimizer adam --repeat 2 --folder disk --csv rows.csv --json rows.json
+for way in "1 1" "2 1" "3 2" "3 3"; do
+  read -r n writers <<<"$way"
+  check "$n ranks, $writers of them write"
+  run -n $n bench checkpoint --checkpoint-writers $writers --state-mb 2 --optimizer adam --repeat 2 --folder disk --csv rows.csv --json rows.json
   expect_status 0; expect_silence
-  expect_out "^1\.9 MiB of state \(linear [0-9]+-[0-9]+, adam\) in disk; $n ranks?; 2 of each, in turn"
+  expect_out "^1\.9 MiB of state \(linear [0-9]+-[0-9]+, adam\) in disk; $n ranks?, $writers writers?; 2 of each, in turn"
   expect_out '^write and fsync( +[0-9.]+){4} +- +-$'
   expect_out '^checkpoint beside steps( +[0-9.]+){6}$'
   expect_out '^A step takes [0-9.]+ ms alone and [0-9.]+ ms beside a checkpoint'

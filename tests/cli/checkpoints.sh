@@ -41,26 +41,25 @@ slow_disk() {
 pack_small data/train
 pack_small data/test
 options=(train --data data --hidden 24,16 --optimizer adam --average-decay 0.99 --global-batch 70 --report-every 1
-  --evaluate-every 10 --checkpoint-every 20 --keep 9 --progress off)
+  --evaluate-every 10 --checkpoint-every 20 --progress off)
 # reached RUN STEP: training has come so far.
 reached() { [ "$(metric "$1" train step 2>/dev/null | tail -n 1 | cut -d ' ' -f 1)" -ge "$2" ]; }
 
-# same_tensors FILE FILE: every dataset bit by bit.
-cat >same_tensors.py <<'END'
-import h5py, sys
-def tensors(file):
-    found = {}
-    h5py.File(file, "r").visititems(lambda name, item: found.update({name: item[...]}) if isinstance(item, h5py.Dataset) and item.dtype.kind == "f" else None)
-    return found
-a, b = map(tensors, sys.argv[1:])
-assert a.keys() == b.keys() and len(a) >= 6 * 4, (sorted(a), sorted(b))
-different = [name for name in a if a[name].tobytes() != b[name].tobytes()]
-assert not different, different
-END
+# same_tensors RUN RUN STEP: every number of the two checkpoints, bit by bit.
+same_tensors() {
+  python3 "$tree/tests/cli/checkpoint_tensors.py" $1/checkpoints/step-00000000$3.h5 $2/checkpoints/step-00000000$3.h5 24 \
+    >differences 2>&1 || failed "$1 and $2 at step $3: $(tail -n 3 differences)"
+}
 
 check "the plan counts the copy"
 run -n 2 "${options[@]}" --steps 60 --dry-run
 expect_status 0; expect_out '^checkpoints: rank 0 keeps a copy of the state, [0-9.]+ [KM]iB'
+
+check "the plan counts what each of several writers copies"
+run -n 3 "${options[@]}" --steps 60 --dry-run --checkpoint-writers 2
+expect_status 0; expect_out '^checkpoints: 2 ranks keep a copy of a part of the state each, [0-9.]+ [KM]iB'
+run -n 3 "${options[@]}" --steps 60 --dry-run --shard-optimizer
+expect_status 0; expect_out '^checkpoints: 3 ranks keep a copy'
 
 run -n 2 "${options[@]}" --steps 60 --run runs/whole
 expect_status 0
@@ -77,8 +76,8 @@ touch gate
 finish 60
 expect_status 0
 for step in 20 40 60; do expect_file runs/held/checkpoints/step-00000000$step.h5; done
-expect python3 same_tensors.py runs/{whole,held}/checkpoints/step-0000000020.h5
-expect python3 same_tensors.py runs/{whole,held}/checkpoints/step-0000000060.h5
+same_tensors runs/whole runs/held 20
+same_tensors runs/whole runs/held 60
 check "the log tells how long training stood still"
 expect_out '^checkpoint runs/held/checkpoints/step-0000000020.h5  in [0-9.]+ s, [0-9.]+ s of them without training$'
 [ "$(metric runs/held checkpoint stall_seconds | wc -l)" = 3 ] || failed "three checkpoints expected in metrics.jsonl"
@@ -94,7 +93,7 @@ expect_file runs/killed/checkpoints/step-0000000020.h5
 expect_no_file runs/killed/checkpoints/step-0000000040.h5
 run -n 2 "${options[@]}" --steps 60 --run runs/killed --resume
 expect_status 0; expect_out 'continuing after step 20'
-expect python3 same_tensors.py runs/{whole,killed}/checkpoints/step-0000000060.h5
+same_tensors runs/whole runs/killed 60
 [ -z "$(find runs/killed/checkpoints -name '*.tmp')" ] || failed "left behind: $(ls -A runs/killed/checkpoints)"
 metric runs/whole train loss >whole; metric runs/killed train loss >killed; expect_same whole killed
 
@@ -117,3 +116,84 @@ expect_status 75
 expect_file runs/stopped/checkpoints/step-0000000020.h5
 step=$(sed -n 's/.*stopped at step \([0-9]*\) .*/\1/p' out)
 expect_file "$(printf 'runs/stopped/checkpoints/step-%010d.h5' "${step:-0}")"
+
+# Several writers: a part each, and a file that joins them.
+run -n 3 "${options[@]}" --steps 60 --run runs/whole-3
+expect_status 0
+for way in "2" "3" "3 --shard-optimizer" "2 --shard-optimizer"; do
+  read -r writers shared <<<"$way"
+  parts=runs/parts-$writers$shared
+  check "--checkpoint-writers $way: the same bits, nothing else in the folder"
+  run -n 3 "${options[@]}" --keep 2 --steps 60 --checkpoint-writers $writers $shared --run $parts
+  expect_status 0
+  same_tensors runs/whole-3 $parts 40
+  same_tensors runs/whole-3 $parts 60
+  [ "$(ls $parts/checkpoints | sed 's/parts-.*/parts/' | tr '\n' ' ')" = "latest step-0000000040.h5 step-0000000040.parts step-0000000060.h5 step-0000000060.parts " ] ||
+    failed "the folder holds: $(ls $parts/checkpoints)"
+  [ "$(ls $parts/checkpoints/step-0000000060.parts-* | wc -l)" = "$writers" ] || failed "parts: $(ls -R $parts)"
+  check "--checkpoint-writers $way: any number of ranks goes on from it, and in another way"
+  for n in 1 3; do
+    rm -rf runs/onward
+    cp -r $parts runs/onward
+    rm runs/onward/checkpoints/step-0000000060.h5
+    run -n $n "${options[@]}" --steps 60 --resume --run runs/onward
+    expect_status 0; expect_out 'continuing after step 40'
+    [ $n = 1 ] || same_tensors runs/whole-3 runs/onward 60
+  done
+done
+
+parts=runs/parts-3--shard-optimizer
+check "info, eval and damage know both forms"
+run info $parts
+expect_status 0; expect_out 'step-0000000060\.h5 +60 .* ok.*\(latest\)'
+run info $parts/checkpoints/step-0000000060.h5
+expect_status 0; expect_out 'checkpoint, .* all checksums verified'; expect_out '^average +dense_3/weight '
+run -n 2 eval $parts --json evaluation.json
+expect_status 0
+run -n 2 eval runs/whole-3 --json expected.json
+expect cmp <(sed 's/"checkpoint":[^,]*,//' evaluation.json) <(sed 's/"checkpoint":[^,]*,//' expected.json)
+truncate -s -100 "$(ls $parts/checkpoints/step-0000000060.parts-*/part-0002-*)"
+run info $parts
+expect_status 1; expect_err 'part-0002-of-0003.h5'
+run -n 2 "${options[@]}" --steps 60 --resume --run $parts
+expect_status 0; expect_out 'continuing after step 40'; expect grep -q 'part-0002-of-0003.h5' <(cat out err)
+
+shared=("${options[@]}" --shard-optimizer)
+for held in "step-0000000040.parts the parts" ".step-0000000040 the file that joins them"; do
+  read -r name what <<<"$held"
+  check "killed while $what lie half written"
+  rm -rf gate runs/killed
+  slow_disk $name "" start -n 3 "${shared[@]}" --steps 60 --run runs/killed
+  wait_for 60 reached runs/killed 45
+  wait_for 60 test -e runs/killed/checkpoints/step-0000000020.h5
+  kill -9 $(ranks)
+  finish 30
+  expect_no_file runs/killed/checkpoints/step-0000000040.h5
+  [ -n "$(find runs/killed -name 'step-0000000040.parts-*')" ] || failed "no part was begun"
+  run -n 3 "${shared[@]}" --steps 60 --run runs/killed --resume
+  expect_status 0; expect_out 'continuing after step 20'
+  same_tensors runs/whole-3 runs/killed 60
+  [ "$(find runs/killed -name '*.parts-*' | wc -l)" = 3 ] || failed "left behind: $(ls runs/killed/checkpoints)"
+done
+
+check "a part that cannot be written ends all ranks with one sentence"
+run -n 3 "${shared[@]}" --steps 20 --run runs/refused-part
+expect_status 0
+slow_disk "" part-0002 run -n 3 "${shared[@]}" --steps 100000000 --run runs/refused-part --resume
+expect_error 1 'rank 1: cannot write a part of a checkpoint: .*step-0000000040.parts-.*: Input/output error'
+run info runs/refused-part
+expect_status 0; expect_out 'step-0000000020\.h5 .* ok.*\(latest\)'
+
+check "a stop waits for the parts of others"
+rm -f gate
+slow_disk part-0003 "" start -n 3 "${shared[@]}" --steps 100000000 --run runs/stopped-parts
+wait_for 60 reached runs/stopped-parts 25
+kill -TERM "$(rank 1)"
+sleep 0.3
+kill -0 "$job" 2>/dev/null || failed "it did not wait for the checkpoint under way"
+touch gate
+finish 60
+expect_status 75
+expect_file runs/stopped-parts/checkpoints/step-0000000020.h5
+run info "$(newest_checkpoint runs/stopped-parts)"
+expect_status 0

@@ -7,26 +7,9 @@ pack_small data/test
 options=(--data data --hidden 48,24 --global-batch 90 --bucket-size 600 --report-every 1 --evaluate-every 10)
 whole_options=("${options[@]}" --checkpoint-every -1)
 
-# same_tensors FILE FILE TENSORS [TOLERANCE]: every dataset, bit by bit or nearly so.
-cat >same_tensors.py <<'END'
-import h5py, numpy as np, sys
-def tensors(file):
-    found = {}
-    h5py.File(file, "r").visititems(lambda name, item: found.update({name: item[...]}) if isinstance(item, h5py.Dataset) and item.dtype.kind == "f" else None)
-    return found
-a, b = map(tensors, sys.argv[1:3])
-assert a.keys() == b.keys(), (a.keys() ^ b.keys())
-assert len(a) == int(sys.argv[3]), sorted(a)
-tolerance = float(sys.argv[4]) if len(sys.argv) > 4 else 0
-for name in a:
-    if tolerance == 0:
-        assert a[name].tobytes() == b[name].tobytes(), name
-    else:
-        np.testing.assert_allclose(a[name], b[name], rtol=tolerance, atol=tolerance, err_msg=name)
-assert any(np.count_nonzero(t) > 100 for t in a.values())
-END
+# expect_same_tensors RUN RUN TENSORS [TOLERANCE]: of their newest checkpoints.
 expect_same_tensors() {
-  python3 same_tensors.py "$(newest_checkpoint "$1")" "$(newest_checkpoint "$2")" "${@:3}" >differences 2>&1 ||
+  python3 "$tree/tests/cli/checkpoint_tensors.py" "$(newest_checkpoint "$1")" "$(newest_checkpoint "$2")" "${@:3}" >differences 2>&1 ||
     failed "$1 and $2: $(tail -n 3 differences)"
 }
 # expect_near CURVE CURVE RELATIVE

@@ -196,11 +196,11 @@ TEST_F(DamagedCheckpoint, AChangedOrMissingRecordIsNoticed) {
 TEST_F(DamagedCheckpoint, ANewerFormatSaysSo) {
   {
     Hdf5File newer(file_, Hdf5File::Access::create);
-    newer.set_integer("/", "lockstep_checkpoint_format", 4);
+    newer.set_integer("/", "lockstep_checkpoint_format", 5);
     newer.close();
   }
-  EXPECT_THAT(error(), AllOf(HasSubstr(file_.string()), HasSubstr("was written by a newer format (4)"),
-                             HasSubstr("reads up to 3"), ::testing::Not(HasSubstr("corrupted"))));
+  EXPECT_THAT(error(), AllOf(HasSubstr(file_.string()), HasSubstr("was written by a newer format (5)"),
+                             HasSubstr("reads up to 4"), ::testing::Not(HasSubstr("corrupted"))));
 }
 
 TEST_F(DamagedCheckpoint, OtherFilesAreNoCheckpoints) {

@@ -2,6 +2,7 @@
 /// Checkpoints whose every number tells where it belongs.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -59,6 +60,53 @@ struct SampleTensors {
   }
   std::vector<StoredTensor> stored;
 };
+
+struct InParts {
+  int writers = 2;
+  std::string attempt = "0a";
+};
+
+/// Writes the tensors in parts of nearly equal numbers of values, which cut through tensors as they like, the later
+/// ones first.
+inline SplitState write_parts(const std::filesystem::path& folder, std::int64_t step, const SampleTensors& tensors,
+                              const InParts& options) {
+  std::size_t all = 0;
+  SplitState split;
+  for (const StoredTensor& tensor : tensors.stored) {
+    split.tensors.push_back({tensor.group, tensor.name, tensor.shape});
+    all += tensor.values.size();
+  }
+  const auto writers = static_cast<std::size_t>(options.writers);
+  split.parts.resize(writers);
+  for (std::size_t writer = writers; writer-- > 0;) {
+    const std::size_t first = all * writer / writers, last = all * (writer + 1) / writers;
+    std::vector<TensorPiece> pieces;
+    std::size_t offset = 0;
+    for (const StoredTensor& tensor : tensors.stored) {
+      const std::size_t begin = std::max(first, offset), end = std::min(last, offset + tensor.values.size());
+      if (begin < end) {
+        pieces.push_back({.group = tensor.group,
+                          .name = tensor.name,
+                          .first = static_cast<std::int64_t>(begin - offset),
+                          .values = std::span(tensor.values).subspan(begin - offset, end - begin)});
+      }
+      offset += tensor.values.size();
+    }
+    split.parts[writer] = write_checkpoint_part({.folder = folder,
+                                                 .step = step,
+                                                 .attempt = options.attempt,
+                                                 .index = static_cast<int>(writer),
+                                                 .count = options.writers},
+                                                pieces);
+  }
+  return split;
+}
+
+/// The sample of that step, its parts first, then its file.
+inline std::filesystem::path write_in_parts(CheckpointWriter& writer, const std::filesystem::path& folder,
+                                            std::int64_t step, const InParts& options) {
+  return writer.write(sample_record(step), {}, write_parts(folder, step, SampleTensors(step), options));
+}
 
 inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
