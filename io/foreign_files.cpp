@@ -23,6 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "io/checkpoint.hpp"
 #include "io/durable_file.hpp"
 #include "io/shard_file.hpp"
 #include "io/shard_set.hpp"
@@ -249,7 +250,7 @@ void listen_to(InspectingChild& child, const ForeignFiles& files, const Inspecti
 void inspect(const ForeignFiles& files, const InspectionProgress& progress) {
   for (const std::filesystem::path& path : hdf5_files_in(files.path)) {
     progress(path.string());
-    if (Hdf5File(path, Hdf5File::Access::read).has("parameters")) continue;
+    if (is_checkpoint(path)) continue;
     const ShardFile file(path, files.x, files.y);
     read_through_library(file, 0, kLeastSampled, progress);
     if (file.fields().size() > 1) read_through_library(file, 1, std::numeric_limits<std::size_t>::max(), progress);
