@@ -20,7 +20,7 @@ void in_a_process(Work work, int exit_code) {
       testing::ExitedWithCode(exit_code), "");
 }
 
-TEST(StopSignals, TellWhichCameFirst) {
+TEST(StopSignalsDeathTest, TellWhichCameFirst) {
   in_a_process(
       [] {
         const StopSignals signals;
@@ -31,7 +31,7 @@ TEST(StopSignals, TellWhichCameFirst) {
       75);
 }
 
-TEST(StopSignals, ASecondInterruptEndsTheProcessWhateverCameBetween) {
+TEST(StopSignalsDeathTest, ASecondInterruptEndsTheProcessWhateverCameBetween) {
   EXPECT_EXIT(
       {
         const StopSignals signals;
@@ -41,7 +41,7 @@ TEST(StopSignals, ASecondInterruptEndsTheProcessWhateverCameBetween) {
       testing::ExitedWithCode(130), "");
 }
 
-TEST(StopSignals, ChangeNothingAnyMoreWhenAllWorkIsDone) {
+TEST(StopSignalsDeathTest, ChangeNothingAnyMoreWhenAllWorkIsDone) {
   in_a_process(
       [] {
         StopSignals signals;
@@ -52,7 +52,7 @@ TEST(StopSignals, ChangeNothingAnyMoreWhenAllWorkIsDone) {
       75);
 }
 
-TEST(StopSignals, EndAProcessThatHasNothingToTidyUp) {
+TEST(StopSignalsDeathTest, EndAProcessThatHasNothingToTidyUp) {
   EXPECT_EXIT(
       {
         StopSignals signals;
@@ -63,7 +63,7 @@ TEST(StopSignals, EndAProcessThatHasNothingToTidyUp) {
       testing::KilledBySignal(SIGUSR1), "");
 }
 
-TEST(StopSignals, ThatCameBeforeTheyWereReleasedCount) {
+TEST(StopSignalsDeathTest, ThatCameBeforeTheyWereReleasedCount) {
   EXPECT_EXIT(
       {
         StopSignals signals;
@@ -74,7 +74,7 @@ TEST(StopSignals, ThatCameBeforeTheyWereReleasedCount) {
       testing::KilledBySignal(SIGTERM), "");
 }
 
-TEST(StopSignals, ArriveWhereTheyWereBlockedByTheStarter) {
+TEST(StopSignalsDeathTest, ArriveWhereTheyWereBlockedByTheStarter) {
   in_a_process(
       [] {
         sigset_t blocked;
