@@ -28,7 +28,8 @@ struct HostMemoryPlan {
 /// "16.0 GiB for the network, 1.2 GiB for checkpoints, ...", without what is nothing.
 std::string describe(const HostMemoryPlan& memory);
 
-/// Of a rank in training that has planned `plan` for its place.
+/// Of a rank in training that has planned `plan` for its place. Rank 0 counts the whole copy for checkpoints, also
+/// where several writers share it.
 HostMemoryPlan training_memory(const Place& place, const model::MemoryPlan& plan, const Workload& workload, int rank);
 /// Of a rank that evaluates `batch` samples at once.
 HostMemoryPlan evaluation_memory(const Place& place, const model::MemoryPlan& plan, const io::Dataset& dataset,
