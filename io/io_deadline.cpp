@@ -19,8 +19,9 @@ constexpr double kWaitSeconds = 1;
 
 }  // namespace
 
-IoDeadline::Operation::Operation(IoDeadline* deadline, Kind kind, const std::filesystem::path& file) noexcept
-    : deadline_(deadline), kind_(kind), file_(&file) {
+IoDeadline::Operation::Operation(IoDeadline* deadline, Kind kind, const std::filesystem::path& file,
+                                 double allowed) noexcept
+    : deadline_(deadline), kind_(kind), file_(&file), allowed_(allowed) {
   if (deadline_ == nullptr) return;
   began_ = deadline_->clock_.load(std::memory_order_relaxed);
   const std::lock_guard lock(deadline_->mutex_);
@@ -51,18 +52,17 @@ IoDeadline::~IoDeadline() {
 }
 
 IoDeadline::Pending IoDeadline::describe(const Operation& operation) const {
-  return {.kind = operation.kind_,
-          .file = *operation.file_,
-          .seconds = clock_.load(std::memory_order_relaxed) - operation.began_};
+  const double seconds = clock_.load(std::memory_order_relaxed) - operation.began_;
+  return {.kind = operation.kind_, .file = *operation.file_, .seconds = seconds, .late = seconds - operation.allowed_};
 }
 
-std::optional<IoDeadline::Pending> IoDeadline::oldest() const {
+std::optional<IoDeadline::Pending> IoDeadline::latest() const {
   const std::lock_guard lock(mutex_);
-  const Operation* oldest = first_;
+  const Operation* latest = first_;
   for (const Operation* each = first_; each != nullptr; each = each->after_) {
-    if (each->began_ <= oldest->began_) oldest = each;
+    if (each->began_ + each->allowed_ <= latest->began_ + latest->allowed_) latest = each;
   }
-  return oldest == nullptr ? std::nullopt : std::optional(describe(*oldest));
+  return latest == nullptr ? std::nullopt : std::optional(describe(*latest));
 }
 
 void IoDeadline::watch(const std::stop_token& stop) {
@@ -76,8 +76,8 @@ void IoDeadline::watch(const std::stop_token& stop) {
     const double clock = clock_.load(std::memory_order_relaxed) +
                          std::min(1.0, std::chrono::duration<double>(now - std::exchange(last, now)).count());
     clock_.store(clock, std::memory_order_relaxed);
-    const std::optional<Pending> pending = oldest();
-    if (!pending || pending->seconds < kWaitSeconds) {
+    const std::optional<Pending> pending = latest();
+    if (!pending || pending->late < kWaitSeconds) {
       if (std::exchange(waiting, false) && handlers_.resumed) handlers_.resumed();
       continue;
     }
@@ -85,7 +85,7 @@ void IoDeadline::watch(const std::stop_token& stop) {
       said_at = clock;
       if (handlers_.waiting) handlers_.waiting(*pending);
     }
-    if (pending->seconds >= seconds_ && !std::exchange(expired, true) && handlers_.expired) handlers_.expired(*pending);
+    if (pending->late >= seconds_ && !std::exchange(expired, true) && handlers_.expired) handlers_.expired(*pending);
   }
 }
 

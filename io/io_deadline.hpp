@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <mutex>
@@ -22,32 +23,36 @@ class IoDeadline {
     Kind kind = Kind::reading;
     std::filesystem::path file;
     double seconds = 0;  ///< since it began
+    double late = 0;     ///< seconds of these beyond what was allowed to it
   };
   /// Called from the thread that looks at the time, one at a time.
   struct Handlers {
-    /// Every second or so while an operation is under way for longer than that: the one that began first.
+    /// Every second or so while an operation is late by more than that: the latest.
     std::function<void(const Pending&)> waiting = {};
     std::function<void()> resumed = {};  ///< after waiting(): none is any more
     /// The time is up. Once; most often it ends the process.
     std::function<void(const Pending&)> expired = {};
   };
 
-  /// `seconds` > 0, for each operation.
+  /// `seconds` > 0: so late each operation may be.
   IoDeadline(double seconds, Handlers handlers);
   ~IoDeadline();  ///< no operation may be under way
   IoDeadline(const IoDeadline&) = delete;
   IoDeadline& operator=(const IoDeadline&) = delete;
 
   double seconds() const noexcept { return seconds_; }
-  /// The one that began first.
-  std::optional<Pending> oldest() const;
+  /// Of those under way the one that is late by most.
+  std::optional<Pending> latest() const;
+
+  /// What a file system may take at the slowest for many bytes in one operation: 0.1 s for a megabyte.
+  static double seconds_for(std::uint64_t bytes) noexcept { return static_cast<double>(bytes) / 10e6; }
 
   /// Scope of one operation: one call of the system, or a few. From any thread, 50 ns.
   class Operation {
    public:
-    /// Nothing where `deadline` is nullptr. `file` outlives the operation.
-    Operation(IoDeadline* deadline, Kind kind, const std::filesystem::path& file) noexcept;
-    Operation(IoDeadline* deadline, Kind kind, std::filesystem::path&& file) = delete;
+    /// Nothing where `deadline` is nullptr. `file` outlives the operation. It is late after `allowed` seconds.
+    Operation(IoDeadline* deadline, Kind kind, const std::filesystem::path& file, double allowed = 0) noexcept;
+    Operation(IoDeadline* deadline, Kind kind, std::filesystem::path&& file, double allowed = 0) = delete;
     ~Operation();
     Operation(const Operation&) = delete;
     Operation& operator=(const Operation&) = delete;
@@ -58,6 +63,7 @@ class IoDeadline {
     Kind kind_;
     const std::filesystem::path* file_;
     double began_ = 0;
+    double allowed_;
     Operation* before_ = nullptr;  ///< neighbours in the list of those under way
     Operation* after_ = nullptr;
   };

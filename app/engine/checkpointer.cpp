@@ -34,12 +34,14 @@ Checkpointer::Checkpointer(const Parts& parts) : parts_(parts) {
     const std::size_t bytes = Snapshot::bytes(parts.training, parts.buckets, options);
     const std::string shortage = comm::memory_shortage(bytes, 1, comm::read_meminfo());
     if (!shortage.empty()) throw std::runtime_error("the copy that checkpoints are written from: " + shortage);
+    seconds_to_write_ = io::IoDeadline::seconds_for(bytes);
     snapshot_ = std::make_shared<Snapshot>(parts.training, parts.buckets, options, parts.memory);
   });
 }
 
-void Checkpointer::open(io::CheckpointWriterOptions options) {
+void Checkpointer::open(io::CheckpointWriterOptions options, io::IoDeadline* deadline) {
   folder_ = options.folder;
+  deadline_ = deadline;
   if (parts_.communicator.rank() == 0) writer_ = std::make_shared<io::CheckpointWriter>(std::move(options));
 }
 
@@ -64,7 +66,7 @@ void Checkpointer::write(const io::TrainingRecord& record) {
     record_ = record;
     if (share_.writer >= 0) write_part();
   } else if (writer_) {
-    work_.start([record, writer = writer_, snapshot = snapshot_, written = written_, watch = since_taken_] {
+    start([record, writer = writer_, snapshot = snapshot_, written = written_, watch = since_taken_] {
       written->file = writer->write(record, snapshot->tensors());
       written->seconds = watch.seconds();
     });
@@ -72,12 +74,18 @@ void Checkpointer::write(const io::TrainingRecord& record) {
   stall_ = since_taken_.seconds();
 }
 
+void Checkpointer::start(std::function<void()> work) {
+  work_.start([work = std::move(work), folder = folder_, deadline = deadline_, seconds = seconds_to_write_] {
+    const io::IoDeadline::Operation writing(deadline, io::IoDeadline::Kind::writing, folder, seconds);
+    work();
+  });
+}
+
 void Checkpointer::write_part() {
   part_ = std::make_shared<io::WrittenPart>();
   const io::PartPlace place{
       .folder = folder_, .step = record_.step, .attempt = attempt_, .index = share_.writer, .count = parts_.writers};
-  work_.start(
-      [place, snapshot = snapshot_, part = part_] { *part = io::write_checkpoint_part(place, snapshot->pieces()); });
+  start([place, snapshot = snapshot_, part = part_] { *part = io::write_checkpoint_part(place, snapshot->pieces()); });
 }
 
 void Checkpointer::advance() {
@@ -101,8 +109,8 @@ void Checkpointer::join_parts() {
   for (const std::string& text : said) {
     if (!text.empty()) split.parts.push_back(part_from(text));
   }
-  work_.start([record = record_, writer = writer_, snapshot = snapshot_, written = written_, watch = since_taken_,
-               split = std::move(split)] {
+  start([record = record_, writer = writer_, snapshot = snapshot_, written = written_, watch = since_taken_,
+         split = std::move(split)] {
     written->file = writer->write(record, snapshot->recurrent(), split);
     written->seconds = watch.seconds();
   });

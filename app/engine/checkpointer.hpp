@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <memory_resource>
 #include <optional>
@@ -15,6 +16,7 @@
 #include "comm/communicator.hpp"
 #include "io/background_work.hpp"
 #include "io/checkpoint.hpp"
+#include "io/io_deadline.hpp"
 
 namespace lockstep::app {
 
@@ -46,8 +48,10 @@ class Checkpointer {
   /// little.
   explicit Checkpointer(const Parts& parts);
 
-  /// On every rank, once, before the first write(); rank 0 takes the folder over from earlier writers.
-  void open(io::CheckpointWriterOptions options);
+  /// On every rank, once, before the first write(); rank 0 takes the folder over from earlier writers. `deadline`,
+  /// which outlives this, is that of writing: for as long as the bytes may take at the slowest, and the deadline
+  /// itself.
+  void open(io::CheckpointWriterOptions options, io::IoDeadline* deadline = nullptr);
 
   /// Collective. Copies the state. Nothing may be written any more.
   void take();
@@ -67,6 +71,8 @@ class Checkpointer {
   std::optional<WrittenCheckpoint> poll();
 
  private:
+  /// `work` beside the training, under the deadline.
+  void start(std::function<void()> work);
   void write_part();
   void wait_for_work();
   void join_parts();
@@ -74,7 +80,9 @@ class Checkpointer {
   Parts parts_;
   std::shared_ptr<Snapshot> snapshot_;
   SnapshotShare share_;
+  double seconds_to_write_ = 0;  ///< at the slowest
   std::filesystem::path folder_;
+  io::IoDeadline* deadline_ = nullptr;
   std::shared_ptr<io::CheckpointWriter> writer_;  ///< rank 0
   io::TrainingRecord record_;                     ///< of the checkpoint under way
   std::string attempt_;                           ///< its name, the same on all ranks, where there are parts

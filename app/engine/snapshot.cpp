@@ -27,6 +27,22 @@ SequenceRange own_sequences(const comm::Communicator& communicator, std::int64_t
   return {first, sequences * (communicator.rank() + 1) / communicator.size() - first};
 }
 
+/// What reading `path` may take, a checkpoint or a folder of them that are tried one after the other.
+double seconds_to_read(io::IoDeadline* deadline, const fs::path& path) {
+  const io::IoDeadline::Operation looking(deadline, io::IoDeadline::Kind::reading, path);
+  std::error_code unknown;  // whoever reads it says more
+  if (!fs::is_directory(path, unknown)) {
+    const auto bytes = fs::file_size(path, unknown);
+    return unknown ? 0 : io::IoDeadline::seconds_for(bytes);
+  }
+  const fs::path inside = path / "checkpoints";
+  double seconds = 0;
+  for (const io::FoundCheckpoint& found : io::list_checkpoints(fs::is_directory(inside, unknown) ? inside : path)) {
+    seconds += seconds_to_read(deadline, found.file);
+  }
+  return seconds;
+}
+
 std::span<float> part_of(StatefulSequences& state, const SequenceRange& sequences) {
   return std::span(state.values)
       .subspan(static_cast<std::size_t>(sequences.first * state.elements),
@@ -229,10 +245,12 @@ std::string broadcast_text(comm::Communicator& communicator, const std::string& 
   return result;
 }
 
-CheckpointOnRank0::CheckpointOnRank0(comm::Communicator& communicator, const fs::path& path)
+CheckpointOnRank0::CheckpointOnRank0(comm::Communicator& communicator, const fs::path& path, io::IoDeadline* deadline)
     : communicator_(communicator) {
   comm::all_succeed(communicator, [&] {
     if (communicator.rank() != 0) return;
+    const io::IoDeadline::Operation reading(deadline, io::IoDeadline::Kind::reading, path,
+                                            seconds_to_read(deadline, path));
     if (!fs::exists(path))
       throw io::FileError(fmt::format("{}: no such checkpoint, run folder or checkpoints folder", path.string()));
     if (!fs::is_directory(path)) {

@@ -12,6 +12,7 @@
 
 #include "comm/communicator.hpp"
 #include "io/checkpoint.hpp"
+#include "io/io_deadline.hpp"
 #include "model/state/arena.hpp"
 #include "model/state/parameter_state.hpp"
 #include "model/state/recurrent_state.hpp"
@@ -80,8 +81,10 @@ class Snapshot {
 class CheckpointOnRank0 {
  public:
   /// Collective. `path`: a file, a run folder or a checkpoints folder (the newest that verifies). Throws
-  /// comm::AgreedError on every rank when rank 0 cannot read one.
-  CheckpointOnRank0(comm::Communicator& communicator, const std::filesystem::path& path);
+  /// comm::AgreedError on every rank when rank 0 cannot read one. `deadline` is that of reading one: for as long as its
+  /// bytes may take at the slowest, and the deadline itself.
+  CheckpointOnRank0(comm::Communicator& communicator, const std::filesystem::path& path,
+                    io::IoDeadline* deadline = nullptr);
 
   const io::TrainingRecord& record() const noexcept { return record_; }
   const std::filesystem::path& file() const noexcept { return file_; }

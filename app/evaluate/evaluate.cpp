@@ -9,6 +9,7 @@
 
 #include "app/engine/engine.hpp"
 #include "app/engine/evaluation.hpp"
+#include "app/engine/file_watch.hpp"
 #include "app/engine/snapshot.hpp"
 #include "app/plan/agreement.hpp"
 #include "app/plan/foreign_data.hpp"
@@ -22,13 +23,17 @@
 namespace lockstep::app {
 
 int run_eval(comm::MpiSession& session, const EvalOptions& options) {
-  const auto communicator = comm::make_communicator(
-      session, {.transport = options.execution.transport, .deadline_seconds = options.execution.deadline});
+  const ExecutionOptions& execution = options.execution;
+  const auto communicator =
+      comm::make_communicator(session, {.transport = execution.transport,
+                                        .deadline_seconds = execution.deadline,
+                                        .excuse_seconds = execution.io_deadline + execution.deadline});
+  io::IoDeadline io_deadline = watch_files(session, *communicator, execution.io_deadline);
   Console console(communicator->rank() == 0);
   ResultFile json(*communicator, options.json);
 
   // Rank 0 reads the checkpoint; the others learn from it which network and which data.
-  CheckpointOnRank0 source(*communicator, options.checkpoint);
+  CheckpointOnRank0 source(*communicator, options.checkpoint, &io_deadline);
   TrainOptions trained = train_options_from_ini(source.record().configuration);
   if (options.evaluation_batch > 0) trained.validation.batch = options.evaluation_batch;
   const bool average = options.average_set ? options.average : trained.validation.average;
@@ -56,7 +61,7 @@ int run_eval(comm::MpiSession& session, const EvalOptions& options) {
   });
   all_succeed_or_usage(*communicator, [&] {
     const std::filesystem::path& path = trained.data.validation;
-    dataset = open_dataset(trained, path);
+    dataset = open_dataset(trained, path, &io_deadline);
     const io::NetworkIdentity& trained_on = source.record().network;
     const io::DatasetInfo& info = dataset->info();
     require_labels(info, path);

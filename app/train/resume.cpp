@@ -55,9 +55,9 @@ void warn_of_later_checkpoints(Console& console, const CheckpointOnRank0& checkp
 }  // namespace
 
 Origin find_origin(comm::Communicator& communicator, Console& console, const RunOptions& options,
-                   const std::string& network) {
+                   const std::string& network, io::IoDeadline& deadline) {
   const Resume& resume = options.resume;
-  Origin origin{.checkpoint = {}, .folder = options.folder, .takes_folder_over = false};
+  Origin origin{.checkpoint = {}, .folder = options.folder, .takes_folder_over = false, .deadline = &deadline};
   if (resume.from == Resume::From::nothing) {
     if (origin.folder.empty()) {
       origin.folder =
@@ -78,7 +78,8 @@ Origin find_origin(comm::Communicator& communicator, Console& console, const Run
       return origin;
     }
   }
-  origin.checkpoint.emplace(communicator, resume.from == Resume::From::newest ? options.folder : resume.file);
+  origin.checkpoint.emplace(communicator, resume.from == Resume::From::newest ? options.folder : resume.file,
+                            origin.deadline);
   for (const std::string& warning : origin.checkpoint->warnings())
     console.warn(fmt::format("{}; going on from the one before", warning));
   warn_of_later_checkpoints(console, *origin.checkpoint, options.folder);
@@ -88,7 +89,7 @@ Origin find_origin(comm::Communicator& communicator, Console& console, const Run
 bool found_newer(comm::Communicator& communicator, Console& console, Origin& origin) {
   const auto look = [&] { return newest_step(origin.folder) > origin.newest_seen; };
   if (!on_all_ranks(communicator, look)) return false;
-  origin.checkpoint.emplace(communicator, origin.folder);
+  origin.checkpoint.emplace(communicator, origin.folder, origin.deadline);
   console.info(fmt::format("the owner before has written {} meanwhile", origin.checkpoint->file().string()));
   for (const std::string& warning : origin.checkpoint->warnings()) console.warn(warning);
   return true;

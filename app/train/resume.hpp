@@ -19,15 +19,16 @@ struct Origin {
   std::optional<CheckpointOnRank0> checkpoint;  ///< empty: at step 0
   std::filesystem::path folder;                 ///< of the run
   bool takes_folder_over = false;               ///< what it holds is an attempt that ended before its first checkpoint
+  io::IoDeadline* deadline = nullptr;           ///< of reading them
   std::int64_t newest_seen = -1;                ///< rank 0: step of the newest file there, whether it verifies or not
 
   const io::TrainingRecord* record() const noexcept { return checkpoint ? &checkpoint->record() : nullptr; }
 };
 
 /// Collective. `newest` in a run folder that has no checkpoint yet (a job that was requeued before its first one)
-/// begins anew. `network`: for the name of a new run's folder.
+/// begins anew. `network`: for the name of a new run's folder. `deadline` outlives the origin.
 Origin find_origin(comm::Communicator& communicator, Console& console, const RunOptions& options,
-                   const std::string& network);
+                   const std::string& network, io::IoDeadline& deadline);
 
 /// Collective, when rank 0 owns the folder: the owner before may have written until then. True where there is a newer
 /// checkpoint than was seen, which `origin` then holds.

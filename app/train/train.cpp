@@ -163,7 +163,8 @@ void Run::open_folder(std::optional<io::RunFolder> taken, bool continues, const 
   validated_before_ = from.validated_step;
   owes_validation_ = from.step > 0 && due(workload_.work.evaluate_every) && validated_before_ < from.step;
   comm::all_succeed(communicator_, [&] {
-    if (communicator_.rank() != 0) return checkpointer_.open({.folder = options_.run.folder / "checkpoints"});
+    if (communicator_.rank() != 0)
+      return checkpointer_.open({.folder = options_.run.folder / "checkpoints"}, &deadline);
     reporter_.set_history(from.metrics);
     if (taken) {
       folder_ = std::make_shared<io::RunFolder>(std::move(*taken));
@@ -182,9 +183,10 @@ void Run::open_folder(std::optional<io::RunFolder> taken, bool continues, const 
       logs.tensorboard = std::make_unique<io::TensorboardLog>(folder_->path(), continues ? from.step : -1, &deadline);
     logs.still_owner = [this] { folder_->still_owner(); };
     reporter_.attach(std::move(logs));
-    checkpointer_.open({.folder = folder_->checkpoints(), .keep = options_.run.keep, .still_owner = [folder = folder_] {
-                          folder->still_owner();
-                        }});
+    checkpointer_.open({.folder = folder_->checkpoints(),
+                        .keep = options_.run.keep,
+                        .still_owner = [folder = folder_] { folder->still_owner(); }},
+                       &deadline);
   });
 }
 
@@ -430,7 +432,7 @@ int run_train(comm::MpiSession& session, const TrainOptions& given, StopSignals&
   JobTime job_time;
   if (communicator->rank() == 0) job_time = find_job_time(given.run.time_limit);
 
-  Origin origin = find_origin(*communicator, console, given.run, given.network.name);
+  Origin origin = find_origin(*communicator, console, given.run, given.network.name, io_deadline);
   const Plan plan = make_plan(*communicator, given,
                               {.folder = origin.folder,
                                .record = origin.record(),

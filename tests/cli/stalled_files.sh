@@ -73,6 +73,24 @@ for file in log.txt metrics.jsonl events.out owner; do
   stalled_out "error on rank 0 \\(.*\\): (reading|writing) [^ ]*/$file[^ ]*"
 done
 
+check "a checkpoint that cannot be written, beside the training"
+begin checkpoint -n 2 "${train[@]}" --deadline 2 --io-deadline 5 --checkpoint-every 20
+stall 0 /checkpoints/.step-
+stalled_out 'error on rank 0 \(.*\): writing [^ ]*/checkpoints'
+come_back
+
+check "a checkpoint that cannot be read: resume"
+stall 0 /checkpoints/step-
+start -n 2 "${train[@]}" --run runs/back-ring --resume --deadline 2 --io-deadline 5
+stalled_out 'error on rank 0 \(.*\): reading [^ ]*runs/back-ring'
+
+check "a checkpoint that cannot be read: eval"
+come_back
+newest=$(newest_checkpoint runs/back-ring)
+stall 0 /checkpoints/step-
+start -n 2 -w ./preloaded eval "$newest" --data data --deadline 2 --io-deadline 5
+stalled_out 'error on rank 0 \(.*\): reading [^ ]*step-[^ ]*'
+
 check "data that stall at the start"
 stall -1 data/train/
 start -n 2 "${train[@]}" --run runs/start --deadline 2 --io-deadline 5

@@ -66,29 +66,42 @@ TEST(IoDeadline, LooksAtEachOperationOnItsOwn) {
     std::thread([&] {
       for (int i = 0; i < 1000; ++i) const IoDeadline::Operation quick(&deadline, kReading, kFile);
     }).join();
-    ASSERT_TRUE(deadline.oldest());
-    EXPECT_EQ(deadline.oldest()->file, kOther);
+    ASSERT_TRUE(deadline.latest());
+    EXPECT_EQ(deadline.latest()->file, kOther);
     EXPECT_TRUE(said.wait_for("waiting: log.txt"));
   }
-  EXPECT_FALSE(deadline.oldest());
+  EXPECT_FALSE(deadline.latest());
   EXPECT_TRUE(said.wait_for("resumed"));
   const std::vector<std::string> all = said.all();
   EXPECT_EQ(std::count(all.begin(), all.end(), "waiting: shard-0.h5"), 0);
   EXPECT_EQ(std::count(all.begin(), all.end(), "writing log.txt"), 0) << "its time was not up";
 }
 
-TEST(IoDeadline, FindsTheOldestWhateverOrderTheyEndIn) {
+TEST(IoDeadline, FindsTheLatestWhateverOrderTheyEndIn) {
   IoDeadline deadline(1e9, {});
   auto first = std::make_unique<IoDeadline::Operation>(&deadline, kReading, kFile);
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   auto second = std::make_unique<IoDeadline::Operation>(&deadline, kWriting, kOther);
   auto third = std::make_unique<IoDeadline::Operation>(&deadline, kReading, kFile);
-  EXPECT_EQ(deadline.oldest()->kind, kReading);
+  EXPECT_EQ(deadline.latest()->kind, kReading);
   first.reset();
   third.reset();
-  EXPECT_EQ(deadline.oldest()->kind, kWriting);
+  EXPECT_EQ(deadline.latest()->kind, kWriting);
   second.reset();
-  EXPECT_FALSE(deadline.oldest());
+  EXPECT_FALSE(deadline.latest());
+}
+
+TEST(IoDeadline, GivesALongOperationItsTime) {
+  Said said;
+  IoDeadline deadline(0.5, into(said));
+  const IoDeadline::Operation checkpoint(&deadline, kWriting, kOther, IoDeadline::seconds_for(1'000'000'000'000));
+  {
+    const IoDeadline::Operation quick(&deadline, kReading, kFile);
+    EXPECT_EQ(deadline.latest()->file, kFile) << "the older one has its time";
+    EXPECT_TRUE(said.wait_for("reading shard-0.h5"));
+  }
+  const std::vector<std::string> all = said.all();
+  EXPECT_EQ(std::count(all.begin(), all.end(), "waiting: log.txt"), 0);
 }
 
 TEST(IoDeadline, IsNoneWithoutAnObject) { const IoDeadline::Operation operation(nullptr, kReading, kFile); }
