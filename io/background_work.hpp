@@ -25,6 +25,8 @@ class BackgroundWork {
   bool under_way() const noexcept { return thread_.joinable(); }
   /// Waits `seconds` at most; false: the piece still goes on. True where there is none.
   bool wait(double seconds);
+  /// Nobody expects the piece under way to end any more: the destructor will not wait for it.
+  void give_up() noexcept { patience_ = 0; }
   /// Where the piece is done: rethrows what it threw. Returns whether one was collected; never waits.
   bool collect();
 

@@ -27,7 +27,7 @@ io::WrittenPart part_from(std::string_view text) {
 
 }  // namespace
 
-Checkpointer::Checkpointer(const Parts& parts) : parts_(parts) {
+Checkpointer::Checkpointer(const Parts& parts) : parts_(parts), work_(parts.patience) {
   comm::all_succeed(parts.communicator, [&] {
     share_ = snapshot_share(parts.training.parameters, parts.buckets, parts.communicator, parts.writers);
     const Snapshot::Options options{.share = share_, .sequences = parts.sequences};
@@ -129,7 +129,8 @@ void Checkpointer::wait() {
 
 void Checkpointer::wait_for_work() {
   const comm::LongOperation writing(parts_.communicator, "writing a checkpoint");
-  if (work_.wait(kPatience)) return;
+  if (work_.wait(parts_.patience)) return;
+  work_.give_up();
   throw io::FileError(
       fmt::format("the checkpoint of step {} is not written after {:.0f} s: its file system does not answer. The "
                   "checkpoint before it is intact",

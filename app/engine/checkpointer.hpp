@@ -32,9 +32,6 @@ struct WrittenCheckpoint {
 /// advance() is called after every step.
 class Checkpointer {
  public:
-  /// A file system that has not taken a checkpoint after so many seconds is given up.
-  static constexpr double kPatience = 600;
-
   /// What is saved; all of it must outlive the checkpointer.
   struct Parts {
     comm::Communicator& communicator;  ///< between host memories
@@ -43,6 +40,7 @@ class Checkpointer {
     std::int64_t sequences = 0;            ///< of the global batch, where the network carries state
     int writers = 1;                       ///< ranks that write
     std::pmr::memory_resource* memory;     ///< of the host, for the copy; pinned where a device fills it
+    double patience = 600;                 ///< seconds after which a file system that does not answer is given up
   };
   /// Collective. Takes the memory of the copy on the ranks that write. Throws comm::AgreedError where there is too
   /// little.
@@ -64,7 +62,7 @@ class Checkpointer {
   /// that. Throws comm::AgreedError where a part could not be written.
   void advance();
   /// Collective where several ranks write. Waits for the checkpoint under way, if there is one; inside a long operation
-  /// (Communicator). Throws io::FileError when its file system does not answer for kPatience, comm::AgreedError as
+  /// (Communicator). Throws io::FileError when its file system does not answer for so long, comm::AgreedError as
   /// advance().
   void wait();
   /// Rank 0: the checkpoint that was under way and is written now; never waits. Rethrows what went wrong with it.
@@ -91,7 +89,7 @@ class Checkpointer {
   std::shared_ptr<WrittenCheckpoint> written_;    ///< likewise
   StopWatch since_taken_;
   double stall_ = 0;  ///< of the one under way
-  io::BackgroundWork work_{kPatience};
+  io::BackgroundWork work_;
 };
 
 }  // namespace lockstep::app

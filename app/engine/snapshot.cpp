@@ -156,6 +156,7 @@ void Snapshot::take(comm::Communicator& communicator, model::Training& training)
   recurrent_ = gather_recurrent_state(communicator, training.model.recurrent_state(), options_.sequences);
   const model::ParameterState& parameters = training.parameters;
   if (options_.share.gathers) return gather(communicator, parameters);
+  if (options_.share.ranges.empty()) return;
   const comm::LongOperation copying(communicator, "copying the state for a checkpoint");
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     for (const comm::Slice& range : options_.share.ranges) {

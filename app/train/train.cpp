@@ -264,7 +264,13 @@ void Run::evaluate_now() {
       [&] { reporter_.evaluation(evaluated_at_, epochs_done(), evaluation, options_.validation.average, seconds); });
 }
 
+/// Rank 0's is the whole one.
 io::TrainingRecord Run::record() const {
+  if (communicator_.rank() != 0) {
+    io::TrainingRecord record;
+    record.step = trainer_.steps_done();
+    return record;
+  }
   const io::DatasetInfo& data = workload_.training->info();
   const bool epoch_over = trainer_.next_position() >= workload_.work.epoch_samples;
   return {.step = trainer_.steps_done(),

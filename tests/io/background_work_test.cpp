@@ -87,11 +87,12 @@ TEST(BackgroundWork, TheDestructorDoesNotWaitForEver) {
   };
   const auto shared = std::make_shared<Shared>();
   {
-    BackgroundWork work(0.01);
+    BackgroundWork work(kPatience);
     work.start([shared] {
       shared->permission.get_future().wait();
       shared->ended.set_value();
     });
+    work.give_up();
   }
   shared->permission.set_value();  // the thread has lived on, and what it works with, too
   shared->ended.get_future().wait();

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <future>
 #include <memory>
+#include <memory_resource>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -134,6 +135,36 @@ TEST_F(CheckpointerTest, TheCopyIsTheWritersUntilItHasWritten) {
   const auto written = checkpointer_.poll();
   ASSERT_TRUE(written.has_value());
   expect_state_in(written->file, 1);
+}
+
+TEST_F(CheckpointerTest, AFileSystemThatDoesNotAnswerIsGivenUp) {
+  const auto permission = std::make_shared<std::promise<void>>();
+  const auto ended = std::make_shared<std::promise<void>>();
+  {
+    const auto held_up = std::make_shared<std::atomic<bool>>(false);
+    Checkpointer impatient({.communicator = communicator_,
+                            .training = training_,
+                            .buckets = {},
+                            .memory = std::pmr::get_default_resource(),
+                            .patience = 0.05});
+    impatient.open({.folder = folder_, .still_owner = [=] {
+                      if (!*held_up) return;
+                      permission->get_future().wait();
+                      ended->set_value();
+                      throw io::FileError("too late");
+                    }});
+    impatient.take();
+    *held_up = true;
+    impatient.write(record_of(3));
+    try {
+      impatient.wait();
+      FAIL() << "no error";
+    } catch (const io::FileError& error) {
+      EXPECT_THAT(error.what(), testing::AllOf(HasSubstr("step 3"), HasSubstr("does not answer")));
+    }
+  }  // the destructor does not wait either
+  permission->set_value();
+  ended->get_future().wait();
 }
 
 }  // namespace
