@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# kill -9 at random moments, of one rank or of all, while checkpoints are written beside the training, in one file and in
+# parts: what was said to be safe is there, and the run that went on after all kills has every bit of the one that nobody
+# killed. KILLS: how many (kills_many.sh: 200). SEED: of the moments.
+. "$(dirname "$0")/harness.sh"
+kills=${KILLS:-8}
+RANDOM=${SEED:-1}
+pack_small data/train
+pack_small data/test
+options=(train --data data --hidden 200,100 --optimizer adam --learning-rate 0.001 --global-batch 70 --report-every 1
+  --evaluate-every 100 --checkpoint-every 10 --keep 2 --progress off --no-tensorboard)
+steps=600
+
+no_ranks() { [ -z "$(ranks)" ]; }
+# killed_once FOLDER OPTIONS...: one attempt that goes on from the last; sets $ended where it came to its end by itself.
+killed_once() {
+  local folder=$1 pids victims safe newest
+  shift
+  ended=""
+  start -n 3 "${options[@]}" --steps $steps --run "$folder" --resume "$@"
+  sleep "$((RANDOM % 2)).$(printf %03d $((RANDOM % 1000)))"
+  mapfile -t pids < <(ranks)
+  victims=("${pids[@]}")
+  [ $((RANDOM % 3)) = 0 ] || victims=("${pids[$((RANDOM % (${#pids[@]} > 0 ? ${#pids[@]} : 1)))]:-}")
+  [ -z "${victims[*]}" ] || kill -9 ${victims[*]} 2>/dev/null
+  wait_for 60 no_ranks
+  # A launcher whose rank dies while it starts may say "PMIX ERROR: UNREACHABLE" and stay, alone.
+  for ((waited = 0; waited < 500; ++waited)); do
+    kill -0 "$job" 2>/dev/null || break
+    sleep 0.02
+  done
+  ! kill -9 "$job" 2>/dev/null || stuck_launchers=$((stuck_launchers + 1))
+  finish 60
+  if [ "$status" = 0 ]; then
+    ended=yes
+    return
+  fi
+  done_kills=$((done_kills + 1))
+  ! grep -Eq 'Aborted|Segmentation|logic_error|is corrupted' out err || failed "$(grep -E 'Aborted|Segmentation|logic|corrupted' out err | head -n 1)"
+  safe=$(sed -n 's/^checkpoint .*step-0*\([0-9]*\)\.h5  in .*/\1/p' out | tail -n 1)
+  newest=$(newest_checkpoint "$folder" 2>/dev/null)
+  # What the kill fell into: a file, or parts that are not joined yet.
+  unfinished=$((unfinished + $(find "$folder" -name '.step-*.tmp' 2>/dev/null | wc -l)))
+  while read -r parts; do
+    [ -e "${parts%.parts-*}.h5" ] || unfinished=$((unfinished + 1))
+  done < <(find "$folder" -name 'step-*.parts-*' -type d 2>/dev/null)
+  if [ -n "$newest" ]; then
+    [ "$(basename "$newest" .h5 | sed 's/step-0*//')" -ge "${safe:-0}" ] || failed "step $safe was said to be safe, and $newest is the newest"
+    "$lockstep" info "$newest" >verified 2>&1 || failed "$newest: $(tail -n 1 verified)"
+  elif [ -n "$safe" ]; then
+    failed "step $safe was said to be safe, and nothing is there"
+  fi
+}
+
+run -n 3 "${options[@]}" --steps $steps --run runs/whole
+expect_status 0
+done_kills=0 round=0 unfinished=0 stuck_launchers=0
+while [ $done_kills -lt "$kills" ]; do
+  for way in "1" "3" "3 --shard-optimizer"; do
+    read -r writers shared <<<"$way"
+    folder=runs/round-$round-$writers$shared
+    check "round $round, --checkpoint-writers $way, after $done_kills kills"
+    limit=$((kills / 6 + 1))  # of a chain
+    for ((i = 0; i < limit; ++i)); do
+      killed_once "$folder" --checkpoint-writers "$writers" $shared
+      [ -z "$ended" ] || break
+    done
+    run -n 3 "${options[@]}" --steps $steps --run "$folder" --resume --checkpoint-writers "$writers" $shared
+    expect_status 0
+    python3 "$tree/tests/cli/checkpoint_tensors.py" "$(newest_checkpoint runs/whole)" "$(newest_checkpoint "$folder")" 18 >differences 2>&1 ||
+      failed "the weights differ: $(tail -n 1 differences)"
+    metric runs/whole train loss >whole
+    metric "$folder" train loss | expect_same whole -
+    [ -z "$(find "$folder/checkpoints" -name '*.tmp')" ] || failed "left behind: $(ls -A "$folder/checkpoints")"
+    [ "$(find "$folder/checkpoints" -name '*.parts-*' | wc -l)" -le 2 ] || failed "parts without a checkpoint: $(ls "$folder/checkpoints")"
+    rm -rf "$folder"
+  done
+  round=$((round + 1))
+done
+echo "$done_kills kills, of which $unfinished fell into the writing of a checkpoint; $stuck_launchers launchers stayed behind"
+[ "$kills" -lt 100 ] || [ $unfinished -gt 10 ] || failed "too few to have tested anything"
