@@ -89,7 +89,7 @@ std::string poem() {
 
 /// What `pack` does.
 std::string pack(const fs::path& folder, const std::unique_ptr<io::SampleSource>& source) {
-  io::write_shards(*source, {.folder = folder / "packed", .shards = 2}, {});
+  io::write_shards(*source, {.folder = folder / "packed"}, {});  // one shard: a single sample is a set, too
   return "";
 }
 
