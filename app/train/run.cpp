@@ -1,0 +1,315 @@
+#include "app/train/run.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "app/options/options.hpp"
+#include "app/plan/configuration.hpp"
+#include "app/plan/fingerprint.hpp"
+#include "app/report/figures.hpp"
+#include "app/train/resume.hpp"
+#include "comm/agreement.hpp"
+
+namespace lockstep::app {
+
+Run::Run(const Plan& plan, comm::Communicator& communicator, Console& console, Engine& engine, Trainer& trainer,
+         WallTime wall_time)
+    : options_(plan.settings),
+      workload_(plan.workload),
+      communicator_(communicator),
+      console_(console),
+      engine_(engine),
+      backend_(engine.backend()),
+      training_(engine.training()),
+      waits_on_devices_(!engine.backend().is_host()),
+      trainer_(trainer),
+      wall_time_(std::move(wall_time)),
+      checkpointer_(engine.saved(workload_.work.global_batch, plan.checkpoint_writers)),
+      reporter_(console, options_.reports, workload_.work, *workload_.task, communicator.size(), trainer.steps_done()) {
+}
+
+/// A failure is kept for the next step, so that all ranks end alike.
+template <class Work>
+void Run::keep_error(Work work) {
+  try {
+    const comm::LongOperation writing(communicator_);  // the file system may be slow
+    work();
+  } catch (const std::exception& e) {
+    if (error_.empty()) error_ = e.what();
+  }
+}
+
+/// Rank 0's work with the outside world.
+template <class Work>
+void Run::on_rank0(Work work) {
+  if (communicator_.rank() == 0 && error_.empty()) keep_error(work);
+}
+
+void Run::open_folder(std::optional<io::RunFolder> taken, bool continues, const io::TrainingRecord& from,
+                      io::IoDeadline& deadline) {
+  best_metric_ = from.step > 0 ? from.best_metric : best_metric_;
+  target_reached_ = reached_target(best_metric_);
+  if (continues) saved_at_ = from.step;
+  validated_before_ = from.validated_step;
+  owes_validation_ = from.step > 0 && due(workload_.work.evaluate_every) && validated_before_ < from.step;
+  comm::all_succeed(communicator_, [&] {
+    if (communicator_.rank() != 0)
+      return checkpointer_.open({.folder = options_.run.folder / "checkpoints"}, &deadline);
+    reporter_.set_history(from.metrics);
+    if (taken) {
+      folder_ = std::make_shared<io::RunFolder>(std::move(*taken));
+      if (!continues) folder_->start_over();
+    } else {
+      folder_ = std::make_shared<io::RunFolder>(options_.run.folder,
+                                                continues ? io::RunFolder::Open::resume : io::RunFolder::Open::fresh,
+                                                options_.run.force, &deadline);
+    }
+    console_.attach_log(folder_->path() / "log.txt", continues, &deadline);
+    folder_->write_text("config.ini", stored_configuration(options_));
+    RunLogs logs;
+    logs.metrics = std::make_unique<io::MetricsLog>(folder_->path() / "metrics.jsonl", continues, from.step, &deadline);
+    if (continues) record_unrecorded_checkpoints(*logs.metrics, folder_->path(), from.step);
+    if (options_.reports.tensorboard)
+      logs.tensorboard = std::make_unique<io::TensorboardLog>(folder_->path(), continues ? from.step : -1, &deadline);
+    logs.still_owner = [this] { folder_->still_owner(); };
+    reporter_.attach(std::move(logs));
+    checkpointer_.open({.folder = folder_->checkpoints(),
+                        .keep = options_.run.keep,
+                        .still_owner = [folder = folder_] { folder->still_owner(); }},
+                       &deadline);
+  });
+}
+
+/// Why a resumed run has no step to make; empty: it has.
+std::string Run::nothing_left() const {
+  const std::int64_t done = trainer_.steps_done();
+  if (done >= workload_.work.total_steps) {
+    return fmt::format(
+        "step {} is done and this run ends at step {}: nothing is left to do (more --epochs or --steps go on from "
+        "here)",
+        with_commas(done), with_commas(workload_.work.total_steps));
+  }
+  if (target_reached_) {
+    return fmt::format(
+        "the target metric {:.6g} is reached (best so far: {:.6g}): nothing is left to do (another --target-metric "
+        "goes on "
+        "from here)",
+        *options_.validation.target_metric, best_metric_);
+  }
+  return "";
+}
+
+/// Collective where histograms are due.
+void Run::report(StepFigures figures) {
+  const bool with_histograms = due(options_.reports.histograms_every);
+  if (with_histograms) engine_.bring_together(training_.parameters.gradient_elements());
+  on_rank0([&] {
+    figures.epoch = epochs_done();
+    last_figures_ = figures;
+    reporter_.step(figures, time(), [this] { return training_.optimizer.l2_loss(); });
+    if (with_histograms) histograms();
+  });
+  if (noted_) return;
+  for (const std::string& note : backend_.notes()) console_.warn(note);
+  noted_ = true;
+}
+
+void Run::histograms() {
+  std::vector<float> parameters(training_.parameters.elements());
+  training_.parameters.download_group("parameters", parameters);
+  std::vector<float> gradients(training_.parameters.elements());
+  training_.parameters.download_gradients(gradients);
+  for (const model::Parameter& parameter : workload_.network->parameters().all()) {
+    reporter_.histogram("weights/" + parameter.name, trainer_.steps_done(),
+                        std::span<const float>(parameters).subspan(parameter.offset, parameter.count));
+    reporter_.histogram("gradients/" + parameter.name, trainer_.steps_done(),
+                        std::span<const float>(gradients).subspan(parameter.offset, parameter.count));
+  }
+}
+
+void Run::evaluate_now() {
+  if (!workload_.validation || evaluated_at_ == trainer_.steps_done()) return;
+  communicator_.note_activity("validation", trainer_.steps_done());
+  StopWatch watch;
+  if (options_.validation.average)
+    engine_.bring_together(training_.parameters.weight_elements(model::Weights::average));
+  const Score evaluation = evaluate(training_.model, *workload_.validation, communicator_,
+                                    options_.validation.average ? model::Weights::average : model::Weights::current,
+                                    options_.validation.batch, *workload_.task);
+  evaluated_at_ = trainer_.steps_done();
+  const double seconds = watch.seconds();
+  interrupted_seconds_ += seconds;
+  wall_time_.took_validation(seconds);
+  if (!std::isfinite(evaluation.loss)) {  // the same on all ranks
+    throw comm::AgreedError(
+        fmt::format("step {}: the validation loss is not finite: the weights have grown too large, or {} holds numbers "
+                    "that are not finite. No checkpoint was written of them; the one before is intact. A smaller "
+                    "--learning-rate, --warmup-steps or --clip-norm usually helps",
+                    evaluated_at_, options_.data.validation.string()));
+  }
+  if (std::isnan(best_metric_) || better(evaluation.metric, best_metric_)) best_metric_ = evaluation.metric;
+  target_reached_ = reached_target(evaluation.metric);
+  last_evaluation_ = evaluation;
+  on_rank0(
+      [&] { reporter_.evaluation(evaluated_at_, epochs_done(), evaluation, options_.validation.average, seconds); });
+}
+
+/// Rank 0's is the whole one.
+io::TrainingRecord Run::record() const {
+  if (communicator_.rank() != 0) {
+    io::TrainingRecord record;
+    record.step = trainer_.steps_done();
+    return record;
+  }
+  const io::DatasetInfo& data = workload_.training->info();
+  const bool epoch_over = trainer_.next_position() >= workload_.work.epoch_samples;
+  return {.step = trainer_.steps_done(),
+          .epoch = trainer_.epoch() + (epoch_over ? 1 : 0),
+          .position = epoch_over ? 0 : trainer_.next_position(),
+          .seed = options_.work.seed,
+          .world_size = communicator_.size(),
+          .network = network_identity(options_.network.name, *workload_.network),
+          .optimizer = std::string(model::name_of(options_.optimizer.kind)),
+          .dataset = workload_.training->fingerprint(),
+          .configuration = stored_configuration(options_),
+          .program_version = program_version(),
+          .best_metric = best_metric_,
+          .validated_step = std::max(evaluated_at_, validated_before_),
+          .metrics = reporter_.history(),
+          .vocabulary = data.tokens ? io::to_json(*data.tokens) : ""};
+}
+
+/// Each shard is looked at by one rank. Throws io::FileError where one has changed since it was opened.
+void Run::check_own_shards() {
+  communicator_.note_activity("looking whether the data have changed", trainer_.steps_done());
+  for (io::Dataset* data : {workload_.training.get(), workload_.validation.get()}) {
+    if (data != nullptr) data->check_unchanged(communicator_.rank(), communicator_.size());
+  }
+}
+
+/// Collective. Weights that have seen other data than the run began with are not saved.
+void Run::require_unchanged_data() {
+  comm::all_succeed(communicator_, [&] { check_own_shards(); });
+}
+
+/// Copies the state; the next steps change the original while rank 0 writes the copy.
+void Run::save_now() {
+  if (saved_at_ == trainer_.steps_done()) return;
+  require_unchanged_data();
+  communicator_.note_activity("checkpoint", trainer_.steps_done());
+  await_checkpoint();
+  const StopWatch watch;
+  checkpointer_.take();
+  keep_error([&] { checkpointer_.write(record()); });
+  // Whoever waits for rank 0 does so here, where a long operation is excused, not in a sum between devices.
+  if (waits_on_devices_) {
+    communicator_.barrier();
+    communicator_.wait();
+  }
+  engine_.forget_residuals();
+  saved_at_ = trainer_.steps_done();
+  interrupted_seconds_ += watch.seconds();
+}
+
+/// There is one copy: the next checkpoint waits for the one before, and so does the end.
+void Run::await_checkpoint() {
+  const StopWatch watch;
+  checkpointer_.wait();
+  interrupted_seconds_ += watch.seconds();
+  report_checkpoint();
+}
+
+/// A failure to write one is said in the next step's vote.
+void Run::report_checkpoint() {
+  checkpointer_.advance();
+  on_rank0([&] {
+    const std::optional<WrittenCheckpoint> written = checkpointer_.poll();
+    if (!written) return;
+    saved_ = written->file;
+    reporter_.checkpoint(*written);
+    wall_time_.took_checkpoint(written->seconds);
+  });
+}
+
+/// What the run has come to: the metric, the checkpoint, the time.
+std::string Run::summary() const {
+  std::string text;
+  if (last_evaluation_) {
+    text += fmt::format("; validation{} {}",
+                        evaluated_at_ == trainer_.steps_done() ? "" : fmt::format(" at step {}", evaluated_at_),
+                        workload_.task->format_evaluation(*last_evaluation_));
+    if (better(best_metric_, last_evaluation_->metric)) text += fmt::format(", best metric {:.6g}", best_metric_);
+  }
+  if (!saved_.empty()) text += fmt::format("; checkpoint {}", saved_.string());
+  return text;
+}
+
+/// The algorithm. A step is: next batch, forward, backward (reducing as gradients appear), update (Trainer::step).
+void Run::make_steps(const StopSignals& signals) {
+  while (!last_step() && !target_reached_ && !stopped_) {
+    StopWatch watch;
+    const Trainer::Result step = trainer_.step(next_request(signals));
+    report(step.figures);
+    report_checkpoint();
+    stopped_ = step.stop_requests > 0 && !last_step();  // in the last step there is nothing left to stop
+    wall_time_.took_step(watch.seconds());
+    if (trainer_.next_position() >= workload_.work.epoch_samples) keep_error([this] { check_own_shards(); });
+    // Who wants the job to stop may not wait long: the checkpoint comes first, the validation when it is resumed.
+    if (due(workload_.work.evaluate_every) && !stopped_) evaluate_now();
+    if (due(workload_.work.checkpoint_every) && !last_step()) save_now();  // the last one waits for its validation
+  }
+  on_rank0([&] { reporter_.remaining(last_figures_, time(), [this] { return training_.optimizer.l2_loss(); }); });
+}
+
+int Run::train(StopSignals& signals) {
+  running_.lap();
+  if (owes_validation_) evaluate_now();
+  const std::string idle = nothing_left();
+  if (idle.empty()) {
+    make_steps(signals);
+    const TimeSplit split = time();
+    stopped_ = stopped_ && !target_reached_;
+    if (!stopped_) evaluate_now();
+    on_rank0([&] { console_.info(fmt::format("time in steps: {}", format_split(split))); });
+  }
+  save_now();
+  await_checkpoint();
+  signals.ignore();  // nothing is left to stop, and the exit code is to tell how it went
+  if (idle.empty()) {
+    on_rank0([&] {
+      reporter_.end(trainer_.steps_done(), stopped_ ? "stopped" : target_reached_ ? "target reached" : "done");
+    });
+  }
+  comm::all_succeed(communicator_, [&] {
+    if (!error_.empty()) throw std::runtime_error(error_);
+    console_.info(idle.empty() || stopped_ ? ending(signals) : idle);
+  });
+  return stopped_ ? kExitStoppedEarly : kExitDone;
+}
+
+/// What this rank wants of the next step.
+Trainer::Request Run::next_request(const StopSignals& signals) {
+  const bool time_is_up =
+      wall_time_.is_up({.validation = due(workload_.work.evaluate_every, 1),
+                        .checkpoint = due(workload_.work.checkpoint_every, 1) || checkpointer_.under_way()});
+  return {.stop = time_is_up || signals.stop_requested(), .error = error_};
+}
+
+/// The last line of a run that made steps.
+std::string Run::ending(const StopSignals& signals) const {
+  const double seconds = running_.seconds();
+  const std::string taken = seconds < 60 ? fmt::format("{:.1f} s", seconds) : format_duration(seconds);
+  if (!stopped_) {
+    return fmt::format("{} at step {} after {}{}", target_reached_ ? "target reached" : "done", trainer_.steps_done(),
+                       taken, summary());
+  }
+  const std::string why = !wall_time_.reason().empty() ? fmt::format(": {};", wall_time_.reason())
+                          : signals.stop_requested()   ? fmt::format(" on request ({})", signals.name())
+                                                       : " on request";
+  return fmt::format("stopped at step {}{} after {}{}; continue with --resume --run {} (exit code {})",
+                     trainer_.steps_done(), why, taken, summary(), options_.run.folder.string(), kExitStoppedEarly);
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,112 @@
+/// \file
+/// A training run, from the first step to the last checkpoint.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "app/engine/checkpointer.hpp"
+#include "app/engine/engine.hpp"
+#include "app/engine/evaluation.hpp"
+#include "app/engine/signals.hpp"
+#include "app/engine/trainer.hpp"
+#include "app/plan/plan.hpp"
+#include "app/report/console.hpp"
+#include "app/report/step_figures.hpp"
+#include "app/report/stop_watch.hpp"
+#include "app/train/report.hpp"
+#include "app/train/wall_time.hpp"
+#include "comm/communicator.hpp"
+#include "io/io_deadline.hpp"
+#include "io/run_folder.hpp"
+
+namespace lockstep::app {
+
+inline constexpr int kExitDone = 0;
+inline constexpr int kExitStoppedEarly = 75;  ///< EX_TEMPFAIL: requeue me
+
+/// A training run after everything has been checked and allocated: what happens between and after the steps.
+class Run {
+ public:
+  /// Collective. Takes the memory that checkpoints are written from. Throws comm::AgreedError.
+  Run(const Plan& plan, comm::Communicator& communicator, Console& console, Engine& engine, Trainer& trainer,
+      WallTime wall_time);
+
+  /// Collective. Makes the folder, or goes on in it where `continues`: where `from` is a checkpoint of this very run.
+  /// `taken`: rank 0's, where it owns the folder already. `deadline` outlives the run.
+  void open_folder(std::optional<io::RunFolder> taken, bool continues, const io::TrainingRecord& from,
+                   io::IoDeadline& deadline);
+  /// Collective. The exit code.
+  int train(StopSignals& signals);
+
+ private:
+  double epochs_done() const {
+    return static_cast<double>(trainer_.epoch()) +
+           static_cast<double>(trainer_.next_position()) / static_cast<double>(workload_.work.epoch_samples);
+  }
+  TimeSplit time() const {
+    TimeSplit split = trainer_.time();
+    split.total = running_.seconds() - interrupted_seconds_;
+    return split;
+  }
+  bool last_step() const { return trainer_.steps_done() >= workload_.work.total_steps; }
+  bool due(std::int64_t every, std::int64_t steps_ahead = 0) const {
+    return every > 0 && (trainer_.steps_done() + steps_ahead) % every == 0;
+  }
+  bool reached_target(double metric) const {
+    return options_.validation.target_metric && !std::isnan(metric) &&
+           !better(*options_.validation.target_metric, metric);
+  }
+  bool better(double a, double b) const { return workload_.task->is_better(a, b); }
+  std::string nothing_left() const;
+  void report(StepFigures figures);
+  void histograms();
+  void evaluate_now();
+  io::TrainingRecord record() const;
+  void check_own_shards();
+  void require_unchanged_data();
+  void save_now();
+  void await_checkpoint();
+  void report_checkpoint();
+  void make_steps(const StopSignals& signals);
+  Trainer::Request next_request(const StopSignals& signals);
+  std::string summary() const;
+  std::string ending(const StopSignals& signals) const;
+  template <class Work>
+  void keep_error(Work work);
+  template <class Work>
+  void on_rank0(Work work);
+
+  const TrainOptions& options_;
+  const Workload& workload_;
+  comm::Communicator& communicator_;
+  Console& console_;
+  Engine& engine_;
+  model::Backend& backend_;
+  model::Training& training_;
+  bool waits_on_devices_;
+  bool noted_ = false;  ///< what the backend has to say after a step
+  Trainer& trainer_;
+  WallTime wall_time_;  ///< rank 0's decides
+  Checkpointer checkpointer_;
+  Reporter reporter_;
+  std::shared_ptr<io::RunFolder> folder_;  ///< rank 0; also of the thread that writes a checkpoint
+  std::string error_;                      ///< what went wrong on this rank between steps: said in the next step
+  StepFigures last_figures_;
+  std::optional<Score> last_evaluation_;
+  double best_metric_ = std::numeric_limits<double>::quiet_NaN();
+  bool target_reached_ = false, stopped_ = false;
+  bool owes_validation_ = false;  ///< the checkpoint was written where a validation was due, and before it
+  std::int64_t evaluated_at_ = -1, saved_at_ = -1;
+  std::int64_t validated_before_ = -1;  ///< by the run that this one goes on from
+  std::filesystem::path saved_;         ///< rank 0: the newest checkpoint of this process
+  StopWatch running_;                   ///< since train() was called
+  double interrupted_seconds_ = 0;      ///< of running_, in evaluations and in waits for checkpoints
+};
+
+}  // namespace lockstep::app
