@@ -1,5 +1,6 @@
 #include "app/engine/checkpointer.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <stdexcept>
 #include <string>
@@ -129,7 +130,7 @@ void Checkpointer::wait() {
 
 void Checkpointer::wait_for_work() {
   const comm::LongOperation writing(parts_.communicator, "writing a checkpoint");
-  if (work_.wait(parts_.patience)) return;
+  if (work_.wait(parts_.patience + seconds_to_write_)) return;
   work_.give_up();
   throw io::FileError(
       fmt::format("the checkpoint of step {} is not written after {:.0f} s: its file system does not answer. The "
@@ -139,7 +140,7 @@ void Checkpointer::wait_for_work() {
 
 std::optional<WrittenCheckpoint> Checkpointer::poll() {
   if (parts_are_written_ || !work_.collect()) return std::nullopt;
-  written_->stall = stall_;
+  written_->stall = std::min(stall_, written_->seconds);  // who waits wakes up a little later
   return *written_;
 }
 

@@ -40,7 +40,7 @@ class Checkpointer {
     std::int64_t sequences = 0;            ///< of the global batch, where the network carries state
     int writers = 1;                       ///< ranks that write
     std::pmr::memory_resource* memory;     ///< of the host, for the copy; pinned where a device fills it
-    double patience = 600;                 ///< seconds after which a file system that does not answer is given up
+    double patience = 600;                 ///< seconds beyond those that so many bytes may take
   };
   /// Collective. Takes the memory of the copy on the ranks that write. Throws comm::AgreedError where there is too
   /// little.
