@@ -9,6 +9,7 @@
 #include "app/report/figures.hpp"
 #include "comm/agreement.hpp"
 #include "comm/messages.hpp"
+#include "comm/survey/topology.hpp"
 
 namespace lockstep::app {
 namespace {
