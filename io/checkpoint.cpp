@@ -117,6 +117,11 @@ CheckpointWriter::CheckpointWriter(CheckpointWriterOptions options) : options_(s
   }
   std::for_each(stale.begin(), stale.end(), remove_file);
   remove_orphaned_parts(std::numeric_limits<std::int64_t>::max());
+  if (options_.goes_on_from < 0) return;
+  const fs::path newest = options_.folder / checkpoint_name(options_.goes_on_from);
+  if (fs::read_symlink(options_.folder / kLatest, error) != newest.filename() && fs::exists(newest)) {
+    move_latest(newest);
+  }
 }
 
 void CheckpointWriter::check_owner() const {

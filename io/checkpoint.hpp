@@ -96,6 +96,7 @@ bool is_checkpoint(const std::filesystem::path& file);
 struct CheckpointWriterOptions {
   std::filesystem::path folder = {};  ///< RUN/checkpoints
   int keep = 3;                       ///< how many are kept, the one just written among them; >= 1
+  std::int64_t goes_on_from = -1;     ///< the step whose checkpoint in this folder a resumed run begins with
   /// Throws when this process no longer owns the run; called before each change. None: nobody else is expected.
   std::function<void()> still_owner = {};
 };
@@ -113,8 +114,9 @@ struct CheckpointWriterOptions {
 
 class CheckpointWriter {
  public:
-  /// The folder must exist. Removes what earlier writers left unfinished, temporaries and parts: who constructs a
-  /// writer owns the run.
+  /// The folder must exist. Removes what earlier writers left unfinished, temporaries and parts, and moves `latest` to
+  /// the checkpoint that the run goes on from, which one of them may not have come to: who constructs a writer owns
+  /// the run.
   explicit CheckpointWriter(CheckpointWriterOptions options);
   /// Blocks until the checkpoint is on the device; calls from several threads take turns. A checkpoint of the same step
   /// is replaced. `split`: what parts that are written already hold besides. Returns the final path. Throws FileError

@@ -77,6 +77,7 @@ void Run::open_folder(std::optional<io::RunFolder> taken, bool continues, const 
     reporter_.attach(std::move(logs));
     checkpointer_.open({.folder = folder_->checkpoints(),
                         .keep = options_.run.keep,
+                        .goes_on_from = continues ? from.step : -1,
                         .still_owner = [folder = folder_] { folder->still_owner(); }},
                        &deadline);
   });

@@ -21,6 +21,11 @@ for steps in "--epochs 3" "--steps 20"; do
   expect_status 0; expect_out 'step 36 is done.*nothing is left to do'
 done
 picture runs/a/checkpoints >after; expect_same before after; expect_same metrics runs/a/metrics.jsonl
+check "a job that was killed before it moved latest: the next one does"
+ln -sfn step-0000000024.h5 runs/a/checkpoints/latest
+run -n 2 "${train[@]}" --epochs 3 --run runs/a --resume
+expect_status 0; expect_out 'nothing is left to do'
+[ "$(readlink runs/a/checkpoints/latest)" = step-0000000036.h5 ] || failed "latest is $(readlink runs/a/checkpoints/latest)"
 check "a finished run goes on with the next epoch"
 run -n 2 "${train[@]}" --epochs 4 --run runs/a --resume
 expect_status 0; expect_out 'continuing after step 36 \(epoch 3, sample 0\)'; expect_out '^done at step 48'

@@ -199,7 +199,8 @@ def storms(trial):
         time.sleep(trial.random.uniform(0, 0.05))
     trial.note("signals " + " ".join(number.name for number in numbers) + (" (launcher, too)" if to_launcher else ""))
     code = job.finish()
-    if code not in (0, 75) and not to_launcher:
+    begun = trial.run.exists() or job.out.stat().st_size > 0  # before its first line a process dies of signals
+    if code not in (0, 75) and begun and not to_launcher:
         raise Finding("lost", f"exit {code} instead of 75: {job.said()[-600:]}")
     trial.judge_leavings()
     trial.finish_it()
