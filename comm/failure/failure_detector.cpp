@@ -13,7 +13,8 @@
 namespace lockstep::comm {
 namespace {
 
-/// How long a rank whose patience is over listens for the reports of the others.
+/// How long a rank whose patience is over listens for the reports of the others, and how long the launcher has to end
+/// this rank, too, after it has ended another.
 constexpr std::chrono::milliseconds kGrace{1500};
 
 }  // namespace
@@ -35,9 +36,20 @@ FailureDetector::~FailureDetector() {
   if (std::uncaught_exceptions() > 0) take_leave();
 }
 
+void FailureDetector::show_farewell() noexcept {
+  if (SharedControl* const own = page(state_.rank)) {
+    own->farewell.store(state_.suspects.dead() < 0 ? Farewell::own_account : Farewell::of_witness);
+  }
+}
+
 void FailureDetector::take_leave() noexcept {
-  if (SharedControl* const own = page(state_.rank)) own->farewell.store(1);
+  show_farewell();
   if (by_messages_ && !driven_.load(std::memory_order_relaxed)) status_.take_leave();
+}
+
+void FailureDetector::forget_pages() noexcept {
+  show_farewell();
+  std::ranges::fill(pages_, nullptr);
 }
 
 void FailureDetector::add_page(int rank, SharedControl& page) {
@@ -122,11 +134,29 @@ void FailureDetector::look_for_the_dead() {
     if (peer == state_.rank) continue;
     if (peer != disconnected && peers_.process_state(peer) != ProcessState::gone) continue;
     // It left in order, or took leave with an error of its own: then the launcher ends this rank, too.
-    if (status_.report(peer) || (page(peer) && page(peer)->farewell.load() != 0)) continue;
+    if (has_left(peer)) continue;
+    // Somebody has failed on its own account, and the launcher ends the others one after the other: this rank is next.
+    if (anybody_left_on_own_account()) {
+      if (!end_of_grace_) end_of_grace_ = Clock::now() + kGrace;
+      if (Clock::now() < *end_of_grace_) continue;
+    }
     state_.suspects.mark_dead(peer);
     throw PeerError(fmt::format("{} has died; {}. Its host's system log may say why (out of memory?). Ending the job.",
                                 peers_.describe(peer), whereabouts(peer, "are")));
   }
+}
+
+bool FailureDetector::has_left(int rank) const {
+  return status_.report(rank).has_value() || (page(rank) && page(rank)->farewell.load() != Farewell::none);
+}
+
+bool FailureDetector::anybody_left_on_own_account() const {
+  for (int peer = 0; peer < state_.size; ++peer) {
+    if (page(peer) && page(peer)->farewell.load() == Farewell::own_account) return true;
+    const auto& report = status_.report(peer);
+    if (report && report->kind == Report::Kind::leaving && report->witnessed < 0) return true;
+  }
+  return false;
 }
 
 std::string FailureDetector::whereabouts(int rank, const char* peers_do) const {

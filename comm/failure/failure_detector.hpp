@@ -54,8 +54,8 @@ class FailureDetector {
 
   /// `rank` shows what it is doing at `page`. Before the first wait.
   void add_page(int rank, SharedControl& page);
-  /// This rank waits no more, and the pages go.
-  void forget_pages() noexcept { std::ranges::fill(pages_, nullptr); }
+  /// This rank waits no more, says farewell on its page, and the pages go.
+  void forget_pages() noexcept;
 
   MpiSession::State& state() const noexcept { return state_; }
   const PeerTable& peers() const noexcept { return peers_; }
@@ -103,8 +103,13 @@ class FailureDetector {
   void rest(Backoff& backoff, int idle) const;
   Backoff::Pace pace() const noexcept;
   void wait_for_all(std::span<MPI_Request> requests, Collective operation, std::int64_t expected_bytes);
-  /// Throws when a peer that has not taken leave is dead.
+  void show_farewell() noexcept;
+  /// Throws when a peer that has not taken leave is dead, and not because the launcher ends the job already.
   void look_for_the_dead();
+  /// It has taken leave, or reported: in order, or with an error of its own.
+  bool has_left(int rank) const;
+  /// Not because it has seen another die.
+  bool anybody_left_on_own_account() const;
   void report_waiting(Collective operation, double waited);
   /// Asks everybody where they stand and throws who is to blame.
   [[noreturn]] void fail_after_reports(Collective operation, double waited);
@@ -135,6 +140,7 @@ class FailureDetector {
   std::atomic<const char*> activity_{"the start"};
   std::atomic<std::int64_t> step_{-1};
   std::atomic<bool> driven_{false};
+  std::optional<Clock::time_point> end_of_grace_;  ///< of a death after somebody has left
   LeaveTaking::Word leave_;
 };
 

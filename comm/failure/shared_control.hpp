@@ -27,6 +27,9 @@ struct CollectiveCall {
   std::string describe() const;
 };
 
+/// How a rank has left: in order or with an error of its own, or because it has seen another die.
+enum class Farewell : std::uint32_t { none, own_account, of_witness };
+
 /// The first page of a rank's control segment; zeros are a valid start but for the step, which is -1. Only its rank
 /// writes to it, except `sleepers`.
 ///
@@ -43,7 +46,8 @@ struct SharedControl {
   std::array<std::array<std::atomic<std::uint64_t>, 3>, 2> call;
   /// Line 2: what it was last known to do.
   alignas(64) std::atomic<std::int64_t> step;
-  std::atomic<std::uint32_t> in_long_operation, farewell;
+  std::atomic<std::uint32_t> in_long_operation;
+  std::atomic<Farewell> farewell;
   std::atomic<std::uint64_t> progress;  ///< grows while it moves data that the others of its machine wait for
   std::array<std::atomic<std::uint64_t>, 6> activity;
   std::array<std::atomic<std::uint64_t>, 16> wait;  ///< what else than its peers it waits for: set_wait

@@ -75,10 +75,7 @@ SharedGroup::SharedGroup(std::vector<int> ranks, std::vector<SharedSegment> segm
   }
 }
 
-SharedGroup::~SharedGroup() {
-  own_control().farewell.store(1);
-  detector_.forget_pages();
-}
+SharedGroup::~SharedGroup() { detector_.forget_pages(); }
 
 std::byte* SharedGroup::bounce(int position) const noexcept {
   return controls_[static_cast<std::size_t>(position)].data() + kBounceOffset;

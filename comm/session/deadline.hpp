@@ -2,6 +2,7 @@
 /// How long a rank waits for its peers, and who is to blame when the time is up.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <span>
 #include <vector>
@@ -47,12 +48,14 @@ class Suspects {
   /// suspects more than half of all; then it is the one that is cut off. Of two equal halves that of rank 0 speaks. Of
   /// the dead: the living rank before, who sees it, on its host or on the next.
   bool speaks_first(int rank, int size) const;
+  /// The first that has died; -1: none. From any thread.
+  int dead() const noexcept { return dead_; }
 
  private:
   bool suspected(int rank) const;
 
   std::vector<int> ranks_;
-  int dead_ = -1;  ///< the first
+  std::atomic<int> dead_{-1};
 };
 
 }  // namespace lockstep::comm

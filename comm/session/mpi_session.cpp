@@ -319,17 +319,18 @@ void MpiSession::end_in_failure(const std::exception_ptr& error) noexcept {
 
 void MpiSession::abort(int exit_code, std::string_view message) noexcept {
   // All survivors of a failure come here at about the same time. One speaks; the others give it time to end the job,
-  // each a little longer than the one before, and speak for themselves only if that does not happen. When it does, Open
-  // MPI's daemons first send SIGCONT, within milliseconds (SIGTERM a second later): somebody has spoken.
+  // each a little longer than the one before, and speak for themselves only if that does not happen. When it does, or
+  // the launcher has seen for itself that a rank has died, Open MPI's daemons send SIGCONT, then SIGTERM. To those that
+  // wait the first says that somebody speaks; who speaks heeds neither before the line is out.
   if (state_->aborts.exchange(true)) {
     for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
   }
   constexpr std::chrono::milliseconds limit{1000};
   const bool speaks_first = state_->suspects.speaks_first(state_->rank, state_->size);
   const std::chrono::milliseconds delay(static_cast<int>(1000 * precedence_seconds(speaks_first, state_->rank)));
-  std::signal(SIGTERM, SIG_DFL);  // no time for an orderly stop any more
+  std::signal(SIGTERM, speaks_first ? SIG_IGN : SIG_DFL);  // no time for an orderly stop any more
   silent_exit_code = exit_code;
-  std::signal(SIGCONT, [](int) { _exit(silent_exit_code); });
+  if (!speaks_first) std::signal(SIGCONT, [](int) { _exit(silent_exit_code); });
   try {
     end_process_after(delay + 2 * limit, exit_code);
     if (state_->connections) state_->connections->take_leave();
@@ -338,6 +339,7 @@ void MpiSession::abort(int exit_code, std::string_view message) noexcept {
     std::string line(message);
     if (!line.ends_with('\n')) line += '\n';
     write_stderr(line);
+    std::signal(SIGTERM, SIG_DFL);
     end_process_after(limit, exit_code);
     if (state_->uses_mpi()) MPI_Abort(MPI_COMM_WORLD, exit_code);
   } catch (...) {  // out of memory or threads: the exit code still ends the job

@@ -113,6 +113,16 @@ for transport in "$@"; do
   says 1 "error on rank"
   says 1 "error on rank 1: this rank fails alone"
 
+  # The launcher ends the others one after the other; those that are still there do not call the first one dead.
+  rm -f "$folder/launcher"
+  start $transport overtaken
+  for _ in $(seq 100); do [ -s "$folder/launcher" ] && break; sleep 0.05; done
+  sleep 2.6
+  kill -CONT "$(cat "$folder/launcher")"
+  finish 6
+  says 1 "error on rank"
+  says 1 "error on rank 1: this rank fails alone"
+
   start $transport leaves
   finish 6
   says 1 "Ending the job"

@@ -3,6 +3,7 @@
 /// two-level with the machine that each rank is to take for its own: two-level:0,1,1. Reduces for ever (30 s at most),
 /// writes FOLDER/pid.RANK once it runs, and ends as lockstep does: the failure is said, then unwound.
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <exception>
 #include <fstream>
@@ -34,6 +35,20 @@ struct StuckDestructor {
   ~StuckDestructor() { std::this_thread::sleep_for(std::chrono::hours(1)); }
 };
 
+/// Rank 1 fails alone and says so 1.5 s later; the launcher ends rank 0 at once, rank 2 only when it is woken up again.
+/// FOLDER/launcher has its pid.
+void be_overtaken(int rank, const std::string& folder) {
+  if (rank == 1) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    throw std::runtime_error("this rank fails alone");
+  }
+  if (rank != 0) return;
+  kill(getppid(), SIGSTOP);
+  std::ofstream(folder + "/launcher") << getppid() << std::endl;
+  std::this_thread::sleep_for(std::chrono::milliseconds(1900));
+  raise(SIGKILL);
+}
+
 int work(MpiSession& session, const std::string& transport, double deadline, const std::string& folder,
          const std::string& conduct) {
   CommunicatorOptions options = options_of(transport, session.rank());
@@ -47,6 +62,7 @@ int work(MpiSession& session, const std::string& transport, double deadline, con
     std::fill(gradients.begin(), gradients.end(), 1.0f);
     const bool turning_point = step == 50 && session.rank() == 1;
     if (turning_point && conduct == "fails") throw std::runtime_error("this rank fails alone");
+    if (step == 50 && conduct == "overtaken") be_overtaken(session.rank(), folder);
     if (turning_point && conduct == "diverges") communicator->all_reduce(gradients.first(70'000));
     if (turning_point && conduct == "leaves") _exit(0);
     if (step == 15 && conduct == "hurries") communicator->set_deadline(1);
