@@ -23,10 +23,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "io/checkpoint.hpp"
-#include "io/durable_file.hpp"
-#include "io/shard_file.hpp"
-#include "io/shard_set.hpp"
+#include "io/checkpoints/checkpoint.hpp"
+#include "io/datasets/shard_set.hpp"
+#include "io/files/durable_file.hpp"
+#include "io/shards/shard_file.hpp"
 
 namespace lockstep::io {
 namespace {

@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "io/file_error.hpp"
+#include "io/files/file_error.hpp"
 
 namespace lockstep::io {
 

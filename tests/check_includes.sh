@@ -18,6 +18,7 @@ find app comm io model tests -type f \( -name '*.cpp' -o -name '*.hpp' -o -name 
     # lie in the room itself; wings with commas between them do not know each other.
     wings("app", "report options plan engine train,evaluate check,bench,info,pack *.hpp *.cpp")
     wings("comm", "session *.hpp failure survey host nccl *.cpp")
+    wings("io", "files text shards formats,datasets,checkpoints runs *.hpp *.cpp")
 
     # header as written in the include line ; the files it may appear in ; its home in words
     home("^mpi\\.h$", "^comm/.*\\.cpp$|^comm/session/mpi_state\\.hpp$|^tests/mpi/|^tests/cluster/simulation/", "comm/, sources")
@@ -26,12 +27,12 @@ find app comm io model tests -type f \( -name '*.cpp' -o -name '*.hpp' -o -name 
     home("^(cuda\\.h|cuda_runtime|cuda_fp|cuda_bf|driver_types|cuda/)", "^model/cuda/|^comm/nccl/|^tests/mpi/nccl/|^tests/support/[a-z_]*on_cpu\\.",
          "model/cuda/ and comm/nccl/")
     home("^(cblas|openblas|f77blas|lapack|dnnl|mkl|oneapi/)", "^model/cpu/", "model/cpu/")
-    home("^(hdf5.*\\.h|H5.*\\.h)$", "^io/hdf5_file\\.cpp$", "io/hdf5_file.cpp")
+    home("^(hdf5.*\\.h|H5.*\\.h)$", "^io/files/hdf5_file\\.cpp$", "io/files/hdf5_file.cpp")
     home("^boost/program_options", "^app/options/", "app/options/")
-    home("^nlohmann/", "^io/([^/]*\\.cpp|json_text\\.hpp)$|^tests/", "io/*.cpp and io/json_text.hpp")
+    home("^nlohmann/", "^io/(.*\\.cpp|files/json_text\\.hpp)$|^tests/", "io/, sources, and io/files/json_text.hpp")
     home("^(zlib|xxhash|xxh3)\\.h$", "^io/|^tests/(io|torture)/", "io/")
     home("^(jpeglib|jerror|turbojpeg|png)\\.h$", "^io/formats/jpeg_png\\.cpp$", "io/formats/jpeg_png.cpp")
-    home("^boost/crc", "^io/tensorboard_log\\.cpp$", "io/tensorboard_log.cpp")
+    home("^boost/crc", "^io/runs/tensorboard_log\\.cpp$", "io/runs/tensorboard_log.cpp")
   }
   function home(header, place, words) { ++homes; header_[homes] = header; place_[homes] = place; words_[homes] = words }
   function wings(room, order,    steps, members, i, j) {

@@ -21,8 +21,8 @@ for room in comm model io; do
   for other in comm model io app tests; do
     [ $room = $other ] && verdict=passes || verdict=fires
     expect $verdict $room/one.cpp "\"$other/two.hpp\""
-    [ $room = comm ] && wing=host || wing=deep
-    expect $verdict $room/$wing/er.hpp "<$other/two.hpp>"
+    case $room in comm) deeper=host/er.hpp ;; io) deeper=er.hpp ;; *) deeper=deep/er.hpp ;; esac
+    expect $verdict $room/$deeper "<$other/two.hpp>"
   done
   expect passes app/one.cpp "\"$room/two.hpp\""
   expect passes tests/$room/one.cpp "\"$room/two.hpp\""
@@ -50,6 +50,12 @@ comm session failure
 comm failure survey
 comm survey host
 comm host nccl
+io files text
+io text shards
+io shards formats
+io shards datasets
+io files checkpoints
+io checkpoints runs
 END
 while read -r room wing other; do
   expect fires $room/$wing/one.hpp "\"$room/$other/two.hpp\""
@@ -59,6 +65,8 @@ app train evaluate
 app check bench
 app bench info
 app info pack
+io formats datasets
+io datasets checkpoints
 END
 # files in the room itself
 expect passes app/main.cpp '"app/pack/pack.hpp"'
@@ -68,6 +76,8 @@ expect fires comm/session/deadline.cpp '"comm/communicator.hpp"'
 expect passes comm/failure/watch.hpp '"comm/communicator.hpp"'
 expect fires comm/communicator.hpp '"comm/failure/watch.hpp"'
 expect passes comm/make_communicator.cpp '"comm/nccl/nccl_reduction.hpp"'
+expect passes io/foreign_files.cpp '"io/datasets/shard_set.hpp"'
+expect fires io/runs/run_folder.cpp '"io/foreign_files.hpp"'
 # a folder that has no place in the order
 expect fires app/somewhere/one.cpp '"app/report/two.hpp"'
 expect fires app/main.cpp '"app/somewhere/two.hpp"'
@@ -89,13 +99,13 @@ done <<'END'
 <cudnn.h> model/cuda/conv.cpp app/train.cpp
 <cblas.h> model/cpu/gemm.cpp model/network.cpp
 <oneapi/dnnl/dnnl.hpp> model/cpu/conv.cpp model/layers/conv.cpp
-<hdf5.h> io/hdf5_file.cpp io/checkpoint.cpp
-"H5Ppublic.h" io/hdf5_file.cpp io/hdf5_file.hpp
+<hdf5.h> io/files/hdf5_file.cpp io/checkpoints/checkpoint.cpp
+"H5Ppublic.h" io/files/hdf5_file.cpp io/files/hdf5_file.hpp
 <boost/program_options.hpp> app/options/options.cpp app/plan/plan.cpp
-<boost/program_options/parsers.hpp> app/options/options_ini.cpp io/metrics_log.cpp
-<nlohmann/json.hpp> io/metrics_log.cpp io/metrics_log.hpp
-<nlohmann/json.hpp> tests/io/metrics_log_test.cpp app/report.cpp
-<xxhash.h> io/checksum.cpp app/info.cpp
+<boost/program_options/parsers.hpp> app/options/options_ini.cpp io/runs/metrics_log.cpp
+<nlohmann/json.hpp> io/runs/metrics_log.cpp io/runs/metrics_log.hpp
+<nlohmann/json.hpp> tests/io/runs/metrics_log_test.cpp app/report.cpp
+<xxhash.h> io/files/checksum.cpp app/info.cpp
 <zlib.h> io/formats/idx.cpp model/model.hpp
 END
 

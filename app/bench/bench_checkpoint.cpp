@@ -21,8 +21,8 @@
 #include "app/report/statistics.hpp"
 #include "app/report/stop_watch.hpp"
 #include "comm/agreement.hpp"
-#include "io/durable_file.hpp"
-#include "io/metrics_log.hpp"
+#include "io/files/durable_file.hpp"
+#include "io/runs/metrics_log.hpp"
 
 namespace lockstep::app {
 

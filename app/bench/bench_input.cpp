@@ -19,9 +19,9 @@
 #include "app/report/stop_watch.hpp"
 #include "comm/agreement.hpp"
 #include "comm/survey/topology.hpp"
-#include "io/metrics_log.hpp"
-#include "io/prefetcher.hpp"
-#include "io/raw_reader.hpp"
+#include "io/datasets/prefetcher.hpp"
+#include "io/files/raw_reader.hpp"
+#include "io/runs/metrics_log.hpp"
 
 namespace lockstep::app {
 

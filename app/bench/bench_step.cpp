@@ -22,7 +22,7 @@
 #include "app/report/statistics.hpp"
 #include "app/report/step_figures.hpp"
 #include "app/report/stop_watch.hpp"
-#include "io/metrics_log.hpp"
+#include "io/runs/metrics_log.hpp"
 
 namespace lockstep::app {
 

@@ -7,7 +7,7 @@
 
 #include "app/report/chart.hpp"
 #include "app/report/figures.hpp"
-#include "io/metrics_log.hpp"
+#include "io/runs/metrics_log.hpp"
 
 namespace lockstep::app {
 

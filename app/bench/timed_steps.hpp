@@ -13,7 +13,7 @@
 #include "app/options/bench_options.hpp"
 #include "app/plan/plan.hpp"
 #include "comm/communicator.hpp"
-#include "io/prefetcher.hpp"
+#include "io/datasets/prefetcher.hpp"
 
 namespace lockstep::app {
 

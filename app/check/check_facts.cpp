@@ -18,8 +18,8 @@
 #include "comm/messages.hpp"
 #include "comm/session/peers.hpp"
 #include "comm/survey/mpi_all_reduce.hpp"
-#include "io/checksum.hpp"
-#include "io/durable_file.hpp"
+#include "io/files/checksum.hpp"
+#include "io/files/durable_file.hpp"
 
 namespace lockstep::app {
 namespace {

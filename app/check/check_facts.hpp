@@ -11,7 +11,7 @@
 
 #include "comm/communicator.hpp"
 #include "comm/session/network_interfaces.hpp"
-#include "io/dataset.hpp"
+#include "io/datasets/dataset.hpp"
 
 namespace lockstep::app {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "io/metrics_log.hpp"
+#include "io/runs/metrics_log.hpp"
 
 namespace lockstep::app {
 

@@ -10,8 +10,8 @@
 
 #include "app/check/check_ranks.hpp"
 #include "app/report/figures.hpp"
-#include "io/checkpoint.hpp"
-#include "io/durable_file.hpp"
+#include "io/checkpoints/checkpoint.hpp"
+#include "io/files/durable_file.hpp"
 
 namespace lockstep::app {
 namespace {

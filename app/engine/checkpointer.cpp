@@ -12,7 +12,7 @@
 #include "comm/agreement.hpp"
 #include "comm/host/memory_limit.hpp"
 #include "comm/messages.hpp"
-#include "io/durable_file.hpp"
+#include "io/files/durable_file.hpp"
 
 namespace lockstep::app {
 

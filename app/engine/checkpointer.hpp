@@ -14,9 +14,9 @@
 #include "app/engine/snapshot.hpp"
 #include "app/report/stop_watch.hpp"
 #include "comm/communicator.hpp"
-#include "io/background_work.hpp"
-#include "io/checkpoint.hpp"
-#include "io/io_deadline.hpp"
+#include "io/checkpoints/checkpoint.hpp"
+#include "io/files/background_work.hpp"
+#include "io/files/io_deadline.hpp"
 
 namespace lockstep::app {
 

@@ -6,7 +6,7 @@
 
 #include "app/plan/task.hpp"
 #include "comm/communicator.hpp"
-#include "io/dataset.hpp"
+#include "io/datasets/dataset.hpp"
 #include "model/model.hpp"
 
 namespace lockstep::app {

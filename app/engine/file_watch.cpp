@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "io/file_error.hpp"
+#include "io/files/file_error.hpp"
 
 namespace lockstep::app {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "comm/communicator.hpp"
 #include "comm/session/mpi_session.hpp"
-#include "io/io_deadline.hpp"
+#include "io/files/io_deadline.hpp"
 
 namespace lockstep::app {
 

@@ -12,7 +12,7 @@
 
 #include "app/plan/workload.hpp"
 #include "comm/communicator.hpp"
-#include "io/prefetcher.hpp"
+#include "io/datasets/prefetcher.hpp"
 #include "model/backend.hpp"
 #include "model/model.hpp"
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "comm/communicator.hpp"
-#include "io/checkpoint.hpp"
-#include "io/io_deadline.hpp"
+#include "io/checkpoints/checkpoint.hpp"
+#include "io/files/io_deadline.hpp"
 #include "model/state/arena.hpp"
 #include "model/state/parameter_state.hpp"
 #include "model/state/recurrent_state.hpp"

@@ -15,7 +15,7 @@
 #include "app/plan/workload.hpp"
 #include "app/report/console.hpp"
 #include "comm/agreement.hpp"
-#include "io/tokenizer.hpp"
+#include "io/text/tokenizer.hpp"
 #include "model/random.hpp"
 
 namespace lockstep::app {

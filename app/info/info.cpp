@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "app/plan/foreign_data.hpp"
-#include "io/checkpoint.hpp"
+#include "io/checkpoints/checkpoint.hpp"
 
 namespace lockstep::app {
 namespace {

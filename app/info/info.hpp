@@ -6,7 +6,7 @@
 
 #include "app/options/options.hpp"
 #include "app/report/console.hpp"
-#include "io/sharded_dataset.hpp"
+#include "io/datasets/sharded_dataset.hpp"
 
 namespace lockstep::app {
 

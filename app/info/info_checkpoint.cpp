@@ -8,8 +8,8 @@
 
 #include "app/info/info.hpp"
 #include "app/report/figures.hpp"
-#include "io/checkpoint.hpp"
-#include "io/checksum.hpp"
+#include "io/checkpoints/checkpoint.hpp"
+#include "io/files/checksum.hpp"
 
 namespace lockstep::app {
 namespace {

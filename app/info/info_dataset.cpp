@@ -10,10 +10,10 @@
 #include "app/info/info.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/stop_watch.hpp"
-#include "io/hdf5_file.hpp"
-#include "io/sharded_dataset.hpp"
-#include "io/token_dataset.hpp"
-#include "io/tokenizer.hpp"
+#include "io/datasets/sharded_dataset.hpp"
+#include "io/datasets/token_dataset.hpp"
+#include "io/files/hdf5_file.hpp"
+#include "io/text/tokenizer.hpp"
 
 namespace lockstep::app {
 namespace {

@@ -5,9 +5,9 @@
 
 #include "app/info/info.hpp"
 #include "app/report/figures.hpp"
-#include "io/durable_file.hpp"
-#include "io/metrics_log.hpp"
-#include "io/run_folder.hpp"
+#include "io/files/durable_file.hpp"
+#include "io/runs/metrics_log.hpp"
+#include "io/runs/run_folder.hpp"
 
 namespace lockstep::app {
 namespace {

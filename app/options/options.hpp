@@ -13,7 +13,7 @@
 
 #include "app/options/train_options.hpp"
 #include "app/options/usage_error.hpp"
-#include "io/sample_source.hpp"
+#include "io/shards/sample_source.hpp"
 
 namespace lockstep::app {
 

@@ -11,10 +11,10 @@
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/stop_watch.hpp"
-#include "io/sample_source.hpp"
-#include "io/shard_writer.hpp"
-#include "io/sharded_dataset.hpp"
-#include "io/token_dataset.hpp"
+#include "io/datasets/sharded_dataset.hpp"
+#include "io/datasets/token_dataset.hpp"
+#include "io/shards/sample_source.hpp"
+#include "io/shards/shard_writer.hpp"
 
 namespace lockstep::app {
 namespace {

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "app/options/options.hpp"
-#include "io/checksum.hpp"
+#include "io/files/checksum.hpp"
 
 namespace lockstep::app {
 

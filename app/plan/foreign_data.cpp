@@ -2,7 +2,7 @@
 
 #include "app/plan/agreement.hpp"
 #include "app/plan/workload.hpp"
-#include "io/shard_manifest.hpp"
+#include "io/shards/shard_manifest.hpp"
 
 namespace lockstep::app {
 

@@ -17,7 +17,7 @@
 #include "comm/host/memory_limit.hpp"
 #include "comm/messages.hpp"
 #include "comm/survey/topology.hpp"
-#include "io/prefetcher.hpp"
+#include "io/datasets/prefetcher.hpp"
 
 namespace lockstep::app {
 namespace {

@@ -11,7 +11,7 @@
 #include "app/plan/placement.hpp"
 #include "app/plan/workload.hpp"
 #include "comm/communicator.hpp"
-#include "io/dataset.hpp"
+#include "io/datasets/dataset.hpp"
 #include "model/state/memory_plan.hpp"
 
 namespace lockstep::app {

@@ -12,7 +12,7 @@
 #include "app/plan/training_text.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/result_file.hpp"
-#include "io/metrics_log.hpp"
+#include "io/runs/metrics_log.hpp"
 
 namespace lockstep::app {
 

@@ -13,7 +13,7 @@
 #include "app/plan/placement.hpp"
 #include "app/plan/workload.hpp"
 #include "comm/communicator.hpp"
-#include "io/checkpoint.hpp"
+#include "io/checkpoints/checkpoint.hpp"
 #include "model/training/schedule.hpp"
 
 namespace lockstep::app {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "io/metrics_log.hpp"
+#include "io/runs/metrics_log.hpp"
 #include "model/model.hpp"
 
 namespace lockstep::app {

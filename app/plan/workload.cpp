@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 
 #include "app/options/image_options.hpp"
-#include "io/prefetcher.hpp"
-#include "io/sharded_dataset.hpp"
-#include "io/token_dataset.hpp"
+#include "io/datasets/prefetcher.hpp"
+#include "io/datasets/sharded_dataset.hpp"
+#include "io/datasets/token_dataset.hpp"
 
 namespace lockstep::app {
 

@@ -10,9 +10,9 @@
 
 #include "app/options/train_options.hpp"
 #include "app/plan/task.hpp"
-#include "io/checkpoint.hpp"
-#include "io/dataset.hpp"
-#include "io/io_deadline.hpp"
+#include "io/checkpoints/checkpoint.hpp"
+#include "io/datasets/dataset.hpp"
+#include "io/files/io_deadline.hpp"
 #include "model/model_options.hpp"
 #include "model/network.hpp"
 #include "model/training/schedule.hpp"

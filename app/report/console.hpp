@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "app/report/progress_bar.hpp"
-#include "io/io_deadline.hpp"
+#include "io/files/io_deadline.hpp"
 
 namespace lockstep::app {
 

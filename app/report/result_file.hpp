@@ -8,8 +8,8 @@
 
 #include "app/report/console.hpp"
 #include "comm/communicator.hpp"
-#include "io/durable_file.hpp"
-#include "io/metrics_log.hpp"
+#include "io/files/durable_file.hpp"
+#include "io/runs/metrics_log.hpp"
 
 namespace lockstep::app {
 

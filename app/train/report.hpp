@@ -16,8 +16,8 @@
 #include "app/report/console.hpp"
 #include "app/report/step_figures.hpp"
 #include "app/report/stop_watch.hpp"
-#include "io/metrics_log.hpp"
-#include "io/tensorboard_log.hpp"
+#include "io/runs/metrics_log.hpp"
+#include "io/runs/tensorboard_log.hpp"
 
 namespace lockstep::app {
 

@@ -10,7 +10,7 @@
 #include "app/plan/plan.hpp"
 #include "app/report/console.hpp"
 #include "comm/communicator.hpp"
-#include "io/metrics_log.hpp"
+#include "io/runs/metrics_log.hpp"
 
 namespace lockstep::app {
 

@@ -22,8 +22,8 @@
 #include "app/train/report.hpp"
 #include "app/train/wall_time.hpp"
 #include "comm/communicator.hpp"
-#include "io/io_deadline.hpp"
-#include "io/run_folder.hpp"
+#include "io/files/io_deadline.hpp"
+#include "io/runs/run_folder.hpp"
 
 namespace lockstep::app {
 

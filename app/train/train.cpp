@@ -21,8 +21,8 @@
 #include "app/train/verify_data.hpp"
 #include "app/train/wall_time.hpp"
 #include "comm/agreement.hpp"
-#include "io/prefetcher.hpp"
-#include "io/run_folder.hpp"
+#include "io/datasets/prefetcher.hpp"
+#include "io/runs/run_folder.hpp"
 
 namespace lockstep::app {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "io/formats/byte_reader.hpp"
-#include "io/sample_source.hpp"
+#include "io/shards/sample_source.hpp"
 
 namespace lockstep::io {
 

@@ -8,7 +8,7 @@
 #include <memory>
 #include <span>
 
-#include "io/file_error.hpp"
+#include "io/files/file_error.hpp"
 
 namespace lockstep::io {
 

@@ -12,8 +12,8 @@
 #include <fmt/format.h>
 
 #include "io/formats/byte_reader.hpp"
-#include "io/sample_source.hpp"
-#include "io/utf8.hpp"
+#include "io/shards/sample_source.hpp"
+#include "io/text/utf8.hpp"
 
 namespace lockstep::io {
 namespace {

@@ -13,8 +13,8 @@
 
 #include "io/formats/image_file.hpp"
 #include "io/formats/image_scale.hpp"
-#include "io/sample_source.hpp"
-#include "io/utf8.hpp"
+#include "io/shards/sample_source.hpp"
+#include "io/text/utf8.hpp"
 
 namespace lockstep::io {
 namespace {

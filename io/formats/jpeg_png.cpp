@@ -15,10 +15,10 @@
 #include <jerror.h>
 #include <png.h>
 
-#include "io/file_error.hpp"
+#include "io/files/file_error.hpp"
 #include "io/formats/byte_reader.hpp"
 #include "io/formats/image_file.hpp"
-#include "io/sample_source.hpp"
+#include "io/shards/sample_source.hpp"
 
 namespace lockstep::io {
 namespace {

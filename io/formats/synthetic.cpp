@@ -10,8 +10,8 @@
 
 #include <fmt/format.h>
 
-#include "io/counter_random.hpp"
-#include "io/sample_source.hpp"
+#include "io/shards/counter_random.hpp"
+#include "io/shards/sample_source.hpp"
 
 namespace lockstep::io {
 namespace {

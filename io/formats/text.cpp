@@ -8,11 +8,11 @@
 #include <fmt/format.h>
 
 #include "io/formats/byte_reader.hpp"
-#include "io/sample_source.hpp"
-#include "io/shard_manifest.hpp"
-#include "io/tokenizer.hpp"
-#include "io/utf8.hpp"
-#include "io/vocabulary.hpp"
+#include "io/shards/sample_source.hpp"
+#include "io/shards/shard_manifest.hpp"
+#include "io/text/tokenizer.hpp"
+#include "io/text/utf8.hpp"
+#include "io/text/vocabulary.hpp"
 
 namespace lockstep::io {
 namespace {

@@ -11,8 +11,8 @@
 #include <fmt/format.h>
 
 #include "io/formats/byte_reader.hpp"
-#include "io/sample_source.hpp"
-#include "io/shard_manifest.hpp"
+#include "io/shards/sample_source.hpp"
+#include "io/shards/shard_manifest.hpp"
 
 namespace lockstep::io {
 namespace {

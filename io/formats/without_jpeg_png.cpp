@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
-#include "io/file_error.hpp"
+#include "io/files/file_error.hpp"
 #include "io/formats/image_file.hpp"
-#include "io/sample_source.hpp"
+#include "io/shards/sample_source.hpp"
 
 namespace lockstep::io {
 

@@ -1,4 +1,4 @@
-"""Tensors of checkpoints, read by h5py as io/checkpoint_format.md describes them.
+"""Tensors of checkpoints, read by h5py as io/checkpoints/checkpoint_format.md describes them.
 
 checkpoint_tensors.py A B LEAST [TOLERANCE]: both hold the same tensors, LEAST or more, bit by bit or nearly so.
 """

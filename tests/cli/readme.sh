@@ -12,7 +12,7 @@ ln -s "$tree/app/launch" app/launch
 ln -s "$tree/app/quickstart" app/quickstart
 ln -s "$raw" data/raw
 documents=("$tree/README.md" "$tree"/{app,comm,io,model}/README.md)
-cat "${documents[@]}" "$tree"/io/*.md >data/corpus.txt
+cat "${documents[@]}" "$tree"/io/*/*.md >data/corpus.txt
 
 # One file per block: block.1.sh, block.2.cpp …
 awk '/^<!-- (run|compile) -->$/ { armed = 1; next }

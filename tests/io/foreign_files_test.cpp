@@ -8,10 +8,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "io/hdf5_file.hpp"
-#include "io/shard_writer.hpp"
-#include "io_test_support.hpp"
-#include "memory_source.hpp"
+#include "io/files/hdf5_file.hpp"
+#include "io/io_test_support.hpp"
+#include "io/memory_source.hpp"
+#include "io/shards/shard_writer.hpp"
 
 namespace lockstep::io {
 namespace {

@@ -6,8 +6,8 @@
 #include <functional>
 #include <utility>
 
-#include "io/sample_source.hpp"
-#include "io/shard_manifest.hpp"
+#include "io/shards/sample_source.hpp"
+#include "io/shards/shard_manifest.hpp"
 
 namespace lockstep::io {
 

@@ -6,8 +6,8 @@
 #include <functional>
 #include <utility>
 
-#include "io/element_cast.hpp"
-#include "io/sample_source.hpp"
+#include "io/files/element_cast.hpp"
+#include "io/shards/sample_source.hpp"
 
 namespace lockstep::io {
 

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "io_test_support.hpp"
+#include "io/io_test_support.hpp"
 
 namespace lockstep::io {
 

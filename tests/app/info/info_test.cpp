@@ -12,10 +12,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "io/checkpoint.hpp"
-#include "io/metrics_log.hpp"
-#include "io/sample_source.hpp"
-#include "io/shard_writer.hpp"
+#include "io/checkpoints/checkpoint.hpp"
+#include "io/runs/metrics_log.hpp"
+#include "io/shards/sample_source.hpp"
+#include "io/shards/shard_writer.hpp"
 
 namespace lockstep::app {
 namespace {

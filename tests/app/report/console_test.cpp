@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "app/report/terminal.hpp"
-#include "io/file_error.hpp"
+#include "io/files/file_error.hpp"
 
 namespace lockstep::app {
 namespace {

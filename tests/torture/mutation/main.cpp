@@ -26,7 +26,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "io/durable_file.hpp"
+#include "io/files/durable_file.hpp"
 #include "io/foreign_files.hpp"
 #include "torture/mutation/cases.hpp"
 

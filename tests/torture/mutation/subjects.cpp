@@ -17,17 +17,17 @@
 
 #include "app/info/info.hpp"
 #include "app/options/train_options.hpp"
-#include "io/checkpoint.hpp"
-#include "io/checksum.hpp"
-#include "io/file_error.hpp"
+#include "io/checkpoints/checkpoint.hpp"
+#include "io/datasets/sharded_dataset.hpp"
+#include "io/datasets/token_dataset.hpp"
+#include "io/files/checksum.hpp"
+#include "io/files/file_error.hpp"
 #include "io/foreign_files.hpp"
-#include "io/metrics_log.hpp"
-#include "io/run_folder.hpp"
-#include "io/sample_source.hpp"
-#include "io/shard_writer.hpp"
-#include "io/sharded_dataset.hpp"
-#include "io/tensorboard_log.hpp"
-#include "io/token_dataset.hpp"
+#include "io/runs/metrics_log.hpp"
+#include "io/runs/run_folder.hpp"
+#include "io/runs/tensorboard_log.hpp"
+#include "io/shards/sample_source.hpp"
+#include "io/shards/shard_writer.hpp"
 
 namespace lockstep::torture {
 namespace {

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "app/options/usage_error.hpp"
-#include "io/durable_file.hpp"
-#include "io/file_error.hpp"
+#include "io/files/durable_file.hpp"
+#include "io/files/file_error.hpp"
 #include "torture/mutation/cases.hpp"
 
 namespace lockstep::torture {

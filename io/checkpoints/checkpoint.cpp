@@ -1,0 +1,210 @@
+#include "io/checkpoints/checkpoint.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <limits>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "io/checkpoints/checkpoint_file.hpp"
+#include "io/files/durable_file.hpp"
+
+namespace lockstep::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "step-";
+constexpr std::string_view kSuffix = ".h5";
+constexpr const char* kLatest = "latest";
+
+std::optional<std::int64_t> step_in(std::string_view name) {
+  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix) || name.size() <= kPrefix.size() + kSuffix.size()) {
+    return std::nullopt;
+  }
+  name = name.substr(kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size());
+  std::int64_t step = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
+  if (error != std::errc() || end != name.data() + name.size() || step < 0 || name.front() == '-') return std::nullopt;
+  return step;
+}
+
+/// ".step-0000000010.h5.PID-HEX.tmp" and ".latest.PID-HEX.tmp".
+bool is_temporary(std::string_view name) {
+  return is_temporary_of(name, kLatest) || (name.starts_with(".step-") && name.ends_with(".tmp"));
+}
+
+void remove_file(const fs::path& file) {
+  if (::unlink(file.c_str()) != 0 && errno != ENOENT) {
+    throw FileError(fmt::format("cannot remove {}: {}", file.string(), std::generic_category().message(errno)));
+  }
+}
+
+}  // namespace
+
+std::string checkpoint_name(std::int64_t step) { return fmt::format("{}{:010}{}", kPrefix, step, kSuffix); }
+
+const StoredTensor* Checkpoint::find(std::string_view group, std::string_view name) const noexcept {
+  const auto found = std::find_if(tensors.begin(), tensors.end(), [&](const StoredTensor& tensor) {
+    return tensor.group == group && tensor.name == name;
+  });
+  return found == tensors.end() ? nullptr : &*found;
+}
+
+Checkpoint read_checkpoint(const fs::path& file) {
+  Checkpoint checkpoint;
+  checkpoint.record = read_checkpoint_file(file, &checkpoint.tensors, Parts::read).record;
+  return checkpoint;
+}
+
+TrainingRecord verify_checkpoint(const fs::path& file) {
+  return read_checkpoint_file(file, nullptr, Parts::read).record;
+}
+
+std::uintmax_t checkpoint_bytes(const fs::path& file) noexcept {
+  try {
+    std::uintmax_t bytes = fs::file_size(file);
+    for (const WrittenPart& part : parts_of_checkpoint(file)) bytes += fs::file_size(file.parent_path() / part.file);
+    return bytes;
+  } catch (const std::exception&) {  // damaged: whoever verifies it says so
+    return 0;
+  }
+}
+
+std::vector<FoundCheckpoint> list_checkpoints(const fs::path& folder) {
+  std::vector<FoundCheckpoint> found;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const auto step = step_in(entry->path().filename().string());
+    std::error_code unknown;
+    if (step && !entry->is_directory(unknown)) found.push_back({entry->path(), *step});
+  }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    throw FileError(fmt::format("cannot list the checkpoints in {}: {}", folder.string(), error.message()));
+  }
+  std::sort(found.begin(), found.end(), [](const FoundCheckpoint& a, const FoundCheckpoint& b) {
+    return a.step != b.step ? a.step > b.step : a.file < b.file;
+  });
+  return found;
+}
+
+std::optional<Checkpoint> newest_checkpoint(const fs::path& folder, std::vector<std::string>& rejected) {
+  for (const FoundCheckpoint& found : list_checkpoints(folder)) {
+    try {
+      return read_checkpoint(found.file);
+    } catch (const FileError& error) {
+      rejected.emplace_back(error.what());
+    }
+  }
+  return std::nullopt;
+}
+
+CheckpointWriter::CheckpointWriter(CheckpointWriterOptions options) : options_(std::move(options)) {
+  if (options_.keep < 1) throw std::invalid_argument(fmt::format("keep {} checkpoints: at least 1", options_.keep));
+  check_owner();
+  std::error_code error;
+  std::vector<fs::path> stale;
+  for (fs::directory_iterator entry(options_.folder, error), end; !error && entry != end; entry.increment(error)) {
+    if (is_temporary(entry->path().filename().string())) stale.push_back(entry->path());
+  }
+  if (error) {
+    throw FileError(fmt::format("cannot keep checkpoints in {}: {}", options_.folder.string(), error.message()));
+  }
+  std::for_each(stale.begin(), stale.end(), remove_file);
+  remove_orphaned_parts(std::numeric_limits<std::int64_t>::max());
+  if (options_.goes_on_from < 0) return;
+  const fs::path newest = options_.folder / checkpoint_name(options_.goes_on_from);
+  if (fs::read_symlink(options_.folder / kLatest, error) != newest.filename() && fs::exists(newest)) {
+    move_latest(newest);
+  }
+}
+
+void CheckpointWriter::check_owner() const {
+  if (options_.still_owner) options_.still_owner();
+}
+
+fs::path CheckpointWriter::write(const TrainingRecord& record, std::span<const TensorView> tensors,
+                                 const SplitState& split) {
+  const std::lock_guard<std::mutex> one_at_a_time(writing_);
+  check_checkpoint_content(record, tensors);
+  check_owner();
+  const fs::path file = options_.folder / checkpoint_name(record.step);
+  const fs::path temporary = temporary_beside(file);
+
+  const auto disk_full = [&](int error_number) {
+    const std::vector<FoundCheckpoint> earlier = list_checkpoints(options_.folder);
+    return FileError(fmt::format(
+        "cannot write checkpoint {}: {}. {} Then continue with --resume (a smaller --keep needs less space)",
+        file.string(), no_space_text(error_number, options_.folder, checkpoint_bytes_needed(record, tensors)),
+        earlier.empty()
+            ? std::string("There is no earlier checkpoint.")
+            : fmt::format("The previous checkpoint {} is intact.", earlier.front().file.filename().string())));
+  };
+  try {
+    require_parts(options_.folder, split.parts);
+    write_and_verify(temporary, record, tensors, split);
+    check_owner();
+    if (::rename(temporary.c_str(), file.c_str()) != 0) {
+      throw FileError(fmt::format("cannot rename {} to {}: {}", temporary.string(), file.string(),
+                                  std::generic_category().message(errno)));
+    }
+  } catch (const std::system_error& error) {
+    ::unlink(temporary.c_str());
+    throw disk_full(error.code().value());
+  } catch (const FileError& error) {
+    ::unlink(temporary.c_str());
+    check_owner();  // a successor that cleaned up under our hands is the better explanation
+    if (means_no_space(error.parts().error_number)) throw disk_full(error.parts().error_number);
+    throw FileError(fmt::format("cannot write checkpoint {}: {}", file.string(), error.what()));
+  } catch (...) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
+  sync_folder(options_.folder);
+  move_latest(file);
+  prune(record.step);
+  return file;
+}
+
+void CheckpointWriter::move_latest(const fs::path& file) const {
+  check_owner();
+  const fs::path latest = options_.folder / kLatest;
+  const fs::path temporary = temporary_beside(latest);
+  if (::symlink(file.filename().c_str(), temporary.c_str()) != 0) {
+    if (errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS) return;  // no links on this file system
+    throw FileError(fmt::format("cannot link {}: {}; the checkpoint {} itself is safe", latest.string(),
+                                no_space_text(errno, options_.folder, 0), file.filename().string()));
+  }
+  if (::rename(temporary.c_str(), latest.c_str()) != 0) {
+    const int error_number = errno;
+    ::unlink(temporary.c_str());
+    throw FileError(fmt::format("cannot replace {}: {}; the checkpoint {} itself is safe", latest.string(),
+                                no_space_text(error_number, options_.folder, 0), file.filename().string()));
+  }
+}
+
+void CheckpointWriter::prune(std::int64_t written_step) const {
+  int kept = 0;
+  for (const FoundCheckpoint& found : list_checkpoints(options_.folder)) {
+    if (found.step > written_step || kept++ < options_.keep) continue;
+    check_owner();
+    remove_file(found.file);
+  }
+  remove_orphaned_parts(written_step);  // of later steps: perhaps a part that is being written
+}
+
+void CheckpointWriter::remove_orphaned_parts(std::int64_t last_step) const {
+  for (const fs::path& folder : orphaned_part_folders(options_.folder, last_step)) {
+    check_owner();
+    std::error_code error;
+    fs::remove_all(folder, error);
+    if (error) throw FileError(fmt::format("cannot remove {}: {}", folder.string(), error.message()));
+  }
+}
+
+}  // namespace lockstep::io

@@ -1,0 +1,90 @@
+/// \file
+/// Samples by index: what the prefetcher reads and evaluations run over. Shards of samples (sharded_dataset.hpp) and
+/// windows over a corpus of tokens (token_dataset.hpp) are two kinds of it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "io/shards/sample_source.hpp"
+#include "io/text/token_info.hpp"
+
+namespace lockstep::io {
+
+/// How x becomes numbers and how labels look, from the manifest (or guessed from the types where there is none).
+struct DatasetInfo {
+  std::int64_t samples = 0;
+  Field x;
+  Field y;  ///< an empty name: packed without labels
+  bool labels_are_classes = true;
+  std::int64_t classes = 0;  ///< 0: regression; of tokens: the vocabulary
+  std::vector<std::string> class_names;
+  double value_min = 0, value_max = 1;      ///< of x
+  double mean = 0, standard_deviation = 1;  ///< of x over all elements; only with a manifest
+  bool has_statistics = false;
+  std::string source;
+  std::optional<TokenInfo> tokens;  ///< set: x and y are windows of tokens, int32 [context]
+};
+
+/// One shard file as opened.
+struct ShardInfo {
+  std::filesystem::path file;
+  std::int64_t first = 0;  ///< index of its first sample; of a corpus: of its first token
+  std::int64_t count = 0;
+  std::uint64_t bytes = 0;
+  bool by_offset = false;              ///< read with pread; otherwise through the library
+  std::string checksum_x, checksum_y;  ///< hex, "" where the file has none
+};
+
+/// Evaluations read every sample where it lies.
+inline constexpr std::int64_t kNoEpoch = -1;
+
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+
+  virtual const DatasetInfo& info() const noexcept = 0;
+  virtual const std::vector<ShardInfo>& shards() const noexcept = 0;
+  /// For the user: a layout that splits samples, a missing manifest ...
+  virtual const std::vector<std::string>& warnings() const noexcept = 0;
+  /// Text that is equal when the data is: names, counts, shapes, checksums. For the fingerprint.
+  virtual std::string fingerprint() const = 0;
+
+  /// The type in which x reaches the model: uint8 stays uint8, float64 stays float64, tokens are int32, all else
+  /// becomes float32.
+  virtual FileType x_type() const noexcept = 0;
+  /// Bytes of one sample as delivered: x as x_type(); y as int32 (classes, tokens) or float32 per target; no labels: y
+  /// takes 0 bytes.
+  virtual std::size_t x_bytes() const noexcept = 0;
+  virtual std::size_t y_bytes() const noexcept = 0;
+
+  /// Reads samples by index, in the given order. What a sample is may depend on the epoch (windows begin elsewhere in
+  /// each), but not in kNoEpoch. Thread-safe. Throws FileError naming file and sample: read errors, labels outside
+  /// [0, classes), NaN or infinity in float data.
+  virtual void read(std::span<const std::int64_t> samples, std::int64_t epoch, std::span<std::byte> x,
+                    std::span<std::byte> y) const = 0;
+
+  /// Samples per shard: blocks of the sample order never cross shards. One entry where shards do not matter.
+  virtual std::vector<std::int64_t> shard_counts() const = 0;
+  /// Bytes of one sample on disk, x and y together.
+  virtual std::size_t stored_bytes() const noexcept = 0;
+  /// Chunked data is best read in blocks that are multiples of this many samples; 1 for contiguous data.
+  virtual std::int64_t block_multiple() const noexcept = 0;
+  /// Most bytes that are kept of data that cannot be read sample by sample (chunked, compressed); 0: there is none.
+  virtual std::size_t cache_bytes() const noexcept { return 0; }
+  /// Asks the kernel to read samples [first, first + count) ahead. Returns at once.
+  virtual void will_need(std::int64_t first, std::int64_t count) const noexcept = 0;
+
+  /// Recomputes the checksums of shards part, part + parts, ... and throws FileError at the first that differs.
+  /// Returns the bytes read.
+  virtual std::uint64_t verify(int part, int parts) const = 0;
+  /// Throws FileError at the first of shards part, part + parts, ... whose file has changed since it was opened:
+  /// another inode, size or time of change. One stat a shard, no reading.
+  virtual void check_unchanged(int part, int parts) = 0;
+};
+
+}  // namespace lockstep::io

@@ -1,0 +1,275 @@
+#include "io/datasets/prefetcher.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "io/files/allocation.hpp"
+
+namespace lockstep::io {
+namespace {
+
+constexpr std::size_t kAlignment = 256;
+
+/// Memory for one micro-batch, from the caller's resource.
+class Buffer {
+ public:
+  Buffer(std::pmr::memory_resource* memory, std::size_t bytes)
+      : memory_(memory),
+        bytes_(bytes),
+        data_(bytes == 0 ? nullptr : static_cast<std::byte*>(memory->allocate(bytes, kAlignment))) {}
+  ~Buffer() {
+    if (data_ != nullptr) memory_->deallocate(data_, bytes_, kAlignment);
+  }
+  Buffer(Buffer&& other) noexcept
+      : memory_(other.memory_), bytes_(other.bytes_), data_(std::exchange(other.data_, nullptr)) {}
+  Buffer& operator=(Buffer&&) = delete;
+  std::span<std::byte> first(std::size_t bytes) const noexcept { return {data_, bytes}; }
+
+ private:
+  std::pmr::memory_resource* memory_;
+  std::size_t bytes_;
+  std::byte* data_;
+};
+
+struct Slot {
+  Buffer x, y;
+  std::vector<std::int64_t> samples;
+  InputBatch batch;
+  std::exception_ptr error;
+};
+
+}  // namespace
+
+/// Slots form a ring. The reading thread fills slot filled_ % depth while filled_ < released_ + depth; the consumer has
+/// slot taken_ - 1 until it asks for the next one.
+struct Prefetcher::Reader {
+  const Dataset& dataset;
+  PrefetcherOptions options;
+  std::vector<Slot> slots;
+
+  std::mutex mutex;
+  std::condition_variable slot_filled, slot_free;
+  std::int64_t filled = 0, taken = 0, released = 0;
+  bool stopping = false;
+  double stall_seconds = 0;
+  std::vector<std::int64_t> part;  ///< of this rank in the step being read
+  std::thread thread;
+
+  Reader(const Dataset& data, PrefetcherOptions chosen) : dataset(data), options(std::move(chosen)) {
+    check_options();
+    options.order.shard_counts = dataset.shard_counts();
+    options.order.sample_bytes = dataset.stored_bytes();
+    options.order.block_multiple = dataset.block_multiple();
+
+    std::pmr::memory_resource* memory = options.memory != nullptr ? options.memory : std::pmr::get_default_resource();
+    const std::int64_t step = std::min(options.global_batch, dataset.info().samples);
+    const std::int64_t share = (step + options.world - 1) / options.world;
+    const auto most = static_cast<std::size_t>((share + options.accumulate - 1) / options.accumulate);
+    const std::size_t bytes = most * (dataset.x_bytes() + dataset.y_bytes()) * static_cast<std::size_t>(options.depth);
+    allocating(dataset.shards().front().file, fmt::format("{} input batches of {} samples", options.depth, most), bytes,
+               [&] { make_slots(memory, most); });
+    thread = std::thread([this] { run(); });
+  }
+
+  void make_slots(std::pmr::memory_resource* memory, std::size_t most) {
+    for (int i = 0; i < options.depth; ++i) {
+      slots.push_back(
+          {Buffer(memory, most * dataset.x_bytes()), Buffer(memory, most * dataset.y_bytes()), {}, {}, nullptr});
+      slots.back().samples.reserve(most);
+    }
+  }
+
+  void check_options() const {
+    const std::int64_t samples = dataset.info().samples;
+    const std::int64_t epoch =
+        epoch_samples(samples, std::max<std::int64_t>(1, options.global_batch), options.stateful);
+    if (options.global_batch < 1 || options.accumulate < 1 || options.world < 1 || options.rank < 0 ||
+        options.rank >= options.world || options.depth < 2 || options.first_epoch < 0 || options.first_position < 0 ||
+        (options.first_position > epoch && epoch > 0)) {
+      throw std::invalid_argument(fmt::format(
+          "a prefetcher cannot read global batches of {} in {} parts for rank {} of {} with {} buffers from "
+          "position {} of {}",
+          options.global_batch, options.accumulate, options.rank, options.world, options.depth, options.first_position,
+          epoch));
+    }
+    if (!options.stateful) return;
+    if (epoch == 0) {
+      throw std::invalid_argument(fmt::format("stateful batches of {} need as many samples at least; there are {}",
+                                              options.global_batch, samples));
+    }
+    if (options.first_position % options.global_batch != 0) {
+      throw std::invalid_argument(
+          fmt::format("stateful batches of {} cannot go on at position {}: each step has one sample of "
+                      "every stream",
+                      options.global_batch, options.first_position));
+    }
+  }
+
+  ~Reader() {
+    {
+      const std::lock_guard lock(mutex);
+      stopping = true;
+    }
+    slot_free.notify_all();
+    thread.join();
+  }
+
+  /// nullptr: stop.
+  Slot* next_free() {
+    std::unique_lock lock(mutex);
+    slot_free.wait(lock, [this] { return stopping || filled < released + options.depth; });
+    return stopping ? nullptr : &slots[static_cast<std::size_t>(filled % options.depth)];
+  }
+
+  void publish() {
+    {
+      const std::lock_guard lock(mutex);
+      ++filled;
+    }
+    slot_filled.notify_one();
+  }
+
+  void run() {
+    try {
+      read_for_ever();
+    } catch (...) {
+      Slot* slot = next_free();
+      if (slot == nullptr) return;
+      slot->error = std::current_exception();
+      publish();
+    }
+  }
+
+  void read_for_ever() {
+    std::int64_t position = options.first_position;
+    for (std::int64_t epoch = options.first_epoch;; ++epoch, position = 0) {
+      if (!(options.stateful ? read_stateful(epoch, position) : read_shuffled(epoch, position))) return;
+    }
+  }
+
+  /// The rest of an epoch; false: stop.
+  bool read_shuffled(std::int64_t epoch, std::int64_t position) {
+    const SampleOrder order(options.order, epoch);
+    bool begin = true;
+    for (std::int64_t count = 0; position < order.samples(); position += count) {
+      count = std::min(options.global_batch, order.samples() - position);
+      order.part(position, count, options.rank, options.world, part);
+      for (const Slice& range : order.upcoming(position, count, options.rank, options.world, begin)) {
+        dataset.will_need(range.first, range.count);
+      }
+      begin = false;
+      if (!deliver_step(epoch, position, count)) return false;
+    }
+    return true;
+  }
+
+  /// The same for stateful batches. Each sequence is read from front to back: one piece of it is asked for ahead of the
+  /// one in use.
+  bool read_stateful(std::int64_t epoch, std::int64_t position) {
+    const std::int64_t sequences = options.global_batch;
+    const std::int64_t length = dataset.info().samples / sequences;
+    const std::int64_t first_sequence = sequences * options.rank / options.world;
+    const std::int64_t end_lane = sequences * (options.rank + 1) / options.world;
+    const auto stored = static_cast<std::int64_t>(std::max<std::size_t>(1, dataset.stored_bytes()));
+    const std::int64_t piece = std::max<std::int64_t>(1, static_cast<std::int64_t>(kBlockBytes) / stored);
+    std::int64_t asked = position / sequences;  // samples of each sequence that the kernel has been asked for
+    for (std::int64_t step = position / sequences; step < length; ++step) {
+      part.clear();
+      for (std::int64_t sequence = first_sequence; sequence < end_lane; ++sequence)
+        part.push_back(sequence * length + step);
+      if (asked < length && step + piece >= asked) {
+        const std::int64_t count = std::min(step + 2 * piece, length) - asked;
+        for (std::int64_t sequence = first_sequence; sequence < end_lane; ++sequence)
+          dataset.will_need(sequence * length + asked, count);
+        asked += count;
+      }
+      if (!deliver_step(epoch, step * sequences, sequences)) return false;
+    }
+    return true;
+  }
+
+  /// This rank's `part` of a step, cut into micro-batches. False: stop.
+  bool deliver_step(std::int64_t epoch, std::int64_t position, std::int64_t count) {
+    for (std::int64_t micro = 0; micro < options.accumulate; ++micro) {
+      Slot* slot = next_free();
+      if (slot == nullptr) return false;
+      slot->batch = {.x = {},
+                     .y = {},
+                     .count = 0,
+                     .step_count = count,
+                     .epoch = epoch,
+                     .position = position,
+                     .next_position = position + count,
+                     .micro = micro,
+                     .samples = {},
+                     .first_sequence = 0};
+      read_micro_batch(*slot);
+      publish();
+    }
+    return true;
+  }
+
+  void read_micro_batch(Slot& slot) const {
+    const auto size = static_cast<std::int64_t>(part.size());
+    const std::int64_t first = size * slot.batch.micro / options.accumulate;
+    const std::int64_t end = size * (slot.batch.micro + 1) / options.accumulate;
+    const auto count = static_cast<std::size_t>(end - first);
+    const std::span<std::byte> x = slot.x.first(count * dataset.x_bytes());
+    const std::span<std::byte> y = slot.y.first(count * dataset.y_bytes());
+    slot.samples.assign(part.begin() + first, part.begin() + end);
+    dataset.read(slot.samples, slot.batch.epoch, x, y);
+    slot.batch.x = x;
+    slot.batch.y = y;
+    slot.batch.count = end - first;
+    slot.batch.samples = slot.samples;
+    slot.batch.first_sequence = options.stateful ? first : 0;
+  }
+
+  /// nullptr: not within `limit`; nullopt: there is none.
+  const InputBatch* next(std::optional<std::chrono::milliseconds> limit) {
+    std::unique_lock lock(mutex);
+    if (taken > released) {  // the caller is done with the one before
+      ++released;
+      slot_free.notify_one();
+    }
+    if (filled == taken) {
+      const auto begin = std::chrono::steady_clock::now();
+      const auto is_there = [this] { return filled > taken; };
+      if (limit) {
+        slot_filled.wait_for(lock, *limit, is_there);
+      } else {
+        slot_filled.wait(lock, is_there);
+      }
+      stall_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      if (!is_there()) return nullptr;
+    }
+    const Slot& slot = slots[static_cast<std::size_t>(taken % options.depth)];
+    if (slot.error) std::rethrow_exception(slot.error);  // stays: the next call meets it again
+    ++taken;
+    return &slot.batch;
+  }
+};
+
+std::int64_t epoch_samples(std::int64_t samples, std::int64_t global_batch, bool stateful) noexcept {
+  return stateful ? samples / global_batch * global_batch : samples;
+}
+
+Prefetcher::Prefetcher(const Dataset& dataset, PrefetcherOptions options)
+    : reader_(std::make_unique<Reader>(dataset, std::move(options))) {}
+Prefetcher::~Prefetcher() = default;
+
+const InputBatch& Prefetcher::next() { return *reader_->next(std::nullopt); }
+const InputBatch* Prefetcher::next_within(std::chrono::milliseconds limit) { return reader_->next(limit); }
+double Prefetcher::stall_seconds() const noexcept { return reader_->stall_seconds; }
+
+}  // namespace lockstep::io

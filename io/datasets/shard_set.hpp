@@ -1,0 +1,86 @@
+/// \file
+/// The files of a dataset, opened and compared with each other and with their manifest: rows by global index,
+/// checksums, reading ahead. What samples and corpora have in common. Internal to io.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/datasets/block_cache.hpp"
+#include "io/datasets/dataset.hpp"
+#include "io/shards/shard_file.hpp"
+#include "io/shards/shard_manifest.hpp"
+
+namespace lockstep::io {
+
+/// The HDF5 files of a folder, in the order of their names; or `path` itself. Throws FileError where there is none.
+std::vector<std::filesystem::path> hdf5_files_in(const std::filesystem::path& path);
+
+/// Whether the folder has a manifest: was made by `lockstep pack`. False for what does not exist.
+bool is_packed(const std::filesystem::path& path);
+
+class ShardSet {
+ public:
+  /// The shards that a manifest lists. Throws FileError: a shard is missing, or is not as the manifest says.
+  ShardSet(const std::filesystem::path& folder, const ShardManifest& manifest, IoDeadline* deadline = nullptr);
+  /// A folder of HDF5 files made by others, or one such file; an empty y: no labels. Throws FileError: nothing there,
+  /// files that differ from each other.
+  ShardSet(const std::filesystem::path& path, const std::string& x, const std::string& y,
+           IoDeadline* deadline = nullptr);
+
+  const std::vector<ShardFile>& files() const noexcept { return files_; }
+  const std::vector<ShardInfo>& shards() const noexcept { return shards_; }
+  std::vector<std::string>& warnings() noexcept { return warnings_; }
+  const std::vector<std::string>& warnings() const noexcept { return warnings_; }
+  /// In all files.
+  std::int64_t rows() const noexcept { return rows_; }
+  /// Chunked data is best read in blocks that are multiples of this many rows of x.
+  std::int64_t block_multiple() const noexcept { return block_multiple_; }
+  /// Most bytes that the cache of blocks takes: none where all is read by offset.
+  std::size_t cache_bytes() const noexcept;
+
+  /// The shard that holds a row, by binary search. Throws std::invalid_argument where there is none.
+  std::size_t shard_of(std::int64_t row) const;
+  /// Elements as stored, in native byte order; through a cache where the library has to be asked. `first` counts within
+  /// the shard. Thread-safe.
+  void read(std::size_t shard, std::size_t field, std::int64_t first, std::int64_t rows,
+            std::span<std::byte> out) const;
+  /// Asks the kernel for rows [first, first + count) of x, counted over all shards.
+  void will_need(std::int64_t first, std::int64_t count) const noexcept;
+
+  using RowsWork = std::function<void(std::int64_t first, std::span<const std::byte> rows)>;
+  /// Calls `work` with every row of a field of one shard, in blocks of about a mebibyte, in order.
+  void stream(std::size_t shard, std::size_t field, const RowsWork& work) const;
+  /// Recomputes the checksums of shards part, part + parts, ..., and throws FileError at the first that differs; `look`
+  /// sees every block, where one is given. Returns the bytes read: without `look`, fields that have no checksum are
+  /// not.
+  using BlockWork =
+      std::function<void(std::size_t shard, std::size_t field, std::int64_t first, std::span<const std::byte> rows)>;
+  std::uint64_t verify(int part, int parts, const BlockWork& look) const;
+  /// Throws FileError at the first of shards part, part + parts, ... that has changed since it was opened. Costs one
+  /// stat a shard; reads a shard whose inode alone has a new time, once, where it has checksums.
+  void check_unchanged(int part, int parts);
+  /// One line for each file: name, rows, bytes, checksums. For the fingerprint.
+  std::string identity() const;
+
+ private:
+  void list_shards();
+  void explain_layouts();
+
+  std::vector<ShardFile> files_;
+  std::vector<ShardInfo> shards_;
+  std::vector<std::int64_t> firsts_;  ///< of each shard: the search for a row's shard
+  std::vector<std::string> warnings_;
+  std::int64_t rows_ = 0;
+  std::int64_t block_multiple_ = 1;
+  std::size_t in_blocks_ = 0;  ///< bytes that cannot be read by offset
+  mutable BlockCache cache_;
+};
+
+}  // namespace lockstep::io

@@ -1,0 +1,287 @@
+#include "io/datasets/sharded_dataset.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "io/datasets/shard_set.hpp"
+#include "io/files/checksum.hpp"
+#include "io/files/element_cast.hpp"
+#include "io/shards/shard_manifest.hpp"
+
+namespace lockstep::io {
+namespace {
+
+/// Labels up to this size are held in memory: one read less per sample.
+constexpr std::uint64_t kResidentLabelBytes = std::uint64_t{16} << 20;
+
+/// Position of the first element that is NaN or infinite. By the exponent's bits: one compare and or per element, which
+/// vectorises, in spite of any floating-point flags.
+template <class Float, class Bits>
+std::optional<std::size_t> first_not_finite(std::span<const std::byte> data, Bits exponent) {
+  const std::size_t count = data.size() / sizeof(Float);
+  Bits found = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    Bits bits = 0;
+    std::memcpy(&bits, data.data() + i * sizeof(Float), sizeof(Float));
+    found |= static_cast<Bits>((bits & exponent) == exponent);
+  }
+  if (found == 0) return std::nullopt;
+  for (std::size_t i = 0;; ++i) {
+    Float value = 0;
+    std::memcpy(&value, data.data() + i * sizeof(Float), sizeof(Float));
+    if (!std::isfinite(value)) return i;
+  }
+}
+
+std::optional<std::size_t> first_not_finite(FileType type, std::span<const std::byte> data) {
+  if (type == FileType::float32) return first_not_finite<float>(data, std::uint32_t{0x7F800000});
+  if (type == FileType::float64) return first_not_finite<double>(data, std::uint64_t{0x7FF0000000000000});
+  return std::nullopt;
+}
+
+void to_float32(FileType type, std::span<const std::byte> raw, std::byte* out) {
+  with_elements(type, raw, [&](auto elements) {
+    for (std::size_t i = 0; i < elements.size(); ++i) {
+      const auto value = static_cast<float>(elements[i]);
+      std::memcpy(out + i * sizeof value, &value, sizeof value);
+    }
+  });
+}
+
+}  // namespace
+
+struct ShardedDataset::Files {
+  DatasetInfo info;
+  ShardSet set;
+  std::vector<std::vector<std::byte>> labels;  ///< per shard as stored; empty: read on demand
+
+  bool has_y() const noexcept { return !info.y.name.empty(); }
+
+  explicit Files(const DatasetOptions& options)
+      : set(is_packed(options.path) ? open_packed(options)
+                                    : ShardSet(options.path, options.x, options.y, options.deadline)) {
+    if (!is_packed(options.path)) describe_plain(options.path);
+    load_labels();
+  }
+
+  ShardSet open_packed(const DatasetOptions& options) {
+    const ShardManifest manifest = [&] {
+      const IoDeadline::Operation reading(options.deadline, IoDeadline::Kind::reading, options.path);
+      return read_manifest(options.path);
+    }();
+    if (manifest.tokens) {
+      throw FileError(fmt::format("{}: is a corpus of tokens, not a set of samples; language models read it",
+                                  options.path.string()));
+    }
+    if (options.x != "x" || options.y != "y") {
+      throw FileError(fmt::format("{}: was made by lockstep pack, its datasets are x and y; leave --x and --y away",
+                                  options.path.string()));
+    }
+    info.samples = manifest.samples;
+    info.x = manifest.fields[0];
+    if (manifest.fields.size() > 1) info.y = manifest.fields[1];
+    info.labels_are_classes = manifest.labels == Labels::classes;
+    info.classes = manifest.classes;
+    info.class_names = manifest.class_names;
+    info.value_min = manifest.value_min;
+    info.value_max = manifest.value_max;
+    info.mean = manifest.mean;
+    info.standard_deviation = manifest.standard_deviation;
+    info.has_statistics = true;
+    info.source = manifest.source;
+    return ShardSet(options.path, manifest, options.deadline);
+  }
+
+  void describe_plain(const std::filesystem::path& path) {
+    const ShardFile& first = set.files()[0];
+    info.samples = set.rows();
+    info.x = first.fields()[0].field;
+    info.y = first.fields()[1].field;
+    info.source = path.filename().string();
+    if (const auto& attributes = first.attributes()) {  // shards without their manifest
+      info.labels_are_classes = attributes->labels == Labels::classes;
+      info.classes = attributes->classes;
+      info.class_names = attributes->class_names;
+      info.value_min = attributes->value_min;
+      info.value_max = attributes->value_max;
+      if (info.classes < 0 || !plausible_classes(info.classes, info.samples)) {
+        throw FileError(
+            fmt::format("{}: calls itself a lockstep shard of {} classes, and there are {} samples; pack "
+                        "again",
+                        path_of(0), info.classes, info.samples));
+      }
+    } else {
+      info.labels_are_classes =
+          info.y.elements() == 1 && info.y.type != FileType::float32 && info.y.type != FileType::float64;
+      if (info.x.type == FileType::uint8) info.value_max = 255;
+      if (info.x.type == FileType::uint16) info.value_max = 65535;
+      if (info.labels_are_classes) count_classes();
+    }
+  }
+
+  void count_classes() {
+    for (std::size_t shard = 0; shard < set.files().size(); ++shard) {
+      set.stream(shard, 1, [&](std::int64_t first, std::span<const std::byte> block) {
+        with_elements(info.y.type, block, [&](auto elements) {
+          for (std::size_t i = 0; i < elements.size(); ++i) {
+            const auto label = static_cast<std::int64_t>(elements[i]);
+            if (label < 0 || label > std::numeric_limits<std::int32_t>::max()) {
+              throw FileError(fmt::format("{}: sample {} has label {}, which is no class number", path_of(shard),
+                                          first + static_cast<std::int64_t>(i), label));
+            }
+            info.classes = std::max(info.classes, label + 1);
+            if (!plausible_classes(info.classes, info.samples)) {
+              throw FileError(
+                  fmt::format("{}: sample {} has label {}, which {} samples do not explain: it is damaged, "
+                              "or {} holds no class numbers (numbers to predict are floats)",
+                              path_of(shard), first + static_cast<std::int64_t>(i), label, info.samples,
+                              set.files()[shard].fields()[1].dataset));
+            }
+          }
+        });
+      });
+    }
+  }
+
+  void load_labels() {
+    const std::vector<ShardFile>& files = set.files();
+    labels.resize(files.size());
+    if (!has_y() || info.y.bytes() * static_cast<std::uint64_t>(info.samples) > kResidentLabelBytes) return;
+    for (std::size_t s = 0; s < files.size(); ++s) {
+      labels[s].resize(info.y.bytes() * static_cast<std::size_t>(files[s].count()));
+      if (!labels[s].empty()) files[s].read_rows(1, 0, files[s].count(), labels[s]);
+    }
+  }
+
+  std::string path_of(std::size_t shard) const { return set.files()[shard].path().string(); }
+
+  [[noreturn]] void not_finite(std::size_t shard, std::int64_t row, std::string_view field) const {
+    throw FileError(fmt::format("{}: sample {} holds NaN or infinity in {}; clean the data and pack it again",
+                                path_of(shard), row, field));
+  }
+
+  void read_x(std::size_t shard, std::int64_t first, std::int64_t rows, FileType type, std::span<std::byte> out,
+              std::vector<std::byte>& scratch) const {
+    if (type == info.x.type) {
+      set.read(shard, 0, first, rows, out);
+    } else {
+      scratch.resize(info.x.bytes() * static_cast<std::size_t>(rows));
+      set.read(shard, 0, first, rows, scratch);
+      to_float32(info.x.type, scratch, out.data());
+    }
+    if (const auto bad = first_not_finite(type, out)) {
+      not_finite(shard, first + static_cast<std::int64_t>(*bad) / info.x.elements(), "x");
+    }
+  }
+
+  void read_y(std::size_t shard, std::int64_t first, std::int64_t rows, std::span<std::byte> out,
+              std::vector<std::byte>& scratch) const {
+    const std::size_t row_bytes = info.y.bytes();
+    std::span<const std::byte> raw;
+    if (labels[shard].empty()) {
+      scratch.resize(row_bytes * static_cast<std::size_t>(rows));
+      set.read(shard, 1, first, rows, scratch);
+      raw = scratch;
+    } else {
+      raw = std::span(labels[shard])
+                .subspan(static_cast<std::size_t>(first) * row_bytes, static_cast<std::size_t>(rows) * row_bytes);
+    }
+    if (!info.labels_are_classes) {
+      to_float32(info.y.type, raw, out.data());
+      if (const auto bad = first_not_finite(FileType::float32, out)) {
+        not_finite(shard, first + static_cast<std::int64_t>(*bad) / info.y.elements(), "y");
+      }
+      return;
+    }
+    with_elements(info.y.type, raw, [&](auto elements) {
+      for (std::size_t i = 0; i < elements.size(); ++i) {
+        const auto label = static_cast<std::int64_t>(elements[i]);
+        if (label < 0 || label >= info.classes) {
+          throw FileError(fmt::format("{}: sample {} has label {}, outside [0, {})", path_of(shard),
+                                      first + static_cast<std::int64_t>(i), label, info.classes));
+        }
+        const auto value = static_cast<std::int32_t>(label);
+        std::memcpy(out.data() + i * sizeof value, &value, sizeof value);
+      }
+    });
+  }
+};
+
+ShardedDataset::ShardedDataset(const DatasetOptions& options) : files_(std::make_unique<Files>(options)) {}
+ShardedDataset::~ShardedDataset() = default;
+
+const DatasetInfo& ShardedDataset::info() const noexcept { return files_->info; }
+const std::vector<ShardInfo>& ShardedDataset::shards() const noexcept { return files_->set.shards(); }
+const std::vector<std::string>& ShardedDataset::warnings() const noexcept { return files_->set.warnings(); }
+std::int64_t ShardedDataset::block_multiple() const noexcept { return files_->set.block_multiple(); }
+
+std::size_t ShardedDataset::cache_bytes() const noexcept { return files_->set.cache_bytes(); }
+std::size_t ShardedDataset::stored_bytes() const noexcept {
+  return info().x.bytes() + (files_->has_y() ? info().y.bytes() : 0);
+}
+std::vector<std::int64_t> ShardedDataset::shard_counts() const {
+  std::vector<std::int64_t> counts;
+  for (const ShardInfo& shard : shards()) counts.push_back(shard.count);
+  return counts;
+}
+
+std::string ShardedDataset::fingerprint() const {
+  const DatasetInfo& data = info();
+  const std::string head =
+      fmt::format("{} samples, x {} ({}), y {} ({}), {} classes", data.samples, name_of(data.x.type),
+                  fmt::join(data.x.sample_shape, ", "), files_->has_y() ? name_of(data.y.type) : "none",
+                  fmt::join(data.y.sample_shape, ", "), data.classes);
+  std::string all = fmt::format("{}, range {} {}, mean {} {}, names {}\n", head, data.value_min, data.value_max,
+                                data.mean, data.standard_deviation, fmt::join(data.class_names, "|"));
+  all += files_->set.identity();
+  return fmt::format("{}, {}", head, to_hex(checksum(std::as_bytes(std::span(all)))));
+}
+
+FileType ShardedDataset::x_type() const noexcept {
+  const FileType stored = info().x.type;
+  return stored == FileType::uint8 || stored == FileType::float64 ? stored : FileType::float32;
+}
+std::size_t ShardedDataset::x_bytes() const noexcept {
+  return static_cast<std::size_t>(info().x.elements()) * size_of(x_type());
+}
+std::size_t ShardedDataset::y_bytes() const noexcept {
+  return files_->has_y() ? static_cast<std::size_t>(info().y.elements()) * sizeof(float) : 0;
+}
+
+void ShardedDataset::read(std::span<const std::int64_t> samples, std::int64_t, std::span<std::byte> x,
+                          std::span<std::byte> y) const {
+  if (x.size() != samples.size() * x_bytes() || y.size() != samples.size() * y_bytes()) {
+    throw std::invalid_argument("the buffers of ShardedDataset::read have the wrong size");
+  }
+  std::vector<std::byte> scratch;
+  for (std::size_t at = 0; at < samples.size();) {
+    const std::size_t shard = files_->set.shard_of(samples[at]);
+    const std::int64_t begin = shards()[shard].first;
+    const std::int64_t end = begin + shards()[shard].count;
+    std::size_t run = 1;  // samples that follow each other in the file take one read
+    while (at + run < samples.size() && samples[at + run] == samples[at] + static_cast<std::int64_t>(run) &&
+           samples[at + run] < end) {
+      ++run;
+    }
+    const std::int64_t first = samples[at] - begin;
+    const auto rows = static_cast<std::int64_t>(run);
+    files_->read_x(shard, first, rows, x_type(), x.subspan(at * x_bytes(), run * x_bytes()), scratch);
+    if (files_->has_y()) files_->read_y(shard, first, rows, y.subspan(at * y_bytes(), run * y_bytes()), scratch);
+    at += run;
+  }
+}
+
+void ShardedDataset::will_need(std::int64_t first, std::int64_t count) const noexcept {
+  files_->set.will_need(first, count);
+}
+
+std::uint64_t ShardedDataset::verify(int part, int parts) const { return files_->set.verify(part, parts, {}); }
+void ShardedDataset::check_unchanged(int part, int parts) { files_->set.check_unchanged(part, parts); }
+
+}  // namespace lockstep::io

@@ -1,0 +1,100 @@
+/// \file
+/// The only home of the HDF5 C library: one file, its datasets and attributes. Every call takes the one mutex of this
+/// translation unit; errors become FileError with the innermost reason of HDF5's error stack in one sentence. Needs
+/// the serial libhdf5. Not for the hot path: contiguous data is read by file offset (DatasetLayout::offset), and the
+/// values of checkpoints are written so, too, lest a thread that writes them holds the mutex while another one wants to
+/// read samples.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/files/file_error.hpp"
+
+namespace lockstep::io {
+
+/// Element types that files hold and that we read; little-endian on disk when we write.
+enum class FileType : std::uint8_t {
+  uint8,
+  int8,
+  uint16,
+  int16,
+  int32,
+  int64,
+  uint32,
+  uint64,
+  float32,
+  float64,
+  other
+};
+std::size_t size_of(FileType type) noexcept;  ///< bytes; 0 for other
+const char* name_of(FileType type) noexcept;
+
+struct DatasetLayout {
+  FileType type = FileType::other;
+  bool native_order = true;  ///< element bytes are in this machine's order
+  std::vector<std::int64_t> shape;
+  std::vector<std::int64_t> chunk;      ///< empty when contiguous
+  bool compressed = false;              ///< any filter
+  std::optional<std::uint64_t> offset;  ///< byte offset in the file, when contiguous and allocated
+  bool in_this_file = true;             ///< false: external or virtual storage
+};
+
+class Hdf5File {
+ public:
+  enum class Access { read, create, modify };  ///< create: truncates; format bounds V18..latest; modify: must exist
+  /// Throws FileError: missing, not HDF5, truncated, newer format, not readable/writable.
+  Hdf5File(const std::filesystem::path& path, Access access);
+  /// Closes without reporting; call close() where failure matters (always when writing).
+  ~Hdf5File();
+  Hdf5File(Hdf5File&&) noexcept;
+  Hdf5File& operator=(Hdf5File&&) noexcept;
+
+  const std::filesystem::path& path() const noexcept;
+  bool has(std::string_view object) const;
+  std::vector<std::string> children(std::string_view group) const;  ///< names, sorted
+  /// Throws FileError for shapes and chunks that the library never writes: a damaged header.
+  DatasetLayout layout(std::string_view dataset) const;
+
+  /// Whole dataset, or rows [first, first + rows) of it, as `type` (the library converts).
+  void read(std::string_view dataset, FileType type, std::span<std::byte> out) const;
+  void read_rows(std::string_view dataset, FileType type, std::int64_t first, std::int64_t rows,
+                 std::span<std::byte> out) const;
+
+  void create_group(std::string_view group);
+  /// Contiguous, space allocated at once. Intermediate groups are created.
+  void create_dataset(std::string_view dataset, FileType type, std::span<const std::int64_t> shape);
+  void write(std::string_view dataset, FileType type, std::span<const std::byte> data);
+  void write_rows(std::string_view dataset, FileType type, std::int64_t first, std::int64_t rows,
+                  std::span<const std::byte> data);
+
+  // Attributes of a group or dataset ("/" is the file itself). Strings are UTF-8; reading accepts fixed and
+  // variable-length ones. Reading a missing attribute gives nullopt; one of the wrong type throws.
+  std::optional<std::string> text(std::string_view object, std::string_view attribute) const;
+  std::optional<std::int64_t> integer(std::string_view object, std::string_view attribute) const;
+  std::optional<double> real(std::string_view object, std::string_view attribute) const;
+  std::optional<std::vector<std::string>> texts(std::string_view object, std::string_view attribute) const;
+  void set_text(std::string_view object, std::string_view attribute, std::string_view value);
+  void set_integer(std::string_view object, std::string_view attribute, std::int64_t value);
+  void set_real(std::string_view object, std::string_view attribute, double value);
+  void set_texts(std::string_view object, std::string_view attribute, std::span<const std::string> values);
+
+  /// Flush and close, checking both. After a failed write the handles are abandoned, never closed twice.
+  void close();
+  /// A write into the file that went past the library (by DatasetLayout::offset) has failed: the destructor abandons
+  /// the file, too.
+  void give_up() noexcept;
+
+ private:
+  struct Handles;
+  std::unique_ptr<Handles> handles_;
+};
+
+}  // namespace lockstep::io

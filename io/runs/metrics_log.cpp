@@ -1,0 +1,111 @@
+#include "io/runs/metrics_log.hpp"
+
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <stdexcept>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace lockstep::io {
+namespace {
+
+nlohmann::ordered_json to_json(const MetricValue& value) {
+  if (const double* real = std::get_if<double>(&value)) {
+    return std::isfinite(*real) ? nlohmann::ordered_json(*real) : nlohmann::ordered_json(nullptr);
+  }
+  if (const std::int64_t* integer = std::get_if<std::int64_t>(&value)) return *integer;
+  return std::get<std::string>(value);
+}
+
+MetricRecord to_record(const nlohmann::ordered_json& object) {
+  MetricRecord record;
+  for (const auto& [key, value] : object.items()) {
+    if (value.is_number_float()) record.emplace_back(key, value.get<double>());
+    if (value.is_number_integer()) record.emplace_back(key, value.get<std::int64_t>());
+    if (value.is_string()) record.emplace_back(key, value.get<std::string>());
+    if (value.is_null()) record.emplace_back(key, std::numeric_limits<double>::quiet_NaN());
+  }
+  return record;
+}
+
+/// Lines that stay when a run continues after `resume_step` (negative: any step): whole JSON objects not beyond it.
+bool stays(std::string_view line, std::int64_t resume_step) {
+  const nlohmann::json record = nlohmann::json::parse(line, nullptr, false);
+  if (!record.is_object()) return false;
+  const auto step = record.find("step");
+  return resume_step < 0 || step == record.end() || !step->is_number() || step->get<double>() <= resume_step;
+}
+
+/// Nothing is rewritten when everything stays.
+void cut(const std::filesystem::path& file, std::int64_t resume_step) {
+  const std::optional<std::string> text = read_whole(file);
+  if (!text) return;
+  std::string kept;
+  std::string_view rest = *text;
+  for (auto end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n')) {
+    if (stays(rest.substr(0, end), resume_step)) kept.append(rest.substr(0, end + 1));
+    rest.remove_prefix(end + 1);
+  }
+  if (kept.size() != text->size()) replace_file(file, kept);  // what is left in `rest` was torn by a crash
+}
+
+}  // namespace
+
+std::string to_json_line(const MetricRecord& record) {
+  nlohmann::ordered_json line = nlohmann::ordered_json::object();
+  for (const auto& [key, value] : record) {
+    if (line.contains(key)) throw std::invalid_argument(fmt::format("a metrics record has two values of '{}'", key));
+    line[key] = to_json(value);
+  }
+  return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+LastRecords last_records(const std::filesystem::path& file) {
+  LastRecords last;
+  const std::optional<std::string> text = read_whole(file);
+  std::string_view rest = text ? std::string_view(*text) : std::string_view();
+  for (auto end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n')) {
+    const auto object = nlohmann::ordered_json::parse(rest.substr(0, end), nullptr, false);
+    rest.remove_prefix(end + 1);
+    if (!object.is_object()) continue;
+    const auto kind = object.find("kind");
+    if (kind == object.end() || !kind->is_string()) continue;
+    last.kind = kind->get<std::string>();
+    last.of_kind[last.kind] = to_record(object);
+  }
+  return last;
+}
+
+std::set<std::int64_t> recorded_steps(const std::filesystem::path& file, std::string_view kind) {
+  std::set<std::int64_t> steps;
+  const std::string text = read_whole(file).value_or("");
+  std::string_view rest = text;
+  for (auto end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n')) {
+    const nlohmann::json record = nlohmann::json::parse(rest.substr(0, end), nullptr, false);
+    rest.remove_prefix(end + 1);
+    if (!record.is_object()) continue;
+    const auto its_kind = record.find("kind"), step = record.find("step");
+    if (its_kind == record.end() || *its_kind != kind || step == record.end() || !step->is_number()) continue;
+    steps.insert(step->get<std::int64_t>());
+  }
+  return steps;
+}
+
+MetricsLog::MetricsLog(const std::filesystem::path& file, bool append, std::int64_t resume_step, IoDeadline* deadline)
+    : path_(file), deadline_(deadline) {
+  const IoDeadline::Operation opening(deadline_, IoDeadline::Kind::writing, path_);
+  if (append) cut(path_, resume_step);
+  descriptor_ = open_file(path_, O_WRONLY | O_CREAT | O_APPEND | (append ? 0 : O_TRUNC), "open");
+}
+
+MetricsLog::~MetricsLog() = default;
+
+void MetricsLog::write(const MetricRecord& record) {
+  const IoDeadline::Operation writing(deadline_, IoDeadline::Kind::writing, path_);
+  append_whole(descriptor_, to_json_line(record) + '\n', path_);
+}
+
+}  // namespace lockstep::io

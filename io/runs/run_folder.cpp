@@ -1,0 +1,181 @@
+#include "io/runs/run_folder.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <ctime>
+#include <optional>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "io/checkpoints/checkpoint.hpp"
+#include "io/files/durable_file.hpp"
+
+namespace lockstep::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array<std::string_view, 4> kRunFiles = {"config.ini", "log.txt", "metrics.jsonl", "owner"};
+constexpr std::string_view kEventPrefix = "events.out.tfevents.";
+constexpr std::string_view kLatestLink = "latest";
+
+bool made_by_run(std::string_view name) {
+  return name.starts_with(kEventPrefix) || std::any_of(kRunFiles.begin(), kRunFiles.end(), [&](std::string_view own) {
+           return name == own || is_temporary_of(name, own);
+         });
+}
+
+/// Files of a run, its temporaries included, and the folders that hold parts of its checkpoints. No other folders.
+std::vector<fs::path> files_of_run(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    if (!fs::is_directory(entry->symlink_status()) && made_by_run(entry->path().filename().string())) {
+      files.push_back(entry->path());
+    }
+  }
+  if (error) throw FileError(fmt::format("cannot list {}: {}", folder.string(), error.message()));
+  const fs::path checkpoints = folder / "checkpoints";
+  if (!fs::is_directory(checkpoints, error)) return files;
+  for (const FoundCheckpoint& found : list_checkpoints(checkpoints)) files.push_back(found.file);
+  for (fs::path& parts : part_folders(checkpoints)) files.push_back(std::move(parts));
+  if (fs::is_symlink(fs::symlink_status(checkpoints / kLatestLink))) files.push_back(checkpoints / kLatestLink);
+  return files;
+}
+
+/// Temporaries alone do not count: they are what a start that died at once leaves.
+bool holds_run(const fs::path& folder) {
+  const std::vector<fs::path> files = files_of_run(folder);
+  return std::any_of(files.begin(), files.end(),
+                     [](const fs::path& file) { return !file.filename().string().starts_with('.'); });
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : std::string("unknown");
+}
+
+void make_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error || !fs::is_directory(folder)) {
+    throw FileError(fmt::format("cannot create the folder {}: {}; choose another with --run", folder.string(),
+                                error ? error.message() : "something else has this name"));
+  }
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) {
+    throw FileError(fmt::format("the folder {} is not writable: {}; choose another with --run", folder.string(),
+                                std::generic_category().message(errno)));
+  }
+}
+
+[[noreturn]] void refuse(const fs::path& folder) {
+  throw FileError(
+      fmt::format("{} holds a run already: --resume continues it, --force starts it over (its checkpoints "
+                  "and logs are removed), --run FOLDER uses another folder",
+                  folder.string()));
+}
+
+}  // namespace
+
+std::string owner_of(const std::filesystem::path& folder) {
+  const std::optional<std::string> text = read_whole(folder / "owner");
+  std::string_view owner = text ? std::string_view(*text) : std::string_view();
+  std::string words;
+  while (!owner.empty()) {
+    const std::string_view line = owner.substr(0, owner.find('\n'));
+    owner.remove_prefix(std::min(owner.size(), line.size() + 1));
+    if (line.empty() || line.starts_with("token")) continue;
+    if (!words.empty()) words += ", ";
+    words += line;
+  }
+  return words;
+}
+
+RunFolder::RunFolder(std::filesystem::path folder, Open open, bool overwrite, IoDeadline* deadline)
+    : folder_(std::move(folder)), deadline_(deadline) {
+  const IoDeadline::Operation taking(deadline_, IoDeadline::Kind::writing, folder_);
+  if (folder_.empty()) throw std::invalid_argument("a run needs a folder");
+  make_folder(folder_);
+  const bool fresh = open == Open::fresh;
+  if (fresh && !overwrite && holds_run(folder_)) refuse(folder_);
+  make_folder(checkpoints());
+
+  token_ = fmt::format("host {}\npid {}\nsince {:%Y-%m-%dT%H:%M:%SZ}\ntoken {}\n", host_name(), ::getpid(),
+                       fmt::gmtime(std::time(nullptr)), random_token());
+  if (fresh && !overwrite) {
+    if (!create_file_once(folder_ / "owner", token_)) refuse(folder_);
+  } else {
+    take_over();
+  }
+  remove_temporaries();
+  if (fresh && overwrite) start_over();
+}
+
+/// Before anything is removed: a living predecessor must notice first.
+void RunFolder::take_over() const {
+  constexpr int kAttempts = 100;
+  for (int attempt = 1;; ++attempt) {
+    try {
+      return replace_file(folder_ / "owner", token_);
+    } catch (const FileError&) {  // whoever takes over at the same moment tidies our temporary away, too
+      if (attempt == kAttempts) throw;
+    }
+  }
+}
+
+void RunFolder::remove_temporaries() const {
+  for (const fs::path& file : files_of_run(folder_)) {
+    const std::string name = file.filename().string();
+    std::error_code gone_or_kept;  // it does no harm
+    if (name.starts_with('.') && name.ends_with(".tmp")) fs::remove(file, gone_or_kept);
+  }
+}
+
+void RunFolder::start_over() const {
+  still_owner();
+  for (const fs::path& file : files_of_run(folder_)) {
+    if (file == folder_ / "owner") continue;
+    std::error_code error;
+    fs::remove_all(file, error);
+    if (error) throw FileError(fmt::format("cannot remove {}: {}", file.string(), error.message()));
+  }
+}
+
+void RunFolder::still_owner() const {
+  const fs::path file = folder_ / "owner";
+  const IoDeadline::Operation reading(deadline_, IoDeadline::Kind::writing, file);
+  const std::optional<std::string> owner = read_whole(file);
+  if (owner == token_) return;
+  if (!owner) {
+    throw FileError(
+        fmt::format("{} is gone: somebody removed the run's folder or its owner file; this process writes "
+                    "nothing more there",
+                    file.string()));
+  }
+  throw FileError(fmt::format("{} belongs to another process now ({}); this one (pid {}) writes nothing more there",
+                              folder_.string(), owner_of(folder_), ::getpid()));
+}
+
+void RunFolder::write_text(std::string_view name, std::string_view text) const {
+  if (name.empty() || name.find('/') != std::string_view::npos || name == "." || name == ".." || name == "owner") {
+    throw std::invalid_argument(fmt::format("'{}' is not the name of a text file in a run folder", name));
+  }
+  still_owner();
+  const fs::path file = folder_ / name;
+  const IoDeadline::Operation writing(deadline_, IoDeadline::Kind::writing, file);
+  try {
+    replace_file(file, text);
+  } catch (const FileError&) {
+    still_owner();  // a successor that tidied up under our hands is the better explanation
+    throw;
+  }
+}
+
+}  // namespace lockstep::io

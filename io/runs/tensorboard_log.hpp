@@ -1,0 +1,47 @@
+/// \file
+/// TensorBoard event files: TFRecord framing (length, masked CRC-32C) around Event protocol buffers, written by hand.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "io/files/durable_file.hpp"
+#include "io/files/file_error.hpp"
+#include "io/files/io_deadline.hpp"
+
+namespace lockstep::io {
+
+/// Events are collected in memory; flush() appends all of them or, when it fails, none.
+class TensorboardLog {
+ public:
+  /// Creates FOLDER/events.out.tfevents.SECONDS.HOST.PID and writes the version event. SECONDS is now, or one more than
+  /// that of the newest event file there: TensorBoard reads them in the order of their names. With resume_step >= 0 a
+  /// restart event follows: TensorBoard forgets what earlier files say about steps beyond it.
+  /// `deadline` is that of each write, and outlives the log.
+  explicit TensorboardLog(const std::filesystem::path& folder, std::int64_t resume_step = -1,
+                          IoDeadline* deadline = nullptr);
+  /// Flushes; a failure then is reported on the standard error output.
+  ~TensorboardLog();
+  TensorboardLog(const TensorboardLog&) = delete;
+  TensorboardLog& operator=(const TensorboardLog&) = delete;
+
+  /// Stored as float32 (beyond its range: infinity); NaN and infinities are stored as such.
+  void scalar(std::string_view tag, std::int64_t step, double value);
+  /// HistogramProto with TensorBoard's default exponential bucket limits (about 11 comparisons per value). NaN and
+  /// infinite values are left out of everything, also of the count.
+  void histogram(std::string_view tag, std::int64_t step, std::span<const float> values);
+  void flush();  ///< throws FileError (disk full …)
+
+ private:
+  void event(std::int64_t step, std::string_view fields);
+  std::filesystem::path path_;
+  IoDeadline* deadline_;
+  Descriptor descriptor_;
+  bool has_failed_ = false;  ///< the last flush
+  std::string pending_;
+};
+
+}  // namespace lockstep::io

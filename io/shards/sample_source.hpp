@@ -1,0 +1,116 @@
+/// \file
+/// Where `pack` reads samples from: one forward pass over fields x and y, or over the tokens of a corpus, in blocks.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "io/files/hdf5_file.hpp"
+#include "io/text/token_info.hpp"
+
+namespace lockstep::io {
+
+/// One field of a sample ("x" or "y"), or the tokens of a corpus ("tokens").
+struct Field {
+  std::string name;
+  FileType type = FileType::uint8;
+  std::vector<std::int64_t> sample_shape;  ///< {} for a scalar
+  std::int64_t elements() const noexcept;  ///< per sample
+  std::size_t bytes() const noexcept;      ///< per sample
+};
+
+class SampleSource {
+ public:
+  virtual ~SampleSource() = default;
+  /// x, and y where there are labels or targets; or "tokens" alone, one integer each.
+  virtual std::vector<Field> fields() const = 0;
+  virtual std::int64_t count() const = 0;       ///< samples in all, known before the first read
+  virtual std::string description() const = 0;  ///< for the manifest: "idx train-images-idx3-ubyte.gz"
+  /// Labels are class indices (cross-entropy) rather than regression targets.
+  virtual bool labels_are_classes() const = 0;
+  virtual std::vector<std::string> class_names() const { return {}; }
+  /// Of a corpus: its vocabulary (tokens and bytes_per_token are filled in by who reads it to the end).
+  virtual std::optional<TokenInfo> token_info() const { return std::nullopt; }
+  /// Of a corpus: bytes of text behind the tokens read or skipped so far; 0: unknown.
+  virtual std::uint64_t source_bytes() const { return 0; }
+  /// Reads the next `samples` samples; buffers[f] has samples * fields()[f].bytes(). Throws FileError naming file and
+  /// position when the file ends early or holds nonsense.
+  virtual void read(std::int64_t samples, std::span<const std::span<std::byte>> buffers) = 0;
+  /// Passes over the next `samples`. Reads them, unless the source knows better.
+  virtual void skip(std::int64_t samples);
+};
+
+/// IDX (yann.lecun.com format), plain or .gz: x images, y labels (may be empty: no labels).
+std::unique_ptr<SampleSource> open_idx(const std::filesystem::path& x, const std::filesystem::path& y);
+/// NumPy .npy, C order; y may be empty. Float y: targets; integer y of one element: classes.
+std::unique_ptr<SampleSource> open_npy(const std::filesystem::path& x, const std::filesystem::path& y);
+
+struct CsvOptions {
+  bool header = true;
+  char separator = ',';
+  std::string label_column =
+      {};                      ///< a header name, or a 0-based index, "" = no label; negative index counts from the end
+  bool label_is_class = true;  ///< false: regression target. Textual classes get indices in order of first sight.
+};
+std::unique_ptr<SampleSource> open_csv(const std::filesystem::path& file, const CsvOptions& options);
+
+/// Classification: Gaussian clusters around centres that the seed decides, so far apart (8 standard deviations between
+/// the nearest two) that a linear model tells them apart. Regression: the tutorials' y = 2x + 1, averaged over
+/// features: y = sum_j (2 x_j + 1) / features + noise, x uniform in [-1, 1). Every number is a function of (seed,
+/// sample index).
+struct SyntheticOptions {
+  enum class Task { classification, regression };
+  Task task = Task::classification;
+  std::int64_t samples = 10000;
+  std::int64_t features = 784;
+  std::int64_t classes = 10;  ///< classification
+  double noise = 0.1;         ///< regression: standard deviation of what is added to y
+  std::uint64_t seed = 1;
+  std::int64_t first = 0;  ///< index of the first sample: a test set of the same problem begins where training ends
+};
+std::unique_ptr<SampleSource> make_synthetic(const SyntheticOptions& options);
+
+struct TextOptions {
+  std::string tokenizer = "char";      ///< byte | char | word (tokenizer.hpp)
+  std::int64_t vocabulary = 0;         ///< char, word: so many tokens at most, <unk> among them; 0: all, no <unk>
+  std::optional<TokenInfo> from = {};  ///< encode with this one instead
+};
+/// UTF-8 text (bytes: anything), plain or .gz, several files one after another: a corpus. Each file is read twice.
+std::unique_ptr<SampleSource> open_text(const std::vector<std::filesystem::path>& files, const TextOptions& options);
+/// Of a corpus packed before: FOLDER or FOLDER/train. Throws FileError.
+TokenInfo read_vocabulary(const std::filesystem::path& folder);
+
+/// Tokens made elsewhere: flat files of little-endian uint16, with or without the 1024-byte header of llm.c (magic
+/// 20240520). The vocabulary's size must be known.
+std::unique_ptr<SampleSource> open_tokens(const std::vector<std::filesystem::path>& files, std::int64_t vocabulary);
+
+/// CIFAR-10 and CIFAR-100 binary batches: a folder (its training batches) or files. x becomes uint8 [32, 32, 3]; of
+/// CIFAR-100, y is the fine label. Names of classes from batches.meta.txt or fine_label_names.txt beside the files.
+enum class CifarKind { cifar10, cifar100 };
+std::unique_ptr<SampleSource> open_cifar(const std::vector<std::filesystem::path>& paths, CifarKind kind);
+
+struct ImageFolderOptions {
+  /// Every image becomes so large; 0: as they are, all of one size.
+  std::int64_t height = 0, width = 0;
+  /// Scaled until the shorter side fits, then the centre; false: scaled to exactly this size.
+  bool crop = true;
+  int threads = 0;  ///< that decode; 0: one per core
+};
+/// A folder with one sub-folder of JPEG and PNG files per class: x uint8 [height, width, 3] (grey and palette become
+/// RGB, transparency is dropped, rotations noted in the file are not applied), y the class. Classes and files in the
+/// order of their names.
+std::unique_ptr<SampleSource> open_image_folder(const std::filesystem::path& folder, const ImageFolderOptions& options);
+/// Whether this program was built with the libraries for JPEG and PNG.
+bool can_decode_images() noexcept;
+
+/// The smallest type that holds tokens of a vocabulary: uint8, uint16 or int32.
+FileType token_type(std::int64_t vocabulary) noexcept;
+/// "FORMAT a.bin b.bin and 3 more", for SampleSource::description(): UTF-8, whatever bytes the names are of.
+std::string describe_files(const std::string& format, const std::vector<std::filesystem::path>& files);
+
+}  // namespace lockstep::io

@@ -1,0 +1,200 @@
+#include "io/shards/shard_file.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace lockstep::io {
+namespace {
+
+std::string datasets_in(const Hdf5File& file) {
+  std::string text;
+  for (const std::string& name : file.children("/")) text += fmt::format("{}{}", text.empty() ? "" : ", ", name);
+  return text.empty() ? "nothing" : text;
+}
+
+std::optional<ShardAttributes> read_attributes(const Hdf5File& file) {
+  const auto version = file.integer("/", shard_attribute::kVersion);
+  if (!version) return std::nullopt;
+  const std::string path = file.path().string();
+  if (*version > kShardSchemaVersion) {
+    throw FileError(
+        fmt::format("{}: was written with schema version {}, this program knows up to {}; use a newer "
+                    "lockstep or pack again",
+                    path, *version, kShardSchemaVersion));
+  }
+  const auto count = file.integer("/", shard_attribute::kCount);
+  const auto labels = labels_of_name(file.text("/", shard_attribute::kLabels).value_or(""));
+  const auto classes = file.integer("/", shard_attribute::kClasses);
+  const auto names = file.texts("/", shard_attribute::kClassNames);
+  const auto low = file.real("/", shard_attribute::kValueMin);
+  const auto high = file.real("/", shard_attribute::kValueMax);
+  if (!count || !labels || !classes || !names || !low || !high) {
+    throw FileError(fmt::format("{}: calls itself a lockstep shard but lacks attributes of one; pack again", path));
+  }
+  return ShardAttributes{*count, *labels, *classes, *names, *low, *high};
+}
+
+}  // namespace
+
+bool StoredField::splits_samples() const noexcept {
+  for (std::size_t axis = 1; axis < chunk.size(); ++axis) {
+    if (chunk[axis] < field.sample_shape[axis - 1]) return true;
+  }
+  return false;
+}
+
+ShardFile::ShardFile(const std::filesystem::path& path, const std::string& x, const std::string& y,
+                     IoDeadline* deadline)
+    : path_(path), deadline_(deadline) {
+  const IoDeadline::Operation opening(deadline_, IoDeadline::Kind::reading, path_);
+  Hdf5File file(path, Hdf5File::Access::read);
+  descriptor_ = open_file(path, O_RDONLY, "open");
+  struct stat status {};
+  if (::fstat(descriptor_.get(), &status) != 0) {
+    throw FileError(fmt::format("{}: {}", path.string(), std::generic_category().message(errno)));
+  }
+  bytes_ = static_cast<std::uint64_t>(status.st_size);
+  identity_ = identity_of(status);
+  attributes_ = read_attributes(file);
+  fields_.push_back(describe(file, "x", x));
+  if (!y.empty()) fields_.push_back(describe(file, "y", y));
+  file.close();
+  if (fields_.size() > 1 && fields_[1].count != count()) {
+    throw FileError(fmt::format("{}: {} has {} samples but {} has {}", path.string(), x, count(), y, fields_[1].count));
+  }
+  if (attributes_ && attributes_->count != count()) {
+    throw FileError(fmt::format("{}: {} has {} samples, the file's own count is {}; pack again", path.string(), x,
+                                count(), attributes_->count));
+  }
+  const bool by_offset = std::any_of(fields_.begin(), fields_.end(), [](const auto& f) { return f.offset; });
+  if (!by_offset) descriptor_ = Descriptor();
+}
+
+ShardFile::Identity ShardFile::identity_of(const struct stat& status) noexcept {
+  const auto nanoseconds = [](const timespec& time) {
+    return static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
+  };
+  return {status.st_ino, nanoseconds(status.st_mtim), nanoseconds(status.st_ctim)};
+}
+
+bool ShardFile::check_unchanged() {
+  struct stat status {};
+  if (::stat(path_.c_str(), &status) != 0) return false;
+  const Identity now = identity_of(status);
+  const auto bytes = static_cast<std::uint64_t>(status.st_size);
+  std::string what;
+  if (now.inode != identity_.inode) {
+    what = "another file has taken its place";
+  } else if (bytes != bytes_) {
+    what = fmt::format("it had {} bytes when the run opened it and has {}", bytes_, bytes);
+  } else if (now.changed != identity_.changed) {
+    what = "it was written to";
+  }
+  if (!what.empty()) {
+    throw FileError(
+        {.file = path_,
+         .what = fmt::format("has changed since the run opened it: {}. Put the data back as they were, then --resume "
+                             "goes on from the last checkpoint; or start a new run with the new data",
+                             what)});
+  }
+  return std::exchange(identity_.inode_changed, now.inode_changed) != now.inode_changed;
+}
+
+/// A header may say anything; the file's size is a fact. Compared before memory is taken for what the header says.
+void ShardFile::check_promise(const StoredField& stored, const DatasetLayout& layout) const {
+  /// Of one byte in the file, as bytes of data: deflate reaches 1032, and no filter in use more than this.
+  constexpr std::uint64_t kMostPacked = std::uint64_t{1} << 16;
+  const std::uint64_t promised = stored.field.bytes() * static_cast<std::uint64_t>(stored.count);
+  if (stored.offset || !layout.in_this_file || promised == 0) {
+    if (!stored.offset || (*stored.offset <= bytes_ && promised <= bytes_ - *stored.offset)) return;
+    throw FileError(
+        fmt::format("{}: is truncated: the {} bytes of {} begin at byte {}, the file has {}; copy or pack "
+                    "it again",
+                    path_.string(), promised, stored.dataset, *stored.offset, bytes_));
+  }
+  std::uint64_t chunk = size_of(layout.type);
+  for (const std::int64_t extent : layout.chunk) {
+    if (static_cast<std::uint64_t>(extent) > std::numeric_limits<std::uint64_t>::max() / chunk) {
+      chunk = std::numeric_limits<std::uint64_t>::max();
+      break;
+    }
+    chunk *= static_cast<std::uint64_t>(extent);
+  }
+  const std::uint64_t most = layout.compressed ? bytes_ * kMostPacked : bytes_;
+  if (promised <= most && chunk <= most) return;
+  throw FileError(fmt::format(
+      "{}: {} should be {} bytes{}, the file has {}: its header is damaged, or not all of it was written; copy or make "
+      "it again",
+      path_.string(), stored.dataset, promised,
+      layout.chunk.empty() ? "" : fmt::format(" in chunks of {}{}", chunk, layout.compressed ? ", compressed" : ""),
+      bytes_));
+}
+
+StoredField ShardFile::describe(const Hdf5File& file, const std::string& name, const std::string& dataset) const {
+  if (!file.has(dataset)) {
+    throw FileError(fmt::format("{}: has no dataset {}; it holds {}: choose with --{}", path_.string(), dataset,
+                                datasets_in(file), name));
+  }
+  const DatasetLayout layout = file.layout(dataset);
+  if (layout.type == FileType::other) {
+    throw FileError(
+        fmt::format("{}: the elements of {} are neither integers nor floats of a known kind", path_.string(), dataset));
+  }
+  if (layout.shape.empty()) {
+    throw FileError(
+        fmt::format("{}: {} is a single number; its first dimension should count samples", path_.string(), dataset));
+  }
+  StoredField stored;
+  stored.dataset = dataset;
+  stored.field = {name, layout.type, {layout.shape.begin() + 1, layout.shape.end()}};
+  stored.count = layout.shape[0];
+  stored.native_order = layout.native_order;
+  if (layout.native_order) stored.offset = layout.offset;
+  stored.chunk = layout.chunk;
+  stored.compressed = layout.compressed;
+  if (attributes_) stored.checksum = file.text(dataset, shard_attribute::kChecksum).value_or("");
+  if (stored.field.elements() < 1) {
+    throw FileError(fmt::format("{}: the samples of {} are empty", path_.string(), dataset));
+  }
+  check_promise(stored, layout);
+  return stored;
+}
+
+void ShardFile::read_rows(std::size_t field, std::int64_t first, std::int64_t rows, std::span<std::byte> out) const {
+  const IoDeadline::Operation reading(deadline_, IoDeadline::Kind::reading, path_);
+  const StoredField& stored = fields_[field];
+  if (!stored.offset) {
+    Hdf5File(path_, Hdf5File::Access::read).read_rows(stored.dataset, stored.field.type, first, rows, out);
+    return;
+  }
+  std::uint64_t at = *stored.offset + stored.field.bytes() * static_cast<std::uint64_t>(first);
+  while (!out.empty()) {
+    const ssize_t got = ::pread(descriptor_.get(), out.data(), out.size(), static_cast<off_t>(at));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) {
+      throw FileError(fmt::format(
+          "{}: cannot read {} at sample {}: {}", path_.string(), stored.dataset, first,
+          got < 0 ? std::generic_category().message(errno) : "the file has become shorter since it was opened"));
+    }
+    out = out.subspan(static_cast<std::size_t>(got));
+    at += static_cast<std::uint64_t>(got);
+  }
+}
+
+void ShardFile::will_need(std::size_t field, std::int64_t first, std::int64_t rows) const noexcept {
+  const StoredField& stored = fields_[field];
+  if (!stored.offset) return;
+  const std::size_t row = stored.field.bytes();
+  ::posix_fadvise(descriptor_.get(), static_cast<off_t>(*stored.offset + row * static_cast<std::uint64_t>(first)),
+                  static_cast<off_t>(row * static_cast<std::uint64_t>(rows)), POSIX_FADV_WILLNEED);
+}
+
+}  // namespace lockstep::io

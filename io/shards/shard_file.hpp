@@ -1,0 +1,96 @@
+/// \file
+/// One HDF5 file of samples, opened for reading: contiguous data in native byte order through a plain descriptor and
+/// its file offset (no HDF5 call, no lock), everything else through the library.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "io/files/durable_file.hpp"
+#include "io/files/hdf5_file.hpp"
+#include "io/files/io_deadline.hpp"
+#include "io/shards/sample_source.hpp"
+#include "io/shards/shard_manifest.hpp"
+
+struct stat;
+
+namespace lockstep::io {
+
+/// One dataset: rows are samples.
+struct StoredField {
+  std::string dataset;
+  Field field;  ///< name: "x" or "y"
+  std::int64_t count = 0;
+  std::optional<std::uint64_t> offset;  ///< set: read by file offset
+  std::vector<std::int64_t> chunk;      ///< empty when contiguous
+  bool compressed = false;
+  bool native_order = true;
+  std::string checksum;  ///< hex; "" where the file has none
+
+  /// Samples per chunk, at least 1.
+  std::int64_t chunk_rows() const noexcept { return chunk.empty() || chunk[0] < 1 ? 1 : chunk[0]; }
+  /// A sample's elements lie in more than one chunk.
+  bool splits_samples() const noexcept;
+};
+
+/// What a shard says about the whole, in its attributes (files by `lockstep pack` only).
+struct ShardAttributes {
+  std::int64_t count = 0;
+  Labels labels = Labels::none;
+  std::int64_t classes = 0;
+  std::vector<std::string> class_names;
+  double value_min = 0, value_max = 1;
+};
+
+class ShardFile {
+ public:
+  /// Empty y: the file has no labels. Throws FileError: everything that Hdf5File throws, a dataset missing (lists those
+  /// there are), of an unreadable type, without a sample dimension, x and y of different lengths, data beyond the end
+  /// of the file, a newer schema. One descriptor stays open when both fields are read by offset. `deadline` is that of
+  /// opening and reading, and outlives the file.
+  ShardFile(const std::filesystem::path& path, const std::string& x, const std::string& y,
+            IoDeadline* deadline = nullptr);
+
+  const std::filesystem::path& path() const noexcept { return path_; }
+  std::uint64_t bytes() const noexcept { return bytes_; }
+  std::int64_t count() const noexcept { return fields_[0].count; }
+  /// x, and y where there is one.
+  const std::vector<StoredField>& fields() const noexcept { return fields_; }
+  const std::optional<ShardAttributes>& attributes() const noexcept { return attributes_; }
+  /// One stat: throws FileError where another inode has the file's name now, or its size or time of change is another
+  /// than at opening. A file that is gone is left to those who read it: an open descriptor still does. Returns true,
+  /// once, where only the inode's own time is new: its permissions changed, or its content by someone who gave it its
+  /// old time back.
+  bool check_unchanged();
+
+  /// Elements as stored, in native byte order. Thread-safe. By offset: one pread. Otherwise the file is opened for the
+  /// call (0.1 ms): ask for large blocks.
+  void read_rows(std::size_t field, std::int64_t first, std::int64_t rows, std::span<std::byte> out) const;
+  /// Asks the kernel to read ahead (POSIX_FADV_WILLNEED); does nothing for data that goes through the library.
+  void will_need(std::size_t field, std::int64_t first, std::int64_t rows) const noexcept;
+
+ private:
+  StoredField describe(const Hdf5File& file, const std::string& name, const std::string& dataset) const;
+  void check_promise(const StoredField& stored, const DatasetLayout& layout) const;
+
+  struct Identity {
+    std::uint64_t inode = 0;
+    std::int64_t changed = 0;        ///< ns since 1970: the content (mtime)
+    std::int64_t inode_changed = 0;  ///< ns: anything (ctime)
+  };
+  static Identity identity_of(const struct stat& status) noexcept;
+
+  std::filesystem::path path_;
+  IoDeadline* deadline_;
+  std::uint64_t bytes_ = 0;
+  Identity identity_;
+  std::vector<StoredField> fields_;
+  std::optional<ShardAttributes> attributes_;
+  Descriptor descriptor_;
+};
+
+}  // namespace lockstep::io

@@ -1,0 +1,231 @@
+#include "io/shards/shard_manifest.hpp"
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <iterator>
+
+#include <fmt/format.h>
+
+#include "io/files/checksum.hpp"
+#include "io/files/durable_file.hpp"
+#include "io/files/json_text.hpp"
+
+namespace lockstep::io {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kFormat = "lockstep shards";
+constexpr std::array kLabelKinds = {Labels::none, Labels::classes, Labels::targets};
+
+/// Over the compact text with sorted keys, so that indentation and order may change.
+std::string checksum_of(json manifest) {
+  manifest.erase("checksum");
+  const std::string text = to_text(manifest);
+  return to_hex(checksum(std::as_bytes(std::span(text))));
+}
+
+json as_json(const ShardManifest& manifest) {
+  json result = {{"format", kFormat},
+                 {"schema_version", manifest.schema_version()},
+                 {"samples", manifest.samples},
+                 {"labels", name_of(manifest.labels)},
+                 {"classes", manifest.classes},
+                 {"class_names", manifest.class_names},
+                 {"value_min", manifest.value_min},
+                 {"value_max", manifest.value_max},
+                 {"mean", manifest.mean},
+                 {"standard_deviation", manifest.standard_deviation},
+                 {"source", manifest.source},
+                 {"fields", json::array()},
+                 {"shards", json::array()}};
+  for (const Field& field : manifest.fields) {
+    result["fields"].push_back(
+        {{"name", field.name}, {"type", name_of(field.type)}, {"sample_shape", field.sample_shape}});
+  }
+  if (manifest.tokens) result[kTokensName] = parse_json(to_json(*manifest.tokens));
+  for (const ManifestShard& shard : manifest.shards) {
+    result["shards"].push_back({{"file", shard.file},
+                                {"first", shard.first},
+                                {"count", shard.count},
+                                {"bytes", shard.bytes},
+                                {"xxh3_64_x", shard.checksum_x},
+                                {"xxh3_64_y", shard.checksum_y}});
+  }
+  return result;
+}
+
+/// Text of a wrong entry, for the exception.
+class Contradiction : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// x, or x and y with labels; of a corpus tokens of a type that its vocabulary fits into.
+void check_fields(const ShardManifest& manifest) {
+  const auto& fields = manifest.fields;
+  if (manifest.tokens) {
+    if (fields.size() != 1 || fields[0].name != kTokensName || fields[0].elements() != 1 ||
+        fields[0].type == FileType::float32 || fields[0].type == FileType::float64 || manifest.labels != Labels::none) {
+      throw Contradiction("its fields are not tokens alone");
+    }
+    if (manifest.tokens->tokens != manifest.samples) {
+      throw Contradiction(
+          fmt::format("it holds {} tokens, its vocabulary was made for {}", manifest.samples, manifest.tokens->tokens));
+    }
+    return;
+  }
+  const bool has_y = fields.size() == 2 && fields[1].name == "y";
+  if (fields.empty() || fields[0].name != "x" || fields.size() > 2 || has_y != (fields.size() == 2) ||
+      has_y != (manifest.labels != Labels::none)) {
+    throw Contradiction("its fields are not x, or x and y with labels");
+  }
+}
+
+/// As Hdf5File believes it: neither elements nor bytes overflow.
+bool possible_shape(const std::vector<std::int64_t>& shape) {
+  std::int64_t elements = 1;
+  for (const std::int64_t extent : shape) {
+    if (extent < 1 || extent > (std::int64_t{1} << 59) / elements) return false;
+    elements *= extent;
+  }
+  return true;
+}
+
+ShardManifest from_json(const json& text) {
+  ShardManifest manifest;
+  manifest.samples = integer_entry(text, "samples");
+  manifest.classes = integer_entry(text, "classes");
+  manifest.class_names = texts_entry(text, "class_names");
+  manifest.value_min = real_entry(text, "value_min");
+  manifest.value_max = real_entry(text, "value_max");
+  manifest.mean = real_entry(text, "mean");
+  manifest.standard_deviation = real_entry(text, "standard_deviation");
+  manifest.source = text_entry(text, "source");
+  const auto labels = labels_of_name(text_entry(text, "labels"));
+  if (!labels) throw Contradiction("its entry labels is none of none, classes, targets");
+  manifest.labels = *labels;
+  for (const json& field : list_entry(text, "fields")) {
+    const auto type = file_type_of_name(text_entry(field, "type"));
+    if (!type) throw Contradiction("a field has an unknown type");
+    manifest.fields.push_back({text_entry(field, "name"), *type, integers_entry(field, "sample_shape")});
+    if (!possible_shape(manifest.fields.back().sample_shape)) throw Contradiction("a field has an impossible shape");
+  }
+  if (text.contains(kTokensName)) manifest.tokens = token_info_from_json(to_text(text.at(kTokensName)));
+  check_fields(manifest);
+  if ((manifest.labels == Labels::classes) != (manifest.classes > 0)) {
+    throw Contradiction("its labels and its number of classes contradict each other");
+  }
+  const std::int64_t all_classes = manifest.tokens ? manifest.tokens->vocabulary : manifest.classes;
+  if (manifest.class_names.empty() && !plausible_classes(all_classes, manifest.samples)) {
+    throw Contradiction(fmt::format("{} classes of {} samples cannot be meant", all_classes, manifest.samples));
+  }
+  std::int64_t first = 0;
+  for (const json& entry : list_entry(text, "shards")) {
+    const ManifestShard shard{.file = text_entry(entry, "file"),
+                              .first = integer_entry(entry, "first"),
+                              .count = integer_entry(entry, "count"),
+                              .bytes = static_cast<std::uint64_t>(integer_entry(entry, "bytes")),
+                              .checksum_x = text_entry(entry, "xxh3_64_x"),
+                              .checksum_y = text_entry(entry, "xxh3_64_y")};
+    if (shard.file.empty() || shard.file.find('/') != std::string::npos) {
+      throw Contradiction(fmt::format("\"{}\" is no file name within the folder", shard.file));
+    }
+    if (shard.first != first || shard.count < 1 || shard.count > manifest.samples - first) {
+      throw Contradiction(fmt::format("{} does not follow the shard before it", shard.file));
+    }
+    first += shard.count;
+    manifest.shards.push_back(shard);
+  }
+  if (first != manifest.samples || first == 0) {
+    throw Contradiction(fmt::format("its shards hold {} samples, its entry samples says {}", first, manifest.samples));
+  }
+  return manifest;
+}
+
+}  // namespace
+
+const char* name_of(Labels labels) noexcept {
+  switch (labels) {
+    case Labels::none:
+      return "none";
+    case Labels::classes:
+      return "classes";
+    case Labels::targets:
+      return "targets";
+  }
+  return "";
+}
+
+std::optional<Labels> labels_of_name(std::string_view name) noexcept {
+  for (const Labels labels : kLabelKinds) {
+    if (name == name_of(labels)) return labels;
+  }
+  return std::nullopt;
+}
+
+bool plausible_classes(std::int64_t classes, std::int64_t samples) noexcept {
+  constexpr std::int64_t kAlwaysBelieved = std::int64_t{1} << 20;
+  return classes <= std::max(kAlwaysBelieved, samples);
+}
+
+std::optional<FileType> file_type_of_name(std::string_view name) noexcept {
+  for (int code = 0; code < static_cast<int>(FileType::other); ++code) {
+    if (name == name_of(static_cast<FileType>(code))) return static_cast<FileType>(code);
+  }
+  return std::nullopt;
+}
+
+void write_manifest(const std::filesystem::path& folder, const ShardManifest& manifest) {
+  const std::filesystem::path file = folder / kManifestName;
+  std::string text;
+  try {
+    json entries = as_json(manifest);
+    entries["checksum"] = checksum_of(entries);
+    text = to_text(entries, 2);
+  } catch (const FileError& error) {
+    throw FileError(fmt::format("{}: cannot be written: {}", file.string(), error.what()));
+  }
+  replace_file(file, text + "\n");
+}
+
+ShardManifest read_manifest(const std::filesystem::path& folder) {
+  const std::filesystem::path file = folder / kManifestName;
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) throw FileError(fmt::format("{}: cannot open it", file.string()));
+  const std::string content{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+  try {
+    const json text = parse_json(content);
+    if (text_entry(text, "format") != kFormat) throw Contradiction("it is not a manifest of lockstep shards");
+    const auto version = integer_entry(text, "schema_version");
+    if (version > kShardSchemaVersion) {
+      throw Contradiction(
+          fmt::format("it was written with schema version {}, this program knows up to {}; use a newer "
+                      "lockstep or pack again",
+                      version, kShardSchemaVersion));
+    }
+    if (text.contains("checksum") && text_entry(text, "checksum") != checksum_of(text)) {
+      throw Contradiction("it does not match its own checksum: damaged, or edited (then remove its entry checksum)");
+    }
+    return from_json(text);
+  } catch (const FileError& error) {
+    throw FileError(fmt::format("{}: is damaged: {}; copy the folder or pack it again", file.string(), error.what()));
+  } catch (const Contradiction& error) {
+    throw FileError(fmt::format("{}: {}", file.string(), error.what()));
+  }
+}
+
+std::string shard_file_name(std::int64_t index) { return fmt::format("shard-{:05}.h5", index); }
+
+bool is_shard_folder(const std::filesystem::path& folder) {
+  if (!std::filesystem::is_regular_file(folder / kManifestName)) return false;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    const bool shard = name.starts_with("shard-") && name.ends_with(".h5");
+    if (!entry.is_regular_file() || (name != kManifestName && !shard)) return false;
+  }
+  return true;
+}
+
+}  // namespace lockstep::io

@@ -1,0 +1,240 @@
+#include "io/shards/shard_packer.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include "io/files/checksum.hpp"
+#include "io/files/durable_file.hpp"
+#include "io/files/element_cast.hpp"
+#include "io/files/hdf5_file.hpp"
+
+namespace lockstep::io {
+namespace {
+
+/// Large enough that a call into HDF5 costs nothing, small enough to stay in the second-level caches.
+constexpr std::size_t kPackedBlockBytes = std::size_t{1} << 20;
+
+/// Throws FileError when the file system of `folder` has less than `bytes` free.
+void require_space(const std::filesystem::path& folder, std::uint64_t bytes) {
+  const auto available = free_bytes(folder);
+  if (!available || *available >= bytes) return;
+  throw FileError(fmt::format("cannot pack into {}: {}", folder.string(), no_space_text(ENOSPC, folder, bytes)));
+}
+
+/// A full disk shows before the first byte instead of half-way. File systems that cannot reserve are left alone.
+void reserve_space(const std::filesystem::path& file, std::uint64_t bytes) {
+  const Descriptor descriptor = open_file(file, O_WRONLY, "open");
+  if (::fallocate(descriptor.get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes)) != 0 && means_no_space(errno)) {
+    throw FileError(fmt::format("cannot pack into {}: {}", file.string(), no_space_text(errno, file, bytes)));
+  }
+}
+
+}  // namespace
+
+ShardPacker::ShardPacker(SampleSource& source, std::int64_t shards, std::int64_t classes, std::filesystem::path folder,
+                         const PackProgress& progress)
+    : source_(source), shard_count_(shards), folder_(std::move(folder)), progress_(progress) {
+  manifest_.samples = source.count();
+  manifest_.fields = source.fields();
+  manifest_.source = source.description();
+  manifest_.class_names = source.class_names();
+  manifest_.tokens = source.token_info();
+  if (manifest_.samples < 1) {
+    throw FileError(fmt::format("{}: holds no {}", manifest_.source, manifest_.tokens ? "tokens" : "samples"));
+  }
+  if (shards < 1 || shards > manifest_.samples) {
+    throw std::invalid_argument(fmt::format("{} {} cannot be cut into {} shards", manifest_.samples,
+                                            manifest_.tokens ? "tokens" : "samples", shards));
+  }
+  manifest_.labels = manifest_.fields.size() < 2   ? Labels::none
+                     : source.labels_are_classes() ? Labels::classes
+                                                   : Labels::targets;
+  class_limit_ = !manifest_.class_names.empty() ? static_cast<std::int64_t>(manifest_.class_names.size())
+                 : classes > 0                  ? classes
+                                                : std::numeric_limits<std::int32_t>::max();
+  classes_known_ = !manifest_.class_names.empty() || classes > 0;
+  for (const Field& field : manifest_.fields) sample_bytes_ += field.bytes();
+  block_samples_ = std::max<std::int64_t>(1, static_cast<std::int64_t>(kPackedBlockBytes / sample_bytes_));
+  for (const Field& field : manifest_.fields) {
+    buffers_.emplace_back(field.bytes() * static_cast<std::size_t>(block_samples_));
+  }
+}
+
+void ShardPacker::write() {
+  require_space(folder_.parent_path(), sample_bytes_ * static_cast<std::uint64_t>(manifest_.samples));
+  report(true);
+  for (std::int64_t shard = 0; shard < shard_count_; ++shard) {
+    try {
+      write_shard(shard);
+    } catch (const FileError&) {  // say "disk full" where that is the reason in spite of the reservation
+      require_space(folder_.parent_path(),
+                    sample_bytes_ * static_cast<std::uint64_t>(manifest_.samples - boundary(shard)));
+      throw;
+    }
+  }
+  measure_whole();
+}
+
+std::int64_t ShardPacker::classes() const noexcept {
+  if (manifest_.labels != Labels::classes) return 0;
+  return classes_known_ ? class_limit_ : largest_label_ + 1;
+}
+
+PackSummary ShardPacker::finish(std::int64_t classes) {
+  manifest_.classes = classes;
+  if (manifest_.tokens) {
+    manifest_.tokens->tokens = manifest_.samples;
+    manifest_.tokens->bytes_per_token =
+        static_cast<double>(source_.source_bytes()) / static_cast<double>(manifest_.samples);
+  }
+  PackSummary summary{manifest_.samples, shard_count_, 0};
+  for (ManifestShard& shard : manifest_.shards) {
+    describe(shard);
+    summary.bytes += shard.bytes;
+  }
+  write_manifest(folder_, manifest_);
+  sync_folder(folder_);
+  report(true);
+  return summary;
+}
+
+std::int64_t ShardPacker::boundary(std::int64_t shard) const noexcept {  // in two parts: samples * shards may not fit
+  return manifest_.samples / shard_count_ * shard + manifest_.samples % shard_count_ * shard / shard_count_;
+}
+
+void ShardPacker::report(bool always) {
+  const auto now = std::chrono::steady_clock::now();
+  if (!progress_ || (!always && now - reported_ < std::chrono::milliseconds(200))) return;
+  reported_ = now;
+  progress_(done_, manifest_.samples);
+}
+
+void ShardPacker::write_shard(std::int64_t index) {
+  ManifestShard shard{shard_file_name(index), boundary(index), boundary(index + 1) - boundary(index), 0, "", ""};
+  const std::filesystem::path path = folder_ / shard.file;
+  Hdf5File file(path, Hdf5File::Access::create);
+  reserve_space(path, sample_bytes_ * static_cast<std::uint64_t>(shard.count));
+  for (const Field& field : manifest_.fields) {
+    std::vector<std::int64_t> shape{shard.count};
+    shape.insert(shape.end(), field.sample_shape.begin(), field.sample_shape.end());
+    file.create_dataset(field.name, field.type, shape);
+  }
+  std::vector<Checksum> checksums(manifest_.fields.size());
+  for (std::int64_t at = 0; at < shard.count; at += block_samples_) {
+    const std::int64_t samples = std::min(block_samples_, shard.count - at);
+    const auto blocks = read_block(samples);
+    for (std::size_t f = 0; f < blocks.size(); ++f) {
+      checksums[f].add(blocks[f]);
+      file.write_rows(manifest_.fields[f].name, manifest_.fields[f].type, at, samples, blocks[f]);
+    }
+    done_ += samples;
+    report(false);
+  }
+  file.close();
+  shard.checksum_x = to_hex(checksums[0].value());
+  if (checksums.size() > 1) shard.checksum_y = to_hex(checksums[1].value());
+  manifest_.shards.push_back(std::move(shard));
+}
+
+std::vector<std::span<std::byte>> ShardPacker::read_block(std::int64_t samples) {
+  std::vector<std::span<std::byte>> blocks;
+  for (std::size_t f = 0; f < buffers_.size(); ++f) {
+    blocks.push_back(std::span(buffers_[f]).first(manifest_.fields[f].bytes() * static_cast<std::size_t>(samples)));
+  }
+  source_.read(samples, blocks);
+  if (manifest_.tokens) {
+    check_tokens(blocks[0]);
+  } else {
+    measure(0, blocks[0], statistics_);
+  }
+  if (blocks.size() > 1 && manifest_.labels == Labels::classes) check_labels(blocks[1]);
+  if (blocks.size() > 1 && manifest_.labels == Labels::targets) measure(1, blocks[1], target_statistics_);
+  return blocks;
+}
+
+void ShardPacker::measure(std::size_t f, std::span<const std::byte> block, RunningStatistics& statistics) {
+  const Field& field = manifest_.fields[f];
+  with_elements(field.type, block, [&](auto elements) {
+    if (const auto bad = statistics.add(elements)) {
+      const std::int64_t sample = done_ + static_cast<std::int64_t>(*bad) / field.elements();
+      throw FileError(fmt::format("{}: sample {} holds NaN or infinity in {}; clean the data first", manifest_.source,
+                                  sample, field.name));
+    }
+  });
+}
+
+void ShardPacker::check_labels(std::span<const std::byte> block) {
+  with_elements(manifest_.fields[1].type, block, [&](auto labels) {
+    for (std::size_t i = 0; i < labels.size(); ++i) {
+      // Unsigned 64-bit labels beyond the signed range turn negative here: out of range either way.
+      const auto label = static_cast<std::int64_t>(labels[i]);
+      if (label < 0 || label >= class_limit_) {
+        throw FileError(fmt::format("{}: sample {} has label {}, outside [0, {})", manifest_.source,
+                                    done_ + static_cast<std::int64_t>(i), label, class_limit_));
+      }
+      largest_label_ = std::max(largest_label_, label);
+      if (!classes_known_ && !plausible_classes(label + 1, manifest_.samples)) {
+        throw FileError(
+            fmt::format("{}: sample {} has label {}, which {} samples do not explain: it is damaged, or the "
+                        "labels are no class numbers (numbers to predict are floats; csv: --regression)",
+                        manifest_.source, done_ + static_cast<std::int64_t>(i), label, manifest_.samples));
+      }
+    }
+  });
+}
+
+void ShardPacker::check_tokens(std::span<const std::byte> block) const {
+  with_elements(manifest_.fields[0].type, block, [&](auto tokens) {
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      const auto token = static_cast<std::int64_t>(tokens[i]);
+      if (token < 0 || token >= manifest_.tokens->vocabulary) {
+        throw FileError(fmt::format("{}: token {} is {}, outside the vocabulary of {}", manifest_.source,
+                                    done_ + static_cast<std::int64_t>(i), token, manifest_.tokens->vocabulary));
+      }
+    }
+  });
+}
+
+void ShardPacker::measure_whole() {
+  if (manifest_.tokens) {
+    manifest_.value_max = static_cast<double>(manifest_.tokens->vocabulary - 1);
+    return;
+  }
+  const bool bytes = manifest_.fields[0].type == FileType::uint8;
+  manifest_.value_min = bytes ? 0 : statistics_.low();
+  manifest_.value_max = bytes ? 255 : statistics_.high();
+  manifest_.mean = statistics_.mean();
+  manifest_.standard_deviation = statistics_.standard_deviation();
+  if (!std::isfinite(manifest_.standard_deviation)) {
+    throw FileError(fmt::format("{}: the values of x are too large to take their standard deviation; scale them first",
+                                manifest_.source));
+  }
+}
+
+/// Only now are range and classes of the whole known: each file gets them too, so that it can stand alone.
+void ShardPacker::describe(ManifestShard& shard) const {
+  const std::filesystem::path path = folder_ / shard.file;
+  Hdf5File file(path, Hdf5File::Access::modify);
+  file.set_integer("/", shard_attribute::kVersion, manifest_.schema_version());
+  file.set_integer("/", shard_attribute::kFirst, shard.first);
+  file.set_integer("/", shard_attribute::kCount, shard.count);
+  file.set_text("/", shard_attribute::kLabels, name_of(manifest_.labels));
+  file.set_integer("/", shard_attribute::kClasses, manifest_.classes);
+  file.set_texts("/", shard_attribute::kClassNames, manifest_.class_names);
+  file.set_real("/", shard_attribute::kValueMin, manifest_.value_min);
+  file.set_real("/", shard_attribute::kValueMax, manifest_.value_max);
+  file.set_text(manifest_.fields[0].name, shard_attribute::kChecksum, shard.checksum_x);
+  if (manifest_.fields.size() > 1) file.set_text("y", shard_attribute::kChecksum, shard.checksum_y);
+  file.close();
+  sync_file(path);
+  shard.bytes = std::filesystem::file_size(path);
+}
+
+}  // namespace lockstep::io

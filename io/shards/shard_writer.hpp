@@ -1,0 +1,59 @@
+/// \file
+/// Samples -> a folder of HDF5 shards and manifest.json (shard_schema.md). Streaming; atomic: everything is written
+/// into a temporary sibling folder, synced, then renamed.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "io/shards/sample_source.hpp"
+
+namespace lockstep::io {
+
+struct ShardWriterOptions {
+  std::filesystem::path folder;
+  std::int64_t shards = 1;  ///< shard i holds samples [i N / shards, (i+1) N / shards)
+  bool overwrite = false;   ///< --force; without it an existing folder is an error
+  /// For integer class labels without names: 0 = largest label + 1.
+  std::int64_t classes = 0;
+};
+
+struct PackSummary {
+  std::int64_t samples = 0;
+  std::int64_t shards = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// `progress(samples done, samples in all)` is called a few times a second; throwing from it cancels cleanly (the
+/// temporary folder goes).
+using PackProgress = std::function<void(std::int64_t, std::int64_t)>;
+
+/// Throws FileError; the message for a full disk names the folder and the bytes needed.
+PackSummary write_shards(SampleSource& source, const ShardWriterOptions& options, const PackProgress& progress);
+
+inline constexpr const char* kTrainName = "train";
+inline constexpr const char* kValidationName = "validation";
+
+/// Who trains and who validates. Of samples, a random choice that depends on the seed and nothing else; of a corpus,
+/// its last part validates.
+struct SplitOptions {
+  std::int64_t validation = 0;  ///< samples (tokens) of the validation part; at least 1, and 1 fewer than there are
+  std::uint64_t seed = 1;
+};
+
+struct SplitSummary {
+  PackSummary train, validation;
+};
+
+/// The same source from its beginning: each part is read by a pass of its own.
+using OpenSource = std::function<std::unique_ptr<SampleSource>()>;
+
+/// FOLDER/train and FOLDER/validation, both or none. options.shards are those of the training part; the validation part
+/// has its share of as many. Both parts have the classes of the whole.
+SplitSummary write_split(const OpenSource& open, const SplitOptions& split, const ShardWriterOptions& options,
+                         const PackProgress& progress);
+
+}  // namespace lockstep::io

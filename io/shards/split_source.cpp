@@ -1,0 +1,127 @@
+#include "io/shards/split_source.hpp"
+
+#include <stdexcept>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "io/shards/counter_random.hpp"
+
+namespace lockstep::io {
+namespace {
+
+/// What the two kinds of parts have in common: they are the whole in all but number.
+class Part : public SampleSource {
+ public:
+  Part(std::unique_ptr<SampleSource> whole, std::int64_t count, const char* name)
+      : whole_(std::move(whole)), count_(count), name_(name) {}
+  std::vector<Field> fields() const override { return whole_->fields(); }
+  std::int64_t count() const override { return count_; }
+  std::string description() const override { return fmt::format("{} ({})", whole_->description(), name_); }
+  bool labels_are_classes() const override { return whole_->labels_are_classes(); }
+  std::vector<std::string> class_names() const override { return whole_->class_names(); }
+  std::optional<TokenInfo> token_info() const override { return whole_->token_info(); }
+
+ protected:
+  SampleSource& whole() const noexcept { return *whole_; }
+
+ private:
+  std::unique_ptr<SampleSource> whole_;
+  std::int64_t count_;
+  const char* name_;
+};
+
+/// Tokens [first, first + count) of a corpus.
+class CorpusPart final : public Part {
+ public:
+  CorpusPart(std::unique_ptr<SampleSource> whole, std::int64_t first, std::int64_t count, const char* name)
+      : Part(std::move(whole), count, name), first_(first) {}
+  std::uint64_t source_bytes() const override { return whole().source_bytes() - bytes_before_; }
+  void read(std::int64_t samples, std::span<const std::span<std::byte>> buffers) override {
+    if (first_ > 0) {
+      whole().skip(std::exchange(first_, 0));
+      bytes_before_ = whole().source_bytes();
+    }
+    whole().read(samples, buffers);
+  }
+
+ private:
+  std::int64_t first_;
+  std::uint64_t bytes_before_ = 0;
+};
+
+/// Each sample in turn validates with probability (still wanted) / (still to come): exactly as many as wanted, every
+/// choice as likely as every other, nothing remembered (Fan, Muller and Rezucha 1962; Knuth's algorithm S).
+class RandomPart final : public Part {
+ public:
+  RandomPart(std::unique_ptr<SampleSource> whole, SplitPart part, const SplitOptions& split, std::int64_t count,
+             const char* name)
+      : Part(std::move(whole), count, name),
+        part_(part),
+        seed_(split.seed),
+        wanted_(split.validation),
+        left_(Part::whole().count()),
+        fields_(Part::fields()) {}
+
+  void read(std::int64_t samples, std::span<const std::span<std::byte>> buffers) override {
+    std::vector<std::span<std::byte>> out(buffers.begin(), buffers.end());
+    while (samples > 0) {
+      std::int64_t run = 0;  // samples of the other part, then of this one
+      while (!next_is_ours()) ++run;
+      if (run > 0) whole().skip(run);
+      for (run = 1; run < samples && next_is_ours(); ++run) {
+      }
+      const bool overran = run < samples;  // the one that ended the run was the other part's
+      std::vector<std::span<std::byte>> piece;
+      for (std::size_t f = 0; f < out.size(); ++f) {
+        const std::size_t bytes = fields_[f].bytes() * static_cast<std::size_t>(run);
+        piece.push_back(out[f].first(bytes));
+        out[f] = out[f].subspan(bytes);
+      }
+      whole().read(run, piece);
+      if (overran) whole().skip(1);
+      samples -= run;
+    }
+  }
+
+ private:
+  bool next_is_ours() {
+    const std::int64_t index = done_++;
+    const RandomBlock words =
+        random_block(seed_, RandomPurpose::validation_split, static_cast<std::uint64_t>(index), 0);
+    __extension__ using Wide = unsigned __int128;
+    const std::uint64_t bits = std::uint64_t{words[0]} << 32 | words[1];
+    const auto drawn = static_cast<std::int64_t>((Wide{bits} * static_cast<std::uint64_t>(left_)) >> 64);
+    --left_;
+    const bool validates = drawn < wanted_;
+    if (validates) --wanted_;
+    return validates == (part_ == SplitPart::validation);
+  }
+
+  SplitPart part_;
+  std::uint64_t seed_;
+  std::int64_t wanted_;  ///< of the samples still to come, those that validate
+  std::int64_t left_;    ///< samples still to come
+  std::int64_t done_ = 0;
+  std::vector<Field> fields_;
+};
+
+}  // namespace
+
+std::unique_ptr<SampleSource> make_part(std::unique_ptr<SampleSource> whole, SplitPart part,
+                                        const SplitOptions& split) {
+  const std::int64_t all = whole->count();
+  if (split.validation < 1 || split.validation >= all) {
+    throw FileError(fmt::format("{}: {} of {} cannot validate: at least one must, and one must train",
+                                whole->description(), split.validation, all));
+  }
+  const bool trains = part == SplitPart::train;
+  const std::int64_t train = all - split.validation;
+  const char* name = trains ? kTrainName : kValidationName;
+  if (whole->token_info()) {
+    return std::make_unique<CorpusPart>(std::move(whole), trains ? 0 : train, trains ? train : split.validation, name);
+  }
+  return std::make_unique<RandomPart>(std::move(whole), part, split, trains ? train : split.validation, name);
+}
+
+}  // namespace lockstep::io

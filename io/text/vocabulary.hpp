@@ -1,0 +1,33 @@
+/// \file
+/// From the pieces of a text to the vocabulary that it is encoded with.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "io/text/token_info.hpp"
+#include "io/text/tokenizer.hpp"
+
+namespace lockstep::io {
+
+class VocabularyCounter {
+ public:
+  void add(std::string_view piece);
+
+  /// With a limit: the limit - 1 most frequent pieces (ties by text) and <unk>. Without one (0): all of them, and <unk>
+  /// only where the text has it as a word. <unk> is token 0; then follow characters by code point, words by frequency
+  /// (ties by text).
+  TokenInfo finish(TokenizerKind kind, std::int64_t limit) const;
+
+ private:
+  struct Hash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view text) const noexcept { return std::hash<std::string_view>()(text); }
+  };
+  std::unordered_map<std::string, std::int64_t, Hash, std::equal_to<>> counts_;
+};
+
+}  // namespace lockstep::io

@@ -1,0 +1,305 @@
+#include "io/checkpoints/checkpoint.hpp"
+
+#include <stdexcept>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "io/checkpoints/checkpoint_samples.hpp"
+#include "io/files/hdf5_file.hpp"
+#include "io/runs/run_folder.hpp"
+
+namespace lockstep::io {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+namespace fs = std::filesystem;
+
+fs::path write_sample(CheckpointWriter& writer, std::int64_t step) {
+  return writer.write(sample_record(step), SampleTensors(step).views());
+}
+
+std::vector<std::int64_t> steps_in(const fs::path& folder) {
+  std::vector<std::int64_t> steps;
+  for (const FoundCheckpoint& found : list_checkpoints(folder)) steps.push_back(found.step);
+  return steps;
+}
+
+TEST(Checkpoint, RoundTripKeepsEveryBit) {
+  const TemporaryFolder folder;
+  CheckpointWriter writer({.folder = folder.path()});
+  SampleTensors tensors(12);
+  StoredTensor& odd = tensors.stored[0];
+  odd.values[0] = std::numeric_limits<float>::quiet_NaN();
+  odd.values[1] = -0.0f;
+  odd.values[2] = std::numeric_limits<float>::denorm_min();
+  odd.values[3] = -std::numeric_limits<float>::infinity();
+  const fs::path file = writer.write(sample_record(12), tensors.views());
+  EXPECT_EQ(file, folder.path() / "step-0000000012.h5");
+  const Checkpoint back = read_checkpoint(file);
+  EXPECT_TRUE(same_content(back, sample_record(12), tensors.stored));
+  EXPECT_TRUE(same_record(verify_checkpoint(file), sample_record(12)));
+
+  ASSERT_NE(back.find("first_moment", "dense_1/bias"), nullptr);
+  EXPECT_TRUE(same_bits(back.find("first_moment", "dense_1/bias")->values, tensors.stored[5].values));
+  EXPECT_EQ(back.find("first_moment", "dense_1"), nullptr);
+  EXPECT_EQ(back.find("second_moment", "dense_1/bias"), nullptr);
+}
+
+TEST(Checkpoint, RoundTripOfTheExtremes) {
+  const TemporaryFolder folder;
+  CheckpointWriter writer({.folder = folder.path()});
+  TrainingRecord record;
+  record.best_metric = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_TRUE(same_content(read_checkpoint(writer.write(record, {})), record, {})) << "nothing in it";
+
+  record = sample_record(std::numeric_limits<std::int64_t>::max());
+  record.epoch = record.position = std::numeric_limits<std::int64_t>::max();
+  record.seed = std::numeric_limits<std::uint64_t>::max();
+  record.best_metric = -std::numeric_limits<double>::infinity();
+  record.network.signature = std::string(200'000, 'n');
+  record.configuration = std::string(300'000, 'c') + std::string("\0 and \xff", 7);
+  record.metrics = std::string(3'000'000, 'm');
+  EXPECT_TRUE(same_content(read_checkpoint(writer.write(record, {})), record, {})) << "large texts";
+}
+
+TEST(Checkpoint, ManyTensors) {
+  const TemporaryFolder folder;
+  CheckpointWriter writer({.folder = folder.path()});
+  SampleTensors tensors(1);
+  for (int i = 0; i < 1500; ++i) {
+    tensors.add("second_moment", "block_" + std::to_string(i) + "/attention/projection/weight", {2, 3}, i);
+  }
+  const Checkpoint back = read_checkpoint(writer.write(sample_record(1), tensors.views()));
+  EXPECT_TRUE(same_content(back, sample_record(1), tensors.stored));
+}
+
+TEST(Checkpoint, WrongContentIsTheCallersMistake) {
+  const TemporaryFolder folder;
+  CheckpointWriter writer({.folder = folder.path()});
+  const std::vector<float> values(6, 1.0f);
+  const auto write = [&](std::vector<TensorView> tensors) { writer.write(sample_record(1), tensors); };
+  EXPECT_THROW(write({{"parameters", "w", {2, 2}, values}}), std::invalid_argument);
+  EXPECT_THROW(write({{"parameters", "w", {-2, -3}, values}}), std::invalid_argument);
+  EXPECT_THROW(write({{"parameters", "w", {1LL << 62, 1LL << 62}, values}}), std::invalid_argument);
+  for (const char* name : {"", "/w", "w/", "a//b", ".", "a/../b"}) {
+    EXPECT_THROW(write({{"parameters", name, {6}, values}}), std::invalid_argument) << name;
+  }
+  for (const char* group : {"", "state", "a/b", ".."}) {
+    EXPECT_THROW(write({{group, "w", {6}, values}}), std::invalid_argument) << group;
+  }
+  EXPECT_THROW(write({{"parameters", "w", {6}, values}, {"parameters", "w", {6}, values}}), std::invalid_argument);
+  EXPECT_THROW(
+      write({{"parameters", "w/b", {6}, values}, {"parameters", "w!", {6}, values}, {"parameters", "w", {6}, values}}),
+      std::invalid_argument);
+  EXPECT_THROW(writer.write(sample_record(-1), {}), std::invalid_argument);
+  TrainingRecord record = sample_record(1);
+  record.network.signature = std::string("a\0b", 3);
+  EXPECT_THROW(writer.write(record, {}), std::invalid_argument);
+  EXPECT_THROW(CheckpointWriter({.folder = folder.path(), .keep = 0}), std::invalid_argument);
+  EXPECT_TRUE(fs::is_empty(folder.path()));
+  write({{"parameters", "w", {6}, values}, {"parameters", "w!", {6}, values}, {"parameter", "w", {6}, values}});
+}
+
+TEST(Checkpoint, KeepsTheNewestAndMovesLatest) {
+  const TemporaryFolder folder;
+  for (const int keep : {1, 2, 3}) {
+    const fs::path path = folder.path() / std::to_string(keep);
+    fs::create_directory(path);
+    CheckpointWriter writer({.folder = path, .keep = keep});
+    for (std::int64_t step = 10; step <= 50; step += 10) {
+      write_sample(writer, step);
+      std::vector<std::int64_t> expected;
+      for (std::int64_t s = step; s >= 10 && static_cast<int>(expected.size()) < keep; s -= 10) expected.push_back(s);
+      EXPECT_EQ(steps_in(path), expected);
+      EXPECT_EQ(verify_checkpoint(path / "latest").step, step);
+      EXPECT_EQ(folder_names(path).size(), expected.size() + 1) << "latest and nothing else";
+    }
+    EXPECT_EQ(fs::read_symlink(path / "latest"), "step-0000000050.h5");
+  }
+}
+
+TEST(Checkpoint, LaterStepsAreNeitherCountedNorRemoved) {
+  const TemporaryFolder folder;
+  write_text(folder.path() / "step-0000000300.h5", "not even HDF5");
+  CheckpointWriter writer({.folder = folder.path(), .keep = 1});
+  write_sample(writer, 100);
+  write_sample(writer, 150);
+  EXPECT_THAT(steps_in(folder.path()), ElementsAre(300, 150));
+  std::vector<std::string> rejected;
+  EXPECT_EQ(newest_checkpoint(folder.path(), rejected)->record.step, 150);
+  EXPECT_EQ(rejected.size(), 1u);
+  write_sample(writer, 300);
+  EXPECT_THAT(steps_in(folder.path()), ElementsAre(300));
+  EXPECT_EQ(read_checkpoint(folder.path() / "step-0000000300.h5").record.step, 300);
+}
+
+TEST(Checkpoint, TheSameStepIsReplaced) {
+  const TemporaryFolder folder;
+  CheckpointWriter writer({.folder = folder.path()});
+  write_sample(writer, 5);
+  TrainingRecord record = sample_record(5);
+  record.best_metric = 0.5;
+  writer.write(record, SampleTensors(6).views());
+  const Checkpoint back = read_checkpoint(folder.path() / "step-0000000005.h5");
+  EXPECT_TRUE(same_content(back, record, SampleTensors(6).stored));
+  EXPECT_THAT(folder_names(folder.path()), ElementsAre("latest", "step-0000000005.h5"));
+}
+
+TEST(Checkpoint, ListsCheckpointsAndNothingElse) {
+  const TemporaryFolder folder;
+  EXPECT_TRUE(list_checkpoints(folder.path() / "none").empty());
+  for (const char* name :
+       {"step-0000000010.h5", "step-9.h5", "step-00000000123456.h5", "step-.h5", "step--1.h5", "step-1x.h5",
+        "step-+1.h5", "step-1.h5.bak", ".step-0000000099.h5.1-ab.tmp", "best.h5", "step-99999999999999999999.h5"}) {
+    write_text(folder.path() / name, "x");
+  }
+  fs::create_directory(folder.path() / "step-77.h5");
+  EXPECT_THAT(steps_in(folder.path()), ElementsAre(123456, 10, 9));
+  write_text(folder.path() / "file", "x");
+  EXPECT_THROW(list_checkpoints(folder.path() / "file"), FileError);
+}
+
+TEST(Checkpoint, NewestIsTheNewestThatVerifiesWhateverLatestSays) {
+  const TemporaryFolder folder;
+  std::vector<std::string> rejected;
+  EXPECT_FALSE(newest_checkpoint(folder.path(), rejected).has_value());
+  CheckpointWriter writer({.folder = folder.path(), .keep = 9});
+  for (const std::int64_t step : {1, 2, 3, 4}) write_sample(writer, step);
+  fs::remove(folder.path() / "latest");
+  fs::create_symlink("step-0000000001.h5", folder.path() / "latest");
+  EXPECT_EQ(newest_checkpoint(folder.path(), rejected)->record.step, 4);
+  EXPECT_TRUE(rejected.empty());
+
+  write_text(folder.path() / "step-0000000004.h5", "");
+  const std::string third = read_text(folder.path() / "step-0000000003.h5");
+  write_text(folder.path() / "step-0000000003.h5", third.substr(0, third.size() / 2));
+  const auto found = newest_checkpoint(folder.path(), rejected);
+  EXPECT_TRUE(same_content(found.value(), sample_record(2), SampleTensors(2).stored));
+  ASSERT_EQ(rejected.size(), 2u);
+  EXPECT_THAT(rejected[0], HasSubstr("step-0000000004.h5"));
+  EXPECT_THAT(rejected[1], HasSubstr("step-0000000003.h5"));
+}
+
+TEST(Checkpoint, RemovesTheTemporariesOfDeadWriters) {
+  const TemporaryFolder folder;
+  for (const char* name : {".step-0000000010.h5.123-0123456789abcdef.tmp", ".latest.123-0123456789abcdef.tmp"}) {
+    write_text(folder.path() / name, "half");
+  }
+  write_text(folder.path() / ".mine.tmp", "foreign");
+  const CheckpointWriter writer({.folder = folder.path()});
+  EXPECT_THAT(folder_names(folder.path()), ElementsAre(".mine.tmp"));
+  EXPECT_THAT(error_text<FileError>([&] { CheckpointWriter({.folder = folder.path() / "none"}); }), HasSubstr("none"));
+}
+
+TEST(Checkpoint, AWriterThatLostTheRunChangesNothing) {
+  const TemporaryFolder folder;
+  const RunFolder first(folder.path() / "run", RunFolder::Open::fresh, false);
+  CheckpointWriter first_writer({.folder = first.checkpoints(), .still_owner = [&] { first.still_owner(); }});
+  write_sample(first_writer, 10);
+  const RunFolder second(folder.path() / "run", RunFolder::Open::resume, false);
+  const auto before = folder_content(first.checkpoints());
+  EXPECT_THAT(error_text<FileError>([&] { write_sample(first_writer, 20); }), HasSubstr("another process"));
+  EXPECT_EQ(folder_content(first.checkpoints()), before);
+  EXPECT_THROW(CheckpointWriter({.folder = first.checkpoints(), .still_owner = [&] { first.still_owner(); }}),
+               FileError);
+  CheckpointWriter second_writer({.folder = second.checkpoints(), .still_owner = [&] { second.still_owner(); }});
+  write_sample(second_writer, 20);
+  EXPECT_THAT(steps_in(second.checkpoints()), ElementsAre(20, 10));
+}
+
+TEST(Checkpoint, OwnershipIsCheckedBeforeEachChange) {
+  const TemporaryFolder folder;
+  CheckpointWriter honest({.folder = folder.path(), .keep = 1});
+  write_sample(honest, 10);
+  const auto before = folder_content(folder.path());
+  int allowed = 1;
+  CheckpointWriter writer({.folder = folder.path(), .keep = 1, .still_owner = [&] {
+                             if (allowed-- <= 0) throw FileError("taken over");
+                           }});
+  // 0: before the temporary. 1: before the rename. 2: before `latest`. 3: before pruning.
+  for (const int lost_at : {0, 1}) {
+    allowed = lost_at;
+    EXPECT_EQ(error_text<FileError>([&] { write_sample(writer, 20); }), "taken over");
+    EXPECT_EQ(folder_content(folder.path()), before) << lost_at;
+  }
+  allowed = 2;
+  EXPECT_EQ(error_text<FileError>([&] { write_sample(writer, 20); }), "taken over");
+  EXPECT_EQ(fs::read_symlink(folder.path() / "latest"), "step-0000000010.h5");
+  EXPECT_THAT(steps_in(folder.path()), ElementsAre(20, 10));
+  allowed = 3;
+  EXPECT_EQ(error_text<FileError>([&] { write_sample(writer, 20); }), "taken over");
+  EXPECT_EQ(fs::read_symlink(folder.path() / "latest"), "step-0000000020.h5");
+  EXPECT_THAT(steps_in(folder.path()), ElementsAre(20, 10));
+  allowed = 4;
+  write_sample(writer, 20);
+  EXPECT_THAT(steps_in(folder.path()), ElementsAre(20));
+}
+
+TEST(Checkpoint, WritesFromSeveralThreadsTakeTurns) {
+  const TemporaryFolder folder;
+  CheckpointWriter writer({.folder = folder.path(), .keep = 8});
+  std::vector<std::thread> threads;
+  for (std::int64_t t = 0; t < 3; ++t) threads.emplace_back([&, t] { write_sample(writer, t); });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(steps_in(folder.path()), ElementsAre(2, 1, 0));
+  for (const FoundCheckpoint& found : list_checkpoints(folder.path())) verify_checkpoint(found.file);
+}
+
+TEST(Checkpoint, GivesBackTheReservedSpace) {
+  const TemporaryFolder folder;
+  CheckpointWriter writer({.folder = folder.path()});
+  struct stat status {};
+  ASSERT_EQ(::stat(write_sample(writer, 1).c_str(), &status), 0);
+  EXPECT_LE(status.st_blocks * 512, status.st_size + 8192);
+}
+
+/// Made by programs that wrote these formats (tests/cli/old_checkpoints.sh has the runs).
+const fs::path kFixtures = fs::path(__FILE__).parent_path().parent_path() / "fixtures";
+
+TEST(Checkpoint, ReadsFormat1) {
+  const Checkpoint checkpoint = read_checkpoint(kFixtures / "checkpoint_format_1.h5");
+  EXPECT_EQ(checkpoint.record.network,
+            (NetworkIdentity{.kind = "mlp", .signature = "mlp 4-5-3 relu", .features = 4, .outputs = 3}));
+  EXPECT_EQ(to_text(checkpoint.record.network), "4 -> 3: mlp 4-5-3 relu") << "as it stands in the file";
+  EXPECT_EQ(checkpoint.record.step, 4);
+  EXPECT_EQ(checkpoint.record.validated_step, 4) << "taken from the history";
+  EXPECT_EQ(checkpoint.record.vocabulary, "");
+  ASSERT_NE(checkpoint.find("parameters", "dense_1/weight"), nullptr);
+}
+
+TEST(Checkpoint, ReadsFormat2) {
+  const Checkpoint checkpoint = read_checkpoint(kFixtures / "checkpoint_format_2.h5");
+  const TrainingRecord& record = checkpoint.record;
+  EXPECT_EQ(record.network.kind, "lstm");
+  EXPECT_THAT(record.network.signature, testing::StartsWith("lstm 1x4 vocabulary "));
+  EXPECT_EQ(record.network.features, 5);
+  EXPECT_TRUE(record.network.tokens);
+  EXPECT_EQ(record.step, 4);
+  EXPECT_EQ(record.validated_step, -1) << "that step was not validated";
+  EXPECT_THAT(record.vocabulary, HasSubstr("char"));
+  EXPECT_NE(checkpoint.find("carried", "lanes"), nullptr);
+}
+
+TEST(Checkpoint, NetworksOfAnyShapeAreKept) {
+  const TemporaryFolder folder;
+  CheckpointWriter writer({.folder = folder.path()});
+  for (const NetworkIdentity& network :
+       {NetworkIdentity{.kind = "linear", .signature = "linear 4-2", .features = 4, .outputs = 2},
+        NetworkIdentity{.kind = "cnn", .signature = "cnn", .features = 54, .outputs = 2, .image = {6, 9, 1}},
+        NetworkIdentity{.kind = "gpt", .signature = "gpt", .features = 8, .outputs = 65, .tokens = true}}) {
+    TrainingRecord record = sample_record(1);
+    record.network = network;
+    record.validated_step = -1;
+    const TrainingRecord read = read_checkpoint(writer.write(record, SampleTensors(1).views())).record;
+    EXPECT_EQ(read.network, network);
+    EXPECT_EQ(read.validated_step, -1);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::io

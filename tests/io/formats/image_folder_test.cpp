@@ -1,0 +1,229 @@
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "io/formats/image_file.hpp"
+#include "io/formats/image_scale.hpp"
+#include "io/io_test_support.hpp"
+#include "io/shards/sample_source.hpp"
+
+namespace lockstep::io {
+namespace {
+
+using testing::AllOf;
+using testing::AnyOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+const std::filesystem::path kImages = std::filesystem::path(__FILE__).parent_path().parent_path() / "fixtures/images";
+
+/// What fixtures/make_images.py drew.
+double drawn(std::int64_t y, std::int64_t x, std::int64_t colour) {
+  return colour == 0 ? static_cast<double>(10 * x + 5) : colour == 1 ? static_cast<double>(15 * y) : 100;
+}
+
+/// Without the libraries there is one thing to test: that it is said.
+bool built_without() {
+  if (can_decode_images()) return false;
+  EXPECT_THAT(error_text<FileError>([] { read_image(kImages / "rgb.png"); }), HasSubstr("built without"));
+  return true;
+}
+
+Image made(std::int64_t height, std::int64_t width, const std::function<double(std::int64_t, std::int64_t)>& value) {
+  Image image{.height = height, .width = width, .pixels = {}};
+  for (std::int64_t y = 0; y < height; ++y) {
+    for (std::int64_t x = 0; x < width; ++x)
+      image.pixels.insert(image.pixels.end(), 3, static_cast<std::uint8_t>(value(y, x)));
+  }
+  return image;
+}
+
+TEST(ReadImageTest, EveryFormBecomesRgb) {
+  if (built_without()) return;
+  struct Case {
+    const char* file;
+    bool grey;
+    double tolerance;
+  };
+  for (const auto& [file, grey, tolerance] :
+       {Case{"rgb.png", false, 0}, Case{"palette.png", false, 0}, Case{"alpha.png", false, 0},
+        Case{"grey.png", true, 0}, Case{"grey16.png", true, 0}, Case{"grey_alpha.png", true, 0},
+        Case{"rgb.jpg", false, 6}, Case{"progressive.jpg", false, 6}, Case{"grey.jpg", true, 4},
+        Case{"cmyk.jpg", false, 6}}) {
+    const Image image = read_image(kImages / file);
+    ASSERT_EQ(image.height, 12) << file;
+    ASSERT_EQ(image.width, 16) << file;
+    ASSERT_EQ(image.pixels.size(), 12U * 16 * 3) << file;
+    for (std::int64_t i = 0; i < 12 * 16 * 3; ++i) {
+      const std::int64_t x = i / 3 % 16, y = i / 48, colour = i % 3;
+      ASSERT_NEAR(image.pixels[static_cast<std::size_t>(i)], drawn(y, x, grey ? 0 : colour), tolerance)
+          << file << " row " << y << " column " << x << " colour " << colour;
+    }
+  }
+}
+
+TEST(ReadImageTest, DamageIsNamed) {
+  if (built_without()) return;
+  const TemporaryFolder folder;
+  const auto told = [&](const std::string& name, std::string bytes) {
+    write_text(folder.path() / name, bytes);
+    return error_text<FileError>([&] { read_image(folder.path() / name); });
+  };
+  for (const char* file : {"rgb.png", "palette.png", "grey16.png", "rgb.jpg", "progressive.jpg", "cmyk.jpg"}) {
+    const std::string whole = read_text(kImages / file);
+    for (const std::size_t left : {whole.size() / 2, whole.size() - 16, std::size_t{20}}) {
+      EXPECT_THAT(told(file, whole.substr(0, left)), AllOf(HasSubstr(file), HasSubstr("damaged"))) << left;
+    }
+  }
+  std::string png = read_text(kImages / "palette.png");
+  png[png.size() / 2] ^= 0x10;
+  EXPECT_THAT(told("flipped.png", png), HasSubstr("flipped.png: is damaged"));
+  std::string huge = read_text(kImages / "rgb.jpg");
+  const std::size_t frame = huge.find("\xFF\xC0");
+  ASSERT_NE(frame, std::string::npos);
+  for (std::size_t i = 5; i < 9; ++i) huge[frame + i] = '\xF0';  // 61680 x 61680
+  EXPECT_THAT(told("huge.jpg", huge), HasSubstr("huge.jpg: is damaged"));
+  EXPECT_THAT(told("text.jpg", "no picture"), HasSubstr("neither a JPEG nor a PNG"));
+  EXPECT_THAT(told("empty.png", ""), HasSubstr("neither"));
+  EXPECT_THAT(error_text<FileError>([&] { read_image(folder.path() / "none.png"); }), HasSubstr("none.png"));
+}
+
+TEST(ScaleTest, TheSameSizeIsTheSameImage) {
+  const Image image = made(9, 7, [](std::int64_t y, std::int64_t x) { return (y * 37 + x * 91) % 256; });
+  const Image same = scale(image, {.height = 9, .width = 7}, 9, 7);
+  EXPECT_EQ(same.pixels, image.pixels);
+}
+
+TEST(ScaleTest, SlopesStaySlopes) {
+  const Image image = made(48, 60, [](std::int64_t y, std::int64_t x) { return 2 * y + 2 * x; });
+  for (const auto& [height, width] : {std::pair{12, 15}, std::pair{24, 20}, std::pair{96, 120}}) {
+    const Image small = scale(image, {.height = 48, .width = 60}, height, width);
+    const double dy = 48.0 / height, dx = 60.0 / width;
+    for (int y = 3; y < height - 3; ++y) {  // the kernel is cut off at the borders
+      for (int x = 3; x < width - 3; ++x) {
+        const double expected = 2 * ((y + 0.5) * dy - 0.5) + 2 * ((x + 0.5) * dx - 0.5);
+        ASSERT_NEAR(small.pixels[static_cast<std::size_t>((y * width + x) * 3)], expected, 0.51 + (dy + dx) * 0.02);
+      }
+    }
+  }
+}
+
+TEST(ScaleTest, FinePatternsBecomeTheirMean) {
+  const Image image = made(64, 64, [](std::int64_t y, std::int64_t x) { return (x + y) % 2 == 0 ? 255 : 0; });
+  for (const std::uint8_t pixel : scale(image, {.height = 64, .width = 64}, 8, 8).pixels) EXPECT_NEAR(pixel, 127.5, 8);
+}
+
+TEST(ScaleTest, SharpEdgesStayInRange) {
+  const Image image = made(8, 8, [](std::int64_t, std::int64_t x) { return x < 4 ? 0 : 255; });
+  const Image large = scale(image, {.height = 8, .width = 8}, 8, 80);
+  EXPECT_EQ(large.pixels.front(), 0);
+  EXPECT_EQ(large.pixels.back(), 255);
+}
+
+TEST(ScaleTest, TheCentreIsInTheMiddle) {
+  const Image wide = made(10, 30, [](std::int64_t, std::int64_t x) { return x >= 10 && x < 20 ? 200 : 10; });
+  const ImageRegion region = centre_region(wide, 10, 10);
+  EXPECT_EQ(region.left, 10);
+  EXPECT_EQ(region.top, 0);
+  EXPECT_EQ(region.width, 10);
+  for (const std::uint8_t pixel : scale(wide, region, 10, 10).pixels) EXPECT_EQ(pixel, 200);
+  const ImageRegion tall = centre_region(made(31, 10, [](auto, auto) { return 0; }), 20, 20);
+  EXPECT_EQ(tall.top, 10.5);
+  EXPECT_EQ(tall.height, 10);
+}
+
+class ImageFolderTest : public testing::Test {
+ protected:
+  void copy(const char* file, const std::string& to) {
+    const auto target = folder_.path() / to;
+    std::filesystem::create_directories(target.parent_path());
+    std::filesystem::copy_file(kImages / file, target);
+  }
+  struct Samples {
+    std::vector<std::uint8_t> x, y;
+  };
+  static Samples read(SampleSource& source, std::int64_t count) {
+    const std::size_t bytes = source.fields()[0].bytes();
+    Samples samples{std::vector<std::uint8_t>(static_cast<std::size_t>(count) * bytes),
+                    std::vector<std::uint8_t>(static_cast<std::size_t>(count))};
+    const std::span<std::byte> buffers[] = {std::as_writable_bytes(std::span(samples.x)),
+                                            std::as_writable_bytes(std::span(samples.y))};
+    source.read(count, buffers);
+    return samples;
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(ImageFolderTest, ClassesAndFilesInTheOrderOfTheirNames) {
+  if (built_without()) return;
+  copy("rgb.png", "dog/b.PNG");
+  copy("grey.png", "dog/a.png");
+  copy("rgb.png", "cat/z.jpg");  // a PNG whatever its name says
+  write_text(folder_.path() / "dog/notes.txt", "no picture");
+  write_text(folder_.path() / "README", "no folder");
+  std::filesystem::create_directories(folder_.path() / ".cache");
+  std::filesystem::create_directories(folder_.path() / "emu");
+  for (const int threads : {1, 5}) {
+    const auto source = open_image_folder(folder_.path(), {.threads = threads});
+    EXPECT_EQ(source->count(), 3);
+    EXPECT_EQ(source->fields()[0].sample_shape, (std::vector<std::int64_t>{12, 16, 3}));
+    EXPECT_THAT(source->class_names(), ElementsAre("cat", "dog", "emu"));
+    EXPECT_TRUE(source->labels_are_classes());
+    const Samples samples = read(*source, 3);
+    EXPECT_THAT(samples.y, ElementsAre(0, 1, 1));
+    EXPECT_EQ(samples.x[1], 0) << "cat/z.jpg: green of the first row";
+    EXPECT_EQ(samples.x[576 + 1], 5) << "dog/a.png is grey";
+    EXPECT_EQ(samples.x[2 * 576 + 2], 100) << "dog/b.PNG: blue";
+    EXPECT_THROW(read(*source, 1), std::invalid_argument);
+  }
+}
+
+TEST_F(ImageFolderTest, ManyImagesByManyThreadsStayInOrder) {
+  if (built_without()) return;
+  for (int i = 0; i < 60; ++i) copy(i % 3 == 0 ? "grey.png" : "rgb.png", fmt::format("c/{:03}.png", i));
+  const auto source = open_image_folder(folder_.path(), {.threads = 3});
+  const auto is_grey = [](const Samples& samples, std::size_t i) { return samples.x[i * 576 + 2] == 5; };
+  const Samples first = read(*source, 7);
+  for (std::size_t i = 0; i < 7; ++i) EXPECT_EQ(is_grey(first, i), i % 3 == 0);
+  source->skip(10);
+  const Samples rest = read(*source, 43);
+  for (std::size_t i = 0; i < 43; ++i) EXPECT_EQ(is_grey(rest, i), (i + 17) % 3 == 0);
+}
+
+TEST_F(ImageFolderTest, SizesByCropOrByForce) {
+  if (built_without()) return;
+  copy("rgb.png", "a/x.png");
+  const auto cropped = open_image_folder(folder_.path(), {.height = 6, .width = 6});
+  const Samples centre = read(*cropped, 1);
+  EXPECT_NEAR(centre.x[0], 10 * 2.5 + 5, 2) << "columns 2 and 3 of 16";
+  EXPECT_NEAR(centre.x[5 * 3], 10 * 12.5 + 5, 2);
+  const auto exact = open_image_folder(folder_.path(), {.height = 6, .width = 6, .crop = false});
+  EXPECT_NEAR(read(*exact, 1).x[5 * 3], 10 * 14.2 + 5, 4);
+}
+
+TEST_F(ImageFolderTest, WhatIsWrongIsSaid) {
+  if (built_without()) return;
+  EXPECT_THAT(error_text<FileError>([&] { open_image_folder(folder_.path(), {}); }), HasSubstr("no images"));
+  EXPECT_THAT(error_text<FileError>([&] { open_image_folder(folder_.path() / "none", {}); }), HasSubstr("no folder"));
+  EXPECT_THROW(open_image_folder(folder_.path(), {.height = 5}), std::invalid_argument);
+  copy("rgb.png", "a/1.png");
+  const Image small = read_image(kImages / "rgb.png");
+  const std::string png = read_text(kImages / "rgb.png");
+  write_text(folder_.path() / "a/2.png", png.substr(0, png.size() - 20));
+  write_text(folder_.path() / "a/3.png", "nothing");
+  const auto source = open_image_folder(folder_.path(), {.threads = 2});
+  EXPECT_THAT(error_text<FileError>([&] { read(*source, 3); }), AllOf(HasSubstr("a/2.png"), HasSubstr("damaged")));
+  std::filesystem::remove(folder_.path() / "a/2.png");
+  std::filesystem::remove(folder_.path() / "a/3.png");
+
+  std::string other = read_text(kImages / "rgb.jpg");
+  const std::size_t frame = other.find("\xFF\xC0");
+  other[frame + 6] = 8;  // 8 rows instead of 12
+  write_text(folder_.path() / "a/4.jpg", other);
+  const auto unequal = open_image_folder(folder_.path(), {});
+  EXPECT_THAT(error_text<FileError>([&] { read(*unequal, 2); }), AnyOf(HasSubstr("8 x 16"), HasSubstr("a/4.jpg")));
+}
+
+}  // namespace
+}  // namespace lockstep::io

@@ -1,0 +1,396 @@
+#include "io/shards/sample_source.hpp"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <zlib.h>
+
+#include "io/io_test_support.hpp"
+
+namespace lockstep::io {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+/// Everything that the source holds, in blocks of `block` samples: one byte string per field.
+std::vector<std::string> drain(SampleSource& source, std::int64_t block) {
+  const auto fields = source.fields();
+  std::vector<std::string> all(fields.size());
+  for (std::int64_t at = 0; at < source.count(); at += block) {
+    const std::int64_t samples = std::min(block, source.count() - at);
+    std::vector<std::vector<std::byte>> buffers;
+    std::vector<std::span<std::byte>> spans;
+    for (const Field& field : fields) buffers.emplace_back(field.bytes() * static_cast<std::size_t>(samples));
+    for (auto& buffer : buffers) spans.emplace_back(buffer);
+    source.read(samples, spans);
+    for (std::size_t f = 0; f < fields.size(); ++f) {
+      all[f].append(reinterpret_cast<const char*>(buffers[f].data()), buffers[f].size());
+    }
+  }
+  return all;
+}
+
+template <class Element>
+std::vector<Element> elements(const std::string& bytes) {
+  std::vector<Element> result(bytes.size() / sizeof(Element));
+  std::memcpy(result.data(), bytes.data(), bytes.size());
+  return result;
+}
+
+template <class Element>
+std::string stored(std::initializer_list<Element> values, bool big_endian) {
+  std::string text;
+  for (const Element value : values) {
+    std::string bytes(reinterpret_cast<const char*>(&value), sizeof value);
+    if (big_endian) std::reverse(bytes.begin(), bytes.end());
+    text += bytes;
+  }
+  return text;
+}
+
+std::string idx_header(unsigned char type, std::initializer_list<std::uint32_t> extents) {
+  std::string text{'\0', '\0', static_cast<char>(type), static_cast<char>(extents.size())};
+  return text + stored(extents, true);
+}
+
+void write_gzip(const std::filesystem::path& path, const std::string& text) {
+  gzFile file = gzopen(path.c_str(), "wb");
+  ASSERT_EQ(gzwrite(file, text.data(), static_cast<unsigned>(text.size())), static_cast<int>(text.size()));
+  ASSERT_EQ(gzclose(file), Z_OK);
+}
+
+class SampleSourceTest : public testing::Test {
+ protected:
+  std::filesystem::path file(const std::string& name) const { return folder_.path() / name; }
+  std::filesystem::path with(const std::string& name, const std::string& text) const {
+    write_text(file(name), text);
+    return file(name);
+  }
+  TemporaryFolder folder_;
+};
+
+using Idx = SampleSourceTest;
+using Npy = SampleSourceTest;
+
+TEST_F(Idx, ReadsEveryTypeBigEndian) {
+  const auto check = [&]<class Element>(unsigned char code, FileType type, std::initializer_list<Element> values) {
+    const auto path = with("x", idx_header(code, {2, 3}) + stored(values, true));
+    const auto source = open_idx(path, {});
+    ASSERT_EQ(source->fields().size(), 1U);
+    EXPECT_EQ(source->fields()[0].type, type);
+    EXPECT_EQ(source->fields()[0].sample_shape, std::vector<std::int64_t>{3});
+    EXPECT_EQ(source->count(), 2);
+    EXPECT_FALSE(source->labels_are_classes());
+    EXPECT_EQ(elements<Element>(drain(*source, 1)[0]), std::vector<Element>(values)) << int{code};
+  };
+  check(0x08, FileType::uint8,
+        {std::uint8_t{1}, std::uint8_t{2}, std::uint8_t{255}, std::uint8_t{4}, std::uint8_t{5}, std::uint8_t{6}});
+  check(0x09, FileType::int8,
+        {std::int8_t{-1}, std::int8_t{2}, std::int8_t{3}, std::int8_t{4}, std::int8_t{5}, std::int8_t{6}});
+  check(0x0B, FileType::int16,
+        {std::int16_t{-300}, std::int16_t{2}, std::int16_t{3}, std::int16_t{4}, std::int16_t{5}, std::int16_t{6}});
+  check(0x0C, FileType::int32, {-70000, 2, 3, 4, 5, 6});
+  check(0x0D, FileType::float32, {-1.5F, 2.0F, 3.0F, 4.0F, 5.0F, 6.25F});
+  check(0x0E, FileType::float64, {-1.1, 2.2, 3.0, 4.0, 5.0, 6.0});
+}
+
+TEST_F(Idx, ReadsImagesAndLabelsPlainOrGzipped) {
+  std::string images = idx_header(8, {70, 28, 28});
+  std::string labels = idx_header(8, {70});
+  for (int i = 0; i < 70; ++i) {
+    for (int pixel = 0; pixel < 784; ++pixel) images.push_back(static_cast<char>((i * 13 + pixel) % 256));
+    labels.push_back(static_cast<char>(i % 10));
+  }
+  write_gzip(file("x.gz"), images);
+  write_gzip(file("y.gz"), labels);
+  const auto plain = open_idx(with("x", images), with("y", labels));
+  const auto zipped = open_idx(file("x.gz"), file("y.gz"));
+  EXPECT_TRUE(plain->labels_are_classes());
+  EXPECT_EQ(plain->description(), "idx x y");
+  EXPECT_EQ(plain->fields()[0].sample_shape, (std::vector<std::int64_t>{28, 28}));
+  EXPECT_EQ(plain->fields()[1].sample_shape, std::vector<std::int64_t>{});
+  const auto expected = std::vector<std::string>{images.substr(16), labels.substr(8)};
+  EXPECT_EQ(drain(*plain, 11), expected);
+  EXPECT_EQ(drain(*zipped, 70), expected);
+}
+
+TEST_F(Idx, NamesTheFileAndThePlaceOfDamage) {
+  const std::string good = idx_header(8, {1000, 10}) + std::string(10'000, 'a');
+  const auto text = [&](const std::filesystem::path& path) {
+    return error_text<FileError>([&] { drain(*open_idx(path, {}), 64); });
+  };
+  EXPECT_THAT(text(file("absent")), AllOf(HasSubstr("absent"), HasSubstr("No such file")));
+  EXPECT_THAT(text(folder_.path()), HasSubstr("folder"));
+  EXPECT_THAT(text(with("magic", "P5 28 28 255 ")), AllOf(HasSubstr("magic"), HasSubstr("not an IDX file")));
+  EXPECT_THAT(text(with("type", idx_header(0x0A, {1}))), HasSubstr("not an IDX file"));
+  EXPECT_THAT(text(with("short", good.substr(0, 5000))), AllOf(HasSubstr("short"), HasSubstr("5000")));
+  EXPECT_THAT(text(with("header", good.substr(0, 7))), HasSubstr("ends at byte 7"));
+  EXPECT_THAT(text(with("long", good + "x")), HasSubstr("goes on after byte 10012"));
+  EXPECT_THAT(text(with("none", idx_header(8, {0, 10}))), HasSubstr("no samples"));
+  EXPECT_THAT(text(with("huge", idx_header(8, {~0U, ~0U, ~0U, ~0U}))), HasSubstr("impossibly many"));
+  EXPECT_THAT(text(with("scalar", idx_header(8, {}))), HasSubstr("single number"));
+
+  std::string random = idx_header(8, {1000, 10});
+  for (int i = 0; i < 10'000; ++i)
+    random.push_back(static_cast<char>(static_cast<unsigned>(i) * static_cast<unsigned>(i) * 7919U >> 5));
+  write_gzip(file("good.gz"), random);
+  const std::string zipped = read_text(file("good.gz"));
+  EXPECT_THAT(text(with("cut.gz", zipped.substr(0, zipped.size() / 2))),
+              AllOf(HasSubstr("cut.gz"), HasSubstr("cut off")));
+  EXPECT_THAT(text(with("tail.gz", zipped.substr(0, zipped.size() - 4))), HasSubstr("cut off"));
+  EXPECT_THAT(text(with("plain.gz", good)), HasSubstr("not a gzip file"));
+  std::string flipped = zipped;
+  flipped[flipped.size() - 6] ^= 1;  // gzip's own checksum
+  EXPECT_THAT(text(with("flip.gz", flipped)), AllOf(HasSubstr("flip.gz"), HasSubstr("damaged")));
+}
+
+TEST_F(Idx, CountsMustMatch) {
+  const auto x = with("x", idx_header(8, {3, 2}) + "abcdef");
+  const auto y = with("y", idx_header(8, {2}) + "ab");
+  EXPECT_THAT(error_text<FileError>([&] { open_idx(x, y); }), AllOf(HasSubstr("3 samples"), HasSubstr("2 labels")));
+}
+
+std::string npy(int version, const std::string& dictionary, const std::string& data) {
+  std::string text = "\x93NUMPY";
+  text += {static_cast<char>(version), '\0'};
+  const auto length = static_cast<std::uint32_t>(dictionary.size());
+  text += stored({length}, false).substr(0, version == 1 ? 2 : 4);
+  return text + dictionary + data;
+}
+
+TEST_F(Npy, ReadsEveryVersionTypeAndOrder) {
+  const auto check = [&]<class Element>(int version, const std::string& descr, FileType type,
+                                        std::initializer_list<Element> values) {
+    const bool big_endian = descr[0] == '>';
+    const auto path =
+        with("x.npy", npy(version, "{'descr': '" + descr + "', 'fortran_order': False, 'shape': (3, 2), }  \n",
+                          stored(values, big_endian)));
+    const auto source = open_npy(path, {});
+    EXPECT_EQ(source->fields()[0].type, type) << descr;
+    EXPECT_EQ(source->count(), 3);
+    EXPECT_EQ(elements<Element>(drain(*source, 2)[0]), std::vector<Element>(values)) << descr;
+  };
+  check(1, "|u1", FileType::uint8,
+        {std::uint8_t{0}, std::uint8_t{2}, std::uint8_t{255}, std::uint8_t{4}, std::uint8_t{5}, std::uint8_t{6}});
+  check(1, "|b1", FileType::uint8,
+        {std::uint8_t{0}, std::uint8_t{1}, std::uint8_t{1}, std::uint8_t{0}, std::uint8_t{1}, std::uint8_t{0}});
+  check(2, "|i1", FileType::int8,
+        {std::int8_t{-1}, std::int8_t{2}, std::int8_t{3}, std::int8_t{4}, std::int8_t{5}, std::int8_t{6}});
+  check(
+      3, "<u2", FileType::uint16,
+      {std::uint16_t{65535}, std::uint16_t{2}, std::uint16_t{3}, std::uint16_t{4}, std::uint16_t{5}, std::uint16_t{6}});
+  check(1, ">i2", FileType::int16,
+        {std::int16_t{-300}, std::int16_t{2}, std::int16_t{3}, std::int16_t{4}, std::int16_t{5}, std::int16_t{6}});
+  check(1, "<i4", FileType::int32, {-70000, 2, 3, 4, 5, 6});
+  check(2, "<i8", FileType::int64,
+        {std::int64_t{-1} << 40, std::int64_t{2}, std::int64_t{3}, std::int64_t{4}, std::int64_t{5}, std::int64_t{6}});
+  check(1, ">f4", FileType::float32, {-1.5F, 2.0F, 3.0F, 4.0F, 5.0F, 6.25F});
+  check(3, "<f8", FileType::float64, {-1.1, 2.2, 3.0, 4.0, 5.0, 6.0});
+}
+
+TEST_F(Npy, KindOfLabelsFollowsTheirType) {
+  const auto x =
+      with("x.npy", npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", stored({1.0F, 2.0F}, false)));
+  const auto classes = with("c.npy", npy(1, "{'descr': '<i8', 'fortran_order': False, 'shape': (2, 1), }",
+                                         stored({std::int64_t{1}, std::int64_t{0}}, false)));
+  const auto targets = with("t.npy", npy(1, "{'shape': (2, 2), 'fortran_order': False, 'descr': '<f4'}",
+                                         stored({1.0F, 2.0F, 3.0F, 4.0F}, false)));
+  EXPECT_TRUE(open_npy(x, classes)->labels_are_classes());
+  EXPECT_FALSE(open_npy(x, targets)->labels_are_classes());
+  EXPECT_EQ(open_npy(x, targets)->fields()[1].elements(), 2);
+  EXPECT_EQ(open_npy(x, targets)->fields()[0].sample_shape, std::vector<std::int64_t>{});
+}
+
+TEST_F(Npy, SaysWhatItCannotRead) {
+  const auto text = [&](const std::string& content) {
+    const auto path = with("bad.npy", content);
+    return error_text<FileError>([&] { drain(*open_npy(path, {}), 1); });
+  };
+  const std::string data(24, 'x');
+  EXPECT_THAT(text("PK\3\4 an npz archive"), AllOf(HasSubstr("bad.npy"), HasSubstr("not an NPY")));
+  EXPECT_THAT(text(npy(4, "{}", data)), HasSubstr("version 4"));
+  EXPECT_THAT(text(npy(1, "{'descr': '<f4', 'fortran_order': True, 'shape': (3, 2), }", data)),
+              HasSubstr("ascontiguousarray"));
+  EXPECT_THAT(text(npy(1, "{'descr': '<f2', 'fortran_order': False, 'shape': (3, 2), }", data)),
+              AllOf(HasSubstr("f2"), HasSubstr("astype")));
+  EXPECT_THAT(text(npy(1, "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (3, 2), }", data)),
+              HasSubstr("not supported"));
+  EXPECT_THAT(text(npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (), }", data)),
+              HasSubstr("single number"));
+  EXPECT_THAT(text(npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (-3,), }", data)),
+              HasSubstr("impossible"));
+  EXPECT_THAT(text(npy(1, "{'descr': '<f4', 'fortran_order': False, }", data)), HasSubstr("no shape"));
+  EXPECT_THAT(text(npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 3), }", data)), HasSubstr("cut off"));
+  EXPECT_THAT(text(npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 1), }", data)), HasSubstr("goes on"));
+}
+
+TEST(Synthetic, IsTheSameWhateverTheBlockAndGoesOnWhereToldTo) {
+  for (const auto task : {SyntheticOptions::Task::classification, SyntheticOptions::Task::regression}) {
+    const SyntheticOptions options{.task = task, .samples = 50, .features = 7, .classes = 3, .seed = 9};
+    const auto all = drain(*make_synthetic(options), 50);
+    EXPECT_EQ(all, drain(*make_synthetic(options), 1));
+    EXPECT_EQ(all, drain(*make_synthetic(options), 13));
+    SyntheticOptions tail = options;
+    tail.first = 20;
+    tail.samples = 30;
+    const auto rest = drain(*make_synthetic(tail), 7);
+    EXPECT_EQ(all[0].substr(20 * 7 * 4), rest[0]);
+    EXPECT_EQ(all[1].substr(20 * 4), rest[1]);
+    SyntheticOptions other = options;
+    other.seed = 10;
+    EXPECT_NE(all[0], drain(*make_synthetic(other), 50)[0]);
+  }
+}
+
+TEST(Synthetic, RegressionIsTheMeanOfTwoXPlusOne) {
+  const auto source =
+      make_synthetic({.task = SyntheticOptions::Task::regression, .samples = 4000, .features = 3, .noise = 0.25});
+  EXPECT_FALSE(source->labels_are_classes());
+  const auto all = drain(*source, 1000);
+  const auto x = elements<float>(all[0]);
+  const auto y = elements<float>(all[1]);
+  double sum = 0;
+  double squares = 0;
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    const double expected = (2 * (x[3 * i] + x[3 * i + 1] + x[3 * i + 2]) + 3) / 3;
+    sum += y[i] - expected;
+    squares += (y[i] - expected) * (y[i] - expected);
+    ASSERT_LT(std::abs(x[3 * i]), 1.0F + 1e-6F);
+  }
+  EXPECT_NEAR(sum / 4000, 0, 0.02);
+  EXPECT_NEAR(std::sqrt(squares / 4000), 0.25, 0.02);
+}
+
+/// Accuracy on new samples of the linear classifier that the class means of `samples` samples define: score of class c
+/// = m_c . x - |m_c|^2 / 2.
+double linear_accuracy(SyntheticOptions options) {
+  const auto features = static_cast<std::size_t>(options.features);
+  const auto train = drain(*make_synthetic(options), options.samples);
+  options.first = options.samples;
+  const auto test = drain(*make_synthetic(options), options.samples);
+  std::vector<std::vector<double>> means(static_cast<std::size_t>(options.classes), std::vector<double>(features));
+  std::vector<double> counts(means.size(), 1e-9);
+  const auto x = elements<float>(train[0]);
+  const auto y = elements<std::int32_t>(train[1]);
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    counts[static_cast<std::size_t>(y[i])] += 1;
+    for (std::size_t j = 0; j < features; ++j) means[static_cast<std::size_t>(y[i])][j] += x[i * features + j];
+  }
+  const auto test_x = elements<float>(test[0]);
+  const auto test_y = elements<std::int32_t>(test[1]);
+  double right = 0;
+  for (std::size_t i = 0; i < test_y.size(); ++i) {
+    std::size_t best = 0;
+    double best_score = -1e300;
+    for (std::size_t c = 0; c < means.size(); ++c) {
+      double score = 0;
+      for (std::size_t j = 0; j < features; ++j) {
+        const double mean = means[c][j] / counts[c];
+        score += mean * test_x[i * features + j] - mean * mean / 2;
+      }
+      if (score > best_score) {
+        best_score = score;
+        best = c;
+      }
+    }
+    right += static_cast<std::int32_t>(best) == test_y[i] ? 1 : 0;
+  }
+  return right / static_cast<double>(test_y.size());
+}
+
+TEST(Synthetic, ClassesAreLinearlySeparable) {
+  EXPECT_GT(linear_accuracy({.samples = 2000, .features = 784, .classes = 10}), 0.95);
+  EXPECT_GT(linear_accuracy({.samples = 2000, .features = 20, .classes = 4}), 0.95);
+  EXPECT_GT(linear_accuracy({.samples = 2000, .features = 2, .classes = 10}), 0.95);
+  EXPECT_GT(linear_accuracy({.samples = 500, .features = 1, .classes = 2}), 0.95);
+}
+
+TEST(Synthetic, RefusesNonsense) {
+  EXPECT_THROW(make_synthetic({.samples = 0}), std::invalid_argument);
+  EXPECT_THROW(make_synthetic({.features = 0}), std::invalid_argument);
+  EXPECT_THROW(make_synthetic({.classes = 0}), std::invalid_argument);
+  EXPECT_THROW(make_synthetic({.noise = -1}), std::invalid_argument);
+}
+
+class Csv : public SampleSourceTest {
+ protected:
+  std::unique_ptr<SampleSource> open(const std::string& text, const CsvOptions& options) {
+    return open_csv(with("data.csv", text), options);
+  }
+  std::string error(const std::string& text, const CsvOptions& options) {
+    return error_text<FileError>([&] { drain(*open(text, options), 2); });
+  }
+};
+
+TEST_F(Csv, ReadsNumbersAndClassNumbers) {
+  const auto source = open(
+      "\xEF\xBB\xBF"
+      "a,label,b\r\n1,2, 3.5 \r\n-1e2,0,+4\r\n1e-60,1,.5\r\n\r\n",
+      {.label_column = "label"});
+  ASSERT_EQ(source->count(), 3);
+  EXPECT_TRUE(source->labels_are_classes());
+  EXPECT_TRUE(source->class_names().empty());
+  EXPECT_EQ(source->fields()[0].sample_shape, std::vector<std::int64_t>{2});
+  const auto all = drain(*source, 2);
+  EXPECT_EQ(elements<float>(all[0]), (std::vector<float>{1, 3.5F, -100, 4, 0, 0.5F}));
+  EXPECT_EQ(elements<std::int32_t>(all[1]), (std::vector<std::int32_t>{2, 0, 1}));
+}
+
+TEST_F(Csv, TextualClassesGetNumbersInOrderOfFirstSight) {
+  const auto source = open("x;kind\n1;\"cat; big\"\n2;dog\n3;7\n4;\"cat; big\"\n5;\"say \"\"woof\"\"\nloud\"",
+                           {.separator = ';', .label_column = "-1"});
+  EXPECT_EQ(source->class_names(), (std::vector<std::string>{"cat; big", "dog", "7", "say \"woof\"\nloud"}));
+  const auto all = drain(*source, 3);
+  EXPECT_EQ(elements<std::int32_t>(all[1]), (std::vector<std::int32_t>{0, 1, 2, 0, 3}));
+  EXPECT_EQ(elements<float>(all[0]), (std::vector<float>{1, 2, 3, 4, 5}));
+}
+
+TEST_F(Csv, ReadsTargetsAndUnlabelledRowsAndGzip) {
+  const auto targets =
+      open("1\t10\n2\t20.5\n", {.header = false, .separator = '\t', .label_column = "1", .label_is_class = false});
+  EXPECT_FALSE(targets->labels_are_classes());
+  EXPECT_EQ(elements<float>(drain(*targets, 2)[1]), (std::vector<float>{10, 20.5F}));
+  const auto unlabelled = open("1,10\n2,20\n", {.header = false});
+  ASSERT_EQ(unlabelled->fields().size(), 1U);
+  EXPECT_EQ(elements<float>(drain(*unlabelled, 2)[0]), (std::vector<float>{1, 10, 2, 20}));
+  std::string many = "x,y\n";
+  for (int i = 0; i < 60'000; ++i) many += std::to_string(i) + "," + std::to_string(i % 7) + "\n";
+  write_gzip(file("many.csv.gz"), many);
+  const auto zipped = open_csv(file("many.csv.gz"), {.label_column = "y"});
+  ASSERT_EQ(zipped->count(), 60'000);
+  const auto all = drain(*zipped, 999);
+  const auto x = elements<float>(all[0]);
+  for (std::size_t i = 0; i < x.size(); ++i) ASSERT_EQ(x[i], static_cast<float>(i));
+}
+
+TEST_F(Csv, NamesFileLineAndColumn) {
+  const std::string head = "a,b,label\n1,2,0\n";
+  const CsvOptions options{.label_column = "label"};
+  EXPECT_THAT(error(head + "1,oops,1\n", options),
+              AllOf(HasSubstr("data.csv:3"), HasSubstr("column 1 (b)"), HasSubstr("oops")));
+  EXPECT_THAT(error(head + "1,,1\n", options), AllOf(HasSubstr(":3"), HasSubstr("column 1 (b)")));
+  EXPECT_THAT(error(head + "nan,1,1\n", options), HasSubstr("no finite number"));
+  EXPECT_THAT(error(head + "1,1e60,1\n", options), HasSubstr("1e60"));
+  EXPECT_THAT(error(head + "1,0x10,1\n", options), HasSubstr("0x10"));
+  EXPECT_THAT(error(head + "1,2\n", options), AllOf(HasSubstr(":3"), HasSubstr("2 columns")));
+  EXPECT_THAT(error(head + "1,2,\n", options), AllOf(HasSubstr(":3"), HasSubstr("empty")));
+  EXPECT_THAT(error(head + "1,\"2,0\n", options), AllOf(HasSubstr(":3"), HasSubstr("never ends")));
+  EXPECT_THAT(error("a,b\n1,\"two\nlines\"\n3x,c\n", {.label_column = "b"}), HasSubstr(":4"));
+  EXPECT_THAT(error("a,b,label\n", options), HasSubstr("no samples"));
+  EXPECT_THAT(error("", options), HasSubstr("empty"));
+  EXPECT_THAT(error(head, {.label_column = "labl"}), AllOf(HasSubstr("labl"), HasSubstr("a, b, label")));
+  EXPECT_THAT(error(head, {.label_column = "3"}), HasSubstr("no label column 3"));
+  EXPECT_THAT(error(head, {.label_column = "-4"}), HasSubstr("no label column -4"));
+  EXPECT_THAT(error("label\n1\n", options), HasSubstr("nothing else"));
+  EXPECT_THROW(open(head, {.separator = '"'}), std::invalid_argument);
+  std::string names = "x,name\n";
+  for (int i = 0; i < 70'000; ++i) names += "1,n" + std::to_string(i) + "\n";
+  EXPECT_THAT(error(names, {.label_column = "name"}), HasSubstr("more than 65536"));
+}
+
+}  // namespace
+}  // namespace lockstep::io
