@@ -27,7 +27,7 @@ find app comm io model tests -type f \( -name '*.cpp' -o -name '*.hpp' -o -name 
     home("^(cuda\\.h|cuda_runtime|cuda_fp|cuda_bf|driver_types|cuda/)", "^model/cuda/|^comm/nccl/|^tests/mpi/nccl/|^tests/support/[a-z_]*on_cpu\\.",
          "model/cuda/ and comm/nccl/")
     home("^(cblas|openblas|f77blas|lapack|dnnl|mkl|oneapi/)", "^model/cpu/", "model/cpu/")
-    home("^(hdf5.*\\.h|H5.*\\.h)$", "^io/files/hdf5_file\\.cpp$", "io/files/hdf5_file.cpp")
+    home("^(hdf5.*\\.h|H5.*\\.h)$", "^io/files/hdf5_([a-z]+\\.cpp|handles\\.hpp)$", "io/files/hdf5_*.cpp and io/files/hdf5_handles.hpp")
     home("^boost/program_options", "^app/options/", "app/options/")
     home("^nlohmann/", "^io/(.*\\.cpp|files/json_text\\.hpp)$|^tests/", "io/, sources, and io/files/json_text.hpp")
     home("^(zlib|xxhash|xxh3)\\.h$", "^io/|^tests/(io|torture)/", "io/")

@@ -100,7 +100,7 @@ done <<'END'
 <cblas.h> model/cpu/gemm.cpp model/network.cpp
 <oneapi/dnnl/dnnl.hpp> model/cpu/conv.cpp model/layers/conv.cpp
 <hdf5.h> io/files/hdf5_file.cpp io/checkpoints/checkpoint.cpp
-"H5Ppublic.h" io/files/hdf5_file.cpp io/files/hdf5_file.hpp
+"H5Ppublic.h" io/files/hdf5_handles.hpp io/files/hdf5_file.hpp
 <boost/program_options.hpp> app/options/options.cpp app/plan/plan.cpp
 <boost/program_options/parsers.hpp> app/options/options_ini.cpp io/runs/metrics_log.cpp
 <nlohmann/json.hpp> io/runs/metrics_log.cpp io/runs/metrics_log.hpp

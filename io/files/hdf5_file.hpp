@@ -1,9 +1,9 @@
 /// \file
-/// The only home of the HDF5 C library: one file, its datasets and attributes. Every call takes the one mutex of this
-/// translation unit; errors become FileError with the innermost reason of HDF5's error stack in one sentence. Needs
-/// the serial libhdf5. Not for the hot path: contiguous data is read by file offset (DatasetLayout::offset), and the
-/// values of checkpoints are written so, too, lest a thread that writes them holds the mutex while another one wants to
-/// read samples.
+/// One HDF5 file, its datasets and attributes; hdf5_*.cpp are the only home of the HDF5 C library. Every call takes one
+/// mutex; errors become FileError with the innermost reason of HDF5's error stack in one sentence. Needs the serial
+/// libhdf5. Not for the hot path: contiguous data is read by file offset (DatasetLayout::offset), and the values of
+/// checkpoints are written so, too, lest a thread that writes them holds the mutex while another one wants to read
+/// samples.
 #pragma once
 
 #include <cstddef>

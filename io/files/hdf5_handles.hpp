@@ -1,0 +1,141 @@
+/// \file
+/// What the sources of Hdf5File share: the library's lock, the owner of an identifier, element types, and the open file
+/// with what reading and writing both ask of it; internal to io/files.
+///
+/// Ownership of library handles: the file's identifier lives in Handles; every other identifier (dataset, dataspace,
+/// type, attribute) lives in an Hdf5Id on the stack of one call, so that nothing but the file stays open between calls.
+///
+/// Failed writes: once one write, flush or close has failed, the library's state of that file is unknown and a second
+/// close of the same identifier crashes. The identifier is then abandoned on purpose (its descriptor stays open until
+/// the process ends, which also keeps the inode from being reused under the library's feet) and the file is truncated
+/// to give its space back at once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <initializer_list>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <hdf5.h>
+
+#include "io/files/hdf5_file.hpp"
+
+namespace lockstep::io {
+
+/// Held around every library call. The serial library is thread-safe by itself, but its lock is not fair and error
+/// printing is per thread.
+class Hdf5Lock {
+ public:
+  Hdf5Lock();  ///< throws FileError where the library cannot be initialised
+
+ private:
+  std::lock_guard<std::mutex> lock_;
+};
+
+struct Hdf5Error {
+  std::string reason;
+  int error_number = 0;  ///< where the operating system said no
+};
+/// The bottom of the library's error stack.
+Hdf5Error innermost_error();
+
+/// Owns one identifier of the library; none where the value is negative.
+class Hdf5Id {
+ public:
+  using Close = herr_t (*)(hid_t);
+  Hdf5Id(hid_t value, Close closer) : value_(value), close_(closer) {}
+  ~Hdf5Id() {
+    if (value_ >= 0) close_(value_);
+  }
+  Hdf5Id(const Hdf5Id&) = delete;
+  Hdf5Id& operator=(const Hdf5Id&) = delete;
+  hid_t get() const noexcept { return value_; }
+  bool valid() const noexcept { return value_ >= 0; }
+  /// The result matters where close may write; the identifier is gone either way.
+  bool close() noexcept { return close_(std::exchange(value_, -1)) >= 0; }
+
+ private:
+  hid_t value_;
+  Close close_;
+};
+
+/// An element type in memory and on disk. Throws std::invalid_argument for FileType::other.
+struct Hdf5Type {
+  hid_t memory, disk;
+};
+Hdf5Type hdf5_type(FileType type);
+FileType file_type(hid_t type);  ///< other: neither integer nor float
+
+struct Hdf5File::Handles {
+  std::filesystem::path path;
+  Access access;
+  hid_t file = -1;
+  bool failed = false;
+
+  ~Handles();
+  /// After a failed write: leaves the identifier alone and gives the file's space back.
+  void abandon() noexcept;
+
+  /// Throws FileError with the library's reason.
+  [[noreturn]] void fail(std::string_view action) const;
+  /// For steps that may leave the file half written.
+  [[noreturn]] void fail_write(std::string_view action);
+  [[noreturn]] void wrong_type(std::string_view object, std::string_view attribute, std::string_view expected) const;
+  [[noreturn]] void damaged(std::string_view dataset, std::string_view what) const;
+
+  // The file's identifier. Throws std::invalid_argument: closed, an earlier write failed; open for reading alone.
+  hid_t usable() const;
+  hid_t writable() const;
+
+  Hdf5Id open_dataset(std::string_view name) const;
+  Hdf5Id open_object(std::string_view name) const;
+
+  struct Extents {
+    std::vector<hsize_t> now, most;
+  };
+  /// Throws FileError where the product of the extents, or its bytes, could overflow, whatever extents are left out.
+  Extents extents(const Hdf5Id& dataset, std::string_view name) const;
+
+  /// Throws std::invalid_argument where the buffer's bytes are not those of the whole dataset.
+  void check_whole(const Hdf5Id& dataset, std::string_view name, FileType type, std::size_t bytes) const;
+  /// Checks rows and buffer against the shape; returns the extents.
+  std::vector<hsize_t> checked_rows(const Hdf5Id& dataset, std::string_view name, FileType type, std::int64_t first,
+                                    std::int64_t rows, std::size_t bytes) const;
+  /// Memory and file selections have the same rank: otherwise chunked data is read 10 to 500 times slower.
+  template <class Transfer>
+  bool transfer_rows(const Hdf5Id& dataset, std::vector<hsize_t> extents, std::int64_t first, std::int64_t rows,
+                     const Transfer& transfer) const {
+    std::vector<hsize_t> start(extents.size(), 0);
+    start[0] = static_cast<hsize_t>(first);
+    extents[0] = static_cast<hsize_t>(rows);
+    const Hdf5Id file_space(H5Dget_space(dataset.get()), H5Sclose);
+    const Hdf5Id memory_space(H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr), H5Sclose);
+    return file_space.valid() && memory_space.valid() &&
+           H5Sselect_hyperslab(file_space.get(), H5S_SELECT_SET, start.data(), nullptr, extents.data(), nullptr) >= 0 &&
+           transfer(memory_space.get(), file_space.get()) >= 0;
+  }
+
+  // Of reading (hdf5_read.cpp).
+  std::vector<hsize_t> chunk_shape(const Hdf5Id& properties, const Extents& extents, std::string_view name) const;
+  /// Invalid when there is no such attribute.
+  Hdf5Id open_attribute(const Hdf5Id& object, std::string_view object_name, std::string_view name) const;
+  /// An attribute of one number of one of these classes; `expected` says it in words.
+  template <class Number>
+  std::optional<Number> number(std::string_view object, std::string_view attribute, hid_t memory,
+                               std::initializer_list<H5T_class_t> classes, std::string_view expected) const;
+
+  // Of writing (hdf5_write.cpp).
+  void write_attribute(std::string_view object_name, std::string_view name, hid_t disk, hid_t space, const void* value,
+                       hid_t memory);
+
+ private:
+  void check_bytes(std::string_view name, std::uint64_t expected, std::size_t bytes) const;
+};
+
+}  // namespace lockstep::io
