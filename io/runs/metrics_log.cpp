@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <limits>
-#include <optional>
 #include <stdexcept>
 
 #include <fcntl.h>
@@ -31,25 +30,29 @@ MetricRecord to_record(const nlohmann::ordered_json& object) {
   return record;
 }
 
-/// Lines that stay when a run continues after `resume_step` (negative: any step): whole JSON objects not beyond it.
-bool stays(std::string_view line, std::int64_t resume_step) {
-  const nlohmann::json record = nlohmann::json::parse(line, nullptr, false);
-  if (!record.is_object()) return false;
-  const auto step = record.find("step");
-  return resume_step < 0 || step == record.end() || !step->is_number() || step->get<double>() <= resume_step;
+/// Calls `visit` with each line, its newline included, that is a JSON object, and with that object. What a crash tore
+/// is none.
+template <class Visit>
+void for_each_record(std::string_view text, const Visit& visit) {
+  for (auto end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
+    const std::string_view line = text.substr(0, end + 1);
+    text.remove_prefix(line.size());
+    const auto record = nlohmann::ordered_json::parse(line, nullptr, false);
+    if (record.is_object()) visit(line, record);
+  }
 }
 
-/// Nothing is rewritten when everything stays.
-void cut(const std::filesystem::path& file, std::int64_t resume_step) {
-  const std::optional<std::string> text = read_whole(file);
-  if (!text) return;
+/// Leaves the records that are not beyond `resume_step` (negative: all). Nothing is rewritten when everything stays.
+void cut_beyond(const std::filesystem::path& file, std::int64_t resume_step) {
+  const std::string text = read_whole(file).value_or("");
   std::string kept;
-  std::string_view rest = *text;
-  for (auto end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n')) {
-    if (stays(rest.substr(0, end), resume_step)) kept.append(rest.substr(0, end + 1));
-    rest.remove_prefix(end + 1);
-  }
-  if (kept.size() != text->size()) replace_file(file, kept);  // what is left in `rest` was torn by a crash
+  for_each_record(text, [&](std::string_view line, const nlohmann::ordered_json& record) {
+    const auto step = record.find("step");
+    if (resume_step < 0 || step == record.end() || !step->is_number() || step->get<double>() <= resume_step) {
+      kept += line;
+    }
+  });
+  if (kept.size() != text.size()) replace_file(file, kept);
 }
 
 }  // namespace
@@ -65,39 +68,31 @@ std::string to_json_line(const MetricRecord& record) {
 
 LastRecords last_records(const std::filesystem::path& file) {
   LastRecords last;
-  const std::optional<std::string> text = read_whole(file);
-  std::string_view rest = text ? std::string_view(*text) : std::string_view();
-  for (auto end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n')) {
-    const auto object = nlohmann::ordered_json::parse(rest.substr(0, end), nullptr, false);
-    rest.remove_prefix(end + 1);
-    if (!object.is_object()) continue;
-    const auto kind = object.find("kind");
-    if (kind == object.end() || !kind->is_string()) continue;
+  const std::string text = read_whole(file).value_or("");
+  for_each_record(text, [&](std::string_view, const nlohmann::ordered_json& record) {
+    const auto kind = record.find("kind");
+    if (kind == record.end() || !kind->is_string()) return;
     last.kind = kind->get<std::string>();
-    last.of_kind[last.kind] = to_record(object);
-  }
+    last.of_kind[last.kind] = to_record(record);
+  });
   return last;
 }
 
 std::set<std::int64_t> recorded_steps(const std::filesystem::path& file, std::string_view kind) {
   std::set<std::int64_t> steps;
   const std::string text = read_whole(file).value_or("");
-  std::string_view rest = text;
-  for (auto end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n')) {
-    const nlohmann::json record = nlohmann::json::parse(rest.substr(0, end), nullptr, false);
-    rest.remove_prefix(end + 1);
-    if (!record.is_object()) continue;
+  for_each_record(text, [&](std::string_view, const nlohmann::ordered_json& record) {
     const auto its_kind = record.find("kind"), step = record.find("step");
-    if (its_kind == record.end() || *its_kind != kind || step == record.end() || !step->is_number()) continue;
+    if (its_kind == record.end() || *its_kind != kind || step == record.end() || !step->is_number()) return;
     steps.insert(step->get<std::int64_t>());
-  }
+  });
   return steps;
 }
 
 MetricsLog::MetricsLog(const std::filesystem::path& file, bool append, std::int64_t resume_step, IoDeadline* deadline)
     : path_(file), deadline_(deadline) {
   const IoDeadline::Operation opening(deadline_, IoDeadline::Kind::writing, path_);
-  if (append) cut(path_, resume_step);
+  if (append) cut_beyond(path_, resume_step);
   descriptor_ = open_file(path_, O_WRONLY | O_CREAT | O_APPEND | (append ? 0 : O_TRUNC), "open");
 }
 
