@@ -76,14 +76,14 @@ void limit_memory(std::uint64_t bytes) {
 }
 
 /// The parent decides when this process ends, or its death does. A core of a crash that is expected helps nobody.
-void belong_to_parent() {
+void end_with_parent() {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE}) std::signal(signal, SIG_IGN);
   const rlimit no_core{.rlim_cur = 0, .rlim_max = 0};
   ::setrlimit(RLIMIT_CORE, &no_core);
 }
 
-void say(char kind, std::string_view text) {
+void report_line(char kind, std::string_view text) {
   std::string line(text);
   std::replace(line.begin(), line.end(), '\n', '\v');  // one line, whatever a file is called
   write_all(Descriptor(::dup(STDOUT_FILENO)), fmt::format("{}{}\n", kind, line), "standard output");
@@ -223,7 +223,7 @@ std::string death_in_words(int status) {
                                        what)});
 }
 
-void listen_to(InspectingChild& child, const ForeignFiles& files, const InspectionLimits& limits) {
+void await_verdict(InspectingChild& child, const ForeignFiles& files, const InspectionLimits& limits) {
   std::filesystem::path file = files.path;
   std::optional<std::string> error;
   try {
@@ -259,21 +259,22 @@ void inspect(const ForeignFiles& files, const InspectionProgress& progress) {
 
 int answer_inspection(std::span<const char* const> words) {
   if (words.size() != 4) return 2;
-  belong_to_parent();
+  end_with_parent();
   limit_memory(std::strtoull(words[3], nullptr, 10));
   std::string file(words[0]);
   try {
     inspect({.path = words[0], .x = words[1], .y = words[2]}, [&](std::string_view next) {
       if (!next.empty()) file = next;
-      say(next.empty() ? kSaysAlive : kSaysFile, next);
+      report_line(next.empty() ? kSaysAlive : kSaysFile, next);
     });
     return kSound;
   } catch (const std::bad_alloc&) {
-    say(kSaysError, fmt::format("{}: is damaged: reading it takes more memory than there is; copy it again, or make it "
-                                "again from its source",
-                                file));
+    report_line(kSaysError,
+                fmt::format("{}: is damaged: reading it takes more memory than there is; copy it again, or make it "
+                            "again from its source",
+                            file));
   } catch (const std::exception& error) {
-    say(kSaysError, error.what());
+    report_line(kSaysError, error.what());
   }
   return kRefused;
 }
@@ -283,7 +284,7 @@ void inspect_in_child(const std::filesystem::path& program, const ForeignFiles& 
   if (is_packed(files.path) || !std::filesystem::exists(files.path, unknown)) return;
   InspectingChild child({program.string(), std::string(kInspectionWord), files.path.string(), files.x, files.y,
                          fmt::format("{}", limits.memory_bytes)});
-  if (child.started()) listen_to(child, files, limits);
+  if (child.started()) await_verdict(child, files, limits);
 }
 
 }  // namespace lockstep::io

@@ -37,7 +37,7 @@ void allow_descriptors(std::size_t count) {
   static_cast<void>(::setrlimit(RLIMIT_NOFILE, &limit));  // if not, opening says "too many open files"
 }
 
-void compare(const ShardFile& file, const ShardManifest& manifest, const ManifestShard& shard) {
+void require_as_listed(const ShardFile& file, const ShardManifest& manifest, const ManifestShard& shard) {
   const auto differs = [&](std::string_view what, const auto& here, const auto& there) {
     if (here == there) return;
     throw FileError(
@@ -64,7 +64,7 @@ void compare(const ShardFile& file, const ShardManifest& manifest, const Manifes
   differs("the size in bytes", file.bytes(), shard.bytes);
 }
 
-void compare(const ShardFile& first, const ShardFile& file) {
+void require_like_first(const ShardFile& first, const ShardFile& file) {
   for (std::size_t f = 0; f < file.fields().size(); ++f) {
     const StoredField& a = first.fields()[f];
     const StoredField& b = file.fields()[f];
@@ -125,7 +125,7 @@ ShardSet::ShardSet(const std::filesystem::path& folder, const ShardManifest& man
     }
     files_.emplace_back(path, manifest.fields[0].name, manifest.fields.size() > 1 ? manifest.fields[1].name : "",
                         deadline);
-    compare(files_.back(), manifest, shard);
+    require_as_listed(files_.back(), manifest, shard);
   }
   list_shards();
   explain_layouts();
@@ -138,7 +138,7 @@ ShardSet::ShardSet(const std::filesystem::path& path, const std::string& x, cons
   allow_descriptors(paths.size());
   for (const auto& file : paths) {
     files_.emplace_back(file, x, y, deadline);
-    compare(files_.front(), files_.back());
+    require_like_first(files_.front(), files_.back());
   }
   list_shards();
   if (rows_ == 0) throw FileError(fmt::format("{}: holds no samples", path.string()));

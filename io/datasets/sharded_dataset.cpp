@@ -66,7 +66,7 @@ struct ShardedDataset::Files {
   explicit Files(const DatasetOptions& options)
       : set(is_packed(options.path) ? open_packed(options)
                                     : ShardSet(options.path, options.x, options.y, options.deadline)) {
-    if (!is_packed(options.path)) describe_plain(options.path);
+    if (!is_packed(options.path)) describe_without_manifest(options.path);
     load_labels();
   }
 
@@ -98,7 +98,7 @@ struct ShardedDataset::Files {
     return ShardSet(options.path, manifest, options.deadline);
   }
 
-  void describe_plain(const std::filesystem::path& path) {
+  void describe_without_manifest(const std::filesystem::path& path) {
     const ShardFile& first = set.files()[0];
     info.samples = set.rows();
     info.x = first.fields()[0].field;

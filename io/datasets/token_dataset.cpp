@@ -103,7 +103,7 @@ struct TokenDataset::Files {
     for (std::size_t shard = 0; shard < set.files().size(); ++shard) {
       set.stream(shard, 0, [&](std::int64_t first, std::span<const std::byte> block) {
         with_elements(type, block, [&](auto tokens) {
-          check(shard, first, tokens, std::numeric_limits<std::int32_t>::max());
+          require_in_vocabulary(shard, first, tokens, std::numeric_limits<std::int32_t>::max());
           for (const auto token : tokens) largest = std::max(largest, static_cast<std::int64_t>(token));
           if (plausible_classes(largest + 1, set.rows())) return;
           throw FileError(
@@ -117,7 +117,8 @@ struct TokenDataset::Files {
   }
 
   template <class Element>
-  void check(std::size_t shard, std::int64_t first, std::span<const Element> tokens, std::int64_t vocabulary) const {
+  void require_in_vocabulary(std::size_t shard, std::int64_t first, std::span<const Element> tokens,
+                             std::int64_t vocabulary) const {
     const auto bad = first_outside(tokens, vocabulary);
     if (!bad) return;
     throw FileError(fmt::format("{}: token {} is {}, outside the vocabulary of {}; pack it again",
@@ -156,7 +157,7 @@ struct TokenDataset::Files {
     const auto bytes = std::span(raw).first(static_cast<std::size_t>(count) * size_of(type));
     set.read(shard, 0, within, count, bytes);
     with_elements(type, bytes, [&](auto tokens) {
-      check(shard, within, tokens, info.classes);
+      require_in_vocabulary(shard, within, tokens, info.classes);
       for (std::size_t i = 0; i < tokens.size(); ++i) out[i] = static_cast<std::int32_t>(tokens[i]);
     });
     return count;
@@ -211,7 +212,8 @@ void TokenDataset::will_need(std::int64_t first, std::int64_t count) const noexc
 std::uint64_t TokenDataset::verify(int part, int parts) const {
   return files_->set.verify(
       part, parts, [this](std::size_t shard, std::size_t, std::int64_t first, std::span<const std::byte> block) {
-        with_elements(files_->type, block, [&](auto tokens) { files_->check(shard, first, tokens, info().classes); });
+        with_elements(files_->type, block,
+                      [&](auto tokens) { files_->require_in_vocabulary(shard, first, tokens, info().classes); });
       });
 }
 

@@ -120,7 +120,7 @@ std::optional<std::int32_t> class_number(std::string_view text) {
 /// The label column learnt in the first pass: numbers as they are, or, as soon as one cell is no class number, texts.
 class ClassColumn {
  public:
-  void see(std::string_view text) {
+  void add(std::string_view text) {
     if (index_.size() <= kMostTextualClasses && !index_.contains(std::string(text))) {
       names_.emplace_back(text);
       index_.emplace(text, static_cast<std::int32_t>(index_.size()));
@@ -150,7 +150,7 @@ class CsvSource final : public SampleSource {
       read_names(first_pass);
       records_.next();
     }
-    learn(first_pass);
+    scan(first_pass);
   }
 
   std::vector<Field> fields() const override {
@@ -253,7 +253,8 @@ class CsvSource final : public SampleSource {
     label_ = static_cast<std::size_t>(index);
   }
 
-  void learn(RecordReader& records) {
+  /// The first pass: counts the samples and collects the classes.
+  void scan(RecordReader& records) {
     while (records.next()) {
       if (columns_ == 0) find_label(records.cells());
       if (records.cells() != columns_) {
@@ -272,7 +273,7 @@ class CsvSource final : public SampleSource {
                         "file (iconv -f LATIN1 -t UTF-8, or from what it is in)",
                         path(), records.line(), column_text(*label_), readable(text.substr(0, 40))));
       }
-      classes_.see(text);
+      classes_.add(text);
       if (classes_.too_many()) {
         throw FileError(
             fmt::format("{}:{}: {} has more than {} different texts; choose another label column, or "

@@ -29,7 +29,7 @@ struct TokenFile {
   std::int64_t tokens = 0;
 };
 
-TokenFile inspect(const std::filesystem::path& path) {
+TokenFile open_token_file(const std::filesystem::path& path) {
   ByteReader reader(path);
   const std::uint64_t bytes = std::filesystem::file_size(path);
   TokenFile file{.path = path, .begin = 0, .tokens = static_cast<std::int64_t>(bytes / kTokenBytes)};
@@ -132,7 +132,7 @@ class TokenFileSource final : public SampleSource {
 std::unique_ptr<SampleSource> open_tokens(const std::vector<std::filesystem::path>& files, std::int64_t vocabulary) {
   if (files.empty() || vocabulary < 1) throw std::invalid_argument("tokens need a file and the vocabulary's size");
   std::vector<TokenFile> inspected;
-  for (const std::filesystem::path& file : files) inspected.push_back(inspect(file));
+  for (const std::filesystem::path& file : files) inspected.push_back(open_token_file(file));
   return std::make_unique<TokenFileSource>(std::move(inspected), vocabulary);
 }
 

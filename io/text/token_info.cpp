@@ -21,7 +21,7 @@ void require(bool holds, const char* what) {
   if (!holds) throw FileError(fmt::format("the vocabulary {}", what));
 }
 
-void check(const TokenInfo& info, std::int64_t source_bytes) {
+void require_consistent(const TokenInfo& info, std::int64_t source_bytes) {
   require(std::find(kKinds.begin(), kKinds.end(), info.kind) != kKinds.end(), "is none of byte, char, word, ids");
   require(info.vocabulary >= 1 && info.vocabulary <= std::numeric_limits<std::int32_t>::max(),
           "has an impossible size");
@@ -56,7 +56,7 @@ TokenInfo token_info_from_json(std::string_view text) {
   } catch (const FileError& error) {
     throw FileError(fmt::format("the vocabulary is damaged: {}", error.what()));
   }
-  check(info, source_bytes);
+  require_consistent(info, source_bytes);
   if (info.tokens > 0) info.bytes_per_token = static_cast<double>(source_bytes) / static_cast<double>(info.tokens);
   return info;
 }
