@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <limits>
 #include <stdexcept>
 #include <system_error>
@@ -12,6 +11,7 @@
 #include <unistd.h>
 
 #include "io/checkpoints/checkpoint_file.hpp"
+#include "io/checkpoints/checkpoint_record.hpp"
 #include "io/files/durable_file.hpp"
 
 namespace lockstep::io {
@@ -24,14 +24,8 @@ constexpr std::string_view kSuffix = ".h5";
 constexpr const char* kLatest = "latest";
 
 std::optional<std::int64_t> step_in(std::string_view name) {
-  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix) || name.size() <= kPrefix.size() + kSuffix.size()) {
-    return std::nullopt;
-  }
-  name = name.substr(kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size());
-  std::int64_t step = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
-  if (error != std::errc() || end != name.data() + name.size() || step < 0 || name.front() == '-') return std::nullopt;
-  return step;
+  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) return std::nullopt;
+  return whole_number(name.substr(kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size()));
 }
 
 /// ".step-0000000010.h5.PID-HEX.tmp" and ".latest.PID-HEX.tmp".

@@ -33,7 +33,7 @@ std::uint64_t write_tensor(Hdf5File& file, const Descriptor& bytes, const std::s
     checksum.add(piece);
     write_at(bytes, std::as_bytes(piece), *offset + first * sizeof(float), file.path());
   }
-  file.set_text(dataset, kChecksum, to_hex(checksum.value()));
+  file.set_text(dataset, kChecksumAttribute, to_hex(checksum.value()));
   return checksum.value();
 }
 
@@ -72,27 +72,18 @@ void check_tensor(const TensorView& tensor) {
   }
 }
 
-/// Takes the space beforehand: a full disk is then one clear answer before anything is written, instead of a file with
-/// holes in it. The file's size stays as it is.
-void reserve(const Descriptor& descriptor, std::uint64_t bytes) {
-  while (::fallocate(descriptor.get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes)) != 0) {
-    if (means_no_space(errno)) throw std::system_error(errno, std::generic_category());
-    if (errno != EINTR) return;  // EOPNOTSUPP, EINVAL …: this file system cannot; the writes will tell
-  }
-}
-
 /// The bound was generous: gives back what lies beyond the end. (The library does so too when closing moves the end.)
-void release_rest(const Descriptor& descriptor) {
+void release_unused_space(const Descriptor& descriptor) {
   struct stat status {};
   if (::fstat(descriptor.get(), &status) != 0) return;
   while (::ftruncate(descriptor.get(), status.st_size) != 0 && errno == EINTR) {
   }
 }
 
-/// Into a new file, of which `bytes` is open for writing, too; the caller closes both. The library's lock is held for
-/// short calls only. Returns the checksum of the state.
-std::uint64_t fill(Hdf5File& file, const Descriptor& bytes, const TrainingRecord& record,
-                   std::span<const TensorView> tensors, const SplitState& split) {
+/// Record, tensors and parts into a new file, of which `bytes` is open for writing, too; the caller closes both. The
+/// library's lock is held for short calls only. Returns the checksum of the state.
+std::uint64_t write_content(Hdf5File& file, const Descriptor& bytes, const TrainingRecord& record,
+                            std::span<const TensorView> tensors, const SplitState& split) {
   const std::int64_t format = split.parts.empty() ? kCheckpointFormat : kCheckpointFormatWithParts;
   file.set_integer("/", kFormatAttribute, format);
   StateChecksum state(record, format);
@@ -115,7 +106,7 @@ std::uint64_t fill(Hdf5File& file, const Descriptor& bytes, const TrainingRecord
   }
   file.set_texts(kState, "tensors", paths);
   if (!split.parts.empty()) write_split(file, split);
-  file.set_text(kState, kChecksum, to_hex(state.value()));
+  file.set_text(kState, kChecksumAttribute, to_hex(state.value()));
   return state.value();
 }
 
@@ -167,15 +158,17 @@ std::uint64_t write_and_verify(const std::filesystem::path& file, const Training
   {
     Hdf5File content(file, Hdf5File::Access::create);
     const Descriptor bytes = open_file(file, O_WRONLY, "open");
-    reserve(bytes, checkpoint_bytes_needed(record, tensors));
+    if (const int refusal = reserve_space(bytes, checkpoint_bytes_needed(record, tensors)); refusal != 0) {
+      throw std::system_error(refusal, std::generic_category());
+    }
     try {
-      checksum = fill(content, bytes, record, tensors, split);
+      checksum = write_content(content, bytes, record, tensors, split);
     } catch (...) {
       content.give_up();
       throw;
     }
     content.close();  // rewrites the superblock: nothing is safe before it
-    release_rest(bytes);
+    release_unused_space(bytes);
   }
   sync_file(file);
   // Read back through the page cache, where the pages still lie. Catches what went wrong above the disk: a write that

@@ -1,7 +1,6 @@
 #include "io/checkpoints/checkpoint_parts.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -11,6 +10,7 @@
 
 #include "io/checkpoints/checkpoint.hpp"
 #include "io/checkpoints/checkpoint_file.hpp"
+#include "io/checkpoints/checkpoint_record.hpp"
 #include "io/files/checksum.hpp"
 #include "io/files/durable_file.hpp"
 
@@ -26,11 +26,7 @@ constexpr std::string_view kFolderInfix = ".parts-";
 std::optional<std::int64_t> step_of_folder(std::string_view name) {
   const std::size_t infix = name.find(kFolderInfix);
   if (!name.starts_with(kFolderPrefix) || infix == std::string_view::npos) return std::nullopt;
-  const std::string_view digits = name.substr(kFolderPrefix.size(), infix - kFolderPrefix.size());
-  std::int64_t step = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
-  if (error != std::errc() || end != digits.data() + digits.size() || step < 0) return std::nullopt;
-  return step;
+  return whole_number(name.substr(kFolderPrefix.size(), infix - kFolderPrefix.size()));
 }
 
 /// Whether the checkpoint of that step has parts in there. One that cannot be read may: nothing of it is removed.

@@ -18,19 +18,12 @@
 namespace lockstep::io {
 namespace {
 
-std::optional<std::int64_t> digits_in(std::string_view text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
-  return value;
-}
-
 /// "784,512"; "": a single number.
 std::optional<std::vector<std::int64_t>> shape_from(std::string_view text) {
   std::vector<std::int64_t> shape;
   while (!text.empty()) {
     const std::string_view extent = text.substr(0, text.find(','));
-    const std::optional<std::int64_t> value = digits_in(extent);
+    const std::optional<std::int64_t> value = whole_number(extent);
     if (!value) return std::nullopt;
     shape.push_back(*value);
     text.remove_prefix(std::min(text.size(), extent.size() + 1));
@@ -43,6 +36,11 @@ std::optional<std::uint64_t> from_hex(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
+}
+
+[[noreturn]] void refuse_as_corrupted(const std::filesystem::path& file, std::string_view what) {
+  throw FileError(fmt::format("{} is corrupted: {}; use an older checkpoint (--resume takes the newest that verifies)",
+                              file.string(), what));
 }
 
 class CheckpointFileReader {
@@ -61,13 +59,14 @@ class CheckpointFileReader {
     StateChecksum state(result.record, format);
     for (const std::string& path : file_.texts(kState, "tensors").value_or(std::vector<std::string>{})) {
       if (kept != nullptr) kept->emplace_back();
-      state.add_tensor(path, read_tensor(path, kept != nullptr ? &kept->back() : nullptr));
-      result.tensors.emplace_back(path, elements_);
+      const ReadTensor tensor = read_tensor(path, kept != nullptr ? &kept->back() : nullptr);
+      state.add_tensor(path, tensor.checksum);
+      result.tensors.emplace_back(path, tensor.elements);
     }
     if (format >= kCheckpointFormatWithParts) result.split = read_split();
     state.add_split(result.split);
     result.checksum = state.value();
-    if (required(file_.text(kState, kChecksum), "/state", kChecksum) != to_hex(result.checksum)) {
+    if (required(file_.text(kState, kChecksumAttribute), "/state", kChecksumAttribute) != to_hex(result.checksum)) {
       damaged("its state record does not match its checksum");
     }
     if (format < 3) understand_text_of_older_format(result.record);
@@ -79,16 +78,12 @@ class CheckpointFileReader {
     return read_format() < kCheckpointFormatWithParts ? std::vector<WrittenPart>{} : read_parts();
   }
   std::string checksum() const {
-    return file_.has(kState) ? required(file_.text(kState, kChecksum), "/state", kChecksum) : "";
+    return file_.has(kState) ? required(file_.text(kState, kChecksumAttribute), "/state", kChecksumAttribute) : "";
   }
 
-  [[noreturn]] void damaged(std::string_view what) const {
-    throw FileError(
-        fmt::format("{} is corrupted: {}; use an older checkpoint (--resume takes the newest that verifies)",
-                    path_.string(), what));
-  }
+  [[noreturn]] void damaged(std::string_view what) const { refuse_as_corrupted(path_, what); }
   /// The library's complaints about the open file, "PATH: cannot …", as one of ours, "PATH is corrupted: cannot …".
-  [[noreturn]] void in_our_words(const FileError& error) const {
+  [[noreturn]] void rethrow_in_our_words(const FileError& error) const {
     if (error.parts().file != path_) throw error;
     damaged(error.parts().what);
   }
@@ -161,25 +156,29 @@ class CheckpointFileReader {
     return split;
   }
 
-  /// Returns its checksum, which has been compared. `kept`: nullptr: nothing is.
-  std::uint64_t read_tensor(const std::string& path, StoredTensor* kept) {
+  struct ReadTensor {
+    std::uint64_t checksum;  ///< has been compared
+    std::size_t elements;
+  };
+  /// `kept`: nullptr: nothing is.
+  ReadTensor read_tensor(const std::string& path, StoredTensor* kept) {
     const std::size_t slash = path.find('/');
     if (slash == std::string::npos) damaged(fmt::format("its list of tensors holds '{}'", path));
     const std::string dataset = "/" + path;
     if (!file_.has(dataset)) damaged(fmt::format("tensor {} is missing", path));
     const DatasetLayout layout = file_.layout(dataset);
-    const std::size_t elements = elements_ = checked_elements(path, FileType::float32, layout);
+    const std::size_t elements = checked_elements(path, FileType::float32, layout);
     std::vector<float> all;
     if (kept != nullptr) all.resize(elements);
     Canonical checksum = tensor_checksum(path, layout.shape);
     read_values(dataset, layout, elements, all, checksum);
-    const std::string stored = required(file_.text(dataset, kChecksum), path, kChecksum);
+    const std::string stored = required(file_.text(dataset, kChecksumAttribute), path, kChecksumAttribute);
     const std::string computed = to_hex(checksum.value());
     if (stored != computed) {
       damaged(fmt::format("tensor {} does not match its checksum (stored {}, computed {})", path, stored, computed));
     }
     if (kept != nullptr) *kept = {path.substr(0, slash), path.substr(slash + 1), layout.shape, std::move(all)};
-    return checksum.value();
+    return {.checksum = checksum.value(), .elements = elements};
   }
 
   /// Adds the values to the checksum, and leaves them in `all` where that has room for them.
@@ -220,7 +219,6 @@ class CheckpointFileReader {
   Hdf5File file_;
   Descriptor bytes_;
   std::uint64_t file_bytes_ = 0;
-  std::size_t elements_ = 0;  ///< of the tensor read last
   std::vector<float> piece_;
 };
 
@@ -246,37 +244,36 @@ class SplitReader {
       if (read.checksum != part.checksum) damaged(fmt::format("its part {} is of another checkpoint", part.file));
       for (std::size_t i = 0; i < read.tensors.size(); ++i) {
         const auto& [piece, elements] = read.tensors[i];
-        const std::int64_t begin = note(part.file, piece, elements);
+        const Place place = cover(part.file, piece, elements);
         if (kept == nullptr) continue;
-        const auto tensor = static_cast<std::size_t>(tensor_of_piece_);
-        std::copy(pieces[i].values.begin(), pieces[i].values.end(), (*kept)[first + tensor].values.begin() + begin);
+        std::copy(pieces[i].values.begin(), pieces[i].values.end(),
+                  (*kept)[first + place.tensor].values.begin() + place.first);
       }
     }
     check_coverage();
   }
 
  private:
-  [[noreturn]] void damaged(const std::string& what) const {
-    throw FileError(
-        fmt::format("{} is corrupted: {}; use an older checkpoint (--resume takes the newest that verifies)",
-                    file_.string(), what));
-  }
+  [[noreturn]] void damaged(std::string_view what) const { refuse_as_corrupted(file_, what); }
 
-  /// "GROUP/NAME/FIRST" of so many elements. Returns FIRST; the tensor is tensor_of_piece_.
-  std::int64_t note(const std::string& part, const std::string& piece, std::size_t elements) {
+  struct Place {
+    std::size_t tensor;  ///< its index in the split state
+    std::ptrdiff_t first;
+  };
+  /// Where "GROUP/NAME/FIRST" of so many elements belongs, which is covered from now on.
+  Place cover(const std::string& part, const std::string& piece, std::size_t elements) {
     const std::size_t slash = piece.rfind('/');
     const std::string path = piece.substr(0, slash);
     const auto found = std::find_if(split_.tensors.begin(), split_.tensors.end(), [&](const SplitTensor& tensor) {
       return path_of(tensor.group, tensor.name) == path;
     });
-    const std::optional<std::int64_t> first = digits_in(std::string_view(piece).substr(slash + 1));
+    const std::optional<std::int64_t> first = whole_number(std::string_view(piece).substr(slash + 1));
     if (found == split_.tensors.end() || !first || static_cast<std::size_t>(*first) > *elements_of(found->shape) ||
         elements > *elements_of(found->shape) - static_cast<std::size_t>(*first)) {
       damaged(fmt::format("its part {} holds {}, which is no part of it", part, piece));
     }
     covered_[path].emplace_back(static_cast<std::size_t>(*first), elements);
-    tensor_of_piece_ = found - split_.tensors.begin();
-    return *first;
+    return {.tensor = static_cast<std::size_t>(found - split_.tensors.begin()), .first = *first};
   }
 
   void check_coverage() {
@@ -299,7 +296,6 @@ class SplitReader {
   std::filesystem::path file_;
   const SplitState& split_;
   std::map<std::string, std::vector<std::pair<std::size_t, std::size_t>>> covered_;  ///< first, count
-  std::ptrdiff_t tensor_of_piece_ = 0;
 };
 
 /// Runs work(reader) on the file and says what is wrong with it in our words.
@@ -309,7 +305,7 @@ auto with_reader(const std::filesystem::path& path, const Work& work) {
   try {
     return work(reader);
   } catch (const FileError& error) {
-    reader.in_our_words(error);
+    reader.rethrow_in_our_words(error);
   } catch (const std::bad_alloc&) {
     reader.damaged("it asks for more memory than there is");
   } catch (const std::length_error&) {

@@ -72,6 +72,13 @@ std::span<const TextField> long_text_fields() noexcept { return kLongTexts; }
 
 std::string path_of(std::string_view group, std::string_view name) { return fmt::format("{}/{}", group, name); }
 
+std::optional<std::int64_t> whole_number(std::string_view digits) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (error != std::errc() || end != digits.data() + digits.size() || digits.starts_with('-')) return std::nullopt;
+  return value;
+}
+
 std::optional<std::size_t> elements_of(std::span<const std::int64_t> shape) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(sizeof(float));
   std::int64_t elements = 1;

@@ -53,7 +53,6 @@ void understand_text_of_older_format(TrainingRecord& record);
 // Names in the file. Of parts: their files and checksums, and the tensors that lie in them with their shapes.
 inline constexpr const char* kFormatAttribute = "lockstep_checkpoint_format";
 inline constexpr const char* kState = "/state";
-inline constexpr const char* kChecksum = "xxh3_64";
 inline constexpr const char* kParts = "parts";
 inline constexpr const char* kPartChecksums = "part_checksums";
 inline constexpr const char* kSplitTensors = "split_tensors";
@@ -64,6 +63,8 @@ inline constexpr std::size_t kPieceElements = std::size_t{1} << 18;
 
 /// "GROUP/NAME".
 std::string path_of(std::string_view group, std::string_view name);
+/// A number that is written in decimal digits alone; nullopt: it is none.
+std::optional<std::int64_t> whole_number(std::string_view digits);
 /// Elements of a shape; nullopt: negative extents, or more than memory can address.
 std::optional<std::size_t> elements_of(std::span<const std::int64_t> shape);
 

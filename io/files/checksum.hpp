@@ -27,4 +27,7 @@ class Checksum {
 std::uint64_t checksum(std::span<const std::byte> data);
 std::string to_hex(std::uint64_t value);
 
+/// The attribute of a file or dataset that holds its checksum.
+inline constexpr const char* kChecksumAttribute = "xxh3_64";
+
 }  // namespace lockstep::io

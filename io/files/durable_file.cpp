@@ -38,7 +38,7 @@ void sync_descriptor(const Descriptor& descriptor, const std::filesystem::path& 
 }
 
 /// Writes and syncs the temporary; removes it when that fails.
-void fill_temporary(const std::filesystem::path& temporary, std::string_view text) {
+void write_temporary(const std::filesystem::path& temporary, std::string_view text) {
   try {
     const Descriptor descriptor = open_file(temporary, O_WRONLY | O_CREAT | O_EXCL, "create");
     write_all(descriptor, text, temporary);
@@ -129,6 +129,14 @@ void read_at(const Descriptor& descriptor, std::span<std::byte> out, std::uint64
   }
 }
 
+int reserve_space(const Descriptor& descriptor, std::uint64_t bytes) noexcept {
+  while (::fallocate(descriptor.get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes)) != 0) {
+    if (means_no_space(errno)) return errno;
+    if (errno != EINTR) break;  // EOPNOTSUPP, EINVAL …: this file system cannot; the writes will tell
+  }
+  return 0;
+}
+
 void append_whole(const Descriptor& descriptor, std::string_view bytes, const std::filesystem::path& file) {
   struct stat before {};
   if (::fstat(descriptor.get(), &before) != 0) throw_write_failure(file, bytes.size(), errno);
@@ -166,7 +174,7 @@ bool is_temporary_of(std::string_view candidate, std::string_view name) {
 
 void replace_file(const std::filesystem::path& file, std::string_view text) {
   const std::filesystem::path temporary = temporary_beside(file);
-  fill_temporary(temporary, text);
+  write_temporary(temporary, text);
   if (::rename(temporary.c_str(), file.c_str()) != 0) {
     const int error_number = errno;
     ::unlink(temporary.c_str());
@@ -177,7 +185,7 @@ void replace_file(const std::filesystem::path& file, std::string_view text) {
 
 bool create_file_once(const std::filesystem::path& file, std::string_view text) {
   const std::filesystem::path temporary = temporary_beside(file);
-  fill_temporary(temporary, text);
+  write_temporary(temporary, text);
   const bool created = ::link(temporary.c_str(), file.c_str()) == 0;
   int error_number = created ? 0 : errno;
   if (!created && error_number != EEXIST) {  // no hard links here (FAT, some FUSE): two steps are the best there is

@@ -48,6 +48,10 @@ void write_at(const Descriptor& descriptor, std::span<const std::byte> bytes, st
 void read_at(const Descriptor& descriptor, std::span<std::byte> out, std::uint64_t offset,
              const std::filesystem::path& file);
 
+/// Takes space for a file of so many bytes beforehand, so that a full disk shows before the first byte; the file's size
+/// stays as it is. Returns the error number where there is none, 0 where it is taken and where this file system cannot.
+int reserve_space(const Descriptor& descriptor, std::uint64_t bytes) noexcept;
+
 /// Appends all bytes (one write call; O_APPEND) or none: what a full disk let through is cut off again. For files with
 /// one writer. Throws FileError.
 void append_whole(const Descriptor& descriptor, std::string_view bytes, const std::filesystem::path& file);

@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "io/files/checksum.hpp"
+
 namespace lockstep::io {
 namespace {
 
@@ -160,7 +162,7 @@ StoredField ShardFile::describe(const Hdf5File& file, const std::string& name, c
   if (layout.native_order) stored.offset = layout.offset;
   stored.chunk = layout.chunk;
   stored.compressed = layout.compressed;
-  if (attributes_) stored.checksum = file.text(dataset, shard_attribute::kChecksum).value_or("");
+  if (attributes_) stored.checksum = file.text(dataset, kChecksumAttribute).value_or("");
   if (stored.field.elements() < 1) {
     throw FileError(fmt::format("{}: the samples of {} are empty", path_.string(), dataset));
   }

@@ -19,7 +19,7 @@ inline constexpr std::int64_t kShardSchemaVersion = 2;
 inline constexpr const char* kManifestName = "manifest.json";
 inline constexpr const char* kTokensName = "tokens";  ///< the dataset of a corpus, and the manifest's entry about it
 
-/// Attributes of a shard file's root group and (checksum) of its datasets.
+/// Attributes of a shard file's root group. Its datasets have kChecksumAttribute.
 namespace shard_attribute {
 inline constexpr const char* kVersion = "lockstep_schema_version";
 inline constexpr const char* kFirst = "first";
@@ -29,7 +29,6 @@ inline constexpr const char* kClasses = "classes";
 inline constexpr const char* kClassNames = "class_names";
 inline constexpr const char* kValueMin = "value_min";
 inline constexpr const char* kValueMax = "value_max";
-inline constexpr const char* kChecksum = "xxh3_64";
 }  // namespace shard_attribute
 
 /// Values of the attribute and the manifest entry "labels".

@@ -28,12 +28,11 @@ void require_space(const std::filesystem::path& folder, std::uint64_t bytes) {
   throw FileError(fmt::format("cannot pack into {}: {}", folder.string(), no_space_text(ENOSPC, folder, bytes)));
 }
 
-/// A full disk shows before the first byte instead of half-way. File systems that cannot reserve are left alone.
-void reserve_space(const std::filesystem::path& file, std::uint64_t bytes) {
-  const Descriptor descriptor = open_file(file, O_WRONLY, "open");
-  if (::fallocate(descriptor.get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes)) != 0 && means_no_space(errno)) {
-    throw FileError(fmt::format("cannot pack into {}: {}", file.string(), no_space_text(errno, file, bytes)));
-  }
+/// Throws FileError when the disk has no room for a shard of so many bytes.
+void reserve_shard(const std::filesystem::path& file, std::uint64_t bytes) {
+  const int refusal = reserve_space(open_file(file, O_WRONLY, "open"), bytes);
+  if (refusal == 0) return;
+  throw FileError(fmt::format("cannot pack into {}: {}", file.string(), no_space_text(refusal, file, bytes)));
 }
 
 }  // namespace
@@ -120,7 +119,7 @@ void ShardPacker::write_shard(std::int64_t index) {
   ManifestShard shard{shard_file_name(index), boundary(index), boundary(index + 1) - boundary(index), 0, "", ""};
   const std::filesystem::path path = folder_ / shard.file;
   Hdf5File file(path, Hdf5File::Access::create);
-  reserve_space(path, sample_bytes_ * static_cast<std::uint64_t>(shard.count));
+  reserve_shard(path, sample_bytes_ * static_cast<std::uint64_t>(shard.count));
   for (const Field& field : manifest_.fields) {
     std::vector<std::int64_t> shape{shard.count};
     shape.insert(shape.end(), field.sample_shape.begin(), field.sample_shape.end());
@@ -230,8 +229,8 @@ void ShardPacker::describe(ManifestShard& shard) const {
   file.set_texts("/", shard_attribute::kClassNames, manifest_.class_names);
   file.set_real("/", shard_attribute::kValueMin, manifest_.value_min);
   file.set_real("/", shard_attribute::kValueMax, manifest_.value_max);
-  file.set_text(manifest_.fields[0].name, shard_attribute::kChecksum, shard.checksum_x);
-  if (manifest_.fields.size() > 1) file.set_text("y", shard_attribute::kChecksum, shard.checksum_y);
+  file.set_text(manifest_.fields[0].name, kChecksumAttribute, shard.checksum_x);
+  if (manifest_.fields.size() > 1) file.set_text("y", kChecksumAttribute, shard.checksum_y);
   file.close();
   sync_file(path);
   shard.bytes = std::filesystem::file_size(path);

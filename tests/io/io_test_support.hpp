@@ -2,11 +2,13 @@
 /// Folders and files that tests make and lose.
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -41,6 +43,15 @@ inline void write_text(const std::filesystem::path& file, const std::string& tex
   std::ofstream stream(file, std::ios::binary | std::ios::trunc);
   stream.write(text.data(), static_cast<std::streamsize>(text.size()));
   if (!stream.flush()) throw std::runtime_error("cannot write " + file.string());
+}
+
+/// Names in a folder, hidden ones too, sorted.
+inline std::vector<std::string> folder_names(const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 /// what() of the Error that `work` throws; a test failure and "" when it does not.

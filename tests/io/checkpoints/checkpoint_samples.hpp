@@ -139,12 +139,4 @@ inline std::map<std::string, std::string> folder_content(const std::filesystem::
   return content;
 }
 
-inline std::vector<std::string> folder_names(const std::filesystem::path& folder) {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder))
-    names.push_back(entry.path().filename().string());
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 }  // namespace lockstep::io

@@ -25,15 +25,6 @@ PackSummary pack(const MemorySource::Options& samples, const ShardWriterOptions&
   return write_shards(source, options, {});
 }
 
-/// Names in a folder, hidden ones too, sorted.
-std::vector<std::string> names_in(const std::filesystem::path& folder) {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder))
-    names.push_back(entry.path().filename().string());
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 TEST(ShardWriter, CutsSamplesIntoShardsWithAManifest) {
   const TemporaryFolder folder;
   const auto out = folder.path() / "deep" / "set";
@@ -41,9 +32,9 @@ TEST(ShardWriter, CutsSamplesIntoShardsWithAManifest) {
       pack({.samples = 103, .class_names = {"a", "b", "c", "d", "e"}}, {.folder = out, .shards = 4});
   EXPECT_EQ(summary.samples, 103);
   EXPECT_EQ(summary.shards, 4);
-  EXPECT_EQ(names_in(out), (std::vector<std::string>{"manifest.json", "shard-00000.h5", "shard-00001.h5",
-                                                     "shard-00002.h5", "shard-00003.h5"}));
-  EXPECT_EQ(names_in(folder.path() / "deep"), std::vector<std::string>{"set"});
+  EXPECT_EQ(folder_names(out), (std::vector<std::string>{"manifest.json", "shard-00000.h5", "shard-00001.h5",
+                                                         "shard-00002.h5", "shard-00003.h5"}));
+  EXPECT_EQ(folder_names(folder.path() / "deep"), std::vector<std::string>{"set"});
   const ShardManifest manifest = read_manifest(out);
   EXPECT_EQ(manifest.samples, 103);
   EXPECT_EQ(manifest.classes, 5);
@@ -107,7 +98,7 @@ TEST(ShardWriter, RefusesToOverwriteAndNeverReplacesAForeignFolder) {
   EXPECT_EQ(read_manifest(out).samples, 10);
   pack({.samples = 20}, {.folder = out, .shards = 2, .overwrite = true});
   EXPECT_EQ(read_manifest(out).samples, 20);
-  EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"set"});
+  EXPECT_EQ(folder_names(folder.path()), std::vector<std::string>{"set"});
 
   write_text(out / "notes.txt", "mine");
   EXPECT_THAT(error_text<FileError>([&] { pack({.samples = 30}, {.folder = out, .overwrite = true}); }),
@@ -120,7 +111,7 @@ TEST(ShardWriter, RefusesToOverwriteAndNeverReplacesAForeignFolder) {
   std::filesystem::create_directory(folder.path() / "empty");
   pack({.samples = 7}, {.folder = folder.path() / "empty" / ""});
   EXPECT_EQ(read_manifest(folder.path() / "empty").samples, 7);
-  EXPECT_EQ(names_in(folder.path()), (std::vector<std::string>{"empty", "file", "set"}));
+  EXPECT_EQ(folder_names(folder.path()), (std::vector<std::string>{"empty", "file", "set"}));
 }
 
 TEST(ShardWriter, CancellingLeavesNothingBehind) {
@@ -139,7 +130,7 @@ TEST(ShardWriter, CancellingLeavesNothingBehind) {
                Cancelled);
   EXPECT_GE(calls, 2);
   EXPECT_EQ(read_manifest(out).samples, 10);
-  EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"set"});
+  EXPECT_EQ(folder_names(folder.path()), std::vector<std::string>{"set"});
 }
 
 TEST(ShardWriter, NamesTheSampleThatCannotBe) {
@@ -166,7 +157,7 @@ TEST(ShardWriter, NamesTheSampleThatCannotBe) {
     EXPECT_THAT(error({.y_type = FileType::float32, .classes = false, .label = label_17(bad)}), HasSubstr("sample 17"));
   }
   EXPECT_THAT(error({.samples = 0}), HasSubstr("no samples"));
-  EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{});
+  EXPECT_EQ(folder_names(folder.path()), std::vector<std::string>{});
   EXPECT_THROW(pack({.samples = 2}, {.folder = out, .shards = 3}), std::invalid_argument);
   EXPECT_THROW(pack({.samples = 2}, {.folder = out, .shards = 0}), std::invalid_argument);
 }
@@ -212,7 +203,7 @@ TEST_F(SmallDisk, FullBeforeTheFirstByteOrBetweenShards) {
                 });
               }),
               AllOf(HasSubstr("No space left"), HasSubstr("free")));
-  EXPECT_EQ(names_in(folder_.path()), (std::vector<std::string>{"set", "thief"}));
+  EXPECT_EQ(folder_names(folder_.path()), (std::vector<std::string>{"set", "thief"}));
   EXPECT_EQ(read_manifest(out).samples, 10);
 }
 
