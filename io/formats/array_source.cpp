@@ -94,10 +94,11 @@ void check_shape(const ArrayFile& file) {
   file.bytes.expect_room(static_cast<std::uint64_t>(bytes));
 }
 
-std::unique_ptr<SampleSource> make_array_source(std::string format, ArrayFile x, std::optional<ArrayFile> y) {
+std::unique_ptr<SampleSource> make_array_source(std::string format, ArrayFile (*open)(const std::filesystem::path&),
+                                                const std::filesystem::path& x, const std::filesystem::path& y) {
   std::vector<ArrayFile> files;
-  files.push_back(std::move(x));
-  if (y) files.push_back(std::move(*y));
+  if (!y.empty()) files.push_back(open(y));
+  files.insert(files.begin(), open(x));
   return std::make_unique<ArraySource>(std::move(format), std::move(files));
 }
 

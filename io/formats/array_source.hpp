@@ -23,7 +23,8 @@ struct ArrayFile {
 /// Throws FileError when the extents cannot be: none, negative, no sample, more bytes than the file has.
 void check_shape(const ArrayFile& file);
 
-/// y absent: samples without labels. Throws FileError when the counts differ.
-std::unique_ptr<SampleSource> make_array_source(std::string format, ArrayFile x, std::optional<ArrayFile> y);
+/// Opens both files; an empty y: samples without labels. Throws FileError when the counts differ.
+std::unique_ptr<SampleSource> make_array_source(std::string format, ArrayFile (*open)(const std::filesystem::path&),
+                                                const std::filesystem::path& x, const std::filesystem::path& y);
 
 }  // namespace lockstep::io

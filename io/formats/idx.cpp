@@ -53,9 +53,7 @@ ArrayFile open_idx(const std::filesystem::path& path) {
 }  // namespace
 
 std::unique_ptr<SampleSource> open_idx(const std::filesystem::path& x, const std::filesystem::path& y) {
-  std::optional<ArrayFile> labels;
-  if (!y.empty()) labels = open_idx(y);
-  return make_array_source("idx", open_idx(x), std::move(labels));
+  return make_array_source("idx", open_idx, x, y);
 }
 
 }  // namespace lockstep::io

@@ -95,9 +95,7 @@ ArrayFile open_npy(const std::filesystem::path& path) {
 }  // namespace
 
 std::unique_ptr<SampleSource> open_npy(const std::filesystem::path& x, const std::filesystem::path& y) {
-  std::optional<ArrayFile> labels;
-  if (!y.empty()) labels = open_npy(y);
-  return make_array_source("npy", open_npy(x), std::move(labels));
+  return make_array_source("npy", open_npy, x, y);
 }
 
 }  // namespace lockstep::io
