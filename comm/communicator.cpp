@@ -41,7 +41,7 @@ class Stopwatch {
 
 }  // namespace
 
-Slice shard_of(std::size_t count, int rank, int size) noexcept {
+Slice slice_of(std::size_t count, int rank, int size) noexcept {
   constexpr std::size_t kLine = 16;
   const auto ranks = static_cast<std::size_t>(size), r = static_cast<std::size_t>(rank);
   const std::size_t share = count / ranks / kLine * kLine;

@@ -38,7 +38,7 @@ struct Slice {
 
 /// The rule by which `size` ranks share `count` elements: count / size each, rounded down to whole cache lines
 /// (multiples of 16 elements), and the rest to the last. Equal parts but for the rest are what NCCL can scatter.
-Slice shard_of(std::size_t count, int rank, int size) noexcept;
+Slice slice_of(std::size_t count, int rank, int size) noexcept;
 
 /// What a communicator's memory is for.
 enum class MemoryUse {
@@ -62,8 +62,8 @@ class Communicator {
   virtual WireFormat wire_format() const noexcept { return WireFormat::fp32; }
   /// Data travel between processes as messages.
   virtual bool uses_network() const noexcept { return false; }
-  /// Places on the ring that sums between hosts travel: every rank on the flat ring, every machine on two levels; else
-  /// 1, there is none.
+  /// Positions on the ring that sums between hosts travel: every rank on the flat ring, every machine on two levels;
+  /// else 1, there is none.
   virtual int ring_length() const noexcept { return 1; }
   /// Why Transport::automatic fell back to the ring although all ranks share a host; empty when it did not. The same on
   /// every rank: a warning for rank 0 to print.
@@ -79,8 +79,8 @@ class Communicator {
   /// by rank, so a run repeats exactly. Wire: 2 (p-1)/p * count elements per rank (ring).
   void all_reduce(std::span<float> data);
   void all_reduce(std::span<double> data);
-  /// shard_of in this world: the slice that `rank` owns of `count` elements.
-  Slice own_slice(std::size_t count, int rank) const noexcept { return shard_of(count, rank, size_); }
+  /// slice_of in this world: the slice that `rank` owns of `count` elements.
+  Slice own_slice(std::size_t count, int rank) const noexcept { return slice_of(count, rank, size_); }
   /// The first half of a sum: after it, this rank's own_slice of data holds the sum; the rest of data is unspecified.
   void reduce_scatter(std::span<float> data);
   /// Each rank contributes its own_slice of data; after it, all of data is equal on all ranks.

@@ -42,7 +42,7 @@ class BucketRule {
   bool shrinks_ = false;  ///< where little is left, or little there at all
 };
 
-/// Who gets the sums of a bucket: every rank all of them, or each rank those of its shard_of() the bucket, the rest of
+/// Who gets the sums of a bucket: every rank all of them, or each rank those of its slice_of() the bucket, the rest of
 /// which then holds no sums.
 enum class SumsFor { everybody, owners };
 
@@ -58,7 +58,7 @@ class GradientReducer {
   void ready_up_to(std::size_t end);
   /// Everything is final: what is enqueued from here on (on a host: what is done next) sees the sums over ranks.
   void finish_step();
-  /// Each rank's shard of one bucket of `arena`, an array like the gradients, to all ranks; finish_gathering() as
+  /// Each rank's part of one bucket of `arena`, an array like the gradients, to all ranks; finish_gathering() as
   /// finish_step().
   void gather(std::span<float> arena, std::size_t bucket);
   void finish_gathering();

@@ -24,8 +24,8 @@ std::vector<model::Slice> owned_ranges(const ExecutionOptions& options, std::spa
   std::vector<model::Slice> owned;
   if (!shards_optimizer(options, ranks)) return owned;
   for (const comm::Slice& bucket : buckets) {
-    const comm::Slice shard = comm::shard_of(bucket.count, rank, ranks);
-    owned.push_back({.offset = bucket.offset + shard.offset, .count = shard.count});
+    const comm::Slice part = comm::slice_of(bucket.count, rank, ranks);
+    owned.push_back({.offset = bucket.offset + part.offset, .count = part.count});
   }
   return owned;
 }

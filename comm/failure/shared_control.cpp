@@ -56,14 +56,14 @@ const char* with_article(Collective operation) {
 
 std::string CollectiveCall::describe() const {
   return fmt::format("{} ({} elements of {} bytes{})", with_article(operation), count, element_bytes,
-                     place == 0 ? "" : fmt::format(", at place {:#x} of the reduction memory", place));
+                     address == 0 ? "" : fmt::format(", at place {:#x} of the reduction memory", address));
 }
 
 void SharedControl::set_call(std::uint32_t barrier, const CollectiveCall& own) noexcept {
   auto& words = call[barrier % 2];
   words[0].store(static_cast<std::uint64_t>(own.operation) << 8 | own.element_bytes, std::memory_order_relaxed);
   words[1].store(own.count, std::memory_order_relaxed);
-  words[2].store(own.place, std::memory_order_relaxed);
+  words[2].store(own.address, std::memory_order_relaxed);
 }
 
 CollectiveCall SharedControl::call_at(std::uint32_t barrier) const noexcept {
@@ -72,7 +72,7 @@ CollectiveCall SharedControl::call_at(std::uint32_t barrier) const noexcept {
   return {.operation = static_cast<Collective>(kind >> 8),
           .element_bytes = static_cast<std::uint8_t>(kind & 0xff),
           .count = words[1].load(std::memory_order_relaxed),
-          .place = words[2].load(std::memory_order_relaxed)};
+          .address = words[2].load(std::memory_order_relaxed)};
 }
 
 void SharedControl::set_activity(const char* what) noexcept { store_text(activity, what); }

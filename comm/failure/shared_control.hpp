@@ -21,7 +21,7 @@ struct CollectiveCall {
   Collective operation = Collective::barrier;
   std::uint8_t element_bytes = 1;
   std::uint64_t count = 0;
-  std::uint64_t place = 0;  ///< where in the common memory, 0 for memory of its own
+  std::uint64_t address = 0;  ///< where in the common memory, 0 for memory of its own
 
   bool operator==(const CollectiveCall&) const = default;
   std::string describe() const;

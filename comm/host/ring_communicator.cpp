@@ -27,9 +27,9 @@ std::unique_ptr<ReductionMemory> RingCommunicator::take_memory(std::size_t bytes
 
 const RingParts& RingCommunicator::parts_of(std::size_t count) {
   parts_.clear();
-  for (int place = 0; place < size(); ++place) {
-    parts_.add(own_slice(count, place));
-    parts_.end_place();
+  for (int position = 0; position < size(); ++position) {
+    parts_.add(own_slice(count, position));
+    parts_.end_position();
   }
   return parts_;
 }
@@ -57,9 +57,9 @@ void RingCommunicator::run_reduce_scatter(std::span<float> data) {
 void RingCommunicator::run_all_gather(std::span<std::byte> data, std::size_t element_bytes) {
   detector().enter();
   parts_.clear();
-  for (int place = 0; place < size(); ++place) {
-    parts_.add(own_bytes(data.size(), element_bytes, place));
-    parts_.end_place();
+  for (int position = 0; position < size(); ++position) {
+    parts_.add(own_bytes(data.size(), element_bytes, position));
+    parts_.end_position();
   }
   ring_.run(data, parts_, in_place_);
 }

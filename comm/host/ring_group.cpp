@@ -46,16 +46,16 @@ void RingGroup::run_as(std::span<T> data, std::span<float> residual, const RingP
   using Schedule = RingSchedule<T, OnWire>;
   if (size() == 1) return;
   if (staging_.size() < Schedule::kStagingBytes) staging_.resize(Schedule::kStagingBytes);
-  const RingPlace place{
+  const RingPosition ring{
       .size = size(), .position = position_, .previous = rank_at(position_ - 1), .following = rank_at(position_ + 1)};
-  Schedule schedule(place, detector_.state(), data, residual, parts, handler, phases, staging_);
+  Schedule schedule(ring, detector_.state(), data, residual, parts, handler, phases, staging_);
   try {
     detector_.wait_until_done(operation, [&] {
       const bool progress = schedule.advance();
       return schedule.done() ? Progress::done : progress ? Progress::some : Progress::none;
     });
   } catch (const LengthError& error) {
-    detector_.diverged(operation, place.previous, error.got, error.expected);
+    detector_.diverged(operation, ring.previous, error.got, error.expected);
   }
 }
 
@@ -64,7 +64,7 @@ void RingGroup::sum_small(std::span<double> data, Collective operation) { sum_sm
 
 template <class T>
 void RingGroup::sum_small_of(std::span<T> data, Collective operation) {
-  // After the round of distance d, the first 2d places hold the terms of positions position_, position_ + 1, …
+  // After the round of distance d, the first 2d entries hold the terms of positions position_, position_ + 1, …
   MpiSession::State& state = detector_.state();
   const std::size_t bytes = data.size_bytes();
   if (bytes > 0) std::memcpy(small_terms_.data(), data.data(), bytes);
@@ -80,9 +80,9 @@ void RingGroup::sum_small_of(std::span<T> data, Collective operation) {
     detector_.wait_for(requests, operation, static_cast<std::int64_t>(block));
   }
   for (int term = 0; term < size() && bytes > 0; ++term) {
-    const int place = (term - position_ + size()) % size();
+    const int entry = (term - position_ + size()) % size();
     const auto* const values =
-        reinterpret_cast<const T*>(small_terms_.data() + bytes * static_cast<std::size_t>(place));
+        reinterpret_cast<const T*>(small_terms_.data() + bytes * static_cast<std::size_t>(entry));
     if (term == 0) {
       std::memcpy(data.data(), values, bytes);
     } else {

@@ -2,16 +2,17 @@
 /// Ranks on a ring: each talks to its two neighbours, so that every link carries the same load, in both directions, all
 /// the time.
 ///
-/// WHAT IS SPLIT. The elements fall into p nearly equal parts, one for each place on the ring; the rank at place r ends
-/// up with the sum of part r.
+/// WHAT IS SPLIT. The elements fall into p nearly equal parts, one for each position on the ring; the rank at position
+/// r ends up with the sum of part r.
 ///
-/// REDUCE-SCATTER, steps s = 0 … p-2: place r sends part (r - s - 1) mod p to place r+1, receives part (r - s - 2) mod
-/// p from place r-1 and adds its own elements to it. A part starts at the place after its owner, passes every rank
-/// once, gathers a term at each, and is complete where it is owned: at step p-2 place r receives part (r - p) mod p =
-/// r.
+/// REDUCE-SCATTER, steps s = 0 … p-2: position r sends part (r - s - 1) mod p to position r+1, receives part
+/// (r - s - 2) mod p from position r-1 and adds its own elements to it. A part starts at the position after its owner,
+/// passes every rank once, gathers a term at each, and is complete where it is owned: at step p-2 position r receives
+/// part (r - p) mod p = r.
 ///
 /// ALL-GATHER, steps s = p-1 … 2p-3: the same rule, but what is received is final and replaces what is there; at step
-/// p-1 place r sends part (r - p) mod p = r, its own. An all-reduce is both, steps 0 … 2p-3, without a pause between.
+/// p-1 position r sends part (r - p) mod p = r, its own. An all-reduce is both, steps 0 … 2p-3, without a pause
+/// between.
 ///
 /// BYTES. Each rank sends (and receives) 2 (p-1) parts of count/p elements: 2 (p-1)/p * count elements, the least any
 /// all-reduce can do. The order of a part's additions is its way round the ring: fixed, and one rank completes it, so
@@ -52,17 +53,17 @@ struct Wire {
   std::span<float> residual = {};
 };
 
-/// What each place on a ring owns, as disjoint slices of the data; built anew for each collective without allocating
+/// What each position on a ring owns, as disjoint slices of the data; built anew for each collective without allocating
 /// (after the first).
 class RingParts {
  public:
   void clear() noexcept { slices_.clear(), ends_.clear(); }
   void add(Slice slice) { slices_.push_back(slice); }
-  /// The next slices are those of the next place.
-  void end_place() { ends_.push_back(slices_.size()); }
+  /// The next slices are those of the next position.
+  void end_position() { ends_.push_back(slices_.size()); }
 
-  std::span<const Slice> of(int place) const {
-    const auto i = static_cast<std::size_t>(place);
+  std::span<const Slice> of(int position) const {
+    const auto i = static_cast<std::size_t>(position);
     const std::size_t begin = i == 0 ? 0 : ends_[i - 1];
     return std::span(slices_).subspan(begin, ends_[i] - begin);
   }

@@ -35,7 +35,7 @@ struct LengthError {
   std::size_t expected = 0;
 };
 
-/// Position in the stream of segments: step of the ring, part of what that step's place owns, segment of that part.
+/// Position in the stream of segments: step of the ring, part of what that step's position owns, segment of that part.
 struct Cursor {
   int step = 0;
   std::size_t part = 0;
@@ -44,7 +44,7 @@ struct Cursor {
 };
 
 /// A ring as one of its ranks sees it.
-struct RingPlace {
+struct RingPosition {
   int size = 1;
   int position = 0;   ///< of this rank on the ring
   int previous = 0;   ///< rank in the session of the one before, from which everything comes
@@ -60,18 +60,18 @@ class RingSchedule {
   static constexpr std::size_t kStagingBytes = (kRounds ? 2 : 1) * kAhead * kSegmentBytes;
 
   /// `residual`: empty, or as long as `data`: the errors of rounding. All arguments outlive the schedule.
-  RingSchedule(const RingPlace& place, MpiSession::State& state, std::span<T> data, std::span<float> residual,
+  RingSchedule(const RingPosition& ring, MpiSession::State& state, std::span<T> data, std::span<float> residual,
                const RingParts& parts, SegmentHandler& handler, RingPhases phases, std::span<std::byte> staging)
-      : place_(place),
+      : ring_(ring),
         state_(state),
         data_(data),
         residual_(residual),
         parts_(parts),
         handler_(handler),
         staging_(staging),
-        segment_(segment_elements(place.size, parts)),
-        first_(phases == RingPhases::all_gather ? place.size - 1 : 0),
-        last_(phases == RingPhases::reduce_scatter ? place.size - 1 : 2 * (place.size - 1)) {
+        segment_(segment_elements(ring.size, parts)),
+        first_(phases == RingPhases::all_gather ? ring.size - 1 : 0),
+        last_(phases == RingPhases::reduce_scatter ? ring.size - 1 : 2 * (ring.size - 1)) {
     posted_ = received_ = loaded_ = settled({first_, 0, 0}, Direction::in);
     started_ = sent_ = settled({first_, 0, 0}, Direction::out);
     receives_.fill(MPI_REQUEST_NULL);
@@ -102,19 +102,19 @@ class RingSchedule {
   static std::size_t segment_elements(int size, const RingParts& parts) {
     constexpr std::size_t kCacheLine = 64;
     std::size_t longest = 0;
-    for (int place = 0; place < size; ++place) {
-      for (const Slice& part : parts.of(place)) longest = std::max(longest, part.count);
+    for (int position = 0; position < size; ++position) {
+      for (const Slice& part : parts.of(position)) longest = std::max(longest, part.count);
     }
     const std::size_t bytes = longest * sizeof(OnWire) / kSegmentsOfSmallPart;
     const std::size_t whole_lines = (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
     return std::clamp(whole_lines, kLeastSegmentBytes, kSegmentBytes) / sizeof(OnWire);
   }
 
-  bool reduces(int step) const { return step < place_.size - 1; }
+  bool reduces(int step) const { return step < ring_.size - 1; }
 
   std::span<const Slice> parts(int step, Direction direction) const {
     const int behind = step + (direction == Direction::out ? 1 : 2);
-    return parts_.of(((place_.position - behind) % place_.size + place_.size) % place_.size);
+    return parts_.of(((ring_.position - behind) % ring_.size + ring_.size) % ring_.size);
   }
 
   /// The next segment there is, from `at` on: empty parts have none.
@@ -145,16 +145,16 @@ class RingSchedule {
   bool may_post() const {
     if (posted_.step == last_ || posts_ - receipts_ == kAhead) return false;
     if (kRounds || reduces(posted_.step)) return true;
-    return Cursor{posted_.step + 1 - place_.size, posted_.part, posted_.segment} < sent_;
+    return Cursor{posted_.step + 1 - ring_.size, posted_.part, posted_.segment} < sent_;
   }
 
   bool post() {
     const Slice target = segment(posted_, Direction::in);
     void* const buffer =
         kRounds || reduces(posted_.step) ? static_cast<void*>(incoming(posts_)) : &data_[target.offset];
-    check(MPI_Irecv(buffer, static_cast<int>(target.count * sizeof(OnWire)), MPI_BYTE, place_.previous, kRingTag,
+    check(MPI_Irecv(buffer, static_cast<int>(target.count * sizeof(OnWire)), MPI_BYTE, ring_.previous, kRingTag,
                     state_.data, &receives_[posts_ % kAhead]),
-          "MPI_Irecv", state_, place_.previous);
+          "MPI_Irecv", state_, ring_.previous);
     ++posts_;
     posted_ = next(posted_, Direction::in);
     return true;
@@ -170,9 +170,9 @@ class RingSchedule {
     const Slice source = segment(started_, Direction::out);
     if (started_.step == first_) load(source);
     const void* const buffer = packed(source);
-    check(MPI_Isend(buffer, static_cast<int>(source.count * sizeof(OnWire)), MPI_BYTE, place_.following, kRingTag,
+    check(MPI_Isend(buffer, static_cast<int>(source.count * sizeof(OnWire)), MPI_BYTE, ring_.following, kRingTag,
                     state_.data, &sends_[starts_ % kAhead]),
-          "MPI_Isend", state_, place_.following);
+          "MPI_Isend", state_, ring_.following);
     if (started_.step == first_ && !reduces(first_)) handler_.unload(source);
     ++starts_;
     started_ = next(started_, Direction::out);
@@ -202,13 +202,13 @@ class RingSchedule {
       const Slice target = segment(received_, Direction::in);
       const std::size_t expected = target.count * sizeof(OnWire);
       if (is_truncation(code)) throw LengthError{-1, expected};
-      check(code, "MPI_Test", state_, place_.previous);
+      check(code, "MPI_Test", state_, ring_.previous);
       if (!complete) break;
       int bytes = 0;
-      check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count", state_, place_.previous);
+      check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count", state_, ring_.previous);
       if (static_cast<std::size_t>(bytes) != expected) throw LengthError{bytes, expected};
       take_in(target);
-      const bool final = received_.step >= place_.size - 2;
+      const bool final = received_.step >= ring_.size - 2;
       ++receipts_;
       received_ = next(received_, Direction::in);
       progress = true;
@@ -222,8 +222,7 @@ class RingSchedule {
     bool progress = false;
     while (departures_ < starts_) {
       int complete = 0;
-      check(MPI_Test(&sends_[departures_ % kAhead], &complete, MPI_STATUS_IGNORE), "MPI_Test", state_,
-            place_.following);
+      check(MPI_Test(&sends_[departures_ % kAhead], &complete, MPI_STATUS_IGNORE), "MPI_Test", state_, ring_.following);
       if (!complete) break;
       ++departures_;
       sent_ = next(sent_, Direction::out);
@@ -241,7 +240,7 @@ class RingSchedule {
     while (loaded_ <= received_) load_next();
     if constexpr (!std::is_same_v<T, std::byte>) add_to(values, incoming(receipts_), target.count);
     if constexpr (kRounds) {
-      if (received_.step < place_.size - 2) return;
+      if (received_.step < ring_.size - 2) return;
       if (sends_on()) {  // it goes on as it is rounded, so this rank keeps it like that
         round_in_place(values, errors(target), target.count);
       } else if (float* const none = errors(target)) {
@@ -271,13 +270,13 @@ class RingSchedule {
   }
 
   /// After the sums comes the gathering.
-  bool sends_on() const { return last_ >= place_.size; }
+  bool sends_on() const { return last_ >= ring_.size; }
   float* errors(Slice slice) const { return residual_.empty() ? nullptr : &residual_[slice.offset]; }
   OnWire* incoming(std::size_t number) const { return staged(number % kAhead); }
   OnWire* outgoing(std::size_t number) const { return staged(kAhead + number % kAhead); }
   OnWire* staged(std::size_t index) const { return reinterpret_cast<OnWire*>(staging_.data() + index * kSegmentBytes); }
 
-  RingPlace place_;
+  RingPosition ring_;
   MpiSession::State& state_;
   std::span<T> data_;
   std::span<float> residual_;

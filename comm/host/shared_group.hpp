@@ -83,7 +83,7 @@ class SharedGroup {
   /// before this.
   std::unique_ptr<ReductionMemory> take_memory(std::size_t bytes, std::string& error);
   /// Where every rank of the group has what this one has at `data`: fills `buffers` (size() of them) and returns its
-  /// place, which is the same on all; 0 when data lies elsewhere or is empty.
+  /// address there, which is the same on all; 0 when data lies elsewhere or is empty.
   template <class T>
   std::uint64_t find_common(std::span<T> data, std::vector<T*>& buffers) const;
 

@@ -14,8 +14,8 @@ namespace lockstep::comm {
 namespace {
 
 template <class T>
-CollectiveCall call(Collective operation, std::size_t count, std::uint64_t place) {
-  return {.operation = operation, .element_bytes = sizeof(T), .count = count, .place = place};
+CollectiveCall call(Collective operation, std::size_t count, std::uint64_t address) {
+  return {.operation = operation, .element_bytes = sizeof(T), .count = count, .address = address};
 }
 
 std::vector<int> all_ranks(int size) {
@@ -52,8 +52,8 @@ void SharedMemoryCommunicator::all_reduce(std::span<T> data) {
   } else {
     buffers = &double_buffers_;
   }
-  if (const std::uint64_t place = group_.find_common(data, *buffers); place != 0) {
-    return all_reduce_common(*buffers, data.size(), place);
+  if (const std::uint64_t address = group_.find_common(data, *buffers); address != 0) {
+    return all_reduce_common(*buffers, data.size(), address);
   }
   constexpr std::size_t kPiece = SharedGroup::kBounceBytes / sizeof(T);
   for (std::size_t offset = 0; offset < data.size(); offset += kPiece) {
@@ -78,8 +78,8 @@ void SharedMemoryCommunicator::all_reduce_small(std::span<T> data) {
 
 template <class T>
 void SharedMemoryCommunicator::all_reduce_common(const std::vector<T*>& buffers, std::size_t count,
-                                                 std::uint64_t place) {
-  const CollectiveCall here = call<T>(Collective::all_reduce, count, place);
+                                                 std::uint64_t address) {
+  const CollectiveCall here = call<T>(Collective::all_reduce, count, address);
   group_.barrier(here);
   const Slice piece = piece_of<T>(count, rank(), size());
   sum_into(std::span<T* const>(buffers), std::span<T* const>(buffers), piece.offset, piece.offset + piece.count);
@@ -87,9 +87,9 @@ void SharedMemoryCommunicator::all_reduce_common(const std::vector<T*>& buffers,
 }
 
 void SharedMemoryCommunicator::do_reduce_scatter(std::span<float> data) {
-  const std::uint64_t place = group_.find_common(data, float_buffers_);
-  if (place == 0) return all_reduce(data);  // through the bounce buffers the sums pass every rank anyway
-  const CollectiveCall here = call<float>(Collective::reduce_scatter, data.size(), place);
+  const std::uint64_t address = group_.find_common(data, float_buffers_);
+  if (address == 0) return all_reduce(data);  // through the bounce buffers the sums pass every rank anyway
+  const CollectiveCall here = call<float>(Collective::reduce_scatter, data.size(), address);
   group_.barrier(here);
   const Slice own = own_slice(data.size(), rank());
   float* const destination = data.data();
@@ -100,9 +100,9 @@ void SharedMemoryCommunicator::do_reduce_scatter(std::span<float> data) {
 // Copies --------------------------------------------------------------------------------------------------------------
 
 void SharedMemoryCommunicator::do_all_gather(std::span<std::byte> data, std::size_t element_bytes) {
-  const std::uint64_t place = group_.find_common(data, byte_buffers_);
-  const CollectiveCall here = call<std::byte>(Collective::all_gather, data.size(), place);
-  if (place != 0) {
+  const std::uint64_t address = group_.find_common(data, byte_buffers_);
+  const CollectiveCall here = call<std::byte>(Collective::all_gather, data.size(), address);
+  if (address != 0) {
     group_.barrier(here);
     for (int peer = 0; peer < size(); ++peer) {
       const Slice slice = own_bytes(data.size(), element_bytes, peer);
@@ -144,9 +144,9 @@ void SharedMemoryCommunicator::do_broadcast(std::span<std::byte> data, int root)
     if (!is_root && !data.empty()) std::memcpy(data.data(), group_.message(root), data.size());
     return;
   }
-  const std::uint64_t place = group_.find_common(data, byte_buffers_);
-  const CollectiveCall here = call<std::byte>(Collective::broadcast, data.size(), place);
-  if (place != 0) {
+  const std::uint64_t address = group_.find_common(data, byte_buffers_);
+  const CollectiveCall here = call<std::byte>(Collective::broadcast, data.size(), address);
+  if (address != 0) {
     group_.barrier(here);
     if (!is_root) std::memcpy(data.data(), byte_buffers_[static_cast<std::size_t>(root)], data.size());
     group_.barrier(here);

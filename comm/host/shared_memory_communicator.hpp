@@ -53,7 +53,7 @@ class SharedMemoryCommunicator final : public Communicator {
   template <class T>
   void all_reduce_small(std::span<T> data);
   template <class T>
-  void all_reduce_common(const std::vector<T*>& buffers, std::size_t count, std::uint64_t place);
+  void all_reduce_common(const std::vector<T*>& buffers, std::size_t count, std::uint64_t address);
   template <class T>
   void fill_bounce_buffers(std::vector<T*>& buffers) const;
 

@@ -37,13 +37,13 @@ int least_ranks(const std::vector<std::vector<int>>& machines) {
   return static_cast<int>(least);
 }
 
-/// The buffers of a machine as a lane sees them: terms are read from all of them, results written to all of them.
+/// The buffers of a machine as the ring sees them: terms are read from all of them, results written to all of them.
 template <class T>
-class LaneHandler final : public SegmentHandler {
+class MachineHandler final : public SegmentHandler {
  public:
   /// `slices`: what each rank of the session owns; `summed`: data is already the machine's sum.
-  LaneHandler(SharedGroup& group, const std::vector<T*>& buffers, std::span<const Slice> slices, RingPhases phases,
-              bool summed)
+  MachineHandler(SharedGroup& group, const std::vector<T*>& buffers, std::span<const Slice> slices, RingPhases phases,
+                 bool summed)
       : group_(group), buffers_(buffers), slices_(slices), phases_(phases), summed_(summed) {}
 
   void load(Slice slice) override {
@@ -98,16 +98,16 @@ TwoLevelCommunicator::TwoLevelCommunicator(MpiSession::State& state, PeerTable p
     : NetworkCommunicator(state, std::move(peers), options),
       machines_(detector().peers().machines()),
       own_machine_(machine_of(state.rank, machines_)),
-      lanes_(least_ranks(machines_)),
+      rings_(least_ranks(machines_)),
       group_(machines_[own_machine_], std::move(segments), detector()),
       float_buffers_(machines_[own_machine_].size()),
       double_buffers_(machines_[own_machine_].size()),
       byte_buffers_(machines_[own_machine_].size()),
       slices_(static_cast<std::size_t>(state.size)) {
-  if (group_.position() < lanes_) {
-    std::vector<int> lane;
-    for (const auto& ranks : machines_) lane.push_back(ranks[static_cast<std::size_t>(group_.position())]);
-    ring_.emplace(detector(), std::move(lane));
+  if (group_.position() < rings_) {
+    std::vector<int> leaders;
+    for (const auto& ranks : machines_) leaders.push_back(ranks[static_cast<std::size_t>(group_.position())]);
+    ring_.emplace(detector(), std::move(leaders));
   }
   const std::size_t bytes = std::max(kStagingBytes, slices_.size() * kLineBytes);
   staging_memory_ = take_memory(bytes);
@@ -183,19 +183,19 @@ Slice TwoLevelCommunicator::owned_by(int rank, std::size_t count, const Task& ta
 template <class T>
 void TwoLevelCommunicator::carry_out(std::span<T> data, const Task& task) {
   detector().enter();
-  const std::uint64_t place = group_.find_common(data, buffers<T>());
-  if (place == 0) return carry_out_through_staging(data, task);
+  const std::uint64_t address = group_.find_common(data, buffers<T>());
+  if (address == 0) return carry_out_through_staging(data, task);
   for (int owner = 0; owner < size(); ++owner) {
     slices_[static_cast<std::size_t>(owner)] = owned_by<T>(owner, data.size(), task);
   }
-  carry_out_in_place(data, buffers<T>(), place, task);
+  carry_out_in_place(data, buffers<T>(), address, task);
 }
 
 template <class T>
 void TwoLevelCommunicator::carry_out_through_staging(std::span<T> data, const Task& task) {
   constexpr std::size_t kLine = kLineBytes / sizeof(T);
   const std::span<T> staging(reinterpret_cast<T*>(staging_.data()), staging_.size() / sizeof(T));
-  const std::uint64_t place = group_.find_common(staging, buffers<T>());
+  const std::uint64_t address = group_.find_common(staging, buffers<T>());
   // Of every rank's slice a share at a time, so that all machines own as much of each round as of the whole.
   const std::size_t longest = owned_by<T>(size() - 1, data.size(), task).count;
   const std::size_t most = staging.size() / slices_.size() / kLine * kLine;
@@ -221,7 +221,7 @@ void TwoLevelCommunicator::carry_out_through_staging(std::span<T> data, const Ta
     for_each_part(task.phases != RingPhases::all_gather, [&](std::size_t at, std::size_t staged, std::size_t count) {
       copy(staging, staged, data, at, count);
     });
-    carry_out_in_place(staging.first(share * slices_.size()), buffers<T>(), place, task);
+    carry_out_in_place(staging.first(share * slices_.size()), buffers<T>(), address, task);
     for_each_part(
         task.phases != RingPhases::reduce_scatter,
         [&](std::size_t at, std::size_t staged, std::size_t count) { copy(data, at, staging, staged, count); });
@@ -229,29 +229,28 @@ void TwoLevelCommunicator::carry_out_through_staging(std::span<T> data, const Ta
 }
 
 template <class T>
-void TwoLevelCommunicator::carry_out_in_place(std::span<T> data, const std::vector<T*>& buffers, std::uint64_t place,
+void TwoLevelCommunicator::carry_out_in_place(std::span<T> data, const std::vector<T*>& buffers, std::uint64_t address,
                                               const Task& task) {
   const CollectiveCall here{
-      .operation = task.operation, .element_bytes = sizeof(T), .count = data.size(), .place = place};
+      .operation = task.operation, .element_bytes = sizeof(T), .count = data.size(), .address = address};
   group_.barrier(here);  // all terms are written
-  const bool helped = group_.size() > lanes_ && task.phases != RingPhases::all_gather;
+  const bool helped = group_.size() > rings_ && task.phases != RingPhases::all_gather;
   if constexpr (!std::is_same_v<T, std::byte>) {
     if (helped) {
       const Slice piece = piece_of<T>(data.size(), group_.position(), group_.size());
       const std::span<T* const> all(buffers);
-      sum_into(all.first(static_cast<std::size_t>(lanes_)), all, piece.offset, piece.offset + piece.count);
+      sum_into(all.first(static_cast<std::size_t>(rings_)), all, piece.offset, piece.offset + piece.count);
       group_.barrier(here);  // all sums are written
     }
   }
-  if (ring_) drive_lane(data, buffers, helped, task);
+  if (ring_) run_ring(data, buffers, helped, task);
   group_.barrier(here);  // all results are written
 }
 
 template <class T>
-void TwoLevelCommunicator::drive_lane(std::span<T> data, const std::vector<T*>& buffers, bool summed,
-                                      const Task& task) {
+void TwoLevelCommunicator::run_ring(std::span<T> data, const std::vector<T*>& buffers, bool summed, const Task& task) {
   divide_among_machines<T>();
-  LaneHandler<T> handler(group_, buffers, slices_, task.phases, summed);
+  MachineHandler<T> handler(group_, buffers, slices_, task.phases, summed);
   if (ring_->size() == 1) {
     for (const Slice& part : parts_.of(0)) handler.load(part), handler.unload(part);
   } else if constexpr (std::is_same_v<T, float>) {
@@ -269,7 +268,7 @@ void TwoLevelCommunicator::divide_among_machines() {
   for (const auto& ranks : machines_) {
     Slice run;  // slices of ranks that follow each other are one stretch
     const auto end_run = [&] {
-      const Slice piece = piece_of<T>(run.count, group_.position(), lanes_);
+      const Slice piece = piece_of<T>(run.count, group_.position(), rings_);
       if (piece.count > 0) parts_.add({.offset = run.offset + piece.offset, .count = piece.count});
     };
     for (const int owner : ranks) {
@@ -283,7 +282,7 @@ void TwoLevelCommunicator::divide_among_machines() {
       }
     }
     end_run();
-    parts_.end_place();
+    parts_.end_position();
   }
 }
 

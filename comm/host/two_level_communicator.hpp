@@ -1,22 +1,22 @@
 /// \file
 /// Ranks on several machines, some of them together: what passes between machines passes once, on all their links.
 ///
-/// WHAT IS SPLIT. Each machine owns what its ranks own (own_slice); K lanes share it, K the least number of ranks that
-/// any machine has. The rank at position k < K of every machine drives lane k: a ring (ring_group.hpp) over the
-/// machines for the k-th piece of each machine's elements. Within a machine all ranks' buffers lie in memory that all
-/// of them map (shared_group.hpp).
+/// WHAT IS SPLIT. Each machine owns what its ranks own (own_slice); K rings share the work, K the least number of
+/// ranks that any machine has. Ring k (ring_group.hpp) joins the ranks at position k < K of all machines and carries
+/// the k-th piece of each machine's elements. Within a machine all ranks' buffers lie in memory that all of them map
+/// (shared_group.hpp).
 ///
 /// A SUM. The ranks of a machine wait for each other (a barrier: all terms are written). On the way round the ring,
-/// segment by segment, a lane adds up its elements over the buffers of its machine, in rank order, when or shortly
-/// before they are due, adds that to what has come in, and writes what is final into all buffers of its machine. Then
-/// another barrier. So the sums within a machine are hidden behind the wire, each element is read once from each buffer
-/// and written once to it, and nothing is copied. Where a machine has more ranks than lanes, those without one help:
-/// all add up a piece each first, and there is a barrier more.
+/// segment by segment, a rank adds up the elements of its ring over the buffers of its machine, in rank order, when or
+/// shortly before they are due, adds that to what has come in, and writes what is final into all buffers of its
+/// machine. Then another barrier. So the sums within a machine are hidden behind the wire, each element is read once
+/// from each buffer and written once to it, and nothing is copied. Where a machine has more ranks than there are rings,
+/// those on none help: all add up a piece each first, and there is a barrier more.
 ///
 /// ORDER. Ranks of a machine by rank, machines along the ring from the owner's successor on: fixed, and one rank
 /// completes each element. The halves (reduce_scatter_sum, all_gather) are those of the all-reduce: the same bits.
 ///
-/// BYTES. Between two machines, over all lanes: 2 (m-1)/m * count elements for m machines, whatever the number of
+/// BYTES. Between two machines, over all rings: 2 (m-1)/m * count elements for m machines, whatever the number of
 /// ranks. Wire formats apply there; within a machine nothing is rounded.
 ///
 /// Data ELSEWHERE passes through a staging window, a piece of every rank's slice at a time: two copies more.
@@ -83,19 +83,19 @@ class TwoLevelCommunicator final : public NetworkCommunicator {
   void carry_out_through_staging(std::span<T> data, const Task& task);
   /// All buffers of the machine are `buffers`, every rank's slice is in slices_.
   template <class T>
-  void carry_out_in_place(std::span<T> data, const std::vector<T*>& buffers, std::uint64_t place, const Task& task);
+  void carry_out_in_place(std::span<T> data, const std::vector<T*>& buffers, std::uint64_t address, const Task& task);
   template <class T>
-  void drive_lane(std::span<T> data, const std::vector<T*>& buffers, bool summed, const Task& task);
+  void run_ring(std::span<T> data, const std::vector<T*>& buffers, bool summed, const Task& task);
   template <class T>
   void sum_small(std::span<T> data, Collective operation);
-  /// What this rank's lane carries for each machine, from slices_.
+  /// What this rank's ring carries for each machine, from slices_.
   template <class T>
   void divide_among_machines();
   std::vector<std::vector<int>> machines_;
   std::size_t own_machine_;
-  int lanes_;
+  int rings_;
   SharedGroup group_;              ///< the ranks of this machine
-  std::optional<RingGroup> ring_;  ///< of this rank's lane, if it has one; lane 0's are the first of each machine
+  std::optional<RingGroup> ring_;  ///< this rank's, if it is on one; ring 0 joins the first rank of each machine
 
   std::unique_ptr<ReductionMemory> staging_memory_;
   std::span<std::byte> staging_;

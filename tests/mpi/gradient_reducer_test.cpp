@@ -83,8 +83,8 @@ TEST_P(GradientReduction, OwnersGetTheirPartsAndBringThemToAll) {
     to_owners.finish_step();
     std::vector<bool> mine(count);
     for (const Slice& bucket : schedule) {
-      const Slice shard = shard_of(bucket.count, communicator_->rank(), communicator_->size());
-      std::fill_n(mine.begin() + static_cast<std::ptrdiff_t>(bucket.offset + shard.offset), shard.count, true);
+      const Slice part = slice_of(bucket.count, communicator_->rank(), communicator_->size());
+      std::fill_n(mine.begin() + static_cast<std::ptrdiff_t>(bucket.offset + part.offset), part.count, true);
     }
     std::size_t wrong = 0;
     for (std::size_t i = 0; i < count; ++i) {

@@ -294,7 +294,7 @@ class Rank {
   /// With fewer places, those of a smaller whole: parts keep their size.
   Slice part(Slice whole, int place) const {
     const std::size_t count = whole.count / static_cast<std::size_t>(ring_size_) * static_cast<std::size_t>(places());
-    Slice own = shard_of(places() == ring_size_ ? whole.count : count, place, places());
+    Slice own = slice_of(places() == ring_size_ ? whole.count : count, place, places());
     own.offset += whole.offset;
     return own;
   }
@@ -303,19 +303,19 @@ class Rank {
     parts_.clear();
     for (int place = 0; place < places(); ++place) {
       parts_.add(part(whole, place));
-      parts_.end_place();
+      parts_.end_position();
     }
     if (ring_size_ == 1) {
       handler.load(whole), handler.unload(whole);
       return;
     }
     // Places repeat along the ring: each still has the next one as its neighbour.
-    const RingPlace place{.size = places(),
-                          .position = ring_rank_ % places(),
-                          .previous = ring_neighbour(-1),
-                          .following = ring_neighbour(1)};
+    const RingPosition ring{.size = places(),
+                            .position = ring_rank_ % places(),
+                            .previous = ring_neighbour(-1),
+                            .following = ring_neighbour(1)};
     using FloatSchedule = RingSchedule<float, float>;
-    FloatSchedule schedule(place, state_, arena_, {}, parts_, handler, RingPhases::all_reduce,
+    FloatSchedule schedule(ring, state_, arena_, {}, parts_, handler, RingPhases::all_reduce,
                            {reinterpret_cast<std::byte*>(arena_.data()), FloatSchedule::kStagingBytes});
     Polls& polls = own_polls();
     while (!schedule.done()) {

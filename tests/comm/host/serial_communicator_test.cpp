@@ -47,13 +47,13 @@ TEST(OwnSlice, CoversEveryElementOnceInEqualWholeLinesAndTheRestAtTheLast) {
       std::size_t end = 0;
       for (int rank = 0; rank < size; ++rank) {
         const Slice slice = communicator.own_slice(count, rank);
-        EXPECT_EQ(slice, shard_of(count, rank, size));
+        EXPECT_EQ(slice, slice_of(count, rank, size));
         EXPECT_EQ(slice.offset, end);
         EXPECT_EQ(slice.offset % 16, 0u);
         if (rank + 1 < size) {
-          EXPECT_EQ(slice.count, shard_of(count, 0, size).count);
+          EXPECT_EQ(slice.count, slice_of(count, 0, size).count);
         } else {
-          EXPECT_LT(slice.count - shard_of(count, 0, size).count, 16u * static_cast<unsigned>(size) + 16);
+          EXPECT_LT(slice.count - slice_of(count, 0, size).count, 16u * static_cast<unsigned>(size) + 16);
         }
         end += slice.count;
       }

@@ -88,7 +88,7 @@ class Job {
 
   /// What this rank owns of floats_: equal parts but for the last rank's, in whole cache lines.
   std::span<float> own() {
-    const Slice slice = shard_of(floats_.size(), host_.rank(), host_.size());
+    const Slice slice = slice_of(floats_.size(), host_.rank(), host_.size());
     return std::span(floats_).subspan(slice.offset, slice.count);
   }
   /// A step of a shared update: owners add up their parts, change them, bring them to the others.
