@@ -9,7 +9,7 @@ namespace lockstep::model {
 
 namespace {
 
-constexpr std::size_t kPlaceAlignment = 256;
+constexpr std::size_t kAlignment = 256;
 
 ElementType type_of(Holds holds, const OperationTypes& types) {
   switch (holds) {
@@ -39,9 +39,9 @@ std::size_t ActivationTable::add(ActivationSpec spec) {
 }
 
 std::size_t ActivationTable::overlay(std::size_t on, ActivationSpec spec) {
-  const std::size_t place = entries_.at(on).place;
+  const std::size_t memory_of = entries_.at(on).memory_of;
   const std::size_t index = add(std::move(spec));
-  entries_[index].place = place;
+  entries_[index].memory_of = memory_of;
   return index;
 }
 
@@ -49,7 +49,7 @@ std::int64_t ActivationTable::elements_per_sample() const noexcept {
   std::int64_t elements = 0;
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     const Entry& entry = entries_[i];
-    if (entry.place == i && entry.holds == Holds::activations && !entry.per_batch)
+    if (entry.memory_of == i && entry.holds == Holds::activations && !entry.per_batch)
       elements += entry.rows * entry.columns;
   }
   return elements;
@@ -60,23 +60,25 @@ ActivationLayout::ActivationLayout(const ActivationTable& table, std::int64_t ma
   std::vector<std::size_t> sizes(entries.size(), 0), offsets(entries.size(), 0);
   for (const ActivationTable::Entry& entry : entries) {
     const std::int64_t rows = entry.per_batch ? entry.rows : entry.rows * max_batch;
-    sizes[entry.place] = std::max(
-        sizes[entry.place], static_cast<std::size_t>(rows * entry.columns) * size_of(type_of(entry.holds, types)));
+    sizes[entry.memory_of] = std::max(
+        sizes[entry.memory_of], static_cast<std::size_t>(rows * entry.columns) * size_of(type_of(entry.holds, types)));
   }
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     offsets[i] = bytes_;
-    bytes_ += (sizes[i] + kPlaceAlignment - 1) / kPlaceAlignment * kPlaceAlignment;
+    bytes_ += (sizes[i] + kAlignment - 1) / kAlignment * kAlignment;
   }
   for (const ActivationTable::Entry& entry : entries) {
-    places_.push_back({offsets[entry.place], type_of(entry.holds, types), entry.rows, entry.columns, entry.per_batch});
+    allocations_.push_back(
+        {offsets[entry.memory_of], type_of(entry.holds, types), entry.rows, entry.columns, entry.per_batch});
   }
 }
 
 Tensor ActivationLayout::at(std::size_t index, void* base, std::int64_t batch, std::int64_t first) const {
-  const Place& place = places_.at(index);
-  const std::int64_t skipped = place.per_batch ? 0 : first * place.rows * place.columns;
-  return {static_cast<std::byte*>(base) + place.offset + static_cast<std::size_t>(skipped) * size_of(place.type),
-          place.type, place.per_batch ? place.rows : place.rows * batch, place.columns};
+  const Allocation& allocation = allocations_.at(index);
+  const std::int64_t skipped = allocation.per_batch ? 0 : first * allocation.rows * allocation.columns;
+  return {
+      static_cast<std::byte*>(base) + allocation.offset + static_cast<std::size_t>(skipped) * size_of(allocation.type),
+      allocation.type, allocation.per_batch ? allocation.rows : allocation.rows * batch, allocation.columns};
 }
 
 }  // namespace lockstep::model

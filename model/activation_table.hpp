@@ -1,6 +1,7 @@
 /// \file
-/// The activations of a network: name -> place in one arena, declared once like parameters. A pass over B samples finds
-/// each of them at a place that depends only on the largest batch, so that nothing is computed or allocated in a step.
+/// The activations of a network: name -> offset in one arena, declared once like parameters. A pass over B samples
+/// finds each of them at an offset that depends only on the largest batch, so that nothing is computed or allocated in
+/// a step.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +39,7 @@ class ActivationTable {
   /// needed at the same time, as gradients on their way back.
   std::size_t overlay(std::size_t on, ActivationSpec spec);
   struct Entry : ActivationSpec {
-    std::size_t place = 0;  ///< index of the entry whose memory this is
+    std::size_t memory_of = 0;  ///< index of the entry whose memory this is
   };
   const std::vector<Entry>& all() const noexcept { return entries_; }
   /// Elements per sample, of activations alone: for plans.
@@ -48,7 +49,7 @@ class ActivationTable {
   std::vector<Entry> entries_;
 };
 
-/// A table laid out for batches of up to `max_batch` samples; each place starts at a multiple of 256 bytes.
+/// A table laid out for batches of up to `max_batch` samples; each activation starts at a multiple of 256 bytes.
 class ActivationLayout {
  public:
   ActivationLayout(const ActivationTable& table, std::int64_t max_batch, const OperationTypes& types);
@@ -57,13 +58,13 @@ class ActivationLayout {
   Tensor at(std::size_t index, void* base, std::int64_t batch, std::int64_t first = 0) const;
 
  private:
-  struct Place {
+  struct Allocation {
     std::size_t offset = 0;  ///< bytes
     ElementType type = ElementType::float32;
     std::int64_t rows = 0, columns = 0;
     bool per_batch = false;
   };
-  std::vector<Place> places_;
+  std::vector<Allocation> allocations_;
   std::size_t bytes_ = 0;
 };
 

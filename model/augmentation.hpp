@@ -7,7 +7,7 @@
 ///     ratio log-uniform in [3/4, 4/3] (one that does not fit is cut to the image), scaled to `out` bilinearly
 ///     (half-pixel centres, clamped at the edges); otherwise the image, with `pad` zeros on each side, is cropped to
 ///     `out` at an offset uniform over all that fit;
-///  2. with `flip`, left and right change places with probability 1/2;
+///  2. with `flip`, left and right are swapped with probability 1/2;
 ///  3. brightness: + uniform in [-brightness, brightness], in units of stored values;
 ///  4. contrast: (x - mean of its channel in this crop) * factor + mean, factor uniform in [contrast_low,
 ///     contrast_high];

@@ -28,8 +28,8 @@ class HostBackend : public Backend {
   /// float64 [1, kLossSums] +=, or [1, 1] = or +=, on the host.
   static void add(const LossSums& part, const Tensor& sums);
   static void put(double value, Accumulate accumulate, const Tensor& out) {
-    double& place = out.elements<double>()[0];
-    place = accumulate == Accumulate::yes ? place + value : value;
+    double& sum = out.elements<double>()[0];
+    sum = accumulate == Accumulate::yes ? sum + value : value;
   }
 
  private:

@@ -1,7 +1,7 @@
 /// \file
 /// What is random in a pass and must still be the same at any world size and after any resume: dropout and
 /// augmentation. Every sample of a training batch comes with a key of 64 bits, made from (seed, epoch, sample); every
-/// place in the network that draws has a stream number; a draw is Philox4x32-10 of (index, stream) under the sample's
+/// layer that draws has a stream number; a draw is Philox4x32-10 of (index, stream) under the sample's
 /// key. Nothing depends on rank, thread, position in the batch or kind of device.
 #pragma once
 
@@ -29,7 +29,7 @@ enum class RowOrder {
 /// philox4x32({i / 4 low, i / 4 high, stream, 0}, {key low, key high}) is at least rate * 2^32 (rounded to nearest).
 struct Dropout {
   float rate = 0;            ///< in [0, 1); 0: nothing happens
-  std::uint32_t stream = 0;  ///< of this place in the network
+  std::uint32_t stream = 0;  ///< of this layer
   RowOrder order = RowOrder::sample_major;
 };
 

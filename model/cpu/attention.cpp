@@ -24,7 +24,7 @@ struct Sizes {
         joint(3 * width),
         scale(1 / std::sqrt(static_cast<float>(shape.head_size))) {}
   /// Of head `index` of all heads of all samples: its first element in a tensor of rows of `stride`.
-  std::size_t place(std::size_t index, std::size_t stride) const {
+  std::size_t offset(std::size_t index, std::size_t stride) const {
     return index / heads * context * stride + index % heads * head;
   }
   std::size_t context, heads, head, width;
@@ -100,10 +100,10 @@ void attention_forward(const Attention& shape, const AttentionForwardOperands& o
   const auto& [joint, dropout_keys, y, log_sums] = operands;
   const Sizes size(shape);
   const auto one_head = [&](std::size_t index, const Workspace& own) {
-    const float* const q = joint.elements<float>().data() + size.place(index, size.joint);
+    const float* const q = joint.elements<float>().data() + size.offset(index, size.joint);
     const float* const k = q + size.width;
     const float* const v = k + size.width;
-    float* const out = y.elements<float>().data() + size.place(index, size.width);
+    float* const out = y.elements<float>().data() + size.offset(index, size.width);
     float* const logs = log_sums.elements<float>().data() + index * size.context;
     const SharedFactor turned_keys({k, size.joint, true}, size.head, size.context, own.factors);
     const SharedFactor values({v, size.joint}, size.context, size.head, own.factors.subspan(Workspace::turned(size)));
@@ -132,14 +132,14 @@ void attention_backward(const Attention& shape, const AttentionBackwardOperands&
   const auto& [joint, dropout_keys, y, log_sums, d_y, d_joint] = operands;
   const Sizes size(shape);
   const auto one_head = [&](std::size_t index, const Workspace& own) {
-    const float* const q = joint.elements<float>().data() + size.place(index, size.joint);
+    const float* const q = joint.elements<float>().data() + size.offset(index, size.joint);
     const float* const k = q + size.width;
     const float* const v = k + size.width;
-    float* const d_q = d_joint.elements<float>().data() + size.place(index, size.joint);
+    float* const d_q = d_joint.elements<float>().data() + size.offset(index, size.joint);
     float* const d_k = d_q + size.width;
     float* const d_v = d_k + size.width;
-    const float* const out = y.elements<float>().data() + size.place(index, size.width);
-    const float* const d_out = d_y.elements<float>().data() + size.place(index, size.width);
+    const float* const out = y.elements<float>().data() + size.offset(index, size.width);
+    const float* const d_out = d_y.elements<float>().data() + size.offset(index, size.width);
     const float* const logs = log_sums.elements<float>().data() + index * size.context;
     const SharedFactor turned_keys({k, size.joint, true}, size.head, size.context, own.factors);
     const SharedFactor turned_values({v, size.joint, true}, size.head, size.context,

@@ -48,13 +48,14 @@ void CpuSequences::do_embedding_forward(const Tensor& tokens, const Tensor& tabl
   const std::size_t width = size(table.columns);
   const auto token = tokens.elements<std::int32_t>();
   const auto rows = table.elements<float>(), out = y.elements<float>();
-  const auto place = positions.elements<float>();
+  const auto table_of_positions = positions.elements<float>();
   threads_.split(token.size(), 1, threshold(width), [&](std::size_t begin, std::size_t end) {
     for (std::size_t r = begin; r < end; ++r) {
       assert(token[r] >= 0 && token[r] < table.rows);
       const auto to = out.subspan(r * width, width);
       std::ranges::copy(rows.subspan(size(token[r]) * width, width), to.begin());
-      if (!place.empty()) add_scaled(place.subspan(r % size(positions.rows) * width, width), 1, to);
+      if (!table_of_positions.empty())
+        add_scaled(table_of_positions.subspan(r % size(positions.rows) * width, width), 1, to);
     }
   });
 }
@@ -177,8 +178,8 @@ void CpuSequences::do_dropout(const Tensor& x, const Tensor& keys, const Dropout
   const auto numbers = formulas::dropout_numbers(rule);
   threads_.split(size(x.rows), 1, threshold(width), [&](std::size_t begin, std::size_t end) {
     for (std::size_t row = begin; row < end; ++row) {
-      const auto place = formulas::place_of(rule.order, samples, positions, static_cast<std::int64_t>(row));
-      drop(numbers, key[size(place.sample)], static_cast<std::uint64_t>(place.position) * width,
+      const auto indices = formulas::indices_of(rule.order, samples, positions, static_cast<std::int64_t>(row));
+      drop(numbers, key[size(indices.sample)], static_cast<std::uint64_t>(indices.position) * width,
            from.subspan(row * width, width), to.subspan(row * width, width));
     }
   });

@@ -61,9 +61,9 @@ struct Update {
 };
 /// Clip, decay, rule and average in one pass: 12 (sgd) to 36 (adam with average) bytes of traffic per parameter.
 void update(const UpdateSpans& spans, const Update& update, bool decayed);
-/// The pass of lamb before it: the moments, and the direction in the gradients' place.
+/// The pass of lamb before it: the moments, and the direction, which overwrites the gradients.
 void lamb_directions(const UpdateSpans& spans, const Update& update, bool decayed);
-/// Statistics move towards the gradients' place; their average is themselves.
+/// Statistics move towards what the gradients hold; their average is themselves.
 void update_statistics(const UpdateSpans& spans, const UpdateRule& rule);
 
 // ---- activation_loops.cpp ----

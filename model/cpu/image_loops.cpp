@@ -17,10 +17,10 @@ struct Clip {
 LOCKSTEP_INLINE Clip clip(std::int64_t from, std::int64_t length, std::int64_t extent) {
   return {std::max<std::int64_t>(from, 0), std::min(from + length, extent)};
 }
-/// Which of `windows` windows, the first of which begins at -before, hold place `place`.
-LOCKSTEP_INLINE Clip windows_with(std::int64_t place, std::int64_t before, std::int64_t length, std::int64_t stride,
+/// Which of `windows` windows, the first of which begins at -before, hold pixel `pixel`.
+LOCKSTEP_INLINE Clip windows_with(std::int64_t pixel, std::int64_t before, std::int64_t length, std::int64_t stride,
                                   std::int64_t windows) {
-  const std::int64_t last = (place + before) / stride, beyond = place + before - length;  // the last that ended before
+  const std::int64_t last = (pixel + before) / stride, beyond = pixel + before - length;  // the last that ended before
   return {beyond < 0 ? 0 : beyond / stride + 1, std::min(last + 1, windows)};
 }
 
@@ -29,34 +29,34 @@ struct Seen {
   const float* first;      ///< the first channel of the first pixel
   std::size_t row, pixel;  ///< from one to the next, in elements
   std::int64_t rows, columns;
-  std::int32_t place, place_row;  ///< position in the window of the first pixel, and from row to row
+  std::int32_t offset, offset_row;  ///< position in the window of the first pixel, and from row to row
 };
 
 /// Channels [c, c + count), count <= kLanes. Loops over plain arrays: of comparisons of vectors whose result two
 /// choices share, the compiler (GCC 12) makes sixteen of one element each; these it keeps in registers.
 LOCKSTEP_INLINE void greatest(const Seen& seen, std::size_t c, std::size_t count, float* y, std::uint8_t* chosen) {
   float best[kLanes];
-  std::int32_t place[kLanes];
+  std::int32_t offset[kLanes];
   for (std::size_t lane = 0; lane < count; ++lane) {
     best[lane] = seen.first[c + lane];
-    place[lane] = seen.place;
+    offset[lane] = seen.offset;
   }
   for (std::int64_t i = 0; i < seen.rows; ++i) {
     for (std::int64_t j = 0; j < seen.columns; ++j) {
       const float* const value = seen.first + size(i) * seen.row + size(j) * seen.pixel + c;
       const std::int32_t here =
-          seen.place + static_cast<std::int32_t>(i) * seen.place_row + static_cast<std::int32_t>(j);
+          seen.offset + static_cast<std::int32_t>(i) * seen.offset_row + static_cast<std::int32_t>(j);
 #pragma GCC unroll 1
       for (std::size_t lane = 0; lane < count; ++lane) {
         // Greater, or the first NaN; what is not a number stays.
         const bool keep = (value[lane] <= best[lane]) | (best[lane] != best[lane]);
         best[lane] = keep ? best[lane] : value[lane];
-        place[lane] = keep ? place[lane] : here;
+        offset[lane] = keep ? offset[lane] : here;
       }
     }
   }
   for (std::size_t lane = 0; lane < count; ++lane) y[lane] = best[lane];
-  for (std::size_t lane = 0; lane < count; ++lane) chosen[lane] = static_cast<std::uint8_t>(place[lane]);
+  for (std::size_t lane = 0; lane < count; ++lane) chosen[lane] = static_cast<std::uint8_t>(offset[lane]);
 }
 
 }  // namespace
@@ -106,13 +106,13 @@ LOCKSTEP_CLONES void max_pool_gradient(const Pool& shape, const std::uint8_t* ch
             for (std::int64_t p = down.begin; p < down.end; ++p) {
               for (std::int64_t q = across.begin; q < across.end; ++q) {
                 const std::size_t at = from + size(p * shape.out.width + q) * channels + c;
-                const std::int64_t place =
+                const std::int64_t offset =
                     (i - p * window.stride + window.top) * window.width + j - q * window.stride + window.left;
-                Bytes places;
+                Bytes offsets;
                 Floats gradient;
-                load<kWhole>(places, chosen + at, count);
+                load<kWhole>(offsets, chosen + at, count);
                 load<kWhole>(gradient, d_y + at, count);
-                const Ints is_chosen = __builtin_convertvector(places, Ints) == static_cast<std::int32_t>(place);
+                const Ints is_chosen = __builtin_convertvector(offsets, Ints) == static_cast<std::int32_t>(offset);
                 sum += is_chosen ? gradient : Floats{};
               }
             }

@@ -64,7 +64,7 @@ LOCKSTEP_INLINE float fast_gelu_derivative(float x) {
 constexpr std::size_t kDropElements = 512;
 /// Draws side by side.
 constexpr std::size_t kDraws = 16;
-/// Workspace for the factors of kDropElements elements from any place within a group on, in whole kDraws of groups.
+/// Workspace for the factors of kDropElements elements from any element of a group on, in whole kDraws of groups.
 using DropBlock = std::array<float, kDropElements + 4 * kDraws>;
 
 /// philox_words() of kDraws groups at once, from `group` on: a loop of it does not vectorise, its rounds over lanes do.

@@ -54,7 +54,7 @@ void multiply_each(std::span<float> x, const float* factors);
 /// Sum of x[i] * y[i].
 float dot(std::span<const float> x, std::span<const float> y);
 
-/// One lane of one step of an LSTM over the units [begin, end) of `hidden`: the row of gates is activated in place.
+/// One sequence in one step of an LSTM over the units [begin, end) of `hidden`: the row of gates is activated in place.
 struct LstmRow {
   float* gates = nullptr;  ///< [4 hidden]
   const float* cell_before = nullptr;

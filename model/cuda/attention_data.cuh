@@ -52,7 +52,7 @@ AttentionData<T> attention_data(const Attention& shape, const AttentionBackwardO
 }
 
 /// A sample and a head, and a tile of `rows` positions in them.
-struct AttentionPlace {
+struct AttentionTile {
   int sample, head, pair, first;
 };
 
@@ -64,7 +64,7 @@ unsigned blocks_of_tiles(const AttentionData<T>& data, int rows) {
 
 /// Of this block. The mask leaves much to do for late queries and for early keys: those blocks come first.
 template <class T>
-__device__ AttentionPlace place_of_block(const AttentionData<T>& data, int rows, bool late_first) {
+__device__ AttentionTile tile_of_block(const AttentionData<T>& data, int rows, bool late_first) {
   const int pairs = data.pairs;
   const int pair = static_cast<int>(blockIdx.x) % pairs, order = static_cast<int>(blockIdx.x) / pairs;
   const int tiles = (data.context + rows - 1) / rows;
@@ -72,21 +72,22 @@ __device__ AttentionPlace place_of_block(const AttentionData<T>& data, int rows,
   return {pair / data.heads, pair % data.heads, pair, tile * rows};
 }
 
-/// Elements from the start of a tensor of [rows, parts * heads * head_size] to part `part` of the place's first row.
+/// Elements from the start of a tensor of [rows, parts * heads * head_size] to part `part` of row `position` of the
+/// tile's sample.
 template <class T>
-__device__ std::int64_t offset_of(const AttentionData<T>& data, const AttentionPlace& place, int position, int parts,
+__device__ std::int64_t offset_of(const AttentionData<T>& data, const AttentionTile& at, int position, int parts,
                                   int part) {
   const std::int64_t width = static_cast<std::int64_t>(data.heads) * data.head_size;
-  const std::int64_t row = static_cast<std::int64_t>(place.sample) * data.context + position;
-  return row * parts * width + part * width + static_cast<std::int64_t>(place.head) * data.head_size;
+  const std::int64_t row = static_cast<std::int64_t>(at.sample) * data.context + position;
+  return row * parts * width + part * width + static_cast<std::int64_t>(at.head) * data.head_size;
 }
 
 /// The factor of the probability of (query, key).
 template <class T>
-__device__ float factor_of(const AttentionData<T>& data, const AttentionPlace& place, std::uint64_t key_of_sample,
+__device__ float factor_of(const AttentionData<T>& data, const AttentionTile& at, std::uint64_t key_of_sample,
                            int query, int key) {
   const std::uint64_t row =
-      static_cast<std::uint64_t>(place.head) * static_cast<unsigned>(data.context) + static_cast<unsigned>(query);
+      static_cast<std::uint64_t>(at.head) * static_cast<unsigned>(data.context) + static_cast<unsigned>(query);
   return formulas::dropout_element(data.dropout, key_of_sample,
                                    row * static_cast<unsigned>(data.context) + static_cast<unsigned>(key));
 }

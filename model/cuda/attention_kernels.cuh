@@ -98,19 +98,19 @@ __device__ void store_row(const float (&sums)[kHead / kRowThreads], float factor
 template <int kHead, class T>
 __global__ void __launch_bounds__(kPlainThreads) plain_attention(AttentionData<T> data) {
   auto& workspace = shared<ForwardWorkspace<kHead>>();
-  const AttentionPlace place = place_of_block(data, kOwnRows, true);
+  const AttentionTile tile = tile_of_block(data, kOwnRows, true);
   const int row = static_cast<int>(threadIdx.x) / kRowThreads, lane = static_cast<int>(threadIdx.x) % kRowThreads;
-  const int query = place.first + row;
+  const int query = tile.first + row;
   const std::int64_t step = std::int64_t{3} * data.heads * data.head_size;
-  const std::uint64_t key_of_sample = data.dropout_keys == nullptr ? 0 : data.dropout_keys[place.sample];
-  load_tile<kOwnRows, kHead>(data.joint + offset_of(data, place, place.first, 3, 0), step, data.context - place.first,
+  const std::uint64_t key_of_sample = data.dropout_keys == nullptr ? 0 : data.dropout_keys[tile.sample];
+  load_tile<kOwnRows, kHead>(data.joint + offset_of(data, tile, tile.first, 3, 0), step, data.context - tile.first,
                              data.head_size, workspace.queries);
   float greatest = -INFINITY, total = 0;
   float sums[kHead / kRowThreads] = {};
-  const int end = place.first + kOwnRows < data.context ? place.first + kOwnRows : data.context;
+  const int end = tile.first + kOwnRows < data.context ? tile.first + kOwnRows : data.context;
   for (int first = 0; first < end; first += kOtherRows) {
     float scores[kProducts];
-    load_tile<kOtherRows, kHead>(data.joint + offset_of(data, place, first, 3, 1), step, data.context - first,
+    load_tile<kOtherRows, kHead>(data.joint + offset_of(data, tile, first, 3, 1), step, data.context - first,
                                  data.head_size, workspace.others);
     products_with<kHead>(workspace.queries[row], workspace.others, lane, scores);
     float high = greatest;
@@ -129,45 +129,45 @@ __global__ void __launch_bounds__(kPlainThreads) plain_attention(AttentionData<T
       const float weight = expf(scores[m] - high);
       const int key = first + lane + m * kRowThreads;
       sum += weight;
-      const float factor = data.dropout_keys == nullptr ? 1 : factor_of(data, place, key_of_sample, query, key);
+      const float factor = data.dropout_keys == nullptr ? 1 : factor_of(data, tile, key_of_sample, query, key);
       workspace.weights[row][lane + m * kRowThreads] = weight * factor;
     }
     total = total * shrink + sum_of_row(sum);
 #pragma unroll
     for (int n = 0; n < kHead / kRowThreads; ++n) sums[n] *= shrink;
-    load_tile<kOtherRows, kHead>(data.joint + offset_of(data, place, first, 3, 2), step, data.context - first,
+    load_tile<kOtherRows, kHead>(data.joint + offset_of(data, tile, first, 3, 2), step, data.context - first,
                                  data.head_size, workspace.others);
     add_weighted<kHead>(workspace.weights[row], workspace.others, lane, sums);
   }
   if (query >= data.context) return;
-  store_row<kHead>(sums, 1 / total, lane, data.head_size, data.y + offset_of(data, place, query, 1, 0));
-  if (lane == 0) data.log_sums[static_cast<std::int64_t>(place.pair) * data.context + query] = greatest + logf(total);
+  store_row<kHead>(sums, 1 / total, lane, data.head_size, data.y + offset_of(data, tile, query, 1, 0));
+  if (lane == 0) data.log_sums[static_cast<std::int64_t>(tile.pair) * data.context + query] = greatest + logf(total);
 }
 
 /// The gradient of the queries, and the deltas.
 template <int kHead, class T>
 __global__ void __launch_bounds__(kPlainThreads) plain_attention_queries(AttentionData<T> data) {
   auto& workspace = shared<BackwardWorkspace<kHead>>();
-  const AttentionPlace place = place_of_block(data, kOwnRows, true);
+  const AttentionTile tile = tile_of_block(data, kOwnRows, true);
   const int row = static_cast<int>(threadIdx.x) / kRowThreads, lane = static_cast<int>(threadIdx.x) % kRowThreads;
-  const int query = place.first + row;
+  const int query = tile.first + row;
   const std::int64_t width = static_cast<std::int64_t>(data.heads) * data.head_size, step = 3 * width;
-  const std::uint64_t key_of_sample = data.dropout_keys == nullptr ? 0 : data.dropout_keys[place.sample];
-  load_tile<kOwnRows, kHead>(data.joint + offset_of(data, place, place.first, 3, 0), step, data.context - place.first,
+  const std::uint64_t key_of_sample = data.dropout_keys == nullptr ? 0 : data.dropout_keys[tile.sample];
+  load_tile<kOwnRows, kHead>(data.joint + offset_of(data, tile, tile.first, 3, 0), step, data.context - tile.first,
                              data.head_size, workspace.own[0]);
-  load_tile<kOwnRows, kHead>(data.d_y + offset_of(data, place, place.first, 1, 0), width, data.context - place.first,
+  load_tile<kOwnRows, kHead>(data.d_y + offset_of(data, tile, tile.first, 1, 0), width, data.context - tile.first,
                              data.head_size, workspace.own[1]);
   float delta = 0, log_sum = 0;
   if (query < data.context) {
-    const T* const y = data.y_in + offset_of(data, place, query, 1, 0);
+    const T* const y = data.y_in + offset_of(data, tile, query, 1, 0);
     for (int d = lane; d < data.head_size; d += kRowThreads) delta += workspace.own[1][row][d] * to_float(y[d]);
-    log_sum = data.log_sums[static_cast<std::int64_t>(place.pair) * data.context + query];
+    log_sum = data.log_sums[static_cast<std::int64_t>(tile.pair) * data.context + query];
   }
   delta = sum_of_row(delta);
   float sums[kHead / kRowThreads] = {};
-  const int end = place.first + kOwnRows < data.context ? place.first + kOwnRows : data.context;
+  const int end = tile.first + kOwnRows < data.context ? tile.first + kOwnRows : data.context;
   for (int first = 0; first < end; first += kOtherRows) {
-    const T* const keys = data.joint + offset_of(data, place, first, 3, 1);
+    const T* const keys = data.joint + offset_of(data, tile, first, 3, 1);
     float scores[kProducts], gradients[kProducts];
     load_tile<kOtherRows, kHead>(keys, step, data.context - first, data.head_size, workspace.others);
     products_with<kHead>(workspace.own[0][row], workspace.others, lane, scores);
@@ -178,38 +178,38 @@ __global__ void __launch_bounds__(kPlainThreads) plain_attention_queries(Attenti
       const int key = first + lane + m * kRowThreads;
       const bool seen = key <= query && query < data.context;
       const float weight = seen ? expf(scores[m] * data.scale - log_sum) : 0.0f;
-      const float factor = data.dropout_keys == nullptr ? 1 : factor_of(data, place, key_of_sample, query, key);
+      const float factor = data.dropout_keys == nullptr ? 1 : factor_of(data, tile, key_of_sample, query, key);
       workspace.weights[0][row][lane + m * kRowThreads] = seen ? weight * (gradients[m] * factor - delta) : 0.0f;
     }
     load_tile<kOtherRows, kHead>(keys, step, data.context - first, data.head_size, workspace.others);
     add_weighted<kHead>(workspace.weights[0][row], workspace.others, lane, sums);
   }
   if (query >= data.context) return;
-  store_row<kHead>(sums, data.scale, lane, data.head_size, data.d_joint + offset_of(data, place, query, 3, 0));
-  if (lane == 0) data.deltas[static_cast<std::int64_t>(place.pair) * data.context + query] = delta;
+  store_row<kHead>(sums, data.scale, lane, data.head_size, data.d_joint + offset_of(data, tile, query, 3, 0));
+  if (lane == 0) data.deltas[static_cast<std::int64_t>(tile.pair) * data.context + query] = delta;
 }
 
 /// The gradients of keys and values: rows are keys, the others queries. After plain_attention_queries().
 template <int kHead, class T>
 __global__ void __launch_bounds__(kPlainThreads) plain_attention_keys(AttentionData<T> data) {
   auto& workspace = shared<BackwardWorkspace<kHead>>();
-  const AttentionPlace place = place_of_block(data, kOwnRows, false);
+  const AttentionTile tile = tile_of_block(data, kOwnRows, false);
   const int row = static_cast<int>(threadIdx.x) / kRowThreads, lane = static_cast<int>(threadIdx.x) % kRowThreads;
-  const int key = place.first + row;
+  const int key = tile.first + row;
   const std::int64_t width = static_cast<std::int64_t>(data.heads) * data.head_size, step = 3 * width;
-  const std::uint64_t key_of_sample = data.dropout_keys == nullptr ? 0 : data.dropout_keys[place.sample];
+  const std::uint64_t key_of_sample = data.dropout_keys == nullptr ? 0 : data.dropout_keys[tile.sample];
 #pragma unroll
   for (int part = 0; part < 2; ++part) {
-    load_tile<kOwnRows, kHead>(data.joint + offset_of(data, place, place.first, 3, part + 1), step,
-                               data.context - place.first, data.head_size, workspace.own[part]);
+    load_tile<kOwnRows, kHead>(data.joint + offset_of(data, tile, tile.first, 3, part + 1), step,
+                               data.context - tile.first, data.head_size, workspace.own[part]);
   }
   float d_key[kHead / kRowThreads] = {}, d_value[kHead / kRowThreads] = {};
-  for (int first = place.first / kOtherRows * kOtherRows; first < data.context; first += kOtherRows) {
-    const T* const queries = data.joint + offset_of(data, place, first, 3, 0);
+  for (int first = tile.first / kOtherRows * kOtherRows; first < data.context; first += kOtherRows) {
+    const T* const queries = data.joint + offset_of(data, tile, first, 3, 0);
     float scores[kProducts], gradients[kProducts];
     load_tile<kOtherRows, kHead>(queries, step, data.context - first, data.head_size, workspace.others);
     products_with<kHead>(workspace.own[0][row], workspace.others, lane, scores);
-    load_tile<kOtherRows, kHead>(data.d_y + offset_of(data, place, first, 1, 0), width, data.context - first,
+    load_tile<kOtherRows, kHead>(data.d_y + offset_of(data, tile, first, 1, 0), width, data.context - first,
                                  data.head_size, workspace.others);
     products_with<kHead>(workspace.own[1][row], workspace.others, lane, gradients);
 #pragma unroll
@@ -217,8 +217,8 @@ __global__ void __launch_bounds__(kPlainThreads) plain_attention_keys(AttentionD
       const int query = first + lane + m * kRowThreads;
       float weight = 0, gradient = 0, factor = 1;
       if (key <= query && query < data.context) {
-        const std::int64_t at = static_cast<std::int64_t>(place.pair) * data.context + query;
-        if (data.dropout_keys != nullptr) factor = factor_of(data, place, key_of_sample, query, key);
+        const std::int64_t at = static_cast<std::int64_t>(tile.pair) * data.context + query;
+        if (data.dropout_keys != nullptr) factor = factor_of(data, tile, key_of_sample, query, key);
         weight = expf(scores[m] * data.scale - data.log_sums[at]);
         gradient = weight * (gradients[m] * factor - data.deltas[at]);
       }
@@ -231,8 +231,8 @@ __global__ void __launch_bounds__(kPlainThreads) plain_attention_keys(AttentionD
     add_weighted<kHead>(workspace.weights[1][row], workspace.others, lane, d_key);
   }
   if (key >= data.context) return;
-  store_row<kHead>(d_key, data.scale, lane, data.head_size, data.d_joint + offset_of(data, place, key, 3, 1));
-  store_row<kHead>(d_value, 1, lane, data.head_size, data.d_joint + offset_of(data, place, key, 3, 2));
+  store_row<kHead>(d_key, data.scale, lane, data.head_size, data.d_joint + offset_of(data, tile, key, 3, 1));
+  store_row<kHead>(d_value, 1, lane, data.head_size, data.d_joint + offset_of(data, tile, key, 3, 2));
 }
 
 }  // namespace lockstep::model::cuda

@@ -14,7 +14,7 @@
 
 namespace lockstep::model::cuda {
 
-/// The sums of a loss, or one or two sums in the first places.
+/// The sums of a loss, or one or two sums in the first elements.
 using Sums = LossSums;
 
 __device__ inline void add(Sums& sums, const Sums& more) {

@@ -6,7 +6,7 @@
 
 namespace lockstep::model::cuda {
 
-/// Rows: output pixels. Columns: places in the window, channels fastest.
+/// Rows: output pixels. Columns: positions in the window, channels fastest.
 template <class T>
 struct GatherPatches {
   const T* x;
@@ -14,24 +14,24 @@ struct GatherPatches {
   Slide slide;
   std::int64_t channels, patch;
 
-  struct Place {
+  struct Position {
     int row, column;  ///< in the image, of the window at its first pixel
     int channel;
   };
   template <int kWidth>
-  __device__ Place columns(std::int64_t column, bool) const {
-    const auto place = static_cast<int>(column / channels);
-    return {place / slide.window_width - slide.top, place % slide.window_width - slide.left,
-            static_cast<int>(column - place * channels)};
+  __device__ Position columns(std::int64_t column, bool) const {
+    const auto position = static_cast<int>(column / channels);
+    return {position / slide.window_width - slide.top, position % slide.window_width - slide.left,
+            static_cast<int>(column - position * channels)};
   }
   template <int kWidth>
-  __device__ void at(const Place& place, std::uint32_t row, std::int64_t column, bool wide) const {
+  __device__ void at(const Position& position, std::uint32_t row, std::int64_t column, bool wide) const {
     const Pixel pixel = pixel_of(row, slide.out_height, slide.out_width);
-    const int h = pixel.row * slide.stride + place.row, w = pixel.column * slide.stride + place.column;
+    const int h = pixel.row * slide.stride + position.row, w = pixel.column * slide.stride + position.column;
     Pack<T, kWidth> pack{};
     if (h >= 0 && h < slide.in_height && w >= 0 && w < slide.in_width) {
       pack = load_pack<kWidth>(
-          x + offset_of(pixel.image, h, w, slide.in_height, slide.in_width, channels) + place.channel, wide);
+          x + offset_of(pixel.image, h, w, slide.in_height, slide.in_width, channels) + position.channel, wide);
     }
     store_pack(pack, wide, patches + row * patch + column);
   }
@@ -54,10 +54,10 @@ struct AddPatches {
     const Pixel pixel = pixel_of(row, slide.in_height, slide.in_width);
     float sums[kWidth] = {};
     slide.each_window(pixel, [&](int out_row, int out_column, int i, int j) {
-      const std::int64_t place = static_cast<std::int64_t>(i) * slide.window_width + j;
+      const std::int64_t position = static_cast<std::int64_t>(i) * slide.window_width + j;
       float values[kWidth];
       load<kWidth>(d_patches + offset_of(pixel.image, out_row, out_column, slide.out_height, slide.out_width, patch) +
-                       place * channels + column,
+                       position * channels + column,
                    wide, values);
 #pragma unroll
       for (int k = 0; k < kWidth; ++k) sums[k] += values[k];

@@ -9,14 +9,14 @@ namespace lockstep::model::cuda {
 
 namespace {
 
-/// Rows that one block finds the place of: a lane each; its warps share the tokens to compare with.
+/// Rows that one block finds the position of: a lane each; its warps share the tokens to compare with.
 constexpr unsigned kRowsToSort = kWarp;
 
 struct SortCounts {
   std::int32_t before[kBlock], earlier[kBlock], equal[kBlock];
 };
 
-/// sorted[place of row r] = r, for `count` rows.
+/// sorted[position of row r] = r, for `count` rows.
 __global__ void __launch_bounds__(kBlock) sort_rows(const std::int32_t* tokens, int count, SortedRow* sorted) {
   auto& counts = shared<SortCounts>();
   const int row = static_cast<int>(blockIdx.x * kRowsToSort + threadIdx.x % kWarp);

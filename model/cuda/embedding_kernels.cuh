@@ -1,8 +1,8 @@
 /// \file
 /// Rows of a table by number, and the sums that go back to them. The gradient of a table row is the sum of the rows of
 /// d_y that used it: rows are sorted by (token, row) first, and each run of one token is then added by one block, so
-/// that no two threads add to one place. A row finds its place in the order by counting the rows before it: work that
-/// grows with the square of the rows, but in integers, without memory traffic and without a second pass.
+/// that no two threads add to one element. A row finds its position in the order by counting the rows before it: work
+/// that grows with the square of the rows, but in integers, without memory traffic and without a second pass.
 #pragma once
 
 #include <cstdint>

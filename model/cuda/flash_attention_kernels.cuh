@@ -36,7 +36,7 @@ struct QueriesWorkspace {
 
 /// Where the rows and columns of a thread's results are.
 struct FlashThread {
-  int warp, group, place;
+  int warp, group, tile;
 };
 __device__ __forceinline__ FlashThread flash_thread() {
   const int lane = static_cast<int>(threadIdx.x % kWarp);
@@ -62,10 +62,10 @@ __device__ __forceinline__ float product_of_pairs(std::uint32_t a, std::uint32_t
 struct FactorPair {
   float first, second;
 };
-__device__ __forceinline__ FactorPair factors_of_keys(const FlashData& data, const AttentionPlace& place,
+__device__ __forceinline__ FactorPair factors_of_keys(const FlashData& data, const AttentionTile& tile,
                                                       std::uint64_t key_of_sample, int query, int key) {
   const auto context = static_cast<unsigned>(data.context);
-  const std::uint64_t row = static_cast<std::uint64_t>(place.head) * context + static_cast<unsigned>(query);
+  const std::uint64_t row = static_cast<std::uint64_t>(tile.head) * context + static_cast<unsigned>(query);
   const std::uint64_t index = row * context + static_cast<unsigned>(key);
   const PhiloxWords words = formulas::dropout_words(data.dropout, key_of_sample, index / 4);
   const auto which = static_cast<unsigned>(index % 4);
@@ -115,21 +115,21 @@ __device__ __forceinline__ void left_of(const float (&outs)[2][4], std::uint32_t
 
 /// Writes half of a warp's rows of results: those of groups, times `factor`; half 1 are the rows 8 further down.
 template <int kHead>
-__device__ __forceinline__ void store_half(const float (&sums)[kHead / 8][4], int half, float factor, int place,
+__device__ __forceinline__ void store_half(const float (&sums)[kHead / 8][4], int half, float factor, int tile,
                                            Bfloat16* row) {
 #pragma unroll
   for (int n = 0; n < kHead / 8; ++n) {
     const float values[2] = {sums[n][2 * half] * factor, sums[n][2 * half + 1] * factor};
-    store<2>(values, true, row + n * 8 + place * 2);
+    store<2>(values, true, row + n * 8 + tile * 2);
   }
 }
 
 /// Starts to copy the tile of keys and of values from position `first` on.
 template <int kHead>
-__device__ __forceinline__ void copy_keys(const FlashData& data, const AttentionPlace& place, int first, int stage,
+__device__ __forceinline__ void copy_keys(const FlashData& data, const AttentionTile& tile, int first, int stage,
                                           KeysWorkspace<kHead>& workspace) {
   const std::int64_t width = static_cast<std::int64_t>(data.heads) * kHead;
-  const Bfloat16* const keys = data.joint + offset_of(data, place, first, 3, 1);
+  const Bfloat16* const keys = data.joint + offset_of(data, tile, first, 3, 1);
   copy_tile<kFlashThreads>(keys, 3 * width, data.context - first, workspace.keys[stage]);
   copy_tile<kFlashThreads>(keys + width, 3 * width, data.context - first, workspace.values[stage]);
 }
@@ -138,21 +138,21 @@ template <int kHead, bool kDrops>
 __global__ void __launch_bounds__(kFlashThreads) flash_attention(FlashData data) {
   constexpr int kKeys = kFlashKeys<kHead>;
   auto& workspace = shared<KeysWorkspace<kHead>>();
-  const AttentionPlace place = place_of_block(data, kFlashRows, true);
+  const AttentionTile tile = tile_of_block(data, kFlashRows, true);
   const FlashThread thread = flash_thread();
-  const int first_row = place.first + thread.warp * 16;
+  const int first_row = tile.first + thread.warp * 16;
   const std::int64_t width = static_cast<std::int64_t>(data.heads) * kHead;
-  const std::uint64_t key_of_sample = kDrops ? data.dropout_keys[place.sample] : 0;
-  const int end = place.first + kFlashRows < data.context ? place.first + kFlashRows : data.context;
-  copy_keys(data, place, 0, 0, workspace);
+  const std::uint64_t key_of_sample = kDrops ? data.dropout_keys[tile.sample] : 0;
+  const int end = tile.first + kFlashRows < data.context ? tile.first + kFlashRows : data.context;
+  copy_keys(data, tile, 0, 0, workspace);
   end_group();
   std::uint32_t queries[kHead / 16][4];
-  load_rows<kHead>(data.joint + offset_of(data, place, first_row, 3, 0), 3 * width, data.context - first_row, queries);
+  load_rows<kHead>(data.joint + offset_of(data, tile, first_row, 3, 0), 3 * width, data.context - first_row, queries);
   const float scale = data.scale * kLog2OfE;
   float sums[kHead / 8][4] = {};
   float greatest[2] = {-INFINITY, -INFINITY}, totals[2] = {};  // of rows group and group + 8; totals: of this thread
   for (int first = 0, stage = 0; first < end; first += kKeys, stage ^= 1) {
-    if (first + kKeys < end) copy_keys(data, place, first + kKeys, stage ^ 1, workspace);
+    if (first + kKeys < end) copy_keys(data, tile, first + kKeys, stage ^ 1, workspace);
     end_group();
     wait_groups<1>();
     __syncthreads();
@@ -174,7 +174,7 @@ __global__ void __launch_bounds__(kFlashThreads) flash_attention(FlashData data)
       for (int n = 0; n < kKeys / 8; ++n) {
 #pragma unroll
         for (int c = 0; c < 4; ++c) {
-          const int key = first + n * 8 + thread.place * 2 + c % 2, query = first_row + thread.group + c / 2 * 8;
+          const int key = first + n * 8 + thread.tile * 2 + c % 2, query = first_row + thread.group + c / 2 * 8;
           scores[n][c] = is_edge && key > query ? -INFINITY : scores[n][c] * scale;
           high[c / 2] = fmaxf(high[c / 2], scores[n][c]);
         }
@@ -201,8 +201,8 @@ __global__ void __launch_bounds__(kFlashThreads) flash_attention(FlashData data)
         if constexpr (kDrops) {
 #pragma unroll
           for (int half = 0; half < 2; ++half) {
-            const FactorPair factors = factors_of_keys(data, place, key_of_sample, first_row + thread.group + half * 8,
-                                                       first + n * 8 + thread.place * 2);
+            const FactorPair factors = factors_of_keys(data, tile, key_of_sample, first_row + thread.group + half * 8,
+                                                       first + n * 8 + thread.tile * 2);
             scores[n][2 * half] *= factors.first;
             scores[n][2 * half + 1] *= factors.second;
           }
@@ -225,9 +225,9 @@ __global__ void __launch_bounds__(kFlashThreads) flash_attention(FlashData data)
     const float total = sum_of_four(totals[half]);
     const int query = first_row + thread.group + half * 8;
     if (query >= data.context) continue;
-    store_half<kHead>(sums, half, 1 / total, thread.place, data.y + offset_of(data, place, query, 1, 0));
-    if (thread.place == 0) {
-      data.log_sums[static_cast<std::int64_t>(place.pair) * data.context + query] =
+    store_half<kHead>(sums, half, 1 / total, thread.tile, data.y + offset_of(data, tile, query, 1, 0));
+    if (thread.tile == 0) {
+      data.log_sums[static_cast<std::int64_t>(tile.pair) * data.context + query] =
           greatest[half] * kLogOf2 + logf(total);
     }
   }
@@ -238,21 +238,21 @@ template <int kHead, bool kDrops>
 __global__ void __launch_bounds__(kFlashThreads) flash_attention_queries(FlashData data) {
   constexpr int kKeys = kFlashKeys<kHead>;
   auto& workspace = shared<KeysWorkspace<kHead>>();
-  const AttentionPlace place = place_of_block(data, kFlashRows, true);
+  const AttentionTile tile = tile_of_block(data, kFlashRows, true);
   const FlashThread thread = flash_thread();
-  const int first_row = place.first + thread.warp * 16, rows = data.context - first_row;
+  const int first_row = tile.first + thread.warp * 16, rows = data.context - first_row;
   const std::int64_t width = static_cast<std::int64_t>(data.heads) * kHead;
-  const std::uint64_t key_of_sample = kDrops ? data.dropout_keys[place.sample] : 0;
-  const int end = place.first + kFlashRows < data.context ? place.first + kFlashRows : data.context;
-  copy_keys(data, place, 0, 0, workspace);
+  const std::uint64_t key_of_sample = kDrops ? data.dropout_keys[tile.sample] : 0;
+  const int end = tile.first + kFlashRows < data.context ? tile.first + kFlashRows : data.context;
+  copy_keys(data, tile, 0, 0, workspace);
   end_group();
   std::uint32_t queries[kHead / 16][4], gradients[kHead / 16][4];
-  load_rows<kHead>(data.joint + offset_of(data, place, first_row, 3, 0), 3 * width, rows, queries);
-  load_rows<kHead>(data.d_y + offset_of(data, place, first_row, 1, 0), width, rows, gradients);
+  load_rows<kHead>(data.joint + offset_of(data, tile, first_row, 3, 0), 3 * width, rows, queries);
+  load_rows<kHead>(data.d_y + offset_of(data, tile, first_row, 1, 0), width, rows, gradients);
   float deltas[2] = {}, log_sums[2] = {INFINITY, INFINITY};
   {
     std::uint32_t results[kHead / 16][4];
-    load_rows<kHead>(data.y_in + offset_of(data, place, first_row, 1, 0), width, rows, results);
+    load_rows<kHead>(data.y_in + offset_of(data, tile, first_row, 1, 0), width, rows, results);
 #pragma unroll
     for (int s = 0; s < kHead / 16; ++s) {
 #pragma unroll
@@ -264,14 +264,14 @@ __global__ void __launch_bounds__(kFlashThreads) flash_attention_queries(FlashDa
     deltas[half] = sum_of_four(deltas[half]);
     const int query = first_row + thread.group + half * 8;
     if (query >= data.context) continue;
-    const std::int64_t at = static_cast<std::int64_t>(place.pair) * data.context + query;
+    const std::int64_t at = static_cast<std::int64_t>(tile.pair) * data.context + query;
     log_sums[half] = data.log_sums[at] * kLog2OfE;
-    if (thread.place == 0) data.deltas[at] = deltas[half];
+    if (thread.tile == 0) data.deltas[at] = deltas[half];
   }
   const float scale = data.scale * kLog2OfE;
   float sums[kHead / 8][4] = {};
   for (int first = 0, stage = 0; first < end; first += kKeys, stage ^= 1) {
-    if (first + kKeys < end) copy_keys(data, place, first + kKeys, stage ^ 1, workspace);
+    if (first + kKeys < end) copy_keys(data, tile, first + kKeys, stage ^ 1, workspace);
     end_group();
     wait_groups<1>();
     __syncthreads();
@@ -284,9 +284,9 @@ __global__ void __launch_bounds__(kFlashThreads) flash_attention_queries(FlashDa
       for (int n = 0; n < 2; ++n) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          const int query = first_row + thread.group + half * 8, key = first + chunk + n * 8 + thread.place * 2;
+          const int query = first_row + thread.group + half * 8, key = first + chunk + n * 8 + thread.tile * 2;
           FactorPair factors{1, 1};
-          if constexpr (kDrops) factors = factors_of_keys(data, place, key_of_sample, query, key);
+          if constexpr (kDrops) factors = factors_of_keys(data, tile, key_of_sample, query, key);
 #pragma unroll
           for (int c = 0; c < 2; ++c) {
             const int i = 2 * half + c;
@@ -306,22 +306,22 @@ __global__ void __launch_bounds__(kFlashThreads) flash_attention_queries(FlashDa
   for (int half = 0; half < 2; ++half) {
     const int query = first_row + thread.group + half * 8;
     if (query >= data.context) continue;
-    store_half<kHead>(sums, half, data.scale, thread.place, data.d_joint + offset_of(data, place, query, 3, 0));
+    store_half<kHead>(sums, half, data.scale, thread.tile, data.d_joint + offset_of(data, tile, query, 3, 0));
   }
 }
 
 /// Starts to copy the tile of queries and of what reached their results, from position `first` on.
 template <int kHead>
-__device__ __forceinline__ void copy_queries(const FlashData& data, const AttentionPlace& place, int first, int stage,
+__device__ __forceinline__ void copy_queries(const FlashData& data, const AttentionTile& tile, int first, int stage,
                                              QueriesWorkspace<kHead>& workspace) {
   const std::int64_t width = static_cast<std::int64_t>(data.heads) * kHead;
-  copy_tile<kFlashThreads>(data.joint + offset_of(data, place, first, 3, 0), 3 * width, data.context - first,
+  copy_tile<kFlashThreads>(data.joint + offset_of(data, tile, first, 3, 0), 3 * width, data.context - first,
                            workspace.queries[stage]);
-  copy_tile<kFlashThreads>(data.d_y + offset_of(data, place, first, 1, 0), width, data.context - first,
+  copy_tile<kFlashThreads>(data.d_y + offset_of(data, tile, first, 1, 0), width, data.context - first,
                            workspace.gradients[stage]);
   const auto i = static_cast<int>(threadIdx.x);
   if (i >= kFlashQueries<kHead>) return;
-  const std::int64_t at = static_cast<std::int64_t>(place.pair) * data.context + first + i;
+  const std::int64_t at = static_cast<std::int64_t>(tile.pair) * data.context + first + i;
   const bool there = first + i < data.context;
   workspace.log_sums[stage][i] = there ? data.log_sums[at] * kLog2OfE : INFINITY;
   workspace.deltas[stage][i] = there ? data.deltas[at] : 0.0f;
@@ -332,21 +332,21 @@ template <int kHead, bool kDrops>
 __global__ void __launch_bounds__(kFlashThreads) flash_attention_keys(FlashData data) {
   constexpr int kQueries = kFlashQueries<kHead>;
   auto& workspace = shared<QueriesWorkspace<kHead>>();
-  const AttentionPlace place = place_of_block(data, kFlashRows, false);
+  const AttentionTile tile = tile_of_block(data, kFlashRows, false);
   const FlashThread thread = flash_thread();
-  const int first_row = place.first + thread.warp * 16;
+  const int first_row = tile.first + thread.warp * 16;
   const std::int64_t width = static_cast<std::int64_t>(data.heads) * kHead;
-  const std::uint64_t key_of_sample = kDrops ? data.dropout_keys[place.sample] : 0;
-  copy_tile<kFlashThreads>(data.joint + offset_of(data, place, place.first, 3, 2), 3 * width,
-                           data.context - place.first, workspace.values);
-  copy_queries(data, place, place.first, 0, workspace);
+  const std::uint64_t key_of_sample = kDrops ? data.dropout_keys[tile.sample] : 0;
+  copy_tile<kFlashThreads>(data.joint + offset_of(data, tile, tile.first, 3, 2), 3 * width, data.context - tile.first,
+                           workspace.values);
+  copy_queries(data, tile, tile.first, 0, workspace);
   end_group();
   std::uint32_t keys[kHead / 16][4];
-  load_rows<kHead>(data.joint + offset_of(data, place, first_row, 3, 1), 3 * width, data.context - first_row, keys);
+  load_rows<kHead>(data.joint + offset_of(data, tile, first_row, 3, 1), 3 * width, data.context - first_row, keys);
   const float scale = data.scale * kLog2OfE;
   float d_keys[kHead / 8][4] = {}, d_values[kHead / 8][4] = {};
-  for (int first = place.first, stage = 0; first < data.context; first += kQueries, stage ^= 1) {
-    if (first + kQueries < data.context) copy_queries(data, place, first + kQueries, stage ^ 1, workspace);
+  for (int first = tile.first, stage = 0; first < data.context; first += kQueries, stage ^= 1) {
+    if (first + kQueries < data.context) copy_queries(data, tile, first + kQueries, stage ^ 1, workspace);
     end_group();
     wait_groups<1>();
     __syncthreads();
@@ -359,9 +359,9 @@ __global__ void __launch_bounds__(kFlashThreads) flash_attention_keys(FlashData 
         [[maybe_unused]] constexpr int kTogether = kHead == 64 ? 8 : 1;  // as registers allow
 #pragma unroll kTogether
         for (int i = 0; i < 8; ++i) {
-          const int query = first + chunk + i / 4 * 8 + thread.place * 2 + i % 2;
+          const int query = first + chunk + i / 4 * 8 + thread.tile * 2 + i % 2;
           const int key = first_row + thread.group + i / 2 % 2 * 8;
-          kept |= factor_of(data, place, key_of_sample, query, key) > 0 ? 1u << i : 0u;
+          kept |= factor_of(data, tile, key_of_sample, query, key) > 0 ? 1u << i : 0u;
         }
       }
       float weights[2][4] = {}, products[2][4] = {};
@@ -378,7 +378,7 @@ __global__ void __launch_bounds__(kFlashThreads) flash_attention_keys(FlashData 
       for (int n = 0; n < 2; ++n) {
 #pragma unroll
         for (int c = 0; c < 4; ++c) {
-          const int column = chunk + n * 8 + thread.place * 2 + c % 2;
+          const int column = chunk + n * 8 + thread.tile * 2 + c % 2;
           const int key = first_row + thread.group + c / 2 * 8, query = first + column;
           const bool seen = key <= query;
           const float weight = seen ? exp2f(weights[n][c] * scale - workspace.log_sums[stage][column]) : 0.0f;
@@ -400,8 +400,8 @@ __global__ void __launch_bounds__(kFlashThreads) flash_attention_keys(FlashData 
   for (int half = 0; half < 2; ++half) {
     const int key = first_row + thread.group + half * 8;
     if (key >= data.context) continue;
-    store_half<kHead>(d_keys, half, data.scale, thread.place, data.d_joint + offset_of(data, place, key, 3, 1));
-    store_half<kHead>(d_values, half, 1, thread.place, data.d_joint + offset_of(data, place, key, 3, 2));
+    store_half<kHead>(d_keys, half, data.scale, thread.tile, data.d_joint + offset_of(data, tile, key, 3, 1));
+    store_half<kHead>(d_values, half, 1, thread.tile, data.d_joint + offset_of(data, tile, key, 3, 2));
   }
 }
 

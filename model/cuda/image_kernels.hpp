@@ -1,7 +1,7 @@
 /// \file
 /// The passes over images that are no matrix multiplications, on a GPU: as kernels.hpp, for image_operations.hpp, where
 /// shapes and types are checked. Compute type T is float32 or bfloat16, arithmetic is fp32, sums over samples are
-/// double. Gradients are gathered by who owns the place they go to, so that every sum has one order and nothing is
+/// double. Gradients are gathered by who owns the pixel they go to, so that every sum has one order and nothing is
 /// atomic.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace lockstep::model::cuda {
 
 // ---- convolution_kernels.cu ----
 
-/// patches[(b * out pixels + pixel), (row * width + column) * channels + c] = x at that place of the window, or 0 in
+/// patches[(b * out pixels + pixel), (row * width + column) * channels + c] = x at that position of the window, or 0 in
 /// the padding: the matrix that a convolution multiplies with its filters. x: [B, in.elements()], patches:
 /// [B * out pixels, patch()].
 void gather_patches(cudaStream_t stream, const Convolution& shape, const Tensor& x, const Tensor& patches);

@@ -3,7 +3,7 @@
 ///
 /// Tensors are row-major, cuBLASLt's first language is column-major. A row-major [r, c] tensor is, byte for byte, a
 /// column-major [c, r] matrix with leading dimension c, its transpose. So out = a b is asked for as out' = b' a': the
-/// operands change places and nothing is transposed. The same view makes a bias along the columns of `out` one along
+/// operands are swapped and nothing is transposed. The same view makes a bias along the columns of `out` one along
 /// the rows of out', which is the direction of cuBLASLt's bias epilogue.
 ///
 /// A plan is the algorithm for one shape, types, epilogue and alignment. It is the first that cuBLASLt's heuristics

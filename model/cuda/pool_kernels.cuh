@@ -27,7 +27,7 @@ struct MaxPoolForward {
     const Pixel pixel = pixel_of(row, slide.out_height, slide.out_width);
     const int top = pixel.row * slide.stride - slide.top, left = pixel.column * slide.stride - slide.left;
     float best[kWidth] = {};
-    Pack<std::uint8_t, kWidth> places{};
+    Pack<std::uint8_t, kWidth> offsets{};
     bool first = true;
     for (int i = 0; i < slide.window_height; ++i) {
       if (top + i < 0 || top + i >= slide.in_height) continue;
@@ -36,20 +36,20 @@ struct MaxPoolForward {
         float values[kWidth];
         load<kWidth>(x + offset_of(pixel.image, top + i, left + j, slide.in_height, slide.in_width, channels) + column,
                      wide, values);
-        const auto place = static_cast<std::uint8_t>(i * slide.window_width + j);
+        const auto offset = static_cast<std::uint8_t>(i * slide.window_width + j);
 #pragma unroll
         for (int k = 0; k < kWidth; ++k) {
           // Not <=: greater, or a NaN, which then stays.
           if (first || (!(values[k] <= best[k]) && best[k] == best[k])) {
             best[k] = values[k];
-            places.values[k] = place;
+            offsets.values[k] = offset;
           }
         }
         first = false;
       }
     }
     store<kWidth>(best, wide, y + row * channels + column);
-    store_pack(places, wide, chosen + row * channels + column);
+    store_pack(offsets, wide, chosen + row * channels + column);
   }
 };
 
@@ -73,12 +73,12 @@ struct MaxPoolBackward {
     slide.each_window(pixel, [&](int out_row, int out_column, int i, int j) {
       const std::int64_t from =
           offset_of(pixel.image, out_row, out_column, slide.out_height, slide.out_width, channels) + column;
-      const auto place = static_cast<std::uint8_t>(i * slide.window_width + j);
-      const Pack<std::uint8_t, kWidth> places = load_pack<kWidth>(chosen + from, wide);
+      const auto offset = static_cast<std::uint8_t>(i * slide.window_width + j);
+      const Pack<std::uint8_t, kWidth> offsets = load_pack<kWidth>(chosen + from, wide);
       float gradients[kWidth];
       load<kWidth>(d_y + from, wide, gradients);
 #pragma unroll
-      for (int k = 0; k < kWidth; ++k) sums[k] += places.values[k] == place ? gradients[k] : 0.0f;
+      for (int k = 0; k < kWidth; ++k) sums[k] += offsets.values[k] == offset ? gradients[k] : 0.0f;
     });
     store<kWidth>(sums, wide, d_x + row * channels + column);
   }

@@ -1,5 +1,5 @@
 /// \file
-/// Passes over matrices whose rows are pixels and whose columns are channels (or places in a window): a thread keeps
+/// Passes over matrices whose rows are pixels and whose columns are channels (or positions in a window): a thread keeps
 /// what belongs to its columns and goes down the rows.
 #pragma once
 

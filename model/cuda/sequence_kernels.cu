@@ -24,8 +24,8 @@ void biased_gelu(cudaStream_t stream, const Tensor& x, const Tensor& bias, const
 constexpr int kUnits = 4;
 
 template <class T, class Body>
-void run_units(const char* name, cudaStream_t stream, const Body& body, std::int64_t lanes, bool aligned) {
-  run_each<kUnits>(name, stream, body, lanes * body.units, aligned && body.units % kUnits == 0);
+void run_units(const char* name, cudaStream_t stream, const Body& body, std::int64_t sequences, bool aligned) {
+  run_each<kUnits>(name, stream, body, sequences * body.units, aligned && body.units % kUnits == 0);
 }
 
 }  // namespace

@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(kBlock)
   }
 }
 
-/// One step of an LSTM: element i is unit i % units of lane i / units.
+/// One step of an LSTM: element i is unit i % units of sequence i / units.
 template <class T>
 struct LstmUnits {
   T* gates;

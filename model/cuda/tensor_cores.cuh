@@ -1,9 +1,9 @@
 /// \file
 /// What a warp does on tensor cores with bfloat16, and the copies that feed them. Compiled as plain C++ each function
-/// has a twin that does the same by the definition, lane by lane, so that the places of elements in fragments are
+/// has a twin that does the same by the definition, lane by lane, so that the positions of elements in fragments are
 /// tested without a GPU.
 ///
-/// In a product of [16, 16] and [16, 8] lane l stands for group g = l / 4 and place t = l % 4 (PTX ISA, mma.m16n8k16):
+/// In a product of [16, 16] and [16, 8] lane l stands for group g = l / 4 and member t = l % 4 (PTX ISA, mma.m16n8k16):
 ///   left, rows x terms:  a0 (g, 2t..2t+1)  a1 (g + 8, 2t..)  a2 (g, 2t + 8..)  a3 (g + 8, 2t + 8..)
 ///   right, terms x columns:  b0 (2t..2t+1, g)  b1 (2t + 8.., g)
 ///   out, rows x columns, float:  c0, c1 (g, 2t..2t+1)  c2, c3 (g + 8, 2t..)
@@ -120,9 +120,9 @@ inline void multiply_add(const std::uint32_t (&left)[4], std::uint32_t right0, s
     const unsigned row = threadIdx.x % kWarp / 4, column = threadIdx.x % 4 * 2 + static_cast<unsigned>(c % 2);
     float sum = 0;
     for (unsigned k = 0; k < 16; ++k) {
-      const unsigned place = k % 8 / 2;
-      const std::uint32_t a = twins::lane(row * 4 + place).left[k / 8 * 2 + static_cast<unsigned>(c / 2)];
-      const std::uint32_t b = twins::lane(column * 4 + place).right[k / 8];
+      const unsigned member = k % 8 / 2;
+      const std::uint32_t a = twins::lane(row * 4 + member).left[k / 8 * 2 + static_cast<unsigned>(c / 2)];
+      const std::uint32_t b = twins::lane(column * 4 + member).right[k / 8];
       sum += element_of(a, static_cast<int>(k % 2)) * element_of(b, static_cast<int>(k % 2));
     }
     out[c] += sum;
@@ -133,9 +133,9 @@ inline void multiply_add(const std::uint32_t (&left)[4], std::uint32_t right0, s
 inline void load_matrices(const Bfloat16* row, std::uint32_t (&to)[4]) {
   twins::self().row = row;
   __syncwarp();
-  const unsigned group = threadIdx.x % kWarp / 4, place = threadIdx.x % 4;
+  const unsigned group = threadIdx.x % kWarp / 4, member = threadIdx.x % 4;
   for (unsigned m = 0; m < 4; ++m) {
-    const Bfloat16* const from = twins::lane(m * 8 + group).row + 2 * place;
+    const Bfloat16* const from = twins::lane(m * 8 + group).row + 2 * member;
     to[m] = twins::join(from[0], from[1]);
   }
   __syncwarp();
@@ -144,9 +144,9 @@ inline void load_matrices(const Bfloat16* row, std::uint32_t (&to)[4]) {
 inline void load_transposed(const Bfloat16* row, std::uint32_t (&to)[4]) {
   twins::self().row = row;
   __syncwarp();
-  const unsigned group = threadIdx.x % kWarp / 4, place = threadIdx.x % 4;
+  const unsigned group = threadIdx.x % kWarp / 4, member = threadIdx.x % 4;
   for (unsigned m = 0; m < 4; ++m) {
-    to[m] = twins::join(twins::lane(m * 8 + 2 * place).row[group], twins::lane(m * 8 + 2 * place + 1).row[group]);
+    to[m] = twins::join(twins::lane(m * 8 + 2 * member).row[group], twins::lane(m * 8 + 2 * member + 1).row[group]);
   }
   __syncwarp();
 }
@@ -228,7 +228,7 @@ __device__ __forceinline__ void load_left(const CoreTile<kRows, kColumns>& tile,
 template <int kTerms>
 __device__ __forceinline__ void load_rows(const Bfloat16* from, std::int64_t step, int rows,
                                           std::uint32_t (&to)[kTerms / 16][4]) {
-  const int group = static_cast<int>(threadIdx.x % kWarp) / 4, place = static_cast<int>(threadIdx.x % 4);
+  const int group = static_cast<int>(threadIdx.x % kWarp) / 4, member = static_cast<int>(threadIdx.x % 4);
 #pragma unroll
   for (int s = 0; s < kTerms / 16; ++s) {
 #pragma unroll
@@ -236,7 +236,7 @@ __device__ __forceinline__ void load_rows(const Bfloat16* from, std::int64_t ste
       const int row = group + k % 2 * 8;
       to[s][k] = 0;
       if (row < rows) {
-        memcpy(&to[s][k], __builtin_assume_aligned(from + row * step + s * 16 + k / 2 * 8 + place * 2, 4), 4);
+        memcpy(&to[s][k], __builtin_assume_aligned(from + row * step + s * 16 + k / 2 * 8 + member * 2, 4), 4);
       }
     }
   }

@@ -5,7 +5,7 @@
 ///
 /// A sample draws two groups of words, philox_words(group, 0, kAugmentationStream, 0) under its key:
 ///
-///   group 0: word 0  offset from the top: (word * places) >> 32, places = how many offsets fit
+///   group 0: word 0  offset from the top: (word * offsets) >> 32, offsets = how many fit
 ///            word 1  offset from the left, likewise
 ///            word 2  flipped where its highest bit is set
 ///            word 3  brightness: the word as a signed number * 2^-31, in [-1, 1), times `brightness`
@@ -84,9 +84,9 @@ LOCKSTEP_HOST_DEVICE SampleAugmentation central_crop(const AugmentationNumbers& 
           1.0f};
 }
 
-/// Uniform in [0, places).
-LOCKSTEP_HOST_DEVICE std::int32_t draw_place(std::uint32_t word, std::int32_t places) {
-  return static_cast<std::int32_t>(static_cast<std::uint64_t>(word) * static_cast<std::uint32_t>(places) >> 32);
+/// Uniform in [0, offsets).
+LOCKSTEP_HOST_DEVICE std::int32_t draw_offset(std::uint32_t word, std::int32_t offsets) {
+  return static_cast<std::int32_t>(static_cast<std::uint64_t>(word) * static_cast<std::uint32_t>(offsets) >> 32);
 }
 
 /// floor(sqrt(value)), bit by bit: 32 rounds, once per sample.
@@ -135,13 +135,13 @@ LOCKSTEP_HOST_DEVICE SampleAugmentation draw_augmentation(const AugmentationNumb
     // The inverse of a ratio is that of the negative exponent: 2^32 - word, but for the one word that has none.
     sample.width = rectangle_side(side, root_of_aspect(second.word[2]), numbers.in_width);
     sample.height = rectangle_side(side, root_of_aspect(0u - second.word[2]), numbers.in_height);
-    sample.top = draw_place(first.word[0], numbers.in_height - sample.height + 1);
-    sample.left = draw_place(first.word[1], numbers.in_width - sample.width + 1);
+    sample.top = draw_offset(first.word[0], numbers.in_height - sample.height + 1);
+    sample.left = draw_offset(first.word[1], numbers.in_width - sample.width + 1);
   } else {
     sample.width = numbers.out_width;
     sample.height = numbers.out_height;
-    sample.top = draw_place(first.word[0], numbers.in_height + 2 * numbers.pad - sample.height + 1) - numbers.pad;
-    sample.left = draw_place(first.word[1], numbers.in_width + 2 * numbers.pad - sample.width + 1) - numbers.pad;
+    sample.top = draw_offset(first.word[0], numbers.in_height + 2 * numbers.pad - sample.height + 1) - numbers.pad;
+    sample.left = draw_offset(first.word[1], numbers.in_width + 2 * numbers.pad - sample.width + 1) - numbers.pad;
   }
   sample.scaled = numbers.scales;
   sample.flipped = (first.word[2] & numbers.flip_mask) != 0;
@@ -162,8 +162,8 @@ struct Tap {
   float share;
 };
 
-/// Of place `index` among `out` places that stretch over `in` pixels: centres at half pixels, clamped at the edges. The
-/// position is the fraction ((2 index + 1) in - out) / (2 out).
+/// Of position `index` among `out` positions that stretch over `in` pixels: centres at half pixels, clamped at the
+/// edges. The position is the fraction ((2 index + 1) in - out) / (2 out).
 LOCKSTEP_HOST_DEVICE Tap tap_of(std::int32_t index, std::int32_t in, std::int32_t out) {
   const std::int64_t position = (2 * static_cast<std::int64_t>(index) + 1) * in - out;
   const auto numerator = static_cast<std::uint32_t>(position < 0 ? 0 : position);

@@ -54,10 +54,11 @@ LOCKSTEP_HOST_DEVICE float dropout_element(const DropoutNumbers& numbers, std::u
 }
 
 /// Whose row `row` is. `samples`: of the batch; `positions`: of a sample.
-struct RowPlace {
+struct RowIndices {
   std::int64_t sample, position;
 };
-LOCKSTEP_HOST_DEVICE RowPlace place_of(RowOrder order, std::int64_t samples, std::int64_t positions, std::int64_t row) {
+LOCKSTEP_HOST_DEVICE RowIndices indices_of(RowOrder order, std::int64_t samples, std::int64_t positions,
+                                           std::int64_t row) {
   if (order == RowOrder::sample_major) return {row / positions, row % positions};
   return {row % samples, row / samples};
 }

@@ -84,7 +84,7 @@ LOCKSTEP_HOST_DEVICE float moments_step(const UpdateScalars& scalars, float g, f
   return (m * scalars.correction1) / (std::sqrt(s * scalars.correction2) + scalars.epsilon);
 }
 
-/// The first pass of lamb: its direction u, which takes the place of the gradient; the weight stays.
+/// The first pass of lamb: its direction u, which overwrites the gradient; the weight stays.
 LOCKSTEP_HOST_DEVICE float lamb_direction(const UpdateScalars& scalars, float w, float g, float& state1,
                                           float& state2) {
   return moments_step(scalars, clipped(scalars, g), state1, state2) + scalars.decay * w;

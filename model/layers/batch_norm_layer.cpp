@@ -21,13 +21,13 @@ BatchNormLayer::BatchNormLayer(ParameterTable& parameters, ActivationTable& acti
   shift_ = declare("/shift", 0, Role::weight);
   running_mean_ = declare("/running_mean", 0, Role::statistic);
   running_variance_ = declare("/running_variance", 1, Role::statistic);
-  const auto place = [&](std::int64_t columns, Holds holds) {
+  const auto add = [&](std::int64_t columns, Holds holds) {
     return activations.add({.name = "", .columns = columns, .holds = holds, .per_batch = true});
   };
-  mean_ = place(norm_.channels, Holds::statistics);
-  inverse_ = place(norm_.channels, Holds::statistics);
-  sums_ = place(2 * norm_.channels + 1, Holds::sums);
-  backward_sums_ = place(2 * norm_.channels, Holds::sums);
+  mean_ = add(norm_.channels, Holds::statistics);
+  inverse_ = add(norm_.channels, Holds::statistics);
+  sums_ = add(2 * norm_.channels + 1, Holds::sums);
+  backward_sums_ = add(2 * norm_.channels, Holds::sums);
   set_first_weight(scale_);
 }
 

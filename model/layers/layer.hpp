@@ -1,5 +1,5 @@
 /// \file
-/// What the layers of a network have in common. A layer owns nothing but its places in the network's two tables: it
+/// What the layers of a network have in common. A layer owns nothing but its entries in the network's two tables: it
 /// declares its parameters and activations when it is made, and finds them in the memory that comes with each pass.
 #pragma once
 

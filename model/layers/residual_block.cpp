@@ -58,7 +58,7 @@ void NormalizedConvolution::backward(const Pass& pass, const Tensor& x, const Te
   convolution_.backward(pass, x, d_middle, accumulate, d_x);
 }
 
-void GradientWorkspaces::place(ActivationTable& activations) {
+void GradientWorkspaces::add_to(ActivationTable& activations) {
   for (std::size_t& workspace : workspaces_) workspace = activations.add({.name = "", .columns = elements_});
 }
 

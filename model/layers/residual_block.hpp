@@ -66,12 +66,12 @@ class NormalizedConvolution {
   BatchNormLayer norm_;
 };
 
-/// The three workspaces: place them when all blocks are known.
+/// The three workspaces: add them when all blocks are known.
 class GradientWorkspaces {
  public:
   /// Each will have room for so many elements per sample.
   void fit(std::int64_t elements) { elements_ = elements > elements_ ? elements : elements_; }
-  void place(ActivationTable& activations);
+  void add_to(ActivationTable& activations);
   Tensor at(const Pass& pass, std::size_t workspace, std::int64_t elements) const;
 
  private:

@@ -9,7 +9,7 @@ namespace {
 constexpr std::int64_t kExpansion = 4;
 
 /// d_y as the branch's last dense layer sees it.
-Tensor behind(const DropoutPlace& dropout, const Pass& pass, const TransformerWorkspace& workspace, const Tensor& d_y) {
+Tensor behind(const DropoutLayer& dropout, const Pass& pass, const TransformerWorkspace& workspace, const Tensor& d_y) {
   if (!dropout.acts(pass)) return d_y;
   const Tensor dropped = pass.at(workspace.dropped);
   dropout.apply(pass, d_y, dropped);

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "model/layers/dense.hpp"
-#include "model/layers/dropout_place.hpp"
+#include "model/layers/dropout_layer.hpp"
 #include "model/layers/layer.hpp"
 
 namespace lockstep::model {
@@ -45,7 +45,7 @@ class AttentionBranch {
   Dense joint_;
   std::size_t attended_, log_sums_;
   Dense output_;
-  DropoutPlace probabilities_, dropout_;
+  DropoutLayer probabilities_, dropout_;
 };
 
 /// A dense layer four times as wide as the stream, GELU, and a dense layer back.
@@ -68,7 +68,7 @@ class FeedForwardBranch {
   std::int64_t context_, width_;
   std::size_t weight_, bias_, expanded_, active_;
   Dense contract_;
-  DropoutPlace dropout_;
+  DropoutLayer dropout_;
 };
 
 }  // namespace lockstep::model

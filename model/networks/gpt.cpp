@@ -11,7 +11,7 @@
 
 #include <fmt/format.h>
 
-#include "model/layers/dropout_place.hpp"
+#include "model/layers/dropout_layer.hpp"
 #include "model/layers/embedding.hpp"
 #include "model/layers/layer_norm.hpp"
 #include "model/layers/token_head.hpp"
@@ -154,7 +154,7 @@ class Gpt final : public Network {
   }
 
   std::unique_ptr<Embedding> embedding_;
-  DropoutPlace dropout_;
+  DropoutLayer dropout_;
   std::vector<std::unique_ptr<Block>> blocks_;
   std::unique_ptr<LayerNorm> norm_;
   std::unique_ptr<TokenHead> head_;

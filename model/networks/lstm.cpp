@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "model/layers/dropout_place.hpp"
+#include "model/layers/dropout_layer.hpp"
 #include "model/layers/embedding.hpp"
 #include "model/layers/lstm_layer.hpp"
 #include "model/layers/token_head.hpp"
@@ -121,7 +121,7 @@ class LstmLanguageModel final : public Network {
   std::unique_ptr<Embedding> embedding_;
   std::vector<std::unique_ptr<LstmLayer>> layers_;
   std::unique_ptr<TokenHead> head_;
-  std::vector<DropoutPlace> dropouts_;  ///< behind the embedding and each layer
+  std::vector<DropoutLayer> dropouts_;  ///< behind the embedding and each layer
   std::vector<std::size_t> dropped_;    ///< activations: the outputs of the layers behind their dropout
   std::size_t tokens_ = 0, targets_ = 0, d_x_ = 0, d_cell_ = 0;
   std::string signature_;

@@ -89,7 +89,7 @@ class ResidualNetwork final : public Network {
                          weight_initializer.value_or(Initializer{.scheme = Initializer::Scheme::normal, .value = 0.01}),
                      .bias_initializer = options.find<Initializer>("bias-init").value_or(Initializer{})});
     d_average_ = activations_.add({.name = "", .columns = in.channels});
-    workspaces_.place(activations_);
+    workspaces_.add_to(activations_);
     parameters_.freeze();
     signature_ = fmt::format("resnet {} {}-{}", depth, describe(image), shape.outputs);
   }

@@ -200,7 +200,7 @@ void ReferenceBackend::do_update(const UpdateArenas& arenas, OptimizerKind kind,
     if (kind == OptimizerKind::lars && slice.decayed && weights > 0 && norm(g) > 0) {
       ratio = static_cast<double>(rule.trust) * weights / (norm(g) + decay * weights);
     }
-    // What adam and its kin subtract takes the gradient's place.
+    // What adam and its kin subtract overwrites the gradient.
     for (std::size_t i = 0; i < slice.count && state_count(kind) == 2; ++i) {
       v[i] = beta1 * v[i] + (1 - beta1) * g[i];
       s[i] = beta2 * s[i] + (1 - beta2) * g[i] * g[i];

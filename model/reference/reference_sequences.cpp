@@ -155,7 +155,7 @@ void ReferenceSequences::do_dropout(const Tensor& x, const Tensor& keys, const D
     for (std::int64_t c = 0; c < x.columns; ++c) {
       at(y, r, c) = at(x, r, c);
       if (rule.rate == 0) continue;
-      const auto [sample, position] = formulas::place_of(rule.order, keys.rows, x.rows / keys.rows, r);
+      const auto [sample, position] = formulas::indices_of(rule.order, keys.rows, x.rows / keys.rows, r);
       const auto index = static_cast<std::uint64_t>(position * x.columns + c);
       at(y, r, c) *= static_cast<double>(formulas::dropout_element(numbers, key(keys, sample), index));
     }

@@ -24,7 +24,7 @@ Optimizer::Optimizer(Backend& backend, ParameterState& parameters, StepStatusBuf
       l2_squares_(backend, 1) {
   if (!parameters.has_gradients()) throw std::invalid_argument("an optimiser needs gradients");
   if (!looks_at_whole_parameters(options.kind)) return;
-  if (is_sharded()) {
+  if (is_partitioned()) {
     throw std::invalid_argument(
         fmt::format("{} looks at whole parameters: their update cannot be shared", name_of(options.kind)));
   }
@@ -59,7 +59,7 @@ void Optimizer::update(const PartUpdated& updated) {
       arenas.norms = norms_.tensor();
       backend_.update(arenas, options_.kind, options_.average_decay > 0, rule_.tensor(), parts[i].slices, gate);
     }
-    if (updated && is_sharded()) updated(i);
+    if (updated && is_partitioned()) updated(i);
   }
 }
 

@@ -28,7 +28,7 @@ class Optimizer {
   Optimizer(Backend& backend, ParameterState& parameters, StepStatusBuffer& status, const OptimizerOptions& options);
 
   /// Whether ranks share the update.
-  bool is_sharded() const noexcept { return !parameters_.owned().whole(); }
+  bool is_partitioned() const noexcept { return !parameters_.owned().whole(); }
   /// The numbers of update `number` (0-based), in the order of the operations.
   void prepare(double learning_rate, std::int64_t number) { prepare(update_rule(options_, learning_rate, number)); }
   void prepare(const UpdateRule& rule);

@@ -306,9 +306,9 @@ TEST(Rectangles, AreMadeOfIntegersThatAreRight) {
     const double exponent = static_cast<std::int32_t>(word) * 0x1p-32;
     EXPECT_NEAR(static_cast<double>(formulas::root_of_aspect(word)) * 0x1p-30, std::pow(4.0 / 3, exponent), 3e-8);
   }
-  EXPECT_EQ(formulas::draw_place(0, 7), 0);
-  EXPECT_EQ(formulas::draw_place(0xFFFFFFFF, 7), 6);
-  EXPECT_EQ(formulas::draw_place(0xFFFFFFFF, 1), 0);
+  EXPECT_EQ(formulas::draw_offset(0, 7), 0);
+  EXPECT_EQ(formulas::draw_offset(0xFFFFFFFF, 7), 6);
+  EXPECT_EQ(formulas::draw_offset(0xFFFFFFFF, 1), 0);
 }
 
 /// The way of the fast devices: pixels, sums, one affine map per channel.

@@ -160,9 +160,9 @@ __global__ void core_product(const Bfloat16* left, const Bfloat16* right, const 
   float sums[2][4] = {};
   multiply_add(a[0], b[0], b[1], sums[0]);
   multiply_add(a[0], b[2], b[3], sums[1]);
-  const unsigned group = threadIdx.x / 4, place = threadIdx.x % 4;
+  const unsigned group = threadIdx.x / 4, member = threadIdx.x % 4;
   for (unsigned n = 0; n < 2; ++n) {
-    for (unsigned c = 0; c < 4; ++c) out[(group + c / 2 * 8) * 16 + n * 8 + place * 2 + c % 2] = sums[n][c];
+    for (unsigned c = 0; c < 4; ++c) out[(group + c / 2 * 8) * 16 + n * 8 + member * 2 + c % 2] = sums[n][c];
   }
   if constexpr (!kWaits) wait_groups<0>();
 }

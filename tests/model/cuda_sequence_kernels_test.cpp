@@ -408,10 +408,10 @@ TEST(DropoutKernel, DropsWhatTheFormulaSays) {
                 const auto numbers = formulas::dropout_numbers(rule);
                 for (std::size_t i = 0; i < x.size(); ++i) {
                   const auto row = static_cast<std::int64_t>(i) / each.columns;
-                  const auto place = formulas::place_of(order, each.samples, each.positions, row);
-                  const auto number = place.position * each.columns + static_cast<std::int64_t>(i) % each.columns;
+                  const auto indices = formulas::indices_of(order, each.samples, each.positions, row);
+                  const auto number = indices.position * each.columns + static_cast<std::int64_t>(i) % each.columns;
                   const float factor =
-                      formulas::dropout_element(numbers, key_of(place.sample), static_cast<std::uint64_t>(number));
+                      formulas::dropout_element(numbers, key_of(indices.sample), static_cast<std::uint64_t>(number));
                   kept += factor > 0;
                   x[i] *= static_cast<double>(factor);
                 }

@@ -215,7 +215,7 @@ class TwoBlocks final : public Network {
         d_average_(activations_.add({.name = "", .columns = second_.out().channels})) {
     shape_ = shape;
     synchronizes_ = synchronize;
-    workspaces_.place(activations_);
+    workspaces_.add_to(activations_);
     parameters_.freeze();
   }
   std::vector<LayerPlan> plan() const override { return {first_.plan(), second_.plan()}; }

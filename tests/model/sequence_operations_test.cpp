@@ -72,14 +72,14 @@ TEST(SequenceChecks, TokensAndTables) {
            [&](const Tensors& t) { sequences.project_backward(t[0], t[1], t[2], Accumulate::yes, t[3], t[4]); },
            {4},
            {0, 2}});
-  // Tables and places of nothing.
+  // Tables and positions of nothing.
   const Tensors t =
       tensors_for({{"tokens", kTokens, 2, 1}, {"y", kCompute, 2, 4}, {"d", kMaster, 7, 4}, {"table", kCompute, 7, 4}});
-  Tensor no_table = t[3], no_places = t[3], no_d_places = t[2];
-  no_table.rows = no_places.rows = no_d_places.rows = 0;
+  Tensor no_table = t[3], no_positions = t[3], no_d_positions = t[2];
+  no_table.rows = no_positions.rows = no_d_positions.rows = 0;
   EXPECT_THROW(sequences.embedding_forward(t[0], no_table, {}, t[1]), std::invalid_argument);
-  EXPECT_THROW(sequences.embedding_forward(t[0], t[3], no_places, t[1]), std::invalid_argument);
-  EXPECT_THROW(sequences.embedding_backward(t[0], t[1], Accumulate::no, t[2], no_d_places), std::invalid_argument);
+  EXPECT_THROW(sequences.embedding_forward(t[0], t[3], no_positions, t[1]), std::invalid_argument);
+  EXPECT_THROW(sequences.embedding_backward(t[0], t[1], Accumulate::no, t[2], no_d_positions), std::invalid_argument);
 }
 
 TEST(SequenceChecks, LayerNormAndGelu) {

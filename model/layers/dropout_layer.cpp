@@ -1,4 +1,4 @@
-#include "model/layers/dropout_place.hpp"
+#include "model/layers/dropout_layer.hpp"
 
 #include <stdexcept>
 
@@ -6,17 +6,17 @@
 
 namespace lockstep::model {
 
-DropoutPlace::DropoutPlace(const Dropout& rule) : rule_(rule) {
+DropoutLayer::DropoutLayer(const Dropout& rule) : rule_(rule) {
   if (!(rule.rate >= 0 && rule.rate < 1)) {
     throw std::invalid_argument(fmt::format("a dropout of {}: must be at least 0 and below 1", rule.rate));
   }
 }
 
-void DropoutPlace::apply(const Pass& pass, const Tensor& x, const Tensor& y) const {
+void DropoutLayer::apply(const Pass& pass, const Tensor& x, const Tensor& y) const {
   pass.sequences().dropout(x, pass.keys, rule_, y);
 }
 
-Dropout DropoutPlace::rule(const Pass& pass) const noexcept {
+Dropout DropoutLayer::rule(const Pass& pass) const noexcept {
   Dropout rule = rule_;
   if (!acts(pass)) rule.rate = 0;
   return rule;

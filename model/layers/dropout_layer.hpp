@@ -1,15 +1,15 @@
 /// \file
-/// One place in a network where elements are dropped (Dropout in randomness.hpp).
+/// A dropout layer: elements are dropped here (Dropout in randomness.hpp).
 #pragma once
 
 #include "model/pass.hpp"
 
 namespace lockstep::model {
 
-class DropoutPlace {
+class DropoutLayer {
  public:
   /// rule.rate in [0, 1), or std::invalid_argument.
-  explicit DropoutPlace(const Dropout& rule);
+  explicit DropoutLayer(const Dropout& rule);
 
   bool is_used() const noexcept { return rule_.rate > 0; }
   /// In passes whose samples have keys: training.
