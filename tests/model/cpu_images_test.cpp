@@ -3,133 +3,26 @@
 #include "model/cpu/cpu_images.hpp"
 
 #include <cmath>
-#include <cstring>
-#include <functional>
 #include <limits>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "cpu_against_reference.hpp"
 #include "model/cpu/convolution.hpp"
 #include "model/cpu/element_loops.hpp"
 #include "model/reference/reference_images.hpp"
-#include "sample_data.hpp"
 
 namespace lockstep::model {
 namespace {
 
-using test::sample;
+using test::element;
+using test::kNan;
+using test::Operand;
 
-constexpr double kUnit = 0x1p-24;
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-/// One operand: of the kind's compute type unless it holds something else.
-struct Operand {
-  std::string name;
-  std::int64_t rows = 0, columns = 0;
-  double tolerance = 0;  ///< of what the operation makes of it, in units
-  enum Holds { values, sums, choices, keys, bytes, nothing } holds = values;
-  std::int64_t nan_at = -1;  ///< this element is not a number
-  double scale = 1, shift = 0;
-};
-
-/// An operand's memory for one kind of device.
-struct Memory {
-  std::vector<std::byte> bytes;
-  Tensor tensor;
-};
-
-double initial(const Operand& operand, std::size_t i) {
-  if (static_cast<std::int64_t>(i) == operand.nan_at) return static_cast<double>(kNan);
-  return static_cast<double>(static_cast<float>(operand.shift + operand.scale * sample(operand.name, i)));
-}
-
-Memory make(const Operand& operand, ElementType values) {
-  Memory memory;
-  memory.tensor = {nullptr, values, operand.rows, operand.columns};
-  if (operand.holds == Operand::nothing) return memory;
-  if (operand.holds == Operand::sums) memory.tensor.type = ElementType::float64;
-  if (operand.holds == Operand::choices || operand.holds == Operand::bytes) memory.tensor.type = ElementType::uint8;
-  if (operand.holds == Operand::keys) memory.tensor.type = ElementType::uint64;
-  const auto count = static_cast<std::size_t>(memory.tensor.count());
-  memory.bytes.resize(count * size_of(memory.tensor.type) + 1);
-  memory.tensor.data = memory.bytes.data();
-  for (std::size_t i = 0; i < count; ++i) {
-    const double value = initial(operand, i);
-    switch (memory.tensor.type) {
-      case ElementType::float32:
-        memory.tensor.elements<float>()[i] = static_cast<float>(value);
-        break;
-      case ElementType::float64:
-        memory.tensor.elements<double>()[i] = value;
-        break;
-      case ElementType::uint8:
-        memory.tensor.elements<std::uint8_t>()[i] = static_cast<std::uint8_t>(std::abs(value) * 255);
-        break;
-      default:
-        memory.tensor.elements<std::uint64_t>()[i] = static_cast<std::uint64_t>(std::abs(value) * 1e18);
-    }
-  }
-  return memory;
-}
-
-double element(const Tensor& tensor, std::size_t i) {
-  if (tensor.type == ElementType::float32) return static_cast<double>(tensor.elements<float>()[i]);
-  if (tensor.type == ElementType::float64) return tensor.elements<double>()[i];
-  if (tensor.type == ElementType::uint8) return tensor.elements<std::uint8_t>()[i];
-  return static_cast<double>(tensor.elements<std::uint64_t>()[i]);
-}
-
-using Call = std::function<void(ImageOperations&, const std::vector<Tensor>&)>;
-
-class CpuImagesTest : public ::testing::Test {
- protected:
-  /// Runs `call` on both, and expects of every operand that both made the same of it; NaN where the other has a NaN.
-  void compare(const std::vector<Operand>& operands, const Call& call, const std::string& what) {
-    const auto run = [&](ImageOperations& images, ElementType values) {
-      std::vector<Memory> memories;
-      std::vector<Tensor> tensors;
-      for (const Operand& operand : operands) memories.push_back(make(operand, values));
-      for (const Memory& memory : memories) tensors.push_back(memory.tensor);
-      call(images, tensors);
-      return memories;
-    };
-    const auto expected = run(reference_, ElementType::float64);
-    const auto got = run(*cpu_[0], ElementType::float32);
-    for (std::size_t k = 0; k < operands.size(); ++k) {
-      const Tensor &a = got[k].tensor, &b = expected[k].tensor;
-      if (!b.present()) continue;
-      const double tolerance = operands[k].tolerance * kUnit;
-      int wrong = 0;
-      for (std::size_t i = 0; i < static_cast<std::size_t>(b.count()) && wrong < 3; ++i) {
-        const double x = element(a, i), y = element(b, i);
-        const bool same = std::isnan(y) ? std::isnan(x) : std::abs(x - y) <= tolerance * std::max(1.0, std::abs(y));
-        if (same) continue;
-        ++wrong;
-        ADD_FAILURE() << what << ": " << operands[k].name << "[" << i << "] is " << x << ", should be " << y << " ("
-                      << std::abs(x - y) / kUnit << " units)";
-      }
-    }
-    for (std::size_t more = 1; more < cpu_.size(); ++more) {
-      const auto other = run(*cpu_[more], ElementType::float32);
-      for (std::size_t k = 0; k < operands.size(); ++k) {
-        EXPECT_EQ(other[k].bytes, got[k].bytes)
-            << what << ": " << operands[k].name << " differs with " << more + 1 << " threads";
-      }
-    }
-  }
-
-  cpu::ThreadPool one_{1}, two_{2}, three_{3};
-  std::vector<std::unique_ptr<cpu::CpuImages>> cpu_ = [this] {
-    std::vector<std::unique_ptr<cpu::CpuImages>> all;
-    for (auto* pool : {&one_, &two_, &three_}) all.push_back(std::make_unique<cpu::CpuImages>(*pool));
-    return all;
-  }();
-  ReferenceImages reference_;
-};
+using CpuImagesTest = test::CpuAgainstReference<ImageOperations, cpu::CpuImages, ReferenceImages>;
 
 Convolution convolution(const ImageShape& in, const Sliding& window, std::int64_t channels) {
   return {.in = in, .out = slide(in, window, channels), .window = window};

@@ -3,132 +3,30 @@
 #include "model/cpu/cpu_sequences.hpp"
 
 #include <cmath>
-#include <cstring>
-#include <functional>
-#include <limits>
-#include <memory>
-#include <string>
 #include <vector>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "cpu_against_reference.hpp"
 #include "model/cpu/blocked_gemm.hpp"
 #include "model/cpu/sequence_loops.hpp"
 #include "model/reference/reference_sequences.hpp"
-#include "sample_data.hpp"
 
 namespace lockstep::model {
 namespace {
 
-using test::sample;
+using test::difference;
+using test::element;
+using test::kNan;
+using test::make;
+using test::Memory;
+using test::Operand;
 
-constexpr double kUnit = 0x1p-24;
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-/// One operand: of the kind's compute type unless it holds something else.
-struct Operand {
-  std::string name;
-  std::int64_t rows = 0, columns = 0;
-  double tolerance = 0;  ///< of what the operation makes of it, in units
-  enum Holds { values, keys, tokens, nothing } holds = values;
-  std::int64_t nan_at = -1;  ///< this element is not a number
-  double scale = 1, shift = 0;
-};
-
-struct Memory {
-  std::vector<std::byte> bytes;
-  Tensor tensor;
-};
-
-Memory make(const Operand& operand, ElementType values) {
-  Memory memory;
-  memory.tensor = {nullptr, values, operand.rows, operand.columns};
-  if (operand.holds == Operand::nothing) return memory;
-  if (operand.holds == Operand::keys) memory.tensor.type = ElementType::uint64;
-  if (operand.holds == Operand::tokens) memory.tensor.type = ElementType::int32;
-  const auto count = static_cast<std::size_t>(memory.tensor.count());
-  memory.bytes.resize(count * size_of(memory.tensor.type) + 1);
-  memory.tensor.data = memory.bytes.data();
-  for (std::size_t i = 0; i < count; ++i) {
-    const double uniform = sample(operand.name, i);
-    const bool is_nan = static_cast<std::int64_t>(i) == operand.nan_at;
-    const auto value = is_nan ? kNan : static_cast<float>(operand.shift + operand.scale * uniform);
-    switch (memory.tensor.type) {
-      case ElementType::float32:
-        memory.tensor.elements<float>()[i] = value;
-        break;
-      case ElementType::float64:
-        memory.tensor.elements<double>()[i] = static_cast<double>(value);
-        break;
-      case ElementType::int32:  // scale is the vocabulary
-        memory.tensor.elements<std::int32_t>()[i] = static_cast<std::int32_t>((uniform + 1) / 2 * operand.scale);
-        break;
-      default:
-        memory.tensor.elements<std::uint64_t>()[i] = static_cast<std::uint64_t>(std::abs(uniform) * 1e18);
-    }
-  }
-  return memory;
-}
-
-double element(const Tensor& tensor, std::size_t i) {
-  if (tensor.type == ElementType::float32) return static_cast<double>(tensor.elements<float>()[i]);
-  if (tensor.type == ElementType::float64) return tensor.elements<double>()[i];
-  if (tensor.type == ElementType::int32) return tensor.elements<std::int32_t>()[i];
-  return static_cast<double>(tensor.elements<std::uint64_t>()[i]);
-}
-
-using Call = std::function<void(SequenceOperations&, const std::vector<Tensor>&)>;
-
-/// Where a product differs from the expected one by more than the operand's tolerance (NaN where the other has a NaN).
-std::string difference(const Operand& operand, const Tensor& got, const Tensor& expected) {
-  if (!expected.present()) return "";
-  for (std::size_t i = 0; i < static_cast<std::size_t>(expected.count()); ++i) {
-    const double x = element(got, i), y = element(expected, i);
-    const double allowed = operand.tolerance * kUnit * std::max(1.0, std::abs(y));
-    if (std::isnan(y) ? std::isnan(x) : std::abs(x - y) <= allowed) continue;
-    return fmt::format("{}[{}] is {}, should be {} ({} units)", operand.name, i, x, y, std::abs(x - y) / kUnit);
-  }
-  return "";
-}
-
-class CpuSequencesTest : public ::testing::Test {
+class CpuSequencesTest : public test::CpuAgainstReference<SequenceOperations, cpu::CpuSequences, ReferenceSequences> {
  protected:
-  /// Runs `call` on both, and expects of every operand that both made the same of it.
-  void compare(const std::vector<Operand>& operands, const Call& call, const std::string& what) {
-    const auto run = [&](SequenceOperations& sequences, ElementType values) {
-      std::vector<Memory> memories;
-      std::vector<Tensor> tensors;
-      for (const Operand& operand : operands) memories.push_back(make(operand, values));
-      for (const Memory& memory : memories) tensors.push_back(memory.tensor);
-      call(sequences, tensors);
-      return memories;
-    };
-    const auto expected = run(reference_, ElementType::float64);
-    const auto got = run(*cpu_[0], ElementType::float32);
-    for (std::size_t k = 0; k < operands.size(); ++k) {
-      EXPECT_EQ(difference(operands[k], got[k].tensor, expected[k].tensor), "") << what;
-    }
-    for (std::size_t more = 1; more < cpu_.size(); ++more) {
-      const auto other = run(*cpu_[more], ElementType::float32);
-      for (std::size_t k = 0; k < operands.size(); ++k) {
-        if (cpu::blocked_gemm_instruction_set() != nullptr) {
-          EXPECT_EQ(other[k].bytes, got[k].bytes)
-              << what << ": " << operands[k].name << " differs with " << more + 1 << " threads";
-        } else {  // a BLAS may sum a part of the columns in another order
-          EXPECT_EQ(difference(operands[k], other[k].tensor, expected[k].tensor), "") << what;
-        }
-      }
-    }
-  }
-
-  cpu::ThreadPool one_{1}, two_{2}, three_{3};
-  std::vector<std::unique_ptr<cpu::CpuSequences>> cpu_ = [this] {
-    std::vector<std::unique_ptr<cpu::CpuSequences>> all;
-    for (auto* pool : {&one_, &two_, &three_}) all.push_back(std::make_unique<cpu::CpuSequences>(*pool));
-    return all;
-  }();
-  ReferenceSequences reference_;
+  /// A BLAS may sum a part of the columns in another order.
+  bool same_bits() const override { return cpu::blocked_gemm_instruction_set() != nullptr; }
 };
 
 TEST(CpuSequencesHarness, SeesWhatIsWrong) {
