@@ -47,6 +47,17 @@ inline Tensor pixels_of(const Tensor& batch, const ImageShape& image, std::int64
   return batch.row_range(first, count).reshaped(count * image.pixels(), image.channels);
 }
 
+/// Calls visit(first, count, patches) for each tile of a batch: its images, and memory for their patches.
+template <class Visit>
+void for_tiles(const Convolution& shape, ElementType type, std::int64_t images, void* workspace, std::size_t most,
+               const Visit& visit) {
+  const std::int64_t tile = images_of_tile(shape, type, images, most);
+  for (std::int64_t first = 0; first < images; first += tile) {
+    const std::int64_t count = std::min(tile, images - first);
+    visit(first, count, Tensor{workspace, type, count * shape.out.pixels(), shape.patch()});
+  }
+}
+
 /// y = convolution of x with w, where multiply(patches, w, y) multiplies matrices (and may do more to each y).
 /// `workspace`: patch_bytes() with the same `most`.
 template <class Multiply>
@@ -56,13 +67,10 @@ void convolution_by_gemm(cudaStream_t stream, const Convolution& shape, const Te
   if (is_product(shape)) {
     return multiply(pixels_of(x, shape.in, 0, x.rows), w, pixels_of(y, shape.out, 0, y.rows));
   }
-  const std::int64_t tile = images_of_tile(shape, x.type, x.rows, most);
-  for (std::int64_t first = 0; first < x.rows; first += tile) {
-    const std::int64_t count = std::min(tile, x.rows - first);
-    const Tensor patches{workspace, x.type, count * shape.out.pixels(), shape.patch()};
+  for_tiles(shape, x.type, x.rows, workspace, most, [&](std::int64_t first, std::int64_t count, const Tensor& patches) {
     gather_patches(stream, shape, x.row_range(first, count), patches);
     multiply(patches, w, pixels_of(y, shape.out, first, count));
-  }
+  });
 }
 
 /// d_w = or += patches' d_y, by multiply_first(patches, d_y, accumulate, d_w).
@@ -73,13 +81,10 @@ void filter_gradient_by_gemm(cudaStream_t stream, const Convolution& shape, cons
   if (is_product(shape)) {
     return multiply_first(pixels_of(x, shape.in, 0, x.rows), pixels_of(d_y, shape.out, 0, x.rows), accumulate, d_w);
   }
-  const std::int64_t tile = images_of_tile(shape, x.type, x.rows, most);
-  for (std::int64_t first = 0; first < x.rows; first += tile) {
-    const std::int64_t count = std::min(tile, x.rows - first);
-    const Tensor patches{workspace, x.type, count * shape.out.pixels(), shape.patch()};
+  for_tiles(shape, x.type, x.rows, workspace, most, [&](std::int64_t first, std::int64_t count, const Tensor& patches) {
     gather_patches(stream, shape, x.row_range(first, count), patches);
     multiply_first(patches, pixels_of(d_y, shape.out, first, count), first == 0 ? accumulate : Accumulate::yes, d_w);
-  }
+  });
 }
 
 /// d_x from d_y w', by multiply_second(d_y, w, d_patches).
@@ -90,13 +95,11 @@ void image_gradient_by_gemm(cudaStream_t stream, const Convolution& shape, const
   if (is_product(shape)) {
     return multiply_second(pixels_of(d_y, shape.out, 0, d_y.rows), w, pixels_of(d_x, shape.in, 0, d_x.rows));
   }
-  const std::int64_t tile = images_of_tile(shape, d_x.type, d_x.rows, most);
-  for (std::int64_t first = 0; first < d_x.rows; first += tile) {
-    const std::int64_t count = std::min(tile, d_x.rows - first);
-    const Tensor patches{workspace, d_x.type, count * shape.out.pixels(), shape.patch()};
-    multiply_second(pixels_of(d_y, shape.out, first, count), w, patches);
-    add_patches(stream, shape, patches, d_x.row_range(first, count));
-  }
+  for_tiles(shape, d_x.type, d_x.rows, workspace, most,
+            [&](std::int64_t first, std::int64_t count, const Tensor& patches) {
+              multiply_second(pixels_of(d_y, shape.out, first, count), w, patches);
+              add_patches(stream, shape, patches, d_x.row_range(first, count));
+            });
 }
 
 }  // namespace lockstep::model::cuda
