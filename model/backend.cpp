@@ -135,7 +135,7 @@ void Backend::add_l2_gradient(const Tensor& parameters, const Tensor& gradients,
   do_add_l2_gradient(parameters, gradients, l2, slices);
 }
 
-void Backend::update(const UpdateArenas& arenas, OptimizerKind kind, bool averaging, const Tensor& rule,
+void Backend::update(const UpdateArenas& arenas, OptimizerKind kind, Averaging averaging, const Tensor& rule,
                      std::span<const UpdateSlice> slices, const UpdateGate& gate) {
   const Tensor& w = arenas.parameters;
   const auto arena = [&](const Tensor& tensor, bool needed) {
@@ -149,7 +149,8 @@ void Backend::update(const UpdateArenas& arenas, OptimizerKind kind, bool averag
           "the optimiser's state arenas must have the shape of the parameters");
   require(!norms || is(arenas.norms, ElementType::float64, 1, 2 * static_cast<std::int64_t>(slices.size())), "update",
           "lars and lamb need norms, float64 [1, 2 * slices]");
-  require(arena(arenas.average, averaging), "update", "the average arena must have the shape of the parameters");
+  require(arena(arenas.average, averaging == Averaging::yes), "update",
+          "the average arena must have the shape of the parameters");
   const bool copied = compute_type() != master_type();
   require(copied ? is(arenas.compute_copy, compute_type(), w.rows, w.columns) : !arenas.compute_copy.present(),
           "update", "the compute copy holds the parameters in the compute type where that is another one");

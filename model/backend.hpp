@@ -103,6 +103,9 @@ struct StageBytes {
   std::size_t x = 0, y = 0, keys = 0;
 };
 
+/// Whether an update keeps UpdateArenas::average.
+enum class Averaging { no, yes };
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -169,8 +172,8 @@ class Backend {
   void add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2,
                        std::span<const UpdateSlice> slices);
   /// One fused pass over the slices: clip, decay, optimiser, average, compute_copy. `slices` are always the same ones
-  /// (a backend may keep its copy of them); `averaging`: arenas.average is kept. The gradients may be used up.
-  void update(const UpdateArenas& arenas, OptimizerKind kind, bool averaging, const Tensor& rule,
+  /// (a backend may keep its copy of them); The gradients may be used up.
+  void update(const UpdateArenas& arenas, OptimizerKind kind, Averaging averaging, const Tensor& rule,
               std::span<const UpdateSlice> slices, const UpdateGate& gate);
   /// out[i] = in[i], rounded to nearest even: float32 to bfloat16 or back, on a GPU; a copy where the types are one.
   void cast(const Tensor& in, const Tensor& out);
@@ -225,7 +228,7 @@ class Backend {
   virtual void do_report_loss(const Tensor& sums, const Tensor& status) = 0;
   virtual void do_add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2,
                                   std::span<const UpdateSlice> slices) = 0;
-  virtual void do_update(const UpdateArenas& arenas, OptimizerKind kind, bool averaging, const Tensor& rule,
+  virtual void do_update(const UpdateArenas& arenas, OptimizerKind kind, Averaging averaging, const Tensor& rule,
                          std::span<const UpdateSlice> slices, const UpdateGate& gate) = 0;
   virtual void do_cast(const Tensor& in, const Tensor& out) = 0;
   virtual void do_fill_zero(const Tensor& x) = 0;

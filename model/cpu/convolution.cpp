@@ -87,9 +87,8 @@ class Convolver::Library {
 
   void forward(const Convolution& shape, const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
                const Tensor& y);
-  void backward(const Convolution& shape, const Tensor& x, const Tensor& w, const Tensor& y, const Tensor& d_y,
-                Activation activation, Accumulate accumulate, const Tensor& d_w, const Tensor& d_bias,
-                const Tensor& d_x);
+  void backward(const Convolution& shape, const LinearBackwardOperands& operands, Activation activation,
+                Accumulate accumulate);
   const std::vector<std::string>& notes() const noexcept { return notes_; }
 
  private:
@@ -166,9 +165,9 @@ void Convolver::Library::forward(const Convolution& shape, const Tensor& x, cons
   });
 }
 
-void Convolver::Library::backward(const Convolution& shape, const Tensor& x, const Tensor& w, const Tensor& y,
-                                  const Tensor& d_y, Activation activation, Accumulate accumulate, const Tensor& d_w,
-                                  const Tensor& d_bias, const Tensor& d_x) {
+void Convolver::Library::backward(const Convolution& shape, const LinearBackwardOperands& operands,
+                                  Activation activation, Accumulate accumulate) {
+  const auto& [x, w, y, d_y, d_w, d_bias, d_x] = operands;
   const auto images = static_cast<std::size_t>(x.rows);
   const auto filter_gradient = d_w.elements<float>();
   const auto bias_gradient = d_bias.elements<float>();
@@ -254,10 +253,9 @@ void Convolver::forward(const Convolution& shape, const Tensor& x, const Tensor&
   library_->forward(shape, x, w, bias, activation, y);
 }
 
-void Convolver::backward(const Convolution& shape, const Tensor& x, const Tensor& w, const Tensor& y, const Tensor& d_y,
-                         Activation activation, Accumulate accumulate, const Tensor& d_w, const Tensor& d_bias,
-                         const Tensor& d_x) {
-  library_->backward(shape, x, w, y, d_y, activation, accumulate, d_w, d_bias, d_x);
+void Convolver::backward(const Convolution& shape, const LinearBackwardOperands& operands, Activation activation,
+                         Accumulate accumulate) {
+  library_->backward(shape, operands, activation, accumulate);
 }
 
 std::vector<std::string> Convolver::notes() const { return library_->notes(); }

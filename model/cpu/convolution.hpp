@@ -29,9 +29,8 @@ class Convolver {
   /// The contracts of ImageOperations.
   void forward(const Convolution& shape, const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
                const Tensor& y);
-  void backward(const Convolution& shape, const Tensor& x, const Tensor& w, const Tensor& y, const Tensor& d_y,
-                Activation activation, Accumulate accumulate, const Tensor& d_w, const Tensor& d_bias,
-                const Tensor& d_x);
+  void backward(const Convolution& shape, const LinearBackwardOperands& operands, Activation activation,
+                Accumulate accumulate);
 
   /// What is slower than it should be, one sentence for each shape and direction that oneDNN has no direct code for.
   std::vector<std::string> notes() const;

@@ -152,7 +152,7 @@ void CpuBackend::do_add_l2_gradient(const Tensor& parameters, const Tensor& grad
   }
 }
 
-void CpuBackend::do_update(const UpdateArenas& arenas, OptimizerKind kind, bool averaging, const Tensor& rule,
+void CpuBackend::do_update(const UpdateArenas& arenas, OptimizerKind kind, Averaging averaging, const Tensor& rule,
                            std::span<const UpdateSlice> slices, const UpdateGate& gate) {
   const auto open_update = open(rule, gate);
   if (!open_update) return;
@@ -182,8 +182,9 @@ void CpuBackend::update_slice(const UpdateSpans& spans, Update update, const Upd
                    [&](std::size_t begin, std::size_t end) { work(part_of(spans, begin, end)); });
   };
   if (slice.statistic) return pass([&](const UpdateSpans& part) { update_statistics(part, update.rule); });
+  update.decayed = slice.decayed;
   const bool directions = update.kind == OptimizerKind::lamb;
-  if (directions) pass([&](const UpdateSpans& part) { lamb_directions(part, update, slice.decayed); });
+  if (directions) pass([&](const UpdateSpans& part) { lamb_directions(part, update); });
   if (formulas::needs_norms(update.kind)) {
     const auto squares = [&](const auto& of_block) {
       return slice.decayed ? sum_of_blocks<double>(slice.count, kThreadingElements, of_block) : 0.0;
@@ -197,7 +198,7 @@ void CpuBackend::update_slice(const UpdateSpans& spans, Update update, const Upd
     });
     update.ratio = formulas::trust_ratio(update.kind, update.rule, norms[0], norms[1]);
   }
-  pass([&](const UpdateSpans& part) { cpu::update(part, update, slice.decayed); });
+  pass([&](const UpdateSpans& part) { cpu::update(part, update); });
 }
 
 void CpuBackend::do_upload(std::span<const float> host, const Tensor& to) {

@@ -40,7 +40,7 @@ class CpuBackend final : public HostBackend {
   void do_sum_of_squares(const Tensor& x, const Tensor& out, Accumulate accumulate) override;
   void do_add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2,
                           std::span<const UpdateSlice> slices) override;
-  void do_update(const UpdateArenas& arenas, OptimizerKind kind, bool averaging, const Tensor& rule,
+  void do_update(const UpdateArenas& arenas, OptimizerKind kind, Averaging averaging, const Tensor& rule,
                  std::span<const UpdateSlice> slices, const UpdateGate& gate) override;
   void do_upload(std::span<const float> host, const Tensor& to) override;
   void do_download(const Tensor& from, std::span<float> host) override;

@@ -81,8 +81,7 @@ void CpuImages::do_convolution_forward(const Convolution& shape, const Tensor& x
 
 void CpuImages::do_convolution_backward(const Convolution& shape, const LinearBackwardOperands& operands,
                                         Activation activation, Accumulate accumulate) {
-  const auto& [x, w, y, d_y, d_w, d_bias, d_x] = operands;
-  convolver_.backward(shape, x, w, y, d_y, activation, accumulate, d_w, d_bias, d_x);
+  convolver_.backward(shape, operands, activation, accumulate);
 }
 
 void CpuImages::do_max_pool_forward(const Pool& shape, const Tensor& x, const Tensor& y, const Tensor& chosen) {
@@ -157,7 +156,13 @@ void CpuImages::do_batch_norm_forward(const BatchNorm& norm, const BatchNormForw
     gain[c] = static_cast<float>(static_cast<double>(floats(scale)[c]) * one);
   }
   split(pixels_of(x, channels), channels, [&](Slice pixels) {
-    normalize(channels, floats(x), floats(mean), gain.data(), floats(shift), floats(residual), norm.relu, floats(y),
+    normalize(norm,
+              {.x = floats(x),
+               .mean = floats(mean),
+               .gain = gain.data(),
+               .shift = floats(shift),
+               .residual = floats(residual),
+               .y = floats(y)},
               pixels);
   });
 }
@@ -185,7 +190,13 @@ void CpuImages::do_batch_norm_inference(const BatchNorm& norm, const BatchNormIn
         formulas::inverse_deviation(static_cast<double>(floats(variance)[c]), static_cast<double>(norm.epsilon)));
   }
   split(pixels_of(x, channels), channels, [&](Slice pixels) {
-    normalize(channels, floats(x), floats(mean), gain.data(), floats(shift), floats(residual), norm.relu, floats(y),
+    normalize(norm,
+              {.x = floats(x),
+               .mean = floats(mean),
+               .gain = gain.data(),
+               .shift = floats(shift),
+               .residual = floats(residual),
+               .y = floats(y)},
               pixels);
   });
 }
@@ -196,7 +207,8 @@ void CpuImages::do_batch_norm_backward_sums(const BatchNorm& norm, const BatchNo
   const std::size_t channels = size(norm.channels);
   const auto all = sums.elements<double>();
   sum_of_blocks(pixels_of(x, channels), channels, all, [&](Slice range, double* part) {
-    normalize_gradient_sums(channels, floats(x), floats(y), floats(d_y), floats(mean), norm.relu, range, part);
+    normalize_gradient_sums(
+        norm, {.x = floats(x), .y = floats(y), .d_y = floats(d_y), .mean = floats(mean), .sums = part}, range);
   });
   for (std::size_t c = 0; c < channels; ++c) {
     all[channels + c] *= static_cast<double>(floats(inverse)[c]);
@@ -221,8 +233,15 @@ void CpuImages::do_batch_norm_backward(const BatchNorm& norm, const BatchNormBac
     shift[c] = static_cast<float>(-factor * all[c] / count);
   }
   split(pixels_of(x, channels), channels, [&](Slice pixels) {
-    normalize_gradient(channels, floats(x), floats(d_y), floats(mean), gain.data(), slope.data(), shift.data(),
-                       floats(d_x), pixels);
+    normalize_gradient(norm,
+                       {.x = floats(x),
+                        .d_y = floats(d_y),
+                        .mean = floats(mean),
+                        .gain = gain.data(),
+                        .slope = slope.data(),
+                        .shift = shift.data(),
+                        .d_x = floats(d_x)},
+                       pixels);
   });
 }
 

@@ -41,7 +41,7 @@ LOCKSTEP_INLINE void gradient_rows(std::span<const float> y, std::span<float> d_
 
 /// Every `if` is on a template argument; what a rule does not keep is a local that nobody reads.
 template <OptimizerKind kKind, bool kAverage>
-LOCKSTEP_INLINE void update_each(const UpdateSpans& spans, const Update& update, bool decayed) {
+LOCKSTEP_INLINE void update_each(const UpdateSpans& spans, const Update& update) {
   constexpr bool kFirst =
       kKind != OptimizerKind::lamb && (formulas::keeps_velocity(kKind) || formulas::keeps_moments(kKind));
   constexpr bool kSecond = kKind != OptimizerKind::lamb && formulas::keeps_moments(kKind);
@@ -50,8 +50,8 @@ LOCKSTEP_INLINE void update_each(const UpdateSpans& spans, const Update& update,
   float* __restrict state1 = spans.state1.data();
   float* __restrict state2 = spans.state2.data();
   float* __restrict average = spans.average.data();
-  const formulas::UpdateScalars scalars =
-      formulas::with_ratio(formulas::update_scalars(kKind, update.rule, update.gradient_factor, decayed), update.ratio);
+  const formulas::UpdateScalars scalars = formulas::with_ratio(
+      formulas::update_scalars(kKind, update.rule, update.gradient_factor, update.decayed), update.ratio);
   const std::size_t count = spans.parameters.size();
   for (std::size_t i = 0; i < count; ++i) {
     float first = 0, second = 0;
@@ -66,11 +66,11 @@ LOCKSTEP_INLINE void update_each(const UpdateSpans& spans, const Update& update,
 }
 
 template <OptimizerKind kKind>
-LOCKSTEP_INLINE void update_with(const UpdateSpans& spans, const Update& update, bool decayed) {
-  if (update.averaging) {
-    update_each<kKind, true>(spans, update, decayed);
+LOCKSTEP_INLINE void update_with(const UpdateSpans& spans, const Update& update) {
+  if (update.averaging == Averaging::yes) {
+    update_each<kKind, true>(spans, update);
   } else {
-    update_each<kKind, false>(spans, update, decayed);
+    update_each<kKind, false>(spans, update);
   }
 }
 
@@ -166,26 +166,27 @@ LOCKSTEP_CLONES LossSums squared_error(std::span<float> predictions, std::span<c
   return {.loss = squares / static_cast<double>(outputs), .metric = magnitudes / static_cast<double>(outputs)};
 }
 
-LOCKSTEP_CLONES void update(const UpdateSpans& spans, const Update& update, bool decayed) {
+LOCKSTEP_CLONES void update(const UpdateSpans& spans, const Update& update) {
   switch (update.kind) {
     case OptimizerKind::sgd:
-      return update_with<OptimizerKind::sgd>(spans, update, decayed);
+      return update_with<OptimizerKind::sgd>(spans, update);
     case OptimizerKind::momentum:
-      return update_with<OptimizerKind::momentum>(spans, update, decayed);
+      return update_with<OptimizerKind::momentum>(spans, update);
     case OptimizerKind::nesterov:
-      return update_with<OptimizerKind::nesterov>(spans, update, decayed);
+      return update_with<OptimizerKind::nesterov>(spans, update);
     case OptimizerKind::adam:
     case OptimizerKind::adamw:
-      return update_with<OptimizerKind::adam>(spans, update, decayed);
+      return update_with<OptimizerKind::adam>(spans, update);
     case OptimizerKind::lars:
-      return update_with<OptimizerKind::lars>(spans, update, decayed);
+      return update_with<OptimizerKind::lars>(spans, update);
     case OptimizerKind::lamb:
-      return update_with<OptimizerKind::lamb>(spans, update, decayed);
+      return update_with<OptimizerKind::lamb>(spans, update);
   }
 }
 
-LOCKSTEP_CLONES void lamb_directions(const UpdateSpans& spans, const Update& update, bool decayed) {
-  const auto scalars = formulas::update_scalars(OptimizerKind::lamb, update.rule, update.gradient_factor, decayed);
+LOCKSTEP_CLONES void lamb_directions(const UpdateSpans& spans, const Update& update) {
+  const auto scalars =
+      formulas::update_scalars(OptimizerKind::lamb, update.rule, update.gradient_factor, update.decayed);
   const float* __restrict parameters = spans.parameters.data();
   float* __restrict gradients = spans.gradients.data();
   float* __restrict state1 = spans.state1.data();

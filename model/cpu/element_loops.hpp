@@ -54,15 +54,16 @@ struct UpdateSpans {
 };
 struct Update {
   OptimizerKind kind = OptimizerKind::sgd;
-  bool averaging = false;
+  Averaging averaging = Averaging::no;
   UpdateRule rule;
   float gradient_factor = 1;  ///< multiplies the gradient first
+  bool decayed = false;       ///< of this slice, as UpdateSlice::decayed
   float ratio = 1;            ///< lars, lamb: of this slice
 };
 /// Clip, decay, rule and average in one pass: 12 (sgd) to 36 (adam with average) bytes of traffic per parameter.
-void update(const UpdateSpans& spans, const Update& update, bool decayed);
+void update(const UpdateSpans& spans, const Update& update);
 /// The pass of lamb before it: the moments, and the direction, which overwrites the gradients.
-void lamb_directions(const UpdateSpans& spans, const Update& update, bool decayed);
+void lamb_directions(const UpdateSpans& spans, const Update& update);
 /// Statistics move towards what the gradients hold; their average is themselves.
 void update_statistics(const UpdateSpans& spans, const UpdateRule& rule);
 

@@ -46,14 +46,28 @@ void response_normalization_gradient(const ResponseNormalization& norm, const fl
 /// sums [2 channels] = sum of x, sum of x^2, in double.
 void channel_sums(std::size_t channels, const float* x, Slice pixels, double* sums);
 /// y = relu?((x - mean) * gain + shift + residual); residual may be nullptr.
-void normalize(std::size_t channels, const float* x, const float* mean, const float* gain, const float* shift,
-               const float* residual, bool relu, float* y, Slice pixels);
+struct NormalizeArrays {
+  const float* x = nullptr;
+  const float *mean = nullptr, *gain = nullptr, *shift = nullptr;  ///< per channel
+  const float* residual = nullptr;
+  float* y = nullptr;
+};
+void normalize(const BatchNorm& norm, const NormalizeArrays& arrays, Slice pixels);
 /// With relu, d_y becomes 0 where not y > 0. sums [2 channels] = sum of d_y, sum of d_y (x - mean), in double.
-void normalize_gradient_sums(std::size_t channels, const float* x, const float* y, float* d_y, const float* mean,
-                             bool relu, Slice pixels, double* sums);
+struct NormalizeGradientSums {
+  const float *x = nullptr, *y = nullptr;
+  float* d_y = nullptr;
+  const float* mean = nullptr;  ///< per channel
+  double* sums = nullptr;
+};
+void normalize_gradient_sums(const BatchNorm& norm, const NormalizeGradientSums& arrays, Slice pixels);
 /// d_x = gain * d_y + (x - mean) * slope + shift; d_x may be d_y.
-void normalize_gradient(std::size_t channels, const float* x, const float* d_y, const float* mean, const float* gain,
-                        const float* slope, const float* shift, float* d_x, Slice pixels);
+struct NormalizeGradient {
+  const float *x = nullptr, *d_y = nullptr;
+  const float *mean = nullptr, *gain = nullptr, *slope = nullptr, *shift = nullptr;  ///< per channel
+  float* d_x = nullptr;
+};
+void normalize_gradient(const BatchNorm& norm, const NormalizeGradient& arrays, Slice pixels);
 
 // ---- Augmentation ----
 

@@ -25,8 +25,8 @@ LOCKSTEP_INLINE void for_runs(std::size_t channels, Slice pixels, const DoLanes&
 }
 
 template <bool kResidual, bool kRelu>
-LOCKSTEP_INLINE void normalize_runs(std::size_t channels, const float* x, const float* mean, const float* gain,
-                                    const float* shift, const float* residual, float* y, Slice pixels) {
+LOCKSTEP_INLINE void normalize_runs(std::size_t channels, const NormalizeArrays& arrays, Slice pixels) {
+  const auto [x, mean, gain, shift, residual, y] = arrays;
   for_runs(
       channels, pixels,
       [&](auto whole, std::size_t c, std::size_t count, std::size_t begin, std::size_t end)
@@ -52,8 +52,8 @@ LOCKSTEP_INLINE void normalize_runs(std::size_t channels, const float* x, const 
 }
 
 template <bool kRelu>
-LOCKSTEP_INLINE void gradient_sums_of_runs(std::size_t channels, const float* x, const float* y, float* d_y,
-                                           const float* mean, Slice pixels, double* sums) {
+LOCKSTEP_INLINE void gradient_sums_of_runs(std::size_t channels, const NormalizeGradientSums& arrays, Slice pixels) {
+  const auto [x, y, d_y, mean, sums] = arrays;
   for_runs(
       channels, pixels,
       [&](auto whole, std::size_t first, std::size_t all, std::size_t begin, std::size_t end)
@@ -124,26 +124,26 @@ LOCKSTEP_CLONES void channel_sums(std::size_t channels, const float* x, Slice pi
           });
 }
 
-LOCKSTEP_CLONES void normalize(std::size_t channels, const float* x, const float* mean, const float* gain,
-                               const float* shift, const float* residual, bool relu, float* y, Slice pixels) {
-  if (residual != nullptr) {
-    if (relu) return normalize_runs<true, true>(channels, x, mean, gain, shift, residual, y, pixels);
-    return normalize_runs<true, false>(channels, x, mean, gain, shift, residual, y, pixels);
+LOCKSTEP_CLONES void normalize(const BatchNorm& norm, const NormalizeArrays& arrays, Slice pixels) {
+  const auto channels = static_cast<std::size_t>(norm.channels);
+  if (arrays.residual != nullptr) {
+    if (norm.relu) return normalize_runs<true, true>(channels, arrays, pixels);
+    return normalize_runs<true, false>(channels, arrays, pixels);
   }
-  if (relu) return normalize_runs<false, true>(channels, x, mean, gain, shift, residual, y, pixels);
-  normalize_runs<false, false>(channels, x, mean, gain, shift, residual, y, pixels);
+  if (norm.relu) return normalize_runs<false, true>(channels, arrays, pixels);
+  normalize_runs<false, false>(channels, arrays, pixels);
 }
 
-LOCKSTEP_CLONES void normalize_gradient_sums(std::size_t channels, const float* x, const float* y, float* d_y,
-                                             const float* mean, bool relu, Slice pixels, double* sums) {
-  std::fill_n(sums, 2 * channels, 0.0);
-  if (relu) return gradient_sums_of_runs<true>(channels, x, y, d_y, mean, pixels, sums);
-  gradient_sums_of_runs<false>(channels, x, y, d_y, mean, pixels, sums);
+LOCKSTEP_CLONES void normalize_gradient_sums(const BatchNorm& norm, const NormalizeGradientSums& arrays, Slice pixels) {
+  const auto channels = static_cast<std::size_t>(norm.channels);
+  std::fill_n(arrays.sums, 2 * channels, 0.0);
+  if (norm.relu) return gradient_sums_of_runs<true>(channels, arrays, pixels);
+  gradient_sums_of_runs<false>(channels, arrays, pixels);
 }
 
-LOCKSTEP_CLONES void normalize_gradient(std::size_t channels, const float* x, const float* d_y, const float* mean,
-                                        const float* gain, const float* slope, const float* shift, float* d_x,
-                                        Slice pixels) {
+LOCKSTEP_CLONES void normalize_gradient(const BatchNorm& norm, const NormalizeGradient& arrays, Slice pixels) {
+  const auto channels = static_cast<std::size_t>(norm.channels);
+  const auto [x, d_y, mean, gain, slope, shift, d_x] = arrays;
   for_runs(
       channels, pixels,
       [&](auto whole, std::size_t c, std::size_t count, std::size_t begin, std::size_t end)

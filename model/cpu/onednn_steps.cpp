@@ -108,8 +108,8 @@ ConvolutionStep::ConvolutionStep(OnednnWorkspace& workspace, const Convolution& 
   }
   is_plain_ = filters_ == plain_filters_;
   if (!is_plain_) {
-    there_ = dnnl::reorder(dnnl::reorder::primitive_desc(workspace.engine, plain_filters_, workspace.engine, filters_));
-    back_ = dnnl::reorder(dnnl::reorder::primitive_desc(workspace.engine, filters_, workspace.engine, plain_filters_));
+    in_ = dnnl::reorder(dnnl::reorder::primitive_desc(workspace.engine, plain_filters_, workspace.engine, filters_));
+    out_ = dnnl::reorder(dnnl::reorder::primitive_desc(workspace.engine, filters_, workspace.engine, plain_filters_));
   }
   const bool forwards = direction == Direction::forward;
   const int x_name = direction == Direction::backward_input ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC;
@@ -136,14 +136,14 @@ void ConvolutionStep::take(const PrimitiveDescriptor& descriptor) {
   scratchpad_ = descriptor.scratchpad_desc();
 }
 
-void ConvolutionStep::reorder(bool there, float* plain, float* arranged) const {
+void ConvolutionStep::reorder(Way way, float* plain, float* arranged) const {
   workspace_.claim_thread();
   memory outside(plain_filters_, workspace_.engine, plain), inside(filters_, workspace_.engine, arranged);
   dnnl::stream stream = workspace_.streams.front();
-  if (there) {
-    there_.execute(stream, outside, inside);
+  if (way == Way::in) {
+    in_.execute(stream, outside, inside);
   } else {
-    back_.execute(stream, inside, outside);
+    out_.execute(stream, inside, outside);
   }
   stream.wait();
 }
@@ -151,7 +151,7 @@ void ConvolutionStep::reorder(bool there, float* plain, float* arranged) const {
 const float* ConvolutionStep::arrange_filters(const float* plain, ScratchFloats& scratch) const {
   if (is_plain_) return plain;
   float* const arranged = scratch.at_least(filter_elements()).data();
-  reorder(true, writable(plain), arranged);
+  reorder(Way::in, writable(plain), arranged);
   return arranged;
 }
 
@@ -159,7 +159,7 @@ void ConvolutionStep::return_filters(float* arranged, std::span<float> plain, Ac
                                      ScratchFloats& scratch) const {
   if (!is_plain_) {
     const auto to = accumulate == Accumulate::yes ? scratch.at_least(plain.size()) : plain;
-    reorder(false, to.data(), arranged);
+    reorder(Way::out, to.data(), arranged);
     arranged = to.data();
   }
   if (arranged == plain.data()) return;

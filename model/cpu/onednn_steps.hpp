@@ -71,14 +71,15 @@ class ConvolutionStep {
   };
   template <class PrimitiveDescriptor>
   void take(const PrimitiveDescriptor& descriptor);
-  void reorder(bool there, float* plain, float* arranged) const;
+  enum class Way { in, out };  ///< to the format of the library, and back
+  void reorder(Way way, float* plain, float* arranged) const;
 
   OnednnWorkspace& workspace_;
   std::size_t images_;
   std::string implementation_;
   dnnl::primitive primitive_;
   dnnl::memory::desc filters_, plain_filters_, scratchpad_;
-  dnnl::reorder there_, back_;
+  dnnl::reorder in_, out_;
   bool is_plain_ = false;
   std::vector<Arguments> arguments_;  ///< by thread
 };

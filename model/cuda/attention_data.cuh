@@ -62,13 +62,15 @@ unsigned blocks_of_tiles(const AttentionData<T>& data, int rows) {
   return static_cast<unsigned>((data.context + rows - 1) / rows) * static_cast<unsigned>(data.pairs);
 }
 
+enum class TileOf { queries, keys };
+
 /// Of this block. The mask leaves much to do for late queries and for early keys: those blocks come first.
 template <class T>
-__device__ AttentionTile tile_of_block(const AttentionData<T>& data, int rows, bool late_first) {
+__device__ AttentionTile tile_of_block(const AttentionData<T>& data, int rows, TileOf of) {
   const int pairs = data.pairs;
   const int pair = static_cast<int>(blockIdx.x) % pairs, order = static_cast<int>(blockIdx.x) / pairs;
   const int tiles = (data.context + rows - 1) / rows;
-  const int tile = late_first ? tiles - 1 - order : order;
+  const int tile = of == TileOf::queries ? tiles - 1 - order : order;
   return {pair / data.heads, pair % data.heads, pair, tile * rows};
 }
 

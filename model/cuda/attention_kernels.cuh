@@ -98,7 +98,7 @@ __device__ void store_row(const float (&sums)[kHead / kRowThreads], float factor
 template <int kHead, class T>
 __global__ void __launch_bounds__(kPlainThreads) plain_attention(AttentionData<T> data) {
   auto& workspace = shared<ForwardWorkspace<kHead>>();
-  const AttentionTile tile = tile_of_block(data, kOwnRows, true);
+  const AttentionTile tile = tile_of_block(data, kOwnRows, TileOf::queries);
   const int row = static_cast<int>(threadIdx.x) / kRowThreads, lane = static_cast<int>(threadIdx.x) % kRowThreads;
   const int query = tile.first + row;
   const std::int64_t step = std::int64_t{3} * data.heads * data.head_size;
@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(kPlainThreads) plain_attention(AttentionData<T
 template <int kHead, class T>
 __global__ void __launch_bounds__(kPlainThreads) plain_attention_queries(AttentionData<T> data) {
   auto& workspace = shared<BackwardWorkspace<kHead>>();
-  const AttentionTile tile = tile_of_block(data, kOwnRows, true);
+  const AttentionTile tile = tile_of_block(data, kOwnRows, TileOf::queries);
   const int row = static_cast<int>(threadIdx.x) / kRowThreads, lane = static_cast<int>(threadIdx.x) % kRowThreads;
   const int query = tile.first + row;
   const std::int64_t width = static_cast<std::int64_t>(data.heads) * data.head_size, step = 3 * width;
@@ -193,7 +193,7 @@ __global__ void __launch_bounds__(kPlainThreads) plain_attention_queries(Attenti
 template <int kHead, class T>
 __global__ void __launch_bounds__(kPlainThreads) plain_attention_keys(AttentionData<T> data) {
   auto& workspace = shared<BackwardWorkspace<kHead>>();
-  const AttentionTile tile = tile_of_block(data, kOwnRows, false);
+  const AttentionTile tile = tile_of_block(data, kOwnRows, TileOf::keys);
   const int row = static_cast<int>(threadIdx.x) / kRowThreads, lane = static_cast<int>(threadIdx.x) % kRowThreads;
   const int key = tile.first + row;
   const std::int64_t width = static_cast<std::int64_t>(data.heads) * data.head_size, step = 3 * width;

@@ -189,7 +189,7 @@ void CudaBackend::do_add_l2_gradient(const Tensor& parameters, const Tensor& gra
   if (chunks.count > 0) cuda::add_l2_gradient(stream_.get(), parameters, gradients, l2, chunks);
 }
 
-void CudaBackend::do_update(const UpdateArenas& arenas, OptimizerKind kind, bool averaging, const Tensor& rule,
+void CudaBackend::do_update(const UpdateArenas& arenas, OptimizerKind kind, Averaging averaging, const Tensor& rule,
                             std::span<const UpdateSlice> slices, const UpdateGate& gate) {
   const UpdateChunks chunks = slices_.chunks(slices, recorder_.recording());
   if (chunks.count > 0) cuda::update(stream_.get(), arenas, kind, averaging, rule, chunks, gate);

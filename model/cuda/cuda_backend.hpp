@@ -69,7 +69,7 @@ class CudaBackend final : public Backend {
   void do_report_loss(const Tensor& sums, const Tensor& status) override;
   void do_add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2,
                           std::span<const UpdateSlice> slices) override;
-  void do_update(const UpdateArenas& arenas, OptimizerKind kind, bool averaging, const Tensor& rule,
+  void do_update(const UpdateArenas& arenas, OptimizerKind kind, Averaging averaging, const Tensor& rule,
                  std::span<const UpdateSlice> slices, const UpdateGate& gate) override;
   void do_cast(const Tensor& in, const Tensor& out) override;
   void do_fill_zero(const Tensor& x) override;

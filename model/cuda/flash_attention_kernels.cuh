@@ -138,7 +138,7 @@ template <int kHead, bool kDrops>
 __global__ void __launch_bounds__(kFlashThreads) flash_attention(FlashData data) {
   constexpr int kKeys = kFlashKeys<kHead>;
   auto& workspace = shared<KeysWorkspace<kHead>>();
-  const AttentionTile tile = tile_of_block(data, kFlashRows, true);
+  const AttentionTile tile = tile_of_block(data, kFlashRows, TileOf::queries);
   const FlashThread thread = flash_thread();
   const int first_row = tile.first + thread.warp * 16;
   const std::int64_t width = static_cast<std::int64_t>(data.heads) * kHead;
@@ -238,7 +238,7 @@ template <int kHead, bool kDrops>
 __global__ void __launch_bounds__(kFlashThreads) flash_attention_queries(FlashData data) {
   constexpr int kKeys = kFlashKeys<kHead>;
   auto& workspace = shared<KeysWorkspace<kHead>>();
-  const AttentionTile tile = tile_of_block(data, kFlashRows, true);
+  const AttentionTile tile = tile_of_block(data, kFlashRows, TileOf::queries);
   const FlashThread thread = flash_thread();
   const int first_row = tile.first + thread.warp * 16, rows = data.context - first_row;
   const std::int64_t width = static_cast<std::int64_t>(data.heads) * kHead;
@@ -332,7 +332,7 @@ template <int kHead, bool kDrops>
 __global__ void __launch_bounds__(kFlashThreads) flash_attention_keys(FlashData data) {
   constexpr int kQueries = kFlashQueries<kHead>;
   auto& workspace = shared<QueriesWorkspace<kHead>>();
-  const AttentionTile tile = tile_of_block(data, kFlashRows, false);
+  const AttentionTile tile = tile_of_block(data, kFlashRows, TileOf::keys);
   const FlashThread thread = flash_thread();
   const int first_row = tile.first + thread.warp * 16;
   const std::int64_t width = static_cast<std::int64_t>(data.heads) * kHead;

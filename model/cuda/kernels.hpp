@@ -67,8 +67,8 @@ void report_loss(cudaStream_t stream, const Tensor& sums, const Tensor& status);
 void add_l2_gradient(cudaStream_t stream, const Tensor& parameters, const Tensor& gradients, float l2,
                      const UpdateChunks& chunks);
 /// Two passes before the update itself for the kinds that look at norms.
-void update(cudaStream_t stream, const UpdateArenas& arenas, OptimizerKind kind, bool averaging, const Tensor& rule,
-            const UpdateChunks& chunks, const UpdateGate& gate);
+void update(cudaStream_t stream, const UpdateArenas& arenas, OptimizerKind kind, Averaging averaging,
+            const Tensor& rule, const UpdateChunks& chunks, const UpdateGate& gate);
 void cast(cudaStream_t stream, const Tensor& in, const Tensor& out);
 
 }  // namespace lockstep::model::cuda

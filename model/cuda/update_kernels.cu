@@ -66,19 +66,19 @@ void run_update(cudaStream_t stream, const UpdatePointers& arenas, bool wide, co
 }
 
 template <OptimizerKind kKind>
-void update_by(cudaStream_t stream, const UpdatePointers& arenas, bool averaging, const Tensor& rule,
+void update_by(cudaStream_t stream, const UpdatePointers& arenas, Averaging averaging, const Tensor& rule,
                const UpdateChunks& chunks, const UpdateGate& gate, [[maybe_unused]] const Tensor& norms) {
   constexpr int kWidth = kUpdateWidth;
   bool wide = takes_packs<kWidth>(arenas.parameters) && takes_packs<kWidth>(arenas.gradients);
   if (formulas::keeps_velocity(kKind) || formulas::keeps_moments(kKind))
     wide = wide && takes_packs<kWidth>(arenas.state1);
   if (formulas::keeps_moments(kKind)) wide = wide && takes_packs<kWidth>(arenas.state2);
-  if (averaging) wide = wide && takes_packs<kWidth>(arenas.average);
+  if (averaging == Averaging::yes) wide = wide && takes_packs<kWidth>(arenas.average);
   if (arenas.compute_copy != nullptr) wide = wide && takes_packs<kWidth>(arenas.compute_copy);
   if constexpr (formulas::needs_norms(kKind)) {
     take_norms<kKind>(stream, arenas, wide, rule, chunks, gate, static_cast<double*>(norms.data));
   }
-  if (averaging) {
+  if (averaging == Averaging::yes) {
     if (arenas.compute_copy != nullptr) return run_update<kKind, true, true>(stream, arenas, wide, rule, chunks, gate);
     return run_update<kKind, true, false>(stream, arenas, wide, rule, chunks, gate);
   }
@@ -97,8 +97,8 @@ void add_l2_gradient(cudaStream_t stream, const Tensor& parameters, const Tensor
          takes_packs<kUpdateWidth>(w) && takes_packs<kUpdateWidth>(g));
 }
 
-void update(cudaStream_t stream, const UpdateArenas& arenas, OptimizerKind kind, bool averaging, const Tensor& rule,
-            const UpdateChunks& chunks, const UpdateGate& gate) {
+void update(cudaStream_t stream, const UpdateArenas& arenas, OptimizerKind kind, Averaging averaging,
+            const Tensor& rule, const UpdateChunks& chunks, const UpdateGate& gate) {
   if (chunks.count == 0) return;
   if (arenas.compute_copy.present() && arenas.compute_copy.type != ElementType::bfloat16) {
     throw std::invalid_argument(std::string("update: a compute_copy of ") + name_of(arenas.compute_copy.type));

@@ -165,8 +165,8 @@ void ReferenceBackend::do_add_l2_gradient(const Tensor& parameters, const Tensor
   }
 }
 
-void ReferenceBackend::do_update(const UpdateArenas& arenas, OptimizerKind kind, bool averaging, const Tensor& numbers,
-                                 std::span<const UpdateSlice> slices, const UpdateGate& gate) {
+void ReferenceBackend::do_update(const UpdateArenas& arenas, OptimizerKind kind, Averaging averaging,
+                                 const Tensor& numbers, std::span<const UpdateSlice> slices, const UpdateGate& gate) {
   const auto update = open(numbers, gate);
   if (!update) return;
   const UpdateRule& rule = update->rule;
@@ -187,7 +187,7 @@ void ReferenceBackend::do_update(const UpdateArenas& arenas, OptimizerKind kind,
     if (slice.statistic) {
       const double keep = rule.statistics_decay;
       for (std::size_t i = 0; i < slice.count; ++i) w[i] = keep * w[i] + (1 - keep) * g[i];
-      if (averaging) std::ranges::copy(w, average.begin());
+      if (averaging == Averaging::yes) std::ranges::copy(w, average.begin());
       continue;
     }
     const double limit = rule.clip_value, decay = slice.decayed ? rule.weight_decay : 0;
@@ -222,7 +222,7 @@ void ReferenceBackend::do_update(const UpdateArenas& arenas, OptimizerKind kind,
                         : kind == OptimizerKind::momentum ? v[i]
                                                           : g[i]);
       }
-      if (averaging) {
+      if (averaging == Averaging::yes) {
         const double d = rule.average_decay;
         average[i] = d * average[i] + (1 - d) * w[i];
       }

@@ -57,7 +57,8 @@ void Optimizer::update(const PartUpdated& updated) {
     if (parts[i].range.count > 0) {
       UpdateArenas arenas = parameters_.part_of_arenas(parts[i]);
       arenas.norms = norms_.tensor();
-      backend_.update(arenas, options_.kind, options_.average_decay > 0, rule_.tensor(), parts[i].slices, gate);
+      const Averaging averaging = options_.average_decay > 0 ? Averaging::yes : Averaging::no;
+      backend_.update(arenas, options_.kind, averaging, rule_.tensor(), parts[i].slices, gate);
     }
     if (updated && is_partitioned()) updated(i);
   }

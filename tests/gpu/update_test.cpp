@@ -44,13 +44,13 @@ class Arenas {
     shadowed_ = backend.compute_type() != backend.master_type();
     if (shadowed_) arrays_.emplace_back(backend, backend.compute_type(), 1, elements, initial[0]);
   }
-  UpdateArenas views(OptimizerKind kind, bool averaging) const {
+  UpdateArenas views(OptimizerKind kind, Averaging averaging) const {
     const auto used = [&](std::size_t arena, bool condition) { return condition ? arrays_[arena].tensor() : Tensor{}; };
     return {arrays_[0].tensor(),
             arrays_[1].tensor(),
             used(2, state_count(kind) > 0),
             used(3, state_count(kind) > 1),
-            used(4, averaging),
+            used(4, averaging == Averaging::yes),
             used(5, shadowed_),
             needs_norms(kind) ? norms_.tensor() : Tensor{}};
   }
@@ -119,9 +119,9 @@ TEST_P(Update, EveryOptimizer) {
     Rule rule(*device), exact_rule(*reference_);
     for (const OptimizerKind kind : kKinds) {
       for (const Clip clip : {Clip::none, Clip::norm, Clip::norm_not_reached, Clip::value}) {
-        const bool averaging = random.coin();
+        const Averaging averaging = random.coin() ? Averaging::yes : Averaging::no;
         SCOPED_TRACE(fmt::format("{} elements, optimiser {}, clip {}, averaging {}", layout.elements, name_of(kind),
-                                 static_cast<int>(clip), averaging));
+                                 static_cast<int>(clip), averaging == Averaging::yes));
         std::vector<Floats> initial(5);
         for (Floats& values : initial) values = random.numbers(layout.elements);
         for (float& value : initial[3]) value = std::abs(value);  // a second moment is no less than 0
@@ -182,8 +182,9 @@ TEST_P(Update, AClosedGateLeavesEveryBit) {
        {OptimizerKind::sgd, OptimizerKind::adamw, OptimizerKind::lars, OptimizerKind::lamb}) {
     for (const auto& gate : closed) {
       const Scalars non_finite(*device, {gate[0]}), squares(*device, {gate[1]});
-      device->update(arenas.views(kind, true), kind, true, rule.set(some_rule(Clip::norm, layout.elements, 0)),
-                     layout.slices, {non_finite.tensor(), squares.tensor()});
+      device->update(arenas.views(kind, Averaging::yes), kind, Averaging::yes,
+                     rule.set(some_rule(Clip::norm, layout.elements, 0)), layout.slices,
+                     {non_finite.tensor(), squares.tensor()});
       const std::vector<Floats> got = arenas.fetch();
       for (std::size_t arena = 0; arena < initial.size(); ++arena) {
         ASSERT_EQ(got[arena], initial[arena])
@@ -192,7 +193,7 @@ TEST_P(Update, AClosedGateLeavesEveryBit) {
     }
   }
   const Scalars non_finite(*device, {0}), squares(*device, {1});
-  device->update(arenas.views(OptimizerKind::sgd, true), OptimizerKind::sgd, true,
+  device->update(arenas.views(OptimizerKind::sgd, Averaging::yes), OptimizerKind::sgd, Averaging::yes,
                  rule.set(some_rule(Clip::none, 1, 0)), layout.slices, {non_finite.tensor(), squares.tensor()});
   EXPECT_NE(arenas.fetch()[0], initial[0]) << "an open gate lets the update through";
 }

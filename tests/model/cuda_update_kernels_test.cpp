@@ -86,7 +86,8 @@ void run_update(Tensors& t, const UpdateCase& c, const std::vector<UpdateSlice>&
   UpdateRule rule = c.rule;
   double non_finite = c.non_finite, squares = c.squares;
   const Chunks chunks(slices);
-  update(nullptr, arenas, c.kind, c.averaging, {&rule, ElementType::uint8, 1, sizeof rule}, chunks.view(),
+  update(nullptr, arenas, c.kind, c.averaging ? Averaging::yes : Averaging::no,
+         {&rule, ElementType::uint8, 1, sizeof rule}, chunks.view(),
          {{&non_finite, ElementType::float64, 1, 1}, {&squares, ElementType::float64, 1, 1}});
   chunks.expect_guards();
 }
@@ -297,7 +298,7 @@ struct Small {
     }
     double non_finite = 0, squares = 1;
     const Chunks chunks({slice});
-    update(nullptr, {w.tensor(), g.tensor(), s1.tensor(), s2.tensor(), {}, {}, norms.tensor()}, kind, false,
+    update(nullptr, {w.tensor(), g.tensor(), s1.tensor(), s2.tensor(), {}, {}, norms.tensor()}, kind, Averaging::no,
            {&rule, ElementType::uint8, 1, sizeof rule}, chunks.view(),
            {{&non_finite, ElementType::float64, 1, 1}, {&squares, ElementType::float64, 1, 1}});
   }

@@ -37,7 +37,7 @@ inline LossSums mean_squared_error(Backend& backend, const Tensor& predictions, 
 inline void update(Backend& backend, const UpdateArenas& arenas, OptimizerKind kind, UpdateRule rule,
                    std::span<const UpdateSlice> slices, double gradient_squares = 1, double non_finite = 0) {
   const Tensor numbers{&rule, ElementType::uint8, 1, sizeof rule};
-  backend.update(arenas, kind, rule.average_decay > 0, numbers, slices,
+  backend.update(arenas, kind, rule.average_decay > 0 ? Averaging::yes : Averaging::no, numbers, slices,
                  {scalars({&non_finite, 1}), scalars({&gradient_squares, 1})});
 }
 
