@@ -14,7 +14,6 @@
 #include "app/engine/checkpointer.hpp"
 #include "app/options/options.hpp"
 #include "app/plan/placement.hpp"
-#include "app/plan/sharding.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/result_file.hpp"
@@ -207,7 +206,7 @@ int run_bench_checkpoint(comm::MpiSession& session, const BenchCheckpointOptions
   const Place place = find_place(*communicator, execution);
   TimedSteps steps(session, *communicator, place, work);
   const ScratchFolder folder(*communicator, options.folder);
-  const int writers = checkpoint_writers(work.train, communicator->size());
+  const int writers = steps.plan().checkpoint_writers;
   CheckpointBench bench(*communicator, steps, folder.path(), writers);
   console.info(fmt::format("{} of state ({}, {}) in {}; {}; {} of each, in turn", format_bytes(bench.bytes()),
                            steps.workload().network->signature(), model::name_of(work.train.optimizer.kind),

@@ -9,9 +9,7 @@
 #include <fmt/format.h>
 
 #include "app/bench/rank_values.hpp"
-#include "app/plan/agreement.hpp"
-#include "app/plan/foreign_data.hpp"
-#include "app/plan/workload.hpp"
+#include "app/plan/plan.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/result_file.hpp"
@@ -53,11 +51,7 @@ struct Way {
 class InputBench {
  public:
   InputBench(comm::Communicator& communicator, const Workload& workload, const BenchInputOptions& options)
-      : communicator_(communicator),
-        workload_(workload),
-        options_(options),
-        raw_(files_of(*workload.training)),
-        stateful_(is_recurrent(*workload.network)) {
+      : communicator_(communicator), workload_(workload), options_(options), raw_(files_of(*workload.training)) {
     const double step_samples = static_cast<double>(workload.work.global_batch);
     const double sample_bytes =
         static_cast<double>(raw_.bytes()) / static_cast<double>(workload.training->info().samples);
@@ -103,17 +97,11 @@ class InputBench {
 
   /// As training does, from a standing start, each part in an epoch of its own.
   PartTime read_in_training_order(std::int64_t part, double compute_seconds) {
-    const TrainOptions& train = options_.train;
+    io::PrefetcherOptions input = reading(workload_, communicator_.rank(), communicator_.size());
+    input.first_epoch = part * (1 + steps_ / workload_.work.steps_per_epoch);
     const StopWatch watch;
-    io::Prefetcher prefetcher(*workload_.training,
-                              {.order = {.seed = train.work.seed, .shuffle = train.data.shuffle, .shard_counts = {}},
-                               .stateful = stateful_,
-                               .global_batch = workload_.work.global_batch,
-                               .accumulate = train.work.accumulate,
-                               .rank = communicator_.rank(),
-                               .world = communicator_.size(),
-                               .first_epoch = part * (1 + steps_ / workload_.work.steps_per_epoch)});
-    for (std::int64_t batch = 0; batch < steps_ * train.work.accumulate; ++batch) {
+    io::Prefetcher prefetcher(*workload_.training, input);
+    for (std::int64_t batch = 0; batch < steps_ * workload_.work.accumulate; ++batch) {
       prefetcher.next();
       if (compute_seconds > 0) compute_for(compute_seconds);
     }
@@ -170,7 +158,6 @@ class InputBench {
   const Workload& workload_;
   const BenchInputOptions& options_;
   io::RawReader raw_;
-  bool stateful_;
   std::int64_t steps_ = 0;
   double samples_ = 0, bytes_ = 0;
 };
@@ -260,9 +247,7 @@ int run_bench_input(comm::MpiSession& session, const BenchInputOptions& options)
   const auto communicator = comm::make_communicator(session, {.deadline_seconds = train.execution.deadline});
   Console console(communicator->rank() == 0);
   ResultFile csv(*communicator, options.csv), json(*communicator, options.json);
-  inspect_foreign_data(*communicator, train);
-  Workload workload;
-  all_succeed_or_usage(*communicator, [&] { workload = prepare_workload(train, communicator->size()); });
+  const Workload workload = open_workload(*communicator, train);
   comm::require_equal(*communicator, std::vector<comm::FingerprintItem>{{"data", workload.training->fingerprint()}});
   communicator->note_activity("reading the data", -1);
 
@@ -279,7 +264,7 @@ int run_bench_input(comm::MpiSession& session, const BenchInputOptions& options)
   }
 
   const io::DatasetInfo& info = workload.training->info();
-  const auto batches = static_cast<double>(bench->steps() * train.work.accumulate);
+  const auto batches = static_cast<double>(bench->steps() * workload.work.accumulate);
   console.info(fmt::format(
       "{}: {} in {}, {}; {}, {} of {}; {} of {} ({}) for each way, in turn", workload.paths.training.string(),
       counted(info.samples, "sample"), counted(static_cast<std::int64_t>(workload.training->shards().size()), "file"),

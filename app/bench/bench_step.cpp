@@ -15,7 +15,6 @@
 #include "app/options/choices.hpp"
 #include "app/plan/placement.hpp"
 #include "app/plan/plan.hpp"
-#include "app/plan/sharding.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/result_file.hpp"
@@ -101,11 +100,11 @@ struct BucketTrial {
 
 /// The rule, and sizes from everything in one bucket down to kLeastBucket elements; of those that cut the gradients
 /// alike, one.
-std::vector<BucketTrial> bucket_trials(const StepWork& work, const Workload& workload, const Place& place,
+std::vector<BucketTrial> bucket_trials(const model::Network& network, const Place& place,
                                        const comm::Communicator& communicator) {
   constexpr std::int64_t kLeastBucket = 64 * 1024, kFactor = 4;
   std::vector<std::int64_t> sizes{0};
-  const std::vector<std::size_t>& slice_ends = workload.network->parameters().slice_ends();
+  const std::vector<std::size_t>& slice_ends = network.parameters().slice_ends();
   const auto all = static_cast<std::int64_t>(slice_ends.back());
   sizes.push_back(all);
   std::int64_t size = kLeastBucket;
@@ -113,12 +112,8 @@ std::vector<BucketTrial> bucket_trials(const StepWork& work, const Workload& wor
   for (; size >= kLeastBucket; size /= kFactor) sizes.push_back(size);
   std::vector<BucketTrial> trials;
   for (const std::int64_t one : sizes) {
-    ExecutionOptions execution = work.train.execution;
-    execution.bucket_size = one;
-    BucketTrial trial{.size = one,
-                      .buckets = gradient_buckets(execution, *workload.network, place, communicator),
-                      .seconds = {},
-                      .exposed = {}};
+    BucketTrial trial{
+        .size = one, .buckets = bucket_rule(one, place, communicator).cut(slice_ends), .seconds = {}, .exposed = {}};
     const bool known = std::any_of(trials.begin(), trials.end(),
                                    [&](const BucketTrial& other) { return other.buckets == trial.buckets; });
     if (!known) trials.push_back(std::move(trial));
@@ -283,7 +278,7 @@ io::MetricRecord to_record(const StepResult& result, TimedSteps& bench, const Pl
           {"parameters", network.parameters().parameter_count()},
           {"network", network.signature()},
           {"optimizer", std::string(model::name_of(options.work.train.optimizer.kind))},
-          {"shard_optimizer", std::int64_t{shards_optimizer(options.work.train.execution, ranks)}},
+          {"shard_optimizer", std::int64_t{bench.plan().shards_optimizer}},
           {"input", word_of(options.work.input)},
           {"steps", options.repeat},
           {"step_ms", 1e3 * result.typical()},
@@ -327,12 +322,12 @@ int run_bench_step(comm::MpiSession& session, const BenchStepOptions& options) {
   std::vector<BucketTrial> trials;
   {
     TimedSteps bench(session, *communicator, place, options.work);
-    const std::string rule = bucket_rule(execution, place, *communicator).text();
+    const std::string rule = bench.plan().bucket_rule.text();
     const StepResult result = measure(bench, *communicator, place, options);
     if (!place.note.empty()) console.info(place.note);
     show(console, result, bench, rule, options, ranks);
     json.write_record(to_record(result, bench, place, rule, options, ranks));
-    if (options.sweep_buckets) trials = bucket_trials(options.work, bench.workload(), place, *communicator);
+    if (options.sweep_buckets) trials = bucket_trials(*bench.workload().network, place, *communicator);
   }  // one engine's memory at a time
   if (options.sweep_buckets) {
     sweep(session, *communicator, place, options, trials);

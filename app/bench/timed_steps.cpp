@@ -7,7 +7,6 @@
 
 #include "app/bench/rank_values.hpp"
 #include "app/plan/agreement.hpp"
-#include "app/plan/foreign_data.hpp"
 #include "app/report/statistics.hpp"
 #include "app/report/step_figures.hpp"
 #include "app/report/stop_watch.hpp"
@@ -40,6 +39,7 @@ Workload synthetic_workload(const StepWork& work, int world) {
   workload.model.label_smoothing = static_cast<float>(work.train.loss.label_smoothing);
   workload.model.loss = work.regression ? model::LossKind::mean_squared_error : model::LossKind::softmax_cross_entropy;
   workload.optimizer = work.train.optimizer;
+  workload.seed = work.train.work.seed;
   workload.work = work_plan(work.train, kEndless, world);
   workload.model.max_batch = workload.work.largest_part;
   if (workload.network->sample_shape().tokens) workload.model.sample_type = model::ElementType::int32;
@@ -51,12 +51,6 @@ std::int64_t share_of(std::int64_t count, std::int64_t index, std::int64_t parts
   return count * (index + 1) / parts - count * index / parts;
 }
 
-Plan plan_steps(comm::Communicator& communicator, const StepWork& work, const Place& place) {
-  Workload workload = prepare_steps(communicator, work);
-  TrainOptions settings = work.input == InputFrom::data ? decided_settings(work.train, workload) : work.train;
-  return complete_plan(communicator, std::move(settings), std::move(workload), place);
-}
-
 }  // namespace
 
 /// Random batches that stay in memory: the step without an input pipeline.
@@ -66,7 +60,7 @@ class ResidentInput {
   ResidentInput(const model::Network& network, const WorkPlan& work, const StepWork& options, int rank, int world,
                 std::pmr::memory_resource* memory)
       : own_(share_of(work.global_batch, rank, world)),
-        accumulate_(options.train.work.accumulate),
+        accumulate_(work.accumulate),
         step_count_(work.global_batch),
         x_type_(network.sample_shape().tokens ? model::ElementType::int32 : model::ElementType::float32) {
     const model::SampleShape& shape = network.sample_shape();
@@ -111,25 +105,19 @@ class ResidentInput {
 
 TimedSteps::TimedSteps(comm::MpiSession& session, comm::Communicator& communicator, const Place& place,
                        const StepWork& work)
-    : communicator_(communicator), work_(work), plan_(plan_steps(communicator_, work_, place)) {
-  const TrainOptions& settings = plan_.settings;
+    : communicator_(communicator),
+      work_(work),
+      plan_(complete_plan(communicator_, work_.train, prepare_steps(communicator_, work_), place)) {
   const Workload& workload = plan_.workload;
-  engine_ = std::make_unique<Engine>(session, communicator_, place, settings.execution, workload, plan_.buckets);
+  engine_ = std::make_unique<Engine>(session, communicator_, plan_);
   model::Backend& backend = engine_->backend();
-  engine_->training().parameters.initialize(settings.work.seed);
+  engine_->training().parameters.initialize(workload.seed);
   NextMicroBatch next;
   if (work_.input == InputFrom::data) {
-    prefetcher_ = std::make_unique<io::Prefetcher>(
-        *workload.training,
-        io::PrefetcherOptions{
-            .order = {.seed = settings.work.seed, .shuffle = settings.data.shuffle, .shard_counts = {}},
-            .stateful = is_recurrent(*workload.network),
-            .global_batch = workload.work.global_batch,
-            .accumulate = settings.work.accumulate,
-            .rank = communicator_.rank(),
-            .world = communicator_.size(),
-            .memory = backend.host_memory()});
-    feed_ = std::make_unique<BatchFeed>(*prefetcher_, communicator_, feed_options(settings, workload, backend));
+    io::PrefetcherOptions input = reading(workload, communicator_.rank(), communicator_.size());
+    input.memory = backend.host_memory();
+    prefetcher_ = std::make_unique<io::Prefetcher>(*workload.training, input);
+    feed_ = std::make_unique<BatchFeed>(*prefetcher_, communicator_, feed_options(workload, backend));
     next = [this] { return feed_->next(); };
   } else {
     resident_ = std::make_unique<ResidentInput>(*workload.network, workload.work, work_, communicator_.rank(),
@@ -137,7 +125,7 @@ TimedSteps::TimedSteps(comm::MpiSession& session, comm::Communicator& communicat
     next = [this] { return resident_->next(); };
   }
   parts_ = std::make_unique<Trainer::Parts>(engine_->parts());
-  trainer_ = std::make_unique<Trainer>(*parts_, plan_.schedule, settings.work.accumulate, next);
+  trainer_ = std::make_unique<Trainer>(*parts_, plan_.schedule, workload.work.accumulate, next);
 }
 
 TimedSteps::~TimedSteps() = default;
@@ -204,12 +192,9 @@ StepTimes TimedSteps::gather(std::span<const RankStep> own) {
 }
 
 Workload prepare_steps(comm::Communicator& communicator, const StepWork& work) {
-  if (work.input != InputFrom::memory) inspect_foreign_data(communicator, work.train);
+  if (work.input == InputFrom::data) return open_workload(communicator, work.train);
   Workload workload;
-  all_succeed_or_usage(communicator, [&] {
-    workload = work.input == InputFrom::memory ? synthetic_workload(work, communicator.size())
-                                               : prepare_workload(work.train, communicator.size());
-  });
+  all_succeed_or_usage(communicator, [&] { workload = synthetic_workload(work, communicator.size()); });
   return workload;
 }
 

@@ -45,6 +45,7 @@ class TimedSteps {
   StepTimes gather(std::span<const RankStep> own);
 
   Engine& engine() noexcept { return *engine_; }
+  const Plan& plan() const noexcept { return plan_; }
   const Workload& workload() const noexcept { return plan_.workload; }
 
  private:

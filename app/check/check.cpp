@@ -18,11 +18,8 @@
 #include "app/engine/trainer.hpp"
 #include "app/options/options.hpp"
 #include "app/plan/fingerprint.hpp"
-#include "app/plan/foreign_data.hpp"
 #include "app/plan/host_memory.hpp"
-#include "app/plan/placement.hpp"
-#include "app/plan/sharding.hpp"
-#include "app/plan/workload.hpp"
+#include "app/plan/plan.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/result_file.hpp"
@@ -62,10 +59,9 @@ class Check {
   int conclude();
 
  private:
-  bool has_data() const { return !options_.train.data.path.empty(); }
+  bool has_data() const { return !train_.data.path.empty(); }
   void find_place();
   void open_data();
-  model::MemoryPlan memory_plan(std::int64_t batch) const;
   /// Says what came of it.
   void tell(Subject subject) {
     console_.info(format_subject(subject));
@@ -93,7 +89,7 @@ class Check {
 
   Place place_;
   std::vector<Finding> place_findings_;
-  Workload workload_;
+  std::optional<Plan> plan_;  ///< empty: without data, or with data that this rank cannot open
   RankFacts own_;
   std::vector<RankFacts> facts_;  ///< of all ranks
   std::vector<HostGroup> hosts_;
@@ -107,8 +103,7 @@ class Check {
 
 void Check::find_place() {
   try {
-    place_ =
-        train_.dry_run ? plan_place(communicator_, train_.execution) : app::find_place(communicator_, train_.execution);
+    place_ = choose_place(communicator_, train_);
   } catch (const comm::AgreedError& error) {  // the same on every rank, as is a UsageError here
     place_findings_.push_back({.severity = Severity::error,
                                .what = error.what(),
@@ -117,27 +112,19 @@ void Check::find_place() {
   }
 }
 
-/// What this rank sees of the data, and the network that goes with it.
+/// What this rank sees of the data, and the job's plan.
 void Check::open_data() {
   try {
-    inspect_foreign_data(communicator_, train_);
+    inspect_job_data(communicator_, train_);
     const comm::LongOperation opening(communicator_, "opening the data");
-    workload_ = prepare_workload(train_, communicator_.size());
-    check_sharding(train_.execution, place_);
-    const io::Dataset* const datasets[] = {workload_.training.get(), workload_.validation.get()};
+    plan_ = complete_plan(communicator_, train_, prepare_workload(train_, communicator_.size()), place_);
+    const Workload& workload = plan_->workload;
+    const io::Dataset* const datasets[] = {workload.training.get(), workload.validation.get()};
     add_files(own_.data, datasets);
-    own_.memory_wanted =
-        training_memory(place_, memory_plan(workload_.model.max_batch), workload_, communicator_.rank()).total();
+    own_.memory_wanted = training_memory(place_, plan_->memory, workload, communicator_.rank()).total();
   } catch (const std::exception& error) {  // UsageError too: data that does not fit the options
     own_.data.error = error.what();
   }
-}
-
-/// Of what one rank allocates for `batch` samples at once.
-model::MemoryPlan Check::memory_plan(std::int64_t batch) const {
-  const std::vector<comm::Slice> buckets =
-      gradient_buckets(train_.execution, *workload_.network, place_, communicator_);
-  return plan_engine(communicator_, place_, train_.execution, workload_, buckets, batch);
 }
 
 void Check::look_at_ranks() {
@@ -236,7 +223,7 @@ void Check::look_at_data() {
     });
     const auto place = std::find(host->ranks.begin(), host->ranks.end(), communicator_.rank()) - host->ranks.begin();
     try {
-      for (const io::Dataset* data : {workload_.training.get(), workload_.validation.get()}) {
+      for (const io::Dataset* data : {plan_->workload.training.get(), plan_->workload.validation.get()}) {
         if (data == nullptr) continue;
         own_.data.verified += data->verify(static_cast<int>(place), static_cast<int>(host->ranks.size()));
       }
@@ -247,10 +234,12 @@ void Check::look_at_data() {
   facts_ = gather_facts(communicator_, own_);
   std::uint64_t verified = 0;
   for (const RankFacts& rank : facts_) verified += rank.data.verified;
-  std::string summary = fmt::format("{}: {}, {}", workload_.paths.training.string(),
-                                    counted(static_cast<std::int64_t>(own_.data.files), "file"),
-                                    format_bytes(static_cast<double>(bytes)));
-  if (!own_.data.opened) summary = options_.train.data.path.string();
+  std::string summary = train_.data.path.string();
+  if (own_.data.opened) {
+    summary = fmt::format("{}: {}, {}", plan_->workload.paths.training.string(),
+                          counted(static_cast<std::int64_t>(own_.data.files), "file"),
+                          format_bytes(static_cast<double>(bytes)));
+  }
   summary += verified > 0 ? fmt::format("; checksums of {} recomputed on {} in {:.2f} s",
                                         format_bytes(static_cast<double>(verified)),
                                         counted(static_cast<std::int64_t>(hosts_.size()), "host"), watch.seconds())
@@ -264,16 +253,13 @@ void Check::look_at_memory() {
   };
   if (!has_data()) return nothing_known("depends on the data");
   if (!opened_everywhere()) return nothing_known("depends on the data, which is not there");
-  const model::MemoryPlan on_host =
-      model::plan_memory(*workload_.network, workload_.model, {.optimizer = workload_.optimizer}, model::MemoryTypes{});
-  checkpoint_bytes_ = on_host.parameters + on_host.optimizer + on_host.average;
+  checkpoint_bytes_ = plan_->memory.snapshot;
 
   std::vector<Finding> of_gpu;
   if (place_.gpu && !train_.dry_run) {
-    const auto plan_for = [&](std::int64_t batch) { return memory_plan(batch); };
     try {
-      const std::int64_t batch = workload_.model.max_batch;
-      require_gpu_memory(communicator_, place_, plan_for(batch), batch, plan_for);
+      require_gpu_memory(communicator_, place_, plan_->memory, plan_->workload.model.max_batch,
+                         [&](std::int64_t batch) { return memory_with(*plan_, communicator_, batch); });
     } catch (const comm::AgreedError& error) {
       of_gpu.push_back({.severity = Severity::error,
                         .what = error.what(),

@@ -7,10 +7,8 @@
 #include <fmt/format.h>
 
 #include "app/plan/host_memory.hpp"
-#include "app/plan/sharding.hpp"
 #include "app/report/figures.hpp"
 #include "comm/agreement.hpp"
-#include "comm/device_communicator.hpp"
 
 namespace lockstep::app {
 
@@ -21,46 +19,24 @@ std::unique_ptr<model::Backend> make_agreed_backend(comm::Communicator& communic
   return backend;
 }
 
-model::MemoryPlan plan_engine(const comm::Communicator& communicator, const Place& place,
-                              const ExecutionOptions& options, const Workload& workload,
-                              std::span<const comm::Slice> buckets, std::int64_t batch) {
-  const model::Network& network = *workload.network;
-  model::ModelOptions model_options = workload.model;
-  model_options.max_batch = batch;
-  model::MemoryPlan plan = model::plan_memory(
-      network, model_options,
-      {.optimizer = workload.optimizer, .owned = most_owned_ranges(options, buckets, communicator.size())},
-      memory_types(place));
-  if (place.gpu && communicator.size() > 1 && options.wire != comm::WireFormat::fp32) {
-    plan.gradients += comm::kDeviceStagingBytes;
-  }
-  if (!place.gpu && communicator.wire_format() == comm::WireFormat::bf16_feedback) {
-    plan.gradients += network.parameters().arena_elements() * sizeof(float);  // the errors of rounding
-  }
-  return plan;
-}
-
-Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, const Place& place,
-               const ExecutionOptions& options, const Workload& workload, std::vector<comm::Slice> buckets)
+Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, const Plan& plan)
     : communicator_(communicator) {
-  const auto plan_for = [&](std::int64_t batch) {
-    return plan_engine(communicator, place, options, workload, buckets, batch);
-  };
+  const Workload& workload = plan.workload;
+  const ExecutionOptions& options = plan.settings.execution;
   const model::Network& network = *workload.network;
-  const std::int64_t batch = workload.model.max_batch;
-  require_host_memory(communicator, training_memory(place, plan_for(batch), workload, communicator.rank()));
-  require_gpu_memory(communicator, place, plan_for(batch), batch, plan_for);
-  backend_ = make_agreed_backend(communicator, place, options);
-  if (place.gpu) on_device_ = make_device_communicator(session, communicator, place, *backend_, options);
+  require_host_memory(communicator, training_memory(plan.place, plan.memory, workload, communicator.rank()));
+  require_gpu_memory(communicator, plan.place, plan.memory, workload.model.max_batch,
+                     [&](std::int64_t batch) { return memory_with(plan, communicator, batch); });
+  backend_ = make_agreed_backend(communicator, plan.place, options);
+  if (plan.place.gpu) on_device_ = make_device_communicator(session, communicator, plan.place, *backend_, options);
   model::ModelOptions model_options = workload.model;
-  model::ParameterStateOptions state_options{
-      .optimizer = workload.optimizer,
-      .owned = owned_ranges(options, buckets, communicator.rank(), communicator.size())};
+  model::ParameterStateOptions state_options{.optimizer = workload.optimizer,
+                                             .owned = owned_ranges(plan, communicator.rank(), communicator.size())};
   if (backend_->is_host()) {
     const std::size_t arena = network.parameters().arena_elements() * sizeof(float);
     gradient_memory_ = communicator.reduction_memory(arena);
     state_options.gradient_memory = gradient_memory_.get();
-    if (shards_optimizer(options, communicator.size())) {
+    if (plan.shards_optimizer) {
       parameter_memory_ = communicator.reduction_memory(arena, comm::MemoryUse::gathered);
       state_options.parameter_memory = parameter_memory_.get();
     }
@@ -78,11 +54,11 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
       throw std::runtime_error(
           fmt::format("out of memory: the network takes {} (`lockstep train --dry-run` tells for "
                       "what), and this process gets no more",
-                      format_bytes(static_cast<double>(plan_for(batch).total()))));
+                      format_bytes(static_cast<double>(plan.memory.total()))));
     }
   });
   reducer_ = std::make_unique<comm::GradientReducer>(
-      gradient_communicator(), training_->parameters.gradient_elements(), std::move(buckets),
+      gradient_communicator(), training_->parameters.gradient_elements(), plan.buckets,
       training_->optimizer.is_sharded() ? comm::SumsFor::owners : comm::SumsFor::everybody);
 }
 

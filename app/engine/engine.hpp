@@ -10,13 +10,10 @@
 
 #include "app/engine/checkpointer.hpp"
 #include "app/engine/trainer.hpp"
-#include "app/options/train_options.hpp"
-#include "app/plan/placement.hpp"
-#include "app/plan/workload.hpp"
+#include "app/plan/plan.hpp"
 #include "comm/communicator.hpp"
 #include "comm/gradient_reducer.hpp"
 #include "model/backend.hpp"
-#include "model/state/memory_plan.hpp"
 #include "model/training/training.hpp"
 
 namespace lockstep::app {
@@ -25,8 +22,7 @@ class Engine {
  public:
   /// Collective. Allocates all that training takes. Throws comm::AgreedError where a rank's device has too little
   /// memory or NCCL does not start. All references must outlive the engine.
-  Engine(comm::MpiSession& session, comm::Communicator& communicator, const Place& place,
-         const ExecutionOptions& options, const Workload& workload, std::vector<comm::Slice> buckets);
+  Engine(comm::MpiSession& session, comm::Communicator& communicator, const Plan& plan);
   ~Engine();
 
   model::Backend& backend() noexcept { return *backend_; }
@@ -56,11 +52,6 @@ class Engine {
   std::unique_ptr<model::Training> training_;
   std::unique_ptr<comm::GradientReducer> reducer_;
 };
-
-/// The memory of an engine that is made of these, with `batch` samples at once: of the rank that takes most.
-model::MemoryPlan plan_engine(const comm::Communicator& communicator, const Place& place,
-                              const ExecutionOptions& options, const Workload& workload,
-                              std::span<const comm::Slice> buckets, std::int64_t batch);
 
 /// Collective: the backend of a place. Throws comm::AgreedError on every rank where one of them has none.
 std::unique_ptr<model::Backend> make_agreed_backend(comm::Communicator& communicator, const Place& place,

@@ -19,9 +19,9 @@ const io::InputBatch& BatchFeed::wait() {
   return prefetcher_.next();  // the reader's own deadline ends the process
 }
 
-BatchFeed::Options feed_options(const TrainOptions& options, const Workload& workload, model::Backend& backend) {
+BatchFeed::Options feed_options(const Workload& workload, model::Backend& backend) {
   return {.x_type = element_type(workload.training->x_type()),
-          .seed = options.work.seed,
+          .seed = workload.seed,
           .stateful = is_recurrent(*workload.network),
           .most = workload.work.largest_part,
           .memory = backend.host_memory()};

@@ -50,7 +50,7 @@ class BatchFeed {
   std::pmr::vector<std::uint64_t> keys_;
 };
 
-BatchFeed::Options feed_options(const TrainOptions& options, const Workload& workload, model::Backend& backend);
+BatchFeed::Options feed_options(const Workload& workload, model::Backend& backend);
 
 /// Delivers the next micro-batch; called once for each micro-step. May throw: the step then fails on all ranks.
 using NextMicroBatch = std::function<MicroBatch()>;

@@ -12,7 +12,6 @@
 #include "app/engine/file_watch.hpp"
 #include "app/engine/snapshot.hpp"
 #include "app/plan/agreement.hpp"
-#include "app/plan/foreign_data.hpp"
 #include "app/plan/host_memory.hpp"
 #include "app/plan/placement.hpp"
 #include "app/plan/workload.hpp"
@@ -57,11 +56,11 @@ int run_eval(comm::MpiSession& session, const EvalOptions& options) {
     }
     if (communicator->rank() != 0) return;
     const comm::LongOperation inspecting(*communicator, "inspecting the data");
-    inspect_foreign(foreign_files(trained, path));
+    inspect_data(data_format(trained), path);
   });
   all_succeed_or_usage(*communicator, [&] {
     const std::filesystem::path& path = trained.data.validation;
-    dataset = open_dataset(trained, path, &io_deadline);
+    dataset = open_dataset(data_format(trained), path, &io_deadline);
     const io::NetworkIdentity& trained_on = source.record().network;
     const io::DatasetInfo& info = dataset->info();
     require_labels(info, path);

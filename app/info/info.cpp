@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "app/plan/foreign_data.hpp"
+#include "app/plan/workload.hpp"
 #include "io/checkpoints/checkpoint.hpp"
 
 namespace lockstep::app {
@@ -29,7 +29,7 @@ bool describe_folder(Console& console, const InfoOptions& options) {
   if (is_run(folder)) return describe_run(console, folder, verify);
   if (!io::list_checkpoints(folder).empty()) return describe_checkpoints(console, folder, verify);
   const auto describe = [&](const fs::path& path) {
-    inspect_foreign({.path = path, .x = options.x, .y = options.y});
+    inspect_data({.x = options.x, .y = options.y}, path);
     return describe_dataset(console, {.path = path, .x = options.x, .y = options.y}, verify);
   };
   if (holds_data(folder)) return describe(folder);
@@ -65,7 +65,7 @@ int run_info(const InfoOptions& options) {
   if (fs::is_directory(status)) {
     sound = describe_folder(console, options);
   } else {
-    inspect_foreign({.path = options.path, .x = options.x, .y = options.y});
+    inspect_data({.x = options.x, .y = options.y}, options.path);
     sound = io::is_checkpoint(options.path)
                 ? describe_checkpoint(console, options.path)
                 : describe_dataset(console, {.path = options.path, .x = options.x, .y = options.y}, options.verify);

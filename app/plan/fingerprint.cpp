@@ -31,10 +31,9 @@ std::vector<comm::FingerprintItem> fingerprint_of(const Plan& plan) {
   const Workload& workload = plan.workload;
   return {{"program", program_fingerprint()},
           {"configuration", plan.settings.to_ini()},
-          {"network", io::to_text(network_identity(plan.settings.network.name, *workload.network)) +
-                          workload.network->parameters().signature()},
+          {"network", io::to_text(plan.record.network) + workload.network->parameters().signature()},
           {"bucket schedule", describe_buckets(plan.buckets)},
-          {"training data", workload.training->fingerprint()},
+          {"training data", plan.record.dataset},
           {"validation data", workload.validation ? workload.validation->fingerprint() : ""}};
 }
 

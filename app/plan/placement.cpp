@@ -180,6 +180,11 @@ comm::Transport transport_of(const Place& place, const comm::Communicator& commu
   return place.gpu ? comm::Transport::nccl : communicator.transport();
 }
 
+comm::BucketRule bucket_rule(std::int64_t elements, const Place& place, const comm::Communicator& communicator) {
+  return {transport_of(place, communicator), communicator.size(), communicator.ring_length(),
+          static_cast<std::size_t>(elements)};
+}
+
 model::MemoryTypes memory_types(const Place& place) {
   return place.gpu ? model::memory_types_on_gpu(place.precision) : model::MemoryTypes{};
 }

@@ -15,6 +15,7 @@
 
 #include "app/options/train_options.hpp"
 #include "comm/communicator.hpp"
+#include "comm/gradient_reducer.hpp"
 #include "model/backend.hpp"
 #include "model/device.hpp"
 #include "model/state/memory_plan.hpp"
@@ -98,6 +99,8 @@ std::unique_ptr<comm::Communicator> make_device_communicator(comm::MpiSession& s
                                                              model::Backend& backend, const ExecutionOptions& options);
 /// The transport of gradients, for plans that are made before there is a device communicator.
 comm::Transport transport_of(const Place& place, const comm::Communicator& communicator);
+/// How gradients are cut into buckets of `elements`; 0: of sizes that suit the ranks.
+comm::BucketRule bucket_rule(std::int64_t elements, const Place& place, const comm::Communicator& communicator);
 /// Element types of the arenas on this place.
 model::MemoryTypes memory_types(const Place& place);
 

@@ -6,12 +6,13 @@
 #include <fmt/format.h>
 
 #include "app/options/choices.hpp"
+#include "app/options/options.hpp"
 #include "app/plan/agreement.hpp"
-#include "app/plan/foreign_data.hpp"
-#include "app/plan/sharding.hpp"
+#include "app/plan/configuration.hpp"
 #include "app/plan/training_text.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/result_file.hpp"
+#include "comm/device_communicator.hpp"
 #include "io/runs/metrics_log.hpp"
 
 namespace lockstep::app {
@@ -19,36 +20,137 @@ namespace lockstep::app {
 namespace {
 
 /// How gradients travel, where it is not as they are.
-std::string wire_text(const ExecutionOptions& options, const Place& place, const comm::Communicator& communicator) {
-  if (options.wire == comm::WireFormat::fp32 || communicator.size() == 1) return "";
-  if (place.gpu || communicator.uses_network()) return fmt::format(" in {}", word_of(options.wire));
-  return fmt::format(" (--wire {} is for other hosts: nothing travels here)", word_of(options.wire));
+std::string wire_text(comm::WireFormat wire, const Place& place, const comm::Communicator& communicator) {
+  if (wire == comm::WireFormat::fp32 || communicator.size() == 1) return "";
+  if (place.gpu || communicator.uses_network()) return fmt::format(" in {}", word_of(wire));
+  return fmt::format(" (--wire {} is for other hosts: nothing travels here)", word_of(wire));
+}
+
+/// The options with what was decided in the place of what is automatic: the configuration that gives the same workload.
+TrainOptions decided_settings(const TrainOptions& options, const Workload& workload) {
+  TrainOptions settings = options;
+  // A network's usual warm-up is for runs of usual length.
+  if (!options.was_set("warmup-steps")) {
+    settings.schedule.warmup_steps = std::min(options.schedule.warmup_steps, workload.work.total_steps / 10);
+  }
+  if (workload.training == nullptr) return settings;  // samples of a benchmark, which are in no file
+  settings.data.path = workload.paths.training;
+  settings.data.validation = workload.paths.validation;
+  settings.work.global_batch = workload.work.global_batch;
+  settings.loss.kind = workload.model.loss;
+  if (options.data.normalize.kind != Normalization::Kind::per_image && !workload.training->info().tokens) {
+    settings.data.normalize = {.kind = Normalization::Kind::affine, .affine = workload.model.input_transform};
+  }
+  return settings;
+}
+
+io::NetworkIdentity identity_of(const std::string& kind, const model::Network& network) {
+  const model::SampleShape& shape = network.sample_shape();
+  io::NetworkIdentity identity{.kind = kind,
+                               .signature = network.signature(),
+                               .features = shape.features,
+                               .outputs = shape.outputs,
+                               .tokens = shape.tokens};
+  if (shape.image) identity.image = {shape.image->height, shape.image->width, shape.image->channels};
+  return identity;
+}
+
+io::TrainingRecord record_of(const TrainOptions& settings, const Workload& workload, int ranks) {
+  io::TrainingRecord record{.seed = settings.work.seed,
+                            .world_size = ranks,
+                            .network = identity_of(settings.network.name, *workload.network),
+                            .optimizer = std::string(model::name_of(settings.optimizer.kind)),
+                            .dataset = {},
+                            .configuration = stored_configuration(settings),
+                            .program_version = program_version(),
+                            .metrics = {}};
+  if (workload.training == nullptr) return record;
+  record.dataset = workload.training->fingerprint();
+  if (const auto& tokens = workload.training->info().tokens) record.vocabulary = io::to_json(*tokens);
+  return record;
 }
 
 }  // namespace
 
-Plan complete_plan(const comm::Communicator& communicator, TrainOptions settings, Workload workload,
-                   const Place& place) {
-  const ExecutionOptions& execution = settings.execution;
-  check_sharding(execution, place);
-  model::LearningRateSchedule schedule = learning_rate_schedule(settings, workload.work);
-  std::vector<comm::Slice> buckets = gradient_buckets(execution, *workload.network, place, communicator);
+std::vector<model::Slice> owned_ranges(const Plan& plan, int rank, int ranks) {
+  std::vector<model::Slice> owned;
+  if (!plan.shards_optimizer) return owned;
+  for (const comm::Slice& bucket : plan.buckets) {
+    const comm::Slice part = comm::slice_of(bucket.count, rank, ranks);
+    owned.push_back({.offset = bucket.offset + part.offset, .count = part.count});
+  }
+  return owned;
+}
+
+model::MemoryPlan memory_with(const Plan& plan, const comm::Communicator& communicator, std::int64_t batch) {
+  const model::Network& network = *plan.workload.network;
+  const int ranks = communicator.size();
+  model::ModelOptions options = plan.workload.model;
+  options.max_batch = batch;
   model::MemoryPlan memory = model::plan_memory(
-      *workload.network, workload.model,
-      {.optimizer = workload.optimizer, .owned = most_owned_ranges(execution, buckets, communicator.size())},
-      memory_types(place));
-  const int writers = checkpoint_writers(settings, communicator.size());
-  memory.snapshot /= static_cast<std::size_t>(writers);
-  memory.snapshot +=
-      static_cast<std::size_t>(workload.work.global_batch * workload.network->recurrent_state().elements_per_sample()) *
-      sizeof(float);
-  return {.settings = std::move(settings),
-          .workload = std::move(workload),
-          .place = place,
-          .schedule = std::move(schedule),
-          .buckets = std::move(buckets),
-          .memory = memory,
-          .checkpoint_writers = writers};
+      network, options,
+      {.optimizer = plan.workload.optimizer, .owned = owned_ranges(plan, ranks - 1, ranks)},  // the last owns most
+      memory_types(plan.place));
+  if (plan.place.gpu && ranks > 1 && plan.settings.execution.wire != comm::WireFormat::fp32) {
+    memory.gradients += comm::kDeviceStagingBytes;
+  }
+  if (!plan.place.gpu && communicator.wire_format() == comm::WireFormat::bf16_feedback) {
+    memory.gradients += network.parameters().arena_elements() * sizeof(float);  // the errors of rounding
+  }
+  return memory;
+}
+
+Plan complete_plan(const comm::Communicator& communicator, const TrainOptions& options, Workload workload,
+                   const Place& place) {
+  const ExecutionOptions& execution = options.execution;
+  if (execution.shard_optimizer && place.gpu && execution.wire != comm::WireFormat::fp32) {
+    throw UsageError(
+        "--shard-optimizer on GPUs goes with --wire fp32 only: take one of --shard-optimizer and --wire bf16");
+  }
+  const int ranks = communicator.size();
+  const bool shards = execution.shard_optimizer && ranks > 1;
+  const std::int64_t writers = options.run.checkpoint_writers;
+  TrainOptions settings = decided_settings(options, workload);
+  model::LearningRateSchedule schedule = learning_rate_schedule(settings, workload.work);
+  const comm::BucketRule rule = bucket_rule(execution.bucket_size, place, communicator);
+  std::vector<comm::Slice> buckets = rule.cut(workload.network->parameters().slice_ends());
+  io::TrainingRecord record = record_of(settings, workload, ranks);
+  Plan plan{.settings = std::move(settings),
+            .workload = std::move(workload),
+            .place = place,
+            .schedule = std::move(schedule),
+            .bucket_rule = rule,
+            .buckets = std::move(buckets),
+            .shards_optimizer = shards,
+            .checkpoint_writers = writers > 0 ? static_cast<int>(std::min<std::int64_t>(writers, ranks))
+                                  : shards    ? ranks
+                                              : 1,
+            .memory = {},
+            .record = std::move(record)};
+  plan.memory = memory_with(plan, communicator, plan.workload.model.max_batch);
+  return plan;
+}
+
+void inspect_job_data(comm::Communicator& communicator, const TrainOptions& options) {
+  all_succeed_or_usage(communicator, [&] {
+    if (communicator.rank() != 0) return;
+    const comm::LongOperation inspecting(communicator, "inspecting the data");
+    const DataPaths paths = resolve_data_paths(options.data);
+    const DataFormat format = data_format(options);
+    inspect_data(format, paths.training);
+    if (!paths.validation.empty()) inspect_data(format, paths.validation);
+  });
+}
+
+Workload open_workload(comm::Communicator& communicator, const TrainOptions& options, io::IoDeadline* deadline) {
+  inspect_job_data(communicator, options);
+  Workload workload;
+  all_succeed_or_usage(communicator, [&] { workload = prepare_workload(options, communicator.size(), deadline); });
+  return workload;
+}
+
+Place choose_place(comm::Communicator& communicator, const TrainOptions& options) {
+  return options.dry_run ? plan_place(communicator, options.execution) : find_place(communicator, options.execution);
 }
 
 Plan make_plan(comm::Communicator& communicator, const TrainOptions& options, const RunStart& start) {
@@ -58,18 +160,12 @@ Plan make_plan(comm::Communicator& communicator, const TrainOptions& options, co
   if (start.record != nullptr && !options.was_set("batch") && !options.was_set("global-batch")) {
     begun.work.global_batch = train_options_from_ini(start.record->configuration).work.global_batch;
   }
-  inspect_foreign_data(communicator, begun);
-  Workload workload;
-  all_succeed_or_usage(communicator, [&] { workload = prepare_workload(begun, communicator.size(), start.deadline); });
-  const Place place =
-      options.dry_run ? plan_place(communicator, options.execution) : find_place(communicator, options.execution);
-  TrainOptions settings = decided_settings(begun, workload);
-  return complete_plan(communicator, std::move(settings), std::move(workload), place);
+  Workload workload = open_workload(communicator, begun, start.deadline);
+  return complete_plan(communicator, begun, std::move(workload), choose_place(communicator, begun));
 }
 
 std::string format_plan(const Plan& plan, const comm::Communicator& communicator) {
   const Workload& workload = plan.workload;
-  const ExecutionOptions& execution = plan.settings.execution;
   const std::vector<comm::Slice>& buckets = plan.buckets;
   const WorkPlan& work = workload.work;
   const io::DatasetInfo& info = workload.training->info();
@@ -94,7 +190,9 @@ std::string format_plan(const Plan& plan, const comm::Communicator& communicator
                   bytes(memory.total()), bytes(memory.parameters), bytes(memory.gradients), bytes(memory.optimizer),
                   bytes(memory.average), bytes(memory.activations),
                   memory.input > 0 ? fmt::format(" + input {}", bytes(memory.input)) : "");
-  const std::string copy = bytes(memory.snapshot);
+  const auto recurrent = work.global_batch * workload.network->recurrent_state().elements_per_sample();
+  const std::string copy = bytes(memory.snapshot / static_cast<std::size_t>(plan.checkpoint_writers) +
+                                 static_cast<std::size_t>(recurrent) * sizeof(float));
   text +=
       plan.checkpoint_writers == 1
           ? fmt::format("checkpoints: rank 0 keeps a copy of the state, {}, and writes it beside the training\n", copy)
@@ -104,11 +202,10 @@ std::string format_plan(const Plan& plan, const comm::Communicator& communicator
                 plan.checkpoint_writers, copy);
   text += format_training(plan);
   const std::string_view transport = comm::name_of(transport_of(plan.place, communicator));
-  text += fmt::format("{}: {}{}, {} per step ({}):",
-                      shards_optimizer(execution, communicator.size()) ? "reduce-scatter and all-gather" : "all-reduce",
-                      transport, wire_text(execution, plan.place, communicator),
-                      counted(static_cast<std::int64_t>(buckets.size()), "bucket"),
-                      bucket_rule(execution, plan.place, communicator).text());
+  text +=
+      fmt::format("{}: {}{}, {} per step ({}):", plan.shards_optimizer ? "reduce-scatter and all-gather" : "all-reduce",
+                  transport, wire_text(plan.settings.execution.wire, plan.place, communicator),
+                  counted(static_cast<std::int64_t>(buckets.size()), "bucket"), plan.bucket_rule.text());
   constexpr std::size_t most_shown = 8;
   for (std::size_t i = 0; i < std::min(buckets.size(), most_shown); ++i) {
     text += fmt::format(" {}", format_bytes(static_cast<double>(buckets[i].count * sizeof(float))));
@@ -122,12 +219,11 @@ std::string format_plan(const Plan& plan, const comm::Communicator& communicator
   text += workload.validation
               ? fmt::format("; validation: {}\n", counted(workload.validation->info().samples, "sample"))
               : std::string("; no validation data\n");
-  text += fmt::format(
-      "work: {} of {} ({} x {}{}), {} per epoch", counted(work.total_steps, "step"),
-      counted(work.global_batch, "sample"), counted(communicator.size(), "rank"), with_commas(work.largest_part),
-      plan.settings.work.accumulate > 1 ? fmt::format(" x {}", counted(plan.settings.work.accumulate, "micro-step"))
-                                        : "",
-      counted(work.steps_per_epoch, "step"));
+  text += fmt::format("work: {} of {} ({} x {}{}), {} per epoch", counted(work.total_steps, "step"),
+                      counted(work.global_batch, "sample"), counted(communicator.size(), "rank"),
+                      with_commas(work.largest_part),
+                      work.accumulate > 1 ? fmt::format(" x {}", counted(work.accumulate, "micro-step")) : "",
+                      counted(work.steps_per_epoch, "step"));
   return text;
 }
 

@@ -13,7 +13,9 @@
 #include "app/plan/placement.hpp"
 #include "app/plan/workload.hpp"
 #include "comm/communicator.hpp"
+#include "comm/gradient_reducer.hpp"
 #include "io/checkpoints/checkpoint.hpp"
+#include "model/slice.hpp"
 #include "model/training/schedule.hpp"
 
 namespace lockstep::app {
@@ -23,9 +25,16 @@ struct Plan {
   Workload workload;
   Place place;  ///< of this rank
   model::LearningRateSchedule schedule;
+  comm::BucketRule bucket_rule;
   std::vector<comm::Slice> buckets;  ///< of gradients
-  model::MemoryPlan memory;          ///< of the rank that takes most
-  int checkpoint_writers = 1;        ///< ranks that write a checkpoint together
+  /// The ranks share the optimiser (--shard-optimizer): of every bucket of gradients each rank receives the sum of its
+  /// own shard alone, updates those weights with a share of the optimiser's state that only it keeps, and the ranks
+  /// bring each other the new weights. As many bytes on the wire as a sum has, 1/p of the state and of the update's
+  /// work. Never in a world of one, which has nobody to share with.
+  bool shards_optimizer = false;
+  int checkpoint_writers = 1;  ///< ranks that write a checkpoint together
+  model::MemoryPlan memory;    ///< of the rank that takes most
+  io::TrainingRecord record;   ///< what a checkpoint says of the run, but for how far it has come
 };
 
 /// What a run begins with, known once its folder has been looked at.
@@ -39,9 +48,25 @@ struct RunStart {
 /// Collective: the one place where options become a plan. A resumed run keeps its global batch unless the user gives
 /// another. Throws UsageError and comm::AgreedError, alike on every rank.
 Plan make_plan(comm::Communicator& communicator, const TrainOptions& options, const RunStart& start);
-/// What is left of it once workload and place are known. Throws UsageError.
-Plan complete_plan(const comm::Communicator& communicator, TrainOptions settings, Workload workload,
+/// What is left of it once workload and place are known; no communication. Throws UsageError.
+Plan complete_plan(const comm::Communicator& communicator, const TrainOptions& options, Workload workload,
                    const Place& place);
+
+// The steps of make_plan, for who wants to know which of them fails, or has no use for a whole plan. Collective.
+
+/// Rank 0 looks at data made by others, the others wait. Throws on all ranks what it throws there, UsageError where the
+/// options name no data.
+void inspect_job_data(comm::Communicator& communicator, const TrainOptions& options);
+/// Then opens the data on all ranks, and builds the network.
+Workload open_workload(comm::Communicator& communicator, const TrainOptions& options,
+                       io::IoDeadline* deadline = nullptr);
+/// Of this rank; imagined where nobody carries the plan out (--dry-run).
+Place choose_place(comm::Communicator& communicator, const TrainOptions& options);
+
+/// What `rank` of `ranks` owns, its shard of each bucket; none where everybody updates all.
+std::vector<model::Slice> owned_ranges(const Plan& plan, int rank, int ranks);
+/// As Plan::memory, with `batch` samples at once.
+model::MemoryPlan memory_with(const Plan& plan, const comm::Communicator& communicator, std::int64_t batch);
 
 /// The plan as text for rank 0; --dry-run ends after it. Layers, parameters, memory per rank, FLOPs per step,
 /// optimiser, learning rate, loss, input, what the network's defaults decided, buckets, the amount of work.

@@ -7,9 +7,10 @@
 #include <fmt/format.h>
 
 #include "app/options/image_options.hpp"
-#include "io/datasets/prefetcher.hpp"
 #include "io/datasets/sharded_dataset.hpp"
 #include "io/datasets/token_dataset.hpp"
+#include "io/foreign_files.hpp"
+#include "io/shards/shard_manifest.hpp"
 
 namespace lockstep::app {
 
@@ -137,11 +138,27 @@ model::SampleShape sample_shape(const DataOptions& options, const io::DatasetInf
   return shape;
 }
 
-std::unique_ptr<io::Dataset> open_dataset(const TrainOptions& options, const fs::path& path, io::IoDeadline* deadline) {
-  if (const std::int64_t context = model::tokens_per_sample(options.network); context > 0) {
-    io::TokenDatasetOptions tokens{.path = path, .context = context, .seed = options.work.seed, .deadline = deadline};
-    if (options.was_set("x")) tokens.x = options.data.x;
-    return std::make_unique<io::TokenDataset>(tokens);
+DataFormat data_format(const TrainOptions& options) {
+  DataFormat format{.network = options.network.name,
+                    .context = model::tokens_per_sample(options.network),
+                    .x = options.data.x,
+                    .y = options.data.y,
+                    .seed = options.work.seed};
+  if (format.context > 0) {
+    format.y.clear();
+    if (!options.was_set("x")) format.x = io::kTokensName;
+  }
+  return format;
+}
+
+void inspect_data(const DataFormat& format, const fs::path& path) {
+  io::inspect_in_child("/proc/self/exe", {.path = path, .x = format.x, .y = format.y}, {});
+}
+
+std::unique_ptr<io::Dataset> open_dataset(const DataFormat& format, const fs::path& path, io::IoDeadline* deadline) {
+  if (format.context > 0) {
+    return std::make_unique<io::TokenDataset>(io::TokenDatasetOptions{
+        .path = path, .x = format.x, .context = format.context, .seed = format.seed, .deadline = deadline});
   }
   const bool tokens = [&] {
     const io::IoDeadline::Operation looking(deadline, io::IoDeadline::Kind::reading, path);
@@ -149,10 +166,10 @@ std::unique_ptr<io::Dataset> open_dataset(const TrainOptions& options, const fs:
   }();
   if (tokens) {
     throw UsageError(fmt::format("{} holds tokens, and --model {} reads samples: give --model {}", path.string(),
-                                 options.network.name, fmt::join(model::language_models(), " or --model ")));
+                                 format.network, fmt::join(model::language_models(), " or --model ")));
   }
   return std::make_unique<io::ShardedDataset>(
-      io::DatasetOptions{.path = path, .x = options.data.x, .y = options.data.y, .deadline = deadline});
+      io::DatasetOptions{.path = path, .x = format.x, .y = format.y, .deadline = deadline});
 }
 
 bool is_recurrent(const model::Network& network) noexcept { return !network.recurrent_state().all().empty(); }
@@ -163,24 +180,10 @@ void require_labels(const io::DatasetInfo& info, const fs::path& path) {
                                path.string()));
 }
 
-io::NetworkIdentity network_identity(const std::string& kind, const model::Network& network) {
-  const model::SampleShape& shape = network.sample_shape();
-  io::NetworkIdentity identity{.kind = kind,
-                               .signature = network.signature(),
-                               .features = shape.features,
-                               .outputs = shape.outputs,
-                               .tokens = shape.tokens};
-  if (shape.image) identity.image = {shape.image->height, shape.image->width, shape.image->channels};
-  return identity;
-}
-
-bool same_network(const io::NetworkIdentity& a, const io::NetworkIdentity& b) {
-  return a.signature == b.signature && a.features == b.features && a.outputs == b.outputs;
-}
-
 WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world, bool stateful) {
   WorkPlan work;
-  const std::int64_t parts = options.work.accumulate * world;
+  work.accumulate = options.work.accumulate;
+  const std::int64_t parts = work.accumulate * world;
   const std::int64_t wanted = options.work.global_batch > 0          ? options.work.global_batch
                               : options.work.batch > samples / parts ? samples  // the product may not fit 64 bits
                                                                      : options.work.batch * parts;
@@ -194,7 +197,7 @@ WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world,
   work.global_batch = std::min(wanted, samples);
   work.epoch_samples = io::epoch_samples(samples, work.global_batch, stateful);
   work.most_sequences = divide_up(work.global_batch, world);
-  work.largest_part = divide_up(divide_up(work.global_batch, world), options.work.accumulate);
+  work.largest_part = divide_up(work.most_sequences, work.accumulate);
   work.steps_per_epoch = divide_up(work.epoch_samples, work.global_batch);
   const double steps = std::ceil(options.work.epochs * static_cast<double>(work.steps_per_epoch));
   if (options.work.steps <= 0 && steps > kMostSteps) {
@@ -224,11 +227,12 @@ Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline
   Workload workload;
   workload.paths = resolve_data_paths(options.data);
   const DataPaths& paths = workload.paths;
-  workload.training = open_dataset(options, paths.training, deadline);
+  const DataFormat format = data_format(options);
+  workload.training = open_dataset(format, paths.training, deadline);
   const io::DatasetInfo& info = workload.training->info();
   require_labels(info, paths.training);
   if (!paths.validation.empty()) {
-    workload.validation = open_dataset(options, paths.validation, deadline);
+    workload.validation = open_dataset(format, paths.validation, deadline);
     const io::DatasetInfo& other = workload.validation->info();
     require_labels(other, paths.validation);
     if (info.tokens && info.tokens->texts != other.tokens->texts) {
@@ -253,6 +257,8 @@ Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline
   if (!info.tokens) workload.model.input_transform = input_transform(options.data.normalize, info);
   workload.model.label_smoothing = static_cast<float>(options.loss.label_smoothing);
   workload.optimizer = options.optimizer;
+  workload.seed = options.work.seed;
+  workload.shuffle = options.data.shuffle;
   try {
     workload.network = model::make_network(options.network, sample_shape(options.data, info));
   } catch (const std::invalid_argument& e) {
@@ -267,24 +273,16 @@ Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline
     workload.model.max_batch =
         std::max(workload.model.max_batch, std::min(options.validation.batch, workload.validation->info().samples));
   }
-
   return workload;
 }
 
-TrainOptions decided_settings(const TrainOptions& options, const Workload& workload) {
-  TrainOptions settings = options;
-  // A network's usual warm-up is for runs of usual length.
-  if (!options.was_set("warmup-steps")) {
-    settings.schedule.warmup_steps = std::min(options.schedule.warmup_steps, workload.work.total_steps / 10);
-  }
-  settings.data.path = workload.paths.training;
-  settings.data.validation = workload.paths.validation;
-  settings.work.global_batch = workload.work.global_batch;
-  settings.loss.kind = workload.model.loss;
-  if (options.data.normalize.kind != Normalization::Kind::per_image && !workload.training->info().tokens) {
-    settings.data.normalize = {.kind = Normalization::Kind::affine, .affine = workload.model.input_transform};
-  }
-  return settings;
+io::PrefetcherOptions reading(const Workload& workload, int rank, int world) {
+  return {.order = {.seed = workload.seed, .shuffle = workload.shuffle, .shard_counts = {}},
+          .stateful = is_recurrent(*workload.network),
+          .global_batch = workload.work.global_batch,
+          .accumulate = workload.work.accumulate,
+          .rank = rank,
+          .world = world};
 }
 
 }  // namespace lockstep::app

@@ -12,6 +12,7 @@
 #include "app/plan/task.hpp"
 #include "io/checkpoints/checkpoint.hpp"
 #include "io/datasets/dataset.hpp"
+#include "io/datasets/prefetcher.hpp"
 #include "io/files/io_deadline.hpp"
 #include "model/model_options.hpp"
 #include "model/network.hpp"
@@ -38,23 +39,32 @@ model::LossKind loss_kind(const LossOptions& options, const io::DatasetInfo& inf
 model::SampleShape sample_shape(const DataOptions& options, const io::DatasetInfo& info);
 /// How images become a network's input; nothing where plain numbers do.
 std::optional<model::Augmentation> augmentation(const DataOptions& options, const io::DatasetInfo& info);
+
+/// What a network reads of a file: training, validation and evaluation alike.
+struct DataFormat {
+  std::string network = {};  ///< its name, for messages
+  std::int64_t context = 0;  ///< tokens of a sample; 0: it reads samples as they are stored
+  std::string x, y;          ///< HDF5 dataset names; of tokens y is ""
+  std::uint64_t seed = 1;    ///< of where samples of tokens begin
+};
+DataFormat data_format(const TrainOptions& options);
+/// Data made by others, before this process opens it: in a process of its own, which this program starts once more.
+/// Throws io::FileError.
+void inspect_data(const DataFormat& format, const std::filesystem::path& path);
 /// Samples, or a corpus for a network that reads tokens. Throws UsageError where one is needed and the other is there.
 /// `deadline` outlives the dataset; nullptr: none.
-std::unique_ptr<io::Dataset> open_dataset(const TrainOptions& options, const std::filesystem::path& path,
+std::unique_ptr<io::Dataset> open_dataset(const DataFormat& format, const std::filesystem::path& path,
                                           io::IoDeadline* deadline = nullptr);
+
 /// Samples of a step follow those of the step before, sequence by sequence: what a recurrent state needs.
 bool is_recurrent(const model::Network& network) noexcept;
 /// Throws UsageError where the data at `path` has samples only: nothing to learn from or to compare with.
 void require_labels(const io::DatasetInfo& info, const std::filesystem::path& path);
 
-/// What a checkpoint says of a network of this kind.
-io::NetworkIdentity network_identity(const std::string& kind, const model::Network& network);
-/// Tensors of one fit the other. (What a sample is beyond its sizes is in the signature.)
-bool same_network(const io::NetworkIdentity& a, const io::NetworkIdentity& b);
-
 /// How much a job does.
 struct WorkPlan {
   std::int64_t global_batch = 1;    ///< samples per step, over all ranks and micro-steps
+  std::int64_t accumulate = 1;      ///< micro-steps of a step
   std::int64_t largest_part = 1;    ///< most samples one rank gets in one micro-step
   std::int64_t most_sequences = 1;  ///< of one rank, in all its micro-steps
   std::int64_t epoch_samples = 1;   ///< positions of an epoch
@@ -76,12 +86,14 @@ struct Workload {
   model::OptimizerOptions optimizer;
   WorkPlan work;
   std::optional<Task> task;
+  std::uint64_t seed = 1;
+  bool shuffle = true;
 };
 
 /// Opens and validates the data and builds the network; no communication. Throws UsageError, io::FileError.
 /// `deadline`: of its files; outlives them.
 Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline* deadline = nullptr);
-/// The options with what was decided in the place of what is automatic: the configuration that gives the same workload.
-TrainOptions decided_settings(const TrainOptions& options, const Workload& workload);
+/// How a rank reads its part of the training data, from the first epoch on.
+io::PrefetcherOptions reading(const Workload& workload, int rank, int world);
 
 }  // namespace lockstep::app

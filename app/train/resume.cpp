@@ -42,6 +42,11 @@ bool on_all_ranks(comm::Communicator& communicator, const std::function<bool()>&
   return found != 0;
 }
 
+/// Tensors of one fit the other. (What a sample is beyond its sizes is in the signature.)
+bool same_network(const io::NetworkIdentity& a, const io::NetworkIdentity& b) {
+  return a.signature == b.signature && a.features == b.features && a.outputs == b.outputs;
+}
+
 /// A run that goes on from an older checkpoint than its newest: a later --resume would go back to the branch left here.
 void warn_of_later_checkpoints(Console& console, const CheckpointOnRank0& checkpoint, const fs::path& run) {
   if (!console.speaks() || !checkpoint.warnings().empty() || !is_of_run(checkpoint.file(), run)) return;
@@ -115,39 +120,36 @@ bool is_of_run(const fs::path& file, const fs::path& run) {
 
 void check_continues(comm::Communicator& communicator, Console& console, const io::TrainingRecord& record,
                      const Plan& plan) {
-  const TrainOptions& options = plan.settings;
-  const Workload& workload = plan.workload;
+  const io::TrainingRecord& wanted = plan.record;
   all_succeed_or_usage(communicator, [&] {
-    const io::NetworkIdentity network = network_identity(options.network.name, *workload.network);
-    if (!same_network(record.network, network)) {
+    if (!same_network(record.network, wanted.network)) {
       throw std::runtime_error(
           fmt::format("the checkpoint is of another network ({}) than this one ({}): give the same --model options, or "
                       "start a new run",
-                      io::to_text(record.network), io::to_text(network)));
+                      io::to_text(record.network), io::to_text(wanted.network)));
     }
-    const std::string_view optimizer = model::name_of(options.optimizer.kind);
-    if (record.optimizer != optimizer) {
+    if (record.optimizer != wanted.optimizer) {
       throw std::runtime_error(
           fmt::format("the checkpoint was trained with --optimizer {}, not {}: give the same, or start a new run",
-                      record.optimizer, optimizer));
+                      record.optimizer, wanted.optimizer));
     }
-    if (record.dataset != workload.training->fingerprint()) {
+    if (record.dataset != wanted.dataset) {
       throw std::runtime_error(
           fmt::format("{} is not the data that the checkpoint was trained on: its place in the epoch means nothing "
                       "there. Give the same --data, or start a new run",
-                      options.data.path.string()));
+                      plan.workload.paths.training.string()));
     }
-    if (options.optimizer.average_decay > 0 &&
+    if (plan.workload.optimizer.average_decay > 0 &&
         train_options_from_ini(record.configuration).optimizer.average_decay == 0) {
       throw UsageError("the checkpoint keeps no average of the weights: leave out --average-decay, or start a new run");
     }
-    if (record.seed != options.work.seed) {
+    if (record.seed != wanted.seed) {
       throw std::runtime_error(
           fmt::format("the checkpoint was trained with --seed {}, not {}: the order of the samples would change",
-                      record.seed, options.work.seed));
+                      record.seed, wanted.seed));
     }
   });
-  const std::vector<std::string> changed = changed_options(record.configuration, options);
+  const std::vector<std::string> changed = changed_options(record.configuration, plan.settings);
   console.info(
       fmt::format("continuing after step {} (epoch {}, sample {}){}", with_commas(record.step), record.epoch,
                   with_commas(record.position),

@@ -5,9 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "app/options/options.hpp"
-#include "app/plan/configuration.hpp"
-#include "app/plan/fingerprint.hpp"
 #include "app/report/figures.hpp"
 #include "app/train/resume.hpp"
 #include "comm/agreement.hpp"
@@ -16,7 +13,10 @@ namespace lockstep::app {
 
 Run::Run(const Plan& plan, comm::Communicator& communicator, Console& console, Engine& engine, Trainer& trainer,
          WallTime wall_time)
-    : options_(plan.settings),
+    : run_(plan.settings.run),
+      validation_(plan.settings.validation),
+      reports_(plan.settings.reports),
+      identity_(plan.record),
       workload_(plan.workload),
       communicator_(communicator),
       console_(console),
@@ -27,8 +27,7 @@ Run::Run(const Plan& plan, comm::Communicator& communicator, Console& console, E
       trainer_(trainer),
       wall_time_(std::move(wall_time)),
       checkpointer_(engine.saved(workload_.work.global_batch, plan.checkpoint_writers)),
-      reporter_(console, options_.reports, workload_.work, *workload_.task, communicator.size(), trainer.steps_done()) {
-}
+      reporter_(console, reports_, workload_.work, *workload_.task, communicator.size(), trainer.steps_done()) {}
 
 /// A failure is kept for the next step, so that all ranks end alike.
 template <class Work>
@@ -55,28 +54,26 @@ void Run::open_folder(std::optional<io::RunFolder> taken, bool continues, const 
   validated_before_ = from.validated_step;
   owes_validation_ = from.step > 0 && due(workload_.work.evaluate_every) && validated_before_ < from.step;
   comm::all_succeed(communicator_, [&] {
-    if (communicator_.rank() != 0)
-      return checkpointer_.open({.folder = options_.run.folder / "checkpoints"}, &deadline);
+    if (communicator_.rank() != 0) return checkpointer_.open({.folder = run_.folder / "checkpoints"}, &deadline);
     reporter_.set_history(from.metrics);
     if (taken) {
       folder_ = std::make_shared<io::RunFolder>(std::move(*taken));
       if (!continues) folder_->start_over();
     } else {
-      folder_ = std::make_shared<io::RunFolder>(options_.run.folder,
-                                                continues ? io::RunFolder::Open::resume : io::RunFolder::Open::fresh,
-                                                options_.run.force, &deadline);
+      folder_ = std::make_shared<io::RunFolder>(
+          run_.folder, continues ? io::RunFolder::Open::resume : io::RunFolder::Open::fresh, run_.force, &deadline);
     }
     console_.attach_log(folder_->path() / "log.txt", continues, &deadline);
-    folder_->write_text("config.ini", stored_configuration(options_));
+    folder_->write_text("config.ini", identity_.configuration);
     RunLogs logs;
     logs.metrics = std::make_unique<io::MetricsLog>(folder_->path() / "metrics.jsonl", continues, from.step, &deadline);
     if (continues) record_unrecorded_checkpoints(*logs.metrics, folder_->path(), from.step);
-    if (options_.reports.tensorboard)
+    if (reports_.tensorboard)
       logs.tensorboard = std::make_unique<io::TensorboardLog>(folder_->path(), continues ? from.step : -1, &deadline);
     logs.still_owner = [this] { folder_->still_owner(); };
     reporter_.attach(std::move(logs));
     checkpointer_.open({.folder = folder_->checkpoints(),
-                        .keep = options_.run.keep,
+                        .keep = run_.keep,
                         .goes_on_from = continues ? from.step : -1,
                         .still_owner = [folder = folder_] { folder->still_owner(); }},
                        &deadline);
@@ -97,14 +94,14 @@ std::string Run::nothing_left() const {
         "the target metric {:.6g} is reached (best so far: {:.6g}): nothing is left to do (another --target-metric "
         "goes on "
         "from here)",
-        *options_.validation.target_metric, best_metric_);
+        *validation_.target_metric, best_metric_);
   }
   return "";
 }
 
 /// Collective where histograms are due.
 void Run::report(StepFigures figures) {
-  const bool with_histograms = due(options_.reports.histograms_every);
+  const bool with_histograms = due(reports_.histograms_every);
   if (with_histograms) engine_.bring_together(training_.parameters.gradient_elements());
   on_rank0([&] {
     figures.epoch = epochs_done();
@@ -134,11 +131,10 @@ void Run::evaluate_now() {
   if (!workload_.validation || evaluated_at_ == trainer_.steps_done()) return;
   communicator_.note_activity("validation", trainer_.steps_done());
   StopWatch watch;
-  if (options_.validation.average)
-    engine_.bring_together(training_.parameters.weight_elements(model::Weights::average));
+  if (validation_.average) engine_.bring_together(training_.parameters.weight_elements(model::Weights::average));
   const Score evaluation = evaluate(training_.model, *workload_.validation, communicator_,
-                                    options_.validation.average ? model::Weights::average : model::Weights::current,
-                                    options_.validation.batch, *workload_.task);
+                                    validation_.average ? model::Weights::average : model::Weights::current,
+                                    validation_.batch, *workload_.task);
   evaluated_at_ = trainer_.steps_done();
   const double seconds = watch.seconds();
   interrupted_seconds_ += seconds;
@@ -148,38 +144,28 @@ void Run::evaluate_now() {
         fmt::format("step {}: the validation loss is not finite: the weights have grown too large, or {} holds numbers "
                     "that are not finite. No checkpoint was written of them; the one before is intact. A smaller "
                     "--learning-rate, --warmup-steps or --clip-norm usually helps",
-                    evaluated_at_, options_.data.validation.string()));
+                    evaluated_at_, workload_.paths.validation.string()));
   }
   if (std::isnan(best_metric_) || better(evaluation.metric, best_metric_)) best_metric_ = evaluation.metric;
   target_reached_ = reached_target(evaluation.metric);
   last_evaluation_ = evaluation;
-  on_rank0(
-      [&] { reporter_.evaluation(evaluated_at_, epochs_done(), evaluation, options_.validation.average, seconds); });
+  on_rank0([&] { reporter_.evaluation(evaluated_at_, epochs_done(), evaluation, validation_.average, seconds); });
 }
 
 /// Rank 0's is the whole one.
 io::TrainingRecord Run::record() const {
-  if (communicator_.rank() != 0) {
-    io::TrainingRecord record;
-    record.step = trainer_.steps_done();
-    return record;
+  io::TrainingRecord record;
+  if (communicator_.rank() == 0) {
+    const bool epoch_over = trainer_.next_position() >= workload_.work.epoch_samples;
+    record = identity_;
+    record.epoch = trainer_.epoch() + (epoch_over ? 1 : 0);
+    record.position = epoch_over ? 0 : trainer_.next_position();
+    record.best_metric = best_metric_;
+    record.validated_step = std::max(evaluated_at_, validated_before_);
+    record.metrics = reporter_.history();
   }
-  const io::DatasetInfo& data = workload_.training->info();
-  const bool epoch_over = trainer_.next_position() >= workload_.work.epoch_samples;
-  return {.step = trainer_.steps_done(),
-          .epoch = trainer_.epoch() + (epoch_over ? 1 : 0),
-          .position = epoch_over ? 0 : trainer_.next_position(),
-          .seed = options_.work.seed,
-          .world_size = communicator_.size(),
-          .network = network_identity(options_.network.name, *workload_.network),
-          .optimizer = std::string(model::name_of(options_.optimizer.kind)),
-          .dataset = workload_.training->fingerprint(),
-          .configuration = stored_configuration(options_),
-          .program_version = program_version(),
-          .best_metric = best_metric_,
-          .validated_step = std::max(evaluated_at_, validated_before_),
-          .metrics = reporter_.history(),
-          .vocabulary = data.tokens ? io::to_json(*data.tokens) : ""};
+  record.step = trainer_.steps_done();
+  return record;
 }
 
 /// Each shard is looked at by one rank. Throws io::FileError where one has changed since it was opened.
@@ -310,7 +296,7 @@ std::string Run::ending(const StopSignals& signals) const {
                           : signals.stop_requested()   ? fmt::format(" on request ({})", signals.name())
                                                        : " on request";
   return fmt::format("stopped at step {}{} after {}{}; continue with --resume --run {} (exit code {})",
-                     trainer_.steps_done(), why, taken, summary(), options_.run.folder.string(), kExitStoppedEarly);
+                     trainer_.steps_done(), why, taken, summary(), run_.folder.string(), kExitStoppedEarly);
 }
 
 }  // namespace lockstep::app

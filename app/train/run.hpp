@@ -59,8 +59,7 @@ class Run {
     return every > 0 && (trainer_.steps_done() + steps_ahead) % every == 0;
   }
   bool reached_target(double metric) const {
-    return options_.validation.target_metric && !std::isnan(metric) &&
-           !better(*options_.validation.target_metric, metric);
+    return validation_.target_metric && !std::isnan(metric) && !better(*validation_.target_metric, metric);
   }
   bool better(double a, double b) const { return workload_.task->is_better(a, b); }
   std::string nothing_left() const;
@@ -82,7 +81,10 @@ class Run {
   template <class Work>
   void on_rank0(Work work);
 
-  const TrainOptions& options_;
+  const RunOptions& run_;
+  const ValidationOptions& validation_;
+  const ReportOptions& reports_;
+  const io::TrainingRecord& identity_;  ///< of the run, in each of its checkpoints
   const Workload& workload_;
   comm::Communicator& communicator_;
   Console& console_;

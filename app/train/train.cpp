@@ -45,7 +45,7 @@ std::optional<io::RunFolder> take_folder(comm::Communicator& communicator, Conso
 /// Collective. The state that training begins with. Returns the record that belongs to it.
 io::TrainingRecord restore_or_initialize(model::Training& training, Origin& origin, const Plan& plan) {
   if (!origin.checkpoint) {
-    training.parameters.initialize(plan.settings.work.seed);
+    training.parameters.initialize(plan.workload.seed);
     return {};
   }
   origin.checkpoint->restore_recurrent_state(training.model.recurrent_state(), plan.workload.work.global_batch);
@@ -53,28 +53,14 @@ io::TrainingRecord restore_or_initialize(model::Training& training, Origin& orig
   return *origin.record();
 }
 
-io::PrefetcherOptions reading(const Plan& plan, const comm::Communicator& communicator,
-                              const io::TrainingRecord& from) {
-  const TrainOptions& settings = plan.settings;
-  return {.order = {.seed = settings.work.seed, .shuffle = settings.data.shuffle, .shard_counts = {}},
-          .stateful = is_recurrent(*plan.workload.network),
-          .global_batch = plan.workload.work.global_batch,
-          .accumulate = settings.work.accumulate,
-          .rank = communicator.rank(),
-          .world = communicator.size(),
-          .first_epoch = from.epoch,
-          .first_position = from.position};
-}
-
 /// Says how long the job may take, and keeps time for the last checkpoint.
-WallTime wall_time(const JobTime& time, const StopWatch& launched, Console& console,
-                   const model::ParameterState& parameters, const Workload& workload) {
+WallTime wall_time(const JobTime& time, const StopWatch& launched, Console& console, const Plan& plan) {
   if (!time.problem.empty()) console.warn(time.problem);
   if (const std::string line = describe_job(time); !line.empty()) console.info(line);
   if (!time.left) return {};
-  const std::size_t state_bytes = parameters.state_groups().size() * parameters.elements() * sizeof(float);
+  const Workload& workload = plan.workload;
   const double validation_samples = workload.validation ? static_cast<double>(workload.validation->info().samples) : 0;
-  return WallTime(*time.left - launched.seconds(), checkpoint_estimate(state_bytes),
+  return WallTime(*time.left - launched.seconds(), checkpoint_estimate(plan.memory.snapshot),
                   std::ceil(validation_samples / static_cast<double>(workload.work.global_batch)));
 }
 
@@ -113,7 +99,7 @@ int run_train(comm::MpiSession& session, const TrainOptions& given, StopSignals&
   verify_data(*communicator, console, settings.data.verify, workload);
   if (stopped_before_start(*communicator, console, signals)) return kExitStoppedEarly;
 
-  Engine engine(session, *communicator, plan.place, settings.execution, workload, plan.buckets);
+  Engine engine(session, *communicator, plan);
   console.info(engine.description());
   if (stopped_before_start(*communicator, console, signals)) return kExitStoppedEarly;
   std::optional<io::RunFolder> folder = take_folder(*communicator, console, origin, plan, io_deadline);
@@ -121,15 +107,16 @@ int run_train(comm::MpiSession& session, const TrainOptions& given, StopSignals&
   const bool continues = origin.checkpoint && is_of_run(origin.checkpoint->file(), settings.run.folder);
   origin.checkpoint.reset();
 
-  io::PrefetcherOptions input = reading(plan, *communicator, from);
+  io::PrefetcherOptions input = reading(workload, communicator->rank(), communicator->size());
+  input.first_epoch = from.epoch;
+  input.first_position = from.position;
   input.memory = engine.backend().host_memory();
   io::Prefetcher prefetcher(*workload.training, input);
-  BatchFeed feed(prefetcher, *communicator, feed_options(settings, workload, engine.backend()));
-  Trainer trainer(engine.parts(), plan.schedule, settings.work.accumulate, [&] { return feed.next(); });
+  BatchFeed feed(prefetcher, *communicator, feed_options(workload, engine.backend()));
+  Trainer trainer(engine.parts(), plan.schedule, workload.work.accumulate, [&] { return feed.next(); });
   trainer.start_at(from.step, from.epoch, from.position);
 
-  Run run(plan, *communicator, console, engine, trainer,
-          wall_time(job_time, launched, console, engine.training().parameters, workload));
+  Run run(plan, *communicator, console, engine, trainer, wall_time(job_time, launched, console, plan));
   // What goes wrong from here on is said before the reader is waited for, which may be stuck.
   return session.conclude([&] {
     run.open_folder(std::move(folder), continues, from, io_deadline);
