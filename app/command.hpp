@@ -1,0 +1,81 @@
+/// \file
+/// A command of the program: how its options are parsed, how it runs, and how it differs from others before that.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "app/engine/signals.hpp"
+#include "app/options/bench_options.hpp"
+#include "app/options/train_options.hpp"
+#include "comm/session/mpi_session.hpp"
+
+namespace lockstep::app {
+
+using Arguments = std::vector<std::string>;
+
+/// A command with its options parsed, ready to run.
+struct Job {
+  /// Empty when there is nothing to run. Of a command without peers: the session is nullptr.
+  std::function<int(comm::MpiSession*, StopSignals&)> run;
+  std::string options;  ///< equal text, equal options
+};
+
+/// As many ranks as are started, or one process; that of `alone` does not even know of MPI.
+enum class Processes { any_number, one, alone };
+/// A signal that asks to stop ends the process, or is noted from the first line of main on. A command that has
+/// something to tidy up only now and then notes it then.
+enum class OnSignal { end, note };
+/// A pipe that nobody reads any more ends the process, as it does Unix tools that only print (SIGPIPE), or the work
+/// goes on: somebody waits for it, or for the files that it writes.
+enum class OnClosedPipe { go_on, end };
+
+/// How commands differ before they run.
+struct Traits {
+  Processes processes = Processes::any_number;
+  OnSignal on_signal = OnSignal::end;
+  OnClosedPipe on_closed_pipe = OnClosedPipe::go_on;
+};
+
+struct Command {
+  std::string name;
+  Traits traits;
+  std::function<Job(const Arguments&)> prepare;  ///< throws UsageError, HelpRequested
+};
+
+/// Options as text: the words of the command line, and what a file of --config adds, which may differ between hosts.
+template <class Options>
+std::string text_of(const Options& /*options*/, const Arguments& arguments) {
+  return fmt::format("{}", fmt::join(arguments, "\n"));
+}
+inline std::string text_of(const TrainOptions& options, const Arguments& /*arguments*/) { return options.to_ini(); }
+inline std::string text_of(const CheckOptions& options, const Arguments& arguments) {
+  return text_of(arguments, arguments) + "\n" + options.train.to_ini();
+}
+
+/// `run` takes the session and the stop signals where it needs them.
+template <class Options, class Run>
+Command command(const std::string& name, Options (*parse)(const Arguments&), Run run, const Traits& traits = {}) {
+  return {name, traits, [=](const Arguments& arguments) {
+            const Options options = parse(arguments);
+            const auto start = [=]([[maybe_unused]] comm::MpiSession* session, [[maybe_unused]] StopSignals& signals) {
+              if constexpr (std::is_invocable_v<Run, const Options&>) {
+                return run(options);
+              } else if constexpr (std::is_invocable_v<Run, const Options&, StopSignals&>) {
+                return run(options, signals);
+              } else if constexpr (std::is_invocable_v<Run, comm::MpiSession&, const Options&>) {
+                return run(*session, options);
+              } else {
+                return run(*session, options, signals);
+              }
+            };
+            return Job{start, text_of(options, arguments)};
+          }};
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,277 @@
+#include "app/program.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <string_view>
+
+#include "app/options/nearest_name.hpp"
+#include "app/options/options.hpp"
+#include "app/plan/agreement.hpp"
+#include "app/report/console.hpp"
+#include "app/report/figures.hpp"
+#include "comm/agreement.hpp"
+#include "comm/communicator.hpp"
+#include "comm/device_communicator.hpp"
+#include "comm/session/rendezvous.hpp"
+#include "comm/session/start_guard.hpp"
+#include "comm/session/this_process.hpp"
+#include "model/device.hpp"
+
+namespace lockstep::app {
+namespace {
+
+constexpr Traits kOnlyPrints{.on_closed_pipe = OnClosedPipe::end};
+
+/// What one rank makes of its command line.
+struct Request {
+  std::string command;  ///< "train": for messages
+  Traits traits = kOnlyPrints;
+  Job job;
+  std::string usage_error;
+  std::string help;
+  double start_limit = 60;  ///< seconds
+};
+
+/// What this program is and what it could compute on here.
+std::string version_text() {
+  const std::string nccl = comm::nccl_build();
+  std::string text =
+      fmt::format("lockstep {}\n{}{}{}\n", program_version(), model::cuda_build(), nccl.empty() ? "" : ", ", nccl);
+  const model::DeviceSurvey survey = model::survey_devices();
+  for (const model::Device& device : survey.devices) {
+    text += fmt::format("GPU {}: {}, {}, {}, {}, compute capability {}.{}\n", device.index, device.name, device.pci,
+                        device.uuid, format_bytes(static_cast<double>(device.bytes)), device.major, device.minor);
+  }
+  if (survey.devices.empty()) text += fmt::format("no GPU: {}\n", survey.obstacle);
+  return text;
+}
+
+bool is_help(const std::string& word) { return word == "--help" || word == "-h" || word == "help"; }
+
+Request understand(Arguments arguments, const std::vector<Command>& commands) {
+  Request request;
+  try {
+    if (arguments.empty())
+      throw UsageError(
+          "a command is missing: pack, train, eval, generate, bench step, bench scale, bench all-reduce, "
+          "bench checkpoint, bench input, check or info");
+    if (arguments[0] == "--version") return request.help = version_text(), request;
+    if (is_help(arguments[0])) {
+      if (arguments.size() == 1) return request.help = program_help(), request;
+      arguments.erase(arguments.begin());  // "help train" is "train --help"
+      arguments.push_back("--help");
+    }
+    std::string name = arguments[0];
+    arguments.erase(arguments.begin());
+    if (name == "bench") {
+      if (arguments.empty() || is_help(arguments[0])) return request.help = program_help(), request;
+      name += " " + arguments[0];
+      arguments.erase(arguments.begin());
+    }
+    std::vector<std::string> names;
+    for (const Command& command : commands) {
+      names.push_back(command.name);
+      if (command.name != name) continue;
+      request.command = name;
+      request.traits = command.traits;
+      request.job = command.prepare(arguments);
+      return request;
+    }
+    if (name.starts_with("-"))
+      throw UsageError(fmt::format("the command comes first, before {}: {}", name, list_names(names)));
+    const std::string hint = did_you_mean(name, names);
+    throw UsageError(fmt::format("unknown command {}{}", name,
+                                 hint.empty() ? "; the commands are " + list_names(names, "and") : hint));
+  } catch (const HelpRequested& help) {
+    request.help = help.what();
+    request.traits = kOnlyPrints;
+  } catch (const UsageError& error) {
+    request.usage_error = error.what();
+  }
+  return request;
+}
+
+std::string speaker(const Request& request) {
+  return request.command.empty() ? "lockstep" : "lockstep " + request.command;
+}
+
+/// A stderr that takes nothing (a full disk, a closed pipe) changes no exit code.
+template <class... Values>
+void complain(fmt::format_string<Values...> format, Values&&... values) {
+  comm::write_stderr(fmt::format(format, std::forward<Values>(values)...));
+}
+
+void say_usage_errors(const Request& request, const std::vector<std::string>& texts) {
+  for (const std::string& text : texts) complain("{}: {}\n", speaker(request), text);
+  complain("`{} --help` explains the options.\n", speaker(request));
+}
+
+/// A start is slower than a step: programs are loaded, often from one file system for all, on hosts that are busy.
+constexpr double kLeastStartLimit = 20;
+
+/// Seconds that the ranks have to find each other at the start: the --deadline of the command line where there is one,
+/// because a user who knows of slow ranks has raised it. That of a file does not count: its file system may be slow to
+/// come.
+double start_limit(const std::vector<std::string>& arguments) {
+  double limit = comm::CommunicatorOptions{}.deadline_seconds;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    std::string_view value = arguments[i];
+    if (value == "--deadline") {
+      value = i + 1 < arguments.size() ? std::string_view(arguments[i + 1]) : "";
+    } else if (value.starts_with("--deadline=")) {
+      value.remove_prefix(std::string_view("--deadline=").size());
+    } else {
+      continue;
+    }
+    const double seconds = std::atof(std::string(value).c_str());
+    // Anything else is a usage error, which the ranks find when they are up.
+    if (seconds > 0) limit = std::max(seconds, kLeastStartLimit);
+  }
+  return limit;
+}
+
+std::vector<std::string> differences(comm::Communicator& communicator, const Request& request) {
+  try {
+    comm::require_equal(communicator, std::vector<comm::FingerprintItem>{{"command", request.command}});
+    comm::require_equal(communicator, std::vector<comm::FingerprintItem>{{"command line", request.job.options}});
+  } catch (const comm::AgreedError& error) {
+    return {error.what()};
+  }
+  return {};
+}
+
+/// Ranks may differ in what they were told (mpirun -np 1 ... : -np 1 ...) and in what they understood (a file for
+/// --config that one host lacks): if so, rank 0 says it and every rank returns true. Before anything else: options
+/// decide which collective calls follow.
+bool somebody_misunderstood(comm::MpiSession& session, const Request& request) {
+  std::vector<std::string> errors;
+  if (session.size() == 1) {
+    if (!request.usage_error.empty()) errors.push_back(request.usage_error);
+  } else {
+    // Of equal words one number from each rank tells. Where they differ the words themselves follow.
+    const std::string own = fmt::format("{}\n{}\n{}", request.command, request.job.options, request.usage_error);
+    const std::vector<std::size_t> all = comm::exchange(session, std::hash<std::string>{}(own), request.start_limit);
+    const bool all_equal = std::ranges::all_of(all, [&](std::size_t one) { return one == all.front(); });
+    if (all_equal && request.usage_error.empty()) return false;
+    const auto communicator = comm::make_communicator(session, {.deadline_seconds = request.start_limit});
+    errors = gather_said(*communicator, request.usage_error);
+    if (errors.empty()) errors = differences(*communicator, request);
+  }
+  if (session.rank() == 0 && !errors.empty()) say_usage_errors(request, errors);
+  return !errors.empty();
+}
+
+/// The end of a job that fails: what is said, once, and the exit code.
+class FailedEnd {
+ public:
+  /// Without a session where the command needs none.
+  FailedEnd(comm::MpiSession* session, const Request& request) : session_(session), request_(request) {}
+
+  int operator()(const std::exception_ptr& error) {
+    const std::lock_guard lock(mutex_);
+    if (!code_) code_ = say(error);
+    return *code_;
+  }
+
+ private:
+  int say(const std::exception_ptr& thrown) {
+    const bool speaks = session_ == nullptr || session_->rank() == 0;
+    try {
+      std::rethrow_exception(thrown);
+    } catch (const UsageError& error) {  // what only shows once the job runs, alike on all ranks
+      if (speaks) say_usage_errors(request_, {error.what()});
+      return kWrongUsage;
+    } catch (const comm::AgreedError& error) {
+      if (speaks) complain("{}: error: {}\n", speaker(request_), error.what());
+      return kFailed;
+    } catch (const std::bad_alloc&) {
+      return fail_alone(
+          "out of memory; a smaller batch or network, or fewer ranks per host, need less "
+          "(`lockstep train --dry-run` prints how much)");
+    } catch (const std::exception& error) {
+      return fail_alone(error.what());
+    }
+  }
+
+  /// One rank failed and the others do not know: it speaks for itself and takes the world with it.
+  int fail_alone(const std::string& text) {
+    if (session_ != nullptr && session_->size() > 1) {
+      session_->abort(kFailed, fmt::format("{}: error on rank {} ({}): {}", speaker(request_), session_->rank(),
+                                           session_->host(), text));
+    }
+    complain("{}: error: {}\n", speaker(request_), text);
+    return kFailed;
+  }
+
+  comm::MpiSession* session_;
+  const Request& request_;
+  std::mutex mutex_;
+  std::optional<int> code_;
+};
+
+/// Without a session where the command needs none.
+int run(comm::MpiSession* session, const Request& request, StopSignals& signals) {
+  FailedEnd failed(session, request);
+  try {
+    if (session == nullptr) return request.job.run(nullptr, signals);
+    session->set_failure_handler([&failed](const std::exception_ptr& error) { return failed(error); });
+    return session->conclude([&] {
+      if (somebody_misunderstood(*session, request)) return kWrongUsage;
+      return request.job.run(session, signals);
+    });
+  } catch (...) {
+    return failed(std::current_exception());
+  }
+}
+
+int say_help(const Request& request, bool speaks) {
+  Console console(speaks);
+  console.info(request.help);
+  console.require_output();
+  return kDone;
+}
+
+}  // namespace
+
+int run_program(int argc, char** argv, const std::vector<Command>& commands, StopSignals& signals) {
+  Request request = understand({argv + 1, argv + argc}, commands);
+  request.start_limit = start_limit({argv + 1, argv + argc});
+  const Traits& traits = request.traits;
+  if (traits.on_signal == OnSignal::end) signals.release();
+  if (traits.on_closed_pipe == OnClosedPipe::go_on) std::signal(SIGPIPE, SIG_IGN);
+  const std::optional<int> launched = comm::launched_rank();
+  const bool speaks = launched.value_or(0) == 0;
+  if (!request.help.empty()) return say_help(request, speaks);
+  if (argc == 1 && !launched) return complain("{}", program_help()), kWrongUsage;
+  if (traits.processes != Processes::any_number && comm::launched_size() > 1) {
+    request.usage_error = fmt::format("{} runs as one process, and {} were started: start it without mpirun or srun",
+                                      request.command, comm::launched_size());
+  }
+  const bool needs_peers = traits.processes == Processes::any_number && launched;
+  if (!needs_peers && !request.usage_error.empty()) {
+    if (speaks) say_usage_errors(request, {request.usage_error});
+    return kWrongUsage;
+  }
+  if (traits.processes == Processes::alone) return run(nullptr, request, signals);
+
+  const auto say_launch_error = [&](const std::string& error) {
+    if (speaks) complain("{}: {}\n", speaker(request), error);
+    return kWrongUsage;
+  };
+  if (const std::string error = comm::MpiSession::launch_obstacle(); !error.empty()) return say_launch_error(error);
+  // The session outlives the job: its destructor, MPI_Finalize, waits for all ranks, so rank 0's last words are out
+  // before any process leaves with a code that makes the launcher kill the rest.
+  comm::MpiSession session(argc, argv, request.start_limit);
+  if (const std::string error = session.launch_error(); !error.empty()) return say_launch_error(error);
+  if (const std::string warning = session.launch_warning(); !warning.empty() && speaks) {
+    complain("warning: {}\n", warning);
+  }
+  return run(&session, request, signals);
+}
+
+}  // namespace lockstep::app
