@@ -65,7 +65,8 @@ int run_eval(comm::MpiSession& session, const EvalOptions& options) {
     const io::DatasetInfo& info = dataset->info();
     require_labels(info, path);
     const model::LossKind loss = loss_kind(trained.loss, info);
-    model::SampleShape shape = sample_shape(trained.data, info);
+    const std::optional<model::Augmentation> spec = augmentation(trained.data, info);
+    model::SampleShape shape = sample_shape(info, spec);
     const bool outputs_fit = info.labels_are_classes && !shape.tokens ? shape.outputs <= trained_on.outputs
                                                                       : shape.outputs == trained_on.outputs;
     if (shape.features != trained_on.features || !outputs_fit) {
@@ -76,7 +77,7 @@ int run_eval(comm::MpiSession& session, const EvalOptions& options) {
     shape.outputs = trained_on.outputs;
     network = model::make_network(trained.network, shape);
     model_options = {.loss = loss,
-                     .augmentation = augmentation(trained.data, info),
+                     .augmentation = spec,
                      .max_batch = std::min(trained.validation.batch, info.samples),
                      .sample_type = element_type(dataset->x_type())};
     if (!shape.tokens) model_options.input_transform = input_transform(trained.data.normalize, info);

@@ -139,6 +139,12 @@ model::Augmentation augmentation_of(const AugmentOptions& options, const model::
   spec.brightness = options.brightness;
   spec.contrast_low = options.contrast_low;
   spec.contrast_high = options.contrast_high;
+  if (spec.minimum_area >= 1 &&
+      (spec.out.height > in.height + 2 * spec.pad || spec.out.width > in.width + 2 * spec.pad)) {
+    throw UsageError(fmt::format("--augment {}: a crop of {} x {} does not fit images of {} x {}{}", to_text(options),
+                                 spec.out.height, spec.out.width, in.height, in.width,
+                                 spec.pad > 0 ? fmt::format(" with {} zeros around", spec.pad) : ""));
+  }
   return spec;
 }
 

@@ -34,7 +34,8 @@ struct AugmentOptions {
 AugmentOptions parse_augmentation(const std::string& text);
 /// Text that parse_augmentation reads back.
 std::string to_text(const AugmentOptions& options);
-/// The same for images of this size, with the normalisation left as it is by default.
+/// The same for images of this size, with the normalisation left as it is by default. Throws UsageError where a crop
+/// does not fit them.
 model::Augmentation augmentation_of(const AugmentOptions& options, const model::ImageShape& in);
 
 }  // namespace lockstep::app

@@ -56,10 +56,10 @@ io::NetworkIdentity identity_of(const std::string& kind, const model::Network& n
 }
 
 io::TrainingRecord record_of(const TrainOptions& settings, const Workload& workload, int ranks) {
-  io::TrainingRecord record{.seed = settings.work.seed,
+  io::TrainingRecord record{.seed = workload.seed,
                             .world_size = ranks,
                             .network = identity_of(settings.network.name, *workload.network),
-                            .optimizer = std::string(model::name_of(settings.optimizer.kind)),
+                            .optimizer = std::string(model::name_of(workload.optimizer.kind)),
                             .dataset = {},
                             .configuration = stored_configuration(settings),
                             .program_version = program_version(),
@@ -71,6 +71,19 @@ io::TrainingRecord record_of(const TrainOptions& settings, const Workload& workl
 }
 
 }  // namespace
+
+model::LearningRateSchedule learning_rate_schedule(const TrainOptions& options, const WorkPlan& work) {
+  model::ScheduleOptions schedule = options.schedule;
+  try {
+    if (options.work.reference_batch > 0) {
+      schedule.base = model::scale_rate(schedule.base, work.global_batch, options.work.reference_batch);
+    }
+    schedule.total_steps = work.total_steps;
+    return model::LearningRateSchedule(schedule);
+  } catch (const std::invalid_argument& e) {
+    throw UsageError(e.what());
+  }
+}
 
 std::vector<model::Slice> owned_ranges(const Plan& plan, int rank, int ranks) {
   std::vector<model::Slice> owned;

@@ -63,6 +63,8 @@ Workload open_workload(comm::Communicator& communicator, const TrainOptions& opt
 /// Of this rank; imagined where nobody carries the plan out (--dry-run).
 Place choose_place(comm::Communicator& communicator, const TrainOptions& options);
 
+model::LearningRateSchedule learning_rate_schedule(const TrainOptions& options, const WorkPlan& work);
+
 /// What `rank` of `ranks` owns, its shard of each bucket; none where everybody updates all.
 std::vector<model::Slice> owned_ranges(const Plan& plan, int rank, int ranks);
 /// As Plan::memory, with `batch` samples at once.

@@ -111,12 +111,6 @@ std::optional<model::Augmentation> augmentation(const DataOptions& options, cons
                     per_image ? "normalize per-image" : "augment", info.x.sample_shape.size()));
   }
   model::Augmentation spec = augmentation_of(options.augment, *image);
-  if (spec.minimum_area >= 1 &&
-      (spec.out.height > image->height + 2 * spec.pad || spec.out.width > image->width + 2 * spec.pad)) {
-    throw UsageError(fmt::format("--augment {}: a crop of {} x {} does not fit images of {} x {}{}",
-                                 to_text(options.augment), spec.out.height, spec.out.width, image->height, image->width,
-                                 spec.pad > 0 ? fmt::format(" with {} zeros around", spec.pad) : ""));
-  }
   spec.per_image = per_image;
   const model::InputTransform transform = input_transform(options.normalize, info);
   spec.scale.fill(transform.scale);
@@ -124,16 +118,16 @@ std::optional<model::Augmentation> augmentation(const DataOptions& options, cons
   return spec;
 }
 
-model::SampleShape sample_shape(const DataOptions& options, const io::DatasetInfo& info) {
+model::SampleShape sample_shape(const io::DatasetInfo& info, const std::optional<model::Augmentation>& augmentation) {
   if (info.tokens) {
     return {.features = info.x.elements(), .outputs = info.tokens->vocabulary, .image = {}, .tokens = true};
   }
   model::SampleShape shape{.features = info.x.elements(),
                            .outputs = info.labels_are_classes ? info.classes : info.y.elements(),
                            .image = image_shape(info.x)};
-  if (const auto spec = augmentation(options, info)) {
-    shape.image = spec->out;
-    shape.features = spec->out.elements();
+  if (augmentation) {
+    shape.image = augmentation->out;
+    shape.features = augmentation->out.elements();
   }
   return shape;
 }
@@ -180,7 +174,8 @@ void require_labels(const io::DatasetInfo& info, const fs::path& path) {
                                path.string()));
 }
 
-WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world, bool stateful) {
+WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world, const model::NetworkKind* recurrent) {
+  const bool stateful = recurrent != nullptr;
   WorkPlan work;
   work.accumulate = options.work.accumulate;
   const std::int64_t parts = work.accumulate * world;
@@ -188,11 +183,10 @@ WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world,
                               : options.work.batch > samples / parts ? samples  // the product may not fit 64 bits
                                                                      : options.work.batch * parts;
   if (stateful && wanted > samples) {
-    const std::string_view window = model::network_kind(options.network.name).window;
     throw UsageError(
         fmt::format("a global batch of {} sequences is wider than the data, which has {} windows: give a smaller "
                     "--batch{}{}",
-                    wanted, samples, window.empty() ? "" : " or --", window));
+                    wanted, samples, recurrent->window.empty() ? "" : " or --", recurrent->window));
   }
   work.global_batch = std::min(wanted, samples);
   work.epoch_samples = io::epoch_samples(samples, work.global_batch, stateful);
@@ -208,19 +202,6 @@ WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world,
   work.evaluate_every = interval(options.validation.every);
   work.checkpoint_every = interval(options.run.checkpoint_every);
   return work;
-}
-
-model::LearningRateSchedule learning_rate_schedule(const TrainOptions& options, const WorkPlan& work) {
-  model::ScheduleOptions schedule = options.schedule;
-  try {
-    if (options.work.reference_batch > 0) {
-      schedule.base = model::scale_rate(schedule.base, work.global_batch, options.work.reference_batch);
-    }
-    schedule.total_steps = work.total_steps;
-    return model::LearningRateSchedule(schedule);
-  } catch (const std::invalid_argument& e) {
-    throw UsageError(e.what());
-  }
 }
 
 Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline* deadline) {
@@ -259,13 +240,15 @@ Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline
   workload.optimizer = options.optimizer;
   workload.seed = options.work.seed;
   workload.shuffle = options.data.shuffle;
+  const model::SampleShape shape = sample_shape(info, workload.model.augmentation);
+  const model::NetworkKind& kind = model::network_kind(options.network.name);
   try {
-    workload.network = model::make_network(options.network, sample_shape(options.data, info));
+    workload.network = model::make_network(options.network, shape);
   } catch (const std::invalid_argument& e) {
     throw UsageError(e.what());
   }
   workload.task.emplace(workload.model.loss, *workload.network, info.tokens ? info.tokens->bytes_per_token : 0);
-  workload.work = work_plan(options, info.samples, world, is_recurrent(*workload.network));
+  workload.work = work_plan(options, info.samples, world, is_recurrent(*workload.network) ? &kind : nullptr);
   workload.model.sequences = workload.work.most_sequences;
   workload.model.sample_type = element_type(workload.training->x_type());
   workload.model.max_batch = workload.work.largest_part;

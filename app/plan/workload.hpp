@@ -16,7 +16,6 @@
 #include "io/files/io_deadline.hpp"
 #include "model/model_options.hpp"
 #include "model/network.hpp"
-#include "model/training/schedule.hpp"
 #include "model/update_rule.hpp"
 
 namespace lockstep::app {
@@ -35,10 +34,10 @@ model::ElementType element_type(io::FileType type);
 // What options come to with this data. Throw UsageError where the two do not go together.
 model::InputTransform input_transform(const Normalization& normalize, const io::DatasetInfo& info);
 model::LossKind loss_kind(const LossOptions& options, const io::DatasetInfo& info);
-/// What a network sees of samples like these: images after their augmentation, tokens as windows.
-model::SampleShape sample_shape(const DataOptions& options, const io::DatasetInfo& info);
 /// How images become a network's input; nothing where plain numbers do.
 std::optional<model::Augmentation> augmentation(const DataOptions& options, const io::DatasetInfo& info);
+/// What a network sees of samples like these: images after their augmentation, tokens as windows.
+model::SampleShape sample_shape(const io::DatasetInfo& info, const std::optional<model::Augmentation>& augmentation);
 
 /// What a network reads of a file: training, validation and evaluation alike.
 struct DataFormat {
@@ -73,9 +72,10 @@ struct WorkPlan {
   std::int64_t evaluate_every = 0;    ///< steps; 0 = never before the end
   std::int64_t checkpoint_every = 0;  ///< steps; 0 = never before the end
 };
-/// Throws UsageError where stateful batches are wider than the data.
-WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world, bool stateful = false);
-model::LearningRateSchedule learning_rate_schedule(const TrainOptions& options, const WorkPlan& work);
+/// `recurrent`: the network's kind where its sequences go on from batch to batch. Throws UsageError where such batches
+/// are wider than the data.
+WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world,
+                   const model::NetworkKind* recurrent = nullptr);
 
 struct Workload {
   DataPaths paths;

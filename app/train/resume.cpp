@@ -47,16 +47,6 @@ bool same_network(const io::NetworkIdentity& a, const io::NetworkIdentity& b) {
   return a.signature == b.signature && a.features == b.features && a.outputs == b.outputs;
 }
 
-/// A run that goes on from an older checkpoint than its newest: a later --resume would go back to the branch left here.
-void warn_of_later_checkpoints(Console& console, const CheckpointOnRank0& checkpoint, const fs::path& run) {
-  if (!console.speaks() || !checkpoint.warnings().empty() || !is_of_run(checkpoint.file(), run)) return;
-  const std::int64_t newest = newest_step(run);
-  if (newest <= checkpoint.record().step) return;
-  console.warn(fmt::format(
-      "{} has checkpoints of later steps, up to {}: they stay, and --resume without a FILE takes the newest of all",
-      run.string(), newest));
-}
-
 }  // namespace
 
 Origin find_origin(comm::Communicator& communicator, Console& console, const RunOptions& options,
@@ -75,19 +65,24 @@ Origin find_origin(comm::Communicator& communicator, Console& console, const Run
     throw UsageError("--resume FILE needs --run: name the folder of the run that continues from it");
   }
   if (options.folder.empty()) throw UsageError("--resume needs --run: name the run folder to continue");
-  if (resume.from == Resume::From::newest) {
-    const auto look = [&] { return (origin.newest_seen = newest_step(options.folder)) >= 0; };
-    if (!on_all_ranks(communicator, look)) {
-      console.info(fmt::format("{} has no checkpoint yet: starting at step 0", options.folder.string()));
-      origin.takes_folder_over = true;
-      return origin;
-    }
+  const bool any = on_all_ranks(communicator, [&] { return (origin.newest_seen = newest_step(origin.folder)) >= 0; });
+  if (resume.from == Resume::From::newest && !any) {
+    console.info(fmt::format("{} has no checkpoint yet: starting at step 0", origin.folder.string()));
+    origin.takes_folder_over = true;
+    return origin;
   }
-  origin.checkpoint.emplace(communicator, resume.from == Resume::From::newest ? options.folder : resume.file,
+  origin.checkpoint.emplace(communicator, resume.from == Resume::From::newest ? origin.folder : resume.file,
                             origin.deadline);
   for (const std::string& warning : origin.checkpoint->warnings())
     console.warn(fmt::format("{}; going on from the one before", warning));
-  warn_of_later_checkpoints(console, *origin.checkpoint, options.folder);
+  // A run that goes on from an older checkpoint than its newest: a later --resume would go back to the branch left
+  // here.
+  const bool steps_back = origin.newest_seen > origin.record()->step && origin.checkpoint->warnings().empty();
+  if (console.speaks() && steps_back && is_of_run(origin.checkpoint->file(), origin.folder)) {
+    console.warn(fmt::format(
+        "{} has checkpoints of later steps, up to {}: they stay, and --resume without a FILE takes the newest of all",
+        origin.folder.string(), origin.newest_seen));
+  }
   return origin;
 }
 

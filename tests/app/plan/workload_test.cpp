@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "app/plan/plan.hpp"
 #include "app/report/figures.hpp"
 
 namespace lockstep::app {
