@@ -110,10 +110,10 @@ std::string csv_row(const AllReduceRow& row) {
 }
 
 std::string json_line(const AllReduceRow& row) {
-  io::MetricRecord record{{"bench", std::string("all-reduce")},
+  io::MetricRecord record{{"bench", "all-reduce"},
                           {"transport", row.transport},
                           {"world", row.ranks},
-                          {"type", std::string("float32")},
+                          {"type", "float32"},
                           {"count", row.count},
                           {"bytes", static_cast<std::int64_t>(row.bytes())},
                           {"time_us", 1e6 * row.seconds.median},
@@ -123,7 +123,7 @@ std::string json_line(const AllReduceRow& row) {
                           {"bus_bandwidth", row.bus_bandwidth()},
                           {"wrong", row.wrong},
                           {"way", row.algorithm},
-                          {"redop", std::string("sum")},
+                          {"redop", "sum"},
                           {"time_us_p95", 1e6 * row.seconds.p95},
                           {"time_us_p99", 1e6 * row.seconds.p99},
                           {"time_us_max", 1e6 * row.seconds.most},

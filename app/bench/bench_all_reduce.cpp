@@ -97,7 +97,7 @@ std::int64_t rounds_for(double round_seconds, std::size_t algorithms) {
 /// of the free memory, because nobody asked for so much.
 std::int64_t largest_that_fits(comm::Communicator& control, std::int64_t wanted, std::size_t copies) {
   const std::vector<comm::RankPlace> places = comm::gather_topology(control, "");
-  const std::string& host = places[static_cast<std::size_t>(control.rank())].host;
+  const std::string& host = places[control.rank()].host;
   const auto neighbours = static_cast<std::size_t>(
       std::count_if(places.begin(), places.end(), [&](const comm::RankPlace& place) { return place.host == host; }));
   const std::string memory = comm::read_meminfo();

@@ -152,7 +152,7 @@ class CheckpointBench {
 };
 
 io::MetricRecord to_record(const CheckpointRow& row) {
-  return {{"bench", std::string("checkpoint")},
+  return {{"bench", "checkpoint"},
           {"way", row.way},
           {"world", static_cast<std::int64_t>(row.ranks)},
           {"writers", static_cast<std::int64_t>(row.writers)},
@@ -243,9 +243,8 @@ int run_bench_checkpoint(comm::MpiSession& session, const BenchCheckpointOptions
   }
   if (console.speaks()) {
     console.info(fmt::format("\nA step takes {:.3f} ms alone and {:.3f} ms beside a checkpoint ({} and {}).",
-                             1e3 * median(alone), 1e3 * median(beside),
-                             counted(static_cast<std::int64_t>(alone.size()), "step"),
-                             counted(static_cast<std::int64_t>(beside.size()), "step")));
+                             1e3 * median(alone), 1e3 * median(beside), counted(alone.size(), "step"),
+                             counted(beside.size(), "step")));
   }
   require_output(*communicator, console);
   return 0;

@@ -175,7 +175,7 @@ std::string cache_text(const std::optional<double>& share) {
 }
 
 std::string json_line(const InputRow& row, std::int64_t global_batch, const std::optional<double>& cached) {
-  return io::to_json_line({{"bench", std::string("input")},
+  return io::to_json_line({{"bench", "input"},
                            {"way", row.way},
                            {"world", row.ranks},
                            {"global_batch", global_batch},
@@ -265,12 +265,12 @@ int run_bench_input(comm::MpiSession& session, const BenchInputOptions& options)
 
   const io::DatasetInfo& info = workload.training->info();
   const auto batches = static_cast<double>(bench->steps() * workload.work.accumulate);
-  console.info(fmt::format(
-      "{}: {} in {}, {}; {}, {} of {}; {} of {} ({}) for each way, in turn", workload.paths.training.string(),
-      counted(info.samples, "sample"), counted(static_cast<std::int64_t>(workload.training->shards().size()), "file"),
-      format_bytes(static_cast<double>(bench->raw().bytes())), counted(communicator->size(), "rank"), "global batches",
-      with_commas(workload.work.global_batch), counted(options.repeat, "part"), counted(bench->steps(), "step"),
-      format_bytes(bench->bytes())));
+  console.info(fmt::format("{}: {} in {}, {}; {}, {} of {}; {} of {} ({}) for each way, in turn",
+                           workload.paths.training.string(), counted(info.samples, "sample"),
+                           counted(workload.training->shards().size(), "file"), format_bytes(bench->raw().bytes()),
+                           counted(communicator->size(), "rank"), "global batches",
+                           with_commas(workload.work.global_batch), counted(options.repeat, "part"),
+                           counted(bench->steps(), "step"), format_bytes(bench->bytes())));
   const std::optional<double> before = bench->raw().cached_share();
   std::optional<double> cached = before;
   if (options.cold) {
@@ -304,7 +304,7 @@ int run_bench_input(comm::MpiSession& session, const BenchInputOptions& options)
                                     batches, cached.value_or(0) > 0.95));
   if (training.quickest_rank < 0.7 * training.slowest_rank) {
     console.info(fmt::format("The slowest is rank {} on {}: {:.1f} MB/s where the quickest reads {:.1f}.",
-                             training.slowest, places[static_cast<std::size_t>(training.slowest)].host,
+                             training.slowest, places[training.slowest].host,
                              megabytes(of_rank(training, training.slowest_rank)),
                              megabytes(of_rank(training, training.quickest_rank))));
   }

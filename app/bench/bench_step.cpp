@@ -84,10 +84,8 @@ std::vector<double> totals(const std::vector<RankStep>& steps) {
 std::string describe_buckets(std::span<const comm::Slice> buckets) {
   const auto [least, most] = std::minmax_element(
       buckets.begin(), buckets.end(), [](const comm::Slice& a, const comm::Slice& b) { return a.count < b.count; });
-  const auto bytes = [](const comm::Slice& bucket) {
-    return format_bytes(static_cast<double>(bucket.count * sizeof(float)));
-  };
-  return fmt::format("{} ({}{})", counted(static_cast<std::int64_t>(buckets.size()), "bucket"), bytes(*least),
+  const auto bytes = [](const comm::Slice& bucket) { return format_bytes(bucket.count * sizeof(float)); };
+  return fmt::format("{} ({}{})", counted(buckets.size(), "bucket"), bytes(*least),
                      least->count == most->count ? "" : fmt::format(" to {}", bytes(*most)));
 }
 
@@ -157,8 +155,7 @@ void show_sweep(Console& console, ResultFile& json, const std::vector<BucketTria
     for (const comm::Slice& bucket : trial.buckets) largest = std::max(largest, bucket.count);
     console.info(fmt::format("{:>16}{:>10}{:>16}{:>12.4f}{:>14.4f}",
                              trial.size == 0 ? "by the rule" : with_commas(trial.size), trial.buckets.size(),
-                             with_commas(static_cast<std::int64_t>(largest)), 1e3 * seconds,
-                             1e3 * median(trial.exposed)));
+                             with_commas(largest), 1e3 * seconds, 1e3 * median(trial.exposed)));
     json.write_record({{"bench", "step-buckets"},
                        {"world", ranks},
                        {"bucket_size", trial.size},

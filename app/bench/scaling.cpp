@@ -36,7 +36,7 @@ void medians_of_others(std::span<const RankStep> step, std::vector<double>& medi
 std::string name_waiting(const ScalingPoint& point) {
   if (point.behind.empty()) return "waiting for the slowest rank (not the same one from step to step)";
   const int rank = point.behind.front().rank;
-  return fmt::format("waiting for rank {} on {}", rank, point.host_of_rank[static_cast<std::size_t>(rank)]);
+  return fmt::format("waiting for rank {} on {}", rank, point.host_of_rank[rank]);
 }
 
 /// Why computing takes longer than at the base, as far as the figures can tell.
@@ -171,7 +171,7 @@ std::string explain(const ScalingPoint& point, const ScalingPoint& base) {
 std::string name_stragglers(const ScalingPoint& point) {
   if (point.behind.empty()) return "";
   const Straggler& worst = point.behind.front();
-  const auto host = [&](int rank) { return point.host_of_rank[static_cast<std::size_t>(rank)]; };
+  const auto host = [&](int rank) { return point.host_of_rank[rank]; };
   std::string text =
       fmt::format("rank {} on {} works {} longer than the others (in {} of {} steps; {})", worst.rank, host(worst.rank),
                   percent(worst.excess), worst.late_steps, worst.steps, worst.by_input ? "input" : "compute");

@@ -66,7 +66,7 @@ io::MetricRecord figures(const ScalingCurve& curve, const ScalingPoint& point) {
           {"lost_communication", gone.communication},
           {"lost_waiting", gone.waiting},
           {"straggler_rank", worst.rank},
-          {"straggler_host", late ? point.host_of_rank[static_cast<std::size_t>(worst.rank)] : std::string()},
+          {"straggler_host", late ? point.host_of_rank[worst.rank] : std::string()},
           {"straggler_excess", worst.excess},
           {"straggler_steps", worst.late_steps},
           {"steps", worst.steps}};

@@ -137,13 +137,12 @@ void Check::look_at_ranks() {
   for (const HostGroup& host : hosts_) {
     host_names_.push_back(host.name);
     speakers_.push_back(host.ranks[0]);
-    host_facts_.push_back(facts_[static_cast<std::size_t>(host.ranks[0])]);
+    host_facts_.push_back(facts_[host.ranks[0]]);
   }
   const std::vector<comm::RankPlace> places =
       comm::gather_topology(communicator_, device_kind(place_, train_.execution), device_identity(place_));
   console_.info(fmt::format("lockstep {} check: {} on {}\n{}", program_version(), counted(communicator_.size(), "rank"),
-                            counted(static_cast<std::int64_t>(hosts_.size()), "host"),
-                            comm::format_topology(places, kMostRowsOfHosts)));
+                            counted(hosts_.size(), "host"), comm::format_topology(places, kMostRowsOfHosts)));
 
   std::vector<Finding> transport;
   if (!communicator_.transport_note().empty()) {
@@ -169,8 +168,7 @@ void Check::look_at_ranks() {
   }
   tell(subject("devices", place_findings_.empty() ? list_some(devices) : "not as asked for",
                {place_findings_, judge_devices(facts_)}));
-  tell(subject("environment",
-               fmt::format("{} looked at", counted(static_cast<std::int64_t>(own_.environment.size()), "variable")),
+  tell(subject("environment", fmt::format("{} looked at", counted(own_.environment.size(), "variable")),
                {judge_environment(facts_)}));
 }
 
@@ -184,7 +182,7 @@ void Check::look_at_network() {
   // What passes between hosts that are one machine is no network's.
   if (!judge_machines(facts_).empty()) {
     std::erase_if(pairs_, [&](const comm::PairFigures& pair) {
-      const auto machine = [&](int host) { return host_facts_[static_cast<std::size_t>(host)].machine; };
+      const auto machine = [&](int host) { return host_facts_[host].machine; };
       return pair.error.empty() && machine(pair.pair.first) == machine(pair.pair.second);
     });
   }
@@ -236,13 +234,11 @@ void Check::look_at_data() {
   for (const RankFacts& rank : facts_) verified += rank.data.verified;
   std::string summary = train_.data.path.string();
   if (own_.data.opened) {
-    summary = fmt::format("{}: {}, {}", plan_->workload.paths.training.string(),
-                          counted(static_cast<std::int64_t>(own_.data.files), "file"),
-                          format_bytes(static_cast<double>(bytes)));
+    summary = fmt::format("{}: {}, {}", plan_->workload.paths.training.string(), counted(own_.data.files, "file"),
+                          format_bytes(bytes));
   }
-  summary += verified > 0 ? fmt::format("; checksums of {} recomputed on {} in {:.2f} s",
-                                        format_bytes(static_cast<double>(verified)),
-                                        counted(static_cast<std::int64_t>(hosts_.size()), "host"), watch.seconds())
+  summary += verified > 0 ? fmt::format("; checksums of {} recomputed on {} in {:.2f} s", format_bytes(verified),
+                                        counted(hosts_.size(), "host"), watch.seconds())
                           : std::string("; checksums not recomputed");
   tell(subject("data", summary, {judge_data(facts_)}));
 }
@@ -281,10 +277,10 @@ void Check::look_at_run_folder() {
   facts.checkpoint = checkpoint_bytes_;
   facts.keep = static_cast<std::uint64_t>(train_.run.keep);
   std::string summary = facts.folder.string();
-  if (facts.free != kNoLimit) summary += fmt::format(": {} free", format_bytes(static_cast<double>(facts.free)));
+  if (facts.free != kNoLimit) summary += fmt::format(": {} free", format_bytes(facts.free));
   if (checkpoint_bytes_ > 0) {
-    summary += fmt::format(", checkpoints of {} take {}", format_bytes(static_cast<double>(checkpoint_bytes_)),
-                           format_bytes(static_cast<double>(facts.wanted())));
+    summary +=
+        fmt::format(", checkpoints of {} take {}", format_bytes(checkpoint_bytes_), format_bytes(facts.wanted()));
   }
   tell(subject("run folder", summary, {judge_run_folder(facts)}));
 }
@@ -295,9 +291,8 @@ void Check::look_at_limits() {
       .file_size = checkpoint_bytes_,
       .gpus = place_.gpu.has_value()};
   tell(subject("limits",
-               own_.open_files == kNoLimit
-                   ? "open files without limit"
-                   : fmt::format("{} open files", with_commas(static_cast<std::int64_t>(own_.open_files))),
+               own_.open_files == kNoLimit ? "open files without limit"
+                                           : fmt::format("{} open files", with_commas(own_.open_files)),
                {judge_limits(facts_, wants), judge_shared_memory(facts_, wants.gpus)}));
 }
 
@@ -306,9 +301,9 @@ int Check::conclude() {
   std::string lines;
   for (const io::MetricRecord& record : to_records(subjects_)) lines += io::to_json_line(record) + "\n";
   for (const comm::PairFigures& pair : pairs_) {
-    lines += io::to_json_line({{"kind", std::string("pair")},
-                               {"first", host_names_[static_cast<std::size_t>(pair.pair.first)]},
-                               {"second", host_names_[static_cast<std::size_t>(pair.pair.second)]},
+    lines += io::to_json_line({{"kind", "pair"},
+                               {"first", host_names_[pair.pair.first]},
+                               {"second", host_names_[pair.pair.second]},
                                {"latency_us", 1e6 * pair.latency},
                                {"forward", pair.forward},
                                {"backward", pair.backward},

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "app/plan/control_group.hpp"
+#include "app/plan/host_memory.hpp"
 #include "comm/host/memory_limit.hpp"
 #include "comm/messages.hpp"
 #include "comm/session/peers.hpp"
@@ -28,14 +29,6 @@ std::uint64_t limit_of(__rlimit_resource resource) {
   rlimit limit{};
   if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kNoLimit;
   return limit.rlim_cur;
-}
-
-/// "NAME: N kB" of /proc/meminfo; 0 where it is not there.
-std::uint64_t memory_entry(const std::string& meminfo, const std::string& name) {
-  const std::size_t at = meminfo.find(name + ":");
-  std::uint64_t kilobytes = 0;
-  if (at != std::string::npos) std::istringstream(meminfo.substr(at + name.size() + 1)) >> kilobytes;
-  return kilobytes * 1024;
 }
 
 std::string processor_model() {
@@ -194,8 +187,8 @@ RankFacts own_facts(int rank, const std::string& program) {
   facts.locked_bytes = limit_of(RLIMIT_MEMLOCK);
   facts.address_space = limit_of(RLIMIT_AS);
   facts.file_size = limit_of(RLIMIT_FSIZE);
-  facts.memory_total = memory_entry(meminfo, "MemTotal");
-  facts.memory_available = memory_entry(meminfo, "MemAvailable");
+  facts.memory_total = meminfo_bytes(meminfo, "MemTotal", 0);
+  facts.memory_available = meminfo_bytes(meminfo, "MemAvailable", 0);
   if (const auto group = tightest_memory_group()) {
     facts.group = group->name;
     facts.group_limit = group->limit;

@@ -54,7 +54,7 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
       throw std::runtime_error(
           fmt::format("out of memory: the network takes {} (`lockstep train --dry-run` tells for "
                       "what), and this process gets no more",
-                      format_bytes(static_cast<double>(plan.memory.total()))));
+                      format_bytes(plan.memory.total())));
     }
   });
   reducer_ = std::make_unique<comm::GradientReducer>(

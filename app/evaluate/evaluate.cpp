@@ -112,7 +112,7 @@ int run_eval(comm::MpiSession& session, const EvalOptions& options) {
                trained.validation.batch, *task);
   console.info(fmt::format("{} (step {}{}): {}", source.file().string(), source.record().step,
                            average ? ", averaged weights" : "", task->format_evaluation(result)));
-  io::MetricRecord record{{"kind", std::string("evaluation")},
+  io::MetricRecord record{{"kind", "evaluation"},
                           {"checkpoint", source.file().string()},
                           {"step", source.record().step},
                           {"data", trained.data.validation.string()},

@@ -83,16 +83,14 @@ std::int32_t draw_token(std::span<const float> logits, double temperature, std::
   }
   std::vector<std::int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
-    return logits[static_cast<std::size_t>(a)] > logits[static_cast<std::size_t>(b)];
-  });
+  std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) { return logits[a] > logits[b]; });
   if (temperature <= 0) return order.front();
   if (top_k > 0 && static_cast<std::size_t>(top_k) < order.size()) order.resize(static_cast<std::size_t>(top_k));
-  const double greatest = logits[static_cast<std::size_t>(order.front())];
+  const double greatest = logits[order.front()];
   std::vector<double> sums;
   double total = 0;
   for (const std::int32_t token : order) {
-    total += std::exp((static_cast<double>(logits[static_cast<std::size_t>(token)]) - greatest) / temperature);
+    total += std::exp((static_cast<double>(logits[token]) - greatest) / temperature);
     sums.push_back(total);
   }
   const auto found = std::upper_bound(sums.begin(), sums.end(), chance(seed, position) * total);

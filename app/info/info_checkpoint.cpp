@@ -51,8 +51,7 @@ std::string describe_record(const io::TrainingRecord& record) {
 bool describe_checkpoint(Console& console, const fs::path& file) {
   const io::Checkpoint checkpoint = io::read_checkpoint(file);
   console.info(fmt::format("{}: checkpoint, {}, all checksums verified\n{}", file.string(),
-                           format_bytes(static_cast<double>(io::checkpoint_bytes(file))),
-                           describe_record(checkpoint.record)));
+                           format_bytes(io::checkpoint_bytes(file)), describe_record(checkpoint.record)));
   std::size_t elements = 0;
   console.info(fmt::format("{:<16} {:<24} {:>16} {:>12} {:>12} {:>12} {:>16}", "group", "tensor", "shape", "norm",
                            "smallest", "largest", "checksum"));
@@ -87,7 +86,7 @@ bool describe_checkpoints(Console& console, const fs::path& folder, bool verify)
     }
     const std::string name = checkpoint.file.filename().string();
     console.info(fmt::format("  {:<24} {:>12} {:>12}  {}{}", name, with_commas(checkpoint.step),
-                             format_bytes(static_cast<double>(io::checkpoint_bytes(checkpoint.file))), state,
+                             format_bytes(io::checkpoint_bytes(checkpoint.file)), state,
                              name == latest.filename().string() ? "  (latest)" : ""));
     if (!problem.empty()) console.warn(problem);
   }

@@ -17,7 +17,7 @@ struct Choice {
 
 /// All choices of a type, in the order in which the help lists them. Specialised in choices.cpp.
 template <class Value>
-const std::vector<Choice<Value>>& choices();
+std::vector<Choice<Value>> choices();
 
 /// The word of `value`; "" where it has none.
 template <class Value>

@@ -28,16 +28,14 @@ const model::NetworkOption& declared(std::string_view option, const model::Netwo
   return own != nullptr ? *own : *kinds_with(option).front()->find(option);
 }
 
-std::string read(const Option& row, const std::string& text, model::Activation& value) {
+std::string read(const Option& /*row*/, const std::string& text, model::Activation& value) {
   for (const Choice<model::Activation>& choice : choices<model::Activation>()) {
     if (choice.word == text) value = choice.value;
   }
-  static_cast<void>(row);  // one_of() has refused all other words
-  return "";
+  return "";  // one_of() has refused all other words
 }
 
-std::string read(const Option& row, const std::string& text, model::Initializer& value) {
-  static_cast<void>(row);
+std::string read(const Option& /*row*/, const std::string& text, model::Initializer& value) {
   try {
     value = model::parse_initializer(text);
     return "";

@@ -13,12 +13,6 @@
 namespace lockstep::app {
 namespace {
 
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.front()))) text.remove_prefix(1);
-  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back()))) text.remove_suffix(1);
-  return text;
-}
-
 /// The whole of `text` as a finite number, or what is wrong with it.
 template <class T>
 std::string parse_number(std::string_view text, T& value) {
@@ -60,6 +54,12 @@ bool says_off(const Option& option) {
 }
 
 }  // namespace
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\r\n";
+  const std::size_t first = text.find_first_not_of(kBlanks);
+  return first == std::string_view::npos ? "" : text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
+}
 
 Option& Option::at_least(double bound) { return lower_ = Bound{bound, true}, *this; }
 Option& Option::above(double bound) { return lower_ = Bound{bound, false}, *this; }
@@ -184,29 +184,18 @@ Option& OptionTable::add(std::string name, bool& field, std::string help) {
       [&field] { return std::string(field ? "yes" : "no"); });
 }
 
-template <class T>
-Option& OptionTable::add_number(std::string name, T& field, std::string value_name, std::string help) {
+template <class Number>
+requires std::is_arithmetic_v<Number> Option& OptionTable::add(std::string name, Number& field, std::string value_name,
+                                                               std::string help) {
   Option& option = append(std::move(name), std::move(value_name), std::move(help));
   return bind(
       option, [&field, &option](const std::string& text) { return option.read(text, field); },
       [&field] { return fmt::format("{}", field); });
 }
-
-Option& OptionTable::add(std::string name, int& field, std::string value_name, std::string help) {
-  return add_number(std::move(name), field, std::move(value_name), std::move(help));
-}
-
-Option& OptionTable::add(std::string name, std::int64_t& field, std::string value_name, std::string help) {
-  return add_number(std::move(name), field, std::move(value_name), std::move(help));
-}
-
-Option& OptionTable::add(std::string name, std::uint64_t& field, std::string value_name, std::string help) {
-  return add_number(std::move(name), field, std::move(value_name), std::move(help));
-}
-
-Option& OptionTable::add(std::string name, double& field, std::string value_name, std::string help) {
-  return add_number(std::move(name), field, std::move(value_name), std::move(help));
-}
+template Option& OptionTable::add(std::string, int&, std::string, std::string);
+template Option& OptionTable::add(std::string, std::int64_t&, std::string, std::string);
+template Option& OptionTable::add(std::string, std::uint64_t&, std::string, std::string);
+template Option& OptionTable::add(std::string, double&, std::string, std::string);
 
 Option& OptionTable::add(std::string name, std::optional<double>& field, std::string value_name, std::string help) {
   Option& option = append(std::move(name), std::move(value_name), std::move(help));

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "app/options/choices.hpp"
@@ -118,10 +119,9 @@ class OptionTable {
   void group(std::string title) { group_ = std::move(title); }
   /// The field must outlive the table. `value_name` is for the help ("STEPS").
   Option& add(std::string name, bool& field, std::string help);
-  Option& add(std::string name, int& field, std::string value_name, std::string help);
-  Option& add(std::string name, std::int64_t& field, std::string value_name, std::string help);
-  Option& add(std::string name, std::uint64_t& field, std::string value_name, std::string help);
-  Option& add(std::string name, double& field, std::string value_name, std::string help);
+  template <class Number>
+  requires std::is_arithmetic_v<Number> Option& add(std::string name, Number& field, std::string value_name,
+                                                    std::string help);
   Option& add(std::string name, std::optional<double>& field, std::string value_name, std::string help);
   Option& add(std::string name, std::string& field, std::string value_name, std::string help);
   Option& add(std::string name, std::filesystem::path& field, std::string value_name, std::string help);
@@ -181,8 +181,6 @@ class OptionTable {
  private:
   Option& append(std::string name, std::string value_name, std::string help);
   Option& bind(Option& option, std::function<std::string(const std::string&)> parse, std::function<std::string()> text);
-  template <class T>
-  Option& add_number(std::string name, T& field, std::string value_name, std::string help);
   bool holds(const Option::Relation& relation) const;
   void settle(Option& option, const Option::Relation& relation);
 
@@ -190,6 +188,19 @@ class OptionTable {
   std::string group_;
   std::deque<Option> options_;  // a deque: chained calls keep references while rows are added
 };
+
+/// Without blanks at its ends.
+std::string_view trimmed(std::string_view text);
+/// "" where `parse` returns, else what the UsageError says that it throws: for options whose texts have a parser.
+template <class Parse>
+std::string refusal_of(Parse parse) {
+  try {
+    parse();
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
 
 // options_command_line.cpp
 struct CommandLine {
@@ -205,6 +216,9 @@ struct CommandLine {
 /// Splits and names; values are not looked at. `takes_config`: the command knows --config. Throws UsageError.
 CommandLine read_command_line(const OptionTable& table, const std::vector<std::string>& arguments, bool takes_config);
 void apply(const CommandLine& line, OptionTable& table);
+/// All there is to read for a command that knows no file of options. Throws UsageError, and HelpRequested for --help.
+void read_options(OptionTable& table, const std::vector<std::string>& arguments, std::string_view usage,
+                  std::string_view ending);
 
 // options_help.cpp
 /// 100 columns: usage, groups, one row per option with its default, `ending` (examples) below.

@@ -24,17 +24,6 @@ constexpr std::string_view kInfoUsage =
     "Says what a shard folder, an HDF5 data file, a checkpoint or a run folder holds, and verifies its\n"
     "checksums. Exit code 1 when something is damaged.\n";
 
-struct ParsedHelp {
-  std::string_view usage, ending;
-};
-
-/// Command line only. Throws HelpRequested for --help.
-void parse(OptionTable& table, const std::vector<std::string>& arguments, const ParsedHelp& help) {
-  const CommandLine line = read_command_line(table, arguments, false);
-  if (line.help) throw HelpRequested(format_help(table, help.usage, help.ending, false));
-  apply(line, table);
-}
-
 }  // namespace
 
 EvalOptions parse_eval(const std::vector<std::string>& arguments) {
@@ -55,7 +44,7 @@ EvalOptions parse_eval(const std::vector<std::string>& arguments) {
       .at_least(0);
   table.add("json", options.json, "FILE", "also write the result there, in full precision");
   add_execution_options(table, options.execution);
-  parse(table, arguments, {kEvalUsage, kEvalExamples});
+  read_options(table, arguments, kEvalUsage, kEvalExamples);
   table.check_relations();
   table.require("checkpoint", "name a checkpoint file or a run folder");
   options.average_set = table.find("average")->source() != OptionSource::default_value;
@@ -74,7 +63,7 @@ InfoOptions parse_info(const std::vector<std::string>& arguments) {
       .check(reject_empty);
   table.add("y", options.y, "NAME", "HDF5 dataset that holds the labels or targets").check(reject_empty);
   table.add("verify", options.verify, "recompute checksums");
-  parse(table, arguments, {kInfoUsage, ""});
+  read_options(table, arguments, kInfoUsage, "");
   table.require("path", "name a shard folder, a checkpoint or a run folder");
   return options;
 }

@@ -6,7 +6,7 @@
 
 #include "app/options/bench_options.hpp"
 #include "app/options/nearest_name.hpp"
-#include "app/options/option_table.hpp"
+#include "app/options/train_rows.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -72,8 +72,7 @@ std::vector<AllReduceAlgorithm> parse_algorithms(const std::string& text) {
       throw std::invalid_argument(fmt::format("names no all-reduce algorithm '{}'; the algorithms are {}{}", word,
                                               list_names(words, "and"), did_you_mean(word, words)));
     }
-    const AllReduceAlgorithm kind =
-        choices<AllReduceAlgorithm>()[static_cast<std::size_t>(known - words.begin())].value;
+    const AllReduceAlgorithm kind = choices<AllReduceAlgorithm>()[known - words.begin()].value;
     if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
     start = end + 1;
   }
@@ -119,14 +118,9 @@ BenchAllReduceOptions parse_bench_all_reduce(const std::vector<std::string>& arg
       .only_with("device", {"auto", "gpu"});
   table.add("share-gpu", execution.share_gpu, "let several ranks use one GPU: slow, for tests")
       .only_with("device", {"auto", "gpu"});
-  table
-      .add("deadline", execution.deadline, "SECONDS",
-           "a rank that is silent for longer counts as dead and ends the job")
-      .above(0);
+  add_deadline_option(table, execution);
 
-  const CommandLine line = read_command_line(table, arguments, false);
-  if (line.help) throw HelpRequested(format_help(table, kAllReduceUsage, kAllReduceExamples, false));
-  apply(line, table);
+  read_options(table, arguments, kAllReduceUsage, kAllReduceExamples);
   table.check_relations();
   if (table.find("min")->source() == OptionSource::default_value) options.min = std::min(options.min, options.max);
   if (options.min > options.max) {

@@ -40,15 +40,8 @@ BenchInputOptions parse_bench_input(const std::vector<std::string>& arguments) {
   add_loss_options(table, train.loss);
   add_batch_options(table, train.work);
   table.group("Execution");
-  table
-      .add("deadline", train.execution.deadline, "SECONDS",
-           "a rank that is silent for longer counts as dead and ends the job")
-      .above(0);
-  const CommandLine line = read_command_line(table, arguments, false);
-  if (line.help)
-    throw HelpRequested(format_network_help(table, train, line, kBenchInputUsage, kBenchInputExamples, false));
-  apply(line, table);
-  settle(table, train);
+  add_deadline_option(table, train.execution);
+  read_train_options(table, train, arguments, kBenchInputUsage, kBenchInputExamples, ConfigFile::none);
   table.require("data", "name a shard folder that `lockstep pack` made, or an HDF5 file");
   return options;
 }

@@ -45,12 +45,7 @@ constexpr std::string_view kCheckpointExamples =
 
 std::string parse_image(const std::string& text, std::optional<model::ImageShape>& value) {
   if (text.empty()) return value.reset(), "";
-  try {
-    value = parse_image_shape(text);
-    return "";
-  } catch (const UsageError& error) {
-    return error.what();
-  }
+  return refusal_of([&] { value = parse_image_shape(text); });
 }
 
 std::string image_text(const std::optional<model::ImageShape>& value) { return value ? to_text(*value) : ""; }
@@ -87,10 +82,7 @@ void parse(OptionTable& table, const std::vector<std::string>& arguments, std::s
            std::string_view examples, StepWork& work) {
   add_execution_options(table, work.train.execution);
   add_step_options(table, work.train.execution);
-  const CommandLine line = read_command_line(table, arguments, false);
-  if (line.help) throw HelpRequested(format_network_help(table, work.train, line, usage, examples, false));
-  apply(line, table);
-  settle(table, work.train);
+  read_train_options(table, work.train, arguments, usage, examples, ConfigFile::none);
   if (work.input == InputFrom::data) {
     table.require("data", "--input data reads a shard folder");
   } else if (!work.train.data.path.empty()) {
@@ -174,10 +166,7 @@ BenchScaleOptions parse_bench_scale(const std::vector<std::string>& arguments) {
       .add("global-batch", options.global_batch, "SAMPLES",
            "strong scaling: per step, over all ranks and micro-steps; 0: what weak scaling has at the fewest ranks")
       .at_least(0);
-  table.add("accumulate", work.accumulate, "N", "micro-steps per step: gradients are summed over N batches")
-      .at_least(1)
-      .at_most(1000000);
-  table.add("seed", work.seed, "N", "of initial weights and sample order; the same at any number of ranks");
+  add_micro_step_options(table, work);
   parse(table, arguments, kScaleUsage, kScaleExamples, options.work);
   const auto clash = [](const std::filesystem::path& a, const std::filesystem::path& b) {
     return !a.empty() && a == b;

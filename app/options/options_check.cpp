@@ -32,7 +32,7 @@ CheckOptions parse_check(const std::vector<std::string>& arguments) {
       .at_most(3600);
   table.add("json", options.json, "FILE", "also write what was found there, one JSON object a line");
   add_train_options(table, options.train);
-  read_train_options(table, options.train, arguments, kCheckUsage, kCheckExamples);
+  read_train_options(table, options.train, arguments, kCheckUsage, kCheckExamples, ConfigFile::taken);
   return options;
 }
 

@@ -159,4 +159,11 @@ void apply(const CommandLine& line, OptionTable& table) {
   }
 }
 
+void read_options(OptionTable& table, const std::vector<std::string>& arguments, std::string_view usage,
+                  std::string_view ending) {
+  const CommandLine line = read_command_line(table, arguments, false);
+  if (line.help) throw HelpRequested(format_help(table, usage, ending, false));
+  apply(line, table);
+}
+
 }  // namespace lockstep::app

@@ -37,9 +37,7 @@ GenerateOptions parse_generate(const std::vector<std::string>& arguments) {
   table.add("top-k", options.top_k, "K", "choose among the K likeliest tokens only; 0: among all").at_least(0);
   table.add("seed", options.seed, "N", "the same seed writes the same text");
   add_execution_options(table, options.execution);
-  const CommandLine line = read_command_line(table, arguments, false);
-  if (line.help) throw HelpRequested(format_help(table, kGenerateUsage, kGenerateExamples, false));
-  apply(line, table);
+  read_options(table, arguments, kGenerateUsage, kGenerateExamples);
   table.check_relations();
   table.require("checkpoint", "name a checkpoint file or a run folder");
   return options;

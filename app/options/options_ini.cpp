@@ -17,13 +17,6 @@
 namespace lockstep::app {
 namespace {
 
-constexpr std::string_view kBlanks = " \t\r";
-
-std::string_view trimmed(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(kBlanks);
-  return first == std::string_view::npos ? "" : text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
-}
-
 std::string quoted_if_needed(const std::string& value) {
   const bool plain = trimmed(value) == value && value.find_first_of("\"\n\r#;") == std::string::npos;
   if (plain) return value;

@@ -245,9 +245,7 @@ PackOptions parse_pack(const std::vector<std::string>& arguments) {
   table.group("Reports");
   add_progress_option(table, options.progress);
 
-  const CommandLine line = read_command_line(table, arguments, false);
-  if (line.help) throw HelpRequested(format_help(table, kPackUsage, kPackExamples, false));
-  apply(line, table);
+  read_options(table, arguments, kPackUsage, kPackExamples);
   if (!options.format) {
     table.require("x", "name the file with the samples, or ask for synthetic ones with --format synthetic");
     const std::vector<fs::path> files = options.inputs();

@@ -68,14 +68,13 @@ void add_train_options(OptionTable& table, TrainOptions& options) {
 }
 
 void read_train_options(OptionTable& table, TrainOptions& options, const std::vector<std::string>& arguments,
-                        std::string_view usage, std::string_view examples) {
-  const CommandLine line = read_command_line(table, arguments, true);
-  if (line.help) throw HelpRequested(format_network_help(table, options, line, usage, examples, true));
-  if (!line.config.empty()) {
-    apply_ini_file(line.config, table);
-  } else if (const std::filesystem::path stored = configuration_to_continue(line); !stored.empty()) {
-    apply_ini_file(stored, table);
-  }
+                        std::string_view usage, std::string_view examples, ConfigFile file) {
+  const bool takes_file = file == ConfigFile::taken;
+  const CommandLine line = read_command_line(table, arguments, takes_file);
+  if (line.help) throw HelpRequested(format_network_help(table, options, line, usage, examples, takes_file));
+  const std::filesystem::path stored =
+      line.config.empty() ? configuration_to_continue(line) : std::filesystem::path(line.config);
+  if (!stored.empty()) apply_ini_file(stored, table);
   apply(line, table);
   settle(table, options);
 }
@@ -93,7 +92,7 @@ void settle(OptionTable& table, TrainOptions& options) {
 TrainOptions parse_train(const std::vector<std::string>& arguments) {
   TrainOptions options;
   OptionTable table = train_table(options);
-  read_train_options(table, options, arguments, kTrainUsage, kTrainExamples);
+  read_train_options(table, options, arguments, kTrainUsage, kTrainExamples, ConfigFile::taken);
   table.require("data", options.run.resume.from == Resume::From::newest && !options.run.folder.empty()
                             ? fmt::format("{} has no config.ini to take it from; name the data of the run",
                                           options.run.folder.string())

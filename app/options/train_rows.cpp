@@ -56,12 +56,7 @@ std::string check_boundaries(const std::string& text) {
 }
 
 std::string parse_augment(const std::string& text, AugmentOptions& value) {
-  try {
-    value = parse_augmentation(text);
-    return "";
-  } catch (const UsageError& error) {
-    return error.what();
-  }
+  return refusal_of([&] { value = parse_augmentation(text); });
 }
 
 std::string parse_limit(const std::string& text, TimeLimit& value) {
@@ -221,6 +216,10 @@ void add_batch_options(OptionTable& table, WorkOptions& options) {
       .add("global-batch", options.global_batch, "SAMPLES",
            "per step, over all ranks and micro-steps; instead of --batch; 0: off")
       .at_least(0);
+  add_micro_step_options(table, options);
+}
+
+void add_micro_step_options(OptionTable& table, WorkOptions& options) {
   table.add("accumulate", options.accumulate, "N", "micro-steps per step: gradients are summed over N batches")
       .at_least(1)
       .at_most(1000000);
@@ -283,12 +282,8 @@ void add_report_options(OptionTable& table, ReportOptions& options) {
   add_progress_option(table, options.progress);
 }
 
-void add_io_deadline_option(OptionTable& table, ExecutionOptions& options) {
-  table
-      .add("io-deadline", options.io_deadline, "SECONDS",
-           "a file that does not come back from one read or write for longer ends the job: data, checkpoints, logs; "
-           "until "
-           "then the other ranks wait")
+void add_deadline_option(OptionTable& table, ExecutionOptions& options) {
+  table.add("deadline", options.deadline, "SECONDS", "a rank that is silent for longer counts as dead and ends the job")
       .above(0);
 }
 
@@ -307,9 +302,13 @@ void add_execution_options(OptionTable& table, ExecutionOptions& options) {
   table.add_choice("transport", options.transport, "NAME",
                    "how ranks on CPUs reduce; auto: shared memory where all ranks share a host, two-level (shared "
                    "memory within hosts, rings between them) where some do, else the ring");
-  table.add("deadline", options.deadline, "SECONDS", "a rank that is silent for longer counts as dead and ends the job")
+  add_deadline_option(table, options);
+  table
+      .add("io-deadline", options.io_deadline, "SECONDS",
+           "a file that does not come back from one read or write for longer ends the job: data, checkpoints, logs; "
+           "until "
+           "then the other ranks wait")
       .above(0);
-  add_io_deadline_option(table, options);
   table.add("share-gpu", options.share_gpu, "let several ranks use one GPU: slow, for tests")
       .only_with("device", {"auto", "gpu"});
 }

@@ -16,12 +16,14 @@ void add_optimizer_options(OptionTable& table, model::OptimizerOptions& options)
 void add_learning_rate_options(OptionTable& table, model::ScheduleOptions& options, WorkOptions& work);
 void add_amount_options(OptionTable& table, WorkOptions& options);
 void add_batch_options(OptionTable& table, WorkOptions& options);
+/// Of a batch of any size.
+void add_micro_step_options(OptionTable& table, WorkOptions& options);
 void add_validation_options(OptionTable& table, ValidationOptions& options);
 void add_writers_option(OptionTable& table, RunOptions& options);
 void add_run_options(OptionTable& table, RunOptions& options);
 void add_report_options(OptionTable& table, ReportOptions& options);
 void add_progress_option(OptionTable& table, std::optional<bool>& progress);
-void add_io_deadline_option(OptionTable& table, ExecutionOptions& options);
+void add_deadline_option(OptionTable& table, ExecutionOptions& options);
 /// Where a command computes.
 void add_execution_options(OptionTable& table, ExecutionOptions& options);
 /// How the steps of training are carried out there; after add_execution_options.
@@ -29,9 +31,12 @@ void add_step_options(OptionTable& table, ExecutionOptions& options);
 
 /// All of the above, as train takes them.
 void add_train_options(OptionTable& table, TrainOptions& options);
-/// The command line and the file that it names into a table that has them. Throws UsageError, HelpRequested.
+/// Whether a command takes its options from a file, too.
+enum class ConfigFile { none, taken };
+/// The command line and the file that it names into a table that has them, then settle(). Throws UsageError,
+/// HelpRequested.
 void read_train_options(OptionTable& table, TrainOptions& options, const std::vector<std::string>& arguments,
-                        std::string_view usage, std::string_view examples);
+                        std::string_view usage, std::string_view examples, ConfigFile file);
 
 /// What options.network is usually trained with, for all that the user has said nothing about; once all has been said.
 void apply_network_defaults(OptionTable& table, TrainOptions& options);

@@ -36,16 +36,6 @@ HostMemoryPlan on_host(const Place& place, const model::MemoryPlan& plan) {
   return memory;
 }
 
-/// "NAME: N kB" of /proc/meminfo; nothing where it is not there.
-std::uint64_t meminfo_bytes(const std::string& meminfo, const std::string& name, std::uint64_t otherwise) {
-  const std::size_t at = meminfo.find(name + ":");
-  std::uint64_t kilobytes = 0;
-  if (at == std::string::npos || !(std::istringstream(meminfo.substr(at + name.size() + 1)) >> kilobytes)) {
-    return otherwise;
-  }
-  return kilobytes * 1024;
-}
-
 std::uint64_t free_address_space() {
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return MemoryView::kUnknown;
@@ -55,7 +45,7 @@ std::uint64_t free_address_space() {
   return used < limit.rlim_cur ? limit.rlim_cur - used : 0;
 }
 
-std::string bytes_text(std::uint64_t bytes) { return format_bytes(static_cast<double>(bytes)); }
+std::string bytes_text(std::uint64_t bytes) { return format_bytes(bytes); }
 
 /// Ranks that take from one amount of memory.
 struct Takers {
@@ -135,6 +125,15 @@ HostMemoryPlan evaluation_memory(const Place& place, const model::MemoryPlan& pl
   HostMemoryPlan memory = on_host(place, plan);
   memory.input = batch_bytes(dataset, batch) + dataset.cache_bytes();
   return memory;
+}
+
+std::uint64_t meminfo_bytes(const std::string& meminfo, const std::string& name, std::uint64_t otherwise) {
+  const std::size_t at = meminfo.find(name + ":");
+  std::uint64_t kilobytes = 0;
+  if (at == std::string::npos || !(std::istringstream(meminfo.substr(at + name.size() + 1)) >> kilobytes)) {
+    return otherwise;
+  }
+  return kilobytes * 1024;
 }
 
 MemoryView look_at_memory(const HostMemoryPlan& wanted) {

@@ -46,6 +46,8 @@ struct MemoryView {
   std::uint64_t group_free = kUnknown, group_limit = kUnknown;
   std::uint64_t address_space = kUnknown;  ///< that this process may still take (ulimit -v)
 };
+/// "NAME: N kB" of /proc/meminfo in bytes; `otherwise` where it is not there.
+std::uint64_t meminfo_bytes(const std::string& meminfo, const std::string& name, std::uint64_t otherwise);
 /// Of this process.
 MemoryView look_at_memory(const HostMemoryPlan& wanted);
 

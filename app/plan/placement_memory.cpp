@@ -17,7 +17,7 @@ namespace {
 std::string arenas(const model::MemoryPlan& plan) {
   std::vector<std::string> parts;
   const auto add = [&](const char* name, std::size_t bytes) {
-    if (bytes > 0) parts.push_back(fmt::format("{} {}", name, format_bytes(static_cast<double>(bytes))));
+    if (bytes > 0) parts.push_back(fmt::format("{} {}", name, format_bytes(bytes)));
   };
   add("parameters", plan.parameters);
   add("gradients", plan.gradients);
@@ -54,7 +54,7 @@ std::string memory_complaint(std::span<const GpuMemory> ranks, const model::Memo
     const std::int64_t middle = fits + (too_large - fits) / 2;
     (bytes_on_gpu(plan_for(middle)) <= share(ranks[least]) ? fits : too_large) = middle;
   }
-  const auto bytes = [](std::size_t count) { return format_bytes(static_cast<double>(count)); };
+  const auto bytes = [](std::size_t count) { return format_bytes(count); };
   const GpuMemory& worst = ranks[least];
   const std::string where =
       ranks.size() == 1 ? worst.gpu : fmt::format("{} of rank {} on {}", worst.gpu, least, worst.host);

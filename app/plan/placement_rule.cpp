@@ -17,7 +17,7 @@ namespace {
 using Views = std::vector<RankView>;
 using Ranks = std::vector<int>;
 
-const RankView& view_of(const Views& views, int rank) { return views[static_cast<std::size_t>(rank)]; }
+const RankView& view_of(const Views& views, int rank) { return views[rank]; }
 
 bool has_gpu(const RankView& view) { return !view.survey.devices.empty(); }
 
@@ -168,7 +168,7 @@ std::string shared_gpus(const Views& views, const std::vector<model::Device>& de
       break;
     }
     const RankView& first = view_of(views, ranks[0]);
-    const model::Device& device = devices[static_cast<std::size_t>(ranks[0])];
+    const model::Device& device = devices[ranks[0]];
     const bool slices = board_of(first, device) != device_of(first, device);
     parts.push_back(fmt::format("{} would share {}, {}", who(views, ranks), slices ? "slices of one GPU" : "one GPU",
                                 name_with_pci(device)));
@@ -196,7 +196,7 @@ std::string lacking(const Views& views, const std::vector<model::Device>& device
     if (!has_precision(devices[rank], precision)) ranks.push_back(static_cast<int>(rank));
   }
   if (ranks.empty()) return "";
-  const model::Device& device = devices[static_cast<std::size_t>(ranks[0])];
+  const model::Device& device = devices[ranks[0]];
   return fmt::format("the {} of {} {} no {} ({}, compute capability {}.{})", ranks.size() == 1 ? "GPU" : "GPUs",
                      who(views, ranks), ranks.size() == 1 ? "has" : "have", model::name_of(precision), device.name,
                      device.major, device.minor);
@@ -256,7 +256,7 @@ std::vector<Place> on_gpus(const Views& views, const ExecutionOptions& options) 
                       .communication_processors = processors});
   }
   for (const Ranks& ranks : sharing(views, devices, device_of)) {
-    for (const int rank : ranks) places[static_cast<std::size_t>(rank)].sharers = static_cast<int>(ranks.size());
+    for (const int rank : ranks) places[rank].sharers = static_cast<int>(ranks.size());
   }
   return places;
 }

@@ -197,7 +197,7 @@ std::string format_plan(const Plan& plan, const comm::Communicator& communicator
   const model::MemoryPlan& memory = plan.memory;
   text += fmt::format("  {} parameters, {} per step over all ranks\n", with_commas(parameters),
                       format_flops(flops * static_cast<double>(work.global_batch)));
-  const auto bytes = [](std::size_t count) { return format_bytes(static_cast<double>(count)); };
+  const auto bytes = [](std::size_t count) { return format_bytes(count); };
   text +=
       fmt::format("memory per rank: {} = parameters {} + gradients {} + optimiser {} + average {} + activations {}{}\n",
                   bytes(memory.total()), bytes(memory.parameters), bytes(memory.gradients), bytes(memory.optimizer),
@@ -218,17 +218,16 @@ std::string format_plan(const Plan& plan, const comm::Communicator& communicator
   text +=
       fmt::format("{}: {}{}, {} per step ({}):", plan.shards_optimizer ? "reduce-scatter and all-gather" : "all-reduce",
                   transport, wire_text(plan.settings.execution.wire, plan.place, communicator),
-                  counted(static_cast<std::int64_t>(buckets.size()), "bucket"), plan.bucket_rule.text());
+                  counted(buckets.size(), "bucket"), plan.bucket_rule.text());
   constexpr std::size_t most_shown = 8;
   for (std::size_t i = 0; i < std::min(buckets.size(), most_shown); ++i) {
-    text += fmt::format(" {}", format_bytes(static_cast<double>(buckets[i].count * sizeof(float))));
+    text += fmt::format(" {}", format_bytes(buckets[i].count * sizeof(float)));
   }
   text += buckets.size() > most_shown ? " ...\n" : "\n";
-  text += fmt::format("data: {} in {}, {}", counted(info.samples, "sample"),
-                      counted(static_cast<std::int64_t>(workload.training->shards().size()), "file"),
-                      info.labels_are_classes
-                          ? (info.classes == 1 ? std::string("1 class") : fmt::format("{} classes", info.classes))
-                          : counted(info.y.elements(), "target"));
+  text += fmt::format(
+      "data: {} in {}, {}", counted(info.samples, "sample"), counted(workload.training->shards().size(), "file"),
+      info.labels_are_classes ? (info.classes == 1 ? std::string("1 class") : fmt::format("{} classes", info.classes))
+                              : counted(info.y.elements(), "target"));
   text += workload.validation
               ? fmt::format("; validation: {}\n", counted(workload.validation->info().samples, "sample"))
               : std::string("; no validation data\n");
