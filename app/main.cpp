@@ -24,6 +24,7 @@
 #include "app/options/options.hpp"
 #include "app/pack/pack.hpp"
 #include "app/program.hpp"
+#include "app/report/exit_code.hpp"
 #include "app/train/train.hpp"
 #include "comm/session/start_guard.hpp"
 #include "comm/session/this_process.hpp"
@@ -68,6 +69,6 @@ int main(int argc, char** argv) {
     return code;
   } catch (const std::exception& error) {  // MPI could not start, or help could not be printed
     lockstep::comm::write_stderr(fmt::format("lockstep: error: {}\n", error.what()));
-    return lockstep::app::kFailed;
+    return lockstep::app::kExitFailed;
   }
 }

@@ -13,6 +13,7 @@
 #include "app/options/options.hpp"
 #include "app/plan/agreement.hpp"
 #include "app/report/console.hpp"
+#include "app/report/exit_code.hpp"
 #include "app/report/figures.hpp"
 #include "comm/agreement.hpp"
 #include "comm/communicator.hpp"
@@ -45,7 +46,7 @@ std::string version_text() {
   const model::DeviceSurvey survey = model::survey_devices();
   for (const model::Device& device : survey.devices) {
     text += fmt::format("GPU {}: {}, {}, {}, {}, compute capability {}.{}\n", device.index, device.name, device.pci,
-                        device.uuid, format_bytes(static_cast<double>(device.bytes)), device.major, device.minor);
+                        device.uuid, format_bytes(device.bytes), device.major, device.minor);
   }
   if (survey.devices.empty()) text += fmt::format("no GPU: {}\n", survey.obstacle);
   return text;
@@ -185,10 +186,10 @@ class FailedEnd {
       std::rethrow_exception(thrown);
     } catch (const UsageError& error) {  // what only shows once the job runs, alike on all ranks
       if (speaks) say_usage_errors(request_, {error.what()});
-      return kWrongUsage;
+      return kExitWrongUsage;
     } catch (const comm::AgreedError& error) {
       if (speaks) complain("{}: error: {}\n", speaker(request_), error.what());
-      return kFailed;
+      return kExitFailed;
     } catch (const std::bad_alloc&) {
       return fail_alone(
           "out of memory; a smaller batch or network, or fewer ranks per host, need less "
@@ -201,11 +202,11 @@ class FailedEnd {
   /// One rank failed and the others do not know: it speaks for itself and takes the world with it.
   int fail_alone(const std::string& text) {
     if (session_ != nullptr && session_->size() > 1) {
-      session_->abort(kFailed, fmt::format("{}: error on rank {} ({}): {}", speaker(request_), session_->rank(),
-                                           session_->host(), text));
+      session_->abort(kExitFailed, fmt::format("{}: error on rank {} ({}): {}", speaker(request_), session_->rank(),
+                                               session_->host(), text));
     }
     complain("{}: error: {}\n", speaker(request_), text);
-    return kFailed;
+    return kExitFailed;
   }
 
   comm::MpiSession* session_;
@@ -221,7 +222,7 @@ int run(comm::MpiSession* session, const Request& request, StopSignals& signals)
     if (session == nullptr) return request.job.run(nullptr, signals);
     session->set_failure_handler([&failed](const std::exception_ptr& error) { return failed(error); });
     return session->conclude([&] {
-      if (somebody_misunderstood(*session, request)) return kWrongUsage;
+      if (somebody_misunderstood(*session, request)) return kExitWrongUsage;
       return request.job.run(session, signals);
     });
   } catch (...) {
@@ -233,7 +234,7 @@ int say_help(const Request& request, bool speaks) {
   Console console(speaks);
   console.info(request.help);
   console.require_output();
-  return kDone;
+  return kExitDone;
 }
 
 }  // namespace
@@ -247,7 +248,7 @@ int run_program(int argc, char** argv, const std::vector<Command>& commands, Sto
   const std::optional<int> launched = comm::launched_rank();
   const bool speaks = launched.value_or(0) == 0;
   if (!request.help.empty()) return say_help(request, speaks);
-  if (argc == 1 && !launched) return complain("{}", program_help()), kWrongUsage;
+  if (argc == 1 && !launched) return complain("{}", program_help()), kExitWrongUsage;
   if (traits.processes != Processes::any_number && comm::launched_size() > 1) {
     request.usage_error = fmt::format("{} runs as one process, and {} were started: start it without mpirun or srun",
                                       request.command, comm::launched_size());
@@ -255,13 +256,13 @@ int run_program(int argc, char** argv, const std::vector<Command>& commands, Sto
   const bool needs_peers = traits.processes == Processes::any_number && launched;
   if (!needs_peers && !request.usage_error.empty()) {
     if (speaks) say_usage_errors(request, {request.usage_error});
-    return kWrongUsage;
+    return kExitWrongUsage;
   }
   if (traits.processes == Processes::alone) return run(nullptr, request, signals);
 
   const auto say_launch_error = [&](const std::string& error) {
     if (speaks) complain("{}: {}\n", speaker(request), error);
-    return kWrongUsage;
+    return kExitWrongUsage;
   };
   if (const std::string error = comm::MpiSession::launch_obstacle(); !error.empty()) return say_launch_error(error);
   // The session outlives the job: its destructor, MPI_Finalize, waits for all ranks, so rank 0's last words are out

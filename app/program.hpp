@@ -8,10 +8,6 @@
 
 namespace lockstep::app {
 
-inline constexpr int kDone = 0;
-inline constexpr int kFailed = 1;
-inline constexpr int kWrongUsage = 2;
-
 /// Runs the command that the arguments name. Returns the exit code. `signals` as they are noted since the start.
 /// Throws where MPI does not start, or help cannot be printed.
 int run_program(int argc, char** argv, const std::vector<Command>& commands, StopSignals& signals);

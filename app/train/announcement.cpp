@@ -1,5 +1,6 @@
 #include "app/train/announcement.hpp"
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,18 @@ void announce(comm::Communicator& communicator, Console& console, const Plan& pl
     console.warn(comm::to_text(warning));
   }
   for (const std::string& warning : warnings) console.warn(warning);
+}
+
+bool stopped_before_start(comm::Communicator& communicator, Console& console, const StopSignals& signals) {
+  std::array<double, 1> asked{signals.stop_requested() ? 1.0 : 0.0};
+  communicator.all_reduce(asked);
+  communicator.wait();
+  if (asked[0] == 0) return false;
+  console.info(fmt::format(
+      "stopped on request{} before the first step: there is nothing new to keep, and the same command starts "
+      "again",
+      signals.stop_requested() ? fmt::format(" ({})", signals.name()) : ""));
+  return true;
 }
 
 }  // namespace lockstep::app

@@ -2,6 +2,7 @@
 /// What the user is told before the first step.
 #pragma once
 
+#include "app/engine/signals.hpp"
 #include "app/plan/plan.hpp"
 #include "app/report/console.hpp"
 #include "comm/communicator.hpp"
@@ -10,5 +11,9 @@ namespace lockstep::app {
 
 /// Collective: rank 0 tells of hosts, devices and the plan, and warns of what any rank sees in its data.
 void announce(comm::Communicator& communicator, Console& console, const Plan& plan);
+
+/// Collective: whether a stop signal has come to any rank, the same answer on all. If so rank 0 says what that means:
+/// nothing has been written yet, and the ranks leave together.
+bool stopped_before_start(comm::Communicator& communicator, Console& console, const StopSignals& signals);
 
 }  // namespace lockstep::app

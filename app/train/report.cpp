@@ -61,7 +61,7 @@ void Reporter::report(const StepFigures& figures, const TimeSplit& split, double
       with_commas(static_cast<std::int64_t>(rate * positions / world_)), format_split(part), format_duration(left)));
   Score with_l2 = score;
   with_l2.loss = loss;
-  io::MetricRecord record{{"kind", std::string("train")}, {"step", figures.step}, {"epoch", figures.epoch}};
+  io::MetricRecord record{{"kind", "train"}, {"step", figures.step}, {"epoch", figures.epoch}};
   for (auto& entry : task_.record(with_l2)) record.push_back(std::move(entry));
   record.insert(record.end(), {{"learning_rate", figures.learning_rate},
                                {"gradient_norm", figures.gradient_norm},
@@ -90,7 +90,7 @@ void Reporter::evaluation(std::int64_t step, double epoch, const Score& score, b
   check_owner();
   console_.info(fmt::format("validation at step {}{}: {}  in {:.2f} s", step, averaged ? " (averaged weights)" : "",
                             task_.format_evaluation(score), seconds));
-  io::MetricRecord record{{"kind", std::string("validation")}, {"step", step}, {"epoch", epoch}};
+  io::MetricRecord record{{"kind", "validation"}, {"step", step}, {"epoch", epoch}};
   for (auto& entry : task_.record(score)) record.push_back(std::move(entry));
   record.emplace_back("samples", score.samples);
   record.emplace_back("seconds", seconds);
@@ -105,7 +105,7 @@ void Reporter::evaluation(std::int64_t step, double epoch, const Score& score, b
 void Reporter::checkpoint(const WrittenCheckpoint& written) {
   console_.info(fmt::format("checkpoint {}  in {:.2f} s, {:.2f} s of them without training", written.file.string(),
                             written.seconds, written.stall));
-  write({{"kind", std::string("checkpoint")},
+  write({{"kind", "checkpoint"},
          {"step", written.step},
          {"file", written.file.filename().string()},
          {"seconds", written.seconds},
@@ -114,7 +114,7 @@ void Reporter::checkpoint(const WrittenCheckpoint& written) {
 
 void Reporter::end(std::int64_t step, const std::string& how) {
   check_owner();
-  write({{"kind", std::string("end")}, {"step", step}, {"how", how}});
+  write({{"kind", "end"}, {"step", step}, {"how", how}});
 }
 
 void Reporter::histogram(const std::string& tag, std::int64_t step, std::span<const float> values) {

@@ -101,7 +101,7 @@ void record_unrecorded_checkpoints(io::MetricsLog& metrics, const fs::path& run,
   std::reverse(found.begin(), found.end());  // newest first, so far
   for (const io::FoundCheckpoint& checkpoint : found) {
     if (checkpoint.step > step || recorded.contains(checkpoint.step)) continue;
-    metrics.write({{"kind", std::string("checkpoint")},
+    metrics.write({{"kind", "checkpoint"},
                    {"step", checkpoint.step},
                    {"file", checkpoint.file.filename().string()},
                    {"seconds", std::numeric_limits<double>::quiet_NaN()}});

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "app/report/exit_code.hpp"
 #include "app/report/figures.hpp"
 #include "app/train/resume.hpp"
 #include "comm/agreement.hpp"

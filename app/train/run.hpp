@@ -27,9 +27,6 @@
 
 namespace lockstep::app {
 
-inline constexpr int kExitDone = 0;
-inline constexpr int kExitStoppedEarly = 75;  ///< EX_TEMPFAIL: requeue me
-
 /// A training run after everything has been checked and allocated: what happens between and after the steps.
 class Run {
  public:

@@ -24,7 +24,7 @@ void verify_data(comm::Communicator& communicator, Console& console, VerifyData 
     console.info(
         fmt::format("checksums of {} are not verified at the start of a job this large (--verify all does; so does "
                     "`lockstep info`)",
-                    format_bytes(static_cast<double>(bytes))));
+                    format_bytes(bytes)));
     return;
   }
   communicator.note_activity("verifying the data", 0);
@@ -33,8 +33,7 @@ void verify_data(comm::Communicator& communicator, Console& console, VerifyData 
     workload.training->verify(communicator.rank(), communicator.size());
     if (workload.validation) workload.validation->verify(communicator.rank(), communicator.size());
   });
-  console.info(
-      fmt::format("checksums of {} verified in {:.2f} s", format_bytes(static_cast<double>(bytes)), watch.seconds()));
+  console.info(fmt::format("checksums of {} verified in {:.2f} s", format_bytes(bytes), watch.seconds()));
 }
 
 }  // namespace lockstep::app
