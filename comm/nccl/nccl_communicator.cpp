@@ -39,104 +39,10 @@ constexpr std::size_t kWarmUpElements = std::size_t{1} << 20, kProbeElements = 8
 /// So many joins between two wait() are timed; more are not, and so many in graphs.
 constexpr std::size_t kMostExposedWaits = 1024;
 
-std::string cuda_text(cudaError_t error) {
-  return fmt::format("{} ({})", cudaGetErrorString(error), cudaGetErrorName(error));
-}
-
-/// An error at the start, for all_succeed.
-void require(cudaError_t error, const std::string& who, const char* call) {
-  if (error == cudaSuccess) return;
-  cudaGetLastError();
-  throw std::runtime_error(fmt::format("{}: {}: {}", who, call, cuda_text(error)));
-}
-
-/// Is the event past? Leaves no trace in cudaGetLastError().
-cudaError_t query(cudaEvent_t event) {
-  const cudaError_t state = cudaEventQuery(event);
-  if (state == cudaErrorNotReady) cudaGetLastError();
-  return state;
-}
-
-constexpr Backoff::Pace kPace{.spin = std::chrono::microseconds(50),
-                              .yield = std::chrono::microseconds(2000),
-                              .sleep = std::chrono::microseconds(20)};
-
-DeviceEvent make_event(unsigned flags) {
-  cudaEvent_t event = nullptr;
-  const cudaError_t error = cudaEventCreateWithFlags(&event, flags);
-  if (error != cudaSuccess) {
-    cudaGetLastError();
-    throw std::runtime_error(fmt::format("cudaEventCreate: {}", cuda_text(error)));
-  }
-  return DeviceEvent(event);
-}
-
-DeviceStream make_urgent_stream() {
-  int least = 0, greatest = 0;
-  cudaStream_t stream = nullptr;
-  cudaError_t error = cudaDeviceGetStreamPriorityRange(&least, &greatest);
-  if (error == cudaSuccess) error = cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, greatest);
-  if (error != cudaSuccess) {
-    cudaGetLastError();
-    throw std::runtime_error(fmt::format("cudaStreamCreate: {}", cuda_text(error)));
-  }
-  return DeviceStream(stream);
-}
-
-/// Seconds between two events that are past; negative when they are in the other order, nothing when one has never been
-/// recorded.
-std::optional<double> seconds_between(const DeviceEvent& first, const DeviceEvent& second) {
-  float milliseconds = 0;
-  if (cudaEventElapsedTime(&milliseconds, first.get(), second.get()) != cudaSuccess) {
-    cudaGetLastError();
-    return std::nullopt;
-  }
-  return static_cast<double>(milliseconds) / 1000;
-}
-
-/// Memory of the calling thread's device.
-DeviceMemory take_device_memory(std::size_t bytes, const std::string& who) {
-  void* memory = nullptr;
-  require(cudaMalloc(&memory, bytes), who,
-          fmt::format("cudaMalloc of {:.1f} MiB", static_cast<double>(bytes) / (1 << 20)).c_str());
-  return DeviceMemory(memory);
-}
-
-std::unique_ptr<std::pmr::memory_resource> as_resource(DeviceMemory memory, std::size_t bytes) {
-  auto* const begin = static_cast<std::byte*>(memory.release());
-  return std::make_unique<ReductionMemory>(begin, bytes, [begin] { FreeDeviceMemory{}(begin); });
-}
-
 std::string version_text(int code) {
   return code < 10000 ? fmt::format("{}.{}.{}", code / 1000, code / 100 % 10, code % 100)
                       : fmt::format("{}.{}.{}", code / 10000, code / 100 % 100, code % 100);
 }
-
-std::string at_step(const char* what, std::int64_t step) {
-  return step < 0 ? std::string(what) : fmt::format("step {}: {}", step, what);
-}
-
-void check_options(const DeviceCommunicatorOptions& options) {
-  if (options.stream == nullptr) throw std::invalid_argument("device sums need the producer's stream");
-  if (options.device < 0) throw std::invalid_argument(fmt::format("a device of index {}", options.device));
-  if (!(options.deadline_seconds > 0)) {
-    throw std::invalid_argument(fmt::format("a deadline of {} s: it must be positive", options.deadline_seconds));
-  }
-  if (options.wire == WireFormat::bf16_feedback) throw std::invalid_argument("GPUs keep no errors of rounding");
-  if (options.processors <= 0) {
-    throw std::invalid_argument(fmt::format("{} processors for a sum: it needs one", options.processors));
-  }
-}
-
-}  // namespace
-
-void DestroyEvent::operator()(CUevent_st* event) const noexcept { cudaEventDestroy(event); }
-void DestroyStream::operator()(CUstream_st* stream) const noexcept { cudaStreamDestroy(stream); }
-void FreeDeviceMemory::operator()(void* memory) const noexcept { cudaFree(memory); }
-
-std::string nccl_build() { return fmt::format("NCCL {}", version_text(NCCL_VERSION_CODE)); }
-
-namespace {
 
 /// Of the library that was loaded.
 std::string running_version() {
@@ -146,46 +52,7 @@ std::string running_version() {
 
 }  // namespace
 
-std::string device_label(const std::string& host, const DeviceCommunicatorOptions& options) {
-  return fmt::format("host {}, {}", host,
-                     options.device_name.empty() ? fmt::format("GPU {}", options.device) : options.device_name);
-}
-
-std::unique_ptr<Communicator> make_device_communicator(MpiSession& session, Communicator& host,
-                                                       const DeviceCommunicatorOptions& options) {
-  check_options(options);
-  const std::string label = device_label(session.host(), options);
-  apply_nccl_settings({.ring = options.ring, .shared_device = options.shared_device, .rank = host.rank()});
-  all_succeed(host, [&] {
-    require(cudaSetDevice(options.device), label, "cudaSetDevice");
-    require(cudaFree(nullptr), label, "the start of CUDA on this device");
-  });
-  if (host.size() > 1) return std::make_unique<NcclCommunicator>(host, session.host(), options);
-  std::unique_ptr<Communicator> alone;
-  all_succeed(host, [&] { alone = std::make_unique<SerialDeviceCommunicator>(session.host(), options); });
-  return alone;
-}
-
-// A world of one ------------------------------------------------------------------------------------------------------
-
-SerialDeviceCommunicator::SerialDeviceCommunicator(const std::string& host, const DeviceCommunicatorOptions& options)
-    : producer_(static_cast<cudaStream_t>(options.stream)),
-      who_(device_label(host, options)),
-      reached_(make_event(cudaEventDisableTiming)) {}
-
-std::unique_ptr<std::pmr::memory_resource> SerialDeviceCommunicator::do_reduction_memory(std::size_t bytes, MemoryUse) {
-  const std::size_t size = rounded_up(std::max<std::size_t>(bytes, 1));
-  return as_resource(take_device_memory(size, who_), size);
-}
-
-void SerialDeviceCommunicator::do_wait(const char* what, std::int64_t step) {
-  cudaError_t state = cudaEventRecord(reached_.get(), producer_);
-  if (state == cudaSuccess) state = query(reached_.get());
-  for (Backoff backoff(kPace); state == cudaErrorNotReady; state = query(reached_.get())) backoff.pause();
-  if (state == cudaSuccess) return;
-  cudaGetLastError();
-  throw PeerError(fmt::format("{}: the device failed in {}: {}", who_, at_step(what, step), cuda_text(state)));
-}
+std::string nccl_build() { return fmt::format("NCCL {}", version_text(NCCL_VERSION_CODE)); }
 
 // The start -----------------------------------------------------------------------------------------------------------
 
@@ -204,7 +71,7 @@ NcclCommunicator::NcclCommunicator(Communicator& host, const std::string& host_n
     own_ = make_urgent_stream();
     for (DeviceEvent* event : {&ready_, &done_, &reached_}) *event = make_event(cudaEventDisableTiming);
     since_ = make_event(cudaEventDefault);
-    require(cudaEventRecord(since_.get(), producer_), label_, "cudaEventRecord");
+    require_success(cudaEventRecord(since_.get(), producer_), label_, "cudaEventRecord");
     if (wire_ == WireFormat::bf16) staging_ = take_device_memory(kDeviceStagingBytes, label_);
   });
   NcclLog log;
@@ -239,18 +106,18 @@ void NcclCommunicator::sum_probe(void* memory) {
   }
   enum class Stage { first_sum, first_wait, second_sum, second_wait, end };
   Stage stage = Stage::first_sum;
-  const auto mark = [&] { require(cudaEventRecord(reached_.get(), own_.get()), label_, "cudaEventRecord"); };
+  const auto mark = [&] { require_success(cudaEventRecord(reached_.get(), own_.get()), label_, "cudaEventRecord"); };
   const auto is_past = [&] {
-    const cudaError_t state = query(reached_.get());
-    if (state != cudaErrorNotReady) require(state, label_, "the first sum");
+    const cudaError_t state = query_event(reached_.get());
+    if (state != cudaErrorNotReady) require_success(state, label_, "the first sum");
     return state == cudaSuccess;
   };
   // One stage a poll, and only when NCCL has enqueued what the one before asked for. Nothing here may wait for a peer.
   const auto advance = [&] {
     switch (stage) {
       case Stage::first_sum:
-        require(cudaMemcpyAsync(memory, probe.data(), sizeof(probe), cudaMemcpyHostToDevice, own_.get()), label_,
-                "cudaMemcpyAsync");
+        require_success(cudaMemcpyAsync(memory, probe.data(), sizeof(probe), cudaMemcpyHostToDevice, own_.get()),
+                        label_, "cudaMemcpyAsync");
         nccl_->start_sum(memory, probe.size(), NcclHandle::Element::float64, own_.get());
         return Stage::first_wait;
       case Stage::first_wait:
@@ -258,9 +125,10 @@ void NcclCommunicator::sum_probe(void* memory) {
         return Stage::second_sum;
       case Stage::second_sum:
         if (!is_past()) return stage;
-        require(cudaMemcpyAsync(probe.data(), memory, sizeof(probe), cudaMemcpyDeviceToHost, own_.get()), label_,
-                "cudaMemcpyAsync");
-        require(cudaMemsetAsync(memory, 0, kWarmUpElements * sizeof(float), own_.get()), label_, "cudaMemsetAsync");
+        require_success(cudaMemcpyAsync(probe.data(), memory, sizeof(probe), cudaMemcpyDeviceToHost, own_.get()),
+                        label_, "cudaMemcpyAsync");
+        require_success(cudaMemsetAsync(memory, 0, kWarmUpElements * sizeof(float), own_.get()), label_,
+                        "cudaMemsetAsync");
         nccl_->start_sum(memory, kWarmUpElements, NcclHandle::Element::float32, own_.get());
         return Stage::second_wait;
       case Stage::second_wait:
@@ -374,7 +242,7 @@ void NcclCommunicator::start(std::size_t count, const Call& call) {
   try {
     call();
   } catch (const NcclError& error) {
-    fail("a sum", -1, error.what(), true);
+    fail("a sum", -1, error.what(), Suspect::peers);
   }
   settle();
 }
@@ -405,17 +273,17 @@ NcclCommunicator::ExposedWait NcclCommunicator::make_exposed_wait() const {
 }
 
 NcclCommunicator::ExposedWait* NcclCommunicator::next_exposed_wait(bool capturing) {
-  std::vector<ExposedWait>& place = capturing ? recorded_ : immediate_;
+  std::vector<ExposedWait>& waits = capturing ? recorded_ : immediate_;
   const std::size_t index = capturing ? recorded_.size() : immediate_used_++;
   if (index >= kMostExposedWaits) return nullptr;
-  if (index >= place.size()) {
+  if (index >= waits.size()) {
     // To make an event is none of the things that a capture records, and none that it should forbid.
     cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     check(cudaThreadExchangeStreamCaptureMode(&mode), "cudaThreadExchangeStreamCaptureMode");
-    place.push_back(make_exposed_wait());
+    waits.push_back(make_exposed_wait());
     check(cudaThreadExchangeStreamCaptureMode(&mode), "cudaThreadExchangeStreamCaptureMode");
   }
-  return &place[index];
+  return &waits[index];
 }
 
 void NcclCommunicator::add_up_exposed_waits() {
@@ -436,7 +304,7 @@ void NcclCommunicator::do_wait(const char* what, std::int64_t step) {
   do_join();
   check(cudaEventRecord(reached_.get(), producer_), "cudaEventRecord", what, step);
   wait_until(what, step, [&] {
-    const cudaError_t state = query(reached_.get());
+    const cudaError_t state = query_event(reached_.get());
     if (state != cudaErrorNotReady) check(state, "an operation on the device", what, step);
     return state == cudaSuccess;
   });
@@ -445,14 +313,14 @@ void NcclCommunicator::do_wait(const char* what, std::int64_t step) {
 
 template <class Done>
 void NcclCommunicator::wait_until(const char* what, std::int64_t step, Done done) {
-  Backoff backoff(kPace);
+  Backoff backoff(kDevicePace);
   auto next_look = Clock::now() + kLookInterval;
   std::optional<Patience> patience;
   for (;;) {
     try {
       if (nccl_->ready() && done()) return;
     } catch (const NcclError& error) {
-      fail(what, step, error.what(), true);
+      fail(what, step, error.what(), Suspect::peers);
     }
     backoff.pause();
     const auto now = Clock::now();
@@ -483,14 +351,14 @@ void NcclCommunicator::check(int cuda_error, const char* call, const char* what,
   const auto error = static_cast<cudaError_t>(cuda_error);
   if (error == cudaSuccess) return;
   cudaGetLastError();
-  fail(what, step, fmt::format("{} failed: {}", call, cuda_text(error)), false);
+  fail(what, step, fmt::format("{} failed: {}", call, cuda_text(error)), Suspect::own_device);
 }
 
-void NcclCommunicator::fail(const char* what, std::int64_t step, const std::string& reason, bool look_for_the_dead) {
+void NcclCommunicator::fail(const char* what, std::int64_t step, const std::string& reason, Suspect suspect) {
   abort();
   const std::string here = fmt::format("{} fails in {}: {}.", who_, at_step(what, step), reason);
   // An error that NCCL reports is often a peer that died: its process shows it, a little later.
-  for (const auto end = Clock::now() + kTimeToDie; look_for_the_dead && Clock::now() < end;) {
+  for (const auto end = Clock::now() + kTimeToDie; suspect == Suspect::peers && Clock::now() < end;) {
     try {
       host_.look_at_peers();
     } catch (const PeerError& error) {
@@ -515,13 +383,13 @@ void NcclCommunicator::give_up(const char* what, std::int64_t step, double waite
   try {
     host_.barrier();
     host_.wait();
-    std::vector<std::string> places;
-    for (const RankText& said : gather_distinct(host_, at_step(what, step))) places.push_back(with_ranks(said));
+    std::vector<std::string> operations;
+    for (const RankText& said : gather_distinct(host_, at_step(what, step))) operations.push_back(with_ranks(said));
     report = fmt::format(
         "All ranks are alive, but their sums do not get done ({}): a device or a link between devices stands still, or "
         "the ranks sum different things. `nvidia-smi` and the kernel logs of the hosts (Xid) may say which. Ending the "
         "job.",
-        fmt::join(places, "; "));
+        fmt::join(operations, "; "));
   } catch (const PeerError& error) {
     report = error.what();
   }

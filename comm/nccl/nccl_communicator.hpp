@@ -48,48 +48,10 @@
 #include <vector>
 
 #include "comm/device_communicator.hpp"
-#include "comm/host/serial_communicator.hpp"
+#include "comm/nccl/device_handles.hpp"
 #include "comm/nccl/nccl_handle.hpp"
 
-struct CUevent_st;
-struct CUstream_st;
-
 namespace lockstep::comm {
-
-/// A CUDA event, owned.
-struct DestroyEvent {
-  void operator()(::CUevent_st* event) const noexcept;
-};
-using DeviceEvent = std::unique_ptr<::CUevent_st, DestroyEvent>;
-struct DestroyStream {
-  void operator()(::CUstream_st* stream) const noexcept;
-};
-using DeviceStream = std::unique_ptr<::CUstream_st, DestroyStream>;
-
-/// Memory of the GPU, owned.
-struct FreeDeviceMemory {
-  void operator()(void* memory) const noexcept;
-};
-using DeviceMemory = std::unique_ptr<void, FreeDeviceMemory>;
-
-/// A rank's device as messages name it: "host node3, NVIDIA H200 (0000:1b:00.0)".
-std::string device_label(const std::string& host, const DeviceCommunicatorOptions& options);
-
-/// A world of one: nothing to exchange, but a stream to wait for.
-class SerialDeviceCommunicator final : public SerialCommunicator {
- public:
-  SerialDeviceCommunicator(const std::string& host, const DeviceCommunicatorOptions& options);
-  double exposed_seconds() const noexcept override { return 0; }
-  double busy_seconds() const noexcept override { return -1; }
-
- private:
-  std::unique_ptr<std::pmr::memory_resource> do_reduction_memory(std::size_t bytes, MemoryUse use) override;
-  void do_wait(const char* what, std::int64_t step) override;
-
-  ::CUstream_st* producer_;
-  std::string who_;
-  DeviceEvent reached_;
-};
 
 class NcclCommunicator final : public Communicator {
  public:
@@ -144,8 +106,8 @@ class NcclCommunicator final : public Communicator {
   template <class Done>
   void wait_until(const char* what, std::int64_t step, Done done);
   [[noreturn]] void give_up(const char* what, std::int64_t step, double waited);
-  /// `look_for_the_dead`: the reason may be a peer's death.
-  [[noreturn]] void fail(const char* what, std::int64_t step, const std::string& reason, bool look_for_the_dead);
+  enum class Suspect { own_device, peers };  ///< peers: the reason may be a peer's death
+  [[noreturn]] void fail(const char* what, std::int64_t step, const std::string& reason, Suspect suspect);
   void abort() noexcept;
   void require_usable() const;
   void check(int cuda_error, const char* call, const char* what = "a sum", std::int64_t step = -1);

@@ -1,0 +1,65 @@
+/// \file
+/// Owners of what a communicator needs of CUDA: events, streams and memory of the calling thread's device. Functions
+/// that make one throw std::runtime_error, for all_succeed.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <memory_resource>
+#include <optional>
+#include <string>
+
+#include <cuda_runtime.h>
+
+#include "comm/device_communicator.hpp"
+#include "comm/session/backoff.hpp"
+
+namespace lockstep::comm {
+
+/// A CUDA event, owned.
+struct DestroyEvent {
+  void operator()(::CUevent_st* event) const noexcept;
+};
+using DeviceEvent = std::unique_ptr<::CUevent_st, DestroyEvent>;
+struct DestroyStream {
+  void operator()(::CUstream_st* stream) const noexcept;
+};
+using DeviceStream = std::unique_ptr<::CUstream_st, DestroyStream>;
+
+/// Memory of the GPU, owned.
+struct FreeDeviceMemory {
+  void operator()(void* memory) const noexcept;
+};
+using DeviceMemory = std::unique_ptr<void, FreeDeviceMemory>;
+
+/// How to poll a device.
+inline constexpr Backoff::Pace kDevicePace{.spin = std::chrono::microseconds(50),
+                                           .yield = std::chrono::microseconds(2000),
+                                           .sleep = std::chrono::microseconds(20)};
+
+/// CUDA's words and its name for an error.
+std::string cuda_text(cudaError_t error);
+/// Throws where there is an error: `who`, what was called, and CUDA's words.
+void require_success(cudaError_t error, const std::string& who, const char* call);
+/// Is the event past? Leaves no trace in cudaGetLastError().
+cudaError_t query_event(cudaEvent_t event);
+
+DeviceEvent make_event(unsigned flags);
+/// Of the highest priority, and not ordered with any other.
+DeviceStream make_urgent_stream();
+/// Seconds between two events that are past; negative when they are in the other order, nothing when one has never been
+/// recorded.
+std::optional<double> seconds_between(const DeviceEvent& first, const DeviceEvent& second);
+
+DeviceMemory take_device_memory(std::size_t bytes, const std::string& who);
+std::unique_ptr<std::pmr::memory_resource> as_resource(DeviceMemory memory, std::size_t bytes);
+
+/// A rank's device as messages name it: "host node3, NVIDIA H200 (0000:1b:00.0)".
+std::string device_label(const std::string& host, const DeviceCommunicatorOptions& options);
+
+/// "step 12: the gradients", or `what` alone where the step is negative.
+std::string at_step(const char* what, std::int64_t step);
+
+}  // namespace lockstep::comm

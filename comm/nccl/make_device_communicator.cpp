@@ -1,0 +1,83 @@
+#include <algorithm>
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#include <cuda_runtime.h>
+#include <fmt/format.h>
+
+#include "comm/agreement.hpp"
+#include "comm/host/reduction_memory.hpp"
+#include "comm/host/serial_communicator.hpp"
+#include "comm/nccl/device_handles.hpp"
+#include "comm/nccl/nccl_communicator.hpp"
+#include "comm/nccl/nccl_log.hpp"
+
+namespace lockstep::comm {
+namespace {
+
+/// A world of one: nothing to exchange, but a stream to wait for.
+class SerialDeviceCommunicator final : public SerialCommunicator {
+ public:
+  SerialDeviceCommunicator(const std::string& host, const DeviceCommunicatorOptions& options);
+  double exposed_seconds() const noexcept override { return 0; }
+  double busy_seconds() const noexcept override { return -1; }
+
+ private:
+  std::unique_ptr<std::pmr::memory_resource> do_reduction_memory(std::size_t bytes, MemoryUse use) override;
+  void do_wait(const char* what, std::int64_t step) override;
+
+  ::CUstream_st* producer_;
+  std::string who_;
+  DeviceEvent reached_;
+};
+
+SerialDeviceCommunicator::SerialDeviceCommunicator(const std::string& host, const DeviceCommunicatorOptions& options)
+    : producer_(static_cast<cudaStream_t>(options.stream)),
+      who_(device_label(host, options)),
+      reached_(make_event(cudaEventDisableTiming)) {}
+
+std::unique_ptr<std::pmr::memory_resource> SerialDeviceCommunicator::do_reduction_memory(std::size_t bytes, MemoryUse) {
+  const std::size_t size = rounded_up(std::max<std::size_t>(bytes, 1));
+  return as_resource(take_device_memory(size, who_), size);
+}
+
+void SerialDeviceCommunicator::do_wait(const char* what, std::int64_t step) {
+  cudaError_t state = cudaEventRecord(reached_.get(), producer_);
+  if (state == cudaSuccess) state = query_event(reached_.get());
+  for (Backoff backoff(kDevicePace); state == cudaErrorNotReady; state = query_event(reached_.get())) backoff.pause();
+  if (state == cudaSuccess) return;
+  cudaGetLastError();
+  throw PeerError(fmt::format("{}: the device failed in {}: {}", who_, at_step(what, step), cuda_text(state)));
+}
+
+void check_options(const DeviceCommunicatorOptions& options) {
+  if (options.stream == nullptr) throw std::invalid_argument("device sums need the producer's stream");
+  if (options.device < 0) throw std::invalid_argument(fmt::format("a device of index {}", options.device));
+  if (!(options.deadline_seconds > 0)) {
+    throw std::invalid_argument(fmt::format("a deadline of {} s: it must be positive", options.deadline_seconds));
+  }
+  if (options.wire == WireFormat::bf16_feedback) throw std::invalid_argument("GPUs keep no errors of rounding");
+  if (options.processors <= 0) {
+    throw std::invalid_argument(fmt::format("{} processors for a sum: it needs one", options.processors));
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_device_communicator(MpiSession& session, Communicator& host,
+                                                       const DeviceCommunicatorOptions& options) {
+  check_options(options);
+  const std::string label = device_label(session.host(), options);
+  apply_nccl_settings({.ring = options.ring, .shared_device = options.shared_device, .rank = host.rank()});
+  all_succeed(host, [&] {
+    require_success(cudaSetDevice(options.device), label, "cudaSetDevice");
+    require_success(cudaFree(nullptr), label, "the start of CUDA on this device");
+  });
+  if (host.size() > 1) return std::make_unique<NcclCommunicator>(host, session.host(), options);
+  std::unique_ptr<Communicator> alone;
+  all_succeed(host, [&] { alone = std::make_unique<SerialDeviceCommunicator>(session.host(), options); });
+  return alone;
+}
+
+}  // namespace lockstep::comm
