@@ -1,8 +1,8 @@
 /// \file
 /// Passes over slices of the arenas, one block a chunk. Rules that look at norms take two passes more before the
 /// update:
-///   1. each block: sums of squares over its chunk, to a part of its own; lamb: also the direction, which overwrites the
-///   gradients
+///   1. each block: sums of squares over its chunk, to a part of its own; lamb: also the direction, which overwrites
+///   the gradients
 ///   2. a block per slice adds the parts of its chunks to UpdateArenas::norms, always in the same order, and finds its
 ///   ratio
 ///   3. the update, each block with the ratio of its slice.
