@@ -163,7 +163,7 @@ double TimedSteps::time_gradient_sum(int times) {
     StopWatch watch;
     parts_->reducer.begin_step();
     parts_->reducer.finish_step();
-    if (parts_->training.optimizer.is_sharded()) {
+    if (parts_->training.optimizer.is_partitioned()) {
       const std::span<float> weights = parts_->training.parameters.weight_elements(model::Weights::current);
       for (std::size_t bucket = 0; bucket < engine_->buckets().size(); ++bucket) {
         parts_->reducer.gather(weights, bucket);

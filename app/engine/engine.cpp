@@ -59,7 +59,7 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
   });
   reducer_ = std::make_unique<comm::GradientReducer>(
       gradient_communicator(), training_->parameters.gradient_elements(), plan.buckets,
-      training_->optimizer.is_sharded() ? comm::SumsFor::owners : comm::SumsFor::everybody);
+      training_->optimizer.is_partitioned() ? comm::SumsFor::owners : comm::SumsFor::everybody);
 }
 
 Engine::~Engine() {
@@ -69,7 +69,7 @@ Engine::~Engine() {
 }
 
 void Engine::bring_together(std::span<float> arena) {
-  if (!training_->optimizer.is_sharded()) return;
+  if (!training_->optimizer.is_partitioned()) return;
   for (std::size_t bucket = 0; bucket < buckets().size(); ++bucket) reducer_->gather(arena, bucket);
   reducer_->finish_gathering();
   gradient_communicator().wait("bringing the ranks' parts together", -1);

@@ -118,7 +118,7 @@ void Trainer::update() {
   parts_.gradient_communicator.join();
   optimizer.update(send_part_);
   status.post();
-  if (!optimizer.is_sharded()) return;
+  if (!optimizer.is_partitioned()) return;
   parts_.reducer.finish_gathering();
   parameters.refresh_compute_copy(model::Weights::current);
 }
