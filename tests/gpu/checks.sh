@@ -37,13 +37,17 @@ train() {
 numbers() { sed -n 's/^{"kind":"train","step":\([0-9]*\),.*"loss":\([^,]*\),.*"gradient_norm":\([^,]*\),.*/\1 \2 \3/p' "$1/metrics.jsonl"; }
 # accuracy RUN: of the last validation.
 accuracy() { sed -n 's/^{"kind":"validation",.*"accuracy":\([^,}]*\).*/\1/p' "$1/metrics.jsonl" | tail -n 1; }
-# close RUN RUN TOLERANCE: the same steps, and losses within this relative distance.
+# close RUN RUN TOLERANCE: the same steps, and losses within this relative distance at half of them, within a hundred
+# times as much at all: sums in another order flip the ReLU of a unit near zero, and from there on the losses drift.
 close() {
-  paste -d ' ' <(numbers "$1") <(numbers "$2") | awk -v tolerance="$3" '
-    { d = ($2 - $5) / $5; if (d < 0) d = -d; if (d > worst) worst = d; if ($1 != $4 || NF != 6 || d != d) broken = 1 }
+  paste -d ' ' <(numbers "$1") <(numbers "$2") | awk '
+    $1 != $4 || NF != 6 || /nan|inf|null/ || $5 == 0 { print "broken"; next }
+    { d = ($2 - $5) / $5; print d < 0 ? -d : d }' | LC_ALL=C sort -g | awk -v tolerance="$3" '
+    { distance[NR] = $1; if ($1 == "broken") broken = 1 }
     END {
-      printf "%d steps, losses within %.1e of each other (limit %s)\n", NR, worst, tolerance
-      exit !(NR >= 60 && !broken && worst <= tolerance + 0)
+      half = distance[int((NR + 1) / 2)]; worst = distance[NR]
+      printf "%d steps, losses within %.1e of each other, half of them within %.1e (limit %s)\n", NR, worst, half, tolerance
+      exit !(NR >= 60 && !broken && half <= tolerance + 0 && worst <= 100 * tolerance)
     }' || failed "$1 and $2 differ: $(paste -d ' ' <(numbers "$1") <(numbers "$2") | tail -n 1)"
 }
 # same RUN RUN: every loss and gradient norm, and the evaluation of the last checkpoint, to the last bit.
