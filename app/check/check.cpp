@@ -122,7 +122,9 @@ void Check::open_data() {
     const io::Dataset* const datasets[] = {workload.training.get(), workload.validation.get()};
     add_files(own_.data, datasets);
     own_.memory_wanted = training_memory(place_, plan_->memory, workload, communicator_.rank()).total();
-  } catch (const std::exception& error) {  // UsageError too: data that does not fit the options
+  } catch (const UsageError& error) {
+    own_.data.misfit = error.what();
+  } catch (const std::exception& error) {
     own_.data.error = error.what();
   }
 }

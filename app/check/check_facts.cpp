@@ -146,6 +146,7 @@ void visit(Visitor& visitor, Facts& f) {
   visitor("memory_wanted", f.memory_wanted);
   visitor("data.opened", f.data.opened);
   visitor("data.error", f.data.error);
+  visitor("data.misfit", f.data.misfit);
   visitor("data.fingerprint", f.data.fingerprint);
   visitor("data.files", f.data.files);
   visitor("data.bytes", f.data.bytes);

@@ -21,6 +21,7 @@ inline constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::ma
 struct DataFacts {
   bool opened = false;
   std::string error = {};        ///< why not
+  std::string misfit = {};       ///< why it does not go with the options, or they not with each other
   std::string fingerprint = {};  ///< of manifests: names, counts, shapes, recorded checksums
   std::uint64_t files = 0, bytes = 0;
   std::string sizes = {};      ///< digest of the files' names and sizes

@@ -61,6 +61,8 @@ std::vector<Finding> judge_data(std::span<const RankFacts> facts) {
   judge_texts(findings, facts, "the data cannot be used",
               "make it readable under this path on every host: a shared file system, or a copy on each",
               [](const RankFacts& f) { return f.data.opened ? "" : f.data.error; });
+  judge_texts(findings, facts, "the training cannot be planned", "correct the options, or name other data",
+              [](const RankFacts& f) { return f.data.misfit; });
   judge_texts(findings, facts, "the data is damaged", "pack or copy it again",
               [](const RankFacts& f) { return f.data.damage; });
 

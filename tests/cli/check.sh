@@ -52,6 +52,9 @@ run -n 3 -w ./own_folder check "${job_options[@]}"
 expect_error 1 "the data cannot be used: .*data"
 expect_out 'where: rank 1 \('; expect_out '^data +error'
 expect_out '^memory +- +depends on the data'; expect_out '^NOT OK: 1 error'
+check "options that do not go together are not the data's fault"
+run -n 2 check "${job_options[@]}" --schedule cosine --steps 10 --warmup-steps 1000
+expect_error 1 "the training cannot be planned: .*warm-up"
 check "other data under the same path on one rank"
 must_run pack --format synthetic --samples 500 --features 20 --classes 5 --shards 2 --out rank1/data
 run -n 3 -w ./own_folder check "${job_options[@]}"

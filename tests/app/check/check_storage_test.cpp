@@ -27,6 +27,16 @@ TEST(CheckData, MissingOnOneHost) {
   EXPECT_THAT(judge_data(facts), ElementsAre(AllOf(error(), where("all ranks"), blames({}))));
 }
 
+TEST(CheckData, OptionsThatDoNotGoWithIt) {
+  std::vector<RankFacts> facts = healthy(2);
+  for (RankFacts& rank : facts) {
+    rank.data.opened = false;
+    rank.data.misfit = "the warm-up is too long";
+  }
+  EXPECT_THAT(judge_data(facts),
+              ElementsAre(AllOf(error(), what("the training cannot be planned: the warm-up is too long"))));
+}
+
 TEST(CheckData, OtherContentOnOneHost) {
   std::vector<RankFacts> facts = healthy(3);
   facts[2].data.fingerprint = "fedcba9876543210";
