@@ -65,7 +65,10 @@ Origin find_origin(comm::Communicator& communicator, Console& console, const Run
     throw UsageError("--resume FILE needs --run: name the folder of the run that continues from it");
   }
   if (options.folder.empty()) throw UsageError("--resume needs --run: name the run folder to continue");
-  const bool any = on_all_ranks(communicator, [&] { return (origin.newest_seen = newest_step(origin.folder)) >= 0; });
+  const bool any = on_all_ranks(communicator, [&] {
+    const bool of_folder = resume.from == Resume::From::newest || is_of_run(resume.file, origin.folder);
+    return of_folder && (origin.newest_seen = newest_step(origin.folder)) >= 0;
+  });
   if (resume.from == Resume::From::newest && !any) {
     console.info(fmt::format("{} has no checkpoint yet: starting at step 0", origin.folder.string()));
     origin.takes_folder_over = true;
@@ -78,7 +81,7 @@ Origin find_origin(comm::Communicator& communicator, Console& console, const Run
   // A run that goes on from an older checkpoint than its newest: a later --resume would go back to the branch left
   // here.
   const bool steps_back = origin.newest_seen > origin.record()->step && origin.checkpoint->warnings().empty();
-  if (console.speaks() && steps_back && is_of_run(origin.checkpoint->file(), origin.folder)) {
+  if (console.speaks() && steps_back) {
     console.warn(fmt::format(
         "{} has checkpoints of later steps, up to {}: they stay, and --resume without a FILE takes the newest of all",
         origin.folder.string(), origin.newest_seen));
