@@ -38,7 +38,7 @@ FailureDetector::~FailureDetector() {
 
 void FailureDetector::show_farewell() noexcept {
   if (SharedControl* const own = page(state_.rank)) {
-    own->farewell.store(state_.suspects.dead() < 0 ? Farewell::own_account : Farewell::of_witness);
+    own->farewell.store(state_.suspects->dead() < 0 ? Farewell::own_account : Farewell::of_witness);
   }
 }
 
@@ -140,7 +140,7 @@ void FailureDetector::look_for_the_dead() {
       if (!end_of_grace_) end_of_grace_ = Clock::now() + kGrace;
       if (Clock::now() < *end_of_grace_) continue;
     }
-    state_.suspects.mark_dead(peer);
+    state_.suspects->mark_dead(peer);
     throw PeerError(fmt::format("{} has died; {}. Its host's system log may say why (out of memory?). Ending the job.",
                                 peers_.describe(peer), whereabouts(peer, "are")));
   }
@@ -197,7 +197,7 @@ void FailureDetector::look_around(Collective operation, Patience& patience, std:
 }
 
 std::string FailureDetector::describe_missing(std::span<const int> ranks, Collective operation, double waited) {
-  state_.suspects.mark(ranks);
+  state_.suspects->mark(ranks);
   constexpr std::size_t kNamed = 4;
   std::string text;
   for (const int rank : ranks.first(std::min(kNamed, ranks.size()))) {

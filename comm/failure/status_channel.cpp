@@ -136,7 +136,7 @@ void StatusChannel::take_leave() noexcept {
   const std::lock_guard lock(mutex_);
   if (!beats_ && std::this_thread::get_id() != owner_) return;
   try {
-    const int dead = state_.suspects.dead();
+    const int dead = state_.suspects->dead();
     send(Report{.kind = Report::Kind::leaving,
                 .witnessed = dead,
                 .witnessed_state = static_cast<std::int32_t>(dead < 0 ? ProcessState::running : ProcessState::gone)});

@@ -34,7 +34,7 @@ constexpr std::chrono::milliseconds kLookInterval{100};
 /// A start may take longer than a step is allowed to: contexts, topology, connections to all peers.
 constexpr double kLeastStartSeconds = 60;
 /// What a device that failed may be given to show up as a dead process.
-constexpr std::chrono::seconds kTimeToDie{1};
+constexpr std::chrono::seconds kTimeToDie{2};
 constexpr std::size_t kWarmUpElements = std::size_t{1} << 20, kProbeElements = 8;
 /// So many joins between two wait() are timed; more are not, and so many in graphs.
 constexpr std::size_t kMostExposedWaits = 1024;

@@ -211,6 +211,7 @@ std::unique_ptr<MpiSession> MpiSession::subset(int ranks, double limit) {
   state->connections = state_->connections;
   state->leave_taking = state_->leave_taking;
   state->kept = state_->kept;
+  state->suspects = state_->suspects;
   state->is_subset = true;
   if (!state_->uses_mpi()) return std::unique_ptr<MpiSession>(new MpiSession(std::move(state)));
   state->data = part;
@@ -326,7 +327,7 @@ void MpiSession::abort(int exit_code, std::string_view message) noexcept {
     for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
   }
   constexpr std::chrono::milliseconds limit{1000};
-  const bool speaks_first = state_->suspects.speaks_first(state_->rank, state_->size);
+  const bool speaks_first = state_->suspects->speaks_first(state_->rank, state_->size);
   const std::chrono::milliseconds delay(static_cast<int>(1000 * precedence_seconds(speaks_first, state_->rank)));
   std::signal(SIGTERM, speaks_first ? SIG_IGN : SIG_DFL);  // no time for an orderly stop any more
   silent_exit_code = exit_code;

@@ -52,8 +52,8 @@ struct MpiSession::State {
   MPI_Comm data = MPI_COMM_NULL;    ///< the ring's segments and collectives
   MPI_Comm status = MPI_COMM_NULL;  ///< heartbeats and reports, so that they never match a segment
   std::vector<PeerInfo> peers;      ///< of all ranks, as they said at the rendezvous
-  Suspects suspects;
-  std::shared_ptr<ConnectionWatch> connections;  ///< of a world of several ranks; subsets share it
+  std::shared_ptr<Suspects> suspects = std::make_shared<Suspects>();  ///< also those of its subsets
+  std::shared_ptr<ConnectionWatch> connections;                       ///< of a world of several ranks; subsets share it
   std::shared_ptr<LeaveTaking> leave_taking = std::make_shared<LeaveTaking>();  ///< subsets share it
   std::shared_ptr<KeptMemory> kept = std::make_shared<KeptMemory>();            ///< subsets share it
   bool is_subset = false;                                                       ///< of another session, which owns MPI

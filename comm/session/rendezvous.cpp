@@ -72,7 +72,7 @@ void exchange_bytes(MpiSession::State& state, std::span<const std::byte> mine, s
       check(MPI_Test(&receives[i], &done, MPI_STATUS_IGNORE), "MPI_Test", state, senders[i]);
       if (!done) missing.push_back(senders[i]);
     }
-    state.suspects.mark(missing);
+    state.suspects->mark(missing);
     throw PeerError(
         missing.empty()
             ? fmt::format("nobody has taken what this rank says of itself at the start for {} s: the network between "
