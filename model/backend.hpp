@@ -172,7 +172,7 @@ class Backend {
   void add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2,
                        std::span<const UpdateSlice> slices);
   /// One fused pass over the slices: clip, decay, optimiser, average, compute_copy. `slices` are always the same ones
-  /// (a backend may keep its copy of them); The gradients may be used up.
+  /// (a backend may keep its copy of them). The gradients may be used up.
   void update(const UpdateArenas& arenas, OptimizerKind kind, Averaging averaging, const Tensor& rule,
               std::span<const UpdateSlice> slices, const UpdateGate& gate);
   /// out[i] = in[i], rounded to nearest even: float32 to bfloat16 or back, on a GPU; a copy where the types are one.

@@ -29,7 +29,7 @@ find app comm io model tests -type f \( -name '*.cpp' -o -name '*.hpp' -o -name 
     home("^(cblas|openblas|f77blas|lapack|dnnl|mkl|oneapi/)", "^model/cpu/", "model/cpu/")
     home("^(hdf5.*\\.h|H5.*\\.h)$", "^io/files/hdf5_([a-z]+\\.cpp|handles\\.hpp)$", "io/files/hdf5_*.cpp and io/files/hdf5_handles.hpp")
     home("^boost/program_options", "^app/options/", "app/options/")
-    home("^nlohmann/", "^io/(.*\\.cpp|files/json_text\\.hpp)$|^tests/", "io/, sources, and io/files/json_text.hpp")
+    home("^nlohmann/", "^io/((files|text|shards|runs)/[^/]*\\.cpp|files/json_text\\.hpp)$|^tests/", "io/files, io/text, io/shards and io/runs, sources, and io/files/json_text.hpp")
     home("^(zlib|xxhash|xxh3)\\.h$", "^io/|^tests/(io|torture)/", "io/")
     home("^(jpeglib|jerror|turbojpeg|png)\\.h$", "^io/formats/jpeg_png\\.cpp$", "io/formats/jpeg_png.cpp")
     home("^boost/crc", "^io/runs/tensorboard_log\\.cpp$", "io/runs/tensorboard_log.cpp")

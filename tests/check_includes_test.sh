@@ -28,6 +28,7 @@ for room in comm model io; do
   expect passes tests/$room/one.cpp "\"$room/two.hpp\""
   expect fires $room/one.cpp '"../other/two.hpp"'
 done
+for other in comm model app tests; do expect fires io/files/er.hpp "<$other/two.hpp>"; done  # the ground floor of io is its highest
 expect fires app/one.cpp '"tests/two.hpp"'
 expect passes model/one.cpp '<vector>'
 
@@ -104,6 +105,7 @@ done <<'END'
 <boost/program_options.hpp> app/options/options.cpp app/plan/plan.cpp
 <boost/program_options/parsers.hpp> app/options/options_ini.cpp io/runs/metrics_log.cpp
 <nlohmann/json.hpp> io/runs/metrics_log.cpp io/runs/metrics_log.hpp
+<nlohmann/json.hpp> io/shards/shard_manifest.cpp io/formats/csv.cpp
 <nlohmann/json.hpp> tests/io/runs/metrics_log_test.cpp app/report.cpp
 <xxhash.h> io/files/checksum.cpp app/info.cpp
 <zlib.h> io/formats/idx.cpp model/model.hpp
