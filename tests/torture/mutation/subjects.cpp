@@ -18,6 +18,7 @@
 #include "app/info/info.hpp"
 #include "app/options/train_options.hpp"
 #include "io/checkpoints/checkpoint.hpp"
+#include "io/checkpoints/checkpoint_parts.hpp"
 #include "io/datasets/sharded_dataset.hpp"
 #include "io/datasets/token_dataset.hpp"
 #include "io/files/checksum.hpp"
@@ -138,6 +139,22 @@ void write_checkpoint(const fs::path& folder, std::int64_t step) {
                                             {"first_moment", "dense_1/weight", shape, values}};
   fs::create_directories(folder);
   io::CheckpointWriter({.folder = folder}).write(record_of(step), tensors);
+}
+
+/// The same state as two writers leave it.
+void write_checkpoint_in_parts(const fs::path& folder, std::int64_t step) {
+  io::CheckpointWriter whole({.folder = folder});  // removes parts that it finds
+  const std::vector<float> values(100, 0.25F);
+  io::SplitState split{
+      .tensors = {{"parameters", "dense_1/weight", {20, 10}}, {"first_moment", "dense_1/weight", {20, 10}}},
+      .parts = {}};
+  for (int writer = 0; writer < 2; ++writer) {
+    const std::vector<io::TensorPiece> pieces{{"parameters", "dense_1/weight", 100 * writer, values},
+                                              {"first_moment", "dense_1/weight", 100 * writer, values}};
+    split.parts.push_back(io::write_checkpoint_part(
+        {.folder = folder, .step = step, .attempt = "0a", .index = writer, .count = 2}, pieces));
+  }
+  whole.write(record_of(step), {}, split);
 }
 
 std::string checkpoint_contents(const fs::path& file) {
@@ -283,6 +300,12 @@ void add_runs(std::vector<Subject>& all, const fs::path& fixtures) {
   all.push_back({"checkpoint",
                  [](const fs::path& folder) { write_checkpoint(folder, 12); },
                  {"step-0000000012.h5"},
+                 [](const fs::path& folder) { return checkpoint_contents(folder / "step-0000000012.h5"); },
+                 true});
+  all.push_back({"checkpoint, in parts",
+                 [](const fs::path& folder) { write_checkpoint_in_parts(folder, 12); },
+                 {"step-0000000012.h5", "step-0000000012.parts-0a/part-0001-of-0002.h5",
+                  "step-0000000012.parts-0a/part-0002-of-0002.h5"},
                  [](const fs::path& folder) { return checkpoint_contents(folder / "step-0000000012.h5"); },
                  true});
   all.push_back({"checkpoint, old",
