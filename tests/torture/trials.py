@@ -10,7 +10,7 @@ import subprocess
 import time
 
 STEPS = 400
-CRASHES = re.compile(r"[Ss]egmentation fault|signal 1?[1678]\b|terminate called|Assertion|Sanitizer|corrupted|free\(\)")
+CRASHES = re.compile(r"[Ss]egmentation fault|on signal ([4678]|11)\b|terminate called|Assertion|Sanitizer|corrupted|free\(\)")
 OWN_WORDS = re.compile(r"^lockstep( [a-z -]+)?: ", re.MULTILINE)
 
 
