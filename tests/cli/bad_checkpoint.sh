@@ -55,6 +55,7 @@ for name in names:
         assert a.dtype.kind != "f" or a[()].tobytes() == b[()].tobytes(), name
 END
 check "a flipped byte of a checkpoint is noticed, or is none of its contents"
+export ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0"  # libhdf5 loses memory over damaged metadata
 noticed=0
 size=$(stat -c %s $file)
 for ((offset = 3; offset < size; offset += size / 40 + 1)); do
