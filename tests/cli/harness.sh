@@ -31,6 +31,8 @@ end_of_script() {
 trap end_of_script EXIT
 trap 'exit 1' INT TERM HUP PIPE
 
+# Whether the program is built with a sanitizer, which maps more memory than any limit lets it (ulimit -v).
+sanitized() { grep -q -a -E '__(asan|tsan)_init' "$lockstep"; }
 check() { case=$1; cases=$((cases + 1)); }
 
 failed() {

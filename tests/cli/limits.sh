@@ -20,6 +20,7 @@ expect_status 0; expect_silence; expect_out '^done at step 4 '
 run -n 2 -w ./limited "${options[@]}" --run runs/soft-2
 expect_status 0; expect_out '^done at step 4 '
 
+sanitized && exit
 check "a network beyond the address space is refused with what it is for"
 limited "-v 8000000"
 run -n 2 -w ./limited train --data data --hidden 40000,20000 --steps 4 --run runs/space

@@ -50,7 +50,7 @@ class Simulator:
         self.memory = json.loads(self.memory_file.read_text()) if self.memory_file.exists() else {}
 
     def compile(self):
-        headers = list((ROOT / "comm").glob("*.hpp"))
+        headers = list((ROOT / "comm").rglob("*.hpp"))
         newest = max(file.stat().st_mtime for file in SOURCES + headers)
         if self.binary.exists() and self.binary.stat().st_mtime > newest:
             return
