@@ -38,7 +38,7 @@ FailureDetector::~FailureDetector() {
 
 void FailureDetector::show_farewell() noexcept {
   if (SharedControl* const own = page(state_.rank)) {
-    own->farewell.store(state_.suspects->dead() < 0 ? Farewell::own_account : Farewell::of_witness);
+    own->farewell.store(state_.suspects->dead() == -1 ? Farewell::own_account : Farewell::of_witness);
   }
 }
 
@@ -154,7 +154,7 @@ bool FailureDetector::anybody_left_on_own_account() const {
   for (int peer = 0; peer < state_.size; ++peer) {
     if (page(peer) && page(peer)->farewell.load() == Farewell::own_account) return true;
     const auto& report = status_.report(peer);
-    if (report && report->kind == Report::Kind::leaving && report->witnessed < 0) return true;
+    if (report && report->kind == Report::Kind::leaving && report->witnessed == -1) return true;
   }
   return false;
 }

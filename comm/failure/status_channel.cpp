@@ -139,7 +139,7 @@ void StatusChannel::take_leave() noexcept {
     const int dead = state_.suspects->dead();
     send(Report{.kind = Report::Kind::leaving,
                 .witnessed = dead,
-                .witnessed_state = static_cast<std::int32_t>(dead < 0 ? ProcessState::running : ProcessState::gone)});
+                .witnessed_state = static_cast<std::int32_t>(dead == -1 ? ProcessState::running : ProcessState::gone)});
   } catch (const std::exception&) {  // then the peers will find out by themselves
   }
 }

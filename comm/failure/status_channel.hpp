@@ -29,7 +29,7 @@ struct Report {
   char activity[48] = {};
   std::int64_t step = -1;
   /// Of the ranks on its machine the first whose process does not run as it should, and its ProcessState.
-  /// It leaves because of it, where it leaves.
+  /// Of a rank that leaves: the one because of which it does, as Suspects::dead() has it.
   std::int32_t witnessed = -1;
   std::int32_t witnessed_state = 0;
   char wait[128] = {};  ///< what else than its peers it waits for: "waiting for input (x.h5, 12 s)"

@@ -48,14 +48,18 @@ class Suspects {
   /// suspects more than half of all; then it is the one that is cut off. Of two equal halves that of rank 0 speaks. Of
   /// the dead: the living rank before, who sees it, on its host or on the next.
   bool speaks_first(int rank, int size) const;
-  /// The first that has died; -1: none. From any thread.
-  int dead() const noexcept { return dead_; }
+  /// A call of MPI has failed, most often because a peer has gone; nobody knows yet which.
+  void mark_lost_peer() noexcept { lost_peer_ = true; }
+  /// The first that has died; -1: none; kUnknownRank: MPI fails. From any thread.
+  int dead() const noexcept { return dead_ >= 0 || !lost_peer_ ? dead_.load() : kUnknownRank; }
+  static constexpr int kUnknownRank = -2;
 
  private:
   bool suspected(int rank) const;
 
   std::vector<int> ranks_;
   std::atomic<int> dead_{-1};
+  std::atomic<bool> lost_peer_{false};
 };
 
 }  // namespace lockstep::comm

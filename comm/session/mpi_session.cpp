@@ -87,6 +87,7 @@ void check(int code, const char* call, const MpiSession::State& state, int peer)
   char text[MPI_MAX_ERROR_STRING] = {};
   int length = 0;
   if (MPI_Error_string(code, text, &length) != MPI_SUCCESS) length = 0;
+  state.suspects->mark_lost_peer();
   throw PeerError(fmt::format(
       "{} failed on rank {} (host {}, pid {}){}: {}", call, state.rank, state.host, getpid(),
       peer < 0 ? "" : fmt::format(" talking to rank {}", peer),
