@@ -17,6 +17,9 @@ namespace {
 /// this rank, too, after it has ended another.
 constexpr std::chrono::milliseconds kGrace{1500};
 
+/// What a message that a rank sent before it died may take to be seen here: this rank may just have been woken up.
+constexpr std::chrono::milliseconds kLastWords{30};
+
 }  // namespace
 
 FailureDetector::FailureDetector(MpiSession::State& state, PeerTable peers, const CommunicatorOptions& options,
@@ -134,7 +137,7 @@ void FailureDetector::look_for_the_dead() {
     if (peer == state_.rank) continue;
     if (peer != disconnected && peers_.process_state(peer) != ProcessState::gone) continue;
     // It left in order, or took leave with an error of its own: then the launcher ends this rank, too.
-    if (has_left(peer)) continue;
+    if (has_left(peer) || says_farewell_late(peer)) continue;
     // Somebody has failed on its own account, and the launcher ends the others one after the other: this rank is next.
     if (anybody_left_on_own_account()) {
       if (!end_of_grace_) end_of_grace_ = Clock::now() + kGrace;
@@ -148,6 +151,15 @@ void FailureDetector::look_for_the_dead() {
 
 bool FailureDetector::has_left(int rank) const {
   return status_.report(rank).has_value() || (page(rank) && page(rank)->farewell.load() != Farewell::none);
+}
+
+bool FailureDetector::says_farewell_late(int rank) {
+  if (!by_messages_) return false;
+  for (const auto end = Clock::now() + kLastWords; Clock::now() < end && !has_left(rank);) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    status_.poll();
+  }
+  return has_left(rank);
 }
 
 bool FailureDetector::anybody_left_on_own_account() const {

@@ -108,6 +108,8 @@ class FailureDetector {
   void look_for_the_dead();
   /// It has taken leave, or reported: in order, or with an error of its own.
   bool has_left(int rank) const;
+  /// It is dead, but what it said before may still be on its way. Waits for a moment.
+  bool says_farewell_late(int rank);
   /// Not because it has seen another die.
   bool anybody_left_on_own_account() const;
   void report_waiting(Collective operation, double waited);
