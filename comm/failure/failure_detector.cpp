@@ -137,7 +137,8 @@ void FailureDetector::look_for_the_dead() {
     if (peer == state_.rank) continue;
     if (peer != disconnected && peers_.process_state(peer) != ProcessState::gone) continue;
     // It left in order, or took leave with an error of its own: then the launcher ends this rank, too.
-    if (has_left(peer) || says_farewell_late(peer)) continue;
+    if (has_left(peer)) continue;
+    if (!anybody_left_on_own_account() && says_farewell_late(peer)) continue;
     // Somebody has failed on its own account, and the launcher ends the others one after the other: this rank is next.
     if (anybody_left_on_own_account()) {
       if (!end_of_grace_) end_of_grace_ = Clock::now() + kGrace;
