@@ -138,7 +138,7 @@ std::string describe_files(const std::string& format, const std::vector<std::fil
   for (std::size_t i = 0; i < std::min(files.size(), kMostNames); ++i) {
     const std::filesystem::path name =
         files[i].has_filename() ? files[i].filename() : files[i].parent_path().filename();
-    text += " " + readable(name.string());
+    text += fmt::format(" {}", readable(name.string()));
   }
   return files.size() > kMostNames ? text + fmt::format(" and {} more", files.size() - kMostNames) : text;
 }

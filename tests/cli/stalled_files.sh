@@ -9,6 +9,11 @@ export STALLED_FILES=$work/control ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_l
 printf '#!/bin/sh\nLD_PRELOAD=%s exec "$@"\n' "$work/stalling_files.so" >preloaded
 chmod +x preloaded
 
+# Deadlines in seconds; with sanitizers a healthy step may take the shorter one.
+deadline=2 io_deadline=4
+if sanitized; then deadline=6 io_deadline=9; fi
+limits="--deadline $deadline --io-deadline $io_deadline"
+
 stall() { echo "$1 $2" >control.new && mv control.new control; }  # RANK (-1: all) TEXT
 come_back() { rm -f control; }
 # Options later on the command line do not win: every case says its own deadlines.
@@ -33,19 +38,19 @@ stalled_out() {
 for transport in shared-memory ring; do
   ranks=(-n 2 "${train[@]}" --transport $transport)
   check "every rank's data stalls, $transport"
-  begin all-$transport "${ranks[@]}" --deadline 2 --io-deadline 4
+  begin all-$transport "${ranks[@]}" $limits
   stall -1 data/train/
   stalled_out 'error on rank [01] \(.*\): reading [^ ]*data/train/[^ ]*\.h5'
 
   check "one rank's data stalls: it says so itself, after its peers' deadline, $transport"
-  begin one-$transport "${ranks[@]}" --deadline 2 --io-deadline 4
+  begin one-$transport "${ranks[@]}" $limits
   stall 1 data/train/
   stalled_out 'error on rank 1 \(.*\): reading [^ ]*data/train/[^ ]*\.h5'
 
   check "a stall that ends before the I/O deadline ends nothing, $transport"
-  begin back-$transport "${ranks[@]}" --deadline 2 --io-deadline 100
+  begin back-$transport "${ranks[@]}" --deadline $deadline --io-deadline 100
   stall 1 data/train/
-  sleep 5
+  sleep $((deadline + 3))
   come_back
   lines=$(wc -l <out)
   wait_for 30 eval "[ \$(wc -l <out) -gt $((lines + 2)) ]"
@@ -54,9 +59,9 @@ for transport in shared-memory ring; do
   expect_status 75; expect_silence
 
   check "rank 0's log stalls and comes back, $transport"
-  begin log-$transport "${ranks[@]}" --deadline 2 --io-deadline 100
+  begin log-$transport "${ranks[@]}" --deadline $deadline --io-deadline 100
   stall 0 log.txt
-  sleep 5
+  sleep $((deadline + 3))
   come_back
   lines=$(wc -l <out)
   wait_for 30 eval "[ \$(wc -l <out) -gt $((lines + 2)) ]"
@@ -67,36 +72,36 @@ done
 
 for file in log.txt metrics.jsonl events.out owner; do
   check "$file stalls for longer than the I/O deadline"
-  begin "write-$file" -n 2 "${train[@]}" --deadline 2 --io-deadline 4
+  begin "write-$file" -n 2 "${train[@]}" $limits
   stall 0 "/$file"
   stalled_out "error on rank 0 \\(.*\\): (reading|writing) [^ ]*/$file[^ ]*"
 done
 
 check "a checkpoint that cannot be written, beside the training"
-begin checkpoint -n 2 "${train[@]}" --deadline 2 --io-deadline 4 --checkpoint-every 20
+begin checkpoint -n 2 "${train[@]}" $limits --checkpoint-every 20
 stall 0 /checkpoints/.step-
 stalled_out 'error on rank 0 \(.*\): writing [^ ]*/checkpoints'
 come_back
 
 check "a checkpoint that cannot be read: resume"
 stall 0 /checkpoints/step-
-start -n 2 "${train[@]}" --run runs/back-ring --resume --deadline 2 --io-deadline 4
+start -n 2 "${train[@]}" --run runs/back-ring --resume $limits
 stalled_out 'error on rank 0 \(.*\): reading [^ ]*runs/back-ring'
 
 check "a checkpoint that cannot be read: eval"
 come_back
 newest=$(newest_checkpoint runs/back-ring)
 stall 0 /checkpoints/step-
-start -n 2 -w ./preloaded eval "$newest" --data data --deadline 2 --io-deadline 4
+start -n 2 -w ./preloaded eval "$newest" --data data $limits
 stalled_out 'error on rank 0 \(.*\): reading [^ ]*step-[^ ]*'
 
 check "data that stall at the start"
 stall -1 data/train/
-start -n 2 "${train[@]}" --run runs/start --deadline 2 --io-deadline 4
+start -n 2 "${train[@]}" --run runs/start $limits
 stalled_out 'reading [^ ]*data/train[^ ]*'
 
 check "a world of one"
-begin alone "${train[@]}" --io-deadline 4
+begin alone "${train[@]}" --io-deadline $io_deadline
 stall -1 data/train/
 finish 40
 expect_error 1 'reading [^ ]*data/train/[^ ]*\.h5 has not come back for [0-9]+ s: its file system stalls'

@@ -15,6 +15,9 @@
 
 namespace lockstep::io {
 
+/// Files that are part of the tree.
+inline const std::filesystem::path kFixtures = std::filesystem::path(__FILE__).parent_path() / "fixtures";
+
 class TemporaryFolder {
  public:
   TemporaryFolder() {

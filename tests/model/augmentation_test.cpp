@@ -21,12 +21,6 @@ namespace {
 using test::samples;
 using test::view;
 
-std::vector<std::uint64_t> keys_of(std::int64_t count) {
-  std::vector<std::uint64_t> keys;
-  for (std::int64_t i = 0; i < count; ++i) keys.push_back(sample_key(11, 4, i));
-  return keys;
-}
-
 /// One result per key; without keys, the evaluation of each image.
 template <class T>
 std::vector<double> augmented(std::vector<T> images, std::vector<std::uint64_t> keys, const Augmentation& spec) {
@@ -97,7 +91,7 @@ TEST(Augmentation, EveryCropIsReachedAboutAsOftenAndHalfAreFlipped) {
   }
   ASSERT_EQ(number.size(), 60u) << "the crops must be distinct";
   const std::size_t draws = 6000;
-  const auto out = augmented(repeated(image, draws), keys_of(draws), spec);
+  const auto out = augmented(repeated(image, draws), test::sample_keys(draws), spec);
   std::array<int, 60> counts{};
   int flipped = 0;
   for (std::size_t i = 0; i < draws; ++i) {
@@ -120,7 +114,7 @@ TEST(Augmentation, DrawsTheWordsThatItsHeaderNames) {
                           .contrast_low = 0.2f,
                           .contrast_high = 1.8f};
   const formulas::AugmentationNumbers numbers = formulas::augmentation_numbers(spec);
-  for (const std::uint64_t key : keys_of(100)) {
+  for (const std::uint64_t key : test::sample_keys(100)) {
     const PhiloxKey halves{static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)};
     const PhiloxCounter first = philox4x32({0, 0, kAugmentationStream, 0}, halves);
     const PhiloxCounter second = philox4x32({1, 0, kAugmentationStream, 0}, halves);
@@ -146,7 +140,8 @@ TEST(Augmentation, BrightnessAndContrastFillTheirRanges) {
   const Augmentation spec{
       .in = {2, 2, 1}, .out = {2, 2, 1}, .brightness = 10, .contrast_low = 0.5f, .contrast_high = 2};
   const std::size_t draws = 2000;
-  const auto out = augmented(repeated(std::vector<std::uint8_t>{100, 110, 120, 150}, draws), keys_of(draws), spec);
+  const auto out =
+      augmented(repeated(std::vector<std::uint8_t>{100, 110, 120, 150}, draws), test::sample_keys(draws), spec);
   double sum_brightness = 0, sum_contrast = 0, least = 1e9, most = -1e9, flattest = 1e9, steepest = 0;
   for (std::size_t i = 0; i < out.size(); i += 4) {
     const double brightness = (out[i] + out[i + 1] + out[i + 2] + out[i + 3]) / 4 - 120;  // contrast keeps the mean
@@ -168,7 +163,8 @@ TEST(Augmentation, BrightnessAndContrastFillTheirRanges) {
 
 TEST(Augmentation, ContrastIsAboutTheMeanOfEachChannel) {
   const Augmentation spec{.in = {1, 2, 2}, .out = {1, 2, 2}, .contrast_low = 0, .contrast_high = 0};
-  EXPECT_EQ(augmented(std::vector<float>{1, 10, 3, 30}, keys_of(1), spec), (std::vector<double>{2, 20, 2, 20}));
+  EXPECT_EQ(augmented(std::vector<float>{1, 10, 3, 30}, test::sample_keys(1), spec),
+            (std::vector<double>{2, 20, 2, 20}));
 }
 
 TEST(Augmentation, NormalisesByChannelOrByImage) {
@@ -205,7 +201,7 @@ TEST(Augmentation, DependsOnTheKeyAlone) {
                           .contrast_high = 1.5f,
                           .per_image = true};
   const auto image = samples<float>("image", spec.in.elements(), 100);
-  auto keys = keys_of(6);
+  auto keys = test::sample_keys(6);
   const auto forwards = augmented(repeated(image, 6), keys, spec);
   std::ranges::reverse(keys);
   const auto backwards = augmented(repeated(image, 6), keys, spec);
@@ -219,7 +215,7 @@ TEST(Augmentation, DependsOnTheKeyAlone) {
 TEST(Augmentation, NanStays) {
   const Augmentation spec{.in = {2, 2, 1}, .out = {2, 2, 1}, .brightness = 5, .per_image = true};
   std::vector<float> image{1, 2, std::numeric_limits<float>::quiet_NaN(), 4};
-  for (const double x : augmented(image, keys_of(1), spec)) EXPECT_TRUE(std::isnan(x));
+  for (const double x : augmented(image, test::sample_keys(1), spec)) EXPECT_TRUE(std::isnan(x));
 }
 
 TEST(Rectangles, HaveTheAreaAndAspectThatWereDrawn) {
@@ -228,7 +224,7 @@ TEST(Rectangles, HaveTheAreaAndAspectThatWereDrawn) {
   double areas = 0, aspects = 0, least = 1;
   int whole = 0, tops = 0;
   const int draws = 4000;
-  for (const std::uint64_t key : keys_of(draws)) {
+  for (const std::uint64_t key : test::sample_keys(draws)) {
     const formulas::SampleAugmentation got = formulas::draw_augmentation(numbers, key);
     ASSERT_TRUE(got.scaled);
     ASSERT_TRUE(got.height >= 1 && got.width >= 1 && got.top >= 0 && got.left >= 0);
@@ -278,7 +274,7 @@ TEST(Rectangles, AreScaledBetweenPixels) {
   for (int row = 0; row < 6; ++row) {
     for (int column = 0; column < 8; ++column) plane.push_back(100 * row + column);
   }
-  const auto keys = keys_of(40);
+  const auto keys = test::sample_keys(40);
   const auto out = augmented(repeated(plane, 40), keys, spec);
   for (std::size_t k = 0; k < 40; ++k) {
     const auto drawn = formulas::draw_augmentation(formulas::augmentation_numbers(spec), keys[k]);
@@ -359,7 +355,7 @@ TEST(Augmentation, OneAffineMapDoesAllOfColourAndNormalisation) {
   const ImageShape in{9, 10, 3}, out{7, 8, 3};
   const std::array<float, 4> scale{0.1f, 0.2f, 0.3f, 0.4f}, shift{1, -2, 3, -4};
   const auto image = samples<float>("image", in.elements(), 100);
-  const auto keys = keys_of(20);
+  const auto keys = test::sample_keys(20);
   for (const Augmentation& spec :
        {Augmentation{.in = in, .out = out, .pad = 1, .flip = true, .scale = scale, .shift = shift},
         Augmentation{.in = in, .out = out, .brightness = 60, .scale = scale, .shift = shift},

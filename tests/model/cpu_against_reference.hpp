@@ -23,7 +23,6 @@
 namespace lockstep::model::test {
 
 inline constexpr double kUnit = 0x1p-24;
-inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 /// One operand: of the backend's compute type unless it holds something else.
 struct Operand {

@@ -14,6 +14,7 @@
 namespace lockstep::model {
 namespace {
 
+using test::kActivations;
 using test::labels;
 using test::mean_squared_error;
 using test::samples;
@@ -21,7 +22,6 @@ using test::softmax_cross_entropy;
 using test::view;
 
 constexpr double kUnit = 0x1p-24;
-constexpr Activation kActivations[] = {Activation::none, Activation::relu, Activation::tanh, Activation::sigmoid};
 
 /// The greatest |a - b|.
 double distance(const std::vector<float>& a, const std::vector<double>& b) {
@@ -48,8 +48,8 @@ constexpr std::int64_t kWidths[] = {1, 2, 3, 7, 10, 15, 16, 17, 33, 100, 512};
 
 /// Both backends' arrays for one linear layer.
 template <class T>
-struct Layer {
-  Layer(std::int64_t batch, std::int64_t inputs, std::int64_t outputs)
+struct LinearArrays {
+  LinearArrays(std::int64_t batch, std::int64_t inputs, std::int64_t outputs)
       : rows(batch),
         in(inputs),
         out(outputs),
@@ -86,8 +86,8 @@ TEST_P(CpuBackendSweep, LinearForward) {
     for (const std::int64_t outputs : kWidths) {
       const Activation activation = kActivations[(inputs + outputs) % 4];
       const bool with_bias = (inputs + 2 * outputs) % 3 != 0;
-      Layer<float> fast(batch_, inputs, outputs);
-      Layer<double> exact(batch_, inputs, outputs);
+      LinearArrays<float> fast(batch_, inputs, outputs);
+      LinearArrays<double> exact(batch_, inputs, outputs);
       fast.forward(*cpu_, with_bias, activation);
       exact.forward(*reference_, with_bias, activation);
       ASSERT_LE(distance(fast.y, exact.y), sum_tolerance(inputs))
@@ -104,8 +104,8 @@ TEST_P(CpuBackendSweep, LinearBackward) {
       const bool with_d_x = (inputs + outputs) % 5 != 0;
       const Accumulate accumulate = (inputs * outputs) % 2 == 0 ? Accumulate::no : Accumulate::yes;
       const std::string where = fmt::format("{} x {} -> {} {}", batch_, inputs, outputs, name_of(activation));
-      Layer<float> fast(batch_, inputs, outputs);
-      Layer<double> exact(batch_, inputs, outputs);
+      LinearArrays<float> fast(batch_, inputs, outputs);
+      LinearArrays<double> exact(batch_, inputs, outputs);
       // One output for both, so that relu's corner does not divide them.
       exact.forward(*reference_, true, activation);
       std::ranges::transform(exact.y, fast.y.begin(), [](double v) { return static_cast<float>(v); });
@@ -257,7 +257,7 @@ TEST_P(CpuBackendTest, NotFiniteComesThrough) {
   }
   for (const Activation activation : kActivations) {
     for (const std::int64_t outputs : {1, 10, 16, 40}) {
-      Layer<float> layer(5, 20, outputs);
+      LinearArrays<float> layer(5, 20, outputs);
       layer.x[47] = nan;  // sample 2
       layer.forward(*cpu_, true, activation);
       for (std::int64_t b = 0; b < 5; ++b) {
@@ -274,7 +274,7 @@ TEST_P(CpuBackendTest, RepeatsBitForBit) {
   std::vector<std::vector<float>> first;
   double first_norm = 0, first_loss = 0;
   for (int run = 0; run < 3; ++run) {
-    Layer<float> layer(300, 200, 100);
+    LinearArrays<float> layer(300, 200, 100);
     layer.forward(*cpu_, true, Activation::tanh);
     auto answer = labels(300, 100);
     const double loss = softmax_cross_entropy(*cpu_, view(layer.y, 300, 100), view(answer, 300, 1), 1, true).loss;

@@ -13,8 +13,7 @@
 namespace lockstep::model {
 namespace {
 
-constexpr double kUnit = 0x1p-24;
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr double kUnitRoundoff = 0x1p-24;
 
 /// c = or += a b by double sums; strides leave gaps between the rows.
 void expect_product(const cpu::ProductShape& shape, bool a_transposed, bool b_transposed, Accumulate accumulate) {
@@ -54,7 +53,7 @@ void expect_product(const cpu::ProductShape& shape, bool a_transposed, bool b_tr
         sum += static_cast<double>(*a.from(i, p).data) * static_cast<double>(*b.from(p, o).data);
       }
       const double allowed =
-          kUnit * (8 + 16 * std::sqrt(static_cast<double>(shape.inner))) * std::max(1.0, std::abs(sum));
+          kUnitRoundoff * (8 + 16 * std::sqrt(static_cast<double>(shape.inner))) * std::max(1.0, std::abs(sum));
       ASSERT_NEAR(static_cast<double>(c[at]), sum, allowed) << name << " at " << i << ", " << o;
       if (cpu::blocked_gemm_instruction_set() != nullptr) {
         ASSERT_EQ(c[at], shared[at]) << name << " packed once, at " << i << ", " << o;

@@ -13,8 +13,6 @@ namespace {
 
 using namespace test;
 
-std::uint64_t key_of(std::int64_t sample) { return 0x9E3779B97F4A7C15u * static_cast<std::uint64_t>(sample + 1); }
-
 struct Case {
   std::int64_t samples, context, heads, head_size;
   float rate = 0;

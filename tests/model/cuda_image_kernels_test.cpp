@@ -292,12 +292,12 @@ TEST(GlobalAverage, MatchesFloat64) {
 }
 
 TEST(Subsample, MatchesFloat64AndAddsBackward) {
-  struct Case {
+  struct Subsampled {
     ImageShape in, out;
     std::int64_t stride;
   };
-  for (const Case& c : {Case{{8, 6, 16}, {4, 3, 32}, 2}, Case{{7, 5, 3}, {3, 2, 9}, 3}, Case{{7, 5, 8}, {4, 3, 12}, 2},
-                        Case{{4, 4, 8}, {4, 4, 8}, 1}}) {
+  for (const Subsampled& c : {Subsampled{{8, 6, 16}, {4, 3, 32}, 2}, Subsampled{{7, 5, 3}, {3, 2, 9}, 3},
+                              Subsampled{{7, 5, 8}, {4, 3, 12}, 2}, Subsampled{{4, 4, 8}, {4, 4, 8}, 1}}) {
     for (const ElementType type : kTypes) {
       for (const auto& [batch, shift] : {std::pair<std::int64_t, std::size_t>{0, 0}, {1, 1}, {3, 0}}) {
         in_every_order(

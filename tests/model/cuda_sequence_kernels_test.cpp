@@ -14,8 +14,6 @@ namespace {
 using namespace test;
 
 /// A key that uses all of its bits.
-std::uint64_t key_of(std::int64_t sample) { return 0x9E3779B97F4A7C15u * static_cast<std::uint64_t>(sample + 1); }
-
 GuardedTensor& add_keys(Tensors& t, std::int64_t samples) {
   GuardedTensor& keys = t.add("keys", ElementType::uint64, samples, 1);
   const auto all = keys.tensor().elements<std::uint64_t>();

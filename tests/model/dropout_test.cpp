@@ -17,12 +17,6 @@ namespace {
 using test::samples;
 using test::view;
 
-std::vector<std::uint64_t> keys_of(std::int64_t count, std::int64_t first = 0) {
-  std::vector<std::uint64_t> keys;
-  for (std::int64_t i = 0; i < count; ++i) keys.push_back(sample_key(1, 2, first + i));
-  return keys;
-}
-
 TEST(SampleKey, DiffersBySeedEpochAndSample) {
   std::set<std::uint64_t> keys;
   for (const std::uint64_t seed : {0, 1, 2}) {
@@ -67,7 +61,7 @@ TEST(Dropout, KeepsTheShareThatItSays) {
   for (const float rate : {0.1f, 0.2f, 0.5f, 0.9f}) {
     const std::int64_t samples = 50, columns = 400;
     double kept = 0, sum = 0;
-    for (const double factor : factors(keys_of(samples), 1, columns, {.rate = rate, .stream = 20})) {
+    for (const double factor : factors(test::sample_keys(samples), 1, columns, {.rate = rate, .stream = 20})) {
       EXPECT_TRUE(factor == 0 || factor == static_cast<double>(1 / (1 - rate)));
       kept += factor != 0;
       sum += factor;
@@ -82,7 +76,7 @@ TEST(Dropout, KeepsTheShareThatItSays) {
 TEST(Dropout, TakesWordsByElementOfTheSample) {
   const Dropout rule{.rate = 0.3f, .stream = 23};
   const formulas::DropoutNumbers numbers = formulas::dropout_numbers(rule);
-  const auto keys = keys_of(3);
+  const auto keys = test::sample_keys(3);
   const std::int64_t positions = 4, columns = 7;
   const auto got = factors(keys, positions, columns, rule);
   for (std::size_t s = 0; s < keys.size(); ++s) {
@@ -113,18 +107,18 @@ TEST(Dropout, ThresholdsAreExactAtTheEnds) {
 /// A sample's elements are dropped alike in whatever batch it is, and the other way for another sample or stream.
 TEST(Dropout, DependsOnTheSampleAlone) {
   const Dropout rule{.rate = 0.5f, .stream = 16};
-  const auto whole = factors(keys_of(8), 3, 5, rule);
-  const auto part = factors(keys_of(3, 5), 3, 5, rule);
+  const auto whole = factors(test::sample_keys(8), 3, 5, rule);
+  const auto part = factors(test::sample_keys(3, 5), 3, 5, rule);
   EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + 5 * 15));
   EXPECT_FALSE(std::equal(part.begin(), part.end(), whole.begin()));
-  EXPECT_NE(factors(keys_of(8), 3, 5, {.rate = 0.5f, .stream = 17}), whole);
+  EXPECT_NE(factors(test::sample_keys(8), 3, 5, {.rate = 0.5f, .stream = 17}), whole);
 }
 
 TEST(Dropout, IsTheSameInBothOrders) {
   const std::int64_t samples = 5, positions = 3, columns = 6;
-  const auto by_sample = factors(keys_of(samples), positions, columns, {.rate = 0.4f, .stream = 16});
-  const auto by_time =
-      factors(keys_of(samples), positions, columns, {.rate = 0.4f, .stream = 16, .order = RowOrder::time_major});
+  const auto by_sample = factors(test::sample_keys(samples), positions, columns, {.rate = 0.4f, .stream = 16});
+  const auto by_time = factors(test::sample_keys(samples), positions, columns,
+                               {.rate = 0.4f, .stream = 16, .order = RowOrder::time_major});
   EXPECT_NE(by_sample, by_time);
   for (std::int64_t s = 0; s < samples; ++s) {
     for (std::int64_t p = 0; p < positions; ++p) {
@@ -141,7 +135,7 @@ TEST(Dropout, LeavesAllAloneAtRateZeroAndNanAsItIs) {
   auto x = samples<double>("x", 12), y = samples<double>("y", 12);
   sequences.dropout(view(x, 4, 3), {}, {.rate = 0}, view(y, 4, 3));
   EXPECT_EQ(y, x);
-  auto keys = keys_of(4);
+  auto keys = test::sample_keys(4);
   for (double& v : x) v = std::numeric_limits<double>::quiet_NaN();
   sequences.dropout(view(x, 4, 3), view(keys, 4, 1), {.rate = 0.5f, .stream = 16}, view(y, 4, 3));
   for (const double v : y) EXPECT_TRUE(std::isnan(v));

@@ -12,7 +12,7 @@ namespace lockstep::model {
 namespace {
 
 constexpr std::int64_t kBatch = 32;
-constexpr std::size_t kSteps = 20;
+constexpr std::size_t kReplayedSteps = 20;
 
 using test::Case;
 using test::number;
@@ -22,11 +22,11 @@ using test::text;
 using test::values;
 
 /// The greatest relative differences of a replay.
-struct Differences {
+struct LayerDifferences {
   double loss = 0, sum = 0;
 };
 
-Differences replay(const Case& golden, std::string_view backend_name) {
+LayerDifferences replay(const Case& golden, std::string_view backend_name) {
   const auto backend = make_backend(backend_name);
   const auto widths = numbers<std::int64_t>(text(golden, "widths"));
   const bool classifies = text(golden, "loss") == "softmax";
@@ -58,7 +58,7 @@ Differences replay(const Case& golden, std::string_view backend_name) {
   }
   training.parameters.upload_group("parameters", arena);
 
-  Differences worst;
+  LayerDifferences worst;
   const auto losses = numbers<double>(text(golden, "losses"));
   for (std::size_t step = 0; step < losses.size(); ++step) {
     const auto stream = static_cast<std::uint32_t>(step);
@@ -84,10 +84,10 @@ Differences replay(const Case& golden, std::string_view backend_name) {
 TEST(Golden, TwentyStepsAsPyTorch) {
   const auto cases = read_cases("pytorch.txt");
   ASSERT_GE(cases.size(), 15u);
-  Differences worst;
+  LayerDifferences worst;
   for (const auto& [name, golden] : cases) {
-    ASSERT_EQ(numbers<double>(text(golden, "losses")).size(), kSteps) << name;
-    const Differences cpu = replay(golden, "cpu"), reference = replay(golden, "reference");
+    ASSERT_EQ(numbers<double>(text(golden, "losses")).size(), kReplayedSteps) << name;
+    const LayerDifferences cpu = replay(golden, "cpu"), reference = replay(golden, "reference");
     EXPECT_LT(cpu.loss, 1e-5) << name;
     EXPECT_LT(cpu.sum, 1e-5) << name;
     // The rule's numbers are float32 (0.1f is off by 1.5e-8), everything else float64.

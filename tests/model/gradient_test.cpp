@@ -12,6 +12,7 @@
 namespace lockstep::model {
 namespace {
 
+using test::kActivations;
 using test::labels;
 using test::mean_squared_error;
 using test::samples;
@@ -20,7 +21,6 @@ using test::view;
 
 constexpr double kStep = 1e-5;
 constexpr double kTolerance = 2e-8;
-constexpr Activation kActivations[] = {Activation::none, Activation::relu, Activation::tanh, Activation::sigmoid};
 
 /// d f / d x[i] by central difference.
 double slope(double& x, const std::function<double()>& f) {

@@ -28,6 +28,11 @@ using lockstep::test::order_threads;
 using model::test::sample;
 
 inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+/// The dropout key of a sample.
+inline std::uint64_t key_of(std::int64_t sample) {
+  return 0x9E3779B97F4A7C15u * static_cast<std::uint64_t>(sample + 1);
+}
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 inline constexpr std::array kTypes{ElementType::float32, ElementType::bfloat16};
 

@@ -15,32 +15,26 @@
 namespace lockstep::model {
 namespace {
 
+using test::images;
 using test::NetworkInDoubles;
 using test::SampleBatch;
+using test::tokens;
 
-constexpr double kStep = 1e-5;
+constexpr double kNetworkStep = 1e-5;
 /// Where there are so many units that a longer one would reach the kink of some: rounding is 1e-16 / 1e-7 then.
 constexpr double kShortStep = 1e-7;
 
-struct NetworkCase {
+struct GradientCase {
   std::string label;
   NetworkOptions options;
   SampleShape shape;
   std::int64_t batch = 2;
   bool keys = false;
-  double step = kStep;
+  double step = kNetworkStep;
 };
 
-SampleShape images(std::int64_t height, std::int64_t width, std::int64_t channels, std::int64_t outputs) {
-  const ImageShape image{height, width, channels};
-  return {.features = image.elements(), .outputs = outputs, .image = image};
-}
-SampleShape tokens(std::int64_t context, std::int64_t vocabulary) {
-  return {.features = context, .outputs = vocabulary, .tokens = true};
-}
-
 /// A forward and a backward pass of `net`; returns the loss.
-double step(NetworkInDoubles& net, const NetworkCase& with, const SampleBatch& batch, Accumulate accumulate,
+double step(NetworkInDoubles& net, const GradientCase& with, const SampleBatch& batch, Accumulate accumulate,
             double share = 1, const GradientReady& ready = {}) {
   Pass pass = net.pass(batch.input, with.keys ? batch.keys : Tensor{});
   pass.share = share;
@@ -53,7 +47,7 @@ double step(NetworkInDoubles& net, const NetworkCase& with, const SampleBatch& b
 }
 
 /// The elements [offset, offset + count) are nudged by +-1 times a step, whose length is that of one element.
-void expect_slope(NetworkInDoubles& net, const NetworkCase& with, const SampleBatch& batch,
+void expect_slope(NetworkInDoubles& net, const GradientCase& with, const SampleBatch& batch,
                   const std::vector<double>& gradients, std::size_t offset, std::size_t count,
                   const std::string& what) {
   const auto direction = test::samples<double>(what + " direction", static_cast<std::int64_t>(count));
@@ -78,9 +72,9 @@ void expect_slope(NetworkInDoubles& net, const NetworkCase& with, const SampleBa
   EXPECT_NEAR(slope, expected, 1e-8 + 1e-6 * std::sqrt(size)) << what;
 }
 
-void PrintTo(const NetworkCase& network, std::ostream* out) { *out << network.label; }
+void PrintTo(const GradientCase& network, std::ostream* out) { *out << network.label; }
 
-class WholeNetwork : public ::testing::TestWithParam<NetworkCase> {
+class WholeNetwork : public ::testing::TestWithParam<GradientCase> {
  protected:
   NetworkInDoubles make(std::int64_t max_batch) const {
     return {make_network(GetParam().options, GetParam().shape), max_batch};
@@ -144,38 +138,38 @@ TEST_P(WholeNetwork, TwoHalvesAreOneBatch) {
 INSTANTIATE_TEST_SUITE_P(
     Networks, WholeNetwork,
     ::testing::Values(
-        NetworkCase{"cnn", {.name = "cnn"}, images(5, 6, 2, 3)},
-        NetworkCase{"cnn_tanh", {.name = "cnn", .values = {{"activation", Activation::tanh}}}, images(4, 3, 1, 2), 3},
-        NetworkCase{
+        GradientCase{"cnn", {.name = "cnn"}, images(5, 6, 2, 3)},
+        GradientCase{"cnn_tanh", {.name = "cnn", .values = {{"activation", Activation::tanh}}}, images(4, 3, 1, 2), 3},
+        GradientCase{
             "resnet_20", {.name = "resnet", .values = {{"depth", 20}}}, images(8, 7, 2, 3), 3, false, kShortStep},
-        NetworkCase{"lstm", {.name = "lstm", .values = {{"hidden", Numbers{5}}}}, tokens(4, 7), 3},
-        NetworkCase{"lstm_tied",
-                    {.name = "lstm", .values = {{"hidden", Numbers{5}}, {"layers", 1}, {"tied", true}}},
-                    tokens(3, 7)},
-        NetworkCase{"lstm_dropout",
-                    {.name = "lstm", .values = {{"hidden", Numbers{6}}, {"layers", 3}, {"dropout", 0.3}}},
-                    tokens(4, 7),
-                    3,
-                    true},
-        NetworkCase{"lstm_dropout_tied",
-                    {.name = "lstm", .values = {{"hidden", Numbers{6}}, {"dropout", 0.5}, {"tied", true}}},
-                    tokens(4, 7),
-                    2,
-                    true},
-        NetworkCase{"gpt", {.name = "gpt", .values = {{"layers", 2}, {"width", 8}, {"heads", 2}}}, tokens(5, 7), 3},
-        NetworkCase{"gpt_untied",
-                    {.name = "gpt", .values = {{"layers", 1}, {"width", 6}, {"heads", 3}, {"tied", false}}},
-                    tokens(4, 7)},
-        NetworkCase{"gpt_dropout",
-                    {.name = "gpt", .values = {{"layers", 2}, {"width", 8}, {"heads", 2}, {"dropout", 0.3}}},
-                    tokens(5, 7),
-                    2,
-                    true}),
+        GradientCase{"lstm", {.name = "lstm", .values = {{"hidden", Numbers{5}}}}, tokens(4, 7), 3},
+        GradientCase{"lstm_tied",
+                     {.name = "lstm", .values = {{"hidden", Numbers{5}}, {"layers", 1}, {"tied", true}}},
+                     tokens(3, 7)},
+        GradientCase{"lstm_dropout",
+                     {.name = "lstm", .values = {{"hidden", Numbers{6}}, {"layers", 3}, {"dropout", 0.3}}},
+                     tokens(4, 7),
+                     3,
+                     true},
+        GradientCase{"lstm_dropout_tied",
+                     {.name = "lstm", .values = {{"hidden", Numbers{6}}, {"dropout", 0.5}, {"tied", true}}},
+                     tokens(4, 7),
+                     2,
+                     true},
+        GradientCase{"gpt", {.name = "gpt", .values = {{"layers", 2}, {"width", 8}, {"heads", 2}}}, tokens(5, 7), 3},
+        GradientCase{"gpt_untied",
+                     {.name = "gpt", .values = {{"layers", 1}, {"width", 6}, {"heads", 3}, {"tied", false}}},
+                     tokens(4, 7)},
+        GradientCase{"gpt_dropout",
+                     {.name = "gpt", .values = {{"layers", 2}, {"width", 8}, {"heads", 2}, {"dropout", 0.3}}},
+                     tokens(5, 7),
+                     2,
+                     true}),
     [](const auto& network) { return network.param.label; });
 
 /// The checker itself: a gradient that is a little wrong is noticed.
 TEST(WholeNetworkCheck, Fires) {
-  const NetworkCase with{"lstm", {.name = "lstm", .values = {{"hidden", Numbers{5}}}}, tokens(4, 7), 3};
+  const GradientCase with{"lstm", {.name = "lstm", .values = {{"hidden", Numbers{5}}}}, tokens(4, 7), 3};
   NetworkInDoubles net(make_network(with.options, with.shape), with.batch);
   const SampleBatch batch(with.shape, with.batch);
   step(net, with, batch, Accumulate::no);
@@ -253,7 +247,7 @@ struct BlockCase {
 class ResidualBlockGradient : public ::testing::TestWithParam<BlockCase> {};
 
 TEST_P(ResidualBlockGradient, MatchesFiniteDifferences) {
-  const NetworkCase with{"", {}, images(5, 6, 2, 3), 3};
+  const GradientCase with{"", {}, images(5, 6, 2, 3), 3};
   NetworkInDoubles net(std::make_unique<TwoBlocks>(with.shape, GetParam().bottleneck, GetParam().shortcut), with.batch);
   const SampleBatch batch(with.shape, with.batch);
   step(net, with, batch, Accumulate::no);
@@ -271,7 +265,7 @@ TEST_P(ResidualBlockGradient, MatchesFiniteDifferences) {
       const Pass pass = net.pass(batch.input);
       return net.loss(pass, net.network->forward(pass), batch.y, 1.0 / static_cast<double>(with.batch), false);
     };
-    const double slope = (loss_at(kStep) - loss_at(-kStep)) / (2 * kStep);
+    const double slope = (loss_at(kNetworkStep) - loss_at(-kNetworkStep)) / (2 * kNetworkStep);
     x[i] = before;
     EXPECT_NEAR(slope, d_x[i], 1e-8) << "x " << i;
   }
@@ -286,7 +280,7 @@ INSTANTIATE_TEST_SUITE_P(Blocks, ResidualBlockGradient,
 
 /// The stem, the pool and the order of a deep one: a direction through all parameters at once.
 TEST(DeepResNet, GradientMatchesFiniteDifferences) {
-  const NetworkCase with{"", {.name = "resnet", .values = {{"depth", 18}}}, images(33, 3, 1, 3), 2, false, kShortStep};
+  const GradientCase with{"", {.name = "resnet", .values = {{"depth", 18}}}, images(33, 3, 1, 3), 2, false, kShortStep};
   NetworkInDoubles net(make_network(with.options, with.shape), with.batch);
   const SampleBatch batch(with.shape, with.batch);
   step(net, with, batch, Accumulate::no);

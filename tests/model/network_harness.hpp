@@ -17,6 +17,15 @@ namespace lockstep::model::test {
 
 inline constexpr OperationTypes kDoubles{.compute = ElementType::float64, .master = ElementType::float64};
 
+inline SampleShape images(std::int64_t height, std::int64_t width, std::int64_t channels, std::int64_t outputs) {
+  const ImageShape image{height, width, channels};
+  return {.features = image.elements(), .outputs = outputs, .image = image};
+}
+
+inline SampleShape tokens(std::int64_t context, std::int64_t vocabulary) {
+  return {.features = context, .outputs = vocabulary, .tokens = true};
+}
+
 class NetworkInDoubles {
  public:
   /// Weights are sample data, of a size that lets numbers through: scales around 1, the rest smaller the more inputs.

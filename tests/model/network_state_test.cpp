@@ -12,17 +12,11 @@
 namespace lockstep::model {
 namespace {
 
+using test::images;
 using test::NetworkInDoubles;
 using test::SampleBatch;
+using test::tokens;
 using test::view;
-
-SampleShape tokens(std::int64_t context, std::int64_t vocabulary) {
-  return {.features = context, .outputs = vocabulary, .tokens = true};
-}
-SampleShape images(std::int64_t height, std::int64_t width, std::int64_t channels, std::int64_t outputs) {
-  const ImageShape image{height, width, channels};
-  return {.features = image.elements(), .outputs = outputs, .image = image};
-}
 
 std::vector<double> copy_of(const Tensor& tensor) {
   const auto elements = tensor.elements<double>();

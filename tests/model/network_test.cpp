@@ -8,10 +8,13 @@
 #include <gtest/gtest.h>
 
 #include "model/network_kinds.hpp"
+#include "network_harness.hpp"
 
 namespace lockstep::model {
 namespace {
 
+using test::images;
+using test::tokens;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -65,13 +68,6 @@ TEST(ParameterTable, KeepsStatisticsBehindAllWeights) {
 }
 
 SampleShape features(std::int64_t inputs, std::int64_t outputs) { return {.features = inputs, .outputs = outputs}; }
-SampleShape images(std::int64_t height, std::int64_t width, std::int64_t channels, std::int64_t outputs) {
-  const ImageShape image{height, width, channels};
-  return {.features = image.elements(), .outputs = outputs, .image = image};
-}
-SampleShape tokens(std::int64_t context, std::int64_t vocabulary) {
-  return {.features = context, .outputs = vocabulary, .tokens = true};
-}
 
 std::int64_t parameters_of(const NetworkOptions& options, const SampleShape& shape) {
   const auto network = make_network(options, shape);

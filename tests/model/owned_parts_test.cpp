@@ -81,11 +81,10 @@ TEST(OwnedParts, RefuseWhatOverlapsOrReachesBeyond) {
   }
 }
 
-constexpr std::int64_t kFeatures = 20, kClasses = 5, kSamples = 64;
-
 class SharedUpdateTest : public ::testing::Test {
  protected:
   static constexpr std::size_t kOwners = 3;
+  static constexpr std::int64_t kFeatures = 20, kClasses = 5, kSamples = 64;
 
   using Owners = std::deque<test::SeededTraining>;
 

@@ -20,10 +20,9 @@ using test::expect_gradient;
 using test::samples;
 using test::view;
 using test::weighted;
+using test::zeros;
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
-std::vector<double> zeros(std::int64_t count) { return std::vector<double>(static_cast<std::size_t>(count)); }
+using test::kNan;
 
 TEST(Windows, SamePaddingHasTheOddPixelAtTheEnd) {
   const auto expect = [](std::int64_t extent, std::int64_t window, std::int64_t stride, std::int64_t before,
@@ -59,17 +58,17 @@ TEST(Windows, OutputsAreAsManyAsFit) {
   EXPECT_THROW(even_padding(0, 1, 0), std::invalid_argument);
 }
 
-struct ConvolutionCase {
+struct WindowCase {
   ImageShape in;
   Sliding window;
   std::int64_t channels, batch;
   Activation activation = Activation::none;
 };
 
-Convolution shape_of(const ConvolutionCase& of) { return {of.in, slide(of.in, of.window, of.channels), of.window}; }
+Convolution shape_of(const WindowCase& of) { return {of.in, slide(of.in, of.window, of.channels), of.window}; }
 
-const std::vector<ConvolutionCase>& convolutions() {
-  static const std::vector<ConvolutionCase> cases{
+const std::vector<WindowCase>& convolutions() {
+  static const std::vector<WindowCase> cases{
       {{4, 4, 1}, even_padding(3, 1, 1), 1, 1},
       {{5, 4, 2}, same_padding({5, 4, 2}, 3, 1), 3, 2, Activation::relu},
       {{6, 5, 3}, same_padding({6, 5, 3}, 5, 2), 2, 2, Activation::tanh},
@@ -85,7 +84,7 @@ const std::vector<ConvolutionCase>& convolutions() {
 /// A filter with a single 1 moves the image.
 TEST(ReferenceConvolution, ShiftsTheImageByASingleOne) {
   ReferenceImages images;
-  for (const ConvolutionCase& of : convolutions()) {
+  for (const WindowCase& of : convolutions()) {
     const Convolution shape = shape_of(of);
     auto x = samples<double>("x", of.batch * of.in.elements());
     for (std::int64_t position = 0; position < of.window.height * of.window.width; ++position) {
@@ -111,7 +110,7 @@ TEST(ReferenceConvolution, ShiftsTheImageByASingleOne) {
 
 TEST(ReferenceConvolution, GradientsMatchFiniteDifferences) {
   ReferenceImages images;
-  for (const ConvolutionCase& of : convolutions()) {
+  for (const WindowCase& of : convolutions()) {
     const Convolution shape = shape_of(of);
     auto x = samples<double>("x", of.batch * of.in.elements());
     auto w = samples<double>("w", shape.patch() * of.channels), bias = samples<double>("b", of.channels);

@@ -22,17 +22,10 @@ using test::labels;
 using test::samples;
 using test::view;
 using test::weighted;
-
-std::vector<double> zeros(std::int64_t count) { return std::vector<double>(static_cast<std::size_t>(count)); }
+using test::zeros;
 
 void expect_twice(const std::vector<double>& got, const std::vector<double>& once) {
   for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], 2 * once[i], 1e-12) << i;
-}
-
-std::vector<std::uint64_t> keys_of(std::int64_t count) {
-  std::vector<std::uint64_t> keys(static_cast<std::size_t>(count));
-  for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = sample_key(7, 3, static_cast<std::int64_t>(i));
-  return keys;
 }
 
 TEST(ReferenceTokens, TurnToTimeMajor) {
@@ -241,7 +234,7 @@ struct AttentionRun {
   std::int64_t rows = samples_ * shape.context;
   std::vector<double> joint = samples<double>("joint", rows * 3 * shape.width(), 2);
   std::vector<double> y = zeros(rows * shape.width()), log_sums = zeros(rows * shape.heads);
-  std::vector<std::uint64_t> keys = keys_of(samples_);
+  std::vector<std::uint64_t> keys = test::sample_keys(samples_);
 
   Tensor joints(std::vector<double>& of) const { return view(of, rows, 3 * shape.width()); }
   Tensor outs(std::vector<double>& of) const { return view(of, rows, shape.width()); }

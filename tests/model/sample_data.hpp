@@ -3,13 +3,19 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string_view>
 #include <vector>
 
 #include "model/backend.hpp"
 #include "model/random.hpp"
+#include "model/randomness.hpp"
 
 namespace lockstep::model::test {
+
+inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+inline constexpr Activation kActivations[] = {Activation::none, Activation::relu, Activation::tanh,
+                                              Activation::sigmoid};
 
 /// Element `index` of the stream `name`, uniform in (-1, 1).
 inline double sample(std::string_view name, std::size_t index) {
@@ -37,6 +43,15 @@ inline std::vector<std::int32_t> labels(std::int64_t count, std::int64_t classes
   }
   return values;
 }
+
+/// The keys of `count` samples of one epoch from the sample `first` on.
+inline std::vector<std::uint64_t> sample_keys(std::int64_t count, std::int64_t first = 0) {
+  std::vector<std::uint64_t> keys(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = sample_key(1, 2, first + static_cast<std::int64_t>(i));
+  return keys;
+}
+
+inline std::vector<double> zeros(std::int64_t count) { return std::vector<double>(static_cast<std::size_t>(count)); }
 
 /// A view of a vector as [rows, columns].
 template <class T>

@@ -10,11 +10,12 @@
 #include "model/formulas/gelu.hpp"
 #include "model/formulas/lstm.hpp"
 #include "model/formulas/normalization.hpp"
+#include "sample_data.hpp"
 
 namespace lockstep::model::formulas {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+using test::kNan;
 
 /// As Hendrycks & Gimpel write it.
 double gelu_by_tanh(double x) {
@@ -39,8 +40,8 @@ TEST(GeluFormula, EndsInZeroOrItselfAndKeepsNan) {
   EXPECT_EQ(gelu_derivative(0.0f), 0.5f);
   EXPECT_EQ(gelu_derivative(1e4f), 1.0f);
   EXPECT_EQ(gelu_derivative(-1e4f), 0.0f);
-  EXPECT_TRUE(std::isnan(gelu(static_cast<float>(kNan))));
-  EXPECT_TRUE(std::isnan(gelu_derivative(static_cast<float>(kNan))));
+  EXPECT_TRUE(std::isnan(gelu(kNan)));
+  EXPECT_TRUE(std::isnan(gelu_derivative(kNan)));
   EXPECT_EQ(gelu(std::numeric_limits<float>::infinity()), std::numeric_limits<float>::infinity());
 }
 
@@ -71,7 +72,7 @@ TEST(LstmFormula, IsThatOfItsPaperAndKeepsNan) {
   const LstmState<float> after = lstm_step(LstmGates<float>{0.25f, 0.5f, -1, 0.75f}, 3.0f);
   EXPECT_EQ(after.cell, 1.25f);
   EXPECT_FLOAT_EQ(after.hidden, 0.75f * std::tanh(1.25f));
-  EXPECT_TRUE(std::isnan(lstm_step(gates, static_cast<float>(kNan)).hidden));
+  EXPECT_TRUE(std::isnan(lstm_step(gates, kNan).hidden));
   const LstmGates<float> far = lstm_activate(LstmGates<float>{200, -200, 200, -200});
   EXPECT_EQ(far.input, 1.0f);
   EXPECT_EQ(far.forget, 0.0f);

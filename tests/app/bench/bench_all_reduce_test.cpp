@@ -20,7 +20,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-std::string complaint(const std::vector<std::string>& arguments) {
+std::string bench_complaint(const std::vector<std::string>& arguments) {
   try {
     parse_bench_all_reduce(arguments);
   } catch (const UsageError& error) {
@@ -60,29 +60,30 @@ TEST(BenchAllReduceOptionsTest, TakesSizesInElements) {
 }
 
 TEST(BenchAllReduceOptionsTest, RefusesWhatDoesNotFit) {
-  EXPECT_EQ(complaint({"--min", "10", "--max", "9"}), "--min 10 is more than --max 9");
-  EXPECT_EQ(complaint({"--csv", "rows", "--json", "rows"}),
+  EXPECT_EQ(bench_complaint({"--min", "10", "--max", "9"}), "--min 10 is more than --max 9");
+  EXPECT_EQ(bench_complaint({"--csv", "rows", "--json", "rows"}),
             "--csv and --json are both rows: give them files of their own");
-  EXPECT_EQ(complaint({"--svg", "rows", "--csv", "rows"}),
+  EXPECT_EQ(bench_complaint({"--svg", "rows", "--csv", "rows"}),
             "--csv and --svg are both rows: give them files of their own");
-  EXPECT_THAT(complaint({"--min", "0"}), HasSubstr("--min: 0 must be at least 1"));
-  EXPECT_THAT(complaint({"--factor", "1"}), HasSubstr("--factor: 1 must be at least 2"));
-  EXPECT_THAT(complaint({"--repeat", "-1"}), HasSubstr("--repeat: -1 must not be negative"));
-  EXPECT_THAT(complaint({"--link-gbps", "0"}), HasSubstr("--link-gbps: 0 must be greater than 0"));
+  EXPECT_THAT(bench_complaint({"--min", "0"}), HasSubstr("--min: 0 must be at least 1"));
+  EXPECT_THAT(bench_complaint({"--factor", "1"}), HasSubstr("--factor: 1 must be at least 2"));
+  EXPECT_THAT(bench_complaint({"--repeat", "-1"}), HasSubstr("--repeat: -1 must not be negative"));
+  EXPECT_THAT(bench_complaint({"--link-gbps", "0"}), HasSubstr("--link-gbps: 0 must be greater than 0"));
   EXPECT_THAT(
-      complaint({"--algorithms", "ring,shared_memry"}),
+      bench_complaint({"--algorithms", "ring,shared_memry"}),
       AllOf(
           HasSubstr(
               "--algorithms: ring,shared_memry names no all-reduce algorithm 'shared_memry'; the algorithms are ring"),
           HasSubstr("shared-memory"), HasSubstr("mpi"), HasSubstr("did you mean shared-memory?")));
-  EXPECT_THAT(complaint({"--wire", "bf16-feedback"}), HasSubstr("--wire: bf16-feedback is not one of fp32 and bf16"));
-  EXPECT_THAT(complaint({"--algorithms", "ring,"}), HasSubstr("names no all-reduce algorithm ''"));
-  EXPECT_THAT(complaint({"--algorithms", ""}), HasSubstr("--algorithms: an empty value"));
-  EXPECT_EQ(complaint({"--algorithms", "mpi,nccl", "--device", "cpu"}),
+  EXPECT_THAT(bench_complaint({"--wire", "bf16-feedback"}),
+              HasSubstr("--wire: bf16-feedback is not one of fp32 and bf16"));
+  EXPECT_THAT(bench_complaint({"--algorithms", "ring,"}), HasSubstr("names no all-reduce algorithm ''"));
+  EXPECT_THAT(bench_complaint({"--algorithms", ""}), HasSubstr("--algorithms: an empty value"));
+  EXPECT_EQ(bench_complaint({"--algorithms", "mpi,nccl", "--device", "cpu"}),
             "--algorithms nccl is between GPUs, and --device is cpu");
-  EXPECT_EQ(complaint({"--algorithms", "mpi,nccl", "--device", "gpu"}),
+  EXPECT_EQ(bench_complaint({"--algorithms", "mpi,nccl", "--device", "gpu"}),
             "--device gpu leaves nothing but --algorithms nccl, and --algorithms is mpi,nccl");
-  EXPECT_THAT(complaint({"--ring", "--device", "cpu"}),
+  EXPECT_THAT(bench_complaint({"--ring", "--device", "cpu"}),
               HasSubstr("--ring has an effect only with --device auto or gpu"));
 }
 

@@ -259,8 +259,6 @@ TEST(Checkpoint, GivesBackTheReservedSpace) {
 }
 
 /// Made by programs that wrote these formats (tests/cli/old_checkpoints.sh has the runs).
-const fs::path kFixtures = fs::path(__FILE__).parent_path().parent_path() / "fixtures";
-
 TEST(Checkpoint, ReadsFormat1) {
   const Checkpoint checkpoint = read_checkpoint(kFixtures / "checkpoint_format_1.h5");
   EXPECT_EQ(checkpoint.record.network,

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +17,7 @@ using testing::AnyOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-const std::filesystem::path kImages = std::filesystem::path(__FILE__).parent_path().parent_path() / "fixtures/images";
+const std::filesystem::path kImages = kFixtures / "images";
 
 /// What fixtures/make_images.py drew.
 double drawn(std::int64_t y, std::int64_t x, std::int64_t colour) {

@@ -1,16 +1,16 @@
 #!/bin/bash
 # faults.sh LAUNCH WORKER [TRANSPORT...]: a rank of three is stopped, killed, fails, leaves or diverges. The job ends within
-# seconds, not with success; one line names the culprit; no process and no file in /dev/shm stays behind. Two transports
-# at a time: most of it is waiting.
+# seconds, not with success; one line names the culprit; no process and no file in /dev/shm stays behind. All
+# transports at a time: most of it is waiting.
 launch=$1 worker=$2
 shift 2
 if [ $# = 0 ]; then
-  bash "$0" "$launch" "$worker" shared-memory two-level:0,1,0 &
-  first=$!
-  said=$(bash "$0" "$launch" "$worker" ring two-level:0,1,1)
-  failed=$?
-  wait $first || failed=1
-  printf '%s\n' "$said"
+  failed=0 lanes=()
+  for transport in shared-memory ring two-level:0,1,0 two-level:0,1,1; do
+    bash "$0" "$launch" "$worker" "$transport" &
+    lanes+=($!)
+  done
+  for lane in "${lanes[@]}"; do wait "$lane" || failed=1; done
   exit $failed
 fi
 folder=$(mktemp -d) || exit 1
