@@ -136,6 +136,6 @@ start -n 2 bench scale --device cpu --hidden 512,512 --batch 512 --worlds 1 --re
 wait_for 30 grep -q "^1 rank" out
 sleep 2
 kill -STOP "$(rank 0)"
-finish 60
+finish "$(sanitized && echo 200 || echo 60)"
 expect_status 1
 expect_err "rank 0 .*stopped"

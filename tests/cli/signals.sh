@@ -52,9 +52,10 @@ check "Ctrl-C in a terminal, which every process there gets"
 command_for -n 2 "${endless[@]}" --run runs/$run
 command_line="in a terminal: $command_line"
 python3 - "${command[@]}" >out 2>err <<'END'
-import os, pty, re, sys
+import os, pty, re, signal, sys
 process, terminal = pty.fork()
 if process == 0:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # whoever runs the tests in the background ignores it
     os.execvp(sys.argv[1], sys.argv[1:])
 said = b""
 pressed = False
