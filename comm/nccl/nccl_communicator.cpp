@@ -309,6 +309,7 @@ void NcclCommunicator::do_wait(const char* what, std::int64_t step) {
     return state == cudaSuccess;
   });
   add_up_exposed_waits();
+  trim_nccl_log();
 }
 
 template <class Done>
@@ -351,7 +352,7 @@ void NcclCommunicator::check(int cuda_error, const char* call, const char* what,
   const auto error = static_cast<cudaError_t>(cuda_error);
   if (error == cudaSuccess) return;
   cudaGetLastError();
-  fail(what, step, fmt::format("{} failed: {}", call, cuda_text(error)), Suspect::own_device);
+  fail(what, step, fmt::format("{} failed: {}{}", call, cuda_text(error), last_nccl_warnings()), Suspect::own_device);
 }
 
 void NcclCommunicator::fail(const char* what, std::int64_t step, const std::string& reason, Suspect suspect) {
@@ -376,8 +377,8 @@ void NcclCommunicator::abort() noexcept {
 
 void NcclCommunicator::give_up(const char* what, std::int64_t step, double waited) {
   abort();
-  const std::string here =
-      fmt::format("{} has waited for {} s in {} for sums over NCCL.", who_, seconds_text(waited), at_step(what, step));
+  const std::string here = fmt::format("{} has waited for {} s in {} for sums over NCCL{}.", who_, seconds_text(waited),
+                                       at_step(what, step), last_nccl_warnings());
   const double usual = host_.set_deadline(deadline_ / 4);
   std::string report;
   try {

@@ -13,6 +13,7 @@
 #include <nccl.h>
 
 #include "comm/agreement.hpp"
+#include "comm/nccl/nccl_log.hpp"
 
 namespace lockstep::comm {
 namespace {
@@ -23,7 +24,10 @@ constexpr std::chrono::seconds kTimeToEnd{10}, kTimeToAbort{2};
   std::string details;
   if (const char* last = ncclGetLastError(communicator)) details = last;
   while (!details.empty() && details.back() == '\n') details.pop_back();
-  throw NcclError(fmt::format("{}: {}{}{}", call, ncclGetErrorString(result), details.empty() ? "" : ": ", details));
+  const std::string warnings = last_nccl_warnings();
+  if (warnings.find(details) != std::string::npos) details.clear();
+  throw NcclError(
+      fmt::format("{}: {}{}{}{}", call, ncclGetErrorString(result), details.empty() ? "" : ": ", details, warnings));
 }
 
 /// ncclInProgress is no error: ready() tells how it ends.

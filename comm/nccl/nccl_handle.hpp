@@ -14,7 +14,7 @@ struct ncclComm;
 
 namespace lockstep::comm {
 
-/// NCCL failed; the text is in NCCL's words.
+/// NCCL failed; the text is in NCCL's words, with what it warned of last.
 class NcclError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

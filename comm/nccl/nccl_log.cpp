@@ -1,9 +1,10 @@
 #include "comm/nccl/nccl_log.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <filesystem>
-#include <system_error>
+#include <string_view>
+#include <vector>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -14,66 +15,97 @@
 namespace lockstep::comm {
 namespace {
 
-/// Where NCCL writes: it opens its log once and keeps it to the end of the process, and so must we.
-int nccl_descriptor = -1;
+/// Descriptor of the anonymous file that NCCL writes to. NCCL opens it once and keeps it to the end of the process, and
+/// so must we.
+int log_memory = -1;
+/// What lies before it has been given back, and reads as zeros.
+off_t given_back = 0;
 
-/// The descriptor of this process, other than `own`, that is open on the same file; -1: none.
-int other_descriptor_of(int own) {
-  struct stat wanted {};
-  if (fstat(own, &wanted) != 0) return -1;
-  std::error_code unreadable;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", unreadable)) {
-    const int descriptor = std::atoi(entry.path().filename().c_str());
-    struct stat found {};
-    if (descriptor != own && fstat(descriptor, &found) == 0 && found.st_dev == wanted.st_dev &&
-        found.st_ino == wanted.st_ino) {
-      return descriptor;
-    }
-  }
-  return -1;
+constexpr off_t kTail = 64 << 10, kTrimFrom = 4 * kTail;
+constexpr std::size_t kMostWarnings = 2 << 10;
+
+off_t log_size() noexcept {
+  struct stat found {};
+  return log_memory >= 0 && fstat(log_memory, &found) == 0 ? found.st_size : 0;
 }
 
-/// Whatever `descriptor` was open on, it is now open on the file of `target`. The stream above it does not notice.
-void lead(int descriptor, int target) { dup3(target, descriptor, O_CLOEXEC); }
-
-}  // namespace
-
-NcclLog::NcclLog() {
-  const bool first = nccl_descriptor < 0;
-  if (first && (std::getenv("NCCL_DEBUG") != nullptr || std::getenv("NCCL_DEBUG_FILE") != nullptr)) return;
-  memory_ = memfd_create("lockstep-nccl-log", MFD_CLOEXEC);
-  if (memory_ < 0) return;
-  if (first) {
-    setenv("NCCL_DEBUG", "INFO", 1);
-    setenv("NCCL_DEBUG_SUBSYS", "INIT,GRAPH,TUNING", 0);
-    setenv("NCCL_DEBUG_FILE", fmt::format("/proc/self/fd/{}", memory_).c_str(), 1);
-  } else {
-    lead(nccl_descriptor, memory_);
-  }
-}
-
-NcclLog::~NcclLog() {
-  if (memory_ < 0) return;
-  if (nccl_descriptor < 0) {
-    nccl_descriptor = other_descriptor_of(memory_);
-    for (const char* name : {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"}) unsetenv(name);
-  }
-  const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
-  if (nccl_descriptor >= 0 && nowhere >= 0) lead(nccl_descriptor, nowhere);
-  if (nowhere >= 0) close(nowhere);
-  close(memory_);
-}
-
-std::string NcclLog::text() const {
+std::string text_from(off_t offset) {
   std::string text;
   std::array<char, 4096> piece{};
-  for (off_t offset = 0; memory_ >= 0;) {
-    const ssize_t count = pread(memory_, piece.data(), piece.size(), offset);
+  while (log_memory >= 0) {
+    const ssize_t count = pread(log_memory, piece.data(), piece.size(), offset);
     if (count <= 0) break;
     text.append(piece.data(), static_cast<std::size_t>(count));
     offset += count;
   }
   return text;
+}
+
+/// What a line warns of: "host:1:2 [0] file.cc:12 NCCL WARN TEXT", or "… NCCL INFO file.cc:34 -> 3", which tells who
+/// called what failed. Empty where it is another line.
+std::string_view warning_of(std::string_view line) {
+  constexpr std::string_view kWarn = " NCCL WARN ", kInfo = " NCCL INFO ";
+  if (const std::size_t at = line.find(kWarn); at != std::string_view::npos) return line.substr(at + kWarn.size());
+  const std::size_t info = line.find(kInfo);
+  if (info == std::string_view::npos) return "";
+  const std::string_view text = line.substr(info + kInfo.size());
+  const std::string_view place = text.substr(0, text.find(' '));
+  return place.find(".cc:") != std::string_view::npos && text.substr(place.size()).starts_with(" -> ") ? text : "";
+}
+
+}  // namespace
+
+NcclLog::NcclLog() {
+  if (log_memory < 0) {
+    if (std::getenv("NCCL_DEBUG") != nullptr || std::getenv("NCCL_DEBUG_FILE") != nullptr) return;
+    log_memory = memfd_create("lockstep-nccl-log", MFD_CLOEXEC);
+    if (log_memory < 0) return;
+    setenv("NCCL_DEBUG", "INFO", 1);
+    setenv("NCCL_DEBUG_SUBSYS", "INIT,GRAPH,TUNING", 0);
+    setenv("NCCL_DEBUG_FILE", fmt::format("/proc/self/fd/{}", log_memory).c_str(), 1);
+  }
+  begin_ = log_size();
+}
+
+NcclLog::~NcclLog() {
+  if (!listens()) return;
+  for (const char* name : {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"}) unsetenv(name);
+}
+
+bool NcclLog::listens() const noexcept { return log_memory >= 0; }
+
+std::string NcclLog::text() const { return text_from(begin_); }
+
+std::string last_nccl_warnings() {
+  const std::string text = text_from(std::max(given_back, log_size() - kTail));
+  std::vector<std::string_view> found;  // the newest first
+  std::size_t bytes = 0;
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::size_t end = rest.ends_with('\n') ? rest.size() - 1 : rest.size();
+    const std::size_t before = rest.substr(0, end).rfind('\n');
+    const std::size_t begin = before == std::string_view::npos ? 0 : before + 1;
+    const std::string_view warning = warning_of(rest.substr(begin, end - begin));
+    rest = rest.substr(0, begin);
+    if (warning.empty()) continue;
+    bytes += warning.size();
+    if (bytes > kMostWarnings && !found.empty()) break;
+    found.push_back(warning.substr(0, kMostWarnings));
+  }
+  std::string said;
+  for (auto warning = found.rbegin(); warning != found.rend(); ++warning) {
+    said += said.empty() ? "; NCCL's last warnings: " : "; ";
+    said += *warning;
+  }
+  return said;
+}
+
+void trim_nccl_log() noexcept {
+  const off_t size = log_size();
+  if (size - given_back < kTrimFrom) return;
+  const off_t keep_from = size - kTail;
+  if (fallocate(log_memory, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, given_back, keep_from - given_back) != 0)
+    return;
+  given_back = keep_from;
 }
 
 }  // namespace lockstep::comm

@@ -83,7 +83,7 @@ for transport in automatic ring; do
 
   run 3 $transport init-fails
   [ $code = 3 ] || fail "exit $code"
-  all "refused: rank 1: host .*, Pretender 1: NCCL: pretended NCCL error: with details"
+  all "refused: rank 1: host .*, Pretender 1: NCCL: pretended NCCL error: with details; NCCL's last warnings: Call to ibv_create_qp failed; pretended_init\.cc:34 -> 3$"
   run 3 $transport first-sum-wrong
   [ $code = 3 ] || fail "exit $code"
   all "refused: ranks 0-2: host .*, Pretender 1: NCCL's first sum is 6001 instead of 6000"
@@ -96,13 +96,16 @@ for transport in automatic ring; do
     [ "$said" = 1 ] || fail "$said lines, not 1, say \"$2\""
   }
   ends does-not-come "has waited for 3(\.[0-9])? s in step 7: backward for sums over NCCL\. Failure report: rank 1 \(host .*, pid [0-9]+\) has not arrived at a barrier for 1(\.[0-9])? s;"
-  ends stands-still "has waited for 3(\.[0-9])? s .* Failure report: All ranks are alive, but their sums do not get done \(ranks 0-2: step 7: backward\)"
+  ends stands-still "has waited for 3(\.[0-9])? s .*NCCL's last warnings: .*Got completion with error 12; .* Failure report: All ranks are alive, but their sums do not get done \(ranks 0-2: step 7: backward\)"
   ends dies "waits in step 7: backward for sums over NCCL\. rank 1 \(host .*, pid [0-9]+\) has died;"
-  ends nccl-fails "fails in step 7: backward: NCCL: pretended NCCL error: with details\. Ending the job\."
+  ends nccl-fails "fails in step 7: backward: NCCL: pretended NCCL error: with details; NCCL's last warnings: Got completion with error 12; pretended_init\.cc:34 -> 3\. Ending the job\."
   ends device-fails "fails in step 7: backward: an operation on the device failed: a pretended error \(cudaErrorIllegalAddress\)"
 
   run 3 $transport is-busy  # longer than the deadline, but it has said so
   [ $code = 0 ] || fail "exit $code"
 done
+
+run 2 automatic chatter
+[ $code = 0 ] || fail "exit $code"
 
 [ $failures -eq 0 ] || { echo "$failures checks failed"; exit 1; }

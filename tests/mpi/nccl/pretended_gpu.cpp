@@ -84,9 +84,29 @@ struct ncclComm {
   int rank = 0, size = 0, polls_left = 0, starts_left = 3;
   MPI_Comm mpi = MPI_COMM_NULL;
   ncclResult_t error = ncclSuccess;
-  std::FILE* log = nullptr;
   int sums = 0;
 };
+
+namespace {
+
+/// Opened once in the process, and then kept.
+std::FILE* the_log() {
+  static std::FILE* const log = [] {
+    const char* const file = std::getenv("NCCL_DEBUG_FILE");
+    std::FILE* const opened = file != nullptr ? std::fopen(file, "w") : nullptr;
+    if (opened != nullptr) setlinebuf(opened);
+    return opened;
+  }();
+  return log;
+}
+
+void warn() {
+  if (the_log() == nullptr || the_faults.warning.empty()) return;
+  std::fprintf(the_log(), "\nhost:1:2 [0] pretended_net.cc:12 NCCL WARN %s\n", the_faults.warning.c_str());
+  std::fprintf(the_log(), "host:1:2 [0] NCCL INFO pretended_init.cc:34 -> 3\n");
+}
+
+}  // namespace
 
 namespace pretended {
 
@@ -94,6 +114,11 @@ Faults& faults() { return the_faults; }
 void* make_stream() { return new CUstream_st; }
 void destroy_stream(void* stream) { delete static_cast<CUstream_st*>(stream); }
 int aborts() { return the_aborts; }
+void chatter(std::size_t lines) {
+  for (std::size_t i = 0; i < lines && the_log() != nullptr; ++i) {
+    std::fprintf(the_log(), "host:1:2 [0] NCCL INFO AllGather: %zu Bytes -> Algo RING proto SIMPLE channel{}\n", i);
+  }
+}
 
 void begin_capture(void* stream) {
   static_cast<CUstream_st*>(stream)->captured = true;
@@ -236,9 +261,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int size, ncclUniq
   if (the_faults.init_fails) (*communicator)->error = ncclSystemError;
   // The sums must not meet the messages of those who use MPI for themselves.
   MPI_Comm_dup(MPI_COMM_WORLD, &(*communicator)->mpi);
-  if (const char* file = std::getenv("NCCL_DEBUG_FILE")) (*communicator)->log = std::fopen(file, "w");
-  if (std::FILE* log = (*communicator)->log; log != nullptr) {
-    setlinebuf(log);
+  if (std::FILE* log = the_log(); log != nullptr) {
     if (rank == 0) {
       std::fprintf(log, "host:1:2 [0] NCCL INFO Channel 00/04 :");
       for (int i = 0; i < size; ++i) std::fprintf(log, " %d", i);
@@ -259,6 +282,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* state)
   } else if (the_faults.asynchronous_error) {
     *state = ncclRemoteError;
   }
+  if (*state != ncclSuccess && *state != ncclInProgress) warn();
   return ncclSuccess;
 }
 }  // extern "C"
@@ -279,6 +303,7 @@ ncclResult_t enqueue(ncclComm_t communicator, cudaStream_t stream, const Begin& 
     MPI_Request request = MPI_REQUEST_NULL;
     if (the_faults.sums_stand_still) {
       static char never;
+      warn();
       MPI_Irecv(&never, 1, MPI_CHAR, communicator->rank, 77, communicator->mpi, &request);
     } else {
       begin(&request);
@@ -394,8 +419,8 @@ ncclResult_t ncclAllReduce(const void* from, void* to, std::size_t count, ncclDa
     MPI_Iallreduce(MPI_IN_PLACE, to, static_cast<int>(count), element, type == ncclBfloat16 ? bf16_sum : MPI_SUM,
                    communicator->mpi, request);
   });
-  if (communicator->rank == 0 && communicator->log != nullptr) {
-    std::fprintf(communicator->log, "host:1:2 [0] NCCL INFO AllReduce: %zu Bytes -> Algo %s proto SIMPLE channel{}\n",
+  if (communicator->rank == 0 && the_log() != nullptr) {
+    std::fprintf(the_log(), "host:1:2 [0] NCCL INFO AllReduce: %zu Bytes -> Algo %s proto SIMPLE channel{}\n",
                  count * (type == ncclFloat64 ? 8 : 4), std::getenv("NCCL_ALGO") ? "RING" : "TREE");
   }
   return result;
@@ -414,7 +439,6 @@ ncclResult_t ncclCommFinalize(ncclComm_t communicator) {
 }
 ncclResult_t ncclCommDestroy(ncclComm_t communicator) {
   if (communicator->polls_left > 0) misuse("the end before the last call has settled");
-  if (communicator->log) std::fclose(communicator->log);
   delete communicator;
   return ncclSuccess;
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 
 namespace pretended {
 
@@ -15,6 +16,7 @@ struct Faults {
   bool first_sum_wrong = false;
   bool sums_stand_still = false;    ///< from now on they never get done
   bool asynchronous_error = false;  ///< from now on
+  std::string warning;              ///< what NCCL's log says before an error, or before a sum that stands still
   bool device_fails = false;        ///< from now on
 };
 Faults& faults();
@@ -28,5 +30,7 @@ void end_capture(void* stream);
 void replay(void* stream);
 /// Calls of ncclCommAbort so far.
 int aborts();
+/// NCCL's log gets `lines` lines of no interest.
+void chatter(std::size_t lines);
 
 }  // namespace pretended

@@ -6,13 +6,16 @@
 #include <chrono>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <numeric>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "comm/agreement.hpp"
@@ -173,6 +176,28 @@ class Job {
     require(pretended::aborts() == 0, "no abort");
   }
 
+  /// A log that NCCL writes to all the time takes no more and more memory.
+  void chatter() {
+    for (int i = 0; i < 8; ++i) {
+      pretended::chatter(10'000);
+      sum();
+      wait(i);
+    }
+    bool found = false;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code closed;
+      if (std::filesystem::read_symlink(entry.path(), closed).string().find("lockstep-nccl-log") == std::string::npos) {
+        continue;
+      }
+      struct stat file {};
+      require(stat(entry.path().c_str(), &file) == 0, "a look at the log");
+      require(file.st_size > 4 << 20, fmt::format("{} bytes were written", file.st_size));
+      require(file.st_blocks * 512 < 1 << 20, fmt::format("{} blocks are kept", file.st_blocks));
+      found = true;
+    }
+    require(found, "a log");
+  }
+
   void graph() {
     const double ranks = host_.size();
     sum();
@@ -210,7 +235,10 @@ class Job {
 
 void work(MpiSession& session, Communicator& host, const std::string& conduct) {
   const bool second = session.rank() == 1;
-  if (second && conduct == "init-fails") pretended::faults().init_fails = true;
+  if (second && conduct == "init-fails") {
+    pretended::faults().init_fails = true;
+    pretended::faults().warning = "Call to ibv_create_qp failed";
+  }
   if (second && conduct == "first-sum-wrong") pretended::faults().first_sum_wrong = true;
   if (conduct == "first-sum-stands-still") pretended::faults().sums_stand_still = true;
   Job job(session, host, conduct != "tree", conduct == "bf16" ? WireFormat::bf16 : WireFormat::fp32);
@@ -219,12 +247,17 @@ void work(MpiSession& session, Communicator& host, const std::string& conduct) {
   if (conduct == "graph") return job.graph();
   if (conduct == "shards") return job.shards();
   if (conduct == "bf16") return job.bf16();
+  if (conduct == "chatter") return job.chatter();
   host.note_activity("forward", 7);
   if (second && conduct == "does-not-come") std::this_thread::sleep_for(std::chrono::seconds(20));
   if (second && conduct == "dies") _exit(0);
   if (second && conduct == "is-busy") {
     const LongOperation operation(host, "writing a checkpoint");
     std::this_thread::sleep_for(std::chrono::seconds(6));
+  }
+  if (conduct == "stands-still" || conduct == "nccl-fails") {
+    pretended::faults().warning = "Got completion with error 12";
+    pretended::chatter(20'000);
   }
   if (conduct == "stands-still") pretended::faults().sums_stand_still = true;
   host.note_activity("backward", 7);
