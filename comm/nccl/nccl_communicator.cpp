@@ -38,6 +38,8 @@ constexpr std::chrono::seconds kTimeToDie{2};
 constexpr std::size_t kWarmUpElements = std::size_t{1} << 20, kProbeElements = 8;
 /// So many joins between two wait() are timed; more are not, and so many in graphs.
 constexpr std::size_t kMostExposedWaits = 1024;
+/// So many steps are all timed at first; then one in so many.
+constexpr std::int64_t kExposedSteps = 8;
 
 std::string version_text(int code) {
   return code < 10000 ? fmt::format("{}.{}.{}", code / 1000, code / 100 % 10, code % 100)
@@ -286,15 +288,30 @@ NcclCommunicator::ExposedWait* NcclCommunicator::next_exposed_wait(bool capturin
   return &waits[index];
 }
 
-void NcclCommunicator::add_up_exposed_waits() {
+double NcclCommunicator::read_exposed_waits() {
+  double exposed = 0;
   for (std::size_t i = 0; i < std::min(immediate_used_, immediate_.size()); ++i) {
-    exposed_ += std::max(0.0, seconds_between(immediate_[i].begin, immediate_[i].end).value_or(0));
+    exposed += std::max(0.0, seconds_between(immediate_[i].begin, immediate_[i].end).value_or(0));
   }
-  immediate_used_ = 0;
   for (const ExposedWait& one : recorded_) {
     if (seconds_between(since_, one.begin).value_or(-1) < 0) continue;  // its graph was not launched since
-    exposed_ += std::max(0.0, seconds_between(one.begin, one.end).value_or(0));
+    exposed += std::max(0.0, seconds_between(one.begin, one.end).value_or(0));
   }
+  return exposed;
+}
+
+void NcclCommunicator::add_up_exposed_waits(std::int64_t step) {
+  if (step < 0) {
+    exposed_ += read_exposed_waits();
+  } else {
+    // The first steps are not like the others: they connect, and are not recorded.
+    if (steps_waited_for_ < kExposedSteps || steps_waited_for_ % kExposedSteps == 0) {
+      exposed_in_step_ = read_exposed_waits();
+    }
+    exposed_ += exposed_in_step_;
+    ++steps_waited_for_;
+  }
+  immediate_used_ = 0;
   check(cudaEventRecord(since_.get(), producer_), "cudaEventRecord");
 }
 
@@ -308,7 +325,7 @@ void NcclCommunicator::do_wait(const char* what, std::int64_t step) {
     if (state != cudaErrorNotReady) check(state, "an operation on the device", what, step);
     return state == cudaSuccess;
   });
-  add_up_exposed_waits();
+  add_up_exposed_waits(step);
   trim_nccl_log();
 }
 

@@ -26,7 +26,9 @@
 ///
 /// EXPOSED TIME. Two timing events around the wait of join() on the producer's stream tell how long it stood still. In
 /// a capture they are recorded as external events, so that each replay records them again; whether a replay did is seen
-/// by their time being after the last wait().
+/// by their time being after the last wait(). To read the times costs the host microseconds for each pair while the
+/// device idles, so after the first 8 steps they are read in every 8th step alone, and each step between counts as much
+/// as the last that was read. What is no step (a negative one) is always read.
 ///
 /// AS BFLOAT16. The own stream rounds what is to be summed into a staging buffer of fixed size, sums there, and widens
 /// the result back, a part of that size at a time: in the order of the stream, so one buffer does for all.
@@ -100,7 +102,8 @@ class NcclCommunicator final : public Communicator {
   void describe_way(std::string_view log, bool listened);
   ExposedWait make_exposed_wait() const;
   ExposedWait* next_exposed_wait(bool capturing);
-  void add_up_exposed_waits();
+  void add_up_exposed_waits(std::int64_t step);
+  double read_exposed_waits();
 
   /// Polls between two looks at the peers; returns when `done` does. Throws PeerError.
   template <class Done>
@@ -122,6 +125,8 @@ class NcclCommunicator final : public Communicator {
   bool aborted_ = false;
   bool unjoined_ = false;  ///< collectives since the last join()
   double exposed_ = 0;
+  double exposed_in_step_ = 0;  ///< the last that was read
+  std::int64_t steps_waited_for_ = 0;
   std::string description_;
   DeviceStream own_;
   DeviceEvent ready_, done_, reached_;

@@ -107,5 +107,7 @@ done
 
 run 2 automatic chatter
 [ $code = 0 ] || fail "exit $code"
+run 2 automatic records-too-early
+[ $code = 99 ] && grep -q "an event in a stream that NCCL's thread still records to" "$output" || fail "exit $code"
 
 [ $failures -eq 0 ] || { echo "$failures checks failed"; exit 1; }

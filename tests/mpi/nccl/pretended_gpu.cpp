@@ -1,6 +1,7 @@
 #include "mpi/nccl/pretended_gpu.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <chrono>
 #include <cstdint>
@@ -9,6 +10,8 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <cuda_runtime.h>
@@ -30,6 +33,7 @@ using Clock = std::chrono::steady_clock;
 
 pretended::Faults the_faults;
 int the_aborts = 0;
+std::size_t the_times_read = 0;
 cudaError_t the_last_error = cudaSuccess;
 /// Sums that were started and not yet brought to all ranks. They end in their order.
 std::vector<MPI_Request> the_sums;
@@ -55,11 +59,18 @@ cudaError_t answer(cudaError_t error) {
   return error;
 }
 
+/// What NCCL has been asked for since ncclGroupStart, or by one call.
+std::vector<std::function<void()>> the_calls;
+/// NCCL's own thread puts them into a graph: nobody may touch the stream before it has.
+std::jthread the_recording_thread;
+std::atomic<CUstream_st*> the_stream_of_the_thread{nullptr};
+
 /// What scattering reads: until the end, for who gives up forgets what runs.
 std::deque<std::vector<float>> the_copies;
 int open_groups = 0;
 /// Whose calls the open group holds.
 ncclComm_t in_group = nullptr;
+CUstream_st* group_stream = nullptr;
 
 /// What a captured stream does when it is replayed.
 std::vector<std::function<void()>> the_graph;
@@ -114,6 +125,7 @@ Faults& faults() { return the_faults; }
 void* make_stream() { return new CUstream_st; }
 void destroy_stream(void* stream) { delete static_cast<CUstream_st*>(stream); }
 int aborts() { return the_aborts; }
+std::size_t times_read() { return the_times_read; }
 void chatter(std::size_t lines) {
   for (std::size_t i = 0; i < lines && the_log() != nullptr; ++i) {
     std::fprintf(the_log(), "host:1:2 [0] NCCL INFO AllGather: %zu Bytes -> Algo RING proto SIMPLE channel{}\n", i);
@@ -177,6 +189,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
+  if (stream == the_stream_of_the_thread) misuse("an event in a stream that NCCL's thread still records to");
   const auto record = [event] {
     event->recorded = true, event->captured = false, event->position = the_sums.size(), event->time = Clock::now();
   };
@@ -196,6 +209,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return cudaEventRecordWithFlags(event, stream, cudaEventRecordDefault);
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  if (stream == the_stream_of_the_thread) misuse("a wait in a stream that NCCL's thread still records to");
   if (stream->captured && !event->captured) return answer(cudaErrorStreamCaptureIsolation);
   if (event->captured) {
     if (!stream->captured) the_captured.push_back(stream);
@@ -216,6 +230,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   return sums_are_done(event->position) ? cudaSuccess : answer(cudaErrorNotReady);
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t first, cudaEvent_t second) {
+  ++the_times_read;
   if (!first->timed || !second->timed || !first->recorded || !second->recorded) {
     return answer(cudaErrorInvalidResourceHandle);
   }
@@ -275,6 +290,10 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int size, ncclUniq
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* state) {
   *state = ncclSuccess;
+  if (the_stream_of_the_thread.load() != nullptr) {
+    *state = ncclInProgress;
+    return ncclSuccess;
+  }
   if (communicator->polls_left > 0 && --communicator->polls_left > 0) {
     *state = ncclInProgress;
   } else if (communicator->error != ncclSuccess) {
@@ -295,10 +314,31 @@ std::uint16_t rounded(float value) {
   return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+/// Does what has been asked for, or has NCCL's thread record it, which takes its time.
+ncclResult_t launch() {
+  const auto calls = std::exchange(the_calls, {});
+  CUstream_st* const stream = group_stream;
+  std::exchange(in_group, nullptr)->polls_left = 3;
+  if (!stream->captured) {
+    for (const auto& call : calls) call();
+    stream->position = the_sums.size();
+    return ncclInProgress;
+  }
+  the_stream_of_the_thread = stream;
+  the_recording_thread = std::jthread([calls, stream] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    the_graph.insert(the_graph.end(), calls.begin(), calls.end());
+    stream->unjoined = true;
+    the_stream_of_the_thread = nullptr;
+  });
+  return ncclInProgress;
+}
+
 /// Starts what `begin` (MPI_Request*) asks MPI for, or records it.
 template <class Begin>
 ncclResult_t enqueue(ncclComm_t communicator, cudaStream_t stream, const Begin& begin) {
-  if (communicator->polls_left > 0) misuse("a call before the one before has settled");
+  if (communicator->polls_left > 0 || the_stream_of_the_thread.load() != nullptr)
+    misuse("a call before the one before has settled");
   const auto run = [=] {
     MPI_Request request = MPI_REQUEST_NULL;
     if (the_faults.sums_stand_still) {
@@ -310,19 +350,9 @@ ncclResult_t enqueue(ncclComm_t communicator, cudaStream_t stream, const Begin& 
     }
     the_sums.push_back(request);
   };
-  if (stream->captured) {
-    the_graph.push_back(run);
-    stream->unjoined = true;
-  } else {
-    run();
-    stream->position = the_sums.size();
-  }
-  if (open_groups > 0) {
-    in_group = communicator;
-    return ncclSuccess;
-  }
-  communicator->polls_left = 3;
-  return ncclInProgress;
+  the_calls.emplace_back(run);
+  in_group = communicator, group_stream = stream;
+  return open_groups > 0 ? ncclSuccess : launch();
 }
 
 void require_type(ncclDataType_t type, ncclDataType_t expected) {
@@ -339,6 +369,7 @@ void add_bf16(void* from, void* to, int* count, MPI_Datatype*) {
 /// Done when it is enqueued, or recorded.
 int enqueue_kernel(void* stream, const std::function<void()>& kernel) {
   auto* const on = static_cast<CUstream_st*>(stream);
+  if (on == the_stream_of_the_thread) misuse("a kernel in a stream that NCCL's thread still records to");
   if (on->captured) {
     the_graph.push_back(kernel);
     on->unjoined = true;
@@ -359,9 +390,7 @@ ncclResult_t ncclGroupStart() {
 }
 ncclResult_t ncclGroupEnd() {
   if (open_groups-- != 1) misuse("a group that is not open, or two");
-  if (in_group == nullptr) return ncclSuccess;
-  std::exchange(in_group, nullptr)->polls_left = 3;
-  return ncclInProgress;
+  return in_group == nullptr ? ncclSuccess : launch();
 }
 ncclResult_t ncclReduceScatter(const void* from, void* to, std::size_t count, ncclDataType_t type,
                                ncclRedOp_t operation, ncclComm_t communicator, cudaStream_t stream) {

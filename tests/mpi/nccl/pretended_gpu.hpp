@@ -1,8 +1,9 @@
 /// \file
 /// A CUDA runtime and a NCCL that only pretend, so that what is built on them can be run, and made to fail, where there
 /// is no GPU: they replace the real functions at link time. Memory is the host's, kernels run when they are enqueued,
-/// sums go through MPI. They are strict where the real ones are: what must not be done in a capture or before a call of
-/// NCCL has settled is refused, and what would wait for ever ends the program with a message.
+/// sums go through MPI; into a graph they come from a thread of NCCL's own, as with a communicator that does not block.
+/// They are strict where the real ones are: what must not be done in a capture or before a call of NCCL has settled is
+/// refused, and what would wait for ever ends the program with a message.
 #pragma once
 
 #include <cstddef>
@@ -30,6 +31,8 @@ void end_capture(void* stream);
 void replay(void* stream);
 /// Calls of ncclCommAbort so far.
 int aborts();
+/// Calls of cudaEventElapsedTime so far.
+std::size_t times_read();
 /// NCCL's log gets `lines` lines of no interest.
 void chatter(std::size_t lines);
 

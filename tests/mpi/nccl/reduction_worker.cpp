@@ -4,6 +4,7 @@
 /// does.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
@@ -12,8 +13,10 @@
 #include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include <cuda_runtime.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -23,6 +26,8 @@
 #include "comm/device_communicator.hpp"
 #include "comm/gradient_reducer.hpp"
 #include "comm/messages.hpp"
+#include "comm/nccl/device_handles.hpp"
+#include "comm/nccl/nccl_handle.hpp"
 #include "mpi/nccl/pretended_gpu.hpp"
 
 namespace {
@@ -222,6 +227,44 @@ class Job {
     sum();
     wait(9);
     require(communicator_->exposed_seconds() > after, "so does what is not recorded");
+    sampled();
+  }
+
+  /// An event behind a sum that NCCL has not yet recorded would not wait for it: the pretender ends the program.
+  static void records_too_early(Communicator& host) {
+    const NcclId id = make_nccl_id(host);
+    NcclHandle nccl(id, host.rank(), host.size(), 4);
+    while (!nccl.ready()) continue;
+    void* const stream = pretended::make_stream();
+    const DeviceEvent done = make_event(cudaEventDisableTiming);
+    std::vector<float> values(10, 1.0f);
+    pretended::begin_capture(stream);
+    nccl.start_sum(values.data(), values.size(), NcclHandle::Element::float32, stream);
+    cudaEventRecord(done.get(), static_cast<cudaStream_t>(stream));
+    throw std::runtime_error("the pretender let it pass");
+  }
+
+  /// After the first 8 steps the times of one in 8 are read, and stand for those of the others.
+  void sampled() {
+    for (int i = 0; i < 8; ++i) wait(10 + i);  // 6 have been waited for: the last that is read takes no time
+    const auto step = [&](std::int64_t number) {
+      const std::size_t read = pretended::times_read();
+      const double before = communicator_->exposed_seconds();
+      sum();
+      wait(number);
+      return std::pair(pretended::times_read() > read, communicator_->exposed_seconds() - before);
+    };
+    const auto [first_read, first] = step(18);
+    require(!first_read && first == 0, "a step between counts as the last that was read");
+    step(19);
+    const auto [second_read, second] = step(20);  // the 17th
+    require(second_read && second > 0, "every 8th is read");
+    for (int i = 0; i < 7; ++i) {
+      const auto [read, exposed] = step(21 + i);
+      require(!read && std::abs(exposed - second) < 1e-12, "the steps between count alike");
+    }
+    require(step(28).first, "then it is read again");
+    require(step(-1).first, "what is no step is read");
   }
 
  private:
@@ -241,6 +284,7 @@ void work(MpiSession& session, Communicator& host, const std::string& conduct) {
   }
   if (second && conduct == "first-sum-wrong") pretended::faults().first_sum_wrong = true;
   if (conduct == "first-sum-stands-still") pretended::faults().sums_stand_still = true;
+  if (conduct == "records-too-early") return Job::records_too_early(host);
   Job job(session, host, conduct != "tree", conduct == "bf16" ? WireFormat::bf16 : WireFormat::fp32);
   fmt::print("rank {}: {}\n", session.rank(), job.communicator().description());
   if (conduct == "sums" || conduct == "tree") return job.sums();
