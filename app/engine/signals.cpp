@@ -6,6 +6,8 @@
 
 #include <unistd.h>
 
+#include "comm/failure/ending_signal.hpp"
+
 namespace lockstep::app {
 
 namespace {
@@ -24,10 +26,16 @@ void on_signal(int signal) {
   first_signal.compare_exchange_strong(none, signal, std::memory_order_relaxed);
 }
 
-void handle_by(void (*handler)(int)) {
+/// Peers are told what ends this process before it does.
+void end_by(int signal) {
+  comm::note_ending_signal(signal);
+  std::raise(signal);  // delivered when the handler returns, which the system has taken off before it called it
+}
+
+void handle_by(void (*handler)(int), int flags = SA_RESTART) {
   struct sigaction action {};
   action.sa_handler = handler;
-  action.sa_flags = SA_RESTART;
+  action.sa_flags = flags;
   sigemptyset(&action.sa_mask);
   for (const int signal : kSignals) sigaction(signal, &action, nullptr);
 }
@@ -50,7 +58,7 @@ void StopSignals::note() {
 }
 
 void StopSignals::release() {
-  handle_by(SIG_DFL);
+  handle_by(end_by, SA_RESETHAND);
   if (const int noted = first_signal; noted != 0) std::raise(noted);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <cstring>
 #include <exception>
 #include <thread>
@@ -9,6 +10,8 @@
 #include <vector>
 
 #include <fmt/format.h>
+
+#include "comm/failure/ending_signal.hpp"
 
 namespace lockstep::comm {
 namespace {
@@ -52,11 +55,13 @@ void FailureDetector::take_leave() noexcept {
 
 void FailureDetector::forget_pages() noexcept {
   show_farewell();
+  if (SharedControl* const own = page(state_.rank)) forget_ending_signal_on(*own);
   std::ranges::fill(pages_, nullptr);
 }
 
 void FailureDetector::add_page(int rank, SharedControl& page) {
   pages_[static_cast<std::size_t>(rank)] = &page;
+  if (rank == state_.rank) show_ending_signal_on(page);
   by_messages_ = std::ranges::find(pages_, nullptr) != pages_.end();
 }
 
@@ -145,6 +150,12 @@ void FailureDetector::look_for_the_dead() {
       if (Clock::now() < *end_of_grace_) continue;
     }
     state_.suspects->mark_dead(peer);
+    if (const int signal = page(peer) ? static_cast<int>(page(peer)->ended_by.load()) : 0; signal != 0) {
+      const char* const name = sigabbrev_np(signal);
+      throw PeerError(fmt::format("{} has been ended by {}; {}. Ending the job.", peers_.describe(peer),
+                                  name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal),
+                                  whereabouts(peer, "are")));
+    }
     throw PeerError(fmt::format("{} has died; {}. Its host's system log may say why (out of memory?). Ending the job.",
                                 peers_.describe(peer), whereabouts(peer, "are")));
   }

@@ -48,6 +48,7 @@ struct SharedControl {
   alignas(64) std::atomic<std::int64_t> step;
   std::atomic<std::uint32_t> in_long_operation;
   std::atomic<Farewell> farewell;
+  std::atomic<std::uint32_t> ended_by;  ///< the signal that ends it; 0: none
   std::atomic<std::uint64_t> progress;  ///< grows while it moves data that the others of its machine wait for
   std::array<std::atomic<std::uint64_t>, 6> activity;
   std::array<std::atomic<std::uint64_t>, 16> wait;  ///< what else than its peers it waits for: set_wait

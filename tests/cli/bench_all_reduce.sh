@@ -97,6 +97,17 @@ finish 20
 expect_status 143
 [ "$(wc -l <part.csv)" -ge 2 ] || failed "rows of the CSV"
 
+check "a rank that a signal ends is no riddle to its peers"
+for signal in TERM INT; do
+  start -n 2 bench all-reduce --device cpu --algorithms shared-memory --min 1048576 --max 1048576 --repeat 10000
+  wait_for 30 grep -q busbw out
+  sleep 1
+  kill -$signal "$(rank 1)"
+  finish 30
+  expect_err "rank 1 \(host .*\) has been ended by SIG$signal; "
+  ! grep -q "out of memory" err || failed "a guess although it is known"
+done
+
 # stop_a_rank ALGORITHM: while all-reduces of that algorithm are timed.
 stop_a_rank() {
   start -n 2 bench all-reduce --algorithms "$1" --min 1048576 --max 1048576 --repeat 10000 --deadline 3

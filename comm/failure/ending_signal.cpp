@@ -1,0 +1,33 @@
+#include "comm/failure/ending_signal.hpp"
+
+#include <array>
+#include <atomic>
+
+#include "comm/failure/shared_control.hpp"
+
+namespace lockstep::comm {
+namespace {
+
+/// One for each communicator of this process. A signal handler can reach nothing but static storage.
+std::array<std::atomic<SharedControl*>, 8> pages{};
+static_assert(std::atomic<SharedControl*>::is_always_lock_free);
+
+void replace_one(SharedControl* from, SharedControl* to) noexcept {
+  for (auto& page : pages) {
+    SharedControl* expected = from;
+    if (page.compare_exchange_strong(expected, to)) return;
+  }
+}
+
+}  // namespace
+
+void show_ending_signal_on(SharedControl& own) noexcept { replace_one(nullptr, &own); }
+void forget_ending_signal_on(SharedControl& own) noexcept { replace_one(&own, nullptr); }
+
+void note_ending_signal(int signal) noexcept {
+  for (auto& page : pages) {
+    if (SharedControl* const own = page.load()) own->ended_by.store(static_cast<std::uint32_t>(signal));
+  }
+}
+
+}  // namespace lockstep::comm
