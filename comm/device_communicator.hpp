@@ -19,6 +19,7 @@ struct DeviceCommunicatorOptions {
   double deadline_seconds = 60;        ///< longest wait for one step; > 0
   double excuse_seconds = 0;           ///< as in CommunicatorOptions
   bool ring = false;                   ///< force NCCL's ring algorithm
+  bool nvls = false;                   ///< NCCL may sum in the switches, which does not repeat bit for bit
   bool shared_device = false;  ///< ranks of one host may share a device: NCCL believes in separate hosts (tests)
   int processors = 16;         ///< most streaming multiprocessors that a sum may take (NCCL's CTAs); > 0
 };

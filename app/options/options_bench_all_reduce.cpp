@@ -114,6 +114,7 @@ BenchAllReduceOptions parse_bench_all_reduce(const std::vector<std::string>& arg
   table.add_choice("wire", execution.wire, "NAME",
                    "how elements travel, but by MPI's: fp32, or bf16 (half the bytes, rounded)", kWires);
   table.add("ring", execution.ring, "GPUs: NCCL's ring and no other algorithm").only_with("device", {"auto", "gpu"});
+  add_nvls_option(table, execution);
   table.add("graph", execution.graphs, "GPUs: record a batch of all-reduces once (CUDA graphs) and replay it")
       .only_with("device", {"auto", "gpu"});
   table.add("share-gpu", execution.share_gpu, "let several ranks use one GPU: slow, for tests")

@@ -36,6 +36,7 @@ struct ExecutionOptions {
   double deadline = 60;                            ///< seconds, for peers
   double io_deadline = 300;                        ///< seconds, for each operation on a file
   bool ring = false;                               ///< NCCL: the ring algorithm and no other
+  bool nvls = false;                               ///< NCCL may sum in the switches between GPUs
   comm::WireFormat wire = comm::WireFormat::fp32;  ///< of gradients between GPUs and hosts
   bool graphs = true;                              ///< record a step once and replay it
   bool tune = false;                               ///< choose the algorithms of matrix products by timing

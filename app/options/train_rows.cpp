@@ -282,6 +282,14 @@ void add_report_options(OptionTable& table, ReportOptions& options) {
   add_progress_option(table, options.progress);
 }
 
+void add_nvls_option(OptionTable& table, ExecutionOptions& options) {
+  table
+      .add("nvls", options.nvls,
+           "GPUs: NCCL may sum in the switches between them (NVLS); two runs may then differ in the last bits")
+      .only_with("device", {"auto", "gpu"})
+      .contradicts("ring");
+}
+
 void add_deadline_option(OptionTable& table, ExecutionOptions& options) {
   table.add("deadline", options.deadline, "SECONDS", "a rank that is silent for longer counts as dead and ends the job")
       .above(0);
@@ -329,6 +337,7 @@ void add_step_options(OptionTable& table, ExecutionOptions& options) {
       "bf16-feedback (CPUs: what rounding takes away is added to the next step)");
   table.add("ring", options.ring, "GPUs: reduce gradients by NCCL's ring and no other algorithm")
       .only_with("device", {"auto", "gpu"});
+  add_nvls_option(table, options);
   table.add("graph", options.graphs, "GPUs: record a step once (CUDA graphs) and replay it; the numbers are the same")
       .only_with("device", {"auto", "gpu"});
   table

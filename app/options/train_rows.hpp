@@ -24,6 +24,8 @@ void add_run_options(OptionTable& table, RunOptions& options);
 void add_report_options(OptionTable& table, ReportOptions& options);
 void add_progress_option(OptionTable& table, std::optional<bool>& progress);
 void add_deadline_option(OptionTable& table, ExecutionOptions& options);
+/// NVLS, of GPUs.
+void add_nvls_option(OptionTable& table, ExecutionOptions& options);
 /// Where a command computes.
 void add_execution_options(OptionTable& table, ExecutionOptions& options);
 /// How the steps of training are carried out there; after add_execution_options.

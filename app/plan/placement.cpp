@@ -171,6 +171,7 @@ std::unique_ptr<comm::Communicator> make_device_communicator(comm::MpiSession& s
                                          .deadline_seconds = options.deadline,
                                          .excuse_seconds = options.io_deadline + options.deadline,
                                          .ring = options.ring,
+                                         .nvls = options.nvls,
                                          .shared_device = place.gpus_are_shared,
                                          .processors = std::max(place.communication_processors, 1)});
 }

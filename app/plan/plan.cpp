@@ -13,6 +13,7 @@
 #include "app/report/figures.hpp"
 #include "app/report/result_file.hpp"
 #include "comm/device_communicator.hpp"
+#include "comm/session/network_interfaces.hpp"
 #include "io/runs/metrics_log.hpp"
 
 namespace lockstep::app {
@@ -24,6 +25,13 @@ std::string wire_text(comm::WireFormat wire, const Place& place, const comm::Com
   if (wire == comm::WireFormat::fp32 || communicator.size() == 1) return "";
   if (place.gpu || communicator.uses_network()) return fmt::format(" in {}", word_of(wire));
   return fmt::format(" (--wire {} is for other hosts: nothing travels here)", word_of(wire));
+}
+
+/// Whether sums over GPUs repeat bit for bit.
+std::string nvls_text(const ExecutionOptions& execution, const Place& place, const comm::Communicator& communicator) {
+  if (!place.gpu || communicator.size() == 1) return "";
+  return comm::nccl_may_use_nvls(execution.nvls) ? " (with NVLS: runs may differ in the last bits)"
+                                                 : " (without NVLS, whose sums do not repeat bit for bit)";
 }
 
 /// The options with what was decided in the place of what is automatic: the configuration that gives the same workload.
@@ -215,10 +223,11 @@ std::string format_plan(const Plan& plan, const comm::Communicator& communicator
                 plan.checkpoint_writers, copy);
   text += format_training(plan);
   const std::string_view transport = comm::name_of(transport_of(plan.place, communicator));
-  text +=
-      fmt::format("{}: {}{}, {} per step ({}):", plan.shards_optimizer ? "reduce-scatter and all-gather" : "all-reduce",
-                  transport, wire_text(plan.settings.execution.wire, plan.place, communicator),
-                  counted(buckets.size(), "bucket"), plan.bucket_rule.text());
+  text += fmt::format(
+      "{}: {}{}{}, {} per step ({}):", plan.shards_optimizer ? "reduce-scatter and all-gather" : "all-reduce",
+      transport, wire_text(plan.settings.execution.wire, plan.place, communicator),
+      nvls_text(plan.settings.execution, plan.place, communicator), counted(buckets.size(), "bucket"),
+      plan.bucket_rule.text());
   constexpr std::size_t most_shown = 8;
   for (std::size_t i = 0; i < std::min(buckets.size(), most_shown); ++i) {
     text += fmt::format(" {}", format_bytes(buckets[i].count * sizeof(float)));

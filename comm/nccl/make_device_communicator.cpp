@@ -69,7 +69,8 @@ std::unique_ptr<Communicator> make_device_communicator(MpiSession& session, Comm
                                                        const DeviceCommunicatorOptions& options) {
   check_options(options);
   const std::string label = device_label(session.host(), options);
-  apply_nccl_settings({.ring = options.ring, .shared_device = options.shared_device, .rank = host.rank()});
+  apply_nccl_settings(
+      {.ring = options.ring, .nvls = options.nvls, .shared_device = options.shared_device, .rank = host.rank()});
   all_succeed(host, [&] {
     require_success(cudaSetDevice(options.device), label, "cudaSetDevice");
     require_success(cudaFree(nullptr), label, "the start of CUDA on this device");

@@ -86,6 +86,8 @@ void apply_nccl_settings(const NcclSettings& settings) {
   // cudaMalloc() cannot be, and the trial is a barrier of all ranks of the host: a rank that has failed and does not
   // record would be waited for until the deadline.
   set_unless_set("NCCL_GRAPH_REGISTER", "0");
+  // The switches add in the order in which the terms arrive.
+  if (!settings.nvls) set_unless_set("NCCL_NVLS_ENABLE", "0");
   if (settings.ring || settings.shared_device) set_unless_set("NCCL_ALGO", "Ring");
   if (!settings.shared_device) return;
   // NCCL refuses two ranks on one device of one host. As hosts of their own they meet no shortcut between devices.

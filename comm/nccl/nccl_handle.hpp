@@ -30,6 +30,7 @@ NcclId make_nccl_id(Communicator& host);
 /// Where an environment variable says something already, that stands. Must come before the first other call to NCCL.
 struct NcclSettings {
   bool ring = false;  ///< NCCL_ALGO=Ring
+  bool nvls = false;  ///< without it NCCL_NVLS_ENABLE=0
   bool shared_device =
       false;  ///< several ranks on one device: each pretends to be a host of its own, talking by sockets
   int rank = 0;

@@ -247,4 +247,9 @@ std::string nccl_environment_error() {
   return interface_list_error(list, host_interfaces(), host[0] == '\0' ? "this host" : host);
 }
 
+bool nccl_may_use_nvls(bool asked) {
+  const char* const set = std::getenv("NCCL_NVLS_ENABLE");
+  return set == nullptr || *set == '\0' ? asked : std::string_view(set) != "0";
+}
+
 }  // namespace lockstep::comm

@@ -55,4 +55,8 @@ std::string interface_list_error(std::string_view list, std::span<const std::str
 /// in NCCL_SOCKET_IFNAME (prefixes, ^, =, commas as NCCL reads them) that this host does not have. Empty: nothing.
 std::string nccl_environment_error();
 
+/// Whether NCCL may sum in the switches between GPUs (NVLS), where the order of the additions is not fixed: as
+/// NCCL_NVLS_ENABLE says, and as `asked` where it is not set.
+bool nccl_may_use_nvls(bool asked);
+
 }  // namespace lockstep::comm

@@ -34,7 +34,7 @@ check "NCCL's interfaces are nobody's business on the CPU"
 NCCL_SOCKET_IFNAME=nosuch0 run -n 2 "${train[@]}" --device cpu --run runs/interface
 expect_status 0
 check "options of GPUs contradict the CPU"
-for option in --ring --no-graph --share-gpu; do
+for option in --ring --nvls --no-graph --share-gpu; do
   run "${train[@]}" --device cpu $option --run runs/none
   expect_error 2 "^lockstep train: $option has an effect only with --device auto or gpu"
 done
@@ -43,6 +43,11 @@ check "a plan for GPUs needs none"
 run -n 2 "${train[@]}" --device gpu --dry-run
 expect_status 0; expect_silence; expect_out '^device: gpu \(a plan: no GPU was looked at\)$'; expect_out '^all-reduce: nccl'
 expect_out '^memory per rank: .* input'
+expect_out '^all-reduce: nccl \(without NVLS, whose sums do not repeat bit for bit\), '
+run -n 2 "${train[@]}" --device gpu --nvls --dry-run
+expect_out '^all-reduce: nccl \(with NVLS: runs may differ in the last bits\), '
+NCCL_NVLS_ENABLE=0 run -n 2 "${train[@]}" --device gpu --nvls --dry-run
+expect_out '^all-reduce: nccl \(without NVLS'
 
 if [ "$has_gpu" != 0 ]; then
   echo "NOT RUN, for there is a GPU here: what a job says where there is none"

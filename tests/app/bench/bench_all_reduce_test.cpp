@@ -54,6 +54,8 @@ TEST(BenchAllReduceOptionsTest, TakesSizesInElements) {
   EXPECT_EQ(o.link_gbps, 12.5);
   EXPECT_EQ(o.execution.device, DeviceChoice::automatic);
   EXPECT_TRUE(o.execution.ring);
+  EXPECT_FALSE(o.execution.nvls);
+  EXPECT_TRUE(parse_bench_all_reduce({"--nvls"}).execution.nvls);
   EXPECT_TRUE(o.execution.share_gpu);
   EXPECT_FALSE(o.execution.graphs);
   EXPECT_EQ(o.execution.deadline, 5);

@@ -430,6 +430,9 @@ TEST(TrainOptionsTest, ContradictionsAreErrors) {
             "--histograms-every has an effect only with --tensorboard yes, not with no");
   EXPECT_EQ(complaint({"--device", "cpu", "--ring"}),
             "--ring has an effect only with --device auto or gpu, not with cpu");
+  EXPECT_EQ(complaint({"--device", "cpu", "--nvls"}),
+            "--nvls has an effect only with --device auto or gpu, not with cpu");
+  EXPECT_THAT(complaint({"--ring", "--nvls"}), HasSubstr("--ring"));
   EXPECT_EQ(complaint({"--device", "cpu", "--no-graph"}),
             "--no-graph has an effect only with --device auto or gpu, not with cpu");
   EXPECT_EQ(complaint({"--device", "cpu", "--share-gpu"}),
@@ -445,6 +448,13 @@ TEST_F(ConfigFile, OfARunOnGpusServesOnCpusAndBack) {
   write("device = cpu\nthreads = 2\n");
   const ExecutionOptions gpu = parse({"--config", file_, "--device", "gpu", "--no-graph"}).execution;
   EXPECT_EQ(gpu, (ExecutionOptions{.device = DeviceChoice::gpu, .graphs = false}));
+}
+
+TEST(TrainOptionsTest, NvlsIsOffUnlessAskedFor) {
+  EXPECT_FALSE(parse({}).execution.nvls);
+  const TrainOptions asked = parse({"--nvls"});
+  EXPECT_TRUE(asked.execution.nvls);
+  EXPECT_TRUE(train_options_from_ini(asked.to_ini()).execution.nvls);
 }
 
 TEST(TrainOptionsTest, WhatIsOffAnywayContradictsNothing) {
@@ -696,7 +706,7 @@ Arguments random_arguments(std::mt19937& random) {
   maybe("wire", pick({"fp32", "bf16", "bf16-feedback"}));
   if (device != "gpu") maybe("threads", number(1, 64));
   if (device != "cpu") {
-    if (chance()) a.push_back("--ring");
+    if (chance()) a.push_back(pick({"--ring", "--nvls"}));
     if (chance()) a.push_back("--no-graph");
     if (chance()) a.push_back("--share-gpu");
   }

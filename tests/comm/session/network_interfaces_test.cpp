@@ -71,6 +71,17 @@ TEST(NcclEnvironment, IsReadFromTheVariable) {
   ASSERT_EQ(unsetenv("NCCL_SOCKET_IFNAME"), 0);
 }
 
+TEST(NcclEnvironment, DecidesOnNvlsBeforeTheOption) {
+  ASSERT_EQ(unsetenv("NCCL_NVLS_ENABLE"), 0);
+  EXPECT_TRUE(nccl_may_use_nvls(true));
+  EXPECT_FALSE(nccl_may_use_nvls(false));
+  ASSERT_EQ(setenv("NCCL_NVLS_ENABLE", "0", 1), 0);
+  EXPECT_FALSE(nccl_may_use_nvls(true));
+  ASSERT_EQ(setenv("NCCL_NVLS_ENABLE", "2", 1), 0);
+  EXPECT_TRUE(nccl_may_use_nvls(false));
+  ASSERT_EQ(unsetenv("NCCL_NVLS_ENABLE"), 0);
+}
+
 InterfaceAddress address(std::string text, int prefix) {
   InterfaceAddress a;
   a.interface = "eth0";
