@@ -3,6 +3,7 @@
 /// its collectives may be recorded (CUDA stream capture) by whoever owns the producer's stream.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -26,6 +27,19 @@ struct DeviceCommunicatorOptions {
 
 /// Bytes on the GPU that a communicator of several ranks takes for sums that travel as bfloat16.
 inline constexpr std::size_t kDeviceStagingBytes = std::size_t{32} << 20;
+
+/// Buffers of one connection of one of NCCL's blocks: 512 KiB for its protocol LL, 4,800 KiB for LL128, 4 MiB for
+/// Simple (NCCL's src/init.cc and src/include/device.h: DEFAULT_LL_BUFFSIZE, DEFAULT_LL128_BUFFSIZE, DEFAULT_BUFFSIZE).
+inline constexpr std::size_t kNcclConnectionBytes = std::size_t{512 + 4800 + 4096} << 10;
+
+/// Most bytes on the GPU that a communicator of `ranks` ranks takes. Each block of a sum has a connection from the rank
+/// before it in the ring and one to the next; and, where trees are allowed, both ways with a parent and three children.
+constexpr std::size_t device_communicator_bytes(int ranks, const DeviceCommunicatorOptions& options) {
+  if (ranks == 1) return 0;
+  const int connections = 2 + (options.ring || options.shared_device ? 0 : 2 * std::min(ranks - 1, 4));
+  return static_cast<std::size_t>(options.processors * connections) * kNcclConnectionBytes +
+         (options.wire == WireFormat::fp32 ? 0 : kDeviceStagingBytes);
+}
 
 /// Collective. NCCL over all ranks of the session, bootstrapped through `host`, which also watches over the peers: the
 /// id is made on rank 0 and broadcast. `host` must outlive the result. A world of one needs no NCCL. Throws AgreedError

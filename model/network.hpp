@@ -39,6 +39,7 @@ struct LayerPlan {
   std::int64_t activation_elements = 0;  ///< per sample
   double forward_flops = 0;              ///< per sample; a multiply-add is two
   double backward_flops = 0;             ///< per sample
+  std::int64_t patch_elements = 0;       ///< per sample: of the patches of its largest convolution (im2col)
 };
 
 class Network {

@@ -10,7 +10,6 @@
 
 #include "app/report/figures.hpp"
 #include "comm/agreement.hpp"
-#include "comm/device_communicator.hpp"
 #include "comm/messages.hpp"
 #include "comm/session/network_interfaces.hpp"
 #include "comm/survey/topology.hpp"
@@ -160,20 +159,25 @@ std::unique_ptr<model::Backend> make_backend(const Place& place, const Execution
                                       .reserved_processors = place.communication_processors});
 }
 
+comm::DeviceCommunicatorOptions device_communicator_options(const Place& place, const ExecutionOptions& options,
+                                                            void* stream) {
+  return {.stream = stream,
+          .device = place.gpu->index,
+          .device_name = name_with_pci(*place.gpu),
+          .wire = options.wire,
+          .deadline_seconds = options.deadline,
+          .excuse_seconds = options.io_deadline + options.deadline,
+          .ring = options.ring,
+          .nvls = options.nvls,
+          .shared_device = place.gpus_are_shared,
+          .processors = std::max(place.communication_processors, 1)};
+}
+
 std::unique_ptr<comm::Communicator> make_device_communicator(comm::MpiSession& session,
                                                              comm::Communicator& communicator, const Place& place,
                                                              model::Backend& backend, const ExecutionOptions& options) {
   return comm::make_device_communicator(session, communicator,
-                                        {.stream = backend.stream(),
-                                         .device = place.gpu->index,
-                                         .device_name = name_with_pci(*place.gpu),
-                                         .wire = options.wire,
-                                         .deadline_seconds = options.deadline,
-                                         .excuse_seconds = options.io_deadline + options.deadline,
-                                         .ring = options.ring,
-                                         .nvls = options.nvls,
-                                         .shared_device = place.gpus_are_shared,
-                                         .processors = std::max(place.communication_processors, 1)});
+                                        device_communicator_options(place, options, backend.stream()));
 }
 
 comm::Transport transport_of(const Place& place, const comm::Communicator& communicator) {

@@ -15,6 +15,7 @@
 
 #include "app/options/train_options.hpp"
 #include "comm/communicator.hpp"
+#include "comm/device_communicator.hpp"
 #include "comm/gradient_reducer.hpp"
 #include "model/backend.hpp"
 #include "model/device.hpp"
@@ -80,8 +81,10 @@ struct GpuMemory {
   std::size_t bytes = 0;       ///< in all
   int sharers = 1;
 };
-/// Bytes of one rank on a GPU: the plan, and 512 MiB + 5 % for the library's workspace, recorded graphs and NCCL.
+/// Bytes of one rank on a GPU: the plan, and 5 % for what is small, and lost between blocks.
 std::size_t bytes_on_gpu(const model::MemoryPlan& plan);
+/// " + products 64 MiB + kernels 512 MiB + NCCL 147 MiB": what a GPU holds beside the arenas; empty on a CPU.
+std::string beside_arenas(const model::MemoryPlan& plan);
 /// Empty where `plan` fits on every rank's GPU; else who has too little, what is needed and the largest --batch that
 /// fits everywhere, found by bisection over `plan_for`.
 std::string memory_complaint(std::span<const GpuMemory> ranks, const model::MemoryPlan& plan, std::int64_t batch,
@@ -97,6 +100,9 @@ std::unique_ptr<model::Backend> make_backend(const Place& place, const Execution
 std::unique_ptr<comm::Communicator> make_device_communicator(comm::MpiSession& session,
                                                              comm::Communicator& communicator, const Place& place,
                                                              model::Backend& backend, const ExecutionOptions& options);
+/// What such a communicator is made with. `stream`: of the backend; none for a plan.
+comm::DeviceCommunicatorOptions device_communicator_options(const Place& place, const ExecutionOptions& options,
+                                                            void* stream);
 /// The transport of gradients, for plans that are made before there is a device communicator.
 comm::Transport transport_of(const Place& place, const comm::Communicator& communicator);
 /// How gradients are cut into buckets of `elements`; 0: of sizes that suit the ranks.

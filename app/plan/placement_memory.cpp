@@ -1,5 +1,6 @@
 /// Whether a plan fits where it will run, before anything is allocated.
 #include <algorithm>
+#include <initializer_list>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -14,26 +15,39 @@
 namespace lockstep::app {
 namespace {
 
+struct Part {
+  const char* name;
+  std::size_t bytes;
+};
+std::string sum_of(std::initializer_list<Part> parts) {
+  std::vector<std::string> texts;
+  for (const Part& part : parts) {
+    if (part.bytes > 0) texts.push_back(fmt::format("{} {}", part.name, format_bytes(part.bytes)));
+  }
+  return fmt::format("{}", fmt::join(texts, " + "));
+}
+
 std::string arenas(const model::MemoryPlan& plan) {
-  std::vector<std::string> parts;
-  const auto add = [&](const char* name, std::size_t bytes) {
-    if (bytes > 0) parts.push_back(fmt::format("{} {}", name, format_bytes(bytes)));
-  };
-  add("parameters", plan.parameters);
-  add("gradients", plan.gradients);
-  add("optimiser", plan.optimizer);
-  add("average", plan.average);
-  add("activations", plan.activations);
-  add("input", plan.input);
-  return fmt::format("{}", fmt::join(parts, " + "));
+  return sum_of({{"parameters", plan.parameters},
+                 {"gradients", plan.gradients},
+                 {"optimiser", plan.optimizer},
+                 {"average", plan.average},
+                 {"activations", plan.activations},
+                 {"input", plan.input}});
 }
 
 }  // namespace
 
-std::size_t bytes_on_gpu(const model::MemoryPlan& plan) {
-  constexpr std::size_t kFixed = std::size_t{512} << 20;
-  return plan.total() + plan.total() / 20 + kFixed;
+std::string beside_arenas(const model::MemoryPlan& plan) {
+  const std::string sum = sum_of({{"products", plan.products},
+                                  {"patches", plan.patches},
+                                  {"cuDNN", plan.library},
+                                  {"kernels", plan.kernels},
+                                  {"NCCL", plan.communication}});
+  return sum.empty() ? "" : " + " + sum;
 }
+
+std::size_t bytes_on_gpu(const model::MemoryPlan& plan) { return plan.total() + plan.total() / 20; }
 
 std::string memory_complaint(std::span<const GpuMemory> ranks, const model::MemoryPlan& plan, std::int64_t batch,
                              const std::function<model::MemoryPlan(std::int64_t)>& plan_for) {
@@ -65,10 +79,10 @@ std::string memory_complaint(std::span<const GpuMemory> ranks, const model::Memo
       fits > 0 ? fmt::format("--batch {} would fit", fits)
                : "Not even --batch 1 would fit: take a smaller network, a smaller --evaluation-batch or a larger GPU";
   return fmt::format(
-      "out of GPU memory before the start: a rank with {} samples at once needs {} = {} + 512 MiB and 5 % for CUDA's "
-      "libraries and NCCL; {} has {} of {} free{}{}. {}",
-      with_commas(batch), bytes(bytes_on_gpu(plan)), arenas(plan), where, bytes(worst.free_bytes), bytes(worst.bytes),
-      among, others, advice);
+      "out of GPU memory before the start: a rank with {} samples at once needs {} = {}{} and 5 % more; "
+      "{} has {} of {} free{}{}. {}",
+      with_commas(batch), bytes(bytes_on_gpu(plan)), arenas(plan), beside_arenas(plan), where, bytes(worst.free_bytes),
+      bytes(worst.bytes), among, others, advice);
 }
 
 void require_gpu_memory(comm::Communicator& communicator, const Place& place, const model::MemoryPlan& plan,

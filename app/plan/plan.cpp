@@ -112,8 +112,9 @@ model::MemoryPlan memory_with(const Plan& plan, const comm::Communicator& commun
       network, options,
       {.optimizer = plan.workload.optimizer, .owned = owned_ranges(plan, ranks - 1, ranks)},  // the last owns most
       memory_types(plan.place));
-  if (plan.place.gpu && ranks > 1 && plan.settings.execution.wire != comm::WireFormat::fp32) {
-    memory.gradients += comm::kDeviceStagingBytes;
+  if (plan.place.gpu) {
+    memory.communication = comm::device_communicator_bytes(
+        ranks, device_communicator_options(plan.place, plan.settings.execution, nullptr));
   }
   if (!plan.place.gpu && communicator.wire_format() == comm::WireFormat::bf16_feedback) {
     memory.gradients += network.parameters().arena_elements() * sizeof(float);  // the errors of rounding
@@ -206,11 +207,11 @@ std::string format_plan(const Plan& plan, const comm::Communicator& communicator
   text += fmt::format("  {} parameters, {} per step over all ranks\n", with_commas(parameters),
                       format_flops(flops * static_cast<double>(work.global_batch)));
   const auto bytes = [](std::size_t count) { return format_bytes(count); };
-  text +=
-      fmt::format("memory per rank: {} = parameters {} + gradients {} + optimiser {} + average {} + activations {}{}\n",
-                  bytes(memory.total()), bytes(memory.parameters), bytes(memory.gradients), bytes(memory.optimizer),
-                  bytes(memory.average), bytes(memory.activations),
-                  memory.input > 0 ? fmt::format(" + input {}", bytes(memory.input)) : "");
+  text += fmt::format(
+      "memory per rank: {} = parameters {} + gradients {} + optimiser {} + average {} + activations {}{}{}\n",
+      bytes(memory.total()), bytes(memory.parameters), bytes(memory.gradients), bytes(memory.optimizer),
+      bytes(memory.average), bytes(memory.activations),
+      memory.input > 0 ? fmt::format(" + input {}", bytes(memory.input)) : "", beside_arenas(memory));
   const auto recurrent = work.global_batch * workload.network->recurrent_state().elements_per_sample();
   const std::string copy = bytes(memory.snapshot / static_cast<std::size_t>(plan.checkpoint_writers) +
                                  static_cast<std::size_t>(recurrent) * sizeof(float));

@@ -15,10 +15,9 @@
 #include <cstdint>
 
 #include "model/cuda/image_kernels.hpp"
+#include "model/device_workspaces.hpp"
 
 namespace lockstep::model::cuda {
-
-inline constexpr std::size_t kMostPatchBytes = std::size_t{256} << 20;
 
 /// Whether an image is the matrix of its patches.
 inline bool is_product(const Convolution& shape) {

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "model/device_workspaces.hpp"
 #include "model/formulas/bfloat16.hpp"
 #include "model/make_cuda_backend.hpp"
 
@@ -23,7 +24,9 @@ namespace cuda {
 namespace {
 
 /// Hopper's kernels split sums over more blocks.
-std::size_t workspace_for(const Device& device) { return std::size_t{device.major >= 9 ? 64u : 32u} << 20; }
+std::size_t workspace_for(const Device& device) {
+  return device.major >= 9 ? kProductWorkspace : kProductWorkspace / 2;
+}
 
 int processors_for(const BackendOptions& options, const Device& device) {
   const int reserved = options.reserved_processors;

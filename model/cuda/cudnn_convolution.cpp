@@ -13,12 +13,11 @@
 #include "model/cuda/handles.hpp"
 #include "model/cuda/image_kernels.hpp"
 #include "model/device.hpp"
+#include "model/device_workspaces.hpp"
 
 namespace lockstep::model::cuda {
 
 namespace {
-
-constexpr std::size_t kMostWorkspace = std::size_t{256} << 20;
 
 bool are_aligned(std::initializer_list<const void*> pointers) {
   for (const void* pointer : pointers) {
@@ -94,7 +93,7 @@ class CudnnConvolution final : public ConvolutionLibrary {
     const auto key = problem.key();
     auto known = plans_.find(key);
     if (known == plans_.end()) {
-      std::optional<CudnnPlan> plan = find_cudnn_plan(CudnnDevice(handle_.get()), problem, kMostWorkspace);
+      std::optional<CudnnPlan> plan = find_cudnn_plan(CudnnDevice(handle_.get()), problem, kMostLibraryWorkspace);
       if (!plan) ++unplanned_;
       known = plans_.emplace(key, std::move(plan)).first;
     }

@@ -39,12 +39,14 @@ LayerPlan ConvolutionLayer::plan() const {
                                         options_.window.height, options_.window.width);
   if (options_.window.stride > 1) description += fmt::format("/{}", options_.window.stride);
   if (options_.activation != Activation::none) description += fmt::format(", {}", name_of(options_.activation));
+  const bool is_product = shape_.patch() == shape_.in.channels && shape_.out.pixels() == shape_.in.pixels();
   return {.name = name_,
           .description = std::move(description),
           .parameters = shape_.patch() * options_.channels + (options_.bias ? options_.channels : 0),
           .activation_elements = shape_.out.elements(),
           .forward_flops = product,
-          .backward_flops = options_.first ? product : 2 * product};
+          .backward_flops = options_.first ? product : 2 * product,
+          .patch_elements = is_product ? 0 : shape_.patch() * shape_.out.pixels()};
 }
 
 Tensor ConvolutionLayer::forward(const Pass& pass, const Tensor& x) const {

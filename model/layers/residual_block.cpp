@@ -20,6 +20,7 @@ void add_costs(const LayerPlan& part, LayerPlan& sum) {
   sum.activation_elements += part.activation_elements;
   sum.forward_flops += part.forward_flops;
   sum.backward_flops += part.backward_flops;
+  sum.patch_elements = std::max(sum.patch_elements, part.patch_elements);
 }
 
 }  // namespace

@@ -1,9 +1,27 @@
 #include "model/state/memory_plan.hpp"
 
+#include <algorithm>
+
 #include "model/batch.hpp"
+#include "model/device_workspaces.hpp"
 #include "model/state/recurrent_state.hpp"
 
 namespace lockstep::model {
+
+namespace {
+
+/// As many whole samples as fit, but at least one.
+std::size_t patch_bytes(const Network& network, std::int64_t samples, ElementType type) {
+  std::size_t most = 0;
+  for (const LayerPlan& layer : network.plan()) {
+    const std::size_t of_sample = static_cast<std::size_t>(layer.patch_elements) * size_of(type);
+    const std::size_t of_batch = of_sample * static_cast<std::size_t>(samples);
+    most = std::max(most, of_batch <= kMostPatchBytes ? of_batch : std::max(of_sample, kMostPatchBytes));
+  }
+  return most;
+}
+
+}  // namespace
 
 MemoryTypes memory_types(const Backend& backend) {
   return {.compute = backend.compute_type(), .master = backend.master_type(), .is_host = backend.is_host()};
@@ -37,7 +55,12 @@ MemoryPlan plan_memory(const Network& network, const ModelOptions& options, cons
         1 + state_count(state_options.optimizer.kind) + (state_options.optimizer.average_decay > 0 ? 1 : 0);
     plan.snapshot = static_cast<std::size_t>(groups) * elements * sizeof(float);
   }
-  if (!types.is_host) plan.input = BatchStage::slot_bytes(network, options, state_options.purpose);
+  if (types.is_host) return plan;
+  plan.input = BatchStage::slot_bytes(network, options, state_options.purpose);
+  plan.products = kProductWorkspace;
+  plan.patches = patch_bytes(network, options.max_batch, types.compute);
+  if (plan.patches > 0 && types.compute == ElementType::bfloat16) plan.library = kMostLibraryWorkspace;
+  plan.kernels = kKernelBytes;
   return plan;
 }
 

@@ -15,11 +15,19 @@ namespace lockstep::model {
 struct MemoryPlan {
   std::size_t parameters = 0;  ///< with their copy in the compute type, where that is another one
   std::size_t gradients = 0, optimizer = 0, average = 0;
-  std::size_t activations = 0;  ///< with recurrent state
-  std::size_t input = 0;        ///< batches on their way to a device
+  std::size_t activations = 0;    ///< with recurrent state
+  std::size_t input = 0;          ///< batches on their way to a device
+  std::size_t products = 0;       ///< a device's workspace for matrix products (cuBLASLt)
+  std::size_t patches = 0;        ///< a device's, of convolutions as products (im2col)
+  std::size_t library = 0;        ///< a device's, of convolutions by a library (cuDNN)
+  std::size_t kernels = 0;        ///< a device's code, loaded when it is first used, and recorded graphs
+  std::size_t communication = 0;  ///< buffers of sums between devices; known to who makes the communicator
   /// A copy of the state for a checkpoint, in host memory, on the ranks that keep one; no part of the total.
   std::size_t snapshot = 0;
-  std::size_t total() const noexcept { return parameters + gradients + optimizer + average + activations + input; }
+  std::size_t total() const noexcept {
+    return parameters + gradients + optimizer + average + activations + input + products + patches + library + kernels +
+           communication;
+  }
 };
 
 /// What an element takes where, and whether batches are copied.

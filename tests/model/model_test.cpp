@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "model/device_workspaces.hpp"
 #include "model/state/memory_plan.hpp"
 #include "model/training/training.hpp"
 #include "now.hpp"
@@ -360,6 +361,31 @@ TEST_F(ModelTest, MemoryIsPlannedBeforeAndTakenOnce) {
   const MemoryPlan eval =
       plan_memory(*network_, {.max_batch = 1}, {.purpose = Purpose::evaluation}, memory_types(*backend_));
   EXPECT_EQ(eval.total(), arena + eval.activations);
+}
+
+TEST_F(ModelTest, MemoryOfADeviceHoldsWorkspaces) {
+  const ModelOptions options{.max_batch = kSamples};
+  const MemoryPlan plan = plan_memory(*network_, options, {}, memory_types_on_gpu(Precision::bf16));
+  EXPECT_EQ(plan.products, kProductWorkspace);
+  EXPECT_EQ(plan.kernels, kKernelBytes);
+  EXPECT_EQ(plan.patches, 0u);
+  EXPECT_EQ(plan.library, 0u);
+  EXPECT_EQ(plan.total(), plan.parameters + plan.gradients + plan.optimizer + plan.average + plan.activations +
+                              plan.input + plan.products + plan.kernels);
+
+  const auto resnet =
+      make_network({.name = "resnet"}, {.features = 32 * 32 * 3, .outputs = 10, .image = ImageShape{32, 32, 3}});
+  const auto images = [&](std::int64_t batch, Precision precision) {
+    return plan_memory(*resnet, {.max_batch = batch}, {}, memory_types_on_gpu(precision));
+  };
+  const std::size_t of_image = images(1, Precision::bf16).patches;
+  EXPECT_GT(of_image, 0u);
+  EXPECT_EQ(images(3, Precision::bf16).patches, 3 * of_image);
+  EXPECT_EQ(images(1, Precision::fp32).patches, 2 * of_image);
+  EXPECT_EQ(images(1'000'000, Precision::bf16).patches, kMostPatchBytes);
+  EXPECT_EQ(images(1, Precision::bf16).library, kMostLibraryWorkspace);
+  EXPECT_EQ(images(1, Precision::fp32).library, 0u) << "which does no convolutions in fp32";
+  EXPECT_EQ(plan_memory(*resnet, {.max_batch = 1}, {}, {}).patches, 0u) << "on a host";
 }
 
 TEST_F(ModelTest, AnEvaluationModelOnlyEvaluates) {

@@ -1,0 +1,21 @@
+/// \file
+/// What a GPU's backend takes at most beside the arenas of a model: memory that operations work in.
+#pragma once
+
+#include <cstddef>
+
+namespace lockstep::model {
+
+/// For matrix products: parts of sums that are split over blocks, as much as cuBLAS itself takes on Hopper. GPUs before
+/// it take half.
+inline constexpr std::size_t kProductWorkspace = std::size_t{64} << 20;
+/// For the patches of convolutions that are done as products. A tile is at least one image, whatever it takes.
+inline constexpr std::size_t kMostPatchBytes = std::size_t{256} << 20;
+/// For convolutions by a library: its plans that want more are not taken.
+inline constexpr std::size_t kMostLibraryWorkspace = std::size_t{256} << 20;
+/// For code, which CUDA loads when it is first used, and graphs. A process that had used cuBLAS held 287 MB with this
+/// way of loading and 667 MB with all code at once, its context included (pytorch/pytorch pull request 86509); the
+/// context is there before anybody looks at what is free.
+inline constexpr std::size_t kKernelBytes = std::size_t{512} << 20;
+
+}  // namespace lockstep::model
