@@ -22,7 +22,7 @@ struct DeviceCommunicatorOptions {
   bool ring = false;                   ///< force NCCL's ring algorithm
   bool nvls = false;                   ///< NCCL may sum in the switches, which does not repeat bit for bit
   bool shared_device = false;  ///< ranks of one host may share a device: NCCL believes in separate hosts (tests)
-  int processors = 16;         ///< most streaming multiprocessors that a sum may take (NCCL's CTAs); > 0
+  int processors = 8;          ///< most streaming multiprocessors that a sum may take (NCCL's CTAs); > 0
 };
 
 /// Bytes on the GPU that a communicator of several ranks takes for sums that travel as bfloat16.

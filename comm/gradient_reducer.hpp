@@ -64,6 +64,8 @@ class GradientReducer {
   void finish_gathering();
 
   const std::vector<Slice>& schedule() const noexcept { return schedule_; }
+  /// A bucket of the step that has begun is being reduced, or has been.
+  bool has_begun_to_reduce() const noexcept { return next_ > 0; }
 
  private:
   Communicator& communicator_;

@@ -126,6 +126,10 @@ class Backend {
   virtual bool is_host() const noexcept = 0;
   /// The queue that the operations are enqueued to (a cudaStream_t); nullptr on a host.
   virtual void* stream() noexcept { return nullptr; }
+  /// What matrix products count on that are enqueued from here on; `all` at first. `unreserved` leaves the
+  /// multiprocessors of BackendOptions to communication that runs beside them. Means nothing on a host.
+  enum class Processors { all, unreserved };
+  virtual void use_processors(Processors) noexcept {}
 
   // ---- data in ----
 
@@ -253,7 +257,7 @@ struct BackendOptions {
   Precision precision = Precision::fp32;  ///< cuda; the others know one
   bool graphs = true;                     ///< cuda: record and replay in repeat()
   bool tune = false;                      ///< cuda: choose the algorithm of a product by timing a few, once per shape
-  int reserved_processors = 0;  ///< cuda: streaming multiprocessors left to communication by matrix multiplications
+  int reserved_processors = 0;  ///< cuda: streaming multiprocessors that use_processors() leaves to communication
 };
 /// The one place that knows which backends were compiled. name: "cpu", "cuda" or "reference". Throws
 /// std::invalid_argument (unknown name), DeviceError (no such device, or built without CUDA).

@@ -35,7 +35,12 @@ Trainer::Trainer(const Parts& parts, const model::LearningRateSchedule& schedule
       schedule_(schedule),
       accumulate_(accumulate),
       input_(parts.backend, parts.training.model, std::move(next)),
-      reduce_([this](std::size_t end) { parts_.reducer.ready_up_to(end); }),
+      reduce_([this](std::size_t end) {
+        parts_.reducer.ready_up_to(end);
+        if (parts_.reducer.has_begun_to_reduce()) {
+          parts_.backend.use_processors(model::Backend::Processors::unreserved);
+        }
+      }),
       send_part_([this](std::size_t part) {  // a part is of a bucket
         parts_.reducer.gather(parts_.training.parameters.weight_elements(model::Weights::current), part);
       }) {}
@@ -97,6 +102,7 @@ void Trainer::backward(const model::Model::Forward& forward, MicroStep at) {
   static const model::GradientReady not_yet;
   if (at.is_last) parts_.reducer.begin_step();
   parts_.training.model.backward(forward, at.is_last ? reduce_ : not_yet);
+  parts_.backend.use_processors(model::Backend::Processors::all);
 }
 
 /// What the update needs of the host, before the work that may be recorded.

@@ -35,6 +35,10 @@ std::string to_text(const RankView& view);
 /// Throws std::invalid_argument on anything that to_text does not write.
 RankView view_from(std::string_view text);
 
+/// Blocks of NCCL's sums: the fewest of the 8 to 16 that others leave them beside products (pytorch issue 143988). Not
+/// measured here.
+inline constexpr int kMostCommunicationProcessors = 8;
+
 /// Where a rank computes.
 struct Place {
   std::optional<model::Device> gpu;  ///< empty: the CPU
@@ -45,8 +49,8 @@ struct Place {
   std::string note;
   int sharers = 1;               ///< ranks that use this GPU, this one included
   bool gpus_are_shared = false;  ///< somewhere in the world ranks share a GPU
-  /// Streaming multiprocessors that sums over ranks may take, and that products therefore leave alone: at most 16, and
-  /// at most an eighth of the smallest GPU. The same on every rank; 0 in a world of one and on CPUs.
+  /// Streaming multiprocessors that sums over ranks take, and that products leave alone while a sum runs: 8, and at
+  /// most an eighth of the smallest GPU. The same on every rank; 0 in a world of one and on CPUs.
   int communication_processors = 0;
 };
 

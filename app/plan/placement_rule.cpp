@@ -227,7 +227,7 @@ ChosenPrecision choose_precision(const Views& views, const std::vector<model::De
 }
 
 int communication_processors(const std::vector<model::Device>& devices) {
-  constexpr int kMost = 16;
+  constexpr int kMost = kMostCommunicationProcessors;
   if (devices.size() == 1) return 0;
   const auto smallest = std::min_element(devices.begin(), devices.end(),
                                          [](const auto& a, const auto& b) { return a.processors < b.processors; });

@@ -13,7 +13,7 @@
 
 namespace lockstep::model::cpu {
 
-class CpuBackend final : public HostBackend {
+class CpuBackend : public HostBackend {
  public:
   explicit CpuBackend(int threads);
 

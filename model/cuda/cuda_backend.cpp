@@ -28,7 +28,8 @@ std::size_t workspace_for(const Device& device) {
   return device.major >= 9 ? kProductWorkspace : kProductWorkspace / 2;
 }
 
-int processors_for(const BackendOptions& options, const Device& device) {
+/// What products may count on beside communication; 0: all.
+int unreserved_processors(const BackendOptions& options, const Device& device) {
   const int reserved = options.reserved_processors;
   if (reserved < 0 || reserved >= device.processors) {
     throw std::invalid_argument(fmt::format("{} streaming multiprocessors cannot be left to communication: {} has {}",
@@ -71,9 +72,9 @@ CudaBackend::CudaBackend(const BackendOptions& options, Device device)
       began_(make_timing_event()),
       ended_(make_timing_event()),
       matmul_(memory_, {.precision = precision_,
-                        .processors = processors_for(options, device_),
                         .workspace = workspace_for(device_),
                         .tuning = options.tune ? Matmul::Tuning::timed : Matmul::Tuning::first}),
+      unreserved_processors_(unreserved_processors(options, device_)),
       scratch_(memory_, scratch_bytes(std::numeric_limits<std::int64_t>::max())),
       slices_(memory_, stream_.get()),
       writes_(pinned_),
@@ -103,6 +104,10 @@ std::string CudaBackend::description() const {
 
 ElementType CudaBackend::compute_type() const noexcept {
   return precision_ == Precision::bf16 ? ElementType::bfloat16 : ElementType::float32;
+}
+
+void CudaBackend::use_processors(Processors processors) noexcept {
+  matmul_.use_processors(processors == Processors::unreserved ? unreserved_processors_ : 0);
 }
 
 // ---- data in ----

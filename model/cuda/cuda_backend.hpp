@@ -35,6 +35,7 @@ class CudaBackend final : public Backend {
   std::pmr::memory_resource* host_memory() noexcept override { return &pinned_; }
   bool is_host() const noexcept override { return false; }
   void* stream() noexcept override { return stream_.get(); }
+  void use_processors(Processors processors) noexcept override;
 
   ImageOperations& images() noexcept override { return images_; }
   SequenceOperations& sequences() noexcept override { return sequences_; }
@@ -89,6 +90,7 @@ class CudaBackend final : public Backend {
   Event began_, ended_;
   bool has_begun_ = false, has_ended_ = false;
   Matmul matmul_;
+  const int unreserved_processors_;
   Block scratch_;  ///< for tensors of any width
   SliceTable slices_;
   WriteRing writes_;

@@ -100,7 +100,7 @@ bool Matmul::multiply_with_bias(cudaStream_t stream, const Operand& a, const Ope
 }
 
 Matmul::Problem Matmul::problem_of(const Operand& a, const Operand& b, const Tensor& bias, cublasLtEpilogue_t epilogue,
-                                   Accumulate accumulate, const Tensor& out) {
+                                   Accumulate accumulate, const Tensor& out) const {
   assert(rows_of(a) == out.rows && columns_of(b) == out.columns && columns_of(a) == rows_of(b));
   assert(a.tensor.type == b.tensor.type && (out.type == a.tensor.type || out.type == ElementType::float32));
   const Problem problem{.rows = out.columns,
@@ -115,7 +115,8 @@ Matmul::Problem Matmul::problem_of(const Operand& a, const Operand& b, const Ten
                         .left_alignment = alignment_of(b.tensor.data),
                         .right_alignment = alignment_of(a.tensor.data),
                         .out_alignment = alignment_of(out.data),
-                        .bias_alignment = !bias.present() ? 0 : alignment_of(bias.data)};
+                        .bias_alignment = !bias.present() ? 0 : alignment_of(bias.data),
+                        .processors = processors_};
   if (std::max({problem.rows, problem.columns, problem.terms}) > std::numeric_limits<std::int32_t>::max()) {
     throw std::invalid_argument(describe(problem) + ": cuBLASLt counts to 2^31 - 1 in each direction");
   }
@@ -150,8 +151,8 @@ Matmul::Plan Matmul::make_plan(cudaStream_t stream, const Problem& problem, cons
     set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, pointers.bias);
     set(operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<std::int32_t>(data_type(problem.out)));
   }
-  if (options_.processors > 0) {
-    set(operation, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, static_cast<std::int32_t>(options_.processors));
+  if (problem.processors > 0) {
+    set(operation, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, std::int32_t{problem.processors});
   }
 
   // Column-major as stored: dense, so the leading dimension is the number of rows.

@@ -6,9 +6,10 @@
 /// operands are swapped and nothing is transposed. The same view makes a bias along the columns of `out` one along
 /// the rows of out', which is the direction of cuBLASLt's bias epilogue.
 ///
-/// A plan is the algorithm for one shape, types, epilogue and alignment. It is the first that cuBLASLt's heuristics
-/// propose: a static rule, hence the same in every run on one kind of device. Of the ways to split a sum over several
-/// blocks only those are allowed that add the parts in fp32 in a step of their own: results repeat bit for bit.
+/// A plan is the algorithm for one shape, types, epilogue, alignment and number of multiprocessors. It is the first
+/// that cuBLASLt's heuristics propose: a static rule, hence the same in every run on one kind of device. Of the ways to
+/// split a sum over several blocks only those are allowed that add the parts in fp32 in a step of their own: results
+/// repeat bit for bit.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +34,6 @@ class Matmul {
   };
   struct Options {
     Precision precision = Precision::fp32;
-    int processors = 0;         ///< streaming multiprocessors that products may count on; 0: all
     std::size_t workspace = 0;  ///< bytes, allocated once
     Tuning tuning = Tuning::first;
   };
@@ -44,6 +44,10 @@ class Matmul {
   };
 
   Matmul(DeviceMemory& memory, const Options& options);
+
+  /// Products from here on count on so many streaming multiprocessors; 0, as at first: on all. Each number has plans of
+  /// its own.
+  void use_processors(int processors) noexcept { processors_ = processors; }
 
   /// out = a b or out += a b. a and b of one type, float32 or bfloat16; out of that type or float32. Sums are fp32.
   /// With no terms to add, out becomes or stays what an empty sum says.
@@ -78,6 +82,7 @@ class Matmul {
     cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
     bool accumulate = false;
     std::uint32_t left_alignment = 0, right_alignment = 0, out_alignment = 0, bias_alignment = 0;  ///< bytes
+    int processors = 0;
 
     auto operator<=>(const Problem&) const = default;
   };
@@ -94,8 +99,8 @@ class Matmul {
     bool found = false;
   };
 
-  static Problem problem_of(const Operand& a, const Operand& b, const Tensor& bias, cublasLtEpilogue_t epilogue,
-                            Accumulate accumulate, const Tensor& out);
+  Problem problem_of(const Operand& a, const Operand& b, const Tensor& bias, cublasLtEpilogue_t epilogue,
+                     Accumulate accumulate, const Tensor& out) const;
   static std::string describe(const Problem& problem);
   Plan& plan_for(cudaStream_t stream, const Problem& problem, const Pointers& pointers);
   Plan make_plan(cudaStream_t stream, const Problem& problem, const Pointers& pointers);
@@ -111,6 +116,7 @@ class Matmul {
   Block workspace_;
   Owned<cublasLtContext> handle_;
   std::map<Problem, Plan> plans_;
+  int processors_ = 0;
   int unplanned_ = 0;
 };
 

@@ -31,11 +31,13 @@ TEST_P(GradientReduction, RandomSlicesGiveTheSumOfTheWhole) {
       };
       std::fill(gradients.begin(), gradients.end(), -1.0f);
       reducer.begin_step();
+      EXPECT_FALSE(reducer.has_begun_to_reduce());
       std::size_t begin = 0;
       for (const std::size_t end : ends) {
         for (std::size_t i = begin; i < end; ++i) gradients[i] = value(i, communicator_->rank());
         begin = end;
         reducer.ready_up_to(end);
+        EXPECT_EQ(reducer.has_begun_to_reduce(), reducer.schedule()[0].offset + reducer.schedule()[0].count <= end);
       }
       reducer.finish_step();
       std::size_t wrong = 0;

@@ -1,6 +1,7 @@
 /// The training step in a world of one: what it computes, and how it fails.
 #include "app/engine/trainer.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "app/engine/allocation_count.hpp"
 #include "comm/agreement.hpp"
 #include "comm/host/serial_communicator.hpp"
+#include "model/cpu/cpu_backend.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -162,6 +164,29 @@ TEST_F(TrainerTest, WhatIsNotFiniteIsNamedBeforeItReachesTheWeights) {
   EXPECT_THAT(message, Not(HasSubstr("micro-step")));
   EXPECT_EQ(parameters(), before);
   EXPECT_EQ(trainer_->steps_done(), 1);
+}
+
+/// The CPU in the place of a device: nobody reads a result before the end of the step.
+class LikeADevice final : public model::cpu::CpuBackend {
+ public:
+  LikeADevice() : CpuBackend(1) {}
+  bool is_host() const noexcept override { return false; }
+  void use_processors(Processors processors) noexcept override { uses.push_back(processors); }
+  std::vector<Processors> uses;
+};
+
+TEST_F(TrainerTest, ProductsLeaveProcessorsToCommunicationWhileGradientsAreReduced) {
+  using enum model::Backend::Processors;
+  auto device = std::make_unique<LikeADevice>();
+  const std::vector<model::Backend::Processors>& uses = device->uses;
+  backend_ = std::move(device);
+  feed({6, 6}, 12);
+  trainer(2).step({});
+  ASSERT_GE(uses.size(), 3u);
+  EXPECT_EQ(uses.front(), all) << "nothing is reduced after the first micro-step";
+  EXPECT_EQ(std::count(uses.begin(), uses.end(), all), 2);
+  EXPECT_EQ(uses[1], unreserved);
+  EXPECT_EQ(uses.back(), all);
 }
 
 TEST_F(TrainerTest, TheMicroStepThatIsNotFiniteIsNamed) {

@@ -121,7 +121,7 @@ TEST(Placement, GivesEachLocalRankItsDevice) {
       EXPECT_EQ(place.host, "node1");
       EXPECT_EQ(place.sharers, 1);
       EXPECT_FALSE(place.gpus_are_shared);
-      EXPECT_EQ(place.communication_processors, 16);
+      EXPECT_EQ(place.communication_processors, 8);
     }
   }
 }
@@ -293,12 +293,13 @@ TEST(Placement, ChoosesThePrecisionThatAllDevicesHave) {
   auto views = one_host(2, 2);
   views.push_back(view("old", 0, {}));
   views[2].survey = {.devices = {v100("old", 0, 0)}, .obstacle = ""};
+  views[2].survey.devices[0].processors = 48;
   for (const Place& place : decide_places(views, {})) {
     EXPECT_EQ(place.precision, Precision::fp32);
     EXPECT_EQ(place.note,
               "device: gpu (precision fp32: the GPU of rank 2 on old has no bf16 (Tesla V100-SXM2-16GB, compute "
               "capability 7.0))");
-    EXPECT_EQ(place.communication_processors, 10) << "the same on every rank: an eighth of the smallest";
+    EXPECT_EQ(place.communication_processors, 6) << "the same on every rank: an eighth of the smallest";
   }
   EXPECT_THAT(decide_places(views, {.precision = Precision::fp32})[2].note, "device: gpu (precision fp32)");
   for (const Precision precision : {Precision::bf16, Precision::tf32}) {
