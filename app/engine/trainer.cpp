@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -43,7 +44,9 @@ Trainer::Trainer(const Parts& parts, const model::LearningRateSchedule& schedule
       }),
       send_part_([this](std::size_t part) {  // a part is of a bucket
         parts_.reducer.gather(parts_.training.parameters.weight_elements(model::Weights::current), part);
-      }) {}
+      }),
+      micro_losses_(parts.backend.is_host() ? 0 : static_cast<std::size_t>(accumulate - 1),
+                    parts.backend.host_memory()) {}
 
 Trainer::Result Trainer::step(const Request& request) {
   StopWatch watch;
@@ -129,11 +132,15 @@ void Trainer::update() {
   parameters.refresh_compute_copy(model::Weights::current);
 }
 
-/// A micro-step that spoils the sum is found while its batch is there. The step fails anyway, so the gradients may be
-/// overwritten.
+/// On a host a micro-step that spoils the sum is found while its batch is there. The step fails anyway, so the
+/// gradients may be overwritten. Nobody waits for a device: what tells the micro-step comes with the end of the step.
 void Trainer::check_loss(std::int64_t micro) {
   model::Model& model = parts_.training.model;
-  if (!parts_.backend.is_host() || !input_.error().empty() || !not_finite_.empty() || model.loss_is_finite()) return;
+  if (!parts_.backend.is_host()) {
+    const std::span<double> loss = std::span(micro_losses_).subspan(static_cast<std::size_t>(micro), 1);
+    return parts_.backend.read(model.loss_sums().slice({0, 1}), std::as_writable_bytes(loss));
+  }
+  if (!input_.error().empty() || !not_finite_.empty() || model.loss_is_finite()) return;
   not_finite_ = fmt::format("{} in micro-step {} of {}", model.locate_not_finite(), micro + 1, accumulate_);
 }
 
@@ -172,9 +179,17 @@ void Trainer::account(double whole, double input, double exposed) {
   }
 }
 
+/// Where a step that fails went wrong on this rank; empty: nowhere, as far as its last batch tells.
+std::string Trainer::place_not_finite() const {
+  if (!not_finite_.empty()) return not_finite_;
+  const auto first = std::ranges::find_if(micro_losses_, [](double loss) { return !std::isfinite(loss); });
+  if (first == micro_losses_.end()) return parts_.training.model.locate_not_finite();
+  return fmt::format("loss in micro-step {} of {}", first - micro_losses_.begin() + 1, accumulate_);
+}
+
 void Trainer::fail_not_finite(const StepOutcome& outcome, double gradient_norm) {
   // The reduction has mixed the gradients of all ranks: each one recomputes its own part to find where it began.
-  const std::string place = not_finite_.empty() ? parts_.training.model.locate_not_finite() : not_finite_;
+  const std::string place = place_not_finite();
   std::vector<std::string> places;
   for (const comm::RankText& said :
        comm::gather_distinct(parts_.communicator, place.empty() ? "" : "first in " + place)) {

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory_resource>
 #include <string>
+#include <vector>
 
 #include "app/engine/micro_batches.hpp"
 #include "app/engine/step_status.hpp"
@@ -67,6 +69,7 @@ class Trainer {
   void prepare_update(RankStatus& own);
   void update();
   void check_loss(std::int64_t micro);
+  std::string place_not_finite() const;
   StepOutcome wait(const RankStatus& own);
   void account(double whole, double input, double exposed);
   [[noreturn]] void fail_not_finite(const StepOutcome& outcome, double gradient_norm);
@@ -78,7 +81,8 @@ class Trainer {
   model::GradientReady reduce_;   ///< gradients, as they become final
   model::PartUpdated send_part_;  ///< of the weights, where ranks share the update
   std::int64_t steps_done_ = 0;
-  std::string not_finite_;  ///< where an early micro-step of a step that is going to fail went wrong
+  std::pmr::vector<double> micro_losses_;  ///< on a device: sums of the losses up to each micro-step but the last
+  std::string not_finite_;                 ///< where an early micro-step of a step that is going to fail went wrong
   TimeSplit time_;
 };
 

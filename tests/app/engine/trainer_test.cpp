@@ -175,6 +175,19 @@ class LikeADevice final : public model::cpu::CpuBackend {
   std::vector<Processors> uses;
 };
 
+TEST_F(TrainerTest, ADeviceNamesTheMicroStepThatIsNotFinite) {
+  backend_ = std::make_unique<LikeADevice>();
+  feed({4, 4, 4}, 12);
+  trainer(3);
+  EXPECT_EQ(failure(), "no failure");
+  samples_.y[5] = std::numeric_limits<float>::infinity();
+  EXPECT_THAT(failure(), HasSubstr("first in loss in micro-step 2 of 3"));
+  samples_ = samples(12);
+  trainer(3);
+  samples_.x.back() = std::numeric_limits<float>::infinity();
+  EXPECT_THAT(failure(), HasSubstr("first in input"));
+}
+
 TEST_F(TrainerTest, ProductsLeaveProcessorsToCommunicationWhileGradientsAreReduced) {
   using enum model::Backend::Processors;
   auto device = std::make_unique<LikeADevice>();
