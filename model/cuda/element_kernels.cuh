@@ -73,8 +73,7 @@ struct Copy {
 
   template <int kWidth>
   __device__ void at(std::int64_t i) const {
-    *reinterpret_cast<Pack<std::uint8_t, kWidth>*>(out + i) =
-        *reinterpret_cast<const Pack<std::uint8_t, kWidth>*>(in + i);
+    store_pack(load_pack<kWidth>(in + i, true), true, out + i);
   }
 };
 

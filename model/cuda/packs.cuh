@@ -2,10 +2,13 @@
 /// Elements as kernels read and write them: several at a time in accesses of up to 16 bytes, computed with as float.
 #pragma once
 
-#include <cuda_bf16.h>
-
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <stdexcept>
+#include <type_traits>
+
+#include <cuda_bf16.h>
 
 #include "model/formulas/host_device.hpp"
 
@@ -61,16 +64,68 @@ __device__ __forceinline__ void round_to(const float (&values)[kWidth], Pack<Bfl
   }
 }
 
-/// Reads kWidth neighbours; `wide` says that they may be read as packs.
+/// What one access to a Pack moves. A struct of small elements is not sure to be stored at once: where the compiler
+/// takes it to pieces first, it stores the pieces. Hence words, and an instruction that is named (__stwb).
+template <class P>
+using WordOf = std::conditional_t<
+    (sizeof(P) >= 16), uint4,
+    std::conditional_t<sizeof(P) == 8, uint2,
+                       std::conditional_t<sizeof(P) == 4, std::uint32_t,
+                                          std::conditional_t<sizeof(P) == 2, std::uint16_t, std::uint8_t>>>>;
+
+/// A GPU takes no access to an address that is no multiple of its size; a CPU would.
+template <class P>
+__device__ __forceinline__ void expect_aligned([[maybe_unused]] const void* data) {
+#if !defined(__CUDACC__)
+  if (reinterpret_cast<std::uintptr_t>(data) % alignof(P) != 0) throw std::logic_error("a pack that is not aligned");
+#endif
+}
+
+/// Reads kWidth neighbours as they are; `wide` says that they may be read as a pack.
 template <int kWidth, class T>
-__device__ __forceinline__ void load(const T* from, bool wide, float (&to)[kWidth]) {
+__device__ __forceinline__ Pack<T, kWidth> load_pack(const T* from, bool wide) {
   Pack<T, kWidth> pack;
-  if (wide) {
-    pack = *reinterpret_cast<const Pack<T, kWidth>*>(from);
+  if (kWidth > 1 && wide) {
+    using Word = WordOf<Pack<T, kWidth>>;
+    expect_aligned<Pack<T, kWidth>>(from);
+#pragma unroll
+    for (std::size_t i = 0; i < sizeof pack / sizeof(Word); ++i) {
+      const Word word = reinterpret_cast<const Word*>(from)[i];
+      memcpy(reinterpret_cast<char*>(&pack) + i * sizeof word, &word, sizeof word);
+    }
   } else {
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) pack.values[k] = from[k];
   }
+  return pack;
+}
+
+/// Writes them.
+template <int kWidth, class T>
+__device__ __forceinline__ void store_pack(const Pack<T, kWidth>& pack, bool wide, T* to) {
+  if (kWidth > 1 && wide) {
+    using Word = WordOf<Pack<T, kWidth>>;
+    expect_aligned<Pack<T, kWidth>>(to);
+#pragma unroll
+    for (std::size_t i = 0; i < sizeof pack / sizeof(Word); ++i) {
+      Word word;
+      memcpy(&word, reinterpret_cast<const char*>(&pack) + i * sizeof word, sizeof word);
+#if defined(__CUDACC__)
+      __stwb(reinterpret_cast<Word*>(to) + i, word);
+#else
+      reinterpret_cast<Word*>(to)[i] = word;
+#endif
+    }
+  } else {
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) to[k] = pack.values[k];
+  }
+}
+
+/// Reads kWidth neighbours to compute with.
+template <int kWidth, class T>
+__device__ __forceinline__ void load(const T* from, bool wide, float (&to)[kWidth]) {
+  const Pack<T, kWidth> pack = load_pack<kWidth>(from, wide);
 #pragma unroll
   for (int k = 0; k < kWidth; ++k) to[k] = to_float(pack.values[k]);
 }
@@ -80,12 +135,7 @@ template <int kWidth, class T>
 __device__ __forceinline__ void store(const float (&from)[kWidth], bool wide, T* to) {
   Pack<T, kWidth> pack;
   round_to(from, pack);
-  if (wide) {
-    *reinterpret_cast<Pack<T, kWidth>*>(to) = pack;
-  } else {
-#pragma unroll
-    for (int k = 0; k < kWidth; ++k) to[k] = pack.values[k];
-  }
+  store_pack(pack, wide, to);
 }
 
 }  // namespace lockstep::model::cuda

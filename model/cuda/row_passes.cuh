@@ -77,27 +77,6 @@ bool take_packs(const T*... data) {
   return (takes_packs<kWideWidth<T>>(data) && ...);
 }
 
-// ---- neighbours that are copied, not computed with ----
-
-template <int kWidth, class T>
-__device__ __forceinline__ Pack<T, kWidth> load_pack(const T* from, bool wide) {
-  if (wide) return *reinterpret_cast<const Pack<T, kWidth>*>(from);
-  Pack<T, kWidth> pack;
-#pragma unroll
-  for (int k = 0; k < kWidth; ++k) pack.values[k] = from[k];
-  return pack;
-}
-
-template <int kWidth, class T>
-__device__ __forceinline__ void store_pack(const Pack<T, kWidth>& pack, bool wide, T* to) {
-  if (wide) {
-    *reinterpret_cast<Pack<T, kWidth>*>(to) = pack;
-  } else {
-#pragma unroll
-    for (int k = 0; k < kWidth; ++k) to[k] = pack.values[k];
-  }
-}
-
 // ---- pixels and windows ----
 
 /// Where a row of pixels is.

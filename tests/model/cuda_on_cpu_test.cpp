@@ -3,6 +3,7 @@
 #include "support/cuda_on_cpu.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -15,6 +16,7 @@
 #include <gtest/gtest.h>
 
 #include "model/cuda/launch.cuh"
+#include "model/cuda/packs.cuh"
 
 namespace lockstep::model::cuda {
 namespace {
@@ -54,6 +56,10 @@ __global__ void sum_without_barrier(const float* in, float* out) {
   }
   if (threadIdx.x == 0) out[0] = all.values[0];
 }
+
+/// Four neighbours in one access, from element `first` on.
+__global__ void write_pack(float* out, int first) { store_pack(Pack<float, 4>{{1, 2, 3, 4}}, true, out + first); }
+__global__ void read_pack(float* out, int first) { out[0] = load_pack<4>(out + first, true).values[0]; }
 
 /// Half of the threads do not come to the barrier.
 __global__ void barrier_in_a_branch(float* out) {
@@ -234,6 +240,16 @@ TEST(CudaOnCpu, FindsABarrierThatNotAllReach) {
               HasSubstr("of 96 48 wait at the barrier in"));
   // What comes after a fault runs as if there had been none.
   EXPECT_EQ(results_of(sum_by_halving).size(), 1u);
+}
+
+TEST(CudaOnCpu, EndsAtAPackThatIsNotAligned) {
+  alignas(16) std::array<float, 8> out{};
+  launch("write_pack", write_pack, {}, nullptr, out.data(), 4);
+  EXPECT_EQ(out[7], 4);
+  launch("read_pack", read_pack, {}, nullptr, out.data(), 4);
+  EXPECT_EQ(out[0], 1);
+  EXPECT_DEATH(launch("write_pack", write_pack, {}, nullptr, out.data(), 2), "a pack that is not aligned");
+  EXPECT_DEATH(launch("read_pack", read_pack, {}, nullptr, out.data(), 1), "a pack that is not aligned");
 }
 
 TEST(CudaOnCpu, FindsAShuffleThatNotAllReach) {
