@@ -24,7 +24,7 @@ struct LookUp {
   T* y;
 };
 
-/// One warp a row; fewer than 2^32 rows.
+/// One warp a row; fewer than 2^32 rows. Six blocks a multiprocessor.
 template <int kWidth, class T>
 __global__ void __launch_bounds__(kBlock) look_up_rows(LookUp<T> p, std::int64_t rows, bool wide) {
   const std::int64_t warps = static_cast<std::int64_t>(gridDim.x) * (kBlock / kWarp);
@@ -55,7 +55,8 @@ struct RunWorkspace {
 };
 
 /// d_table += the rows of d_y. A block for each sorted row, which ends at once where no run begins; block y takes the
-/// columns from y * kWarp * kWidth on, a pack a lane; the warps share long runs.
+/// columns from y * kWarp * kWidth on, a pack a lane; the warps share long runs. Four blocks a multiprocessor: what
+/// hides the latency is four rows under way in each thread.
 template <int kWidth, class T>
 __global__ void __launch_bounds__(kBlock)
     add_runs(const SortedRow* sorted, const std::int32_t* tokens, const T* d_y, std::int64_t vocabulary,

@@ -34,7 +34,8 @@ __device__ __forceinline__ void for_packs_of_row(std::int64_t columns, const Vis
   for (std::int64_t c = threadIdx.x % kWarp * kWidth; c < columns; c += kWarp * kWidth) visit(c);
 }
 
-/// The mean is that of the sums as they are stored; the variance is that of the distances from it.
+/// The mean is that of the sums as they are stored; the variance is that of the distances from it. Six blocks a
+/// multiprocessor.
 template <int kWidth, class T>
 __global__ void __launch_bounds__(kBlock)
     normalize_rows(NormForward<T> p, std::int64_t rows, std::int64_t columns, bool wide) {
@@ -94,7 +95,8 @@ struct NormBackward {
   T* d_x;
 };
 
-/// d_x = inverse (g - mean(g) - n mean(g n)) + d_residual, where g = d_y scale and n is what was normalised.
+/// d_x = inverse (g - mean(g) - n mean(g n)) + d_residual, where g = d_y scale and n is what was normalised. Six blocks
+/// a multiprocessor.
 template <int kWidth, class T>
 __global__ void __launch_bounds__(kBlock)
     normalize_rows_back(NormBackward<T> p, std::int64_t rows, std::int64_t columns, bool wide) {

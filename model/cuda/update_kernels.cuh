@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(kBlock)
   parts[2 * blockIdx.x + 1] = total.metric;
 }
 
-/// Nothing is written where the gate is closed.
+/// Nothing is written where the gate is closed. Four blocks a multiprocessor.
 template <OptimizerKind kKind, bool kAveraging, bool kShadow>
 __global__ void __launch_bounds__(kBlock)
     update_chunk(UpdatePointers arenas, const UpdateRule* rule, const UpdateChunk* chunks, bool wide,

@@ -16,7 +16,7 @@ import tempfile
 
 
 def fail(message):
-    print(f"ptxas_report.py: {message}", file=sys.stderr)
+    print(f"{os.path.basename(sys.argv[0])}: {message}", file=sys.stderr)
     sys.exit(2)
 
 
@@ -73,24 +73,33 @@ def compile_one(entry):
     return entry, command, done.returncode, done.stdout + done.stderr
 
 
-def main():
-    if len(sys.argv) not in (2, 3):
-        fail("usage: ptxas_report.py BUILD_FOLDER [FILTER]")
+def entries_of(arguments):
+    """nvcc's compilations of .cu files in the build folder, by the program's arguments."""
+    if len(arguments) not in (2, 3):
+        fail(f"usage: {os.path.basename(arguments[0])} BUILD_FOLDER [FILTER]")
     try:
-        with open(os.path.join(sys.argv[1], "compile_commands.json")) as file:
+        with open(os.path.join(arguments[1], "compile_commands.json")) as file:
             entries = json.load(file)
     except (OSError, ValueError) as error:
         fail(f"no list of compilations: {error}")
-    wanted = sys.argv[2] if len(sys.argv) == 3 else ""
+    wanted = arguments[2] if len(arguments) == 3 else ""
     # The same source may also be there as C++ of a test: only nvcc's compilations count.
     entries = [e for e in entries if e["file"].endswith(".cu") and wanted in e["file"]
                and "nvcc" in os.path.basename(shlex.split(e["command"])[0] if "command" in e else e["arguments"][0])]
     if not entries:
-        fail(f"no compilation of a .cu file by nvcc in {sys.argv[1]}")
+        fail(f"no compilation of a .cu file by nvcc in {arguments[1]}")
+    return entries
+
+
+def short(name):
+    return re.sub(r"^void |lockstep::model::(cuda::)?|\(anonymous namespace\)::", "", name)
+
+
+def main():
     problems = []
     rows = []
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
-        for entry, command, status, report in pool.map(compile_one, entries):
+        for entry, command, status, report in pool.map(compile_one, entries_of(sys.argv)):
             if status != 0:
                 print(report, file=sys.stderr)
                 fail(f"{entry['file']} does not compile")
@@ -103,7 +112,7 @@ def main():
     names = demangled(sorted({row[1] for row in rows}))
     print(f"{'architecture':12} {'registers':>9} {'shared':>7} {'stack':>6} {'spill':>6}  kernel")
     for source, name, architecture, registers, shared, stack, stores, loads in sorted(rows):
-        kernel = re.sub(r"^void |lockstep::model::(cuda::)?|\(anonymous namespace\)::", "", names[name])
+        kernel = short(names[name])
         print(f"{architecture:12} {registers:9} {shared:7} {stack:6} {stores + loads:6}  {source}: {kernel}")
         if stack or stores or loads:
             problems.append(f"{source}: {kernel} for {architecture} has a stack frame of {stack} bytes and spills registers "
