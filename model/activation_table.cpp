@@ -27,6 +27,10 @@ ElementType type_of(Holds holds, const OperationTypes& types) {
   return types.compute;
 }
 
+std::int64_t columns_of(const ActivationSpec& spec, ElementType type) {
+  return type == ElementType::bfloat16 ? std::max(spec.columns, spec.padded_columns) : spec.columns;
+}
+
 }  // namespace
 
 std::size_t ActivationTable::add(ActivationSpec spec) {
@@ -60,16 +64,17 @@ ActivationLayout::ActivationLayout(const ActivationTable& table, std::int64_t ma
   std::vector<std::size_t> sizes(entries.size(), 0), offsets(entries.size(), 0);
   for (const ActivationTable::Entry& entry : entries) {
     const std::int64_t rows = entry.per_batch ? entry.rows : entry.rows * max_batch;
-    sizes[entry.memory_of] = std::max(
-        sizes[entry.memory_of], static_cast<std::size_t>(rows * entry.columns) * size_of(type_of(entry.holds, types)));
+    const ElementType type = type_of(entry.holds, types);
+    sizes[entry.memory_of] =
+        std::max(sizes[entry.memory_of], static_cast<std::size_t>(rows * columns_of(entry, type)) * size_of(type));
   }
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     offsets[i] = bytes_;
     bytes_ += (sizes[i] + kAlignment - 1) / kAlignment * kAlignment;
   }
   for (const ActivationTable::Entry& entry : entries) {
-    allocations_.push_back(
-        {offsets[entry.memory_of], type_of(entry.holds, types), entry.rows, entry.columns, entry.per_batch});
+    const ElementType type = type_of(entry.holds, types);
+    allocations_.push_back({offsets[entry.memory_of], type, entry.rows, columns_of(entry, type), entry.per_batch});
   }
 }
 

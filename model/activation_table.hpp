@@ -29,6 +29,8 @@ struct ActivationSpec {
   std::int64_t columns = 0;
   Holds holds = Holds::activations;
   bool per_batch = false;  ///< as many rows whatever the batch
+  /// Columns in bfloat16, where products want aligned rows; 0: no others. Who asks for more fills them.
+  std::int64_t padded_columns = 0;
 };
 
 class ActivationTable {

@@ -93,6 +93,8 @@ void Backend::softmax_cross_entropy(const Tensor& logits, const Tensor& labels, 
   require(is(labels, ElementType::int32, logits.rows, 1), "softmax_cross_entropy", "labels must be int32 [batch, 1]");
   require(is(sums, ElementType::float64, 1, kLossSums), "softmax_cross_entropy", "sums must be float64 [1, 3]");
   require(options.smoothing >= 0 && options.smoothing < 1, "softmax_cross_entropy", "smoothing must be in [0, 1)");
+  require(options.classes >= 0 && options.classes <= logits.columns, "softmax_cross_entropy",
+          "logits must have a column for each class");
   do_softmax_cross_entropy(logits, labels, options, sums);
 }
 

@@ -53,6 +53,9 @@ struct LossOptions {
   double scale = 1;            ///< of the gradient
   bool want_gradient = false;  ///< else the logits or predictions stay as they are
   float smoothing = 0;         ///< cross-entropy: the target is (1 - s) of the label and s / classes of every class
+  std::int64_t classes = 0;    ///< cross-entropy: columns beyond are padding, their gradient is 0; 0: there are none
+
+  std::int64_t classes_of(const Tensor& logits) const noexcept { return classes > 0 ? classes : logits.columns; }
 };
 
 enum class OptimizerKind { sgd, momentum, nesterov, adam, adamw, lars, lamb };
@@ -157,7 +160,7 @@ class Backend {
   /// d_y is overwritten with the gradient before the activation (uses y). d_x may be empty (first layer). d_w and
   /// d_bias are in the master type, the others in the compute type.
   void linear_backward(const LinearBackwardOperands& operands, Activation activation, Accumulate accumulate);
-  /// logits [B, C] become their gradient * scale with want_gradient; labels int32 [B, 1] in [0, C).
+  /// logits [B, C] become their gradient * scale with want_gradient; labels int32 [B, 1] among the classes.
   /// sums += loss, metric and (without gradient) top5 as in LossSums. One pass of exponentials, in place, for any C.
   void softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const LossOptions& options,
                              const Tensor& sums);

@@ -66,7 +66,9 @@ void Model::loss(const Pass& pass, const Tensor& output, const Tensor& y, const 
                  const Tensor& sums) {
   const Tensor targets = network_.targets(pass, y);
   if (options_.loss == LossKind::softmax_cross_entropy) {
-    backend_.softmax_cross_entropy(output, targets, options, sums);
+    LossOptions of_classes = options;
+    of_classes.classes = network_.sample_shape().outputs;
+    backend_.softmax_cross_entropy(output, targets, of_classes, sums);
   } else {
     backend_.mean_squared_error(output, targets, options, sums);
   }
@@ -120,8 +122,9 @@ void Model::predict(const Batch& batch, Weights weights, std::int64_t row, std::
   Batch with_targets = batch;
   if (batch.y == nullptr) with_targets.y = batch.x;  // of tokens both are alike; nothing reads it
   Tensor outputs;
-  evaluate_output(with_targets, weights,
-                  [&](const Pass&, const Tensor& output, const Tensor&) { outputs = output.row_range(row, 1); });
+  evaluate_output(with_targets, weights, [&](const Pass&, const Tensor& output, const Tensor&) {
+    outputs = output.row_range(row, 1).slice({0, out.size()});
+  });
   backend_.download(outputs, out);
 }
 

@@ -16,6 +16,8 @@ std::size_t padded(std::size_t count) { return (count + kSliceAlignment - 1) / k
 
 }  // namespace
 
+std::size_t Parameter::end() const noexcept { return offset + padded(count + static_cast<std::size_t>(padding)); }
+
 std::size_t ParameterTable::add(ParameterSpec spec) {
   if (frozen_) throw std::invalid_argument(fmt::format("parameter {} added after the table was frozen", spec.name));
   if (spec.name.empty()) throw std::invalid_argument("a parameter needs a name");
@@ -42,7 +44,7 @@ void ParameterTable::freeze() {
     for (auto parameter = parameters_.rbegin(); parameter != parameters_.rend(); ++parameter) {
       if (parameter->role != role) continue;
       parameter->offset = offset;
-      offset += padded(parameter->count);
+      offset = parameter->end();
     }
     if (role == Role::weight) trained_elements_ = offset;
   }
@@ -60,15 +62,10 @@ std::vector<std::size_t> ParameterTable::slice_ends() const {
   std::vector<std::size_t> ends;
   ends.reserve(parameters_.size());
   for (auto parameter = parameters_.rbegin(); parameter != parameters_.rend(); ++parameter) {
-    ends.push_back(parameter->offset + padded(parameter->count));
+    ends.push_back(parameter->end());
   }
   std::sort(ends.begin(), ends.end());
   return ends;
-}
-
-std::size_t ParameterTable::slice_end(std::size_t index) const {
-  const Parameter& parameter = parameters_.at(index);
-  return parameter.offset + padded(parameter.count);
 }
 
 std::string ParameterTable::signature() const {

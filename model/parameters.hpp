@@ -2,7 +2,7 @@
 /// The parameter table: name -> slice of the arenas. Parameters, gradients, optimiser state and averages share one
 /// layout: slices in REVERSE order of declaration (the order in which backward finishes gradients), each starting at
 /// a multiple of 64 elements (256 bytes of fp32); the padding stays zero for ever, so that one pass over the whole
-/// array (norm, update, reduce) needs no table.
+/// array (norm, update, reduce) needs no table. Checkpoints hold parameters alone, so they know of no padding.
 ///
 /// Statistics (running means and variances of batch norm) are slices, too, behind all weights. Their "gradient" is this
 /// step's value, summed over the ranks like any gradient, each rank's weighted with its share of the global batch; the
@@ -34,12 +34,15 @@ struct ParameterSpec {
   std::int64_t fan_out = 1;
   Decay decay = Decay::yes;
   Role role = Role::weight;
+  /// Elements of padding at least behind it: room for a view of more rows than it has (Pass::weight).
+  std::int64_t padding = 0;
 };
 
 struct Parameter : ParameterSpec {
   std::size_t offset = 0;  ///< elements from the start of the arena
   std::size_t count = 0;   ///< elements
   Slice slice() const noexcept { return {offset, count}; }
+  std::size_t end() const noexcept;  ///< of the slice with its padding
 };
 
 class ParameterTable {
@@ -58,8 +61,7 @@ class ParameterTable {
   std::int64_t parameter_count() const noexcept;  ///< without padding and statistics
   /// Ends of the slices in arena order, ascending; the last equals arena_elements(). For the bucket schedule.
   std::vector<std::size_t> slice_ends() const;
-  /// End of one parameter's slice with its padding.
-  std::size_t slice_end(std::size_t index) const;
+  std::size_t slice_end(std::size_t index) const { return parameters_.at(index).end(); }
   /// Text that two equal tables share: names, shapes, offsets. For the fingerprint and the checkpoint.
   std::string signature() const;
 

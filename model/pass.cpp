@@ -1,19 +1,33 @@
 #include "model/pass.hpp"
 
+#include <cassert>
+
 namespace lockstep::model {
 
 namespace {
 
-/// [all extents but the last, last], or [1, count] for vectors.
-Tensor matrix(const Tensor& arena, const Parameter& parameter) {
-  const Tensor slice = arena.slice(parameter.slice());
+Tensor matrix(const Tensor& arena, const Parameter& parameter, std::int64_t rows) {
+  if (!arena.present()) return {};
   const std::int64_t columns = parameter.shape.back();
-  return slice.reshaped(slice.count() / columns, columns);
+  const auto count = static_cast<std::size_t>(rows * columns);
+  assert(count <= parameter.end() - parameter.offset);
+  return arena.slice({parameter.offset, count}).reshaped(rows, columns);
+}
+
+/// All extents but the last; 1 of vectors.
+std::int64_t rows_of(const Parameter& parameter) {
+  return static_cast<std::int64_t>(parameter.count) / parameter.shape.back();
 }
 
 }  // namespace
 
-Tensor Pass::weight(std::size_t parameter) const { return matrix(memory.parameters, table[parameter]); }
-Tensor Pass::gradient(std::size_t parameter) const { return matrix(memory.gradients, table[parameter]); }
+Tensor Pass::weight(std::size_t parameter) const { return weight(parameter, rows_of(table[parameter])); }
+Tensor Pass::gradient(std::size_t parameter) const { return gradient(parameter, rows_of(table[parameter])); }
+Tensor Pass::weight(std::size_t parameter, std::int64_t rows) const {
+  return matrix(memory.parameters, table[parameter], rows);
+}
+Tensor Pass::gradient(std::size_t parameter, std::int64_t rows) const {
+  return matrix(memory.gradients, table[parameter], rows);
+}
 
 }  // namespace lockstep::model

@@ -48,6 +48,9 @@ struct Pass {
   /// A parameter as GEMMs read it, [shape[0], rest] or [1, count] for vectors; and its gradient.
   Tensor weight(std::size_t parameter) const;
   Tensor gradient(std::size_t parameter) const;
+  /// The same in a view of `rows` rows: those that it does not have lie in its padding, and are zero.
+  Tensor weight(std::size_t parameter, std::int64_t rows) const;
+  Tensor gradient(std::size_t parameter, std::int64_t rows) const;
 };
 
 }  // namespace lockstep::model

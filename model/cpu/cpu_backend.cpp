@@ -103,12 +103,24 @@ Part CpuBackend::sum_of_blocks(std::size_t count, std::size_t smallest, const Bl
 
 void CpuBackend::do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const LossOptions& options,
                                           const Tensor& sums) {
-  const auto classes = static_cast<std::size_t>(logits.columns);
+  const auto classes = static_cast<std::size_t>(options.classes_of(logits)),
+             columns = static_cast<std::size_t>(logits.columns);
+  const auto z = logits.elements<float>();
+  const auto answers = labels.elements<std::int32_t>();
   add(sum_of_blocks<LossSums>(static_cast<std::size_t>(logits.rows), rows_threshold(logits),
                               [&](std::size_t begin, std::size_t count) {
-                                return cross_entropy(logits.elements<float>().subspan(begin * classes, count * classes),
-                                                     classes, labels.elements<std::int32_t>().subspan(begin, count),
-                                                     options);
+                                if (classes == columns) {
+                                  return cross_entropy(z.subspan(begin * classes, count * classes), classes,
+                                                       answers.subspan(begin, count), options);
+                                }
+                                LossSums part;
+                                for (std::size_t b = begin; b < begin + count; ++b) {
+                                  const auto row = z.subspan(b * columns, columns);
+                                  part = sum(
+                                      part, cross_entropy(row.first(classes), classes, answers.subspan(b, 1), options));
+                                  if (options.want_gradient) std::ranges::fill(row.subspan(classes), 0.0f);
+                                }
+                                return part;
                               }),
       sums);
 }

@@ -35,7 +35,8 @@ void finish(cudaStream_t stream, unsigned blocks, const Sums* parts, double fact
 template <class T>
 void cross_entropy(cudaStream_t stream, const Tensor& logits, const Tensor& labels, const LossOptions& options,
                    Sums* parts, double* sums) {
-  const formulas::SoftTarget target = formulas::soft_target(options.smoothing, logits.columns);
+  const std::int64_t classes = options.classes_of(logits);
+  const formulas::SoftTarget target = formulas::soft_target(options.smoothing, classes);
   auto* const z = static_cast<T*>(logits.data);
   const auto* const answers = static_cast<const std::int32_t*>(labels.data);
   if (logits.columns > kMostNarrow) {
@@ -43,8 +44,8 @@ void cross_entropy(cudaStream_t stream, const Tensor& logits, const Tensor& labe
     const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(logits.rows, kMostParts));
     launch("softmax_cross_entropy", cross_entropy_wide<kWidth, T>,
            {.blocks = blocks, .threads = kWideBlock, .shared_bytes = sizeof(RowOfBlock)}, stream, z, answers,
-           logits.rows, logits.columns, target, options.scale, options.want_gradient, takes_packs<kWidth>(z), parts,
-           sums);
+           logits.rows, logits.columns, classes, target, options.scale, options.want_gradient, takes_packs<kWidth>(z),
+           parts, sums);
     return finish(stream, blocks, parts, 1, sums);
   }
   // Rows of a block are one after the other for a warp: four at most in a grid of one block, which needs no second
@@ -55,7 +56,7 @@ void cross_entropy(cudaStream_t stream, const Tensor& logits, const Tensor& labe
   const auto run = [&]<int kPerLane>() {
     launch("softmax_cross_entropy", cross_entropy_narrow<kPerLane, T>,
            {.blocks = blocks, .threads = kBlock, .shared_bytes = sizeof(WarpSums)}, stream, z, answers, logits.rows,
-           logits.columns, target, options.scale, options.want_gradient, parts, sums);
+           logits.columns, classes, target, options.scale, options.want_gradient, parts, sums);
   };
   if (logits.columns <= kWarp) {
     run.template operator()<1>();

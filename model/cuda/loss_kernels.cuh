@@ -66,11 +66,11 @@ __device__ inline void add_row(Sums& sums, const formulas::SoftmaxPart& row, con
   if (!want_gradient) sums.top5 += formulas::is_among_top(row, right, extras.before) ? 1 : 0;
 }
 
-/// Rows of at most kWarp * kPerLane classes, one warp a row: lane l holds logits l, l + 32, … in registers. A label
-/// that is no class makes the loss NaN.
+/// Rows of at most kWarp * kPerLane columns, one warp a row: lane l holds logits l, l + 32, … in registers. A label
+/// that is no class makes the loss NaN. Columns from `classes` on are padding: not read, and their gradient is 0.
 template <int kPerLane, class T>
 __global__ void __launch_bounds__(kBlock)
-    cross_entropy_narrow(T* logits, const std::int32_t* labels, std::int64_t rows, int classes,
+    cross_entropy_narrow(T* logits, const std::int32_t* labels, std::int64_t rows, int columns, int classes,
                          formulas::SoftTarget target, float scale, bool want_gradient, Sums* parts, double* sums) {
   const formulas::ScaledTarget scaled_target = formulas::scaled(target, scale);
   const auto lane = static_cast<int>(threadIdx.x % kWarp);
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(kBlock)
   Sums sum;
   for (std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * (kBlock / kWarp) + threadIdx.x / kWarp; row < rows;
        row += warps) {
-    T* const z = logits + row * classes;
+    T* const z = logits + row * columns;
     const std::int32_t label = labels[row];
     float values[kPerLane];
     formulas::SoftmaxPart part;
@@ -111,8 +111,9 @@ __global__ void __launch_bounds__(kBlock)
 #pragma unroll
     for (int k = 0; k < kPerLane; ++k) {
       const int o = lane + k * static_cast<int>(kWarp);
-      if (o >= classes) continue;
-      const float gradient[1] = {formulas::softmax_gradient(values[k], part, share, scaled_target, o == label)};
+      if (o >= columns) continue;
+      const float gradient[1] = {
+          o < classes ? formulas::softmax_gradient(values[k], part, share, scaled_target, o == label) : 0};
       store<1>(gradient, true, z + o);
     }
   }
@@ -130,24 +131,25 @@ struct RowOfBlock {
 
 /// Rows of any length, one block a row: greatest and total in one pass, the gradient in a second one, which finds the
 /// row in the cache. A row is cut at multiples of kWidth elements from the start of the matrix, so that packs are
-/// aligned in rows of any length: `head` single elements, packs, and the single elements that are left.
+/// aligned in rows of any length: `head` single elements, packs, and the single elements that are left. Padding as
+/// above. Two blocks a multiprocessor.
 template <int kWidth, class T>
 __global__ void __launch_bounds__(kWideBlock)
-    cross_entropy_wide(T* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t classes,
+    cross_entropy_wide(T* logits, const std::int32_t* labels, std::int64_t rows, int columns, int classes,
                        formulas::SoftTarget target, float scale, bool want_gradient, bool wide, Sums* parts,
                        double* sums) {
   const formulas::ScaledTarget scaled_target = formulas::scaled(target, scale);
   const bool needs_extras = !want_gradient || target.of_each != 0;
   auto& block = shared<RowOfBlock>();
-  const auto thread = static_cast<std::int64_t>(threadIdx.x);
+  const auto thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(kWideBlock);
   Sums sum;  // of thread 0
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-    T* const z = logits + row * classes;
+    T* const z = logits + row * columns;
     const std::int32_t label = labels[row];
-    const std::int64_t beyond = row * classes % kWidth;
-    const std::int64_t head = beyond == 0 ? 0 : kWidth - beyond;
-    const std::int64_t packs = classes > head ? (classes - head) / kWidth : 0;
-    const std::int64_t singles = classes - packs * kWidth;
+    const auto beyond = static_cast<int>(row * columns % kWidth);
+    const int head = beyond == 0 ? 0 : kWidth - beyond;
+    const int packs = classes > head ? (classes - head) / kWidth : 0;
+    const int singles = classes - packs * kWidth;
 
     const bool is_class = label >= 0 && label < classes;
     const float right = is_class ? to_float(z[label]) : formulas::kNan;
@@ -155,8 +157,8 @@ __global__ void __launch_bounds__(kWideBlock)
     formulas::SoftmaxPart part;
     RowExtras extras;
     float values[kWidth];
-    for (std::int64_t pack = thread; pack < packs; pack += kWideBlock) {
-      const std::int64_t first = head + pack * kWidth;
+    for (int pack = thread; pack < packs; pack += threads) {
+      const int first = head + pack * kWidth;
       load<kWidth>(z + first, wide, values);
       float greatest = -formulas::kInfinity;
       std::int32_t index = 0;
@@ -167,7 +169,7 @@ __global__ void __launch_bounds__(kWideBlock)
           index = k;
         }
       }
-      formulas::raise_greatest(part, greatest, static_cast<std::int32_t>(first) + index);
+      formulas::raise_greatest(part, greatest, first + index);
 #pragma unroll
       for (int k = 0; k < kWidth; ++k) formulas::add_logit(part, values[k]);
       if (!needs_extras) continue;
@@ -178,10 +180,10 @@ __global__ void __launch_bounds__(kWideBlock)
       }
     }
     formulas::SoftmaxPart single;
-    for (std::int64_t i = thread; i < singles; i += kWideBlock) {
-      const std::int64_t o = i < head ? i : i + packs * kWidth;
+    for (int i = thread; i < singles; i += threads) {
+      const int o = i < head ? i : i + packs * kWidth;
       const float value = to_float(z[o]);
-      formulas::raise_greatest(single, value, static_cast<std::int32_t>(o));
+      formulas::raise_greatest(single, value, o);
       formulas::add_logit(single, value);
       extras.logits += static_cast<double>(value);
       extras.before += formulas::comes_before(value, o, right, label) ? 1 : 0;
@@ -206,8 +208,8 @@ __global__ void __launch_bounds__(kWideBlock)
     if (!want_gradient) continue;
 
     const float share = scale / part.total;
-    for (std::int64_t pack = thread; pack < packs; pack += kWideBlock) {
-      const std::int64_t first = head + pack * kWidth;
+    for (int pack = thread; pack < packs; pack += threads) {
+      const int first = head + pack * kWidth;
       load<kWidth>(z + first, wide, values);
 #pragma unroll
       for (int k = 0; k < kWidth; ++k) {
@@ -215,11 +217,13 @@ __global__ void __launch_bounds__(kWideBlock)
       }
       store<kWidth>(values, wide, z + first);
     }
-    for (std::int64_t i = thread; i < singles; i += kWideBlock) {
-      const std::int64_t o = i < head ? i : i + packs * kWidth;
+    for (int i = thread; i < singles; i += threads) {
+      const int o = i < head ? i : i + packs * kWidth;
       const float gradient[1] = {formulas::softmax_gradient(to_float(z[o]), part, share, scaled_target, o == label)};
       store<1>(gradient, true, z + o);
     }
+#pragma unroll 1  // a few elements
+    for (int o = classes + thread; o < columns; o += threads) z[o] = static_cast<T>(0.0f);
   }
   if (threadIdx.x == 0) hand_over(sum, 1, parts, sums);
 }

@@ -4,16 +4,24 @@
 
 namespace lockstep::model {
 
+std::int64_t padded_vocabulary(std::int64_t vocabulary) noexcept {
+  const std::int64_t granule = vocabulary < 1024 ? 8 : 128;
+  return (vocabulary + granule - 1) / granule * granule;
+}
+
 Embedding::Embedding(ParameterTable& parameters, ActivationTable& activations, std::string name,
                      const EmbeddingOptions& options)
     : Layer(activations, name, options.context, options.width),
       name_(std::move(name)),
       options_(options),
-      tokens_(parameters.add({.name = name_ + "/tokens",
-                              .shape = {options.vocabulary, options.width},
-                              .initializer = options.initializer,
-                              .fan_in = options.vocabulary,
-                              .fan_out = options.width})) {
+      tokens_(parameters.add(
+          {.name = name_ + "/tokens",
+           .shape = {options.vocabulary, options.width},
+           .initializer = options.initializer,
+           .fan_in = options.vocabulary,
+           .fan_out = options.width,
+           .padding =
+               options.shared ? (padded_vocabulary(options.vocabulary) - options.vocabulary) * options.width : 0})) {
   if (options.positions) {
     positions_ = parameters.add({.name = name_ + "/positions",
                                  .shape = {options.context, options.width},

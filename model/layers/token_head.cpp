@@ -2,13 +2,18 @@
 
 #include <fmt/format.h>
 
+#include "model/layers/embedding.hpp"
+
 namespace lockstep::model {
 
 TokenHead::TokenHead(ParameterTable& parameters, ActivationTable& activations, std::string name,
                      const TokenHeadOptions& options)
     : name_(std::move(name)), options_(options) {
   if (options.table) {
-    logits_ = activations.add({.name = name_, .rows = options.context, .columns = options.vocabulary});
+    logits_ = activations.add({.name = name_,
+                               .rows = options.context,
+                               .columns = options.vocabulary,
+                               .padded_columns = padded_vocabulary(options.vocabulary)});
   } else {
     own_.emplace(parameters, activations, name_,
                  DenseOptions{.rows = options.context,
@@ -32,15 +37,15 @@ LayerPlan TokenHead::plan() const {
 Tensor TokenHead::forward(const Pass& pass, const Tensor& x) const {
   if (own_) return own_->forward(pass, x);
   const Tensor y = pass.at(logits_);
-  pass.sequences().project_forward(x, pass.weight(*options_.table), y);
+  pass.sequences().project_forward(x, pass.weight(*options_.table, y.columns), y);
   return y;
 }
 
 void TokenHead::backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate,
                          const Tensor& d_x) const {
   if (own_) return own_->backward(pass, x, d_y, accumulate, d_x);
-  pass.sequences().project_backward(x, pass.weight(*options_.table), d_y, accumulate, pass.gradient(*options_.table),
-                                    d_x);
+  pass.sequences().project_backward(x, pass.weight(*options_.table, d_y.columns), d_y, accumulate,
+                                    pass.gradient(*options_.table, d_y.columns), d_x);
 }
 
 }  // namespace lockstep::model

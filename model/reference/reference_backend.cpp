@@ -99,13 +99,14 @@ void ReferenceBackend::do_softmax_cross_entropy(const Tensor& logits, const Tens
                                                 const Tensor& sums) {
   LossSums part;
   const auto answers = labels.elements<std::int32_t>();
-  const std::size_t classes = columns(logits);
+  const auto classes = static_cast<std::size_t>(options.classes_of(logits));
   const double smoothing = options.smoothing;
   const auto target = [&](bool is_label) {
     return (is_label ? 1 - smoothing : 0) + smoothing / static_cast<double>(classes);
   };
   for (std::size_t b = 0; b < rows(logits); ++b) {
-    const auto z = logits.elements<double>().subspan(b * classes, classes);
+    const auto row = logits.elements<double>().subspan(b * columns(logits), columns(logits));
+    const auto z = row.first(classes);
     const auto label = static_cast<std::size_t>(answers[b]);
     assert(label < classes);
     const double greatest = *std::max_element(z.begin(), z.end());
@@ -125,6 +126,7 @@ void ReferenceBackend::do_softmax_cross_entropy(const Tensor& logits, const Tens
       for (std::size_t o = 0; o < classes; ++o) {
         z[o] = (std::exp(z[o] - greatest) / total - target(o == label)) * options.scale;
       }
+      std::ranges::fill(row.subspan(classes), 0.0);
     }
   }
   add(part, sums);

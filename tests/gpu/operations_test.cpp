@@ -235,21 +235,23 @@ TEST_P(Operations, SoftmaxCrossEntropy) {
     const double scale = random.pick<double>({1, 0.25, 1.0 / 1000}), spread = random.pick<double>({0.1, 3, 30});
     const bool want_gradient = random.generator()() % 4 != 0;
     const float smoothing = random.pick<float>({0, 0, 0.1f});
+    const std::int64_t columns = classes + random.pick<std::int64_t>({0, 0, 1, 24});
     if (batch * classes > 200'000) continue;
-    SCOPED_TRACE(fmt::format("batch {}, {} classes, logits to {}, scale {}, smoothing {}{}", batch, classes, spread,
-                             scale, smoothing, want_gradient ? "" : ", no gradient"));
-    const Floats logits = random.numbers(batch * classes, precision_, spread);
+    SCOPED_TRACE(fmt::format("batch {}, {} classes in {} columns, logits to {}, scale {}, smoothing {}{}", batch,
+                             classes, columns, spread, scale, smoothing, want_gradient ? "" : ", no gradient"));
+    const Floats logits = random.numbers(batch * columns, precision_, spread);
     auto labels = host_array<std::int32_t>(*device_, random.labels(batch, classes));
     auto no_x = host_array<std::uint8_t>(*device_, std::vector<std::uint8_t>(static_cast<std::size_t>(batch)));
     const Tensor host_labels{labels.data(), ElementType::int32, batch, 1};
-    const Array on_logits = compute(logits, batch, classes);
+    const Array on_logits = compute(logits, batch, columns);
     const Scalars sums(*device_, {5, 7, 9});
     const StagedBatch staged = device_->stage(0, {{no_x.data(), ElementType::uint8, batch, 1}, host_labels, {}});
-    const LossOptions options{.scale = scale, .want_gradient = want_gradient, .smoothing = smoothing};
+    const LossOptions options{
+        .scale = scale, .want_gradient = want_gradient, .smoothing = smoothing, .classes = classes};
     device_->softmax_cross_entropy(on_logits.tensor(), staged.y, options, sums.tensor());
     device_->release_stage(0);
     Doubles exact = widened(logits), exact_sums{5, 7, 9};
-    reference_->softmax_cross_entropy(view(exact, batch, classes), host_labels, options, view(exact_sums, 1, 3));
+    reference_->softmax_cross_entropy(view(exact, batch, columns), host_labels, options, view(exact_sums, 1, 3));
     const Doubles got = sums.fetch();
     ASSERT_NEAR(got[0], exact_sums[0], 1e-5 * exact_sums[0] + 4e-6 * static_cast<double>(batch));
     ASSERT_EQ(got[1], exact_sums[1]) << "right answers";
@@ -258,6 +260,9 @@ TEST_P(Operations, SoftmaxCrossEntropy) {
     if (want_gradient) {
       // Where the right class has all the probability, the gradient is small by cancellation.
       ASSERT_LE(relative_error(after, exact, 0.1 * scale), limit_);
+      for (std::int64_t at = 0; at < batch * columns; ++at) {
+        ASSERT_TRUE(at % columns < classes || after[static_cast<std::size_t>(at)] == 0) << "padding";
+      }
     } else {
       ASSERT_EQ(after, logits);
     }

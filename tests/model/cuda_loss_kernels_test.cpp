@@ -14,7 +14,7 @@ namespace {
 using namespace test;
 
 struct Rows {
-  std::int64_t rows, classes;
+  std::int64_t rows, classes, padding = 0;
 };
 
 TEST(SoftmaxCrossEntropy, MatchesFloat64) {
@@ -23,29 +23,33 @@ TEST(SoftmaxCrossEntropy, MatchesFloat64) {
     for (const std::int64_t classes : {1, 2, 10, 31, 32, 33, 128, 129}) all.push_back({rows, classes});
   }
   for (const Rows each : {Rows{5, 511}, Rows{5, 512}, Rows{5, 513}, Rows{9, 1000}, Rows{3, 5003}, Rows{2, 50257},
-                          Rows{8200, 3}, Rows{1030, 514}}) {
+                          Rows{8200, 3}, Rows{1030, 514}, Rows{5, 37, 3}, Rows{3, 1, 7}, Rows{6, 509, 3},
+                          Rows{5, 500, 20}, Rows{4, 5003, 117}, Rows{3, 1000, 5}, Rows{2, 50257, 47}}) {
     all.push_back(each);
   }
   for (const ElementType type : kTypes) {
-    for (const auto [rows, classes] : all) {
+    for (const auto [rows, classes, padding] : all) {
       for (const auto& [want_gradient, smoothing] :
            {std::pair{true, 0.0f}, {true, 0.1f}, {false, 0.0f}, {false, 0.2f}}) {
         if (rows > 1024 && (!want_gradient || smoothing != 0)) continue;  // these are about grids that go round
         const std::size_t shift = static_cast<std::size_t>(rows) % 2;
-        const std::string what =
-            shape_name("softmax", type, rows, classes, shift) + fmt::format(" smoothing {}", smoothing);
+        const std::string what = shape_name("softmax", type, rows, classes, shift) +
+                                 fmt::format(" smoothing {}, {} columns of padding", smoothing, padding);
+        const auto columns = static_cast<std::size_t>(classes + padding);
         const double scale = 0.125, of_each = double{smoothing} / static_cast<double>(classes);
         std::vector<double> z;
         const auto labels = model::test::labels(rows, classes);
         in_every_order(
             shift,
-            [&, rows = rows, classes = classes, want_gradient = want_gradient, smoothing = smoothing](Tensors& t) {
-              GuardedTensor& logits = t.add_filled("logits", type, rows, classes, 8);
+            [&, rows = rows, classes = classes, padding = padding, want_gradient = want_gradient,
+             smoothing = smoothing](Tensors& t) {
+              GuardedTensor& logits = t.add_filled("logits", type, rows, classes + padding, 8);
               GuardedTensor& answers = t.add("labels", ElementType::int32, rows, 1);
               for (std::size_t b = 0; b < answers.count(); ++b) answers.set(b, labels[b]);
               // Every third row is right, every fourth has its greatest logit twice.
               for (std::size_t b = 0; b < answers.count(); ++b) {
-                const std::size_t row = b * static_cast<std::size_t>(classes);
+                const std::size_t row = b * columns;
+                for (auto o = static_cast<std::size_t>(classes); o < columns; ++o) logits.set(row + o, 100);
                 const auto label = static_cast<std::size_t>(labels[b]);
                 if (b % 3 == 0) logits.set(row + label, 9);
                 if (b % 4 == 0) logits.set(row + static_cast<std::size_t>(classes) - 1, 9);
@@ -56,15 +60,17 @@ TEST(SoftmaxCrossEntropy, MatchesFloat64) {
               sums.set(1, 5);
               sums.set(2, 7);
               softmax_cross_entropy(nullptr, logits.tensor(), answers.tensor(),
-                                    {.scale = scale, .want_gradient = want_gradient, .smoothing = smoothing},
+                                    {.scale = scale,
+                                     .want_gradient = want_gradient,
+                                     .smoothing = smoothing,
+                                     .classes = padding > 0 ? classes : 0},
                                     sums.tensor(), t.scratch(0));
             },
             [&, classes = classes, want_gradient = want_gradient, smoothing = smoothing](Tensors& t) {
               double loss = 3, metric = 5, top5 = 7;
               std::vector<double> expected = z;
               for (std::size_t b = 0; b < labels.size(); ++b) {
-                const auto row =
-                    std::span(z).subspan(b * static_cast<std::size_t>(classes), static_cast<std::size_t>(classes));
+                const auto row = std::span(z).subspan(b * columns, static_cast<std::size_t>(classes));
                 const auto label = static_cast<std::size_t>(labels[b]);
                 const auto greatest = std::ranges::max_element(row);
                 double total = 0;
@@ -76,8 +82,12 @@ TEST(SoftmaxCrossEntropy, MatchesFloat64) {
                   if (target != 0) loss += target * (std::log(total) + *greatest - row[o]);
                   before += row[o] > row[label] || (row[o] == row[label] && o < label) ? 1 : 0;
                   if (want_gradient) {
-                    expected[b * row.size() + o] = (std::exp(row[o] - *greatest) / total - target) * scale;
+                    expected[b * columns + o] = (std::exp(row[o] - *greatest) / total - target) * scale;
                   }
+                }
+                for (std::size_t o = row.size(); want_gradient && o < columns; ++o) {
+                  expected[b * columns + o] = 0;
+                  EXPECT_EQ(t["logits"].get(b * columns + o), 0) << what;
                 }
                 if (!want_gradient && before < 5) top5 += 1;
               }

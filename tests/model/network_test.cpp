@@ -1,5 +1,6 @@
 #include "model/network.hpp"
 
+#include <array>
 #include <cmath>
 #include <map>
 #include <stdexcept>
@@ -7,6 +8,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "model/activation_table.hpp"
+#include "model/layers/embedding.hpp"
 #include "model/network_kinds.hpp"
 #include "network_harness.hpp"
 
@@ -37,6 +40,41 @@ TEST(ParameterTable, LaysSlicesOutInReverseOrderAtMultiplesOf64) {
   EXPECT_EQ(table.slice_end(0), 256u);
   EXPECT_EQ(table.slice_end(2), 64u);
   EXPECT_THAT(table.signature(), HasSubstr("a [10,7] @128\n"));
+}
+
+TEST(ParameterTable, KeepsRoomForPaddingThatNobodySees) {
+  ParameterTable table;
+  table.add(spec("a", {3, 64}));
+  ParameterSpec padded = spec("b", {5, 64});
+  padded.padding = 3 * 64;
+  table.add(padded);
+  table.freeze();
+  EXPECT_EQ(table[1].count, 320u);
+  EXPECT_EQ(table.slice_end(1), 512u);
+  EXPECT_EQ(table[0].offset, 512u);
+  EXPECT_THAT(table.slice_ends(), ElementsAre(512, 704));
+  EXPECT_EQ(table.parameter_count(), 512);
+}
+
+TEST(ActivationLayout, PadsColumnsInBfloat16Alone) {
+  ActivationTable table;
+  const std::size_t logits = table.add({.name = "logits", .rows = 2, .columns = 37, .padded_columns = 40});
+  EXPECT_EQ(table.elements_per_sample(), 74);
+  std::array<std::byte, 1024> memory{};
+  const auto columns = [&](ElementType compute) {
+    return ActivationLayout(table, 3, {.compute = compute}).at(logits, memory.data(), 3).columns;
+  };
+  EXPECT_EQ(columns(ElementType::float32), 37);
+  EXPECT_EQ(columns(ElementType::float64), 37);
+  EXPECT_EQ(columns(ElementType::bfloat16), 40);
+  EXPECT_EQ(ActivationLayout(table, 3, {.compute = ElementType::bfloat16}).bytes(), 512u) << "6 * 40 * 2 bytes";
+}
+
+TEST(Vocabulary, IsPaddedToWholeTiles) {
+  EXPECT_EQ(padded_vocabulary(50257), 50304);
+  EXPECT_EQ(padded_vocabulary(50304), 50304);
+  EXPECT_EQ(padded_vocabulary(65), 72);
+  EXPECT_EQ(padded_vocabulary(8), 8);
 }
 
 TEST(ParameterTable, RefusesNonsense) {
