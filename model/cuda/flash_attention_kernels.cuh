@@ -3,8 +3,7 @@
 /// warps a block, 16 rows of the block's tile each, whose products stay in registers from the scores to the result; the
 /// tiles that the block goes over come through shared memory, the next one while this one is used. Probabilities and
 /// their gradients are rounded to bfloat16 where they become the left side of a product; all else is fp32. Exponentials
-/// are powers of 2. Heads of 64 without dropout have the registers for four blocks a multiprocessor, in the gradient of
-/// the queries for three.
+/// are powers of 2.
 #pragma once
 
 #include "model/cuda/attention_data.cuh"
@@ -14,7 +13,7 @@ namespace lockstep::model::cuda {
 
 inline constexpr int kFlashRows = 64;  ///< of a block's own tile
 inline constexpr unsigned kFlashThreads = 128;
-inline constexpr float kLog2OfE = 1.44269504088896340736f, kLogOf2 = 0.69314718055994530942f;
+inline constexpr float kLog2OfE = 1.44269504088896340736f;
 
 using FlashData = AttentionData<Bfloat16>;
 
@@ -23,6 +22,10 @@ template <int kHead>
 inline constexpr int kFlashKeys = kHead == 64 ? 64 : 32;
 template <int kHead>
 inline constexpr int kFlashQueries = kHead == 64 ? 32 : 16;
+
+/// Blocks that a multiprocessor shall have registers for, where there are no draws to make; 0: as it comes.
+template <int kHead, bool kDrops>
+inline constexpr int kFlashBlocks = kDrops ? 0 : 5 - kHead / 64;
 
 template <int kHead>
 struct KeysWorkspace {
@@ -52,6 +55,17 @@ __device__ __forceinline__ float sum_of_four(float value) {
 __device__ __forceinline__ float greatest_of_four(float value) {
   value = fmaxf(value, __shfl_xor_sync(kWholeWarp, value, 1));
   return fmaxf(value, __shfl_xor_sync(kWholeWarp, value, 2));
+}
+
+/// 2^x in one instruction, to 2 units in the last place. A result below the least normal float is 0.
+__device__ __forceinline__ float power_of_2(float x) {
+#if defined(__CUDACC__)
+  float power = 0;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+  return power;
+#else
+  return exp2f(x);
+#endif
 }
 
 /// Two pairs of elements multiplied and added.
@@ -136,7 +150,7 @@ __device__ __forceinline__ void copy_keys(const FlashData& data, const Attention
 }
 
 template <int kHead, bool kDrops>
-__global__ void __launch_bounds__(kFlashThreads) flash_attention(FlashData data) {
+__global__ void __launch_bounds__(kFlashThreads, kFlashBlocks<kHead, kDrops>) flash_attention(FlashData data) {
   constexpr int kKeys = kFlashKeys<kHead>;
   auto& workspace = shared<KeysWorkspace<kHead>>();
   const AttentionTile tile = tile_of_block(data, kFlashRows, TileOf::queries);
@@ -169,21 +183,27 @@ __global__ void __launch_bounds__(kFlashThreads) flash_attention(FlashData data)
           multiply_add(queries[s], right[2], right[3], scores[2 * n + 1]);
         }
       }
-      const bool is_edge = first + kKeys - 1 > first_row;
-      float high[2] = {greatest[0], greatest[1]};
+      if (first + kKeys - 1 > first_row) {  // the diagonal goes through this tile
+        const int ahead = first + thread.tile * 2 - first_row - thread.group;
+#pragma unroll
+        for (int n = 0; n < kKeys / 8; ++n) {
+#pragma unroll
+          for (int c = 0; c < 4; ++c) {
+            if (ahead + n * 8 + c % 2 > c / 2 * 8) scores[n][c] = -INFINITY;
+          }
+        }
+      }
+      float high[2] = {greatest[0], greatest[1]}, base[2];
 #pragma unroll
       for (int n = 0; n < kKeys / 8; ++n) {
 #pragma unroll
-        for (int c = 0; c < 4; ++c) {
-          const int key = first + n * 8 + thread.tile * 2 + c % 2, query = first_row + thread.group + c / 2 * 8;
-          scores[n][c] = is_edge && key > query ? -INFINITY : scores[n][c] * scale;
-          high[c / 2] = fmaxf(high[c / 2], scores[n][c]);
-        }
+        for (int c = 0; c < 4; ++c) high[c / 2] = fmaxf(high[c / 2], scores[n][c]);
       }
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         high[half] = greatest_of_four(high[half]);
-        const float shrink = exp2f(greatest[half] - high[half]);
+        base[half] = high[half] * scale;
+        const float shrink = power_of_2(greatest[half] * scale - base[half]);
         greatest[half] = high[half];
         totals[half] *= shrink;
 #pragma unroll
@@ -196,7 +216,7 @@ __global__ void __launch_bounds__(kFlashThreads) flash_attention(FlashData data)
       for (int n = 0; n < kKeys / 8; ++n) {
 #pragma unroll
         for (int c = 0; c < 4; ++c) {
-          scores[n][c] = exp2f(scores[n][c] - high[c / 2]);
+          scores[n][c] = power_of_2(fmaf(scores[n][c], scale, -base[c / 2]));
           totals[c / 2] += scores[n][c];
         }
         if constexpr (kDrops) {
@@ -229,14 +249,14 @@ __global__ void __launch_bounds__(kFlashThreads) flash_attention(FlashData data)
     store_half<kHead>(sums, half, 1 / total, thread.tile, data.y + offset_of(data, tile, query, 1, 0));
     if (thread.tile == 0) {
       data.log_sums[static_cast<std::int64_t>(tile.pair) * data.context + query] =
-          greatest[half] * kLogOf2 + logf(total);
+          greatest[half] * data.scale + logf(total);
     }
   }
 }
 
 /// The gradient of the queries, and the deltas. 16 keys at a time.
 template <int kHead, bool kDrops>
-__global__ void __launch_bounds__(kFlashThreads) flash_attention_queries(FlashData data) {
+__global__ void __launch_bounds__(kFlashThreads, kFlashBlocks<kHead, kDrops>) flash_attention_queries(FlashData data) {
   constexpr int kKeys = kFlashKeys<kHead>;
   auto& workspace = shared<KeysWorkspace<kHead>>();
   const AttentionTile tile = tile_of_block(data, kFlashRows, TileOf::queries);
@@ -291,9 +311,19 @@ __global__ void __launch_bounds__(kFlashThreads) flash_attention_queries(FlashDa
 #pragma unroll
           for (int c = 0; c < 2; ++c) {
             const int i = 2 * half + c;
-            const float weight = exp2f(scores[n][i] * scale - log_sums[half]);
+            const float weight = power_of_2(fmaf(scores[n][i], scale, -log_sums[half]));
             const float factor = c == 0 ? factors.first : factors.second;
-            scores[n][i] = key + c > query ? 0.0f : weight * (products[n][i] * factor - deltas[half]);
+            scores[n][i] = weight * (products[n][i] * factor - deltas[half]);
+          }
+        }
+      }
+      if (first + chunk + 15 > first_row) {  // the diagonal goes through these keys
+        const int ahead = first + chunk + thread.tile * 2 - first_row - thread.group;
+#pragma unroll
+        for (int n = 0; n < 2; ++n) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            if (ahead + n * 8 + i % 2 > i / 2 * 8) scores[n][i] = 0;
           }
         }
       }
@@ -380,13 +410,21 @@ __global__ void __launch_bounds__(kFlashThreads) flash_attention_keys(FlashData 
 #pragma unroll
         for (int c = 0; c < 4; ++c) {
           const int column = chunk + n * 8 + thread.tile * 2 + c % 2;
-          const int key = first_row + thread.group + c / 2 * 8, query = first + column;
-          const bool seen = key <= query;
-          const float weight = seen ? exp2f(weights[n][c] * scale - workspace.log_sums[stage][column]) : 0.0f;
+          const float weight = power_of_2(fmaf(weights[n][c], scale, -workspace.log_sums[stage][column]));
           float factor = 1;
           if constexpr (kDrops) factor = (kept >> (4 * n + c) & 1u) != 0 ? data.dropout.factor : 0.0f;
-          products[n][c] = seen ? weight * (products[n][c] * factor - workspace.deltas[stage][column]) : 0.0f;
+          products[n][c] = weight * (products[n][c] * factor - workspace.deltas[stage][column]);
           weights[n][c] = weight * factor;
+        }
+      }
+      if (first + chunk < first_row + 15) {  // the diagonal goes through these queries
+        const int behind = first_row + thread.group - first - chunk - thread.tile * 2;
+#pragma unroll
+        for (int n = 0; n < 2; ++n) {
+#pragma unroll
+          for (int c = 0; c < 4; ++c) {
+            if (behind + c / 2 * 8 > n * 8 + c % 2) weights[n][c] = products[n][c] = 0;
+          }
         }
       }
       std::uint32_t left[4];
