@@ -61,7 +61,7 @@ class Network {
   virtual std::vector<LayerPlan> plan() const = 0;
   /// Text that names the network and its options; equal text means equal network. For fingerprint and checkpoint.
   virtual std::string signature() const = 0;
-  /// The output [batch * positions, outputs], among the activations; behind the outputs there may be columns of padding.
+  /// The output [batch * positions, outputs], among the activations; columns of padding may follow the outputs.
   virtual Tensor forward(const Pass& pass) const = 0;
   /// d_output: shape of the output (may be the tensor that forward returned, overwritten by the loss). Same pass as the
   /// forward before it.
