@@ -100,6 +100,18 @@ __global__ void __launch_bounds__(kBlock)
   to[column] = add ? to[column] + sum : sum;
 }
 
+/// Enqueues add_parts() of what lies in `scratch`.
+template <int kSums>
+void run_add_parts(cudaStream_t stream, const Scratch& scratch, unsigned parts, std::int64_t columns, bool add,
+                   const SumTargets<kSums>& targets) {
+  launch("add_parts", add_parts<kSums>,
+         {.blocks = static_cast<unsigned>((columns + kWarp - 1) / kWarp),
+          .parts = kSums,
+          .threads = kBlock,
+          .shared_bytes = sizeof(SumWorkspace<1>)},
+         stream, static_cast<const float*>(scratch.data), parts, columns, add, targets);
+}
+
 /// Enqueues both: targets = or += the column sums of what body computes. Of no rows: zeros, or nothing is added.
 template <int kWidth, int kSums, class Body>
 void run_sum_columns(const char* name, cudaStream_t stream, const Body& body, std::int64_t rows, std::int64_t columns,
@@ -118,13 +130,7 @@ void run_sum_columns(const char* name, cudaStream_t stream, const Body& body, st
       name, sum_columns<kWidth, kSums, Body>,
       {.blocks = tiling.tiles, .parts = tiling.parts, .threads = kBlock, .shared_bytes = sizeof(SumWorkspace<kWidth>)},
       stream, body, rows, columns, tiling.rows_of_part, tiling.column_bits, columns * kSums, alone && add, first);
-  if (alone) return;
-  launch("add_parts", add_parts<kSums>,
-         {.blocks = static_cast<unsigned>((columns + kWarp - 1) / kWarp),
-          .parts = kSums,
-          .threads = kBlock,
-          .shared_bytes = sizeof(SumWorkspace<1>)},
-         stream, static_cast<const float*>(scratch.data), tiling.parts, columns, add, targets);
+  if (!alone) run_add_parts<kSums>(stream, scratch, tiling.parts, columns, add, targets);
 }
 
 /// Calls run(T{}) with the element type of a tensor of activations; `what` is for the message where it has none.

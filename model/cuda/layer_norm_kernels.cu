@@ -22,12 +22,47 @@ void forward(cudaStream_t stream, const NormForward<T>& p, std::int64_t rows, st
          p, rows, columns, wide);
 }
 
+/// Rows of up to so many packs a lane go backward in one pass.
+constexpr int kMostPacks = 4;
+
+template <int kWidth, class T>
+void backward_at_once(cudaStream_t stream, const NormBackward<T>& p, std::int64_t rows, std::int64_t columns, bool add,
+                      const SumTargets<2>& sums, const Scratch& scratch) {
+  // As many parts on every GPU, so that results are the same.
+  constexpr std::int64_t kMostBlocks = 256, kWarps = kBlock / kWarp;
+  const auto room = static_cast<std::int64_t>(scratch.bytes / sizeof(float)) / (2 * columns);
+  const std::int64_t blocks = std::max<std::int64_t>(std::min({(rows + kWarps - 1) / kWarps, kMostBlocks, room}), 1);
+  const bool alone = blocks == 1;
+  auto* const parts = static_cast<float*>(scratch.data);
+  const auto run = [&]<int kPacks>() {
+    launch("layer_norm_backward", normalize_rows_back_at_once<kWidth, kPacks, T>,
+           {.blocks = static_cast<unsigned>(blocks), .threads = kBlock, .shared_bytes = sizeof(SumWorkspace<kWidth>)},
+           stream, p, rows, columns, alone && add, alone ? sums : SumTargets<2>{{parts, parts + columns}});
+  };
+  const std::int64_t packs = (columns / kWidth + kWarp - 1) / kWarp;
+  if (packs <= 1) {
+    run.template operator()<1>();
+  } else if (packs <= 2) {
+    run.template operator()<2>();
+  } else if (packs <= 3) {
+    run.template operator()<3>();
+  } else {
+    run.template operator()<kMostPacks>();
+  }
+  if (!alone) run_add_parts<2>(stream, scratch, static_cast<unsigned>(blocks), columns, add, sums);
+}
+
 template <int kWidth, class T>
 void backward(cudaStream_t stream, const NormBackward<T>& p, std::int64_t rows, std::int64_t columns, bool add,
               const SumTargets<2>& sums, const Scratch& scratch) {
   const bool wide_sums = takes_packs<kWidth>(p.x) && takes_packs<kWidth>(p.d_y);
   const bool wide =
       wide_sums && takes_packs<kWidth>(p.scale) && takes_packs<kWidth>(p.d_residual) && takes_packs<kWidth>(p.d_x);
+  if constexpr (kWidth > 1) {
+    if (wide && rows > 0 && columns <= kMostPacks * static_cast<std::int64_t>(kWarp) * kWidth) {
+      return backward_at_once<kWidth>(stream, p, rows, columns, add, sums, scratch);
+    }
+  }
   const LayerNormColumns<T> terms{p.x, p.mean, p.inverse, p.d_y, columns, wide_sums};
   // First, because d_x may be written over d_y.
   run_sum_columns<kWidth>("layer_norm_sums", stream, terms, rows, columns, add, sums, scratch);

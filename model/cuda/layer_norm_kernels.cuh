@@ -1,9 +1,11 @@
 /// \file
-/// Layer norm, one warp a row. A warp goes over its row several times: but for the first time it finds it in the cache.
+/// Layer norm, one warp a row. A warp that does not hold its row in registers goes over it several times: but for the
+/// first time it finds it in the cache.
 #pragma once
 
 #include <cstdint>
 
+#include "model/cuda/column_sums.cuh"
 #include "model/cuda/launch.cuh"
 #include "model/cuda/packs.cuh"
 #include "model/formulas/normalization.hpp"
@@ -137,6 +139,81 @@ __global__ void __launch_bounds__(kBlock)
       }
       store<kWidth>(values, wide, p.d_x + at + c);
     });
+  }
+}
+
+/// The same, and the sums of d_scale and d_shift, in one pass over x and d_y: a lane holds its kPacks packs of a row,
+/// and sums of their columns over the rows of its warp. The sums of the block's warps, in their order, are part
+/// blockIdx.x of the sums. All is aligned for packs. Two blocks a multiprocessor, for rows of up to 768 bf16.
+template <int kWidth, int kPacks, class T>
+__global__ void __launch_bounds__(kBlock, kWidth* kPacks > 24 ? 1 : 2)
+    normalize_rows_back_at_once(NormBackward<T> p, std::int64_t rows, int columns, bool add, SumTargets<2> sums) {
+  constexpr unsigned kWarps = kBlock / kWarp;
+  const unsigned warp = threadIdx.x / kWarp;
+  const auto lane = static_cast<int>(threadIdx.x % kWarp);
+  const auto column_of = [&](int pack) { return (pack * static_cast<int>(kWarp) + lane) * kWidth; };
+  const float share = 1 / static_cast<float>(columns);
+  float own[2][kPacks][kWidth] = {};
+  for (std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kWarps + warp; row < rows;
+       row += static_cast<std::int64_t>(gridDim.x) * kWarps) {
+    const std::int64_t at = row * columns;
+    const float mean = p.mean[row], inverse = p.inverse[row];
+    Pack<T, kWidth> x[kPacks], d_y[kPacks];
+#pragma unroll
+    for (int i = 0; i < kPacks; ++i) {
+      if (column_of(i) >= columns) break;
+      x[i] = load_pack<kWidth>(p.x + at + column_of(i), true);
+      d_y[i] = load_pack<kWidth>(p.d_y + at + column_of(i), true);
+    }
+    float total = 0, along = 0;
+#pragma unroll
+    for (int i = 0; i < kPacks; ++i) {
+      if (column_of(i) >= columns) break;
+      float scale[kWidth];
+      load<kWidth>(p.scale + column_of(i), true, scale);
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) {
+        const float n = (to_float(x[i].values[k]) - mean) * inverse, d = to_float(d_y[i].values[k]);
+        own[0][i][k] += d * n;
+        own[1][i][k] += d;
+        total += d * scale[k];
+        along += d * scale[k] * n;
+      }
+    }
+    total = sum_to_warp(total) * share;
+    along = sum_to_warp(along) * share;
+#pragma unroll
+    for (int i = 0; i < kPacks; ++i) {
+      if (column_of(i) >= columns) break;
+      float scale[kWidth], values[kWidth], more[kWidth] = {};
+      load<kWidth>(p.scale + column_of(i), true, scale);
+      if (p.d_residual != nullptr) load<kWidth>(p.d_residual + at + column_of(i), true, more);
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) {
+        const float n = (to_float(x[i].values[k]) - mean) * inverse;
+        values[k] = inverse * (to_float(d_y[i].values[k]) * scale[k] - total - n * along) + more[k];
+      }
+      store<kWidth>(values, true, p.d_x + at + column_of(i));
+    }
+  }
+  auto& all = shared<SumWorkspace<kWidth>>();
+#pragma unroll
+  for (int s = 0; s < 2; ++s) {
+    float* const to = sums.to[s] + static_cast<std::int64_t>(blockIdx.x) * 2 * columns;
+#pragma unroll
+    for (int i = 0; i < kPacks; ++i) {
+      __syncthreads();  // the sums before have been read
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) all.of_thread[k][threadIdx.x] = own[s][i][k];
+      __syncthreads();
+      if (warp > 0 || column_of(i) >= columns) continue;
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) {
+        float sum = add ? to[column_of(i) + k] : 0;
+        for (unsigned w = 0; w < kWarps; ++w) sum += all.of_thread[k][w * kWarp + threadIdx.x];
+        to[column_of(i) + k] = sum;
+      }
+    }
   }
 }
 

@@ -28,6 +28,7 @@ REGISTERS = 65536  # of a multiprocessor
 CEILINGS = {
     r"\bnormalize_rows<8,": (256, 6),
     r"\bnormalize_rows_back<8,": (256, 6),
+    r"\bnormalize_rows_back_at_once<8, 3,": (256, 2),
     r"\blook_up_rows<8,": (256, 6),
     r"\badd_runs<8,": (256, 4),
     r"\bcross_entropy_wide<8,": (512, 2),
