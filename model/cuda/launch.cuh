@@ -2,12 +2,15 @@
 /// How kernels are started: the one place that enqueues a grid and looks at what came of it.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
+#include <array>
 #include <cstddef>
 #include <functional>
+#include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
+
+#include <cuda_runtime_api.h>
 
 #include "model/device.hpp"
 
@@ -48,13 +51,21 @@ inline std::string words_of(cudaError_t error) {
   return "device " + std::to_string(device) + " says: " + cudaGetErrorString(error);
 }
 #else
-/// Compiled as plain C++ a kernel is a function that one thread runs; whoever compiles it so says how a grid is run, and
-/// when: `thread` has its own arguments.
-cudaError_t run_grid(const char* name, const Grid& grid, const std::function<void()>& thread);
+/// Compiled as plain C++ a kernel is a function that one thread runs; whoever compiles it so says how a grid is run,
+/// and when: `thread` has its own arguments, copies of those that are shown here.
+struct KernelArgument {
+  const void* bytes;
+  std::size_t size;
+  bool only_read;  ///< a pointer to what is const
+};
+cudaError_t run_grid(const char* name, const Grid& grid, cudaStream_t stream, std::span<const KernelArgument> arguments,
+                     const std::function<void()>& thread);
 template <class... Parameters>
-cudaError_t enqueue(const char* name, void (*kernel)(Parameters...), const Grid& grid, cudaStream_t,
+cudaError_t enqueue(const char* name, void (*kernel)(Parameters...), const Grid& grid, cudaStream_t stream,
                     Parameters... arguments) {
-  return run_grid(name, grid, [=] { kernel(arguments...); });
+  const std::array<KernelArgument, sizeof...(Parameters)> shown{
+      {{&arguments, sizeof arguments, std::is_const_v<std::remove_pointer_t<Parameters>>}...}};
+  return run_grid(name, grid, stream, shown, [=] { kernel(arguments...); });
 }
 inline std::string words_of(cudaError_t error) { return "error " + std::to_string(error); }
 #endif

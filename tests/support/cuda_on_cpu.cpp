@@ -46,7 +46,7 @@ constexpr std::size_t kStackBytes = 64 * 1024;
 
 std::uint32_t order_seed = 0;
 std::int64_t grid_count = 0;
-std::vector<std::function<void()>>* recorded_grids = nullptr;
+std::function<cudaError_t(LaunchedGrid)> grid_receiver;
 
 /// A stack that threads run on, one after the other as long as none of them has to wait; it then belongs to the one
 /// that waits. Switches save and restore registers with setjmp and longjmp: swapcontext() asks the kernel each time.
@@ -318,25 +318,18 @@ std::uint64_t exchange(unsigned mask, Exchange what, std::uint64_t bits, unsigne
 }  // namespace cuda_on_cpu
 
 void order_threads(std::uint32_t seed) { cuda_on_cpu::order_seed = seed; }
-void record_grids(std::vector<std::function<void()>>* to) { cuda_on_cpu::recorded_grids = to; }
+void send_grids(std::function<cudaError_t(LaunchedGrid)> receiver) { cuda_on_cpu::grid_receiver = std::move(receiver); }
 std::int64_t grids_run() { return cuda_on_cpu::grid_count; }
 
 }  // namespace lockstep::test
 
 namespace lockstep::model::cuda {
 
-cudaError_t run_grid(const char* name, const Grid& grid, const std::function<void()>& thread) {
+namespace {
+
+void run_blocks(const char* name, const Grid& grid, const std::function<void()>& thread) {
   using namespace lockstep::test;
   using namespace lockstep::test::cuda_on_cpu;
-  // What a GPU refuses.
-  if (grid.blocks == 0 || grid.parts == 0 || grid.threads == 0 || grid.threads > 1024 || grid.parts > 65535 ||
-      grid.blocks > 0x7fffffffu || grid.shared_bytes > kMostShared) {
-    return cudaErrorInvalidConfiguration;
-  }
-  if (recorded_grids != nullptr) {
-    recorded_grids->push_back([=] { static_cast<void>(run_grid(name, grid, thread)); });
-    return cudaSuccess;
-  }
   ++grid_count;
   auto* const memory = reinterpret_cast<std::byte*>(shared_memory);
   Machine blocks(name, thread);
@@ -352,6 +345,21 @@ cudaError_t run_grid(const char* name, const Grid& grid, const std::function<voi
                                     block % grid.blocks, block / grid.blocks, grid.shared_bytes));
     }
   }
+}
+
+}  // namespace
+
+cudaError_t run_grid(const char* name, const Grid& grid, cudaStream_t stream, std::span<const KernelArgument> arguments,
+                     const std::function<void()>& thread) {
+  // What a GPU refuses.
+  if (grid.blocks == 0 || grid.parts == 0 || grid.threads == 0 || grid.threads > 1024 || grid.parts > 65535 ||
+      grid.blocks > 0x7fffffffu || grid.shared_bytes > kMostShared) {
+    return cudaErrorInvalidConfiguration;
+  }
+  if (test::cuda_on_cpu::grid_receiver) {
+    return test::cuda_on_cpu::grid_receiver({name, stream, arguments, [=] { run_blocks(name, grid, thread); }});
+  }
+  run_blocks(name, grid, thread);
   return cudaSuccess;
 }
 

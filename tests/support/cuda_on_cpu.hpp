@@ -18,11 +18,15 @@
 #include <cstring>
 #include <functional>
 #include <source_location>
+#include <span>
 #include <stdexcept>
 #include <string>
-#include <vector>
 
 #include "model/cuda/kernels.hpp"
+
+namespace lockstep::model::cuda {
+struct KernelArgument;
+}  // namespace lockstep::model::cuda
 
 namespace lockstep::test {
 
@@ -37,8 +41,14 @@ class KernelFault : public std::runtime_error {
 void order_threads(std::uint32_t seed);
 /// Grids run since the program started.
 std::int64_t grids_run();
-/// Grids are not run, but put at the end of `to`, to be called later; nullptr: run again.
-void record_grids(std::vector<std::function<void()>>* to);
+/// A grid that was launched, on its way to a stream: `run` runs it. Without a receiver grids are run at once.
+struct LaunchedGrid {
+  const char* kernel;
+  cudaStream_t stream;
+  std::span<const model::cuda::KernelArgument> arguments;
+  std::function<void()> run;
+};
+void send_grids(std::function<cudaError_t(LaunchedGrid)> receiver);
 
 namespace cuda_on_cpu {
 

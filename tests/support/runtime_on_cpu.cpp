@@ -1,58 +1,401 @@
-// The part of CUDA's runtime that model/cuda uses, on a host: device memory is host memory, what is enqueued is done at
-// once or, while a stream is recorded, when its graph is launched. With support/cuda_on_cpu.cpp, which runs the
-// kernels, the whole CUDA backend computes without a GPU; cuBLASLt knows no algorithm here, so that products are those
-// of plain_matmul.hpp.
-//
-// What it does not know: time. Streams are never at different places, so a missing event is not found.
+#include "support/runtime_on_cpu.hpp"
+
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
-#include <string>
-#include <vector>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <random>
+#include <set>
+#include <utility>
 
-#include <cublasLt.h>
-#include <cuda_runtime_api.h>
+#include <fmt/format.h>
 
+#include "model/cuda/launch.cuh"
 #include "support/cuda_on_cpu.hpp"
 
 namespace {
 
-using Work = std::vector<std::function<void()>>;
+using lockstep::test::MemoryAccess;
 using Clock = std::chrono::steady_clock;
+using Address = std::uintptr_t;
 
-Work* recording = nullptr;
+// ---- work and its order ----
 
-cudaError_t enqueue(std::function<void()> work) {
-  if (recording != nullptr) {
-    recording->push_back(std::move(work));
-  } else {
-    work();
+struct Operation {
+  std::function<void()> work;
+  std::vector<std::shared_ptr<Operation>> next;  ///< wait for this one
+  std::size_t awaited = 0;                       ///< operations that are not done yet
+  bool done = false;
+};
+using OperationPtr = std::shared_ptr<Operation>;
+
+/// Of each stream, how many of its operations come before.
+class VectorClock {
+ public:
+  std::uint64_t of(std::size_t stream) const { return stream < ticks_.size() ? ticks_[stream] : 0; }
+  void set(std::size_t stream, std::uint64_t tick) {
+    if (ticks_.size() <= stream) ticks_.resize(stream + 1);
+    ticks_[stream] = tick;
   }
+  void merge(const VectorClock& other) {
+    for (std::size_t i = 0; i < other.ticks_.size(); ++i) set(i, std::max(of(i), other.ticks_[i]));
+  }
+
+ private:
+  std::vector<std::uint64_t> ticks_;
+};
+
+/// One operation of a capture.
+struct Node {
+  std::string name;
+  std::vector<MemoryAccess> accesses;
+  std::function<void()> work;
+  std::set<std::size_t> after = {};  ///< directly
+  std::vector<bool> ancestors = {};  ///< all that come before
+};
+struct Capture {
+  std::uint64_t number = 0;
+  std::vector<Node> nodes;
+  CUstream_st* origin = nullptr;
+  std::set<CUstream_st*> streams;
+  bool invalid = false;
+};
+
+}  // namespace
+
+struct CUstream_st {
+  std::size_t number = 0;
+  OperationPtr last = {};
+  VectorClock clock = {};
+  Capture* capture = nullptr;
+  std::set<std::size_t> heads = {};  ///< nodes of the capture that the next one comes after
+};
+struct CUevent_st {
+  bool is_timed = false;
+  OperationPtr recorded = {};
+  VectorClock clock = {};
+  std::shared_ptr<Clock::time_point> time = std::make_shared<Clock::time_point>();
+  std::uint64_t capture = 0;  ///< its number, where it was recorded in one
+  std::set<std::size_t> heads = {};
+};
+struct CUgraph_st {
+  std::vector<Node> nodes;
+};
+struct CUgraphExec_st {
+  std::vector<Node> nodes;
+};
+
+namespace {
+
+/// An access that later ones are compared with.
+struct PastAccess {
+  Address begin, end;
+  bool writes;
+  std::size_t stream;
+  std::uint64_t tick;
+  std::string name;
+};
+struct Allocation {
+  std::size_t bytes;
+  bool is_pinned;
+  std::vector<PastAccess> past;
+};
+/// What a copy from pinned memory was to read; kept until the host has waited for it.
+struct Promise {
+  std::size_t stream;
+  std::uint64_t tick;
+  const std::byte* from;
+  std::vector<std::byte> bytes;
+};
+
+struct RuntimeState {
+  std::map<Address, Allocation> allocations;
+  std::size_t allocated = 0;
+  std::vector<OperationPtr> ready;
+  std::mt19937_64 random;
+  double eagerness = 0.3;
+  bool ignores_events = false;
+  std::set<CUstream_st*> streams;
+  std::vector<std::uint64_t> ticks;  ///< by a stream's number
+  std::set<std::size_t> free_numbers;
+  VectorClock host;  ///< what the host has waited for
+  std::vector<Promise> promises;
+  std::unique_ptr<Capture> capture;
+  std::uint64_t captures = 0;
+  std::vector<std::string> faults;
+  cudaError_t last_error = cudaSuccess;
+};
+/// Never destroyed: devices may be closed when the process ends.
+RuntimeState& runtime() {
+  static RuntimeState& the_one = *new RuntimeState;
+  return the_one;
+}
+
+constexpr std::size_t kDeviceBytes = std::size_t{8} << 30;
+constexpr std::byte kUnwritten{0xff};  ///< NaN in numbers
+
+cudaError_t noted(cudaError_t error) {
+  if (error != cudaSuccess) runtime().last_error = error;
+  return error;
+}
+
+void report_fault(std::string text) {
+  auto& faults = runtime().faults;
+  if (std::ranges::find(faults, text) == faults.end()) faults.push_back(std::move(text));
+}
+
+void run_one() {
+  auto& ready = runtime().ready;
+  std::swap(ready[runtime().random() % ready.size()], ready.back());
+  const OperationPtr operation = std::move(ready.back());
+  ready.pop_back();
+  operation->done = true;
+  for (auto& next : operation->next) {
+    if (--next->awaited == 0) ready.push_back(std::move(next));
+  }
+  operation->next.clear();
+  const std::function<void()> work = std::exchange(operation->work, nullptr);
+  try {
+    if (work) work();
+  } catch (const lockstep::test::KernelFault& fault) {
+    report_fault(fault.what());
+  }
+}
+void run_until_done(const OperationPtr& operation) {
+  while (operation && !operation->done) run_one();
+}
+void run_all() {
+  while (!runtime().ready.empty()) run_one();
+}
+
+OperationPtr submit(std::function<void()> work, const std::vector<OperationPtr>& after) {
+  const auto operation = std::make_shared<Operation>(Operation{.work = std::move(work), .next = {}});
+  for (const OperationPtr& each : after) {
+    if (!each || each->done) continue;
+    each->next.push_back(operation);
+    ++operation->awaited;
+  }
+  if (operation->awaited == 0) runtime().ready.push_back(operation);
+  return operation;
+}
+
+void let_chance_run() {
+  std::uniform_real_distribution<double> chance;
+  while (!runtime().ready.empty() && chance(runtime().random) < runtime().eagerness) run_one();
+}
+
+// ---- memory ----
+
+Address address_of(const void* pointer) { return reinterpret_cast<Address>(pointer); }
+
+/// Null: memory that CUDA knows nothing of.
+Allocation* allocation_of(const void* pointer, std::size_t bytes = 1) {
+  auto after = runtime().allocations.upper_bound(address_of(pointer));
+  if (after == runtime().allocations.begin()) return nullptr;
+  auto& [begin, allocation] = *std::prev(after);
+  return address_of(pointer) + bytes <= begin + allocation.bytes ? &allocation : nullptr;
+}
+bool is_pinned(const void* pointer) {
+  const Allocation* const allocation = allocation_of(pointer);
+  return allocation != nullptr && allocation->is_pinned;
+}
+
+bool meet(const MemoryAccess& a, const MemoryAccess& b) {
+  return (a.writes || b.writes) && address_of(a.begin) < address_of(b.begin) + b.bytes &&
+         address_of(b.begin) < address_of(a.begin) + a.bytes;
+}
+
+/// Reports what has no order with the operation that the stream comes to, and remembers it for later ones.
+void remember(const CUstream_st& stream, const std::string& name, const MemoryAccess& access) {
+  Allocation* const allocation = access.bytes == 0 ? nullptr : allocation_of(access.begin);
+  if (allocation == nullptr) return;
+  const Address begin = address_of(access.begin), end = begin + access.bytes;
+  std::erase_if(allocation->past, [&](const PastAccess& past) {
+    if (past.begin >= end || past.end <= begin) return false;
+    const bool is_ordered = past.tick <= stream.clock.of(past.stream);
+    if (!is_ordered && (past.writes || access.writes)) {
+      report_fault(fmt::format("a missing event: {} {} what {} {} on another stream", name,
+                               access.writes ? "writes" : "reads", past.name, past.writes ? "writes" : "reads"));
+    }
+    return is_ordered && begin <= past.begin && past.end <= end && (access.writes || !past.writes);
+  });
+  allocation->past.push_back({begin, end, access.writes, stream.number, stream.clock.of(stream.number), name});
+}
+
+/// The host has come to know that this is over: what copies were to read must still be there.
+void host_waited_for(const VectorClock& clock) {
+  runtime().host.merge(clock);
+  std::erase_if(runtime().promises, [](const Promise& promise) {
+    if (promise.tick > runtime().host.of(promise.stream)) return false;
+    if (std::memcmp(promise.from, promise.bytes.data(), promise.bytes.size()) != 0) {
+      report_fault("a late reuse: the host changed pinned memory before it had waited for the copy from there");
+    }
+    return true;
+  });
+}
+
+/// What is to be said of pinned memory when a copy is enqueued, or launched with its graph.
+void expect_pinned(const CUstream_st& stream, const std::vector<MemoryAccess>& accesses) {
+  for (const MemoryAccess& access : accesses) {
+    if (!is_pinned(access.begin) || access.bytes == 0) continue;
+    const auto* const begin = static_cast<const std::byte*>(access.begin);
+    auto& promises = runtime().promises;
+    if (!access.writes) {
+      promises.push_back({stream.number, stream.clock.of(stream.number), begin, {begin, begin + access.bytes}});
+    } else if (std::ranges::none_of(promises, [&](const Promise& promise) {
+                 return meet({promise.from, promise.bytes.size(), false}, access);
+               })) {
+      std::memset(const_cast<void*>(access.begin), static_cast<int>(kUnwritten), access.bytes);
+    }
+  }
+}
+
+/// What a copy from pinned memory was to read is rightly overwritten by another copy.
+void forget_promises(const void* to, std::size_t bytes) {
+  std::erase_if(runtime().promises, [&](const Promise& promise) {
+    return meet({promise.from, promise.bytes.size(), false}, {to, bytes, true});
+  });
+}
+
+// ---- streams ----
+
+/// What the thread may not do while it captures.
+cudaError_t unless_capturing() {
+  if (!runtime().capture) return cudaSuccess;
+  runtime().capture->invalid = true;
+  return noted(cudaErrorStreamCaptureUnsupported);
+}
+
+cudaError_t capture_node(CUstream_st& stream, Node node) {
+  Capture& capture = *stream.capture;
+  if (capture.invalid) return noted(cudaErrorStreamCaptureInvalidated);
+  node.after = stream.heads;
+  node.ancestors.resize(capture.nodes.size());
+  for (const std::size_t each : node.after) {
+    node.ancestors[each] = true;
+    const auto& further = capture.nodes[each].ancestors;
+    for (std::size_t i = 0; i < further.size(); ++i) node.ancestors[i] = node.ancestors[i] || further[i];
+  }
+  for (std::size_t i = 0; i < capture.nodes.size(); ++i) {
+    if (node.ancestors[i]) continue;
+    for (const MemoryAccess& before : capture.nodes[i].accesses) {
+      for (const MemoryAccess& now : node.accesses) {
+        if (!meet(before, now)) continue;
+        report_fault(fmt::format("a missing event: {} {} what {} {} in another branch of the capture", node.name,
+                                 now.writes ? "writes" : "reads", capture.nodes[i].name,
+                                 before.writes ? "writes" : "reads"));
+      }
+    }
+  }
+  stream.heads = {capture.nodes.size()};
+  capture.nodes.push_back(std::move(node));
   return cudaSuccess;
 }
 
-/// A graph and what can be launched of it; both are the same here.
-Work* work_of(void* graph) { return static_cast<Work*>(graph); }
-Clock::time_point* time_of(cudaEvent_t event) { return reinterpret_cast<Clock::time_point*>(event); }
-/// What a call may not do while work is recorded.
-cudaError_t unless_recording() { return recording == nullptr ? cudaSuccess : cudaErrorStreamCaptureUnsupported; }
+/// A new place in the stream: after all that it waited for and all that the host has waited for.
+void advance(CUstream_st& stream) {
+  stream.clock.merge(runtime().host);
+  stream.clock.set(stream.number, ++runtime().ticks[stream.number]);
+}
 
-cudaError_t allocate(void** block, std::size_t bytes) {
-  if (recording != nullptr) return cudaErrorStreamCaptureUnsupported;
+cudaError_t enqueue_node(CUstream_st& stream, Node node) {
+  if (stream.capture != nullptr) return capture_node(stream, std::move(node));
+  advance(stream);
+  for (const MemoryAccess& access : node.accesses) remember(stream, node.name, access);
+  expect_pinned(stream, node.accesses);
+  stream.last = submit(std::move(node.work), {stream.last});
+  let_chance_run();
+  return cudaSuccess;
+}
+
+void leave_capture(Capture& capture) {
+  for (CUstream_st* const stream : capture.streams) {
+    stream->capture = nullptr;
+    stream->heads.clear();
+  }
+}
+
+bool is_joined(const Capture& capture) {
+  std::set<std::size_t> seen = capture.origin->heads;
+  for (const std::size_t head : capture.origin->heads) {
+    const auto& ancestors = capture.nodes[head].ancestors;
+    for (std::size_t i = 0; i < ancestors.size(); ++i) {
+      if (ancestors[i]) seen.insert(i);
+    }
+  }
+  return std::ranges::all_of(capture.streams,
+                             [&](const CUstream_st* stream) { return std::ranges::includes(seen, stream->heads); });
+}
+
+// ---- kernels ----
+
+/// Pointers in a kernel's arguments: what lies in an allocation of ours.
+cudaError_t enqueue_grid(lockstep::test::LaunchedGrid grid) {
+  std::vector<MemoryAccess> accesses;
+  for (const auto& argument : grid.arguments) {
+    for (std::size_t at = 0; at + sizeof(void*) <= argument.size; at += sizeof(void*)) {
+      const void* pointer = nullptr;
+      std::memcpy(&pointer, static_cast<const std::byte*>(argument.bytes) + at, sizeof pointer);
+      if (allocation_of(pointer) != nullptr) accesses.push_back({pointer, 1, !argument.only_read});
+    }
+  }
+  return lockstep::test::enqueue_on_cpu(grid.stream, grid.kernel, std::move(accesses), std::move(grid.run));
+}
+[[maybe_unused]] const bool grids_are_sent = (lockstep::test::send_grids(enqueue_grid), true);
+
+cudaError_t allocate_block(void** block, std::size_t bytes, bool pinned) {
+  if (const cudaError_t error = unless_capturing(); error != cudaSuccess) return error;
+  if (!pinned && runtime().allocated + bytes > kDeviceBytes) return noted(cudaErrorMemoryAllocation);
   *block = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
-  if (*block == nullptr) return cudaErrorMemoryAllocation;
-  std::memset(*block, 0xff, bytes);  // nobody relies on zeros
+  if (*block == nullptr) return noted(cudaErrorMemoryAllocation);
+  std::memset(*block, static_cast<int>(kUnwritten), bytes);  // nobody relies on zeros
+  runtime().allocations.emplace(address_of(*block), Allocation{bytes, pinned, {}});
+  if (!pinned) runtime().allocated += bytes;
+  return cudaSuccess;
+}
+
+/// Waits for the device, as CUDA does.
+cudaError_t release_block(void* block, bool pinned) {
+  if (const cudaError_t error = unless_capturing(); error != cudaSuccess) return error;
+  if (block == nullptr) return cudaSuccess;
+  const auto found = runtime().allocations.find(address_of(block));
+  if (found == runtime().allocations.end() || found->second.is_pinned != pinned) return noted(cudaErrorInvalidValue);
+  run_all();
+  for (const CUstream_st* const stream : runtime().streams) host_waited_for(stream->clock);
+  if (!pinned) runtime().allocated -= found->second.bytes;
+  runtime().allocations.erase(found);
+  std::free(block);
   return cudaSuccess;
 }
 
 }  // namespace
 
-namespace lockstep::model {
+namespace lockstep::test {
 
-std::string gpu_library_error() { return ""; }
+cudaError_t enqueue_on_cpu(cudaStream_t stream, const char* name, std::vector<MemoryAccess> accesses,
+                           std::function<void()> work) {
+  for (const MemoryAccess& access : accesses) {
+    if (allocation_of(access.begin) == nullptr || allocation_of(access.begin, access.bytes) != nullptr) continue;
+    report_fault(fmt::format("{} goes {} bytes far from where fewer are left of the memory", name, access.bytes));
+    return noted(cudaErrorInvalidValue);
+  }
+  return enqueue_node(*stream, {.name = name, .accesses = std::move(accesses), .work = std::move(work)});
+}
 
-}  // namespace lockstep::model
+void order_streams(std::uint64_t seed) {
+  runtime().random.seed(seed);
+  runtime().eagerness = std::array{0.0, 0.3, 0.6}[seed % 3];
+}
+
+void ignore_events(bool ignore) { runtime().ignores_events = ignore; }
+
+std::vector<std::string> take_stream_faults() { return std::exchange(runtime().faults, {}); }
+
+}  // namespace lockstep::test
 
 extern "C" {
 
@@ -65,110 +408,187 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   std::strcpy(properties->name, "a GPU on the CPU");
   properties->major = 9;
   properties->multiProcessorCount = 4;
-  properties->totalGlobalMem = std::size_t{8} << 30;
+  properties->totalGlobalMem = kDeviceBytes;
   return cudaSuccess;
 }
-const char* cudaGetErrorName(cudaError_t) { return "an error"; }
+const char* cudaGetErrorName(cudaError_t error) {
+  switch (error) {
+    case cudaErrorStreamCaptureUnsupported:
+      return "cudaErrorStreamCaptureUnsupported";
+    case cudaErrorStreamCaptureInvalidated:
+      return "cudaErrorStreamCaptureInvalidated";
+    case cudaErrorStreamCaptureUnjoined:
+      return "cudaErrorStreamCaptureUnjoined";
+    case cudaErrorStreamCaptureIsolation:
+      return "cudaErrorStreamCaptureIsolation";
+    case cudaErrorMemoryAllocation:
+      return "cudaErrorMemoryAllocation";
+    default:
+      return "an error";
+  }
+}
 const char* cudaGetErrorString(cudaError_t) { return "of a GPU that is none"; }
-cudaError_t cudaGetLastError() { return cudaSuccess; }
-cudaError_t cudaDeviceSynchronize() { return unless_recording(); }
+cudaError_t cudaGetLastError() { return std::exchange(runtime().last_error, cudaSuccess); }
+cudaError_t cudaDeviceSynchronize() {
+  if (const cudaError_t error = unless_capturing(); error != cudaSuccess) return error;
+  run_all();
+  for (const CUstream_st* const stream : runtime().streams) host_waited_for(stream->clock);
+  return cudaSuccess;
+}
 
-cudaError_t cudaMalloc(void** block, std::size_t bytes) { return allocate(block, bytes); }
-cudaError_t cudaHostAlloc(void** block, std::size_t bytes, unsigned) { return allocate(block, bytes); }
-cudaError_t cudaFree(void* block) { return std::free(block), cudaSuccess; }
-cudaError_t cudaFreeHost(void* block) { return std::free(block), cudaSuccess; }
+cudaError_t cudaMalloc(void** block, std::size_t bytes) { return allocate_block(block, bytes, false); }
+cudaError_t cudaHostAlloc(void** block, std::size_t bytes, unsigned) { return allocate_block(block, bytes, true); }
+cudaError_t cudaFree(void* block) { return release_block(block, false); }
+cudaError_t cudaFreeHost(void* block) { return release_block(block, true); }
 cudaError_t cudaMemGetInfo(std::size_t* available, std::size_t* total) {
-  return *available = *total = std::size_t{8} << 30, cudaSuccess;
+  *total = kDeviceBytes;
+  return *available = kDeviceBytes - runtime().allocated, cudaSuccess;
 }
-cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t) {
-  return enqueue([=] { std::memcpy(to, from, bytes); });
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  const auto is_on_device = [&](const void* side) {
+    const Allocation* const allocation = allocation_of(side, bytes);
+    return allocation != nullptr && !allocation->is_pinned;
+  };
+  const bool up = kind == cudaMemcpyHostToDevice, down = kind == cudaMemcpyDeviceToHost;
+  if (is_on_device(to) == down || is_on_device(from) == up) return noted(cudaErrorInvalidValue);
+  const bool is_pageable = (up && !is_pinned(from)) || (down && !is_pinned(to));
+  if (is_pageable && stream->capture != nullptr) return unless_capturing();
+  const auto copy = [=](const void* source) {
+    if (down) forget_promises(to, bytes);
+    std::memcpy(to, source, bytes);
+  };
+  std::function<void()> work = [=] { copy(from); };
+  if (is_pageable && up) {  // taken away before the call returns
+    const auto* const begin = static_cast<const std::byte*>(from);
+    work = [=, taken = std::vector<std::byte>(begin, begin + bytes)] { copy(taken.data()); };
+  }
+  const cudaError_t error =
+      lockstep::test::enqueue_on_cpu(stream, "a copy", {{from, bytes, false}, {to, bytes, true}}, std::move(work));
+  if (error == cudaSuccess && is_pageable && down) return cudaStreamSynchronize(stream);  // returns when it is there
+  return error;
 }
-cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t) {
-  return enqueue([=] { std::memset(to, value, bytes); });
+cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
+  if (allocation_of(to, bytes) == nullptr) return noted(cudaErrorInvalidValue);
+  return lockstep::test::enqueue_on_cpu(stream, "a fill", {{to, bytes, true}}, [=] { std::memset(to, value, bytes); });
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  return *stream = reinterpret_cast<cudaStream_t>(new char), cudaSuccess;
+  auto& free_numbers = runtime().free_numbers;
+  auto& ticks = runtime().ticks;
+  if (free_numbers.empty()) {
+    free_numbers.insert(ticks.size());
+    ticks.push_back(0);
+  }
+  *stream = new CUstream_st{.number = *free_numbers.begin()};
+  free_numbers.erase(free_numbers.begin());
+  runtime().streams.insert(*stream);
+  return cudaSuccess;
 }
-cudaError_t cudaStreamDestroy(cudaStream_t stream) { return delete reinterpret_cast<char*>(stream), cudaSuccess; }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return unless_recording(); }
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return unless_recording(); }
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  if (stream->capture != nullptr) return unless_capturing();
+  run_until_done(stream->last);
+  runtime().streams.erase(stream);
+  runtime().free_numbers.insert(stream->number);
+  return delete stream, cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (const cudaError_t error = unless_capturing(); error != cudaSuccess) return error;
+  run_until_done(stream->last);
+  host_waited_for(stream->clock);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  if (runtime().ignores_events) return cudaSuccess;
+  if (runtime().capture && event->capture == runtime().capture->number) {
+    stream->capture = runtime().capture.get();
+    stream->capture->streams.insert(stream);
+    stream->heads.insert(event->heads.begin(), event->heads.end());
+    return cudaSuccess;
+  }
+  if (stream->capture != nullptr) {
+    stream->capture->invalid = true;
+    return noted(cudaErrorStreamCaptureIsolation);
+  }
+  advance(*stream);
+  stream->clock.merge(event->clock);
+  stream->last = submit(nullptr, {stream->last, event->recorded});
+  return cudaSuccess;
+}
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  return *event = reinterpret_cast<cudaEvent_t>(new Clock::time_point), cudaSuccess;
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  return *event = new CUevent_st{.is_timed = (flags & cudaEventDisableTiming) == 0}, cudaSuccess;
 }
-cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete time_of(event), cudaSuccess; }
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
-  return *time_of(event) = Clock::now(), unless_recording();
+cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event, cudaSuccess; }
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  event->capture = stream->capture == nullptr ? 0 : stream->capture->number;
+  event->heads = stream->heads;
+  if (stream->capture != nullptr) return cudaSuccess;
+  advance(*stream);
+  event->clock = stream->clock;
+  stream->last = submit([time = event->time] { *time = Clock::now(); }, {stream->last});
+  event->recorded = stream->last;
+  return cudaSuccess;
 }
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return unless_recording(); }
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (const cudaError_t error = unless_capturing(); error != cudaSuccess) return error;
+  if (event->capture != 0) return noted(cudaErrorCapturedEvent);
+  if (runtime().ignores_events) return cudaSuccess;
+  run_until_done(event->recorded);
+  host_waited_for(event->clock);
+  return cudaSuccess;
+}
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
-  *milliseconds = std::chrono::duration<float, std::milli>(*time_of(end) - *time_of(begin)).count();
+  for (const CUevent_st* const event : {begin, end}) {
+    if (!event->is_timed || !event->recorded || event->capture != 0) return noted(cudaErrorInvalidResourceHandle);
+    if (!event->recorded->done) return noted(cudaErrorNotReady);
+  }
+  *milliseconds = std::chrono::duration<float, std::milli>(*end->time - *begin->time).count();
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
-  if (recording != nullptr) return cudaErrorIllegalState;
-  recording = new Work;
-  lockstep::test::record_grids(recording);
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  if (runtime().capture) return noted(cudaErrorIllegalState);
+  runtime().capture = std::make_unique<Capture>(
+      Capture{.number = ++runtime().captures, .nodes = {}, .origin = stream, .streams = {stream}});
+  stream->capture = runtime().capture.get();
   return cudaSuccess;
 }
-cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
-  *status = recording == nullptr ? cudaStreamCaptureStatusNone : cudaStreamCaptureStatusActive;
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  *status = stream->capture == nullptr ? cudaStreamCaptureStatusNone
+            : stream->capture->invalid ? cudaStreamCaptureStatusInvalidated
+                                       : cudaStreamCaptureStatusActive;
   return cudaSuccess;
 }
-cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t* graph) {
-  *graph = reinterpret_cast<cudaGraph_t>(recording);
-  recording = nullptr;
-  lockstep::test::record_grids(nullptr);
-  return cudaSuccess;
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  *graph = nullptr;
+  if (stream->capture == nullptr || stream->capture->origin != stream) return noted(cudaErrorIllegalState);
+  const std::unique_ptr<Capture> capture = std::move(runtime().capture);
+  const bool joined = is_joined(*capture);
+  leave_capture(*capture);
+  if (capture->invalid) return noted(cudaErrorStreamCaptureInvalidated);
+  if (!joined) return noted(cudaErrorStreamCaptureUnjoined);
+  return *graph = new CUgraph_st{std::move(capture->nodes)}, cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
-  return *executable = reinterpret_cast<cudaGraphExec_t>(new Work(*work_of(graph))), cudaSuccess;
+  return *executable = new CUgraphExec_st{graph->nodes}, cudaSuccess;
 }
-cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) { return unless_recording(); }
-cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t) {
-  for (const auto& each : *work_of(executable)) each();
-  return unless_recording();
+cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) { return unless_capturing(); }
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+  if (const cudaError_t error = unless_capturing(); error != cudaSuccess) return error;
+  advance(*stream);
+  std::vector<OperationPtr> operations{stream->last};
+  for (const Node& node : executable->nodes) {
+    for (const MemoryAccess& access : node.accesses) remember(*stream, node.name, access);
+    expect_pinned(*stream, node.accesses);
+    std::vector<OperationPtr> after{stream->last};
+    for (const std::size_t each : node.after) after.push_back(operations[each + 1]);
+    operations.push_back(submit(node.work, after));
+  }
+  stream->last = submit(nullptr, operations);
+  let_chance_run();
+  return cudaSuccess;
 }
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return delete work_of(graph), cudaSuccess; }
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) { return delete work_of(executable), cudaSuccess; }
-
-cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) { return *handle = nullptr, CUBLAS_STATUS_SUCCESS; }
-cublasStatus_t cublasLtDestroy(cublasLtHandle_t) { return CUBLAS_STATUS_SUCCESS; }
-const char* cublasLtGetStatusString(cublasStatus_t) { return "no cuBLASLt"; }
-cublasStatus_t cublasLtGetProperty(libraryPropertyType, int* value) { return *value = 0, CUBLAS_STATUS_SUCCESS; }
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t, const void*, const void*, cublasLtMatrixLayout_t,
-                              const void*, cublasLtMatrixLayout_t, const void*, const void*, cublasLtMatrixLayout_t,
-                              void*, cublasLtMatrixLayout_t, const cublasLtMatmulAlgo_t*, void*, std::size_t,
-                              cudaStream_t) {
-  return CUBLAS_STATUS_NOT_SUPPORTED;
-}
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
-                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-                                              cublasLtMatmulPreference_t, int, cublasLtMatmulHeuristicResult_t*, int*) {
-  return CUBLAS_STATUS_NOT_SUPPORTED;
-}
-cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* made, cublasComputeType_t, cudaDataType_t) {
-  return *made = nullptr, CUBLAS_STATUS_SUCCESS;
-}
-cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t) { return CUBLAS_STATUS_SUCCESS; }
-cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t, cublasLtMatmulDescAttributes_t, const void*,
-                                              std::size_t) {
-  return CUBLAS_STATUS_SUCCESS;
-}
-cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* made) {
-  return *made = nullptr, CUBLAS_STATUS_SUCCESS;
-}
-cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t) { return CUBLAS_STATUS_SUCCESS; }
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t,
-                                                    const void*, std::size_t) {
-  return CUBLAS_STATUS_SUCCESS;
-}
-cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* made, cudaDataType, std::uint64_t, std::uint64_t,
-                                          std::int64_t) {
-  return *made = nullptr, CUBLAS_STATUS_SUCCESS;
-}
-cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t) { return CUBLAS_STATUS_SUCCESS; }
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return delete graph, cudaSuccess; }
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) { return delete executable, cudaSuccess; }
 
 }  // extern "C"
