@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <numeric>
 #include <set>
@@ -17,6 +18,7 @@
 
 #include "model/cuda/launch.cuh"
 #include "model/cuda/packs.cuh"
+#include "support/fiber_sanitizers.hpp"
 
 namespace lockstep::model::cuda {
 namespace {
@@ -129,6 +131,9 @@ __global__ void pass_on(float* out) {
   out[threadIdx.x] = value;
 }
 
+/// ThreadSanitizer ends the process with this code.
+constexpr int kDataRace = 66;
+
 TEST(CudaOnCpu, ShowsAWarpThatOverwritesWhatAnotherHasNotRead) {
   const auto results = [](void (*kernel)(float*)) {
     std::set<std::vector<float>> all;
@@ -142,6 +147,10 @@ TEST(CudaOnCpu, ShowsAWarpThatOverwritesWhatAnotherHasNotRead) {
     return all;
   };
   EXPECT_EQ(results(pass_on<true>).size(), 1u);
+  if (lockstep::test::kThreadSanitizer) {
+    EXPECT_EXIT((results(pass_on<false>), std::exit(0)), testing::ExitedWithCode(kDataRace), "data race");
+    return;
+  }
   EXPECT_GT(results(pass_on<false>).size(), 1u);
 }
 
@@ -208,6 +217,10 @@ std::set<std::string> results_of(void (*kernel)(const float*, float*)) {
 
 TEST(CudaOnCpu, ShowsAMissingBarrier) {
   EXPECT_EQ(results_of(sum_by_halving), std::set<std::string>{"4656.000000"});
+  if (lockstep::test::kThreadSanitizer) {  // in any order
+    EXPECT_EXIT((results_of(sum_without_barrier), std::exit(0)), testing::ExitedWithCode(kDataRace), "data race");
+    return;
+  }
   const auto results = results_of(sum_without_barrier);
   EXPECT_GT(results.size(), 1u) << "orders must differ";
   EXPECT_TRUE(results.contains("nan")) << "shared memory that nobody has written must show";

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -46,7 +47,11 @@ constexpr std::size_t kStackBytes = 64 * 1024;
 
 std::uint32_t order_seed = 0;
 std::int64_t grid_count = 0;
-std::function<cudaError_t(LaunchedGrid)> grid_receiver;
+/// Set before main(), maybe before this file's variables are.
+std::function<cudaError_t(LaunchedGrid)>& grid_receiver() {
+  static std::function<cudaError_t(LaunchedGrid)> receiver;
+  return receiver;
+}
 
 /// A stack that threads run on, one after the other as long as none of them has to wait; it then belongs to the one
 /// that waits. Switches save and restore registers with setjmp and longjmp: swapcontext() asks the kernel each time.
@@ -79,6 +84,9 @@ struct Thread {
   unsigned mask = 0, source = 0;
   Exchange what{};
   std::uint64_t bits = 0, result = 0;
+  char arrived = 0, resolved[2] = {};  ///< handed over at __syncwarp, the latter by who was the last of its lanes
+  unsigned resolutions = 0;
+  char* resolution = nullptr;  ///< to take over
 };
 
 /// Kept from grid to grid: fresh stacks cost more than most kernels.
@@ -99,6 +107,7 @@ class Machine {
   Machine& operator=(const Machine&) = delete;
 
   void run_block(const Place& place, unsigned count, const std::vector<unsigned>& order) {
+    const Unwatched guard;
     threads_.assign(count, Thread{});
     for (unsigned t = 0; t < count; ++t) {
       threads_[t].number = t;
@@ -113,20 +122,31 @@ class Machine {
     ready_.clear();
     ready_head_ = 0;
     machine = this;
+    if (kThreadSanitizer) prepare_for_thread_sanitizer(count);
+    hand_over(begin_);
     switch_fibers(home_, idle_fiber());
+    take_over(end_);
     machine = nullptr;
     if (ended_ != threads_.size()) fail();
   }
 
   void wait_at_barrier(const Here& here) {
+    const Unwatched guard;
     Thread& self = *current_thread;
+    char& barrier = barriers_[opened_ % 2];  // the next one but one is reached when all have left this one
+    hand_over(barrier);
+    hand_over(end_);  // should this thread wait for ever
     self.state = State::at_barrier;
     self.here = here;
     go_on(self);
+    take_over(barrier);
   }
 
   std::uint64_t exchange(unsigned mask, Exchange what, std::uint64_t bits, unsigned source, const Here& here) {
+    const Unwatched guard;
     Thread& self = *current_thread;
+    hand_over(end_);
+    if (what == Exchange::synchronize) hand_over(self.arrived);  // the others order no memory
     self.mask = mask;
     self.what = what;
     self.bits = bits;
@@ -140,10 +160,20 @@ class Machine {
       resolve(self);
     }
     go_on(self);
+    if (what == Exchange::synchronize) take_over(*self.resolution);
     return self.result;
   }
 
  private:
+  /// Who makes a fiber comes before it, and who allocates memory before whoever frees it: all that is done here.
+  void prepare_for_thread_sanitizer(unsigned count) {
+    ready_.reserve(count);
+    idle_fibers.reserve(2048);
+    std::vector<Fiber*> held;
+    while (held.size() < count) held.push_back(&idle_fiber());
+    idle_fibers.insert(idle_fibers.end(), held.begin(), held.end());
+  }
+
   Fiber& idle_fiber() {
     if (idle_fibers.empty()) {
       Fiber& fiber = *fibers.emplace_back(std::make_unique<Fiber>());
@@ -165,19 +195,24 @@ class Machine {
 
   /// The life of a fiber, which outlives machines.
   static void live() {
+    std::optional<Unwatched> guard(std::in_place);
     Fiber& fiber = *machine->running_;
     fiber.sanitizers.arrive();
-    while (true) machine->take_turn(fiber);
+    while (true) machine->take_turn(fiber, guard);
   }
 
   /// Threads that have not started, as long as there are any; then others' turn.
-  void take_turn(Fiber& fiber) {
+  void take_turn(Fiber& fiber, std::optional<Unwatched>& guard) {
     while (next_ < order_.size()) {
       Thread& thread = threads_[order_[next_++]];
       thread.fiber = &fiber;
       thread.state = State::running;
       current_thread = &thread;
+      take_over(begin_);
+      guard.reset();
       body_();
+      guard.emplace();
+      hand_over(end_);
       thread.state = State::ended;
       ++ended_;
     }
@@ -219,6 +254,7 @@ class Machine {
       if (thread.state != State::at_barrier || thread.here.line() != here.line()) return;
       all.push_back(&thread);
     }
+    ++opened_;
     make_ready(all);
   }
 
@@ -250,6 +286,12 @@ class Machine {
       thread.result = is_named ? threads_[first + thread.source].bits : ~std::uint64_t{0};
       all.push_back(&thread);
     });
+    if (self.what == Exchange::synchronize) {
+      char& resolved = current_thread->resolved[current_thread->resolutions++ % 2];
+      for (Thread* const thread : all) take_over(thread->arrived);
+      hand_over(resolved);
+      for (Thread* const thread : all) thread->resolution = &resolved;
+    }
     if (self.what == Exchange::ballot) {
       for (Thread* const thread : all) thread->result = ballot;
     }
@@ -285,6 +327,8 @@ class Machine {
   std::size_t next_ = 0, ended_ = 0;
   std::vector<Thread*> ready_;
   std::size_t ready_head_ = 0;
+  std::size_t opened_ = 0;                       ///< barriers
+  char begin_ = 0, end_ = 0, barriers_[2] = {};  ///< handed over
   Fiber home_;
   Fiber* running_ = nullptr;
 };
@@ -318,7 +362,9 @@ std::uint64_t exchange(unsigned mask, Exchange what, std::uint64_t bits, unsigne
 }  // namespace cuda_on_cpu
 
 void order_threads(std::uint32_t seed) { cuda_on_cpu::order_seed = seed; }
-void send_grids(std::function<cudaError_t(LaunchedGrid)> receiver) { cuda_on_cpu::grid_receiver = std::move(receiver); }
+void send_grids(std::function<cudaError_t(LaunchedGrid)> receiver) {
+  cuda_on_cpu::grid_receiver() = std::move(receiver);
+}
 std::int64_t grids_run() { return cuda_on_cpu::grid_count; }
 
 }  // namespace lockstep::test
@@ -356,8 +402,8 @@ cudaError_t run_grid(const char* name, const Grid& grid, cudaStream_t stream, st
       grid.blocks > 0x7fffffffu || grid.shared_bytes > kMostShared) {
     return cudaErrorInvalidConfiguration;
   }
-  if (test::cuda_on_cpu::grid_receiver) {
-    return test::cuda_on_cpu::grid_receiver({name, stream, arguments, [=] { run_blocks(name, grid, thread); }});
+  if (const auto& receiver = test::cuda_on_cpu::grid_receiver()) {
+    return receiver({name, stream, arguments, [=] { run_blocks(name, grid, thread); }});
   }
   run_blocks(name, grid, thread);
   return cudaSuccess;

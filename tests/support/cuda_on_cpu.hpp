@@ -9,9 +9,10 @@
 /// depend on the order in which threads or blocks run, where an order that is tried shows it.
 ///
 /// What it does not know: the GPU's memory model and its timing. A thread is only interrupted at barriers and shuffles,
-/// so a race between two barriers is seen only if it matters which thread is first from one to the other; caches,
-/// alignment faults (but packs.cuh looks at its own accesses), registers, and what compilers do with code for a GPU are
-/// not here at all. It is no substitute for a run on one.
+/// so a race between two barriers is seen only if it matters which thread is first from one to the other (under
+/// ThreadSanitizer it is seen in any order: there the threads of a block are ordered by __syncthreads and __syncwarp
+/// alone); caches, alignment faults (but packs.cuh looks at its own accesses), registers, and what compilers do with
+/// code for a GPU are not here at all. It is no substitute for a run on one.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 /// \file
-/// Tells AddressSanitizer and ThreadSanitizer which stack is in use when fibers are switched; nothing without them.
+/// Tells AddressSanitizer and ThreadSanitizer which stack is in use when fibers are switched; nothing without them. For
+/// ThreadSanitizer fibers are threads; a switch between them is no order, hand_over() and take_over() make one.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +11,12 @@
 #endif
 #if defined(__SANITIZE_THREAD__)
 #include <sanitizer/tsan_interface.h>
+extern "C" {
+void AnnotateIgnoreReadsBegin(const char* file, int line);
+void AnnotateIgnoreReadsEnd(const char* file, int line);
+void AnnotateIgnoreWritesBegin(const char* file, int line);
+void AnnotateIgnoreWritesEnd(const char* file, int line);
+}
 #endif
 
 namespace lockstep::test {
@@ -39,29 +46,17 @@ class FiberSanitizers {
   FiberSanitizers* from_ = nullptr;
 #elif defined(__SANITIZE_THREAD__)
  public:
-  FiberSanitizers() = default;
-  FiberSanitizers(const FiberSanitizers&) = delete;
-  FiberSanitizers& operator=(const FiberSanitizers&) = delete;
-  ~FiberSanitizers() { forget(); }
-  void prepare(const void*, std::size_t) {
-    forget();
-    fiber_ = __tsan_create_fiber(0);
-    is_own_ = true;
-  }
+  /// Made for good: a fiber that waits in vain may not be destroyed.
+  void prepare(const void*, std::size_t) { fiber_ = __tsan_create_fiber(0); }
   void leave(FiberSanitizers& to) {
     if (fiber_ == nullptr) fiber_ = __tsan_get_current_fiber();
-    __tsan_switch_to_fiber(to.fiber_, 0);
+    __tsan_switch_to_fiber(to.fiber_, __tsan_switch_to_fiber_no_sync);
   }
   void arrive() {}
   void abandon(const void*, std::size_t) {}
 
  private:
-  void forget() {
-    if (is_own_) __tsan_destroy_fiber(fiber_);
-    is_own_ = false;
-  }
   void* fiber_ = nullptr;
-  bool is_own_ = false;
 #else
  public:
   void prepare(const void*, std::size_t) {}
@@ -70,5 +65,34 @@ class FiberSanitizers {
   void abandon(const void*, std::size_t) {}
 #endif
 };
+
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool kThreadSanitizer = true;
+/// What this fiber did so far comes before what another does once it has taken over the same thing.
+inline void hand_over(char& thing) { __tsan_release(&thing); }
+inline void take_over(char& thing) { __tsan_acquire(&thing); }
+/// While it lives, ThreadSanitizer does not look at what this fiber reads and writes.
+class Unwatched {
+ public:
+  Unwatched() {
+    AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+    AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+  }
+  ~Unwatched() {
+    AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+    AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+  }
+  Unwatched(const Unwatched&) = delete;
+  Unwatched& operator=(const Unwatched&) = delete;
+};
+#else
+inline constexpr bool kThreadSanitizer = false;
+inline void hand_over(char&) {}
+inline void take_over(char&) {}
+struct Unwatched {
+  Unwatched() {}
+  ~Unwatched() {}
+};
+#endif
 
 }  // namespace lockstep::test
