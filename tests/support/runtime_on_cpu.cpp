@@ -378,6 +378,10 @@ namespace lockstep::test {
 
 cudaError_t enqueue_on_cpu(cudaStream_t stream, const char* name, std::vector<MemoryAccess> accesses,
                            std::function<void()> work) {
+  if (stream == nullptr) {
+    report_fault(fmt::format("{} is on the default stream, which nobody waits for", name));
+    return noted(cudaErrorInvalidResourceHandle);
+  }
   for (const MemoryAccess& access : accesses) {
     if (allocation_of(access.begin) == nullptr || allocation_of(access.begin, access.bytes) != nullptr) continue;
     report_fault(fmt::format("{} goes {} bytes far from where fewer are left of the memory", name, access.bytes));

@@ -139,6 +139,12 @@ TEST_F(RuntimeOnCpu, FindsALateReuseOfPinnedMemory) {
   }
 }
 
+TEST_F(RuntimeOnCpu, FindsWorkOnTheDefaultStream) {
+  EXPECT_NE(fill(device_, 1, nullptr), cudaSuccess);
+  EXPECT_THAT(take_stream_faults(), testing::ElementsAre(HasSubstr("default stream")));
+  static_cast<void>(cudaGetLastError());
+}
+
 TEST_F(RuntimeOnCpu, RefusesWhatACaptureDoesNotAllow) {
   void* block = nullptr;
   std::vector<std::byte> pageable(kBytes);
