@@ -125,6 +125,9 @@ class Communicator {
 
   /// Seconds since construction that computation stood still for collectives (exposed communication).
   virtual double exposed_seconds() const noexcept { return seconds_; }
+  /// From here on exposed_seconds() is right for each step. Else a device may read it in some steps only, and take the
+  /// steps between for the same: reading costs it a little.
+  virtual void measure_every_step() noexcept {}
   /// Seconds that collectives took, hidden by computation or not. Negative: not known (a device's).
   virtual double busy_seconds() const noexcept { return seconds_; }
 

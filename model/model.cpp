@@ -119,6 +119,9 @@ LossSums Model::evaluate(const Batch& batch, Weights weights) {
 }
 
 void Model::predict(const Batch& batch, Weights weights, std::int64_t row, std::span<float> out) {
+  if (out.size() != static_cast<std::size_t>(network_.sample_shape().outputs)) {
+    throw std::invalid_argument("a prediction has as many values as the network has outputs");
+  }
   Batch with_targets = batch;
   if (batch.y == nullptr) with_targets.y = batch.x;  // of tokens both are alike; nothing reads it
   Tensor outputs;

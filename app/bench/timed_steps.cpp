@@ -125,6 +125,7 @@ TimedSteps::TimedSteps(comm::MpiSession& session, comm::Communicator& communicat
     next = [this] { return resident_->next(); };
   }
   parts_ = std::make_unique<Trainer::Parts>(engine_->parts());
+  parts_->communicator.measure_every_step();
   trainer_ = std::make_unique<Trainer>(*parts_, plan_.schedule, workload.work.accumulate, next);
 }
 

@@ -21,7 +21,10 @@ std::atomic<bool> interrupted{false};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
 void on_signal(int signal) {
-  if (signal == SIGINT && interrupted.exchange(true, std::memory_order_relaxed)) _exit(kInterruptedExitCode);
+  if (signal == SIGINT && interrupted.exchange(true, std::memory_order_relaxed)) {
+    comm::note_ending_signal(signal);
+    _exit(kInterruptedExitCode);
+  }
   int none = 0;
   first_signal.compare_exchange_strong(none, signal, std::memory_order_relaxed);
 }
@@ -29,7 +32,7 @@ void on_signal(int signal) {
 /// Peers are told what ends this process before it does.
 void end_by(int signal) {
   comm::note_ending_signal(signal);
-  std::raise(signal);  // delivered when the handler returns, which the system has taken off before it called it
+  std::raise(signal);  // SA_RESETHAND has restored the default action: it ends the process when this handler returns
 }
 
 void handle_by(void (*handler)(int), int flags = SA_RESTART) {

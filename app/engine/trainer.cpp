@@ -168,6 +168,8 @@ StepOutcome Trainer::wait(const RankStatus& own) {
 
 void Trainer::account(double whole, double input, double exposed) {
   const double device = parts_.backend.device_seconds();
+  // On a device the exposed wait may be that of the last step that was looked at: no more of it than this step has.
+  if (device >= 0) exposed = std::min(exposed, device);
   time_.communication += exposed;
   if (device < 0) {
     time_.input += input;

@@ -30,8 +30,9 @@ std::string wire_text(comm::WireFormat wire, const Place& place, const comm::Com
 /// Whether sums over GPUs repeat bit for bit.
 std::string nvls_text(const ExecutionOptions& execution, const Place& place, const comm::Communicator& communicator) {
   if (!place.gpu || communicator.size() == 1) return "";
-  return comm::nccl_may_use_nvls(execution.nvls) ? " (with NVLS: runs may differ in the last bits)"
-                                                 : " (without NVLS, whose sums do not repeat bit for bit)";
+  const bool ring = execution.ring || place.gpus_are_shared;
+  return !ring && comm::nccl_may_use_nvls(execution.nvls) ? " (with NVLS: runs may differ in the last bits)"
+                                                          : " (without NVLS, whose sums do not repeat bit for bit)";
 }
 
 /// The options with what was decided in the place of what is automatic: the configuration that gives the same workload.

@@ -2,6 +2,9 @@
 
 #include <array>
 #include <atomic>
+#include <csignal>
+
+#include <fmt/format.h>
 
 #include "comm/failure/shared_control.hpp"
 
@@ -20,6 +23,21 @@ void replace_one(SharedControl* from, SharedControl* to) noexcept {
 }
 
 }  // namespace
+
+std::string signal_name(int signal) {
+  switch (signal) {
+    case SIGTERM:
+      return "SIGTERM";
+    case SIGINT:
+      return "SIGINT";
+    case SIGUSR1:
+      return "SIGUSR1";
+    case SIGUSR2:
+      return "SIGUSR2";
+    default:
+      return fmt::format("signal {}", signal);
+  }
+}
 
 void show_ending_signal_on(SharedControl& own) noexcept { replace_one(nullptr, &own); }
 void forget_ending_signal_on(SharedControl& own) noexcept { replace_one(&own, nullptr); }

@@ -2,11 +2,16 @@
 /// What peers on the same machine are told by a process that a signal ends: which one it was.
 #pragma once
 
+#include <string>
+
 namespace lockstep::comm {
 
 struct SharedControl;
 
-/// From here on note_ending_signal() shows it on this page, too, until the page goes.
+/// "SIGINT", of those that stop a training; of others "signal 11".
+std::string signal_name(int signal);
+
+/// From here on note_ending_signal() shows it on this page, too, until the page goes. There is room for eight pages.
 void show_ending_signal_on(SharedControl& own) noexcept;
 void forget_ending_signal_on(SharedControl& own) noexcept;
 

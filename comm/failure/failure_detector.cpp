@@ -151,10 +151,8 @@ void FailureDetector::look_for_the_dead() {
     }
     state_.suspects->mark_dead(peer);
     if (const int signal = page(peer) ? static_cast<int>(page(peer)->ended_by.load()) : 0; signal != 0) {
-      const char* const name = sigabbrev_np(signal);
       throw PeerError(fmt::format("{} has been ended by {}; {}. Ending the job.", peers_.describe(peer),
-                                  name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal),
-                                  whereabouts(peer, "are")));
+                                  signal_name(signal), whereabouts(peer, "are")));
     }
     throw PeerError(fmt::format("{} has died; {}. Its host's system log may say why (out of memory?). Ending the job.",
                                 peers_.describe(peer), whereabouts(peer, "are")));

@@ -38,8 +38,9 @@ constexpr std::chrono::seconds kTimeToDie{2};
 constexpr std::size_t kWarmUpElements = std::size_t{1} << 20, kProbeElements = 8;
 /// So many joins between two wait() are timed; more are not, and so many in graphs.
 constexpr std::size_t kMostExposedWaits = 1024;
-/// So many steps are all timed at first; then one in so many.
-constexpr std::int64_t kExposedSteps = 8;
+/// So many steps are all timed at first; then one in so many. No usual interval of evaluations or checkpoints is a
+/// multiple of it.
+constexpr std::int64_t kExposedSteps = 7;
 
 std::string version_text(int code) {
   return code < 10000 ? fmt::format("{}.{}.{}", code / 1000, code / 100 % 10, code % 100)
@@ -305,7 +306,7 @@ void NcclCommunicator::add_up_exposed_waits(std::int64_t step) {
     exposed_ += read_exposed_waits();
   } else {
     // The first steps are not like the others: they connect, and are not recorded.
-    if (steps_waited_for_ < kExposedSteps || steps_waited_for_ % kExposedSteps == 0) {
+    if (every_step_ || steps_waited_for_ < kExposedSteps || steps_waited_for_ % kExposedSteps == 0) {
       exposed_in_step_ = read_exposed_waits();
     }
     exposed_ += exposed_in_step_;

@@ -64,6 +64,7 @@ class NcclCommunicator final : public Communicator {
   std::string description() const override { return description_; }
   WireFormat wire_format() const noexcept override { return wire_; }
   double exposed_seconds() const noexcept override { return exposed_; }
+  void measure_every_step() noexcept override { every_step_ = true; }
   double busy_seconds() const noexcept override { return -1; }
 
  private:
@@ -124,6 +125,7 @@ class NcclCommunicator final : public Communicator {
   bool ring_;
   bool aborted_ = false;
   bool unjoined_ = false;  ///< collectives since the last join()
+  bool every_step_ = false;
   double exposed_ = 0;
   double exposed_in_step_ = 0;  ///< the last that was read
   std::int64_t steps_waited_for_ = 0;

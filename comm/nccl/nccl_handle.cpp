@@ -14,6 +14,7 @@
 
 #include "comm/agreement.hpp"
 #include "comm/nccl/nccl_log.hpp"
+#include "comm/session/network_interfaces.hpp"
 
 namespace lockstep::comm {
 namespace {
@@ -87,7 +88,7 @@ void apply_nccl_settings(const NcclSettings& settings) {
   // record would be waited for until the deadline.
   set_unless_set("NCCL_GRAPH_REGISTER", "0");
   // The switches add in the order in which the terms arrive.
-  if (!settings.nvls) set_unless_set("NCCL_NVLS_ENABLE", "0");
+  if (!nccl_may_use_nvls(settings.nvls)) setenv("NCCL_NVLS_ENABLE", "0", 1);
   if (settings.ring || settings.shared_device) set_unless_set("NCCL_ALGO", "Ring");
   if (!settings.shared_device) return;
   // NCCL refuses two ranks on one device of one host. As hosts of their own they meet no shortcut between devices.

@@ -60,11 +60,12 @@ NcclLog::NcclLog() {
     if (std::getenv("NCCL_DEBUG") != nullptr || std::getenv("NCCL_DEBUG_FILE") != nullptr) return;
     log_memory = memfd_create("lockstep-nccl-log", MFD_CLOEXEC);
     if (log_memory < 0) return;
-    setenv("NCCL_DEBUG", "INFO", 1);
-    setenv("NCCL_DEBUG_SUBSYS", "INIT,GRAPH,TUNING", 0);
-    setenv("NCCL_DEBUG_FILE", fmt::format("/proc/self/fd/{}", log_memory).c_str(), 1);
   }
   begin_ = log_size();
+  if (begin_ > 0) return;  // NCCL reads them once
+  setenv("NCCL_DEBUG", "INFO", 1);
+  setenv("NCCL_DEBUG_SUBSYS", "INIT,GRAPH,TUNING", 0);
+  setenv("NCCL_DEBUG_FILE", fmt::format("/proc/self/fd/{}", log_memory).c_str(), 1);
 }
 
 NcclLog::~NcclLog() {

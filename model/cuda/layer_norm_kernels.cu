@@ -3,6 +3,7 @@
 #include "model/cuda/column_sums.cuh"
 #include "model/cuda/layer_norm_kernels.cuh"
 #include "model/cuda/sequence_kernels.hpp"
+#include "model/cuda/tiling.hpp"
 
 namespace lockstep::model::cuda {
 
@@ -28,10 +29,9 @@ constexpr int kMostPacks = 4;
 template <int kWidth, class T>
 void backward_at_once(cudaStream_t stream, const NormBackward<T>& p, std::int64_t rows, std::int64_t columns, bool add,
                       const SumTargets<2>& sums, const Scratch& scratch) {
-  // As many parts on every GPU, so that results are the same.
-  constexpr std::int64_t kMostBlocks = 256, kWarps = kBlock / kWarp;
-  const auto room = static_cast<std::int64_t>(scratch.bytes / sizeof(float)) / (2 * columns);
-  const std::int64_t blocks = std::max<std::int64_t>(std::min({(rows + kWarps - 1) / kWarps, kMostBlocks, room}), 1);
+  static_assert(kWidth * kWarp * kMostPacks <= kMostNormColumns);
+  constexpr std::int64_t kWarps = kBlock / kWarp;
+  const std::int64_t blocks = std::clamp<std::int64_t>((rows + kWarps - 1) / kWarps, 1, kNormParts);
   const bool alone = blocks == 1;
   auto* const parts = static_cast<float*>(scratch.data);
   const auto run = [&]<int kPacks>() {

@@ -73,9 +73,10 @@ using WordOf = std::conditional_t<
                        std::conditional_t<sizeof(P) == 4, std::uint32_t,
                                           std::conditional_t<sizeof(P) == 2, std::uint16_t, std::uint8_t>>>>;
 
-/// A GPU takes no access to an address that is no multiple of its size; a CPU would.
+/// A GPU faults on an access whose address is no multiple of its size. A CPU does not: there it is checked.
 template <class P>
 __device__ __forceinline__ void expect_aligned([[maybe_unused]] const void* data) {
+  static_assert(sizeof(P) % sizeof(WordOf<P>) == 0 && (sizeof(P) & (sizeof(P) - 1)) == 0, "a pack is whole words");
 #if !defined(__CUDACC__)
   if (reinterpret_cast<std::uintptr_t>(data) % alignof(P) != 0) throw std::logic_error("a pack that is not aligned");
 #endif

@@ -39,6 +39,10 @@ inline Tiling tiling_of(std::int64_t rows, std::int64_t columns, int width, unsi
   return tiling;
 }
 
+/// Layer norm goes backward over rows of up to so many columns in one pass, with two rows of sums for each of so many
+/// blocks: as many on every GPU, so that results are the same.
+inline constexpr std::int64_t kNormParts = 256, kMostNormColumns = 1024;
+
 /// parts * columns is at most this where there is more than one part.
 constexpr std::size_t most_column_parts(std::int64_t most_columns) {
   const std::int64_t columns = std::min(most_columns, kTilingBlocks * kMostTileColumns);

@@ -1,5 +1,7 @@
 #include "model/layers/token_head.hpp"
 
+#include <stdexcept>
+
 #include <fmt/format.h>
 
 #include "model/layers/embedding.hpp"
@@ -10,6 +12,10 @@ TokenHead::TokenHead(ParameterTable& parameters, ActivationTable& activations, s
                      const TokenHeadOptions& options)
     : name_(std::move(name)), options_(options) {
   if (options.table) {
+    const std::int64_t more = padded_vocabulary(options.vocabulary) - options.vocabulary;
+    if (parameters[*options.table].padding < more * options.width) {
+      throw std::invalid_argument(fmt::format("{}: the embedding's table was not made to be shared", name_));
+    }
     logits_ = activations.add({.name = name_,
                                .rows = options.context,
                                .columns = options.vocabulary,

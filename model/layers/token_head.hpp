@@ -24,7 +24,8 @@ struct TokenHeadOptions {
 
 class TokenHead {
  public:
-  /// Declares NAME/weight [width, vocabulary] and NAME/bias [vocabulary], or nothing.
+  /// Declares NAME/weight [width, vocabulary] and NAME/bias [vocabulary], or nothing. Throws std::invalid_argument where
+  /// the table was not made to be shared.
   TokenHead(ParameterTable& parameters, ActivationTable& activations, std::string name,
             const TokenHeadOptions& options);
 

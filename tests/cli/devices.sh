@@ -40,6 +40,7 @@ for option in --ring --nvls --no-graph --share-gpu; do
 done
 
 check "a plan for GPUs needs none"
+unset NCCL_NVLS_ENABLE
 run -n 2 "${train[@]}" --device gpu --dry-run
 expect_status 0; expect_silence; expect_out '^device: gpu \(a plan: no GPU was looked at\)$'; expect_out '^all-reduce: nccl'
 expect_out '^memory per rank: .* input'

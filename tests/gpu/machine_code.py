@@ -124,7 +124,7 @@ def main():
             problems += broken
             kernels += names
     missing = [pattern for pattern in CEILINGS if not any(re.search(pattern, name) for name in kernels)]
-    if len(missing) < len(CEILINGS):  # the kernels of all others were looked at, too
+    if len(sys.argv) < 3 or sys.argv[2] == "model/cuda/":  # nothing was left out
         problems += [(pattern, "no such kernel: CEILINGS is out of date") for pattern in missing]
     for kernel, problem in sorted(problems):
         print(f"machine_code.py: {ptxas_report.short(kernel)}: {problem}", file=sys.stderr)

@@ -75,6 +75,8 @@ TEST(NcclEnvironment, DecidesOnNvlsBeforeTheOption) {
   ASSERT_EQ(unsetenv("NCCL_NVLS_ENABLE"), 0);
   EXPECT_TRUE(nccl_may_use_nvls(true));
   EXPECT_FALSE(nccl_may_use_nvls(false));
+  ASSERT_EQ(setenv("NCCL_NVLS_ENABLE", "", 1), 0);
+  EXPECT_FALSE(nccl_may_use_nvls(false)) << "empty is unset";
   ASSERT_EQ(setenv("NCCL_NVLS_ENABLE", "0", 1), 0);
   EXPECT_FALSE(nccl_may_use_nvls(true));
   ASSERT_EQ(setenv("NCCL_NVLS_ENABLE", "2", 1), 0);

@@ -67,7 +67,7 @@ finish() {
     if alive "$process"; then fail "rank $rank still runs"; kill -9 "$process"; fi
   done
   local left
-  for _ in 1 2 3 4 5; do  # another job that starts just now has not mapped its own yet
+  for _ in $(seq 20); do  # another job has not mapped its own yet, or has been killed and not been swept up
     orphans > "$folder/after"
     left=$(comm -13 <(sort "$folder/before") <(sort "$folder/after"))
     [ -z "$left" ] && break

@@ -6,7 +6,7 @@ launch=$1 worker=${2:-} pretender=${3:-}
 output=$(mktemp) || exit 1
 trap 'rm -f "$output"' EXIT
 failures=0
-unset NCCL_DEBUG NCCL_DEBUG_FILE NCCL_ALGO NCCL_SOCKET_IFNAME
+unset NCCL_DEBUG NCCL_DEBUG_FILE NCCL_ALGO NCCL_SOCKET_IFNAME NCCL_NVLS_ENABLE
 gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
 export NCCL_TEST_DEVICES=$gpus
 

@@ -64,6 +64,8 @@ std::vector<std::function<void()>> the_calls;
 /// NCCL's own thread puts them into a graph: nobody may touch the stream before it has.
 std::jthread the_recording_thread;
 std::atomic<CUstream_st*> the_stream_of_the_thread{nullptr};
+/// How often it was asked whether it is done: it is, once asked three times.
+std::atomic<int> questions_to_the_thread{0};
 
 /// What scattering reads: until the end, for who gives up forgets what runs.
 std::deque<std::vector<float>> the_copies;
@@ -290,6 +292,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int size, ncclUniq
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* state) {
   *state = ncclSuccess;
+  ++questions_to_the_thread;
   if (the_stream_of_the_thread.load() != nullptr) {
     *state = ncclInProgress;
     return ncclSuccess;
@@ -324,9 +327,10 @@ ncclResult_t launch() {
     stream->position = the_sums.size();
     return ncclInProgress;
   }
+  questions_to_the_thread = 0;
   the_stream_of_the_thread = stream;
-  the_recording_thread = std::jthread([calls, stream] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  the_recording_thread = std::jthread([calls, stream](const std::stop_token& stop) {
+    while (questions_to_the_thread < 3 && !stop.stop_requested()) std::this_thread::yield();
     the_graph.insert(the_graph.end(), calls.begin(), calls.end());
     stream->unjoined = true;
     the_stream_of_the_thread = nullptr;

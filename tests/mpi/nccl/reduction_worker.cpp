@@ -287,7 +287,8 @@ void work(MpiSession& session, Communicator& host, const std::string& conduct) {
   if (conduct == "records-too-early") return Job::records_too_early(host);
   Job job(session, host, conduct != "tree", conduct == "bf16" ? WireFormat::bf16 : WireFormat::fp32);
   fmt::print("rank {}: {}\n", session.rank(), job.communicator().description());
-  require(std::getenv("NCCL_NVLS_ENABLE") == std::string("0"), "sums that repeat");
+  const char* const nvls = std::getenv("NCCL_NVLS_ENABLE");
+  require(nvls != nullptr && nvls == std::string_view("0"), "sums that repeat");
   if (conduct == "sums" || conduct == "tree") return job.sums();
   if (conduct == "graph") return job.graph();
   if (conduct == "shards") return job.shards();
