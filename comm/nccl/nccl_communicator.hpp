@@ -27,7 +27,7 @@
 /// EXPOSED TIME. Two timing events around the wait of join() on the producer's stream tell how long it stood still. In
 /// a capture they are recorded as external events, so that each replay records them again; whether a replay did is seen
 /// by their time being after the last wait(). To read the times costs the host microseconds for each pair while the
-/// device idles, so after the first 8 steps they are read in every 8th step alone, and each step between counts as much
+/// device idles, so after the first 7 steps they are read in every 7th step alone, and each step between counts as much
 /// as the last that was read. What is no step (a negative one) is always read.
 ///
 /// AS BFLOAT16. The own stream rounds what is to be summed into a staging buffer of fixed size, sums there, and widens

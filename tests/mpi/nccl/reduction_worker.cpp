@@ -244,9 +244,9 @@ class Job {
     throw std::runtime_error("the pretender let it pass");
   }
 
-  /// After the first 8 steps the times of one in 8 are read, and stand for those of the others.
+  /// After the first 7 steps the times of one in 7 are read, and stand for those of the others.
   void sampled() {
-    for (int i = 0; i < 8; ++i) wait(10 + i);  // 6 have been waited for: the last that is read takes no time
+    for (int i = 0; i < 9; ++i) wait(10 + i);  // after 6 others: the last of them is read, and takes no time
     const auto step = [&](std::int64_t number) {
       const std::size_t read = pretended::times_read();
       const double before = communicator_->exposed_seconds();
@@ -254,16 +254,16 @@ class Job {
       wait(number);
       return std::pair(pretended::times_read() > read, communicator_->exposed_seconds() - before);
     };
-    const auto [first_read, first] = step(18);
+    const auto [first_read, first] = step(19);
     require(!first_read && first == 0, "a step between counts as the last that was read");
-    step(19);
-    const auto [second_read, second] = step(20);  // the 17th
-    require(second_read && second > 0, "every 8th is read");
-    for (int i = 0; i < 7; ++i) {
-      const auto [read, exposed] = step(21 + i);
+    for (int i = 0; i < 5; ++i) step(20 + i);
+    const auto [second_read, second] = step(25);
+    require(second_read && second > 0, "every 7th is read");
+    for (int i = 0; i < 6; ++i) {
+      const auto [read, exposed] = step(26 + i);
       require(!read && std::abs(exposed - second) < 1e-12, "the steps between count alike");
     }
-    require(step(28).first, "then it is read again");
+    require(step(32).first, "then it is read again");
     require(step(-1).first, "what is no step is read");
   }
 
