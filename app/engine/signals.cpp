@@ -69,19 +69,9 @@ void StopSignals::ignore() { handle_by(SIG_IGN); }
 
 bool StopSignals::stop_requested() const noexcept { return first_signal.load(std::memory_order_relaxed) != 0; }
 
-const char* StopSignals::name() const noexcept {
-  switch (first_signal.load(std::memory_order_relaxed)) {
-    case SIGTERM:
-      return "SIGTERM";
-    case SIGINT:
-      return "SIGINT";
-    case SIGUSR1:
-      return "SIGUSR1";
-    case SIGUSR2:
-      return "SIGUSR2";
-    default:
-      return "";
-  }
+std::string StopSignals::name() const {
+  const int signal = first_signal.load(std::memory_order_relaxed);
+  return signal == 0 ? "" : comm::signal_name(signal);
 }
 
 }  // namespace lockstep::app

@@ -2,6 +2,8 @@
 /// SIGTERM, SIGINT, SIGUSR1 and SIGUSR2 ask a job to stop with a checkpoint; a second SIGINT ends it at once.
 #pragma once
 
+#include <string>
+
 namespace lockstep::app {
 
 /// What the process does with them. `main` owns the one object, from its first line to its last.
@@ -21,7 +23,7 @@ class StopSignals {
 
   bool stop_requested() const noexcept;
   /// "SIGUSR1", the first that came; "" when none did.
-  const char* name() const noexcept;
+  std::string name() const;
 };
 
 }  // namespace lockstep::app

@@ -41,7 +41,7 @@ std::string arenas(const model::MemoryPlan& plan) {
 std::string beside_arenas(const model::MemoryPlan& plan) {
   const std::string sum = sum_of({{"products", plan.products},
                                   {"patches", plan.patches},
-                                  {"cuDNN", plan.library},
+                                  {"cuDNN", plan.cudnn},
                                   {"kernels", plan.kernels},
                                   {"NCCL", plan.communication}});
   return sum.empty() ? "" : " + " + sum;

@@ -59,7 +59,7 @@ MemoryPlan plan_memory(const Network& network, const ModelOptions& options, cons
   plan.input = BatchStage::slot_bytes(network, options, state_options.purpose);
   plan.products = kProductWorkspace;
   plan.patches = patch_bytes(network, options.max_batch, types.compute);
-  if (plan.patches > 0 && types.compute == ElementType::bfloat16) plan.library = kMostLibraryWorkspace;
+  if (plan.patches > 0 && types.compute == ElementType::bfloat16) plan.cudnn = kMostLibraryWorkspace;
   plan.kernels = kKernelBytes;
   return plan;
 }

@@ -19,13 +19,13 @@ struct MemoryPlan {
   std::size_t input = 0;          ///< batches on their way to a device
   std::size_t products = 0;       ///< a device's workspace for matrix products (cuBLASLt)
   std::size_t patches = 0;        ///< a device's, of convolutions as products (im2col)
-  std::size_t library = 0;        ///< a device's, of convolutions by a library (cuDNN)
+  std::size_t cudnn = 0;          ///< a device's, of convolutions
   std::size_t kernels = 0;        ///< a device's code, loaded when it is first used, and recorded graphs
   std::size_t communication = 0;  ///< buffers of sums between devices; known to who makes the communicator
   /// A copy of the state for a checkpoint, in host memory, on the ranks that keep one; no part of the total.
   std::size_t snapshot = 0;
   std::size_t total() const noexcept {
-    return parameters + gradients + optimizer + average + activations + input + products + patches + library + kernels +
+    return parameters + gradients + optimizer + average + activations + input + products + patches + cudnn + kernels +
            communication;
   }
 };

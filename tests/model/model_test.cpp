@@ -369,7 +369,7 @@ TEST_F(ModelTest, MemoryOfADeviceHoldsWorkspaces) {
   EXPECT_EQ(plan.products, kProductWorkspace);
   EXPECT_EQ(plan.kernels, kKernelBytes);
   EXPECT_EQ(plan.patches, 0u);
-  EXPECT_EQ(plan.library, 0u);
+  EXPECT_EQ(plan.cudnn, 0u);
   EXPECT_EQ(plan.total(), plan.parameters + plan.gradients + plan.optimizer + plan.average + plan.activations +
                               plan.input + plan.products + plan.kernels);
 
@@ -383,8 +383,8 @@ TEST_F(ModelTest, MemoryOfADeviceHoldsWorkspaces) {
   EXPECT_EQ(images(3, Precision::bf16).patches, 3 * of_image);
   EXPECT_EQ(images(1, Precision::fp32).patches, 2 * of_image);
   EXPECT_EQ(images(1'000'000, Precision::bf16).patches, kMostPatchBytes);
-  EXPECT_EQ(images(1, Precision::bf16).library, kMostLibraryWorkspace);
-  EXPECT_EQ(images(1, Precision::fp32).library, 0u) << "which does no convolutions in fp32";
+  EXPECT_EQ(images(1, Precision::bf16).cudnn, kMostLibraryWorkspace);
+  EXPECT_EQ(images(1, Precision::fp32).cudnn, 0u) << "which does no convolutions in fp32";
   EXPECT_EQ(plan_memory(*resnet, {.max_batch = 1}, {}, {}).patches, 0u) << "on a host";
 }
 

@@ -24,7 +24,7 @@ TEST(StopSignalsDeathTest, TellWhichCameFirst) {
   in_a_process(
       [] {
         const StopSignals signals;
-        if (signals.stop_requested() || *signals.name() != '\0') std::exit(1);
+        if (signals.stop_requested() || !signals.name().empty()) std::exit(1);
         for (const int signal : {SIGUSR2, SIGTERM, SIGINT, SIGUSR1}) std::raise(signal);
         if (!signals.stop_requested() || std::string(signals.name()) != "SIGUSR2") std::exit(2);
       },

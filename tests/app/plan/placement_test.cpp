@@ -454,7 +454,7 @@ TEST(GpuMemory, HoldsMoreThanArenas) {
   EXPECT_EQ(beside_arenas({}), "") << "on a CPU";
   EXPECT_EQ(beside_arenas({.products = 64 * kMiB,
                            .patches = 100 * kMiB,
-                           .library = 256 * kMiB,
+                           .cudnn = 256 * kMiB,
                            .kernels = 512 * kMiB,
                            .communication = 147 * kMiB}),
             " + products 64.0 MiB + patches 100.0 MiB + cuDNN 256.0 MiB + kernels 512.0 MiB + NCCL 147.0 MiB");
