@@ -20,6 +20,7 @@
 #include "app/engine/stack_limit.hpp"
 #include "app/evaluate/evaluate.hpp"
 #include "app/evaluate/generate.hpp"
+#include "app/evaluate/predict.hpp"
 #include "app/info/info.hpp"
 #include "app/options/options.hpp"
 #include "app/pack/pack.hpp"
@@ -38,6 +39,7 @@ const std::vector<Command>& commands() {
       command("pack", parse_pack, run_pack, {.processes = Processes::alone}),
       command("train", parse_train, run_train, {.on_signal = OnSignal::note}),
       command("eval", parse_eval, run_eval),
+      command("predict", parse_predict, run_predict),
       command("generate", parse_generate, run_generate,
               {.processes = Processes::one, .on_closed_pipe = OnClosedPipe::end}),
       command("bench all-reduce", parse_bench_all_reduce, run_bench_all_reduce),

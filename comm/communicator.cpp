@@ -80,6 +80,17 @@ void Communicator::all_reduce(std::span<double> data) {
   collective([&] { do_all_reduce(data); });
 }
 
+void Communicator::all_reduce(const TreeTerms& terms) {
+  if (terms.tree == nullptr || terms.tree->ranks() != size_) {
+    throw std::invalid_argument(fmt::format("a sum by a tree that is not of {} ranks", size_));
+  }
+  collective([&] { do_all_reduce(terms); });
+}
+
+void Communicator::do_all_reduce(const TreeTerms&) {
+  if (size_ > 1) throw std::logic_error("these ranks do not sum by a tree");
+}
+
 void Communicator::reduce_scatter(std::span<float> data) {
   collective([&] { do_reduce_scatter(data); });
 }

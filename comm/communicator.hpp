@@ -26,6 +26,7 @@
 
 #include "comm/communicator_options.hpp"
 #include "comm/session/mpi_session.hpp"
+#include "comm/summation_tree.hpp"
 
 namespace lockstep::comm {
 
@@ -39,6 +40,18 @@ struct Slice {
 /// The rule by which `size` ranks share `count` elements: count / size each, rounded down to whole cache lines
 /// (multiples of 16 elements), and the rest to the last. Equal parts but for the rest are what NCCL can scatter.
 Slice slice_of(std::size_t count, int rank, int size) noexcept;
+
+/// What a rank brings to a sum in the order of a tree: the sums of its subtrees.
+struct TreeTerms {
+  const SummationTree* tree = nullptr;  ///< of as many ranks as the communicator has; outlives the sum
+  std::span<float> data;                ///< the last subtree's, and the whole sum afterwards
+  float* earlier = nullptr;             ///< those before it, `stride` elements apart
+  std::size_t stride = 0;
+
+  std::span<float> subtree(int index, int subtrees) const {
+    return index + 1 == subtrees ? data : std::span(earlier + static_cast<std::size_t>(index) * stride, data.size());
+  }
+};
 
 /// What a communicator's memory is for.
 enum class MemoryUse {
@@ -79,6 +92,10 @@ class Communicator {
   /// by rank, so a run repeats exactly. Wire: 2 (p-1)/p * count elements per rank (ring).
   void all_reduce(std::span<float> data);
   void all_reduce(std::span<double> data);
+  /// terms.data = the sum over the subtrees of all ranks, in the order of the tree, the same bits on every rank and at
+  /// any number of ranks. In memory of reduction_memory, where the communicator shares any, and laid out alike on all
+  /// ranks. Wire: (s + 1) (p-1)/p * count elements per rank with s subtrees, always float32. Not between GPUs.
+  void all_reduce(const TreeTerms& terms);
   /// slice_of in this world: the slice that `rank` owns of `count` elements.
   Slice own_slice(std::size_t count, int rank) const noexcept { return slice_of(count, rank, size_); }
   /// The first half of a sum: after it, this rank's own_slice of data holds the sum; the rest of data is unspecified.
@@ -141,6 +158,7 @@ class Communicator {
   virtual std::unique_ptr<std::pmr::memory_resource> do_reduction_memory(std::size_t bytes, MemoryUse use) = 0;
   virtual void do_all_reduce(std::span<float> data) = 0;
   virtual void do_all_reduce(std::span<double> data) = 0;
+  virtual void do_all_reduce(const TreeTerms& terms);
   virtual void do_reduce_scatter(std::span<float> data) = 0;
   /// Of elements of so many bytes.
   virtual void do_all_gather(std::span<std::byte> data, std::size_t element_bytes) = 0;

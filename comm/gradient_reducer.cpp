@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "comm/host/summation.hpp"
+
 namespace lockstep::comm {
 
 namespace {
@@ -63,12 +65,20 @@ std::vector<Slice> BucketRule::cut(std::span<const std::size_t> slice_ends) cons
 }
 
 GradientReducer::GradientReducer(Communicator& communicator, std::span<float> gradients, std::vector<Slice> schedule,
-                                 SumsFor sums_for)
+                                 SumsFor sums_for, const OrderedTerms& terms)
     : communicator_(communicator),
       gradients_(gradients),
       schedule_(std::move(schedule)),
       sums_for_(sums_for),
-      next_(schedule_.size()) {
+      next_(schedule_.size()),
+      terms_(terms) {
+  if (sums_terms()) {
+    steps_ = terms_.tree->steps(communicator.rank());
+    if (sums_for_ == SumsFor::owners ||
+        terms_.kept.size() < static_cast<std::size_t>(terms_.tree->most_kept()) * gradients_.size()) {
+      throw std::invalid_argument("ordered sums are for everybody, and keep arrays like the gradients");
+    }
+  }
   std::size_t end = 0;
   for (const Slice& bucket : schedule_) {
     if (bucket.offset != end)
@@ -85,14 +95,42 @@ void GradientReducer::begin_step() {
   next_ = 0;
 }
 
+void GradientReducer::begin_term(std::int64_t index) {
+  term_ = static_cast<std::size_t>(index);
+  folded_ = 0;
+}
+
+void GradientReducer::fold(std::size_t end) {
+  const SummationTree::Step& step = steps_[term_];
+  const std::size_t count = end - folded_;
+  float* const own = gradients_.data() + folded_;
+  const auto kept = [&](int place) {
+    return terms_.kept.data() + static_cast<std::size_t>(place) * gradients_.size() + folded_;
+  };
+  for (int place = step.place + step.additions - 1; place >= step.place; --place) add_to(own, kept(place), count);
+  if (term_ + 1 < steps_.size()) std::copy_n(own, count, kept(step.place));
+  folded_ = end;
+}
+
 void GradientReducer::ready_up_to(std::size_t end) {
   if (end > gradients_.size()) {
     throw std::invalid_argument(fmt::format("{} gradients are ready of {}", end, gradients_.size()));
   }
+  if (sums_terms() && end > folded_) fold(end);
+  if (sums_terms() && term_ + 1 < steps_.size()) return;
   for (; next_ < schedule_.size() && schedule_[next_].offset + schedule_[next_].count <= end; ++next_) {
     const Slice& bucket = schedule_[next_];
     const std::span<float> gradients = gradients_.subspan(bucket.offset, bucket.count);
-    sums_for_ == SumsFor::owners ? communicator_.reduce_scatter(gradients) : communicator_.all_reduce(gradients);
+    if (sums_terms()) {
+      communicator_.all_reduce(TreeTerms{.tree = terms_.tree,
+                                         .data = gradients,
+                                         .earlier = terms_.kept.data() + bucket.offset,
+                                         .stride = gradients_.size()});
+    } else if (sums_for_ == SumsFor::owners) {
+      communicator_.reduce_scatter(gradients);
+    } else {
+      communicator_.all_reduce(gradients);
+    }
   }
 }
 

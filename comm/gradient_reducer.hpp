@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -46,15 +47,26 @@ class BucketRule {
 /// which then holds no sums.
 enum class SumsFor { everybody, owners };
 
+/// Sums with the same bits at any number of ranks: a rank computes the gradients of several terms, one after the other.
+struct OrderedTerms {
+  const SummationTree* tree = nullptr;  ///< nullptr: one term per rank, in whatever order is the fastest
+  std::span<float> kept = {};           ///< tree->most_kept() arrays like the gradients, from the same memory
+};
+
 class GradientReducer {
  public:
   /// `gradients` lie where the communicator works; both must outlive the reducer. Its slices become final in ascending
   /// order of offset (the arena is laid out in reverse layer order).
   GradientReducer(Communicator& communicator, std::span<float> gradients, std::vector<Slice> schedule,
-                  SumsFor sums_for = SumsFor::everybody);
+                  SumsFor sums_for = SumsFor::everybody, const OrderedTerms& terms = {});
 
+  bool sums_terms() const noexcept { return terms_.tree != nullptr; }
+  /// The gradients that follow are those of this rank's term `index` (OrderedTerms): 0, 1, ... The last one comes after
+  /// begin_step().
+  void begin_term(std::int64_t index);
   void begin_step();
-  /// gradients[0, end) is final on this rank: buckets that lie inside are reduced.
+  /// gradients[0, end) is final on this rank: buckets that lie inside are reduced. Of a term before the last: added to
+  /// the terms before it, or kept for those to come.
   void ready_up_to(std::size_t end);
   /// Everything is final: what is enqueued from here on (on a host: what is done next) sees the sums over ranks.
   void finish_step();
@@ -68,11 +80,17 @@ class GradientReducer {
   bool has_begun_to_reduce() const noexcept { return next_ > 0; }
 
  private:
+  void fold(std::size_t end);
+
   Communicator& communicator_;
   std::span<float> gradients_;
   std::vector<Slice> schedule_;
   SumsFor sums_for_;
   std::size_t next_ = 0;
+  OrderedTerms terms_;
+  std::span<const SummationTree::Step> steps_;  ///< of this rank's terms
+  std::size_t term_ = 0;
+  std::size_t folded_ = 0;  ///< gradients of the term that have been added or kept
 };
 
 }  // namespace lockstep::comm

@@ -131,6 +131,20 @@ void Model::predict(const Batch& batch, Weights weights, std::int64_t row, std::
   backend_.download(outputs, out);
 }
 
+void Model::predict(const Batch& batch, Weights weights, std::span<float> out) {
+  Tensor output;
+  evaluate_output(batch, weights, [&](const Pass&, const Tensor& all, const Tensor&) { output = all; });
+  const auto outputs = static_cast<std::size_t>(network_.sample_shape().outputs);
+  if (out.size() != static_cast<std::size_t>(output.rows) * outputs) {
+    throw std::invalid_argument("predictions have as many values as the batch has rows and the network outputs");
+  }
+  if (static_cast<std::size_t>(output.columns) == outputs) return backend_.download(output, out);
+  for (std::int64_t row = 0; row < output.rows; ++row) {  // padded rows
+    backend_.download(output.row_range(row, 1).slice({0, outputs}),
+                      out.subspan(static_cast<std::size_t>(row) * outputs, outputs));
+  }
+}
+
 std::string Model::locate_not_finite() {
   const auto finite = [&](const Tensor& tensor) { return std::isfinite(sum_of_squares_now(backend_, tensor)); };
   const auto& parameters = network_.parameters().all();

@@ -65,6 +65,8 @@ class Model {
   LossSums evaluate(const Batch& batch, Weights weights = Weights::current);
   /// The network's output for row `row` of the batch, for generating text; y may be nullptr. Synchronises.
   void predict(const Batch& batch, Weights weights, std::int64_t row, std::span<float> out);
+  /// The outputs for all rows of the batch, [rows, outputs]; y may not be nullptr, but nothing reads it. Synchronises.
+  void predict(const Batch& batch, Weights weights, std::span<float> out);
 
   /// Runs forward and backward once more on the batch that was released last, and says where the first non-finite
   /// number appears, in the order of the computation: "input", "parameter dense_1/weight", "layer dense_2 (forward)",

@@ -19,6 +19,7 @@ struct StepStatus {
   double samples = 0;         ///< of the step
   double failed = 0;          ///< ranks that could not do their part
   double stop_requests = 0;   ///< ranks that want to stop
+  double save_requests = 0;   ///< ranks that want a checkpoint
   double schedule_low = 0;    ///< low half of a rank's schedule tag
   double schedule_low2 = 0;   ///< its square
   double schedule_high = 0;   ///< high half

@@ -86,7 +86,7 @@ class CheckpointBench {
         steps_(steps),
         folder_(folder),
         writers_(writers),
-        checkpointer_(steps.engine().saved(steps.workload().work.global_batch, writers)) {
+        checkpointer_(steps.engine().saved(steps.workload().work, writers)) {
     comm::all_succeed(communicator, [&] { checkpointer_.open({.folder = folder, .keep = 1}); });
   }
 

@@ -59,8 +59,8 @@ class ResidentInput {
   /// `memory`: of the host, from where batches travel fast.
   ResidentInput(const model::Network& network, const WorkPlan& work, const StepWork& options, int rank, int world,
                 std::pmr::memory_resource* memory)
-      : own_(share_of(work.global_batch, rank, world)),
-        accumulate_(work.accumulate),
+      : own_(app::share_of(work, rank, world).sequences.count),
+        accumulate_(app::share_of(work, rank, world).micro_steps),
         step_count_(work.global_batch),
         x_type_(network.sample_shape().tokens ? model::ElementType::int32 : model::ElementType::float32) {
     const model::SampleShape& shape = network.sample_shape();
@@ -126,7 +126,8 @@ TimedSteps::TimedSteps(comm::MpiSession& session, comm::Communicator& communicat
   }
   parts_ = std::make_unique<Trainer::Parts>(engine_->parts());
   parts_->communicator.measure_every_step();
-  trainer_ = std::make_unique<Trainer>(*parts_, plan_.schedule, workload.work.accumulate, next);
+  trainer_ = std::make_unique<Trainer>(
+      *parts_, plan_.schedule, share_of(workload.work, communicator_.rank(), communicator_.size()).micro_steps, next);
 }
 
 TimedSteps::~TimedSteps() = default;

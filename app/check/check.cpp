@@ -277,7 +277,7 @@ void Check::look_at_run_folder() {
   facts.continues = train_.run.resume.from != Resume::From::nothing || train_.run.force;
   facts.holds_run = facts.holds_run && !train_.run.folder.empty();  // without --run a new folder is made
   facts.checkpoint = checkpoint_bytes_;
-  facts.keep = static_cast<std::uint64_t>(train_.run.keep);
+  facts.keep = static_cast<std::uint64_t>(train_.run.keep + train_.run.keep_best);
   std::string summary = facts.folder.string();
   if (facts.free != kNoLimit) summary += fmt::format(": {} free", format_bytes(facts.free));
   if (checkpoint_bytes_ > 0) {

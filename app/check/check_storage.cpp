@@ -184,11 +184,11 @@ std::vector<Finding> judge_run_folder(const RunFolderFacts& facts) {
   } else if (facts.free < facts.wanted()) {
     findings.push_back(
         {.severity = Severity::error,
-         .what = fmt::format("{} for checkpoints of {} (--keep {}, and the one being written), and {} free",
+         .what = fmt::format("{} for checkpoints of {} ({} kept, and the one being written), and {} free",
                              format_bytes(facts.wanted()), format_bytes(facts.checkpoint), facts.keep,
                              format_bytes(facts.free)),
          .where = fmt::format("{} on the host of rank 0", facts.folder.string()),
-         .remedy = "free some space there, keep fewer (--keep), or name another folder with --run"});
+         .remedy = "free some space there, keep fewer (--keep, --keep-best), or name another folder with --run"});
   }
   if (facts.holds_run && !facts.continues) {
     findings.push_back({.severity = Severity::warning,

@@ -67,8 +67,9 @@ void Checkpointer::write(const io::TrainingRecord& record) {
     record_ = record;
     if (share_.writer >= 0) write_part();
   } else if (writer_) {
-    start([record, writer = writer_, snapshot = snapshot_, written = written_, watch = since_taken_] {
+    start([record, folder = folder_, writer = writer_, snapshot = snapshot_, written = written_, watch = since_taken_] {
       written->file = writer->write(record, snapshot->tensors());
+      written->best = io::best_checkpoint(folder);
       written->seconds = watch.seconds();
     });
   }
@@ -110,9 +111,10 @@ void Checkpointer::join_parts() {
   for (const std::string& text : said) {
     if (!text.empty()) split.parts.push_back(part_from(text));
   }
-  start([record = record_, writer = writer_, snapshot = snapshot_, written = written_, watch = since_taken_,
-         split = std::move(split)] {
+  start([record = record_, folder = folder_, writer = writer_, snapshot = snapshot_, written = written_,
+         watch = since_taken_, split = std::move(split)] {
     written->file = writer->write(record, snapshot->recurrent(), split);
+    written->best = io::best_checkpoint(folder);
     written->seconds = watch.seconds();
   });
 }

@@ -24,8 +24,9 @@ namespace lockstep::app {
 struct WrittenCheckpoint {
   std::int64_t step = 0;
   std::filesystem::path file = {};
-  double seconds = 0;  ///< from the beginning of the copy until it was safe
-  double stall = 0;    ///< seconds that this rank stood still for it: the copy, and waits for its end
+  std::filesystem::path best = {};  ///< of the run, by now; empty: none was validated
+  double seconds = 0;               ///< from the beginning of the copy until it was safe
+  double stall = 0;                 ///< seconds that this rank stood still for it: the copy, and waits for its end
 };
 
 /// One checkpoint: wait() for the one before, take(), then write(). It is written when poll() says so; until then
@@ -37,7 +38,7 @@ class Checkpointer {
     comm::Communicator& communicator;  ///< between host memories
     model::Training& training;
     std::span<const comm::Slice> buckets;  ///< in which ranks that share the update do so
-    std::int64_t sequences = 0;            ///< of the global batch, where the network carries state
+    SequenceShare sequences = {};          ///< where the network carries state
     int writers = 1;                       ///< ranks that write
     std::pmr::memory_resource* memory;     ///< of the host, for the copy; pinned where a device fills it
     double patience = 600;                 ///< seconds beyond those that so many bytes may take
@@ -50,6 +51,11 @@ class Checkpointer {
   /// which outlives this, is that of writing: for as long as the bytes may take at the slowest, and the deadline
   /// itself.
   void open(io::CheckpointWriterOptions options, io::IoDeadline* deadline = nullptr);
+
+  /// As CheckpointWriter's; on any rank, after open().
+  void validated(std::int64_t step, double metric) {
+    if (writer_) writer_->validated(step, metric);
+  }
 
   /// Collective. Copies the state. Nothing may be written any more.
   void take();

@@ -9,6 +9,7 @@
 #include "app/plan/host_memory.hpp"
 #include "app/report/figures.hpp"
 #include "comm/agreement.hpp"
+#include "comm/host/reduction_memory.hpp"
 
 namespace lockstep::app {
 
@@ -20,7 +21,7 @@ std::unique_ptr<model::Backend> make_agreed_backend(comm::Communicator& communic
 }
 
 Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, const Plan& plan)
-    : communicator_(communicator) {
+    : communicator_(communicator), tree_(plan.tree) {
   const Workload& workload = plan.workload;
   const ExecutionOptions& options = plan.settings.execution;
   const model::Network& network = *workload.network;
@@ -28,13 +29,18 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
   require_gpu_memory(communicator, plan.place, plan.memory, workload.model.max_batch,
                      [&](std::int64_t batch) { return memory_with(plan, communicator, batch); });
   backend_ = make_agreed_backend(communicator, plan.place, options);
+  if (tree_) {
+    const comm::FingerprintItem kind{"instruction set", backend_->description()};
+    comm::require_equal(communicator, {&kind, 1});
+  }
   if (plan.place.gpu) on_device_ = make_device_communicator(session, communicator, plan.place, *backend_, options);
   model::ModelOptions model_options = workload.model;
   model::ParameterStateOptions state_options{.optimizer = workload.optimizer,
                                              .owned = owned_ranges(plan, communicator.rank(), communicator.size())};
   if (backend_->is_host()) {
     const std::size_t arena = network.parameters().arena_elements() * sizeof(float);
-    gradient_memory_ = communicator.reduction_memory(arena);
+    const std::size_t kept = tree_ ? static_cast<std::size_t>(tree_->most_kept()) * arena : 0;
+    gradient_memory_ = communicator.reduction_memory(comm::rounded_up(arena) + kept);
     state_options.gradient_memory = gradient_memory_.get();
     if (plan.shards_optimizer) {
       parameter_memory_ = communicator.reduction_memory(arena, comm::MemoryUse::gathered);
@@ -57,9 +63,15 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
                       format_bytes(plan.memory.total())));
     }
   });
+  comm::OrderedTerms terms;
+  if (tree_) {
+    const std::size_t kept = static_cast<std::size_t>(tree_->most_kept()) * training_->parameters.elements();
+    terms = {.tree = &*tree_,
+             .kept = {static_cast<float*>(gradient_memory_->allocate(kept * sizeof(float), alignof(float))), kept}};
+  }
   reducer_ = std::make_unique<comm::GradientReducer>(
       gradient_communicator(), training_->parameters.gradient_elements(), plan.buckets,
-      training_->optimizer.is_partitioned() ? comm::SumsFor::owners : comm::SumsFor::everybody);
+      training_->optimizer.is_partitioned() ? comm::SumsFor::owners : comm::SumsFor::everybody, terms);
 }
 
 Engine::~Engine() {
@@ -80,14 +92,15 @@ Trainer::Parts Engine::parts() {
           .training = *training_,
           .communicator = communicator_,
           .gradient_communicator = gradient_communicator(),
-          .reducer = *reducer_};
+          .reducer = *reducer_,
+          .tree = tree_ ? &*tree_ : nullptr};
 }
 
-Checkpointer::Parts Engine::saved(std::int64_t sequences, int writers) {
+Checkpointer::Parts Engine::saved(const WorkPlan& work, int writers) {
   return {.communicator = communicator_,
           .training = *training_,
           .buckets = buckets(),
-          .sequences = sequences,
+          .sequences = share_of(work, communicator_.rank(), communicator_.size()).sequences,
           .writers = writers,
           .memory = backend_->is_host() ? backend_->memory() : backend_->host_memory()};
 }

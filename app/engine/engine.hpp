@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <memory_resource>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,8 +36,8 @@ class Engine {
   std::span<const comm::Slice> buckets() const noexcept { return reducer_->schedule(); }
   /// What a trainer needs.
   Trainer::Parts parts();
-  /// What a checkpointer needs, of `sequences` in the global batch, where so many ranks write.
-  Checkpointer::Parts saved(std::int64_t sequences, int writers);
+  /// What a checkpointer needs, where so many ranks write.
+  Checkpointer::Parts saved(const WorkPlan& work, int writers);
   /// Collective. Where ranks share the update each one has its own parts of what only updates change or read (the
   /// gradients, the average of the weights): afterwards all of them. Else nothing happens.
   void bring_together(std::span<float> arena);
@@ -50,6 +51,7 @@ class Engine {
   std::unique_ptr<model::Backend> backend_;
   std::unique_ptr<comm::Communicator> on_device_;  ///< between GPUs
   std::unique_ptr<model::Training> training_;
+  std::optional<comm::SummationTree> tree_;  ///< of the gradients' sums
   std::unique_ptr<comm::GradientReducer> reducer_;
 };
 

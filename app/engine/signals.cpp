@@ -12,15 +12,17 @@ namespace lockstep::app {
 
 namespace {
 
-constexpr std::array kSignals{SIGTERM, SIGINT, SIGUSR1, SIGUSR2};
+constexpr std::array kSignals{SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP};
 constexpr int kInterruptedExitCode = 130;  // 128 + SIGINT, what shells expect
 
 // A signal handler can reach nothing but static storage: the one exception to "no global state".
 std::atomic<int> first_signal{0};
 std::atomic<bool> interrupted{false};
+std::atomic<bool> checkpoint_requested{false};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
 void on_signal(int signal) {
+  if (signal == SIGUSR2) return checkpoint_requested.store(true, std::memory_order_relaxed);
   if (signal == SIGINT && interrupted.exchange(true, std::memory_order_relaxed)) {
     comm::note_ending_signal(signal);
     _exit(kInterruptedExitCode);
@@ -35,24 +37,32 @@ void end_by(int signal) {
   std::raise(signal);  // SA_RESETHAND has restored the default action: it ends the process when this handler returns
 }
 
-void handle_by(void (*handler)(int), int flags = SA_RESTART) {
+bool is_ignored(int signal) {
   struct sigaction action {};
-  action.sa_handler = handler;
-  action.sa_flags = flags;
-  sigemptyset(&action.sa_mask);
-  for (const int signal : kSignals) sigaction(signal, &action, nullptr);
+  return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
 }  // namespace
 
-StopSignals::StopSignals() {
+void StopSignals::handle_by(void (*handler)(int), int flags) const {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  action.sa_flags = flags;
+  sigemptyset(&action.sa_mask);
+  for (const int signal : kSignals) {
+    if (signal != SIGHUP || minds_hangup_) sigaction(signal, &action, nullptr);
+  }
+}
+
+StopSignals::StopSignals() : minds_hangup_(!is_ignored(SIGHUP)) {
   first_signal = 0;
   interrupted = false;
+  checkpoint_requested = false;
   note();
 }
 
 void StopSignals::note() {
-  handle_by(on_signal);
+  handle_by(on_signal, SA_RESTART);
   // Who started us may have left them blocked: nobody could stop us then.
   sigset_t stopping;
   sigemptyset(&stopping);
@@ -65,9 +75,13 @@ void StopSignals::release() {
   if (const int noted = first_signal; noted != 0) std::raise(noted);
 }
 
-void StopSignals::ignore() { handle_by(SIG_IGN); }
+void StopSignals::ignore() { handle_by(SIG_IGN, SA_RESTART); }
 
 bool StopSignals::stop_requested() const noexcept { return first_signal.load(std::memory_order_relaxed) != 0; }
+
+bool StopSignals::take_checkpoint_request() noexcept {
+  return checkpoint_requested.exchange(false, std::memory_order_relaxed);
+}
 
 std::string StopSignals::name() const {
   const int signal = first_signal.load(std::memory_order_relaxed);

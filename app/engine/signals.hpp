@@ -1,5 +1,6 @@
 /// \file
-/// SIGTERM, SIGINT, SIGUSR1 and SIGUSR2 ask a job to stop with a checkpoint; a second SIGINT ends it at once.
+/// SIGTERM, SIGINT, SIGUSR1 and SIGHUP (the terminal is gone; nobody minds that under nohup) ask a job to stop with a
+/// checkpoint; a second SIGINT ends it at once. SIGUSR2 asks for a checkpoint, and the job goes on.
 #pragma once
 
 #include <string>
@@ -22,8 +23,15 @@ class StopSignals {
   void ignore();
 
   bool stop_requested() const noexcept;
-  /// "SIGUSR1", the first that came; "" when none did.
+  /// A SIGUSR2 has come since the last call.
+  bool take_checkpoint_request() noexcept;
+  /// "SIGUSR1", the first that asked to stop; "" when none did.
   std::string name() const;
+
+ private:
+  void handle_by(void (*handler)(int), int flags) const;
+
+  bool minds_hangup_;  ///< not where whoever started us ignores it
 };
 
 }  // namespace lockstep::app

@@ -3,12 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <set>
 
 #include <fmt/format.h>
+#include <fnmatch.h>
 
 #include "app/options/options.hpp"
+#include "app/plan/agreement.hpp"
+#include "app/plan/task.hpp"
 #include "comm/agreement.hpp"
 #include "comm/messages.hpp"
+#include "io/runs/metrics_log.hpp"
 
 namespace lockstep::app {
 
@@ -18,14 +23,6 @@ namespace {
 
 constexpr const char* kRecurrentGroup = "carried";
 constexpr const char* kRecurrentName = "lanes";
-
-struct SequenceRange {
-  std::int64_t first = 0, count = 0;
-};
-SequenceRange own_sequences(const comm::Communicator& communicator, std::int64_t sequences) {
-  const std::int64_t first = sequences * communicator.rank() / communicator.size();
-  return {first, sequences * (communicator.rank() + 1) / communicator.size() - first};
-}
 
 /// What reading `path` may take, a checkpoint or a folder of them that are tried one after the other.
 double seconds_to_read(io::IoDeadline* deadline, const fs::path& path) {
@@ -43,19 +40,18 @@ double seconds_to_read(io::IoDeadline* deadline, const fs::path& path) {
   return seconds;
 }
 
-std::span<float> part_of(StatefulSequences& state, const SequenceRange& sequences) {
+std::span<float> part_of(StatefulSequences& state, const SequenceShare& sequences) {
   return std::span(state.values)
       .subspan(static_cast<std::size_t>(sequences.first * state.elements),
                static_cast<std::size_t>(sequences.count * state.elements));
 }
 
-/// Collective: every rank's sequences, [sequences r / R, sequences (r + 1) / R), in one array on all ranks.
+/// Collective: every rank's sequences, those of the lower ranks first, in one array on all ranks.
 StatefulSequences gather_recurrent_state(comm::Communicator& communicator, const model::RecurrentState& recurrent,
-                                         std::int64_t sequences) {
-  StatefulSequences state{.sequences = sequences, .elements = recurrent.elements(), .values = {}};
+                                         const SequenceShare& own) {
+  StatefulSequences state{.sequences = own.all, .elements = recurrent.elements(), .values = {}};
   if (state.elements == 0) return {};
-  state.values.resize(static_cast<std::size_t>(sequences * state.elements));
-  const SequenceRange own = own_sequences(communicator, sequences);
+  state.values.resize(static_cast<std::size_t>(own.all * state.elements));
   const std::span<float> mine = part_of(state, own);
   recurrent.download(own.count, mine);
   auto* end = reinterpret_cast<char*>(state.values.data());
@@ -134,7 +130,7 @@ Snapshot::Snapshot(model::Training& training, std::span<const comm::Slice> bucke
 }
 
 std::size_t Snapshot::bytes(model::Training& training, std::span<const comm::Slice> buckets, const Options& options) {
-  const auto recurrent = static_cast<std::size_t>(options.sequences * training.model.recurrent_state().elements());
+  const auto recurrent = static_cast<std::size_t>(options.sequences.all * training.model.recurrent_state().elements());
   return (training.parameters.state_groups().size() * elements_of(options.share.ranges) +
           room_for_others(buckets, options.share) + recurrent) *
          sizeof(float);
@@ -246,8 +242,31 @@ std::string broadcast_text(comm::Communicator& communicator, const std::string& 
   return result;
 }
 
-CheckpointOnRank0::CheckpointOnRank0(comm::Communicator& communicator, const fs::path& path, io::IoDeadline* deadline)
+std::string CheckpointOnRank0::metric_key() const {
+  for (const char* key : Task::metric_keys()) {
+    if (!io::numbers_by_step(record_.metrics, "validation", key).empty()) return key;
+  }
+  return "";
+}
+
+std::string CheckpointOnRank0::checksum() const { return file_.empty() ? "" : io::stored_checksum(file_); }
+
+void CheckpointOnRank0::read_best(const fs::path& folder) {
+  const fs::path best = io::best_checkpoint(folder);
+  if (best.empty()) return;
+  try {
+    checkpoint_ = io::read_checkpoint(best);
+    file_ = best;
+    is_best_ = true;
+  } catch (const io::FileError& error) {
+    warnings_.emplace_back(error.what());
+  }
+}
+
+CheckpointOnRank0::CheckpointOnRank0(comm::Communicator& communicator, const CheckpointChoice& choice,
+                                     io::IoDeadline* deadline)
     : communicator_(communicator) {
+  const fs::path& path = choice.path;
   comm::all_succeed(communicator, [&] {
     if (communicator.rank() != 0) return;
     const io::IoDeadline::Operation reading(deadline, io::IoDeadline::Kind::reading, path,
@@ -260,6 +279,8 @@ CheckpointOnRank0::CheckpointOnRank0(comm::Communicator& communicator, const fs:
       return;
     }
     const fs::path folder = fs::is_directory(path / "checkpoints") ? path / "checkpoints" : path;
+    if (choice.which == CheckpointChoice::Which::best) read_best(folder);
+    if (is_best_) return;
     auto newest = io::newest_checkpoint(folder, warnings_);
     if (!newest) {
       throw io::FileError(warnings_.empty() ? fmt::format("{} holds no checkpoint", folder.string())
@@ -294,7 +315,8 @@ CheckpointOnRank0::CheckpointOnRank0(comm::Communicator& communicator, const fs:
   file_ = broadcast_text(communicator, file_.string());
 }
 
-void CheckpointOnRank0::restore_recurrent_state(model::RecurrentState& recurrent, std::int64_t sequences) {
+void CheckpointOnRank0::restore_recurrent_state(model::RecurrentState& recurrent, const SequenceShare& own) {
+  const std::int64_t sequences = own.all;
   StatefulSequences state{.sequences = sequences, .elements = recurrent.elements(), .values = {}};
   if (state.elements == 0 || record_.position == 0) return;  // an epoch begins with nothing
   state.values.resize(static_cast<std::size_t>(sequences * state.elements));
@@ -312,8 +334,64 @@ void CheckpointOnRank0::restore_recurrent_state(model::RecurrentState& recurrent
   });
   communicator_.broadcast(std::as_writable_bytes(std::span(state.values)), 0);
   communicator_.wait();
-  const SequenceRange own = own_sequences(communicator_, sequences);
   recurrent.upload(own.count, part_of(state, own));
+}
+
+std::string CheckpointOnRank0::initialize(model::ParameterState& parameters,
+                                          std::span<const std::string> reinitialize) {
+  constexpr const char* kGroup = "parameters";
+  std::vector<float> arena(parameters.elements());
+  parameters.download_group(kGroup, arena);
+  std::string table = fmt::format("  {:<28} {:>18}  {}", "tensor", "shape", "begins with");
+  all_succeed_or_usage(communicator_, [&] {
+    if (communicator_.rank() != 0) return;
+    std::vector<bool> used(reinitialize.size());
+    std::set<std::string> wanted;
+    std::size_t taken = 0;
+    for (const model::StateTensor& tensor : parameters.state_tensors()) {
+      if (tensor.group != kGroup) continue;
+      wanted.insert(tensor.name);
+      bool drawn = false;
+      for (std::size_t i = 0; i < reinitialize.size(); ++i) {
+        if (::fnmatch(reinitialize[i].c_str(), tensor.name.c_str(), 0) == 0) drawn = used[i] = true;
+      }
+      const io::StoredTensor* stored = drawn ? nullptr : checkpoint_.find(kGroup, tensor.name);
+      const std::string shape = fmt::format("{}", fmt::join(tensor.shape, " x "));
+      table += fmt::format("\n  {:<28} {:>18}  {}", tensor.name, shape,
+                           stored != nullptr ? "the checkpoint's values"
+                           : drawn           ? "new values, as asked for"
+                                             : "new values: the checkpoint has none");
+      if (stored == nullptr) continue;
+      if (stored->shape != tensor.shape) {
+        throw io::FileError(fmt::format(
+            "{}: {} has shape [{}], this network wants [{}]: --reinitialize {} leaves it new", file_.string(),
+            tensor.name, fmt::join(stored->shape, ", "), fmt::join(tensor.shape, ", "), tensor.name));
+      }
+      std::copy(stored->values.begin(), stored->values.end(),
+                arena.begin() + static_cast<std::ptrdiff_t>(tensor.offset));
+      ++taken;
+    }
+    for (std::size_t i = 0; i < reinitialize.size(); ++i) {
+      if (!used[i]) {
+        throw UsageError(fmt::format("--reinitialize: no tensor is called {}; there are {}", reinitialize[i],
+                                     fmt::join(wanted, ", ")));
+      }
+    }
+    if (taken == 0) {
+      throw io::FileError(fmt::format("{} has no tensor that this network wants (its network is {})", file_.string(),
+                                      io::to_text(record_.network)));
+    }
+    for (const io::StoredTensor& stored : checkpoint_.tensors) {
+      if (stored.group != kGroup || wanted.contains(stored.name)) continue;
+      table += fmt::format("\n  {:<28} {:>18}  {}", stored.name, fmt::format("{}", fmt::join(stored.shape, " x ")),
+                           "unused: this network has no such tensor");
+    }
+  });
+  communicator_.broadcast(std::as_writable_bytes(std::span(arena)), 0);
+  communicator_.wait();
+  parameters.upload_group(kGroup, arena);
+  checkpoint_.tensors = {};
+  return table;
 }
 
 void CheckpointOnRank0::restore(model::ParameterState& parameters) {

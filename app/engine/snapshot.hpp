@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "app/options/checkpoint_choice.hpp"
+#include "app/plan/workload.hpp"
 #include "comm/communicator.hpp"
 #include "io/checkpoints/checkpoint.hpp"
 #include "io/files/io_deadline.hpp"
@@ -43,7 +45,7 @@ class Snapshot {
  public:
   struct Options {
     SnapshotShare share;
-    std::int64_t sequences = 0;  ///< of the global batch
+    SequenceShare sequences = {};  ///< of networks that carry state from batch to batch
   };
   /// Of such a training, whose ranks reduce in these buckets. The memory is touched at once: the first copy takes no
   /// longer than the others.
@@ -80,29 +82,41 @@ class Snapshot {
 /// A checkpoint that rank 0 has read and verified and whose record every rank knows.
 class CheckpointOnRank0 {
  public:
-  /// Collective. `path`: a file, a run folder or a checkpoints folder (the newest that verifies). Throws
-  /// comm::AgreedError on every rank when rank 0 cannot read one. `deadline` is that of reading one: for as long as its
-  /// bytes may take at the slowest, and the deadline itself.
-  CheckpointOnRank0(comm::Communicator& communicator, const std::filesystem::path& path,
+  /// Collective. Throws comm::AgreedError on every rank when rank 0 cannot read one. `deadline` is that of reading one:
+  /// for as long as its bytes may take at the slowest, and the deadline itself.
+  CheckpointOnRank0(comm::Communicator& communicator, const CheckpointChoice& choice,
                     io::IoDeadline* deadline = nullptr);
 
   const io::TrainingRecord& record() const noexcept { return record_; }
   const std::filesystem::path& file() const noexcept { return file_; }
-  /// Newer checkpoints that did not verify, one sentence each; on rank 0.
+  /// The key of the validation metric in its history, "accuracy"; "" where there is none; on rank 0.
+  std::string metric_key() const;
+  /// Of its state, 16 hex digits; on rank 0.
+  std::string checksum() const;
+  /// It is the one that `best` points at; on rank 0.
+  bool is_best() const noexcept { return is_best_; }
+  /// Better or newer checkpoints that did not verify, one sentence each; on rank 0.
   const std::vector<std::string>& warnings() const noexcept { return warnings_; }
 
   /// Collective: fills every group that `parameters` has, by broadcast. Throws comm::AgreedError when the checkpoint is
   /// of another network (names the first tensor that differs) or lacks a group.
   void restore(model::ParameterState& parameters);
+  /// Collective: the parameters whose name the checkpoint knows take its values, the others keep theirs; so do those
+  /// that match a pattern of `reinitialize` ("*" for anything). Returns a table of what became of each tensor. Throws
+  /// comm::AgreedError where shapes differ, where a pattern matches nothing and where nothing would be taken.
+  std::string initialize(model::ParameterState& parameters, std::span<const std::string> reinitialize);
   /// Collective: this rank's sequences of the recurrent state, before restore(), which forgets what it has read. Throws
   /// comm::AgreedError where the checkpoint was made with another number of sequences.
-  void restore_recurrent_state(model::RecurrentState& recurrent, std::int64_t sequences);
+  void restore_recurrent_state(model::RecurrentState& recurrent, const SequenceShare& own);
 
  private:
+  void read_best(const std::filesystem::path& folder);
+
   comm::Communicator& communicator_;
   io::Checkpoint checkpoint_;  ///< rank 0 only
   io::TrainingRecord record_;
   std::filesystem::path file_;
+  bool is_best_ = false;
   std::vector<std::string> warnings_;
 };
 

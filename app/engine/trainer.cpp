@@ -46,22 +46,25 @@ Trainer::Trainer(const Parts& parts, const model::LearningRateSchedule& schedule
         parts_.reducer.gather(parts_.training.parameters.weight_elements(model::Weights::current), part);
       }),
       micro_losses_(parts.backend.is_host() ? 0 : static_cast<std::size_t>(accumulate - 1),
-                    parts.backend.host_memory()) {}
+                    parts.backend.host_memory()),
+      term_losses_(parts.tree != nullptr ? 2 * static_cast<std::size_t>(parts.tree->terms()) : 0) {}
 
 Trainer::Result Trainer::step(const Request& request) {
   StopWatch watch;
   const double input_before = input_.waited_seconds(), exposed_before = parts_.gradient_communicator.exposed_seconds();
   parts_.communicator.note_activity("forward and backward", steps_done_ + 1);
-  RankStatus own{.stop_requested = request.stop};
+  RankStatus own{.stop_requested = request.stop, .save_requested = request.save};
   input_.begin_step(request.error);
   for (std::int64_t micro = 0; micro < accumulate_; ++micro) {
-    const MicroStep at{.is_first = micro == 0, .is_last = micro + 1 == accumulate_};
+    const MicroStep at{
+        .index = static_cast<std::int32_t>(micro), .is_first = micro == 0, .is_last = micro + 1 == accumulate_};
     const MicroBatch& batch = input_.next();
     own.samples += static_cast<double>(batch.batch.count);
     if (at.is_last) prepare_update(own);
     replay(at, [this, at] {
       const model::Model::Forward output = forward(at);
       backward(output, at);
+      if (parts_.tree != nullptr) note_term_loss(at.index);
       if (at.is_last) update();
     });
     input_.release();
@@ -81,7 +84,8 @@ Trainer::Result Trainer::step(const Request& request) {
                       .samples = outcome.samples,
                       .learning_rate = learning_rate,
                       .gradient_norm = gradient_norm},
-          .stop_requests = outcome.stop_requests};
+          .stop_requests = outcome.stop_requests,
+          .save_requests = outcome.save_requests};
 }
 
 /// Runs work(), which enqueues a micro-step. A device may record it when it comes for the second time, and replay it
@@ -97,13 +101,20 @@ void Trainer::replay(MicroStep at, const Work& work) {
 }
 
 model::Model::Forward Trainer::forward(MicroStep at) {
-  return parts_.training.model.forward(1.0 / static_cast<double>(input_.current().step_count),
-                                       at.is_first ? model::Accumulate::no : model::Accumulate::yes);
+  return parts_.training.model.forward(
+      1.0 / static_cast<double>(input_.current().step_count),
+      at.is_first || parts_.tree != nullptr ? model::Accumulate::no : model::Accumulate::yes);
 }
 
 void Trainer::backward(const model::Model::Forward& forward, MicroStep at) {
   static const model::GradientReady not_yet;
   if (at.is_last) parts_.reducer.begin_step();
+  if (parts_.tree != nullptr) {
+    parts_.reducer.begin_term(at.index);
+    parts_.training.model.backward(forward, reduce_);
+    parts_.reducer.ready_up_to(parts_.training.parameters.elements());
+    return;
+  }
   parts_.training.model.backward(forward, at.is_last ? reduce_ : not_yet);
   parts_.backend.use_processors(model::Backend::Processors::all);
 }
@@ -117,6 +128,28 @@ void Trainer::prepare_update(RankStatus& own) {
   parts_.training.optimizer.prepare(schedule_.at(steps_done_), steps_done_);
 }
 
+/// The loss of a term stays apart until all of them are there. What the status gets tells only whether all of this
+/// rank's are finite.
+void Trainer::note_term_loss(std::int64_t micro) {
+  const std::span<double> sums = parts_.training.model.loss_sums().elements<double>();
+  const std::size_t own = 2 * static_cast<std::size_t>(parts_.tree->first_term(parts_.communicator.rank()));
+  if (micro == 0) std::fill(term_losses_.begin(), term_losses_.end(), 0.0);
+  const std::size_t at = own + 2 * static_cast<std::size_t>(micro);
+  term_losses_[at] = sums[0];
+  term_losses_[at + 1] = sums[1];
+  for (std::size_t i = own; i < at; i += 2) sums[0] += term_losses_[i];
+}
+
+/// Each term's sums come from one rank, the other ranks' zeros change nothing.
+StepOutcome Trainer::add_term_losses(StepOutcome outcome) const {
+  outcome.loss_sum = outcome.metric_sum = 0;
+  for (std::size_t i = 0; i < term_losses_.size(); i += 2) {
+    outcome.loss_sum += term_losses_[i];
+    outcome.metric_sum += term_losses_[i + 1];
+  }
+  return outcome;
+}
+
 /// All of a step after its last backward pass. Enqueues, waits for nothing.
 void Trainer::update() {
   auto& [parameters, model, status, optimizer] = parts_.training;
@@ -124,6 +157,7 @@ void Trainer::update() {
   optimizer.finish_gradients();  // before the status: where ranks share the update it carries their norms
   status.report_loss(model.loss_sums());
   parts_.gradient_communicator.all_reduce(status.summed());
+  if (parts_.tree != nullptr) parts_.gradient_communicator.all_reduce(std::span(term_losses_));
   parts_.gradient_communicator.join();
   optimizer.update(send_part_);
   status.post();
@@ -163,7 +197,7 @@ StepOutcome Trainer::wait(const RankStatus& own) {
                     "lockstep, please report it with the run folder's log.txt",
                     steps_done_ + 1));
   }
-  return outcome;
+  return parts_.tree != nullptr ? add_term_losses(outcome) : outcome;
 }
 
 void Trainer::account(double whole, double input, double exposed) {

@@ -28,6 +28,8 @@ class Trainer {
     /// Between where the gradients live: for the status, and inside `reducer`. On a host it is `communicator`.
     comm::Communicator& gradient_communicator;
     comm::GradientReducer& reducer;
+    /// Where a step has the same bits at any number of ranks: its micro-steps are this rank's terms.
+    const comm::SummationTree* tree = nullptr;
   };
   /// A step has `accumulate` micro-steps. On a device `next` is called one micro-batch ahead.
   Trainer(const Parts& parts, const model::LearningRateSchedule& schedule, std::int64_t accumulate,
@@ -36,11 +38,13 @@ class Trainer {
   /// What this rank wants of the next step.
   struct Request {
     bool stop = false;
+    bool save = false;  ///< a checkpoint after it
     std::string error;  ///< not empty: this rank failed between steps (a full disk …)
   };
   struct Result {
     StepFigures figures;
     int stop_requests = 0;
+    int save_requests = 0;
   };
 
   /// Next batch, forward, backward (reducing as gradients appear), update. Collective. Throws comm::AgreedError,
@@ -60,6 +64,7 @@ class Trainer {
 
  private:
   struct MicroStep {
+    std::int32_t index;  ///< small: work that captures it allocates nothing
     bool is_first, is_last;
   };
   template <class Work>
@@ -68,6 +73,8 @@ class Trainer {
   void backward(const model::Model::Forward& forward, MicroStep at);
   void prepare_update(RankStatus& own);
   void update();
+  void note_term_loss(std::int64_t micro);
+  StepOutcome add_term_losses(StepOutcome outcome) const;
   void check_loss(std::int64_t micro);
   std::string place_not_finite() const;
   StepOutcome wait(const RankStatus& own);
@@ -82,6 +89,7 @@ class Trainer {
   model::PartUpdated send_part_;  ///< of the weights, where ranks share the update
   std::int64_t steps_done_ = 0;
   std::pmr::vector<double> micro_losses_;  ///< on a device: sums of the losses up to each micro-step but the last
+  std::vector<double> term_losses_;        ///< with a tree: sums of loss and metric of each term, over all ranks
   std::string not_finite_;                 ///< where an early micro-step of a step that is going to fail went wrong
   TimeSplit time_;
 };

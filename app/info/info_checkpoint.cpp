@@ -1,15 +1,18 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <span>
 #include <string>
 
 #include <fmt/format.h>
 
 #include "app/info/info.hpp"
+#include "app/plan/task.hpp"
 #include "app/report/figures.hpp"
 #include "io/checkpoints/checkpoint.hpp"
 #include "io/files/checksum.hpp"
+#include "io/runs/metrics_log.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -34,15 +37,28 @@ Extremes extremes_of(const std::vector<float>& values) {
   return result;
 }
 
+/// "accuracy 0.914": what a validation of this very step has found; "": there was none before it was written.
+std::string own_metric(const io::TrainingRecord& record) {
+  for (const char* key : Task::metric_keys()) {
+    const std::map<std::int64_t, double> metrics = io::numbers_by_step(record.metrics, "validation", key);
+    if (const auto own = metrics.find(record.step); own != metrics.end()) {
+      return fmt::format("{} {:.6g}", key, own->second);
+    }
+  }
+  return "";
+}
+
 std::string describe_record(const io::TrainingRecord& record) {
   std::string text = fmt::format("  after step     {} (epoch {}, sample {} of it)\n", with_commas(record.step),
                                  record.epoch, with_commas(record.position));
   text += fmt::format("  network        {}\n", io::to_text(record.network));
   text += fmt::format("  optimizer      {}\n", record.optimizer);
-  if (!std::isnan(record.best_metric)) text += fmt::format("  best metric    {:.6g}\n", record.best_metric);
+  const std::string own = own_metric(record);
+  text += fmt::format("  validation     {}\n", own.empty() ? "not at this step" : own);
+  if (!std::isnan(record.best_metric)) text += fmt::format("  best so far    {:.6g}\n", record.best_metric);
   text += fmt::format("  seed           {}\n", record.seed);
-  text +=
-      fmt::format("  written by     lockstep {} on {}\n", record.program_version, counted(record.world_size, "rank"));
+  text += fmt::format("  written by     lockstep {} on {}\n", record.program_version,
+                      record.world_size > 0 ? counted(record.world_size, "rank") : "any number of ranks");
   return text;
 }
 
@@ -71,13 +87,15 @@ bool describe_checkpoints(Console& console, const fs::path& folder, bool verify)
   if (found.empty()) console.info("  none yet");
   std::error_code error;
   const fs::path latest = fs::read_symlink(folder / "latest", error);
+  const fs::path best = io::best_checkpoint(folder);
   bool sound = true;
   for (const io::FoundCheckpoint& checkpoint : found) {
     std::string state, problem;
     if (verify) {
       try {
         const io::TrainingRecord record = io::verify_checkpoint(checkpoint.file);
-        state = std::isnan(record.best_metric) ? "ok" : fmt::format("ok  best metric {:.6g}", record.best_metric);
+        const std::string own = own_metric(record);
+        state = own.empty() ? "ok" : "ok  " + own;
       } catch (const io::FileError& damage) {
         state = "DAMAGED";
         problem = damage.what();
@@ -85,8 +103,9 @@ bool describe_checkpoints(Console& console, const fs::path& folder, bool verify)
       }
     }
     const std::string name = checkpoint.file.filename().string();
-    console.info(fmt::format("  {:<24} {:>12} {:>12}  {}{}", name, with_commas(checkpoint.step),
+    console.info(fmt::format("  {:<24} {:>12} {:>12}  {}{}{}", name, with_commas(checkpoint.step),
                              format_bytes(io::checkpoint_bytes(checkpoint.file)), state,
+                             name == best.filename().string() ? "  (best)" : "",
                              name == latest.filename().string() ? "  (latest)" : ""));
     if (!problem.empty()) console.warn(problem);
   }

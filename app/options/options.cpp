@@ -8,15 +8,26 @@ namespace lockstep::app {
 namespace {
 
 constexpr std::string_view kEvalUsage =
-    "Usage: mpirun -np RANKS lockstep eval CHECKPOINT [options]\n"
+    "Usage: mpirun -np RANKS lockstep eval RUN [options]\n"
     "\n"
     "Evaluates a checkpoint. The result is the same, to the last bit, at any number of ranks.\n";
 constexpr std::string_view kEvalExamples =
     "\n"
     "Examples\n"
     "  lockstep eval runs/adam\n"
-    "      the newest checkpoint of a run on the validation data of that run\n"
+    "      the best checkpoint of a run on the validation data of that run\n"
     "  mpirun -np 4 lockstep eval runs/adam/checkpoints/step-0000004690.h5 --data shards/fashion/train\n";
+
+constexpr std::string_view kPredictUsage =
+    "Usage: mpirun -np RANKS lockstep predict RUN --out FILE [options]\n"
+    "\n"
+    "Writes what a checkpoint's network says of every sample, in the order of the data, into one HDF5 file. It has\n"
+    "the same bytes at any number of ranks. A job that was killed goes on where it was when it is started again.\n";
+constexpr std::string_view kPredictExamples =
+    "\n"
+    "Examples\n"
+    "  lockstep predict runs/adam --out predictions.h5 --csv predictions.csv\n"
+    "  mpirun -np 4 lockstep predict runs/adam --data shards/unlabelled --out predictions.h5\n";
 
 constexpr std::string_view kInfoUsage =
     "Usage: lockstep info PATH [options]\n"
@@ -30,24 +41,42 @@ EvalOptions parse_eval(const std::vector<std::string>& arguments) {
   EvalOptions options;
   OptionTable table("lockstep eval");
   table.group("What");
-  table
-      .add(
-          "checkpoint", options.checkpoint, "PATH",
-          "a checkpoint file, or a run folder or checkpoints folder: its newest checkpoint that verifies. --checkpoint "
-          "itself may be left out")
-      .positional();
+  const CheckpointRows checkpoint(table);
   table.add("data", options.data, "PATH",
             "shard folder, HDF5 folder or file, or a folder with validation/ or test/ beside train/; default: the "
             "validation data of the run");
-  table.add("average", options.average, "evaluate the averaged weights; default: what the run validated with");
+  bool average = false;
+  table.add("average", average, "evaluate the averaged weights; default: what the run validated with");
   table.add("evaluation-batch", options.evaluation_batch, "SAMPLES", "samples evaluated at once; 0: as in the run")
       .at_least(0);
   table.add("json", options.json, "FILE", "also write the result there, in full precision");
   add_execution_options(table, options.execution);
   read_options(table, arguments, kEvalUsage, kEvalExamples);
   table.check_relations();
-  table.require("checkpoint", "name a checkpoint file or a run folder");
-  options.average_set = table.find("average")->source() != OptionSource::default_value;
+  options.checkpoint = checkpoint.chosen();
+  if (table.find("average")->source() != OptionSource::default_value) options.average = average;
+  return options;
+}
+
+PredictOptions parse_predict(const std::vector<std::string>& arguments) {
+  PredictOptions options;
+  OptionTable table("lockstep predict");
+  table.group("What");
+  const CheckpointRows checkpoint(table);
+  table.add("data", options.data, "PATH",
+            "shard folder, HDF5 folder or file, with labels or without; default: the validation data of the run");
+  table.add("out", options.out, "FILE", "HDF5 file for the predictions: scores, class, target, index");
+  table.add("csv", options.csv, "FILE", "also write them as text there");
+  table.add("force", options.force, "replace an --out that is there already");
+  bool average = false;
+  table.add("average", average, "predict with the averaged weights; default: what the run validated with");
+  table.add("batch", options.batch, "SAMPLES", "samples at once; 0: as the run evaluated").at_least(0);
+  add_execution_options(table, options.execution);
+  read_options(table, arguments, kPredictUsage, kPredictExamples);
+  table.check_relations();
+  options.checkpoint = checkpoint.chosen();
+  table.require("out", "name the file for the predictions");
+  if (table.find("average")->source() != OptionSource::default_value) options.average = average;
   return options;
 }
 
@@ -78,6 +107,7 @@ std::string program_help() {
       "  lockstep pack              turn raw data (images, text, tables) into HDF5 shards\n"
       "  lockstep train             train a network on shards; checkpoint and resume\n"
       "  lockstep eval              evaluate a checkpoint on a dataset\n"
+      "  lockstep predict           write what a checkpoint says of every sample\n"
       "  lockstep generate          let a trained language model write text\n"
       "  lockstep bench step        time training steps and say where the time goes\n"
       "  lockstep bench scale       time them on 1, 2, 4 ... ranks of the job: how well it scales\n"

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/options/checkpoint_choice.hpp"
 #include "app/options/train_options.hpp"
 #include "app/options/usage_error.hpp"
 #include "io/shards/sample_source.hpp"
@@ -18,12 +19,22 @@
 namespace lockstep::app {
 
 struct EvalOptions {
-  std::filesystem::path checkpoint;   ///< a file, a run folder or a checkpoints folder (newest that verifies)
+  CheckpointChoice checkpoint;
   std::filesystem::path data;         ///< "" = the validation data of the run
-  bool average = false;               ///< evaluate the averaged weights
-  bool average_set = false;           ///< given explicitly; otherwise what training used
+  std::optional<bool> average;        ///< evaluate the averaged weights; nullopt: what training used
   std::int64_t evaluation_batch = 0;  ///< 0 = the run's
   std::filesystem::path json;         ///< also write the result there, in full precision
+  ExecutionOptions execution;
+};
+
+struct PredictOptions {
+  CheckpointChoice checkpoint;
+  std::filesystem::path data;   ///< "" = the validation data of the run
+  std::filesystem::path out;    ///< HDF5
+  std::filesystem::path csv;    ///< "" = none
+  bool force = false;           ///< `out` may be there already
+  std::optional<bool> average;  ///< the averaged weights; nullopt: what training used
+  std::int64_t batch = 0;       ///< samples at once; 0 = as the run evaluated
   ExecutionOptions execution;
 };
 
@@ -75,7 +86,7 @@ struct InfoOptions {
 };
 
 struct GenerateOptions {
-  std::filesystem::path checkpoint;  ///< a file, a run folder or a checkpoints folder (newest that verifies)
+  CheckpointChoice checkpoint;
   std::string prompt = "\n";
   std::int64_t tokens = 500;
   double temperature = 1;  ///< 0: always the likeliest token
@@ -88,6 +99,7 @@ struct GenerateOptions {
 /// argv without the program name and the subcommand. Throw UsageError or HelpRequested. Nothing is read but the names
 /// in the folder that pack is to read.
 EvalOptions parse_eval(const std::vector<std::string>& arguments);
+PredictOptions parse_predict(const std::vector<std::string>& arguments);
 GenerateOptions parse_generate(const std::vector<std::string>& arguments);
 PackOptions parse_pack(const std::vector<std::string>& arguments);
 InfoOptions parse_info(const std::vector<std::string>& arguments);

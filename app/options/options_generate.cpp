@@ -7,7 +7,7 @@ namespace lockstep::app {
 namespace {
 
 constexpr std::string_view kGenerateUsage =
-    "Usage: lockstep generate --checkpoint RUN [options]\n"
+    "Usage: lockstep generate RUN [options]\n"
     "\n"
     "Writes text with a language model (--model gpt or lstm) that `lockstep train` has trained.\n";
 constexpr std::string_view kGenerateExamples =
@@ -22,10 +22,7 @@ GenerateOptions parse_generate(const std::vector<std::string>& arguments) {
   GenerateOptions options;
   OptionTable table("lockstep generate");
   table.group("What");
-  table
-      .add("checkpoint", options.checkpoint, "PATH",
-           "a checkpoint, or a run folder (its newest that verifies); --checkpoint itself may be left out")
-      .positional();
+  const CheckpointRows checkpoint(table);
   table.add("prompt", options.prompt, "TEXT", "what the text begins with; default: a line break");
   table.add("tokens", options.tokens, "N", "tokens to write").at_least(1);
   table.add("average", options.average, "write with the averaged weights");
@@ -39,7 +36,7 @@ GenerateOptions parse_generate(const std::vector<std::string>& arguments) {
   add_execution_options(table, options.execution);
   read_options(table, arguments, kGenerateUsage, kGenerateExamples);
   table.check_relations();
-  table.require("checkpoint", "name a checkpoint file or a run folder");
+  options.checkpoint = checkpoint.chosen();
   return options;
 }
 

@@ -60,6 +60,7 @@ void add_train_options(OptionTable& table, TrainOptions& options) {
   add_amount_options(table, options.work);
   add_batch_options(table, options.work);
   add_validation_options(table, options.validation);
+  add_start_options(table, options.start);
   add_run_options(table, options.run);
   add_report_options(table, options.reports);
   add_execution_options(table, options.execution);

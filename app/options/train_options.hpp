@@ -92,7 +92,9 @@ struct WorkOptions {
   /// > 0: samples per step over all ranks and micro-steps; contradicts an explicit batch.
   std::int64_t global_batch = 0;
   std::int64_t accumulate = 1;
-  double epochs = 1;  ///< may be fractional; contradicts an explicit steps
+  bool reproducible = false;       ///< the same bits at any number of ranks
+  std::int64_t virtual_ranks = 0;  ///< of `reproducible`; 0: by a rule
+  double epochs = 1;               ///< may be fractional; contradicts an explicit steps
   std::int64_t steps = 0;
   std::uint64_t seed = 1;
   std::int64_t reference_batch = 0;  ///< > 0: the learning rate is for this global batch; scaled linearly
@@ -100,9 +102,11 @@ struct WorkOptions {
 };
 
 struct ValidationOptions {
-  std::int64_t every = 0;    ///< steps; 0 = once per epoch; -1 = only at the end
-  std::int64_t batch = 250;  ///< samples per evaluation chunk: part of the definition of the result's last bits
-  bool average = false;      ///< validation and best/target metric use the averaged weights
+  std::int64_t every = 0;     ///< steps; 0 = once per epoch; -1 = only at the end
+  std::int64_t batch = 250;   ///< samples per evaluation chunk: part of the definition of the result's last bits
+  bool average = false;       ///< validation and best/target metric use the averaged weights
+  std::int64_t patience = 0;  ///< > 0: stop after so many validations in a row that were not better
+  double min_delta = 0;       ///< better is by more than this
   std::optional<double> target_metric = {};  ///< stop when validation reaches it (accuracy >=; error, perplexity <=)
   bool operator==(const ValidationOptions&) const = default;
 };
@@ -119,12 +123,27 @@ struct Resume {
   bool operator==(const Resume&) const = default;
 };
 
+/// When checkpoints are written before the end.
+struct CheckpointEvery {
+  std::int64_t steps = 0;  ///< 0 = once per epoch; -1 = never
+  double seconds = 0;      ///< > 0: by the clock instead
+  bool operator==(const CheckpointEvery&) const = default;
+};
+
+/// What weights a run begins with, besides those that are drawn.
+struct StartOptions {
+  std::filesystem::path from;             ///< run folder or checkpoint; "": all are drawn
+  std::vector<std::string> reinitialize;  ///< patterns of tensors that are drawn all the same: "dense_3/*"
+  bool operator==(const StartOptions&) const = default;
+};
+
 struct RunOptions {
   std::filesystem::path folder;  ///< "" = runs/MODEL-DATE-TIME
   Resume resume;
-  bool force = false;                 ///< start over in an existing run folder
-  std::int64_t checkpoint_every = 0;  ///< steps; 0 = once per epoch; -1 = only at the end
-  int keep = 3;
+  bool force = false;  ///< start over in an existing run folder
+  CheckpointEvery checkpoint_every;
+  int keep = 3;                         ///< newest checkpoints
+  int keep_best = 1;                    ///< besides: those with the best validation metrics
   std::int64_t checkpoint_writers = 0;  ///< ranks that write a part each; 0: by a rule
   TimeLimit time_limit;                 ///< of this launch
   bool operator==(const RunOptions&) const = default;
@@ -146,6 +165,7 @@ struct TrainOptions {
   model::ScheduleOptions schedule;  ///< without total_steps, before the scaling by reference_batch
   WorkOptions work;
   ValidationOptions validation;
+  StartOptions start;
   RunOptions run;
   ReportOptions reports;
   ExecutionOptions execution;

@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "app/options/nearest_name.hpp"
+#include "comm/summation_tree.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -74,6 +75,40 @@ std::string to_text(const TimeLimit& value) {
   if (value.kind == TimeLimit::Kind::given) return fmt::format("{}", value.seconds);
   return value.kind == TimeLimit::Kind::none ? "none" : "auto";
 }
+
+std::string parse_every(const std::string& text, CheckpointEvery& value) {
+  const char* const last = text.data() + text.size();
+  std::int64_t steps = 0;
+  const auto whole = std::from_chars(text.data(), last, steps);
+  if (whole.ec == std::errc() && whole.ptr == last && steps >= -1) return value = {.steps = steps}, "";
+  double seconds = 0;
+  const auto number = std::from_chars(text.data(), last, seconds);
+  const std::string_view unit(number.ptr, last);
+  const double scale = unit == "s" ? 1 : unit == "m" ? 60 : unit == "h" ? 3600 : 0;
+  if (number.ec != std::errc() || !(seconds * scale > 0) || !std::isfinite(seconds * scale)) {
+    return "is neither a number of steps (0: once per epoch; -1: only at the end) nor a time such as 90s, 10m or 2h";
+  }
+  value = {.seconds = seconds * scale};
+  return "";
+}
+
+std::string to_text(const CheckpointEvery& value) {
+  return value.seconds > 0 ? fmt::format("{}s", value.seconds) : fmt::format("{}", value.steps);
+}
+
+std::string parse_patterns(const std::string& text, std::vector<std::string>& value) {
+  std::vector<std::string> patterns;
+  for (std::size_t begin = 0; begin <= text.size() && !text.empty();) {
+    const std::size_t comma = std::min(text.find(',', begin), text.size());
+    patterns.push_back(text.substr(begin, comma - begin));
+    if (patterns.back().empty()) return "has an empty pattern";
+    begin = comma + 1;
+  }
+  value = std::move(patterns);
+  return "";
+}
+
+std::string to_text(const std::vector<std::string>& value) { return fmt::format("{}", fmt::join(value, ",")); }
 
 std::string parse_resume(const std::string& text, Resume& value) {
   if (text.empty()) return value = {}, "";
@@ -223,6 +258,15 @@ void add_micro_step_options(OptionTable& table, WorkOptions& options) {
   table.add("accumulate", options.accumulate, "N", "micro-steps per step: gradients are summed over N batches")
       .at_least(1)
       .at_most(1000000);
+  table.add("reproducible", options.reproducible,
+            "the same bits at any number of ranks: a step of --global-batch samples is computed in as many parts "
+            "(virtual ranks) whoever computes them, and added up in one order; on CPUs of one kind");
+  table
+      .add("virtual-ranks", options.virtual_ranks, "N",
+           "the parts of a step, at least as many as ranks; 0: 24, more for more ranks, fewer for small batches")
+      .at_least(0)
+      .at_most(comm::SummationTree::kMostTerms)
+      .needs("reproducible");
   table.add("seed", options.seed, "N", "of initial weights and sample order; the same at any number of ranks");
 }
 
@@ -231,9 +275,27 @@ void add_validation_options(OptionTable& table, ValidationOptions& options) {
   table.add("evaluate-every", options.every, "STEPS", "0: once per epoch; -1: only at the end").at_least(-1);
   table.add("evaluation-batch", options.batch, "SAMPLES", "samples evaluated at once").at_least(1);
   table.add("evaluate-average", options.average, "validate with the averaged weights").needs("average-decay");
+  table.add("patience", options.patience, "N", "stop when N validations in a row have brought nothing better; 0: never")
+      .at_least(0);
+  table.add("min-delta", options.min_delta, "VALUE", "better is by more than VALUE, in the units of the metric")
+      .at_least(0)
+      .needs("patience");
   table.add(
       "target-metric", options.target_metric, "VALUE",
       "stop when validation reaches it: accuracy (0 to 1) at least, mean absolute error or perplexity at most VALUE");
+}
+
+void add_start_options(OptionTable& table, StartOptions& options) {
+  table.group("Weights to begin with");
+  table.add("initialize-from", options.from, "PATH",
+            "a run folder (its best checkpoint) or a checkpoint file: tensors of the same name begin with its values, "
+            "the others as usual; a run that resumes goes on with its own");
+  table
+      .add_parsed("reinitialize", options.reinitialize, "PATTERNS",
+                  "tensors that begin as usual all the same, comma-separated, * for anything: dense_3/* for a new last "
+                  "layer",
+                  parse_patterns, to_text)
+      .needs("initialize-from");
 }
 
 void add_writers_option(OptionTable& table, RunOptions& options) {
@@ -255,14 +317,44 @@ void add_run_options(OptionTable& table, RunOptions& options) {
           parse_resume, to_text)
       .alone_means("auto");
   table.add("force", options.force, "start over in a folder that holds a run already").contradicts("resume");
-  table.add("checkpoint-every", options.checkpoint_every, "STEPS", "0: once per epoch; -1: only at the end")
-      .at_least(-1);
+  table.add_parsed("checkpoint-every", options.checkpoint_every, "STEPS",
+                   "steps, or a time: 90s, 10m, 2h; 0: once per epoch; -1: only at the end. SIGUSR2, or a file named "
+                   "checkpoint-now in the run folder, brings one at once",
+                   parse_every, to_text);
   table.add("keep", options.keep, "N", "newest checkpoints to keep").at_least(1);
+  table
+      .add("keep-best", options.keep_best, "N",
+           "checkpoints with the best validation metrics to keep besides; checkpoints/best points at the best. Only "
+           "checkpoints of steps that were validated count: give --evaluate-every and --checkpoint-every to match")
+      .at_least(0);
   add_writers_option(table, options);
   table.add_parsed("time-limit", options.time_limit, "TIME",
                    "how long this launch may take, in seconds or as [D-]HH:MM[:SS]: it stops in time for a checkpoint, "
                    "with exit code 75; auto: until the Slurm job ends; none",
                    parse_limit, to_text);
+}
+
+CheckpointRows::CheckpointRows(OptionTable& table) : table_(table) {
+  table
+      .add("run", run_, "PATH", "a run folder, a checkpoints folder or a checkpoint file; --run itself may be left out")
+      .positional();
+  table
+      .add(
+          "checkpoint", checkpoint_, "WHICH",
+          "of a run: best (by validation metric; where none was validated, the newest), latest, or a FILE, by its name "
+          "in the run or with its path")
+      .check(reject_empty);
+}
+
+CheckpointChoice CheckpointRows::chosen() const {
+  using Which = CheckpointChoice::Which;
+  const std::filesystem::path file = checkpoint_;
+  if (checkpoint_ != "best" && checkpoint_ != "latest") {
+    const bool of_run = !run_.empty() && !file.has_parent_path();
+    return {.path = of_run ? run_ / "checkpoints" / file : file};
+  }
+  table_.require("run", "name a run folder or a checkpoint file");
+  return {.path = run_, .which = checkpoint_ == "best" ? Which::best : Which::latest};
 }
 
 void add_progress_option(OptionTable& table, std::optional<bool>& progress) {

@@ -2,6 +2,7 @@
 /// The rows of TrainOptions by theme, so that other commands share them. Private to options*.cpp.
 #pragma once
 
+#include "app/options/checkpoint_choice.hpp"
 #include "app/options/option_table.hpp"
 #include "app/options/train_options.hpp"
 
@@ -20,7 +21,20 @@ void add_batch_options(OptionTable& table, WorkOptions& options);
 void add_micro_step_options(OptionTable& table, WorkOptions& options);
 void add_validation_options(OptionTable& table, ValidationOptions& options);
 void add_writers_option(OptionTable& table, RunOptions& options);
+void add_start_options(OptionTable& table, StartOptions& options);
 void add_run_options(OptionTable& table, RunOptions& options);
+/// A run and its --checkpoint, as commands take them that use what was trained.
+class CheckpointRows {
+ public:
+  explicit CheckpointRows(OptionTable& table);
+  /// Once the command line has been read. Throws UsageError where nothing is named.
+  CheckpointChoice chosen() const;
+
+ private:
+  OptionTable& table_;
+  std::filesystem::path run_;
+  std::string checkpoint_ = "best";
+};
 void add_report_options(OptionTable& table, ReportOptions& options);
 void add_progress_option(OptionTable& table, std::optional<bool>& progress);
 void add_deadline_option(OptionTable& table, ExecutionOptions& options);

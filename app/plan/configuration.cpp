@@ -37,10 +37,12 @@ std::string stored_configuration(const TrainOptions& settings) {
   TrainOptions stored = settings;
   stored.data.path = from_anywhere(settings.data.path);
   stored.data.validation = from_anywhere(settings.data.validation);
+  stored.start.from = from_anywhere(settings.start.from);
   stored.run.folder = from_anywhere(settings.run.folder);
   stored.run.resume = {};
   stored.run.force = false;
   stored.run.time_limit = {};
+  if (settings.work.reproducible) stored.execution.transport = comm::Transport::automatic;  // changes no bit
   return stored.to_ini();
 }
 

@@ -46,11 +46,25 @@ TrainOptions decided_settings(const TrainOptions& options, const Workload& workl
   settings.data.path = workload.paths.training;
   settings.data.validation = workload.paths.validation;
   settings.work.global_batch = workload.work.global_batch;
+  settings.work.virtual_ranks = workload.work.virtual_ranks;
   settings.loss.kind = workload.model.loss;
   if (options.data.normalize.kind != Normalization::Kind::per_image && !workload.training->info().tokens) {
     settings.data.normalize = {.kind = Normalization::Kind::affine, .affine = workload.model.input_transform};
   }
   return settings;
+}
+
+/// Throws UsageError where the bits would depend on the number of ranks.
+void require_reproducible(const TrainOptions& options, const model::Network& network, const Place& place) {
+  const auto refuse = [](const char* with, const char* why) {
+    throw UsageError(fmt::format("--reproducible does not go with {}: {}", with, why));
+  };
+  if (place.gpu) refuse("GPUs yet", "give --device cpu");
+  if (options.execution.shard_optimizer) {
+    refuse("--shard-optimizer", "each rank would sum the squares of its own part for the gradient norm");
+  }
+  if (options.execution.wire != comm::WireFormat::fp32) refuse("--wire bf16", "each rank would round its own sums");
+  if (network.synchronizes()) refuse("--sync-batch-norm", "batch statistics are those of a virtual rank");
 }
 
 io::NetworkIdentity identity_of(const std::string& kind, const model::Network& network) {
@@ -66,7 +80,7 @@ io::NetworkIdentity identity_of(const std::string& kind, const model::Network& n
 
 io::TrainingRecord record_of(const TrainOptions& settings, const Workload& workload, int ranks) {
   io::TrainingRecord record{.seed = workload.seed,
-                            .world_size = ranks,
+                            .world_size = settings.work.reproducible ? 0 : ranks,
                             .network = identity_of(settings.network.name, *workload.network),
                             .optimizer = std::string(model::name_of(workload.optimizer.kind)),
                             .dataset = {},
@@ -117,6 +131,10 @@ model::MemoryPlan memory_with(const Plan& plan, const comm::Communicator& commun
     memory.communication = comm::device_communicator_bytes(
         ranks, device_communicator_options(plan.place, plan.settings.execution, nullptr));
   }
+  if (plan.tree) {
+    memory.gradients +=
+        static_cast<std::size_t>(plan.tree->most_kept()) * network.parameters().arena_elements() * sizeof(float);
+  }
   if (!plan.place.gpu && communicator.wire_format() == comm::WireFormat::bf16_feedback) {
     memory.gradients += network.parameters().arena_elements() * sizeof(float);  // the errors of rounding
   }
@@ -130,6 +148,7 @@ Plan complete_plan(const comm::Communicator& communicator, const TrainOptions& o
     throw UsageError(
         "--shard-optimizer on GPUs goes with --wire fp32 only: take one of --shard-optimizer and --wire bf16");
   }
+  if (options.work.reproducible) require_reproducible(options, *workload.network, place);
   const int ranks = communicator.size();
   const bool shards = execution.shard_optimizer && ranks > 1;
   const std::int64_t writers = options.run.checkpoint_writers;
@@ -148,8 +167,12 @@ Plan complete_plan(const comm::Communicator& communicator, const TrainOptions& o
             .checkpoint_writers = writers > 0 ? static_cast<int>(std::min<std::int64_t>(writers, ranks))
                                   : shards    ? ranks
                                               : 1,
+            .tree = {},
             .memory = {},
             .record = std::move(record)};
+  if (const std::int64_t parts = plan.workload.work.virtual_ranks; parts > 0) {
+    plan.tree.emplace(static_cast<int>(parts), ranks);
+  }
   plan.memory = memory_with(plan, communicator, plan.workload.model.max_batch);
   return plan;
 }
@@ -182,6 +205,9 @@ Plan make_plan(comm::Communicator& communicator, const TrainOptions& options, co
   begun.run.force = options.run.force || start.takes_folder_over;
   if (start.record != nullptr && !options.was_set("batch") && !options.was_set("global-batch")) {
     begun.work.global_batch = train_options_from_ini(start.record->configuration).work.global_batch;
+  }
+  if (start.record != nullptr && options.work.reproducible && options.work.virtual_ranks == 0) {
+    begun.work.virtual_ranks = train_options_from_ini(start.record->configuration).work.virtual_ranks;
   }
   Workload workload = open_workload(communicator, begun, start.deadline);
   return complete_plan(communicator, begun, std::move(workload), choose_place(communicator, begun));
@@ -245,7 +271,9 @@ std::string format_plan(const Plan& plan, const comm::Communicator& communicator
   text += fmt::format("work: {} of {} ({} x {}{}), {} per epoch", counted(work.total_steps, "step"),
                       counted(work.global_batch, "sample"), counted(communicator.size(), "rank"),
                       with_commas(work.largest_part),
-                      work.accumulate > 1 ? fmt::format(" x {}", counted(work.accumulate, "micro-step")) : "",
+                      work.virtual_ranks > 0 ? fmt::format(" in {} virtual ranks", work.virtual_ranks)
+                      : work.accumulate > 1  ? fmt::format(" x {}", counted(work.accumulate, "micro-step"))
+                                             : "",
                       counted(work.steps_per_epoch, "step"));
   return text;
 }

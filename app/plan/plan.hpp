@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,8 +34,10 @@ struct Plan {
   /// work. Never in a world of one, which has nobody to share with.
   bool shards_optimizer = false;
   int checkpoint_writers = 1;  ///< ranks that write a checkpoint together
-  model::MemoryPlan memory;    ///< of the rank that takes most
-  io::TrainingRecord record;   ///< what a checkpoint says of the run, but for how far it has come
+  /// How gradients are added up where the bits are the same at any number of ranks (--reproducible).
+  std::optional<comm::SummationTree> tree;
+  model::MemoryPlan memory;   ///< of the rank that takes most
+  io::TrainingRecord record;  ///< what a checkpoint says of the run, but for how far it has come
 };
 
 /// What a run begins with, known once its folder has been looked at.

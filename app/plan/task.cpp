@@ -32,9 +32,7 @@ Score Task::score(const model::LossSums& sums, double samples, bool trained) con
   return score;
 }
 
-const char* Task::metric_key() const noexcept {
-  return kind_ == Kind::classification ? "accuracy" : kind_ == Kind::regression ? "mean_absolute_error" : "perplexity";
-}
+const char* Task::metric_key() const noexcept { return metric_keys()[static_cast<std::size_t>(kind_)]; }
 
 /// Of the text: nats per token, in bits, over the bytes that a token stands for.
 double Task::bits_per_byte(const Score& score) const { return score.loss / std::numbers::ln2 / bytes_per_token_; }

@@ -3,6 +3,7 @@
 /// kind of data.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 
@@ -28,6 +29,10 @@ class Task {
   Score score(const model::LossSums& sums, double samples, bool trained) const;
   /// "accuracy", "mean_absolute_error" or "perplexity": in metrics.jsonl and, as validation/KEY, in TensorBoard.
   const char* metric_key() const noexcept;
+  /// All that there are, in the order of the kinds.
+  static constexpr std::array<const char*, 3> metric_keys() {
+    return {"accuracy", "mean_absolute_error", "perplexity"};
+  }
   /// Of two metrics.
   bool is_better(double a, double b) const noexcept { return kind_ == Kind::classification ? a > b : a < b; }
   /// "accuracy 88.41 %", "perplexity 6.51  bits per byte 2.70": without the loss.

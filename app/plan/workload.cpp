@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "app/options/image_options.hpp"
+#include "comm/summation_tree.hpp"
 #include "io/datasets/sharded_dataset.hpp"
 #include "io/datasets/token_dataset.hpp"
 #include "io/foreign_files.hpp"
@@ -174,6 +175,34 @@ void require_labels(const io::DatasetInfo& info, const fs::path& path) {
                                path.string()));
 }
 
+/// The virtual ranks of a run that begins.
+std::int64_t virtual_ranks(const WorkOptions& options, std::int64_t global_batch, int world) {
+  // 24 is divisible by the usual numbers of ranks: 1, 2, 3, 4, 6, 8, 12.
+  constexpr std::int64_t kUsual = 24;
+  std::int64_t ranks = options.virtual_ranks > 0 ? options.virtual_ranks : divide_up(world, kUsual) * kUsual;
+  while (options.virtual_ranks == 0 && ranks > global_batch && ranks > world)
+    ranks = std::max<std::int64_t>(ranks / 2, world);
+  if (ranks < world || ranks > global_batch || ranks > comm::SummationTree::kMostTerms) {
+    throw UsageError(
+        fmt::format("--reproducible: a step of {} samples in {} parts on {} ranks: every part needs a "
+                    "sample, every rank a part: give a larger --global-batch, other --virtual-ranks or "
+                    "fewer ranks",
+                    global_batch, ranks, world));
+  }
+  return ranks;
+}
+
+RankShare share_of(const WorkPlan& work, int rank, int world) {
+  const std::int64_t parts = work.virtual_ranks > 0 ? work.virtual_ranks : world;
+  const std::int64_t first = parts * rank / world, end = parts * (rank + 1) / world;
+  const std::int64_t first_sequence = work.global_batch * first / parts;
+  return {.micro_steps = work.virtual_ranks > 0 ? end - first : work.accumulate,
+          .first_virtual_rank = first,
+          .sequences = {.all = work.global_batch,
+                        .first = first_sequence,
+                        .count = work.global_batch * end / parts - first_sequence}};
+}
+
 WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world, const model::NetworkKind* recurrent) {
   const bool stateful = recurrent != nullptr;
   WorkPlan work;
@@ -192,6 +221,25 @@ WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world,
   work.epoch_samples = io::epoch_samples(samples, work.global_batch, stateful);
   work.most_sequences = divide_up(work.global_batch, world);
   work.largest_part = divide_up(work.most_sequences, work.accumulate);
+  if (options.work.reproducible) {
+    if (options.work.global_batch == 0) {
+      throw UsageError(
+          "--reproducible needs --global-batch: the samples of a step, which --batch makes depend on the "
+          "number of ranks");
+    }
+    if (work.accumulate > 1) {
+      throw UsageError(
+          "--accumulate has no meaning with --reproducible: --virtual-ranks says in how many parts a step "
+          "is computed");
+    }
+    work.virtual_ranks = virtual_ranks(options.work, work.global_batch, world);
+    work.accumulate = divide_up(work.virtual_ranks, world);
+    work.largest_part = divide_up(work.global_batch, work.virtual_ranks);
+    work.most_sequences = 0;
+    for (int rank = 0; rank < world; ++rank) {
+      work.most_sequences = std::max(work.most_sequences, share_of(work, rank, world).sequences.count);
+    }
+  }
   work.steps_per_epoch = divide_up(work.epoch_samples, work.global_batch);
   const double steps = std::ceil(options.work.epochs * static_cast<double>(work.steps_per_epoch));
   if (options.work.steps <= 0 && steps > kMostSteps) {
@@ -200,7 +248,8 @@ WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world,
   work.total_steps = options.work.steps > 0 ? options.work.steps : std::max<std::int64_t>(1, std::llround(steps));
   const auto interval = [&](std::int64_t every) { return every > 0 ? every : every == 0 ? work.steps_per_epoch : 0; };
   work.evaluate_every = interval(options.validation.every);
-  work.checkpoint_every = interval(options.run.checkpoint_every);
+  const CheckpointEvery& checkpoint = options.run.checkpoint_every;
+  work.checkpoint_every = checkpoint.seconds > 0 ? 0 : interval(checkpoint.steps);
   return work;
 }
 
@@ -228,6 +277,9 @@ Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline
           other.labels_are_classes ? fmt::format("{} classes", other.classes) : "regression targets", info.x.elements(),
           info.labels_are_classes ? fmt::format("{} classes", info.classes) : "regression targets"));
     }
+  }
+  if (options.validation.patience > 0 && !workload.validation) {
+    throw UsageError("--patience needs validation data: give --validation");
   }
   if (options.validation.target_metric && !workload.validation) {
     throw UsageError("--target-metric needs validation data: name it with --validation");
@@ -260,12 +312,15 @@ Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline
 }
 
 io::PrefetcherOptions reading(const Workload& workload, int rank, int world) {
+  const bool virtually = workload.work.virtual_ranks > 0;
+  const RankShare share = share_of(workload.work, rank, world);
   return {.order = {.seed = workload.seed, .shuffle = workload.shuffle, .shard_counts = {}},
           .stateful = is_recurrent(*workload.network),
           .global_batch = workload.work.global_batch,
-          .accumulate = workload.work.accumulate,
-          .rank = rank,
-          .world = world};
+          .accumulate = virtually ? 1 : workload.work.accumulate,
+          .rank = virtually ? static_cast<int>(share.first_virtual_rank) : rank,
+          .world = virtually ? static_cast<int>(workload.work.virtual_ranks) : world,
+          .parts = virtually ? static_cast<int>(share.micro_steps) : 1};
 }
 
 }  // namespace lockstep::app

@@ -62,16 +62,30 @@ void require_labels(const io::DatasetInfo& info, const std::filesystem::path& pa
 
 /// How much a job does.
 struct WorkPlan {
-  std::int64_t global_batch = 1;    ///< samples per step, over all ranks and micro-steps
-  std::int64_t accumulate = 1;      ///< micro-steps of a step
+  std::int64_t global_batch = 1;  ///< samples per step, over all ranks and micro-steps
+  std::int64_t accumulate = 1;    ///< micro-steps of a step; with virtual ranks: of the rank with the most
+  /// > 0: the parts that a step is computed in, each alone, whatever the number of ranks (--reproducible). Rank r of R
+  /// computes those of [r V / R, (r + 1) V / R).
+  std::int64_t virtual_ranks = 0;
   std::int64_t largest_part = 1;    ///< most samples one rank gets in one micro-step
   std::int64_t most_sequences = 1;  ///< of one rank, in all its micro-steps
   std::int64_t epoch_samples = 1;   ///< positions of an epoch
   std::int64_t steps_per_epoch = 1;
   std::int64_t total_steps = 1;
   std::int64_t evaluate_every = 0;    ///< steps; 0 = never before the end
-  std::int64_t checkpoint_every = 0;  ///< steps; 0 = never before the end
+  std::int64_t checkpoint_every = 0;  ///< steps; 0 = not by their number
 };
+/// A rank's sequences, of all those of the global batch: the same ones in every step.
+struct SequenceShare {
+  std::int64_t all = 0, first = 0, count = 0;
+};
+/// A rank's share of a step.
+struct RankShare {
+  std::int64_t micro_steps = 1;
+  std::int64_t first_virtual_rank = 0;  ///< where there are virtual ranks: one for each micro-step
+  SequenceShare sequences;
+};
+RankShare share_of(const WorkPlan& work, int rank, int world);
 /// `recurrent`: the network's kind where its sequences go on from batch to batch. Throws UsageError where such batches
 /// are wider than the data.
 WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world,

@@ -47,7 +47,7 @@ class Reporter {
   }
   void evaluation(std::int64_t step, double epoch, const Score& score, bool averaged, double seconds);
   void checkpoint(const WrittenCheckpoint& written);
-  /// The last record of a run that made steps: "done", "target reached" or "stopped".
+  /// The last record of a run that made steps: "done", "target reached", "no improvement" or "stopped".
   void end(std::int64_t step, const std::string& how);
   void histogram(const std::string& tag, std::int64_t step, std::span<const float> values);
   /// Validation lines of metrics.jsonl so far: the history that checkpoints carry.

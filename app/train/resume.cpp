@@ -74,8 +74,9 @@ Origin find_origin(comm::Communicator& communicator, Console& console, const Run
     origin.takes_folder_over = true;
     return origin;
   }
-  origin.checkpoint.emplace(communicator, resume.from == Resume::From::newest ? origin.folder : resume.file,
-                            origin.deadline);
+  const CheckpointChoice choice{.path = resume.from == Resume::From::newest ? origin.folder : resume.file,
+                                .which = CheckpointChoice::Which::latest};
+  origin.checkpoint.emplace(communicator, choice, origin.deadline);
   for (const std::string& warning : origin.checkpoint->warnings())
     console.warn(fmt::format("{}; going on from the one before", warning));
   // A run that goes on from an older checkpoint than its newest: a later --resume would go back to the branch left
@@ -92,7 +93,8 @@ Origin find_origin(comm::Communicator& communicator, Console& console, const Run
 bool found_newer(comm::Communicator& communicator, Console& console, Origin& origin) {
   const auto look = [&] { return newest_step(origin.folder) > origin.newest_seen; };
   if (!on_all_ranks(communicator, look)) return false;
-  origin.checkpoint.emplace(communicator, origin.folder, origin.deadline);
+  origin.checkpoint.emplace(
+      communicator, CheckpointChoice{.path = origin.folder, .which = CheckpointChoice::Which::latest}, origin.deadline);
   console.info(fmt::format("the owner before has written {} meanwhile", origin.checkpoint->file().string()));
   for (const std::string& warning : origin.checkpoint->warnings()) console.warn(warning);
   return true;

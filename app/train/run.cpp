@@ -1,6 +1,8 @@
 #include "app/train/run.hpp"
 
 #include <algorithm>
+#include <array>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -27,8 +29,10 @@ Run::Run(const Plan& plan, comm::Communicator& communicator, Console& console, E
       waits_on_devices_(!engine.backend().is_host()),
       trainer_(trainer),
       wall_time_(std::move(wall_time)),
-      checkpointer_(engine.saved(workload_.work.global_batch, plan.checkpoint_writers)),
-      reporter_(console, reports_, workload_.work, *workload_.task, communicator.size(), trainer.steps_done()) {}
+      checkpointer_(engine.saved(workload_.work, plan.checkpoint_writers)),
+      reporter_(console, reports_, workload_.work, *workload_.task, communicator.size(), trainer.steps_done()),
+      patience_(validation_.patience, validation_.min_delta,
+                [task = *workload_.task](double a, double b) { return task.is_better(a, b); }) {}
 
 /// A failure is kept for the next step, so that all ranks end alike.
 template <class Work>
@@ -54,6 +58,7 @@ void Run::open_folder(std::optional<io::RunFolder> taken, bool continues, const 
   if (continues) saved_at_ = from.step;
   validated_before_ = from.validated_step;
   owes_validation_ = from.step > 0 && due(workload_.work.evaluate_every) && validated_before_ < from.step;
+  count_earlier_validations(from);
   comm::all_succeed(communicator_, [&] {
     if (communicator_.rank() != 0) return checkpointer_.open({.folder = run_.folder / "checkpoints"}, &deadline);
     reporter_.set_history(from.metrics);
@@ -76,9 +81,30 @@ void Run::open_folder(std::optional<io::RunFolder> taken, bool continues, const 
     checkpointer_.open({.folder = folder_->checkpoints(),
                         .keep = run_.keep,
                         .goes_on_from = continues ? from.step : -1,
+                        .keep_best = run_.keep_best,
+                        .is_better = [task = *workload_.task](double a, double b) { return task.is_better(a, b); },
+                        .metrics = io::numbers_by_step(from.metrics, "validation", workload_.task->metric_key()),
                         .still_owner = [folder = folder_] { folder->still_owner(); }},
                        &deadline);
   });
+}
+
+/// Collective. Rank 0 knows them all.
+void Run::count_earlier_validations(const io::TrainingRecord& from) {
+  for (const auto& [step, metric] : io::numbers_by_step(from.metrics, "validation", workload_.task->metric_key())) {
+    patience_.saw(metric);
+  }
+  std::array<double, 2> counted{patience_.best(), static_cast<double>(patience_.in_vain())};
+  communicator_.broadcast(std::as_writable_bytes(std::span(counted)), 0);
+  communicator_.wait();
+  patience_.go_on(counted[0], static_cast<std::int64_t>(counted[1]));
+}
+
+const char* Run::how_it_ended() const {
+  return stopped_                              ? "stopped"
+         : target_reached_                     ? "target reached"
+         : patience_.is_over() && !last_step() ? "no improvement"
+                                               : "done";
 }
 
 /// Why a resumed run has no step to make; empty: it has.
@@ -96,6 +122,11 @@ std::string Run::nothing_left() const {
         "goes on "
         "from here)",
         *validation_.target_metric, best_metric_);
+  }
+  if (patience_.is_over()) {
+    return fmt::format(
+        "the last {} were not better than {:.6g}: nothing is left to do (more --patience goes on from here)",
+        counted(patience_.in_vain(), "validation"), patience_.best());
   }
   return "";
 }
@@ -149,7 +180,9 @@ void Run::evaluate_now() {
   }
   if (std::isnan(best_metric_) || better(evaluation.metric, best_metric_)) best_metric_ = evaluation.metric;
   target_reached_ = reached_target(evaluation.metric);
+  patience_.saw(evaluation.metric);
   last_evaluation_ = evaluation;
+  checkpointer_.validated(evaluated_at_, evaluation.metric);
   on_rank0([&] { reporter_.evaluation(evaluated_at_, epochs_done(), evaluation, validation_.average, seconds); });
 }
 
@@ -197,6 +230,8 @@ void Run::save_now() {
     communicator_.wait();
   }
   engine_.forget_residuals();
+  since_saved_.lap();
+  answered_ = false;
   saved_at_ = trainer_.steps_done();
   interrupted_seconds_ += watch.seconds();
 }
@@ -216,6 +251,7 @@ void Run::report_checkpoint() {
     const std::optional<WrittenCheckpoint> written = checkpointer_.poll();
     if (!written) return;
     saved_ = written->file;
+    best_saved_ = written->best;
     reporter_.checkpoint(*written);
     wall_time_.took_checkpoint(written->seconds);
   });
@@ -231,12 +267,14 @@ std::string Run::summary() const {
     if (better(best_metric_, last_evaluation_->metric)) text += fmt::format(", best metric {:.6g}", best_metric_);
   }
   if (!saved_.empty()) text += fmt::format("; checkpoint {}", saved_.string());
+  if (!best_saved_.empty() && best_saved_ != saved_)
+    text += fmt::format(", the best {}", best_saved_.filename().string());
   return text;
 }
 
 /// The algorithm. A step is: next batch, forward, backward (reducing as gradients appear), update (Trainer::step).
-void Run::make_steps(const StopSignals& signals) {
-  while (!last_step() && !target_reached_ && !stopped_) {
+void Run::make_steps(StopSignals& signals) {
+  while (!last_step() && !finished() && !stopped_) {
     StopWatch watch;
     const Trainer::Result step = trainer_.step(next_request(signals));
     report(step.figures);
@@ -246,7 +284,9 @@ void Run::make_steps(const StopSignals& signals) {
     if (trainer_.next_position() >= workload_.work.epoch_samples) keep_error([this] { check_own_shards(); });
     // Who wants the job to stop may not wait long: the checkpoint comes first, the validation when it is resumed.
     if (due(workload_.work.evaluate_every) && !stopped_) evaluate_now();
-    if (due(workload_.work.checkpoint_every) && !last_step()) save_now();  // the last one waits for its validation
+    const bool asked_for = step.save_requests > 0;
+    if ((due(workload_.work.checkpoint_every) || asked_for) && !last_step()) save_now();  // the last: after validation
+    answered_ = answered_ || asked_for;
   }
   on_rank0([&] { reporter_.remaining(last_figures_, time(), [this] { return training_.optimizer.l2_loss(); }); });
 }
@@ -258,7 +298,7 @@ int Run::train(StopSignals& signals) {
   if (idle.empty()) {
     make_steps(signals);
     const TimeSplit split = time();
-    stopped_ = stopped_ && !target_reached_;
+    stopped_ = stopped_ && !finished();
     if (!stopped_) evaluate_now();
     on_rank0([&] { console_.info(fmt::format("time in steps: {}", format_split(split))); });
   }
@@ -266,9 +306,7 @@ int Run::train(StopSignals& signals) {
   await_checkpoint();
   signals.ignore();  // nothing is left to stop, and the exit code is to tell how it went
   if (idle.empty()) {
-    on_rank0([&] {
-      reporter_.end(trainer_.steps_done(), stopped_ ? "stopped" : target_reached_ ? "target reached" : "done");
-    });
+    on_rank0([&] { reporter_.end(trainer_.steps_done(), how_it_ended()); });
   }
   comm::all_succeed(communicator_, [&] {
     if (!error_.empty()) throw std::runtime_error(error_);
@@ -278,11 +316,23 @@ int Run::train(StopSignals& signals) {
 }
 
 /// What this rank wants of the next step.
-Trainer::Request Run::next_request(const StopSignals& signals) {
+Trainer::Request Run::next_request(StopSignals& signals) {
   const bool time_is_up =
       wall_time_.is_up({.validation = due(workload_.work.evaluate_every, 1),
                         .checkpoint = due(workload_.work.checkpoint_every, 1) || checkpointer_.under_way()});
-  return {.stop = time_is_up || signals.stop_requested(), .error = error_};
+  return {.stop = time_is_up || signals.stop_requested(), .save = wants_checkpoint(signals), .error = error_};
+}
+
+/// A signal to all ranks reaches them in different steps: what comes right after an answer has been answered.
+bool Run::wants_checkpoint(StopSignals& signals) {
+  constexpr double kSecondsBetweenLooks = 1, kSecondsOfOneSignal = 1;
+  const double since_saved = since_saved_.seconds();
+  const bool told = signals.take_checkpoint_request() && !(answered_ && since_saved < kSecondsOfOneSignal);
+  if (!folder_) return told;  // the clock and the folder are rank 0's
+  const bool time_is_up = run_.checkpoint_every.seconds > 0 && since_saved >= run_.checkpoint_every.seconds;
+  if (since_looked_.seconds() < kSecondsBetweenLooks) return told || time_is_up;
+  since_looked_.lap();
+  return folder_->take_request("checkpoint-now") || told || time_is_up;
 }
 
 /// The last line of a run that made steps.
@@ -290,8 +340,10 @@ std::string Run::ending(const StopSignals& signals) const {
   const double seconds = running_.seconds();
   const std::string taken = seconds < 60 ? fmt::format("{:.1f} s", seconds) : format_duration(seconds);
   if (!stopped_) {
-    return fmt::format("{} at step {} after {}{}", target_reached_ ? "target reached" : "done", trainer_.steps_done(),
-                       taken, summary());
+    const std::string in_vain = patience_.is_over() && !target_reached_ && !last_step()
+                                    ? fmt::format(" in {} validations", patience_.in_vain())
+                                    : "";
+    return fmt::format("{}{} at step {} after {}{}", how_it_ended(), in_vain, trainer_.steps_done(), taken, summary());
   }
   const std::string why = !wall_time_.reason().empty() ? fmt::format(": {};", wall_time_.reason())
                           : signals.stop_requested()   ? fmt::format(" on request ({})", signals.name())

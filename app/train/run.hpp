@@ -19,6 +19,7 @@
 #include "app/report/console.hpp"
 #include "app/report/step_figures.hpp"
 #include "app/report/stop_watch.hpp"
+#include "app/train/patience.hpp"
 #include "app/train/report.hpp"
 #include "app/train/wall_time.hpp"
 #include "comm/communicator.hpp"
@@ -51,6 +52,8 @@ class Run {
     split.total = running_.seconds() - interrupted_seconds_;
     return split;
   }
+  bool finished() const { return target_reached_ || patience_.is_over(); }
+  const char* how_it_ended() const;
   bool last_step() const { return trainer_.steps_done() >= workload_.work.total_steps; }
   bool due(std::int64_t every, std::int64_t steps_ahead = 0) const {
     return every > 0 && (trainer_.steps_done() + steps_ahead) % every == 0;
@@ -59,6 +62,7 @@ class Run {
     return validation_.target_metric && !std::isnan(metric) && !better(*validation_.target_metric, metric);
   }
   bool better(double a, double b) const { return workload_.task->is_better(a, b); }
+  void count_earlier_validations(const io::TrainingRecord& from);
   std::string nothing_left() const;
   void report(StepFigures figures);
   void histograms();
@@ -69,8 +73,9 @@ class Run {
   void save_now();
   void await_checkpoint();
   void report_checkpoint();
-  void make_steps(const StopSignals& signals);
-  Trainer::Request next_request(const StopSignals& signals);
+  void make_steps(StopSignals& signals);
+  Trainer::Request next_request(StopSignals& signals);
+  bool wants_checkpoint(StopSignals& signals);
   std::string summary() const;
   std::string ending(const StopSignals& signals) const;
   template <class Work>
@@ -99,13 +104,17 @@ class Run {
   StepFigures last_figures_;
   std::optional<Score> last_evaluation_;
   double best_metric_ = std::numeric_limits<double>::quiet_NaN();
+  Patience patience_;
   bool target_reached_ = false, stopped_ = false;
   bool owes_validation_ = false;  ///< the checkpoint was written where a validation was due, and before it
   std::int64_t evaluated_at_ = -1, saved_at_ = -1;
   std::int64_t validated_before_ = -1;  ///< by the run that this one goes on from
   std::filesystem::path saved_;         ///< rank 0: the newest checkpoint of this process
+  std::filesystem::path best_saved_;    ///< rank 0: the best of the run, if there is one
   StopWatch running_;                   ///< since train() was called
-  double interrupted_seconds_ = 0;      ///< of running_, in evaluations and in waits for checkpoints
+  StopWatch since_saved_, since_looked_;
+  bool answered_ = false;           ///< a request brought the checkpoint that since_saved_ counts from
+  double interrupted_seconds_ = 0;  ///< of running_, in evaluations and in waits for checkpoints
 };
 
 }  // namespace lockstep::app

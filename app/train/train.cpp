@@ -4,6 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "app/engine/engine.hpp"
 #include "app/engine/file_watch.hpp"
 #include "app/engine/trainer.hpp"
@@ -43,12 +45,21 @@ std::optional<io::RunFolder> take_folder(comm::Communicator& communicator, Conso
 }
 
 /// Collective. The state that training begins with. Returns the record that belongs to it.
-io::TrainingRecord restore_or_initialize(model::Training& training, Origin& origin, const Plan& plan) {
+io::TrainingRecord restore_or_initialize(comm::Communicator& communicator, Console& console, model::Training& training,
+                                         Origin& origin, const Plan& plan) {
   if (!origin.checkpoint) {
     training.parameters.initialize(plan.workload.seed);
+    const StartOptions& start = plan.settings.start;
+    if (start.from.empty()) return {};
+    CheckpointOnRank0 source(communicator, {.path = start.from}, origin.deadline);
+    for (const std::string& warning : source.warnings()) console.warn(warning);
+    const std::string table = source.initialize(training.parameters, start.reinitialize);
+    console.info(fmt::format("weights of {} (step {})\n{}", source.file().string(), source.record().step, table));
     return {};
   }
-  origin.checkpoint->restore_recurrent_state(training.model.recurrent_state(), plan.workload.work.global_batch);
+  origin.checkpoint->restore_recurrent_state(
+      training.model.recurrent_state(),
+      share_of(plan.workload.work, communicator.rank(), communicator.size()).sequences);
   origin.checkpoint->restore(training.parameters);
   return *origin.record();
 }
@@ -103,7 +114,7 @@ int run_train(comm::MpiSession& session, const TrainOptions& given, StopSignals&
   console.info(engine.description());
   if (stopped_before_start(*communicator, console, signals)) return kExitStoppedEarly;
   std::optional<io::RunFolder> folder = take_folder(*communicator, console, origin, plan, io_deadline);
-  const io::TrainingRecord from = restore_or_initialize(engine.training(), origin, plan);
+  const io::TrainingRecord from = restore_or_initialize(*communicator, console, engine.training(), origin, plan);
   const bool continues = origin.checkpoint && is_of_run(origin.checkpoint->file(), settings.run.folder);
   origin.checkpoint.reset();
 
@@ -113,7 +124,8 @@ int run_train(comm::MpiSession& session, const TrainOptions& given, StopSignals&
   input.memory = engine.backend().host_memory();
   io::Prefetcher prefetcher(*workload.training, input);
   BatchFeed feed(prefetcher, *communicator, feed_options(workload, engine.backend()));
-  Trainer trainer(engine.parts(), plan.schedule, workload.work.accumulate, [&] { return feed.next(); });
+  const RankShare share = share_of(workload.work, communicator->rank(), communicator->size());
+  Trainer trainer(engine.parts(), plan.schedule, share.micro_steps, [&] { return feed.next(); });
   trainer.start_at(from.step, from.epoch, from.position);
 
   Run run(plan, *communicator, console, engine, trainer, wall_time(job_time, launched, console, plan));

@@ -34,6 +34,8 @@ std::string signal_name(int signal) {
       return "SIGUSR1";
     case SIGUSR2:
       return "SIGUSR2";
+    case SIGHUP:
+      return "SIGHUP";
     default:
       return fmt::format("signal {}", signal);
   }

@@ -4,6 +4,9 @@
 #include <csignal>
 #include <utility>
 
+#include "comm/host/tree_sum.hpp"
+#include "comm/session/mpi_state.hpp"
+
 namespace lockstep::comm {
 namespace {
 
@@ -61,6 +64,12 @@ void NetworkCommunicator::do_all_reduce(std::span<float> data) {
 void NetworkCommunicator::do_all_reduce(std::span<double> data) {
   enqueue({.operation = Collective::all_reduce, .data = std::as_writable_bytes(data), .element_bytes = sizeof(double)});
 }
+void NetworkCommunicator::do_all_reduce(const TreeTerms& terms) {
+  enqueue({.operation = Collective::all_reduce,
+           .data = std::as_writable_bytes(terms.data),
+           .element_bytes = sizeof(float),
+           .terms = terms});
+}
 void NetworkCommunicator::do_reduce_scatter(std::span<float> data) {
   enqueue(
       {.operation = Collective::reduce_scatter, .data = std::as_writable_bytes(data), .element_bytes = sizeof(float)});
@@ -114,6 +123,7 @@ void NetworkCommunicator::run_queue(const std::stop_token& stop) {
 void NetworkCommunicator::run(const Queued& collective) {
   switch (collective.operation) {
     case Collective::all_reduce:
+      if (collective.terms.tree != nullptr) return run_tree_sum(collective.terms);
       return collective.element_bytes == sizeof(float) ? run_all_reduce(elements<float>(collective.data))
                                                        : run_all_reduce(elements<double>(collective.data));
     case Collective::reduce_scatter:
@@ -127,6 +137,53 @@ void NetworkCommunicator::run(const Queued& collective) {
       break;
   }
   run_barrier();
+}
+
+void NetworkCommunicator::run_tree_sum(const TreeTerms& terms) {
+  constexpr int kTreeTag = 4;
+  const SummationTree& tree = *terms.tree;
+  MpiSession::State& state = detector_.state();
+  detector_.enter();
+  const Slice own = own_slice(terms.data.size(), rank());
+  const auto bytes = [](std::size_t count) { return static_cast<int>(count * sizeof(float)); };
+  received_.resize(tree.steps_over_subtrees().size() * own.count);
+  subtrees_.clear();
+  requests_.clear();
+  for (int peer = 0; peer < size(); ++peer) {
+    for (int k = 0; k < tree.subtrees(peer); ++k) {
+      float* const place = received_.data() + subtrees_.size() * own.count;
+      subtrees_.push_back(peer != rank() ? place : terms.subtree(k, tree.subtrees(peer)).data() + own.offset);
+      if (peer == rank() || own.count == 0) continue;
+      check(MPI_Irecv(place, bytes(own.count), MPI_BYTE, peer, kTreeTag, state.data, &requests_.emplace_back()),
+            "MPI_Irecv", state, peer);
+    }
+  }
+  const std::size_t receives = requests_.size();
+  for (int distance = 1; distance < size(); ++distance) {  // not everybody to the same rank at once
+    const int owner = (rank() + distance) % size();
+    const Slice theirs = own_slice(terms.data.size(), owner);
+    for (int k = 0; k < tree.subtrees(rank()) && theirs.count > 0; ++k) {
+      const float* const part = terms.subtree(k, tree.subtrees(rank())).data() + theirs.offset;
+      check(MPI_Isend(part, bytes(theirs.count), MPI_BYTE, owner, kTreeTag, state.data, &requests_.emplace_back()),
+            "MPI_Isend", state, owner);
+    }
+  }
+  try {
+    std::size_t done = 0;
+    detector_.wait_until_done(Collective::all_reduce, [&] {
+      const std::size_t before = done;
+      for (int complete = 1; done < requests_.size() && complete; done += complete ? 1 : 0) {
+        check(MPI_Test(&requests_[done], &complete, MPI_STATUS_IGNORE), "MPI_Test", state);
+      }
+      return done == requests_.size() ? Progress::done : done > before ? Progress::some : Progress::none;
+    });
+  } catch (...) {
+    call_back(std::span(requests_).first(receives));
+    throw;
+  }
+  float* const result = terms.data.data() + own.offset;
+  tree_sum_into(std::span(&result, 1), subtrees_, tree, 0, own.count);
+  run_all_gather(std::as_writable_bytes(terms.data), sizeof(float));
 }
 
 void NetworkCommunicator::do_join() {

@@ -61,6 +61,7 @@ class NetworkCommunicator : public Communicator {
     std::span<std::byte> data = {};
     std::size_t element_bytes = 1;  ///< a sum's tell its type
     int root = 0;
+    TreeTerms terms = {};  ///< of a sum by a tree
   };
 
   /// The collectives themselves, in the thread or at once.
@@ -75,6 +76,7 @@ class NetworkCommunicator : public Communicator {
   std::unique_ptr<std::pmr::memory_resource> do_reduction_memory(std::size_t bytes, MemoryUse use) final;
   void do_all_reduce(std::span<float> data) final;
   void do_all_reduce(std::span<double> data) final;
+  void do_all_reduce(const TreeTerms& terms) final;
   void do_reduce_scatter(std::span<float> data) final;
   void do_all_gather(std::span<std::byte> data, std::size_t element_bytes) final;
   void do_broadcast(std::span<std::byte> data, int root) final;
@@ -88,6 +90,8 @@ class NetworkCommunicator : public Communicator {
   void enqueue(const Queued& collective);
   void run_queue(const std::stop_token& stop);
   void run(const Queued& collective);
+  /// Every rank sends its subtrees' part of each slice to the rank that owns the slice; the owners add up, and gather.
+  void run_tree_sum(const TreeTerms& terms);
 
   WireFormat wire_;
   ErrorFeedback feedback_;
@@ -99,8 +103,11 @@ class NetworkCommunicator : public Communicator {
   std::vector<Queued> queue_;         ///< cleared, never shrunk: steps like the first allocate nothing
   std::size_t finished_ = 0;          ///< of queue_
   std::exception_ptr error_;
-  double busy_ = 0;      ///< written by the thread before it reports the last collective finished
-  std::jthread thread_;  ///< where collectives overlap with computation
+  double busy_ = 0;                     ///< written by the thread before it reports the last collective finished
+  std::vector<float> received_;         ///< subtrees of other ranks
+  std::vector<const float*> subtrees_;  ///< of all ranks
+  std::vector<MPI_Request> requests_;   ///< receives, then sends
+  std::jthread thread_;                 ///< where collectives overlap with computation
 };
 
 }  // namespace lockstep::comm

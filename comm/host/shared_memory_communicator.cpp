@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <stdexcept>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "comm/agreement.hpp"
 #include "comm/host/summation.hpp"
+#include "comm/host/tree_sum.hpp"
 
 namespace lockstep::comm {
 namespace {
@@ -83,6 +85,25 @@ void SharedMemoryCommunicator::all_reduce_common(const std::vector<T*>& buffers,
   group_.barrier(here);
   const Slice piece = piece_of<T>(count, rank(), size());
   sum_into(std::span<T* const>(buffers), std::span<T* const>(buffers), piece.offset, piece.offset + piece.count);
+  group_.barrier(here);
+}
+
+void SharedMemoryCommunicator::do_all_reduce(const TreeTerms& terms) {
+  const SummationTree& tree = *terms.tree;
+  const std::uint64_t address = group_.find_common(terms.data, float_buffers_);
+  if (address == 0 && !terms.data.empty()) throw std::logic_error("a sum by a tree outside of the common memory");
+  subtrees_.clear();
+  for (int peer = 0; peer < size(); ++peer) {
+    const float* const last = float_buffers_[static_cast<std::size_t>(peer)];
+    for (int k = 0; k < tree.subtrees(peer); ++k) {
+      // Everybody has it as far from the data as this rank.
+      subtrees_.push_back(last + (terms.subtree(k, tree.subtrees(peer)).data() - terms.data.data()));
+    }
+  }
+  const CollectiveCall here = call<float>(Collective::all_reduce, terms.data.size(), address);
+  group_.barrier(here);
+  const Slice piece = piece_of<float>(terms.data.size(), rank(), size());
+  tree_sum_into(float_buffers_, subtrees_, tree, piece.offset, piece.offset + piece.count);
   group_.barrier(here);
 }
 

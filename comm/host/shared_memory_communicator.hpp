@@ -37,6 +37,7 @@ class SharedMemoryCommunicator final : public Communicator {
   std::unique_ptr<std::pmr::memory_resource> do_reduction_memory(std::size_t bytes, MemoryUse use) override;
   void do_all_reduce(std::span<float> data) override;
   void do_all_reduce(std::span<double> data) override;
+  void do_all_reduce(const TreeTerms& terms) override;
   void do_reduce_scatter(std::span<float> data) override;
   void do_all_gather(std::span<std::byte> data, std::size_t element_bytes) override;
   void do_broadcast(std::span<std::byte> data, int root) override;
@@ -59,8 +60,9 @@ class SharedMemoryCommunicator final : public Communicator {
 
   Urgency urgency_;  ///< always: whoever waits here stands still
   FailureDetector detector_;
-  SharedGroup group_;                  ///< all ranks: a rank's position is its rank
-  std::vector<float*> float_buffers_;  ///< sized once, so that no collective allocates
+  SharedGroup group_;                   ///< all ranks: a rank's position is its rank
+  std::vector<float*> float_buffers_;   ///< sized once, so that no collective allocates
+  std::vector<const float*> subtrees_;  ///< of a sum by a tree
   std::vector<double*> double_buffers_;
   std::vector<std::byte*> byte_buffers_;
 };

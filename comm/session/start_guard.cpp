@@ -23,6 +23,8 @@
 namespace lockstep::comm {
 namespace {
 
+constexpr const char* kInclude = "OMPI_MCA_btl_tcp_if_include";
+
 /// Whether `item`, "eth0" or "10.1.0.0/16", is an interface here. What we cannot read is left to Open MPI.
 bool is_here(const std::string& item, const std::vector<std::string>& names) {
   const std::size_t slash = item.find('/');
@@ -62,16 +64,22 @@ int launched_size() {
   return 1;
 }
 
-std::string network_hint() {
-  constexpr const char* kVariable = "OMPI_MCA_btl_tcp_if_include";
+InterfaceLists InterfaceLists::from_environment() {
+  const auto value_of = [](const char* variable) {
+    const char* const value = std::getenv(variable);
+    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+  };
+  return {.include = value_of(kInclude), .exclude = value_of("OMPI_MCA_btl_tcp_if_exclude")};
+}
+
+std::string network_hint(const InterfaceLists& lists) {
   const std::vector<std::string> names = host_interfaces();
   std::string hint = names.empty() ? "no network interface with an address runs on this host"
                                    : fmt::format("this host has the interfaces {}", fmt::join(names, ", "));
-  const char* const list = std::getenv(kVariable);
-  if (list == nullptr || *list == '\0') {
-    const char* const exclude = std::getenv("OMPI_MCA_btl_tcp_if_exclude");
-    const std::string suspects = suspect_interfaces(interface_addresses(), "", exclude == nullptr ? "" : exclude);
-    return hint + (suspects.empty() ? fmt::format("; {} names those that MPI may use", kVariable) : "; " + suspects);
+  const std::string list = lists.include.value_or("");
+  if (list.empty()) {
+    const std::string suspects = suspect_interfaces(interface_addresses(), "", lists.exclude.value_or(""));
+    return hint + (suspects.empty() ? fmt::format("; {} names those that MPI may use", kInclude) : "; " + suspects);
   }
   bool any = false;
   for (std::string_view rest = list; !rest.empty();) {
@@ -79,18 +87,19 @@ std::string network_hint() {
     rest.remove_prefix(std::min(rest.size(), item.size() + 1));
     any = any || is_here(item, names);
   }
-  return hint + fmt::format(", and {}={}{}", kVariable, list, any ? "" : " names none of them");
+  return hint + fmt::format(", and {}={}{}", kInclude, list, any ? "" : " names none of them");
 }
 
 StartGuard::StartGuard(const char* call, double seconds)
-    : before_(std::signal(SIGCONT, [](int) { continued = 1; })),
+    : rank_(launched_rank().value_or(0)),
+      lists_(InterfaceLists::from_environment()),
+      before_(std::signal(SIGCONT, [](int) { continued = 1; })),
       thread_([this, call, seconds](const std::stop_token& stop) { watch(stop, call, seconds); }) {}
 
 void StartGuard::watch(const std::stop_token& stop, const char* call, double seconds) {
-  const int rank = launched_rank().value_or(0);
   // A process that was itself stopped does not come back and find its time over: Patience sees to that. And who is
   // continued is most often about to be ended: SIGCONT is the first that Open MPI's daemons send.
-  std::optional<Patience> patience(seconds + precedence_seconds(rank == 0, rank));
+  std::optional<Patience> patience(seconds + precedence_seconds(rank_ == 0, rank_));
   std::unique_lock lock(mutex_);
   for (;;) {
     if (wake_.wait_for(lock, stop, std::chrono::milliseconds(100), [&] { return stop.stop_requested(); })) return;
@@ -104,7 +113,7 @@ void StartGuard::watch(const std::stop_token& stop, const char* call, double sec
       fmt::format("lockstep: error on rank {} (host {}, pid {}): {} has not returned for {} s. A rank is stopped or "
                   "waits for a file system, a host is cut off, or the hosts do not reach each other: {}. Ending the "
                   "job.\n",
-                  rank, host_name(), getpid(), call, seconds_text(seconds), network_hint()));
+                  rank_, host_name(), getpid(), call, seconds_text(seconds), network_hint(lists_)));
   _exit(1);
 }
 

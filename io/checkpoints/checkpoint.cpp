@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <limits>
 #include <stdexcept>
 #include <system_error>
@@ -22,15 +23,17 @@ namespace fs = std::filesystem;
 constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kSuffix = ".h5";
 constexpr const char* kLatest = "latest";
+constexpr const char* kBest = "best";
 
 std::optional<std::int64_t> step_in(std::string_view name) {
   if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) return std::nullopt;
   return whole_number(name.substr(kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size()));
 }
 
-/// ".step-0000000010.h5.PID-HEX.tmp" and ".latest.PID-HEX.tmp".
+/// ".step-0000000010.h5.PID-HEX.tmp", ".latest.PID-HEX.tmp" and ".best.PID-HEX.tmp".
 bool is_temporary(std::string_view name) {
-  return is_temporary_of(name, kLatest) || (name.starts_with(".step-") && name.ends_with(".tmp"));
+  return is_temporary_of(name, kLatest) || is_temporary_of(name, kBest) ||
+         (name.starts_with(".step-") && name.ends_with(".tmp"));
 }
 
 void remove_file(const fs::path& file) {
@@ -98,8 +101,15 @@ std::optional<Checkpoint> newest_checkpoint(const fs::path& folder, std::vector<
   return std::nullopt;
 }
 
+fs::path best_checkpoint(const fs::path& folder) {
+  std::error_code none;
+  const fs::path name = fs::read_symlink(folder / kBest, none);
+  return none ? fs::path() : folder / name;
+}
+
 CheckpointWriter::CheckpointWriter(CheckpointWriterOptions options) : options_(std::move(options)) {
   if (options_.keep < 1) throw std::invalid_argument(fmt::format("keep {} checkpoints: at least 1", options_.keep));
+  if (options_.keep_best > 0 && !options_.is_better) throw std::invalid_argument("which of two metrics is better?");
   check_owner();
   std::error_code error;
   std::vector<fs::path> stale;
@@ -114,8 +124,37 @@ CheckpointWriter::CheckpointWriter(CheckpointWriterOptions options) : options_(s
   if (options_.goes_on_from < 0) return;
   const fs::path newest = options_.folder / checkpoint_name(options_.goes_on_from);
   if (fs::read_symlink(options_.folder / kLatest, error) != newest.filename() && fs::exists(newest)) {
-    move_latest(newest);
+    move_link(kLatest, newest);
   }
+  for (const FoundCheckpoint& found : list_checkpoints(options_.folder)) {
+    if (found.step <= options_.goes_on_from) own_.insert(found.step);
+  }
+  if (options_.keep_best == 0) return;
+  const std::vector<fs::path> best = this->best(options_.goes_on_from);
+  if (!best.empty() && best_checkpoint(options_.folder) != best.front()) move_link(kBest, best.front());
+}
+
+void CheckpointWriter::validated(std::int64_t step, double metric) {
+  const std::lock_guard<std::mutex> lock(metrics_lock_);
+  options_.metrics.insert_or_assign(step, metric);
+}
+
+/// The best first, of equal ones the earlier; no more than are kept for it.
+std::vector<fs::path> CheckpointWriter::best(std::int64_t last_step) const {
+  const std::lock_guard<std::mutex> lock(metrics_lock_);
+  std::vector<std::pair<double, fs::path>> known;
+  std::vector<FoundCheckpoint> found = list_checkpoints(options_.folder);
+  for (auto at = found.rbegin(); at != found.rend(); ++at) {
+    const auto metric = options_.metrics.find(at->step);
+    if (at->step > last_step || !own_.contains(at->step)) continue;
+    if (metric != options_.metrics.end() && !std::isnan(metric->second)) known.emplace_back(metric->second, at->file);
+  }
+  std::stable_sort(known.begin(), known.end(),
+                   [&](const auto& a, const auto& b) { return options_.is_better(a.first, b.first); });
+  known.resize(std::min(known.size(), static_cast<std::size_t>(options_.keep_best)));
+  std::vector<fs::path> files;
+  for (auto& [metric, file] : known) files.push_back(std::move(file));
+  return files;
 }
 
 void CheckpointWriter::check_owner() const {
@@ -160,32 +199,35 @@ fs::path CheckpointWriter::write(const TrainingRecord& record, std::span<const T
     throw;
   }
   sync_folder(options_.folder);
-  move_latest(file);
-  prune(record.step);
+  move_link(kLatest, file);
+  own_.insert(record.step);
+  const std::vector<fs::path> best = options_.keep_best > 0 ? this->best(record.step) : std::vector<fs::path>();
+  if (!best.empty() && best_checkpoint(options_.folder) != best.front()) move_link(kBest, best.front());
+  prune(record.step, best);
   return file;
 }
 
-void CheckpointWriter::move_latest(const fs::path& file) const {
+void CheckpointWriter::move_link(const char* name, const fs::path& file) const {
   check_owner();
-  const fs::path latest = options_.folder / kLatest;
-  const fs::path temporary = temporary_beside(latest);
+  const fs::path link = options_.folder / name;
+  const fs::path temporary = temporary_beside(link);
   if (::symlink(file.filename().c_str(), temporary.c_str()) != 0) {
     if (errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS) return;  // no links on this file system
-    throw FileError(fmt::format("cannot link {}: {}; the checkpoint {} itself is safe", latest.string(),
+    throw FileError(fmt::format("cannot link {}: {}; the checkpoint {} itself is safe", link.string(),
                                 no_space_text(errno, options_.folder, 0), file.filename().string()));
   }
-  if (::rename(temporary.c_str(), latest.c_str()) != 0) {
+  if (::rename(temporary.c_str(), link.c_str()) != 0) {
     const int error_number = errno;
     ::unlink(temporary.c_str());
-    throw FileError(fmt::format("cannot replace {}: {}; the checkpoint {} itself is safe", latest.string(),
+    throw FileError(fmt::format("cannot replace {}: {}; the checkpoint {} itself is safe", link.string(),
                                 no_space_text(error_number, options_.folder, 0), file.filename().string()));
   }
 }
 
-void CheckpointWriter::prune(std::int64_t written_step) const {
+void CheckpointWriter::prune(std::int64_t written_step, std::span<const fs::path> best) const {
   int kept = 0;
   for (const FoundCheckpoint& found : list_checkpoints(options_.folder)) {
-    if (found.step > written_step || kept++ < options_.keep) continue;
+    if (found.step > written_step || kept++ < options_.keep || std::ranges::count(best, found.file) > 0) continue;
     check_owner();
     remove_file(found.file);
   }

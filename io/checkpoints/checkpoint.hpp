@@ -1,15 +1,17 @@
 /// \file
 /// Checkpoints: one HDF5 file each, or one with parts beside it that several processes have written
 /// (checkpoint_format.md). Written to a temporary name, synced, read back and verified,
-/// renamed, folder synced, then `latest` moved; keep-N never deletes the newest verified one. kill -9 at any instant
-/// leaves the last good one.
+/// renamed, folder synced, then `latest` and `best` moved; keep-N never deletes the newest verified one. kill -9 at any
+/// instant leaves the last good one.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -38,7 +40,7 @@ struct TrainingRecord {
   std::int64_t epoch = 0;     ///< epoch of the next sample
   std::int64_t position = 0;  ///< position of the next sample within that epoch
   std::uint64_t seed = 0;
-  int world_size = 1;         ///< of the writer; for information
+  int world_size = 1;         ///< of the writer, for information; 0: the file would be the same at any other
   NetworkIdentity network;    ///< a checkpoint of another network is refused
   std::string optimizer;      ///< optimiser name: tells which state groups follow
   std::string dataset;        ///< dataset fingerprint
@@ -87,9 +89,13 @@ std::vector<FoundCheckpoint> list_checkpoints(const std::filesystem::path& folde
 /// The newest that verifies; `rejected` receives one sentence for each newer one that did not. nullopt: none there.
 /// `latest` plays no part: it is for people and other tools.
 std::optional<Checkpoint> newest_checkpoint(const std::filesystem::path& folder, std::vector<std::string>& rejected);
+/// What `best` in the folder points at; empty: there is none.
+std::filesystem::path best_checkpoint(const std::filesystem::path& folder);
 
 /// Bytes on the disk, with the parts; 0 where nobody knows.
 std::uintmax_t checkpoint_bytes(const std::filesystem::path& file) noexcept;
+/// The checksum of the state as the file says it, 16 hex digits. Throws FileError.
+std::string stored_checksum(const std::filesystem::path& file);
 /// An HDF5 file that says so of itself. Throws FileError where it is no HDF5 file.
 bool is_checkpoint(const std::filesystem::path& file);
 
@@ -97,6 +103,10 @@ struct CheckpointWriterOptions {
   std::filesystem::path folder = {};  ///< RUN/checkpoints
   int keep = 3;                       ///< how many are kept, the one just written among them; >= 1
   std::int64_t goes_on_from = -1;     ///< the step whose checkpoint in this folder a resumed run begins with
+  int keep_best = 0;                  ///< how many of those with the best validation metrics stay besides
+  /// Of two metrics, the first is better; wanted where keep_best > 0.
+  std::function<bool(double, double)> is_better = {};
+  std::map<std::int64_t, double> metrics = {};  ///< of the validations that lie behind a resumed run, by step
   /// Throws when this process no longer owns the run; called before each change. None: nobody else is expected.
   std::function<void()> still_owner = {};
 };
@@ -106,8 +116,10 @@ struct CheckpointWriterOptions {
 ///   .step-N.h5.PID-HEX.tmp     space reserved, written, closed, synced, read back and verified
 ///   step-N.h5                  by rename; then the folder is synced
 ///   latest -> step-N.h5        a symbolic link, replaced by rename; absent where the file system has no links
-///   older step-*.h5            removed but for the newest keep - 1; files of later steps are neither counted nor
-///                              removed (after a resume from an older checkpoint they may be the better ones)
+///   best -> step-M.h5          likewise: of those that are there, the one with the best validation metric
+///   older step-*.h5            removed but for the newest keep - 1 and the best keep_best; files of later steps are
+///                              neither counted nor removed (after a resume from an older checkpoint they may be the
+///                              better ones)
 ///   step-*.parts-*             removed where no checkpoint refers to them any more
 ///
 /// A failure at any point removes the temporary and leaves the rest as it was.
@@ -123,15 +135,21 @@ class CheckpointWriter {
   /// (disk full: says bytes needed and free); older checkpoints are intact.
   std::filesystem::path write(const TrainingRecord& record, std::span<const TensorView> tensors,
                               const SplitState& split = {});
+  /// The weights of this step have this metric (NaN: as if they had not been validated): counts from the next write()
+  /// on. From any thread, waits for no write.
+  void validated(std::int64_t step, double metric);
 
  private:
-  void move_latest(const std::filesystem::path& file) const;
-  void prune(std::int64_t written_step) const;
+  std::vector<std::filesystem::path> best(std::int64_t last_step) const;
+  void move_link(const char* link, const std::filesystem::path& file) const;
+  void prune(std::int64_t written_step, std::span<const std::filesystem::path> best) const;
   void remove_orphaned_parts(std::int64_t last_step) const;
   void check_owner() const;
 
   CheckpointWriterOptions options_;
   std::mutex writing_;
+  std::set<std::int64_t> own_;       ///< steps whose files are of this run, not of a branch that it has left
+  mutable std::mutex metrics_lock_;  ///< of options_.metrics
 };
 
 }  // namespace lockstep::io

@@ -45,7 +45,5 @@ VerifiedRecord read_checkpoint_file(const std::filesystem::path& path, std::vect
 
 /// What the file of a checkpoint says of its parts, before anything is verified; none: it has none. Throws FileError.
 std::vector<WrittenPart> parts_of_checkpoint(const std::filesystem::path& file);
-/// The checksum of the state as the file says it, 16 hex digits. Throws FileError.
-std::string stored_checksum(const std::filesystem::path& file);
 
 }  // namespace lockstep::io

@@ -94,8 +94,9 @@ struct Prefetcher::Reader {
     const std::int64_t epoch =
         epoch_samples(samples, std::max<std::int64_t>(1, options.global_batch), options.stateful);
     if (options.global_batch < 1 || options.accumulate < 1 || options.world < 1 || options.rank < 0 ||
-        options.rank >= options.world || options.depth < 2 || options.first_epoch < 0 || options.first_position < 0 ||
-        (options.first_position > epoch && epoch > 0)) {
+        options.parts < 1 || options.rank + options.parts > options.world ||
+        (options.parts > 1 && options.accumulate > 1) || options.depth < 2 || options.first_epoch < 0 ||
+        options.first_position < 0 || (options.first_position > epoch && epoch > 0)) {
       throw std::invalid_argument(fmt::format(
           "a prefetcher cannot read global batches of {} in {} parts for rank {} of {} with {} buffers from "
           "position {} of {}",
@@ -163,12 +164,16 @@ struct Prefetcher::Reader {
     bool begin = true;
     for (std::int64_t count = 0; position < order.samples(); position += count) {
       count = std::min(options.global_batch, order.samples() - position);
-      order.part(position, count, options.rank, options.world, part);
-      for (const Slice& range : order.upcoming(position, count, options.rank, options.world, begin)) {
-        dataset.will_need(range.first, range.count);
+      for (int rank = options.rank; rank < options.rank + options.parts; ++rank) {
+        for (const Slice& range : order.upcoming(position, count, rank, options.world, begin)) {
+          dataset.will_need(range.first, range.count);
+        }
       }
       begin = false;
-      if (!deliver_step(epoch, position, count)) return false;
+      for (int i = 0; i < options.parts; ++i) {
+        order.part(position, count, options.rank + i, options.world, part);
+        if (!deliver_part({.epoch = epoch, .position = position, .count = count}, i, 0)) return false;
+      }
     }
     return true;
   }
@@ -178,51 +183,59 @@ struct Prefetcher::Reader {
   bool read_stateful(std::int64_t epoch, std::int64_t position) {
     const std::int64_t sequences = options.global_batch;
     const std::int64_t length = dataset.info().samples / sequences;
-    const std::int64_t first_sequence = sequences * options.rank / options.world;
-    const std::int64_t end_lane = sequences * (options.rank + 1) / options.world;
+    const auto first_of = [&](int rank) { return sequences * rank / options.world; };
+    const std::int64_t first_sequence = first_of(options.rank);
+    const std::int64_t end_lane = first_of(options.rank + options.parts);
     const auto stored = static_cast<std::int64_t>(std::max<std::size_t>(1, dataset.stored_bytes()));
     const std::int64_t piece = std::max<std::int64_t>(1, static_cast<std::int64_t>(kBlockBytes) / stored);
     std::int64_t asked = position / sequences;  // samples of each sequence that the kernel has been asked for
     for (std::int64_t step = position / sequences; step < length; ++step) {
-      part.clear();
-      for (std::int64_t sequence = first_sequence; sequence < end_lane; ++sequence)
-        part.push_back(sequence * length + step);
       if (asked < length && step + piece >= asked) {
         const std::int64_t count = std::min(step + 2 * piece, length) - asked;
         for (std::int64_t sequence = first_sequence; sequence < end_lane; ++sequence)
           dataset.will_need(sequence * length + asked, count);
         asked += count;
       }
-      if (!deliver_step(epoch, step * sequences, sequences)) return false;
+      for (int i = 0; i < options.parts; ++i) {
+        part.clear();
+        const std::int64_t begin = first_of(options.rank + i), end = first_of(options.rank + i + 1);
+        for (std::int64_t sequence = begin; sequence < end; ++sequence) part.push_back(sequence * length + step);
+        const Step at{.epoch = epoch, .position = step * sequences, .count = sequences};
+        if (!deliver_part(at, i, begin - first_sequence)) return false;
+      }
     }
     return true;
   }
 
-  /// This rank's `part` of a step, cut into micro-batches. False: stop.
-  bool deliver_step(std::int64_t epoch, std::int64_t position, std::int64_t count) {
+  struct Step {
+    std::int64_t epoch, position, count;
+  };
+  /// `part` number `index` of a step, which begins at `first_sequence` of the reader's own, cut into micro-batches.
+  /// False: stop.
+  bool deliver_part(const Step& step, std::int64_t index, std::int64_t first_sequence) {
     for (std::int64_t micro = 0; micro < options.accumulate; ++micro) {
       Slot* slot = next_free();
       if (slot == nullptr) return false;
       slot->batch = {.x = {},
                      .y = {},
                      .count = 0,
-                     .step_count = count,
-                     .epoch = epoch,
-                     .position = position,
-                     .next_position = position + count,
-                     .micro = micro,
+                     .step_count = step.count,
+                     .epoch = step.epoch,
+                     .position = step.position,
+                     .next_position = step.position + step.count,
+                     .micro = index + micro,
                      .samples = {},
-                     .first_sequence = 0};
-      read_micro_batch(*slot);
+                     .first_sequence = first_sequence};
+      read_micro_batch(*slot, micro);
       publish();
     }
     return true;
   }
 
-  void read_micro_batch(Slot& slot) const {
+  void read_micro_batch(Slot& slot, std::int64_t micro) const {
     const auto size = static_cast<std::int64_t>(part.size());
-    const std::int64_t first = size * slot.batch.micro / options.accumulate;
-    const std::int64_t end = size * (slot.batch.micro + 1) / options.accumulate;
+    const std::int64_t first = size * micro / options.accumulate;
+    const std::int64_t end = size * (micro + 1) / options.accumulate;
     const auto count = static_cast<std::size_t>(end - first);
     const std::span<std::byte> x = slot.x.first(count * dataset.x_bytes());
     const std::span<std::byte> y = slot.y.first(count * dataset.y_bytes());
@@ -232,7 +245,7 @@ struct Prefetcher::Reader {
     slot.batch.y = y;
     slot.batch.count = end - first;
     slot.batch.samples = slot.samples;
-    slot.batch.first_sequence = options.stateful ? first : 0;
+    slot.batch.first_sequence = options.stateful ? slot.batch.first_sequence + first : 0;
   }
 
   /// nullptr: not within `limit`; nullopt: there is none.

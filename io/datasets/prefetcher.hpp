@@ -24,6 +24,8 @@ struct PrefetcherOptions {
   std::int64_t accumulate = 1;    ///< micro-batches a step is cut into: a step's part is delivered in this many batches
   int rank = 0;
   int world = 1;
+  /// > 1: one reader for the ranks [rank, rank + parts), each of whose parts is a micro-batch; accumulate is 1 then.
+  int parts = 1;
   std::int64_t first_epoch = 0;
   std::int64_t first_position = 0;              ///< within first_epoch; resume
   int depth = 3;                                ///< batches in flight
@@ -39,7 +41,7 @@ struct InputBatch {
   std::int64_t epoch = 0;
   std::int64_t position = 0;              ///< of the step's first sample within the epoch
   std::int64_t next_position = 0;         ///< position after this step; == epoch_samples() at the end of an epoch
-  std::int64_t micro = 0;                 ///< 0 … accumulate - 1
+  std::int64_t micro = 0;                 ///< 0 … accumulate - 1, or parts - 1
   std::span<const std::int64_t> samples;  ///< their indices in the dataset
   std::int64_t first_sequence = 0;        ///< stateful: this micro-batch begins at this one of the rank's own sequences
 };

@@ -54,11 +54,13 @@ Hdf5File::Hdf5File(const std::filesystem::path& path, Access access)
     : handles_(std::make_unique<Handles>(Handles{path, access})) {
   const Hdf5Lock lock;
   const Hdf5Id properties(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+  const Hdf5Id creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
   // Network file systems answer ENOLCK and the like to locks; nobody here relies on them. From V18 on, metadata
   // carries checksums: every flipped bit is noticed.
   if (!properties.valid() || H5Pset_file_locking(properties.get(), 0, 1) < 0 ||
       H5Pset_fclose_degree(properties.get(), H5F_CLOSE_SEMI) < 0 ||
-      H5Pset_libver_bounds(properties.get(), H5F_LIBVER_V18, H5F_LIBVER_LATEST) < 0) {
+      H5Pset_libver_bounds(properties.get(), H5F_LIBVER_V18, H5F_LIBVER_LATEST) < 0 ||
+      H5Pset_obj_track_times(creation.get(), false) < 0) {  // equal content, equal bytes
     handles_->fail("prepare access");
   }
   switch (access) {
@@ -69,7 +71,7 @@ Hdf5File::Hdf5File(const std::filesystem::path& path, Access access)
       handles_->file = H5Fopen(path.c_str(), H5F_ACC_RDWR, properties.get());
       break;
     case Access::create:
-      handles_->file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, properties.get());
+      handles_->file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), properties.get());
       break;
   }
   if (handles_->file < 0) handles_->fail(access == Access::create ? "create it" : "open it");

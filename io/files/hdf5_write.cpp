@@ -19,6 +19,27 @@ hid_t make_text_type(std::size_t bytes) {
   return type;
 }
 
+/// Of groups that say nothing of when they were made: equal content, equal bytes.
+hid_t group_properties() {
+  const hid_t properties = H5Pcreate(H5P_GROUP_CREATE);
+  if (properties >= 0) H5Pset_obj_track_times(properties, false);
+  return properties;
+}
+
+bool make_group(hid_t file, const std::string& group, const Hdf5Id& properties) {
+  Hdf5Id id(H5Gcreate2(file, group.c_str(), H5P_DEFAULT, properties.get(), H5P_DEFAULT), H5Gclose);
+  return id.valid() && id.close();
+}
+
+/// The groups above `path` that are not there yet. HDF5's own way makes them with times.
+bool make_parents(hid_t file, std::string_view path, const Hdf5Id& properties) {
+  for (std::size_t slash = path.find('/', 1); slash != std::string_view::npos; slash = path.find('/', slash + 1)) {
+    const std::string parent(path.substr(0, slash));
+    if (H5Lexists(file, parent.c_str(), H5P_DEFAULT) <= 0 && !make_group(file, parent, properties)) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 void Hdf5File::Handles::write_attribute(std::string_view object_name, std::string_view name, hid_t disk, hid_t space,
@@ -35,11 +56,11 @@ void Hdf5File::Handles::write_attribute(std::string_view object_name, std::strin
 
 void Hdf5File::create_group(std::string_view group) {
   const Hdf5Lock lock;
-  const Hdf5Id links(H5Pcreate(H5P_LINK_CREATE), H5Pclose);
-  H5Pset_create_intermediate_group(links.get(), 1);
-  Hdf5Id id(H5Gcreate2(handles_->writable(), std::string(group).c_str(), links.get(), H5P_DEFAULT, H5P_DEFAULT),
-            H5Gclose);
-  if (!id.valid() || !id.close()) handles_->fail_write(fmt::format("create group {}", group));
+  const Hdf5Id properties(group_properties(), H5Pclose);
+  const hid_t file = handles_->writable();
+  if (!make_parents(file, group, properties) || !make_group(file, std::string(group), properties)) {
+    handles_->fail_write(fmt::format("create group {}", group));
+  }
 }
 
 void Hdf5File::create_dataset(std::string_view dataset, FileType type, std::span<const std::int64_t> shape) {
@@ -54,16 +75,15 @@ void Hdf5File::create_dataset(std::string_view dataset, FileType type, std::span
   const Hdf5Id space(extents.empty() ? H5Screate(H5S_SCALAR)
                                      : H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr),
                      H5Sclose);
-  const Hdf5Id links(H5Pcreate(H5P_LINK_CREATE), H5Pclose);
-  const Hdf5Id properties(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
-  if (!space.valid() || H5Pset_create_intermediate_group(links.get(), 1) < 0 ||
-      H5Pset_layout(properties.get(), H5D_CONTIGUOUS) < 0 ||
+  const Hdf5Id properties(H5Pcreate(H5P_DATASET_CREATE), H5Pclose), groups(group_properties(), H5Pclose);
+  if (!space.valid() || !make_parents(file, dataset, groups) || H5Pset_layout(properties.get(), H5D_CONTIGUOUS) < 0 ||
       H5Pset_alloc_time(properties.get(), H5D_ALLOC_TIME_EARLY) < 0 ||
+      H5Pset_obj_track_times(properties.get(), false) < 0 ||  // equal content, equal bytes
       H5Pset_fill_time(properties.get(), H5D_FILL_TIME_NEVER) < 0) {
     handles_->fail_write(action);
   }
   Hdf5Id id(
-      H5Dcreate2(file, std::string(dataset).c_str(), disk, space.get(), links.get(), properties.get(), H5P_DEFAULT),
+      H5Dcreate2(file, std::string(dataset).c_str(), disk, space.get(), H5P_DEFAULT, properties.get(), H5P_DEFAULT),
       H5Dclose);
   if (!id.valid() || !id.close()) handles_->fail_write(action);
 }

@@ -89,6 +89,16 @@ std::set<std::int64_t> recorded_steps(const std::filesystem::path& file, std::st
   return steps;
 }
 
+std::map<std::int64_t, double> numbers_by_step(std::string_view lines, std::string_view kind, std::string_view key) {
+  std::map<std::int64_t, double> numbers;
+  for_each_record(lines, [&](std::string_view, const nlohmann::ordered_json& record) {
+    const auto its_kind = record.find("kind"), step = record.find("step"), number = record.find(key);
+    if (its_kind == record.end() || *its_kind != kind || step == record.end() || !step->is_number()) return;
+    if (number != record.end() && number->is_number()) numbers[step->get<std::int64_t>()] = number->get<double>();
+  });
+  return numbers;
+}
+
 MetricsLog::MetricsLog(const std::filesystem::path& file, bool append, std::int64_t resume_step, IoDeadline* deadline)
     : path_(file), deadline_(deadline) {
   const IoDeadline::Operation opening(deadline_, IoDeadline::Kind::writing, path_);

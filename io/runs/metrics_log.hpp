@@ -38,6 +38,10 @@ LastRecords last_records(const std::filesystem::path& file);
 /// The steps of the records of this kind in `file`; none where there is no such file. Throws FileError.
 std::set<std::int64_t> recorded_steps(const std::filesystem::path& file, std::string_view kind);
 
+/// The numbers under `key` in the records of this kind, by step, where `lines` are those of a metrics.jsonl: the last
+/// of a step counts.
+std::map<std::int64_t, double> numbers_by_step(std::string_view lines, std::string_view kind, std::string_view key);
+
 /// Appends whole lines; each is handed to the operating system before write() returns, or not written at all. On
 /// resume, records with a "step" beyond `resume_step` are cut off first (they will be produced again), as are lines
 /// that are no JSON object (a crash tore them). A negative resume_step cuts no record.

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr std::array<std::string_view, 4> kRunFiles = {"config.ini", "log.txt", "metrics.jsonl", "owner"};
 constexpr std::string_view kEventPrefix = "events.out.tfevents.";
-constexpr std::string_view kLatestLink = "latest";
+constexpr std::array<std::string_view, 2> kLinks = {"latest", "best"};
 
 bool made_by_run(std::string_view name) {
   return name.starts_with(kEventPrefix) || std::any_of(kRunFiles.begin(), kRunFiles.end(), [&](std::string_view own) {
@@ -46,7 +46,9 @@ std::vector<fs::path> files_of_run(const fs::path& folder) {
   if (!fs::is_directory(checkpoints, error)) return files;
   for (const FoundCheckpoint& found : list_checkpoints(checkpoints)) files.push_back(found.file);
   for (fs::path& parts : part_folders(checkpoints)) files.push_back(std::move(parts));
-  if (fs::is_symlink(fs::symlink_status(checkpoints / kLatestLink))) files.push_back(checkpoints / kLatestLink);
+  for (const std::string_view link : kLinks) {
+    if (fs::is_symlink(fs::symlink_status(checkpoints / link))) files.push_back(checkpoints / link);
+  }
   return files;
 }
 
@@ -161,6 +163,16 @@ void RunFolder::still_owner() const {
   }
   throw FileError(fmt::format("{} belongs to another process now ({}); this one (pid {}) writes nothing more there",
                               folder_.string(), owner_of(folder_), ::getpid()));
+}
+
+bool RunFolder::take_request(std::string_view name) const noexcept {
+  try {
+    const fs::path file = folder_ / name;
+    const IoDeadline::Operation looking(deadline_, IoDeadline::Kind::writing, file);
+    return ::unlink(file.c_str()) == 0;
+  } catch (const std::exception&) {
+    return false;
+  }
 }
 
 void RunFolder::write_text(std::string_view name, std::string_view text) const {

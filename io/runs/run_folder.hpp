@@ -35,6 +35,9 @@ class RunFolder {
   /// Throws FileError when another process has taken the folder since.
   void still_owner() const;
   /// Atomic (temporary, fsync, rename) replacement of a small text file in the folder; checks the ownership first.
+  /// Whether somebody has made a file of this name in the folder, which is removed then. A file that cannot be removed
+  /// asks for nothing.
+  bool take_request(std::string_view name) const noexcept;
   void write_text(std::string_view name, std::string_view text) const;
 
  private:

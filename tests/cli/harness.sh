@@ -117,10 +117,10 @@ expect_no_file() { [ ! -e "$1" ] || failed "$1 exists"; }
 expect_same() { cmp -s "$1" "$2" || failed "$1 and $2 differ: $(diff "$1" "$2" | head -n 4)"; }
 expect() { "$@" >/dev/null 2>&1 || failed "not so: $*"; }
 
-# stderr without what the launcher says of its own: dashed paragraphs, lines that start with [host:pid], and what its
+# stderr without what the launcher says of its own: dashed paragraphs, lines that start with [host:pid] or [host][[, and what its
 # libevent says of files that went with a rank.
 own_words() {
-  awk '/^-----------+$/ { inside = !inside; next } !inside && !/^\[[^]]*:[0-9]+\]/ && !/^\[warn\] Epoll / && !/^[ \t]*$/' err
+  awk '/^-----------+$/ { inside = !inside; next } !inside && !/^\[[^]]*(:[0-9]+\]|\]\[\[)/ && !/^\[warn\] Epoll / && !/^[ \t]*$/' err
 }
 # One message and nothing else, whatever the number of ranks: expect_error EXIT REGEX
 expect_error() {

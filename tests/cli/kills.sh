@@ -72,7 +72,10 @@ while [ $done_kills -lt "$kills" ]; do
     metric runs/whole train loss >whole
     metric "$folder" train loss | expect_same whole -
     [ -z "$(find "$folder/checkpoints" -name '*.tmp')" ] || failed "left behind: $(ls -A "$folder/checkpoints")"
-    [ "$(find "$folder/checkpoints" -name '*.parts-*' | wc -l)" -le 2 ] || failed "parts without a checkpoint: $(ls "$folder/checkpoints")"
+    for parts in "$folder"/checkpoints/*.parts-*; do
+      [ ! -e "$parts" ] || [ -e "${parts%.parts-*}.h5" ] || failed "parts without a checkpoint: $(ls "$folder/checkpoints")"
+    done
+    [ "$(find "$folder/checkpoints" -name 'step-*.h5' | wc -l)" -le 3 ] || failed "more than two and the best: $(ls "$folder/checkpoints")"
     rm -rf "$folder"
   done
   round=$((round + 1))

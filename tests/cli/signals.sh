@@ -19,7 +19,7 @@ stopped_well() {
   expect_status 0; expect_out "continuing after step"
 }
 
-for signal in TERM INT USR1 USR2; do
+for signal in TERM INT USR1 HUP; do
   run=alone-$signal
   check "$signal to a world of one"
   start "${endless[@]}" --run runs/$run
@@ -77,6 +77,34 @@ sys.exit(os.waitstatus_to_exitcode(status) & 255)
 END
 status=$?
 expect_status 75; expect_out 'stopped at step [0-9]+ on request'
+
+run=gone
+check "a terminal that is gone: its jobs leave a checkpoint, and what nohup has started goes on"
+for nohup in "" nohup; do
+  command_for "${endless[@]}" --run runs/gone$nohup
+  python3 - $nohup "${command[@]}" >out 2>err <<'END'
+import os, pty, re, signal, sys, time
+words = sys.argv[1:]
+process, terminal = pty.fork()
+if process == 0:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    os.execvp(words[0], words)
+log = words[-1] + "/log.txt"
+while not (os.path.exists(log) and re.search(r"^ *step ", open(log).read(), re.M)):
+    time.sleep(0.02)
+os.close(terminal)
+if words[0] == "nohup":
+    time.sleep(1)
+    if os.waitpid(process, os.WNOHANG)[0] != 0:
+        sys.exit("it has ended")
+    os.kill(process, signal.SIGTERM)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) & 255)
+END
+  status=$?
+  expect_status 75
+  expect grep -q "stopped at step [0-9]* on request ($([ $nohup ] && echo SIGTERM || echo SIGHUP))" runs/gone$nohup/log.txt
+  expect_file "$(newest_checkpoint runs/gone$nohup)"
+done
 
 check "the second TERM to app/launch ends ranks that do not stop"
 start -n 2 "${endless[@]}" --run runs/stuck

@@ -6,6 +6,7 @@ pack_small data/train
 ${CC:-cc} -shared -fPIC -O1 -o stalling_files.so "$tree/tests/support/stalling_files.c" -ldl || exit 1
 # Sanitizers want to be loaded first, and have been linked to be.
 export STALLED_FILES=$work/control ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0"
+export TSAN_OPTIONS="${TSAN_OPTIONS:-}:report_thread_leaks=0"  # who is stuck in a file cannot be waited for
 printf '#!/bin/sh\nLD_PRELOAD=%s exec "$@"\n' "$work/stalling_files.so" >preloaded
 chmod +x preloaded
 

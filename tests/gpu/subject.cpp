@@ -162,14 +162,14 @@ std::vector<double> Array::fetch_values() const {
   return seen(as_doubles(tensor_.type, bytes));
 }
 
-Scalars::Scalars(Backend& backend, std::initializer_list<double> values)
+Scalars::Scalars(Backend& backend, const std::vector<double>& values)
     : backend_(backend),
       tensor_{.data = nullptr,
               .type = ElementType::float64,
               .rows = 1,
               .columns = static_cast<std::int64_t>(values.size())} {
   tensor_.data = backend.memory()->allocate(bytes_of(tensor_), kAlignment);
-  set({values.begin(), values.size()});
+  set(values);
 }
 
 Scalars::~Scalars() { backend_.memory()->deallocate(tensor_.data, bytes_of(tensor_), kAlignment); }

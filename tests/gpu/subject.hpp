@@ -79,7 +79,7 @@ class Array {
 /// Float64 scalars in the backend's memory.
 class Scalars {
  public:
-  Scalars(Backend& backend, std::initializer_list<double> values);
+  Scalars(Backend& backend, const std::vector<double>& values);
   ~Scalars();
   Scalars(const Scalars&) = delete;
   Scalars& operator=(const Scalars&) = delete;

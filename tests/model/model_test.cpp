@@ -254,6 +254,7 @@ TEST_F(ModelTest, AStatusThatIsNotFiniteKeepsTheWeights) {
                        .samples = 64,
                        .failed = 4,
                        .stop_requests = 5,
+                       .save_requests = 10,
                        .schedule_low = 6,
                        .schedule_low2 = 7,
                        .schedule_high = 8,
@@ -262,9 +263,9 @@ TEST_F(ModelTest, AStatusThatIsNotFiniteKeepsTheWeights) {
     const StepStatus status = training.status.posted();
     EXPECT_GT(status.loss, 0);
     EXPECT_EQ(status.non_finite, fails ? 1 : 0);
-    EXPECT_THAT((std::array{status.samples, status.failed, status.stop_requests, status.schedule_low,
-                            status.schedule_low2, status.schedule_high, status.schedule_high2}),
-                ElementsAre(64, 4, 5, 6, 7, 8, 9))
+    EXPECT_THAT((std::array{status.samples, status.failed, status.stop_requests, status.save_requests,
+                            status.schedule_low, status.schedule_low2, status.schedule_high, status.schedule_high2}),
+                ElementsAre(64, 4, 5, 10, 6, 7, 8, 9))
         << "the others pass through";
     EXPECT_GT(status.gradient_squares, 0);
   }
@@ -290,6 +291,20 @@ TEST_F(ModelTest, EvaluationRepeatsAndLeavesTheModelAlone) {
   EXPECT_EQ(training.model.evaluate(batch(0, 50)).loss, first.loss);
   EXPECT_EQ(download(training), weights);
   EXPECT_EQ(gradients(training), before);
+}
+
+TEST_F(ModelTest, PredictsAllRowsAsItDoesEach) {
+  auto training = make();
+  train(training, {}, 0, 3);
+  std::vector<float> all(7 * kClasses), one(kClasses);
+  training.model.predict(batch(2, 7), Weights::current, all);
+  for (std::int64_t row = 0; row < 7; ++row) {
+    training.model.predict(batch(2, 7), Weights::current, row, one);
+    EXPECT_TRUE(std::equal(one.begin(), one.end(), all.begin() + row * kClasses)) << row;
+  }
+  EXPECT_NE(all.front(), all.back());
+  EXPECT_THROW(training.model.predict(batch(2, 7), Weights::current, std::span(all).first(6 * kClasses)),
+               std::invalid_argument);
 }
 
 TEST_F(ModelTest, LocatesWhatIsNotFinite) {

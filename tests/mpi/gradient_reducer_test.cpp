@@ -52,6 +52,63 @@ TEST_P(GradientReduction, RandomSlicesGiveTheSumOfTheWhole) {
   }
 }
 
+/// Terms of such different sizes that each order of additions gives other bits.
+float uneven_term(std::size_t i, int term) {
+  const std::size_t random = (i * 131 + static_cast<std::size_t>(term) + 1) * 0x9E3779B97F4A7C15u >> 20;
+  return std::ldexp(static_cast<float>(random % 2001) - 1000, static_cast<int>(random / 2001 % 20) - 10);
+}
+
+TEST_P(GradientReduction, OrderedTermsGiveTheBitsOfOneRank) {
+  for (const int terms : {communicator_->size(), 24, 25}) {
+    for (const std::size_t count : {std::size_t{1}, std::size_t{40}, std::size_t{5000}, std::size_t{70'001}}) {
+      const SummationTree tree(terms, communicator_->size()), alone(terms, 1);
+      const std::size_t kept = static_cast<std::size_t>(tree.most_kept()) * count;
+      const auto memory = communicator_->reduction_memory((count + kept + 128) * sizeof(float));
+      const std::span<float> gradients(static_cast<float*>(memory->allocate(count * sizeof(float), 64)), count);
+      const OrderedTerms ordered{.tree = &tree,
+                                 .kept = {static_cast<float*>(memory->allocate(kept * sizeof(float) + 4, 64)), kept}};
+      const std::vector<Slice> buckets =
+          count < 100 ? std::vector<Slice>{{.offset = 0, .count = count}}
+                      : std::vector<Slice>{{.offset = 0, .count = 33}, {.offset = 33, .count = count - 33}};
+      GradientReducer reducer(*communicator_, gradients, buckets, SumsFor::everybody, ordered);
+      const int own = tree.term_count(communicator_->rank());
+      for (int step = 0; step < 2; ++step) {
+        for (int k = 0; k < own; ++k) {
+          if (k + 1 == own) reducer.begin_step();
+          reducer.begin_term(k);
+          const int term = tree.first_term(communicator_->rank()) + k;
+          for (std::size_t i = 0; i < count; ++i) gradients[i] = uneven_term(i + static_cast<std::size_t>(step), term);
+          reducer.ready_up_to(count / 3);
+          reducer.ready_up_to(count);
+        }
+        reducer.finish_step();
+        std::size_t wrong = 0;
+        for (std::size_t i = 0; i < count; ++i) {
+          std::vector<float> stack;
+          for (int k = 0; k < terms; ++k) {
+            float sum = uneven_term(i + static_cast<std::size_t>(step), k);
+            for (int add = 0; add < alone.steps(0)[static_cast<std::size_t>(k)].additions; ++add) {
+              sum = stack.back() + sum;
+              stack.pop_back();
+            }
+            stack.push_back(sum);
+          }
+          wrong += gradients[i] != stack.at(0);
+        }
+        EXPECT_EQ(wrong, 0u) << terms << " terms, " << count << " gradients";
+      }
+    }
+  }
+}
+
+TEST_P(GradientReduction, OrderedTermsNeedTheirMemory) {
+  const SummationTree tree(24, communicator_->size());
+  std::vector<float> gradients(100), kept(50);
+  EXPECT_THROW(GradientReducer(*communicator_, gradients, {{.offset = 0, .count = 100}}, SumsFor::everybody,
+                               {.tree = &tree, .kept = kept}),
+               std::invalid_argument);
+}
+
 TEST_P(GradientReduction, FinishReducesWhatNobodyAnnounced) {
   std::vector<float> gradients(1000, 1.0f);
   GradientReducer reducer(*communicator_, gradients, {{.offset = 0, .count = 600}, {.offset = 600, .count = 400}});

@@ -193,7 +193,7 @@ def storms(trial):
             break
         if trial.ranks > 1 and trial.random.random() < 0.1:
             ranks, to_launcher = [job.process.pid], True
-        number = trial.random.choice([signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2] + [signal.SIGINT] * (not numbers))
+        number = trial.random.choice([signal.SIGTERM, signal.SIGUSR1] + [signal.SIGUSR2] * bool(numbers) + [signal.SIGINT] * (not numbers))
         numbers.append(number)
         job.send(trial.random.choice(ranks), number)
         time.sleep(trial.random.uniform(0, 0.05))

@@ -25,8 +25,20 @@ TEST(StopSignalsDeathTest, TellWhichCameFirst) {
       [] {
         const StopSignals signals;
         if (signals.stop_requested() || !signals.name().empty()) std::exit(1);
-        for (const int signal : {SIGUSR2, SIGTERM, SIGINT, SIGUSR1}) std::raise(signal);
-        if (!signals.stop_requested() || std::string(signals.name()) != "SIGUSR2") std::exit(2);
+        for (const int signal : {SIGUSR1, SIGTERM, SIGINT}) std::raise(signal);
+        if (!signals.stop_requested() || std::string(signals.name()) != "SIGUSR1") std::exit(2);
+      },
+      75);
+}
+
+TEST(StopSignalsDeathTest, TellOnceThatACheckpointIsWantedAndDoNotStop) {
+  in_a_process(
+      [] {
+        StopSignals signals;
+        if (signals.take_checkpoint_request()) std::exit(1);
+        std::raise(SIGUSR2);
+        if (signals.stop_requested() || !signals.take_checkpoint_request()) std::exit(2);
+        if (signals.take_checkpoint_request()) std::exit(3);
       },
       75);
 }

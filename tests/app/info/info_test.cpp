@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -64,6 +65,7 @@ class InfoTest : public testing::Test {
     record.optimizer = "momentum";
     record.program_version = "0.1.0";
     record.best_metric = 0.75;
+    record.metrics = fmt::format("{{\"kind\":\"validation\",\"step\":{},\"loss\":1,\"accuracy\":0.625}}\n", step);
     const std::vector<float> weight{3, 4, 0, 0, 0, -1}, velocity{1, 0, 0, 0, 0, 0};
     const std::vector<io::TensorView> tensors{{"parameters", "dense_1/weight", {3, 2}, weight},
                                               {"velocity", "dense_1/weight", {3, 2}, velocity}};
@@ -116,9 +118,9 @@ TEST_F(InfoTest, DescribesACheckpoint) {
   Console console(output_, output_);
   EXPECT_TRUE(describe_checkpoint(console, file));
   EXPECT_THAT(said(), AllOf(HasSubstr("after step     1,234 (epoch 2"), HasSubstr("3 -> 2: linear"),
-                            HasSubstr("best metric    0.75"), HasSubstr("lockstep 0.1.0 on 4 ranks"),
-                            HasSubstr("3 x 2"), HasSubstr("6 parameters"), HasSubstr("velocity"), HasSubstr("5.099"),
-                            ContainsRegex("velocity .* [0-9a-f]{16}\n")));
+                            HasSubstr("validation     accuracy 0.625\n"), HasSubstr("best so far    0.75"),
+                            HasSubstr("lockstep 0.1.0 on 4 ranks"), HasSubstr("3 x 2"), HasSubstr("6 parameters"),
+                            HasSubstr("velocity"), HasSubstr("5.099"), ContainsRegex("velocity .* [0-9a-f]{16}\n")));
 }
 
 TEST_F(InfoTest, RefusesADamagedCheckpoint) {
@@ -148,7 +150,7 @@ TEST_F(InfoTest, DescribesARun) {
   }
   EXPECT_THAT(said(), AllOf(HasSubstr("shards/x"), HasSubstr("3 epochs"),
                             HasSubstr("last validated step 20  accuracy 0.512346\n"), HasSubstr("host node7, pid 99"),
-                            Not(HasSubstr("secret")), Not(HasSubstr("ended")), HasSubstr("ok  best metric 0.75"),
+                            Not(HasSubstr("secret")), Not(HasSubstr("ended")), HasSubstr("ok  accuracy 0.625"),
                             HasSubstr("(latest)")));
 
   fs::resize_file(damaged, fs::file_size(damaged) / 2);

@@ -37,19 +37,23 @@ std::string help(Options (*parse)(const Arguments&), const Arguments& arguments 
   return "";
 }
 
-TEST(EvalOptionsTest, TakesTheCheckpointAsABareWordOrByName) {
-  EXPECT_EQ(parse_eval({"runs/a"}).checkpoint, "runs/a");
-  EXPECT_EQ(parse_eval({"--checkpoint", "runs/a"}).checkpoint, "runs/a");
+TEST(EvalOptionsTest, TakesARunAndWhichOfItsCheckpoints) {
+  using Which = CheckpointChoice::Which;
+  EXPECT_EQ(parse_eval({"runs/a"}).checkpoint.path, "runs/a");
+  EXPECT_EQ(parse_eval({"runs/a"}).checkpoint.which, Which::best);
+  EXPECT_EQ(parse_eval({"--run", "runs/a", "--checkpoint", "latest"}).checkpoint.path, "runs/a");
+  EXPECT_EQ(parse_eval({"--run", "runs/a", "--checkpoint", "latest"}).checkpoint.which, Which::latest);
+  EXPECT_EQ(parse_eval({"runs/a", "--checkpoint", "step-1.h5"}).checkpoint.path, "runs/a/checkpoints/step-1.h5");
+  EXPECT_EQ(parse_eval({"runs/a", "--checkpoint", "other/step-1.h5"}).checkpoint.path, "other/step-1.h5");
+  EXPECT_EQ(parse_eval({"--checkpoint", "step-1.h5"}).checkpoint.path, "step-1.h5");
   EXPECT_EQ(complaint(parse_eval, {"runs/a", "runs/b"}), "runs/a and runs/b contradict each other");
-  EXPECT_EQ(complaint(parse_eval, {}), "--checkpoint is missing: name a checkpoint file or a run folder");
+  EXPECT_EQ(complaint(parse_eval, {}), "--run is missing: name a run folder or a checkpoint file");
 }
 
 TEST(EvalOptionsTest, KnowsWhetherTheAverageWasAskedFor) {
-  EXPECT_FALSE(parse_eval({"a"}).average_set);
-  EXPECT_TRUE(parse_eval({"a", "--average"}).average_set);
-  EXPECT_TRUE(parse_eval({"a", "--average"}).average);
-  EXPECT_TRUE(parse_eval({"a", "--no-average"}).average_set);
-  EXPECT_FALSE(parse_eval({"a", "--no-average"}).average);
+  EXPECT_EQ(parse_eval({"a"}).average, std::nullopt);
+  EXPECT_EQ(parse_eval({"a", "--average"}).average, true);
+  EXPECT_EQ(parse_eval({"a", "--no-average"}).average, false);
 }
 
 TEST(EvalOptionsTest, ReadsTheRest) {

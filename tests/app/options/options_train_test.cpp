@@ -143,6 +143,10 @@ TEST(TrainOptionsTest, EveryGroupIsRead) {
                                 "off",
                                 "--threads",
                                 "2",
+                                "--initialize-from",
+                                "runs/b",
+                                "--reinitialize",
+                                "dense_2/*,dense_3/bias",
                                 "--transport",
                                 "ring",
                                 "--deadline",
@@ -179,7 +183,8 @@ TEST(TrainOptionsTest, EveryGroupIsRead) {
   e.work.seed = 18446744073709551615u;
   e.validation.every = -1, e.validation.batch = 99, e.validation.target_metric = 0.88, e.run.folder = "runs/a",
   e.run.force = true;
-  e.run.checkpoint_every = 7, e.run.keep = 2, e.reports.every = 3, e.reports.histograms_every = 4,
+  e.start = {.from = "runs/b", .reinitialize = {"dense_2/*", "dense_3/bias"}};
+  e.run.checkpoint_every = {.steps = 7}, e.run.keep = 2, e.reports.every = 3, e.reports.histograms_every = 4,
   e.reports.progress = false;
   e.execution = {.device = DeviceChoice::automatic,
                  .precision = model::Precision::bf16,

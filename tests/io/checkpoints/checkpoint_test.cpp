@@ -1,7 +1,11 @@
 #include "io/checkpoints/checkpoint.hpp"
 
+#include <functional>
+#include <limits>
+#include <map>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -121,6 +125,63 @@ TEST(Checkpoint, KeepsTheNewestAndMovesLatest) {
     }
     EXPECT_EQ(fs::read_symlink(path / "latest"), "step-0000000050.h5");
   }
+}
+
+CheckpointWriterOptions keep_best(const fs::path& folder, int best) {
+  return {.folder = folder, .keep = 1, .keep_best = best, .is_better = std::greater<>()};
+}
+
+TEST(Checkpoint, TheBestStayBesidesTheNewest) {
+  const TemporaryFolder folder;
+  CheckpointWriter writer(keep_best(folder.path(), 2));
+  const std::map<std::int64_t, double> metrics{{10, 0.5}, {20, 0.9}, {30, 0.7}, {40, 0.9}, {50, 0.1}};
+  for (const auto& [step, metric] : metrics) {
+    writer.validated(step, metric);
+    write_sample(writer, step);
+  }
+  write_sample(writer, 60);  // was not validated
+  EXPECT_THAT(steps_in(folder.path()), ElementsAre(60, 40, 20));
+  EXPECT_EQ(best_checkpoint(folder.path()), folder.path() / "step-0000000020.h5") << "of equal ones the earlier";
+  EXPECT_EQ(verify_checkpoint(folder.path() / "latest").step, 60);
+  writer.validated(70, std::numeric_limits<double>::quiet_NaN());
+  write_sample(writer, 70);
+  EXPECT_EQ(verify_checkpoint(folder.path() / "best").step, 20);
+}
+
+TEST(Checkpoint, WithoutValidationsOrKeepBestThereIsNoBest) {
+  const TemporaryFolder folder;
+  CheckpointWriter writer(keep_best(folder.path(), 1));
+  write_sample(writer, 1);
+  EXPECT_EQ(best_checkpoint(folder.path()), fs::path());
+  CheckpointWriter none({.folder = folder.path()});
+  none.validated(2, 0.5);
+  write_sample(none, 2);
+  EXPECT_EQ(best_checkpoint(folder.path()), fs::path());
+  EXPECT_THROW(CheckpointWriter({.folder = folder.path(), .keep_best = 1}), std::invalid_argument);
+}
+
+TEST(Checkpoint, AResumedRunKnowsTheBestBehindItAndNotThatOfABranchItHasLeft) {
+  const TemporaryFolder folder;
+  CheckpointWriterOptions options = keep_best(folder.path(), 1);
+  options.keep = 5;
+  {
+    CheckpointWriter before(options);
+    for (const auto& [step, metric] : {std::pair{10, 0.9}, {20, 0.5}, {30, 0.95}}) {
+      before.validated(step, metric);
+      write_sample(before, step);
+    }
+  }
+  fs::remove(folder.path() / "best");
+  options.goes_on_from = 20;
+  options.metrics = {{10, 0.9}, {20, 0.5}};
+  CheckpointWriter after(options);
+  EXPECT_EQ(verify_checkpoint(folder.path() / "best").step, 10);
+  after.validated(30, 0.99);  // and not written: the file of that step is of the branch
+  after.validated(40, 0.6);
+  write_sample(after, 40);
+  EXPECT_EQ(verify_checkpoint(folder.path() / "best").step, 10);
+  write_sample(after, 30);
+  EXPECT_EQ(verify_checkpoint(folder.path() / "best").step, 30);
 }
 
 TEST(Checkpoint, LaterStepsAreNeitherCountedNorRemoved) {

@@ -1,0 +1,121 @@
+#include "app/evaluate/trained_model.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "app/engine/engine.hpp"
+#include "app/options/options.hpp"
+#include "app/plan/agreement.hpp"
+#include "app/plan/host_memory.hpp"
+#include "app/plan/placement.hpp"
+#include "app/plan/workload.hpp"
+#include "comm/agreement.hpp"
+
+namespace lockstep::app {
+
+namespace {
+
+/// Of data without labels: what the run says that it learnt.
+model::LossKind trained_loss(const TrainOptions& trained, const io::TrainingRecord& record, bool has_classes) {
+  if (trained.loss.kind) return *trained.loss.kind;
+  return has_classes || record.network.tokens ? model::LossKind::softmax_cross_entropy
+                                              : model::LossKind::mean_squared_error;
+}
+
+}  // namespace
+
+TrainedModel::TrainedModel(comm::Communicator& communicator, Console& console, const Request& request,
+                           const ExecutionOptions& execution, io::IoDeadline& deadline)
+    : source_(communicator, request.checkpoint, &deadline),  // the others learn from it which network and which data
+      trained_(train_options_from_ini(source_.record().configuration)),
+      average_(request.average.value_or(trained_.validation.average)) {
+  if (request.batch > 0) trained_.validation.batch = request.batch;
+  for (const std::string& warning : source_.warnings()) console.warn(warning);
+  find_data(communicator, request);
+  open_data(communicator, request, deadline);
+  for (const std::string& warning : gather_said(communicator, join_lines(dataset_->warnings()))) console.warn(warning);
+  load(communicator, console, execution);
+}
+
+TrainedModel::~TrainedModel() = default;
+
+void TrainedModel::find_data(comm::Communicator& communicator, const Request& request) {
+  all_succeed_or_usage(communicator, [&] {
+    if (!request.data.empty()) {
+      trained_.data.path = request.data;
+      trained_.data.validation.clear();
+      const DataPaths found = resolve_data_paths(trained_.data);
+      trained_.data.validation = found.validation.empty() ? found.training : found.validation;
+    }
+    if (data().empty()) throw UsageError("the run had no validation data: name the data with --data");
+    if (average_ && trained_.optimizer.average_decay == 0) {
+      throw UsageError("--average: the run kept no average of its weights (its --average-decay was 0)");
+    }
+    if (communicator.rank() != 0) return;
+    const comm::LongOperation inspecting(communicator, "inspecting the data");
+    inspect_data(data_format(trained_), data());
+  });
+}
+
+void TrainedModel::open_data(comm::Communicator& communicator, const Request& request, io::IoDeadline& deadline) {
+  const std::string of_classes = broadcast_text(communicator, source_.metric_key() == "accuracy" ? "classes" : "");
+  all_succeed_or_usage(communicator, [&] {
+    dataset_ = open_dataset(data_format(trained_), data(), &deadline);
+    const io::NetworkIdentity& trained_on = source_.record().network;
+    const io::DatasetInfo& info = dataset_->info();
+    const bool labels = !info.y.name.empty();
+    if (request.labels == Labels::required) require_labels(info, data());
+    const model::LossKind loss =
+        labels ? loss_kind(trained_.loss, info) : trained_loss(trained_, source_.record(), !of_classes.empty());
+    const std::optional<model::Augmentation> spec = augmentation(trained_.data, info);
+    model::SampleShape shape = sample_shape(info, spec);
+    const bool outputs_fit =
+        !labels || (info.labels_are_classes && !shape.tokens ? shape.outputs <= trained_on.outputs
+                                                             : shape.outputs == trained_on.outputs);
+    if (shape.features != trained_on.features || !outputs_fit) {
+      throw UsageError(
+          fmt::format("{} does not fit the network: samples of {} numbers and {} outputs against {} and {}",
+                      data().string(), shape.features, shape.outputs, trained_on.features, trained_on.outputs));
+    }
+    shape.outputs = trained_on.outputs;
+    network_ = model::make_network(trained_.network, shape);
+    model_options_ = {.loss = loss,
+                      .augmentation = spec,
+                      .max_batch = std::min(trained_.validation.batch, info.samples),
+                      .sample_type = element_type(dataset_->x_type())};
+    if (!shape.tokens) model_options_.input_transform = input_transform(trained_.data.normalize, info);
+    task_.emplace(loss, *network_, info.tokens ? info.tokens->bytes_per_token : 0);
+  });
+  comm::require_equal(communicator, std::vector<comm::FingerprintItem>{{"program", program_version()},
+                                                                       {"data", dataset_->fingerprint()}});
+}
+
+void TrainedModel::load(comm::Communicator& communicator, Console& console, const ExecutionOptions& execution) {
+  const Place place = find_place(communicator, execution);
+  const model::ParameterStateOptions state_options{.optimizer = trained_.optimizer,
+                                                   .purpose = model::Purpose::evaluation};
+  const auto plan_for = [&](std::int64_t batch) {
+    model::ModelOptions with = model_options_;
+    with.max_batch = batch;
+    return model::plan_memory(*network_, with, state_options, memory_types(place));
+  };
+  const std::int64_t batch = model_options_.max_batch;
+  require_host_memory(communicator, evaluation_memory(place, plan_for(batch), *dataset_, batch));
+  require_gpu_memory(communicator, place, plan_for(batch), batch, plan_for);
+  if (!place.note.empty()) console.info(place.note);
+  backend_ = make_agreed_backend(communicator, place, execution);
+  comm::all_succeed(communicator, [&] {
+    parameters_.emplace(*backend_, network_->parameters(), state_options);
+    model_.emplace(*backend_, *network_, *parameters_, model_options_);
+  });
+  source_.restore(*parameters_);
+}
+
+std::string TrainedModel::description() const {
+  return fmt::format("{} (step {}{}{})", source_.file().string(), source_.record().step,
+                     source_.is_best() ? ", the best of its run" : "", average_ ? ", averaged weights" : "");
+}
+
+}  // namespace lockstep::app

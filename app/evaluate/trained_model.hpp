@@ -1,0 +1,68 @@
+/// \file
+/// A trained network in front of data: what eval and predict begin with.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "app/engine/snapshot.hpp"
+#include "app/options/checkpoint_choice.hpp"
+#include "app/options/train_options.hpp"
+#include "app/plan/task.hpp"
+#include "app/report/console.hpp"
+#include "comm/communicator.hpp"
+#include "io/datasets/dataset.hpp"
+#include "io/files/io_deadline.hpp"
+#include "model/model.hpp"
+
+namespace lockstep::app {
+
+class TrainedModel {
+ public:
+  enum class Labels { required, as_they_come };
+  struct Request {
+    CheckpointChoice checkpoint;
+    std::filesystem::path data;        ///< "": the validation data of the run
+    std::optional<bool> average = {};  ///< the averaged weights; nullopt: what the run validated with
+    std::int64_t batch = 0;            ///< samples at once; 0: as in the run
+    Labels labels = Labels::required;
+  };
+  /// Collective. Reads the checkpoint on rank 0, opens the data, takes the memory, restores the weights. Throws
+  /// UsageError and comm::AgreedError, alike on all ranks. All references must outlive it.
+  TrainedModel(comm::Communicator& communicator, Console& console, const Request& request,
+               const ExecutionOptions& execution, io::IoDeadline& deadline);
+  ~TrainedModel();
+
+  model::Model& model() noexcept { return *model_; }
+  const io::Dataset& dataset() const noexcept { return *dataset_; }
+  const Task& task() const noexcept { return *task_; }
+  const CheckpointOnRank0& source() const noexcept { return source_; }
+  const TrainOptions& trained() const noexcept { return trained_; }  ///< how, with `batch` and the paths of this data
+  const std::filesystem::path& data() const noexcept { return trained_.data.validation; }
+  model::LossKind loss() const noexcept { return model_options_.loss; }
+  bool average() const noexcept { return average_; }
+  model::Weights weights() const noexcept { return average_ ? model::Weights::average : model::Weights::current; }
+  /// "runs/a/checkpoints/step-0000000100.h5 (step 100, the best of its run)", on rank 0.
+  std::string description() const;
+
+ private:
+  void find_data(comm::Communicator& communicator, const Request& request);
+  void open_data(comm::Communicator& communicator, const Request& request, io::IoDeadline& deadline);
+  void load(comm::Communicator& communicator, Console& console, const ExecutionOptions& execution);
+
+  CheckpointOnRank0 source_;
+  TrainOptions trained_;
+  bool average_;
+  std::unique_ptr<io::Dataset> dataset_;
+  std::unique_ptr<model::Network> network_;
+  model::ModelOptions model_options_;
+  std::optional<Task> task_;
+  std::unique_ptr<model::Backend> backend_;
+  std::optional<model::ParameterState> parameters_;
+  std::optional<model::Model> model_;
+};
+
+}  // namespace lockstep::app

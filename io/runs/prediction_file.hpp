@@ -1,0 +1,74 @@
+/// \file
+/// What a network says of each sample of a data set: one HDF5 file, in the order of the data.
+///
+/// | object | type | holds |
+/// | --- | --- | --- |
+/// | `/scores` | float32 [samples, outputs] | probabilities of the classes, or the predicted numbers |
+/// | `/class` | int32 [samples] | the likeliest class, of equal ones the first; only where there are classes |
+/// | `/target` | int32 [samples] or float32 [samples, outputs] | what the data say; only where they do |
+/// | `/index` | int64 [samples] | the sample's index in the data: 0, 1, ... |
+/// | `/`, texts | | what the caller says of it, and `class_names` where they are known |
+///
+/// Nothing in it depends on how many processes computed it, when or where.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "io/files/durable_file.hpp"
+
+namespace lockstep::io {
+
+struct PredictionContent {
+  std::int64_t samples = 0;
+  std::int64_t outputs = 0;  ///< scores of a sample
+  bool classes = false;
+  bool targets = false;
+  std::vector<std::string> class_names = {};                    ///< may be empty
+  std::vector<std::pair<std::string, std::string>> about = {};  ///< attributes of `/`: name, text
+};
+
+/// Written as FILE.partial, and renamed when it is whole. A process that is killed leaves FILE.partial, and beside it
+/// FILE.partial.progress, which says how far it is safe: the next one goes on from there where its content is the same.
+class PredictionWriter {
+ public:
+  enum class Existing { refuse, replace };
+  /// Throws FileError: `file` is there already and may not be replaced, another process writes it, the disk is full.
+  PredictionWriter(std::filesystem::path file, PredictionContent content, Existing existing);
+
+  /// Samples that an earlier process has left: write() goes on behind them.
+  std::int64_t done() const noexcept { return done_; }
+  /// The next samples: `outputs` scores each, and where there are targets an int32 (classes) or `outputs` float32 each.
+  /// Throws FileError.
+  void write(std::span<const float> scores, std::span<const std::byte> targets);
+  /// What is written so far is on the device, and known to be: a later process goes on behind it. write() does this
+  /// every second or so. Throws FileError.
+  void note_progress();
+  /// All samples are written: on the device, and under its name. Throws FileError.
+  void finish();
+
+ private:
+  bool take_over();
+  void create();
+  void locate();
+
+  std::filesystem::path file_, partial_, progress_;
+  PredictionContent content_;
+  std::string identity_;  ///< equal text, equal content
+  Descriptor values_, lock_;
+  std::uint64_t scores_ = 0, classes_ = 0, targets_ = 0;  ///< offsets in the file, bytes
+  std::size_t target_bytes_ = 0;                          ///< of a sample
+  std::int64_t done_ = 0;
+  double noted_at_ = 0;  ///< seconds, of the steady clock
+};
+
+/// The same as text, for spreadsheets: a line of names, then `index,target,class,SCORES` for each sample of the
+/// finished `file`. Throws FileError.
+void write_predictions_as_csv(const std::filesystem::path& file, const std::filesystem::path& csv);
+
+}  // namespace lockstep::io

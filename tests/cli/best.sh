@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# The best checkpoint: kept, named, found again; and a run that ends when nothing gets better.
+. "$(dirname "$0")/harness.sh"
+
+pack_small data
+pack_small data/validation --seed 7
+train=(train --data data --validation data/validation --hidden 16 --batch 10 --learning-rate 0.5 --progress off
+  --evaluate-every 5 --checkpoint-every 5 --keep 1 --no-tensorboard)
+# best_step RUN: of the validations in its metrics, the first of the best.
+best_step() { metric "$1" validation accuracy | sort -s -k2,2gr | head -n 1 | cut -d ' ' -f 1; }
+linked_step() { readlink "$1/checkpoints/best" | sed 's/step-0*//; s/[.]h5//'; }
+# is_best RUN: the link is right, and what it points at is there and whole, beside the newest alone.
+is_best() {
+  [ -n "$(linked_step "$1")" ] && [ "$(linked_step "$1")" = "$(best_step "$1")" ] ||
+    failed "best is step $(linked_step "$1"), the metrics say $(best_step "$1")"
+  expect_file "$1/checkpoints/best"
+  [ "$(find "$1/checkpoints" -name 'step-*.h5' | wc -l)" -le 2 ] || failed "more than the newest and the best is there"
+}
+
+check "the best stays beside the newest"
+run -n 2 "${train[@]}" --steps 100 --run runs/a
+expect_status 0; is_best runs/a
+best=$(best_step runs/a)
+[ "$best" != 100 ] || failed "the last is the best: this shows nothing"
+expect_out "; checkpoint runs/a/checkpoints/step-0000000100.h5, the best step-[0-9]+.h5$"
+
+check "eval takes the best, and says so"
+run eval runs/a --json best.json
+expect_status 0; expect_out "\(step $best, the best of its run\)"
+python3 - "$best" <<'END' || failed "not the metric of the best"
+import json, sys
+best = [r for r in map(json.loads, open("runs/a/metrics.jsonl")) if r["kind"] == "validation" and r["step"] == int(sys.argv[1])]
+assert json.loads(open("best.json").readlines()[-1])["accuracy"] == best[-1]["accuracy"]
+END
+check "eval takes the newest, or a file by its name, where that is asked for"
+run eval runs/a --checkpoint latest
+expect_status 0; expect_out "\(step 100\)"
+run eval runs/a --checkpoint step-0000000100.h5
+expect_status 0; expect_out "\(step 100\)"
+run eval runs/a --checkpoint step-7.h5
+expect_error 1 "runs/a/checkpoints/step-7.h5: no such checkpoint"
+check "info shows which is which, with the metric of each"
+run info runs/a
+expect_status 0
+expect_out "step-0*$best.h5 .*ok  accuracy 0\.[0-9]+  \(best\)"
+expect_out "step-0000000100.h5 .*ok  accuracy 0\.[0-9]+  \(latest\)"
+
+check "a best checkpoint that is damaged: the newest, with a warning"
+cp -a runs/a runs/damaged
+flip_byte "runs/damaged/checkpoints/$(readlink runs/damaged/checkpoints/best)" -200
+run eval runs/damaged
+expect_status 0; expect_err "is corrupted"; expect_out "\(step 100\)"
+
+check "a run that is killed and goes on keeps the best of both parts"
+start "${train[@]}" --steps 100000 --run runs/killed
+wait_for 30 test -e runs/killed/checkpoints/best
+sleep 1
+kill -9 "$job"
+finish 5
+reached=$(basename "$(newest_checkpoint runs/killed)" .h5 | sed 's/step-0*//')
+run "${train[@]}" --steps $((reached + 20)) --run runs/killed --resume
+expect_status 0; is_best runs/killed
+
+check "none is kept where that is asked for, and starting over removes the link"
+run "${train[@]}" --steps 20 --run runs/a --force --keep-best 0
+expect_status 0
+expect_no_file runs/a/checkpoints/best
+run eval runs/a
+expect_status 0; expect_out "\(step 20\)"
+
+check "a run ends when nothing gets better"
+patient=("${train[@]}" --steps 1000 --min-delta 2 --run runs/patient)
+run -n 2 "${patient[@]}" --patience 3
+expect_status 0; expect_silence
+expect_out "^no improvement in 3 validations at step 20 after"
+expect grep -q '"how":"no improvement"' runs/patient/metrics.jsonl
+check "it has nothing left to do, and goes on with more patience"
+run -n 2 "${patient[@]}" --patience 3 --resume
+expect_status 0; expect_out "the last 3 validations were not better than 0\.[0-9]+: nothing is left to do"
+run -n 2 "${patient[@]}" --patience 5 --resume
+expect_status 0; expect_out "^no improvement in 5 validations at step 30 after"
+check "patience without validation data"
+run train --data data/validation --hidden 4 --patience 1 --run runs/none
+expect_error 2 "--patience needs validation data"

@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# What a checkpoint says of every sample: one file, the same bytes at any number of ranks.
+. "$(dirname "$0")/harness.sh"
+
+pack_small data
+pack_small data/validation --seed 7
+must_run train --data data --validation data/validation --hidden 16 --batch 20 --steps 60 --progress off --run runs/a
+predict=(predict runs/a --batch 50)
+
+check "the same bytes at one, two and three ranks"
+for n in 1 2 3; do
+  run -n $n "${predict[@]}" --out of-$n.h5
+  expect_status 0; expect_silence
+  expect_out "600 predictions for .*data/validation, written to of-$n.h5"
+  expect_no_file of-$n.h5.partial; expect_no_file of-$n.h5.partial.progress
+done
+run -n 3 "${predict[@]}" --out of-ring.h5 --transport ring
+expect_status 0
+for n in 2 3 ring; do expect cmp of-1.h5 of-$n.h5; done
+
+check "what the file holds agrees with eval"
+run eval runs/a --json eval.json
+expect_status 0
+python3 - <<'END' || failed "the content of the file"
+import h5py, json, numpy
+with h5py.File("of-1.h5") as f:
+    scores, its_class, target, index = f["scores"][:], f["class"][:], f["target"][:], f["index"][:]
+    assert scores.shape == (600, 5) and scores.dtype == numpy.float32, scores.shape
+    assert numpy.allclose(scores.sum(axis=1), 1, atol=1e-6) and (scores >= 0).all()
+    assert (its_class == scores.argmax(axis=1)).all() and (index == numpy.arange(600)).all()
+    accuracy = (its_class == target).mean()
+    loss = -numpy.log(scores[numpy.arange(600), target].astype(float)).mean()
+    told = json.loads(open("eval.json").readlines()[-1])
+    assert abs(accuracy - told["accuracy"]) < 1e-9 and abs(loss - told["loss"]) < 1e-5, (accuracy, loss, told)
+    assert f.attrs["weights"] in ("current", b"current"), f.attrs["weights"]
+END
+
+check "as text"
+run -n 2 "${predict[@]}" --out csv.h5 --csv out.csv
+expect_status 0
+python3 - <<'END' || failed "the text"
+import csv, h5py
+rows = list(csv.DictReader(open("out.csv")))
+with h5py.File("csv.h5") as f:
+    assert len(rows) == 600 and list(rows[0])[:3] == ["index", "target", "class"], rows[0]
+    assert all(int(r["class"]) == c and int(r["target"]) == t for r, c, t in zip(rows, f["class"], f["target"]))
+    assert all(abs(float(list(r.values())[3]) - s[0]) < 1e-6 for r, s in zip(rows, f["scores"]))
+END
+
+check "data without labels"
+python3 -c 'import numpy; numpy.save("x.npy", numpy.random.default_rng(3).random((70, 20), numpy.float32))'
+must_run pack --format npy --x x.npy --out bare
+run -n 2 "${predict[@]}" --data bare --out bare.h5
+expect_status 0
+python3 -c '
+import h5py
+with h5py.File("bare.h5") as f: assert "target" not in f and f["class"].shape == (70,) and f["scores"].shape == (70, 5)' ||
+  failed "the content of the file"
+
+check "numbers to predict"
+python3 -c '
+import numpy
+x = numpy.random.default_rng(3).random((90, 4), numpy.float32)
+numpy.save("rx.npy", x); numpy.save("ry.npy", x[:, :2] * 3 + 1)'
+must_run pack --format npy --x rx.npy --y ry.npy --out numbers
+must_run train --data numbers --validation numbers --hidden 8 --batch 10 --steps 20 --learning-rate 0.01 --progress off --run runs/numbers
+run -n 2 predict runs/numbers --out numbers.h5 --csv numbers.csv
+expect_status 0
+python3 -c '
+import h5py, numpy
+with h5py.File("numbers.h5") as f:
+    assert "class" not in f and f["scores"].shape == (90, 2)
+    assert numpy.allclose(f["target"], numpy.load("ry.npy"))
+    assert abs(numpy.loadtxt("numbers.csv", delimiter=",", skiprows=1)[:, 3:] - f["scores"][:]).max() < 1e-6' ||
+  failed "the content of the file"
+
+check "a file that is there stays, unless it may be replaced"
+run -n 2 "${predict[@]}" --out of-1.h5
+expect_error 1 "of-1.h5 exists already: --force replaces it"
+run -n 2 "${predict[@]}" --out of-1.h5 --force
+expect_status 0; expect cmp of-1.h5 of-2.h5
+check "a folder that is not there"
+run -n 2 "${predict[@]}" --out nowhere/p.h5
+expect_error 1 "cannot write nowhere/p.h5"
+check "no --out"
+run predict runs/a
+expect_error 2 "--out is missing: name the file for the predictions"
+
+# Enough for some seconds of one rank: the first second is noted.
+must_run pack --format synthetic --samples 200000 --features 20 --classes 5 --out large
+large=(predict runs/a --data large --batch 1)
+check "a killed job goes on where it was, and the bytes are the same"
+run "${large[@]}" --out whole.h5
+expect_status 0
+start -n 2 "${large[@]}" --out killed.h5
+wait_for 30 test -s killed.h5.partial.progress
+kill -9 $(ranks)
+finish 20
+expect_no_file killed.h5
+run -n 3 "${large[@]}" --out killed.h5
+expect_status 0; expect_out "going on behind the [0-9,]+ samples that an earlier job has left in killed.h5.partial"
+expect cmp killed.h5 whole.h5
+check "what another checkpoint has left is not gone on with"
+start -n 2 "${large[@]}" --out other.h5
+wait_for 30 test -s other.h5.partial.progress
+kill -9 $(ranks)
+finish 20
+run predict runs/a --data large --batch 1 --checkpoint latest --average --out other.h5
+expect_error 2 "the run kept no average"
+must_run train --data data --validation data/validation --hidden 16 --batch 20 --steps 30 --progress off --run runs/b
+run predict runs/b --data large --batch 1 --out other.h5
+expect_status 0; expect_no_out "going on"
+check "two jobs into one file"
+start "${large[@]}" --out shared.h5
+wait_for 30 test -e shared.h5.partial
+first=$job
+"$lockstep" "${large[@]}" --out shared.h5 >second.out 2>second.err </dev/null
+[ $? = 1 ] && grep -q "another process is writing shared.h5" second.err || failed "the second was not refused: $(cat second.err)"
+finish 30
+expect_status 0; expect cmp shared.h5 whole.h5

@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# --reproducible: the same bytes at any number of ranks, over any transport, through a resume.
+. "$(dirname "$0")/harness.sh"
+pack_small data/train
+pack_small data/test --first 600
+python3 - <<'END' || exit 1
+import h5py, numpy as np
+r = np.random.default_rng(1)
+with h5py.File("images.h5", "w") as f:
+    f["x"], f["y"] = r.integers(0, 256, (96, 18, 18, 3)).astype(np.uint8), r.integers(0, 4, 96).astype(np.int32)
+words = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "no", "dog"]
+text = " ".join(words[i] for i in r.integers(0, 10, 1400))
+open("corpus.txt", "w").write("\n".join(text[i:i + 60] for i in range(0, len(text), 60)) + "\n")
+END
+must_run pack --format text --tokenizer char --x corpus.txt --out text --validation 0.1
+
+mlp="--data data --hidden 64,24 --optimizer adam --learning-rate 0.003 --average-decay 0.99 --clip-norm 1 --l2 0.001 --global-batch 70
+  --steps 200 --evaluate-every 50"
+# The run folder's path is part of the configuration that a checkpoint keeps, so all runs are made in one place.
+# trained NAME RANKS OPTION...: leaves the last checkpoint in NAME.h5.
+trained() {
+  local name=$1 n=$2
+  shift 2
+  rm -rf runs/here
+  run -n "$n" train "$@" --run runs/here
+  expect_status 0
+  cp "$(newest_checkpoint runs/here)" "$name.h5"
+}
+
+check "without it three ranks differ from one"
+trained plain-1 1 $mlp
+trained plain-3 3 $mlp
+! cmp -s plain-1.h5 plain-3.h5 || failed "nothing to show: the bytes are the same anyway"
+
+check "the same file on 1, 2, 3, 4, 5, 6 and 8 ranks"
+trained one 1 $mlp --reproducible
+expect_out '1 rank x 3 in 24 virtual ranks'
+for n in 2 3 4 5 6 8; do
+  trained many $n $mlp --reproducible
+  cmp one.h5 many.h5 || failed "$n ranks"
+done
+check "the same file over a ring and on two levels"
+trained one 1 $mlp --reproducible --bucket-size 500
+for transport in ring two-level; do
+  trained many 3 $mlp --reproducible --transport $transport --bucket-size 500
+  cmp one.h5 many.h5 || failed "$transport"
+done
+
+check "the same file where four ranks stop and three go on"
+trained one 1 $mlp --reproducible --checkpoint-every 50
+trained many 4 $mlp --reproducible --checkpoint-every 50
+rm runs/here/checkpoints/step-0000000200.h5 runs/here/checkpoints/step-0000000150.h5
+run -n 3 train $mlp --reproducible --checkpoint-every 50 --resume --run runs/here
+expect_status 0; expect_out 'continuing after step 100'
+expect cmp one.h5 runs/here/checkpoints/step-0000000200.h5
+run info one.h5
+expect_status 0; expect_out 'on any number of ranks'
+
+cnn="--model cnn --data images.h5 --augment crop=16,flip --learning-rate 0.01"
+resnet="--model resnet --depth 20 --data images.h5 --augment pad=2,crop=16,flip --learning-rate 0.02"
+lstm="--model lstm --data text --layers 2 --hidden 16 --unroll 6 --dropout 0.2 --learning-rate 0.5"
+gpt="--model gpt --data text --layers 2 --width 16 --heads 2 --context 12 --dropout 0.1"
+for network in cnn resnet lstm gpt; do
+  options="${!network} --reproducible --global-batch 14 --evaluation-batch 8 --steps 6 --checkpoint-every 3 --seed 3"
+  check "$network: the same file on 1, 2, 3 and 4 ranks"
+  trained one 1 $options
+  for n in 2 3 4; do
+    trained many $n $options
+    cmp one.h5 many.h5 || failed "$n ranks"
+  done
+  check "$network: the same file where four ranks stop and three go on"
+  rm runs/here/checkpoints/step-0000000006.h5
+  run -n 3 train $options --resume --run runs/here
+  expect_status 0; expect_out 'continuing after step 3'
+  expect cmp one.h5 runs/here/checkpoints/step-0000000006.h5
+done
+
+check "the parts of a run stay what they were, on more ranks, too"
+trained one 1 $mlp --reproducible --virtual-ranks 6 --checkpoint-every 100
+rm runs/here/checkpoints/step-0000000200.h5
+run -n 4 train $mlp --reproducible --checkpoint-every 100 --resume --run runs/here
+expect_status 0; expect_out 'in 6 virtual ranks'
+run -n 8 train $mlp --reproducible --checkpoint-every 100 --resume --run runs/here
+expect_error 2 '--reproducible: a step of 70 samples in 6 parts on 8 ranks'
+
+check "a number that is not finite is found in its virtual rank"
+run -n 3 train --data data --optimizer sgd --learning-rate 1e30 --reproducible --global-batch 70 --steps 5 --run runs/spoilt
+expect_status 1; expect_err 'is not finite: .* in micro-step 1 of 8'
+
+check "what would depend on the number of ranks is refused"
+refused() { run -n 2 train --data data --run runs/refused "${@:2}"; expect_error 2 "$1"; }
+refused '--reproducible needs --global-batch' --reproducible
+refused '--reproducible does not go with --shard-optimizer' --reproducible --global-batch 70 --shard-optimizer --optimizer adam
+refused '--reproducible does not go with --wire bf16' --reproducible --global-batch 70 --wire bf16
+refused '--accumulate has no meaning with --reproducible' --reproducible --global-batch 70 --accumulate 2
+refused 'in 100 parts on 2 ranks' --reproducible --global-batch 70 --virtual-ranks 100
+refused '--virtual-ranks' --global-batch 70 --virtual-ranks 8
+run -n 2 train $resnet --sync-batch-norm --global-batch 14 --reproducible --run runs/refused
+expect_error 2 '--reproducible does not go with --sync-batch-norm'
