@@ -62,6 +62,12 @@ std::optional<IoDeadline::Pending> IoDeadline::latest() const {
   for (const Operation* each = first_; each != nullptr; each = each->after_) {
     if (each->began_ + each->allowed_ <= latest->began_ + latest->allowed_) latest = each;
   }
+  for (const Operation* each = first_; each != nullptr && each != latest; each = each->after_) {
+    if (each->thread_ == latest->thread_ && describe(*each).late >= kWaitSeconds) {
+      latest = each;
+      break;
+    }
+  }
   return latest == nullptr ? std::nullopt : std::optional(describe(*latest));
 }
 

@@ -41,7 +41,8 @@ class IoDeadline {
   IoDeadline& operator=(const IoDeadline&) = delete;
 
   double seconds() const noexcept { return seconds_; }
-  /// Of those under way the one that is late by most.
+  /// Of those under way the one that is late by most; of operations that one thread has put into each other, the
+  /// innermost that is late by a second itself: it knows the file.
   std::optional<Pending> latest() const;
 
   /// What a file system may take at the slowest for many bytes in one operation: 0.1 s for a megabyte.
@@ -62,6 +63,7 @@ class IoDeadline {
     IoDeadline* deadline_;
     Kind kind_;
     const std::filesystem::path* file_;
+    std::thread::id thread_ = std::this_thread::get_id();
     double began_ = 0;
     double allowed_;
     Operation* before_ = nullptr;  ///< neighbours in the list of those under way

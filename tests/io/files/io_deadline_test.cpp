@@ -77,6 +77,16 @@ TEST(IoDeadline, LooksAtEachOperationOnItsOwn) {
   EXPECT_EQ(std::count(all.begin(), all.end(), "writing log.txt"), 0) << "its time was not up";
 }
 
+TEST(IoDeadline, NamesTheInnermostOfOneThread) {
+  Said said;
+  IoDeadline deadline(1.5, into(said));
+  const IoDeadline::Operation outer(&deadline, kWriting, kFile);
+  const IoDeadline::Operation inner(&deadline, kReading, kOther);
+  EXPECT_TRUE(said.wait_for("reading log.txt"));
+  const std::vector<std::string> all = said.all();
+  EXPECT_EQ(std::count(all.begin(), all.end(), "writing shard-0.h5"), 0);
+}
+
 TEST(IoDeadline, FindsTheLatestWhateverOrderTheyEndIn) {
   IoDeadline deadline(1e9, {});
   auto first = std::make_unique<IoDeadline::Operation>(&deadline, kReading, kFile);
