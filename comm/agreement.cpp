@@ -29,14 +29,14 @@ std::string ranks_text(const std::vector<int>& ranks) {
 }
 
 /// Equal texts together, in the order of the lowest rank that has each.
-std::vector<RankText> grouped(std::vector<std::string> texts) {
+std::vector<RankText> grouped(std::vector<std::string> texts, int first_rank = 0) {
   std::vector<RankText> groups;
   for (std::size_t rank = 0; rank < texts.size(); ++rank) {
     auto same = std::ranges::find(groups, texts[rank], &RankText::text);
     if (same == groups.end()) {
       same = groups.insert(groups.end(), {.ranks = {}, .text = std::move(texts[rank])});
     }
-    same->ranks.push_back(static_cast<int>(rank));
+    same->ranks.push_back(first_rank + static_cast<int>(rank));
     same->all = same->ranks.size() == texts.size();
   }
   return groups;
@@ -113,12 +113,13 @@ void require_equal(Communicator& communicator, std::span<const FingerprintItem> 
   std::string names;
   for (const FingerprintItem& item : items) names += item.name + '\n';
   std::vector<std::string> differences;
-  const std::vector<RankText> name_groups = grouped(all_gather_text(communicator, names));
+  const std::vector<RankText> name_groups = grouped(all_gather_text(communicator, names), communicator.first_rank());
   if (name_groups.size() > 1) {
     differences.push_back(difference("list of things compared", name_groups));
   } else {
     for (const FingerprintItem& item : items) {
-      const std::vector<RankText> groups = grouped(all_gather_text(communicator, item.value));
+      const std::vector<RankText> groups =
+          grouped(all_gather_text(communicator, item.value), communicator.first_rank());
       if (groups.size() > 1) differences.push_back(difference(item.name, groups));
     }
   }
@@ -141,7 +142,7 @@ void all_succeed(Communicator& communicator, const std::function<void()>& work) 
 }
 
 std::vector<RankText> gather_distinct(Communicator& communicator, std::string_view text) {
-  std::vector<RankText> groups = grouped(all_gather_text(communicator, text));
+  std::vector<RankText> groups = grouped(all_gather_text(communicator, text), communicator.first_rank());
   std::erase_if(groups, [](const RankText& group) { return group.text.empty(); });
   return groups;
 }

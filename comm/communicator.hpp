@@ -67,6 +67,8 @@ class Communicator {
 
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return size_; }
+  /// What rank 0 of a group is called in messages: its rank in the job.
+  int first_rank() const noexcept { return first_rank_; }
   /// Never `automatic`.
   virtual Transport transport() const noexcept = 0;
   /// More about it, for the log: "NCCL 2.28.9, ring 0 -> 1 -> 2 -> 3, 16 channels". May be empty.
@@ -175,12 +177,15 @@ class Communicator {
   virtual double do_set_deadline(double seconds) { return seconds; }
   virtual bool do_look_at_peers() { return false; }
 
+  friend std::unique_ptr<Communicator> make_communicator(MpiSession& session, const CommunicatorOptions& options);
+  void set_first_rank(int rank) noexcept { first_rank_ = rank; }
   /// Checks that no long operation is open, runs `work` and books its time.
   template <class Work>
   void collective(Work work);
 
   int rank_;
   int size_;
+  int first_rank_ = 0;
   int long_operations_ = 0;
   double seconds_ = 0;  ///< inside collectives, join() and wait()
   std::string transport_note_;

@@ -42,9 +42,7 @@ Transport chosen(Transport asked, const std::vector<std::vector<int>>& machines)
   return alone ? Transport::ring : Transport::two_level;
 }
 
-}  // namespace
-
-std::unique_ptr<Communicator> make_communicator(MpiSession& session, const CommunicatorOptions& options) {
+std::unique_ptr<Communicator> make_in_session(MpiSession& session, const CommunicatorOptions& options) {
   if (!(options.deadline_seconds > 0)) {
     throw std::invalid_argument(fmt::format("a deadline of {} s: it must be positive", options.deadline_seconds));
   }
@@ -52,7 +50,7 @@ std::unique_ptr<Communicator> make_communicator(MpiSession& session, const Commu
 
   MpiSession::State& state = session.state();
   if (options.transport == Transport::ring) {
-    return std::make_unique<RingCommunicator>(state, PeerTable(state.rank, state.peers), options, "");
+    return std::make_unique<RingCommunicator>(state, PeerTable(state.rank, state.peers, state.first_rank), options, "");
   }
 
   OwnSegment own{.pretended_machine = options.pretended_machine};
@@ -73,7 +71,7 @@ std::unique_ptr<Communicator> make_communicator(MpiSession& session, const Commu
     infos[rank].segment_descriptor = all_segments[rank].descriptor;
     infos[rank].pretended_machine = all_segments[rank].pretended_machine;
   }
-  PeerTable peers(state.rank, std::move(infos));
+  PeerTable peers(state.rank, std::move(infos), state.first_rank);
 
   // Decided by what all ranks know are the same everywhere: every rank decides alike.
   const std::vector<std::vector<int>> machines = peers.machines();
@@ -114,6 +112,14 @@ std::unique_ptr<Communicator> make_communicator(MpiSession& session, const Commu
     return std::make_unique<TwoLevelCommunicator>(state, std::move(peers), std::move(segments), options);
   }
   return std::make_unique<SharedMemoryCommunicator>(state, std::move(peers), std::move(segments), options);
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_communicator(MpiSession& session, const CommunicatorOptions& options) {
+  std::unique_ptr<Communicator> communicator = make_in_session(session, options);
+  communicator->set_first_rank(session.state().first_rank);
+  return communicator;
 }
 
 }  // namespace lockstep::comm

@@ -31,7 +31,7 @@ io::WrittenPart part_from(std::string_view text) {
 Checkpointer::Checkpointer(const Parts& parts) : parts_(parts), work_(parts.patience) {
   comm::all_succeed(parts.communicator, [&] {
     share_ = snapshot_share(parts.training.parameters, parts.buckets, parts.communicator, parts.writers);
-    const Snapshot::Options options{.share = share_, .sequences = parts.sequences};
+    const Snapshot::Options options{.share = share_, .sequences = parts.sequences, .carried = parts.carried};
     const std::size_t bytes = Snapshot::bytes(parts.training, parts.buckets, options);
     const std::string shortage = comm::memory_shortage(bytes, 1, comm::read_meminfo());
     if (!shortage.empty()) throw std::runtime_error("the copy that checkpoints are written from: " + shortage);

@@ -10,6 +10,7 @@
 #include <memory_resource>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "app/engine/snapshot.hpp"
 #include "app/report/stop_watch.hpp"
@@ -37,11 +38,12 @@ class Checkpointer {
   struct Parts {
     comm::Communicator& communicator;  ///< between host memories
     model::Training& training;
-    std::span<const comm::Slice> buckets;  ///< in which ranks that share the update do so
-    SequenceShare sequences = {};          ///< where the network carries state
-    int writers = 1;                       ///< ranks that write
-    std::pmr::memory_resource* memory;     ///< of the host, for the copy; pinned where a device fills it
-    double patience = 600;                 ///< seconds beyond those that so many bytes may take
+    std::span<const comm::Slice> buckets;    ///< in which ranks that share the update do so
+    SequenceShare sequences = {};            ///< where the network carries state
+    int writers = 1;                         ///< ranks that write
+    std::vector<CarriedGroup> carried = {};  ///< of one writer
+    std::pmr::memory_resource* memory;       ///< of the host, for the copy; pinned where a device fills it
+    double patience = 600;                   ///< seconds beyond those that so many bytes may take
   };
   /// Collective. Takes the memory of the copy on the ranks that write. Throws comm::AgreedError where there is too
   /// little.

@@ -22,6 +22,11 @@ std::unique_ptr<model::Backend> make_agreed_backend(comm::Communicator& communic
 
 Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, const Plan& plan)
     : communicator_(communicator), tree_(plan.tree) {
+  if (plan.islands) {
+    const int own = plan.islands->of(communicator.rank()), first = plan.islands->first_rank(own);
+    island_session_ = session.group(first, plan.islands->end_rank(own) - first, plan.settings.execution.deadline);
+    island_ = comm::make_communicator(*island_session_, communicator_options(plan.settings.execution));
+  }
   const Workload& workload = plan.workload;
   const ExecutionOptions& options = plan.settings.execution;
   const model::Network& network = *workload.network;
@@ -40,14 +45,14 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
   if (backend_->is_host()) {
     const std::size_t arena = network.parameters().arena_elements() * sizeof(float);
     const std::size_t kept = tree_ ? static_cast<std::size_t>(tree_->most_kept()) * arena : 0;
-    gradient_memory_ = communicator.reduction_memory(comm::rounded_up(arena) + kept);
+    gradient_memory_ = stepping().reduction_memory(comm::rounded_up(arena) + kept);
     state_options.gradient_memory = gradient_memory_.get();
     if (plan.shards_optimizer) {
       parameter_memory_ = communicator.reduction_memory(arena, comm::MemoryUse::gathered);
       state_options.parameter_memory = parameter_memory_.get();
     }
   }
-  if (communicator.size() > 1 && network.synchronizes()) {
+  if (stepping().size() > 1 && network.synchronizes()) {
     model_options.sum_over_ranks = [this](const model::Tensor& sums) {
       gradient_communicator().all_reduce(sums.elements<double>());
       gradient_communicator().join();
@@ -72,6 +77,9 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
   reducer_ = std::make_unique<comm::GradientReducer>(
       gradient_communicator(), training_->parameters.gradient_elements(), plan.buckets,
       training_->optimizer.is_partitioned() ? comm::SumsFor::owners : comm::SumsFor::everybody, terms);
+  if (plan.islands) {
+    rounds_.emplace(LocalRounds::Parts{.communicator = communicator, .island = *island_, .training = *training_}, plan);
+  }
 }
 
 Engine::~Engine() {
@@ -90,7 +98,7 @@ void Engine::bring_together(std::span<float> arena) {
 Trainer::Parts Engine::parts() {
   return {.backend = *backend_,
           .training = *training_,
-          .communicator = communicator_,
+          .communicator = stepping(),
           .gradient_communicator = gradient_communicator(),
           .reducer = *reducer_,
           .tree = tree_ ? &*tree_ : nullptr};
@@ -102,6 +110,7 @@ Checkpointer::Parts Engine::saved(const WorkPlan& work, int writers) {
           .buckets = buckets(),
           .sequences = share_of(work, communicator_.rank(), communicator_.size()).sequences,
           .writers = writers,
+          .carried = carried(),
           .memory = backend_->is_host() ? backend_->memory() : backend_->host_memory()};
 }
 

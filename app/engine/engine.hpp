@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "app/engine/checkpointer.hpp"
+#include "app/engine/local_rounds.hpp"
 #include "app/engine/trainer.hpp"
 #include "app/plan/plan.hpp"
 #include "comm/communicator.hpp"
@@ -29,10 +30,19 @@ class Engine {
   model::Backend& backend() noexcept { return *backend_; }
   model::Training& training() noexcept { return *training_; }
   /// Between where the gradients live: GPUs, or the host's own.
-  comm::Communicator& gradient_communicator() noexcept { return on_device_ ? *on_device_ : communicator_; }
+  comm::Communicator& gradient_communicator() noexcept { return on_device_ ? *on_device_ : stepping(); }
   /// What rounding on the wire has kept back so far is forgotten (--wire bf16-feedback; else nothing happens): done
   /// where a checkpoint is written, so that a resumed run, which starts without it, repeats the uninterrupted one.
-  void forget_residuals() noexcept { gradient_communicator().forget_rounding_errors(); }
+  void forget_residuals() noexcept {
+    gradient_communicator().forget_rounding_errors();
+    communicator_.forget_rounding_errors();
+  }
+  /// Between the ranks that take every step together: all, or those of an island.
+  comm::Communicator& stepping() noexcept { return island_ ? *island_ : communicator_; }
+  /// Where islands make steps by themselves; else nullptr.
+  LocalRounds* local_rounds() noexcept { return rounds_ ? &*rounds_ : nullptr; }
+  /// What a checkpoint holds besides training().
+  std::vector<CarriedGroup> carried() { return rounds_ ? rounds_->carried() : std::vector<CarriedGroup>(); }
   std::span<const comm::Slice> buckets() const noexcept { return reducer_->schedule(); }
   /// What a trainer needs.
   Trainer::Parts parts();
@@ -46,6 +56,8 @@ class Engine {
 
  private:
   comm::Communicator& communicator_;
+  std::unique_ptr<comm::MpiSession> island_session_;
+  std::unique_ptr<comm::Communicator> island_;
   std::unique_ptr<std::pmr::memory_resource> gradient_memory_;
   std::unique_ptr<std::pmr::memory_resource> parameter_memory_;  ///< where ranks bring each other weights
   std::unique_ptr<model::Backend> backend_;
@@ -53,6 +65,7 @@ class Engine {
   std::unique_ptr<model::Training> training_;
   std::optional<comm::SummationTree> tree_;  ///< of the gradients' sums
   std::unique_ptr<comm::GradientReducer> reducer_;
+  std::optional<LocalRounds> rounds_;
 };
 
 /// Collective: the backend of a place. Throws comm::AgreedError on every rank where one of them has none.

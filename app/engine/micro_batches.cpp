@@ -19,12 +19,17 @@ const io::InputBatch& BatchFeed::wait() {
   return prefetcher_.next();  // the reader's own deadline ends the process
 }
 
-BatchFeed::Options feed_options(const Workload& workload, model::Backend& backend) {
+BatchFeed::Options feed_options(const Plan& plan, model::Backend& backend, int rank, int ranks) {
+  const Workload& workload = plan.workload;
+  const int island = plan.islands ? plan.islands->of(rank) : 0;
   return {.x_type = element_type(workload.training->x_type()),
           .seed = workload.seed,
           .stateful = is_recurrent(*workload.network),
           .most = workload.work.largest_part,
-          .memory = backend.host_memory()};
+          .memory = backend.host_memory(),
+          .first_rank = plan.islands ? plan.islands->first_rank(island) : 0,
+          .end_rank = plan.islands ? plan.islands->end_rank(island) : ranks,
+          .ranks = ranks};
 }
 
 MicroBatch BatchFeed::next() {
@@ -39,7 +44,8 @@ MicroBatch BatchFeed::next() {
                     .keys = keys_.data(),
                     .first_sequence = input.first_sequence,
                     .begins = options_.stateful && input.position == 0},
-          .step_count = input.step_count,
+          .step_count = std::max<std::int64_t>(1, input.step_count * options_.end_rank / options_.ranks -
+                                                      input.step_count * options_.first_rank / options_.ranks),
           .epoch = input.epoch,
           .next_position = input.next_position,
           .waited = prefetcher_.stall_seconds() - before};

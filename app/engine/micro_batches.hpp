@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "app/plan/plan.hpp"
 #include "app/plan/workload.hpp"
 #include "comm/communicator.hpp"
 #include "io/datasets/prefetcher.hpp"
@@ -21,7 +22,7 @@ namespace lockstep::app {
 /// This rank's share of a micro-step, and where the step stands in the data.
 struct MicroBatch {
   model::Batch batch;
-  std::int64_t step_count = 0;  ///< samples of the whole step: the divisor of the loss
+  std::int64_t step_count = 0;  ///< samples of the whole step, or of an island's: the divisor of the loss
   std::int64_t epoch = 0;
   std::int64_t next_position = 0;  ///< in the epoch, after this step
   double waited = 0;               ///< seconds until the reader had it
@@ -36,6 +37,8 @@ class BatchFeed {
     bool stateful = false;                        ///< sequences begin anew with each epoch
     std::int64_t most = 1;                        ///< samples of a micro-batch
     std::pmr::memory_resource* memory = nullptr;  ///< of the host, for the keys
+    /// The ranks [first_rank, end_rank) of `ranks` make the step together, each with its share of the samples.
+    int first_rank = 0, end_rank = 1, ranks = 1;
   };
   /// Both must outlive the feed. The peers of a rank whose reader is late are told so (a long operation).
   BatchFeed(io::Prefetcher& prefetcher, comm::Communicator& communicator, const Options& options);
@@ -50,7 +53,8 @@ class BatchFeed {
   std::pmr::vector<std::uint64_t> keys_;
 };
 
-BatchFeed::Options feed_options(const Workload& workload, model::Backend& backend);
+/// `rank`: this one, of `ranks` in the job.
+BatchFeed::Options feed_options(const Plan& plan, model::Backend& backend, int rank, int ranks);
 
 /// Delivers the next micro-batch; called once for each micro-step. May throw: the step then fails on all ranks.
 using NextMicroBatch = std::function<MicroBatch()>;

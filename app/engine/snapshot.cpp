@@ -123,7 +123,7 @@ Snapshot::Snapshot(model::Training& training, std::span<const comm::Slice> bucke
       tensors_(training.parameters.state_tensors()),
       kept_elements_(elements_of(options.share.ranges)),
       memory_(memory, model::ElementType::float32,
-              groups_.size() * kept_elements_ + room_for_others(buckets, options.share)) {
+              (groups_.size() + options.carried.size()) * kept_elements_ + room_for_others(buckets, options.share)) {
   if (memory_.empty()) return;
   const std::span<float> all = memory_.tensor().elements<float>();
   std::fill(all.begin(), all.end(), 0.0f);
@@ -131,7 +131,7 @@ Snapshot::Snapshot(model::Training& training, std::span<const comm::Slice> bucke
 
 std::size_t Snapshot::bytes(model::Training& training, std::span<const comm::Slice> buckets, const Options& options) {
   const auto recurrent = static_cast<std::size_t>(options.sequences.all * training.model.recurrent_state().elements());
-  return (training.parameters.state_groups().size() * elements_of(options.share.ranges) +
+  return ((training.parameters.state_groups().size() + options.carried.size()) * elements_of(options.share.ranges) +
           room_for_others(buckets, options.share) + recurrent) *
          sizeof(float);
 }
@@ -148,10 +148,17 @@ std::span<float> Snapshot::kept(std::size_t group, const comm::Slice& range) con
   return {};
 }
 
+/// All that is kept of a group, the training's own first, then those carried.
+std::span<float> Snapshot::kept_group(std::size_t group) const {
+  if (kept_elements_ == 0) return {};
+  return memory_.tensor().elements<float>().subspan(group * kept_elements_, kept_elements_);
+}
+
 void Snapshot::take(comm::Communicator& communicator, model::Training& training) {
   recurrent_ = gather_recurrent_state(communicator, training.model.recurrent_state(), options_.sequences);
   const model::ParameterState& parameters = training.parameters;
   if (options_.share.gathers) return gather(communicator, parameters);
+  for (std::size_t i = 0; i < options_.carried.size(); ++i) options_.carried[i].save(kept_group(groups_.size() + i));
   if (options_.share.ranges.empty()) return;
   const comm::LongOperation copying(communicator, "copying the state for a checkpoint");
   for (std::size_t i = 0; i < groups_.size(); ++i) {
@@ -218,6 +225,16 @@ std::vector<io::TensorView> Snapshot::tensors() const {
                      .name = tensor.name,
                      .shape = tensor.shape,
                      .values = kept(group, {.offset = tensor.offset, .count = tensor.count})});
+  }
+  for (std::size_t i = 0; i < options_.carried.size(); ++i) {
+    const std::span<float> values = kept_group(groups_.size() + i);
+    for (const model::StateTensor& tensor : tensors_) {
+      if (tensor.group != groups_.front()) continue;  // the layout is the parameters'
+      views.push_back({.group = options_.carried[i].name,
+                       .name = tensor.name,
+                       .shape = tensor.shape,
+                       .values = values.subspan(tensor.offset, tensor.count)});
+    }
   }
   for (io::TensorView& view : recurrent()) views.push_back(std::move(view));
   return views;
@@ -394,7 +411,27 @@ std::string CheckpointOnRank0::initialize(model::ParameterState& parameters,
   return table;
 }
 
-void CheckpointOnRank0::restore(model::ParameterState& parameters) {
+bool CheckpointOnRank0::has_group(const std::string& group) const {
+  return std::ranges::any_of(checkpoint_.tensors, [&](const io::StoredTensor& t) { return t.group == group; });
+}
+
+/// Collective: a group of rank 0's tensors, laid out as `tensors`, in `arena` on every rank.
+void CheckpointOnRank0::share_group(const std::string& group, std::span<const model::StateTensor> tensors,
+                                    std::span<float> arena) {
+  if (communicator_.rank() == 0) {
+    std::fill(arena.begin(), arena.end(), 0.0f);
+    for (const model::StateTensor& tensor : tensors) {
+      const io::StoredTensor* stored = checkpoint_.find(group, tensor.name);
+      if (stored == nullptr || stored->values.size() != tensor.count) continue;  // refused before
+      std::copy(stored->values.begin(), stored->values.end(),
+                arena.begin() + static_cast<std::ptrdiff_t>(tensor.offset));
+    }
+  }
+  communicator_.broadcast(std::as_writable_bytes(arena), 0);
+  communicator_.wait();
+}
+
+void CheckpointOnRank0::restore(model::ParameterState& parameters, std::span<const CarriedGroup> carried) {
   const std::vector<std::string> groups = parameters.state_groups();
   const std::vector<model::StateTensor> wanted = parameters.state_tensors();
   comm::all_succeed(communicator_, [&] {
@@ -414,20 +451,20 @@ void CheckpointOnRank0::restore(model::ParameterState& parameters) {
       }
     }
   });
+  std::vector<model::StateTensor> layout = wanted;
+  std::erase_if(layout, [&](const model::StateTensor& tensor) { return tensor.group != groups.front(); });
   std::vector<float> arena(parameters.elements());
   for (const std::string& group : groups) {
-    if (communicator_.rank() == 0) {
-      std::fill(arena.begin(), arena.end(), 0.0f);
-      for (const model::StateTensor& tensor : wanted) {
-        if (tensor.group != group) continue;
-        const io::StoredTensor* stored = checkpoint_.find(tensor.group, tensor.name);
-        std::copy(stored->values.begin(), stored->values.end(),
-                  arena.begin() + static_cast<std::ptrdiff_t>(tensor.offset));
-      }
-    }
-    communicator_.broadcast(std::as_writable_bytes(std::span(arena)), 0);
-    communicator_.wait();
+    share_group(group, layout, arena);
     parameters.upload_group(group, arena);
+  }
+  for (const CarriedGroup& group : carried) {
+    std::uint8_t stored = communicator_.rank() == 0 && has_group(group.name);
+    communicator_.broadcast(std::as_writable_bytes(std::span(&stored, 1)), 0);
+    communicator_.wait();
+    if (stored == 0) continue;  // of a run that has agreed in every step so far
+    share_group(group.name, layout, arena);
+    group.restore(arena);
   }
   checkpoint_.tensors = {};
 }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory_resource>
 #include <span>
 #include <string>
@@ -40,12 +41,21 @@ struct SnapshotShare {
 SnapshotShare snapshot_share(const model::ParameterState& parameters, std::span<const comm::Slice> buckets,
                              const comm::Communicator& communicator, int writers);
 
+/// State beside a training's own that a checkpoint holds, laid out like the parameters; both collective.
+struct CarriedGroup {
+  std::string name;
+  /// Where `out` is not empty it becomes the group, as long as an arena.
+  std::function<void(std::span<float> out)> save;
+  std::function<void(std::span<const float> in)> restore;
+};
+
 /// A copy of a model's state in host memory that is taken once: training goes on while it is written.
 class Snapshot {
  public:
   struct Options {
     SnapshotShare share;
-    SequenceShare sequences = {};  ///< of networks that carry state from batch to batch
+    SequenceShare sequences = {};            ///< of networks that carry state from batch to batch
+    std::vector<CarriedGroup> carried = {};  ///< where one rank writes all
   };
   /// Of such a training, whose ranks reduce in these buckets. The memory is touched at once: the first copy takes no
   /// longer than the others.
@@ -69,6 +79,7 @@ class Snapshot {
  private:
   std::span<float> kept(std::size_t group, const comm::Slice& range) const;
   void gather(comm::Communicator& communicator, const model::ParameterState& parameters);
+  std::span<float> kept_group(std::size_t group) const;
 
   Options options_;
   std::vector<comm::Slice> buckets_;
@@ -100,7 +111,8 @@ class CheckpointOnRank0 {
 
   /// Collective: fills every group that `parameters` has, by broadcast. Throws comm::AgreedError when the checkpoint is
   /// of another network (names the first tensor that differs) or lacks a group.
-  void restore(model::ParameterState& parameters);
+  /// `carried`: filled where the checkpoint has them, left alone where it has none of them.
+  void restore(model::ParameterState& parameters, std::span<const CarriedGroup> carried = {});
   /// Collective: the parameters whose name the checkpoint knows take its values, the others keep theirs; so do those
   /// that match a pattern of `reinitialize` ("*" for anything). Returns a table of what became of each tensor. Throws
   /// comm::AgreedError where shapes differ, where a pattern matches nothing and where nothing would be taken.
@@ -111,6 +123,8 @@ class CheckpointOnRank0 {
 
  private:
   void read_best(const std::filesystem::path& folder);
+  bool has_group(const std::string& group) const;
+  void share_group(const std::string& group, std::span<const model::StateTensor> tensors, std::span<float> arena);
 
   comm::Communicator& communicator_;
   io::Checkpoint checkpoint_;  ///< rank 0 only

@@ -1,5 +1,5 @@
 /// \file
-/// One synchronous SGD step over all ranks: what train and bench step share.
+/// One synchronous SGD step over all ranks, or over those of an island: what train and bench step share.
 #pragma once
 
 #include <cstdint>
@@ -57,6 +57,8 @@ class Trainer {
     steps_done_ = steps_done;
     input_.start_at(epoch, position);
   }
+  /// Seconds that the caller has waited for peers between steps.
+  void add_communication(double seconds) noexcept { time_.communication += seconds; }
   /// Input, compute and communication since construction; the total is the caller's.
   const TimeSplit& time() const noexcept { return time_; }
   std::int64_t epoch() const noexcept { return input_.current().epoch; }

@@ -72,6 +72,12 @@ std::vector<Choice<model::OptimizerKind>> choices() {
 }
 
 template <>
+std::vector<Choice<model::OuterOptimizerKind>> choices() {
+  using enum model::OuterOptimizerKind;
+  return named({average, momentum, nesterov});
+}
+
+template <>
 std::vector<Choice<model::ScheduleOptions::Kind>> choices() {
   using enum model::ScheduleOptions::Kind;
   return named({constant, exponential, step, cosine, polynomial});

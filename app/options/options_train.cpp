@@ -59,6 +59,7 @@ void add_train_options(OptionTable& table, TrainOptions& options) {
   add_learning_rate_options(table, options.schedule, options.work);
   add_amount_options(table, options.work);
   add_batch_options(table, options.work);
+  add_agree_options(table, options.agree);
   add_validation_options(table, options.validation);
   add_start_options(table, options.start);
   add_run_options(table, options.run);

@@ -16,6 +16,7 @@
 #include "model/backend.hpp"
 #include "model/device.hpp"
 #include "model/network.hpp"
+#include "model/training/outer_optimizer.hpp"
 #include "model/training/schedule.hpp"
 #include "model/update_rule.hpp"
 
@@ -101,6 +102,16 @@ struct WorkOptions {
   bool operator==(const WorkOptions&) const = default;
 };
 
+/// How often the ranks agree on the weights.
+struct AgreeOptions {
+  /// 0: all ranks in every step. > 0: each island (neighbouring ranks that sum their gradients in every step) makes so
+  /// many steps by itself, a round, then the islands agree through an outer optimiser.
+  std::int64_t local_steps = 0;
+  std::int64_t islands = 0;  ///< of local steps; 0: one for each host
+  model::OuterOptimizerOptions outer = {};
+  bool operator==(const AgreeOptions&) const = default;
+};
+
 struct ValidationOptions {
   std::int64_t every = 0;     ///< steps; 0 = once per epoch; -1 = only at the end
   std::int64_t batch = 250;   ///< samples per evaluation chunk: part of the definition of the result's last bits
@@ -164,6 +175,7 @@ struct TrainOptions {
   model::OptimizerOptions optimizer;
   model::ScheduleOptions schedule;  ///< without total_steps, before the scaling by reference_batch
   WorkOptions work;
+  AgreeOptions agree;
   ValidationOptions validation;
   StartOptions start;
   RunOptions run;

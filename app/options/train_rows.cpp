@@ -110,6 +110,23 @@ std::string parse_patterns(const std::string& text, std::vector<std::string>& va
 
 std::string to_text(const std::vector<std::string>& value) { return fmt::format("{}", fmt::join(value, ",")); }
 
+std::string parse_agree(const std::string& text, std::int64_t& local_steps) {
+  constexpr std::string_view kLocal = "local=";
+  if (text == "all") return local_steps = 0, "";
+  std::int64_t steps = 0;
+  const char* const last = text.data() + text.size();
+  const bool local = text.starts_with(kLocal);
+  const auto [end, error] = std::from_chars(text.data() + (local ? kLocal.size() : 0), last, steps);
+  if (!local || error != std::errc() || end != last || steps < 1 || steps > 1000000) {
+    return "is neither all nor local=STEPS, with 1 to 1000000 steps";
+  }
+  return local_steps = steps, "";
+}
+
+std::string agree_text(const std::int64_t& local_steps) {
+  return local_steps == 0 ? "all" : fmt::format("local={}", local_steps);
+}
+
 std::string parse_resume(const std::string& text, Resume& value) {
   if (text.empty()) return value = {}, "";
   if (text == "auto") return value = {.from = Resume::From::newest}, "";
@@ -268,6 +285,34 @@ void add_micro_step_options(OptionTable& table, WorkOptions& options) {
       .at_most(comm::SummationTree::kMostTerms)
       .needs("reproducible");
   table.add("seed", options.seed, "N", "of initial weights and sample order; the same at any number of ranks");
+}
+
+void add_agree_options(OptionTable& table, AgreeOptions& options) {
+  table.group("Agreement between ranks");
+  table.add_parsed("agree", options.local_steps, "MODE",
+                   "all: every step sums the gradients of all ranks. local=STEPS: islands of ranks make STEPS steps by "
+                   "themselves (a round), then an outer optimiser makes one of their weights: 1/STEPS of the bytes "
+                   "between islands, for slow links; checkpoints, validations and stops wait for the end of a round",
+                   parse_agree, agree_text);
+  table
+      .add("islands", options.islands, "N",
+           "groups of neighbouring ranks, as equal as can be, that agree in every step; 0: the ranks of a host are one")
+      .at_least(0)
+      .needs("agree");
+  table
+      .add_choice("outer-optimizer", options.outer.kind, "NAME",
+                  "what is done with the mean over the islands of how far they have come: average (local SGD: takes "
+                  "it), momentum (SlowMo), nesterov (DiLoCo)")
+      .needs("agree");
+  table.add("outer-rate", options.outer.rate, "RATE", "of the outer optimiser")
+      .above(0)
+      .needs("agree")
+      .only_with("outer-optimizer", {"momentum", "nesterov"});
+  table.add("outer-momentum", options.outer.momentum, "M", "likewise")
+      .at_least(0)
+      .below(1)
+      .needs("agree")
+      .only_with("outer-optimizer", {"momentum", "nesterov"});
 }
 
 void add_validation_options(OptionTable& table, ValidationOptions& options) {

@@ -19,6 +19,8 @@ void add_amount_options(OptionTable& table, WorkOptions& options);
 void add_batch_options(OptionTable& table, WorkOptions& options);
 /// Of a batch of any size.
 void add_micro_step_options(OptionTable& table, WorkOptions& options);
+/// How often the ranks agree.
+void add_agree_options(OptionTable& table, AgreeOptions& options);
 void add_validation_options(OptionTable& table, ValidationOptions& options);
 void add_writers_option(OptionTable& table, RunOptions& options);
 void add_start_options(OptionTable& table, StartOptions& options);

@@ -150,6 +150,14 @@ std::string device_identity(const Place& place) {
   return place.gpu->pci + (place.gpu->pci.empty() || uuid.empty() ? "" : " ") + uuid;
 }
 
+comm::CommunicatorOptions communicator_options(const ExecutionOptions& options) {
+  return {.transport = options.transport,
+          .wire = options.wire,
+          .overlap = true,
+          .deadline_seconds = options.deadline,
+          .excuse_seconds = options.io_deadline + options.deadline};
+}
+
 std::unique_ptr<model::Backend> make_backend(const Place& place, const ExecutionOptions& options) {
   if (!place.gpu) return model::make_backend("cpu", {.threads = options.threads});
   return model::make_backend("cuda", {.device = place.gpu->index,

@@ -99,6 +99,8 @@ void require_gpu_memory(comm::Communicator& communicator, const Place& place, co
                         std::int64_t batch, const std::function<model::MemoryPlan(std::int64_t)>& plan_for);
 
 /// The backend of this place.
+/// Between the hosts' memories, for training.
+comm::CommunicatorOptions communicator_options(const ExecutionOptions& options);
 std::unique_ptr<model::Backend> make_backend(const Place& place, const ExecutionOptions& options);
 /// Collective: between the GPUs of such a place. `communicator` and `backend` must outlive it.
 std::unique_ptr<comm::Communicator> make_device_communicator(comm::MpiSession& session,

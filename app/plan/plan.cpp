@@ -1,6 +1,7 @@
 #include "app/plan/plan.hpp"
 
 #include <algorithm>
+#include <set>
 #include <stdexcept>
 
 #include <fmt/format.h>
@@ -13,7 +14,9 @@
 #include "app/report/figures.hpp"
 #include "app/report/result_file.hpp"
 #include "comm/device_communicator.hpp"
+#include "comm/messages.hpp"
 #include "comm/session/network_interfaces.hpp"
+#include "comm/session/this_process.hpp"
 #include "io/runs/metrics_log.hpp"
 
 namespace lockstep::app {
@@ -54,6 +57,20 @@ TrainOptions decided_settings(const TrainOptions& options, const Workload& workl
   return settings;
 }
 
+/// What local steps do to the mathematics.
+std::string format_islands(const Islands& islands, const AgreeOptions& agree, std::size_t elements) {
+  const std::string outer = model::has_velocity(agree.outer)
+                                ? fmt::format("{}, rate {}, momentum {}", model::name_of(agree.outer.kind),
+                                              agree.outer.rate, agree.outer.momentum)
+                                : "the mean of their weights";
+  return fmt::format(
+      "agreement: {} make {} by themselves, each with its own optimiser, then agree ({}); {} between them per round. "
+      "Other weights than a sum in every step would give; checkpoints, validations and stops wait for the end of a "
+      "round\n",
+      counted(islands.count(), "island"), counted(agree.local_steps, "step"), outer,
+      format_bytes(elements * sizeof(float)));
+}
+
 /// Throws UsageError where the bits would depend on the number of ranks.
 void require_reproducible(const TrainOptions& options, const model::Network& network, const Place& place) {
   const auto refuse = [](const char* with, const char* why) {
@@ -65,6 +82,44 @@ void require_reproducible(const TrainOptions& options, const model::Network& net
   }
   if (options.execution.wire != comm::WireFormat::fp32) refuse("--wire bf16", "each rank would round its own sums");
   if (network.synchronizes()) refuse("--sync-batch-norm", "batch statistics are those of a virtual rank");
+}
+
+/// Throws UsageError where islands cannot train by themselves.
+void require_local_steps(const TrainOptions& options, const Place& place, int ranks) {
+  const auto refuse = [](const char* with, const char* why) {
+    throw UsageError(fmt::format("--agree local does not go with {}: {}", with, why));
+  };
+  if (options.agree.islands > ranks) {
+    throw UsageError(
+        fmt::format("--islands {} of {}: every island needs a rank", options.agree.islands, counted(ranks, "rank")));
+  }
+  if (place.gpu) refuse("GPUs yet", "give --device cpu");
+  if (options.execution.shard_optimizer) refuse("--shard-optimizer", "islands have optimisers of their own");
+  if (options.work.reproducible) refuse("--reproducible", "the islands' number changes the result");
+  if (options.optimizer.average_decay > 0) refuse("--average-decay", "the average would be of one island's weights");
+  if (options.run.checkpoint_writers > 1) refuse("--checkpoint-writers", "rank 0 brings together what islands keep");
+}
+
+/// Collective. The ranks of a host are an island, unless the user says how many there are.
+Islands find_islands(comm::Communicator& communicator, const AgreeOptions& options) {
+  if (options.islands > communicator.size()) return Islands::equal(1, communicator.size());  // refused later
+  const std::vector<std::string> hosts = comm::all_gather_text(communicator, comm::host_name());
+  std::vector<int> first;
+  std::set<std::string> seen;
+  bool neighbours = true;
+  for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+    if (rank > 0 && hosts[rank] == hosts[rank - 1]) continue;
+    neighbours = seen.insert(hosts[rank]).second && neighbours;
+    first.push_back(static_cast<int>(rank));
+  }
+  const bool by_host = neighbours && (options.islands == 0 || options.islands == std::ssize(first));
+  if (by_host) return {std::move(first), communicator.size()};
+  if (options.islands == 0) {
+    throw UsageError(
+        "the ranks of a host are no neighbours: let the launcher place them by slots (mpirun --map-by slot, srun "
+        "--distribution=block), or give --islands");
+  }
+  return Islands::equal(static_cast<int>(options.islands), communicator.size());
 }
 
 io::NetworkIdentity identity_of(const std::string& kind, const model::Network& network) {
@@ -131,6 +186,13 @@ model::MemoryPlan memory_with(const Plan& plan, const comm::Communicator& commun
     memory.communication = comm::device_communicator_bytes(
         ranks, device_communicator_options(plan.place, plan.settings.execution, nullptr));
   }
+  if (plan.settings.agree.local_steps > 0) {
+    const std::size_t arena = network.parameters().arena_elements() * sizeof(float);
+    const std::size_t velocity = model::has_velocity(plan.settings.agree.outer) ? arena : 0;
+    memory.snapshot += velocity + memory.optimizer * static_cast<std::size_t>(
+                                                         std::max<std::int64_t>(0, plan.settings.agree.islands - 1));
+    memory.optimizer += 2 * arena + velocity;  // the anchor, and the differences from it
+  }
   if (plan.tree) {
     memory.gradients +=
         static_cast<std::size_t>(plan.tree->most_kept()) * network.parameters().arena_elements() * sizeof(float);
@@ -150,6 +212,7 @@ Plan complete_plan(const comm::Communicator& communicator, const TrainOptions& o
   }
   if (options.work.reproducible) require_reproducible(options, *workload.network, place);
   const int ranks = communicator.size();
+  if (options.agree.local_steps > 0) require_local_steps(options, place, ranks);
   const bool shards = execution.shard_optimizer && ranks > 1;
   const std::int64_t writers = options.run.checkpoint_writers;
   TrainOptions settings = decided_settings(options, workload);
@@ -168,6 +231,7 @@ Plan complete_plan(const comm::Communicator& communicator, const TrainOptions& o
                                   : shards    ? ranks
                                               : 1,
             .tree = {},
+            .islands = {},
             .memory = {},
             .record = std::move(record)};
   if (const std::int64_t parts = plan.workload.work.virtual_ranks; parts > 0) {
@@ -199,6 +263,16 @@ Place choose_place(comm::Communicator& communicator, const TrainOptions& options
   return options.dry_run ? plan_place(communicator, options.execution) : find_place(communicator, options.execution);
 }
 
+Islands Islands::equal(int count, int ranks) {
+  std::vector<int> first;
+  for (int island = 0; island < count; ++island) first.push_back(island * ranks / count);
+  return {std::move(first), ranks};
+}
+
+int Islands::of(int rank) const {
+  return static_cast<int>(std::upper_bound(first_.begin(), first_.end(), rank) - first_.begin()) - 1;
+}
+
 Plan make_plan(comm::Communicator& communicator, const TrainOptions& options, const RunStart& start) {
   TrainOptions begun = options;
   begun.run.folder = start.folder;
@@ -209,8 +283,18 @@ Plan make_plan(comm::Communicator& communicator, const TrainOptions& options, co
   if (start.record != nullptr && options.work.reproducible && options.work.virtual_ranks == 0) {
     begun.work.virtual_ranks = train_options_from_ini(start.record->configuration).work.virtual_ranks;
   }
+  std::optional<Islands> islands;
+  if (options.agree.local_steps > 0) {
+    if (start.record != nullptr && !options.was_set("islands")) {
+      begun.agree.islands = train_options_from_ini(start.record->configuration).agree.islands;
+    }
+    islands = find_islands(communicator, begun.agree);
+    if (begun.agree.islands == 0) begun.agree.islands = islands->count();
+  }
   Workload workload = open_workload(communicator, begun, start.deadline);
-  return complete_plan(communicator, begun, std::move(workload), choose_place(communicator, begun));
+  Plan plan = complete_plan(communicator, begun, std::move(workload), choose_place(communicator, begun));
+  plan.islands = std::move(islands);
+  return plan;
 }
 
 std::string format_plan(const Plan& plan, const comm::Communicator& communicator) {
@@ -261,6 +345,8 @@ std::string format_plan(const Plan& plan, const comm::Communicator& communicator
     text += fmt::format(" {}", format_bytes(buckets[i].count * sizeof(float)));
   }
   text += buckets.size() > most_shown ? " ...\n" : "\n";
+  if (plan.islands)
+    text += format_islands(*plan.islands, plan.settings.agree, buckets.back().offset + buckets.back().count);
   text += fmt::format(
       "data: {} in {}, {}", counted(info.samples, "sample"), counted(workload.training->shards().size(), "file"),
       info.labels_are_classes ? (info.classes == 1 ? std::string("1 class") : fmt::format("{} classes", info.classes))

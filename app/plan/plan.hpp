@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/options/train_options.hpp"
@@ -20,6 +21,26 @@
 #include "model/training/schedule.hpp"
 
 namespace lockstep::app {
+
+/// Groups of neighbouring ranks that agree in every step, where all ranks do so only now and then (--agree local).
+class Islands {
+ public:
+  /// `first`: the first rank of each island, ascending from 0; `ranks` > 0 of all.
+  Islands(std::vector<int> first, int ranks) : first_(std::move(first)), ranks_(ranks) {}
+  /// As equal as can be; 1 <= count <= ranks.
+  static Islands equal(int count, int ranks);
+
+  int count() const noexcept { return static_cast<int>(first_.size()); }
+  int first_rank(int island) const { return first_.at(static_cast<std::size_t>(island)); }
+  /// Behind the last rank.
+  int end_rank(int island) const { return island + 1 < count() ? first_rank(island + 1) : ranks_; }
+  /// The one of a rank.
+  int of(int rank) const;
+
+ private:
+  std::vector<int> first_;
+  int ranks_;
+};
 
 struct Plan {
   TrainOptions settings;  ///< the options, with what was decided in the place of what is automatic
@@ -36,8 +57,9 @@ struct Plan {
   int checkpoint_writers = 1;  ///< ranks that write a checkpoint together
   /// How gradients are added up where the bits are the same at any number of ranks (--reproducible).
   std::optional<comm::SummationTree> tree;
-  model::MemoryPlan memory;   ///< of the rank that takes most
-  io::TrainingRecord record;  ///< what a checkpoint says of the run, but for how far it has come
+  std::optional<Islands> islands;  ///< where ranks make steps of their own
+  model::MemoryPlan memory;        ///< of the rank that takes most
+  io::TrainingRecord record;       ///< what a checkpoint says of the run, but for how far it has come
 };
 
 /// What a run begins with, known once its folder has been looked at.

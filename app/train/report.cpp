@@ -19,16 +19,23 @@ model::LossSums sums(const StepFigures& figures) { return {.loss = figures.loss_
 
 Reporter::Reporter(Console& console, const ReportOptions& options, const WorkPlan& work, const Task& task, int world,
                    std::int64_t first_step)
-    : console_(console), options_(options), work_(work), task_(task), world_(world), first_step_(first_step) {}
+    : console_(console),
+      options_(options),
+      work_(work),
+      task_(task),
+      world_(world),
+      first_step_(first_step),
+      last_step_(first_step) {}
 
 bool Reporter::collect(const StepFigures& figures, const TimeSplit& split) {
   interval_.loss_sum += figures.loss_sum;
   interval_.metric_sum += figures.metric_sum;
   interval_.samples += figures.samples;
-  ++interval_steps_;
+  interval_steps_ += figures.step - last_step_;
   const bool last = figures.step == work_.total_steps;
-  const bool due =
-      options_.every > 0 ? figures.step % options_.every == 0 : since_line_.seconds() >= kSecondsBetweenLines;
+  const bool due = options_.every > 0 ? figures.step / options_.every > last_step_ / options_.every
+                                      : since_line_.seconds() >= kSecondsBetweenLines;
+  last_step_ = figures.step;
   if (!due && !last && since_bar_.seconds() >= kSecondsBetweenBars) {
     since_bar_.lap();
     if (!console_.shows_progress()) return false;

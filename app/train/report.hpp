@@ -71,7 +71,7 @@ class Reporter {
   std::int64_t interval_steps_ = 0;
   TimeSplit interval_start_;
   StopWatch since_line_, since_bar_, since_start_;
-  std::int64_t first_step_;
+  std::int64_t first_step_, last_step_;
   std::string history_;
 };
 

@@ -139,8 +139,13 @@ void check_continues(comm::Communicator& communicator, Console& console, const i
                       "there. Give the same --data, or start a new run",
                       plan.workload.paths.training.string()));
     }
-    if (plan.workload.optimizer.average_decay > 0 &&
-        train_options_from_ini(record.configuration).optimizer.average_decay == 0) {
+    const TrainOptions before = train_options_from_ini(record.configuration);
+    const AgreeOptions &was = before.agree, &is = plan.settings.agree;
+    if (was.local_steps > 0 && is.local_steps > 0 && was.islands != is.islands) {
+      throw UsageError(fmt::format("the checkpoint holds the optimisers of {} islands, not {}: give --islands {}",
+                                   was.islands, is.islands, was.islands));
+    }
+    if (plan.workload.optimizer.average_decay > 0 && before.optimizer.average_decay == 0) {
       throw UsageError("the checkpoint keeps no average of the weights: leave out --average-decay, or start a new run");
     }
     if (record.seed != wanted.seed) {
@@ -149,6 +154,9 @@ void check_continues(comm::Communicator& communicator, Console& console, const i
                       record.seed, wanted.seed));
     }
   });
+  if (train_options_from_ini(record.configuration).agree.islands > 1 && plan.settings.agree.local_steps == 0) {
+    console.warn("the islands' optimisers become one, the first island's: the others' state is left behind");
+  }
   const std::vector<std::string> changed = changed_options(record.configuration, plan.settings);
   console.info(
       fmt::format("continuing after step {} (epoch {}, sample {}){}", with_commas(record.step), record.epoch,

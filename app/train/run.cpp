@@ -17,6 +17,7 @@ namespace lockstep::app {
 Run::Run(const Plan& plan, comm::Communicator& communicator, Console& console, Engine& engine, Trainer& trainer,
          WallTime wall_time)
     : run_(plan.settings.run),
+      agree_(plan.settings.agree),
       validation_(plan.settings.validation),
       reports_(plan.settings.reports),
       identity_(plan.record),
@@ -57,6 +58,8 @@ void Run::open_folder(std::optional<io::RunFolder> taken, bool continues, const 
   target_reached_ = reached_target(best_metric_);
   if (continues) saved_at_ = from.step;
   validated_before_ = from.validated_step;
+  const std::int64_t steps = std::max<std::int64_t>(1, agree_.local_steps);
+  steps_before_ = std::max<std::int64_t>(0, from.step - 1) / steps * steps;
   owes_validation_ = from.step > 0 && due(workload_.work.evaluate_every) && validated_before_ < from.step;
   count_earlier_validations(from);
   comm::all_succeed(communicator_, [&] {
@@ -276,7 +279,7 @@ std::string Run::summary() const {
 void Run::make_steps(StopSignals& signals) {
   while (!last_step() && !finished() && !stopped_) {
     StopWatch watch;
-    const Trainer::Result step = trainer_.step(next_request(signals));
+    const Trainer::Result step = make_step(signals);
     report(step.figures);
     report_checkpoint();
     stopped_ = step.stop_requests > 0 && !last_step();  // in the last step there is nothing left to stop
@@ -289,6 +292,14 @@ void Run::make_steps(StopSignals& signals) {
     answered_ = answered_ || asked_for;
   }
   on_rank0([&] { reporter_.remaining(last_figures_, time(), [this] { return training_.optimizer.l2_loss(); }); });
+}
+
+/// A step, or a round of local steps.
+Trainer::Result Run::make_step(StopSignals& signals) {
+  steps_before_ = trainer_.steps_done();
+  LocalRounds* const rounds = engine_.local_rounds();
+  if (rounds == nullptr) return trainer_.step(next_request(signals));
+  return rounds->round(trainer_, [&] { return next_request(signals); });
 }
 
 int Run::train(StopSignals& signals) {
@@ -318,8 +329,8 @@ int Run::train(StopSignals& signals) {
 /// What this rank wants of the next step.
 Trainer::Request Run::next_request(StopSignals& signals) {
   const bool time_is_up =
-      wall_time_.is_up({.validation = due(workload_.work.evaluate_every, 1),
-                        .checkpoint = due(workload_.work.checkpoint_every, 1) || checkpointer_.under_way()});
+      wall_time_.is_up({.validation = will_be_due(workload_.work.evaluate_every),
+                        .checkpoint = will_be_due(workload_.work.checkpoint_every) || checkpointer_.under_way()});
   return {.stop = time_is_up || signals.stop_requested(), .save = wants_checkpoint(signals), .error = error_};
 }
 

@@ -2,6 +2,7 @@
 /// A training run, from the first step to the last checkpoint.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
@@ -55,8 +56,11 @@ class Run {
   bool finished() const { return target_reached_ || patience_.is_over(); }
   const char* how_it_ended() const;
   bool last_step() const { return trainer_.steps_done() >= workload_.work.total_steps; }
-  bool due(std::int64_t every, std::int64_t steps_ahead = 0) const {
-    return every > 0 && (trainer_.steps_done() + steps_ahead) % every == 0;
+  /// A multiple of `every` lies in what was done last: a step, or a round of local steps.
+  bool due(std::int64_t every) const { return every > 0 && trainer_.steps_done() / every > steps_before_ / every; }
+  /// The same, asked before the step is made, or where the steps of a round are.
+  bool will_be_due(std::int64_t every) const {
+    return every > 0 && std::max(trainer_.steps_done(), steps_before_ + 1) / every > steps_before_ / every;
   }
   bool reached_target(double metric) const {
     return validation_.target_metric && !std::isnan(metric) && !better(*validation_.target_metric, metric);
@@ -74,6 +78,7 @@ class Run {
   void await_checkpoint();
   void report_checkpoint();
   void make_steps(StopSignals& signals);
+  Trainer::Result make_step(StopSignals& signals);
   Trainer::Request next_request(StopSignals& signals);
   bool wants_checkpoint(StopSignals& signals);
   std::string summary() const;
@@ -84,6 +89,7 @@ class Run {
   void on_rank0(Work work);
 
   const RunOptions& run_;
+  const AgreeOptions& agree_;
   const ValidationOptions& validation_;
   const ReportOptions& reports_;
   const io::TrainingRecord& identity_;  ///< of the run, in each of its checkpoints
@@ -105,6 +111,7 @@ class Run {
   std::optional<Score> last_evaluation_;
   double best_metric_ = std::numeric_limits<double>::quiet_NaN();
   Patience patience_;
+  std::int64_t steps_before_ = 0;  ///< done when the last step, or round, began
   bool target_reached_ = false, stopped_ = false;
   bool owes_validation_ = false;  ///< the checkpoint was written where a validation was due, and before it
   std::int64_t evaluated_at_ = -1, saved_at_ = -1;

@@ -45,8 +45,9 @@ std::optional<io::RunFolder> take_folder(comm::Communicator& communicator, Conso
 }
 
 /// Collective. The state that training begins with. Returns the record that belongs to it.
-io::TrainingRecord restore_or_initialize(comm::Communicator& communicator, Console& console, model::Training& training,
+io::TrainingRecord restore_or_initialize(comm::Communicator& communicator, Console& console, Engine& engine,
                                          Origin& origin, const Plan& plan) {
+  model::Training& training = engine.training();
   if (!origin.checkpoint) {
     training.parameters.initialize(plan.workload.seed);
     const StartOptions& start = plan.settings.start;
@@ -60,7 +61,7 @@ io::TrainingRecord restore_or_initialize(comm::Communicator& communicator, Conso
   origin.checkpoint->restore_recurrent_state(
       training.model.recurrent_state(),
       share_of(plan.workload.work, communicator.rank(), communicator.size()).sequences);
-  origin.checkpoint->restore(training.parameters);
+  origin.checkpoint->restore(training.parameters, engine.carried());
   return *origin.record();
 }
 
@@ -78,12 +79,7 @@ WallTime wall_time(const JobTime& time, const StopWatch& launched, Console& cons
 }  // namespace
 
 int run_train(comm::MpiSession& session, const TrainOptions& given, StopSignals& signals) {
-  const auto communicator =
-      comm::make_communicator(session, {.transport = given.execution.transport,
-                                        .wire = given.execution.wire,
-                                        .overlap = true,
-                                        .deadline_seconds = given.execution.deadline,
-                                        .excuse_seconds = given.execution.io_deadline + given.execution.deadline});
+  const auto communicator = comm::make_communicator(session, communicator_options(given.execution));
   io::IoDeadline io_deadline = watch_files(session, *communicator, given.execution.io_deadline);
   Console console(communicator->rank() == 0);
   if (!communicator->transport_note().empty()) console.warn(communicator->transport_note());
@@ -114,7 +110,8 @@ int run_train(comm::MpiSession& session, const TrainOptions& given, StopSignals&
   console.info(engine.description());
   if (stopped_before_start(*communicator, console, signals)) return kExitStoppedEarly;
   std::optional<io::RunFolder> folder = take_folder(*communicator, console, origin, plan, io_deadline);
-  const io::TrainingRecord from = restore_or_initialize(*communicator, console, engine.training(), origin, plan);
+  const io::TrainingRecord from = restore_or_initialize(*communicator, console, engine, origin, plan);
+  if (engine.local_rounds() != nullptr) engine.local_rounds()->begin();
   const bool continues = origin.checkpoint && is_of_run(origin.checkpoint->file(), settings.run.folder);
   origin.checkpoint.reset();
 
@@ -123,7 +120,8 @@ int run_train(comm::MpiSession& session, const TrainOptions& given, StopSignals&
   input.first_position = from.position;
   input.memory = engine.backend().host_memory();
   io::Prefetcher prefetcher(*workload.training, input);
-  BatchFeed feed(prefetcher, *communicator, feed_options(workload, engine.backend()));
+  BatchFeed feed(prefetcher, engine.stepping(),
+                 feed_options(plan, engine.backend(), communicator->rank(), communicator->size()));
   const RankShare share = share_of(workload.work, communicator->rank(), communicator->size());
   Trainer trainer(engine.parts(), plan.schedule, share.micro_steps, [&] { return feed.next(); });
   trainer.start_at(from.step, from.epoch, from.position);

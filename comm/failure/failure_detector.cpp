@@ -137,7 +137,7 @@ void FailureDetector::barrier() {
 }
 
 void FailureDetector::look_for_the_dead() {
-  const int disconnected = state_.connections ? state_.connections->dead_rank() : -1;
+  const int disconnected = state_.connections ? state_.connections->dead_rank() - state_.first_rank : -1;
   for (int peer = 0; peer < state_.size; ++peer) {
     if (peer == state_.rank) continue;
     if (peer != disconnected && peers_.process_state(peer) != ProcessState::gone) continue;
@@ -149,7 +149,7 @@ void FailureDetector::look_for_the_dead() {
       if (!end_of_grace_) end_of_grace_ = Clock::now() + kGrace;
       if (Clock::now() < *end_of_grace_) continue;
     }
-    state_.suspects->mark_dead(peer);
+    state_.suspects->mark_dead(state_.first_rank + peer);
     if (const int signal = page(peer) ? static_cast<int>(page(peer)->ended_by.load()) : 0; signal != 0) {
       throw PeerError(fmt::format("{} has been ended by {}; {}. Ending the job.", peers_.describe(peer),
                                   signal_name(signal), whereabouts(peer, "are")));
@@ -219,7 +219,9 @@ void FailureDetector::look_around(Collective operation, Patience& patience, std:
 }
 
 std::string FailureDetector::describe_missing(std::span<const int> ranks, Collective operation, double waited) {
-  state_.suspects->mark(ranks);
+  std::vector<int> in_the_job(ranks.begin(), ranks.end());
+  for (int& rank : in_the_job) rank += state_.first_rank;
+  state_.suspects->mark(in_the_job);
   constexpr std::size_t kNamed = 4;
   std::string text;
   for (const int rank : ranks.first(std::min(kNamed, ranks.size()))) {

@@ -136,7 +136,11 @@ void StatusChannel::take_leave() noexcept {
   const std::lock_guard lock(mutex_);
   if (!beats_ && std::this_thread::get_id() != owner_) return;
   try {
-    const int dead = state_.suspects->dead();
+    int dead = state_.suspects->dead();
+    if (dead >= 0) {
+      dead -= state_.first_rank;
+      if (dead < 0 || dead >= state_.size) dead = Suspects::kUnknownRank;  // of another group
+    }
     send(Report{.kind = Report::Kind::leaving,
                 .witnessed = dead,
                 .witnessed_state = static_cast<std::int32_t>(dead == -1 ? ProcessState::running : ProcessState::gone)});

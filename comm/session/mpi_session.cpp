@@ -89,8 +89,8 @@ void check(int code, const char* call, const MpiSession::State& state, int peer)
   if (MPI_Error_string(code, text, &length) != MPI_SUCCESS) length = 0;
   state.suspects->mark_lost_peer();
   throw PeerError(fmt::format(
-      "{} failed on rank {} (host {}, pid {}){}: {}", call, state.rank, state.host, getpid(),
-      peer < 0 ? "" : fmt::format(" talking to rank {}", peer),
+      "{} failed on rank {} (host {}, pid {}){}: {}", call, state.first_rank + state.rank, state.host, getpid(),
+      peer < 0 ? "" : fmt::format(" talking to rank {}", state.first_rank + peer),
       length > 0 ? std::string(text, static_cast<std::size_t>(length)) : fmt::format("error code {}", code)));
 }
 
@@ -197,18 +197,30 @@ std::unique_ptr<MpiSession> MpiSession::subset(int ranks, double limit) {
   if (ranks < 1 || ranks > size()) {
     throw std::invalid_argument(fmt::format("a session of {} of {} ranks", ranks, size()));
   }
-  const bool member = rank() < ranks;
+  return part(rank() < ranks, 0, ranks, limit);
+}
+
+std::unique_ptr<MpiSession> MpiSession::group(int first, int ranks, double limit) {
+  if (first < 0 || ranks < 1 || first + ranks > size() || rank() < first || rank() >= first + ranks) {
+    throw std::invalid_argument(
+        fmt::format("a group of the ranks {} to {} for rank {} of {}", first, first + ranks - 1, rank(), size()));
+  }
+  return part(true, first, ranks, limit);
+}
+
+std::unique_ptr<MpiSession> MpiSession::part(bool member, int first, int ranks, double limit) {
   MPI_Comm part = MPI_COMM_NULL;
   const StartGuard guard("MPI_Comm_split", limit);
   if (state_->uses_mpi()) {
-    check(MPI_Comm_split(state_->data, member ? 0 : MPI_UNDEFINED, rank(), &part), "MPI_Comm_split", *state_);
+    check(MPI_Comm_split(state_->data, member ? first : MPI_UNDEFINED, rank(), &part), "MPI_Comm_split", *state_);
   }
   if (!member) return nullptr;
   auto state = std::make_unique<State>();
-  state->rank = rank();
+  state->rank = rank() - first;
   state->size = ranks;
+  state->first_rank = state_->first_rank + first;
   state->host = state_->host;
-  state->peers.assign(state_->peers.begin(), state_->peers.begin() + ranks);
+  state->peers.assign(state_->peers.begin() + first, state_->peers.begin() + first + ranks);
   state->connections = state_->connections;
   state->leave_taking = state_->leave_taking;
   state->kept = state_->kept;

@@ -47,6 +47,10 @@ class MpiSession {
   /// others. It ends without ending MPI, before this one does; abort() ends all ranks of the job. Throws PeerError; a
   /// rank that does not come ends the job after `limit` seconds.
   std::unique_ptr<MpiSession> subset(int ranks, double limit);
+  /// Collective: every rank names the group that it belongs to, `ranks` neighbours from rank `first` on, and gets a
+  /// session of these, in which they have the numbers from 0 on; messages name them by their numbers in this one. Ends,
+  /// and fails, as a subset.
+  std::unique_ptr<MpiSession> group(int first, int ranks, double limit);
 
   /// What is done about a failure: says it and returns the exit code where all ranks know of it, else ends the job
   /// (abort). From any thread; called twice it says nothing more and returns the same.
@@ -75,6 +79,7 @@ class MpiSession {
 
  private:
   explicit MpiSession(std::unique_ptr<State> state);
+  std::unique_ptr<MpiSession> part(bool member, int first, int ranks, double limit);
   /// Until all ranks have been heard; throws PeerError.
   void rendezvous(double limit);
   void settle(int exit_code);

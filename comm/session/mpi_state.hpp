@@ -48,6 +48,7 @@ class KeptMemory {
 struct MpiSession::State {
   int rank = 0;
   int size = 1;
+  int first_rank = 0;  ///< of a group: what its rank 0 is in the job, which messages, suspects and connections count in
   std::string host;
   MPI_Comm data = MPI_COMM_NULL;    ///< the ring's segments and collectives
   MPI_Comm status = MPI_COMM_NULL;  ///< heartbeats and reports, so that they never match a segment

@@ -71,7 +71,7 @@ PeerInfo own_info() {
 }
 
 std::string PeerTable::describe(int rank) const {
-  return fmt::format("rank {} (host {}, pid {})", rank, host(rank), info(rank).pid);
+  return fmt::format("rank {} (host {}, pid {})", first_rank_ + rank, host(rank), info(rank).pid);
 }
 
 bool PeerTable::same_machine(int one, int other) const {

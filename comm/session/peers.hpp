@@ -29,7 +29,9 @@ enum class ProcessState { running, stopped, blocked, gone, out_of_sight };
 
 class PeerTable {
  public:
-  PeerTable(int own_rank, std::vector<PeerInfo> peers) : own_rank_(own_rank), peers_(std::move(peers)) {}
+  /// `first_rank`: what rank 0 of these is called in messages.
+  PeerTable(int own_rank, std::vector<PeerInfo> peers, int first_rank = 0)
+      : own_rank_(own_rank), first_rank_(first_rank), peers_(std::move(peers)) {}
 
   int size() const noexcept { return static_cast<int>(peers_.size()); }
   const PeerInfo& info(int rank) const { return peers_[static_cast<std::size_t>(rank)]; }
@@ -47,7 +49,7 @@ class PeerTable {
  private:
   bool same_machine(int one, int other) const;
 
-  int own_rank_;
+  int own_rank_, first_rank_;
   std::vector<PeerInfo> peers_;
 };
 

@@ -70,7 +70,7 @@ void exchange_bytes(MpiSession::State& state, std::span<const std::byte> mine, s
     for (std::size_t i = 0; i < receives.size(); ++i) {
       int done = 0;
       check(MPI_Test(&receives[i], &done, MPI_STATUS_IGNORE), "MPI_Test", state, senders[i]);
-      if (!done) missing.push_back(senders[i]);
+      if (!done) missing.push_back(state.first_rank + senders[i]);
     }
     state.suspects->mark(missing);
     throw PeerError(

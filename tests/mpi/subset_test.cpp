@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "comm/agreement.hpp"
 #include "world.hpp"
 
 namespace lockstep::comm {
@@ -36,6 +37,37 @@ TEST(Subset, TheFirstRanksAreAWorldOfTheirOwnAndTheOthersGoOn) {
 TEST(Subset, HasOneRankAtLeastAndNoMoreThanThereAre) {
   EXPECT_THROW(session().subset(0, kLimit), std::invalid_argument);
   EXPECT_THROW(session().subset(session().size() + 1, kLimit), std::invalid_argument);
+}
+
+TEST(Group, EveryRankIsInOneAndCountsFromItsFirst) {
+  const auto whole = communicator_over(Transport::automatic);
+  const int size = session().size(), rank = session().rank();
+  for (int cut = 1; cut < size; ++cut) {  // [0, cut) and [cut, size)
+    const int first = rank < cut ? 0 : cut, ranks = rank < cut ? cut : size - cut;
+    for (const Transport transport : {Transport::automatic, Transport::ring}) {
+      const std::unique_ptr<MpiSession> group = session().group(first, ranks, kLimit);
+      EXPECT_EQ(group->rank(), rank - first);
+      EXPECT_EQ(group->size(), ranks);
+      const auto communicator = make_communicator(*group, {.transport = transport});
+      EXPECT_EQ(communicator->first_rank(), first);
+      std::vector<float> own(100'000, static_cast<float>(rank));
+      communicator->all_reduce(own);
+      communicator->wait();
+      const int last = first + ranks - 1;
+      EXPECT_EQ(own.front(), static_cast<float>((first + last) * ranks / 2.0));
+      EXPECT_EQ(own.back(), own.front());
+      const std::vector<RankText> said = gather_distinct(*communicator, group->rank() == ranks - 1 ? "last" : "");
+      ASSERT_EQ(said.size(), 1u);
+      EXPECT_EQ(said[0].ranks, std::vector<int>{last}) << "messages name ranks by their numbers in the job";
+      whole->barrier();
+      whole->wait();
+    }
+  }
+}
+
+TEST(Group, HoldsTheRankThatAsks) {
+  EXPECT_THROW(session().group(0, session().size() + 1, kLimit), std::invalid_argument);
+  EXPECT_THROW(session().group(session().rank() + 1, 1, kLimit), std::invalid_argument);
 }
 
 }  // namespace

@@ -1,0 +1,34 @@
+/// \file
+/// Local steps: what becomes of the weights that several islands have trained apart from each other for a while.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace lockstep::model {
+
+enum class OuterOptimizerKind { average, momentum, nesterov };
+/// "average", "momentum", "nesterov": as options and plans say it.
+std::string_view name_of(OuterOptimizerKind kind) noexcept;
+
+struct OuterOptimizerOptions {
+  OuterOptimizerKind kind = OuterOptimizerKind::nesterov;
+  double rate = 0.7;      ///< of momentum and nesterov
+  double momentum = 0.9;  ///< likewise
+  bool operator==(const OuterOptimizerOptions&) const = default;
+};
+
+/// Whether it keeps a velocity from round to round.
+bool has_velocity(const OuterOptimizerOptions& options) noexcept;
+
+/// The step at the end of a round. `anchor` a: the weights that every island began the round with, and the new ones
+/// afterwards; `difference` d: the mean over the islands of anchor - own weights; `velocity` v: as long, empty where
+/// none is kept. All of one length.
+///   average   a <- a - d                         (local SGD: Stich, ICLR 2019)
+///   momentum  v <- m v + d,  a <- a - rate v     (SlowMo: Wang et al., ICLR 2020, at a constant inner rate)
+///   nesterov  v <- m v + d,  a <- a - rate (d + m v)   (DiLoCo: Douillard et al. 2023)
+/// Throws std::invalid_argument where lengths differ.
+void outer_update(const OuterOptimizerOptions& options, std::span<float> anchor, std::span<float> velocity,
+                  std::span<const float> difference);
+
+}  // namespace lockstep::model

@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# --agree local: islands of ranks that train by themselves for a round, then agree.
+. "$(dirname "$0")/harness.sh"
+pack_small data/train
+pack_small data/test --first 600
+
+base="--data data --hidden 32 --global-batch 60 --seed 3"
+# loss RUN: of the last validation.
+loss() { metric "$1" validation loss | tail -n 1 | cut -d' ' -f2; }
+# near A B TOLERANCE: relative.
+near() { python3 -c "import sys; a, b, t = map(float, sys.argv[1:]); sys.exit(abs(a - b) > t * abs(b))" "$@" || failed "$1 is not near $2"; }
+
+check "rounds of one step, plain SGD and the mean are the synchronous curve, to rounding"
+run -n 4 train $base --steps 60 --optimizer sgd --learning-rate 0.1 --run runs/all
+expect_status 0
+for islands in 1 2 3 4; do
+  run -n 4 train $base --steps 60 --optimizer sgd --learning-rate 0.1 --agree local=1 --islands $islands \
+    --outer-optimizer average --run runs/one-$islands
+  expect_status 0; expect_out "agreement: $islands islands? make 1 step by themselves"
+  near "$(loss runs/one-$islands)" "$(loss runs/all)" 1e-4
+done
+
+check "rounds of several steps differ from it, and learn"
+run -n 4 train $base --steps 60 --optimizer sgd --learning-rate 0.1 --agree local=8 --islands 2 \
+  --outer-optimizer average --run runs/eight
+expect_status 0
+! python3 -c "import sys; sys.exit(abs(float(sys.argv[1]) / float(sys.argv[2]) - 1) > 1e-5)" "$(loss runs/eight)" "$(loss runs/all)" ||
+  failed "nothing to show: the loss is the synchronous one"
+near "$(loss runs/eight)" "$(loss runs/all)" 0.2
+
+for outer in "nesterov" "momentum --outer-rate 0.5 --outer-momentum 0.6" "average"; do
+  for transport in auto ring two-level; do
+    local_steps="$base --optimizer adam --learning-rate 0.003 --agree local=7 --islands 2 --outer-optimizer $outer --transport $transport"
+    check "a resumed run has the bytes of one that was not stopped: $outer, $transport"
+    rm -rf runs/here
+    run -n 3 train $local_steps --steps 70 --checkpoint-every 35 --run runs/here
+    expect_status 0
+    cp runs/here/checkpoints/step-0000000070.h5 whole.h5
+    rm runs/here/checkpoints/step-0000000070.h5
+    run -n 3 train --resume --run runs/here
+    expect_status 0; expect_out 'continuing after step 35'
+    expect cmp whole.h5 runs/here/checkpoints/step-0000000070.h5
+  done
+done
+
+check "checkpoints, validations and stops wait for the end of a round"
+start -n 2 train $base --steps 100000000 --agree local=10 --islands 2 --checkpoint-every 25 --evaluate-every 15 \
+  --report-every 5 --progress off --run runs/stopped
+wait_for 30 grep -q '^ *step ' out
+kill -USR1 "$(rank 1)"
+finish 30
+expect_status 75; expect_silence
+expect_out 'validation at step 20:'; expect_out 'checkpoint .*step-0000000030.h5'; expect_no_out 'step-0000000025.h5'
+expect_out 'stopped at step [0-9]*0 on request'
+newest=$(newest_checkpoint runs/stopped) && newest=${newest##*step-} && newest=$((10#${newest%.h5}))
+run -n 2 train --resume --run runs/stopped --steps $((newest + 20)) --report-every 5
+expect_status 0; expect_out "done at step $((newest + 20)) "
+
+check "a run that agreed in every step goes on with local ones, and back"
+run -n 2 train $base --steps 30 --optimizer momentum --run runs/turn
+expect_status 0
+run -n 2 train $base --steps 60 --optimizer momentum --agree local=10 --islands 2 --resume --run runs/turn
+expect_status 0; expect_out 'continuing after step 30'
+run -n 2 train $base --steps 70 --optimizer momentum --agree all --resume --run runs/turn
+expect_status 0; expect_err "the first island's"
+
+check "another number of islands is refused"
+rm -rf runs/turn
+run -n 4 train $base --steps 30 --agree local=10 --islands 4 --run runs/turn
+expect_status 0
+run -n 4 train $base --steps 60 --agree local=10 --islands 2 --resume --run runs/turn
+expect_error 2 'of 4 islands, not 2'
+
+check "an island that fails names its ranks as the job counts them"
+run -n 4 train --data data --optimizer sgd --learning-rate 1e30 --global-batch 60 --steps 50 --agree local=10 --islands 2 --run runs/spoilt
+expect_status 1; expect_err 'is not finite'
+
+check "a rank that dies ends the job, whatever island it is of"
+start -n 4 train $base --steps 100000000 --agree local=50 --islands 2 --progress off --report-every 50 --run runs/dies
+wait_for 30 grep -q '^ *step ' out
+pid=$(rank 3)
+kill -9 "$pid"
+finish 40
+expect_err "rank 3 \(host .*, pid $pid\)|signal 9"
+
+check "contradictions are one sentence before anything starts"
+refused() { run -n 2 train $base --run runs/refused "${@:2}"; expect_error 2 "$1"; }
+refused 'is neither all nor local=STEPS' --agree local=0
+refused 'is neither all nor local=STEPS' --agree sometimes
+refused '--islands has no effect without --agree' --islands 2
+refused '--islands 3 of 2 ranks: every island needs a rank' --agree local=5 --islands 3
+refused '--agree local does not go with --shard-optimizer' --agree local=5 --shard-optimizer --optimizer adam
+refused '--agree local does not go with --reproducible' --agree local=5 --reproducible
+refused '--agree local does not go with --average-decay' --agree local=5 --average-decay 0.9
+refused '--agree local does not go with --checkpoint-writers' --agree local=5 --checkpoint-writers 2
+refused '--outer-rate has an effect only with --outer-optimizer' --agree local=5 --outer-optimizer average --outer-rate 1
