@@ -148,6 +148,38 @@ Initializer parse_initializer(std::string_view text) {
   return initializer;
 }
 
+Initializers parse_initializers(std::string_view text) {
+  Initializers result;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const std::string_view item = text.substr(begin, end - begin);
+    begin = end + 1;
+    const std::size_t equals = item.find('=');
+    if (item == "auto") continue;
+    if (equals == std::string_view::npos) {
+      if (result.all) throw std::invalid_argument(fmt::format("'{}' has two initialisers for all layers", text));
+      result.all = parse_initializer(item);
+      continue;
+    }
+    const std::string layer(item.substr(0, equals));
+    const bool again = std::ranges::any_of(result.layers, [&](const auto& each) { return each.first == layer; });
+    if (layer.empty() || again) {
+      throw std::invalid_argument(fmt::format(
+          "'{}' {}", text, again ? "names " + layer + " twice" : std::string("has a layer without a name")));
+    }
+    result.layers.emplace_back(layer, parse_initializer(item.substr(equals + 1)));
+  }
+  return result;
+}
+
+std::string to_string(const Initializers& initializers) {
+  std::string text = initializers.all ? to_string(*initializers.all) : "";
+  for (const auto& [layer, initializer] : initializers.layers) {
+    text += fmt::format("{}{}={}", text.empty() ? "" : ",", layer, to_string(initializer));
+  }
+  return text;
+}
+
 std::string to_string(const Initializer& initializer) {
   const SchemeName& entry = entry_of(initializer.scheme);
   return entry.takes_value ? fmt::format("{}({})", entry.name, initializer.value) : std::string(entry.name);

@@ -3,9 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace lockstep::model {
 
@@ -35,6 +38,18 @@ struct Initializer {
 /// "he_normal", "truncated_normal(0.1)", "constant(0.1)". Throws std::invalid_argument listing the valid names.
 Initializer parse_initializer(std::string_view text);
 std::string to_string(const Initializer& initializer);
+
+/// Initializers of a network's layers.
+struct Initializers {
+  std::optional<Initializer> all;                           ///< of layers not named; nullopt: as the network wants them
+  std::vector<std::pair<std::string, Initializer>> layers;  ///< by name, "dense_1"
+  bool operator==(const Initializers&) const = default;
+};
+
+/// "he_normal", "dense_1=normal(0.0357),dense_3=constant(1)", or both, comma-separated. Throws std::invalid_argument
+/// where an initializer is unknown, a layer is named twice, or there are two for all.
+Initializers parse_initializers(std::string_view text);
+std::string to_string(const Initializers& initializers);
 
 void initialize(std::span<float> values, const Initializer& initializer, std::int64_t fan_in, std::int64_t fan_out,
                 std::uint64_t seed, std::string_view parameter_name);

@@ -84,7 +84,32 @@ std::unique_ptr<Network> make_network(const NetworkOptions& given, const SampleS
   if (kind.recurrent == network->recurrent_state().all().empty()) {
     throw std::logic_error(fmt::format("network {} does not say whether it is recurrent", kind.name));
   }
+  for (const std::string_view option : {"weight-init", "bias-init"}) {
+    if (const auto initializers = options.find<Initializers>(option)) network->set_initializers(option, *initializers);
+  }
   return network;
+}
+
+void Network::set_initializers(std::string_view option, const Initializers& initializers) {
+  const auto takes = [&](const Parameter& parameter) {
+    return option == "bias-init" ? parameter.name.ends_with("/bias") : parameter.decay == Decay::yes;
+  };
+  for (const auto& [layer, initializer] : initializers.layers) {
+    bool found = false;
+    std::vector<std::string> layers;
+    for (std::size_t i = 0; i < parameters_.all().size(); ++i) {
+      const Parameter& parameter = parameters_[i];
+      if (!takes(parameter)) continue;
+      layers.push_back(parameter.name.substr(0, parameter.name.rfind('/')));
+      if (!parameter.name.starts_with(layer + "/")) continue;
+      parameters_.set_initializer(i, initializer);
+      found = true;
+    }
+    if (found) continue;
+    layers.erase(std::unique(layers.begin(), layers.end()), layers.end());
+    throw std::invalid_argument(
+        fmt::format("--{}: this network has no layer {}; there are {}", option, layer, fmt::join(layers, ", ")));
+  }
 }
 
 std::vector<std::string> network_names() {

@@ -74,6 +74,10 @@ class Network {
   /// the message after a NaN.
   std::string first_not_finite(const Pass& pass) const;
 
+  /// Other initial values for weights (Decay::yes) or biases of the layers that are named. Throws std::invalid_argument
+  /// for a layer that has none.
+  void set_initializers(std::string_view option, const Initializers& initializers);
+
  protected:
   ParameterTable parameters_;
   ActivationTable activations_, recurrent_state_;

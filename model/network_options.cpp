@@ -53,7 +53,7 @@ std::string to_text(const OptionValue& value) {
           return fmt::format("{}", fmt::join(typed, ","));
         } else if constexpr (std::is_same_v<T, Activation>) {
           return std::string(name_of(typed));
-        } else if constexpr (std::is_same_v<T, Initializer>) {
+        } else if constexpr (std::is_same_v<T, Initializers>) {
           return to_string(typed);
         } else {
           return fmt::format("{}", typed);
@@ -64,18 +64,19 @@ std::string to_text(const OptionValue& value) {
 
 NetworkOption weight_init_option() {
   return {.name = "weight-init",
-          .value = Initializer{},
+          .value = Initializers{},
           .value_name = "SCHEME",
           .help =
               "initial weights: auto (as the network wants them), zeros, constant(V), uniform(HALF_WIDTH), "
               "normal(DEVIATION), truncated_normal(DEVIATION), xavier_uniform, xavier_normal, he_uniform, he_normal, "
-              "lecun_normal, fan_in_uniform",
+              "lecun_normal, fan_in_uniform; LAYER=SCHEME for one layer, comma-separated: "
+              "dense_1=normal(0.0357),dense_3=constant(1)",
           .automatic = true};
 }
 
 NetworkOption bias_init_option() {
   return {.name = "bias-init",
-          .value = Initializer{},
+          .value = Initializers{},
           .value_name = "SCHEME",
           .help = "initial biases, likewise",
           .automatic = true};

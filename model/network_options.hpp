@@ -17,7 +17,7 @@
 namespace lockstep::model {
 
 using Numbers = std::vector<std::int64_t>;
-using OptionValue = std::variant<bool, std::int64_t, double, Numbers, Activation, Initializer>;
+using OptionValue = std::variant<bool, std::int64_t, double, Numbers, Activation, Initializers>;
 
 /// One option, as a kind of network declares it. Kinds that share a name share its type.
 struct NetworkOption {
@@ -53,6 +53,11 @@ struct NetworkOptions {
   template <class T>
   T get(std::string_view option) const {
     return find<T>(option).value();
+  }
+  /// That of all layers, of an option that holds initialisers; those of single layers are make_network's concern.
+  std::optional<Initializer> initializer(std::string_view option) const {
+    const auto all = find<Initializers>(option);
+    return all ? all->all : std::nullopt;
   }
   bool operator==(const NetworkOptions&) const = default;
 };

@@ -49,6 +49,10 @@ class ParameterTable {
  public:
   /// Index of the new parameter. Throws std::invalid_argument on a duplicate name, an empty or non-positive shape.
   std::size_t add(ParameterSpec spec);
+  /// Another one for a parameter that was added; also after freeze(): layout and signature stay.
+  void set_initializer(std::size_t index, const Initializer& initializer) {
+    parameters_.at(index).initializer = initializer;
+  }
   /// Assigns the offsets. No add afterwards.
   void freeze();
 

@@ -35,9 +35,9 @@ std::string read(const Option& /*row*/, const std::string& text, model::Activati
   return "";  // one_of() has refused all other words
 }
 
-std::string read(const Option& /*row*/, const std::string& text, model::Initializer& value) {
+std::string read(const Option& /*row*/, const std::string& text, model::Initializers& value) {
   try {
-    value = model::parse_initializer(text);
+    value = model::parse_initializers(text);
     return "";
   } catch (const std::invalid_argument& error) {
     return fmt::format("is not an initialisation: {}", error.what());

@@ -22,8 +22,8 @@ DenseChain::DenseChain(std::string name, const Numbers& hidden, const NetworkOpt
                      .outputs = widths[i + 1],
                      .activation = last ? Activation::none : activation,
                      .weight_initializer =
-                         options.find<Initializer>("weight-init").value_or(Initializer{Initializer::Scheme::he_normal}),
-                     .bias_initializer = options.find<Initializer>("bias-init").value_or(Initializer{}),
+                         options.initializer("weight-init").value_or(Initializer{Initializer::Scheme::he_normal}),
+                     .bias_initializer = options.initializer("bias-init").value_or(Initializer{}),
                      .first = i == 0});
   }
   std::string signature = fmt::format("{} {}", name, fmt::join(widths, "-"));

@@ -21,8 +21,8 @@ class TutorialCnn final : public LayerChain {
   TutorialCnn(const NetworkOptions& options, const SampleShape& shape)
       : LayerChain(shape),
         activation_(options.get<Activation>("activation")),
-        weight_initializer_(options.find<Initializer>("weight-init")),
-        bias_initializer_(options.find<Initializer>("bias-init")),
+        weight_initializer_(options.initializer("weight-init")),
+        bias_initializer_(options.initializer("bias-init")),
         image_(*shape.image) {
     convolution("conv_1", 0);
     pool("pool_1");

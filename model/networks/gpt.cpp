@@ -49,7 +49,7 @@ class Gpt final : public Network {
           fmt::format("network gpt of width {} and {} heads: the heads must divide the width", width, heads));
     }
     const bool tied = options.get<bool>("tied");
-    const auto weight_initializer = options.find<Initializer>("weight-init");
+    const auto weight_initializer = options.initializer("weight-init");
     const Initializer weights =
         weight_initializer.value_or(Initializer{.scheme = Initializer::Scheme::normal, .value = 0.02});
     // Each of 2 * layers branches adds to the stream: their sum keeps the variance of one.

@@ -27,8 +27,8 @@ class LstmLanguageModel final : public Network {
     const std::int64_t hidden = widths.front(), layers = options.get<std::int64_t>("layers"), context = shape.features;
     const bool tied = options.get<bool>("tied");
     const auto dropout = static_cast<float>(options.get<double>("dropout"));
-    const Initializer weights = options.find<Initializer>("weight-init")
-                                    .value_or(Initializer{.scheme = Initializer::Scheme::uniform, .value = 0.1});
+    const Initializer weights =
+        options.initializer("weight-init").value_or(Initializer{.scheme = Initializer::Scheme::uniform, .value = 0.1});
 
     tokens_ = activations_.add({.name = "", .rows = context, .columns = 1, .holds = Holds::tokens});
     targets_ = activations_.add({.name = "", .rows = context, .columns = 1, .holds = Holds::tokens});
@@ -47,7 +47,7 @@ class LstmLanguageModel final : public Network {
                       .inputs = hidden,
                       .hidden = hidden,
                       .weight_initializer = weights,
-                      .bias_initializer = options.find<Initializer>("bias-init").value_or(Initializer{})}));
+                      .bias_initializer = options.initializer("bias-init").value_or(Initializer{})}));
       if (dropout > 0) {
         dropped_.push_back(activations_.add({.name = "", .rows = context, .columns = hidden}));
       }

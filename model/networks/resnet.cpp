@@ -48,7 +48,7 @@ class ResidualNetwork final : public Network {
     shape_ = shape;
     const ImageShape image = *shape.image;
     const std::int64_t depth = options.get<std::int64_t>("depth");
-    const auto weight_initializer = options.find<Initializer>("weight-init");
+    const auto weight_initializer = options.initializer("weight-init");
     const Family family = family_of(depth);
     synchronizes_ = options.get<bool>("sync-batch-norm");
     stem_ = std::make_unique<NormalizedConvolution>(
@@ -87,7 +87,7 @@ class ResidualNetwork final : public Network {
                      .outputs = shape.outputs,
                      .weight_initializer =
                          weight_initializer.value_or(Initializer{.scheme = Initializer::Scheme::normal, .value = 0.01}),
-                     .bias_initializer = options.find<Initializer>("bias-init").value_or(Initializer{})});
+                     .bias_initializer = options.initializer("bias-init").value_or(Initializer{})});
     d_average_ = activations_.add({.name = "", .columns = in.channels});
     workspaces_.add_to(activations_);
     parameters_.freeze();

@@ -126,5 +126,20 @@ TEST(ParseInitializer, AndBack) {
   }
 }
 
+TEST(ParseInitializers, OfAllLayersOfSomeAndBoth) {
+  for (const char* text :
+       {"he_normal", "dense_1=normal(0.0357)", "he_normal,dense_1=normal(0.5),dense_2=constant(1)"}) {
+    EXPECT_EQ(to_string(parse_initializers(text)), text);
+  }
+  const Initializers both = parse_initializers("auto,dense_1=normal(0.5)");
+  EXPECT_FALSE(both.all);
+  ASSERT_EQ(both.layers.size(), 1u);
+  EXPECT_EQ(both.layers[0].second.value, 0.5);
+  for (const char* text : {"", "zeros,he_normal", "dense_1=zeros,dense_1=zeros", "=zeros", "dense_1=", "dense_1=zeros,",
+                           "dense_1=normal"}) {
+    EXPECT_THROW(parse_initializers(text), std::invalid_argument) << text;
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::model

@@ -266,7 +266,7 @@ TEST(Network, OptionsThatAreNotSetHaveTheValueOfTheKind) {
   EXPECT_EQ(with_defaults({.name = "gpt"}).get<std::int64_t>("layers"), 4);
   EXPECT_EQ(with_defaults({.name = "lstm"}).get<std::int64_t>("layers"), 2);
   EXPECT_EQ(with_defaults({.name = "gpt", .values = {{"layers", 3}}}).get<std::int64_t>("layers"), 3);
-  EXPECT_FALSE(with_defaults({.name = "gpt"}).find<Initializer>("weight-init").has_value()) << "the network decides";
+  EXPECT_FALSE(with_defaults({.name = "gpt"}).initializer("weight-init").has_value()) << "the network decides";
   EXPECT_EQ(tokens_per_sample({.name = "lstm"}), 20);
   EXPECT_EQ(tokens_per_sample({.name = "gpt", .values = {{"context", 9}}}), 9);
   EXPECT_EQ(tokens_per_sample({.name = "mlp"}), 0);
@@ -350,9 +350,39 @@ TEST(Network, BeginsAsItsPapersSay) {
   EXPECT_EQ(initializer({.name = "gpt"}, text, "block_4/attention/joint/weight"), "normal(0.02)");
   EXPECT_EQ(initializer({.name = "gpt", .values = {{"layers", 8}}}, text, "block_8/feed_forward/contract/weight"),
             "normal(0.005)");
-  EXPECT_EQ(initializer({.name = "gpt", .values = {{"weight-init", Initializer{Initializer::Scheme::normal, 0.5}}}},
-                        text, "block_4/attention/output/weight"),
+  EXPECT_EQ(initializer({.name = "gpt", .values = {{"weight-init", parse_initializers("normal(0.5)")}}}, text,
+                        "block_4/attention/output/weight"),
             "normal(0.5)");
+}
+
+TEST(NetworkInitializers, ALayerThatIsNamedHasItsOwn) {
+  using enum Initializer::Scheme;
+  const auto network =
+      make_network({.name = "mlp",
+                    .values = {{"hidden", Numbers{4, 3}},
+                               {"weight-init", parse_initializers("zeros,dense_1=normal(0.0357),dense_3=constant(1)")},
+                               {"bias-init", parse_initializers("dense_2=constant(2)")}}},
+                   {.features = 5, .outputs = 2});
+  std::map<std::string, Initializer> found;
+  for (const Parameter& parameter : network->parameters().all()) found[parameter.name] = parameter.initializer;
+  EXPECT_EQ(found["dense_1/weight"], (Initializer{normal, 0.0357}));
+  EXPECT_EQ(found["dense_2/weight"], Initializer{zeros});
+  EXPECT_EQ(found["dense_3/weight"], (Initializer{constant, 1}));
+  EXPECT_EQ(found["dense_1/bias"], Initializer{zeros});
+  EXPECT_EQ(found["dense_2/bias"], (Initializer{constant, 2}));
+}
+
+TEST(NetworkInitializers, ALayerThatIsNotThereIsRefusedWithTheNamesOfThoseThatAre) {
+  try {
+    make_network({.name = "mlp", .values = {{"weight-init", parse_initializers("dense_9=zeros")}}},
+                 {.features = 5, .outputs = 2});
+    FAIL() << "no such layer";
+  } catch (const std::invalid_argument& error) {
+    EXPECT_NE(
+        std::string(error.what()).find("--weight-init: this network has no layer dense_9; there are dense_1, dense_2"),
+        std::string::npos)
+        << error.what();
+  }
 }
 
 }  // namespace

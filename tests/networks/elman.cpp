@@ -17,8 +17,8 @@ class Elman final : public Network {
   Elman(const NetworkOptions& options, const SampleShape& shape)
       : steps_(shape.features), width_(options.get<std::int64_t>("width")) {
     shape_ = shape;
-    const Initializer weights = options.find<Initializer>("weight-init")
-                                    .value_or(Initializer{.scheme = Initializer::Scheme::uniform, .value = 0.2});
+    const Initializer weights =
+        options.initializer("weight-init").value_or(Initializer{.scheme = Initializer::Scheme::uniform, .value = 0.2});
     tokens_ = activations_.add({.name = "", .rows = steps_, .columns = 1, .holds = Holds::tokens});
     targets_ = activations_.add({.name = "", .rows = steps_, .columns = 1, .holds = Holds::tokens});
     embedding_ = std::make_unique<Embedding>(

@@ -171,8 +171,8 @@ TEST(TrainOptionsTest, EveryGroupIsRead) {
   e.data.shuffle = false;
   e.network.values = {{"hidden", model::Numbers{512, 128, 64}},
                       {"activation", model::Activation::tanh},
-                      {"weight-init", model::parse_initializer("truncated_normal(0.1)")},
-                      {"bias-init", model::parse_initializer("constant(0.1)")}};
+                      {"weight-init", model::parse_initializers("truncated_normal(0.1)")},
+                      {"bias-init", model::parse_initializers("constant(0.1)")}};
   e.loss.kind = model::LossKind::softmax_cross_entropy, e.optimizer.kind = model::OptimizerKind::nesterov,
   e.optimizer.momentum = 0.8, e.optimizer.l2 = 1e-4;
   e.optimizer.weight_decay = 0.01, e.optimizer.clip_norm = 1, e.optimizer.average_decay = 0.99,
