@@ -23,6 +23,7 @@ namespace {
 
 constexpr const char* kRecurrentGroup = "carried";
 constexpr const char* kRecurrentName = "lanes";
+constexpr std::size_t kImageExtents = 3;  // height, width, channels
 
 /// What reading `path` may take, a checkpoint or a folder of them that are tried one after the other.
 double seconds_to_read(io::IoDeadline* deadline, const fs::path& path) {
@@ -310,26 +311,40 @@ CheckpointOnRank0::CheckpointOnRank0(comm::Communicator& communicator, const Che
     }
   });
   record_ = checkpoint_.record;
-  std::array<std::int64_t, 7> numbers{record_.step,           record_.epoch,
-                                      record_.position,       static_cast<std::int64_t>(record_.seed),
-                                      record_.validated_step, record_.network.features,
-                                      record_.network.outputs};
-  communicator.broadcast(std::as_writable_bytes(std::span(numbers)), 0);
-  communicator.wait();
-  communicator.broadcast(std::as_writable_bytes(std::span(&record_.best_metric, 1)), 0);
-  communicator.wait();
-  record_.step = numbers[0];
-  record_.epoch = numbers[1];
-  record_.position = numbers[2];
-  record_.seed = static_cast<std::uint64_t>(numbers[3]);
-  record_.validated_step = numbers[4];
-  record_.network.features = numbers[5];
-  record_.network.outputs = numbers[6];
+  broadcast_numbers();
   for (std::string* text : {&record_.network.kind, &record_.network.signature, &record_.optimizer, &record_.dataset,
                             &record_.configuration, &record_.program_version, &record_.vocabulary}) {
     *text = broadcast_text(communicator, *text);
   }
   file_ = broadcast_text(communicator, file_.string());
+}
+
+/// Collective: what of the record is a number.
+void CheckpointOnRank0::broadcast_numbers() {
+  io::NetworkIdentity& network = record_.network;
+  std::vector<std::int64_t> image = network.image;
+  image.resize(kImageExtents);
+  std::array<std::int64_t, 10 + kImageExtents> numbers{
+      record_.step,       record_.epoch,
+      record_.position,   static_cast<std::int64_t>(record_.seed),
+      record_.world_size, record_.validated_step,
+      network.features,   network.outputs,
+      network.tokens,     static_cast<std::int64_t>(network.image.size())};
+  std::copy(image.begin(), image.end(), numbers.end() - kImageExtents);
+  communicator_.broadcast(std::as_writable_bytes(std::span(numbers)), 0);
+  communicator_.wait();
+  communicator_.broadcast(std::as_writable_bytes(std::span(&record_.best_metric, 1)), 0);
+  communicator_.wait();
+  record_.step = numbers[0];
+  record_.epoch = numbers[1];
+  record_.position = numbers[2];
+  record_.seed = static_cast<std::uint64_t>(numbers[3]);
+  record_.world_size = static_cast<int>(numbers[4]);
+  record_.validated_step = numbers[5];
+  network.features = numbers[6];
+  network.outputs = numbers[7];
+  network.tokens = numbers[8] != 0;
+  network.image.assign(numbers.end() - kImageExtents, numbers.end() - kImageExtents + numbers[9]);
 }
 
 void CheckpointOnRank0::restore_recurrent_state(model::RecurrentState& recurrent, const SequenceShare& own) {

@@ -98,6 +98,7 @@ class CheckpointOnRank0 {
   CheckpointOnRank0(comm::Communicator& communicator, const CheckpointChoice& choice,
                     io::IoDeadline* deadline = nullptr);
 
+  /// On every rank; its history (`metrics`) on rank 0 only.
   const io::TrainingRecord& record() const noexcept { return record_; }
   const std::filesystem::path& file() const noexcept { return file_; }
   /// The key of the validation metric in its history, "accuracy"; "" where there is none; on rank 0.
@@ -125,6 +126,7 @@ class CheckpointOnRank0 {
   void read_best(const std::filesystem::path& folder);
   bool has_group(const std::string& group) const;
   void share_group(const std::string& group, std::span<const model::StateTensor> tensors, std::span<float> arena);
+  void broadcast_numbers();
 
   comm::Communicator& communicator_;
   io::Checkpoint checkpoint_;  ///< rank 0 only

@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include <fmt/format.h>
@@ -31,7 +35,9 @@ void softmax(std::span<float> scores, std::vector<double>& powers) {
                  [sum](double power) { return static_cast<float>(power / sum); });
 }
 
-/// Predictions of the data, a chunk of `chunk` samples for each rank in each round; the cuts do not depend on the
+/// Predictions of the data in rounds: in each, every rank computes a block of chunks, and the blocks go to rank 0 one
+/// after the other. A rank holds two blocks, however many ranks there are. What is left is dealt out evenly: no rank
+/// has a chunk more than another but in the last round, and one there. The cuts between chunks do not depend on the
 /// ranks.
 class Rounds {
  public:
@@ -40,43 +46,45 @@ class Rounds {
         communicator_(communicator),
         data_(subject.dataset()),
         chunk_(std::min(subject.trained().validation.batch, data_.info().samples)),
-        block_(chunk_ * kChunksInARound),
-        outputs_(subject.source().record().network.outputs),
-        has_targets_(!data_.info().y.name.empty()),
-        // The slices of a gather are whole cache lines.
-        score_stride_(aligned(static_cast<std::size_t>(block_ * outputs_))),
-        target_stride_(aligned(static_cast<std::size_t>(block_) * data_.y_bytes() / sizeof(float))),
+        outputs_(static_cast<std::size_t>(subject.source().record().network.outputs)),
+        sample_bytes_(outputs_ * sizeof(float) + data_.y_bytes()),
+        most_chunks_(std::clamp<std::int64_t>(
+            kBlockBytes / std::max<std::int64_t>(1, chunk_ * static_cast<std::int64_t>(sample_bytes_)), 1,
+            kMostChunks)),
         x_(static_cast<std::size_t>(chunk_) * data_.x_bytes(), subject.model().host_memory()),
-        y_(std::max(target_stride_ * sizeof(float), static_cast<std::size_t>(chunk_ * outputs_) * sizeof(float)),
+        y_(static_cast<std::size_t>(chunk_) * std::max(data_.y_bytes(), outputs_ * sizeof(float)),
            subject.model().host_memory()),
-        memory_(communicator.reduction_memory((score_stride_ + target_stride_) * ranks() * sizeof(float) + 512,
-                                              comm::MemoryUse::gathered)),
-        scores_(score_stride_ * ranks(), memory_.get()),
-        targets_(target_stride_ * ranks(), memory_.get()) {}
+        own_(static_cast<std::size_t>(most_chunks_ * chunk_) * sample_bytes_),
+        of_another_(communicator.size() > 1 ? own_.size() : 0) {}
 
   /// Collective. All samples from `begin` on, where an earlier round ended; rank 0 writes.
   void run(std::int64_t begin, io::PredictionWriter* writer, io::IoDeadline& deadline,
            const std::filesystem::path& out) {
-    const std::int64_t samples = data_.info().samples;
+    const std::int64_t samples = data_.info().samples, ranks = communicator_.size();
     std::exception_ptr error;
     while (begin < samples) {
+      const std::int64_t chunks = divide_up(samples - begin, chunk_);
+      const std::int64_t block = chunk_ * std::min(most_chunks_, divide_up(chunks, ranks));
       comm::all_succeed(communicator_, [&] {
         if (error) std::rethrow_exception(error);
-        predict_block(begin + communicator_.rank() * block_);
+        predict_block(begin + communicator_.rank() * block, block);
       });
-      communicator_.all_gather(std::span<float>(scores_));
-      if (has_targets_) communicator_.all_gather(std::span<float>(targets_));
-      communicator_.wait("gathering predictions");
-      if (writer != nullptr) {
+      for (int rank = 0; rank < communicator_.size(); ++rank) {
+        const std::int64_t count = count_from(begin + rank * block, block);
+        if (count == 0) break;
+        const Block computed(rank == communicator_.rank() ? own_ : of_another_, count, outputs_, sample_bytes_);
+        communicator_.broadcast(computed.bytes, rank);
+        communicator_.wait("gathering predictions");
+        if (writer == nullptr || error) continue;
         try {
           const comm::LongOperation writing(communicator_, "writing predictions");
           const io::IoDeadline::Operation operation(&deadline, io::IoDeadline::Kind::writing, out);
-          write(begin, *writer);
+          writer->write(computed.scores, computed.targets);
         } catch (...) {
           error = std::current_exception();
         }
       }
-      begin += block_ * communicator_.size();
+      begin += block * ranks;
     }
     comm::all_succeed(communicator_, [&] {
       if (error) std::rethrow_exception(error);
@@ -84,31 +92,36 @@ class Rounds {
   }
 
  private:
-  static std::size_t aligned(std::size_t elements) { return (elements + 15) / 16 * 16; }
-  std::size_t ranks() const { return static_cast<std::size_t>(communicator_.size()); }
-  std::int64_t count_from(std::int64_t first) const {
-    return std::clamp<std::int64_t>(data_.info().samples - first, 0, block_);
+  /// The scores of some samples, and behind them their targets.
+  struct Block {
+    Block(std::vector<std::byte>& memory, std::int64_t count, std::size_t outputs, std::size_t sample_bytes)
+        : bytes(std::span(memory).first(static_cast<std::size_t>(count) * sample_bytes)),
+          scores(reinterpret_cast<float*>(memory.data()), static_cast<std::size_t>(count) * outputs),
+          targets(bytes.subspan(scores.size_bytes())) {}
+    std::span<std::byte> bytes;
+    std::span<float> scores;
+    std::span<std::byte> targets;
+  };
+
+  std::int64_t count_from(std::int64_t first, std::int64_t block) const {
+    return std::clamp<std::int64_t>(data_.info().samples - first, 0, block);
   }
 
-  /// This rank's block into its slices.
-  void predict_block(std::int64_t first) {
-    const std::int64_t end = first + count_from(first);
-    const auto rank = static_cast<std::size_t>(communicator_.rank());
-    const std::span<float> scores = std::span<float>(scores_).subspan(rank * score_stride_, score_stride_);
-    const std::span<std::byte> targets =
-        std::as_writable_bytes(std::span<float>(targets_).subspan(rank * target_stride_, target_stride_));
-    for (std::int64_t begin = first; begin < end; begin += chunk_) {
-      const auto behind = static_cast<std::size_t>(begin - first),
-                 count = static_cast<std::size_t>(std::min(chunk_, end - begin));
-      const auto outputs = static_cast<std::size_t>(outputs_);
-      predict_chunk(begin, scores.subspan(behind * outputs, count * outputs),
-                    targets.subspan(behind * data_.y_bytes(), count * data_.y_bytes()));
+  /// This rank's block.
+  void predict_block(std::int64_t first, std::int64_t block) {
+    const std::int64_t samples = count_from(first, block);
+    if (samples == 0) return;
+    const Block own(own_, samples, outputs_, sample_bytes_);
+    for (std::int64_t begin = 0; begin < samples; begin += chunk_) {
+      const auto behind = static_cast<std::size_t>(begin),
+                 count = static_cast<std::size_t>(std::min(chunk_, samples - begin));
+      predict_chunk(first + begin, own.scores.subspan(behind * outputs_, count * outputs_),
+                    own.targets.subspan(behind * data_.y_bytes(), count * data_.y_bytes()));
     }
   }
 
   void predict_chunk(std::int64_t first, std::span<float> scores, std::span<std::byte> targets) {
-    const auto outputs = static_cast<std::size_t>(outputs_);
-    samples_.resize(scores.size() / outputs);
+    samples_.resize(scores.size() / outputs_);
     std::iota(samples_.begin(), samples_.end(), first);
     const std::span<std::byte> y = std::span(y_).first(targets.size());
     data_.read(samples_, io::kNoEpoch, std::span(x_).first(samples_.size() * data_.x_bytes()), y);
@@ -119,33 +132,22 @@ class Rounds {
                               .count = static_cast<std::int64_t>(samples_.size())},
                              subject_.weights(), scores);
     if (subject_.loss() != model::LossKind::softmax_cross_entropy) return;
-    for (std::size_t row = 0; row < samples_.size(); ++row) softmax(scores.subspan(row * outputs, outputs), powers_);
-  }
-
-  /// The blocks of all ranks, in the order of the samples.
-  void write(std::int64_t begin, io::PredictionWriter& writer) {
-    for (std::size_t rank = 0; rank < ranks(); ++rank) {
-      const std::int64_t count = count_from(begin + static_cast<std::int64_t>(rank) * block_);
-      if (count == 0) return;
-      const std::span<const std::byte> targets =
-          std::as_bytes(std::span<float>(targets_).subspan(rank * target_stride_, target_stride_));
-      writer.write(std::span<float>(scores_).subspan(rank * score_stride_, static_cast<std::size_t>(count * outputs_)),
-                   targets.first(static_cast<std::size_t>(count) * data_.y_bytes()));
-    }
+    for (std::size_t row = 0; row < samples_.size(); ++row) softmax(scores.subspan(row * outputs_, outputs_), powers_);
   }
 
   TrainedModel& subject_;
   comm::Communicator& communicator_;
   const io::Dataset& data_;
-  static constexpr std::int64_t kChunksInARound = 8;  // ranks wait for each other once in so many
-  std::int64_t chunk_, block_, outputs_;              ///< samples, samples, scores of a sample
-  bool has_targets_;
-  std::size_t score_stride_, target_stride_;  ///< float32 of a rank's slice
+  static constexpr std::int64_t kMostChunks = 8;  // ranks wait for each other once in so many
+  static constexpr std::int64_t kBlockBytes = 32 << 20;
+  std::int64_t chunk_;        ///< samples
+  std::size_t outputs_;       ///< scores of a sample
+  std::size_t sample_bytes_;  ///< of its scores and its target
+  std::int64_t most_chunks_;  ///< of a block: no more than kMostChunks, nor than kBlockBytes hold, but one
   std::vector<std::int64_t> samples_;
   std::vector<double> powers_;
   std::pmr::vector<std::byte> x_, y_;
-  std::unique_ptr<std::pmr::memory_resource> memory_;
-  std::pmr::vector<float> scores_, targets_;  ///< of all ranks
+  std::vector<std::byte> own_, of_another_;
 };
 
 io::PredictionContent content_of(const TrainedModel& subject) {
@@ -156,7 +158,10 @@ io::PredictionContent content_of(const TrainedModel& subject) {
           .classes = subject.loss() == model::LossKind::softmax_cross_entropy,
           .targets = !info.y.name.empty(),
           .class_names = info.class_names,
-          .about = {{"program", "lockstep " + record.program_version},
+          .about = {{"program",
+                     fmt::format("lockstep {} on a {} in {}", program_version(),
+                                 subject.backend().is_host() ? "cpu" : "gpu", model::name_of(subject.precision()))},
+                    {"trained_by", "lockstep " + record.program_version},
                     {"checkpoint", subject.source().file().filename().string()},
                     {"checkpoint_checksum", subject.source().checksum()},
                     {"network", io::to_text(record.network)},
@@ -191,14 +196,19 @@ int run_predict(comm::MpiSession& session, const PredictOptions& options) {
   std::int64_t begin = 0;
   comm::all_succeed(*communicator, [&] {
     if (communicator->rank() != 0) return;
-    const io::IoDeadline::Operation creating(&io_deadline, io::IoDeadline::Kind::writing, options.out, 60);
-    writer.emplace(options.out, content_of(subject),
-                   options.force ? io::PredictionWriter::Existing::replace : io::PredictionWriter::Existing::refuse);
+    using Existing = io::PredictionOutput::Existing;
+    const comm::LongOperation creating(*communicator, "making room for predictions");
+    writer.emplace(io::PredictionOutput{.file = options.out,
+                                        .csv = options.csv,
+                                        .existing = options.force ? Existing::replace : Existing::refuse,
+                                        .deadline = &io_deadline},
+                   content_of(subject));
     begin = writer->done();
   });
   communicator->broadcast(std::as_writable_bytes(std::span(&begin, 1)), 0);
   communicator->wait();
   const std::int64_t samples = subject.dataset().info().samples;
+  if (writer && !writer->refused().empty()) console.info(writer->refused());
   if (begin > 0) {
     console.info(fmt::format("going on behind the {} samples that an earlier job has left in {}.partial",
                              with_commas(begin), options.out.string()));
@@ -208,9 +218,7 @@ int run_predict(comm::MpiSession& session, const PredictOptions& options) {
   comm::all_succeed(*communicator, [&] {
     if (!writer) return;
     const comm::LongOperation finishing(*communicator, "writing predictions");
-    const io::IoDeadline::Operation operation(&io_deadline, io::IoDeadline::Kind::writing, options.out, 60);
     writer->finish();
-    if (!options.csv.empty()) io::write_predictions_as_csv(options.out, options.csv);
   });
   console.info(fmt::format("{}: {} for {}, written to {}", subject.description(),
                            counted(static_cast<std::size_t>(samples), "prediction"), subject.data().string(),

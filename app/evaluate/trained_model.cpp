@@ -94,6 +94,7 @@ void TrainedModel::open_data(comm::Communicator& communicator, const Request& re
 
 void TrainedModel::load(comm::Communicator& communicator, Console& console, const ExecutionOptions& execution) {
   const Place place = find_place(communicator, execution);
+  precision_ = place.precision;
   const model::ParameterStateOptions state_options{.optimizer = trained_.optimizer,
                                                    .purpose = model::Purpose::evaluation};
   const auto plan_for = [&](std::int64_t batch) {

@@ -37,6 +37,8 @@ class TrainedModel {
   ~TrainedModel();
 
   model::Model& model() noexcept { return *model_; }
+  const model::Backend& backend() const noexcept { return *backend_; }
+  model::Precision precision() const noexcept { return precision_; }  ///< of matrix products
   const io::Dataset& dataset() const noexcept { return *dataset_; }
   const Task& task() const noexcept { return *task_; }
   const CheckpointOnRank0& source() const noexcept { return source_; }
@@ -60,6 +62,7 @@ class TrainedModel {
   std::unique_ptr<model::Network> network_;
   model::ModelOptions model_options_;
   std::optional<Task> task_;
+  model::Precision precision_ = model::Precision::fp32;
   std::unique_ptr<model::Backend> backend_;
   std::optional<model::ParameterState> parameters_;
   std::optional<model::Model> model_;

@@ -67,7 +67,7 @@ PredictOptions parse_predict(const std::vector<std::string>& arguments) {
             "shard folder, HDF5 folder or file, with labels or without; default: the validation data of the run");
   table.add("out", options.out, "FILE", "HDF5 file for the predictions: scores, class, target, index");
   table.add("csv", options.csv, "FILE", "also write them as text there");
-  table.add("force", options.force, "replace an --out that is there already");
+  table.add("force", options.force, "replace an --out and a --csv that are there already");
   bool average = false;
   table.add("average", average, "predict with the averaged weights; default: what the run validated with");
   table.add("batch", options.batch, "SAMPLES", "samples at once; 0: as the run evaluated").at_least(0);
@@ -76,6 +76,7 @@ PredictOptions parse_predict(const std::vector<std::string>& arguments) {
   table.check_relations();
   options.checkpoint = checkpoint.chosen();
   table.require("out", "name the file for the predictions");
+  if (options.csv == options.out) throw UsageError("--csv and --out name the same file: give each its own");
   if (table.find("average")->source() != OptionSource::default_value) options.average = average;
   return options;
 }

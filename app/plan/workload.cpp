@@ -21,8 +21,6 @@ namespace fs = std::filesystem;
 
 constexpr double kMostSteps = 9e15;  // whole numbers that a double holds exactly
 
-std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 }  // namespace
 
 DataPaths resolve_data_paths(const DataOptions& options) {

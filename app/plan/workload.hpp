@@ -20,6 +20,9 @@
 
 namespace lockstep::app {
 
+/// The least integer that is no less than a / b.
+constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) noexcept { return (a + b - 1) / b; }
+
 /// Where the samples are.
 struct DataPaths {
   std::filesystem::path training;

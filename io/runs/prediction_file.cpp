@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "io/files/checksum.hpp"
@@ -52,11 +53,94 @@ std::string quoted(const std::string& text) {
   return quoted.append(1, '"');
 }
 
+/// For spreadsheets: a line of names, then `index,target,class,SCORES` for each sample of `file`. Returns the temporary
+/// that holds it, on the device.
+fs::path write_as_text(const fs::path& file, const fs::path& csv, IoDeadline* deadline) {
+  const Hdf5File in(file, Hdf5File::Access::read);
+  const std::vector<std::int64_t> shape = in.layout(kScores).shape;
+  const std::int64_t samples = shape.at(0), outputs = shape.at(1);
+  const bool classes = in.has(kClass), targets = in.has(kTarget);
+  const std::int64_t target_columns = !targets ? 0 : classes ? 1 : outputs;
+  const std::vector<std::string> names = in.texts("/", kClassNames).value_or(std::vector<std::string>());
+  const auto name_of_column = [&](const char* kind, std::int64_t i) {
+    const auto known = static_cast<std::size_t>(i) < names.size();
+    return known ? quoted(fmt::format("{}_{}", kind, names[static_cast<std::size_t>(i)]))
+                 : fmt::format("{}_{}", kind, i);
+  };
+  std::vector<std::string> head{"index"};
+  for (std::int64_t i = 0; i < target_columns; ++i) head.push_back(classes ? "target" : name_of_column("target", i));
+  if (classes) head.emplace_back("class");
+  for (std::int64_t i = 0; i < outputs; ++i) head.push_back(name_of_column(classes ? "score" : "predicted", i));
+
+  const fs::path temporary = temporary_beside(csv);
+  std::uint64_t written = 0;
+  try {
+    const Descriptor out = open_file(temporary, O_WRONLY | O_CREAT | O_TRUNC, "write");
+    write_all(out, fmt::format("{}\n", fmt::join(head, ",")), csv);
+    constexpr std::int64_t kAtOnce = 1024;
+    for (std::int64_t first = 0; first < samples; first += kAtOnce) {
+      const IoDeadline::Operation operation(deadline, IoDeadline::Kind::writing, csv);
+      const std::int64_t count = std::min(kAtOnce, samples - first);
+      std::vector<float> scores(static_cast<std::size_t>(count * outputs));
+      std::vector<float> numbers(static_cast<std::size_t>(classes ? 0 : count * target_columns));
+      std::vector<std::int32_t> its_class(static_cast<std::size_t>(classes ? count : 0)),
+          label(targets ? its_class.size() : 0);
+      in.read_rows(kScores, FileType::float32, first, count, std::as_writable_bytes(std::span(scores)));
+      if (classes) in.read_rows(kClass, FileType::int32, first, count, std::as_writable_bytes(std::span(its_class)));
+      if (!label.empty())
+        in.read_rows(kTarget, FileType::int32, first, count, std::as_writable_bytes(std::span(label)));
+      if (!numbers.empty())
+        in.read_rows(kTarget, FileType::float32, first, count, std::as_writable_bytes(std::span(numbers)));
+      std::string text;
+      for (std::int64_t row = 0; row < count; ++row) {
+        text += fmt::format("{}", first + row);
+        if (!label.empty()) text += fmt::format(",{}", label[static_cast<std::size_t>(row)]);
+        for (std::int64_t i = 0; !numbers.empty() && i < outputs; ++i)
+          text += fmt::format(",{}", numbers[static_cast<std::size_t>(row * outputs + i)]);
+        if (classes) text += fmt::format(",{}", its_class[static_cast<std::size_t>(row)]);
+        for (std::int64_t i = 0; i < outputs; ++i)
+          text += fmt::format(",{}", scores[static_cast<std::size_t>(row * outputs + i)]);
+        text += '\n';
+      }
+      write_all(out, text, csv);
+      written += text.size();
+    }
+    const IoDeadline::Operation operation(deadline, IoDeadline::Kind::writing, csv, IoDeadline::seconds_for(written));
+    sync_file(temporary);
+  } catch (const FileError& error) {
+    ::unlink(temporary.c_str());
+    if (!means_no_space(error.parts().error_number)) throw;
+    // About as much for each sample as for those that found room.
+    throw FileError(fmt::format("cannot write {}: {}", csv.string(),
+                                no_space_text(error.parts().error_number, csv.parent_path(), written)));
+  } catch (...) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
+  return temporary;
+}
+
+void rename_to(const fs::path& from, const fs::path& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0) {
+    throw FileError(
+        fmt::format("cannot rename {} to {}: {}", from.string(), to.string(), std::generic_category().message(errno)));
+  }
+  sync_folder(to.has_parent_path() ? to.parent_path() : fs::path("."));
+}
+
+/// Of an unlocked file that a process renamed or removed meanwhile, nothing is left to lock.
+bool is_still(const Descriptor& descriptor, const fs::path& file) {
+  struct stat open {
+  }, named{};
+  return ::fstat(descriptor.get(), &open) == 0 && ::stat(file.c_str(), &named) == 0 && open.st_ino == named.st_ino &&
+         open.st_dev == named.st_dev;
+}
+
 }  // namespace
 
-PredictionWriter::PredictionWriter(fs::path file, PredictionContent content, Existing existing)
-    : file_(std::move(file)),
-      partial_(file_.string() + ".partial"),
+PredictionWriter::PredictionWriter(PredictionOutput output, PredictionContent content)
+    : output_(std::move(output)),
+      partial_(output_.file.string() + ".partial"),
       progress_(partial_.string() + ".progress"),
       content_(std::move(content)),
       identity_(describe(content_)),
@@ -64,46 +148,80 @@ PredictionWriter::PredictionWriter(fs::path file, PredictionContent content, Exi
                     : content_.classes ? sizeof(std::int32_t)
                                        : static_cast<std::size_t>(content_.outputs) * sizeof(float)),
       noted_at_(now()) {
-  std::error_code unknown;
-  if (existing == Existing::refuse && fs::exists(file_, unknown)) {
-    throw FileError(fmt::format("{} exists already: --force replaces it, --out FILE names another", file_.string()));
-  }
-  lock_ = open_file(progress_, O_RDWR | O_CREAT, "write");
-  if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    throw FileError(
-        fmt::format("another process is writing {}: wait for it, or name another file with --out", file_.string()));
-  }
-  if (!take_over()) create();
+  lock();
+  const IoDeadline::Operation beginning(output_.deadline, IoDeadline::Kind::writing, output_.file,
+                                        IoDeadline::seconds_for(bytes()));
+  if (take_over()) return;
+  create();
   locate();
 }
 
 /// Whether an earlier process has left a part of the same content.
 bool PredictionWriter::take_over() {
-  const std::string noted = read_whole(progress_).value_or("");
-  const std::size_t line = noted.find('\n');
-  if (line == std::string::npos || noted.substr(0, line) != identity_) return false;
-  std::int64_t done = 0;
-  const char* const first = noted.data() + line + 1;
-  const auto [end, error] = std::from_chars(first, noted.data() + noted.size(), done);
-  if (error != std::errc() || done < 0 || done > content_.samples) return false;
-  std::error_code missing;
-  if (!fs::exists(partial_, missing)) return false;
+  const std::int64_t done = noted();
+  if (done < 0) return false;
+  try {
+    locate();
+  } catch (const FileError& error) {
+    refused_ = fmt::format("{}, which an earlier job has left, is damaged: starting over ({})", partial_.string(),
+                           error.what());
+    return false;
+  }
   done_ = done;
   return true;
 }
 
+std::uint64_t PredictionWriter::bytes() const noexcept {
+  return 64 * 1024 +
+         static_cast<std::uint64_t>(content_.samples) * (static_cast<std::uint64_t>(content_.outputs) * sizeof(float) +
+                                                         sizeof(std::int32_t) + target_bytes_ + sizeof(std::int64_t));
+}
+
+/// One process at a time. Whoever had it before may have finished or given up in between.
+void PredictionWriter::lock() {
+  const IoDeadline::Operation locking(output_.deadline, IoDeadline::Kind::writing, output_.file);
+  do {
+    lock_ = open_file(progress_, O_RDWR | O_CREAT, "write");
+    if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      throw FileError(fmt::format("another process is writing {}: wait for it, or name another file with --out",
+                                  output_.file.string()));
+    }
+  } while (!is_still(lock_, progress_));
+  if (output_.existing == PredictionOutput::Existing::replace) return;
+  std::error_code unknown;
+  for (const auto& [file, option] : {std::pair(output_.file, "--out"), std::pair(output_.csv, "--csv")}) {
+    if (file.empty() || !fs::exists(file, unknown)) continue;
+    if (!fs::exists(partial_, unknown)) ::unlink(progress_.c_str());
+    throw FileError(
+        fmt::format("{} exists already: --force replaces it, {} FILE names another", file.string(), option));
+  }
+}
+
+/// How many samples of the same content an earlier process has left; -1: none.
+std::int64_t PredictionWriter::noted() const {
+  const std::string noted = read_whole(progress_).value_or("");
+  const std::size_t line = noted.find('\n');
+  if (line == std::string::npos || noted.substr(0, line) != identity_) return -1;
+  std::int64_t done = 0;
+  const char* const first = noted.data() + line + 1;
+  const auto [end, error] = std::from_chars(first, noted.data() + noted.size(), done);
+  return error != std::errc() || done < 0 || done > content_.samples ? -1 : done;
+}
+
+/// What was noted of another content goes first, and is known to be gone: nobody may ever take it for this one's.
 void PredictionWriter::create() {
   const std::int64_t samples = content_.samples, outputs = content_.outputs;
   const std::array<std::int64_t, 2> table{samples, outputs};
   const std::array<std::int64_t, 1> column{samples};
-  const std::uint64_t bytes =
-      64 * 1024 + static_cast<std::uint64_t>(samples) * (static_cast<std::uint64_t>(outputs) * sizeof(float) +
-                                                         sizeof(std::int32_t) + target_bytes_ + sizeof(std::int64_t));
   try {
+    if (::ftruncate(lock_.get(), 0) != 0 || ::fsync(lock_.get()) != 0) {
+      throw FileError(fmt::format("cannot write {}: {}", progress_.string(), std::generic_category().message(errno)));
+    }
     Hdf5File out(partial_, Hdf5File::Access::create);
-    if (const int refusal = reserve_space(open_file(partial_, O_WRONLY, "open"), bytes); refusal != 0) {
+    if (const int refusal = reserve_space(open_file(partial_, O_WRONLY, "open"), bytes()); refusal != 0) {
       out.give_up();
-      throw FileError(fmt::format("cannot write {}: {}", file_.string(), no_space_text(refusal, partial_, bytes)));
+      throw FileError(
+          fmt::format("cannot write {}: {}", output_.file.string(), no_space_text(refusal, partial_, bytes())));
     }
     out.create_dataset(kScores, FileType::float32, table);
     if (content_.classes) out.create_dataset(kClass, FileType::int32, column);
@@ -129,17 +247,26 @@ void PredictionWriter::create() {
   done_ = 0;
 }
 
-/// Where the values lie.
+/// Where the values lie. Throws FileError where the file does not hold them.
 void PredictionWriter::locate() {
   const Hdf5File out(partial_, Hdf5File::Access::read);
-  const auto offset = [&](const char* dataset) -> std::uint64_t {
-    const std::optional<std::uint64_t> at = out.layout(dataset).offset;
-    if (!at && content_.samples > 0) throw FileError(fmt::format("{}: {} has no place", partial_.string(), dataset));
-    return at.value_or(0);
+  const std::uint64_t size = fs::file_size(partial_);
+  const auto offset = [&](const char* dataset, FileType type, std::size_t row_bytes) -> std::uint64_t {
+    const DatasetLayout layout = out.layout(dataset);
+    const std::uint64_t at = layout.offset.value_or(0),
+                        end = at + static_cast<std::uint64_t>(content_.samples) * row_bytes;
+    if (layout.type != type || layout.shape.empty() || layout.shape[0] != content_.samples || end > size ||
+        (at == 0 && content_.samples > 0)) {
+      throw FileError(
+          fmt::format("{}: {} does not have the place of {} samples", partial_.string(), dataset, content_.samples));
+    }
+    return at;
   };
-  scores_ = offset(kScores);
-  if (content_.classes) classes_ = offset(kClass);
-  if (content_.targets) targets_ = offset(kTarget);
+  const std::size_t score_bytes = static_cast<std::size_t>(content_.outputs) * sizeof(float);
+  scores_ = offset(kScores, FileType::float32, score_bytes);
+  if (content_.classes) classes_ = offset(kClass, FileType::int32, sizeof(std::int32_t));
+  if (content_.targets)
+    targets_ = offset(kTarget, content_.classes ? FileType::int32 : FileType::float32, target_bytes_);
   values_ = open_file(partial_, O_WRONLY, "write");
 }
 
@@ -165,6 +292,8 @@ void PredictionWriter::write(std::span<const float> scores, std::span<const std:
 
 /// What is done is safe before it is said to be.
 void PredictionWriter::note_progress() {
+  const IoDeadline::Operation noting(output_.deadline, IoDeadline::Kind::writing, output_.file,
+                                     IoDeadline::seconds_for(bytes()));
   sync_file(partial_);
   const std::string text = fmt::format("{}\n{:020}\n", identity_, done_);
   write_at(lock_, std::as_bytes(std::span(text)), 0, progress_);
@@ -175,70 +304,13 @@ void PredictionWriter::finish() {
   if (done_ != content_.samples) {
     throw std::logic_error(fmt::format("predictions of {} of {} samples", done_, content_.samples));
   }
-  sync_file(partial_);
-  if (::rename(partial_.c_str(), file_.c_str()) != 0) {
-    throw FileError(fmt::format("cannot rename {} to {}: {}", partial_.string(), file_.string(),
-                                std::generic_category().message(errno)));
-  }
-  sync_folder(file_.has_parent_path() ? file_.parent_path() : fs::path("."));
+  IoDeadline* const deadline = output_.deadline;
+  note_progress();  // the file may stay as it is for long: the text comes first
+  const fs::path text = output_.csv.empty() ? fs::path() : write_as_text(partial_, output_.csv, deadline);
+  const IoDeadline::Operation renaming(deadline, IoDeadline::Kind::writing, output_.file);
+  rename_to(partial_, output_.file);
   ::unlink(progress_.c_str());
-}
-
-void write_predictions_as_csv(const fs::path& file, const fs::path& csv) {
-  const Hdf5File in(file, Hdf5File::Access::read);
-  const std::vector<std::int64_t> shape = in.layout(kScores).shape;
-  const std::int64_t samples = shape.at(0), outputs = shape.at(1);
-  const bool classes = in.has(kClass), targets = in.has(kTarget);
-  const std::int64_t target_columns = !targets ? 0 : classes ? 1 : outputs;
-  const std::vector<std::string> names = in.texts("/", kClassNames).value_or(std::vector<std::string>());
-  const auto name_of_column = [&](const char* kind, std::int64_t i) {
-    const auto known = static_cast<std::size_t>(i) < names.size();
-    return known ? quoted(fmt::format("{}_{}", kind, names[static_cast<std::size_t>(i)]))
-                 : fmt::format("{}_{}", kind, i);
-  };
-  std::vector<std::string> head{"index"};
-  for (std::int64_t i = 0; i < target_columns; ++i) head.push_back(classes ? "target" : name_of_column("target", i));
-  if (classes) head.emplace_back("class");
-  for (std::int64_t i = 0; i < outputs; ++i) head.push_back(name_of_column(classes ? "score" : "predicted", i));
-
-  const fs::path temporary = temporary_beside(csv);
-  try {
-    const Descriptor out = open_file(temporary, O_WRONLY | O_CREAT | O_TRUNC, "write");
-    write_all(out, fmt::format("{}\n", fmt::join(head, ",")), csv);
-    constexpr std::int64_t kAtOnce = 1024;
-    for (std::int64_t first = 0; first < samples; first += kAtOnce) {
-      const std::int64_t count = std::min(kAtOnce, samples - first);
-      std::vector<float> scores(static_cast<std::size_t>(count * outputs));
-      std::vector<float> numbers(static_cast<std::size_t>(classes ? 0 : count * target_columns));
-      std::vector<std::int32_t> its_class(static_cast<std::size_t>(classes ? count : 0)),
-          label(targets ? its_class.size() : 0);
-      in.read_rows(kScores, FileType::float32, first, count, std::as_writable_bytes(std::span(scores)));
-      if (classes) in.read_rows(kClass, FileType::int32, first, count, std::as_writable_bytes(std::span(its_class)));
-      if (!label.empty())
-        in.read_rows(kTarget, FileType::int32, first, count, std::as_writable_bytes(std::span(label)));
-      if (!numbers.empty())
-        in.read_rows(kTarget, FileType::float32, first, count, std::as_writable_bytes(std::span(numbers)));
-      std::string text;
-      for (std::int64_t row = 0; row < count; ++row) {
-        text += fmt::format("{}", first + row);
-        if (!label.empty()) text += fmt::format(",{}", label[static_cast<std::size_t>(row)]);
-        for (std::int64_t i = 0; !numbers.empty() && i < outputs; ++i)
-          text += fmt::format(",{}", numbers[static_cast<std::size_t>(row * outputs + i)]);
-        if (classes) text += fmt::format(",{}", its_class[static_cast<std::size_t>(row)]);
-        for (std::int64_t i = 0; i < outputs; ++i)
-          text += fmt::format(",{}", scores[static_cast<std::size_t>(row * outputs + i)]);
-        text += '\n';
-      }
-      write_all(out, text, csv);
-    }
-    sync_file(temporary);
-    if (::rename(temporary.c_str(), csv.c_str()) != 0) {
-      throw FileError(fmt::format("cannot write {}: {}", csv.string(), std::generic_category().message(errno)));
-    }
-  } catch (...) {
-    ::unlink(temporary.c_str());
-    throw;
-  }
+  if (!text.empty()) rename_to(text, output_.csv);
 }
 
 }  // namespace lockstep::io

@@ -9,7 +9,7 @@
 /// | `/index` | int64 [samples] | the sample's index in the data: 0, 1, ... |
 /// | `/`, texts | | what the caller says of it, and `class_names` where they are known |
 ///
-/// Nothing in it depends on how many processes computed it, when or where.
+/// Nothing in it depends on how many processes computed it, when or on which hosts.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "io/files/durable_file.hpp"
+#include "io/files/io_deadline.hpp"
 
 namespace lockstep::io {
 
@@ -33,42 +34,54 @@ struct PredictionContent {
   std::vector<std::pair<std::string, std::string>> about = {};  ///< attributes of `/`: name, text
 };
 
+/// Where predictions go.
+struct PredictionOutput {
+  enum class Existing { refuse, replace };
+  std::filesystem::path file;
+  std::filesystem::path csv = {};  ///< the same as text; "": none
+  Existing existing = Existing::refuse;
+  IoDeadline* deadline = nullptr;  ///< of each operation on these files; outlives the writer
+};
+
 /// Written as FILE.partial, and renamed when it is whole. A process that is killed leaves FILE.partial, and beside it
 /// FILE.partial.progress, which says how far it is safe: the next one goes on from there where its content is the same.
 class PredictionWriter {
  public:
-  enum class Existing { refuse, replace };
-  /// Throws FileError: `file` is there already and may not be replaced, another process writes it, the disk is full.
-  PredictionWriter(std::filesystem::path file, PredictionContent content, Existing existing);
+  /// Throws FileError: a file is there already and may not be replaced, another process writes it, the disk is full.
+  PredictionWriter(PredictionOutput output, PredictionContent content);
 
   /// Samples that an earlier process has left: write() goes on behind them.
   std::int64_t done() const noexcept { return done_; }
+  /// Why what an earlier process has left is not gone on with, one sentence; "": it is, or there is nothing.
+  const std::string& refused() const noexcept { return refused_; }
   /// The next samples: `outputs` scores each, and where there are targets an int32 (classes) or `outputs` float32 each.
   /// Throws FileError.
   void write(std::span<const float> scores, std::span<const std::byte> targets);
   /// What is written so far is on the device, and known to be: a later process goes on behind it. write() does this
   /// every second or so. Throws FileError.
   void note_progress();
-  /// All samples are written: on the device, and under its name. Throws FileError.
+  /// All samples are written: on the device, as text, too, where that is wanted, and under their names. Where the text
+  /// cannot be written (a full disk) nothing is lost: the next process writes it. Throws FileError.
   void finish();
 
  private:
+  void lock();
   bool take_over();
+  std::int64_t noted() const;
   void create();
   void locate();
+  std::uint64_t bytes() const noexcept;
 
-  std::filesystem::path file_, partial_, progress_;
+  PredictionOutput output_;
+  std::filesystem::path partial_, progress_;
   PredictionContent content_;
   std::string identity_;  ///< equal text, equal content
+  std::string refused_;
+  std::size_t target_bytes_ = 0;  ///< of a sample
   Descriptor values_, lock_;
   std::uint64_t scores_ = 0, classes_ = 0, targets_ = 0;  ///< offsets in the file, bytes
-  std::size_t target_bytes_ = 0;                          ///< of a sample
   std::int64_t done_ = 0;
   double noted_at_ = 0;  ///< seconds, of the steady clock
 };
-
-/// The same as text, for spreadsheets: a line of names, then `index,target,class,SCORES` for each sample of the
-/// finished `file`. Throws FileError.
-void write_predictions_as_csv(const std::filesystem::path& file, const std::filesystem::path& csv);
 
 }  // namespace lockstep::io

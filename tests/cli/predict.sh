@@ -33,6 +33,9 @@ with h5py.File("of-1.h5") as f:
     told = json.loads(open("eval.json").readlines()[-1])
     assert abs(accuracy - told["accuracy"]) < 1e-9 and abs(loss - told["loss"]) < 1e-5, (accuracy, loss, told)
     assert f.attrs["weights"] in ("current", b"current"), f.attrs["weights"]
+    program = f.attrs["program"]  # a part of another version, device or precision is not gone on with
+    program = program.decode() if isinstance(program, bytes) else program
+    assert program.startswith("lockstep ") and program.endswith(" on a cpu in fp32"), program
 END
 
 check "as text"
@@ -82,13 +85,38 @@ expect_status 0; expect cmp of-1.h5 of-2.h5
 check "a folder that is not there"
 run -n 2 "${predict[@]}" --out nowhere/p.h5
 expect_error 1 "cannot write nowhere/p.h5"
+check "a text that is there stays, too, and is looked for before anything is computed"
+echo mine >mine.csv
+run -n 2 "${predict[@]}" --out new.h5 --csv mine.csv
+expect_error 1 "mine.csv exists already: --force replaces it, --csv FILE names another"
+expect_no_file new.h5; expect_no_file new.h5.partial; expect_no_file new.h5.partial.progress
+expect grep -qx mine mine.csv
+run "${predict[@]}" --out same.h5 --csv same.h5
+expect_error 2 "--csv and --out name the same file"
+check "no room for the text: the predictions are not lost"
+run "${predict[@]}" --out kept.h5 --csv nowhere/p.csv
+expect_error 1 "nowhere/"
+expect_no_file kept.h5
+run -n 2 "${predict[@]}" --out kept.h5 --csv kept.csv
+expect_status 0; expect_out "going on behind the 600 samples"
+expect cmp kept.h5 of-1.h5; expect cmp kept.csv out.csv
 check "no --out"
 run predict runs/a
 expect_error 2 "--out is missing: name the file for the predictions"
 
-# Enough for some seconds of one rank: the first second is noted.
-must_run pack --format synthetic --samples 200000 --features 20 --classes 5 --out large
-large=(predict runs/a --data large --batch 1)
+check "a network that reads tokens, at any number of ranks"
+for i in $(seq 200); do echo "a line of text"; done >text.txt
+must_run pack --format text --x text.txt --out text
+must_run train --data text --model lstm --unroll 8 --hidden 8 --batch 4 --steps 2 --progress off --run runs/text
+for n in 1 2 3; do
+  run -n $n predict runs/text --data text --out text.h5
+  expect_error 2 "predict is for samples, and this network reads tokens"
+done
+
+# Enough for some seconds of two ranks: the first second is noted.
+must_run train --data data --validation data/validation --hidden 1024,512 --batch 20 --steps 2 --progress off --run runs/wide
+must_run pack --format synthetic --samples 40000 --features 20 --classes 5 --out large
+large=(predict runs/wide --data large --batch 1)
 check "a killed job goes on where it was, and the bytes are the same"
 run "${large[@]}" --out whole.h5
 expect_status 0
@@ -105,11 +133,21 @@ start -n 2 "${large[@]}" --out other.h5
 wait_for 30 test -s other.h5.partial.progress
 kill -9 $(ranks)
 finish 20
-run predict runs/a --data large --batch 1 --checkpoint latest --average --out other.h5
+run "${large[@]}" --checkpoint latest --average --out other.h5
 expect_error 2 "the run kept no average"
 must_run train --data data --validation data/validation --hidden 16 --batch 20 --steps 30 --progress off --run runs/b
 run predict runs/b --data large --batch 1 --out other.h5
 expect_status 0; expect_no_out "going on"
+check "a damaged part is started over, and said so"
+start -n 2 "${large[@]}" --out damaged.h5
+wait_for 30 test -s damaged.h5.partial.progress
+kill -9 $(ranks)
+finish 20
+truncate -s 100 damaged.h5.partial
+run -n 2 "${large[@]}" --out damaged.h5
+expect_status 0; expect_no_out "going on"
+expect_out "damaged.h5.partial, which an earlier job has left, is damaged: starting over"
+expect cmp damaged.h5 whole.h5
 check "two jobs into one file"
 start "${large[@]}" --out shared.h5
 wait_for 30 test -e shared.h5.partial

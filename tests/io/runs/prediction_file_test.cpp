@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
-using Existing = PredictionWriter::Existing;
+using Existing = PredictionOutput::Existing;
 
 PredictionContent three_of_two(const std::string& checkpoint = "a") {
   return {.samples = 3,
@@ -44,7 +44,7 @@ std::string bytes_of(const fs::path& file) { return read_whole(file).value(); }
 TEST(PredictionFile, HoldsWhatWasWrittenAndTheFirstOfTheLikeliestClasses) {
   const TemporaryFolder folder;
   const fs::path file = folder.path() / "p.h5";
-  PredictionWriter writer(file, three_of_two(), Existing::refuse);
+  PredictionWriter writer({.file = file}, three_of_two());
   write_rows(writer, 0, 2);
   EXPECT_FALSE(fs::exists(file));
   EXPECT_THROW(writer.finish(), std::logic_error) << "one sample is missing";
@@ -61,10 +61,9 @@ TEST(PredictionFile, HoldsWhatWasWrittenAndTheFirstOfTheLikeliestClasses) {
 TEST(PredictionFile, AsTextItHasALineForEachSample) {
   const TemporaryFolder folder;
   const fs::path file = folder.path() / "p.h5", csv = folder.path() / "p.csv";
-  PredictionWriter writer(file, three_of_two(), Existing::refuse);
+  PredictionWriter writer({.file = file, .csv = csv}, three_of_two());
   write_rows(writer, 0, 3);
   writer.finish();
-  write_predictions_as_csv(file, csv);
   EXPECT_EQ(bytes_of(csv),
             "index,target,class,score_cat,\"score_a, \"\"b\"\"\"\n0,1,1,0.25,0.75\n1,1,0,0.5,0.5\n2,0,0,1,0\n");
 }
@@ -72,12 +71,12 @@ TEST(PredictionFile, AsTextItHasALineForEachSample) {
 TEST(PredictionFile, ASecondWriterOfTheSameFileIsRefused) {
   const TemporaryFolder folder;
   const fs::path file = folder.path() / "p.h5";
-  PredictionWriter writer(file, three_of_two(), Existing::refuse);
-  EXPECT_THROW(PredictionWriter(file, three_of_two(), Existing::replace), FileError);
+  PredictionWriter writer({.file = file}, three_of_two());
+  EXPECT_THROW(PredictionWriter({.file = file, .existing = Existing::replace}, three_of_two()), FileError);
   write_rows(writer, 0, 3);
   writer.finish();
-  EXPECT_THROW(PredictionWriter(file, three_of_two(), Existing::refuse), FileError) << "it is there";
-  PredictionWriter(file, three_of_two(), Existing::replace);
+  EXPECT_THROW(PredictionWriter({.file = file}, three_of_two()), FileError) << "it is there";
+  PredictionWriter({.file = file, .existing = Existing::replace}, three_of_two());
 }
 
 TEST(PredictionFile, ALeftPartIsTakenOverOnlyWhereTheContentIsTheSame) {
@@ -85,16 +84,16 @@ TEST(PredictionFile, ALeftPartIsTakenOverOnlyWhereTheContentIsTheSame) {
   const fs::path file = folder.path() / "p.h5", progress = folder.path() / "p.h5.partial.progress";
   PredictionContent content = three_of_two();
   {
-    PredictionWriter whole(folder.path() / "whole.h5", content, Existing::refuse);
+    PredictionWriter whole({.file = folder.path() / "whole.h5"}, content);
     write_rows(whole, 0, 3);
     whole.finish();
-    PredictionWriter left(file, content, Existing::refuse);
+    PredictionWriter left({.file = file}, content);
     write_rows(left, 0, 1);
     left.note_progress();
   }
   const std::string noted = bytes_of(progress);
   {
-    PredictionWriter goes_on(file, content, Existing::refuse);
+    PredictionWriter goes_on({.file = file}, content);
     EXPECT_EQ(goes_on.done(), 1);
     write_rows(goes_on, 1, 2);
     goes_on.finish();
@@ -105,15 +104,77 @@ TEST(PredictionFile, ALeftPartIsTakenOverOnlyWhereTheContentIsTheSame) {
        {noted.substr(0, 10), noted.substr(0, noted.find('\n') + 1) + "4\n",
         noted.substr(0, noted.find('\n') + 1) + "-1\n", std::string("\n1\n"), std::string()}) {
     std::ofstream(progress) << damaged;
-    EXPECT_EQ(PredictionWriter(file, content, Existing::refuse).done(), 0) << damaged;
+    EXPECT_EQ(PredictionWriter({.file = file}, content).done(), 0) << damaged;
   }
   std::ofstream(progress) << noted;
-  EXPECT_EQ(PredictionWriter(file, three_of_two("another"), Existing::refuse).done(), 0);
+  EXPECT_EQ(PredictionWriter({.file = file}, three_of_two("another")).done(), 0);
+}
+
+TEST(PredictionFile, APartThatIsOverwrittenIsForgottenBeforeItIs) {
+  const TemporaryFolder folder;
+  const PredictionOutput output{.file = folder.path() / "p.h5"};
+  {
+    PredictionWriter first(output, three_of_two("a"));
+    write_rows(first, 0, 2);
+    first.note_progress();
+  }
+  { const PredictionWriter killed_at_once(output, three_of_two("b")); }
+  const PredictionWriter again(output, three_of_two("a"));
+  EXPECT_EQ(again.done(), 0) << "its two samples are gone";
+}
+
+TEST(PredictionFile, ADamagedPartIsStartedOverAndSaidSo) {
+  const TemporaryFolder folder;
+  const PredictionOutput output{.file = folder.path() / "p.h5"};
+  const fs::path partial = folder.path() / "p.h5.partial";
+  for (const std::uintmax_t size : {0, 100, 2000}) {
+    {
+      PredictionWriter left(output, three_of_two());
+      EXPECT_EQ(left.refused(), "");
+      write_rows(left, 0, 1);
+      left.note_progress();
+    }
+    fs::resize_file(partial, size);
+    const PredictionWriter next(output, three_of_two());
+    EXPECT_EQ(next.done(), 0) << size;
+    EXPECT_THAT(next.refused(), ::testing::HasSubstr("p.h5.partial, which an earlier job has left, is damaged"))
+        << size;
+  }
+}
+
+TEST(PredictionFile, ATextThatIsThereIsRefusedBeforeAnythingIsComputed) {
+  const TemporaryFolder folder;
+  const fs::path file = folder.path() / "p.h5", csv = folder.path() / "p.csv";
+  std::ofstream(csv) << "mine\n";
+  EXPECT_THROW(PredictionWriter({.file = file, .csv = csv}, three_of_two()), FileError);
+  EXPECT_EQ(bytes_of(csv), "mine\n");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1) << "nothing else is left";
+  PredictionWriter writer({.file = file, .csv = csv, .existing = Existing::replace}, three_of_two());
+  write_rows(writer, 0, 3);
+  writer.finish();
+  EXPECT_NE(bytes_of(csv), "mine\n");
+}
+
+TEST(PredictionFile, WhereTheTextCannotBeWrittenTheNextProcessWritesIt) {
+  const TemporaryFolder folder;
+  const fs::path file = folder.path() / "p.h5", missing = folder.path() / "missing";
+  const PredictionOutput output{.file = file, .csv = missing / "p.csv"};
+  {
+    PredictionWriter writer(output, three_of_two());
+    write_rows(writer, 0, 3);
+    EXPECT_THROW(writer.finish(), FileError);
+    EXPECT_FALSE(fs::exists(file));
+  }
+  fs::create_directory(missing);
+  PredictionWriter next(output, three_of_two());
+  EXPECT_EQ(next.done(), 3);
+  next.finish();
+  EXPECT_TRUE(fs::exists(file) && fs::exists(output.csv));
 }
 
 TEST(PredictionFile, WrongSizesAreTheCallersMistake) {
   const TemporaryFolder folder;
-  PredictionWriter writer(folder.path() / "p.h5", three_of_two(), Existing::refuse);
+  PredictionWriter writer({.file = folder.path() / "p.h5"}, three_of_two());
   const std::span<const float> scores(kScores);
   const auto targets = std::as_bytes(std::span(kTargets));
   EXPECT_THROW(writer.write(scores.first(3), targets.first(4)), std::invalid_argument);
