@@ -38,6 +38,7 @@ constexpr std::size_t kInspectedAtOnce = std::size_t{1} << 20;
 constexpr char kSaysFile = 'F';
 constexpr char kSaysAlive = '+';
 constexpr char kSaysError = 'E';
+constexpr std::string_view kUnlabelledToo = "unlabelled-too";
 // Its exit codes. Others, as a sanitizer's, are deaths.
 constexpr int kSound = 0;
 constexpr int kRefused = 3;
@@ -251,19 +252,21 @@ void inspect(const ForeignFiles& files, const InspectionProgress& progress) {
   for (const std::filesystem::path& path : hdf5_files_in(files.path)) {
     progress(path.string());
     if (is_checkpoint(path)) continue;
-    const ShardFile file(path, files.x, files.y);
+    const ShardFile file(path, files.x, files.y, nullptr, files.unlabelled);
     read_through_library(file, 0, kLeastSampled, progress);
     if (file.fields().size() > 1) read_through_library(file, 1, std::numeric_limits<std::size_t>::max(), progress);
   }
 }
 
 int answer_inspection(std::span<const char* const> words) {
-  if (words.size() != 4) return 2;
+  if (words.size() != 5) return 2;
   end_with_parent();
-  limit_memory(std::strtoull(words[3], nullptr, 10));
+  limit_memory(std::strtoull(words[4], nullptr, 10));
   std::string file(words[0]);
   try {
-    inspect({.path = words[0], .x = words[1], .y = words[2]}, [&](std::string_view next) {
+    const Unlabelled unlabelled =
+        std::string_view(words[3]) == kUnlabelledToo ? Unlabelled::accepted : Unlabelled::refused;
+    inspect({.path = words[0], .x = words[1], .y = words[2], .unlabelled = unlabelled}, [&](std::string_view next) {
       if (!next.empty()) file = next;
       report_line(next.empty() ? kSaysAlive : kSaysFile, next);
     });
@@ -282,8 +285,10 @@ int answer_inspection(std::span<const char* const> words) {
 void inspect_in_child(const std::filesystem::path& program, const ForeignFiles& files, const InspectionLimits& limits) {
   std::error_code unknown;
   if (is_packed(files.path) || !std::filesystem::exists(files.path, unknown)) return;
-  InspectingChild child({program.string(), std::string(kInspectionWord), files.path.string(), files.x, files.y,
-                         fmt::format("{}", limits.memory_bytes)});
+  InspectingChild child(
+      {program.string(), std::string(kInspectionWord), files.path.string(), files.x, files.y,
+       std::string(files.unlabelled == Unlabelled::accepted ? kUnlabelledToo : std::string_view("labelled")),
+       fmt::format("{}", limits.memory_bytes)});
   if (child.started()) await_verdict(child, files, limits);
 }
 

@@ -12,12 +12,14 @@
 #include <string_view>
 
 #include "io/files/file_error.hpp"
+#include "io/shards/shard_file.hpp"
 
 namespace lockstep::io {
 
 struct ForeignFiles {
   std::filesystem::path path;  ///< a folder of HDF5 files, or one
   std::string x, y;            ///< dataset names; an empty y: no labels
+  Unlabelled unlabelled = Unlabelled::refused;
 };
 
 struct InspectionLimits {

@@ -17,6 +17,13 @@ namespace lockstep::app {
 
 namespace {
 
+/// What the network reads.
+DataFormat format_of(const TrainOptions& trained, TrainedModel::Labels labels) {
+  DataFormat format = data_format(trained);
+  if (labels == TrainedModel::Labels::as_they_come) format.unlabelled = io::Unlabelled::accepted;
+  return format;
+}
+
 /// Of data without labels: what the run says that it learnt.
 model::LossKind trained_loss(const TrainOptions& trained, const io::TrainingRecord& record, bool has_classes) {
   if (trained.loss.kind) return *trained.loss.kind;
@@ -55,14 +62,14 @@ void TrainedModel::find_data(comm::Communicator& communicator, const Request& re
     }
     if (communicator.rank() != 0) return;
     const comm::LongOperation inspecting(communicator, "inspecting the data");
-    inspect_data(data_format(trained_), data());
+    inspect_data(format_of(trained_, request.labels), data());
   });
 }
 
 void TrainedModel::open_data(comm::Communicator& communicator, const Request& request, io::IoDeadline& deadline) {
   const std::string of_classes = broadcast_text(communicator, source_.metric_key() == "accuracy" ? "classes" : "");
   all_succeed_or_usage(communicator, [&] {
-    dataset_ = open_dataset(data_format(trained_), data(), &deadline);
+    dataset_ = open_dataset(format_of(trained_, request.labels), data(), &deadline);
     const io::NetworkIdentity& trained_on = source_.record().network;
     const io::DatasetInfo& info = dataset_->info();
     const bool labels = !info.y.name.empty();

@@ -145,7 +145,8 @@ DataFormat data_format(const TrainOptions& options) {
 }
 
 void inspect_data(const DataFormat& format, const fs::path& path) {
-  io::inspect_in_child("/proc/self/exe", {.path = path, .x = format.x, .y = format.y}, {});
+  io::inspect_in_child("/proc/self/exe", {.path = path, .x = format.x, .y = format.y, .unlabelled = format.unlabelled},
+                       {});
 }
 
 std::unique_ptr<io::Dataset> open_dataset(const DataFormat& format, const fs::path& path, io::IoDeadline* deadline) {
@@ -161,8 +162,8 @@ std::unique_ptr<io::Dataset> open_dataset(const DataFormat& format, const fs::pa
     throw UsageError(fmt::format("{} holds tokens, and --model {} reads samples: give --model {}", path.string(),
                                  format.network, fmt::join(model::language_models(), " or --model ")));
   }
-  return std::make_unique<io::ShardedDataset>(
-      io::DatasetOptions{.path = path, .x = format.x, .y = format.y, .deadline = deadline});
+  return std::make_unique<io::ShardedDataset>(io::DatasetOptions{
+      .path = path, .x = format.x, .y = format.y, .unlabelled = format.unlabelled, .deadline = deadline});
 }
 
 bool is_recurrent(const model::Network& network) noexcept { return !network.recurrent_state().all().empty(); }

@@ -14,6 +14,7 @@
 #include "io/datasets/dataset.hpp"
 #include "io/datasets/prefetcher.hpp"
 #include "io/files/io_deadline.hpp"
+#include "io/shards/shard_file.hpp"
 #include "model/model_options.hpp"
 #include "model/network.hpp"
 #include "model/update_rule.hpp"
@@ -47,7 +48,8 @@ struct DataFormat {
   std::string network = {};  ///< its name, for messages
   std::int64_t context = 0;  ///< tokens of a sample; 0: it reads samples as they are stored
   std::string x, y;          ///< HDF5 dataset names; of tokens y is ""
-  std::uint64_t seed = 1;    ///< of where samples of tokens begin
+  io::Unlabelled unlabelled = io::Unlabelled::refused;
+  std::uint64_t seed = 1;  ///< of where samples of tokens begin
 };
 DataFormat data_format(const TrainOptions& options);
 /// Data made by others, before this process opens it: in a process of its own, which this program starts once more.

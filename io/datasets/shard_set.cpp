@@ -65,6 +65,10 @@ void require_as_listed(const ShardFile& file, const ShardManifest& manifest, con
 }
 
 void require_like_first(const ShardFile& first, const ShardFile& file) {
+  if (file.fields().size() != first.fields().size()) {
+    throw FileError(fmt::format("{}: has {}, unlike its sibling {}", file.path().string(),
+                                file.fields().size() > 1 ? "labels" : "no labels", first.path().filename().string()));
+  }
   for (std::size_t f = 0; f < file.fields().size(); ++f) {
     const StoredField& a = first.fields()[f];
     const StoredField& b = file.fields()[f];
@@ -131,13 +135,14 @@ ShardSet::ShardSet(const std::filesystem::path& folder, const ShardManifest& man
   explain_layouts();
 }
 
-ShardSet::ShardSet(const std::filesystem::path& path, const std::string& x, const std::string& y, IoDeadline* deadline)
+ShardSet::ShardSet(const std::filesystem::path& path, const std::string& x, const std::string& y, IoDeadline* deadline,
+                   Unlabelled unlabelled)
     : cache_(kBlockCacheBytes) {
   const std::vector<std::filesystem::path> paths = hdf5_files_in(path);
   const bool folder = std::filesystem::is_directory(path);
   allow_descriptors(paths.size());
   for (const auto& file : paths) {
-    files_.emplace_back(file, x, y, deadline);
+    files_.emplace_back(file, x, y, deadline, unlabelled);
     require_like_first(files_.front(), files_.back());
   }
   list_shards();

@@ -32,7 +32,7 @@ class ShardSet {
   /// A folder of HDF5 files made by others, or one such file; an empty y: no labels. Throws FileError: nothing there,
   /// files that differ from each other.
   ShardSet(const std::filesystem::path& path, const std::string& x, const std::string& y,
-           IoDeadline* deadline = nullptr);
+           IoDeadline* deadline = nullptr, Unlabelled unlabelled = Unlabelled::refused);
 
   const std::vector<ShardFile>& files() const noexcept { return files_; }
   const std::vector<ShardInfo>& shards() const noexcept { return shards_; }

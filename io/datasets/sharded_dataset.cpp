@@ -64,8 +64,9 @@ struct ShardedDataset::Files {
   bool has_y() const noexcept { return !info.y.name.empty(); }
 
   explicit Files(const DatasetOptions& options)
-      : set(is_packed(options.path) ? open_packed(options)
-                                    : ShardSet(options.path, options.x, options.y, options.deadline)) {
+      : set(is_packed(options.path)
+                ? open_packed(options)
+                : ShardSet(options.path, options.x, options.y, options.deadline, options.unlabelled)) {
     if (!is_packed(options.path)) describe_without_manifest(options.path);
     load_labels();
   }
@@ -102,7 +103,7 @@ struct ShardedDataset::Files {
     const ShardFile& first = set.files()[0];
     info.samples = set.rows();
     info.x = first.fields()[0].field;
-    info.y = first.fields()[1].field;
+    if (first.fields().size() > 1) info.y = first.fields()[1].field;
     info.source = path.filename().string();
     if (const auto& attributes = first.attributes()) {  // shards without their manifest
       info.labels_are_classes = attributes->labels == Labels::classes;
@@ -118,7 +119,7 @@ struct ShardedDataset::Files {
       }
     } else {
       info.labels_are_classes =
-          info.y.elements() == 1 && info.y.type != FileType::float32 && info.y.type != FileType::float64;
+          has_y() && info.y.elements() == 1 && info.y.type != FileType::float32 && info.y.type != FileType::float64;
       if (info.x.type == FileType::uint8) info.value_max = 255;
       if (info.x.type == FileType::uint16) info.value_max = 65535;
       if (info.labels_are_classes) count_classes();

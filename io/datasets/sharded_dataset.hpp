@@ -12,6 +12,7 @@
 
 #include "io/datasets/dataset.hpp"
 #include "io/files/io_deadline.hpp"
+#include "io/shards/shard_file.hpp"
 
 namespace lockstep::io {
 
@@ -19,7 +20,8 @@ struct DatasetOptions {
   std::filesystem::path path;  ///< a shard folder, a folder of .h5/.hdf5 files, or one such file
   std::string x = "x";         ///< dataset names, for files made by others
   std::string y = "y";
-  IoDeadline* deadline = nullptr;  ///< of opening and reading; it outlives the dataset. nullptr: none
+  Unlabelled unlabelled = Unlabelled::refused;  ///< files made by others that have no y
+  IoDeadline* deadline = nullptr;               ///< of opening and reading; it outlives the dataset. nullptr: none
 };
 
 class ShardedDataset final : public Dataset {

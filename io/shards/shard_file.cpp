@@ -54,7 +54,7 @@ bool StoredField::splits_samples() const noexcept {
 }
 
 ShardFile::ShardFile(const std::filesystem::path& path, const std::string& x, const std::string& y,
-                     IoDeadline* deadline)
+                     IoDeadline* deadline, Unlabelled unlabelled)
     : path_(path), deadline_(deadline) {
   const IoDeadline::Operation opening(deadline_, IoDeadline::Kind::reading, path_);
   Hdf5File file(path, Hdf5File::Access::read);
@@ -67,7 +67,8 @@ ShardFile::ShardFile(const std::filesystem::path& path, const std::string& x, co
   identity_ = identity_of(status);
   attributes_ = read_attributes(file);
   fields_.push_back(describe(file, "x", x));
-  if (!y.empty()) fields_.push_back(describe(file, "y", y));
+  const bool labelled = !y.empty() && (unlabelled == Unlabelled::refused || file.has(y));
+  if (labelled) fields_.push_back(describe(file, "y", y));
   file.close();
   if (fields_.size() > 1 && fields_[1].count != count()) {
     throw FileError(fmt::format("{}: {} has {} samples but {} has {}", path.string(), x, count(), y, fields_[1].count));

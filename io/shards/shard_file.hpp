@@ -46,6 +46,12 @@ struct ShardAttributes {
   double value_min = 0, value_max = 1;
 };
 
+/// What becomes of a file that has no dataset of the name given for y.
+enum class Unlabelled {
+  refused,
+  accepted,  ///< as if y had been empty
+};
+
 class ShardFile {
  public:
   /// Empty y: the file has no labels. Throws FileError: everything that Hdf5File throws, a dataset missing (lists those
@@ -53,7 +59,7 @@ class ShardFile {
   /// of the file, a newer schema. One descriptor stays open when both fields are read by offset. `deadline` is that of
   /// opening and reading, and outlives the file.
   ShardFile(const std::filesystem::path& path, const std::string& x, const std::string& y,
-            IoDeadline* deadline = nullptr);
+            IoDeadline* deadline = nullptr, Unlabelled unlabelled = Unlabelled::refused);
 
   const std::filesystem::path& path() const noexcept { return path_; }
   std::uint64_t bytes() const noexcept { return bytes_; }

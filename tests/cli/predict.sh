@@ -60,6 +60,19 @@ import h5py
 with h5py.File("bare.h5") as f: assert "target" not in f and f["class"].shape == (70,) and f["scores"].shape == (70, 5)' ||
   failed "the content of the file"
 
+python3 -c '
+import h5py, numpy
+with h5py.File("bare-plain.hdf5", "w") as f: f["x"] = numpy.load("x.npy")'
+run -n 2 "${predict[@]}" --data bare-plain.hdf5 --out bare-plain.h5
+expect_status 0
+python3 -c '
+import h5py
+with h5py.File("bare-plain.h5") as f, h5py.File("bare.h5") as g:
+    assert "target" not in f and (f["scores"][:] == g["scores"][:]).all() and (f["class"][:] == g["class"][:]).all()' ||
+  failed "files made by others are read as packed ones"
+run eval runs/a --data bare-plain.hdf5
+expect_error 1 "bare-plain.hdf5: has no dataset y; it holds x"
+
 check "numbers to predict"
 python3 -c '
 import numpy

@@ -225,6 +225,16 @@ TEST_F(ShardedDatasetTest, SaysWhatIsWrongWithFilesMadeByOthers) {
   std::filesystem::copy(kFixtures / "regression.h5", folder_.path() / "a.h5");
   std::filesystem::copy(kFixtures / "signed_words.h5", folder_.path() / "b.h5");
   EXPECT_THAT(error_of(folder_.path(), "x", "y"), AllOf(HasSubstr("b.h5"), HasSubstr("unlike its sibling a.h5")));
+  Hdf5File bare(folder_.path() / "b.h5", Hdf5File::Access::create);
+  bare.create_dataset("x", FileType::float32, std::vector<std::int64_t>{2, 3});
+  bare.close();
+  EXPECT_THAT(error_text<FileError>([&] {
+                ShardedDataset({.path = folder_.path(), .x = "x", .y = "y", .unlabelled = Unlabelled::accepted});
+              }),
+              HasSubstr("b.h5: has no labels, unlike its sibling a.h5"));
+  const ShardedDataset alone({.path = folder_.path() / "b.h5", .unlabelled = Unlabelled::accepted});
+  EXPECT_EQ(alone.y_bytes(), 0);
+  EXPECT_EQ(alone.info().samples, 2);
   std::filesystem::copy(kFixtures / "regression.h5", folder_.path() / "b.h5",
                         std::filesystem::copy_options::overwrite_existing);
   const ShardedDataset two({.path = folder_.path()});
