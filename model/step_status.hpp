@@ -19,7 +19,8 @@ struct StepStatus {
   double samples = 0;         ///< of the step
   double failed = 0;          ///< ranks that could not do their part
   double stop_requests = 0;   ///< ranks that want to stop
-  double save_requests = 0;   ///< ranks that want a checkpoint
+  double save_requests = 0;   ///< ranks that were told to bring a checkpoint
+  double save_due = 0;        ///< ranks whose clock or folder wants one
   double schedule_low = 0;    ///< low half of a rank's schedule tag
   double schedule_low2 = 0;   ///< its square
   double schedule_high = 0;   ///< high half

@@ -277,7 +277,9 @@ void Check::look_at_run_folder() {
   facts.continues = train_.run.resume.from != Resume::From::nothing || train_.run.force;
   facts.holds_run = facts.holds_run && !train_.run.folder.empty();  // without --run a new folder is made
   facts.checkpoint = checkpoint_bytes_;
-  facts.keep = static_cast<std::uint64_t>(train_.run.keep + train_.run.keep_best);
+  // Without validations none is the best.
+  const bool validates = plan_ && plan_->workload.validation;
+  facts.keep = static_cast<std::uint64_t>(train_.run.keep + (validates ? train_.run.keep_best : 0));
   std::string summary = facts.folder.string();
   if (facts.free != kNoLimit) summary += fmt::format(": {} free", format_bytes(facts.free));
   if (checkpoint_bytes_ > 0) {

@@ -32,7 +32,7 @@ struct RunFolderFacts {
   std::uint64_t free = kNoLimit;      ///< bytes
   std::uint64_t checkpoint = 0;       ///< bytes of one; 0: not known
   std::uint64_t kept = 0;             ///< checkpoints there already
-  std::uint64_t keep = 1;             ///< --keep and --keep-best together
+  std::uint64_t keep = 1;             ///< --keep, and --keep-best where there are validations
 
   /// Bytes that checkpoints will add: as many as are kept and the one being written, less those that are there.
   std::uint64_t wanted() const noexcept { return checkpoint * (keep + 1 - (kept < keep ? kept : keep)); }

@@ -18,11 +18,14 @@ constexpr int kInterruptedExitCode = 130;  // 128 + SIGINT, what shells expect
 // A signal handler can reach nothing but static storage: the one exception to "no global state".
 std::atomic<int> first_signal{0};
 std::atomic<bool> interrupted{false};
-std::atomic<bool> checkpoint_requested{false};
+std::atomic<int> checkpoint_requests{0};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
 void on_signal(int signal) {
-  if (signal == SIGUSR2) return checkpoint_requested.store(true, std::memory_order_relaxed);
+  if (signal == SIGUSR2) {
+    checkpoint_requests.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
   if (signal == SIGINT && interrupted.exchange(true, std::memory_order_relaxed)) {
     comm::note_ending_signal(signal);
     _exit(kInterruptedExitCode);
@@ -57,7 +60,7 @@ void StopSignals::handle_by(void (*handler)(int), int flags) const {
 StopSignals::StopSignals() : minds_hangup_(!is_ignored(SIGHUP)) {
   first_signal = 0;
   interrupted = false;
-  checkpoint_requested = false;
+  checkpoint_requests = 0;
   note();
 }
 
@@ -79,8 +82,8 @@ void StopSignals::ignore() { handle_by(SIG_IGN, SA_RESTART); }
 
 bool StopSignals::stop_requested() const noexcept { return first_signal.load(std::memory_order_relaxed) != 0; }
 
-bool StopSignals::take_checkpoint_request() noexcept {
-  return checkpoint_requested.exchange(false, std::memory_order_relaxed);
+int StopSignals::take_checkpoint_requests() noexcept {
+  return checkpoint_requests.exchange(0, std::memory_order_relaxed);
 }
 
 std::string StopSignals::name() const {

@@ -23,8 +23,8 @@ class StopSignals {
   void ignore();
 
   bool stop_requested() const noexcept;
-  /// A SIGUSR2 has come since the last call.
-  bool take_checkpoint_request() noexcept;
+  /// How many SIGUSR2 have come since the last call; of those that come at once, the system may drop some.
+  int take_checkpoint_requests() noexcept;
   /// "SIGUSR1", the first that asked to stop; "" when none did.
   std::string name() const;
 

@@ -267,11 +267,21 @@ std::string CheckpointOnRank0::metric_key() const {
   return "";
 }
 
+bool CheckpointOnRank0::validated_average() const {
+  const TrainOptions trained = train_options_from_ini(record_.configuration);
+  return trained.validation.average && trained.optimizer.average_decay > 0;
+}
+
 std::string CheckpointOnRank0::checksum() const { return file_.empty() ? "" : io::stored_checksum(file_); }
 
 void CheckpointOnRank0::read_best(const fs::path& folder) {
   const fs::path best = io::best_checkpoint(folder);
   if (best.empty()) return;
+  if (std::error_code unknown; !fs::exists(best, unknown)) {
+    warnings_.push_back(fmt::format("{} points at {}, which is gone: taking the newest checkpoint instead",
+                                    (folder / "best").string(), best.filename().string()));
+    return;
+  }
   try {
     checkpoint_ = io::read_checkpoint(best);
     file_ = best;
@@ -279,6 +289,20 @@ void CheckpointOnRank0::read_best(const fs::path& folder) {
   } catch (const io::FileError& error) {
     warnings_.emplace_back(error.what());
   }
+}
+
+void CheckpointOnRank0::read_named(const fs::path& folder, const std::string& name) {
+  file_ = folder / name;
+  if (!fs::is_regular_file(file_)) {
+    std::vector<std::string> names;
+    for (const io::FoundCheckpoint& found : io::list_checkpoints(folder)) {
+      names.insert(names.begin(), found.file.filename().string());
+    }
+    throw io::FileError(fmt::format("{} has no checkpoint {}: there {} {}", folder.string(), name,
+                                    names.size() == 1 ? "is" : "are",
+                                    names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
+  }
+  checkpoint_ = io::read_checkpoint(file_);
 }
 
 CheckpointOnRank0::CheckpointOnRank0(comm::Communicator& communicator, const CheckpointChoice& choice,
@@ -292,11 +316,16 @@ CheckpointOnRank0::CheckpointOnRank0(comm::Communicator& communicator, const Che
     if (!fs::exists(path))
       throw io::FileError(fmt::format("{}: no such checkpoint, run folder or checkpoints folder", path.string()));
     if (!fs::is_directory(path)) {
+      if (!choice.name.empty()) {
+        throw io::FileError(
+            fmt::format("{} is no folder of checkpoints: leave out --checkpoint {}", path.string(), choice.name));
+      }
       checkpoint_ = io::read_checkpoint(path);
       file_ = path;
       return;
     }
     const fs::path folder = fs::is_directory(path / "checkpoints") ? path / "checkpoints" : path;
+    if (!choice.name.empty()) return read_named(folder, choice.name);
     if (choice.which == CheckpointChoice::Which::best) read_best(folder);
     if (is_best_) return;
     auto newest = io::newest_checkpoint(folder, warnings_);
@@ -371,7 +400,10 @@ void CheckpointOnRank0::restore_recurrent_state(model::RecurrentState& recurrent
 
 std::string CheckpointOnRank0::initialize(model::ParameterState& parameters,
                                           std::span<const std::string> reinitialize) {
+  const bool average = validated_average();
   constexpr const char* kGroup = "parameters";
+  constexpr const char* kAverage = "average";
+  const char* const source = average ? kAverage : kGroup;
   std::vector<float> arena(parameters.elements());
   parameters.download_group(kGroup, arena);
   std::string table = fmt::format("  {:<28} {:>18}  {}", "tensor", "shape", "begins with");
@@ -387,12 +419,13 @@ std::string CheckpointOnRank0::initialize(model::ParameterState& parameters,
       for (std::size_t i = 0; i < reinitialize.size(); ++i) {
         if (::fnmatch(reinitialize[i].c_str(), tensor.name.c_str(), 0) == 0) drawn = used[i] = true;
       }
-      const io::StoredTensor* stored = drawn ? nullptr : checkpoint_.find(kGroup, tensor.name);
+      const io::StoredTensor* stored = drawn ? nullptr : checkpoint_.find(source, tensor.name);
       const std::string shape = fmt::format("{}", fmt::join(tensor.shape, " x "));
-      table += fmt::format("\n  {:<28} {:>18}  {}", tensor.name, shape,
-                           stored != nullptr ? "the checkpoint's values"
-                           : drawn           ? "new values, as asked for"
-                                             : "new values: the checkpoint has none");
+      table +=
+          fmt::format("\n  {:<28} {:>18}  {}", tensor.name, shape,
+                      stored != nullptr ? (average ? "the checkpoint's averaged values" : "the checkpoint's values")
+                      : drawn           ? "new values, as asked for"
+                                        : "new values: the checkpoint has none");
       if (stored == nullptr) continue;
       if (stored->shape != tensor.shape) {
         throw io::FileError(fmt::format(
@@ -414,14 +447,16 @@ std::string CheckpointOnRank0::initialize(model::ParameterState& parameters,
                                       io::to_text(record_.network)));
     }
     for (const io::StoredTensor& stored : checkpoint_.tensors) {
-      if (stored.group != kGroup || wanted.contains(stored.name)) continue;
+      if (stored.group != source || wanted.contains(stored.name)) continue;
       table += fmt::format("\n  {:<28} {:>18}  {}", stored.name, fmt::format("{}", fmt::join(stored.shape, " x ")),
                            "unused: this network has no such tensor");
     }
   });
   communicator_.broadcast(std::as_writable_bytes(std::span(arena)), 0);
   communicator_.wait();
-  parameters.upload_group(kGroup, arena);
+  for (const std::string& group : parameters.state_groups()) {  // an average begins with them, too
+    if (group == kGroup || group == kAverage) parameters.upload_group(group, arena);
+  }
   checkpoint_.tensors = {};
   return table;
 }

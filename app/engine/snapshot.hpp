@@ -105,6 +105,8 @@ class CheckpointOnRank0 {
   std::string metric_key() const;
   /// Of its state, 16 hex digits; on rank 0.
   std::string checksum() const;
+  /// Its run validated with the averaged weights; on every rank.
+  bool validated_average() const;
   /// It is the one that `best` points at; on rank 0.
   bool is_best() const noexcept { return is_best_; }
   /// Better or newer checkpoints that did not verify, one sentence each; on rank 0.
@@ -114,7 +116,8 @@ class CheckpointOnRank0 {
   /// of another network (names the first tensor that differs) or lacks a group.
   /// `carried`: filled where the checkpoint has them, left alone where it has none of them.
   void restore(model::ParameterState& parameters, std::span<const CarriedGroup> carried = {});
-  /// Collective: the parameters whose name the checkpoint knows take its values, the others keep theirs; so do those
+  /// Collective: the parameters whose name the checkpoint knows take its values (those that its run validated with: the
+  /// averages, where it did with them), the others keep theirs; so do those
   /// that match a pattern of `reinitialize` ("*" for anything). Returns a table of what became of each tensor. Throws
   /// comm::AgreedError where shapes differ, where a pattern matches nothing and where nothing would be taken.
   std::string initialize(model::ParameterState& parameters, std::span<const std::string> reinitialize);
@@ -126,6 +129,7 @@ class CheckpointOnRank0 {
   void read_best(const std::filesystem::path& folder);
   bool has_group(const std::string& group) const;
   void share_group(const std::string& group, std::span<const model::StateTensor> tensors, std::span<float> arena);
+  void read_named(const std::filesystem::path& folder, const std::string& name);
   void broadcast_numbers();
 
   comm::Communicator& communicator_;

@@ -12,6 +12,7 @@ model::StepStatus to_numbers(const RankStatus& own) noexcept {
           .failed = failed,
           .stop_requests = own.stop_requested ? 1.0 : 0.0,
           .save_requests = own.save_requested ? 1.0 : 0.0,
+          .save_due = own.save_due ? 1.0 : 0.0,
           .schedule_low = low,
           .schedule_low2 = low * low,
           .schedule_high = high,
@@ -29,6 +30,7 @@ StepOutcome outcome_of(const model::StepStatus& sums, const RankStatus& own, int
           .not_finite_ranks = static_cast<int>(sums.non_finite) - static_cast<int>(sums.failed),
           .stop_requests = static_cast<int>(sums.stop_requests),
           .save_requests = static_cast<int>(sums.save_requests),
+          .save_due = sums.save_due > 0,
           .diverged = differs(&StepStatus::schedule_low) || differs(&StepStatus::schedule_low2) ||
                       differs(&StepStatus::schedule_high) || differs(&StepStatus::schedule_high2)};
 }

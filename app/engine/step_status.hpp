@@ -13,7 +13,8 @@ struct RankStatus {
   double samples = 0;              ///< this rank's samples
   bool failed = false;             ///< this rank could not do its part (its gradients are zero)
   bool stop_requested = false;     ///< a signal, a time limit
-  bool save_requested = false;     ///< a checkpoint is wanted
+  bool save_requested = false;     ///< a signal wants a checkpoint
+  bool save_due = false;           ///< the clock or the run folder does
   std::uint32_t schedule_tag = 0;  ///< hash of (step, bucket schedule): differs when ranks have diverged
 };
 
@@ -27,6 +28,7 @@ struct StepOutcome {
   int not_finite_ranks = 0;
   int stop_requests = 0;
   int save_requests = 0;
+  bool save_due = false;
   bool diverged = false;  ///< schedule tags were not all equal
 };
 

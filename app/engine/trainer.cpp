@@ -53,7 +53,7 @@ Trainer::Result Trainer::step(const Request& request) {
   StopWatch watch;
   const double input_before = input_.waited_seconds(), exposed_before = parts_.gradient_communicator.exposed_seconds();
   parts_.communicator.note_activity("forward and backward", steps_done_ + 1);
-  RankStatus own{.stop_requested = request.stop, .save_requested = request.save};
+  RankStatus own{.stop_requested = request.stop, .save_requested = request.save, .save_due = request.save_due};
   input_.begin_step(request.error);
   for (std::int64_t micro = 0; micro < accumulate_; ++micro) {
     const MicroStep at{
@@ -85,7 +85,8 @@ Trainer::Result Trainer::step(const Request& request) {
                       .learning_rate = learning_rate,
                       .gradient_norm = gradient_norm},
           .stop_requests = outcome.stop_requests,
-          .save_requests = outcome.save_requests};
+          .save_requests = outcome.save_requests,
+          .save_due = outcome.save_due};
 }
 
 /// Runs work(), which enqueues a micro-step. A device may record it when it comes for the second time, and replay it

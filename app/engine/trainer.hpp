@@ -38,13 +38,15 @@ class Trainer {
   /// What this rank wants of the next step.
   struct Request {
     bool stop = false;
-    bool save = false;  ///< a checkpoint after it
-    std::string error;  ///< not empty: this rank failed between steps (a full disk …)
+    bool save = false;      ///< a checkpoint after it, as a signal asks
+    bool save_due = false;  ///< likewise, as the clock or the run folder asks
+    std::string error;      ///< not empty: this rank failed between steps (a full disk …)
   };
   struct Result {
     StepFigures figures;
     int stop_requests = 0;
     int save_requests = 0;
+    bool save_due = false;
   };
 
   /// Next batch, forward, backward (reducing as gradients appear), update. Collective. Throws comm::AgreedError,

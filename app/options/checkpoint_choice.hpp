@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 namespace lockstep::app {
 
@@ -14,6 +15,7 @@ struct CheckpointChoice {
   };
   std::filesystem::path path;  ///< a run folder, a checkpoints folder, or a file: then nothing is left to choose
   Which which = Which::best;
+  std::string name = {};  ///< of a checkpoint in that folder, which is then the one; "": `which` tells
 };
 
 }  // namespace lockstep::app

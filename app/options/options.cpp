@@ -41,7 +41,7 @@ EvalOptions parse_eval(const std::vector<std::string>& arguments) {
   EvalOptions options;
   OptionTable table("lockstep eval");
   table.group("What");
-  const CheckpointRows checkpoint(table);
+  CheckpointRows checkpoint(table);
   table.add("data", options.data, "PATH",
             "shard folder, HDF5 folder or file, or a folder with validation/ or test/ beside train/; default: the "
             "validation data of the run");
@@ -62,7 +62,7 @@ PredictOptions parse_predict(const std::vector<std::string>& arguments) {
   PredictOptions options;
   OptionTable table("lockstep predict");
   table.group("What");
-  const CheckpointRows checkpoint(table);
+  CheckpointRows checkpoint(table);
   table.add("data", options.data, "PATH",
             "shard folder, HDF5 folder or file, with labels or without; default: the validation data of the run");
   table.add("out", options.out, "FILE", "HDF5 file for the predictions: scores, class, target, index");

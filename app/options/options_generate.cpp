@@ -22,7 +22,7 @@ GenerateOptions parse_generate(const std::vector<std::string>& arguments) {
   GenerateOptions options;
   OptionTable table("lockstep generate");
   table.group("What");
-  const CheckpointRows checkpoint(table);
+  CheckpointRows checkpoint(table);
   table.add("prompt", options.prompt, "TEXT", "what the text begins with; default: a line break");
   table.add("tokens", options.tokens, "N", "tokens to write").at_least(1);
   table.add("average", options.average, "write with the averaged weights");

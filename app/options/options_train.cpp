@@ -79,6 +79,12 @@ void read_train_options(OptionTable& table, TrainOptions& options, const std::ve
   if (!stored.empty()) apply_ini_file(stored, table);
   apply(line, table);
   settle(table, options);
+  if (options.validation.patience > 0 && options.validation.every < 0) {
+    throw UsageError(
+        fmt::format("--patience {} needs validations before the end, and --evaluate-every -1 makes none: give "
+                    "--evaluate-every STEPS, or leave out one of the two",
+                    options.validation.patience));
+  }
 }
 
 void settle(OptionTable& table, TrainOptions& options) {

@@ -333,8 +333,9 @@ void add_validation_options(OptionTable& table, ValidationOptions& options) {
 void add_start_options(OptionTable& table, StartOptions& options) {
   table.group("Weights to begin with");
   table.add("initialize-from", options.from, "PATH",
-            "a run folder (its best checkpoint) or a checkpoint file: tensors of the same name begin with its values, "
-            "the others as usual; a run that resumes goes on with its own");
+            "a run folder (its best checkpoint) or a checkpoint file: tensors of the same name begin with its values "
+            "(the averages, where it validated with --evaluate-average), the others as usual; a run that resumes goes "
+            "on with its own");
   table
       .add_parsed("reinitialize", options.reinitialize, "PATTERNS",
                   "tensors that begin as usual all the same, comma-separated, * for anything: dense_3/* for a new last "
@@ -370,7 +371,8 @@ void add_run_options(OptionTable& table, RunOptions& options) {
   table
       .add("keep-best", options.keep_best, "N",
            "checkpoints with the best validation metrics to keep besides; checkpoints/best points at the best. Only "
-           "checkpoints of steps that were validated count: give --evaluate-every and --checkpoint-every to match")
+           "checkpoints of steps that were validated count: give --evaluate-every and --checkpoint-every in steps that "
+           "match; where --checkpoint-every is a time, each validation that is the best so far brings a checkpoint")
       .at_least(0);
   add_writers_option(table, options);
   table.add_parsed("time-limit", options.time_limit, "TIME",
@@ -396,7 +398,7 @@ CheckpointChoice CheckpointRows::chosen() const {
   const std::filesystem::path file = checkpoint_;
   if (checkpoint_ != "best" && checkpoint_ != "latest") {
     const bool of_run = !run_.empty() && !file.has_parent_path();
-    return {.path = of_run ? run_ / "checkpoints" / file : file};
+    return of_run ? CheckpointChoice{.path = run_, .name = checkpoint_} : CheckpointChoice{.path = file};
   }
   table_.require("run", "name a run folder or a checkpoint file");
   return {.path = run_, .which = checkpoint_ == "best" ? Which::best : Which::latest};

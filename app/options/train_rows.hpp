@@ -25,10 +25,12 @@ void add_validation_options(OptionTable& table, ValidationOptions& options);
 void add_writers_option(OptionTable& table, RunOptions& options);
 void add_start_options(OptionTable& table, StartOptions& options);
 void add_run_options(OptionTable& table, RunOptions& options);
-/// A run and its --checkpoint, as commands take them that use what was trained.
+/// The rows for a run and its --checkpoint, as commands take them that use what was trained. The table writes into it.
 class CheckpointRows {
  public:
   explicit CheckpointRows(OptionTable& table);
+  CheckpointRows(const CheckpointRows&) = delete;
+  CheckpointRows& operator=(const CheckpointRows&) = delete;
   /// Once the command line has been read. Throws UsageError where nothing is named.
   CheckpointChoice chosen() const;
 

@@ -297,6 +297,30 @@ Plan make_plan(comm::Communicator& communicator, const TrainOptions& options, co
   return plan;
 }
 
+namespace {
+
+/// When checkpoints come that do not follow from the steps, and what that does to the run.
+std::string format_when_saved(const Plan& plan, const comm::Communicator& communicator) {
+  const RunOptions& run = plan.settings.run;
+  std::string text;
+  if (run.checkpoint_every.seconds > 0) {
+    text += fmt::format("  one every {}{}\n", format_duration(run.checkpoint_every.seconds),
+                        run.keep_best > 0 && plan.workload.validation
+                            ? ", and one after each validation that is the best so far (--keep-best)"
+                            : "");
+  }
+  if (!plan.place.gpu && communicator.wire_format() == comm::WireFormat::bf16_feedback) {
+    text += fmt::format(
+        "  with each, what bf16-feedback has kept back is forgotten: a resumed run repeats this one bit for bit, {}\n",
+        run.checkpoint_every.seconds > 0
+            ? "but a second run, which saves in other steps, differs in the last bits"
+            : "unless a checkpoint is asked for (SIGUSR2, checkpoint-now), which changes the last bits");
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string format_plan(const Plan& plan, const comm::Communicator& communicator) {
   const Workload& workload = plan.workload;
   const std::vector<comm::Slice>& buckets = plan.buckets;
@@ -333,6 +357,7 @@ std::string format_plan(const Plan& plan, const comm::Communicator& communicator
                 "checkpoints: {} ranks keep a copy of a part of the state each, {}, and write it beside the "
                 "training\n",
                 plan.checkpoint_writers, copy);
+  text += format_when_saved(plan, communicator);
   text += format_training(plan);
   const std::string_view transport = comm::name_of(transport_of(plan.place, communicator));
   text += fmt::format(

@@ -100,12 +100,21 @@ bool found_newer(comm::Communicator& communicator, Console& console, Origin& ori
   return true;
 }
 
-void record_unrecorded_checkpoints(io::MetricsLog& metrics, const fs::path& run, std::int64_t step) {
+bool lies_behind(const io::TrainingRecord& now, std::int64_t step, const std::string& its) {
+  return step <= now.step && its == io::lines_up_to(now.metrics, step);
+}
+
+void record_unrecorded_checkpoints(io::MetricsLog& metrics, const fs::path& run, const io::TrainingRecord& now) {
   const std::set<std::int64_t> recorded = io::recorded_steps(run / "metrics.jsonl", "checkpoint");
   std::vector<io::FoundCheckpoint> found = io::list_checkpoints(run / "checkpoints");
   std::reverse(found.begin(), found.end());  // newest first, so far
   for (const io::FoundCheckpoint& checkpoint : found) {
-    if (checkpoint.step > step || recorded.contains(checkpoint.step)) continue;
+    if (checkpoint.step > now.step || recorded.contains(checkpoint.step)) continue;
+    try {
+      if (!lies_behind(now, checkpoint.step, io::stored_history(checkpoint.file))) continue;
+    } catch (const io::FileError&) {  // damaged: nobody can go on from it, nor tell whose it is
+      continue;
+    }
     metrics.write({{"kind", "checkpoint"},
                    {"step", checkpoint.step},
                    {"file", checkpoint.file.filename().string()},

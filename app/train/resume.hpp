@@ -34,9 +34,14 @@ Origin find_origin(comm::Communicator& communicator, Console& console, const Run
 /// checkpoint than was seen, which `origin` then holds.
 bool found_newer(comm::Communicator& communicator, Console& console, Origin& origin);
 
-/// Adds a record for each of the run's checkpoints up to `step` that `metrics`, in its folder, has none of: whoever
+/// Whether the run that has come to `now` went through the checkpoint of this step whose history is `its`. A run that
+/// stepped back to an older checkpoint leaves files behind that it did not: those have seen other validations.
+bool lies_behind(const io::TrainingRecord& now, std::int64_t step, const std::string& its);
+
+/// Adds a record for each of the run's checkpoints up to `now` that `metrics`, in its folder, has none of: whoever
 /// wrote it was killed before it could say so. How long it took is not known (null).
-void record_unrecorded_checkpoints(io::MetricsLog& metrics, const std::filesystem::path& run, std::int64_t step);
+void record_unrecorded_checkpoints(io::MetricsLog& metrics, const std::filesystem::path& run,
+                                   const io::TrainingRecord& now);
 
 /// `file` lies in the run's own checkpoints folder (a resume from elsewhere begins a new run folder).
 bool is_of_run(const std::filesystem::path& file, const std::filesystem::path& run);

@@ -76,19 +76,21 @@ void Run::open_folder(std::optional<io::RunFolder> taken, bool continues, const 
     folder_->write_text("config.ini", identity_.configuration);
     RunLogs logs;
     logs.metrics = std::make_unique<io::MetricsLog>(folder_->path() / "metrics.jsonl", continues, from.step, &deadline);
-    if (continues) record_unrecorded_checkpoints(*logs.metrics, folder_->path(), from.step);
+    if (continues) record_unrecorded_checkpoints(*logs.metrics, folder_->path(), from);
     if (reports_.tensorboard)
       logs.tensorboard = std::make_unique<io::TensorboardLog>(folder_->path(), continues ? from.step : -1, &deadline);
     logs.still_owner = [this] { folder_->still_owner(); };
     reporter_.attach(std::move(logs));
-    checkpointer_.open({.folder = folder_->checkpoints(),
-                        .keep = run_.keep,
-                        .goes_on_from = continues ? from.step : -1,
-                        .keep_best = run_.keep_best,
-                        .is_better = [task = *workload_.task](double a, double b) { return task.is_better(a, b); },
-                        .metrics = io::numbers_by_step(from.metrics, "validation", workload_.task->metric_key()),
-                        .still_owner = [folder = folder_] { folder->still_owner(); }},
-                       &deadline);
+    checkpointer_.open(
+        {.folder = folder_->checkpoints(),
+         .keep = run_.keep,
+         .goes_on_from = continues ? from.step : -1,
+         .keep_best = run_.keep_best,
+         .is_better = [task = *workload_.task](double a, double b) { return task.is_better(a, b); },
+         .metrics = io::numbers_by_step(from.metrics, "validation", workload_.task->metric_key()),
+         .lies_behind = [from](std::int64_t step, const std::string& its) { return lies_behind(from, step, its); },
+         .still_owner = [folder = folder_] { folder->still_owner(); }},
+        &deadline);
   });
 }
 
@@ -181,7 +183,10 @@ void Run::evaluate_now() {
                     "--learning-rate, --warmup-steps or --clip-norm usually helps",
                     evaluated_at_, workload_.paths.validation.string()));
   }
-  if (std::isnan(best_metric_) || better(evaluation.metric, best_metric_)) best_metric_ = evaluation.metric;
+  if (std::isnan(best_metric_) || better(evaluation.metric, best_metric_)) {
+    best_metric_ = evaluation.metric;
+    best_at_ = evaluated_at_;
+  }
   target_reached_ = reached_target(evaluation.metric);
   patience_.saw(evaluation.metric);
   last_evaluation_ = evaluation;
@@ -234,7 +239,6 @@ void Run::save_now() {
   }
   engine_.forget_residuals();
   since_saved_.lap();
-  answered_ = false;
   saved_at_ = trainer_.steps_done();
   interrupted_seconds_ += watch.seconds();
 }
@@ -287,9 +291,10 @@ void Run::make_steps(StopSignals& signals) {
     if (trainer_.next_position() >= workload_.work.epoch_samples) keep_error([this] { check_own_shards(); });
     // Who wants the job to stop may not wait long: the checkpoint comes first, the validation when it is resumed.
     if (due(workload_.work.evaluate_every) && !stopped_) evaluate_now();
-    const bool asked_for = step.save_requests > 0;
-    if ((due(workload_.work.checkpoint_every) || asked_for) && !last_step()) save_now();  // the last: after validation
-    answered_ = answered_ || asked_for;
+    const bool wanted =
+        due(workload_.work.checkpoint_every) || step.save_due || step.save_requests > 0 || brings_best();
+    if (wanted && !last_step()) save_now();  // the last: after validation
+    if (step.save_requests > 0) requests_.answered();
   }
   on_rank0([&] { reporter_.remaining(last_figures_, time(), [this] { return training_.optimizer.l2_loss(); }); });
 }
@@ -304,7 +309,11 @@ Trainer::Result Run::make_step(StopSignals& signals) {
 
 int Run::train(StopSignals& signals) {
   running_.lap();
-  if (owes_validation_) evaluate_now();
+  if (owes_validation_) {
+    evaluate_now();
+    // The checkpoint of this step does not know what has come out: whoever goes on from it would begin here again.
+    if (std::exchange(saved_at_, -1) == trainer_.steps_done()) save_now();
+  }
   const std::string idle = nothing_left();
   if (idle.empty()) {
     make_steps(signals);
@@ -330,20 +339,25 @@ int Run::train(StopSignals& signals) {
 Trainer::Request Run::next_request(StopSignals& signals) {
   const bool time_is_up =
       wall_time_.is_up({.validation = will_be_due(workload_.work.evaluate_every),
-                        .checkpoint = will_be_due(workload_.work.checkpoint_every) || checkpointer_.under_way()});
-  return {.stop = time_is_up || signals.stop_requested(), .save = wants_checkpoint(signals), .error = error_};
+                        .checkpoint = will_be_due(workload_.work.checkpoint_every) || checkpointer_.under_way() ||
+                                      (saves_best() && will_be_due(workload_.work.evaluate_every))});
+  requests_.came(signals.take_checkpoint_requests(), since_saved_.seconds());
+  return {.stop = time_is_up || signals.stop_requested(),
+          .save = requests_.wanted(),
+          .save_due = checkpoint_is_due(),
+          .error = error_};
 }
 
-/// A signal to all ranks reaches them in different steps: what comes right after an answer has been answered.
-bool Run::wants_checkpoint(StopSignals& signals) {
-  constexpr double kSecondsBetweenLooks = 1, kSecondsOfOneSignal = 1;
-  const double since_saved = since_saved_.seconds();
-  const bool told = signals.take_checkpoint_request() && !(answered_ && since_saved < kSecondsOfOneSignal);
-  if (!folder_) return told;  // the clock and the folder are rank 0's
-  const bool time_is_up = run_.checkpoint_every.seconds > 0 && since_saved >= run_.checkpoint_every.seconds;
-  if (since_looked_.seconds() < kSecondsBetweenLooks) return told || time_is_up;
-  since_looked_.lap();
-  return folder_->take_request("checkpoint-now") || told || time_is_up;
+/// By the clock or the folder, which are rank 0's.
+bool Run::checkpoint_is_due() {
+  constexpr double kSecondsBetweenLooks = 1;
+  if (!folder_) return false;
+  bool told = false;
+  if (since_looked_.seconds() >= kSecondsBetweenLooks) {
+    since_looked_.lap();
+    told = folder_->take_request("checkpoint-now");
+  }
+  return told || (run_.checkpoint_every.seconds > 0 && since_saved_.seconds() >= run_.checkpoint_every.seconds);
 }
 
 /// The last line of a run that made steps.

@@ -20,6 +20,7 @@
 #include "app/report/console.hpp"
 #include "app/report/step_figures.hpp"
 #include "app/report/stop_watch.hpp"
+#include "app/train/checkpoint_requests.hpp"
 #include "app/train/patience.hpp"
 #include "app/train/report.hpp"
 #include "app/train/wall_time.hpp"
@@ -62,6 +63,9 @@ class Run {
   bool will_be_due(std::int64_t every) const {
     return every > 0 && std::max(trainer_.steps_done(), steps_before_ + 1) / every > steps_before_ / every;
   }
+  /// By the clock, checkpoints seldom meet a validation: one that is the best so far brings its own.
+  bool saves_best() const { return run_.checkpoint_every.seconds > 0 && run_.keep_best > 0; }
+  bool brings_best() const { return saves_best() && best_at_ == trainer_.steps_done(); }
   bool reached_target(double metric) const {
     return validation_.target_metric && !std::isnan(metric) && !better(*validation_.target_metric, metric);
   }
@@ -80,7 +84,7 @@ class Run {
   void make_steps(StopSignals& signals);
   Trainer::Result make_step(StopSignals& signals);
   Trainer::Request next_request(StopSignals& signals);
-  bool wants_checkpoint(StopSignals& signals);
+  bool checkpoint_is_due();
   std::string summary() const;
   std::string ending(const StopSignals& signals) const;
   template <class Work>
@@ -115,12 +119,13 @@ class Run {
   bool target_reached_ = false, stopped_ = false;
   bool owes_validation_ = false;  ///< the checkpoint was written where a validation was due, and before it
   std::int64_t evaluated_at_ = -1, saved_at_ = -1;
+  std::int64_t best_at_ = -1;           ///< where this process has seen the best validation so far
   std::int64_t validated_before_ = -1;  ///< by the run that this one goes on from
   std::filesystem::path saved_;         ///< rank 0: the newest checkpoint of this process
   std::filesystem::path best_saved_;    ///< rank 0: the best of the run, if there is one
   StopWatch running_;                   ///< since train() was called
   StopWatch since_saved_, since_looked_;
-  bool answered_ = false;           ///< a request brought the checkpoint that since_saved_ counts from
+  CheckpointRequests requests_;
   double interrupted_seconds_ = 0;  ///< of running_, in evaluations and in waits for checkpoints
 };
 

@@ -55,7 +55,8 @@ io::TrainingRecord restore_or_initialize(comm::Communicator& communicator, Conso
     CheckpointOnRank0 source(communicator, {.path = start.from}, origin.deadline);
     for (const std::string& warning : source.warnings()) console.warn(warning);
     const std::string table = source.initialize(training.parameters, start.reinitialize);
-    console.info(fmt::format("weights of {} (step {})\n{}", source.file().string(), source.record().step, table));
+    console.info(fmt::format("{}weights of {} (step {})\n{}", source.validated_average() ? "averaged " : "",
+                             source.file().string(), source.record().step, table));
     return {};
   }
   origin.checkpoint->restore_recurrent_state(

@@ -127,11 +127,18 @@ CheckpointWriter::CheckpointWriter(CheckpointWriterOptions options) : options_(s
     move_link(kLatest, newest);
   }
   for (const FoundCheckpoint& found : list_checkpoints(options_.folder)) {
-    if (found.step <= options_.goes_on_from) own_.insert(found.step);
+    if (lies_behind(found)) own_.insert(found.step);
   }
-  if (options_.keep_best == 0) return;
-  const std::vector<fs::path> best = this->best(options_.goes_on_from);
-  if (!best.empty() && best_checkpoint(options_.folder) != best.front()) move_link(kBest, best.front());
+  move_best(best(options_.goes_on_from));
+}
+
+bool CheckpointWriter::lies_behind(const FoundCheckpoint& found) const {
+  if (found.step >= options_.goes_on_from || !options_.lies_behind) return found.step <= options_.goes_on_from;
+  try {
+    return options_.lies_behind(found.step, stored_history(found.file));
+  } catch (const FileError&) {  // damaged: no candidate for the best
+    return false;
+  }
 }
 
 void CheckpointWriter::validated(std::int64_t step, double metric) {
@@ -141,6 +148,7 @@ void CheckpointWriter::validated(std::int64_t step, double metric) {
 
 /// The best first, of equal ones the earlier; no more than are kept for it.
 std::vector<fs::path> CheckpointWriter::best(std::int64_t last_step) const {
+  if (options_.keep_best == 0) return {};
   const std::lock_guard<std::mutex> lock(metrics_lock_);
   std::vector<std::pair<double, fs::path>> known;
   std::vector<FoundCheckpoint> found = list_checkpoints(options_.folder);
@@ -201,10 +209,21 @@ fs::path CheckpointWriter::write(const TrainingRecord& record, std::span<const T
   sync_folder(options_.folder);
   move_link(kLatest, file);
   own_.insert(record.step);
-  const std::vector<fs::path> best = options_.keep_best > 0 ? this->best(record.step) : std::vector<fs::path>();
-  if (!best.empty() && best_checkpoint(options_.folder) != best.front()) move_link(kBest, best.front());
+  const std::vector<fs::path> best = this->best(record.step);
+  move_best(best);
   prune(record.step, best);
   return file;
+}
+
+/// A link that says what is no longer so is worse than none: its file is gone, or of a branch that the run has left.
+void CheckpointWriter::move_best(std::span<const fs::path> best) const {
+  const fs::path linked = best_checkpoint(options_.folder);
+  if (!best.empty()) {
+    if (linked != best.front()) move_link(kBest, best.front());
+  } else if (!linked.empty()) {
+    check_owner();
+    remove_file(options_.folder / kBest);
+  }
 }
 
 void CheckpointWriter::move_link(const char* name, const fs::path& file) const {

@@ -89,11 +89,13 @@ std::vector<FoundCheckpoint> list_checkpoints(const std::filesystem::path& folde
 /// The newest that verifies; `rejected` receives one sentence for each newer one that did not. nullopt: none there.
 /// `latest` plays no part: it is for people and other tools.
 std::optional<Checkpoint> newest_checkpoint(const std::filesystem::path& folder, std::vector<std::string>& rejected);
-/// What `best` in the folder points at; empty: there is none.
+/// What `best` in the folder points at; empty: there is no such link. The file may be gone: somebody removed it.
 std::filesystem::path best_checkpoint(const std::filesystem::path& folder);
 
 /// Bytes on the disk, with the parts; 0 where nobody knows.
 std::uintmax_t checkpoint_bytes(const std::filesystem::path& file) noexcept;
+/// The history of metrics as the file says it (TrainingRecord::metrics); nothing is verified. Throws FileError.
+std::string stored_history(const std::filesystem::path& file);
 /// The checksum of the state as the file says it, 16 hex digits. Throws FileError.
 std::string stored_checksum(const std::filesystem::path& file);
 /// An HDF5 file that says so of itself. Throws FileError where it is no HDF5 file.
@@ -107,6 +109,9 @@ struct CheckpointWriterOptions {
   /// Of two metrics, the first is better; wanted where keep_best > 0.
   std::function<bool(double, double)> is_better = {};
   std::map<std::int64_t, double> metrics = {};  ///< of the validations that lie behind a resumed run, by step
+  /// Whether a checkpoint of this step whose history is this lies behind a resumed run; one of a branch that the run
+  /// has left does not. None: all up to goes_on_from do.
+  std::function<bool(std::int64_t step, const std::string& history)> lies_behind = {};
   /// Throws when this process no longer owns the run; called before each change. None: nobody else is expected.
   std::function<void()> still_owner = {};
 };
@@ -116,7 +121,8 @@ struct CheckpointWriterOptions {
 ///   .step-N.h5.PID-HEX.tmp     space reserved, written, closed, synced, read back and verified
 ///   step-N.h5                  by rename; then the folder is synced
 ///   latest -> step-N.h5        a symbolic link, replaced by rename; absent where the file system has no links
-///   best -> step-M.h5          likewise: of those that are there, the one with the best validation metric
+///   best -> step-M.h5          likewise: of those that are there, the one with the best validation metric; absent
+///                              where none has one, and with keep_best 0
 ///   older step-*.h5            removed but for the newest keep - 1 and the best keep_best; files of later steps are
 ///                              neither counted nor removed (after a resume from an older checkpoint they may be the
 ///                              better ones)
@@ -141,7 +147,9 @@ class CheckpointWriter {
 
  private:
   std::vector<std::filesystem::path> best(std::int64_t last_step) const;
+  void move_best(std::span<const std::filesystem::path> best) const;
   void move_link(const char* link, const std::filesystem::path& file) const;
+  bool lies_behind(const FoundCheckpoint& found) const;
   void prune(std::int64_t written_step, std::span<const std::filesystem::path> best) const;
   void remove_orphaned_parts(std::int64_t last_step) const;
   void check_owner() const;

@@ -77,6 +77,11 @@ class CheckpointFileReader {
   std::vector<WrittenPart> parts() const {
     return read_format() < kCheckpointFormatWithParts ? std::vector<WrittenPart>{} : read_parts();
   }
+  std::string history() {
+    TrainingRecord record;
+    read_record(record, read_format());
+    return record.metrics;
+  }
   std::string checksum() const {
     return file_.has(kState) ? required(file_.text(kState, kChecksumAttribute), "/state", kChecksumAttribute) : "";
   }
@@ -325,6 +330,10 @@ VerifiedRecord read_checkpoint_file(const std::filesystem::path& path, std::vect
 
 std::vector<WrittenPart> parts_of_checkpoint(const std::filesystem::path& file) {
   return with_reader(file, [](const CheckpointFileReader& reader) { return reader.parts(); });
+}
+
+std::string stored_history(const std::filesystem::path& file) {
+  return with_reader(file, [](CheckpointFileReader& reader) { return reader.history(); });
 }
 
 std::string stored_checksum(const std::filesystem::path& file) {

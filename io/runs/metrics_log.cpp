@@ -45,13 +45,7 @@ void for_each_record(std::string_view text, const Visit& visit) {
 /// Leaves the records that are not beyond `resume_step` (negative: all). Nothing is rewritten when everything stays.
 void cut_beyond(const std::filesystem::path& file, std::int64_t resume_step) {
   const std::string text = read_whole(file).value_or("");
-  std::string kept;
-  for_each_record(text, [&](std::string_view line, const nlohmann::ordered_json& record) {
-    const auto step = record.find("step");
-    if (resume_step < 0 || step == record.end() || !step->is_number() || step->get<double>() <= resume_step) {
-      kept += line;
-    }
-  });
+  const std::string kept = lines_up_to(text, resume_step < 0 ? std::numeric_limits<std::int64_t>::max() : resume_step);
   if (kept.size() != text.size()) replace_file(file, kept);
 }
 
@@ -97,6 +91,16 @@ std::map<std::int64_t, double> numbers_by_step(std::string_view lines, std::stri
     if (number != record.end() && number->is_number()) numbers[step->get<std::int64_t>()] = number->get<double>();
   });
   return numbers;
+}
+
+std::string lines_up_to(std::string_view lines, std::int64_t last) {
+  std::string kept;
+  for_each_record(lines, [&](std::string_view line, const nlohmann::ordered_json& record) {
+    const auto step = record.find("step");
+    const bool later = step != record.end() && step->is_number() && step->get<double>() > static_cast<double>(last);
+    if (!later) kept += line;
+  });
+  return kept;
 }
 
 MetricsLog::MetricsLog(const std::filesystem::path& file, bool append, std::int64_t resume_step, IoDeadline* deadline)

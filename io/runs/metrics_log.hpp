@@ -42,6 +42,9 @@ std::set<std::int64_t> recorded_steps(const std::filesystem::path& file, std::st
 /// of a step counts.
 std::map<std::int64_t, double> numbers_by_step(std::string_view lines, std::string_view kind, std::string_view key);
 
+/// Of the `lines` of a metrics.jsonl those that are not of later steps.
+std::string lines_up_to(std::string_view lines, std::int64_t step);
+
 /// Appends whole lines; each is handed to the operating system before write() returns, or not written at all. On
 /// resume, records with a "step" beyond `resume_step` are cut off first (they will be produced again), as are lines
 /// that are no JSON object (a crash tore them). A negative resume_step cuts no record.

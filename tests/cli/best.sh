@@ -38,7 +38,15 @@ expect_status 0; expect_out "\(step 100\)"
 run eval runs/a --checkpoint step-0000000100.h5
 expect_status 0; expect_out "\(step 100\)"
 run eval runs/a --checkpoint step-7.h5
-expect_error 1 "runs/a/checkpoints/step-7.h5: no such checkpoint"
+expect_error 1 "runs/a/checkpoints has no checkpoint step-7.h5: there (is|are) step-0*$best.h5.*, step-0000000100.h5$"
+mkdir step-0000000100.h5  # of that name, and no checkpoint
+for folder in runs/a runs/a/checkpoints; do
+  run eval $folder --checkpoint step-0000000100.h5
+  expect_status 0; expect_out "^runs/a/checkpoints/step-0000000100.h5 \(step 100\)"
+done
+rmdir step-0000000100.h5
+run eval runs/a/checkpoints/step-0000000100.h5 --checkpoint step-0000000005.h5
+expect_error 1 "runs/a/checkpoints/step-0000000100.h5 is no folder of checkpoints: leave out --checkpoint step-0000000005.h5"
 check "info shows which is which, with the metric of each"
 run info runs/a
 expect_status 0
@@ -61,6 +69,57 @@ reached=$(basename "$(newest_checkpoint runs/killed)" .h5 | sed 's/step-0*//')
 run "${train[@]}" --steps $((reached + 20)) --run runs/killed --resume
 expect_status 0; is_best runs/killed
 
+check "by the clock, too: a validation that is the best so far brings a checkpoint"
+run -n 2 train --data data --validation data/validation --hidden 16 --batch 10 --learning-rate 0.5 --progress off \
+  --evaluate-every 7 --checkpoint-every 1h --keep 1 --no-tensorboard --steps 100 --run runs/clock
+expect_status 0; is_best runs/clock
+
+check "a best checkpoint that somebody has removed: the newest, and one sentence"
+cp -a runs/a runs/removed
+rm "runs/removed/checkpoints/$(readlink runs/removed/checkpoints/best)"
+run eval runs/removed
+expect_status 0; expect_out "\(step 100\)"
+expect_err "runs/removed/checkpoints/best points at step-0*$best.h5, which is gone: taking the newest checkpoint instead"
+run info runs/removed
+expect_status 0; expect_no_out "\(best\)"
+run "${train[@]}" --steps 105 --run runs/removed --resume
+expect_status 0
+[ ! -L runs/removed/checkpoints/best ] || expect_file runs/removed/checkpoints/best
+check "without --keep-best a run that goes on has no best any more"
+cp -a runs/a runs/given-up
+run "${train[@]}" --steps 120 --run runs/given-up --resume --keep-best 0
+expect_status 0
+[ ! -L runs/given-up/checkpoints/best ] || failed "the link is still there"
+run eval runs/given-up
+expect_status 0; expect_silence; expect_out "\(step 120\)"
+
+check "files of a branch that the run has left are nobody's best"
+branch=(train --data data --validation data/validation --hidden 16 --batch 10 --progress off --no-tensorboard --keep 20
+  --run runs/branch)
+run "${branch[@]}" --learning-rate 0.1 --evaluate-every 5 --checkpoint-every 10 --steps 30
+expect_status 0
+run "${branch[@]}" --learning-rate 0.5 --evaluate-every 5 --checkpoint-every 45 --steps 45 --resume=runs/branch/checkpoints/step-0000000010.h5
+expect_status 0
+run "${branch[@]}" --learning-rate 0.5 --evaluate-every 5 --checkpoint-every 45 --steps 50 --resume
+expect_status 0
+case $(linked_step runs/branch) in 10 | 45 | 50) ;; *) failed "best is step $(linked_step runs/branch)" ;; esac
+expect grep -q '"kind":"checkpoint","step":45' runs/branch/metrics.jsonl
+for step in 20 30; do
+  ! grep -q "\"kind\":\"checkpoint\",\"step\":$step," runs/branch/metrics.jsonl || failed "step $step is recorded as the run's"
+done
+
+check "a validation that was owed is saved: nobody makes it twice"
+owed=(train --data data --validation data/validation --hidden 16 --batch 10 --progress off --evaluate-every 1
+  --checkpoint-every 1000000 --steps 1000000 --run runs/owed)
+start "${owed[@]}"
+wait_for 20 grep -q '^validation ' out && kill -TERM "$job"
+finish 20
+expect_status 75
+run "${owed[@]}" --resume --target-metric 0.01
+expect_status 0; expect_out "^validation at step"; expect_out "the target metric 0.01 is reached"
+run "${owed[@]}" --resume --target-metric 0.01
+expect_status 0; expect_no_out "^validation at step"; expect_out "the target metric 0.01 is reached"
+
 check "none is kept where that is asked for, and starting over removes the link"
 run "${train[@]}" --steps 20 --run runs/a --force --keep-best 0
 expect_status 0
@@ -79,6 +138,10 @@ run -n 2 "${patient[@]}" --patience 3 --resume
 expect_status 0; expect_out "the last 3 validations were not better than 0\.[0-9]+: nothing is left to do"
 run -n 2 "${patient[@]}" --patience 5 --resume
 expect_status 0; expect_out "^no improvement in 5 validations at step 30 after"
+check "patience without a validation before the end"
+run -n 2 "${train[@]/--evaluate-every/--report-every}" --evaluate-every -1 --patience 2 --run runs/none
+expect_error 2 "--patience 2 needs validations before the end, and --evaluate-every -1 makes none"
+expect_no_file runs/none
 check "patience without validation data"
 run train --data data/validation --hidden 4 --patience 1 --run runs/none
 expect_error 2 "--patience needs validation data"

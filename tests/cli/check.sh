@@ -150,6 +150,8 @@ if mount -t tmpfs -o size=1m none disk 2>/dev/null; then
   run -n 2 check --data data --hidden 300 --seconds 0.1 --run disk/run
   expect_status 0
   run -n 2 check --data data --hidden 300,300 --seconds 0.1 --run disk/run
+  expect_error 1 "for checkpoints of .*\(3 kept.*free"  # without validations none is the best
+  run -n 2 check --data data --validation data --hidden 300,300 --seconds 0.1 --run disk/run
   expect_error 1 "for checkpoints of .*\(4 kept.*free"
   expect_no_file disk/run
 fi

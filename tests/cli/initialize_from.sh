@@ -21,6 +21,23 @@ a, b = (json.loads(open(f).readlines()[-1]) for f in ("a.json", "b.json"))
 assert a["loss"] == b["loss"] and a["accuracy"] == b["accuracy"], (a, b)
 END
 
+check "the averaged weights, where the other run validated with them"
+must_run "${train[@]}" --hidden 16 --steps 40 --average-decay 0.9 --evaluate-average --run runs/average
+run -n 2 "${train[@]}" --hidden 16 --average-decay 0.9 --evaluate-average --learning-rate 1e-30 --steps 1 \
+  --initialize-from runs/average --run runs/of-average
+expect_status 0
+expect_out "^averaged weights of runs/average/checkpoints/step-0000000040.h5 \(step 40\)$"
+expect_out "^  dense_2/bias +5  the checkpoint's averaged values$"
+run eval runs/average --json a.json
+for weights in --average --no-average; do
+  run eval runs/of-average $weights --json b.json
+  python3 - <<'END' || failed "the two evaluations, $weights"
+import json
+a, b = (json.loads(open(f).readlines()[-1]) for f in ("a.json", "b.json"))
+assert abs(a["loss"] - b["loss"]) < 1e-6 and a["accuracy"] == b["accuracy"], (a, b)
+END
+done
+
 check "a new last layer for other classes"
 run -n 2 train --data three --hidden 16,8 --batch 20 --steps 5 --progress off --initialize-from runs/a --reinitialize 'dense_3/*' --run runs/c
 expect_status 0

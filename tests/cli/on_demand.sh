@@ -40,6 +40,13 @@ wait_for 20 grep -q '^checkpoint ' out
 expect_no_file runs/file/checkpoint-now
 ends
 
+check "a SIGUSR2 right after an answered one: another checkpoint"
+start -n 2 "${endless[@]}" --run runs/twice
+wait_for 20 grep -q '^ *step ' out && kill -USR2 "$(rank 0)"
+wait_for 20 grep -q '^checkpoint ' out && kill -USR2 "$(rank 0)"
+wait_for 20 eval '[ "$(grep -c "^checkpoint " out)" = 2 ]'
+ends
+
 check "a checkpoint every second"
 start -n 2 "${options[@]}" --steps 100000000 --checkpoint-every 1s --keep 100 --run runs/clock
 wait_for 20 eval '[ "$(grep -c "^checkpoint " out)" -ge 3 ]'

@@ -35,10 +35,10 @@ TEST(StopSignalsDeathTest, TellOnceThatACheckpointIsWantedAndDoNotStop) {
   in_a_process(
       [] {
         StopSignals signals;
-        if (signals.take_checkpoint_request()) std::exit(1);
+        if (signals.take_checkpoint_requests()) std::exit(1);
         std::raise(SIGUSR2);
-        if (signals.stop_requested() || !signals.take_checkpoint_request()) std::exit(2);
-        if (signals.take_checkpoint_request()) std::exit(3);
+        if (signals.stop_requested() || !signals.take_checkpoint_requests()) std::exit(2);
+        if (signals.take_checkpoint_requests()) std::exit(3);
       },
       75);
 }

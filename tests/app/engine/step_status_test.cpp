@@ -26,8 +26,8 @@ model::StepStatus sum(const std::vector<model::StepStatus>& ranks) {
     for (double model::StepStatus::*number :
          {&model::StepStatus::loss, &model::StepStatus::metric, &model::StepStatus::non_finite,
           &model::StepStatus::samples, &model::StepStatus::failed, &model::StepStatus::stop_requests,
-          &model::StepStatus::save_requests, &model::StepStatus::schedule_low, &model::StepStatus::schedule_low2,
-          &model::StepStatus::schedule_high, &model::StepStatus::schedule_high2}) {
+          &model::StepStatus::save_requests, &model::StepStatus::save_due, &model::StepStatus::schedule_low,
+          &model::StepStatus::schedule_low2, &model::StepStatus::schedule_high, &model::StepStatus::schedule_high2}) {
       total.*number += rank.*number;
     }
   }
@@ -58,6 +58,7 @@ TEST_P(StepStatusTest, SumsWhatRanksSay) {
                       .failed = rank == 0,
                       .stop_requested = rank % 2 == 1,
                       .save_requested = rank == 0,
+                      .save_due = rank == 1,
                       .schedule_tag = 0xdeadbeef};
   };
   for (const StepOutcome& outcome : outcomes(
@@ -69,6 +70,7 @@ TEST_P(StepStatusTest, SumsWhatRanksSay) {
     EXPECT_EQ(outcome.not_finite_ranks, 0);
     EXPECT_EQ(outcome.stop_requests, size() / 2);
     EXPECT_EQ(outcome.save_requests, 1);
+    EXPECT_EQ(outcome.save_due, size() > 1);
     EXPECT_FALSE(outcome.diverged);
   }
 }

@@ -184,6 +184,57 @@ TEST(Checkpoint, AResumedRunKnowsTheBestBehindItAndNotThatOfABranchItHasLeft) {
   EXPECT_EQ(verify_checkpoint(folder.path() / "best").step, 30);
 }
 
+TEST(Checkpoint, AFileOfABranchThatWasLeftDoesNotGetTheMetricOfTheNewOne) {
+  const TemporaryFolder folder;
+  CheckpointWriterOptions options = keep_best(folder.path(), 1);
+  options.keep = 9;
+  {
+    CheckpointWriter before(options);
+    for (const std::int64_t step : {10, 20, 30}) write_sample(before, step);
+  }
+  options.goes_on_from = 40;  // from 10 on, on a branch of its own, which has validated 20 and 30 and saved neither
+  options.metrics = {{10, 0.5}, {20, 0.8}, {30, 0.9}};
+  std::vector<std::int64_t> asked;
+  options.lies_behind = [&asked](std::int64_t step, const std::string&) {
+    asked.push_back(step);
+    return step == 10;
+  };
+  const CheckpointWriter after(options);
+  EXPECT_THAT(asked, ElementsAre(30, 20, 10));
+  EXPECT_EQ(best_checkpoint(folder.path()), folder.path() / "step-0000000010.h5");
+}
+
+TEST(Checkpoint, ABestLinkThatIsNotTrueAnyMoreGoes) {
+  const TemporaryFolder folder;
+  const fs::path best = folder.path() / "best";
+  CheckpointWriterOptions options = keep_best(folder.path(), 1);
+  {
+    CheckpointWriter writer(options);
+    writer.validated(10, 0.5);
+    write_sample(writer, 10);
+    EXPECT_TRUE(fs::is_symlink(best));
+    fs::remove(folder.path() / "step-0000000010.h5");  // by hand
+    EXPECT_FALSE(best_checkpoint(folder.path()).empty());
+    write_sample(writer, 20);
+    EXPECT_FALSE(fs::is_symlink(best)) << "its file is gone, and no other has a metric";
+    writer.validated(30, 0.6);
+    write_sample(writer, 30);
+    EXPECT_EQ(verify_checkpoint(best).step, 30);
+  }
+  options.goes_on_from = 30;
+  options.keep_best = 0;
+  const CheckpointWriter none(options);
+  EXPECT_FALSE(fs::is_symlink(best)) << "nobody keeps what it points at";
+}
+
+TEST(Checkpoint, TheHistoryIsReadAlone) {
+  const TemporaryFolder folder;
+  CheckpointWriter writer({.folder = folder.path()});
+  const fs::path file = write_sample(writer, 10);
+  EXPECT_EQ(stored_history(file), read_checkpoint(file).record.metrics);
+  EXPECT_NE(stored_history(file), "");
+}
+
 TEST(Checkpoint, LaterStepsAreNeitherCountedNorRemoved) {
   const TemporaryFolder folder;
   write_text(folder.path() / "step-0000000300.h5", "not even HDF5");
