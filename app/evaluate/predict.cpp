@@ -174,10 +174,7 @@ io::PredictionContent content_of(const TrainedModel& subject) {
 
 int run_predict(comm::MpiSession& session, const PredictOptions& options) {
   const ExecutionOptions& execution = options.execution;
-  const auto communicator =
-      comm::make_communicator(session, {.transport = execution.transport,
-                                        .deadline_seconds = execution.deadline,
-                                        .excuse_seconds = execution.io_deadline + execution.deadline});
+  const auto communicator = communicator_of(session, execution);
   io::IoDeadline io_deadline = watch_files(session, *communicator, execution.io_deadline);
   Console console(communicator->rank() == 0);
   TrainedModel subject(*communicator, console,

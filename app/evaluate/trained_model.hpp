@@ -14,11 +14,15 @@
 #include "app/plan/task.hpp"
 #include "app/report/console.hpp"
 #include "comm/communicator.hpp"
+#include "comm/session/mpi_session.hpp"
 #include "io/datasets/dataset.hpp"
 #include "io/files/io_deadline.hpp"
 #include "model/model.hpp"
 
 namespace lockstep::app {
+
+/// Collective: between the ranks of a command that begins with a trained network.
+std::unique_ptr<comm::Communicator> communicator_of(comm::MpiSession& session, const ExecutionOptions& execution);
 
 class TrainedModel {
  public:

@@ -71,8 +71,10 @@ expect_status 0; is_best runs/killed
 
 check "by the clock, too: a validation that is the best so far brings a checkpoint"
 run -n 2 train --data data --validation data/validation --hidden 16 --batch 10 --learning-rate 0.5 --progress off \
-  --evaluate-every 7 --checkpoint-every 1h --keep 1 --no-tensorboard --steps 100 --run runs/clock
+  --evaluate-every 7 --checkpoint-every 1h --keep 1 --no-tensorboard --steps 63 --run runs/clock
 expect_status 0; is_best runs/clock
+[ "$(best_step runs/clock)" != 63 ] || failed "the last is the best: this shows nothing"
+expect_out "^  one every 1:00:00, and one after each validation that is the best so far \(--keep-best\)$"
 
 check "a best checkpoint that somebody has removed: the newest, and one sentence"
 cp -a runs/a runs/removed

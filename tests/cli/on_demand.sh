@@ -57,6 +57,15 @@ times = sorted(os.lstat(f"runs/clock/checkpoints/{f}").st_mtime for f in os.list
 assert len(times) >= 4, times
 assert all(b - a > 0.5 for a, b in zip(times, times[1:-1])), times
 END
+check "the plan says what checkpoints do to what the wire has kept back"
+run -n 2 "${options[@]}" --steps 10 --transport ring --wire bf16-feedback --checkpoint-every 10m --dry-run
+expect_status 0; expect_out "^  one every 10:00$"
+expect_out "bf16-feedback has kept back is forgotten: .* but a second run, which saves in other steps, differs in the last bits$"
+run -n 2 "${options[@]}" --steps 10 --transport ring --wire bf16-feedback --dry-run
+expect_status 0; expect_no_out "^  one every"; expect_out "unless a checkpoint is asked for \(SIGUSR2, checkpoint-now\)"
+run -n 2 "${options[@]}" --steps 10 --dry-run
+expect_status 0; expect_no_out "bf16-feedback"
+
 check "a run that counts by the clock goes on with it"
 run train --config runs/clock/config.ini --time-limit 3 --resume --run runs/clock
 expect_status 75
