@@ -68,17 +68,19 @@ Trainer::Result LocalRounds::round(Trainer& trainer, const std::function<Trainer
       parts_.communicator.set_deadline(execution.deadline + execution.io_deadline + kMostTimesSlower * watch.seconds());
   parts_.communicator.note_activity("waiting for the other islands", trainer.steps_done());
   const double mine = speaks_ ? 1 : 0;
-  std::array<double, 6> sums{mine * result.figures.loss_sum, mine * result.figures.metric_sum,
-                             mine * result.figures.samples,  wanted.stop ? 1.0 : 0.0,
-                             wanted.save ? 1.0 : 0.0,        wanted.error.empty() ? 0.0 : 1.0};
+  std::array<double, 7> sums{mine * result.figures.loss_sum,  mine * result.figures.metric_sum,
+                             mine * result.figures.samples,   wanted.stop ? 1.0 : 0.0,
+                             wanted.save ? 1.0 : 0.0,         wanted.save_due ? 1.0 : 0.0,
+                             wanted.error.empty() ? 0.0 : 1.0};
   parts_.communicator.all_reduce(std::span(sums));
   parts_.communicator.wait("agreeing on a round", trainer.steps_done());
-  if (sums[5] > 0) throw comm::AgreedError(comm::gather_distinct(parts_.communicator, wanted.error));
+  if (sums[6] > 0) throw comm::AgreedError(comm::gather_distinct(parts_.communicator, wanted.error));
   result.figures.loss_sum = sums[0];
   result.figures.metric_sum = sums[1];
   result.figures.samples = sums[2];
   result.stop_requests = static_cast<int>(sums[3]);
   result.save_requests = static_cast<int>(sums[4]);
+  result.save_due = sums[5] > 0;
   agree(mine * own_samples / sums[2], trainer.steps_done());
   parts_.communicator.set_deadline(usual);
   trainer.add_communication(agreeing.seconds());
