@@ -36,9 +36,8 @@ void softmax(std::span<float> scores, std::vector<double>& powers) {
 }
 
 /// Predictions of the data in rounds: in each, every rank computes a block of chunks, and the blocks go to rank 0 one
-/// after the other. A rank holds two blocks, however many ranks there are. What is left is dealt out evenly: no rank
-/// has a chunk more than another but in the last round, and one there. The cuts between chunks do not depend on the
-/// ranks.
+/// after the other. A rank holds two blocks, however many ranks there are. Blocks get smaller towards the end, so that
+/// what is left takes no longer than its share of chunks. The cuts between chunks do not depend on the ranks.
 class Rounds {
  public:
   Rounds(TrainedModel& subject, comm::Communicator& communicator)

@@ -43,7 +43,9 @@ TEST(EvalOptionsTest, TakesARunAndWhichOfItsCheckpoints) {
   EXPECT_EQ(parse_eval({"runs/a"}).checkpoint.which, Which::best);
   EXPECT_EQ(parse_eval({"--run", "runs/a", "--checkpoint", "latest"}).checkpoint.path, "runs/a");
   EXPECT_EQ(parse_eval({"--run", "runs/a", "--checkpoint", "latest"}).checkpoint.which, Which::latest);
-  EXPECT_EQ(parse_eval({"runs/a", "--checkpoint", "step-1.h5"}).checkpoint.path, "runs/a/checkpoints/step-1.h5");
+  const CheckpointChoice named = parse_eval({"runs/a", "--checkpoint", "step-1.h5"}).checkpoint;
+  EXPECT_EQ(named.path, "runs/a");
+  EXPECT_EQ(named.name, "step-1.h5");
   EXPECT_EQ(parse_eval({"runs/a", "--checkpoint", "other/step-1.h5"}).checkpoint.path, "other/step-1.h5");
   EXPECT_EQ(parse_eval({"--checkpoint", "step-1.h5"}).checkpoint.path, "step-1.h5");
   EXPECT_EQ(complaint(parse_eval, {"runs/a", "runs/b"}), "runs/a and runs/b contradict each other");
