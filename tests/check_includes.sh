@@ -16,9 +16,9 @@ find app comm io model tests -type f \( -name '*.cpp' -o -name '*.hpp' -o -name 
 
     # The wings of a room, the lowest first: a wing includes itself and lower ones. *.hpp and *.cpp are the files that
     # lie in the room itself; wings with commas between them do not know each other.
-    wings("app", "report options plan engine train,evaluate check,bench,info,pack *.hpp *.cpp")
+    wings("app", "report options plan engine train,evaluate check,bench,info,pack,exchange *.hpp *.cpp")
     wings("comm", "session *.hpp failure survey host nccl *.cpp")
-    wings("io", "files text shards formats,datasets,checkpoints runs *.hpp *.cpp")
+    wings("io", "files text shards formats,datasets,checkpoints,exchange runs *.hpp *.cpp")
 
     # header as written in the include line ; the files it may appear in ; its home in words
     home("^mpi\\.h$", "^comm/.*\\.cpp$|^comm/session/mpi_state\\.hpp$|^tests/mpi/|^tests/cluster/simulation/", "comm/, sources")
@@ -29,7 +29,7 @@ find app comm io model tests -type f \( -name '*.cpp' -o -name '*.hpp' -o -name 
     home("^(cblas|openblas|f77blas|lapack|dnnl|mkl|oneapi/)", "^model/cpu/", "model/cpu/")
     home("^(hdf5.*\\.h|H5.*\\.h)$", "^io/files/hdf5_([a-z]+\\.cpp|handles\\.hpp)$", "io/files/hdf5_*.cpp and io/files/hdf5_handles.hpp")
     home("^boost/program_options", "^app/options/", "app/options/")
-    home("^nlohmann/", "^io/((files|text|shards|runs)/[^/]*\\.cpp|files/json_text\\.hpp)$|^tests/", "io/files, io/text, io/shards and io/runs, sources, and io/files/json_text.hpp")
+    home("^nlohmann/", "^io/((files|text|shards|runs|exchange)/[^/]*\\.cpp|files/json_text\\.hpp)$|^tests/", "io/files, io/text, io/shards, io/runs and io/exchange, sources, and io/files/json_text.hpp")
     home("^(zlib|xxhash|xxh3)\\.h$", "^io/|^tests/(io|torture)/", "io/")
     home("^(jpeglib|jerror|turbojpeg|png)\\.h$", "^io/formats/jpeg_png\\.cpp$", "io/formats/jpeg_png.cpp")
     home("^boost/crc", "^io/runs/tensorboard_log\\.cpp$", "io/runs/tensorboard_log.cpp")

@@ -8,12 +8,11 @@
 #include <fmt/format.h>
 #include <fnmatch.h>
 
+#include "app/engine/chosen_checkpoint.hpp"
 #include "app/options/options.hpp"
 #include "app/plan/agreement.hpp"
-#include "app/plan/task.hpp"
 #include "comm/agreement.hpp"
 #include "comm/messages.hpp"
-#include "io/runs/metrics_log.hpp"
 
 namespace lockstep::app {
 
@@ -260,12 +259,7 @@ std::string broadcast_text(comm::Communicator& communicator, const std::string& 
   return result;
 }
 
-std::string CheckpointOnRank0::metric_key() const {
-  for (const char* key : Task::metric_keys()) {
-    if (!io::numbers_by_step(record_.metrics, "validation", key).empty()) return key;
-  }
-  return "";
-}
+std::string CheckpointOnRank0::metric_key() const { return metric_key_of(record_); }
 
 bool CheckpointOnRank0::validated_average() const {
   const TrainOptions trained = train_options_from_ini(record_.configuration);
@@ -273,37 +267,6 @@ bool CheckpointOnRank0::validated_average() const {
 }
 
 std::string CheckpointOnRank0::checksum() const { return file_.empty() ? "" : io::stored_checksum(file_); }
-
-void CheckpointOnRank0::read_best(const fs::path& folder) {
-  const fs::path best = io::best_checkpoint(folder);
-  if (best.empty()) return;
-  if (std::error_code unknown; !fs::exists(best, unknown)) {
-    warnings_.push_back(fmt::format("{} points at {}, which is gone: taking the newest checkpoint instead",
-                                    (folder / "best").string(), best.filename().string()));
-    return;
-  }
-  try {
-    checkpoint_ = io::read_checkpoint(best);
-    file_ = best;
-    is_best_ = true;
-  } catch (const io::FileError& error) {
-    warnings_.emplace_back(error.what());
-  }
-}
-
-void CheckpointOnRank0::read_named(const fs::path& folder, const std::string& name) {
-  file_ = folder / name;
-  if (!fs::is_regular_file(file_)) {
-    std::vector<std::string> names;
-    for (const io::FoundCheckpoint& found : io::list_checkpoints(folder)) {
-      names.insert(names.begin(), found.file.filename().string());
-    }
-    throw io::FileError(fmt::format("{} has no checkpoint {}: there {} {}", folder.string(), name,
-                                    names.size() == 1 ? "is" : "are",
-                                    names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
-  }
-  checkpoint_ = io::read_checkpoint(file_);
-}
 
 CheckpointOnRank0::CheckpointOnRank0(comm::Communicator& communicator, const CheckpointChoice& choice,
                                      io::IoDeadline* deadline)
@@ -313,31 +276,11 @@ CheckpointOnRank0::CheckpointOnRank0(comm::Communicator& communicator, const Che
     if (communicator.rank() != 0) return;
     const io::IoDeadline::Operation reading(deadline, io::IoDeadline::Kind::reading, path,
                                             seconds_to_read(deadline, path));
-    if (!fs::exists(path))
-      throw io::FileError(fmt::format("{}: no such checkpoint, run folder or checkpoints folder", path.string()));
-    if (!fs::is_directory(path)) {
-      if (!choice.name.empty()) {
-        throw io::FileError(
-            fmt::format("{} is no folder of checkpoints: leave out --checkpoint {}", path.string(), choice.name));
-      }
-      checkpoint_ = io::read_checkpoint(path);
-      file_ = path;
-      return;
-    }
-    const fs::path folder = fs::is_directory(path / "checkpoints") ? path / "checkpoints" : path;
-    if (!choice.name.empty()) return read_named(folder, choice.name);
-    if (choice.which == CheckpointChoice::Which::best) read_best(folder);
-    if (is_best_) return;
-    auto newest = io::newest_checkpoint(folder, warnings_);
-    if (!newest) {
-      throw io::FileError(warnings_.empty() ? fmt::format("{} holds no checkpoint", folder.string())
-                                            : fmt::format("{}: no checkpoint verifies ({})", folder.string(),
-                                                          fmt::join(warnings_, "; ")));
-    }
-    checkpoint_ = std::move(*newest);
-    for (const io::FoundCheckpoint& found : io::list_checkpoints(folder)) {
-      if (found.step == checkpoint_.record.step) file_ = found.file;
-    }
+    ChosenCheckpoint chosen = read_chosen_checkpoint(choice);
+    checkpoint_ = std::move(chosen.checkpoint);
+    file_ = std::move(chosen.file);
+    is_best_ = chosen.is_best;
+    warnings_ = std::move(chosen.warnings);
   });
   record_ = checkpoint_.record;
   broadcast_numbers();

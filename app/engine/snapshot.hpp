@@ -126,10 +126,8 @@ class CheckpointOnRank0 {
   void restore_recurrent_state(model::RecurrentState& recurrent, const SequenceShare& own);
 
  private:
-  void read_best(const std::filesystem::path& folder);
   bool has_group(const std::string& group) const;
   void share_group(const std::string& group, std::span<const model::StateTensor> tensors, std::span<float> arena);
-  void read_named(const std::filesystem::path& folder, const std::string& name);
   void broadcast_numbers();
 
   comm::Communicator& communicator_;

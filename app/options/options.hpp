@@ -38,6 +38,16 @@ struct PredictOptions {
   ExecutionOptions execution;
 };
 
+enum class ExportFormat { onnx, safetensors, npz };
+
+struct ExportOptions {
+  CheckpointChoice checkpoint;
+  std::optional<ExportFormat> format;  ///< parse_export leaves it set: by the name of `out` where the user gives none
+  std::filesystem::path out;
+  std::optional<bool> average;  ///< the averaged weights; nullopt: what training used
+  bool force = false;           ///< `out` may be there already
+};
+
 enum class PackFormat { idx, npy, csv, cifar10, cifar100, images, text, tokens, synthetic };
 
 /// What images are scaled to, in pixels.
@@ -101,6 +111,7 @@ struct GenerateOptions {
 EvalOptions parse_eval(const std::vector<std::string>& arguments);
 PredictOptions parse_predict(const std::vector<std::string>& arguments);
 GenerateOptions parse_generate(const std::vector<std::string>& arguments);
+ExportOptions parse_export(const std::vector<std::string>& arguments);
 PackOptions parse_pack(const std::vector<std::string>& arguments);
 InfoOptions parse_info(const std::vector<std::string>& arguments);
 /// The program's own help: subcommands and where to go on.

@@ -1,0 +1,29 @@
+/// \file
+/// The checkpoint that a command asked for, read by one process.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "app/options/checkpoint_choice.hpp"
+#include "io/checkpoints/checkpoint.hpp"
+
+namespace lockstep::app {
+
+struct ChosenCheckpoint {
+  io::Checkpoint checkpoint;
+  std::filesystem::path file;
+  bool is_best = false;               ///< it is the one that `best` points at
+  std::vector<std::string> warnings;  ///< better or newer checkpoints that did not verify, one sentence each
+  /// "runs/a/checkpoints/step-0000000100.h5 (step 100, the best of its run, averaged weights)".
+  std::string description(bool average) const;
+};
+
+/// Reads and verifies it. Throws io::FileError where there is none that verifies.
+ChosenCheckpoint read_chosen_checkpoint(const CheckpointChoice& choice);
+
+/// The key of the validation metric in a checkpoint's history, "accuracy"; "" where there is none.
+std::string metric_key_of(const io::TrainingRecord& record);
+
+}  // namespace lockstep::app

@@ -1,0 +1,38 @@
+#include "app/exchange/export.hpp"
+
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+#include "app/exchange/trained_network.hpp"
+#include "app/report/console.hpp"
+#include "app/report/figures.hpp"
+#include "io/exchange/npz.hpp"
+
+namespace lockstep::app {
+
+int run_export(const ExportOptions& options) {
+  Console console(true);
+  const io::IfThere if_there = options.force ? io::IfThere::replace : io::IfThere::refuse;
+  io::require_writable_name(options.out, if_there);
+  const TrainedNetwork trained = read_trained_network(options.checkpoint, options.average);
+  for (const std::string& warning : trained.source.warnings) console.warn(warning);
+  switch (*options.format) {
+    case ExportFormat::onnx:
+      throw std::logic_error("not yet");
+    case ExportFormat::safetensors:
+      io::write_safetensors(options.out, trained.weights, describe_network(trained), if_there);
+      break;
+    case ExportFormat::npz:
+      io::write_npz(options.out, trained.weights, if_there);
+      break;
+  }
+  console.info(fmt::format("{}: {}, written to {} ({}, {})", trained.source.description(trained.average),
+                           counted(trained.weights.size(), "tensor"), options.out.string(),
+                           trained.network->signature(),
+                           format_bytes(static_cast<double>(std::filesystem::file_size(options.out)))));
+  console.mention_lost_output();
+  return 0;
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,12 @@
+/// \file
+/// The export command: a checkpoint's network for other programs.
+#pragma once
+
+#include "app/options/options.hpp"
+
+namespace lockstep::app {
+
+/// Returns the exit code. Throws UsageError, io::FileError.
+int run_export(const ExportOptions& options);
+
+}  // namespace lockstep::app

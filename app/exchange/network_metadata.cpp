@@ -1,0 +1,111 @@
+#include "app/exchange/network_metadata.hpp"
+
+#include <charconv>
+#include <limits>
+#include <set>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace lockstep::app {
+
+namespace {
+
+constexpr const char* kFormat = "lockstep_format";
+constexpr const char* kFormatVersion = "1";
+
+std::int64_t number_in(const io::Metadata& metadata, const char* key) {
+  const auto found = metadata.find(key);
+  const std::string text = found == metadata.end() ? "" : found->second;
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0) {
+    throw io::FileError(fmt::format("its metadata has no whole number for {}", key));
+  }
+  return value;
+}
+
+std::string text_in(const io::Metadata& metadata, const char* key) {
+  const auto found = metadata.find(key);
+  return found == metadata.end() ? "" : found->second;
+}
+
+std::vector<std::int64_t> numbers_in(const io::Metadata& metadata, const char* key) {
+  std::vector<std::int64_t> numbers;
+  std::istringstream words(text_in(metadata, key));
+  for (std::string word; std::getline(words, word, ',');) numbers.push_back(number_in({{key, word}}, key));
+  return numbers;
+}
+
+}  // namespace
+
+model::SampleShape sample_shape_of(const io::NetworkIdentity& network) {
+  model::SampleShape shape{.features = network.features, .outputs = network.outputs, .tokens = network.tokens};
+  if (network.image.size() == 3) {
+    shape.image =
+        model::ImageShape{.height = network.image[0], .width = network.image[1], .channels = network.image[2]};
+  }
+  return shape;
+}
+
+std::string network_configuration(const TrainOptions& trained) {
+  std::set<std::string, std::less<>> wanted{"model", "normalize", "augment", "loss"};
+  for (const model::NetworkOption& option : model::network_kind(trained.network.name).options) {
+    wanted.emplace(option.name);
+  }
+  TrainOptions alone;
+  alone.network = trained.network;
+  alone.loss.kind = trained.loss.kind;
+  alone.data.normalize = trained.data.normalize;
+  alone.data.augment = trained.data.augment;
+  std::string lines;
+  std::istringstream all(alone.to_ini());
+  for (std::string line; std::getline(all, line);) {
+    if (wanted.contains(line.substr(0, line.find(" =")))) lines += line + "\n";
+  }
+  return lines;
+}
+
+io::Metadata metadata_of(const io::TrainingRecord& record, const TrainOptions& trained) {
+  const io::NetworkIdentity& network = record.network;
+  io::Metadata metadata{{"format", "pt"},
+                        {kFormat, kFormatVersion},
+                        {"lockstep_network", network.kind},
+                        {"lockstep_signature", network.signature},
+                        {"lockstep_features", fmt::format("{}", network.features)},
+                        {"lockstep_outputs", fmt::format("{}", network.outputs)},
+                        {"lockstep_image", fmt::format("{}", fmt::join(network.image, ","))},
+                        {"lockstep_tokens", network.tokens ? "1" : "0"},
+                        {"lockstep_step", fmt::format("{}", record.step)},
+                        {"lockstep_program", record.program_version},
+                        {"lockstep_configuration", network_configuration(trained)},
+                        {"lockstep_vocabulary", record.vocabulary}};
+  std::erase_if(metadata, [](const auto& entry) { return entry.second.empty(); });
+  return metadata;
+}
+
+io::TrainingRecord record_of(const io::Metadata& metadata) {
+  if (const std::string version = text_in(metadata, kFormat); version != kFormatVersion) {
+    throw io::FileError(version.empty() ? std::string("it does not say what network its tensors belong to: `lockstep "
+                                                      "export` did not write it")
+                                        : fmt::format("it was written by a newer format ({})", version));
+  }
+  io::TrainingRecord record;
+  record.step = number_in(metadata, "lockstep_step");
+  record.world_size = 0;
+  record.network = {.kind = text_in(metadata, "lockstep_network"),
+                    .signature = text_in(metadata, "lockstep_signature"),
+                    .features = number_in(metadata, "lockstep_features"),
+                    .outputs = number_in(metadata, "lockstep_outputs"),
+                    .image = numbers_in(metadata, "lockstep_image"),
+                    .tokens = number_in(metadata, "lockstep_tokens") == 1};
+  record.optimizer = "sgd";
+  record.configuration = text_in(metadata, "lockstep_configuration");
+  record.program_version = text_in(metadata, "lockstep_program");
+  record.best_metric = std::numeric_limits<double>::quiet_NaN();
+  record.vocabulary = text_in(metadata, "lockstep_vocabulary");
+  return record;
+}
+
+}  // namespace lockstep::app

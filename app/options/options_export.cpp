@@ -1,0 +1,52 @@
+#include "app/options/options.hpp"
+#include "app/options/train_rows.hpp"
+
+namespace lockstep::app {
+namespace {
+
+constexpr std::string_view kExportUsage =
+    "Usage: lockstep export RUN --format onnx|safetensors|npz --out FILE [options]\n"
+    "\n"
+    "Writes a checkpoint's network for other programs: onnx to compute with it, safetensors and npz its weights.\n";
+constexpr std::string_view kExportExamples =
+    "\n"
+    "Examples\n"
+    "  lockstep export runs/adam --format onnx --out fashion.onnx\n"
+    "      the best checkpoint of a run, with the weights that `lockstep eval` would take\n"
+    "  lockstep export runs/gpt --checkpoint latest --weights raw --format safetensors --out gpt.safetensors\n";
+
+/// By the end of its name; nullopt where that says nothing.
+std::optional<ExportFormat> format_of_name(const std::filesystem::path& file) {
+  const std::string end = file.extension().string();
+  if (end == ".onnx") return ExportFormat::onnx;
+  if (end == ".safetensors") return ExportFormat::safetensors;
+  if (end == ".npz") return ExportFormat::npz;
+  return std::nullopt;
+}
+
+}  // namespace
+
+ExportOptions parse_export(const std::vector<std::string>& arguments) {
+  ExportOptions options;
+  OptionTable table("lockstep export");
+  table.group("What");
+  const CheckpointRows checkpoint(table);
+  static const std::vector<Choice<std::optional<ExportFormat>>> formats{
+      {"onnx", ExportFormat::onnx}, {"safetensors", ExportFormat::safetensors}, {"npz", ExportFormat::npz}};
+  table.add_choice("format", options.format, "FORMAT", "of the file; default: by the end of its name", formats);
+  table.add("out", options.out, "FILE", "the file to write");
+  static const std::vector<Choice<std::optional<bool>>> weights{{"average", true}, {"raw", false}};
+  table.add_choice("weights", options.average, "WHICH",
+                   "average: the averaged weights; raw: those of the last step; default: what the run validated with",
+                   weights);
+  table.add("force", options.force, "replace an --out that is there already");
+  read_options(table, arguments, kExportUsage, kExportExamples);
+  table.check_relations();
+  options.checkpoint = checkpoint.chosen();
+  table.require("out", "name the file to write");
+  if (!options.format) options.format = format_of_name(options.out);
+  if (!options.format) table.require("format", "the end of --out does not say which: onnx, safetensors or npz");
+  return options;
+}
+
+}  // namespace lockstep::app
