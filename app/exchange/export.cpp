@@ -1,9 +1,8 @@
 #include "app/exchange/export.hpp"
 
-#include <stdexcept>
-
 #include <fmt/format.h>
 
+#include "app/exchange/onnx_network.hpp"
 #include "app/exchange/trained_network.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
@@ -19,7 +18,8 @@ int run_export(const ExportOptions& options) {
   for (const std::string& warning : trained.source.warnings) console.warn(warning);
   switch (*options.format) {
     case ExportFormat::onnx:
-      throw std::logic_error("not yet");
+      io::write_onnx(options.out, onnx_model_of(trained), if_there);
+      break;
     case ExportFormat::safetensors:
       io::write_safetensors(options.out, trained.weights, describe_network(trained), if_there);
       break;

@@ -1,0 +1,471 @@
+#include "app/exchange/onnx_network.hpp"
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+#include "app/exchange/onnx_graph.hpp"
+#include "app/options/options.hpp"
+#include "model/formulas/gelu.hpp"
+#include "model/formulas/normalization.hpp"
+#include "model/recording/recording.hpp"
+
+namespace lockstep::app {
+
+namespace {
+
+namespace recorded = model::recorded;
+using Name = OnnxGraph::Name;
+using Numbers = OnnxGraph::Numbers;
+using model::ImageShape;
+using model::kNoValue;
+using model::RecordedOperation;
+using model::RecordedValue;
+using model::ValueNumber;
+
+constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
+
+/// A value of the recording in the graph, in one form or both: rows [rows, columns] as the network has them, and images
+/// [batch, channels, height, width] as ONNX has them.
+struct Form {
+  Name rows, image;
+  ImageShape shape = {};    ///< of `image`
+  bool time_major = false;  ///< the rows are positions, position after position of all samples
+};
+
+/// The graph of a recording, operation by operation.
+class Conversion {
+ public:
+  Conversion(const TrainedNetwork& trained, const model::Recording& recording, io::OnnxModel& model)
+      : trained_(trained), recording_(recording), model_(model), graph_(model), forms_(recording.values.size()) {}
+
+  void run() {
+    begin();
+    find_absorbed();
+    for (std::size_t i = 0; i < recording_.operations.size(); ++i) {
+      const RecordedOperation& operation = recording_.operations[i];
+      if (absorbed_.contains(i)) continue;
+      std::visit([&](const auto& kind) { convert(kind, operation); }, operation.kind);
+    }
+    end();
+  }
+
+ private:
+  // ---- inputs and outputs ----
+
+  void begin() {
+    const model::SampleShape& shape = trained_.shape;
+    Form& input = forms_[recording_.input];
+    if (shape.tokens) {
+      model_.inputs.push_back({"tokens", io::OnnxType::int64, {"batch", "sequence"}});
+      sizes_ = graph_.node("Shape", {"tokens"}, {}, "tokens_shape");
+      batch_ = graph_.slice(sizes_, graph_.numbers({0}), graph_.numbers({1}), {0}, {1});
+      sequence_ = graph_.slice(sizes_, graph_.numbers({1}), graph_.numbers({2}), {0}, {1});
+      input.rows = "tokens";
+    } else {
+      begin_samples(input);
+    }
+    for (const model::RecordedState& state : recording_.states) {
+      model_.inputs.push_back({state.name, io::OnnxType::float32, {"batch", recording_.values[state.before].columns}});
+      forms_[state.before].rows = state.name;
+    }
+  }
+
+  /// What BatchStage does to stored samples before the network sees them (augmentation.hpp, evaluation).
+  void begin_samples(Form& input) {
+    const DataOptions& data = trained_.trained.data;
+    const model::SampleShape& shape = trained_.shape;
+    const bool per_image = data.normalize.kind == Normalization::Kind::per_image;
+    const bool reads_images = model::network_kind(trained_.trained.network.name).reads == model::Reads::images;
+    const bool as_image = shape.image && (reads_images || data.augment.crop);
+    Name x = "input";
+    if (as_image) {
+      const bool crops = data.augment.crop.has_value();
+      const io::OnnxExtent height = crops ? io::OnnxExtent("height") : io::OnnxExtent(shape.image->height),
+                           width = crops ? io::OnnxExtent("width") : io::OnnxExtent(shape.image->width);
+      model_.inputs.push_back({x, io::OnnxType::float32, {"batch", height, width, shape.image->channels}});
+      if (crops) x = central_crop(x, *shape.image);
+    } else {
+      model_.inputs.push_back({x, io::OnnxType::float32, {"batch", shape.features}});
+    }
+    if (per_image) {
+      x = standardize(x, as_image ? Numbers{1, 2, 3} : Numbers{1}, shape.features);
+    } else if (data.normalize.kind == Normalization::Kind::affine) {
+      const model::InputTransform& affine = data.normalize.affine;
+      if (affine.scale != 1) x = graph_.node("Mul", {x, graph_.scalar(affine.scale)});
+      if (affine.shift != 0) x = graph_.node("Add", {x, graph_.scalar(affine.shift)});
+    } else if (data.normalize.kind != Normalization::Kind::none) {
+      throw io::FileError(fmt::format(
+          "{} does not say how its samples were normalised: it was written by another version; `lockstep train "
+          "--resume` writes a new one, and safetensors holds the weights alone",
+          trained_.source.file.string()));
+    }
+    if (as_image) {
+      input.image = graph_.transpose(x, {0, 3, 1, 2});
+      input.shape = *shape.image;
+      input.rows = graph_.reshape(x, {-1, shape.features});
+    } else {
+      input.rows = x;
+    }
+  }
+
+  /// Of images of any size, with zeros around smaller ones: x [batch, height, width, channels]. The odd row or column
+  /// is cut off (or added) below and to the right.
+  Name central_crop(const Name& x, const ImageShape& out) {
+    const Name size = graph_.slice(graph_.node("Shape", {x}), graph_.numbers({1}), graph_.numbers({3}), {0}, {1});
+    const Name extents = graph_.numbers({out.height, out.width}), none = graph_.numbers({0});
+    const auto more_than = [&](const Name& a, const Name& b) {
+      return graph_.node("Max", {graph_.node("Sub", {a, b}), none});
+    };
+    const auto half = [&](const Name& number) { return graph_.node("Div", {number, graph_.numbers({2})}); };
+    const Name missing = more_than(extents, size), before = half(missing), first = half(more_than(size, extents));
+    const Name behind = graph_.node("Sub", {missing, before});
+    const Name pads = graph_.concatenate({none, before, graph_.numbers({0, 0}), behind, none});
+    const Name padded = graph_.node("Pad", {x, pads});
+    return graph_.slice(padded, first, graph_.node("Add", {first, extents}), {1, 2}, {1, 1});
+  }
+
+  /// (x - mean) / max(deviation, 1 / sqrt(elements)) over the axes.
+  Name standardize(const Name& x, const Numbers& axes, std::int64_t elements) {
+    const auto mean_of = [&](const Name& values) {
+      return graph_.node("ReduceMean", {values}, {{"axes", axes}, {"keepdims", std::int64_t{1}}});
+    };
+    const Name centred = graph_.node("Sub", {x, mean_of(x)});
+    const Name deviation = graph_.node("Sqrt", {mean_of(graph_.node("Mul", {centred, centred}))});
+    const Name least = graph_.scalar(static_cast<float>(1 / std::sqrt(static_cast<double>(elements))));
+    return graph_.node("Div", {centred, graph_.node("Max", {deviation, least})});
+  }
+
+  void end() {
+    const Form& output = forms_[recording_.output];
+    const std::int64_t outputs = trained_.shape.outputs;
+    if (trained_.shape.tokens) {
+      const Name columns = graph_.numbers({outputs});
+      if (output.time_major) {
+        const Name all =
+            graph_.node("Reshape", {rows(recording_.output), graph_.concatenate({sequence_, batch_, columns})});
+        graph_.node("Transpose", {all}, {{"perm", Numbers{1, 0, 2}}}, "logits");
+      } else {
+        graph_.node("Reshape", {rows(recording_.output), graph_.concatenate({sizes_, columns})}, {}, "logits");
+      }
+      model_.outputs.push_back({"logits", io::OnnxType::float32, {"batch", "sequence", outputs}});
+    } else {
+      const bool classes = trained_.trained.loss.kind == model::LossKind::softmax_cross_entropy;
+      const Name name = classes ? "logits" : "predictions";
+      graph_.node("Identity", {rows(recording_.output)}, {}, name);
+      model_.outputs.push_back({name, io::OnnxType::float32, {"batch", outputs}});
+      if (classes) {
+        graph_.node("Softmax", {name}, {{"axis", std::int64_t{-1}}}, "probabilities");
+        model_.outputs.push_back({"probabilities", io::OnnxType::float32, {"batch", outputs}});
+      }
+    }
+    for (const model::RecordedState& state : recording_.states) {
+      const Name next = state.name + "/next";
+      graph_.node("Identity", {rows(state.after)}, {}, next);
+      model_.outputs.push_back({next, io::OnnxType::float32, {"batch", recording_.values[state.after].columns}});
+    }
+  }
+
+  // ---- values ----
+
+  Name weight(ValueNumber value) {
+    const RecordedValue& known = recording_.values[value];
+    return known.origin == RecordedValue::Origin::parameter ? graph_.borrowed(tensor(value)) : rows(value);
+  }
+  const io::NamedTensor& tensor(ValueNumber value) const {
+    const std::string& name = recording_.values[value].name;
+    for (const io::NamedTensor& one : trained_.weights) {
+      if (one.name == name) return one;
+    }
+    throw std::logic_error(fmt::format("a graph needs the parameter {}", name));
+  }
+  Name rows(ValueNumber value) {
+    Form& form = forms_.at(value);
+    if (form.rows.empty()) {
+      form.rows = graph_.reshape(graph_.transpose(form.image, {0, 2, 3, 1}), {-1, form.shape.elements()});
+    }
+    return form.rows;
+  }
+  Name image(ValueNumber value, const ImageShape& shape) {
+    Form& form = forms_.at(value);
+    if (form.image.empty()) {
+      const Name pixels = graph_.reshape(form.rows, {-1, shape.height, shape.width, shape.channels});
+      form.image = graph_.transpose(pixels, {0, 3, 1, 2});
+      form.shape = shape;
+    }
+    return form.image;
+  }
+  void give_rows(const RecordedOperation& operation, Name name) {
+    Form& form = forms_[operation.outputs.front()];
+    form.rows = std::move(name);
+    form.time_major = forms_[operation.inputs.front()].time_major;
+  }
+  void give_image(const RecordedOperation& operation, Name name, const ImageShape& shape) {
+    forms_[operation.outputs.front()] = {.rows = {}, .image = std::move(name), .shape = shape};
+  }
+  Name activated(const Name& x, model::Activation activation) {
+    switch (activation) {
+      case model::Activation::relu:
+        return graph_.node("Relu", {x});
+      case model::Activation::tanh:
+        return graph_.node("Tanh", {x});
+      case model::Activation::sigmoid:
+        return graph_.node("Sigmoid", {x});
+      case model::Activation::none:
+        break;
+    }
+    return x;
+  }
+
+  // ---- operations ----
+
+  /// ONNX's LSTM makes its gates itself: the products that make them for ours are part of it.
+  void find_absorbed() {
+    for (const RecordedOperation& operation : recording_.operations) {
+      if (!std::holds_alternative<recorded::RunLstm>(operation.kind)) continue;
+      for (std::size_t i = 0; i < recording_.operations.size(); ++i) {
+        if (recording_.operations[i].outputs.front() == operation.inputs.front()) absorbed_.emplace(i);
+      }
+    }
+  }
+
+  void convert(const recorded::Linear& linear, const RecordedOperation& operation) {
+    const auto& [x, w, bias] = std::tuple(operation.inputs[0], operation.inputs[1], operation.inputs[2]);
+    const Name sum = bias == kNoValue ? graph_.node("MatMul", {rows(x), weight(w)})
+                                      : graph_.node("Gemm", {rows(x), weight(w), weight(bias)});
+    give_rows(operation, activated(sum, linear.activation));
+  }
+  void convert(const recorded::Convolve& convolve, const RecordedOperation& operation) {
+    const model::Convolution& shape = convolve.shape;
+    const model::Sliding& window = shape.window;
+    const io::NamedTensor& filters = tensor(operation.inputs[1]);
+    const std::int64_t in = shape.in.channels, out = shape.out.channels, area = window.height * window.width;
+    // [height, width, in, out] -> [out, in, height, width]
+    const Name w = graph_.made(filters.name, {out, in, window.height, window.width}, [&] {
+      std::vector<float> values;
+      values.reserve(filters.values.size());
+      for (std::int64_t o = 0; o < out; ++o) {
+        for (std::int64_t i = 0; i < in; ++i) {
+          for (std::int64_t at = 0; at < area; ++at) {
+            values.push_back(filters.values[static_cast<std::size_t>((at * in + i) * out + o)]);
+          }
+        }
+      }
+      return values;
+    });
+    OnnxGraph::Names inputs{image(operation.inputs[0], shape.in), w};
+    if (operation.inputs[2] != kNoValue) inputs.push_back(weight(operation.inputs[2]));
+    const Name y = graph_.node("Conv", std::move(inputs), sliding(window));
+    give_image(operation, activated(y, convolve.activation), shape.out);
+  }
+  static OnnxGraph::Attributes sliding(const model::Sliding& window) {
+    return {{"kernel_shape", Numbers{window.height, window.width}},
+            {"strides", Numbers{window.stride, window.stride}},
+            {"pads", Numbers{window.top, window.left, window.bottom, window.right}}};
+  }
+
+  void convert(const recorded::MaxPool& pool, const RecordedOperation& operation) {
+    const Name x = image(operation.inputs[0], pool.shape.in);
+    give_image(operation, graph_.node("MaxPool", {x}, sliding(pool.shape.window)), pool.shape.out);
+  }
+
+  void convert(const recorded::GlobalAverage& average, const RecordedOperation& operation) {
+    const Name mean = graph_.node("GlobalAveragePool", {image(operation.inputs[0], average.in)});
+    give_rows(operation, graph_.node("Flatten", {mean}));
+  }
+
+  /// ONNX divides alpha by the number of channels in the window.
+  void convert(const recorded::NormalizeResponse& normalize, const RecordedOperation& operation) {
+    const model::ResponseNormalization& norm = normalize.norm;
+    const ImageShape shape = known_shape(operation.inputs[0], normalize.in);
+    const std::int64_t size = 2 * norm.radius + 1;
+    const Name y = graph_.node(
+        "LRN", {image(operation.inputs[0], shape)},
+        {{"size", size}, {"alpha", norm.alpha * static_cast<float>(size)}, {"beta", norm.beta}, {"bias", norm.bias}});
+    give_image(operation, y, shape);
+  }
+  /// Of a value that is an image already, or one that has as many pixels and channels.
+  ImageShape known_shape(ValueNumber value, const ImageShape& otherwise) const {
+    return forms_[value].image.empty() ? otherwise : forms_[value].shape;
+  }
+
+  void convert(const recorded::Subsample& subsample, const RecordedOperation& operation) {
+    const Name x = image(operation.inputs[0], subsample.in);
+    const Name some = graph_.slice(x, graph_.numbers({0, 0}), graph_.numbers({kAll, kAll}), {2, 3},
+                                   {subsample.stride, subsample.stride});
+    const std::int64_t more = (subsample.out.channels - subsample.in.channels) / 2;
+    const Name y = more == 0 ? some : graph_.node("Pad", {some, graph_.numbers({0, more, 0, 0, 0, more, 0, 0})});
+    give_image(operation, y, subsample.out);
+  }
+
+  void convert(const recorded::NormalizeBatch& normalize, const RecordedOperation& operation) {
+    const auto& in = operation.inputs;  // x, mean, variance, scale, shift, residual
+    const model::BatchNorm& norm = normalize.norm;
+    const std::int64_t pixels = recording_.values[in[0]].columns / norm.channels;
+    const ImageShape shape = known_shape(in[0], {.height = pixels, .width = 1, .channels = norm.channels});
+    Name y = graph_.node("BatchNormalization",
+                         {image(in[0], shape), weight(in[3]), weight(in[4]), weight(in[1]), weight(in[2])},
+                         {{"epsilon", norm.epsilon}});
+    if (in[5] != kNoValue) y = graph_.node("Add", {y, image(in[5], shape)});
+    if (norm.relu) y = graph_.node("Relu", {y});
+    give_image(operation, y, shape);
+  }
+
+  void convert(const recorded::Add& /*add*/, const RecordedOperation& operation) {
+    const Form& first = forms_[operation.inputs[0]];
+    if (!first.image.empty() && first.rows.empty()) {
+      const ImageShape shape = first.shape;
+      const Name a = first.image;
+      return give_image(operation, graph_.node("Add", {a, image(operation.inputs[1], shape)}), shape);
+    }
+    give_rows(operation, graph_.node("Add", {rows(operation.inputs[0]), rows(operation.inputs[1])}));
+  }
+
+  void convert(const recorded::AddRow& /*add*/, const RecordedOperation& operation) {
+    give_rows(operation, graph_.node("Add", {rows(operation.inputs[0]), weight(operation.inputs[1])}));
+  }
+
+  void convert(const recorded::ToTimeMajor& /*order*/, const RecordedOperation& operation) {
+    give_rows(operation, graph_.reshape(graph_.transpose(rows(operation.inputs[0]), {1, 0}), {-1}));
+    forms_[operation.outputs.front()].time_major = true;
+  }
+
+  void convert(const recorded::Embed& /*embed*/, const RecordedOperation& operation) {
+    const auto& in = operation.inputs;  // tokens, table, positions
+    Name y = graph_.node("Gather", {weight(in[1]), rows(in[0])});
+    if (in[2] != kNoValue) {  // the rows of a sample are its positions: [batch, sequence, width] here
+      y = graph_.node("Add", {y, graph_.slice(weight(in[2]), graph_.numbers({0}), sequence_, {0}, {1})});
+    }
+    give_rows(operation, graph_.reshape(y, {-1, recording_.values[operation.outputs[0]].columns}));
+  }
+
+  void convert(const recorded::Project& /*project*/, const RecordedOperation& operation) {
+    give_rows(operation, graph_.node("Gemm", {rows(operation.inputs[0]), weight(operation.inputs[1])},
+                                     {{"transB", std::int64_t{1}}}));
+  }
+
+  void convert(const recorded::NormalizeLayer& /*normalize*/, const RecordedOperation& operation) {
+    const auto& in = operation.inputs;  // x, scale, shift
+    give_rows(operation, graph_.node("LayerNormalization", {rows(in[0]), weight(in[1]), weight(in[2])},
+                                     {{"axis", std::int64_t{-1}},
+                                      {"epsilon", static_cast<float>(model::formulas::kLayerNormEpsilon)}}));
+  }
+
+  /// 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
+  void convert(const recorded::Gelu& /*gelu*/, const RecordedOperation& operation) {
+    const Name x = rows(operation.inputs[0]);
+    const auto number = [&](double value) { return graph_.scalar(static_cast<float>(value)); };
+    const Name square = graph_.node("Mul", {x, x});
+    const Name cubic =
+        graph_.node("Add", {graph_.node("Mul", {square, number(model::formulas::kGeluCubic)}), number(1)});
+    const Name inner =
+        graph_.node("Mul", {graph_.node("Mul", {x, cubic}), number(model::formulas::kTwoRootsTwoOverPi / 2)});
+    const Name share = graph_.node("Add", {graph_.node("Tanh", {inner}), number(1)});
+    give_rows(operation, graph_.node("Mul", {graph_.node("Mul", {x, number(0.5)}), share}));
+  }
+
+  void convert(const recorded::Attend& attend, const RecordedOperation& operation) {
+    const model::Attention& shape = attend.shape;
+    const Name split = graph_.node(
+        "Reshape",
+        {rows(operation.inputs[0]), graph_.concatenate({sizes_, graph_.numbers({3, shape.heads, shape.head_size})})});
+    const Name joint = graph_.transpose(split, {2, 0, 3, 1, 4});  // [3, batch, heads, sequence, head size]
+    const auto part = [&](std::int64_t which) {
+      return graph_.node(
+          "Squeeze",
+          {graph_.slice(joint, graph_.numbers({which}), graph_.numbers({which + 1}), {0}, {1}), graph_.numbers({0})});
+    };
+    const Name products = graph_.node("MatMul", {part(0), graph_.transpose(part(1), {0, 1, 3, 2})});
+    const auto scale = static_cast<float>(1 / std::sqrt(static_cast<double>(shape.head_size)));
+    const Name scores = graph_.node("Add", {graph_.node("Mul", {products, graph_.scalar(scale)}), causal_mask()});
+    const Name shares = graph_.node("Softmax", {scores}, {{"axis", std::int64_t{-1}}});
+    const Name attended = graph_.transpose(graph_.node("MatMul", {shares, part(2)}), {0, 2, 1, 3});
+    give_rows(operation, graph_.reshape(attended, {-1, shape.width()}));
+  }
+  /// [sequence, sequence]: 0 where a position may look, far below all scores where it may not.
+  Name causal_mask() {
+    if (mask_.empty()) {
+      const Name none = graph_.node("Expand", {graph_.scalar(-1e30f), graph_.concatenate({sequence_, sequence_})});
+      mask_ = graph_.node("Trilu", {none, graph_.node("Squeeze", {graph_.numbers({1}), graph_.numbers({0})})},
+                          {{"upper", std::int64_t{1}}});
+    }
+    return mask_;
+  }
+
+  void convert(const recorded::RunLstm& lstm, const RecordedOperation& operation) {
+    const std::int64_t hidden = lstm.shape.hidden;
+    const RecordedOperation& gates = producer_of_gates(operation);
+    const io::NamedTensor &input = tensor(gates.inputs[1]), &recurrent = tensor(operation.inputs[1]),
+                          &bias = tensor(gates.inputs[2]);
+    const Name w = graph_.made(input.name, {1, 4 * hidden, input.shape[0]}, [&] { return gate_rows(input, hidden); });
+    const Name r = graph_.made(recurrent.name, {1, 4 * hidden, hidden}, [&] { return gate_rows(recurrent, hidden); });
+    const Name b = graph_.made(bias.name, {1, 8 * hidden}, [&] {  // one of the input and one, zero, of the state
+      std::vector<float> values = gate_rows(bias, hidden);
+      values.resize(static_cast<std::size_t>(8 * hidden));
+      return values;
+    });
+    const Name x = graph_.node(
+        "Reshape", {rows(gates.inputs[0]), graph_.concatenate({sequence_, batch_, graph_.numbers({input.shape[0]})})});
+    const auto before = [&](ValueNumber state) { return graph_.node("Unsqueeze", {rows(state), graph_.numbers({0})}); };
+    const Name base = recurrent.name;
+    const OnnxGraph::Names y =
+        graph_.node_with("LSTM", {x, w, r, b, "", before(operation.inputs[2]), before(operation.inputs[3])},
+                         {base + "/all", base + "/hidden_after", base + "/cell_after"}, {{"hidden_size", hidden}});
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      forms_[operation.outputs[i]] = {.rows = graph_.reshape(y[i], {-1, hidden}), .image = {}, .time_major = true};
+    }
+  }
+  const RecordedOperation& producer_of_gates(const RecordedOperation& operation) const {
+    for (const std::size_t i : absorbed_) {
+      const RecordedOperation& product = recording_.operations[i];
+      const auto* const linear = std::get_if<recorded::Linear>(&product.kind);
+      if (product.outputs.front() == operation.inputs.front() && linear != nullptr &&
+          linear->activation == model::Activation::none && product.inputs[2] != kNoValue) {
+        return product;
+      }
+    }
+    throw std::logic_error("the gates of an LSTM are not a linear map with a bias: this network cannot be exported");
+  }
+  /// Columns [input, forget, cell, output] of a matrix (or a vector) -> rows [input, output, forget, cell].
+  static std::vector<float> gate_rows(const io::NamedTensor& tensor, std::int64_t hidden) {
+    const std::int64_t columns = 4 * hidden;
+    const auto inputs = static_cast<std::int64_t>(tensor.values.size()) / columns;
+    std::vector<float> values;
+    values.reserve(tensor.values.size());
+    for (const std::int64_t gate : {0, 3, 1, 2}) {
+      for (std::int64_t unit = 0; unit < hidden; ++unit) {
+        for (std::int64_t i = 0; i < inputs; ++i) {
+          values.push_back(tensor.values[static_cast<std::size_t>(i * columns + gate * hidden + unit)]);
+        }
+      }
+    }
+    return values;
+  }
+
+  const TrainedNetwork& trained_;
+  const model::Recording& recording_;
+  io::OnnxModel& model_;
+  OnnxGraph graph_;
+  std::vector<Form> forms_;         ///< of each value
+  std::set<std::size_t> absorbed_;  ///< operations that are part of others
+  Name sizes_, batch_, sequence_;   ///< of tokens: [batch, sequence] and each alone, int64
+  Name mask_;
+};
+
+}  // namespace
+
+io::OnnxModel onnx_model_of(const TrainedNetwork& trained) {
+  io::OnnxModel model{
+      .graph_name = trained.trained.network.name,
+      .program_version = program_version(),
+      .description = fmt::format("{}, {}", trained.network->signature(), trained.source.file.filename().string()),
+      .metadata = describe_network(trained)};
+  const model::Recording recording = model::record_inference(*trained.network);
+  Conversion(trained, recording, model).run();
+  return model;
+}
+
+}  // namespace lockstep::app
