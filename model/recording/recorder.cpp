@@ -61,9 +61,11 @@ void OperationRecorder::do_linear_forward(const Tensor& x, const Tensor& w, cons
 
 void OperationRecorder::do_add(const Tensor& x, const Tensor& to) { record(recorded::Add{}, {read(to), read(x)}, to); }
 
-/// The types are one here: the same value in two places.
+/// The types are one here: the same value in two places. Casts go to and from states, so what an LSTM leaves is meant
+/// where one step makes its last rows all rows.
 void OperationRecorder::do_cast(const Tensor& in, const Tensor& out) {
-  const ValueNumber value = read(in);
+  ValueNumber value = read(in);
+  if (const auto last = last_rows_.find(value); last != last_rows_.end()) value = last->second;
   end_overlapped(out);
   hold(out, value);
 }
@@ -140,12 +142,17 @@ void OperationRecorder::Sequences::do_attention_forward(const Attention& shape,
 void OperationRecorder::Sequences::do_lstm_forward(const Lstm& shape, const LstmForwardOperands& operands) {
   const std::int64_t rows = shape.sequences, last = shape.steps * rows;
   const auto first = [&](const Tensor& states) { return recorder_.read(states.row_range(0, rows)); };
-  const std::array<Tensor, 3> outputs{operands.hidden.row_range(rows, last), operands.hidden.row_range(last, rows),
-                                      operands.cells.row_range(last, rows)};
+  const Tensor all = operands.hidden.row_range(rows, last);
+  const std::array<Tensor, 3> outputs{all, operands.hidden.row_range(last, rows), operands.cells.row_range(last, rows)};
   recorder_.record(recorded::RunLstm{shape},
                    {recorder_.read(operands.gates), recorder_.read(operands.recurrent), first(operands.hidden),
                     first(operands.cells)},
                    outputs);
+  const std::vector<ValueNumber>& results = recorder_.recording.operations.back().outputs;
+  if (shape.steps > 1) return;
+  recorder_.end_overlapped(all);
+  recorder_.hold(all, results[0]);
+  recorder_.last_rows_[results[0]] = results[1];
 }
 
 }  // namespace lockstep::model

@@ -5,6 +5,7 @@
 /// ends what overlaps it: an operation that works in place gives its memory a new value.
 #pragma once
 
+#include <map>
 #include <span>
 #include <vector>
 
@@ -159,6 +160,7 @@ class OperationRecorder final : public HostBackend {
   void hold(const Tensor& tensor, ValueNumber value);
 
   std::vector<Held> held_;
+  std::map<ValueNumber, ValueNumber> last_rows_;  ///< of an LSTM of one step: of all its rows, the last ones
   Images images_;
   Sequences sequences_;
 };
