@@ -22,6 +22,7 @@
 #include "app/evaluate/generate.hpp"
 #include "app/evaluate/predict.hpp"
 #include "app/exchange/export.hpp"
+#include "app/exchange/import.hpp"
 #include "app/info/info.hpp"
 #include "app/options/options.hpp"
 #include "app/pack/pack.hpp"
@@ -44,6 +45,7 @@ const std::vector<Command>& commands() {
       command("generate", parse_generate, run_generate,
               {.processes = Processes::one, .on_closed_pipe = OnClosedPipe::end}),
       command("export", parse_export, run_export, {.processes = Processes::alone}),
+      command("import", parse_import, run_import, {.processes = Processes::alone}),
       command("bench all-reduce", parse_bench_all_reduce, run_bench_all_reduce),
       command("bench checkpoint", parse_bench_checkpoint, run_bench_checkpoint),
       command("bench input", parse_bench_input, run_bench_input),

@@ -9,6 +9,7 @@
 #include <fnmatch.h>
 
 #include "app/engine/chosen_checkpoint.hpp"
+#include "app/engine/weight_file.hpp"
 #include "app/options/options.hpp"
 #include "app/plan/agreement.hpp"
 #include "comm/agreement.hpp"
@@ -269,13 +270,18 @@ bool CheckpointOnRank0::validated_average() const {
 std::string CheckpointOnRank0::checksum() const { return file_.empty() ? "" : io::stored_checksum(file_); }
 
 CheckpointOnRank0::CheckpointOnRank0(comm::Communicator& communicator, const CheckpointChoice& choice,
-                                     io::IoDeadline* deadline)
+                                     io::IoDeadline* deadline, Accept accept)
     : communicator_(communicator) {
   const fs::path& path = choice.path;
   comm::all_succeed(communicator, [&] {
     if (communicator.rank() != 0) return;
     const io::IoDeadline::Operation reading(deadline, io::IoDeadline::Kind::reading, path,
                                             seconds_to_read(deadline, path));
+    if (accept == Accept::weights && io::is_safetensors_name(path) && fs::is_regular_file(path)) {
+      checkpoint_ = read_weight_file(io::SafetensorsFile(path));
+      file_ = path;
+      return;
+    }
     ChosenCheckpoint chosen = read_chosen_checkpoint(choice);
     checkpoint_ = std::move(chosen.checkpoint);
     file_ = std::move(chosen.file);
@@ -347,6 +353,7 @@ std::string CheckpointOnRank0::initialize(model::ParameterState& parameters,
   constexpr const char* kGroup = "parameters";
   constexpr const char* kAverage = "average";
   const char* const source = average ? kAverage : kGroup;
+  const char* const holder = io::is_safetensors_name(file_) ? "file" : "checkpoint";
   std::vector<float> arena(parameters.elements());
   parameters.download_group(kGroup, arena);
   std::string table = fmt::format("  {:<28} {:>18}  {}", "tensor", "shape", "begins with");
@@ -364,11 +371,10 @@ std::string CheckpointOnRank0::initialize(model::ParameterState& parameters,
       }
       const io::StoredTensor* stored = drawn ? nullptr : checkpoint_.find(source, tensor.name);
       const std::string shape = fmt::format("{}", fmt::join(tensor.shape, " x "));
-      table +=
-          fmt::format("\n  {:<28} {:>18}  {}", tensor.name, shape,
-                      stored != nullptr ? (average ? "the checkpoint's averaged values" : "the checkpoint's values")
-                      : drawn           ? "new values, as asked for"
-                                        : "new values: the checkpoint has none");
+      table += fmt::format("\n  {:<28} {:>18}  {}", tensor.name, shape,
+                           stored != nullptr ? fmt::format("the {}'s {}values", holder, average ? "averaged " : "")
+                           : drawn           ? std::string("new values, as asked for")
+                                             : fmt::format("new values: the {} has none", holder));
       if (stored == nullptr) continue;
       if (stored->shape != tensor.shape) {
         throw io::FileError(fmt::format(
@@ -386,8 +392,9 @@ std::string CheckpointOnRank0::initialize(model::ParameterState& parameters,
       }
     }
     if (taken == 0) {
-      throw io::FileError(fmt::format("{} has no tensor that this network wants (its network is {})", file_.string(),
-                                      io::to_text(record_.network)));
+      const std::string its_network =
+          record_.network.signature.empty() ? "" : fmt::format(" (its network is {})", io::to_text(record_.network));
+      throw io::FileError(fmt::format("{} has no tensor that this network wants{}", file_.string(), its_network));
     }
     for (const io::StoredTensor& stored : checkpoint_.tensors) {
       if (stored.group != source || wanted.contains(stored.name)) continue;

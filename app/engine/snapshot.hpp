@@ -95,8 +95,10 @@ class CheckpointOnRank0 {
  public:
   /// Collective. Throws comm::AgreedError on every rank when rank 0 cannot read one. `deadline` is that of reading one:
   /// for as long as its bytes may take at the slowest, and the deadline itself.
+  /// `accept`: whether weights alone will do (a .safetensors file): then the record says nothing.
+  enum class Accept { checkpoints, weights };
   CheckpointOnRank0(comm::Communicator& communicator, const CheckpointChoice& choice,
-                    io::IoDeadline* deadline = nullptr);
+                    io::IoDeadline* deadline = nullptr, Accept accept = Accept::checkpoints);
 
   /// On every rank; its history (`metrics`) on rank 0 only.
   const io::TrainingRecord& record() const noexcept { return record_; }

@@ -50,7 +50,8 @@ model::SampleShape sample_shape_of(const io::NetworkIdentity& network) {
 }
 
 std::string network_configuration(const TrainOptions& trained) {
-  std::set<std::string, std::less<>> wanted{"model", "normalize", "augment", "loss"};
+  // Without the last one, a network that is usually averaged would look for an average.
+  std::set<std::string, std::less<>> wanted{"model", "normalize", "augment", "loss", "average-decay"};
   for (const model::NetworkOption& option : model::network_kind(trained.network.name).options) {
     wanted.emplace(option.name);
   }

@@ -48,6 +48,16 @@ struct ExportOptions {
   bool force = false;           ///< `out` may be there already
 };
 
+enum class ImportFormat { gpt2, safetensors };
+
+struct ImportOptions {
+  std::filesystem::path file;
+  std::optional<ImportFormat> format;  ///< nullopt: by the names of the tensors
+  std::filesystem::path out;
+  std::int64_t heads = 0;  ///< gpt2: 0 = the width / 64
+  bool force = false;      ///< `out` may be there already
+};
+
 enum class PackFormat { idx, npy, csv, cifar10, cifar100, images, text, tokens, synthetic };
 
 /// What images are scaled to, in pixels.
@@ -112,6 +122,7 @@ EvalOptions parse_eval(const std::vector<std::string>& arguments);
 PredictOptions parse_predict(const std::vector<std::string>& arguments);
 GenerateOptions parse_generate(const std::vector<std::string>& arguments);
 ExportOptions parse_export(const std::vector<std::string>& arguments);
+ImportOptions parse_import(const std::vector<std::string>& arguments);
 PackOptions parse_pack(const std::vector<std::string>& arguments);
 InfoOptions parse_info(const std::vector<std::string>& arguments);
 /// The program's own help: subcommands and where to go on.

@@ -332,10 +332,11 @@ void add_validation_options(OptionTable& table, ValidationOptions& options) {
 
 void add_start_options(OptionTable& table, StartOptions& options) {
   table.group("Weights to begin with");
-  table.add("initialize-from", options.from, "PATH",
-            "a run folder (its best checkpoint) or a checkpoint file: tensors of the same name begin with its values "
-            "(the averages, where it validated with --evaluate-average), the others as usual; a run that resumes goes "
-            "on with its own");
+  table.add(
+      "initialize-from", options.from, "PATH",
+      "a run folder (its best checkpoint), a checkpoint file or FILE.safetensors (also GPT-2's): tensors of the same "
+      "name begin with its values (the averages, where it validated with --evaluate-average), the others as usual; a "
+      "run that resumes goes on with its own");
   table
       .add_parsed("reinitialize", options.reinitialize, "PATTERNS",
                   "tensors that begin as usual all the same, comma-separated, * for anything: dense_3/* for a new last "

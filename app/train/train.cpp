@@ -24,6 +24,7 @@
 #include "app/train/wall_time.hpp"
 #include "comm/agreement.hpp"
 #include "io/datasets/prefetcher.hpp"
+#include "io/exchange/safetensors.hpp"
 #include "io/runs/run_folder.hpp"
 
 namespace lockstep::app {
@@ -52,11 +53,13 @@ io::TrainingRecord restore_or_initialize(comm::Communicator& communicator, Conso
     training.parameters.initialize(plan.workload.seed);
     const StartOptions& start = plan.settings.start;
     if (start.from.empty()) return {};
-    CheckpointOnRank0 source(communicator, {.path = start.from}, origin.deadline);
+    CheckpointOnRank0 source(communicator, {.path = start.from}, origin.deadline, CheckpointOnRank0::Accept::weights);
     for (const std::string& warning : source.warnings()) console.warn(warning);
     const std::string table = source.initialize(training.parameters, start.reinitialize);
-    console.info(fmt::format("{}weights of {} (step {})\n{}", source.validated_average() ? "averaged " : "",
-                             source.file().string(), source.record().step, table));
+    const std::string step =
+        io::is_safetensors_name(source.file()) ? "" : fmt::format(" (step {})", source.record().step);
+    console.info(fmt::format("{}weights of {}{}\n{}", source.validated_average() ? "averaged " : "",
+                             source.file().string(), step, table));
     return {};
   }
   origin.checkpoint->restore_recurrent_state(

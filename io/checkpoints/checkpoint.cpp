@@ -107,6 +107,28 @@ fs::path best_checkpoint(const fs::path& folder) {
   return none ? fs::path() : folder / name;
 }
 
+void write_checkpoint(const fs::path& file, const TrainingRecord& record, std::span<const TensorView> tensors) {
+  check_checkpoint_content(record, tensors);
+  const fs::path temporary = temporary_beside(file), folder = file.has_parent_path() ? file.parent_path() : ".";
+  const auto disk_full = [&](int error_number) {
+    const std::uint64_t needed = checkpoint_bytes_needed(record, tensors);
+    return FileError(
+        fmt::format("cannot write checkpoint {}: {}", file.string(), no_space_text(error_number, folder, needed)));
+  };
+  try {
+    write_and_verify(temporary, record, tensors, {});
+    if (::rename(temporary.c_str(), file.c_str()) != 0) throw std::system_error(errno, std::generic_category());
+  } catch (const std::system_error& error) {
+    ::unlink(temporary.c_str());
+    throw disk_full(error.code().value());
+  } catch (const FileError& error) {
+    ::unlink(temporary.c_str());
+    if (means_no_space(error.parts().error_number)) throw disk_full(error.parts().error_number);
+    throw FileError(fmt::format("cannot write checkpoint {}: {}", file.string(), error.what()));
+  }
+  sync_folder(folder);
+}
+
 CheckpointWriter::CheckpointWriter(CheckpointWriterOptions options) : options_(std::move(options)) {
   if (options_.keep < 1) throw std::invalid_argument(fmt::format("keep {} checkpoints: at least 1", options_.keep));
   if (options_.keep_best > 0 && !options_.is_better) throw std::invalid_argument("which of two metrics is better?");

@@ -101,6 +101,11 @@ std::string stored_checksum(const std::filesystem::path& file);
 /// An HDF5 file that says so of itself. Throws FileError where it is no HDF5 file.
 bool is_checkpoint(const std::filesystem::path& file);
 
+/// One checkpoint outside a run, under any name; what is there is replaced. The file appears whole, on the device and
+/// read back, or not at all. Throws FileError (disk full: says bytes needed and free).
+void write_checkpoint(const std::filesystem::path& file, const TrainingRecord& record,
+                      std::span<const TensorView> tensors);
+
 struct CheckpointWriterOptions {
   std::filesystem::path folder = {};  ///< RUN/checkpoints
   int keep = 3;                       ///< how many are kept, the one just written among them; >= 1

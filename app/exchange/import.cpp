@@ -1,0 +1,172 @@
+#include "app/exchange/import.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <stdexcept>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "app/engine/weight_file.hpp"
+#include "app/exchange/network_metadata.hpp"
+#include "app/report/console.hpp"
+#include "app/report/figures.hpp"
+#include "io/exchange/safetensors.hpp"
+#include "io/text/token_info.hpp"
+
+namespace lockstep::app {
+
+namespace {
+
+constexpr std::int64_t kUsualHeadSize = 64;  ///< of all of GPT-2's sizes
+
+[[noreturn]] void fail(const io::SafetensorsFile& file, const std::string& what) {
+  throw io::FileError({.file = file.file(), .what = what});
+}
+
+/// No number that a file says is believed that its own tensors cannot bear out: before a network is made of it.
+void require_plausible(const io::SafetensorsFile& file, const io::TrainingRecord& record,
+                       const model::NetworkOptions& network) {
+  std::int64_t elements = 4096;
+  for (const io::SafetensorsEntry& entry : file.entries()) elements += static_cast<std::int64_t>(entry.elements());
+  constexpr std::int64_t kLongestSide = 32768, kMostFeatures = std::numeric_limits<std::int32_t>::max();
+  const io::NetworkIdentity& identity = record.network;
+  bool plausible = identity.outputs <= elements && identity.features <= kMostFeatures;
+  if (!identity.image.empty()) {
+    plausible = plausible && identity.image.size() == 3 &&
+                std::ranges::all_of(identity.image, [](std::int64_t side) { return side <= kLongestSide; }) &&
+                identity.image[0] * identity.image[1] * identity.image[2] == identity.features;
+  }
+  for (const auto& [name, value] : network.values) {
+    if (const auto* const number = std::get_if<std::int64_t>(&value)) plausible = plausible && *number <= elements;
+    if (const auto* const numbers = std::get_if<model::Numbers>(&value)) {
+      plausible = plausible && std::ranges::all_of(*numbers, [&](std::int64_t one) { return one <= elements; });
+    }
+  }
+  if (!plausible) fail(file, "its metadata tells of a network that is larger than its tensors");
+}
+
+/// All that the network needs and nothing else.
+void require_tensors(const io::SafetensorsFile& file, const model::Network& network, const io::Checkpoint& read) {
+  std::map<std::string, const io::StoredTensor*> there;
+  for (const io::StoredTensor& tensor : read.tensors) there[tensor.name] = &tensor;
+  for (const model::Parameter& parameter : network.parameters().all()) {
+    const auto found = there.find(parameter.name);
+    if (found == there.end()) {
+      fail(file, fmt::format("it has no {}, which its network needs ({})", parameter.name, network.signature()));
+    }
+    if (found->second->shape != parameter.shape) {
+      fail(file,
+           fmt::format("{} has shape [{}], and its network wants [{}] ({})", parameter.name,
+                       fmt::join(found->second->shape, ", "), fmt::join(parameter.shape, ", "), network.signature()));
+    }
+    there.erase(found);
+  }
+  if (!there.empty()) {
+    fail(file, fmt::format("its network has no tensor {} ({})", there.begin()->first, network.signature()));
+  }
+}
+
+const io::StoredTensor& matrix(const io::SafetensorsFile& file, const io::Checkpoint& read, const char* name) {
+  const io::StoredTensor* const found = read.find("parameters", name);
+  if (found == nullptr || found->shape.size() != 2) {
+    fail(file, fmt::format("it has no matrix for {}: it is no GPT-2 under Hugging Face's names", name));
+  }
+  return *found;
+}
+
+/// What GPT-2's shapes tell of it.
+io::TrainingRecord record_of_gpt2(const io::SafetensorsFile& file, const io::Checkpoint& read, std::int64_t heads) {
+  const std::vector<std::int64_t>& table = matrix(file, read, "embedding/tokens").shape;
+  const std::vector<std::int64_t>& positions = matrix(file, read, "embedding/positions").shape;
+  const std::int64_t width = table[1];
+  const auto layers = static_cast<std::int64_t>(std::ranges::count_if(
+      read.tensors, [](const io::StoredTensor& tensor) { return tensor.name.ends_with("/attention/joint/weight"); }));
+  if (heads == 0 && width % kUsualHeadSize == 0) heads = width / kUsualHeadSize;
+  if (heads == 0 || width == 0 || width % heads != 0) {
+    throw UsageError(fmt::format("{}: give --heads, which the tensors do not tell: they must divide the width, {}",
+                                 file.file().string(), width));
+  }
+  if (layers == 0) fail(file, "it has no h.0.attn.c_attn.weight: it is no GPT-2 under Hugging Face's names");
+  TrainOptions trained;
+  trained.network = model::with_defaults({.name = "gpt",
+                                          .values = {{"layers", layers},
+                                                     {"width", width},
+                                                     {"heads", heads},
+                                                     {"context", positions[0]},
+                                                     {"tied", read.find("parameters", "head/weight") == nullptr}}});
+  trained.loss.kind = model::LossKind::softmax_cross_entropy;
+  io::TrainingRecord record;
+  record.world_size = 0;
+  record.network = {.kind = "gpt", .signature = {}, .features = positions[0], .outputs = table[0], .tokens = true};
+  record.optimizer = "sgd";
+  record.configuration = network_configuration(trained);
+  record.program_version = program_version();
+  record.best_metric = std::numeric_limits<double>::quiet_NaN();
+  record.vocabulary = io::to_json(io::TokenInfo{.kind = "ids", .vocabulary = table[0]});
+  return record;
+}
+
+io::TrainingRecord record_in(const io::SafetensorsFile& file) {
+  try {
+    return record_of(file.metadata());
+  } catch (const io::FileError& error) {
+    fail(file, error.what());
+  }
+}
+
+}  // namespace
+
+int run_import(const ImportOptions& options) {
+  Console console(true);
+  io::require_writable_name(options.out, options.force ? io::IfThere::replace : io::IfThere::refuse);
+  const io::SafetensorsFile file(options.file);
+  const bool gpt2 =
+      options.format.value_or(names_gpt2(file) ? ImportFormat::gpt2 : ImportFormat::safetensors) == ImportFormat::gpt2;
+  if (gpt2 && !names_gpt2(file)) fail(file, "it has no wte.weight: it is no GPT-2 under Hugging Face's names");
+  io::TrainingRecord record;
+  TrainOptions trained;
+  const auto understand = [&] {
+    try {
+      trained = train_options_from_ini(record.configuration);
+    } catch (const UsageError& error) {
+      fail(file, fmt::format("its metadata is none of ours: {}", error.what()));
+    }
+    require_plausible(file, record, trained.network);
+  };
+  if (!gpt2) {
+    record = record_in(file);
+    understand();
+  }
+  const io::Checkpoint read = read_weight_file(file);
+  if (gpt2) {
+    record = record_of_gpt2(file, read, options.heads);
+    understand();
+  }
+  std::unique_ptr<model::Network> network;
+  try {
+    network = model::make_network(trained.network, sample_shape_of(record.network));
+  } catch (const std::invalid_argument& error) {
+    fail(file, fmt::format("its tensors make no network: {}", error.what()));
+  }
+  require_tensors(file, *network, read);
+  if (gpt2) record.network.signature = network->signature();
+  if (record.network.signature != network->signature() || record.network.kind != trained.network.name) {
+    fail(file,
+         fmt::format("its metadata contradicts itself: {} and {}", record.network.signature, network->signature()));
+  }
+  std::vector<io::TensorView> views;
+  for (const io::StoredTensor& tensor : read.tensors) {
+    views.push_back({.group = tensor.group, .name = tensor.name, .shape = tensor.shape, .values = tensor.values});
+  }
+  io::write_checkpoint(options.out, record, views);
+  console.info(fmt::format("{}: {}, written to {} ({}, {})", options.file.string(),
+                           counted(static_cast<std::int64_t>(views.size()), "tensor"), options.out.string(),
+                           network->signature(),
+                           format_bytes(static_cast<double>(std::filesystem::file_size(options.out)))));
+  console.mention_lost_output();
+  return 0;
+}
+
+}  // namespace lockstep::app
