@@ -10,7 +10,7 @@ check "the tests' trap catches whoever starts MPI"
 run -n 1 "${train[@]}" --steps 2 --dry-run
 [ "$status" != 0 ] || failed "exit 0: MPI does without a session folder"
 
-check "pack and info know nothing of MPI"
+check "pack, info, export and import know nothing of MPI"
 run pack --format synthetic --samples 100 --features 5 --classes 2 --out packed
 expect_status 0; expect_silence
 run info packed
@@ -19,6 +19,10 @@ check "a world of one does without MPI"
 run "${train[@]}" --steps 4 --run runs/a
 expect_status 0; expect_silence
 run eval runs/a --data data
+expect_status 0; expect_silence
+run export runs/a --out a.safetensors
+expect_status 0; expect_silence
+run import a.safetensors --out a.h5
 expect_status 0; expect_silence
 run check --seconds 0.01
 expect_status 0

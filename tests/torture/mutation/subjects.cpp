@@ -15,12 +15,15 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "app/exchange/import.hpp"
+#include "app/exchange/network_metadata.hpp"
 #include "app/info/info.hpp"
 #include "app/options/train_options.hpp"
 #include "io/checkpoints/checkpoint.hpp"
 #include "io/checkpoints/checkpoint_parts.hpp"
 #include "io/datasets/sharded_dataset.hpp"
 #include "io/datasets/token_dataset.hpp"
+#include "io/exchange/safetensors.hpp"
 #include "io/files/checksum.hpp"
 #include "io/files/file_error.hpp"
 #include "io/foreign_files.hpp"
@@ -332,6 +335,56 @@ void add_runs(std::vector<Subject>& all, const fs::path& fixtures) {
       {"run, info", make_run, {"metrics.jsonl", "owner", "config.ini", "checkpoints/step-0000000012.h5"}, info_on});
 }
 
+/// What `lockstep export` writes of a small network.
+void write_exported(const fs::path& folder) {
+  app::TrainOptions trained;
+  trained.network = model::with_defaults({.name = "mlp", .values = {{"hidden", model::Numbers{6}}}});
+  trained.data.normalize.kind = app::Normalization::Kind::none;
+  io::TrainingRecord record = record_of(12);
+  record.network.signature = "mlp 20-6-10 relu";
+  const std::vector<float> values(120, 0.25F);
+  const std::span<const float> all(values);
+  const std::vector<io::NamedTensor> tensors{{"dense_1/weight", {20, 6}, all},
+                                             {"dense_1/bias", {6}, all.first(6)},
+                                             {"dense_2/weight", {6, 10}, all.first(60)},
+                                             {"dense_2/bias", {10}, all.first(10)}};
+  io::write_safetensors(folder / "x.safetensors", tensors, app::metadata_of(record, trained), io::IfThere::refuse);
+}
+
+/// A language model under the names of Hugging Face's GPT-2.
+void write_gpt2(const fs::path& folder) {
+  const std::vector<float> values(768, 0.25F);
+  std::vector<io::NamedTensor> tensors;
+  const auto add = [&](const std::string& name, std::vector<std::int64_t> shape) {
+    const std::int64_t count = shape.size() == 1 ? shape[0] : shape[0] * shape[1];
+    tensors.push_back({name, std::move(shape), std::span(values).first(static_cast<std::size_t>(count))});
+  };
+  add("wte.weight", {20, 8});
+  add("wpe.weight", {5, 8});
+  for (const char* norm : {"h.0.ln_1", "h.0.ln_2", "ln_f"}) {
+    add(fmt::format("{}.weight", norm), {8});
+    add(fmt::format("{}.bias", norm), {8});
+  }
+  const auto linear = [&](const std::string& name, std::int64_t inputs, std::int64_t outputs) {
+    add(name + ".weight", {inputs, outputs});
+    add(name + ".bias", {outputs});
+  };
+  linear("h.0.attn.c_attn", 8, 24);
+  linear("h.0.attn.c_proj", 8, 8);
+  linear("h.0.mlp.c_fc", 8, 32);
+  linear("h.0.mlp.c_proj", 32, 8);
+  io::write_safetensors(folder / "x.safetensors", tensors, {{"format", "pt"}}, io::IfThere::refuse);
+}
+
+void add_weights(std::vector<Subject>& all) {
+  const auto import = [](const fs::path& folder) {
+    app::run_import({.file = folder / "x.safetensors", .format = {}, .out = folder / "out.h5", .heads = 2});
+    return std::string();
+  };
+  all.push_back({"safetensors", write_exported, {"x.safetensors"}, import});
+  all.push_back({"safetensors, GPT-2", write_gpt2, {"x.safetensors"}, import});
+}
+
 void add_foreign(std::vector<Subject>& all, const fs::path& fixtures) {
   struct File {
     const char *name, *x, *y;
@@ -365,6 +418,7 @@ std::vector<Subject> subjects(const fs::path& fixtures) {
   add_images(all, fixtures);
   add_shards(all);
   add_runs(all, fixtures);
+  add_weights(all);
   add_foreign(all, fixtures);
   return all;
 }

@@ -1,0 +1,237 @@
+#!/usr/bin/env bash
+# Weights for other programs and from them: safetensors, npz, GPT-2 under Hugging Face's names. What the files hold is
+# compared with the checkpoint's own numbers, and GPT-2 with a forward pass that numpy makes of them.
+. "$(dirname "$0")/harness.sh"
+
+pack_small data
+pack_small data/validation --seed 7
+must_run train --data data --validation data/validation --hidden 16,8 --batch 20 --steps 60 --average-decay 0.9 --evaluate-every 20 --checkpoint-every 20 --keep 5 --no-tensorboard --progress off --run runs/a
+best=$(readlink runs/a/checkpoints/best)
+
+check "safetensors, npz and the checkpoint hold the same numbers"
+run export runs/a --out raw.safetensors
+expect_status 0; expect_silence
+expect_out "^runs/a/checkpoints/$best \(step [0-9]+, the best of its run\): 6 tensors, written to raw.safetensors \(mlp 20-16-8-5 relu, "
+run export runs/a --weights average --checkpoint latest --format npz --out average.npz
+expect_status 0; expect_silence
+expect_out "^runs/a/checkpoints/step-0000000060.h5 \(step 60(, the best of its run)?, averaged weights\)"
+python3 - "runs/a/checkpoints/$best" <<'END' || failed "the numbers"
+import h5py, json, numpy, struct, sys
+bytes = open("raw.safetensors", "rb").read()
+(length,) = struct.unpack("<Q", bytes[:8])
+header = json.loads(bytes[8:8 + length])
+metadata = header.pop("__metadata__")
+assert length % 8 == 0 and metadata["format"] == "pt" and metadata["lockstep_signature"] == "mlp 20-16-8-5 relu", metadata
+assert all(isinstance(value, str) for value in metadata.values())
+names = set()
+with h5py.File(sys.argv[1]) as f:
+    f["parameters"].visititems(lambda name, item: names.add(name) if isinstance(item, h5py.Dataset) else None)
+    assert names == set(header), (names, set(header))
+    end = 0
+    for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
+        begin, stop = entry["data_offsets"]
+        assert begin == end and entry["dtype"] == "F32"
+        end = stop
+        values = numpy.frombuffer(bytes[8 + length + begin:8 + length + stop], "<f4").reshape(entry["shape"])
+        assert numpy.array_equal(values, f["parameters"][name][:]), name
+    assert 8 + length + end == len(bytes)
+with h5py.File("runs/a/checkpoints/step-0000000060.h5") as f:
+    archive = numpy.load("average.npz")
+    assert set(archive) == names
+    for name in names: assert numpy.array_equal(archive[name], f["average"][name][:]), name
+END
+
+check "import and export again: the same bytes, and the same answers"
+run import raw.safetensors --out again.h5
+expect_status 0; expect_silence
+expect_out "^raw.safetensors: 6 tensors, written to again.h5 \(mlp 20-16-8-5 relu, "
+must_run export again.h5 --out again.safetensors
+expect cmp raw.safetensors again.safetensors
+must_run predict runs/a --out a.h5
+must_run predict again.h5 --data data/validation --out b.h5
+python3 -c '
+import h5py
+with h5py.File("a.h5") as a, h5py.File("b.h5") as b: assert (a["scores"][:] == b["scores"][:]).all()' || failed "the answers"
+run info again.h5
+expect_status 0; expect_out 'all checksums verified'
+
+check "a run begins with a file of weights"
+run -n 2 train --data data --validation data/validation --hidden 16,8 --batch 20 --learning-rate 1e-30 --steps 1 --initialize-from raw.safetensors --run runs/b
+expect_status 0; expect_silence
+expect_out "^weights of raw.safetensors$"
+expect_out "^  dense_3/bias +5  the file's values$"
+must_run eval runs/a --json a.json
+must_run eval runs/b --json b.json
+python3 -c '
+import json
+a, b = (json.loads(open(f).readlines()[-1]) for f in ("a.json", "b.json"))
+assert a["loss"] == b["loss"], (a, b)' || failed "the two evaluations"
+run -n 2 train --data data --hidden 16,9 --batch 20 --steps 1 --initialize-from raw.safetensors --run runs/c
+expect_error 1 "raw.safetensors: dense_2/weight has shape \[16, 8\], this network wants \[16, 9\]: --reinitialize dense_2/weight leaves it new"
+
+check "what is there already stays"
+cp raw.safetensors precious
+for words in "export runs/a --format safetensors" "export runs/a --format npz" "export runs/a --format onnx" "import raw.safetensors"; do
+  # shellcheck disable=SC2086  # words
+  run $words --out precious
+  expect_error 1 "precious: is there already: give --force to replace it"
+  expect cmp raw.safetensors precious
+done
+run export runs/a --format npz --out precious --force
+expect_status 0
+expect python3 -c 'import numpy; assert len(numpy.load("precious").files) == 6'
+run export runs/a --format npz --out runs
+expect_error 1 "runs: is a folder: name a file"
+run export runs/a --format npz --out no/such/folder/x
+expect_error 1 "no/such/folder/x: cannot be written: No such file or directory"
+
+check "usage"
+run export runs/a --out weights
+expect_error 2 "--format.*the end of --out does not say which"
+run export runs/a --format npz
+expect_error 2 "--out"
+run export --out a.npz
+expect_error 2 "--run"
+must_run train --data data --hidden 8 --steps 1 --progress off --run runs/plain
+run export runs/plain --weights average --out a.npz
+expect_error 2 "--weights average: the run kept no average of its weights"
+expect_no_file a.npz
+run export nowhere --out a.npz
+expect_error 1 "nowhere: no such checkpoint"
+run import raw.safetensors
+expect_error 2 "--out"
+
+check "GPT-2"
+cat >gpt2.py <<'END'
+import json, struct, sys
+import numpy
+def save(file, tensors):
+    header, data = {}, b""
+    for name, values in tensors.items():
+        kind = {"float32": "F32", "float16": "F16", "float64": "F64", "bool": "BOOL"}[str(values.dtype)]
+        header[name] = {"dtype": kind, "shape": list(values.shape), "data_offsets": [len(data), len(data) + values.nbytes]}
+        data += values.tobytes()
+    text = json.dumps(header).encode()
+    open(file, "wb").write(struct.pack("<Q", len(text)) + text + data)
+random = numpy.random.default_rng(5)
+vocabulary, width, context, layers = 30, 64, 8, 2
+number = lambda *shape: (random.normal(size=shape) * 0.2).astype(numpy.float32)
+tensors = {"wte.weight": number(vocabulary, width), "wpe.weight": number(context, width),
+           "ln_f.weight": 1 + number(width), "ln_f.bias": number(width)}
+for i in range(layers):
+    for norm in "ln_1", "ln_2":
+        tensors[f"h.{i}.{norm}.weight"], tensors[f"h.{i}.{norm}.bias"] = 1 + number(width), number(width)
+    for name, inputs, outputs in (("attn.c_attn", 1, 3), ("attn.c_proj", 1, 1), ("mlp.c_fc", 1, 4), ("mlp.c_proj", 4, 1)):
+        tensors[f"h.{i}.{name}.weight"] = number(inputs * width, outputs * width)
+        tensors[f"h.{i}.{name}.bias"] = number(outputs * width)
+    tensors[f"h.{i}.attn.bias"] = numpy.tril(numpy.ones((1, 1, context, context), bool))
+save("gpt2.safetensors", tensors)
+long = {"transformer." + name: values for name, values in tensors.items()}
+save("tied.safetensors", {**long, "lm_head.weight": tensors["wte.weight"]})
+save("untied.safetensors", {**long, "lm_head.weight": number(vocabulary, width)})
+save("half.safetensors", {name: v if v.dtype == bool else v.astype(numpy.float16) for name, v in tensors.items()})
+save("double.safetensors", {**tensors, "wpe.weight": tensors["wpe.weight"].astype(float)})
+save("odd.safetensors", {**tensors, "h.0.attn.rotary": number(3)})
+save("missing.safetensors", {name: values for name, values in tensors.items() if name != "h.1.mlp.c_fc.bias"})
+def norm(x, name):
+    mean, variance = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
+    return (x - mean) / numpy.sqrt(variance + 1e-5) * tensors[name + ".weight"] + tensors[name + ".bias"]
+def linear(x, name): return x @ tensors[name + ".weight"].astype(float) + tensors[name + ".bias"]
+def logits(tokens, heads=1):
+    x = tensors["wte.weight"][tokens].astype(float) + tensors["wpe.weight"][:len(tokens)]
+    for i in range(layers):
+        q, k, v = (part.reshape(len(tokens), heads, -1).swapaxes(0, 1)
+                   for part in numpy.split(linear(norm(x, f"h.{i}.ln_1"), f"h.{i}.attn.c_attn"), 3, axis=-1))
+        scores = q @ k.swapaxes(1, 2) / numpy.sqrt(width / heads)
+        scores[:, numpy.triu(numpy.ones((len(tokens), len(tokens)), bool), 1)] = -numpy.inf
+        shares = numpy.exp(scores - scores.max(-1, keepdims=True))
+        attended = (shares / shares.sum(-1, keepdims=True)) @ v
+        x = x + linear(attended.swapaxes(0, 1).reshape(len(tokens), width), f"h.{i}.attn.c_proj")
+        h = linear(norm(x, f"h.{i}.ln_2"), f"h.{i}.mlp.c_fc")
+        h = 0.5 * h * (1 + numpy.tanh(numpy.sqrt(2 / numpy.pi) * (h + 0.044715 * h ** 3)))
+        x = x + linear(h, f"h.{i}.mlp.c_proj")
+    return norm(x, "ln_f") @ tensors["wte.weight"].T
+corpus = random.integers(0, vocabulary, 8 * 12 + 1)
+losses = []
+for begin in range(0, 96, 8):
+    y = logits(corpus[begin:begin + 8])
+    largest = y.max(-1)
+    losses.append((largest + numpy.log(numpy.exp(y - largest[:, None]).sum(-1)) - y[range(8), corpus[begin + 1:begin + 9]]).mean())
+json.dump(losses, open("losses.json", "w"))
+head = numpy.zeros(256, "<i4")
+head[:3] = 20240520, 1, len(corpus)
+open("tokens.bin", "wb").write(head.tobytes() + corpus.astype("<u2").tobytes())
+END
+python3 gpt2.py || failed "the files of the test"
+run import gpt2.safetensors --out gpt2.h5
+expect_status 0; expect_silence
+expect_out "^gpt2.safetensors: 28 tensors, written to gpt2.h5 \(gpt 2x64 heads 1 vocabulary 30 context 8, "
+must_run pack --format tokens --x tokens.bin --vocabulary 30 --out corpus
+run eval gpt2.h5 --data corpus --json gpt2.json
+expect_status 0
+python3 -c '
+import json
+told, windows = json.loads(open("gpt2.json").readlines()[-1]), json.load(open("losses.json"))
+windows = windows[:told["samples"]]
+assert len(windows) >= 11 and abs(told["loss"] - sum(windows) / len(windows)) < 1e-4, (told, windows)' || failed "the loss"
+run import tied.safetensors --out tied.h5
+expect_status 0
+must_run export gpt2.h5 --out first.safetensors
+must_run export tied.h5 --out second.safetensors
+expect cmp first.safetensors second.safetensors
+run import first.safetensors --out third.h5
+expect_status 0
+must_run export third.h5 --out third.safetensors
+expect cmp first.safetensors third.safetensors
+run import untied.safetensors --out untied.h5
+expect_status 0; expect_out "30 tensors.* untied"
+run import half.safetensors --out half.h5
+expect_status 0
+run import gpt2.safetensors --heads 4 --out heads.h5
+expect_status 0; expect_out "heads 4"
+run train --data corpus --model gpt --layers 2 --width 64 --heads 1 --context 8 --batch 4 --steps 1 --initialize-from tied.safetensors --progress off --run runs/gpt
+expect_status 0; expect_out "^  block_2/attention/joint/weight +64 x 192  the file's values$"
+
+check "files that are none, damaged, or of other networks"
+run import gpt2.safetensors --heads 5 --out x.h5
+expect_error 2 "gpt2.safetensors: give --heads, which the tensors do not tell: they must divide the width, 64"
+run import double.safetensors --out x.h5
+expect_error 1 "double.safetensors: wpe.weight is of type F64: F32, F16 and BF16 are read"
+run import odd.safetensors --out x.h5
+expect_error 1 "odd.safetensors: h.0.attn.rotary is no tensor of GPT-2"
+run import missing.safetensors --out x.h5
+expect_error 1 "missing.safetensors: it has no block_2/feed_forward/expand/bias, which its network needs"
+head -c 3000 gpt2.safetensors >cut.safetensors
+run import cut.safetensors --out x.h5
+expect_error 1 "cut.safetensors: is no sound safetensors file: .* it is cut off"
+run import gpt2.h5 --out x.h5
+expect_error 1 "gpt2.h5: is no safetensors file"
+run import raw.safetensors --format gpt2-safetensors --out x.h5
+expect_error 1 "raw.safetensors: it has no wte.weight"
+run import gpt2.safetensors --format safetensors --out x.h5
+expect_error 1 "gpt2.safetensors: it does not say what network its tensors belong to"
+sed 's/hidden = 16,8/hidden = 16,9/' raw.safetensors >other.safetensors
+run import other.safetensors --out x.h5
+expect_error 1 "other.safetensors: dense_2/weight has shape \[16, 8\], and its network wants \[16, 9\]"
+sed 's/hidden = 16,8/hidden = 99999/' raw.safetensors >large.safetensors
+run import large.safetensors --out x.h5
+expect_error 1 "large.safetensors: is no sound safetensors file|large.safetensors: its metadata tells of a network that is larger"
+run import nowhere --out x.h5
+expect_error 1 "cannot read nowhere: No such file"
+run -n 2 train --data data --hidden 16,8 --steps 1 --initialize-from cut.safetensors --run runs/d
+expect_error 1 "cut.safetensors: is no sound safetensors file"
+expect_no_file x.h5
+
+check "a full disk leaves nothing"
+mkdir disk
+if mount -t tmpfs -o size=64k none disk 2>/dev/null; then
+  for words in "export gpt2.h5 --format safetensors" "export gpt2.h5 --format npz" "export gpt2.h5 --format onnx" "import gpt2.safetensors"; do
+    # shellcheck disable=SC2086  # words
+    run $words --out disk/x
+    expect_error 1 "disk/x.* (No space left on device|no space).*needed"
+    [ -z "$(ls -A disk)" ] || failed "left behind: $(ls -A disk)"
+  done
+  umount disk
+else
+  echo "not run: no right to mount a small tmpfs"
+fi
