@@ -1,6 +1,11 @@
 #include "app/exchange/export.hpp"
 
+#include <filesystem>
+#include <string>
+#include <vector>
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "app/exchange/onnx_network.hpp"
 #include "app/exchange/trained_network.hpp"
@@ -16,9 +21,10 @@ int run_export(const ExportOptions& options) {
   io::require_writable_name(options.out, if_there);
   const TrainedNetwork trained = read_trained_network(options.checkpoint, options.average);
   for (const std::string& warning : trained.source.warnings) console.warn(warning);
+  std::vector<std::filesystem::path> files{options.out};
   switch (*options.format) {
     case ExportFormat::onnx:
-      io::write_onnx(options.out, onnx_model_of(trained), if_there);
+      files = io::write_onnx(options.out, onnx_model_of(trained), if_there);
       break;
     case ExportFormat::safetensors:
       io::write_safetensors(options.out, trained.weights, describe_network(trained), if_there);
@@ -27,10 +33,15 @@ int run_export(const ExportOptions& options) {
       io::write_npz(options.out, trained.weights, if_there);
       break;
   }
+  double bytes = 0;
+  std::vector<std::string> names;
+  for (const std::filesystem::path& file : files) {
+    bytes += static_cast<double>(std::filesystem::file_size(file));
+    names.push_back(file.string());
+  }
   console.info(fmt::format("{}: {}, written to {} ({}, {})", trained.source.description(trained.average),
-                           counted(trained.weights.size(), "tensor"), options.out.string(),
-                           trained.network->signature(),
-                           format_bytes(static_cast<double>(std::filesystem::file_size(options.out)))));
+                           counted(static_cast<std::int64_t>(trained.weights.size()), "tensor"),
+                           fmt::join(names, " and "), trained.network->signature(), format_bytes(bytes)));
   console.mention_lost_output();
   return 0;
 }

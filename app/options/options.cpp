@@ -111,7 +111,7 @@ std::string program_help() {
       "  lockstep predict           write what a checkpoint says of every sample\n"
       "  lockstep generate          let a trained language model write text\n"
       "  lockstep export            write a checkpoint's network for other programs: ONNX, safetensors, npz\n"
-      "  lockstep import            make a checkpoint of weights that other programs have: GPT-2, safetensors\n"
+      "  lockstep import            make a checkpoint of weights from other programs: GPT-2, safetensors\n"
       "  lockstep bench step        time training steps and say where the time goes\n"
       "  lockstep bench scale       time them on 1, 2, 4 ... ranks of the job: how well it scales\n"
       "  lockstep bench checkpoint  time checkpoints, beside plain writes of the same bytes\n"

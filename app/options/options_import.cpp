@@ -7,8 +7,8 @@ namespace {
 constexpr std::string_view kImportUsage =
     "Usage: lockstep import FILE.safetensors --out CHECKPOINT [options]\n"
     "\n"
-    "Makes a checkpoint of weights that other programs have: GPT-2 as Hugging Face has it, or what `lockstep export`\n"
-    "wrote. `lockstep eval`, `predict`, `export` and `train --initialize-from` take it.\n";
+    "Makes a checkpoint of weights that other programs have: GPT-2 as Hugging Face has it, or what\n"
+    "`lockstep export` wrote. `lockstep eval`, `predict`, `export` and `train --initialize-from` take it.\n";
 constexpr std::string_view kImportExamples =
     "\n"
     "Examples\n"

@@ -53,7 +53,7 @@ std::string_view bytes_of_values(const NamedTensor& tensor) {
 }
 
 bool is_wide(std::uint64_t value) { return value >= kNoRoom32; }
-std::uint64_t narrow(std::uint64_t value) { return std::min(value, kNoRoom32); }
+std::uint64_t narrow(std::uint64_t value) { return is_wide(value) ? kNoRoom32 : value; }
 
 constexpr std::uint64_t kVersion = 20, kVersionZip64 = 45;
 constexpr std::uint64_t kDate = (1980 - 1980) << 9 | 1 << 5 | 1;  ///< 1 January 1980: equal content, equal bytes
