@@ -427,7 +427,7 @@ class Conversion {
         return product;
       }
     }
-    throw std::logic_error("the gates of an LSTM are not a linear map with a bias: this network cannot be exported");
+    throw std::logic_error("the gates of an LSTM are not a linear map with a bias");
   }
   /// Columns [input, forget, cell, output] of a matrix (or a vector) -> rows [input, output, forget, cell].
   static std::vector<float> gate_rows(const io::NamedTensor& tensor, std::int64_t hidden) {
@@ -463,8 +463,13 @@ io::OnnxModel onnx_model_of(const TrainedNetwork& trained) {
       .program_version = program_version(),
       .description = fmt::format("{}, {}", trained.network->signature(), trained.source.file.filename().string()),
       .metadata = describe_network(trained)};
-  const model::Recording recording = model::record_inference(*trained.network);
-  Conversion(trained, recording, model).run();
+  try {
+    const model::Recording recording = model::record_inference(*trained.network);
+    Conversion(trained, recording, model).run();
+  } catch (const std::logic_error& error) {
+    throw io::FileError(fmt::format("{}: its network cannot be an ONNX graph: {}; --format safetensors has its weights",
+                                    trained.source.file.string(), error.what()));
+  }
   return model;
 }
 

@@ -10,7 +10,7 @@ namespace lockstep::model {
 OperationRecorder::OperationRecorder() : images_(*this), sequences_(*this) {}
 
 void OperationRecorder::refuse(const char* operation) {
-  throw std::logic_error(fmt::format("{} is no operation of inference: this network cannot be exported", operation));
+  throw std::logic_error(fmt::format("{} is no operation of inference", operation));
 }
 
 ValueNumber OperationRecorder::read(const Tensor& tensor) const {
@@ -19,8 +19,7 @@ ValueNumber OperationRecorder::read(const Tensor& tensor) const {
     if (held->begin == begin && held->bytes == tensor.bytes()) return held->value;
   }
   throw std::logic_error(
-      fmt::format("an operation reads {} x {} elements that none has written: this network cannot be exported",
-                  tensor.rows, tensor.columns));
+      fmt::format("an operation reads {} x {} elements that none has written as a whole", tensor.rows, tensor.columns));
 }
 
 void OperationRecorder::end_overlapped(const Tensor& tensor) {

@@ -68,3 +68,14 @@ expect_status 0
 check "an option of another network names those that take it"
 run train $common --context 20 --run refused
 expect_status 2; expect_err "--context has an effect only with --model gpt, not with elman"
+
+check "its weights can be exported and imported; an ONNX graph of operations on parts of tensors cannot be made"
+run export one --out one.safetensors
+expect_status 0
+run import one.safetensors --out one.h5
+expect_status 0; expect_out "elman"
+must_run export one.h5 --out again.safetensors
+expect cmp one.safetensors again.safetensors
+run export one --out one.onnx
+expect_error 1 "one/checkpoints/.*: its network cannot be an ONNX graph: .*; --format safetensors has its weights"
+expect_no_file one.onnx
