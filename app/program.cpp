@@ -59,7 +59,8 @@ Request understand(Arguments arguments, const std::vector<Command>& commands) {
   try {
     if (arguments.empty())
       throw UsageError(
-          "a command is missing: pack, train, eval, predict, generate, export, import, bench step, bench scale, bench all-reduce, "
+          "a command is missing: pack, train, eval, predict, generate, export, import, bench step, bench scale, bench "
+          "all-reduce, "
           "bench checkpoint, bench input, check or info");
     if (arguments[0] == "--version") return request.help = version_text(), request;
     if (is_help(arguments[0])) {
