@@ -2,6 +2,15 @@
 # Checkpoints of formats 1 and 2 (tests/io/fixtures/checkpoint_format_*.h5, made by the runs below with the program of
 # that time) still work: what they go on to is what an uninterrupted run comes to.
 . "$(dirname "$0")/harness.sh"
+# close FILE FILE: the same steps; the fixtures come from a processor whose sums may differ in the last bits.
+close() {
+  python3 - "$@" <<'END'
+import sys
+a, b = ([line.split() for line in open(name)] for name in sys.argv[1:])
+same = len(a) == len(b) > 0 and all(s == t and abs(float(x) - float(y)) <= 1e-6 * abs(float(y)) for (s, x), (t, y) in zip(a, b))
+sys.exit(0 if same else 1)
+END
+}
 fixtures=$tree/tests/io/fixtures
 must_run pack --format synthetic --samples 40 --features 4 --classes 3 --out data --validation 10
 for _ in 1 2 3 4 5 6 7 8; do echo "the cat sat on a mat and the dog saw no cat"; done >corpus.txt
@@ -19,9 +28,11 @@ goes_on() {
   run train "$@" --report-every 1 --no-tensorboard --resume=$fixtures/checkpoint_format_$format.h5 --run rest-$format
   expect_status 0; expect_out "continuing after step $step"
   metric whole-$format train loss | awk -v step="$step" '$1 > step' >expected
-  metric rest-$format train loss | expect_same expected -
+  metric rest-$format train loss >actual
+  expect close expected actual
   metric whole-$format validation loss | tail -n 1 >expected
-  metric rest-$format validation loss | tail -n 1 | expect_same expected -
+  metric rest-$format validation loss | tail -n 1 >actual
+  expect close expected actual
 }
 check "a run goes on from a checkpoint of format 1"
 goes_on 1 4 $mlp
