@@ -63,12 +63,17 @@ std::string format_islands(const Islands& islands, const AgreeOptions& agree, st
                                 ? fmt::format("{}, rate {}, momentum {}", model::name_of(agree.outer.kind),
                                               agree.outer.rate, agree.outer.momentum)
                                 : "the mean of their weights";
+  constexpr std::string_view kEnd = "checkpoints, validations and stops wait for the end of a round";
+  if (islands.count() == 1) {
+    return fmt::format(
+        "agreement: 1 island of all ranks, whose weights pass through an outer step ({}) after every {}; {}\n", outer,
+        counted(agree.local_steps, "step"), kEnd);
+  }
   return fmt::format(
       "agreement: {} make {} by themselves, each with its own optimiser, then agree ({}); {} between them per round. "
-      "Other weights than a sum in every step would give; checkpoints, validations and stops wait for the end of a "
-      "round\n",
+      "Other weights than a sum in every step would give; {}\n",
       counted(islands.count(), "island"), counted(agree.local_steps, "step"), outer,
-      format_bytes(elements * sizeof(float)));
+      format_bytes(elements * sizeof(float)), kEnd);
 }
 
 /// Throws UsageError where the bits would depend on the number of ranks.
