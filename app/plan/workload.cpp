@@ -264,7 +264,7 @@ Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline
     workload.validation = open_dataset(format, paths.validation, deadline);
     const io::DatasetInfo& other = workload.validation->info();
     require_labels(other, paths.validation);
-    if (info.tokens && info.tokens->texts != other.tokens->texts) {
+    if (info.tokens && other.tokens && !io::same_vocabulary(*info.tokens, *other.tokens)) {
       throw UsageError(fmt::format("{} was made with another vocabulary than {}: pack it with --vocabulary-from {}",
                                    paths.validation.string(), paths.training.string(), paths.training.string()));
     }

@@ -22,8 +22,8 @@ constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
 /// The pieces of several files, one after another; a file's end ends a word.
 class TextStream {
  public:
-  TextStream(std::vector<std::filesystem::path> files, TokenizerKind kind)
-      : files_(std::move(files)), kind_(kind), buffer_(kBufferBytes, '\0') {
+  TextStream(std::vector<std::filesystem::path> files, TextPieces pieces)
+      : files_(std::move(files)), fresh_(std::move(pieces)), pieces_(fresh_), buffer_(kBufferBytes, '\0') {
     open();
   }
 
@@ -31,14 +31,14 @@ class TextStream {
   std::optional<std::string_view> next() {
     while (true) {
       try {
-        if (const auto piece = pieces_->next(text_, at_end_)) return piece;
+        if (const auto piece = pieces_.next(text_, at_end_)) return piece;
       } catch (const FileError& error) {
         throw FileError(fmt::format("{}: {}", files_[file_].string(), error.what()));
       }
       if (!at_end_) {
         refill();
       } else if (file_ + 1 < files_.size()) {
-        before_ += pieces_->position();
+        before_ += pieces_.position();
         ++file_;
         open();
       } else {
@@ -47,14 +47,14 @@ class TextStream {
     }
   }
   /// Passed over so far, in all files.
-  std::uint64_t bytes() const noexcept { return before_ + pieces_->position(); }
+  std::uint64_t bytes() const noexcept { return before_ + pieces_.position(); }
   /// "FILE: at byte N", the end of the piece just read.
-  std::string place() const { return fmt::format("{}: at byte {}", files_[file_].string(), pieces_->position()); }
+  std::string place() const { return fmt::format("{}: at byte {}", files_[file_].string(), pieces_.position()); }
 
  private:
   void open() {
     reader_.emplace(files_[file_]);
-    pieces_.emplace(kind_);
+    pieces_ = fresh_;
     text_ = {};
     at_end_ = false;
   }
@@ -64,7 +64,7 @@ class TextStream {
     const std::size_t kept = text_.size();
     if (kept == buffer_.size()) {
       throw FileError(fmt::format("{}: at byte {}: a word of more than {} bytes; is this text?", files_[file_].string(),
-                                  pieces_->position(), kept));
+                                  pieces_.position(), kept));
     }
     const std::span<char> space = std::span(buffer_).subspan(kept);
     const std::size_t got = reader_->read_some(std::as_writable_bytes(space));
@@ -73,10 +73,9 @@ class TextStream {
   }
 
   std::vector<std::filesystem::path> files_;
-  TokenizerKind kind_;
+  TextPieces fresh_, pieces_;
   std::size_t file_ = 0;
   std::optional<ByteReader> reader_;
-  std::optional<TextPieces> pieces_;
   std::string buffer_;
   std::string_view text_;  ///< of the buffer: what no piece was made of yet
   bool at_end_ = false;    ///< of the file
@@ -86,7 +85,10 @@ class TextStream {
 class TextSource final : public SampleSource {
  public:
   TextSource(std::vector<std::filesystem::path> files, Tokenizer tokenizer, std::int64_t count)
-      : names_(files), tokenizer_(std::move(tokenizer)), count_(count), stream_(std::move(files), tokenizer_.kind()) {}
+      : names_(files),
+        tokenizer_(std::move(tokenizer)),
+        count_(count),
+        stream_(std::move(files), tokenizer_.pieces()) {}
 
   std::vector<Field> fields() const override { return {{kTokensName, token_type(tokenizer_.info().vocabulary), {}}}; }
   std::int64_t count() const override { return count_; }
@@ -102,26 +104,33 @@ class TextSource final : public SampleSource {
     }
     std::byte* out = buffers[0].data();
     for (std::int64_t i = 0; i < samples; ++i, out += size) {
-      const auto piece = stream_.next();
-      if (!piece) throw FileError(fmt::format("{}: has become shorter while it was read", description()));
-      const auto token = tokenizer_.token_of(*piece);
-      if (!token) {
-        throw FileError(
-            fmt::format("{}: {} is not in the vocabulary, which has no <unk>; make the vocabulary of the training data "
-                        "with --vocabulary N, or of all the text",
-                        stream_.place(), in_quotes(*piece)));
-      }
-      std::memcpy(out, &*token, size);  // little-endian: the low bytes come first
+      if (next_ == tokens_.size()) read_piece();
+      std::memcpy(out, &tokens_[next_++], size);  // little-endian: the low bytes come first
     }
     done_ += samples;
     if (done_ == count_) stream_.next();  // what blanks there are at the end belong to the text
   }
 
  private:
+  /// Its tokens are the next ones.
+  void read_piece() {
+    const auto piece = stream_.next();
+    if (!piece) throw FileError(fmt::format("{}: has become shorter while it was read", description()));
+    tokens_.clear();
+    next_ = 0;
+    if (tokenizer_.append(*piece, tokens_)) return;
+    throw FileError(
+        fmt::format("{}: {} is not in the vocabulary, which has no <unk>; make the vocabulary of the training data "
+                    "with --vocabulary N, or of all the text",
+                    stream_.place(), in_quotes(*piece)));
+  }
+
   std::vector<std::filesystem::path> names_;
   Tokenizer tokenizer_;
   std::int64_t count_;
   TextStream stream_;
+  std::vector<std::int32_t> tokens_;  ///< of the last piece
+  std::size_t next_ = 0;              ///< of them
   std::int64_t done_ = 0;
 };
 
@@ -149,12 +158,22 @@ std::unique_ptr<SampleSource> open_text(const std::vector<std::filesystem::path>
   const auto kind = tokenizer_kind_of_name(name);
   if (!kind) {
     throw FileError(
-        fmt::format("a text cannot be encoded with a vocabulary of kind {}; byte, char and word can", name));
+        fmt::format("a text cannot be encoded with a vocabulary of kind {}; byte, char, word and bpe can", name));
+  }
+  std::int64_t count = 0;
+  if (*kind == TokenizerKind::byte_pair) {
+    if (!options.from) throw std::invalid_argument("a text is encoded by bpe with a vocabulary made before");
+    Tokenizer tokenizer(*options.from);
+    std::vector<std::int32_t> tokens;
+    for (TextStream stream(files, tokenizer.pieces()); const auto piece = stream.next(); tokens.clear()) {
+      tokenizer.append(*piece, tokens);
+      count += static_cast<std::int64_t>(tokens.size());
+    }
+    return std::make_unique<TextSource>(files, std::move(tokenizer), count);
   }
   const bool needs_counts = !options.from && *kind != TokenizerKind::byte;
   VocabularyCounter counter;
-  std::int64_t count = 0;
-  for (TextStream stream(files, *kind); const auto piece = stream.next(); ++count) {
+  for (TextStream stream(files, TextPieces(*kind)); const auto piece = stream.next(); ++count) {
     if (needs_counts) counter.add(*piece);
   }
   Tokenizer tokenizer(options.from ? *options.from : counter.finish(*kind, options.vocabulary));

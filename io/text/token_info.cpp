@@ -9,20 +9,21 @@
 
 #include "io/files/file_error.hpp"
 #include "io/files/json_text.hpp"
+#include "io/text/byte_pair_encoder.hpp"
 
 namespace lockstep::io {
 namespace {
 
 using nlohmann::json;
 
-constexpr std::array<std::string_view, 4> kKinds = {"byte", "char", "word", "ids"};
+constexpr std::array<std::string_view, 5> kKinds = {"byte", "char", "word", "bpe", "ids"};
 
 void require(bool holds, const char* what) {
   if (!holds) throw FileError(fmt::format("the vocabulary {}", what));
 }
 
 void require_consistent(const TokenInfo& info, std::int64_t source_bytes) {
-  require(std::find(kKinds.begin(), kKinds.end(), info.kind) != kKinds.end(), "is none of byte, char, word, ids");
+  require(std::find(kKinds.begin(), kKinds.end(), info.kind) != kKinds.end(), "is none of byte, char, word, bpe, ids");
   require(info.vocabulary >= 1 && info.vocabulary <= std::numeric_limits<std::int32_t>::max(),
           "has an impossible size");
   require(info.kind != "byte" || info.vocabulary == 256, "of bytes does not have 256 tokens");
@@ -30,15 +31,25 @@ void require_consistent(const TokenInfo& info, std::int64_t source_bytes) {
           "does not have a text for every token");
   require(!info.texts.empty() || info.kind == "byte" || info.kind == "ids", "has no texts");
   require(info.unknown >= -1 && info.unknown < info.vocabulary, "does not hold its own token for unknown words");
+  if (info.kind == "bpe") BytePairEncoder{info};  // what it would refuse once there is a file's name no more
   require(info.tokens >= 0 && source_bytes >= 0, "has negative counts");
 }
 
 }  // namespace
 
+bool same_vocabulary(const TokenInfo& a, const TokenInfo& b) noexcept {
+  return a.kind == b.kind && a.vocabulary == b.vocabulary && a.texts == b.texts && a.unknown == b.unknown &&
+         a.merges == b.merges && a.added == b.added;
+}
+
 std::string to_json(const TokenInfo& info) {
   const auto source_bytes = std::llround(info.bytes_per_token * static_cast<double>(info.tokens));
-  const json text = {{"kind", info.kind},       {"vocabulary", info.vocabulary}, {"texts", info.texts},
-                     {"unknown", info.unknown}, {"tokens", info.tokens},         {"source_bytes", source_bytes}};
+  json text = {{"kind", info.kind},       {"vocabulary", info.vocabulary}, {"texts", info.texts},
+               {"unknown", info.unknown}, {"tokens", info.tokens},         {"source_bytes", source_bytes}};
+  if (info.kind == "bpe") {
+    text["merges"] = info.merges;
+    text["added"] = info.added;
+  }
   return to_text(text);
 }
 
@@ -53,6 +64,10 @@ TokenInfo token_info_from_json(std::string_view text) {
     info.unknown = integer_entry(parsed, "unknown");
     info.tokens = integer_entry(parsed, "tokens");
     source_bytes = integer_entry(parsed, "source_bytes");
+    if (info.kind == "bpe") {
+      info.merges = texts_entry(parsed, "merges");
+      info.added = integers_entry(parsed, "added");
+    }
   } catch (const FileError& error) {
     throw FileError(fmt::format("the vocabulary is damaged: {}", error.what()));
   }

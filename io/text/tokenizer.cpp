@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "io/files/file_error.hpp"
+#include "io/text/byte_pair_words.hpp"
 #include "io/text/utf8.hpp"
 
 namespace lockstep::io {
@@ -28,7 +29,15 @@ std::optional<TokenizerKind> tokenizer_kind_of_name(std::string_view name) noexc
   if (name == "byte") return TokenizerKind::byte;
   if (name == "char") return TokenizerKind::character;
   if (name == "word") return TokenizerKind::word;
+  if (name == "bpe") return TokenizerKind::byte_pair;
   return std::nullopt;
+}
+
+TextPieces::TextPieces(TokenizerKind kind, std::vector<std::string> whole) : kind_(kind), whole_(std::move(whole)) {
+  std::sort(whole_.begin(), whole_.end(), [](const auto& a, const auto& b) { return a.size() > b.size(); });
+  for (const std::string& text : whole_) {
+    if (whole_begin_.find(text.front()) == std::string::npos) whole_begin_ += text.front();
+  }
 }
 
 std::string_view TextPieces::take(std::string_view& text, std::size_t bytes) noexcept {
@@ -40,6 +49,7 @@ std::string_view TextPieces::take(std::string_view& text, std::size_t bytes) noe
 
 std::optional<std::string_view> TextPieces::next(std::string_view& text, bool last) {
   if (kind_ == TokenizerKind::word) return next_word(text, last);
+  if (kind_ == TokenizerKind::byte_pair) return next_byte_pair_word(text, last);
   if (text.empty()) return std::nullopt;
   if (kind_ == TokenizerKind::byte) return take(text, 1);
   const std::optional<std::size_t> bytes = code_point_bytes(text);
@@ -62,6 +72,39 @@ std::optional<std::string_view> TextPieces::next_word(std::string_view& text, bo
   return take(text, word.size());
 }
 
+std::optional<std::string_view> TextPieces::next_byte_pair_word(std::string_view& text, bool last) {
+  if (text.empty()) return std::nullopt;
+  if (free_ == 0 && found_ == 0) find_whole(text, last);
+  if (free_ == 0) {
+    if (found_ == 0) return std::nullopt;
+    return take(text, std::exchange(found_, 0));
+  }
+  const std::size_t bytes = byte_pair_word_bytes(text.substr(0, free_), last || found_ > 0);
+  if (bytes == 0) {
+    free_ = 0;  // looked for again, in a longer text
+    return std::nullopt;
+  }
+  free_ -= bytes;
+  return take(text, bytes);
+}
+
+void TextPieces::find_whole(std::string_view text, bool last) noexcept {
+  const std::size_t longest = whole_.empty() ? 1 : whole_.front().size();
+  // The last bytes may be the beginning of one.
+  const std::size_t known = last ? text.size() : text.size() - std::min(text.size(), longest - 1);
+  for (free_ = 0; free_ < known; ++free_) {
+    free_ = std::min(text.find_first_of(whole_begin_, free_), known);
+    const std::string_view rest = text.substr(free_);
+    const auto found =
+        std::find_if(whole_.begin(), whole_.end(), [&](const std::string& whole) { return rest.starts_with(whole); });
+    if (free_ < known && found != whole_.end()) {
+      found_ = found->size();
+      return;
+    }
+  }
+  free_ = known;
+}
+
 Tokenizer::Tokenizer(TokenInfo info) : info_(std::move(info)) {
   const auto kind = tokenizer_kind_of_name(info_.kind);
   if (!kind) throw FileError("the vocabulary has no texts: its tokens were made elsewhere");
@@ -74,6 +117,14 @@ Tokenizer::Tokenizer(TokenInfo info) : info_(std::move(info)) {
     }
     return;
   }
+  if (kind_ == TokenizerKind::byte_pair) {
+    byte_pairs_ = std::make_unique<BytePairEncoder>(info_);
+    for (const std::int64_t token : info_.added) {
+      const std::string_view text = info_.texts[static_cast<std::size_t>(token)];
+      of_byte_[byte_at(text, 0)] = of_text_[text] = static_cast<std::int32_t>(token);
+    }
+    return;
+  }
   for (std::size_t i = 0; i < info_.texts.size(); ++i) {
     const std::string& text = info_.texts[i];
     const auto token = static_cast<std::int32_t>(i);
@@ -83,24 +134,44 @@ Tokenizer::Tokenizer(TokenInfo info) : info_(std::move(info)) {
   }
 }
 
-std::optional<std::int32_t> Tokenizer::token_of(std::string_view piece) const noexcept {
+TextPieces Tokenizer::pieces() const {
+  std::vector<std::string> whole;
+  for (const std::int64_t token : info_.added) whole.push_back(info_.texts[static_cast<std::size_t>(token)]);
+  return TextPieces(kind_, std::move(whole));
+}
+
+bool Tokenizer::append(std::string_view piece, std::vector<std::int32_t>& tokens) const {
+  if (kind_ == TokenizerKind::byte_pair) {
+    // Pieces that hold an added token's text are that token.
+    const auto added = of_byte_[byte_at(piece, 0)] < 0 ? of_text_.end() : of_text_.find(piece);
+    if (added != of_text_.end()) {
+      tokens.push_back(added->second);
+    } else {
+      byte_pairs_->append(piece, tokens);
+    }
+    return true;
+  }
+  const std::int32_t token = token_of(piece);
+  if (token >= 0) tokens.push_back(token);
+  return token >= 0;
+}
+
+std::int32_t Tokenizer::token_of(std::string_view piece) const noexcept {
   std::int32_t token = -1;
   if (piece.size() == 1) {
     token = of_byte_[byte_at(piece, 0)];
   } else if (const auto found = of_text_.find(piece); found != of_text_.end()) {
     token = found->second;
   }
-  if (token < 0) token = static_cast<std::int32_t>(info_.unknown);
-  return token < 0 ? std::nullopt : std::optional(token);
+  return token < 0 ? static_cast<std::int32_t>(info_.unknown) : token;
 }
 
 std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
   std::vector<std::int32_t> tokens;
-  TextPieces pieces(kind_);
-  while (const auto piece = pieces.next(text, true)) {
-    const auto token = token_of(*piece);
-    if (!token) throw FileError(fmt::format("{} is not in the vocabulary, which has no <unk>", in_quotes(*piece)));
-    tokens.push_back(*token);
+  TextPieces all = pieces();
+  while (const auto piece = all.next(text, true)) {
+    if (append(*piece, tokens)) continue;
+    throw FileError(fmt::format("{} is not in the vocabulary, which has no <unk>", in_quotes(*piece)));
   }
   return tokens;
 }
@@ -111,6 +182,7 @@ std::string_view Tokenizer::text_of(std::int32_t token) const {
   }
   const auto at = static_cast<std::size_t>(token);
   if (kind_ == TokenizerKind::byte) return std::string_view(bytes_).substr(at, 1);
+  if (kind_ == TokenizerKind::byte_pair) return byte_pairs_->bytes_of(token);
   if (kind_ == TokenizerKind::word && info_.texts[at] == kEndOfLineText) return "\n";
   return info_.texts[at];
 }

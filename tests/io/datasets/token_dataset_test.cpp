@@ -216,7 +216,7 @@ TEST_F(TokenDatasetTest, AManifestThatContradictsItselfIsRefused) {
     write_text(path / kManifestName, edited);
     return error_text<FileError>([&] { TokenDataset({.path = path, .context = 4}); });
   };
-  EXPECT_THAT(changed("\"kind\": \"ids\"", "\"kind\": \"idea\""), HasSubstr("none of byte, char, word, ids"));
+  EXPECT_THAT(changed("\"kind\": \"ids\"", "\"kind\": \"idea\""), HasSubstr("none of byte, char, word, bpe, ids"));
   EXPECT_THAT(changed("\"vocabulary\": 50", "\"vocabulary\": 0"), HasSubstr("impossible size"));
   EXPECT_THAT(changed("\"unknown\": -1", "\"unknown\": 50"), HasSubstr("unknown"));
   EXPECT_THAT(changed("\"tokens\": 100", "\"tokens\": 99"), HasSubstr("99"));

@@ -1,0 +1,188 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "io/io_test_support.hpp"
+#include "io/text/byte_letters.hpp"
+#include "io/text/byte_pair_words.hpp"
+#include "io/text/character_class.hpp"
+#include "io/text/tokenizer.hpp"
+#include "io/text/tokenizer_files.hpp"
+
+namespace lockstep::io {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<std::string> words_of(std::string_view text) {
+  std::vector<std::string> words;
+  TextPieces pieces(TokenizerKind::byte_pair);
+  while (const auto word = pieces.next(text, true)) words.emplace_back(*word);
+  return words;
+}
+
+/// The bytes, what these merges make, and <|end|>.
+TokenInfo small_vocabulary(const std::vector<std::string>& merges) {
+  TokenInfo info{.kind = "bpe"};
+  for (const std::uint8_t byte : bytes_by_letter()) {
+    const char letter = static_cast<char>(byte);
+    info.texts.push_back(letters_of({&letter, 1}));
+  }
+  for (std::string merge : merges) {
+    info.merges.push_back(merge);
+    info.texts.push_back(merge.erase(merge.find(' '), 1));
+  }
+  info.added = {static_cast<std::int64_t>(info.texts.size())};
+  info.texts.emplace_back("<|end|>");
+  info.vocabulary = static_cast<std::int64_t>(info.texts.size());
+  return info;
+}
+
+std::vector<std::string> tokens_of(const Tokenizer& tokenizer, std::string_view text) {
+  std::vector<std::string> texts;
+  for (const std::int32_t token : tokenizer.encode(text)) texts.emplace_back(tokenizer.text_of(token));
+  return texts;
+}
+
+TEST(CharacterClassTest, KnowsTheFourClasses) {
+  EXPECT_EQ(character_class('a'), CharacterClass::letter);
+  EXPECT_EQ(character_class(0x4E2D), CharacterClass::letter);
+  EXPECT_EQ(character_class(0x1C89), CharacterClass::letter) << "new in Unicode 16.0";
+  EXPECT_EQ(character_class(0xBD), CharacterClass::number) << "one half";
+  EXPECT_EQ(character_class(0x3000), CharacterClass::space);
+  EXPECT_EQ(character_class(0x1C), CharacterClass::other);
+  EXPECT_EQ(character_class(0x10FFFF), CharacterClass::other);
+}
+
+TEST(BytePairWordsTest, AreThoseOfGpt2sPattern) {
+  EXPECT_THAT(words_of("I'll say it's 12 o'clock!?  x"),
+              ElementsAre("I", "'ll", " say", " it", "'s", " 12", " o", "'", "clock", "!?", " ", " x"));
+  EXPECT_THAT(words_of("a \n\n b \t"), ElementsAre("a", " \n\n", " b", " \t"));
+  EXPECT_THAT(words_of("a\nb"), ElementsAre("a", "\n", "b"));
+  EXPECT_THAT(words_of("é½\xFFz"), ElementsAre("é", "½", "\xFF", "z")) << "what is no UTF-8 is other";
+  EXPECT_THAT(words_of("it'S"), ElementsAre("it", "'", "S"));
+}
+
+TEST(BytePairWordsTest, AsciiIsAsTheTableHasIt) {
+  for (char letter = 0; letter >= 0 && letter < 127; ++letter) {
+    const CharacterClass kind = character_class(static_cast<std::uint32_t>(letter));
+    const bool joins = words_of(std::string("a") + letter).size() == 1;
+    EXPECT_EQ(joins, kind == CharacterClass::letter) << int{letter};
+  }
+}
+
+TEST(BytePairWordsTest, AreTheSameInWhateverPartsTheTextComes) {
+  const std::string text = "don't  'l 'll é中 <|end|> \n x12<|end<|end|>\xE4\xB8 y  ";
+  const Tokenizer tokenizer(small_vocabulary({}));
+  std::vector<std::string> whole;
+  TextPieces pieces = tokenizer.pieces();
+  for (std::string_view rest = text; const auto piece = pieces.next(rest, true);) whole.emplace_back(*piece);
+  EXPECT_THAT(whole, testing::Contains("<|end|>"));
+  for (std::size_t step = 1; step < text.size(); ++step) {
+    std::vector<std::string> parts;
+    TextPieces cutter = tokenizer.pieces();
+    std::size_t taken = 0;
+    for (std::size_t known = step;; known += step) {
+      const bool last = known >= text.size();
+      std::string_view rest = std::string_view(text).substr(taken, std::min(known, text.size()) - taken);
+      while (const auto piece = cutter.next(rest, last)) {
+        parts.emplace_back(*piece);
+        taken += piece->size();
+      }
+      if (last) break;
+    }
+    EXPECT_EQ(parts, whole) << step;
+  }
+}
+
+TEST(ByteLettersTest, EachByteHasOneOfItsOwn) {
+  std::string bytes;
+  for (int byte = 0; byte < 256; ++byte) bytes += static_cast<char>(byte);
+  EXPECT_EQ(bytes_of_letters(letters_of(bytes)), bytes);
+  EXPECT_EQ(letters_of(" \n!"), "ĠĊ!");
+  EXPECT_EQ(bytes_of_letters("中"), std::nullopt);
+  EXPECT_EQ(bytes_of_letters("\xC4"), std::nullopt);
+}
+
+TEST(BytePairTest, TheLowestRankComesFirstAndTheLeftmostOfEquals) {
+  const Tokenizer tokenizer(small_vocabulary({"b c", "a b", "a a", "bc d"}));
+  EXPECT_THAT(tokens_of(tokenizer, "abc"), ElementsAre("a", "bc"));
+  EXPECT_THAT(tokens_of(tokenizer, "abab"), ElementsAre("ab", "ab"));
+  EXPECT_THAT(tokens_of(tokenizer, "aaaaa"), ElementsAre("aa", "aa", "a"));
+  EXPECT_THAT(tokens_of(tokenizer, "abcd"), ElementsAre("a", "bcd"));
+  EXPECT_THAT(tokens_of(tokenizer, "a<|end|>b"), ElementsAre("a", "<|end|>", "b"));
+}
+
+TEST(BytePairTest, LongWordsAreMergedAsShortOnesAre) {
+  const Tokenizer tokenizer(small_vocabulary({"b c", "a b", "a a", "bc d", "aa aa", "ab aa", "d d", "dd a"}));
+  const std::string_view letters = "abcd";
+  std::uint32_t random = 1;
+  const auto next = [&] { return (random = random * 1664525 + 1013904223) >> 16; };
+  for (int round = 0; round < 200; ++round) {
+    std::string word;
+    for (std::uint32_t i = 0; i < 2 + next() % 50; ++i) word += letters[next() % 4];
+    // Digits are no part of a merge, so that the long word's tokens are the short one's again and again.
+    BytePairEncoder encoder(tokenizer.info());
+    std::vector<std::int32_t> once, often;
+    encoder.append(word + "0", once);
+    std::string repeated;
+    for (int i = 0; i < 40; ++i) repeated += word + "0";
+    encoder.append(repeated, often);
+    std::vector<std::int32_t> expected;
+    for (int i = 0; i < 40; ++i) expected.insert(expected.end(), once.begin(), once.end());
+    EXPECT_EQ(often, expected) << word;
+  }
+}
+
+TEST(BytePairTest, AnyBytesComeBack) {
+  const Tokenizer tokenizer(small_vocabulary({"t h", "Ġ th", "Ġth e"}));
+  const std::string text = "the the\xFF\xC3 é\n \xF0\x9F\x98\x80<|end|>";
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode(text)), text);
+}
+
+TEST(BytePairTest, TheJsonHasAllOfIt) {
+  const TokenInfo info = small_vocabulary({"t h", "Ġ th"});
+  EXPECT_EQ(token_info_from_json(to_json(info)), info);
+}
+
+TEST(TokenizerFilesTest, AreReadAsTheyAreWritten) {
+  const TemporaryFolder folder;
+  const TokenInfo info = small_vocabulary({"t h", "Ġ th"});
+  write_tokenizer_files(folder.path() / "new", info);
+  EXPECT_EQ(read_tokenizer_files(folder.path() / "new"), info);
+}
+
+TEST(TokenizerFilesTest, DamageIsRefusedWithItsPlace) {
+  const TemporaryFolder folder;
+  const auto refusal = [&] { return error_text<FileError>([&] { read_tokenizer_files(folder.path()); }); };
+  EXPECT_THAT(refusal(), HasSubstr("holds no tokenizer"));
+  write_tokenizer_files(folder.path(), small_vocabulary({"t h", "Ġ th"}));
+  const auto merges = folder.path() / "merges.txt";
+  write_text(merges, "#version: 0.2\nt h\nonly\n");
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("merges.txt"), HasSubstr("line 3")));
+  write_text(merges, "t h\nt h\n");
+  EXPECT_THAT(refusal(), HasSubstr("stands twice"));
+  write_text(merges, "t x\n");
+  EXPECT_THAT(refusal(), HasSubstr("the vocabulary lacks"));
+  write_text(folder.path() / "vocab.json", "{\"a\": 0, \"b\": 7}");
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("vocab.json"), HasSubstr("'b'")));
+  write_text(folder.path() / "vocab.json", "{\"a\": 0}");
+  EXPECT_THAT(refusal(), HasSubstr("no token for byte"));
+}
+
+TEST(TokenizerFilesTest, ATokenizerThatWorksOtherwiseIsRefused) {
+  const TemporaryFolder folder;
+  const auto refusal = [&](const std::string& text) {
+    write_text(folder.path() / "tokenizer.json", text);
+    return error_text<FileError>([&] { read_tokenizer_files(folder.path()); });
+  };
+  EXPECT_THAT(refusal("{\"model\": {\"type\": \"Unigram\"}}"), HasSubstr("not of the type BPE"));
+  EXPECT_THAT(refusal("{\"model\": {\"type\": \"BPE\"}, \"pre_tokenizer\": {\"type\": \"Split\"}}"),
+              HasSubstr("another way than GPT-2"));
+  EXPECT_THAT(refusal("{\"normalizer\": {\"type\": \"NFC\"}, \"model\": {\"type\": \"BPE\"}}"),
+              HasSubstr("normalizer"));
+}
+
+}  // namespace
+}  // namespace lockstep::io
