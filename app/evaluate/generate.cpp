@@ -16,6 +16,7 @@
 #include "app/report/console.hpp"
 #include "comm/agreement.hpp"
 #include "io/text/tokenizer.hpp"
+#include "io/text/tokenizer_files.hpp"
 #include "model/random.hpp"
 
 namespace lockstep::app {
@@ -23,12 +24,13 @@ namespace lockstep::app {
 namespace {
 
 /// Uniform in (0, 1).
-double chance(std::uint64_t seed, std::int64_t position) {
+double chance(const Sampling& sampling, std::int64_t position) {
   const auto index = static_cast<std::uint64_t>(position);
-  const model::PhiloxCounter words =
-      model::philox4x32({static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32),
-                         static_cast<std::uint32_t>(model::stream_of("generate")), 0},
-                        {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
+  const std::uint64_t seed = sampling.seed;
+  const model::PhiloxCounter words = model::philox4x32(
+      {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32),
+       static_cast<std::uint32_t>(model::stream_of("generate")), static_cast<std::uint32_t>(sampling.sample)},
+      {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
   return model::open_uniform(words[0]);
 }
 
@@ -76,26 +78,100 @@ class Writer {
 
 }  // namespace
 
-std::int32_t draw_token(std::span<const float> logits, double temperature, std::int64_t top_k, std::uint64_t seed,
-                        std::int64_t position) {
+std::int32_t draw_token(std::span<const float> logits, const Sampling& sampling, std::int64_t position) {
   if (std::any_of(logits.begin(), logits.end(), [](float v) { return std::isnan(v); })) {
     throw std::invalid_argument("the model's output is not a number: its weights are spoilt");
   }
   std::vector<std::int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) { return logits[a] > logits[b]; });
-  if (temperature <= 0) return order.front();
-  if (top_k > 0 && static_cast<std::size_t>(top_k) < order.size()) order.resize(static_cast<std::size_t>(top_k));
+  if (sampling.temperature <= 0) return order.front();
+  if (sampling.top_k > 0 && static_cast<std::size_t>(sampling.top_k) < order.size()) {
+    order.resize(static_cast<std::size_t>(sampling.top_k));
+  }
   const double greatest = logits[order.front()];
   std::vector<double> sums;
   double total = 0;
   for (const std::int32_t token : order) {
-    total += std::exp((static_cast<double>(logits[token]) - greatest) / temperature);
+    total += std::exp((static_cast<double>(logits[token]) - greatest) / sampling.temperature);
     sums.push_back(total);
   }
-  const auto found = std::upper_bound(sums.begin(), sums.end(), chance(seed, position) * total);
-  return order[std::min(static_cast<std::size_t>(found - sums.begin()), order.size() - 1)];
+  if (sampling.top_p < 1) {
+    const auto enough = std::lower_bound(sums.begin(), sums.end(), sampling.top_p * total);
+    sums.resize(std::min(static_cast<std::size_t>(enough - sums.begin()) + 1, sums.size()));
+    total = sums.back();
+  }
+  const auto found = std::upper_bound(sums.begin(), sums.end(), chance(sampling, position) * total);
+  return order[std::min(static_cast<std::size_t>(found - sums.begin()), sums.size() - 1)];
 }
+
+std::string StoppedText::add(std::string_view part) {
+  if (ended_) return "";
+  held_ += part;
+  if (stop_.empty()) return std::exchange(held_, "");
+  std::size_t safe = held_.find(stop_);
+  ended_ = safe != std::string::npos;
+  if (!ended_) {
+    // The longest end of it that the stop text begins with.
+    std::size_t kept = std::min(held_.size(), stop_.size() - 1);
+    while (!std::string_view(held_).ends_with(std::string_view(stop_).substr(0, kept))) --kept;
+    safe = held_.size() - kept;
+  }
+  std::string text = held_.substr(0, safe);
+  held_.erase(0, safe);
+  return text;
+}
+
+std::string StoppedText::rest() { return ended_ ? "" : std::exchange(held_, ""); }
+
+namespace {
+
+/// What the checkpoint's tokens mean.
+io::TokenInfo vocabulary_of(const CheckpointOnRank0& source, const GenerateOptions& options) {
+  io::TokenInfo own = io::token_info_from_json(source.record().vocabulary);
+  if (options.tokenizer_files.empty()) {
+    if (own.kind != "ids") return own;
+    throw UsageError(fmt::format(
+        "{} was trained on tokens that were made elsewhere: name the folder of their tokenizer with --tokenizer-files",
+        source.file().string()));
+  }
+  io::TokenInfo given = io::read_tokenizer_files(options.tokenizer_files);
+  if (own.kind != "ids" && !io::same_vocabulary(own, given)) {
+    throw UsageError(fmt::format("--tokenizer-files: {} has its own vocabulary, of kind {}, which is another one",
+                                 source.file().string(), own.kind));
+  }
+  // Networks may have more outputs than there are tokens: rounded up, for speed. Fewer, never.
+  if (given.vocabulary > own.vocabulary) {
+    throw UsageError(fmt::format("--tokenizer-files: {} has {} tokens, {} knows {}", options.tokenizer_files.string(),
+                                 given.vocabulary, source.file().string(), own.vocabulary));
+  }
+  return given;
+}
+
+/// One text, with its prompt and a line's end.
+void write_text(Console& console, Writer& writer, const io::Tokenizer& tokenizer, std::vector<std::int32_t> text,
+                const GenerateOptions& options, std::int64_t sample, StopSignals& signals) {
+  const Sampling sampling{.temperature = options.temperature,
+                          .top_k = options.top_k,
+                          .top_p = options.top_p,
+                          .seed = options.seed,
+                          .sample = sample};
+  StoppedText written(options.stop);
+  console.text(options.prompt);
+  for (std::int64_t i = 0; i < options.tokens && !signals.stop_requested() && !written.has_ended(); ++i) {
+    const std::span<const float> logits = writer.next(text);
+    text.push_back(draw_token(logits.first(static_cast<std::size_t>(tokenizer.info().vocabulary)), sampling, i));
+    const std::span<const std::int32_t> last = std::span(text).last(1);
+    std::string word = tokenizer.decode(last);
+    word.insert(0, tokenizer.separator(text[text.size() - 2], last[0]));
+    console.text(written.add(word));
+    console.require_output();
+  }
+  console.text(written.rest() + "\n");
+  console.require_output();
+}
+
+}  // namespace
 
 int run_generate(comm::MpiSession& session, const GenerateOptions& options, StopSignals& signals) {
   const auto communicator = comm::make_communicator(session, {.deadline_seconds = options.execution.deadline});
@@ -111,9 +187,9 @@ int run_generate(comm::MpiSession& session, const GenerateOptions& options, Stop
   if (options.average && trained.optimizer.average_decay == 0) {
     throw UsageError("--average: the run kept no average of its weights (its --average-decay was 0)");
   }
-  const io::Tokenizer tokenizer(io::token_info_from_json(source.record().vocabulary));
-  std::vector<std::int32_t> text = tokenizer.encode(options.prompt);
-  if (text.empty()) throw UsageError("--prompt is empty: the text must begin with something");
+  const io::Tokenizer tokenizer(vocabulary_of(source, options));
+  const std::vector<std::int32_t> prompt = tokenizer.encode(options.prompt);
+  if (prompt.empty()) throw UsageError("--prompt is empty: the text must begin with something");
 
   // A recurrent network reads one token at a time.
   const io::NetworkIdentity& trained_on = source.record().network;
@@ -129,18 +205,12 @@ int run_generate(comm::MpiSession& session, const GenerateOptions& options, Stop
   source.restore(parameters);
 
   signals.note();  // from here on the text ends with its line
-  Writer writer(model, options.average ? model::Weights::average : model::Weights::current, context);
-  console.text(options.prompt);
-  for (std::int64_t i = 0; i < options.tokens && !signals.stop_requested(); ++i) {
-    text.push_back(draw_token(writer.next(text), options.temperature, options.top_k, options.seed, i));
-    const std::span<const std::int32_t> last = std::span(text).last(1);
-    std::string word = tokenizer.decode(last);
-    if (text.size() > 1) word.insert(0, tokenizer.separator(text[text.size() - 2], last[0]));
-    console.text(word);
-    console.require_output();
+  const model::Weights weights = options.average ? model::Weights::average : model::Weights::current;
+  for (std::int64_t i = 0; i < options.samples && !signals.stop_requested(); ++i) {
+    if (options.samples > 1) console.text(fmt::format("--- {} of {} ---\n", i + 1, options.samples));
+    Writer writer(model, weights, context);
+    write_text(console, writer, tokenizer, prompt, options, i, signals);
   }
-  console.text("\n");
-  console.require_output();
   return 0;
 }
 

@@ -85,7 +85,8 @@ struct PackOptions {
   // images
   std::optional<ImageSize> size;  ///< nullopt: as they are
   // text, tokens
-  std::string tokenizer;                  ///< byte | char | word; "" = that of vocabulary_from, or char
+  std::string tokenizer;                  ///< byte | char | word | bpe; "" = that of vocabulary_from, or char
+  std::filesystem::path tokenizer_files;  ///< bpe: a folder (tokenizer_files.hpp)
   std::int64_t vocabulary = 0;            ///< text: 0 = every piece has a token
   std::filesystem::path vocabulary_from;  ///< a corpus packed before
   // synthetic
@@ -111,8 +112,12 @@ struct GenerateOptions {
   std::int64_t tokens = 500;
   double temperature = 1;  ///< 0: always the likeliest token
   std::int64_t top_k = 0;  ///< > 0: only among so many likeliest
+  double top_p = 1;        ///< only among the likeliest that have so much of the probability together
+  std::int64_t samples = 1;
+  std::string stop;  ///< the text ends before it; "": after so many tokens
   std::uint64_t seed = 1;
-  bool average = false;  ///< the averaged weights
+  std::filesystem::path tokenizer_files;  ///< "": the checkpoint's own vocabulary
+  bool average = false;                   ///< the averaged weights
   ExecutionOptions execution;
 };
 

@@ -14,7 +14,8 @@ constexpr std::string_view kGenerateExamples =
     "\n"
     "Examples\n"
     "  lockstep generate runs/shakespeare --prompt \"ROMEO:\" --tokens 300\n"
-    "  lockstep generate runs/shakespeare --temperature 0.8 --top-k 40 --seed 7\n";
+    "  lockstep generate runs/shakespeare --temperature 0.8 --top-k 40 --seed 7\n"
+    "  lockstep generate runs/shakespeare --top-p 0.9 --samples 3 --stop \"ROMEO:\"\n";
 
 }  // namespace
 
@@ -25,13 +26,23 @@ GenerateOptions parse_generate(const std::vector<std::string>& arguments) {
   CheckpointRows checkpoint(table);
   table.add("prompt", options.prompt, "TEXT", "what the text begins with; default: a line break");
   table.add("tokens", options.tokens, "N", "tokens to write").at_least(1);
+  table.add("samples", options.samples, "N", "texts to write, each with its own random numbers").at_least(1);
+  table.add("stop", options.stop, "TEXT", "a text ends before TEXT, which is not written; default: never");
   table.add("average", options.average, "write with the averaged weights");
+  table.add("tokenizer-files", options.tokenizer_files, "FOLDER",
+            "what the tokens mean, for a model whose tokens were made elsewhere: tokenizer.json, or vocab.json and "
+            "merges.txt");
   table.group("Sampling");
   table
       .add("temperature", options.temperature, "T",
            "below 1: likely tokens come more often; above 1: less often; 0: always the likeliest token")
       .at_least(0);
   table.add("top-k", options.top_k, "K", "choose among the K likeliest tokens only; 0: among all").at_least(0);
+  table
+      .add("top-p", options.top_p, "P",
+           "choose among the likeliest tokens that have the probability P together, at least one; 1: among all")
+      .above(0)
+      .at_most(1);
   table.add("seed", options.seed, "N", "the same seed writes the same text");
   add_execution_options(table, options.execution);
   read_options(table, arguments, kGenerateUsage, kGenerateExamples);

@@ -31,6 +31,7 @@ constexpr std::string_view kPackExamples =
     "  lockstep pack --x input.txt --validation 0.1 --out shards/shakespeare\n"
     "  lockstep pack --x ptb.train.txt --tokenizer word --vocabulary 10000 --out shards/ptb/train\n"
     "  lockstep pack --x ptb.valid.txt --vocabulary-from shards/ptb/train --out shards/ptb/validation\n"
+    "  lockstep pack --x input.txt --tokenizer bpe --tokenizer-files gpt2 --out shards/shakespeare-bpe\n"
     "  lockstep pack --x train_1.bin,train_2.bin --format tokens --vocabulary 50257 --out shards/fineweb\n"
     "  lockstep pack --x features.npy --y targets.npy --out shards/mine --shards 8\n"
     "  lockstep pack --x houses.csv --label-column price --regression --out shards/houses\n"
@@ -128,11 +129,16 @@ void add_text_options(OptionTable& table, PackOptions& options) {
   table.group("Text (text, tokens)");
   table
       .add("tokenizer", options.tokenizer, "NAME",
-           "what a token is: a byte, a character (UTF-8), or a word between blanks (the end of a line is the word "
-           "<eos>); "
-           "default: that of --vocabulary-from, or char")
-      .one_of({"byte", "char", "word"})
+           "what a token is: a byte, a character (UTF-8), a word between blanks (the end of a line is the word "
+           "<eos>), or a part of a word as GPT-2 makes it (bpe, with --tokenizer-files); default: that of "
+           "--vocabulary-from, or char")
+      .one_of({"byte", "char", "word", "bpe"})
       .only_with("format", {"text"});
+  table
+      .add("tokenizer-files", options.tokenizer_files, "FOLDER",
+           "of bpe: holds tokenizer.json, or vocab.json and merges.txt, of a tokenizer that works as GPT-2's does")
+      .only_with("tokenizer", {"bpe"})
+      .contradicts("vocabulary-from");
   table
       .add(
           "vocabulary", options.vocabulary, "N",
@@ -184,6 +190,13 @@ void check_format(const OptionTable& table, const PackOptions& options) {
   }
   if (options.tokenizer == "byte" && given("vocabulary")) {
     throw UsageError("--vocabulary has no effect on --tokenizer byte: there are 256 bytes");
+  }
+  if (options.tokenizer == "bpe" && given("vocabulary")) {
+    throw UsageError("--vocabulary has no effect on --tokenizer bpe: its files say how many tokens there are");
+  }
+  if (options.tokenizer == "bpe" && options.tokenizer_files.empty() && options.vocabulary_from.empty()) {
+    throw UsageError(
+        "--tokenizer-files is missing: name the folder with tokenizer.json, or with vocab.json and merges.txt");
   }
   if (options.format == PackFormat::tokens && !given("vocabulary")) {
     throw UsageError(

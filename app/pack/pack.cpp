@@ -15,6 +15,7 @@
 #include "io/datasets/token_dataset.hpp"
 #include "io/shards/sample_source.hpp"
 #include "io/shards/shard_writer.hpp"
+#include "io/text/tokenizer_files.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -28,6 +29,7 @@ class Cancelled : public std::runtime_error {
 io::TextOptions text_options(const PackOptions& options) {
   io::TextOptions text{.tokenizer = options.tokenizer.empty() ? "char" : options.tokenizer,
                        .vocabulary = options.vocabulary};
+  if (!options.tokenizer_files.empty()) text.from = io::read_tokenizer_files(options.tokenizer_files);
   if (options.vocabulary_from.empty()) return text;
   text.from = io::read_vocabulary(options.vocabulary_from);
   if (!options.tokenizer.empty() && options.tokenizer != text.from->kind) {

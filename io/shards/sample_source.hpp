@@ -76,9 +76,9 @@ struct SyntheticOptions {
 std::unique_ptr<SampleSource> make_synthetic(const SyntheticOptions& options);
 
 struct TextOptions {
-  std::string tokenizer = "char";      ///< byte | char | word (tokenizer.hpp)
+  std::string tokenizer = "char";      ///< byte | char | word | bpe (tokenizer.hpp)
   std::int64_t vocabulary = 0;         ///< char, word: so many tokens at most, <unk> among them; 0: all, no <unk>
-  std::optional<TokenInfo> from = {};  ///< encode with this one instead
+  std::optional<TokenInfo> from = {};  ///< encode with this one instead; bpe: always
 };
 /// UTF-8 text (bytes: anything), plain or .gz, several files one after another: a corpus. Each file is read twice.
 std::unique_ptr<SampleSource> open_text(const std::vector<std::filesystem::path>& files, const TextOptions& options);

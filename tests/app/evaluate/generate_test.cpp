@@ -15,7 +15,7 @@ constexpr std::array<float, 4> kLogits{0.0f, 2.0f, 1.0f, 2.0f};
 
 std::map<std::int32_t, int> count(double temperature, std::int64_t top_k, int draws) {
   std::map<std::int32_t, int> counts;
-  for (int i = 0; i < draws; ++i) ++counts[draw_token(kLogits, temperature, top_k, 1, i)];
+  for (int i = 0; i < draws; ++i) ++counts[draw_token(kLogits, {.temperature = temperature, .top_k = top_k}, i)];
   return counts;
 }
 
@@ -46,15 +46,57 @@ TEST(DrawToken, TopKLeavesTheOthersOut) {
 TEST(DrawToken, IsAFunctionOfSeedAndPosition) {
   int differ = 0;
   for (int i = 0; i < 200; ++i) {
-    EXPECT_EQ(draw_token(kLogits, 1, 0, 5, i), draw_token(kLogits, 1, 0, 5, i));
-    differ += draw_token(kLogits, 1, 0, 5, i) != draw_token(kLogits, 1, 0, 6, i) ? 1 : 0;
+    EXPECT_EQ(draw_token(kLogits, {.seed = 5}, i), draw_token(kLogits, {.seed = 5}, i));
+    differ += draw_token(kLogits, {.seed = 5}, i) != draw_token(kLogits, {.seed = 6}, i) ? 1 : 0;
   }
   EXPECT_GT(differ, 50);
 }
 
+TEST(DrawToken, TopPTakesTheFewestThatHaveTheProbability) {
+  // 0.41 each of tokens 1 and 3, 0.15 of 2, 0.055 of 0.
+  const auto drawn = [](double top_p) {
+    std::map<std::int32_t, int> counts;
+    for (int i = 0; i < 2000; ++i) ++counts[draw_token(kLogits, {.top_p = top_p}, i)];
+    return counts;
+  };
+  EXPECT_EQ(drawn(0.3).size(), 1u);
+  EXPECT_EQ(drawn(0.5).size(), 2u);
+  EXPECT_EQ(drawn(0.9).size(), 3u);
+  EXPECT_EQ(drawn(1).size(), 4u);
+}
+
+TEST(DrawToken, SamplesDiffer) {
+  int differ = 0;
+  for (int i = 0; i < 200; ++i) {
+    differ += draw_token(kLogits, {.sample = 1}, i) != draw_token(kLogits, {.sample = 2}, i) ? 1 : 0;
+  }
+  EXPECT_GT(differ, 50);
+}
+
+TEST(StoppedText, EndsBeforeTheStopTextHoweverItsPartsCome) {
+  const std::string text = "to be END or", stop = "END";
+  for (std::size_t step = 1; step <= text.size(); ++step) {
+    StoppedText written(stop);
+    std::string all;
+    for (std::size_t i = 0; i < text.size(); i += step) all += written.add(text.substr(i, step));
+    EXPECT_TRUE(written.has_ended());
+    EXPECT_EQ(all + written.rest(), "to be ") << step;
+  }
+}
+
+TEST(StoppedText, WhatOnlyBeginsAsTheStopTextIsWritten) {
+  StoppedText written("aab");
+  EXPECT_EQ(written.add("xaa"), "x");
+  EXPECT_EQ(written.add("ac"), "aaac");
+  EXPECT_EQ(written.add("a"), "");
+  EXPECT_EQ(written.rest(), "a");
+  StoppedText never("");
+  EXPECT_EQ(never.add("aab"), "aab");
+}
+
 TEST(DrawToken, RefusesWhatIsNoNumber) {
   const std::array<float, 2> spoilt{0.0f, std::numeric_limits<float>::quiet_NaN()};
-  EXPECT_THROW(draw_token(spoilt, 1, 0, 1, 0), std::invalid_argument);
+  EXPECT_THROW(draw_token(spoilt, {}, 0), std::invalid_argument);
 }
 
 }  // namespace
