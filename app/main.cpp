@@ -26,6 +26,7 @@
 #include "app/info/info.hpp"
 #include "app/options/options.hpp"
 #include "app/pack/pack.hpp"
+#include "app/pack/train_tokenizer.hpp"
 #include "app/program.hpp"
 #include "app/report/exit_code.hpp"
 #include "app/train/train.hpp"
@@ -39,6 +40,7 @@ namespace {
 const std::vector<Command>& commands() {
   static const std::vector<Command> all{
       command("pack", parse_pack, run_pack, {.processes = Processes::alone}),
+      command("tokenizer train", parse_tokenizer_train, run_tokenizer_train, {.processes = Processes::alone}),
       command("train", parse_train, run_train, {.on_signal = OnSignal::note}),
       command("eval", parse_eval, run_eval),
       command("predict", parse_predict, run_predict),

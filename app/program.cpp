@@ -59,7 +59,9 @@ Request understand(Arguments arguments, const std::vector<Command>& commands) {
   try {
     if (arguments.empty())
       throw UsageError(
-          "a command is missing: pack, train, eval, predict, generate, export, import, bench step, bench scale, bench "
+          "a command is missing: pack, tokenizer train, train, eval, predict, generate, export, import, bench step, "
+          "bench "
+          "scale, bench "
           "all-reduce, "
           "bench checkpoint, bench input, check or info");
     if (arguments[0] == "--version") return request.help = version_text(), request;
@@ -70,7 +72,7 @@ Request understand(Arguments arguments, const std::vector<Command>& commands) {
     }
     std::string name = arguments[0];
     arguments.erase(arguments.begin());
-    if (name == "bench") {
+    if (name == "bench" || name == "tokenizer") {  // the first of two words
       if (arguments.empty() || is_help(arguments[0])) return request.help = program_help(), request;
       name += " " + arguments[0];
       arguments.erase(arguments.begin());

@@ -68,6 +68,7 @@ Option& Option::below(double bound) { return upper_ = Bound{bound, false}, *this
 Option& Option::one_of(std::vector<std::string> names) { return names_ = std::move(names), *this; }
 Option& Option::check(std::function<std::string(const std::string&)> check) { return check_ = std::move(check), *this; }
 Option& Option::positional() { return positional_ = true, *this; }
+Option& Option::several() { return several_ = true, *this; }
 
 Option& Option::explain(std::string help) { return help_ = std::move(help), *this; }
 Option& Option::hide() { return hidden_ = true, *this; }

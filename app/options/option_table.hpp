@@ -45,6 +45,8 @@ class Option {
   Option& alone_means(std::string value);
   /// The first bare word of the command line is this option's value.
   Option& positional();
+  /// It may be given again and again, as the bare words of the command line are; parse() adds to the value then.
+  Option& several();
   /// The option has an effect only while `other` has one of these values.
   Option& only_with(std::string other, std::vector<std::string> values);
   /// The option has an effect only while `other` differs from its default.
@@ -66,6 +68,7 @@ class Option {
   const std::vector<std::string>& names() const noexcept { return names_; }
   Shape shape() const noexcept { return shape_; }
   bool is_positional() const noexcept { return positional_; }
+  bool is_several() const noexcept { return several_; }
   OptionSource source() const noexcept { return source_; }
   /// The field's value as text that assign() takes back.
   std::string text() const { return text_(); }
@@ -99,7 +102,7 @@ class Option {
 
   std::string name_, group_, value_name_, help_, default_, alone_;
   Shape shape_ = Shape::value;
-  bool positional_ = false, hidden_ = false;
+  bool positional_ = false, several_ = false, hidden_ = false;
   std::vector<std::string> names_;
   std::optional<Bound> lower_, upper_;
   std::function<std::string(const std::string&)> check_;

@@ -106,6 +106,7 @@ std::string program_help() {
       "Start it with mpirun for many ranks, without for one: the numbers are the same.\n"
       "\n"
       "  lockstep pack              turn raw data (images, text, tables) into HDF5 shards\n"
+      "  lockstep tokenizer train   learn a byte pair vocabulary from texts\n"
       "  lockstep train             train a network on shards; checkpoint and resume\n"
       "  lockstep eval              evaluate a checkpoint on a dataset\n"
       "  lockstep predict           write what a checkpoint says of every sample\n"

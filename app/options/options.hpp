@@ -106,6 +106,14 @@ struct InfoOptions {
   bool verify = true;            ///< recompute checksums
 };
 
+/// `lockstep tokenizer train`.
+struct TokenizerOptions {
+  std::vector<std::filesystem::path> texts;
+  std::int64_t vocabulary = 0;  ///< tokens at most
+  std::filesystem::path out;    ///< a folder
+  bool force = false;           ///< tokenizer files that are there already may be replaced
+};
+
 struct GenerateOptions {
   CheckpointChoice checkpoint;
   std::string prompt = "\n";
@@ -128,6 +136,7 @@ PredictOptions parse_predict(const std::vector<std::string>& arguments);
 GenerateOptions parse_generate(const std::vector<std::string>& arguments);
 ExportOptions parse_export(const std::vector<std::string>& arguments);
 ImportOptions parse_import(const std::vector<std::string>& arguments);
+TokenizerOptions parse_tokenizer_train(const std::vector<std::string>& arguments);
 PackOptions parse_pack(const std::vector<std::string>& arguments);
 InfoOptions parse_info(const std::vector<std::string>& arguments);
 /// The program's own help: subcommands and where to go on.

@@ -105,7 +105,8 @@ CommandLine read_command_line(const OptionTable& table, const std::vector<std::s
   const auto take = [&](const std::string& name, const std::string& value, const std::string& spelled) {
     const auto earlier =
         std::find_if(line.options.begin(), line.options.end(), [&](const auto& o) { return o.name == name; });
-    if (earlier != line.options.end()) {
+    const Option* const option = table.find(name);
+    if (earlier != line.options.end() && (option == nullptr || !option->is_several())) {
       throw UsageError(earlier->spelled == spelled
                            ? fmt::format("{} is given twice", spelled)
                            : fmt::format("{} and {} contradict each other", earlier->spelled, spelled));

@@ -10,6 +10,7 @@
 #include "io/formats/byte_reader.hpp"
 #include "io/shards/sample_source.hpp"
 #include "io/shards/shard_manifest.hpp"
+#include "io/text/byte_pair_training.hpp"
 #include "io/text/tokenizer.hpp"
 #include "io/text/utf8.hpp"
 #include "io/text/vocabulary.hpp"
@@ -178,6 +179,16 @@ std::unique_ptr<SampleSource> open_text(const std::vector<std::filesystem::path>
   }
   Tokenizer tokenizer(options.from ? *options.from : counter.finish(*kind, options.vocabulary));
   return std::make_unique<TextSource>(files, std::move(tokenizer), count);
+}
+
+TokenInfo learn_byte_pairs(const std::vector<std::filesystem::path>& files, std::int64_t vocabulary) {
+  if (files.empty()) throw std::invalid_argument("a vocabulary needs a file of text");
+  BytePairTrainer trainer;
+  const TextPieces pieces(TokenizerKind::byte_pair, {std::string(kEndOfText)});
+  for (TextStream stream(files, pieces); const auto piece = stream.next();) {
+    if (*piece != kEndOfText) trainer.add(*piece);
+  }
+  return trainer.finish(vocabulary);
 }
 
 TokenInfo read_vocabulary(const std::filesystem::path& folder) {

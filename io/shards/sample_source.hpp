@@ -82,6 +82,9 @@ struct TextOptions {
 };
 /// UTF-8 text (bytes: anything), plain or .gz, several files one after another: a corpus. Each file is read twice.
 std::unique_ptr<SampleSource> open_text(const std::vector<std::filesystem::path>& files, const TextOptions& options);
+/// A byte pair vocabulary of at most so many tokens, learnt from text (byte_pair_training.hpp), plain or .gz. Where
+/// <|endoftext|> stands in it, it is one token and no part of a word. Throws FileError.
+TokenInfo learn_byte_pairs(const std::vector<std::filesystem::path>& files, std::int64_t vocabulary);
 /// Of a corpus packed before: FOLDER or FOLDER/train. Throws FileError.
 TokenInfo read_vocabulary(const std::filesystem::path& folder);
 

@@ -1,8 +1,14 @@
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "io/io_test_support.hpp"
 #include "io/text/byte_letters.hpp"
+#include "io/text/byte_pair_training.hpp"
 #include "io/text/byte_pair_words.hpp"
 #include "io/text/character_class.hpp"
 #include "io/text/tokenizer.hpp"
@@ -144,6 +150,63 @@ TEST(BytePairTest, AnyBytesComeBack) {
 TEST(BytePairTest, TheJsonHasAllOfIt) {
   const TokenInfo info = small_vocabulary({"t h", "Ġ th"});
   EXPECT_EQ(token_info_from_json(to_json(info)), info);
+}
+
+TEST(BytePairTrainerTest, TheMostFrequentPairComesFirstAndTheSmallestOfEquals) {
+  BytePairTrainer trainer;
+  for (const char* word : {"abab", "abab", "cd", "cd", "cd", "xy"}) trainer.add(word);
+  const TokenInfo info = trainer.finish(1000);
+  // "a b" 4 times, "c d" 3 times, then "ab ab" twice; "b a" was there twice before "a b" was merged. "x y" is there
+  // once.
+  EXPECT_THAT(info.merges, ElementsAre("a b", "c d", "ab ab"));
+  EXPECT_EQ(info.vocabulary, 256 + 3 + 1);
+  EXPECT_EQ(info.texts.back(), "<|endoftext|>");
+
+  BytePairTrainer equal;
+  for (const char* word : {"zb", "ac", "ab", "\xFF!", "zb", "ac", "ab", "\xFF!"}) equal.add(word);
+  EXPECT_THAT(equal.finish(1000).merges, ElementsAre("a b", "a c", "z b", "ÿ !"));
+  EXPECT_THAT(equal.finish(259).merges, ElementsAre("a b", "a c"));
+  EXPECT_THROW(equal.finish(256), std::invalid_argument);
+}
+
+TEST(BytePairTrainerTest, IsWhatCountingAnewForEachMergeFinds) {
+  const std::string_view letters = "abc";
+  std::uint32_t random = 7;
+  const auto next = [&] { return (random = random * 1664525 + 1013904223) >> 16; };
+  for (int round = 0; round < 30; ++round) {
+    BytePairTrainer trainer;
+    std::vector<std::vector<std::string>> words;
+    for (int i = 0; i < 20; ++i) {
+      std::string word;
+      auto& symbols = words.emplace_back();
+      for (std::uint32_t k = 0; k < 1 + next() % 9; ++k) symbols.emplace_back(1, letters[next() % 3]);
+      for (const std::string& symbol : symbols) word += symbol;
+      trainer.add(word);
+    }
+    std::vector<std::string> expected;
+    std::set<std::string> known;
+    while (true) {
+      std::map<std::pair<std::string, std::string>, int> counts;
+      for (const auto& word : words) {
+        for (std::size_t i = 0; i + 1 < word.size(); ++i) ++counts[{word[i], word[i + 1]}];
+      }
+      std::erase_if(counts, [&](const auto& one) { return known.contains(one.first.first + one.first.second); });
+      const auto best = std::max_element(counts.begin(), counts.end(),
+                                         [](const auto& a, const auto& b) { return a.second < b.second; });
+      if (best == counts.end() || best->second < 2) break;
+      const auto [left, right] = best->first;
+      expected.push_back(left + " " + right);
+      known.insert(left + right);
+      for (auto& word : words) {
+        for (std::size_t i = 0; i + 1 < word.size(); ++i) {
+          if (word[i] != left || word[i + 1] != right) continue;
+          word[i] += right;
+          word.erase(word.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+        }
+      }
+    }
+    EXPECT_EQ(trainer.finish(100000).merges, expected) << round;
+  }
 }
 
 TEST(TokenizerFilesTest, AreReadAsTheyAreWritten) {

