@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "io/files/file_error.hpp"
 #include "io/io_test_support.hpp"
 #include "io/text/byte_letters.hpp"
 #include "io/text/byte_pair_training.hpp"
