@@ -18,12 +18,24 @@
 namespace lockstep::io {
 namespace {
 
-constexpr std::size_t kWordsKept = std::size_t{1} << 15;  ///< 2 MiB
+constexpr std::size_t kWordsKept = std::size_t{1} << 16;  ///< 4 MiB
 constexpr std::size_t kLongestShort = 64;                 ///< bytes of words that are merged without a heap
 
 using Merge = BytePairMerges::Merge;
 
 bool is_none(const Merge& merge) noexcept { return merge.rank == BytePairMerges::kNone; }
+
+/// Up to eight bytes as a number, the first one lowest; not byte by byte, but in pieces that overlap.
+std::uint64_t first_bytes(std::string_view text) noexcept {
+  const auto byte = [&](std::size_t i) { return std::uint64_t{static_cast<unsigned char>(text[i])} << 8 * i; };
+  const auto four = [&](std::size_t i) {
+    std::uint32_t value = 0;
+    std::memcpy(&value, text.data() + i, sizeof value);
+    return std::uint64_t{value} << 8 * i;
+  };
+  const std::size_t size = std::min<std::size_t>(text.size(), 8);
+  return size >= 4 ? four(0) | four(size - 4) : byte(0) | byte(size / 2) | byte(size - 1);
+}
 
 }  // namespace
 
@@ -103,16 +115,19 @@ std::string_view BytePairEncoder::bytes_of(std::int32_t token) const noexcept {
 
 void BytePairEncoder::append(std::string_view word, std::vector<std::int32_t>& tokens) {
   if (word.size() > kLongestKept) return merge(word, tokens);
-  std::array<char, kLongestKept + 1> key{};
-  std::memcpy(key.data(), word.data(), word.size());
-  key.back() = static_cast<char>(word.size());
-  std::array<std::uint64_t, 4> parts;
-  std::memcpy(parts.data(), key.data(), sizeof parts);
-  std::uint64_t hash = (parts[0] ^ std::rotl(parts[3], 7)) * 0x9E3779B97F4A7C15U;
-  hash = (hash ^ hash >> 32 ^ parts[1]) * 0xD6E8FEB86659FD93U;
-  hash = (hash ^ hash >> 32 ^ parts[2]) * 0x9E3779B97F4A7C15U;
+  std::array<std::uint64_t, 4> key{};
+  std::string_view rest = word;
+  for (std::size_t i = 0; !rest.empty(); ++i) {
+    key[i] = first_bytes(rest);
+    rest.remove_prefix(std::min<std::size_t>(rest.size(), 8));
+  }
+  key[3] |= std::uint64_t{word.size()} << 56;
+  std::uint64_t hash = (key[0] ^ std::rotl(key[1], 23) ^ std::rotl(key[2], 41)) * 0x9E3779B97F4A7C15U;
+  hash = (hash ^ hash >> 32 ^ key[3]) * 0xD6E8FEB86659FD93U;
   Kept& kept = kept_[hash >> 40 & (kWordsKept - 1)];
-  if (kept.word == key) {
+  const bool known =
+      ((kept.word[0] ^ key[0]) | (kept.word[1] ^ key[1]) | (kept.word[2] ^ key[2]) | (kept.word[3] ^ key[3])) == 0;
+  if (known) {
     for (const std::int32_t token : kept.tokens) {
       if (token < 0) break;
       tokens.push_back(token);

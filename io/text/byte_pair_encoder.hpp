@@ -74,7 +74,8 @@ class BytePairEncoder {
   static constexpr std::size_t kLongestKept = 31;
   static constexpr std::size_t kMostTokensKept = 8;
   struct alignas(64) Kept {
-    std::array<char, kLongestKept + 1> word{};  ///< zeros behind it; the last byte: its length; 0: none is kept here
+    /// The word's bytes, zeros behind it; the last byte: its length; 0: none is kept here.
+    std::array<std::uint64_t, (kLongestKept + 1) / 8> word{};
     std::array<std::int32_t, kMostTokensKept> tokens{};  ///< -1 behind the last
   };
 

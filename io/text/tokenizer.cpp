@@ -93,7 +93,10 @@ void TextPieces::find_whole(std::string_view text, bool last) noexcept {
   // The last bytes may be the beginning of one.
   const std::size_t known = last ? text.size() : text.size() - std::min(text.size(), longest - 1);
   for (free_ = 0; free_ < known; ++free_) {
-    free_ = std::min(text.find_first_of(whole_begin_, free_), known);
+    // One letter, such as <, is found many bytes at a time.
+    free_ = std::min(
+        whole_begin_.size() == 1 ? text.find(whole_begin_.front(), free_) : text.find_first_of(whole_begin_, free_),
+        known);
     const std::string_view rest = text.substr(free_);
     const auto found =
         std::find_if(whole_.begin(), whole_.end(), [&](const std::string& whole) { return rest.starts_with(whole); });
