@@ -415,44 +415,46 @@ bool CheckpointOnRank0::has_group(const std::string& group) const {
   return std::ranges::any_of(checkpoint_.tensors, [&](const io::StoredTensor& t) { return t.group == group; });
 }
 
-/// Collective: a group of rank 0's tensors, laid out as `tensors`, in `arena` on every rank.
+/// Collective: a group of rank 0's tensors, laid out as `tensors`, in `arena` on every rank. The group is required
+/// before.
 void CheckpointOnRank0::share_group(const std::string& group, std::span<const model::StateTensor> tensors,
                                     std::span<float> arena) {
   if (communicator_.rank() == 0) {
     std::fill(arena.begin(), arena.end(), 0.0f);
     for (const model::StateTensor& tensor : tensors) {
-      const io::StoredTensor* stored = checkpoint_.find(group, tensor.name);
-      if (stored == nullptr || stored->values.size() != tensor.count) continue;  // refused before
-      std::copy(stored->values.begin(), stored->values.end(),
-                arena.begin() + static_cast<std::ptrdiff_t>(tensor.offset));
+      const std::vector<float>& values = checkpoint_.find(group, tensor.name)->values;
+      std::copy(values.begin(), values.end(), arena.begin() + static_cast<std::ptrdiff_t>(tensor.offset));
     }
   }
   communicator_.broadcast(std::as_writable_bytes(arena), 0);
   communicator_.wait();
 }
 
-void CheckpointOnRank0::restore(model::ParameterState& parameters, std::span<const CarriedGroup> carried) {
-  const std::vector<std::string> groups = parameters.state_groups();
-  const std::vector<model::StateTensor> wanted = parameters.state_tensors();
+/// Collective: fails on every rank where `group` is not stored as `tensors` say.
+void CheckpointOnRank0::require_group(const std::string& group, std::span<const model::StateTensor> tensors) {
   comm::all_succeed(communicator_, [&] {
     if (communicator_.rank() != 0) return;
-    for (const model::StateTensor& tensor : wanted) {
-      const io::StoredTensor* stored = checkpoint_.find(tensor.group, tensor.name);
+    for (const model::StateTensor& tensor : tensors) {
+      const io::StoredTensor* stored = checkpoint_.find(group, tensor.name);
       if (stored == nullptr) {
         throw io::FileError(fmt::format(
             "{} has no {}/{}: it belongs to another network, optimiser or set of options (its network is {})",
-            file_.string(), tensor.group, tensor.name, io::to_text(record_.network)));
+            file_.string(), group, tensor.name, io::to_text(record_.network)));
       }
       if (stored->shape != tensor.shape) {
-        throw io::FileError(
-            fmt::format("{}: {}/{} has shape [{}], this network wants [{}] (the checkpoint's network is {})",
-                        file_.string(), tensor.group, tensor.name, fmt::join(stored->shape, ", "),
-                        fmt::join(tensor.shape, ", "), io::to_text(record_.network)));
+        throw io::FileError(fmt::format(
+            "{}: {}/{} has shape [{}], this network wants [{}] (the checkpoint's network is {})", file_.string(), group,
+            tensor.name, fmt::join(stored->shape, ", "), fmt::join(tensor.shape, ", "), io::to_text(record_.network)));
       }
     }
   });
-  std::vector<model::StateTensor> layout = wanted;
+}
+
+void CheckpointOnRank0::restore(model::ParameterState& parameters, std::span<const CarriedGroup> carried) {
+  const std::vector<std::string> groups = parameters.state_groups();
+  std::vector<model::StateTensor> layout = parameters.state_tensors();
   std::erase_if(layout, [&](const model::StateTensor& tensor) { return tensor.group != groups.front(); });
+  for (const std::string& group : groups) require_group(group, layout);
   std::vector<float> arena(parameters.elements());
   for (const std::string& group : groups) {
     share_group(group, layout, arena);
@@ -463,6 +465,7 @@ void CheckpointOnRank0::restore(model::ParameterState& parameters, std::span<con
     communicator_.broadcast(std::as_writable_bytes(std::span(&stored, 1)), 0);
     communicator_.wait();
     if (stored == 0) continue;  // of a run that has agreed in every step so far
+    require_group(group.name, layout);
     share_group(group.name, layout, arena);
     group.restore(arena);
   }

@@ -129,6 +129,7 @@ class CheckpointOnRank0 {
 
  private:
   bool has_group(const std::string& group) const;
+  void require_group(const std::string& group, std::span<const model::StateTensor> tensors);
   void share_group(const std::string& group, std::span<const model::StateTensor> tensors, std::span<float> arena);
   void broadcast_numbers();
 
