@@ -41,7 +41,7 @@ const std::vector<Command>& commands() {
   static const std::vector<Command> all{
       command("pack", parse_pack, run_pack, {.processes = Processes::alone}),
       command("tokenizer train", parse_tokenizer_train, run_tokenizer_train, {.processes = Processes::alone}),
-      command("train", parse_train, run_train, {.on_signal = OnSignal::note}),
+      command("train", read_train_command, run_train, {.on_signal = OnSignal::note}),
       command("eval", parse_eval, run_eval),
       command("predict", parse_predict, run_predict),
       command("generate", parse_generate, run_generate,

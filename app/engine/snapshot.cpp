@@ -21,6 +21,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr const char* kParameters = "parameters";
+constexpr const char* kAverage = "average";
 constexpr const char* kRecurrentGroup = "carried";
 constexpr const char* kRecurrentName = "lanes";
 constexpr std::size_t kImageExtents = 3;  // height, width, channels
@@ -171,7 +173,7 @@ void Snapshot::take(comm::Communicator& communicator, model::Training& training)
 
 void Snapshot::gather(comm::Communicator& communicator, const model::ParameterState& parameters) {
   for (std::size_t i = 0; i < groups_.size(); ++i) {
-    if (groups_[i] == "parameters") {
+    if (groups_[i] == kParameters) {
       for (const comm::Slice& range : options_.share.ranges) {
         parameters.download_range(groups_[i], {.offset = range.offset, .count = range.count}, kept(i, range));
       }
@@ -350,12 +352,10 @@ void CheckpointOnRank0::restore_recurrent_state(model::RecurrentState& recurrent
 std::string CheckpointOnRank0::initialize(model::ParameterState& parameters,
                                           std::span<const std::string> reinitialize) {
   const bool average = validated_average();
-  constexpr const char* kGroup = "parameters";
-  constexpr const char* kAverage = "average";
-  const char* const source = average ? kAverage : kGroup;
+  const char* const source = average ? kAverage : kParameters;
   const char* const holder = io::is_safetensors_name(file_) ? "file" : "checkpoint";
   std::vector<float> arena(parameters.elements());
-  parameters.download_group(kGroup, arena);
+  parameters.download_group(kParameters, arena);
   std::string table = fmt::format("  {:<28} {:>18}  {}", "tensor", "shape", "begins with");
   all_succeed_or_usage(communicator_, [&] {
     if (communicator_.rank() != 0) return;
@@ -363,7 +363,7 @@ std::string CheckpointOnRank0::initialize(model::ParameterState& parameters,
     std::set<std::string> wanted;
     std::size_t taken = 0;
     for (const model::StateTensor& tensor : parameters.state_tensors()) {
-      if (tensor.group != kGroup) continue;
+      if (tensor.group != kParameters) continue;
       wanted.insert(tensor.name);
       bool drawn = false;
       for (std::size_t i = 0; i < reinitialize.size(); ++i) {
@@ -405,7 +405,7 @@ std::string CheckpointOnRank0::initialize(model::ParameterState& parameters,
   communicator_.broadcast(std::as_writable_bytes(std::span(arena)), 0);
   communicator_.wait();
   for (const std::string& group : parameters.state_groups()) {  // an average begins with them, too
-    if (group == kGroup || group == kAverage) parameters.upload_group(group, arena);
+    if (group == kParameters || group == kAverage) parameters.upload_group(group, arena);
   }
   checkpoint_.tensors = {};
   return table;
@@ -448,6 +448,22 @@ void CheckpointOnRank0::require_group(const std::string& group, std::span<const 
       }
     }
   });
+}
+
+void CheckpointOnRank0::restore_without_optimizer(model::ParameterState& parameters) {
+  std::vector<model::StateTensor> layout = parameters.state_tensors();
+  std::erase_if(layout, [](const model::StateTensor& tensor) { return tensor.group != kParameters; });
+  std::vector<float> arena(parameters.elements());
+  std::uint8_t averaged = communicator_.rank() == 0 && has_group(kAverage);
+  communicator_.broadcast(std::as_writable_bytes(std::span(&averaged, 1)), 0);
+  communicator_.wait();
+  for (const std::string& group : parameters.state_groups()) {
+    if (group != kParameters && (group != kAverage || averaged == 0)) continue;  // an average begins with the weights
+    require_group(group, layout);
+    share_group(group, layout, arena);
+    parameters.upload_group(group, arena);
+  }
+  checkpoint_.tensors = {};
 }
 
 void CheckpointOnRank0::restore(model::ParameterState& parameters, std::span<const CarriedGroup> carried) {

@@ -118,6 +118,9 @@ class CheckpointOnRank0 {
   /// of another network (names the first tensor that differs) or lacks a group.
   /// `carried`: filled where the checkpoint has them, left alone where it has none of them.
   void restore(model::ParameterState& parameters, std::span<const CarriedGroup> carried = {});
+  /// Collective: the parameters, and their average where both know one (else it begins with them); the optimiser's
+  /// state stays as it is. Throws as restore().
+  void restore_without_optimizer(model::ParameterState& parameters);
   /// Collective: the parameters whose name the checkpoint knows take its values (those that its run validated with: the
   /// averages, where it did with them), the others keep theirs; so do those
   /// that match a pattern of `reinitialize` ("*" for anything). Returns a table of what became of each tensor. Throws

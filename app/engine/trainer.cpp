@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "app/engine/divergence.hpp"
 #include "app/report/stop_watch.hpp"
 #include "comm/agreement.hpp"
 
@@ -126,7 +127,7 @@ void Trainer::prepare_update(RankStatus& own) {
   own.failed = !input_.error().empty();
   own.schedule_tag = schedule_tag(steps_done_, micro.step_count, micro.next_position, parts_.reducer.schedule().size());
   parts_.training.status.write(to_numbers(own));
-  parts_.training.optimizer.prepare(schedule_.at(steps_done_), steps_done_);
+  parts_.training.optimizer.prepare(schedule_.at(steps_done_), steps_done_ - optimizer_since_);
 }
 
 /// The loss of a term stays apart until all of them are there. What the status gets tells only whether all of this
@@ -234,11 +235,14 @@ void Trainer::fail_not_finite(const StepOutcome& outcome, double gradient_norm) 
   }
   if (places.empty())
     places.push_back(accumulate_ > 1 ? "in the sum over the micro-steps and ranks" : "in the sum over the ranks");
-  throw comm::AgreedError(fmt::format(
-      "step {}: {} is not finite: {}. The weights of step {} were not touched, and the last checkpoint is intact. "
-      "A smaller --learning-rate, --warmup-steps or --clip-norm usually helps",
-      steps_done_ + 1, outcome.not_finite_ranks > 0 ? "the loss" : fmt::format("the gradient norm ({})", gradient_norm),
-      fmt::join(places, "; "), steps_done_));
+  throw Divergence(
+      steps_done_ + 1, steps_done_,
+      fmt::format(
+          "step {}: {} is not finite: {}. The weights of step {} were not touched, and the last checkpoint is intact. "
+          "A smaller --learning-rate, --warmup-steps or --clip-norm usually helps",
+          steps_done_ + 1,
+          outcome.not_finite_ranks > 0 ? "the loss" : fmt::format("the gradient norm ({})", gradient_norm),
+          fmt::join(places, "; "), steps_done_));
 }
 
 }  // namespace lockstep::app

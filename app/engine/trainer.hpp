@@ -55,8 +55,11 @@ class Trainer {
 
   std::int64_t steps_done() const noexcept { return steps_done_; }
   /// Where a resumed run goes on: what epoch() and next_position() say until the first step.
-  void start_at(std::int64_t steps_done, std::int64_t epoch, std::int64_t position) noexcept {
+  /// The optimiser's state began after step `optimizer_since`.
+  void start_at(std::int64_t steps_done, std::int64_t epoch, std::int64_t position,
+                std::int64_t optimizer_since = 0) noexcept {
     steps_done_ = steps_done;
+    optimizer_since_ = optimizer_since;
     input_.start_at(epoch, position);
   }
   /// Seconds that the caller has waited for peers between steps.
@@ -91,7 +94,7 @@ class Trainer {
   StagedInput input_;
   model::GradientReady reduce_;   ///< gradients, as they become final
   model::PartUpdated send_part_;  ///< of the weights, where ranks share the update
-  std::int64_t steps_done_ = 0;
+  std::int64_t steps_done_ = 0, optimizer_since_ = 0;
   std::pmr::vector<double> micro_losses_;  ///< on a device: sums of the losses up to each micro-step but the last
   std::vector<double> term_losses_;        ///< with a tree: sums of loss and metric of each term, over all ranks
   std::string not_finite_;                 ///< where an early micro-step of a step that is going to fail went wrong

@@ -24,6 +24,9 @@ constexpr std::string_view kTrainExamples =
     "      four ranks, 128 samples each per step, ten epochs\n"
     "  mpirun -np 4 lockstep train --resume --run runs/adam\n"
     "      goes on where that run stopped\n"
+    "  mpirun -np 4 lockstep train --resume runs/adam/checkpoints/step-0000000500.h5 --run runs/slower \\\n"
+    "      --learning-rate 0.0001\n"
+    "      a new run from there: the same data, network and options but for the learning rate\n"
     "  mpirun -np 8 lockstep train --config runs/adam/config.ini --run runs/again --seed 2\n"
     "      the same run with another seed\n"
     "  mpirun -np 8 lockstep train --data shards/fashion --dry-run\n"
@@ -35,18 +38,32 @@ OptionTable train_table(TrainOptions& options) {
   return table;
 }
 
-/// `--resume --run FOLDER` alone continues with that run's configuration: its file, or "" when the run has none or the
-/// user describes the whole job anew.
-std::filesystem::path configuration_to_continue(const CommandLine& line) {
+/// What the user has not given is as it was in what the run goes on from. With `--resume FILE` that is the
+/// configuration in FILE; with `--resume --run FOLDER` alone the one in the folder, if there is one.
+void apply_configuration_to_continue(const CommandLine& line, OptionTable& table,
+                                     const StoredConfiguration& configuration_of) {
   const auto value_of = [&](std::string_view name) -> const std::string* {
     const auto given =
         std::find_if(line.options.begin(), line.options.end(), [&](const auto& o) { return o.name == name; });
     return given == line.options.end() ? nullptr : &given->value;
   };
-  const std::string* const run = value_of("run");
-  if (run == nullptr || value_of("resume") == nullptr || value_of("data") != nullptr) return {};
+  const std::string *const resume = value_of("resume"), *const run = value_of("run");
+  if (resume == nullptr) return;
+  if (*resume != "auto") {
+    if (!configuration_of) return;
+    std::string text;
+    try {
+      text = configuration_of(*resume);
+    } catch (const UsageError&) {
+      if (value_of("data") == nullptr) throw;
+      return;  // whoever goes on from it says it
+    }
+    apply_ini(text, fmt::format("the configuration in {}", *resume), table);
+    return table.find("run")->reset();  // a run of its own
+  }
+  if (run == nullptr || value_of("data") != nullptr) return;
   const std::filesystem::path file = std::filesystem::path(*run) / "config.ini";
-  return std::filesystem::exists(file) ? file : std::filesystem::path();
+  if (std::filesystem::exists(file)) apply_ini_file(file, table);
 }
 
 }  // namespace
@@ -70,13 +87,16 @@ void add_train_options(OptionTable& table, TrainOptions& options) {
 }
 
 void read_train_options(OptionTable& table, TrainOptions& options, const std::vector<std::string>& arguments,
-                        std::string_view usage, std::string_view examples, ConfigFile file) {
+                        std::string_view usage, std::string_view examples, ConfigFile file,
+                        const StoredConfiguration& configuration_of) {
   const bool takes_file = file == ConfigFile::taken;
   const CommandLine line = read_command_line(table, arguments, takes_file);
   if (line.help) throw HelpRequested(format_network_help(table, options, line, usage, examples, takes_file));
-  const std::filesystem::path stored =
-      line.config.empty() ? configuration_to_continue(line) : std::filesystem::path(line.config);
-  if (!stored.empty()) apply_ini_file(stored, table);
+  if (line.config.empty()) {
+    apply_configuration_to_continue(line, table, configuration_of);
+  } else {
+    apply_ini_file(line.config, table);
+  }
   apply(line, table);
   settle(table, options);
   if (options.validation.patience > 0 && options.validation.every < 0) {
@@ -88,6 +108,9 @@ void read_train_options(OptionTable& table, TrainOptions& options, const std::ve
 }
 
 void settle(OptionTable& table, TrainOptions& options) {
+  if (options.run.new_optimizer_state && options.run.resume.from != Resume::From::file) {
+    throw UsageError("--new-optimizer-state needs --resume FILE: a run that goes on by itself keeps its optimiser");
+  }
   apply_network_defaults(table, options);
   table.check_relations();
   settle_network_options(table, options.network);
@@ -97,16 +120,18 @@ void settle(OptionTable& table, TrainOptions& options) {
   options.explicitly_set = table.given();
 }
 
-TrainOptions parse_train(const std::vector<std::string>& arguments) {
+TrainOptions parse_train(const std::vector<std::string>& arguments, const StoredConfiguration& configuration_of) {
   TrainOptions options;
   OptionTable table = train_table(options);
-  read_train_options(table, options, arguments, kTrainUsage, kTrainExamples, ConfigFile::taken);
+  read_train_options(table, options, arguments, kTrainUsage, kTrainExamples, ConfigFile::taken, configuration_of);
   table.require("data", options.run.resume.from == Resume::From::newest && !options.run.folder.empty()
                             ? fmt::format("{} has no config.ini to take it from; name the data of the run",
                                           options.run.folder.string())
                             : "name a shard folder that `lockstep pack` made, or an HDF5 file");
   return options;
 }
+
+TrainOptions parse_train(const std::vector<std::string>& arguments) { return parse_train(arguments, {}); }
 
 TrainOptions train_options_from_ini(const std::string& ini) {
   TrainOptions options;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -151,7 +152,10 @@ struct StartOptions {
 struct RunOptions {
   std::filesystem::path folder;  ///< "" = runs/MODEL-DATE-TIME
   Resume resume;
-  bool force = false;  ///< start over in an existing run folder
+  bool new_optimizer_state = false;  ///< of this launch, which goes on from a file: its optimiser begins anew
+  bool force = false;                ///< start over in an existing run folder
+  std::int64_t roll_back = 0;        ///< returns to a good checkpoint that may be made in the life of the run
+  double roll_back_factor = 0.5;     ///< of the learning rate, at each of them
   CheckpointEvery checkpoint_every;
   int keep = 3;                         ///< newest checkpoints
   int keep_best = 1;                    ///< besides: those with the best validation metrics
@@ -197,8 +201,12 @@ std::string to_text(const Normalization& value);
 /// The value of the option `name` as its user would write it. `name` is one of train's options.
 std::string option_text(const TrainOptions& options, const std::string& name);
 
-/// argv without the program name and the subcommand. Reads the file that --config names and no other. Throws UsageError
-/// or HelpRequested.
+/// The options that a checkpoint was trained with, as an INI file. Throws UsageError where it cannot tell.
+using StoredConfiguration = std::function<std::string(const std::filesystem::path& checkpoint)>;
+/// argv without the program name and the subcommand. Reads the file that --config names, or what --resume goes on from:
+/// a checkpoint by `configuration_of`. Throws UsageError or HelpRequested.
+TrainOptions parse_train(const std::vector<std::string>& arguments, const StoredConfiguration& configuration_of);
+/// The same, but a checkpoint brings no options.
 TrainOptions parse_train(const std::vector<std::string>& arguments);
 /// A TrainOptions from the configuration text stored in a run or a checkpoint. Throws UsageError.
 TrainOptions train_options_from_ini(const std::string& ini);

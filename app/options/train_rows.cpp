@@ -363,6 +363,20 @@ void add_run_options(OptionTable& table, RunOptions& options) {
           "go on from the newest checkpoint in --run that verifies, or from FILE; starts anew where there is none yet",
           parse_resume, to_text)
       .alone_means("auto");
+  table
+      .add("new-optimizer-state", options.new_optimizer_state,
+           "with --resume FILE: weights and place in the data are FILE's, the optimiser, which may be another, begins "
+           "anew")
+      .needs("resume");
+  table
+      .add("roll-back", options.roll_back, "N",
+           "where the loss is not finite, or leaps (its mean over 20 steps is more than twice the best one so far), "
+           "return to the last good checkpoint, at most N times; 0: stop")
+      .at_least(0);
+  table.add("roll-back-factor", options.roll_back_factor, "FACTOR", "of the learning rate, at each return")
+      .above(0)
+      .at_most(1)
+      .needs("roll-back");
   table.add("force", options.force, "start over in a folder that holds a run already").contradicts("resume");
   table.add_parsed("checkpoint-every", options.checkpoint_every, "STEPS",
                    "steps, or a time: 90s, 10m, 2h; 0: once per epoch; -1: only at the end. SIGUSR2, or a file named "

@@ -53,10 +53,12 @@ void add_step_options(OptionTable& table, ExecutionOptions& options);
 void add_train_options(OptionTable& table, TrainOptions& options);
 /// Whether a command takes its options from a file, too.
 enum class ConfigFile { none, taken };
-/// The command line and the file that it names into a table that has them, then settle(). Throws UsageError,
+/// The command line and the file that it names, with --config or to go on from, into a table that has them, then
+/// settle(). Without `configuration_of` a checkpoint brings no options. Throws what it throws, UsageError,
 /// HelpRequested.
 void read_train_options(OptionTable& table, TrainOptions& options, const std::vector<std::string>& arguments,
-                        std::string_view usage, std::string_view examples, ConfigFile file);
+                        std::string_view usage, std::string_view examples, ConfigFile file,
+                        const StoredConfiguration& configuration_of = {});
 
 /// What options.network is usually trained with, for all that the user has said nothing about; once all has been said.
 void apply_network_defaults(OptionTable& table, TrainOptions& options);

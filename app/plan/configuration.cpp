@@ -40,6 +40,7 @@ std::string stored_configuration(const TrainOptions& settings) {
   stored.start.from = from_anywhere(settings.start.from);
   stored.run.folder = from_anywhere(settings.run.folder);
   stored.run.resume = {};
+  stored.run.new_optimizer_state = false;
   stored.run.force = false;
   stored.run.time_limit = {};
   if (settings.work.reproducible) stored.execution.transport = comm::Transport::automatic;  // changes no bit

@@ -102,6 +102,7 @@ void require_local_steps(const TrainOptions& options, const Place& place, int ra
   if (options.execution.shard_optimizer) refuse("--shard-optimizer", "islands have optimisers of their own");
   if (options.work.reproducible) refuse("--reproducible", "the islands' number changes the result");
   if (options.optimizer.average_decay > 0) refuse("--average-decay", "the average would be of one island's weights");
+  if (options.run.roll_back > 0) refuse("--roll-back", "an island would come apart, or leap, by itself");
   if (options.run.checkpoint_writers > 1) refuse("--checkpoint-writers", "rank 0 brings together what islands keep");
 }
 

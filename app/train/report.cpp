@@ -119,6 +119,12 @@ void Reporter::checkpoint(const WrittenCheckpoint& written) {
          {"stall_seconds", written.stall}});
 }
 
+void Reporter::note(const io::MetricRecord& record) {
+  check_owner();
+  if (console_.speaks()) history_ += io::to_json_line(record) + "\n";
+  write(record);
+}
+
 void Reporter::end(std::int64_t step, const std::string& how) {
   check_owner();
   write({{"kind", "end"}, {"step", step}, {"how", how}});

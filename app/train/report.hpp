@@ -47,10 +47,12 @@ class Reporter {
   }
   void evaluation(std::int64_t step, double epoch, const Score& score, bool averaged, double seconds);
   void checkpoint(const WrittenCheckpoint& written);
+  /// What the history is to know besides: course.hpp's records.
+  void note(const io::MetricRecord& record);
   /// The last record of a run that made steps: "done", "target reached", "no improvement" or "stopped".
   void end(std::int64_t step, const std::string& how);
   void histogram(const std::string& tag, std::int64_t step, std::span<const float> values);
-  /// Validation lines of metrics.jsonl so far: the history that checkpoints carry.
+  /// Validation lines of metrics.jsonl so far, and what was noted: the history that checkpoints carry.
   const std::string& history() const noexcept { return history_; }
   void set_history(std::string history) { history_ = std::move(history); }
 

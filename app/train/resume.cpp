@@ -19,6 +19,7 @@
 #include "app/plan/agreement.hpp"
 #include "app/plan/configuration.hpp"
 #include "app/report/figures.hpp"
+#include "app/train/course.hpp"
 #include "comm/agreement.hpp"
 
 namespace lockstep::app {
@@ -79,6 +80,10 @@ Origin find_origin(comm::Communicator& communicator, Console& console, const Run
   origin.checkpoint.emplace(communicator, choice, origin.deadline);
   for (const std::string& warning : origin.checkpoint->warnings())
     console.warn(fmt::format("{}; going on from the one before", warning));
+  if (resume.from == Resume::From::file && !is_of_run(resume.file, origin.folder)) {
+    console.info(fmt::format("a run from {} (step {}): its data, network and options, but for what is given here",
+                             resume.file.string(), origin.record()->step));
+  }
   // A run that goes on from an older checkpoint than its newest: a later --resume would go back to the branch left
   // here.
   const bool steps_back = origin.newest_seen > origin.record()->step && origin.checkpoint->warnings().empty();
@@ -100,6 +105,26 @@ bool found_newer(comm::Communicator& communicator, Console& console, Origin& ori
   return true;
 }
 
+bool Origin::begins_optimizer(const Plan& plan) const {
+  return plan.settings.run.new_optimizer_state && checkpoint && checkpoint->file() == plan.settings.run.resume.file;
+}
+
+void return_to_checkpoint(comm::Communicator& communicator, Origin& origin, const Plan& plan,
+                          const io::TrainingRecord& now, std::int64_t limit) {
+  const RunOptions& run = plan.settings.run;
+  std::string file;
+  comm::all_succeed(communicator, [&] {
+    if (communicator.rank() != 0) return;
+    const fs::path folder = run.folder / "checkpoints";
+    const io::IoDeadline::Operation looking(origin.deadline, io::IoDeadline::Kind::reading, folder);
+    file = return_to_checkpoint(folder, now, limit).string();
+  });
+  file = broadcast_text(communicator, file);
+  if (file.empty() && run.resume.from == Resume::From::file) file = run.resume.file;
+  origin.checkpoint.reset();
+  if (!file.empty()) origin.checkpoint.emplace(communicator, CheckpointChoice{.path = file}, origin.deadline);
+}
+
 bool lies_behind(const io::TrainingRecord& now, std::int64_t step, const std::string& its) {
   return step <= now.step && its == io::lines_up_to(now.metrics, step);
 }
@@ -111,7 +136,7 @@ void record_unrecorded_checkpoints(io::MetricsLog& metrics, const fs::path& run,
   for (const io::FoundCheckpoint& checkpoint : found) {
     if (checkpoint.step > now.step || recorded.contains(checkpoint.step)) continue;
     try {
-      if (!lies_behind(now, checkpoint.step, io::stored_history(checkpoint.file))) continue;
+      if (!lies_behind(now, checkpoint.step, io::stored_record(checkpoint.file).metrics)) continue;
     } catch (const io::FileError&) {  // damaged: nobody can go on from it, nor tell whose it is
       continue;
     }
@@ -137,10 +162,12 @@ void check_continues(comm::Communicator& communicator, Console& console, const i
                       "start a new run",
                       io::to_text(record.network), io::to_text(wanted.network)));
     }
-    if (record.optimizer != wanted.optimizer) {
-      throw std::runtime_error(
-          fmt::format("the checkpoint was trained with --optimizer {}, not {}: give the same, or start a new run",
-                      record.optimizer, wanted.optimizer));
+    const bool new_optimizer = plan.settings.run.new_optimizer_state;
+    if (record.optimizer != wanted.optimizer && !new_optimizer) {
+      throw std::runtime_error(fmt::format(
+          "the checkpoint was trained with --optimizer {}, not {}: give the same, or go on in a new run with "
+          "--resume FILE --new-optimizer-state",
+          record.optimizer, wanted.optimizer));
     }
     if (record.dataset != wanted.dataset) {
       throw std::runtime_error(
@@ -154,8 +181,10 @@ void check_continues(comm::Communicator& communicator, Console& console, const i
       throw UsageError(fmt::format("the checkpoint holds the optimisers of {} islands, not {}: give --islands {}",
                                    was.islands, is.islands, was.islands));
     }
-    if (plan.workload.optimizer.average_decay > 0 && before.optimizer.average_decay == 0) {
-      throw UsageError("the checkpoint keeps no average of the weights: leave out --average-decay, or start a new run");
+    if (plan.workload.optimizer.average_decay > 0 && before.optimizer.average_decay == 0 && !new_optimizer) {
+      throw UsageError(
+          "the checkpoint keeps no average of the weights: leave out --average-decay, or go on in a new run with "
+          "--resume FILE --new-optimizer-state");
     }
     if (record.seed != wanted.seed) {
       throw std::runtime_error(

@@ -22,6 +22,8 @@ struct Origin {
   io::IoDeadline* deadline = nullptr;           ///< of reading them
   std::int64_t newest_seen = -1;                ///< rank 0: step of the newest file there, whether it verifies or not
 
+  /// The optimiser begins anew with what is restored.
+  bool begins_optimizer(const Plan& plan) const;
   const io::TrainingRecord* record() const noexcept { return checkpoint ? &checkpoint->record() : nullptr; }
 };
 
@@ -33,6 +35,12 @@ Origin find_origin(comm::Communicator& communicator, Console& console, const Run
 /// Collective, when rank 0 owns the folder: the owner before may have written until then. True where there is a newer
 /// checkpoint than was seen, which `origin` then holds.
 bool found_newer(comm::Communicator& communicator, Console& console, Origin& origin);
+
+/// Collective, after a divergence: `origin` becomes the newest checkpoint of the run up to `limit`, or what it began
+/// with, or nothing where it began at step 0. `now`: rank 0's record of the run so far. The run's checkpoints of later
+/// steps are removed: they lead where it cannot go on.
+void return_to_checkpoint(comm::Communicator& communicator, Origin& origin, const Plan& plan,
+                          const io::TrainingRecord& now, std::int64_t limit);
 
 /// Whether the run that has come to `now` went through the checkpoint of this step whose history is `its`. A run that
 /// stepped back to an older checkpoint leaves files behind that it did not: those have seen other validations.

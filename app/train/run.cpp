@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "app/engine/divergence.hpp"
 #include "app/report/exit_code.hpp"
 #include "app/report/figures.hpp"
 #include "app/train/resume.hpp"
@@ -94,6 +95,29 @@ void Run::open_folder(std::optional<io::RunFolder> taken, bool continues, const 
   });
 }
 
+void Run::note(const io::MetricRecord& record) {
+  on_rank0([&] { reporter_.note(record); });
+}
+
+std::optional<io::RunFolder> Run::leave() {
+  await_checkpoint();
+  comm::all_succeed(communicator_, [&] {
+    if (!error_.empty()) throw std::runtime_error(error_);
+  });
+  return folder_ ? std::optional(std::move(*folder_)) : std::nullopt;
+}
+
+/// Collective. Throws Divergence where the run may go back and has reason to.
+void Run::watch_loss(const StepFigures& figures) {
+  if (run_.roll_back == 0) return;
+  loss_watch_.saw(figures.loss_sum / figures.samples);
+  if (!loss_watch_.leaps()) return;
+  throw Divergence(figures.step, figures.step - LossWatch::kWindow,
+                   fmt::format("step {}: the loss leaps: {:.5g} on average over the last {} steps, and {:.5g} at its "
+                               "best",
+                               figures.step, loss_watch_.mean(), LossWatch::kWindow, loss_watch_.best()));
+}
+
 /// Collective. Rank 0 knows them all.
 void Run::count_earlier_validations(const io::TrainingRecord& from) {
   for (const auto& [step, metric] : io::numbers_by_step(from.metrics, "validation", workload_.task->metric_key())) {
@@ -177,7 +201,8 @@ void Run::evaluate_now() {
   interrupted_seconds_ += seconds;
   wall_time_.took_validation(seconds);
   if (!std::isfinite(evaluation.loss)) {  // the same on all ranks
-    throw comm::AgreedError(
+    throw Divergence(
+        evaluated_at_, evaluated_at_ - 1,
         fmt::format("step {}: the validation loss is not finite: the weights have grown too large, or {} holds numbers "
                     "that are not finite. No checkpoint was written of them; the one before is intact. A smaller "
                     "--learning-rate, --warmup-steps or --clip-norm usually helps",
@@ -285,6 +310,7 @@ void Run::make_steps(StopSignals& signals) {
     StopWatch watch;
     const Trainer::Result step = make_step(signals);
     report(step.figures);
+    watch_loss(step.figures);
     report_checkpoint();
     stopped_ = step.stop_requests > 0 && !last_step();  // in the last step there is nothing left to stop
     wall_time_.took_step(watch.seconds());

@@ -21,6 +21,7 @@
 #include "app/report/step_figures.hpp"
 #include "app/report/stop_watch.hpp"
 #include "app/train/checkpoint_requests.hpp"
+#include "app/train/course.hpp"
 #include "app/train/patience.hpp"
 #include "app/train/report.hpp"
 #include "app/train/wall_time.hpp"
@@ -41,8 +42,15 @@ class Run {
   /// `taken`: rank 0's, where it owns the folder already. `deadline` outlives the run.
   void open_folder(std::optional<io::RunFolder> taken, bool continues, const io::TrainingRecord& from,
                    io::IoDeadline& deadline);
-  /// Collective. The exit code.
+  /// A record of what happened besides the steps: in the metrics, and in the history that checkpoints carry.
+  void note(const io::MetricRecord& record);
+  /// Collective. The exit code. Throws Divergence.
   int train(StopSignals& signals);
+  /// Collective, after a Divergence: waits for the checkpoint under way. Rank 0 gets the folder, for the run that goes
+  /// on there. Throws comm::AgreedError where something else has failed, too.
+  std::optional<io::RunFolder> leave();
+  /// Rank 0's is the whole one.
+  io::TrainingRecord record() const;
 
  private:
   double epochs_done() const {
@@ -75,7 +83,7 @@ class Run {
   void report(StepFigures figures);
   void histograms();
   void evaluate_now();
-  io::TrainingRecord record() const;
+  void watch_loss(const StepFigures& figures);
   void check_own_shards();
   void require_unchanged_data();
   void save_now();
@@ -115,6 +123,7 @@ class Run {
   std::optional<Score> last_evaluation_;
   double best_metric_ = std::numeric_limits<double>::quiet_NaN();
   Patience patience_;
+  LossWatch loss_watch_;
   std::int64_t steps_before_ = 0;  ///< done when the last step, or round, began
   bool target_reached_ = false, stopped_ = false;
   bool owes_validation_ = false;  ///< the checkpoint was written where a validation was due, and before it

@@ -8,7 +8,6 @@
 
 #include "app/engine/engine.hpp"
 #include "app/engine/file_watch.hpp"
-#include "app/engine/trainer.hpp"
 #include "app/options/options.hpp"
 #include "app/plan/fingerprint.hpp"
 #include "app/plan/plan.hpp"
@@ -19,12 +18,10 @@
 #include "app/report/stop_watch.hpp"
 #include "app/train/announcement.hpp"
 #include "app/train/resume.hpp"
-#include "app/train/run.hpp"
+#include "app/train/stretches.hpp"
 #include "app/train/verify_data.hpp"
 #include "app/train/wall_time.hpp"
 #include "comm/agreement.hpp"
-#include "io/datasets/prefetcher.hpp"
-#include "io/exchange/safetensors.hpp"
 #include "io/runs/run_folder.hpp"
 
 namespace lockstep::app {
@@ -45,30 +42,6 @@ std::optional<io::RunFolder> take_folder(comm::Communicator& communicator, Conso
   return folder;
 }
 
-/// Collective. The state that training begins with. Returns the record that belongs to it.
-io::TrainingRecord restore_or_initialize(comm::Communicator& communicator, Console& console, Engine& engine,
-                                         Origin& origin, const Plan& plan) {
-  model::Training& training = engine.training();
-  if (!origin.checkpoint) {
-    training.parameters.initialize(plan.workload.seed);
-    const StartOptions& start = plan.settings.start;
-    if (start.from.empty()) return {};
-    CheckpointOnRank0 source(communicator, {.path = start.from}, origin.deadline, CheckpointOnRank0::Accept::weights);
-    for (const std::string& warning : source.warnings()) console.warn(warning);
-    const std::string table = source.initialize(training.parameters, start.reinitialize);
-    const std::string step =
-        io::is_safetensors_name(source.file()) ? "" : fmt::format(" (step {})", source.record().step);
-    console.info(fmt::format("{}weights of {}{}\n{}", source.validated_average() ? "averaged " : "",
-                             source.file().string(), step, table));
-    return {};
-  }
-  origin.checkpoint->restore_recurrent_state(
-      training.model.recurrent_state(),
-      share_of(plan.workload.work, communicator.rank(), communicator.size()).sequences);
-  origin.checkpoint->restore(training.parameters, engine.carried());
-  return *origin.record();
-}
-
 /// Says how long the job may take, and keeps time for the last checkpoint.
 WallTime wall_time(const JobTime& time, const StopWatch& launched, Console& console, const Plan& plan) {
   if (!time.problem.empty()) console.warn(time.problem);
@@ -81,6 +54,16 @@ WallTime wall_time(const JobTime& time, const StopWatch& launched, Console& cons
 }
 
 }  // namespace
+
+TrainOptions read_train_command(const std::vector<std::string>& arguments) {
+  return parse_train(arguments, [](const std::filesystem::path& checkpoint) {
+    try {
+      return io::stored_record(checkpoint).configuration;
+    } catch (const io::FileError& error) {
+      throw UsageError(fmt::format("--resume: {}", error.what()));
+    }
+  });
+}
 
 int run_train(comm::MpiSession& session, const TrainOptions& given, StopSignals& signals) {
   const auto communicator = comm::make_communicator(session, communicator_options(given.execution));
@@ -114,28 +97,9 @@ int run_train(comm::MpiSession& session, const TrainOptions& given, StopSignals&
   console.info(engine.description());
   if (stopped_before_start(*communicator, console, signals)) return kExitStoppedEarly;
   std::optional<io::RunFolder> folder = take_folder(*communicator, console, origin, plan, io_deadline);
-  const io::TrainingRecord from = restore_or_initialize(*communicator, console, engine, origin, plan);
-  if (engine.local_rounds() != nullptr) engine.local_rounds()->begin();
-  const bool continues = origin.checkpoint && is_of_run(origin.checkpoint->file(), settings.run.folder);
-  origin.checkpoint.reset();
-
-  io::PrefetcherOptions input = reading(workload, communicator->rank(), communicator->size());
-  input.first_epoch = from.epoch;
-  input.first_position = from.position;
-  input.memory = engine.backend().host_memory();
-  io::Prefetcher prefetcher(*workload.training, input);
-  BatchFeed feed(prefetcher, engine.stepping(),
-                 feed_options(plan, engine.backend(), communicator->rank(), communicator->size()));
-  const RankShare share = share_of(workload.work, communicator->rank(), communicator->size());
-  Trainer trainer(engine.parts(), plan.schedule, share.micro_steps, [&] { return feed.next(); });
-  trainer.start_at(from.step, from.epoch, from.position);
-
-  Run run(plan, *communicator, console, engine, trainer, wall_time(job_time, launched, console, plan));
+  Stretches stretches(plan, *communicator, console, engine, origin, wall_time(job_time, launched, console, plan));
   // What goes wrong from here on is said before the reader is waited for, which may be stuck.
-  return session.conclude([&] {
-    run.open_folder(std::move(folder), continues, from, io_deadline);
-    return run.train(signals);
-  });
+  return session.conclude([&] { return stretches.train(std::move(folder), signals); });
 }
 
 }  // namespace lockstep::app

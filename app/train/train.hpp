@@ -2,11 +2,17 @@
 /// `lockstep train`: the main job.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "app/engine/signals.hpp"
 #include "app/options/train_options.hpp"
 #include "comm/session/mpi_session.hpp"
 
 namespace lockstep::app {
+
+/// The options of argv without the program name and the subcommand. Throws UsageError or HelpRequested.
+TrainOptions read_train_command(const std::vector<std::string>& arguments);
 
 /// Collective over all ranks. Returns the exit code: 0 done, 75 stopped on request, with a checkpoint or before the
 /// first step. `signals` are ignored after the last checkpoint. Throws comm::AgreedError for what all ranks know,

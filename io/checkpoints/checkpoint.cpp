@@ -157,7 +157,7 @@ CheckpointWriter::CheckpointWriter(CheckpointWriterOptions options) : options_(s
 bool CheckpointWriter::lies_behind(const FoundCheckpoint& found) const {
   if (found.step >= options_.goes_on_from || !options_.lies_behind) return found.step <= options_.goes_on_from;
   try {
-    return options_.lies_behind(found.step, stored_history(found.file));
+    return options_.lies_behind(found.step, stored_record(found.file).metrics);
   } catch (const FileError&) {  // damaged: no candidate for the best
     return false;
   }

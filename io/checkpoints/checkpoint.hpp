@@ -94,8 +94,8 @@ std::filesystem::path best_checkpoint(const std::filesystem::path& folder);
 
 /// Bytes on the disk, with the parts; 0 where nobody knows.
 std::uintmax_t checkpoint_bytes(const std::filesystem::path& file) noexcept;
-/// The history of metrics as the file says it (TrainingRecord::metrics); nothing is verified. Throws FileError.
-std::string stored_history(const std::filesystem::path& file);
+/// The record as the file says it, without its tensors; nothing is verified. Throws FileError.
+TrainingRecord stored_record(const std::filesystem::path& file);
 /// The checksum of the state as the file says it, 16 hex digits. Throws FileError.
 std::string stored_checksum(const std::filesystem::path& file);
 /// An HDF5 file that says so of itself. Throws FileError where it is no HDF5 file.

@@ -77,10 +77,12 @@ class CheckpointFileReader {
   std::vector<WrittenPart> parts() const {
     return read_format() < kCheckpointFormatWithParts ? std::vector<WrittenPart>{} : read_parts();
   }
-  std::string history() {
+  TrainingRecord record() {
     TrainingRecord record;
-    read_record(record, read_format());
-    return record.metrics;
+    const std::int64_t format = read_format();
+    read_record(record, format);
+    if (format < 3) understand_text_of_older_format(record);
+    return record;
   }
   std::string checksum() const {
     return file_.has(kState) ? required(file_.text(kState, kChecksumAttribute), "/state", kChecksumAttribute) : "";
@@ -332,8 +334,8 @@ std::vector<WrittenPart> parts_of_checkpoint(const std::filesystem::path& file) 
   return with_reader(file, [](const CheckpointFileReader& reader) { return reader.parts(); });
 }
 
-std::string stored_history(const std::filesystem::path& file) {
-  return with_reader(file, [](CheckpointFileReader& reader) { return reader.history(); });
+TrainingRecord stored_record(const std::filesystem::path& file) {
+  return with_reader(file, [](CheckpointFileReader& reader) { return reader.record(); });
 }
 
 std::string stored_checksum(const std::filesystem::path& file) {

@@ -39,6 +39,13 @@ void ParameterState::initialize(std::uint64_t seed) {
     if (!average_.empty()) backend_.upload(values, average_.tensor().slice(parameter.slice()));
   }
   refresh_compute_copy(Weights::current);
+  reset_optimizer_state();
+}
+
+void ParameterState::reset_optimizer_state() {
+  for (const Arena* state : {&state1_, &state2_}) {
+    if (!state->empty()) backend_.fill_zero(state->tensor());
+  }
 }
 
 const Tensor& ParameterState::gradients() const {

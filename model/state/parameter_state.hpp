@@ -51,7 +51,9 @@ class ParameterState {
   const ParameterTable& table() const noexcept { return table_; }
   std::size_t elements() const noexcept { return table_.arena_elements(); }  ///< of an arena
   const OwnedParts& owned() const noexcept { return owned_; }
+  /// All as at the start of training: weights drawn, the optimiser's state zero.
   void initialize(std::uint64_t seed);
+  void reset_optimizer_state();
 
   /// In the master type; gradients() throws where there are none.
   const Tensor& parameters() const noexcept { return parameters_.tensor(); }

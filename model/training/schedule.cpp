@@ -88,6 +88,13 @@ double LearningRateSchedule::at(std::int64_t step) const noexcept {
   return o.base;
 }
 
+LearningRateSchedule LearningRateSchedule::scaled(double factor) const {
+  ScheduleOptions options = options_;
+  options.base *= factor;
+  options.final_rate *= factor;
+  return LearningRateSchedule(std::move(options));
+}
+
 double scale_rate(double rate, std::int64_t global_batch, std::int64_t reference_batch) {
   if (global_batch <= 0 || reference_batch <= 0) {
     throw std::invalid_argument("the linear scaling rule needs positive batch sizes");

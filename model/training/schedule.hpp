@@ -39,6 +39,8 @@ class LearningRateSchedule {
   /// Throws std::invalid_argument on contradictory numbers (decay_steps <= 0, boundaries not ascending …).
   explicit LearningRateSchedule(ScheduleOptions options);
   double at(std::int64_t step) const noexcept;
+  /// The same schedule with all rates times `factor`.
+  LearningRateSchedule scaled(double factor) const;
 
  private:
   ScheduleOptions options_;

@@ -65,6 +65,13 @@ TEST(Schedule, Polynomial) {
   EXPECT_DOUBLE_EQ(schedule.at(101), 0.1);
 }
 
+TEST(Schedule, ScaledMultipliesEveryRate) {
+  const LearningRateSchedule schedule(
+      {.kind = Kind::cosine, .base = 1, .final_rate = 0.1, .warmup_steps = 10, .total_steps = 100});
+  const LearningRateSchedule half = schedule.scaled(0.5);
+  for (const std::int64_t step : {0, 9, 10, 50, 100, 200}) EXPECT_DOUBLE_EQ(half.at(step), schedule.at(step) / 2);
+}
+
 TEST(Schedule, RefusesContradictions) {
   const auto make = [](ScheduleOptions options) { return LearningRateSchedule(std::move(options)); };
   EXPECT_THROW(make({.base = -0.1}), std::invalid_argument);

@@ -231,8 +231,8 @@ TEST(Checkpoint, TheHistoryIsReadAlone) {
   const TemporaryFolder folder;
   CheckpointWriter writer({.folder = folder.path()});
   const fs::path file = write_sample(writer, 10);
-  EXPECT_EQ(stored_history(file), read_checkpoint(file).record.metrics);
-  EXPECT_NE(stored_history(file), "");
+  EXPECT_EQ(stored_record(file).metrics, read_checkpoint(file).record.metrics);
+  EXPECT_NE(stored_record(file).metrics, "");
 }
 
 TEST(Checkpoint, LaterStepsAreNeitherCountedNorRemoved) {

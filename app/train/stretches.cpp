@@ -1,0 +1,154 @@
+#include "app/train/stretches.hpp"
+
+#include <span>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "app/engine/micro_batches.hpp"
+#include "app/engine/trainer.hpp"
+#include "app/plan/workload.hpp"
+#include "app/report/figures.hpp"
+#include "comm/agreement.hpp"
+#include "io/exchange/safetensors.hpp"
+
+namespace lockstep::app {
+
+class Stretches::Stretch {
+ public:
+  explicit Stretch(const Stretches& of)
+      : prefetcher_(*of.plan_.workload.training, input(of)),
+        feed_(prefetcher_, of.engine_.stepping(),
+              feed_options(of.plan_, of.engine_.backend(), of.communicator_.rank(), of.communicator_.size())),
+        schedule_(of.plan_.schedule.scaled(of.course_.rate_factor)),
+        trainer_(of.engine_.parts(), schedule_,
+                 share_of(of.plan_.workload.work, of.communicator_.rank(), of.communicator_.size()).micro_steps,
+                 [this] { return feed_.next(); }) {
+    trainer_.start_at(of.from_.step, of.from_.epoch, of.from_.position, of.course_.optimizer_since);
+    run_.emplace(of.plan_, of.communicator_, of.console_, of.engine_, trainer_, of.time_left_);  // counts from there
+  }
+  Run& run() { return *run_; }
+
+ private:
+  static io::PrefetcherOptions input(const Stretches& of) {
+    io::PrefetcherOptions input = reading(of.plan_.workload, of.communicator_.rank(), of.communicator_.size());
+    input.first_epoch = of.from_.epoch;
+    input.first_position = of.from_.position;
+    input.memory = of.engine_.backend().host_memory();
+    return input;
+  }
+
+  io::Prefetcher prefetcher_;
+  BatchFeed feed_;
+  model::LearningRateSchedule schedule_;
+  Trainer trainer_;
+  std::optional<Run> run_;
+};
+
+Stretches::Stretches(const Plan& plan, comm::Communicator& communicator, Console& console, Engine& engine,
+                     Origin& origin, const WallTime& time_left)
+    : plan_(plan),
+      communicator_(communicator),
+      console_(console),
+      engine_(engine),
+      origin_(origin),
+      time_left_(time_left),
+      continues_(origin.checkpoint && is_of_run(origin.checkpoint->file(), plan.settings.run.folder)) {
+  begin();
+}
+
+Stretches::~Stretches() = default;
+
+/// Collective.
+void Stretches::begin() {
+  new_optimizer_ = origin_.begins_optimizer(plan_);
+  from_ = restore();
+  if (engine_.local_rounds() != nullptr) engine_.local_rounds()->begin();
+  const Course before = course_;
+  course_ = course_of(from_.metrics);
+  communicator_.broadcast(std::as_writable_bytes(std::span(&course_, 1)), 0);
+  communicator_.wait();
+  if (before.roll_backs > course_.roll_backs) {  // the checkpoint may be older than they are
+    course_.roll_backs = before.roll_backs;
+    course_.rate_factor = before.rate_factor;
+  }
+  if (new_optimizer_) course_.optimizer_since = from_.step;
+  origin_.checkpoint.reset();
+  if (course_.rate_factor != 1) {
+    console_.info(fmt::format("learning rate: {:.4g} times what the options say, after {}", course_.rate_factor,
+                              counted(course_.roll_backs, "roll-back")));
+  }
+  stretch_ = std::make_unique<Stretch>(*this);
+}
+
+/// The state that training begins with, or goes on from. Returns the record that belongs to it.
+io::TrainingRecord Stretches::restore() {
+  model::Training& training = engine_.training();
+  if (!origin_.checkpoint) {
+    training.parameters.initialize(plan_.workload.seed);
+    const StartOptions& start = plan_.settings.start;
+    if (start.from.empty()) return {};
+    CheckpointOnRank0 source(communicator_, {.path = start.from}, origin_.deadline, CheckpointOnRank0::Accept::weights);
+    for (const std::string& warning : source.warnings()) console_.warn(warning);
+    const std::string table = source.initialize(training.parameters, start.reinitialize);
+    const std::string step =
+        io::is_safetensors_name(source.file()) ? "" : fmt::format(" (step {})", source.record().step);
+    console_.info(fmt::format("{}weights of {}{}\n{}", source.validated_average() ? "averaged " : "",
+                              source.file().string(), step, table));
+    return {};
+  }
+  origin_.checkpoint->restore_recurrent_state(
+      training.model.recurrent_state(),
+      share_of(plan_.workload.work, communicator_.rank(), communicator_.size()).sequences);
+  if (origin_.begins_optimizer(plan_)) {
+    training.parameters.reset_optimizer_state();
+    origin_.checkpoint->restore_without_optimizer(training.parameters);
+  } else {
+    origin_.checkpoint->restore(training.parameters, engine_.carried());
+  }
+  return *origin_.record();
+}
+
+/// Collective.
+void Stretches::open_folder(std::optional<io::RunFolder> folder, bool continues) {
+  stretch_->run().open_folder(std::move(folder), continues, from_, *origin_.deadline);
+  if (new_optimizer_) stretch_->run().note(new_optimizer_record(from_.step, plan_.record.optimizer));
+}
+
+int Stretches::train(std::optional<io::RunFolder> folder, StopSignals& signals) {
+  open_folder(std::move(folder), continues_);
+  for (;;) {
+    try {
+      return stretch_->run().train(signals);
+    } catch (const Divergence& divergence) {
+      if (plan_.settings.run.roll_back == 0) throw;
+      go_back(divergence);
+    }
+  }
+}
+
+/// Collective.
+void Stretches::go_back(const Divergence& divergence) {
+  const RunOptions& options = plan_.settings.run;
+  if (course_.roll_backs >= options.roll_back) {
+    throw comm::AgreedError(
+        fmt::format("{}. The run went back {} before, at last with {:.4g} times the learning rate, and --roll-back {} "
+                    "allows no more",
+                    divergence.what(), counted(course_.roll_backs, "time"), course_.rate_factor, options.roll_back));
+  }
+  std::optional<io::RunFolder> folder = stretch_->run().leave();
+  return_to_checkpoint(communicator_, origin_, plan_, stretch_->run().record(), divergence.good_step());
+  stretch_.reset();
+  engine_.backend().forget_recordings();  // they know the memory of the stretch
+  ++course_.roll_backs;
+  course_.rate_factor *= options.roll_back_factor;
+  console_.warn(fmt::format("{}. Going back to {} with {:.4g} times the learning rate (roll-back {} of {})",
+                            divergence.what(),
+                            origin_.checkpoint ? origin_.checkpoint->file().string() : "the beginning",
+                            course_.rate_factor, course_.roll_backs, options.roll_back));
+  begin();
+  open_folder(std::move(folder), true);
+  stretch_->run().note(roll_back_record(from_.step, divergence.step(), course_));
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,58 @@
+/// \file
+/// The life of a training job between its start and its end: one stretch of steps, and another one after each return to
+/// a checkpoint (--roll-back).
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "app/engine/divergence.hpp"
+#include "app/engine/engine.hpp"
+#include "app/engine/signals.hpp"
+#include "app/plan/plan.hpp"
+#include "app/report/console.hpp"
+#include "app/train/course.hpp"
+#include "app/train/resume.hpp"
+#include "app/train/run.hpp"
+#include "app/train/wall_time.hpp"
+#include "comm/communicator.hpp"
+#include "io/runs/run_folder.hpp"
+
+namespace lockstep::app {
+
+class Stretches {
+ public:
+  /// Collective. Restores what `origin` holds, or begins anew, and takes the memory of a run. All but `time_left` must
+  /// outlive this. Throws comm::AgreedError.
+  Stretches(const Plan& plan, comm::Communicator& communicator, Console& console, Engine& engine, Origin& origin,
+            const WallTime& time_left);
+  ~Stretches();
+  Stretches(const Stretches&) = delete;
+  Stretches& operator=(const Stretches&) = delete;
+
+  /// Collective. `folder`: rank 0's, where it owns it already. The exit code. Throws Divergence where the run may not
+  /// go back, comm::AgreedError where it went back too often.
+  int train(std::optional<io::RunFolder> folder, StopSignals& signals);
+
+ private:
+  /// From a start or a checkpoint to the end, or to where training comes apart.
+  class Stretch;
+
+  io::TrainingRecord restore();
+  void begin();
+  void open_folder(std::optional<io::RunFolder> folder, bool continues);
+  void go_back(const Divergence& divergence);
+
+  const Plan& plan_;
+  comm::Communicator& communicator_;
+  Console& console_;
+  Engine& engine_;
+  Origin& origin_;
+  WallTime time_left_;
+  io::TrainingRecord from_;  ///< rank 0's is the whole one
+  Course course_;
+  bool continues_, new_optimizer_ = false;
+  std::unique_ptr<Stretch> stretch_;
+};
+
+}  // namespace lockstep::app

@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# A new run that goes on from a checkpoint of another one.
+. "$(dirname "$0")/harness.sh"
+
+pack_small data/train
+pack_small data/test --seed 7
+must_run train --data data --hidden 16,8 --global-batch 30 --steps 40 --checkpoint-every 10 --keep 9 --evaluate-every 10 --learning-rate 0.1 \
+  --progress off --no-tensorboard --run runs/a
+at_20=runs/a/checkpoints/step-0000000020.h5
+
+check "network, data and options are the checkpoint's"
+run -n 2 train --resume $at_20 --run runs/same
+expect_status 0
+expect_out "^a run from $at_20 \(step 20\): its data, network and options, but for what is given here$"
+expect_out '^continuing after step 20 \(epoch [0-9]+, sample [0-9]+\)$'
+expect_out '^done at step 40'
+expect grep -q '^hidden = 16,8$' runs/same/config.ini
+expect grep -q "^run = .*runs/same$" runs/same/config.ini
+
+check "what is given wins, also where it contradicts"
+run train --resume $at_20 --run runs/other --learning-rate 0.05 --batch 10 --epochs 2
+expect_status 0
+expect_out 'options that differ now: .*epochs = 2, global-batch = 10, learning-rate = 0\.05'
+
+check "from another folder, with paths that are relative there"
+mkdir elsewhere
+cd elsewhere || exit 1
+run train --resume ../$at_20 --run here
+expect_status 0; expect_file here/checkpoints/step-0000000040.h5
+mv out err ..
+cd .. || exit 1
+
+check "it needs a folder of its own"
+run train --resume $at_20
+expect_error 2 '--resume FILE needs --run'
+check "and a file that can be read"
+run -n 2 train --resume runs/none.h5 --run runs/never
+expect_error 2 'runs/none\.h5'; expect_no_file runs/never
+head -c 3000 $at_20 >short.h5
+run train --resume short.h5 --run runs/never
+expect_error 2 'short\.h5'; expect_no_file runs/never
+
+check "another optimiser is refused unless its state may begin anew"
+run -n 2 train --resume $at_20 --run runs/adam --optimizer adam --learning-rate 0.001
+expect_error 1 'trained with --optimizer sgd, not adam: .*--resume FILE --new-optimizer-state'
+run train --run runs/a --resume --optimizer adam --new-optimizer-state
+expect_error 2 '--new-optimizer-state needs --resume FILE'
+
+check "Adam's first update is of the size of the learning rate, wherever the run is"
+run -n 2 train --resume $at_20 --run runs/adam --optimizer adam --learning-rate 0.001 --new-optimizer-state --steps 21
+expect_status 0
+cat >moved.py <<'END'
+import h5py, numpy as np, sys
+a, b = (h5py.File(f, "r")["parameters"] for f in sys.argv[1:])
+moved = []
+def compare(name, item):
+    if isinstance(item, h5py.Dataset):
+        moved.append(np.abs(item[...].astype(float) - b[name][...]).ravel())
+a.visititems(compare)
+moved = np.concatenate(moved)
+assert moved.max() < 0.00101 and np.median(moved) > 0.0009, (moved.max(), np.median(moved))
+END
+expect python3 moved.py $at_20 runs/adam/checkpoints/step-0000000021.h5
+
+check "and 20 and 20 more steps of it are 40, bit by bit"
+new=(train --resume $at_20 --optimizer adam --learning-rate 0.001 --average-decay 0.9 --new-optimizer-state --keep 9)
+must_run "${new[@]}" --steps 60 --run runs/whole
+must_run "${new[@]}" --steps 40 --run runs/parts
+run train --run runs/parts --resume --steps 60
+expect_status 0
+cat >same_weights.py <<'END'
+import h5py, sys
+def tensors(file):
+    found = {}
+    h5py.File(file, "r").visititems(lambda name, item: found.update({name: item[...]}) if isinstance(item, h5py.Dataset) and item.dtype.kind == "f" else None)
+    return found
+a, b = map(tensors, sys.argv[1:])
+assert a.keys() == b.keys() and len(a) == 6 * 4, (sorted(a), sorted(b))  # two moments and an average
+different = [name for name in a if a[name].tobytes() != b[name].tobytes()]
+assert not different, different
+END
+expect python3 same_weights.py runs/whole/checkpoints/step-0000000060.h5 runs/parts/checkpoints/step-0000000060.h5

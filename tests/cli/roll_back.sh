@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# Training that comes apart goes back to a good checkpoint with a smaller learning rate.
+. "$(dirname "$0")/harness.sh"
+
+pack_small data/train
+pack_small data/test --seed 7
+train=(train --data data --hidden 16 --global-batch 40 --steps 60 --evaluate-every 20 --checkpoint-every 10 --keep 9 --report-every 1
+  --progress off --no-tensorboard)
+# The rate times the factor is 0.1.
+too_fast=(--optimizer momentum --momentum 0.5 --learning-rate 1e30)
+back_to_a_tenth=(--roll-back 2 --roll-back-factor 1e-31)
+
+# same_weights FILE FILE: all tensors bit by bit.
+cat >same_weights.py <<'END'
+import h5py, sys
+def tensors(file):
+    found = {}
+    h5py.File(file, "r").visititems(lambda name, item: found.update({name: item[...]}) if isinstance(item, h5py.Dataset) and item.dtype.kind == "f" else None)
+    return found
+a, b = map(tensors, sys.argv[1:])
+assert a.keys() == b.keys() and len(a) >= 8, (sorted(a), sorted(b))
+different = [name for name in a if a[name].tobytes() != b[name].tobytes()]
+assert not different, different
+END
+
+for n in 1 3; do
+  must_run -n $n "${train[@]}" --optimizer momentum --momentum 0.5 --learning-rate 0.1 --run runs/calm-$n
+
+  check "without --roll-back it stops, $n ranks"
+  run -n $n "${train[@]}" "${too_fast[@]}" --run runs/stops-$n
+  expect_error 1 'is not finite'
+
+  check "from the beginning, $n ranks: as if the rate had been the smaller one from the start"
+  run -n $n "${train[@]}" "${too_fast[@]}" "${back_to_a_tenth[@]}" --run runs/anew-$n
+  expect_status 0
+  expect_err 'is not finite.*Going back to the beginning with 0\.1 times the learning rate \(roll-back 1 of 2\)$' |
+  expect python3 same_weights.py runs/{calm,anew}-$n/checkpoints/step-0000000060.h5
+
+  check "from a checkpoint, $n ranks: as if the rate had never been too large"
+  run -n $n train --resume runs/calm-$n/checkpoints/step-0000000020.h5 --run runs/back-$n --learning-rate 1e30 "${back_to_a_tenth[@]}"
+  expect_status 0
+  expect_err 'is not finite.*Going back to runs/calm-.*/step-0000000020\.h5'
+  expect python3 same_weights.py runs/{calm,back}-$n/checkpoints/step-0000000060.h5
+  expect grep -q '"kind":"roll_back","step":21,"failed_step":2[0-9],"count":1,"rate_factor":1e-31' runs/back-$n/metrics.jsonl
+  expect [ "$(grep -c '"kind":"train","step":30,' runs/back-$n/metrics.jsonl)" = 1 ]
+done
+
+check "a run that resumes keeps the smaller rate"
+run -n 2 train --run runs/back-1 --resume --steps 80
+expect_status 0; expect_out 'lr 0\.1 '
+check "and knows how often it went back"
+run -n 2 train --run runs/back-1 --resume --steps 90 --learning-rate 1e62 --roll-back 1
+expect_error 1 'is not finite.*went back 1 time before.*--roll-back 1 allows no more'
+expect_file runs/back-1/checkpoints/step-0000000080.h5
+
+check "where a smaller rate does not help it ends after N returns"
+run "${train[@]}" "${too_fast[@]}" --roll-back 3 --run runs/hopeless
+expect_error 1 'went back 3 times before, at last with 0\.125 times'
+
+check "a leap of the loss, whose numbers are finite, and checkpoints made within it"
+run -n 2 train --data data --hidden 16 --global-batch 40 --learning-rate 0.1 --schedule step --boundaries 100 --decay-rate 300 --steps 160 \
+  --checkpoint-every 5 --keep 50 --no-tensorboard --roll-back 1 --roll-back-factor 0.003 --run runs/leaps
+expect_status 0
+expect_err 'the loss leaps: [0-9.]+ on average over the last 20 steps, and [0-9.]+ at its best\. Going back to runs/leaps/'
+expect [ "$(grep -c '"kind":"checkpoint","step":105,' runs/leaps/metrics.jsonl)" = 1 ]
+expect [ "$(grep -c '"kind":"roll_back"' runs/leaps/metrics.jsonl)" = 1 ]
+run eval runs/leaps --checkpoint latest
+expect_status 0
+
+check "islands do not go back"
+run -n 2 "${train[@]}" --agree local=5 --islands 2 --roll-back 1 --run runs/islands
+expect_error 2 '--agree local does not go with --roll-back'
+check "a factor without returns"
+run "${train[@]}" --roll-back-factor 0.1
+expect_error 2 'roll-back-factor has no effect without --roll-back'
