@@ -27,6 +27,13 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
     island_session_ = session.group(first, plan.islands->end_rank(own) - first, plan.settings.execution.deadline);
     island_ = comm::make_communicator(*island_session_, communicator_options(plan.settings.execution));
   }
+  training_ranks_ = app::training_ranks(plan, communicator.size());
+  if (plan.servers) {
+    island_session_ = session.group(communicator.rank(), 1, plan.settings.execution.deadline);
+    island_ = comm::make_communicator(*island_session_, communicator_options(plan.settings.execution));
+    update_ = plan.settings.agree.quorum > 0 || plan.settings.agree.staleness == 0 ? Trainer::Update::elsewhere_of_sums
+                                                                                   : Trainer::Update::elsewhere;
+  }
   const Workload& workload = plan.workload;
   const ExecutionOptions& options = plan.settings.execution;
   const model::Network& network = *workload.network;
@@ -77,6 +84,10 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
   reducer_ = std::make_unique<comm::GradientReducer>(
       gradient_communicator(), training_->parameters.gradient_elements(), plan.buckets,
       training_->optimizer.is_partitioned() ? comm::SumsFor::owners : comm::SumsFor::everybody, terms);
+  if (plan.servers) {
+    server_rounds_.emplace(
+        ServerRounds::Parts{.session = session, .communicator = communicator, .training = *training_}, plan);
+  }
   if (plan.islands) {
     rounds_.emplace(LocalRounds::Parts{.communicator = communicator, .island = *island_, .training = *training_}, plan);
   }
@@ -101,14 +112,17 @@ Trainer::Parts Engine::parts() {
           .communicator = stepping(),
           .gradient_communicator = gradient_communicator(),
           .reducer = *reducer_,
-          .tree = tree_ ? &*tree_ : nullptr};
+          .tree = tree_ ? &*tree_ : nullptr,
+          .update = update_};
 }
 
 Checkpointer::Parts Engine::saved(const WorkPlan& work, int writers) {
   return {.communicator = communicator_,
           .training = *training_,
           .buckets = buckets(),
-          .sequences = share_of(work, communicator_.rank(), communicator_.size()).sequences,
+          .sequences = communicator_.rank() < training_ranks_
+                           ? share_of(work, communicator_.rank(), training_ranks_).sequences
+                           : SequenceShare{},
           .writers = writers,
           .carried = carried(),
           .memory = backend_->is_host() ? backend_->memory() : backend_->host_memory()};

@@ -11,6 +11,7 @@
 
 #include "app/engine/checkpointer.hpp"
 #include "app/engine/local_rounds.hpp"
+#include "app/engine/server_rounds.hpp"
 #include "app/engine/trainer.hpp"
 #include "app/plan/plan.hpp"
 #include "comm/communicator.hpp"
@@ -41,6 +42,8 @@ class Engine {
   comm::Communicator& stepping() noexcept { return island_ ? *island_ : communicator_; }
   /// Where islands make steps by themselves; else nullptr.
   LocalRounds* local_rounds() noexcept { return rounds_ ? &*rounds_ : nullptr; }
+  /// Where servers keep the parameters; else nullptr.
+  ServerRounds* server_rounds() noexcept { return server_rounds_ ? &*server_rounds_ : nullptr; }
   /// What a checkpoint holds besides training().
   std::vector<CarriedGroup> carried() { return rounds_ ? rounds_->carried() : std::vector<CarriedGroup>(); }
   std::span<const comm::Slice> buckets() const noexcept { return reducer_->schedule(); }
@@ -66,6 +69,9 @@ class Engine {
   std::optional<comm::SummationTree> tree_;  ///< of the gradients' sums
   std::unique_ptr<comm::GradientReducer> reducer_;
   std::optional<LocalRounds> rounds_;
+  std::optional<ServerRounds> server_rounds_;
+  Trainer::Update update_ = Trainer::Update::here;
+  int training_ranks_ = 1;
 };
 
 /// Collective: the backend of a place. Throws comm::AgreedError on every rank where one of them has none.

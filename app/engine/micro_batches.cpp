@@ -22,6 +22,17 @@ const io::InputBatch& BatchFeed::wait() {
 BatchFeed::Options feed_options(const Plan& plan, model::Backend& backend, int rank, int ranks) {
   const Workload& workload = plan.workload;
   const int island = plan.islands ? plan.islands->of(rank) : 0;
+  if (plan.servers) {  // of sums a rank brings its part, else a gradient of its own
+    ranks = plan.servers->workers;
+    const bool sums = plan.settings.agree.quorum > 0 || plan.settings.agree.staleness == 0;
+    return {.x_type = element_type(workload.training->x_type()),
+            .seed = workload.seed,
+            .most = workload.work.largest_part,
+            .memory = backend.host_memory(),
+            .first_rank = sums ? 0 : rank,
+            .end_rank = sums ? ranks : rank + 1,
+            .ranks = ranks};
+  }
   return {.x_type = element_type(workload.training->x_type()),
           .seed = workload.seed,
           .stateful = is_recurrent(*workload.network),

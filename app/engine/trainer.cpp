@@ -85,6 +85,7 @@ Trainer::Result Trainer::step(const Request& request) {
                       .samples = outcome.samples,
                       .learning_rate = learning_rate,
                       .gradient_norm = gradient_norm},
+          .divisor = static_cast<double>(input_.current().step_count),
           .stop_requests = outcome.stop_requests,
           .save_requests = outcome.save_requests,
           .save_due = outcome.save_due};
@@ -156,11 +157,16 @@ StepOutcome Trainer::add_term_losses(StepOutcome outcome) const {
 void Trainer::update() {
   auto& [parameters, model, status, optimizer] = parts_.training;
   parts_.reducer.finish_step();
-  optimizer.finish_gradients();  // before the status: where ranks share the update it carries their norms
+  if (parts_.update == Update::elsewhere_of_sums) {
+    optimizer.sum_squares();
+  } else {
+    optimizer.finish_gradients();  // before the status: where ranks share the update it carries their norms
+  }
   status.report_loss(model.loss_sums());
   parts_.gradient_communicator.all_reduce(status.summed());
   if (parts_.tree != nullptr) parts_.gradient_communicator.all_reduce(std::span(term_losses_));
   parts_.gradient_communicator.join();
+  if (parts_.update != Update::here) return status.post();
   optimizer.update(send_part_);
   status.post();
   if (!optimizer.is_partitioned()) return;

@@ -20,6 +20,12 @@ namespace lockstep::app {
 
 class Trainer {
  public:
+  /// Who makes the update of a step.
+  enum class Update {
+    here,
+    elsewhere,          ///< servers, of each gradient: this rank adds the L2 gradient
+    elsewhere_of_sums,  ///< servers, of sums of gradients: they do
+  };
   /// What takes part in a step; all of it must outlive the trainer.
   struct Parts {
     model::Backend& backend;
@@ -30,6 +36,7 @@ class Trainer {
     comm::GradientReducer& reducer;
     /// Where a step has the same bits at any number of ranks: its micro-steps are this rank's terms.
     const comm::SummationTree* tree = nullptr;
+    Update update = Update::here;  ///< of the weights
   };
   /// A step has `accumulate` micro-steps. On a device `next` is called one micro-batch ahead.
   Trainer(const Parts& parts, const model::LearningRateSchedule& schedule, std::int64_t accumulate,
@@ -44,6 +51,7 @@ class Trainer {
   };
   struct Result {
     StepFigures figures;
+    double divisor = 0;  ///< samples that the loss of the last micro-step was the mean over
     int stop_requests = 0;
     int save_requests = 0;
     bool save_due = false;

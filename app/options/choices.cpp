@@ -72,6 +72,12 @@ std::vector<Choice<model::OptimizerKind>> choices() {
 }
 
 template <>
+std::vector<Choice<StaleRate>> choices() {
+  using enum StaleRate;
+  return {{"keep", keep}, {"scale", scale}, {"compensate", compensate}};
+}
+
+template <>
 std::vector<Choice<model::OuterOptimizerKind>> choices() {
   using enum model::OuterOptimizerKind;
   return named({average, momentum, nesterov});

@@ -103,13 +103,39 @@ struct WorkOptions {
   bool operator==(const WorkOptions&) const = default;
 };
 
-/// How often the ranks agree on the weights.
-struct AgreeOptions {
-  /// 0: all ranks in every step. > 0: each island (neighbouring ranks that sum their gradients in every step) makes so
-  /// many steps by itself, a round, then the islands agree through an outer optimiser.
+/// How the ranks agree on the weights: all of them in every step, unless one of these says otherwise.
+struct AgreeMode {
+  /// > 0: each island (neighbouring ranks that sum their gradients in every step) makes so many steps by itself, a
+  /// round, then the islands agree through an outer optimiser.
   std::int64_t local_steps = 0;
+  int quorum = 0;             ///< > 0: the gradients of so many ranks make an update, later ones are dropped
+  bool asynchronous = false;  ///< servers keep the parameters, and every gradient is an update
+  bool uses_servers() const noexcept { return quorum > 0 || asynchronous; }
+  bool operator==(const AgreeMode&) const = default;
+};
+
+/// Who keeps the parameters where servers do.
+struct ServerChoice {
+  int count = 0;        ///< ranks that do nothing else, the last ones; 0: `shared`, or by a rule
+  bool shared = false;  ///< every rank keeps a part beside its training
+  bool operator==(const ServerChoice&) const = default;
+};
+
+/// What is done about gradients of weights that others have changed since.
+enum class StaleRate {
+  keep,        ///< nothing
+  scale,       ///< the learning rate is divided by the number of updates in between
+  compensate,  ///< the gradient is moved to the new weights
+};
+
+/// How the ranks agree on the weights.
+struct AgreeOptions : AgreeMode {
   std::int64_t islands = 0;  ///< of local steps; 0: one for each host
   model::OuterOptimizerOptions outer = {};
+  ServerChoice servers;
+  std::int64_t staleness = -1;  ///< steps that the fastest may be ahead of the slowest; -1: no bound
+  StaleRate stale_rate = StaleRate::keep;
+  double compensation = 0.04;  ///< of StaleRate::compensate
   bool operator==(const AgreeOptions&) const = default;
 };
 

@@ -110,21 +110,43 @@ std::string parse_patterns(const std::string& text, std::vector<std::string>& va
 
 std::string to_text(const std::vector<std::string>& value) { return fmt::format("{}", fmt::join(value, ",")); }
 
-std::string parse_agree(const std::string& text, std::int64_t& local_steps) {
-  constexpr std::string_view kLocal = "local=";
-  if (text == "all") return local_steps = 0, "";
-  std::int64_t steps = 0;
+std::string parse_agree(const std::string& text, AgreeMode& mode) {
+  constexpr std::string_view kLocal = "local=", kQuorum = "quorum=";
+  if (text == "all") return mode = {}, "";
+  if (text == "async") return mode = {.asynchronous = true}, "";
+  std::int64_t number = 0;
   const char* const last = text.data() + text.size();
-  const bool local = text.starts_with(kLocal);
-  const auto [end, error] = std::from_chars(text.data() + (local ? kLocal.size() : 0), last, steps);
-  if (!local || error != std::errc() || end != last || steps < 1 || steps > 1000000) {
-    return "is neither all nor local=STEPS, with 1 to 1000000 steps";
+  const bool local = text.starts_with(kLocal), quorum = text.starts_with(kQuorum);
+  const auto [end, error] = std::from_chars(text.data() + (local    ? kLocal.size()
+                                                           : quorum ? kQuorum.size()
+                                                                    : 0),
+                                            last, number);
+  if ((!local && !quorum) || error != std::errc() || end != last || number < 1 || number > 1000000) {
+    return "is neither all nor local=STEPS, quorum=RANKS or async, with 1 to 1000000 steps or ranks";
   }
-  return local_steps = steps, "";
+  mode = local ? AgreeMode{.local_steps = number} : AgreeMode{.quorum = static_cast<int>(number)};
+  return "";
 }
 
-std::string agree_text(const std::int64_t& local_steps) {
-  return local_steps == 0 ? "all" : fmt::format("local={}", local_steps);
+std::string agree_text(const AgreeMode& mode) {
+  if (mode.asynchronous) return "async";
+  if (mode.quorum > 0) return fmt::format("quorum={}", mode.quorum);
+  return mode.local_steps == 0 ? "all" : fmt::format("local={}", mode.local_steps);
+}
+
+std::string parse_servers(const std::string& text, ServerChoice& servers) {
+  if (text == "shared") return servers = {.count = 0, .shared = true}, "";
+  int count = 0;
+  const char* const last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), last, count);
+  if (error != std::errc() || end != last || count < 0 || count > 100000) {
+    return "is neither shared nor a number of ranks";
+  }
+  return servers = {.count = count, .shared = false}, "";
+}
+
+std::string servers_text(const ServerChoice& servers) {
+  return servers.shared ? "shared" : fmt::format("{}", servers.count);
 }
 
 std::string parse_resume(const std::string& text, Resume& value) {
@@ -289,10 +311,12 @@ void add_micro_step_options(OptionTable& table, WorkOptions& options) {
 
 void add_agree_options(OptionTable& table, AgreeOptions& options) {
   table.group("Agreement between ranks");
-  table.add_parsed("agree", options.local_steps, "MODE",
+  table.add_parsed("agree", static_cast<AgreeMode&>(options), "MODE",
                    "all: every step sums the gradients of all ranks. local=STEPS: islands of ranks make STEPS steps by "
                    "themselves (a round), then an outer optimiser makes one of their weights: 1/STEPS of the bytes "
-                   "between islands, for slow links; checkpoints, validations and stops wait for the end of a round",
+                   "between islands, for slow links; checkpoints, validations and stops wait for the end of a round. "
+                   "quorum=RANKS: the first RANKS gradients of a step make the update, later ones are dropped. async: "
+                   "servers keep the parameters, each gradient is an update as soon as it comes",
                    parse_agree, agree_text);
   table
       .add("islands", options.islands, "N",
@@ -313,6 +337,25 @@ void add_agree_options(OptionTable& table, AgreeOptions& options) {
       .below(1)
       .needs("agree")
       .only_with("outer-optimizer", {"momentum", "nesterov"});
+  table
+      .add_parsed("servers", options.servers, "N|shared",
+                  "who keeps the parameters, in equal parts: the last N ranks, which do nothing else, or every rank "
+                  "beside its training; 0: one rank with async, shared with a quorum",
+                  parse_servers, servers_text)
+      .needs("agree");
+  table
+      .add("staleness", options.staleness, "STEPS",
+           "how far the fastest rank may be ahead of the slowest; 0: the sums of all ranks; -1: no bound")
+      .at_least(-1)
+      .only_with("agree", {"async"});
+  table
+      .add_choice("stale-rate", options.stale_rate, "HOW",
+                  "what becomes of a gradient of weights that have changed since: keep (it stays as it is), scale (the "
+                  "learning rate is divided by the updates in between), compensate (it is moved to the new weights)")
+      .only_with("agree", {"async"});
+  table.add("compensation", options.compensation, "LAMBDA", "how far, to first order")
+      .at_least(0)
+      .only_with("stale-rate", {"compensate"});
 }
 
 void add_validation_options(OptionTable& table, ValidationOptions& options) {

@@ -89,6 +89,62 @@ void require_reproducible(const TrainOptions& options, const model::Network& net
   if (network.synchronizes()) refuse("--sync-batch-norm", "batch statistics are those of a virtual rank");
 }
 
+/// What servers do to the mathematics.
+std::string format_servers(const Servers& servers, const AgreeOptions& agree, std::size_t elements) {
+  const std::string keep =
+      servers.shared ? fmt::format("every rank keeps 1/{} of the parameters beside its training", servers.count)
+                     : fmt::format("{} for {} the parameters",
+                                   servers.count == 1 ? "1 server" : fmt::format("{} servers", servers.count),
+                                   counted(servers.workers, "worker"));
+  const std::string bytes = format_bytes(2 * elements * sizeof(float));
+  std::string rule;
+  if (agree.quorum > 0) {
+    rule = fmt::format("an update is the mean of the first {} of {} gradients of a step, later ones are dropped whole",
+                       agree.quorum, servers.workers);
+  } else if (agree.staleness == 0) {
+    rule = "an update is the sum of all gradients of a step, in rank order: what --agree all computes";
+  } else {
+    rule = fmt::format(
+        "every gradient is an update as soon as it comes, {} make a step; {}{}", counted(servers.workers, "update"),
+        agree.staleness < 0 ? std::string("nothing bounds how far ranks are apart")
+                            : fmt::format("the fastest rank is at most {} ahead", counted(agree.staleness, "step")),
+        agree.stale_rate == StaleRate::scale ? "; the learning rate is divided by the staleness"
+        : agree.stale_rate == StaleRate::compensate
+            ? fmt::format("; gradients are compensated for their delay, lambda {}", agree.compensation)
+            : "");
+  }
+  return fmt::format("agreement: {}; {}; {} per gradient and rank. {}\n", keep, rule, bytes,
+                     agree.asynchronous && agree.staleness == 0
+                         ? "Runs repeat bit for bit"
+                         : "What a run computes depends on who comes first: it does not repeat bit for bit");
+}
+
+/// Throws UsageError where servers cannot keep the parameters.
+void require_servers(const TrainOptions& options, const Place& place, const model::Network& network,
+                     const Workload& workload, const Servers& servers) {
+  const char* const mode = options.agree.quorum > 0 ? "--agree quorum" : "--agree async";
+  const auto refuse = [&](const std::string& with, const char* why) {
+    throw UsageError(fmt::format("{} does not go with {}: {}", mode, with, why));
+  };
+  for (const char* other : {"islands", "outer-optimizer", "outer-rate", "outer-momentum"}) {
+    if (options.was_set(other)) refuse(fmt::format("--{}", other), "that is for --agree local");
+  }
+  if (place.gpu) refuse("GPUs yet", "give --device cpu");
+  if (options.execution.shard_optimizer) refuse("--shard-optimizer", "the servers keep the optimiser in parts already");
+  if (options.run.roll_back > 0) refuse("--roll-back", "the servers would have to go back, too");
+  if (options.run.new_optimizer_state) refuse("--new-optimizer-state", "the servers count updates from the start");
+  if (options.work.reproducible) refuse("--reproducible", "gradients are added as they come");
+  if (options.execution.wire != comm::WireFormat::fp32) refuse("--wire bf16", "gradients travel in full");
+  if (options.run.checkpoint_writers > 1) refuse("--checkpoint-writers", "rank 0 brings together what servers keep");
+  if (network.synchronizes()) refuse("--sync-batch-norm", "ranks are in different steps");
+  if (is_recurrent(network)) refuse(fmt::format("--model {}", options.network.name), "a rank would lose its sequences");
+  const model::OptimizerKind kind = workload.optimizer.kind;
+  if (servers.count > 1 && (kind == model::OptimizerKind::lars || kind == model::OptimizerKind::lamb)) {
+    refuse(fmt::format("--optimizer {} on {} servers", model::name_of(kind), servers.count),
+           "it looks at whole parameters: give --servers 1");
+  }
+}
+
 /// Throws UsageError where islands cannot train by themselves.
 void require_local_steps(const TrainOptions& options, const Place& place, int ranks) {
   const auto refuse = [](const char* with, const char* why) {
@@ -179,6 +235,33 @@ std::vector<model::Slice> owned_ranges(const Plan& plan, int rank, int ranks) {
   return owned;
 }
 
+std::optional<Servers> find_servers(const TrainOptions& options, int ranks) {
+  const AgreeOptions& agree = options.agree;
+  if (!agree.uses_servers()) {
+    if (options.was_set("servers")) throw UsageError("--servers has an effect only with --agree quorum=RANKS or async");
+    return std::nullopt;
+  }
+  const bool shared = agree.servers.shared || (agree.servers.count == 0 && agree.quorum > 0);
+  const int dedicated = shared ? 0 : std::max(1, agree.servers.count);
+  if (dedicated >= ranks) {
+    throw UsageError(fmt::format("{} of {} leave nobody to train: start {} or more, or give --servers shared",
+                                 dedicated == 1 ? "1 server" : fmt::format("{} servers", dedicated),
+                                 counted(ranks, "rank"), counted(dedicated + 1, "rank")));
+  }
+  const Servers servers{.workers = ranks - dedicated, .count = shared ? ranks : dedicated, .shared = shared};
+  if (agree.quorum > servers.workers) {
+    throw UsageError(fmt::format("--agree quorum={} of {}: there are never so many gradients of a step", agree.quorum,
+                                 counted(servers.workers, shared ? "rank" : "worker")));
+  }
+  return servers;
+}
+
+comm::Slice served_part(const Servers& servers, std::size_t elements, int server) {
+  return comm::slice_of(elements, server, servers.count);
+}
+
+int training_ranks(const Plan& plan, int ranks) { return plan.servers ? plan.servers->workers : ranks; }
+
 model::MemoryPlan memory_with(const Plan& plan, const comm::Communicator& communicator, std::int64_t batch) {
   const model::Network& network = *plan.workload.network;
   const int ranks = communicator.size();
@@ -198,6 +281,16 @@ model::MemoryPlan memory_with(const Plan& plan, const comm::Communicator& commun
     memory.snapshot += velocity + memory.optimizer * static_cast<std::size_t>(
                                                          std::max<std::int64_t>(0, plan.settings.agree.islands - 1));
     memory.optimizer += 2 * arena + velocity;  // the anchor, and the differences from it
+  }
+  if (plan.servers) {
+    // A server beside the training: arenas of its own, and a message of each worker, in sums with a copy.
+    const Servers& servers = *plan.servers;
+    const std::size_t arena = network.parameters().arena_elements() * sizeof(float);
+    const std::size_t part =
+        served_part(servers, network.parameters().arena_elements(), servers.count - 1).count * sizeof(float);
+    memory.optimizer += 3 * arena + (servers.count == 1 ? memory.optimizer : memory.optimizer / servers.count + part) +
+                        4 * part * static_cast<std::size_t>(servers.workers) +
+                        2 * arena;  // what a worker sends and hears
   }
   if (plan.tree) {
     memory.gradients +=
@@ -219,6 +312,8 @@ Plan complete_plan(const comm::Communicator& communicator, const TrainOptions& o
   if (options.work.reproducible) require_reproducible(options, *workload.network, place);
   const int ranks = communicator.size();
   if (options.agree.local_steps > 0) require_local_steps(options, place, ranks);
+  const std::optional<Servers> servers = find_servers(options, ranks);
+  if (servers) require_servers(options, place, *workload.network, workload, *servers);
   const bool shards = execution.shard_optimizer && ranks > 1;
   const std::int64_t writers = options.run.checkpoint_writers;
   TrainOptions settings = decided_settings(options, workload);
@@ -238,6 +333,7 @@ Plan complete_plan(const comm::Communicator& communicator, const TrainOptions& o
                                               : 1,
             .tree = {},
             .islands = {},
+            .servers = servers,
             .memory = {},
             .record = std::move(record)};
   if (const std::int64_t parts = plan.workload.work.virtual_ranks; parts > 0) {
@@ -261,7 +357,9 @@ void inspect_job_data(comm::Communicator& communicator, const TrainOptions& opti
 Workload open_workload(comm::Communicator& communicator, const TrainOptions& options, io::IoDeadline* deadline) {
   inspect_job_data(communicator, options);
   Workload workload;
-  all_succeed_or_usage(communicator, [&] { workload = prepare_workload(options, communicator.size(), deadline); });
+  const std::optional<Servers> servers = find_servers(options, communicator.size());
+  const int world = servers ? servers->workers : communicator.size();
+  all_succeed_or_usage(communicator, [&] { workload = prepare_workload(options, world, deadline); });
   return workload;
 }
 
@@ -376,6 +474,8 @@ std::string format_plan(const Plan& plan, const comm::Communicator& communicator
     text += fmt::format(" {}", format_bytes(buckets[i].count * sizeof(float)));
   }
   text += buckets.size() > most_shown ? " ...\n" : "\n";
+  if (plan.servers)
+    text += format_servers(*plan.servers, plan.settings.agree, buckets.back().offset + buckets.back().count);
   if (plan.islands)
     text += format_islands(*plan.islands, plan.settings.agree, buckets.back().offset + buckets.back().count);
   text += fmt::format(
@@ -386,7 +486,7 @@ std::string format_plan(const Plan& plan, const comm::Communicator& communicator
               ? fmt::format("; validation: {}\n", counted(workload.validation->info().samples, "sample"))
               : std::string("; no validation data\n");
   text += fmt::format("work: {} of {} ({} x {}{}), {} per epoch", counted(work.total_steps, "step"),
-                      counted(work.global_batch, "sample"), counted(communicator.size(), "rank"),
+                      counted(work.global_batch, "sample"), counted(training_ranks(plan, communicator.size()), "rank"),
                       with_commas(work.largest_part),
                       work.virtual_ranks > 0 ? fmt::format(" in {} virtual ranks", work.virtual_ranks)
                       : work.accumulate > 1  ? fmt::format(" x {}", counted(work.accumulate, "micro-step"))

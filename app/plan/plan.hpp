@@ -42,6 +42,20 @@ class Islands {
   int ranks_;
 };
 
+/// Who trains and who keeps the parameters, where servers do (--agree quorum, --agree async).
+struct Servers {
+  int workers = 1;
+  int count = 1;        ///< of servers: each keeps one of as many equal contiguous parts
+  bool shared = false;  ///< server k is beside worker k; else on rank workers + k
+
+  bool trains(int rank) const noexcept { return rank < workers; }
+  int rank_of(int server) const noexcept { return shared ? server : workers + server; }
+  /// The one on this rank; -1: none.
+  int on(int rank) const noexcept { return shared ? rank : rank - workers >= 0 ? rank - workers : -1; }
+};
+/// Of so many ranks; nothing where the options know no servers. Throws UsageError where they contradict the ranks.
+std::optional<Servers> find_servers(const TrainOptions& options, int ranks);
+
 struct Plan {
   TrainOptions settings;  ///< the options, with what was decided in the place of what is automatic
   Workload workload;
@@ -58,6 +72,7 @@ struct Plan {
   /// How gradients are added up where the bits are the same at any number of ranks (--reproducible).
   std::optional<comm::SummationTree> tree;
   std::optional<Islands> islands;  ///< where ranks make steps of their own
+  std::optional<Servers> servers;  ///< where some keep the parameters
   model::MemoryPlan memory;        ///< of the rank that takes most
   io::TrainingRecord record;       ///< what a checkpoint says of the run, but for how far it has come
 };
@@ -92,6 +107,10 @@ model::LearningRateSchedule learning_rate_schedule(const TrainOptions& options, 
 
 /// What `rank` of `ranks` owns, its shard of each bucket; none where everybody updates all.
 std::vector<model::Slice> owned_ranges(const Plan& plan, int rank, int ranks);
+/// The part of an arena that a server keeps.
+comm::Slice served_part(const Servers& servers, std::size_t elements, int server);
+/// Ranks that share the samples of a step, of so many in all.
+int training_ranks(const Plan& plan, int ranks);
 /// As Plan::memory, with `batch` samples at once.
 model::MemoryPlan memory_with(const Plan& plan, const comm::Communicator& communicator, std::int64_t batch);
 

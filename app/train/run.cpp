@@ -16,7 +16,7 @@
 namespace lockstep::app {
 
 Run::Run(const Plan& plan, comm::Communicator& communicator, Console& console, Engine& engine, Trainer& trainer,
-         WallTime wall_time)
+         WallTime wall_time, std::function<void()> skip_step)
     : run_(plan.settings.run),
       agree_(plan.settings.agree),
       validation_(plan.settings.validation),
@@ -31,6 +31,7 @@ Run::Run(const Plan& plan, comm::Communicator& communicator, Console& console, E
       waits_on_devices_(!engine.backend().is_host()),
       trainer_(trainer),
       wall_time_(std::move(wall_time)),
+      skip_step_(std::move(skip_step)),
       checkpointer_(engine.saved(workload_.work, plan.checkpoint_writers)),
       reporter_(console, reports_, workload_.work, *workload_.task, communicator.size(), trainer.steps_done()),
       patience_(validation_.patience, validation_.min_delta,
@@ -313,7 +314,8 @@ void Run::make_steps(StopSignals& signals) {
     watch_loss(step.figures);
     report_checkpoint();
     stopped_ = step.stop_requests > 0 && !last_step();  // in the last step there is nothing left to stop
-    wall_time_.took_step(watch.seconds());
+    const std::int64_t made = engine_.server_rounds() != nullptr ? trainer_.steps_done() - steps_before_ : 1;
+    wall_time_.took_step(watch.seconds() / static_cast<double>(std::max<std::int64_t>(1, made)));
     if (trainer_.next_position() >= workload_.work.epoch_samples) keep_error([this] { check_own_shards(); });
     // Who wants the job to stop may not wait long: the checkpoint comes first, the validation when it is resumed.
     if (due(workload_.work.evaluate_every) && !stopped_) evaluate_now();
@@ -325,9 +327,32 @@ void Run::make_steps(StopSignals& signals) {
   on_rank0([&] { reporter_.remaining(last_figures_, time(), [this] { return training_.optimizer.l2_loss(); }); });
 }
 
-/// A step, or a round of local steps.
+/// The next step after which something takes all ranks.
+std::int64_t Run::next_due() const {
+  std::int64_t next = workload_.work.total_steps;
+  for (const std::int64_t every :
+       {workload_.work.evaluate_every, workload_.work.checkpoint_every, reports_.histograms_every}) {
+    if (every > 0) next = std::min(next, (trainer_.steps_done() / every + 1) * every);
+  }
+  return next;
+}
+
+/// A step, or a round of several.
 Trainer::Result Run::make_step(StopSignals& signals) {
   steps_before_ = trainer_.steps_done();
+  if (ServerRounds* const servers = engine_.server_rounds()) {
+    return servers->round(trainer_, next_due(),
+                          {.ask = [&] { return next_request(signals); },
+                           .report =
+                               [&](StepFigures figures) {
+                                 on_rank0([&] {
+                                   figures.epoch = static_cast<double>(figures.step) /
+                                                   static_cast<double>(workload_.work.steps_per_epoch);
+                                   reporter_.step(figures, time(), [this] { return training_.optimizer.l2_loss(); });
+                                 });
+                               },
+                           .skip_step = skip_step_});
+  }
   LocalRounds* const rounds = engine_.local_rounds();
   if (rounds == nullptr) return trainer_.step(next_request(signals));
   return rounds->round(trainer_, [&] { return next_request(signals); });
@@ -347,6 +372,7 @@ int Run::train(StopSignals& signals) {
     stopped_ = stopped_ && !finished();
     if (!stopped_) evaluate_now();
     on_rank0([&] { console_.info(fmt::format("time in steps: {}", format_split(split))); });
+    if (ServerRounds* const servers = engine_.server_rounds()) console_.info(servers->report());
   }
   save_now();
   await_checkpoint();

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -36,7 +37,7 @@ class Run {
  public:
   /// Collective. Takes the memory that checkpoints are written from. Throws comm::AgreedError.
   Run(const Plan& plan, comm::Communicator& communicator, Console& console, Engine& engine, Trainer& trainer,
-      WallTime wall_time);
+      WallTime wall_time, std::function<void()> skip_step);
 
   /// Collective. Makes the folder, or goes on in it where `continues`: where `from` is a checkpoint of this very run.
   /// `taken`: rank 0's, where it owns the folder already. `deadline` outlives the run.
@@ -91,6 +92,7 @@ class Run {
   void report_checkpoint();
   void make_steps(StopSignals& signals);
   Trainer::Result make_step(StopSignals& signals);
+  std::int64_t next_due() const;
   Trainer::Request next_request(StopSignals& signals);
   bool checkpoint_is_due();
   std::string summary() const;
@@ -114,7 +116,8 @@ class Run {
   bool waits_on_devices_;
   bool noted_ = false;  ///< what the backend has to say after a step
   Trainer& trainer_;
-  WallTime wall_time_;  ///< rank 0's decides
+  WallTime wall_time_;               ///< rank 0's decides
+  std::function<void()> skip_step_;  ///< drops this rank's samples of a step
   Checkpointer checkpointer_;
   Reporter reporter_;
   std::shared_ptr<io::RunFolder> folder_;  ///< rank 0; also of the thread that writes a checkpoint

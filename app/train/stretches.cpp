@@ -1,5 +1,7 @@
 #include "app/train/stretches.hpp"
 
+#include <algorithm>
+#include <cstdint>
 #include <span>
 #include <utility>
 
@@ -17,27 +19,35 @@ namespace lockstep::app {
 class Stretches::Stretch {
  public:
   explicit Stretch(const Stretches& of)
-      : prefetcher_(*of.plan_.workload.training, input(of)),
+      : micro_steps_(share_of(of.plan_.workload.work, reads_as(of), training_ranks(of.plan_, of.communicator_.size()))
+                         .micro_steps),
+        prefetcher_(*of.plan_.workload.training, input(of)),
         feed_(prefetcher_, of.engine_.stepping(),
               feed_options(of.plan_, of.engine_.backend(), of.communicator_.rank(), of.communicator_.size())),
         schedule_(of.plan_.schedule.scaled(of.course_.rate_factor)),
-        trainer_(of.engine_.parts(), schedule_,
-                 share_of(of.plan_.workload.work, of.communicator_.rank(), of.communicator_.size()).micro_steps,
-                 [this] { return feed_.next(); }) {
+        trainer_(of.engine_.parts(), schedule_, micro_steps_, [this] { return feed_.next(); }) {
     trainer_.start_at(of.from_.step, of.from_.epoch, of.from_.position, of.course_.optimizer_since);
-    run_.emplace(of.plan_, of.communicator_, of.console_, of.engine_, trainer_, of.time_left_);  // counts from there
+    run_.emplace(of.plan_, of.communicator_, of.console_, of.engine_, trainer_, of.time_left_, [this] {
+      for (std::int64_t micro = 0; micro < micro_steps_; ++micro) feed_.next();
+    });
   }
   Run& run() { return *run_; }
 
  private:
+  /// Ranks that only serve read nothing; what they hold is a worker's, and is never asked for.
+  static int reads_as(const Stretches& of) {
+    return std::min(of.communicator_.rank(), training_ranks(of.plan_, of.communicator_.size()) - 1);
+  }
   static io::PrefetcherOptions input(const Stretches& of) {
-    io::PrefetcherOptions input = reading(of.plan_.workload, of.communicator_.rank(), of.communicator_.size());
+    io::PrefetcherOptions input =
+        reading(of.plan_.workload, reads_as(of), training_ranks(of.plan_, of.communicator_.size()));
     input.first_epoch = of.from_.epoch;
     input.first_position = of.from_.position;
     input.memory = of.engine_.backend().host_memory();
     return input;
   }
 
+  std::int64_t micro_steps_;
   io::Prefetcher prefetcher_;
   BatchFeed feed_;
   model::LearningRateSchedule schedule_;
@@ -64,6 +74,7 @@ void Stretches::begin() {
   new_optimizer_ = origin_.begins_optimizer(plan_);
   from_ = restore();
   if (engine_.local_rounds() != nullptr) engine_.local_rounds()->begin();
+  if (engine_.server_rounds() != nullptr) engine_.server_rounds()->begin(from_.step);
   const Course before = course_;
   course_ = course_of(from_.metrics);
   communicator_.broadcast(std::as_writable_bytes(std::span(&course_, 1)), 0);
@@ -97,9 +108,11 @@ io::TrainingRecord Stretches::restore() {
                               source.file().string(), step, table));
     return {};
   }
-  origin_.checkpoint->restore_recurrent_state(
-      training.model.recurrent_state(),
-      share_of(plan_.workload.work, communicator_.rank(), communicator_.size()).sequences);
+  if (!plan_.servers) {  // which carry no such state
+    origin_.checkpoint->restore_recurrent_state(
+        training.model.recurrent_state(),
+        share_of(plan_.workload.work, communicator_.rank(), communicator_.size()).sequences);
+  }
   if (origin_.begins_optimizer(plan_)) {
     training.parameters.reset_optimizer_state();
     origin_.checkpoint->restore_without_optimizer(training.parameters);

@@ -34,15 +34,23 @@ Optimizer::Optimizer(Backend& backend, ParameterState& parameters, StepStatusBuf
 void Optimizer::prepare(const UpdateRule& rule) { backend_.write(std::as_bytes(std::span(&rule, 1)), rule_.tensor()); }
 
 void Optimizer::finish_gradients() {
+  if (options_.l2 > 0) {
+    for (const OwnedParts::Part& part : parameters_.owned().parts()) {
+      const Slice& range = part.range;
+      if (range.count == 0) continue;
+      backend_.add_l2_gradient(parameters_.parameters().slice(range), parameters_.gradients().slice(range),
+                               static_cast<float>(options_.l2), part.slices);
+    }
+  }
+  sum_squares();
+}
+
+void Optimizer::sum_squares() {
   const Tensor squares = status_.number(&StepStatus::gradient_squares);
   Accumulate accumulate = Accumulate::no;
   for (const OwnedParts::Part& part : parameters_.owned().parts()) {
     const Slice& range = part.range;
     if (range.count == 0) continue;
-    if (options_.l2 > 0) {
-      backend_.add_l2_gradient(parameters_.parameters().slice(range), parameters_.gradients().slice(range),
-                               static_cast<float>(options_.l2), part.slices);
-    }
     backend_.sum_of_squares(parameters_.gradients().slice({range.offset, part.trained}), squares, accumulate);
     accumulate = Accumulate::yes;
   }

@@ -34,6 +34,8 @@ class Optimizer {
   void prepare(const UpdateRule& rule);
   /// Adds the L2 gradient (if any), and takes the sum of squares to the status; both of the owned parts.
   void finish_gradients();
+  /// The same without the L2 gradient: for gradients that are a term of a sum.
+  void sum_squares();
   /// Updates the owned parts, unless the status says no or the gradients are not finite. Where the update is shared,
   /// `updated` is called once for each owned part, in their order; it may be empty.
   void update(const PartUpdated& updated = {});

@@ -1,0 +1,335 @@
+#include "app/engine/server_rounds.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "app/report/figures.hpp"
+#include "app/report/stop_watch.hpp"
+#include "comm/agreement.hpp"
+#include "comm/session/backoff.hpp"
+
+namespace lockstep::app {
+
+namespace {
+
+/// How much longer than its own step a worker waits for a word of the servers, which may wait for others.
+constexpr double kMostTimesLonger = 10;
+constexpr double kSecondsBetweenGlances = 0.1;
+
+comm::ServerNote worker_note(Say say) { return {.kind = static_cast<std::int32_t>(say)}; }
+
+comm::ServerMessages::Options worker_options(const Plan& plan, const std::shared_ptr<std::mutex>& mpi) {
+  const Servers& servers = *plan.servers;
+  comm::ServerMessages::Options options{.send = comm::ServerMessages::Lane::to_servers,
+                                        .receive = comm::ServerMessages::Lane::to_workers,
+                                        .peers = {},
+                                        .most_values = 0,
+                                        .mpi = mpi};
+  for (int server = 0; server < servers.count; ++server) {
+    options.peers.push_back(servers.rank_of(server));
+    const std::size_t part = served_part(servers, plan.workload.network->parameters().arena_elements(), server).count;
+    options.most_values = std::max(options.most_values, part);
+  }
+  return options;
+}
+
+}  // namespace
+
+DataPlace place_after(const WorkPlan& work, DataPlace from, std::int64_t steps) {
+  if (steps <= 0) return from;
+  const std::int64_t first = divide_up(work.epoch_samples - from.position, work.global_batch);
+  if (steps <= first) {
+    return {from.epoch, std::min(work.epoch_samples, from.position + steps * work.global_batch)};
+  }
+  const std::int64_t left = steps - first - 1;
+  return {from.epoch + 1 + left / work.steps_per_epoch,
+          std::min(work.epoch_samples, (left % work.steps_per_epoch + 1) * work.global_batch)};
+}
+
+ServerRounds::ServerRounds(const Parts& parts, const Plan& plan)
+    : parts_(parts),
+      plan_(plan),
+      servers_(*plan.servers),
+      rank_(parts.communicator.rank()),
+      sums_(plan.settings.agree.quorum > 0 || plan.settings.agree.staleness == 0),
+      mpi_(std::make_shared<std::mutex>()),
+      arena_(parts.training.parameters.elements()) {
+  if (const int own = servers_.on(rank_); own >= 0) server_.emplace(parts.session, plan, own, mpi_);
+  if (servers_.trains(rank_)) to_servers_.emplace(parts.session, worker_options(plan, mpi_));
+}
+
+void ServerRounds::begin(std::int64_t steps_done) {
+  first_step_ = own_steps_ = steps_done;
+  if (server_) server_->load(parts_.training.parameters, steps_done);
+}
+
+/// Has a peer died? Only while nothing else of this rank is inside MPI.
+void ServerRounds::look() {
+  if (server_failed_) std::rethrow_exception(server_error_);
+  const std::lock_guard lock(*mpi_);
+  parts_.communicator.look_at_peers();
+}
+
+template <class Done>
+void ServerRounds::wait(const char* what, Done done) {
+  using std::chrono::microseconds;
+  const StopWatch watch;
+  StopWatch since_look;
+  comm::Backoff backoff({.spin = {}, .yield = microseconds(2000), .sleep = microseconds(50)});
+  const ExecutionOptions& execution = plan_.settings.execution;
+  const double most = 2 * (execution.deadline + execution.io_deadline) + kMostTimesLonger * step_seconds_;
+  while (!done()) {
+    backoff.pause();
+    if (since_look.seconds() < kSecondsBetweenGlances) continue;
+    since_look.lap();
+    look();
+    if (watch.seconds() > most) {
+      throw comm::PeerError(
+          fmt::format("rank {} waits for {} of the servers for {:.0f} s: they are stuck, or wait for a rank that is",
+                      rank_, what, watch.seconds()));
+    }
+  }
+  waited_ += watch.seconds();
+}
+
+comm::ServerNote ServerRounds::wait_for_word() {
+  comm::ServerNote word;
+  wait("a word", [&] {
+    const auto message = to_servers_->poll();
+    if (message) word = message->note;
+    return message.has_value();
+  });
+  return word;
+}
+
+/// The servers' weights, of this version or later ones.
+void ServerRounds::pull(std::int64_t version) {
+  comm::ServerNote note = worker_note(Say::pull);
+  note.version = version;
+  for (int server = 0; server < servers_.count; ++server) to_servers_->send(server, note);
+  const std::span<float> weights = parts_.training.parameters.weight_elements(model::Weights::current);
+  int missing = servers_.count;
+  wait("the parameters", [&] {
+    while (const auto message = to_servers_->poll()) {
+      const comm::Slice part = served_part(servers_, weights.size(), message->peer);
+      if (message->note.kind != static_cast<std::int32_t>(Say::part) || message->values.size() != part.count) {
+        throw comm::PeerError(
+            fmt::format("server {} answers with {} numbers of {}; this is a bug in lockstep, please "
+                        "report it",
+                        message->peer, message->values.size(), part.count));
+      }
+      std::copy(message->values.begin(), message->values.end(),
+                weights.begin() + static_cast<std::ptrdiff_t>(part.offset));
+      --missing;
+    }
+    return missing == 0;
+  });
+  parts_.training.parameters.refresh_compute_copy(model::Weights::current);
+}
+
+void ServerRounds::push(const Trainer::Result& result, std::int64_t step, bool wants_end) {
+  comm::ServerNote note = worker_note(Say::push);
+  note.flags = wants_end ? 1 : 0;
+  note.step = step;
+  note.samples = result.figures.samples;
+  note.divisor = result.divisor;
+  note.loss = result.figures.loss_sum;
+  note.metric = result.figures.metric_sum;
+  note.squares = parts_.training.status.posted().gradient_squares;
+  const std::span<const float> gradients = parts_.training.parameters.gradient_elements();
+  for (int server = 0; server < servers_.count; ++server) {
+    const comm::Slice part = served_part(servers_, gradients.size(), server);
+    to_servers_->send(server, note, gradients.subspan(part.offset, part.count));
+  }
+}
+
+/// What the coordinator says besides: rank 0 reports it.
+void ServerRounds::tell(const comm::ServerNote& word, const Calls& calls) {
+  const auto steps = static_cast<std::int64_t>(word.divisor);
+  if (rank_ != 0 || steps <= reported_.step || steps >= plan_.workload.work.total_steps) return;
+  calls.report(unreported(steps, {word.loss, word.metric, word.samples, word.rate, std::sqrt(word.squares)}));
+}
+
+StepFigures ServerRounds::unreported(std::int64_t steps, const std::vector<double>& sums) {
+  const StepFigures figures{.step = steps,
+                            .loss_sum = sums[0] - reported_.loss_sum,
+                            .metric_sum = sums[1] - reported_.metric_sum,
+                            .samples = sums[2] - reported_.samples,
+                            .learning_rate = sums[3],
+                            .gradient_norm = sums[4]};
+  reported_ = {.step = steps, .loss_sum = sums[0], .metric_sum = sums[1], .samples = sums[2]};
+  return figures;
+}
+
+/// A worker's round.
+void ServerRounds::work(Trainer& trainer, const Calls& calls) {
+  for (;;) {
+    parts_.communicator.note_activity("waiting for the servers", trainer.steps_done() + 1);
+    const double waited = waited_;
+    const comm::ServerNote word = wait_for_word();
+    tell(word, calls);
+    if (word.kind == static_cast<std::int32_t>(Say::pause)) {
+      for (int server = 0; server < servers_.count; ++server) to_servers_->send(server, worker_note(Say::bye));
+      wait("the end of a round", [&] { return to_servers_->all_sent(); });
+      return;
+    }
+    pull(word.version);
+    for (; sums_ && own_steps_ < word.step; ++own_steps_) calls.skip_step();
+    trainer.add_communication(waited_ - waited);
+    parts_.communicator.note_activity("forward and backward", word.step + 1);
+    const StopWatch watch;
+    trainer.start_at(word.step, trainer.epoch(), trainer.next_position());
+    Trainer::Result result;
+    try {
+      result = trainer.step({});
+    } catch (const comm::AgreedError& error) {
+      throw comm::PeerError(error.what());  // the others are in the middle of their steps
+    }
+    ++own_steps_;
+    step_seconds_ = std::max(step_seconds_, watch.seconds());
+    const Trainer::Request wanted = calls.ask();
+    push(result, word.step, wanted.stop || wanted.save || wanted.save_due || !wanted.error.empty());
+  }
+}
+
+Trainer::Result ServerRounds::round(Trainer& trainer, std::int64_t steps, const Calls& calls) {
+  const std::int64_t before = trainer.steps_done();
+  if (before == first_step_) epoch_ = trainer.epoch(), position_ = trainer.next_position();
+  if (reported_.step < before) reported_.step = before;
+  {
+    server_failed_ = false;
+    std::jthread beside;
+    if (server_ && servers_.trains(rank_)) {
+      beside = std::jthread([this, steps](const std::stop_token& stop) {
+        try {
+          server_->serve(steps, {}, stop);
+        } catch (...) {
+          server_error_ = std::current_exception();
+          server_failed_ = true;
+        }
+      });
+      work(trainer, calls);
+      // The other workers' last gradients may still come to the server of this one.
+      std::atomic<bool> served = false;
+      std::jthread joining([&] {
+        beside.join();
+        served = true;
+      });
+      wait("the others' gradients", [&] { return served.load(); });
+      joining.join();
+      if (server_failed_) std::rethrow_exception(server_error_);
+    } else if (server_) {
+      parts_.communicator.note_activity("serving parameters", before);
+      bool asked = false;
+      server_->serve(steps,
+                     [&] {
+                       look();
+                       const Trainer::Request wanted = calls.ask();
+                       if (asked || !(wanted.stop || wanted.save || wanted.save_due || !wanted.error.empty())) return;
+                       asked = true;
+                       server_->drain();
+                     },
+                     {});
+    } else {
+      work(trainer, calls);
+    }
+  }
+  // From here on all ranks are together again.
+  const Trainer::Request wanted = calls.ask();
+  const StopWatch agreeing;
+  const ExecutionOptions& execution = plan_.settings.execution;
+  const double usual =
+      parts_.communicator.set_deadline(execution.deadline + execution.io_deadline + kMostTimesLonger * step_seconds_);
+  parts_.communicator.note_activity("waiting for the other ranks", before);
+  const bool speaks = server_ && server_->coordinates();
+  const ServerFigures figures = speaks ? server_->figures() : ServerFigures{};
+  std::vector<double> sums{speaks ? figures.loss : 0.0,
+                           speaks ? figures.metric : 0.0,
+                           speaks ? figures.samples : 0.0,
+                           speaks ? figures.learning_rate : 0.0,
+                           speaks ? figures.gradient_norm : 0.0,
+                           speaks ? static_cast<double>(figures.updates) : 0.0,
+                           wanted.stop ? 1.0 : 0.0,
+                           wanted.save ? 1.0 : 0.0,
+                           wanted.save_due ? 1.0 : 0.0,
+                           wanted.error.empty() ? 0.0 : 1.0};
+  parts_.communicator.all_reduce(std::span(sums));
+  parts_.communicator.wait("agreeing on a round", before);
+  if (sums[9] > 0) throw comm::AgreedError(comm::gather_distinct(parts_.communicator, wanted.error));
+  collect();
+  parts_.communicator.set_deadline(usual);
+  trainer.add_communication(agreeing.seconds());
+  const std::int64_t done = static_cast<std::int64_t>(sums[5]) / (sums_ ? 1 : servers_.workers);
+  const DataPlace place = place_after(plan_.workload.work, {epoch_, position_}, done - first_step_);
+  trainer.start_at(done, place.epoch, place.position);
+  return {.figures = unreported(done, sums),
+          .stop_requests = static_cast<int>(sums[6]),
+          .save_requests = static_cast<int>(sums[7]),
+          .save_due = sums[8] > 0};
+}
+
+/// The servers' weights and state, on every rank.
+void ServerRounds::collect() {
+  model::ParameterState& parameters = parts_.training.parameters;
+  for (const std::string& group : parameters.state_groups()) {
+    if (server_) server_->download(group, arena_);
+    for (int server = 0; server < servers_.count; ++server) {
+      const comm::Slice part = served_part(servers_, arena_.size(), server);
+      parts_.communicator.broadcast(std::as_writable_bytes(std::span(arena_).subspan(part.offset, part.count)),
+                                    servers_.rank_of(server));
+      parts_.communicator.wait("the servers' parameters");
+    }
+    parameters.upload_group(group, arena_);
+  }
+}
+
+std::string ServerRounds::report() {
+  // The coordinator's figures and what each worker has waited, by sums with zeros.
+  const auto workers = static_cast<std::size_t>(servers_.workers);
+  std::vector<double> sums(ServerFigures::kHistogram + 3 * workers + 2, 0.0);
+  if (server_) sums[sums.size() - 2] = server_->figures().bytes;
+  if (server_ && server_->coordinates()) {
+    const ServerFigures& figures = server_->figures();
+    std::copy(figures.staleness.begin(), figures.staleness.end(), sums.begin());
+    std::copy(figures.accepted.begin(), figures.accepted.end(), sums.begin() + ServerFigures::kHistogram);
+    std::copy(figures.dropped.begin(), figures.dropped.end(),
+              sums.begin() + static_cast<std::ptrdiff_t>(ServerFigures::kHistogram + workers));
+  }
+  if (servers_.trains(rank_)) {
+    sums[ServerFigures::kHistogram + 2 * workers + static_cast<std::size_t>(rank_)] = waited_;
+  }
+  parts_.communicator.all_reduce(std::span(sums));
+  parts_.communicator.wait("the servers' figures");
+  const auto list = [&](std::size_t first, const char* format) {
+    std::vector<std::string> words;
+    for (std::size_t worker = 0; worker < workers; ++worker) {
+      words.push_back(fmt::format(fmt::runtime(format), sums[first + worker]));
+    }
+    return fmt::format("{}", fmt::join(words, " "));
+  };
+  const std::size_t first = ServerFigures::kHistogram;
+  double gradients = 0;
+  for (std::size_t i = first; i < first + 2 * workers; ++i) gradients += sums[i];
+  std::string text = fmt::format("gradients accepted, rank by rank: {}", list(first, "{:.0f}"));
+  if (sums_) text += fmt::format("; dropped: {}", list(first + workers, "{:.0f}"));
+  if (!sums_) {
+    std::vector<std::string> bars;
+    for (std::size_t i = 0; i < ServerFigures::kHistogram; ++i) {
+      if (sums[i] > 0) {
+        bars.push_back(fmt::format("{}{}: {:.0f}", i, i + 1 == ServerFigures::kHistogram ? " or more" : "", sums[i]));
+      }
+    }
+    text += fmt::format("\nstaleness (updates in between: gradients): {}", fmt::join(bars, ", "));
+  }
+  text += fmt::format("\nseconds waited for the servers, rank by rank: {}; {} per gradient to and from the servers",
+                      list(first + 2 * workers, "{:.2f}"),
+                      format_bytes(static_cast<std::size_t>(sums[sums.size() - 2] / std::max(1.0, gradients))));
+  return text;
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,95 @@
+/// \file
+/// Steps between ranks that train and servers that keep the parameters (--agree async, --agree quorum).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "app/engine/trainer.hpp"
+#include "app/plan/plan.hpp"
+#include "app/servers/parameter_server.hpp"
+#include "comm/communicator.hpp"
+#include "comm/servers/server_messages.hpp"
+#include "model/training/training.hpp"
+
+namespace lockstep::app {
+
+/// A round lasts until something is due that takes all ranks: a validation, a checkpoint, a stop. In it workers and
+/// servers talk to each other alone (ParameterServer); at its end no gradient is under way, and all ranks have the
+/// servers' weights and state, so that what is due works as it does everywhere.
+class ServerRounds {
+ public:
+  /// All must outlive the rounds.
+  struct Parts {
+    comm::MpiSession& session;
+    comm::Communicator& communicator;  ///< between the host memories of all ranks
+    model::Training& training;
+  };
+  /// `plan` has servers, and outlives the rounds.
+  ServerRounds(const Parts& parts, const Plan& plan);
+
+  /// The servers take what training begins with. Before the first round.
+  void begin(std::int64_t steps_done);
+  /// What a round asks of the rank that it runs on.
+  struct Calls {
+    std::function<Trainer::Request()> ask;           ///< what this rank wants, after each of its steps
+    std::function<void(const StepFigures&)> report;  ///< rank 0: what has been done since the last call
+    std::function<void()> skip_step;                 ///< the samples of a step that others have made without this rank
+  };
+  /// Collective. Until `steps` are done in all, or somebody wants something. The figures are those that have not been
+  /// reported. Throws comm::AgreedError where a rank has failed between steps, comm::PeerError where one has in a step:
+  /// the others do not know of it.
+  Trainer::Result round(Trainer& trainer, std::int64_t steps, const Calls& calls);
+  /// Collective, between rounds: what came of the gradients, a few lines for rank 0.
+  std::string report();
+
+ private:
+  void work(Trainer& trainer, const Calls& calls);
+  comm::ServerNote wait_for_word();
+  void pull(std::int64_t version);
+  void push(const Trainer::Result& result, std::int64_t step, bool wants_end);
+  void tell(const comm::ServerNote& word, const Calls& calls);
+  /// Until `done`; peers are watched meanwhile.
+  template <class Done>
+  void wait(const char* what, Done done);
+  void look();
+  void collect();
+  StepFigures unreported(std::int64_t steps, const std::vector<double>& sums);
+
+  Parts parts_;
+  const Plan& plan_;
+  const Servers servers_;
+  int rank_;
+  bool sums_;
+  std::shared_ptr<std::mutex> mpi_;
+  std::optional<ParameterServer> server_;
+  std::optional<comm::ServerMessages> to_servers_;  ///< a worker's
+  std::vector<float> arena_;
+  std::exception_ptr server_error_;  ///< of the thread; guarded by server_failed_
+  std::atomic<bool> server_failed_ = false;
+  std::atomic<bool> wants_end_ = false;                     ///< told to the server beside this worker
+  std::int64_t own_steps_ = 0;                              ///< of this worker, in its samples
+  std::int64_t epoch_ = 0, position_ = 0, first_step_ = 0;  ///< in the data, where this process began
+  double step_seconds_ = 0;                                 ///< the longest step of this worker
+  double waited_ = 0;                                       ///< seconds for servers
+  double bytes_ = 0;
+  StepFigures reported_;  ///< sums of what has been reported
+  std::vector<double> last_report_;
+};
+
+/// Where the data are after so many steps from (epoch, position) on: as a step's MicroBatch says.
+struct DataPlace {
+  std::int64_t epoch = 0, position = 0;
+};
+DataPlace place_after(const WorkPlan& work, DataPlace from, std::int64_t steps);
+
+}  // namespace lockstep::app

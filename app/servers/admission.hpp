@@ -1,0 +1,88 @@
+/// \file
+/// When workers may begin a step, and which gradients count: the rule of a parameter server, without its messages.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace lockstep::app {
+
+/// Two rules. EACH BY ITSELF (quorum 0): every gradient is an update. A worker may begin its next step while it is no
+/// more than `staleness` steps ahead of the slowest (stale synchronous parallel: Ho et al., NIPS 2013). IN SUMS: the
+/// first `quorum` gradients of a step make one update (backup workers: Chen et al. 2016, "Revisiting distributed
+/// synchronous SGD"); what comes later is dropped whole, and its worker goes on with the newest step.
+///
+/// ENDS. A round has a target, a number of updates. A worker begins a step only where its gradient is still wanted, so
+/// a round ends with exactly as many updates as were wanted, and no gradient under way.
+class Admission {
+ public:
+  struct Options {
+    int workers = 1;
+    int quorum = 0;                              ///< gradients of an update; 0: each by itself
+    std::optional<std::int64_t> staleness = {};  ///< of quorum 0: no bound
+    std::int64_t updates = 0;                    ///< made before
+  };
+  /// What a worker is told.
+  struct Word {
+    int worker = 0;
+    bool goes_on = false;   ///< else it pauses until the next round
+    std::int64_t step = 0;  ///< that it is to make, 0-based: of a sum, or whole steps of all workers
+  };
+  enum class Verdict {
+    update,   ///< it makes an update: alone, or with those that came before
+    waits,    ///< it counts; others are missing
+    dropped,  ///< too late
+  };
+
+  explicit Admission(const Options& options);
+
+  /// All workers wait. The round ends with this many updates in all.
+  void begin_round(std::int64_t target);
+  /// The round ends as soon as a whole step is done.
+  void drain();
+  /// The next worker that waits and may be told something.
+  std::optional<Word> next();
+  /// A gradient of this worker has come. After `update` in sums: contributors(), then updated().
+  Verdict arrived(int worker);
+  /// Of the sum that is complete, in rank order.
+  std::vector<int> contributors() const;
+  /// The update is made: in sums those who contributed wait again.
+  void updated();
+  /// The worker has died. True where a sum is complete without it.
+  bool lost(int worker);
+
+  std::int64_t updates() const noexcept { return updates_; }
+  /// Gradients of an update, as few as there are workers left.
+  int quorum() const noexcept;
+  int living() const noexcept;
+  bool lives(int worker) const { return at(worker).state != State::lost; }
+  /// Everybody pauses.
+  bool over() const noexcept;
+  /// Gradients per worker.
+  std::int64_t accepted(int worker) const { return at(worker).accepted; }
+  std::int64_t dropped(int worker) const { return at(worker).dropped; }
+  /// Whose gradient is under way.
+  std::vector<int> missing() const;
+
+ private:
+  enum class State { waits, works, contributed, pauses, lost };
+  struct Worker {
+    State state = State::pauses;
+    std::int64_t step = 0;   ///< in sums: that it works on
+    std::int64_t clock = 0;  ///< gradients brought
+    std::int64_t accepted = 0, dropped = 0;
+  };
+  Worker& at(int worker) { return workers_[static_cast<std::size_t>(worker)]; }
+  const Worker& at(int worker) const { return workers_[static_cast<std::size_t>(worker)]; }
+  bool sums() const noexcept { return options_.quorum > 0; }
+  int count(State state) const noexcept;
+  bool may_begin(const Worker& worker) const;
+
+  Options options_;
+  std::vector<Worker> workers_;
+  std::int64_t updates_, target_;
+};
+
+}  // namespace lockstep::app

@@ -1,0 +1,386 @@
+#include "app/servers/parameter_server.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <numeric>
+#include <thread>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "app/plan/placement.hpp"
+#include "comm/host/summation.hpp"
+#include "comm/session/backoff.hpp"
+
+namespace lockstep::app {
+
+namespace {
+
+/// How much longer than the longest step so far a worker may take before it counts as stuck.
+constexpr double kMostTimesLongerStep = 10;
+constexpr double kSecondsBetweenGlances = 0.1;
+
+model::ParameterStateOptions server_state(const Plan& plan, const comm::Slice& part, int servers) {
+  model::ParameterStateOptions options{.optimizer = plan.workload.optimizer};
+  if (servers > 1) options.owned = {{.offset = part.offset, .count = part.count}};
+  return options;
+}
+
+std::vector<int> ranks_of_workers(const Servers& servers) {
+  std::vector<int> ranks(static_cast<std::size_t>(servers.workers));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+comm::ServerNote note_of(Say say) { return {.kind = static_cast<std::int32_t>(say)}; }
+
+}  // namespace
+
+ParameterServer::ParameterServer(comm::MpiSession& session, const Plan& plan, int index,
+                                 const std::shared_ptr<std::mutex>& mpi)
+    : plan_(plan),
+      servers_(*plan.servers),
+      index_(index),
+      workers_count_(servers_.workers),
+      sums_(plan.settings.agree.quorum > 0 || plan.settings.agree.staleness == 0),
+      part_(served_part(servers_, plan.workload.network->parameters().arena_elements(), index)),
+      backend_(make_backend(plan.place, plan.settings.execution)),
+      state_(*backend_, plan.workload.network->parameters(), server_state(plan, part_, servers_.count)),
+      status_(*backend_, {}),
+      optimizer_(*backend_, state_, status_, plan.workload.optimizer),
+      to_workers_(session, {.send = comm::ServerMessages::Lane::to_workers,
+                            .receive = comm::ServerMessages::Lane::to_servers,
+                            .peers = ranks_of_workers(servers_),
+                            .most_values = part_.count,
+                            .mpi = mpi}),
+      workers_(static_cast<std::size_t>(workers_count_)) {
+  if (servers_.count > 1) {
+    std::vector<int> others;
+    for (int other = 0; other < servers_.count; ++other) {
+      if (other != index) others.push_back(servers_.rank_of(other));
+    }
+    squares_.assign(others.size(), 0.0);
+    to_servers_.emplace(session, comm::ServerMessages::Options{.send = comm::ServerMessages::Lane::between_servers,
+                                                               .receive = comm::ServerMessages::Lane::between_servers,
+                                                               .peers = std::move(others),
+                                                               .most_values = static_cast<std::size_t>(workers_count_),
+                                                               .mpi = mpi});
+  }
+  for (Worker& worker : workers_) {
+    if (sums_) worker.gradient.resize(part_.count);
+    if (!sums_ && plan.settings.agree.stale_rate == StaleRate::compensate) worker.read.resize(part_.count);
+  }
+  figures_.accepted.assign(workers_.size(), 0.0);
+  figures_.dropped.assign(workers_.size(), 0.0);
+}
+
+std::span<float> ParameterServer::weights() {
+  return state_.weight_elements(model::Weights::current).subspan(part_.offset, part_.count);
+}
+
+std::span<float> ParameterServer::gradients() { return state_.gradient_elements().subspan(part_.offset, part_.count); }
+
+void ParameterServer::load(const model::ParameterState& from, std::int64_t steps) {
+  std::vector<float> arena(from.elements());
+  for (const std::string& group : from.state_groups()) {
+    from.download_group(group, arena);
+    state_.upload_group(group, arena);
+  }
+  version_ = sums_ ? steps : steps * workers_count_;
+  const AgreeOptions& agree = plan_.settings.agree;
+  if (!coordinates()) return;
+  Admission::Options options{.workers = workers_count_,
+                             .quorum = !sums_             ? 0
+                                       : agree.quorum > 0 ? agree.quorum
+                                                          : workers_count_,
+                             .staleness = {},
+                             .updates = version_};
+  if (!sums_ && agree.staleness > 0) options.staleness = agree.staleness;
+  admission_.emplace(options);
+}
+
+void ParameterServer::serve(std::int64_t steps, const Look& look, const std::stop_token& stop) {
+  using std::chrono::microseconds;
+  comm::Backoff backoff({.spin = {}, .yield = microseconds(2000), .sleep = microseconds(50)});
+  const ExecutionOptions& execution = plan_.settings.execution;
+  stop_ = &stop;
+  byes_ = 0;
+  for (Worker& worker : workers_) worker.paused = false;
+  if (admission_) admission_->begin_round(sums_ ? steps : steps * workers_count_);
+  since_heard_.lap();
+  StopWatch since_look;
+  while (!stop.stop_requested()) {
+    bool heard = false;
+    if (admission_) tell_workers();
+    while (const auto message = to_workers_.poll()) {
+      hear(*message);
+      heard = true;
+      if (admission_) tell_workers();
+    }
+    while (to_servers_) {
+      const auto message = to_servers_->poll();
+      if (!message) break;
+      hear_server(*message);
+      heard = true;
+    }
+    if (decided_ && apply_sum()) heard = true;
+    if (over() && to_workers_.all_sent() && (!to_servers_ || to_servers_->all_sent())) return;
+    if (heard) {
+      since_heard_.lap();
+      backoff.reset();
+    } else {
+      backoff.pause();
+    }
+    if (since_look.seconds() < kSecondsBetweenGlances) continue;
+    since_look.lap();
+    if (look) look();
+    const double most = execution.deadline + execution.io_deadline + kMostTimesLongerStep * longest_;
+    if (since_heard_.seconds() < most) continue;
+    std::vector<int> silent;
+    for (int worker = 0; worker < workers_count_; ++worker) {
+      if (!workers_[static_cast<std::size_t>(worker)].paused) silent.push_back(worker);
+    }
+    throw comm::PeerError(fmt::format("server {}: no gradient has come for {:.0f} s from {} {}; look at what they do",
+                                      index_, since_heard_.seconds(), silent.size() == 1 ? "rank" : "ranks",
+                                      fmt::join(silent, ", ")));
+  }
+}
+
+bool ParameterServer::over() const { return byes_ == workers_count_ && !decided_; }
+
+void ParameterServer::drain() {
+  if (admission_) return admission_->drain();
+  to_servers_->send(0, note_of(Say::drain));  // the coordinator is the first of the others
+}
+
+/// The coordinator's word to everybody who waits for it.
+void ParameterServer::tell_workers() {
+  while (const auto word = admission_->next()) {
+    comm::ServerNote note = note_of(word->goes_on ? Say::go : Say::pause);
+    note.step = word->step;
+    note.version = sums_ ? version_ : 0;
+    note.samples = figures_.samples;
+    note.loss = figures_.loss;
+    note.metric = figures_.metric;
+    note.squares = figures_.gradient_norm * figures_.gradient_norm;
+    note.rate = figures_.learning_rate;
+    note.divisor = static_cast<double>(step());
+    workers_[static_cast<std::size_t>(word->worker)].since_go.lap();
+    to_workers_.send(word->worker, note);
+  }
+}
+
+void ParameterServer::hear(const comm::ServerMessages::Received& message) {
+  Worker& worker = workers_[static_cast<std::size_t>(message.peer)];
+  switch (static_cast<Say>(message.note.kind)) {
+    case Say::pull:
+      worker.wants = message.note.version;
+      return answer_pulls();
+    case Say::push:
+      longest_ = std::max(longest_, coordinates() ? worker.since_go.seconds() : 0.0);
+      return take(message.peer, message);
+    case Say::bye:
+      worker.paused = true;
+      ++byes_;
+      return;
+    default:
+      throw comm::PeerError(fmt::format("server {}: rank {} says {} to it; this is a bug in lockstep, please report it",
+                                        index_, message.peer, message.note.kind));
+  }
+}
+
+void ParameterServer::hear_server(const comm::ServerMessages::Received& message) {
+  switch (static_cast<Say>(message.note.kind)) {
+    case Say::decided:
+      decided_.emplace();
+      for (const float worker : message.values) decided_->push_back(static_cast<int>(worker));
+      return;
+    case Say::squares:
+      squares_[static_cast<std::size_t>(message.peer)] = message.note.squares;
+      ++squares_heard_;
+      return;
+    case Say::drain:
+      if (admission_) admission_->drain();
+      return;
+    default:
+      throw comm::PeerError(fmt::format("server {} hears {} of another; this is a bug in lockstep, please report it",
+                                        index_, message.note.kind));
+  }
+}
+
+/// A gradient.
+void ParameterServer::take(int index, const comm::ServerMessages::Received& message) {
+  Worker& worker = workers_[static_cast<std::size_t>(index)];
+  worker.note = message.note;
+  if (admission_ && message.note.flags != 0) admission_->drain();
+  if (message.values.size() != part_.count) {
+    throw comm::PeerError(
+        fmt::format("server {}: rank {} sends {} numbers of {}; this is a bug in lockstep, please "
+                    "report it",
+                    index_, index, message.values.size(), part_.count));
+  }
+  if (!sums_) {
+    if (admission_) {
+      admission_->arrived(index);
+      count(message.note);
+    }
+    return apply_each(worker, message.values);
+  }
+  std::copy(message.values.begin(), message.values.end(), worker.gradient.begin());
+  worker.has_gradient = true;
+  if (!admission_) return;  // the coordinator's word decides
+  switch (admission_->arrived(index)) {
+    case Admission::Verdict::update:
+      return decide();
+    case Admission::Verdict::waits:
+      return;
+    case Admission::Verdict::dropped:
+      worker.has_gradient = false;
+      return;
+  }
+}
+
+/// An accepted gradient's.
+void ParameterServer::count(const comm::ServerNote& note) {
+  figures_.loss += note.loss;
+  figures_.metric += note.metric;
+  figures_.samples += note.samples;
+}
+
+void ParameterServer::decide() {
+  decided_ = admission_->contributors();
+  const std::vector<float> members(decided_->begin(), decided_->end());
+  comm::ServerNote note = note_of(Say::decided);
+  note.step = version_;
+  for (int other = 0; to_servers_ && other < to_servers_->peers(); ++other) to_servers_->send(other, note, members);
+  apply_sum();
+}
+
+/// An update of one gradient.
+void ParameterServer::apply_each(Worker& from, std::span<const float> gradient) {
+  const AgreeOptions& agree = plan_.settings.agree;
+  const std::int64_t staleness = version_ - from.read_version;
+  ++figures_.staleness[std::min(static_cast<std::size_t>(staleness), ServerFigures::kHistogram - 1)];
+  if (from.note.samples > 0) {
+    std::copy(gradient.begin(), gradient.end(), gradients().begin());
+    if (agree.stale_rate == StaleRate::compensate && staleness > 0) {
+      // Zheng et al., ICML 2017, "Asynchronous stochastic gradient descent with delay compensation": the Hessian
+      // is approximated by the gradient's own outer product, of which the diagonal is kept.
+      const auto lambda = static_cast<float>(agree.compensation);
+      const std::span<float> g = gradients(), now = weights();
+      const std::size_t all_trained = state_.table().trained_elements();
+      const std::size_t trained = std::clamp(all_trained, part_.offset, part_.offset + part_.count) - part_.offset;
+      for (std::size_t i = 0; i < trained; ++i) g[i] += lambda * g[i] * g[i] * (now[i] - from.read[i]);
+    }
+    const double base = plan_.schedule.at(std::min(step(), plan_.workload.work.total_steps - 1));
+    // Zhang et al., IJCAI 2016, "Staleness-aware async-SGD".
+    const double rate =
+        agree.stale_rate == StaleRate::scale ? base / static_cast<double>(std::max<std::int64_t>(1, staleness)) : base;
+    update(rate, from.note.squares);
+  }
+  ++version_;
+  answer_pulls();
+}
+
+/// An update of a sum, once all that was decided on is here. False: it is not.
+bool ParameterServer::apply_sum() {
+  std::vector<float*> terms;
+  double samples = 0, divisor = 0;
+  for (const int index : *decided_) {
+    Worker& worker = workers_[static_cast<std::size_t>(index)];
+    if (!worker.has_gradient || worker.note.step != version_) return false;
+    terms.push_back(worker.gradient.data());
+    samples += worker.note.samples;
+    divisor = worker.note.divisor;
+  }
+  float* const sum = gradients().data();
+  if (terms.size() == 1) {
+    std::copy_n(terms.front(), part_.count, sum);
+  } else {
+    comm::sum_into({&sum, 1}, terms, 0, part_.count);
+  }
+  if (samples > 0 && samples != divisor) {
+    const auto scale = static_cast<float>(divisor / samples);
+    for (float& element : gradients()) element *= scale;
+  }
+  status_.write({});
+  optimizer_.finish_gradients();
+  status_.post();
+  const double squares = sum_squares(status_.posted().gradient_squares);
+  update(plan_.schedule.at(std::min(step(), plan_.workload.work.total_steps - 1)), squares);
+  for (const int index : *decided_) {
+    Worker& worker = workers_[static_cast<std::size_t>(index)];
+    worker.has_gradient = false;
+    count(worker.note);
+  }
+  decided_.reset();
+  ++version_;
+  if (admission_) admission_->updated();
+  answer_pulls();
+  return true;
+}
+
+/// Over all servers, in their order. The others are in the same update: each has the gradients already, or they come
+/// without anybody's further doing.
+double ParameterServer::sum_squares(double own) {
+  if (!to_servers_) return own;
+  comm::ServerNote note = note_of(Say::squares);
+  note.squares = own;
+  for (int other = 0; other < to_servers_->peers(); ++other) to_servers_->send(other, note);
+  using std::chrono::microseconds;
+  comm::Backoff backoff({.spin = {}, .yield = microseconds(2000), .sleep = microseconds(50)});
+  const StopWatch waiting;
+  while (squares_heard_ < to_servers_->peers()) {
+    if (const auto message = to_servers_->poll()) {
+      hear_server(*message);
+      continue;
+    }
+    if (stop_->stop_requested()) return own;
+    if (waiting.seconds() > plan_.settings.execution.deadline + kMostTimesLongerStep * longest_) {
+      throw comm::PeerError(fmt::format("server {}: the other servers do not come to update {} for {:.0f} s", index_,
+                                        version_ + 1, waiting.seconds()));
+    }
+    backoff.pause();
+  }
+  squares_heard_ = 0;
+  double sum = 0;
+  for (int server = 0, other = 0; server < servers_.count; ++server) {
+    sum += server == index_ ? own : squares_[static_cast<std::size_t>(other++)];
+  }
+  return sum;
+}
+
+void ParameterServer::update(double rate, double squares) {
+  status_.write({.gradient_squares = squares});
+  optimizer_.prepare(rate, version_);
+  optimizer_.update();
+  figures_.learning_rate = rate;
+  figures_.gradient_norm = std::sqrt(squares);
+}
+
+void ParameterServer::answer_pulls() {
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    Worker& worker = workers_[i];
+    if (!worker.wants || version_ < *worker.wants) continue;
+    worker.wants.reset();
+    worker.read_version = version_;
+    const std::span<const float> now = weights();
+    if (!worker.read.empty()) std::copy(now.begin(), now.end(), worker.read.begin());
+    comm::ServerNote note = note_of(Say::part);
+    note.version = version_;
+    to_workers_.send(static_cast<int>(i), note, now);
+  }
+}
+
+const ServerFigures& ParameterServer::figures() {
+  figures_.updates = version_;
+  figures_.bytes = static_cast<double>(to_workers_.bytes() + (to_servers_ ? to_servers_->bytes() : 0));
+  for (int worker = 0; admission_ && worker < workers_count_; ++worker) {
+    figures_.accepted[static_cast<std::size_t>(worker)] = static_cast<double>(admission_->accepted(worker));
+    figures_.dropped[static_cast<std::size_t>(worker)] = static_cast<double>(admission_->dropped(worker));
+  }
+  return figures_;
+}
+
+}  // namespace lockstep::app

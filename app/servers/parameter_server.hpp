@@ -1,0 +1,126 @@
+/// \file
+/// A server of parameters (--agree async, --agree quorum): it keeps a part of them with the optimiser's state, takes
+/// the workers' gradients of that part, updates it, and hands it out.
+///
+/// WHAT IS SAID. A worker hears `go` from the first server, the coordinator, which decides when each worker may begin
+/// and which gradients count (Admission). It asks every server for its part (`pull`), gets it with its version
+/// (`part`), computes, and sends every server that part of the gradient (`push`). When it hears `pause` it says `bye`
+/// to all. Where updates are sums the coordinator tells the other servers whose gradients make each update (`decided`),
+/// so all parts take and drop the same ones, and the servers sum the squares of their parts for the norm (`squares`).
+///
+/// WHAT THE RESULT IS. A sum is made in the order of the ranks and updated as --agree all does: with all ranks in it,
+/// and one server or no clipping, the weights have the bits of a sum in shared memory. Where some are missing the sum
+/// is scaled to the mean over the samples that are there.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "app/plan/plan.hpp"
+#include "app/report/stop_watch.hpp"
+#include "app/servers/admission.hpp"
+#include "comm/servers/server_messages.hpp"
+#include "model/backend.hpp"
+#include "model/state/parameter_state.hpp"
+#include "model/state/step_status_buffer.hpp"
+#include "model/training/optimizer.hpp"
+
+namespace lockstep::app {
+
+/// The kinds of messages.
+enum class Say : std::int32_t { go, pause, pull, part, push, bye, decided, squares, drain };
+
+/// What the coordinator knows of a run's gradients.
+struct ServerFigures {
+  static constexpr std::size_t kHistogram = 17;  ///< the last counts what is staler
+  std::int64_t updates = 0;                      ///< of this process and those before
+  double loss = 0, metric = 0, samples = 0;      ///< sums over the accepted, of this process
+  double gradient_norm = 0, learning_rate = 0;   ///< of the last update
+  double bytes = 0;                              ///< to and from this server
+  std::array<double, kHistogram> staleness{};    ///< gradients by updates between reading the weights and arriving
+  std::vector<double> accepted, dropped;         ///< per worker
+};
+
+class ParameterServer {
+ public:
+  /// What a rank gets done while it serves; called every 0.1 s or so, and must not block.
+  using Look = std::function<void()>;
+
+  /// The server of this rank, number `index`. `session` and `plan` outlive it; `mpi`: see ServerMessages.
+  ParameterServer(comm::MpiSession& session, const Plan& plan, int index, const std::shared_ptr<std::mutex>& mpi);
+
+  bool coordinates() const noexcept { return index_ == 0; }
+  /// Takes its part of all state; steps done so far.
+  void load(const model::ParameterState& from, std::int64_t steps);
+  /// Until all workers pause: when so many steps are done, or earlier when somebody asks for it. Throws
+  /// comm::PeerError where a worker does not come; returns early where `stop` is requested.
+  void serve(std::int64_t steps, const Look& look, const std::stop_token& stop);
+  /// The round is to end. From the thread that serves.
+  void drain();
+  /// out = this server's part of a group; `out` is an arena.
+  void download(std::string_view group, std::span<float> out) const { state_.download_group(group, out); }
+  /// The coordinator's are whole.
+  const ServerFigures& figures();
+
+ private:
+  /// What a worker has sent and is not used yet, or what it reads meanwhile.
+  struct Worker {
+    comm::ServerNote note;
+    std::vector<float> gradient;  ///< of sums
+    std::vector<float> read;      ///< weights that it computes with, for compensation
+    std::int64_t read_version = 0;
+    std::optional<std::int64_t> wants;  ///< this version or a later one, and is not answered yet
+    bool has_gradient = false;
+    bool paused = false;
+    StopWatch since_go;
+  };
+
+  std::int64_t step() const noexcept { return sums_ ? version_ : version_ / workers_count_; }
+  std::span<float> weights();
+  std::span<float> gradients();
+  void hear(const comm::ServerMessages::Received& message);
+  void hear_server(const comm::ServerMessages::Received& message);
+  void take(int worker, const comm::ServerMessages::Received& message);
+  void count(const comm::ServerNote& note);
+  void apply_each(Worker& from, std::span<const float> gradient);
+  void decide();
+  bool apply_sum();
+  double sum_squares(double own);
+  void update(double rate, double squares);
+  void answer_pulls();
+  void tell_workers();
+  bool over() const;
+
+  const Plan& plan_;
+  const Servers servers_;
+  int index_, workers_count_;
+  bool sums_;
+  comm::Slice part_;
+  std::unique_ptr<model::Backend> backend_;
+  model::ParameterState state_;
+  model::StepStatusBuffer status_;
+  model::Optimizer optimizer_;
+  comm::ServerMessages to_workers_;
+  std::optional<comm::ServerMessages> to_servers_;  ///< the others
+  std::optional<Admission> admission_;              ///< the coordinator's
+  std::vector<Worker> workers_;
+  std::optional<std::vector<int>> decided_;  ///< whose gradients make the next update
+  std::vector<double> squares_;              ///< of the other servers, for the update under way
+  int squares_heard_ = 0;
+  std::int64_t version_ = 0;  ///< updates of this part
+  int byes_ = 0;
+  double longest_ = 0;  ///< seconds of a worker's step
+  StopWatch since_heard_;
+  const std::stop_token* stop_ = nullptr;
+  ServerFigures figures_;
+};
+
+}  // namespace lockstep::app
