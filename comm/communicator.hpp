@@ -23,6 +23,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "comm/communicator_options.hpp"
 #include "comm/session/mpi_session.hpp"
@@ -142,6 +143,10 @@ class Communicator {
   /// cheap; not inside a long operation, nor while something is enqueued.
   bool look_at_peers();
 
+  /// Peers that are seen to have died without a word, as far as this rank can see: those on its machine, and its
+  /// neighbours. Calls no MPI. Not collective.
+  virtual std::vector<int> dead_peers() const { return {}; }
+
   /// Seconds since construction that computation stood still for collectives (exposed communication).
   virtual double exposed_seconds() const noexcept { return seconds_; }
   /// From here on exposed_seconds() is right for each step. Else a device may read it in some steps only, and take the
@@ -152,6 +157,8 @@ class Communicator {
 
  protected:
   Communicator(int rank, int size) : rank_(rank), size_(size) {}
+  /// Of a communicator that goes on with fewer ranks.
+  void set_position(int rank, int size) noexcept { rank_ = rank, size_ = size; }
   void set_transport_note(std::string note) { transport_note_ = std::move(note); }
   /// own_slice of data that consist of elements of so many bytes, in bytes.
   Slice own_bytes(std::size_t bytes, std::size_t element_bytes, int rank) const noexcept;

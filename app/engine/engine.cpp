@@ -20,7 +20,8 @@ std::unique_ptr<model::Backend> make_agreed_backend(comm::Communicator& communic
   return backend;
 }
 
-Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, const Plan& plan)
+Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, const Plan& plan,
+               comm::SurvivorCommunicator* survivors)
     : communicator_(communicator), tree_(plan.tree) {
   if (plan.islands) {
     const int own = plan.islands->of(communicator.rank()), first = plan.islands->first_rank(own);
@@ -85,8 +86,8 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
       gradient_communicator(), training_->parameters.gradient_elements(), plan.buckets,
       training_->optimizer.is_partitioned() ? comm::SumsFor::owners : comm::SumsFor::everybody, terms);
   if (plan.servers) {
-    server_rounds_.emplace(
-        ServerRounds::Parts{.session = session, .communicator = communicator, .training = *training_}, plan);
+    server_rounds_.emplace(ServerRounds::Parts{.session = session, .communicator = *survivors, .training = *training_},
+                           plan);
   }
   if (plan.islands) {
     rounds_.emplace(LocalRounds::Parts{.communicator = communicator, .island = *island_, .training = *training_}, plan);

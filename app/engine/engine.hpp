@@ -25,7 +25,9 @@ class Engine {
  public:
   /// Collective. Allocates all that training takes. Throws comm::AgreedError where a rank's device has too little
   /// memory or NCCL does not start. All references must outlive the engine.
-  Engine(comm::MpiSession& session, comm::Communicator& communicator, const Plan& plan);
+  /// `survivors`: the same as `communicator` where the plan has servers.
+  Engine(comm::MpiSession& session, comm::Communicator& communicator, const Plan& plan,
+         comm::SurvivorCommunicator* survivors = nullptr);
   ~Engine();
 
   model::Backend& backend() noexcept { return *backend_; }

@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <mutex>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -23,7 +24,7 @@ constexpr double kSecondsBetweenGlances = 0.1;
 
 comm::ServerNote worker_note(Say say) { return {.kind = static_cast<std::int32_t>(say)}; }
 
-comm::ServerMessages::Options worker_options(const Plan& plan, const std::shared_ptr<std::mutex>& mpi) {
+comm::ServerMessages::Options worker_options(const Plan& plan, const std::shared_ptr<comm::TurnMutex>& mpi) {
   const Servers& servers = *plan.servers;
   comm::ServerMessages::Options options{.send = comm::ServerMessages::Lane::to_servers,
                                         .receive = comm::ServerMessages::Lane::to_workers,
@@ -57,7 +58,7 @@ ServerRounds::ServerRounds(const Parts& parts, const Plan& plan)
       servers_(*plan.servers),
       rank_(parts.communicator.rank()),
       sums_(plan.settings.agree.quorum > 0 || plan.settings.agree.staleness == 0),
-      mpi_(std::make_shared<std::mutex>()),
+      mpi_(std::make_shared<comm::TurnMutex>()),
       arena_(parts.training.parameters.elements()) {
   if (const int own = servers_.on(rank_); own >= 0) server_.emplace(parts.session, plan, own, mpi_);
   if (servers_.trains(rank_)) to_servers_.emplace(parts.session, worker_options(plan, mpi_));
@@ -68,11 +69,46 @@ void ServerRounds::begin(std::int64_t steps_done) {
   if (server_) server_->load(parts_.training.parameters, steps_done);
 }
 
-/// Has a peer died? Only while nothing else of this rank is inside MPI.
+/// Has a peer died? The coordinator hears of a worker; nobody can go on without others.
 void ServerRounds::look() {
   if (server_failed_) std::rethrow_exception(server_error_);
-  const std::lock_guard lock(*mpi_);
-  parts_.communicator.look_at_peers();
+  for (const int dead : parts_.communicator.dead_peers()) {
+    if (std::ranges::find(seen_dead_, dead) != seen_dead_.end()) continue;
+    if (dead == 0 || servers_.on(dead) >= 0) {
+      const std::lock_guard lock(*mpi_);
+      parts_.communicator.look_at_peers();  // throws with what is known of it
+    }
+    seen_dead_.push_back(dead);
+    if (to_servers_) {
+      comm::ServerNote note = worker_note(Say::lost);
+      note.step = dead;
+      to_servers_->send(0, note);
+    } else {
+      server_->lost(dead);
+    }
+  }
+}
+
+/// What the coordinator knows of the dead.
+void ServerRounds::see_the_dead(const std::vector<int>& dead, const Calls& calls) {
+  for (const int rank : dead) {
+    if (std::ranges::find(seen_dead_, rank) == seen_dead_.end()) seen_dead_.push_back(rank);
+    if (rank_ != 0 || std::ranges::find(warned_, rank) != warned_.end()) continue;
+    warned_.push_back(rank);
+    const int left = servers_.workers - static_cast<int>(warned_.size()), quorum = plan_.settings.agree.quorum;
+    calls.warn(fmt::format("{} has died; {} on without it{}. Its share of the samples is left out from here on",
+                           parts_.session.describe(rank), left == 1 ? "1 rank goes" : fmt::format("{} ranks go", left),
+                           quorum > left ? fmt::format(", and the gradients of {} make an update", left) : ""));
+  }
+}
+
+/// Collective over them.
+void ServerRounds::go_on_with_the_living() {
+  std::vector<int> living;
+  for (int rank = 0; rank < parts_.session.size(); ++rank) {
+    if (std::ranges::find(dead_, rank) == dead_.end()) living.push_back(rank);
+  }
+  if (std::ssize(living) < parts_.communicator.size()) parts_.communicator.go_on_with(living);
 }
 
 template <class Done>
@@ -97,11 +133,11 @@ void ServerRounds::wait(const char* what, Done done) {
   waited_ += watch.seconds();
 }
 
-comm::ServerNote ServerRounds::wait_for_word() {
-  comm::ServerNote word;
+ServerRounds::Word ServerRounds::wait_for_word() {
+  Word word;
   wait("a word", [&] {
     const auto message = to_servers_->poll();
-    if (message) word = message->note;
+    if (message) word = {.note = message->note, .dead = {message->values.begin(), message->values.end()}};
     return message.has_value();
   });
   return word;
@@ -171,10 +207,13 @@ void ServerRounds::work(Trainer& trainer, const Calls& calls) {
   for (;;) {
     parts_.communicator.note_activity("waiting for the servers", trainer.steps_done() + 1);
     const double waited = waited_;
-    const comm::ServerNote word = wait_for_word();
+    const auto [word, dead] = wait_for_word();
+    see_the_dead(dead, calls);
     tell(word, calls);
     if (word.kind == static_cast<std::int32_t>(Say::pause)) {
       for (int server = 0; server < servers_.count; ++server) to_servers_->send(server, worker_note(Say::bye));
+      dead_ = wait_for_word().dead;  // the end of the round
+      see_the_dead(dead_, calls);
       wait("the end of a round", [&] { return to_servers_->all_sent(); });
       return;
     }
@@ -240,6 +279,9 @@ Trainer::Result ServerRounds::round(Trainer& trainer, std::int64_t steps, const 
     }
   }
   // From here on all ranks are together again.
+  if (!servers_.trains(rank_)) dead_ = server_->lost_workers();
+  std::ranges::sort(dead_);
+  go_on_with_the_living();
   const Trainer::Request wanted = calls.ask();
   const StopWatch agreeing;
   const ExecutionOptions& execution = plan_.settings.execution;
@@ -281,7 +323,7 @@ void ServerRounds::collect() {
     for (int server = 0; server < servers_.count; ++server) {
       const comm::Slice part = served_part(servers_, arena_.size(), server);
       parts_.communicator.broadcast(std::as_writable_bytes(std::span(arena_).subspan(part.offset, part.count)),
-                                    servers_.rank_of(server));
+                                    parts_.communicator.rank_of(servers_.rank_of(server)));
       parts_.communicator.wait("the servers' parameters");
     }
     parameters.upload_group(group, arena_);

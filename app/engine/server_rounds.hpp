@@ -7,7 +7,6 @@
 #include <exception>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -19,6 +18,7 @@
 #include "app/servers/parameter_server.hpp"
 #include "comm/communicator.hpp"
 #include "comm/servers/server_messages.hpp"
+#include "comm/servers/survivor_communicator.hpp"
 #include "model/training/training.hpp"
 
 namespace lockstep::app {
@@ -31,7 +31,7 @@ class ServerRounds {
   /// All must outlive the rounds.
   struct Parts {
     comm::MpiSession& session;
-    comm::Communicator& communicator;  ///< between the host memories of all ranks
+    comm::SurvivorCommunicator& communicator;  ///< between the host memories of all ranks
     model::Training& training;
   };
   /// `plan` has servers, and outlives the rounds.
@@ -43,6 +43,7 @@ class ServerRounds {
   struct Calls {
     std::function<Trainer::Request()> ask;           ///< what this rank wants, after each of its steps
     std::function<void(const StepFigures&)> report;  ///< rank 0: what has been done since the last call
+    std::function<void(const std::string&)> warn;    ///< rank 0
     std::function<void()> skip_step;                 ///< the samples of a step that others have made without this rank
   };
   /// Collective. Until `steps` are done in all, or somebody wants something. The figures are those that have not been
@@ -54,7 +55,11 @@ class ServerRounds {
 
  private:
   void work(Trainer& trainer, const Calls& calls);
-  comm::ServerNote wait_for_word();
+  struct Word {
+    comm::ServerNote note;
+    std::vector<int> dead;
+  };
+  Word wait_for_word();
   void pull(std::int64_t version);
   void push(const Trainer::Result& result, std::int64_t step, bool wants_end);
   void tell(const comm::ServerNote& word, const Calls& calls);
@@ -62,6 +67,8 @@ class ServerRounds {
   template <class Done>
   void wait(const char* what, Done done);
   void look();
+  void see_the_dead(const std::vector<int>& dead, const Calls& calls);
+  void go_on_with_the_living();
   void collect();
   StepFigures unreported(std::int64_t steps, const std::vector<double>& sums);
 
@@ -70,7 +77,7 @@ class ServerRounds {
   const Servers servers_;
   int rank_;
   bool sums_;
-  std::shared_ptr<std::mutex> mpi_;
+  std::shared_ptr<comm::TurnMutex> mpi_;
   std::optional<ParameterServer> server_;
   std::optional<comm::ServerMessages> to_servers_;  ///< a worker's
   std::vector<float> arena_;
@@ -82,7 +89,10 @@ class ServerRounds {
   double step_seconds_ = 0;                                 ///< the longest step of this worker
   double waited_ = 0;                                       ///< seconds for servers
   double bytes_ = 0;
-  StepFigures reported_;  ///< sums of what has been reported
+  std::vector<int> seen_dead_;  ///< ranks that have died, as far as this one has seen or heard
+  std::vector<int> warned_;     ///< rank 0: of these
+  std::vector<int> dead_;       ///< of the last round's end: without whom the collectives go on
+  StepFigures reported_;        ///< sums of what has been reported
   std::vector<double> last_report_;
 };
 

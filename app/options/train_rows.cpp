@@ -340,7 +340,7 @@ void add_agree_options(OptionTable& table, AgreeOptions& options) {
   table
       .add_parsed("servers", options.servers, "N|shared",
                   "who keeps the parameters, in equal parts: the last N ranks, which do nothing else, or every rank "
-                  "beside its training; 0: one rank with async, shared with a quorum",
+                  "beside its training; 0: the last rank with async, rank 0 beside its training with a quorum",
                   parse_servers, servers_text)
       .needs("agree");
   table

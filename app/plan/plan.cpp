@@ -92,10 +92,12 @@ void require_reproducible(const TrainOptions& options, const model::Network& net
 /// What servers do to the mathematics.
 std::string format_servers(const Servers& servers, const AgreeOptions& agree, std::size_t elements) {
   const std::string keep =
-      servers.shared ? fmt::format("every rank keeps 1/{} of the parameters beside its training", servers.count)
-                     : fmt::format("{} for {} the parameters",
-                                   servers.count == 1 ? "1 server" : fmt::format("{} servers", servers.count),
-                                   counted(servers.workers, "worker"));
+      servers.shared && servers.count == 1 ? std::string("rank 0 keeps the parameters beside its training")
+      : servers.shared ? fmt::format("every rank keeps 1/{} of the parameters beside its training", servers.count)
+      : servers.count == 1
+          ? fmt::format("rank {} keeps the parameters, {} train", servers.rank_of(0), counted(servers.workers, "rank"))
+          : fmt::format("ranks {} to {} keep 1/{} of the parameters each, {} train", servers.rank_of(0),
+                        servers.rank_of(servers.count - 1), servers.count, counted(servers.workers, "rank"));
   const std::string bytes = format_bytes(2 * elements * sizeof(float));
   std::string rule;
   if (agree.quorum > 0) {
@@ -126,9 +128,8 @@ void require_servers(const TrainOptions& options, const Place& place, const mode
   const auto refuse = [&](const std::string& with, const char* why) {
     throw UsageError(fmt::format("{} does not go with {}: {}", mode, with, why));
   };
-  for (const char* other : {"islands", "outer-optimizer", "outer-rate", "outer-momentum"}) {
-    if (options.was_set(other)) refuse(fmt::format("--{}", other), "that is for --agree local");
-  }
+  if (options.agree.islands > 0) refuse("--islands", "that is for --agree local");
+  if (options.agree.outer != model::OuterOptimizerOptions{}) refuse("--outer-optimizer", "that is for --agree local");
   if (place.gpu) refuse("GPUs yet", "give --device cpu");
   if (options.execution.shard_optimizer) refuse("--shard-optimizer", "the servers keep the optimiser in parts already");
   if (options.run.roll_back > 0) refuse("--roll-back", "the servers would have to go back, too");
@@ -238,17 +239,22 @@ std::vector<model::Slice> owned_ranges(const Plan& plan, int rank, int ranks) {
 std::optional<Servers> find_servers(const TrainOptions& options, int ranks) {
   const AgreeOptions& agree = options.agree;
   if (!agree.uses_servers()) {
-    if (options.was_set("servers")) throw UsageError("--servers has an effect only with --agree quorum=RANKS or async");
+    if (agree.servers != ServerChoice{}) throw UsageError("--servers has an effect only with --agree quorum=RANKS or async");
     return std::nullopt;
   }
-  const bool shared = agree.servers.shared || (agree.servers.count == 0 && agree.quorum > 0);
+  const bool beside = !agree.servers.shared && agree.servers.count == 0 && agree.quorum > 0;  // of rank 0
+  const bool shared = agree.servers.shared || beside;
   const int dedicated = shared ? 0 : std::max(1, agree.servers.count);
   if (dedicated >= ranks) {
     throw UsageError(fmt::format("{} of {} leave nobody to train: start {} or more, or give --servers shared",
                                  dedicated == 1 ? "1 server" : fmt::format("{} servers", dedicated),
                                  counted(ranks, "rank"), counted(dedicated + 1, "rank")));
   }
-  const Servers servers{.workers = ranks - dedicated, .count = shared ? ranks : dedicated, .shared = shared};
+  const Servers servers{.workers = ranks - dedicated,
+                        .count = beside   ? 1
+                                 : shared ? ranks
+                                          : dedicated,
+                        .shared = shared};
   if (agree.quorum > servers.workers) {
     throw UsageError(fmt::format("--agree quorum={} of {}: there are never so many gradients of a step", agree.quorum,
                                  counted(servers.workers, shared ? "rank" : "worker")));
@@ -423,6 +429,23 @@ std::string format_when_saved(const Plan& plan, const comm::Communicator& commun
   return text;
 }
 
+/// How gradients are summed.
+std::string format_sums(const Plan& plan, const comm::Communicator& communicator) {
+  const std::vector<comm::Slice>& buckets = plan.buckets;
+  const std::string_view transport = comm::name_of(transport_of(plan.place, communicator));
+  std::string text = fmt::format(
+      "{}: {}{}{}, {} per step ({}):", plan.shards_optimizer ? "reduce-scatter and all-gather" : "all-reduce",
+      transport, wire_text(plan.settings.execution.wire, plan.place, communicator),
+      nvls_text(plan.settings.execution, plan.place, communicator), counted(buckets.size(), "bucket"),
+      plan.bucket_rule.text());
+  constexpr std::size_t most_shown = 8;
+  for (std::size_t i = 0; i < std::min(buckets.size(), most_shown); ++i) {
+    text += fmt::format(" {}", format_bytes(buckets[i].count * sizeof(float)));
+  }
+  text += buckets.size() > most_shown ? " ...\n" : "\n";
+  return text;
+}
+
 }  // namespace
 
 std::string format_plan(const Plan& plan, const comm::Communicator& communicator) {
@@ -463,17 +486,7 @@ std::string format_plan(const Plan& plan, const comm::Communicator& communicator
                 plan.checkpoint_writers, copy);
   text += format_when_saved(plan, communicator);
   text += format_training(plan);
-  const std::string_view transport = comm::name_of(transport_of(plan.place, communicator));
-  text += fmt::format(
-      "{}: {}{}{}, {} per step ({}):", plan.shards_optimizer ? "reduce-scatter and all-gather" : "all-reduce",
-      transport, wire_text(plan.settings.execution.wire, plan.place, communicator),
-      nvls_text(plan.settings.execution, plan.place, communicator), counted(buckets.size(), "bucket"),
-      plan.bucket_rule.text());
-  constexpr std::size_t most_shown = 8;
-  for (std::size_t i = 0; i < std::min(buckets.size(), most_shown); ++i) {
-    text += fmt::format(" {}", format_bytes(buckets[i].count * sizeof(float)));
-  }
-  text += buckets.size() > most_shown ? " ...\n" : "\n";
+  if (!plan.servers) text += format_sums(plan, communicator);
   if (plan.servers)
     text += format_servers(*plan.servers, plan.settings.agree, buckets.back().offset + buckets.back().count);
   if (plan.islands)

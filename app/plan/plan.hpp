@@ -46,12 +46,15 @@ class Islands {
 struct Servers {
   int workers = 1;
   int count = 1;        ///< of servers: each keeps one of as many equal contiguous parts
-  bool shared = false;  ///< server k is beside worker k; else on rank workers + k
+  bool shared = false;  ///< server k is a thread beside worker k; else it has rank workers + k for itself
 
   bool trains(int rank) const noexcept { return rank < workers; }
   int rank_of(int server) const noexcept { return shared ? server : workers + server; }
   /// The one on this rank; -1: none.
-  int on(int rank) const noexcept { return shared ? rank : rank - workers >= 0 ? rank - workers : -1; }
+  int on(int rank) const noexcept {
+    const int server = shared ? rank : rank - workers;
+    return server >= 0 && server < count ? server : -1;
+  }
 };
 /// Of so many ranks; nothing where the options know no servers. Throws UsageError where they contradict the ranks.
 std::optional<Servers> find_servers(const TrainOptions& options, int ranks);

@@ -38,7 +38,7 @@ comm::ServerNote note_of(Say say) { return {.kind = static_cast<std::int32_t>(sa
 }  // namespace
 
 ParameterServer::ParameterServer(comm::MpiSession& session, const Plan& plan, int index,
-                                 const std::shared_ptr<std::mutex>& mpi)
+                                 const std::shared_ptr<comm::TurnMutex>& mpi)
     : plan_(plan),
       servers_(*plan.servers),
       index_(index),
@@ -54,7 +54,8 @@ ParameterServer::ParameterServer(comm::MpiSession& session, const Plan& plan, in
                             .peers = ranks_of_workers(servers_),
                             .most_values = part_.count,
                             .mpi = mpi}),
-      workers_(static_cast<std::size_t>(workers_count_)) {
+      workers_(static_cast<std::size_t>(workers_count_)),
+      session_(session) {
   if (servers_.count > 1) {
     std::vector<int> others;
     for (int other = 0; other < servers_.count; ++other) {
@@ -105,8 +106,10 @@ void ParameterServer::serve(std::int64_t steps, const Look& look, const std::sto
   comm::Backoff backoff({.spin = {}, .yield = microseconds(2000), .sleep = microseconds(50)});
   const ExecutionOptions& execution = plan_.settings.execution;
   stop_ = &stop;
-  byes_ = 0;
+  byes_ = static_cast<int>(lost_.size());
+  ended_ = false;
   for (Worker& worker : workers_) worker.paused = false;
+  for (const int worker : lost_) workers_[static_cast<std::size_t>(worker)].paused = true;
   if (admission_) admission_->begin_round(sums_ ? steps : steps * workers_count_);
   since_heard_.lap();
   StopWatch since_look;
@@ -125,7 +128,8 @@ void ParameterServer::serve(std::int64_t steps, const Look& look, const std::sto
       heard = true;
     }
     if (decided_ && apply_sum()) heard = true;
-    if (over() && to_workers_.all_sent() && (!to_servers_ || to_servers_->all_sent())) return;
+    if (over() && !ended_ && admission_) say_end();
+    if (over() && ended_ && to_workers_.all_sent() && (!to_servers_ || to_servers_->all_sent())) return;
     if (heard) {
       since_heard_.lap();
       backoff.reset();
@@ -149,6 +153,53 @@ void ParameterServer::serve(std::int64_t steps, const Look& look, const std::sto
 
 bool ParameterServer::over() const { return byes_ == workers_count_ && !decided_; }
 
+void ParameterServer::say_end() {
+  const std::vector<float> lost = lost_values();
+  for (int worker = 0; worker < workers_count_; ++worker) to_workers_.send(worker, note_of(Say::end), lost);
+  for (int other = 0; to_servers_ && other < to_servers_->peers(); ++other) {
+    to_servers_->send(other, note_of(Say::end), lost);
+  }
+  ended_ = true;
+}
+
+void ParameterServer::lost(int index) {
+  if (std::ranges::find(lost_, index) != lost_.end()) return;
+  if (index == 0 || servers_.on(index) >= 0 || static_cast<int>(lost_.size()) + 1 >= workers_count_) {
+    throw comm::PeerError(
+        fmt::format("{} has died, without which the others cannot go on{}. Ending the job: --resume "
+                    "goes on from the last checkpoint.",
+                    session_.describe(index), servers_.on(index) >= 0 ? ": it keeps parameters" : ""));
+  }
+  if (!admission_) {  // the coordinator decides when
+    comm::ServerNote note = note_of(Say::lost);
+    note.step = index;
+    return to_servers_->send(0, note);
+  }
+  if (ended_) return;  // said in the next round
+  comm::ServerNote note = note_of(Say::lost);
+  note.step = index;
+  for (int other = 0; to_servers_ && other < to_servers_->peers(); ++other) to_servers_->send(other, note);
+  const bool complete = admission_->lost(index);
+  leave_out(index);
+  if (complete && !decided_) decide();
+}
+
+/// Nothing is expected of a worker any more.
+void ParameterServer::leave_out(int index) {
+  Worker& worker = workers_[static_cast<std::size_t>(index)];
+  if (decided_ && std::ranges::find(*decided_, index) != decided_->end() && !worker.has_gradient) {
+    throw comm::PeerError(fmt::format(
+        "{} has died in the middle of a gradient that some servers have taken already. Ending the job: --resume goes "
+        "on from the last checkpoint.",
+        session_.describe(index)));
+  }
+  lost_.insert(std::ranges::lower_bound(lost_, index), index);
+  worker.wants.reset();
+  if (!worker.paused) ++byes_;
+  worker.paused = true;
+  to_workers_.forget(index);
+}
+
 void ParameterServer::drain() {
   if (admission_) return admission_->drain();
   to_servers_->send(0, note_of(Say::drain));  // the coordinator is the first of the others
@@ -167,7 +218,7 @@ void ParameterServer::tell_workers() {
     note.rate = figures_.learning_rate;
     note.divisor = static_cast<double>(step());
     workers_[static_cast<std::size_t>(word->worker)].since_go.lap();
-    to_workers_.send(word->worker, note);
+    to_workers_.send(word->worker, note, lost_values());
   }
 }
 
@@ -184,6 +235,8 @@ void ParameterServer::hear(const comm::ServerMessages::Received& message) {
       worker.paused = true;
       ++byes_;
       return;
+    case Say::lost:
+      return lost(static_cast<int>(message.note.step));
     default:
       throw comm::PeerError(fmt::format("server {}: rank {} says {} to it; this is a bug in lockstep, please report it",
                                         index_, message.peer, message.note.kind));
@@ -202,6 +255,11 @@ void ParameterServer::hear_server(const comm::ServerMessages::Received& message)
       return;
     case Say::drain:
       if (admission_) admission_->drain();
+      return;
+    case Say::lost:
+      return admission_ ? lost(static_cast<int>(message.note.step)) : leave_out(static_cast<int>(message.note.step));
+    case Say::end:
+      ended_ = true;
       return;
     default:
       throw comm::PeerError(fmt::format("server {} hears {} of another; this is a bug in lockstep, please report it",
@@ -352,6 +410,12 @@ double ParameterServer::sum_squares(double own) {
 }
 
 void ParameterServer::update(double rate, double squares) {
+  if (!std::isfinite(squares)) {
+    throw comm::PeerError(fmt::format(
+        "step {}: the gradient norm is not finite, though each rank's is: in their sum. The last checkpoint is intact. "
+        "A smaller --learning-rate, --warmup-steps or --clip-norm usually helps",
+        step() + 1));
+  }
   status_.write({.gradient_squares = squares});
   optimizer_.prepare(rate, version_);
   optimizer_.update();

@@ -11,13 +11,15 @@
 /// WHAT THE RESULT IS. A sum is made in the order of the ranks and updated as --agree all does: with all ranks in it,
 /// and one server or no clipping, the weights have the bits of a sum in shared memory. Where some are missing the sum
 /// is scaled to the mean over the samples that are there.
+///
+/// WHO DIES. Whoever sees that a worker has died tells the coordinator (`lost`), which goes on without it and tells the
+/// others; who is left is the same for everybody when the coordinator has said `end` after the last `bye`.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <stop_token>
@@ -36,7 +38,7 @@
 namespace lockstep::app {
 
 /// The kinds of messages.
-enum class Say : std::int32_t { go, pause, pull, part, push, bye, decided, squares, drain };
+enum class Say : std::int32_t { go, pause, pull, part, push, bye, decided, squares, drain, lost, end };
 
 /// What the coordinator knows of a run's gradients.
 struct ServerFigures {
@@ -55,7 +57,7 @@ class ParameterServer {
   using Look = std::function<void()>;
 
   /// The server of this rank, number `index`. `session` and `plan` outlive it; `mpi`: see ServerMessages.
-  ParameterServer(comm::MpiSession& session, const Plan& plan, int index, const std::shared_ptr<std::mutex>& mpi);
+  ParameterServer(comm::MpiSession& session, const Plan& plan, int index, const std::shared_ptr<comm::TurnMutex>& mpi);
 
   bool coordinates() const noexcept { return index_ == 0; }
   /// Takes its part of all state; steps done so far.
@@ -65,6 +67,10 @@ class ParameterServer {
   void serve(std::int64_t steps, const Look& look, const std::stop_token& stop);
   /// The round is to end. From the thread that serves.
   void drain();
+  /// A worker has died. From the thread that serves. Throws comm::PeerError where the others cannot go on.
+  void lost(int worker);
+  /// Those who have died, ascending: the same on all ranks after a round.
+  const std::vector<int>& lost_workers() const noexcept { return lost_; }
   /// out = this server's part of a group; `out` is an arena.
   void download(std::string_view group, std::span<float> out) const { state_.download_group(group, out); }
   /// The coordinator's are whole.
@@ -79,7 +85,7 @@ class ParameterServer {
     std::int64_t read_version = 0;
     std::optional<std::int64_t> wants;  ///< this version or a later one, and is not answered yet
     bool has_gradient = false;
-    bool paused = false;
+    bool paused = false;  ///< or dead
     StopWatch since_go;
   };
 
@@ -96,8 +102,11 @@ class ParameterServer {
   double sum_squares(double own);
   void update(double rate, double squares);
   void answer_pulls();
+  void leave_out(int worker);
   void tell_workers();
   bool over() const;
+  void say_end();
+  std::vector<float> lost_values() const { return {lost_.begin(), lost_.end()}; }
 
   const Plan& plan_;
   const Servers servers_;
@@ -116,7 +125,10 @@ class ParameterServer {
   std::vector<double> squares_;              ///< of the other servers, for the update under way
   int squares_heard_ = 0;
   std::int64_t version_ = 0;  ///< updates of this part
-  int byes_ = 0;
+  int byes_ = 0;              ///< and deaths
+  std::vector<int> lost_;
+  bool ended_ = false;  ///< the coordinator has said so
+  comm::MpiSession& session_;
   double longest_ = 0;  ///< seconds of a worker's step
   StopWatch since_heard_;
   const std::stop_token* stop_ = nullptr;

@@ -350,7 +350,9 @@ Trainer::Result Run::make_step(StopSignals& signals) {
                                                    static_cast<double>(workload_.work.steps_per_epoch);
                                    reporter_.step(figures, time(), [this] { return training_.optimizer.l2_loss(); });
                                  });
+                                 report_checkpoint();  // one rank writes: nobody else is asked
                                },
+                           .warn = [&](const std::string& text) { console_.warn(text); },
                            .skip_step = skip_step_});
   }
   LocalRounds* const rounds = engine_.local_rounds();

@@ -1,6 +1,8 @@
 #include "app/train/train.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -22,6 +24,7 @@
 #include "app/train/verify_data.hpp"
 #include "app/train/wall_time.hpp"
 #include "comm/agreement.hpp"
+#include "comm/servers/survivor_communicator.hpp"
 #include "io/runs/run_folder.hpp"
 
 namespace lockstep::app {
@@ -66,7 +69,13 @@ TrainOptions read_train_command(const std::vector<std::string>& arguments) {
 }
 
 int run_train(comm::MpiSession& session, const TrainOptions& given, StopSignals& signals) {
-  const auto communicator = comm::make_communicator(session, communicator_options(given.execution));
+  comm::SurvivorCommunicator* survivors = nullptr;
+  const std::unique_ptr<comm::Communicator> communicator = [&]() -> std::unique_ptr<comm::Communicator> {
+    if (!given.agree.uses_servers()) return comm::make_communicator(session, communicator_options(given.execution));
+    auto all = std::make_unique<comm::SurvivorCommunicator>(session, communicator_options(given.execution));
+    survivors = all.get();
+    return all;
+  }();
   io::IoDeadline io_deadline = watch_files(session, *communicator, given.execution.io_deadline);
   Console console(communicator->rank() == 0);
   if (!communicator->transport_note().empty()) console.warn(communicator->transport_note());
@@ -93,7 +102,7 @@ int run_train(comm::MpiSession& session, const TrainOptions& given, StopSignals&
   verify_data(*communicator, console, settings.data.verify, workload);
   if (stopped_before_start(*communicator, console, signals)) return kExitStoppedEarly;
 
-  Engine engine(session, *communicator, plan);
+  Engine engine(session, *communicator, plan, survivors);
   console.info(engine.description());
   if (stopped_before_start(*communicator, console, signals)) return kExitStoppedEarly;
   std::optional<io::RunFolder> folder = take_folder(*communicator, console, origin, plan, io_deadline);

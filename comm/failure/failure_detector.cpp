@@ -159,6 +159,16 @@ void FailureDetector::look_for_the_dead() {
   }
 }
 
+std::vector<int> FailureDetector::dead_peers() const {
+  const int disconnected = state_.connections ? state_.connections->dead_rank() - state_.first_rank : -1;
+  std::vector<int> dead;
+  for (int peer = 0; peer < state_.size; ++peer) {
+    if (peer == state_.rank || has_left(peer)) continue;
+    if (peer == disconnected || peers_.process_state(peer) == ProcessState::gone) dead.push_back(peer);
+  }
+  return dead;
+}
+
 bool FailureDetector::has_left(int rank) const {
   return status_.report(rank).has_value() || (page(rank) && page(rank)->farewell.load() != Farewell::none);
 }

@@ -85,6 +85,8 @@ class FailureDetector {
   void end_long_operation() noexcept;
   double set_deadline(double seconds) noexcept;
   bool look_at_peers();
+  /// As Communicator::dead_peers.
+  std::vector<int> dead_peers() const;
   /// As Communicator::note_wait. From any thread.
   void note_wait(std::string_view text);
   /// This process ends on its own account: peers need not report it as dead. From any thread.

@@ -38,6 +38,7 @@ class NetworkCommunicator : public Communicator {
   bool uses_network() const noexcept override { return true; }
   void forget_rounding_errors() noexcept override { feedback_.forget(); }
   double busy_seconds() const noexcept override { return busy_; }
+  std::vector<int> dead_peers() const override { return detector_.dead_peers(); }
 
  protected:
   /// `state` belongs to the session, which outlives this.

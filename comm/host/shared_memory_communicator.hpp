@@ -32,6 +32,7 @@ class SharedMemoryCommunicator final : public Communicator {
                            const CommunicatorOptions& options);
 
   Transport transport() const noexcept override { return Transport::shared_memory; }
+  std::vector<int> dead_peers() const override { return detector_.dead_peers(); }
 
  private:
   std::unique_ptr<std::pmr::memory_resource> do_reduction_memory(std::size_t bytes, MemoryUse use) override;

@@ -1,8 +1,10 @@
 #include "comm/servers/server_messages.hpp"
 
+#include <algorithm>
 #include <climits>
 #include <cstring>
 #include <list>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -42,8 +44,17 @@ struct ServerMessages::Lines {
                     server_tag(options.receive), state.data, &receives[peer]),
           "MPI_Irecv", state, options.peers[peer]);
   }
+  bool is_forgotten(int rank) const {
+    const auto peer = std::ranges::find(options.peers, rank) - options.peers.begin();
+    return forgotten[static_cast<std::size_t>(peer)];
+  }
+  /// What was sent to the forgotten stays, for MPI may still read it.
   void test_sent() {
     for (auto entry = sent.begin(); entry != sent.end();) {
+      if (is_forgotten(entry->peer)) {
+        ++entry;
+        continue;
+      }
       int done = 0;
       check(MPI_Test(&entry->request, &done, MPI_STATUS_IGNORE), "MPI_Test", state, entry->peer);
       const auto here = entry++;
@@ -131,7 +142,7 @@ std::optional<ServerMessages::Received> ServerMessages::poll() {
 bool ServerMessages::all_sent() {
   const std::lock_guard lock(*lines_->options.mpi);
   lines_->test_sent();
-  return lines_->sent.empty();
+  return std::ranges::all_of(lines_->sent, [this](const Lines::Sent& sent) { return lines_->is_forgotten(sent.peer); });
 }
 
 std::uint64_t ServerMessages::bytes() const noexcept { return lines_->bytes; }

@@ -10,12 +10,13 @@
 /// call holds it while it is inside MPI (MPI_THREAD_SERIALIZED). No call blocks.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include "comm/session/mpi_session.hpp"
@@ -30,6 +31,19 @@ struct ServerNote {
   double samples = 0, divisor = 0, loss = 0, metric = 0, squares = 0, rate = 0;
 };
 
+/// A mutex whose threads take turns: a server that always has something to hear must not shut out the worker beside it.
+class TurnMutex {
+ public:
+  void lock() noexcept {
+    const std::uint32_t turn = next_.fetch_add(1, std::memory_order_relaxed);
+    while (now_.load(std::memory_order_acquire) != turn) std::this_thread::yield();
+  }
+  void unlock() noexcept { now_.fetch_add(1, std::memory_order_release); }
+
+ private:
+  std::atomic<std::uint32_t> next_{0}, now_{0};
+};
+
 class ServerMessages {
  public:
   /// Who hears whom: messages of a lane come from the same lane of the other side.
@@ -38,7 +52,7 @@ class ServerMessages {
     Lane send, receive;
     std::vector<int> peers;       ///< ranks of the session
     std::size_t most_values = 0;  ///< received in one message; 0: notes alone
-    std::shared_ptr<std::mutex> mpi;
+    std::shared_ptr<TurnMutex> mpi;
   };
   struct Received {
     int peer = 0;  ///< index in Options::peers

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <thread>
@@ -232,6 +233,34 @@ std::unique_ptr<MpiSession> MpiSession::part(bool member, int first, int ranks, 
   return std::unique_ptr<MpiSession>(new MpiSession(std::move(state)));
 }
 
+std::unique_ptr<MpiSession> MpiSession::survivors(const std::vector<int>& ranks, double limit) {
+  constexpr int kSurvivorsTag = 91;  // of no collective
+  const StartGuard guard("MPI_Comm_create_group", limit);
+  MPI_Group all = MPI_GROUP_NULL, living = MPI_GROUP_NULL;
+  MPI_Comm part = MPI_COMM_NULL;
+  check(MPI_Comm_group(state_->data, &all), "MPI_Comm_group", *state_);
+  check(MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &living), "MPI_Group_incl", *state_);
+  check(MPI_Comm_create_group(state_->data, living, kSurvivorsTag, &part), "MPI_Comm_create_group", *state_);
+  MPI_Group_free(&living);
+  MPI_Group_free(&all);
+  state_->has_lost_ranks = true;
+  auto state = std::make_unique<State>();
+  state->size = static_cast<int>(ranks.size());
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (ranks[i] == rank()) state->rank = static_cast<int>(i);
+    state->peers.push_back(state_->peers[static_cast<std::size_t>(ranks[i])]);
+  }
+  state->host = state_->host;
+  state->leave_taking = state_->leave_taking;
+  state->kept = state_->kept;
+  state->is_subset = true;
+  state->data = part;
+  check(MPI_Comm_dup(part, &state->status), "MPI_Comm_dup", *state);
+  return std::unique_ptr<MpiSession>(new MpiSession(std::move(state)));
+}
+
+std::string MpiSession::describe(int rank) const { return PeerTable(this->rank(), state_->peers).describe(rank); }
+
 MpiSession::~MpiSession() {
   if (!state_->uses_mpi()) return;
   if (state_->is_subset) {
@@ -241,6 +270,10 @@ MpiSession::~MpiSession() {
   }
   settle(1);  // unless conclude() has
   state_->connections.reset();
+  if (state_->has_lost_ranks) {  // MPI_Finalize would wait for them
+    std::fflush(nullptr);
+    _exit(*state_->exit_code);
+  }
   MPI_Comm_free(&state_->data);
   MPI_Comm_free(&state_->status);
   if (MPI_Finalize() != MPI_SUCCESS) write_stderr("lockstep: MPI_Finalize reported an error\n");

@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lockstep::comm {
 
@@ -51,6 +52,13 @@ class MpiSession {
   /// session of these, in which they have the numbers from 0 on; messages name them by their numbers in this one. Ends,
   /// and fails, as a subset.
   std::unique_ptr<MpiSession> group(int first, int ranks, double limit);
+
+  /// Collective over `ranks`, ascending, this one among them, after all others have died: a session of these, which
+  /// have the numbers from 0 on, in messages, too. MPI cannot be finalised any more: this session's end ends the
+  /// process.
+  std::unique_ptr<MpiSession> survivors(const std::vector<int>& ranks, double limit);
+  /// "rank 1 (host node2, pid 4711)"
+  std::string describe(int rank) const;
 
   /// What is done about a failure: says it and returns the exit code where all ranks know of it, else ends the job
   /// (abort). From any thread; called twice it says nothing more and returns the same.

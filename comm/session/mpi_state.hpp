@@ -57,6 +57,7 @@ struct MpiSession::State {
   std::shared_ptr<ConnectionWatch> connections;                       ///< of a world of several ranks; subsets share it
   std::shared_ptr<LeaveTaking> leave_taking = std::make_shared<LeaveTaking>();  ///< subsets share it
   std::shared_ptr<KeptMemory> kept = std::make_shared<KeptMemory>();            ///< subsets share it
+  bool has_lost_ranks = false;                                                  ///< and goes on without them
   bool is_subset = false;                                                       ///< of another session, which owns MPI
   FailureHandler failure_handler;
   std::atomic<double> end_limit{600};  ///< seconds

@@ -1,0 +1,180 @@
+#!/usr/bin/env bash
+# --agree async and quorum: servers keep the parameters, workers push gradients.
+# seconds: 400
+. "$(dirname "$0")/harness.sh"
+pack_small data/train
+pack_small data/test --first 600
+
+base="--data data --hidden 32 --global-batch 60 --seed 3 --learning-rate 0.003 --progress off"
+cat >same_tensors.py <<'END'
+import sys, h5py
+def tensors(path):
+    found = {}
+    h5py.File(path).visititems(lambda name, item: found.__setitem__(name, item[()].tobytes())
+                               if isinstance(item, h5py.Dataset) and item.dtype.kind == "f" else None)
+    return found
+a, b = map(tensors, sys.argv[1:])
+sys.exit(not a or a != b)
+END
+same_weights() { python3 same_tensors.py "$(newest_checkpoint "$1")" "$(newest_checkpoint "$2")" || failed "$1 and $2 have other weights"; }
+# counts WORD: the numbers that the last run says behind it, rank by rank.
+counts() { sed -nE "s/.*$1[^:]*: ([0-9 ]*).*/\1/p" out | tail -n 1; }
+# beyond LINES: more lines of steps are out.
+beyond() { [ "$(grep -c '^ *step ' out)" -gt "$1" ]; }
+sum() { python3 -c 'import sys; print(sum(map(int, sys.argv[1:])))' "$@"; }
+
+# cases: OPTIONS OF THE OPTIMISER
+for optimizer in "sgd --l2 0.01" "momentum --clip-norm 0.5 --average-decay 0.9" "adam --accumulate 2"; do
+  check "with everybody in every sum the weights have the bits of --agree all: $optimizer"
+  train="$base --steps 40 --optimizer $optimizer"
+  rm -rf runs
+  run -n 3 train $train --run runs/all
+  expect_status 0
+  run -n 3 train $train --agree quorum=3 --run runs/quorum
+  expect_status 0; expect_out 'mean of the first 3 of 3 gradients'
+  same_weights runs/all runs/quorum
+  run -n 4 train $train --agree async --staleness 0 --run runs/one
+  expect_status 0; expect_out 'rank 3 keeps the parameters, 3 ranks train'
+  same_weights runs/all runs/one
+  case $optimizer in *clip*) continue ;; esac  # several servers sum the squares of the norm in another order
+  run -n 5 train $train --agree async --staleness 0 --servers 2 --run runs/two
+  expect_status 0; expect_out 'ranks 3 to 4 keep 1/2 of the parameters each'
+  same_weights runs/all runs/two
+  run -n 3 train $train --agree quorum=3 --servers shared --run runs/shared
+  expect_status 0; expect_out 'every rank keeps 1/3'
+  same_weights runs/all runs/shared
+done
+! python3 same_tensors.py "$(newest_checkpoint runs/all)" "$(find runs/all/checkpoints -name 'step-*' | sort | head -n 1)" || failed "the comparison sees no difference"
+
+for transport in auto ring; do
+  check "a resumed run of sums has the bits of one that was not stopped, and goes on as --agree all: $transport"
+  train="$base --optimizer adam --agree async --staleness 0 --transport $transport"
+  rm -rf runs
+  run -n 3 train $train --steps 70 --checkpoint-every 35 --run runs/here
+  expect_status 0
+  cp runs/here/checkpoints/step-0000000070.h5 whole.h5
+  rm runs/here/checkpoints/step-0000000070.h5
+  run -n 3 train --resume --run runs/here
+  expect_status 0; expect_out 'continuing after step 35'
+  expect cmp whole.h5 runs/here/checkpoints/step-0000000070.h5
+  run -n 2 train $base --optimizer adam --steps 80 --agree all --resume --run runs/here
+  expect_status 0; expect_out 'continuing after step 70'; expect_out 'done at step 80'
+done
+
+for mode in "async" "async --servers 2" "async --servers shared" "async --staleness 1" "async --stale-rate scale" \
+  "async --stale-rate compensate --compensation 0.1"; do
+  check "every gradient is an update, as many as there are workers make a step, and it learns: $mode"
+  rm -rf runs
+  run -n 4 train $base --optimizer adam --steps 60 --evaluate-every 25 --agree $mode --run runs/each
+  expect_status 0; expect_out 'validation at step 25:'; expect_out 'validation at step 50:'; expect_out 'done at step 60'
+  expect_out 'staleness \(updates in between: gradients\): 0: '
+  accepted=$(counts accepted)
+  [ "$(sum $accepted)" = $((60 * $(wc -w <<<"$accepted"))) ] || failed "accepted: $accepted"
+  python3 -c "import sys; sys.exit(not float(sys.argv[1]) < 0.2)" "$(metric runs/each validation loss | tail -n 1 | cut -d' ' -f2)" ||
+    failed "it has not learnt"
+done
+
+check "staleness bounds how far ranks are apart"
+start -n 4 train $base --optimizer sgd --steps 100000000 --evaluate-every -1 --checkpoint-every -1 --agree async --staleness 3 --report-every 10 --run runs/bound
+wait_for 90 grep -q '^ *step ' out
+kill -STOP "$(rank 1)"
+sleep 1
+before=$(grep -c '^ *step ' out); sleep 1; after=$(grep -c '^ *step ' out)
+[ "$before" = "$after" ] || failed "the others went on: $before, $after lines"
+kill -CONT "$(rank 1)"
+wait_for 90 beyond "$after"
+kill -USR1 "$(rank 3)"  # the server
+finish 90
+expect_status 75; expect_out 'stopped at step [0-9]* on request'
+
+check "a quorum goes on without a rank that is late, drops what it brings, and takes it in again"
+rm -rf runs
+start -n 4 train $base --optimizer sgd --steps 100000000 --evaluate-every -1 --checkpoint-every -1 --agree quorum=3 --report-every 100 --run runs/late
+wait_for 90 grep -q '^ *step ' out
+late=$(rank 3)
+kill -STOP "$late"
+sleep 0.5
+before=$(grep -c '^ *step ' out)
+wait_for 90 beyond $((before + 2))
+kill -CONT "$late"
+sleep 0.5
+kill -USR1 "$(rank 0)"
+finish 90
+expect_status 75
+for count in $(counts dropped); do [ "$count" -ge 0 ] || failed "dropped: $count"; done
+[ "$(counts dropped | wc -w)" = 4 ] || failed "dropped: $(counts dropped)"
+set -- $(counts accepted)
+[ "$4" -lt "$2" ] || failed "rank 3 was stopped for a while, and yet: accepted $*"
+run -n 4 train --resume --run runs/late --time-limit 9
+expect_status 75; expect_out 'continuing after step'
+
+check "a checkpoint on demand waits for the end of a step"
+rm -rf runs
+start -n 3 train $base --optimizer sgd --steps 100000000 --evaluate-every -1 --checkpoint-every -1 --agree async --report-every 100 --run runs/asked
+wait_for 90 grep -q '^ *step ' out
+kill -USR2 "$(rank 0)"
+wait_for 90 grep -q '^checkpoint .*step-' out
+kill -USR1 "$(rank 1)"
+finish 90
+expect_status 75
+
+for mode in "async" "async --servers 2" "async --staleness 5" "quorum=4" "quorum=3 --servers 1" "async --transport ring"; do
+  check "a worker that dies is named, and the others finish: $mode"
+  rm -rf runs
+  start -n 5 train $base --optimizer adam --steps 6000 --evaluate-every 2000 --checkpoint-every 2000 --agree $mode --report-every 50 --run runs/dies
+  wait_for 90 grep -q '^ *step ' out
+  pid=$(rank 1)
+  kill -9 "$pid"
+  finish 120
+  expect_status 0; expect_err "rank 1 \(host .*, pid $pid\) has died; [34] ranks go on without it"
+  expect_out 'validation at step 6000'; expect_out 'done at step 6000'
+  case $mode in
+    quorum=4) ! grep -q 'gradients of' err || failed "4 ranks are left for a quorum of 4" ;;
+    *) ;;
+  esac
+done
+expect_file runs/dies/checkpoints/latest
+
+check "a quorum of all is one of all that are left"
+rm -rf runs
+start -n 3 train $base --optimizer adam --steps 3000 --evaluate-every -1 --agree quorum=3 --report-every 50 --run runs/fewer
+wait_for 90 grep -q '^ *step ' out
+kill -9 "$(rank 2)"
+finish 120
+expect_status 0; expect_err '2 ranks go on without it, and the gradients of 2 make an update'; expect_out 'done at step 3000'
+
+for victim in "async 3" "quorum=2 0" "async --servers shared 2"; do
+  check "a server that dies ends the job, which resumes: $victim"
+  rm -rf runs
+  mode=${victim% *}
+  start -n 4 train $base --optimizer adam --steps 100000000 --evaluate-every 500 --checkpoint-every 500 --agree $mode --report-every 50 --run runs/server
+  wait_for 90 grep -q '^checkpoint .*step-' out
+  pid=$(rank "${victim##* }")
+  kill -9 "$pid"
+  finish 60
+  [ "$status" != 0 ] || failed "it ended with 0"
+  expect_err "rank ${victim##* } \(host .*, pid $pid\)"
+  step=$(newest_checkpoint runs/server) && step=${step##*step-} && step=$((10#${step%.h5}))
+  run -n 4 train --agree $mode --resume --run runs/server --steps $((step + 20))
+  expect_status 0; expect_out "done at step $((step + 20)) "
+done
+
+check "a gradient that is not finite ends the job before the update"
+run -n 3 train --data data --hidden 32 --global-batch 60 --optimizer sgd --learning-rate 1e30 --steps 50 --agree async --run runs/spoilt
+expect_status 1; expect_err 'is not finite'
+
+check "contradictions are one sentence before anything starts"
+refused() { run -n 2 train $base --run runs/refused "${@:2}"; expect_error 2 "$1"; }
+refused 'is neither all nor local=STEPS, quorum=RANKS or async' --agree quorum=0
+refused '--agree quorum=3 of 2 ranks: there are never so many' --agree quorum=3
+refused '--agree quorum=2 of 1 worker' --agree quorum=2 --servers 1
+refused '2 servers of 2 ranks leave nobody to train' --agree async --servers 2
+refused '--servers has no effect without --agree' --servers 1
+refused '--servers has an effect only with --agree quorum=RANKS or async' --agree local=5 --servers 1
+refused '--staleness has an effect only with --agree async' --agree quorum=2 --staleness 1
+refused '--compensation has an effect only with --stale-rate compensate' --agree async --compensation 1
+refused '--agree async does not go with --islands' --agree async --islands 2
+refused '--agree async does not go with --shard-optimizer' --agree async --shard-optimizer --optimizer adam
+refused '--agree quorum does not go with --reproducible' --agree quorum=2 --reproducible
+refused '--agree async does not go with --wire bf16' --agree async --wire bf16
+refused '--agree quorum does not go with --optimizer lars on 2 servers' --agree quorum=2 --servers shared --optimizer lars
