@@ -292,8 +292,9 @@ CheckpointOnRank0::CheckpointOnRank0(comm::Communicator& communicator, const Che
   });
   record_ = checkpoint_.record;
   broadcast_numbers();
-  for (std::string* text : {&record_.network.kind, &record_.network.signature, &record_.optimizer, &record_.dataset,
-                            &record_.configuration, &record_.program_version, &record_.vocabulary}) {
+  for (std::string* text :
+       {&record_.network.kind, &record_.network.signature, &record_.optimizer, &record_.dataset, &record_.configuration,
+        &record_.program_version, &record_.vocabulary, &record_.data_description}) {
     *text = broadcast_text(communicator, *text);
   }
   file_ = broadcast_text(communicator, file_.string());

@@ -20,7 +20,8 @@ int run_eval(comm::MpiSession& session, const EvalOptions& options) {
                        {.checkpoint = options.checkpoint,
                         .data = options.data,
                         .average = options.average,
-                        .batch = options.evaluation_batch},
+                        .batch = options.evaluation_batch,
+                        .normalize = options.normalize},
                        execution, io_deadline);
   const Score result = evaluate(subject.model(), subject.dataset(), *communicator, subject.weights(),
                                 subject.trained().validation.batch, subject.task());

@@ -156,7 +156,8 @@ io::PredictionContent content_of(const TrainedModel& subject) {
           .outputs = record.network.outputs,
           .classes = subject.loss() == model::LossKind::softmax_cross_entropy,
           .targets = !info.y.name.empty(),
-          .class_names = info.class_names,
+          .class_names =
+              info.class_names.empty() && subject.trained_on() ? subject.trained_on()->class_names : info.class_names,
           .about = {{"program",
                      fmt::format("lockstep {} on a {} in {}", program_version(),
                                  subject.backend().is_host() ? "cpu" : "gpu", model::name_of(subject.precision()))},
@@ -164,6 +165,7 @@ io::PredictionContent content_of(const TrainedModel& subject) {
                     {"checkpoint", subject.source().file().filename().string()},
                     {"checkpoint_checksum", subject.source().checksum()},
                     {"network", io::to_text(record.network)},
+                    {"normalization", to_text(subject.trained().data.normalize)},
                     {"weights", subject.average() ? "average" : "current"},
                     {"samples_at_once", fmt::format("{}", subject.trained().validation.batch)},
                     {"data", subject.dataset().fingerprint()}}};
@@ -181,7 +183,8 @@ int run_predict(comm::MpiSession& session, const PredictOptions& options) {
                         .data = options.data,
                         .average = options.average,
                         .batch = options.batch,
-                        .labels = TrainedModel::Labels::as_they_come},
+                        .labels = TrainedModel::Labels::as_they_come,
+                        .normalize = options.normalize},
                        execution, io_deadline);
   if (subject.source().record().network.tokens) {
     throw UsageError(

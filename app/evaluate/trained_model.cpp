@@ -1,6 +1,8 @@
 #include "app/evaluate/trained_model.hpp"
 
 #include <algorithm>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -8,6 +10,7 @@
 #include "app/engine/engine.hpp"
 #include "app/options/options.hpp"
 #include "app/plan/agreement.hpp"
+#include "app/plan/data_match.hpp"
 #include "app/plan/host_memory.hpp"
 #include "app/plan/placement.hpp"
 #include "app/plan/workload.hpp"
@@ -44,10 +47,13 @@ TrainedModel::TrainedModel(comm::Communicator& communicator, Console& console, c
     : source_(communicator, request.checkpoint, &deadline),  // the others learn from it which network and which data
       trained_(train_options_from_ini(source_.record().configuration)),
       average_(request.average.value_or(trained_.validation.average)) {
+  if (request.normalize) trained_.data.normalize = *request.normalize;
   if (request.batch > 0) trained_.validation.batch = request.batch;
   for (const std::string& warning : source_.warnings()) console.warn(warning);
   find_data(communicator, request);
   open_data(communicator, request, deadline);
+  for (const std::string& note : notes_) console.info(note);
+  for (const std::string& warning : warnings_) console.warn(warning);
   for (const std::string& warning : gather_said(communicator, join_lines(dataset_->warnings()))) console.warn(warning);
   load(communicator, console, execution);
 }
@@ -76,6 +82,7 @@ void TrainedModel::open_data(comm::Communicator& communicator, const Request& re
   const std::string of_classes = broadcast_text(communicator, source_.metric_key() == "accuracy" ? "classes" : "");
   all_succeed_or_usage(communicator, [&] {
     dataset_ = open_dataset(format_of(trained_, request.labels), data(), &deadline);
+    match_data();
     const io::NetworkIdentity& trained_on = source_.record().network;
     const io::DatasetInfo& info = dataset_->info();
     const bool labels = !info.y.name.empty();
@@ -103,6 +110,52 @@ void TrainedModel::open_data(comm::Communicator& communicator, const Request& re
   });
   comm::require_equal(communicator, std::vector<comm::FingerprintItem>{{"program", program_version()},
                                                                        {"data", dataset_->fingerprint()}});
+  compare_values(communicator, request);
+}
+
+/// The data beside what the checkpoint says of those that it was trained on; their classes get its numbers.
+void TrainedModel::match_data() {
+  const io::TrainingRecord& record = source_.record();
+  const io::DatasetInfo& info = dataset_->info();
+  if (info.tokens) {
+    if (record.vocabulary.empty()) return;
+    std::string warning = compare_vocabularies(io::token_info_from_json(record.vocabulary), *info.tokens, data());
+    if (!warning.empty()) warnings_.push_back(std::move(warning));
+    return;
+  }
+  if (!record.data_description.empty()) trained_on_ = io::data_description_from_json(record.data_description);
+  if (!trained_on_) {
+    notes_.push_back(fmt::format(
+        "{} does not say what data it was trained on: whether classes and values mean the same here cannot be compared",
+        source_.file().string()));
+    return;
+  }
+  require_same_samples(*trained_on_, info, data());
+  if (info.y.name.empty() || !info.labels_are_classes || trained_on_->labels != io::Labels::classes) return;
+  ClassMatch match = match_classes(trained_on_->class_names, record.network.outputs, info, data());
+  if (!match.note.empty()) notes_.push_back(match.note);
+  if (!match.warning.empty()) warnings_.push_back(match.warning);
+  dataset_ = relabelled(std::move(dataset_), match, trained_on_->class_names);
+}
+
+/// Collective. Where the data do not say what range their numbers have, rank 0 looks at some of them.
+void TrainedModel::compare_values(comm::Communicator& communicator, const Request& request) {
+  if (!trained_on_ || request.normalize || dataset_->info().tokens) return;
+  std::optional<ValueRange> range = known_range(dataset_->info());
+  if (!range && trained_on_->has_range) {
+    range.emplace();
+    comm::all_succeed(communicator, [&] {
+      if (communicator.rank() != 0) return;
+      const comm::LongOperation looking(communicator, "looking at the data");
+      range = measured_range(*dataset_);
+    });
+    communicator.broadcast(std::as_writable_bytes(std::span(&*range, 1)), 0);
+    communicator.wait();
+  }
+  all_succeed_or_usage(communicator, [&] {
+    std::string warning = compare_ranges(*trained_on_, dataset_->info(), range, data());
+    if (!warning.empty()) warnings_.push_back(std::move(warning));
+  });
 }
 
 void TrainedModel::load(comm::Communicator& communicator, Console& console, const ExecutionOptions& execution) {

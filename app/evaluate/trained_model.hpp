@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "app/engine/snapshot.hpp"
 #include "app/options/checkpoint_choice.hpp"
@@ -17,6 +18,7 @@
 #include "comm/session/mpi_session.hpp"
 #include "io/datasets/dataset.hpp"
 #include "io/files/io_deadline.hpp"
+#include "io/shards/data_description.hpp"
 #include "model/model.hpp"
 
 namespace lockstep::app {
@@ -33,6 +35,8 @@ class TrainedModel {
     std::optional<bool> average = {};  ///< the averaged weights; nullopt: what the run validated with
     std::int64_t batch = 0;            ///< samples at once; 0: as in the run
     Labels labels = Labels::required;
+    std::optional<Normalization> normalize =
+        {};  ///< how the numbers become the network's input; nullopt: as in the run
   };
   /// Collective. Reads the checkpoint on rank 0, opens the data, takes the memory, restores the weights. Throws
   /// UsageError and comm::AgreedError, alike on all ranks. All references must outlive it.
@@ -51,17 +55,23 @@ class TrainedModel {
   model::LossKind loss() const noexcept { return model_options_.loss; }
   bool average() const noexcept { return average_; }
   model::Weights weights() const noexcept { return average_ ? model::Weights::average : model::Weights::current; }
+  /// What the checkpoint says of the data that it was trained on; nothing where it does not say it.
+  const std::optional<io::DataDescription>& trained_on() const noexcept { return trained_on_; }
   /// "runs/a/checkpoints/step-0000000100.h5 (step 100, the best of its run)", on rank 0.
   std::string description() const;
 
  private:
   void find_data(comm::Communicator& communicator, const Request& request);
   void open_data(comm::Communicator& communicator, const Request& request, io::IoDeadline& deadline);
+  void match_data();
+  void compare_values(comm::Communicator& communicator, const Request& request);
   void load(comm::Communicator& communicator, Console& console, const ExecutionOptions& execution);
 
   CheckpointOnRank0 source_;
   TrainOptions trained_;
   bool average_;
+  std::optional<io::DataDescription> trained_on_;
+  std::vector<std::string> notes_, warnings_;  ///< of the data beside it
   std::unique_ptr<io::Dataset> dataset_;
   std::unique_ptr<model::Network> network_;
   model::ModelOptions model_options_;

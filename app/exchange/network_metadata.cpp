@@ -81,7 +81,8 @@ io::Metadata metadata_of(const io::TrainingRecord& record, const TrainOptions& t
                         {"lockstep_step", fmt::format("{}", record.step)},
                         {"lockstep_program", record.program_version},
                         {"lockstep_configuration", network_configuration(trained)},
-                        {"lockstep_vocabulary", record.vocabulary}};
+                        {"lockstep_vocabulary", record.vocabulary},
+                        {"lockstep_data", record.data_description}};
   std::erase_if(metadata, [](const auto& entry) { return entry.second.empty(); });
   return metadata;
 }
@@ -106,6 +107,7 @@ io::TrainingRecord record_of(const io::Metadata& metadata) {
   record.program_version = text_in(metadata, "lockstep_program");
   record.best_metric = std::numeric_limits<double>::quiet_NaN();
   record.vocabulary = text_in(metadata, "lockstep_vocabulary");
+  record.data_description = text_in(metadata, "lockstep_data");
   return record;
 }
 

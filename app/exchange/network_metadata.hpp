@@ -12,7 +12,7 @@ namespace lockstep::app {
 model::SampleShape sample_shape_of(const io::NetworkIdentity& network);
 
 /// "format" = "pt", as the readers of safetensors expect; the others begin with "lockstep_": format, network,
-/// signature, features, outputs, image ("32,32,3"), tokens, step, program, configuration, vocabulary. Empty ones are
+/// signature, features, outputs, image ("32,32,3"), tokens, step, program, configuration, vocabulary, data. Empty ones are
 /// left out.
 io::Metadata metadata_of(const io::TrainingRecord& record, const TrainOptions& trained);
 

@@ -13,6 +13,8 @@
 #include "io/checkpoints/checkpoint.hpp"
 #include "io/files/checksum.hpp"
 #include "io/runs/metrics_log.hpp"
+#include "io/shards/data_description.hpp"
+#include "io/text/token_info.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -48,10 +50,52 @@ std::string own_metric(const io::TrainingRecord& record) {
   return "";
 }
 
+/// "0.00392157 x + 0".
+std::string input_text(const io::DataDescription& data) {
+  std::string text = fmt::format("{:.9g} x {} {:.9g}", data.scale, data.shift < 0 ? "-" : "+", std::abs(data.shift));
+  if (data.per_image) text += ", then every image less its mean, over its deviation";
+  if (!data.augmentation.empty() && data.augmentation != "none") {
+    text += fmt::format("; augmented in training: {}", data.augmentation);
+  }
+  return text;
+}
+
+/// What it was trained on, a line each.
+std::string describe_trained_on(const io::TrainingRecord& record) {
+  if (record.network.tokens) {
+    if (record.vocabulary.empty()) return "";
+    const io::TokenInfo tokens = io::token_info_from_json(record.vocabulary);
+    return fmt::format("  trained on     {} of kind {}\n",
+                       counted(static_cast<std::size_t>(tokens.vocabulary), "different token"), tokens.kind);
+  }
+  if (record.data_description.empty()) return "  trained on     not known: the checkpoint does not say it\n";
+  const io::DataDescription data = io::data_description_from_json(record.data_description);
+  std::string text = fmt::format(
+      "  trained on     {}\n  a sample       {} [{}]{}{}\n", data.source, io::name_of(data.x.type),
+      fmt::join(data.x.sample_shape, ", "), data.layout.empty() ? "" : fmt::format(" ({})", data.layout),
+      data.has_range ? fmt::format(", {:.6g} to {:.6g}", data.value_min, data.value_max) : ", of a range not known");
+  if (data.has_statistics) {
+    text += fmt::format("                 mean {:.6g}, deviation {:.6g}\n", data.mean, data.standard_deviation);
+  }
+  text += fmt::format("  input x        {}\n", input_text(data));
+  if (data.labels == io::Labels::classes) {
+    text += fmt::format(
+        "  classes        {}{}\n", data.classes,
+        data.class_names.empty() ? ", without names" : fmt::format(": {}", fmt::join(data.class_names, ", ")));
+  }
+  for (std::size_t i = 0; i < data.target_names.size(); ++i) {
+    const bool has_unit = i < data.target_units.size() && !data.target_units[i].empty();
+    text += fmt::format("  target {:<8}{}{}\n", i, data.target_names[i],
+                        has_unit ? fmt::format(" [{}]", data.target_units[i]) : "");
+  }
+  return text;
+}
+
 std::string describe_record(const io::TrainingRecord& record) {
   std::string text = fmt::format("  after step     {} (epoch {}, sample {} of it)\n", with_commas(record.step),
                                  record.epoch, with_commas(record.position));
   text += fmt::format("  network        {}\n", io::to_text(record.network));
+  text += describe_trained_on(record);
   text += fmt::format("  optimizer      {}\n", record.optimizer);
   const std::string own = own_metric(record);
   text += fmt::format("  validation     {}\n", own.empty() ? "not at this step" : own);

@@ -49,12 +49,15 @@ EvalOptions parse_eval(const std::vector<std::string>& arguments) {
   table.add("average", average, "evaluate the averaged weights; default: what the run validated with");
   table.add("evaluation-batch", options.evaluation_batch, "SAMPLES", "samples evaluated at once; 0: as in the run")
       .at_least(0);
+  Normalization normalize;
+  add_input_option(table, normalize);
   table.add("json", options.json, "FILE", "also write the result there, in full precision");
   add_execution_options(table, options.execution);
   read_options(table, arguments, kEvalUsage, kEvalExamples);
   table.check_relations();
   options.checkpoint = checkpoint.chosen();
   if (table.find("average")->source() != OptionSource::default_value) options.average = average;
+  if (table.find("normalize")->source() != OptionSource::default_value) options.normalize = normalize;
   return options;
 }
 
@@ -71,6 +74,8 @@ PredictOptions parse_predict(const std::vector<std::string>& arguments) {
   bool average = false;
   table.add("average", average, "predict with the averaged weights; default: what the run validated with");
   table.add("batch", options.batch, "SAMPLES", "samples at once; 0: as the run evaluated").at_least(0);
+  Normalization normalize;
+  add_input_option(table, normalize);
   add_execution_options(table, options.execution);
   read_options(table, arguments, kPredictUsage, kPredictExamples);
   table.check_relations();
@@ -78,6 +83,7 @@ PredictOptions parse_predict(const std::vector<std::string>& arguments) {
   table.require("out", "name the file for the predictions");
   if (options.csv == options.out) throw UsageError("--csv and --out name the same file: give each its own");
   if (table.find("average")->source() != OptionSource::default_value) options.average = average;
+  if (table.find("normalize")->source() != OptionSource::default_value) options.normalize = normalize;
   return options;
 }
 

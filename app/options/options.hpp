@@ -20,21 +20,23 @@ namespace lockstep::app {
 
 struct EvalOptions {
   CheckpointChoice checkpoint;
-  std::filesystem::path data;         ///< "" = the validation data of the run
-  std::optional<bool> average;        ///< evaluate the averaged weights; nullopt: what training used
-  std::int64_t evaluation_batch = 0;  ///< 0 = the run's
-  std::filesystem::path json;         ///< also write the result there, in full precision
+  std::filesystem::path data;                   ///< "" = the validation data of the run
+  std::optional<bool> average;                  ///< evaluate the averaged weights; nullopt: what training used
+  std::int64_t evaluation_batch = 0;            ///< 0 = the run's
+  std::filesystem::path json;                   ///< also write the result there, in full precision
+  std::optional<Normalization> normalize = {};  ///< nullopt: as in training
   ExecutionOptions execution;
 };
 
 struct PredictOptions {
   CheckpointChoice checkpoint;
-  std::filesystem::path data;   ///< "" = the validation data of the run
-  std::filesystem::path out;    ///< HDF5
-  std::filesystem::path csv;    ///< "" = none
-  bool force = false;           ///< `out` may be there already
-  std::optional<bool> average;  ///< the averaged weights; nullopt: what training used
-  std::int64_t batch = 0;       ///< samples at once; 0 = as the run evaluated
+  std::filesystem::path data;                   ///< "" = the validation data of the run
+  std::filesystem::path out;                    ///< HDF5
+  std::filesystem::path csv;                    ///< "" = none
+  bool force = false;                           ///< `out` may be there already
+  std::optional<bool> average;                  ///< the averaged weights; nullopt: what training used
+  std::int64_t batch = 0;                       ///< samples at once; 0 = as the run evaluated
+  std::optional<Normalization> normalize = {};  ///< nullopt: as in training
   ExecutionOptions execution;
 };
 

@@ -169,6 +169,13 @@ std::string to_text(const Normalization& value) {
 
 std::string reject_empty(const std::string& text) { return text.empty() ? "is not accepted" : ""; }
 
+void add_input_option(OptionTable& table, Normalization& normalize) {
+  table.add_parsed(
+      "normalize", normalize, "HOW",
+      "how the numbers of this data become the network's input, as train takes it; default: as in training",
+      parse_normalization, to_text);
+}
+
 void add_data_options(OptionTable& table, DataOptions& options) {
   table.group("Data");
   table.add("data", options.path, "PATH",

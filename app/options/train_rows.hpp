@@ -9,6 +9,9 @@
 namespace lockstep::app {
 
 void add_data_options(OptionTable& table, DataOptions& options);
+/// How stored numbers become inputs, of data that need not be those of the run; `normalize` counts where the user gives
+/// it.
+void add_input_option(OptionTable& table, Normalization& normalize);
 /// A row for each option that a kind of network declares.
 void add_network_options(OptionTable& table, model::NetworkOptions& options);
 /// After add_network_options.

@@ -10,6 +10,7 @@
 #include "app/options/options.hpp"
 #include "app/plan/agreement.hpp"
 #include "app/plan/configuration.hpp"
+#include "app/plan/data_match.hpp"
 #include "app/plan/training_text.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/result_file.hpp"
@@ -207,6 +208,7 @@ io::TrainingRecord record_of(const TrainOptions& settings, const Workload& workl
                             .metrics = {}};
   if (workload.training == nullptr) return record;
   record.dataset = workload.training->fingerprint();
+  record.data_description = io::to_json(describe_data(workload.training->info(), settings));
   if (const auto& tokens = workload.training->info().tokens) record.vocabulary = io::to_json(*tokens);
   return record;
 }

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "app/options/image_options.hpp"
+#include "app/plan/data_match.hpp"
 #include "comm/summation_tree.hpp"
 #include "io/datasets/sharded_dataset.hpp"
 #include "io/datasets/token_dataset.hpp"
@@ -252,6 +253,20 @@ WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world,
   return work;
 }
 
+namespace {
+
+/// Validation data whose classes have other numbers than those of the training data get theirs.
+void match_validation(Workload& workload) {
+  const io::DatasetInfo &info = workload.training->info(), &other = workload.validation->info();
+  if (info.tokens || !info.labels_are_classes || !other.labels_are_classes || other.classes > info.classes) return;
+  ClassMatch match = match_classes(info.class_names, info.classes, other, workload.paths.validation);
+  if (!match.note.empty()) workload.notes.push_back(match.note);
+  if (!match.warning.empty()) workload.warnings.push_back(match.warning);
+  workload.validation = relabelled(std::move(workload.validation), match, info.class_names);
+}
+
+}  // namespace
+
 Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline* deadline) {
   Workload workload;
   workload.paths = resolve_data_paths(options.data);
@@ -262,8 +277,9 @@ Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline
   require_labels(info, paths.training);
   if (!paths.validation.empty()) {
     workload.validation = open_dataset(format, paths.validation, deadline);
+    require_labels(workload.validation->info(), paths.validation);
+    match_validation(workload);
     const io::DatasetInfo& other = workload.validation->info();
-    require_labels(other, paths.validation);
     if (info.tokens && other.tokens && !io::same_vocabulary(*info.tokens, *other.tokens)) {
       throw UsageError(fmt::format("{} was made with another vocabulary than {}: pack it with --vocabulary-from {}",
                                    paths.validation.string(), paths.training.string(), paths.training.string()));

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "app/options/train_options.hpp"
 #include "app/plan/task.hpp"
@@ -99,7 +100,9 @@ WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world,
 struct Workload {
   DataPaths paths;
   std::unique_ptr<io::Dataset> training;
-  std::unique_ptr<io::Dataset> validation;  ///< may be null
+  std::unique_ptr<io::Dataset> validation;  ///< may be null; with the classes' numbers of the training data
+  std::vector<std::string> notes = {};      ///< what was mapped to that end, a sentence each
+  std::vector<std::string> warnings = {};   ///< what is likely to be a mistake in it
   std::unique_ptr<model::Network> network;
   model::ModelOptions model;
   model::OptimizerOptions optimizer;

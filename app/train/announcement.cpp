@@ -22,11 +22,13 @@ void announce(comm::Communicator& communicator, Console& console, const Plan& pl
     const std::vector<std::string> more = workload.validation->warnings();
     notes.insert(notes.end(), more.begin(), more.end());
   }
+  notes.insert(notes.end(), workload.warnings.begin(), workload.warnings.end());
   const std::vector<std::string> warnings = gather_said(communicator, join_lines(notes));
   console.info(fmt::format("lockstep {}", program_version()));
   console.info(comm::format_topology(places));
   if (!plan.place.note.empty()) console.info(plan.place.note);
   console.info(format_plan(plan, communicator));
+  for (const std::string& note : workload.notes) console.info(note);
   for (const comm::TopologyWarning& warning : comm::topology_warnings(places, execution.threads)) {
     console.warn(comm::to_text(warning));
   }

@@ -51,6 +51,8 @@ struct TrainingRecord {
   std::string metrics;               ///< history, JSON lines
   /// Of a language model, as JSON (token_info.hpp): with it, a checkpoint alone makes text. Or "".
   std::string vocabulary = {};
+  /// What the network was trained on, as JSON (data_description.hpp). "": not known (formats 1 to 4, imports).
+  std::string data_description = {};
 };
 
 struct TensorView {

@@ -15,7 +15,9 @@
 namespace lockstep::io {
 
 /// The format that is written: of one file, and of a file with parts, which is the newest that is read.
-inline constexpr std::int64_t kCheckpointFormat = 3, kCheckpointFormatWithParts = 4;
+inline constexpr std::int64_t kCheckpointFormat = 5, kCheckpointFormatWithParts = 6;
+/// Of the formats that are read: those from 3 on come in pairs, the second of which has parts.
+constexpr bool has_parts(std::int64_t format) noexcept { return format >= 4 && format % 2 == 0; }
 
 /// "step-0000000010.h5".
 std::string checkpoint_name(std::int64_t step);

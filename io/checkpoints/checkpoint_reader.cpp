@@ -63,7 +63,7 @@ class CheckpointFileReader {
       state.add_tensor(path, tensor.checksum);
       result.tensors.emplace_back(path, tensor.elements);
     }
-    if (format >= kCheckpointFormatWithParts) result.split = read_split();
+    if (has_parts(format)) result.split = read_split();
     state.add_split(result.split);
     result.checksum = state.value();
     if (required(file_.text(kState, kChecksumAttribute), "/state", kChecksumAttribute) != to_hex(result.checksum)) {
@@ -75,7 +75,7 @@ class CheckpointFileReader {
 
   /// Of the parts alone; nothing is verified.
   std::vector<WrittenPart> parts() const {
-    return read_format() < kCheckpointFormatWithParts ? std::vector<WrittenPart>{} : read_parts();
+    return has_parts(read_format()) ? read_parts() : std::vector<WrittenPart>{};
   }
   TrainingRecord record() {
     TrainingRecord record;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checkpoints of formats 1 and 2 (tests/io/fixtures/checkpoint_format_*.h5, made by the runs below with the program of
+# Checkpoints of formats 1 to 3 (tests/io/fixtures/checkpoint_format_*.h5, made by the runs below with the program of
 # that time) still work: what they go on to is what an uninterrupted run comes to.
 . "$(dirname "$0")/harness.sh"
 # close FILE FILE: the same steps; the fixtures come from a processor whose sums may differ in the last bits.
@@ -36,6 +36,8 @@ goes_on() {
 }
 check "a run goes on from a checkpoint of format 1"
 goes_on 1 4 $mlp
+check "a run goes on from a checkpoint of format 3"
+goes_on 3 4 $mlp
 check "what was validated then is not validated again"
 [ "$(metric rest-1 validation loss | wc -l)" = 1 ] || failed "one validation expected, at step 8"
 check "a language model goes on from a checkpoint of format 2, in the middle of an epoch"
@@ -43,7 +45,7 @@ goes_on 2 4 $lstm
 
 check "it is evaluated"
 run eval $fixtures/checkpoint_format_1.h5 --data data
-expect_status 0; expect_out "accuracy"
+expect_status 0; expect_out "accuracy"; expect_out "format_1.h5 does not say what data it was trained on"
 run eval $fixtures/checkpoint_format_2.h5 --data text
 expect_status 0; expect_out "perplexity"
 check "it writes text"

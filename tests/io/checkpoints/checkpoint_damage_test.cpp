@@ -40,7 +40,7 @@ class DamagedCheckpoint : public ::testing::Test {
     {
       const Hdf5File from(file_, Hdf5File::Access::read);
       Hdf5File to(copy, Hdf5File::Access::create);
-      to.set_integer("/", "lockstep_checkpoint_format", 3);
+      to.set_integer("/", "lockstep_checkpoint_format", 5);
       for (const StoredTensor& tensor : content.tensors) {
         const std::string path = tensor.group + "/" + tensor.name;
         if (path == leave_out) continue;
@@ -64,7 +64,8 @@ class DamagedCheckpoint : public ::testing::Test {
       for (const auto& [name, text] :
            {std::pair<std::string, std::string>("configuration", content.record.configuration),
             {"metrics", content.record.metrics},
-            {"vocabulary", content.record.vocabulary}}) {
+            {"vocabulary", content.record.vocabulary},
+            {"data_description", content.record.data_description}}) {
         const auto size = static_cast<std::int64_t>(text.size());
         to.create_dataset("/state/" + name, FileType::uint8, std::span(&size, 1));
         to.write("/state/" + name, FileType::uint8, std::as_bytes(std::span(text)));
@@ -196,11 +197,11 @@ TEST_F(DamagedCheckpoint, AChangedOrMissingRecordIsNoticed) {
 TEST_F(DamagedCheckpoint, ANewerFormatSaysSo) {
   {
     Hdf5File newer(file_, Hdf5File::Access::create);
-    newer.set_integer("/", "lockstep_checkpoint_format", 5);
+    newer.set_integer("/", "lockstep_checkpoint_format", 7);
     newer.close();
   }
-  EXPECT_THAT(error(), AllOf(HasSubstr(file_.string()), HasSubstr("was written by a newer format (5)"),
-                             HasSubstr("reads up to 4"), ::testing::Not(HasSubstr("corrupted"))));
+  EXPECT_THAT(error(), AllOf(HasSubstr(file_.string()), HasSubstr("was written by a newer format (7)"),
+                             HasSubstr("reads up to 6"), ::testing::Not(HasSubstr("corrupted"))));
 }
 
 TEST_F(DamagedCheckpoint, OtherFilesAreNoCheckpoints) {

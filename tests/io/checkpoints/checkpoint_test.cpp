@@ -395,6 +395,14 @@ TEST(Checkpoint, ReadsFormat2) {
   EXPECT_NE(checkpoint.find("carried", "lanes"), nullptr);
 }
 
+TEST(Checkpoint, ReadsFormat3) {
+  const TrainingRecord record = read_checkpoint(kFixtures / "checkpoint_format_3.h5").record;
+  EXPECT_EQ(record.network,
+            (NetworkIdentity{.kind = "mlp", .signature = "mlp 4-5-3 relu", .features = 4, .outputs = 3}));
+  EXPECT_EQ(record.step, 4);
+  EXPECT_EQ(record.data_description, "") << "which came with format 5";
+}
+
 TEST(Checkpoint, NetworksOfAnyShapeAreKept) {
   const TemporaryFolder folder;
   CheckpointWriter writer({.folder = folder.path()});

@@ -1,0 +1,238 @@
+#include "app/plan/data_match.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <set>
+#include <span>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "app/options/image_options.hpp"
+#include "app/options/usage_error.hpp"
+#include "io/datasets/relabelled_dataset.hpp"
+
+namespace lockstep::app {
+
+namespace {
+
+/// Ranges so many times as wide are a mistake where one of them is of bytes, and else likely to be one.
+constexpr double kOtherScale = 64, kUnusualScale = 8;
+constexpr double kBytes = 255;
+constexpr std::size_t kMostNames = 10;  ///< in a sentence
+
+std::string layout_of(const io::DatasetInfo& info) {
+  if (info.tokens) return "tokens";
+  switch (info.x.sample_shape.size()) {
+    case 1:
+      return "features";
+    case 2:
+      return "height, width";
+    case 3:
+      return "height, width, channels";
+    default:
+      return "";
+  }
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  const auto shown = std::span(names).first(std::min(names.size(), kMostNames));
+  return fmt::format("{}{}", fmt::join(shown, ", "),
+                     names.size() > shown.size() ? fmt::format(" and {} more", names.size() - shown.size()) : "");
+}
+
+bool has_twins(const std::vector<std::string>& names) {
+  return std::set<std::string>(names.begin(), names.end()).size() < names.size();
+}
+
+/// Extents of one element say nothing of the order.
+std::vector<std::int64_t> squeezed(const std::vector<std::int64_t>& shape) {
+  std::vector<std::int64_t> result;
+  std::copy_if(shape.begin(), shape.end(), std::back_inserter(result), [](std::int64_t extent) { return extent != 1; });
+  return result;
+}
+
+double magnitude(const ValueRange& range) { return std::max(std::abs(range.least), std::abs(range.greatest)); }
+
+std::string range_text(io::FileType type, const ValueRange& range) {
+  return fmt::format("{} from {:.6g} to {:.6g}", io::name_of(type), range.least, range.greatest);
+}
+
+}  // namespace
+
+io::DataDescription describe_data(const io::DatasetInfo& info, const TrainOptions& settings) {
+  const bool classes = info.labels_are_classes && !info.tokens && !info.y.name.empty();
+  const std::optional<ValueRange> range = known_range(info);
+  io::DataDescription description{
+      .x = info.x,
+      .layout = layout_of(info),
+      .has_range = range.has_value(),
+      .value_min = range ? range->least : 0,
+      .value_max = range ? range->greatest : 1,
+      .has_statistics = info.has_statistics && !info.tokens,
+      .mean = info.has_statistics && !info.tokens ? info.mean : 0,
+      .standard_deviation = info.has_statistics && !info.tokens ? info.standard_deviation : 1,
+      .labels = classes                              ? io::Labels::classes
+                : info.y.name.empty() || info.tokens ? io::Labels::none
+                                                     : io::Labels::targets,
+      .classes = classes ? info.classes : 0,
+      .class_names = classes ? info.class_names : std::vector<std::string>{},
+      .target_names = {},
+      .target_units = {},
+      .scale = 1,
+      .shift = 0,
+      .per_image = settings.data.normalize.kind == Normalization::Kind::per_image,
+      .augmentation = to_text(settings.data.augment),
+      .source = info.source};
+  if (settings.data.normalize.kind == Normalization::Kind::affine) {
+    description.scale = settings.data.normalize.affine.scale;
+    description.shift = settings.data.normalize.affine.shift;
+  }
+  if (static_cast<std::int64_t>(description.class_names.size()) != description.classes) description.class_names.clear();
+  return description;
+}
+
+std::optional<ValueRange> known_range(const io::DatasetInfo& info) {
+  if (info.tokens || (!info.has_statistics && info.x.type != io::FileType::uint8)) return std::nullopt;
+  return ValueRange{.least = info.value_min, .greatest = info.value_max};
+}
+
+ValueRange measured_range(const io::Dataset& dataset) {
+  constexpr std::int64_t kMostSamples = 256;
+  constexpr std::size_t kMostBytes = std::size_t{16} << 20;
+  const std::int64_t samples = dataset.info().samples;
+  const auto fit = static_cast<std::int64_t>(kMostBytes / std::max<std::size_t>(1, dataset.x_bytes()));
+  const std::int64_t count = std::clamp<std::int64_t>(std::min(fit, samples), 1, kMostSamples);
+  std::vector<std::byte> x(dataset.x_bytes()), y(dataset.y_bytes());
+  ValueRange range{.least = HUGE_VAL, .greatest = -HUGE_VAL};
+  const auto add = [&]<class Number>(const Number* numbers) {
+    const auto [least, greatest] = std::minmax_element(numbers, numbers + x.size() / sizeof(Number));
+    range.least = std::min<double>(range.least, *least);
+    range.greatest = std::max<double>(range.greatest, *greatest);
+  };
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t sample = samples * i / count;
+    dataset.read(std::span(&sample, 1), io::kNoEpoch, x, y);
+    switch (dataset.x_type()) {
+      case io::FileType::uint8:
+        add(reinterpret_cast<const std::uint8_t*>(x.data()));
+        break;
+      case io::FileType::float64:
+        add(reinterpret_cast<const double*>(x.data()));
+        break;
+      default:
+        add(reinterpret_cast<const float*>(x.data()));
+    }
+  }
+  return range;
+}
+
+ClassMatch match_classes(const std::vector<std::string>& trained_on, std::int64_t outputs, const io::DatasetInfo& data,
+                         const std::filesystem::path& path) {
+  ClassMatch match;
+  const std::vector<std::string>& names = data.class_names;
+  const bool compared = !trained_on.empty() && std::ssize(names) == data.classes && !names.empty();
+  if (!compared || names == trained_on) {
+    if (!compared && (data.classes < outputs || !trained_on.empty())) {
+      match.warning = fmt::format(
+          "{} has {} classes, the network {}, and {}: class 0 is taken for the network's class 0, and so on",
+          path.string(), data.classes, outputs,
+          !trained_on.empty() ? fmt::format("only the network's have names ({})", listed(trained_on))
+          : names.empty()     ? "they have no names"
+                              : "only those of the data have names");
+    }
+    return match;
+  }
+  if (has_twins(names) || has_twins(trained_on)) {
+    throw UsageError(
+        fmt::format("{}: two of its classes, or of the network's, have one name ({}), so that nobody can "
+                    "tell which is which: name them apart in {}",
+                    path.string(), listed(has_twins(names) ? names : trained_on), (path / io::kManifestName).string()));
+  }
+  std::map<std::string_view, std::int32_t> output;
+  for (const std::string& name : trained_on) output.emplace(name, static_cast<std::int32_t>(output.size()));
+  std::vector<std::string> unknown;
+  for (const std::string& name : names) {
+    const auto found = output.find(name);
+    if (found == output.end()) {
+      unknown.push_back(name);
+    } else {
+      match.output_of_class.push_back(found->second);
+    }
+  }
+  if (!unknown.empty()) {
+    throw UsageError(
+        fmt::format("{} has classes that the network does not know: {}; it knows {}: leave them out, or train on them",
+                    path.string(), listed(unknown), listed(trained_on)));
+  }
+  match.note = fmt::format("classes are matched by name: the {} of {} with the network's {}", names.size(),
+                           path.string(), trained_on.size());
+  return match;
+}
+
+std::unique_ptr<io::Dataset> relabelled(std::unique_ptr<io::Dataset> data, const ClassMatch& match,
+                                        const std::vector<std::string>& trained_on) {
+  if (match.output_of_class.empty() || data->info().y.name.empty()) return data;
+  return std::make_unique<io::RelabelledDataset>(std::move(data), match.output_of_class, trained_on);
+}
+
+void require_same_samples(const io::DataDescription& trained_on, const io::DatasetInfo& data,
+                          const std::filesystem::path& path) {
+  const std::vector<std::int64_t> before = squeezed(trained_on.x.sample_shape), now = squeezed(data.x.sample_shape);
+  const bool flat = before.size() < 2 || now.size() < 2;
+  if (!flat && before != now && trained_on.x.elements() == data.x.elements()) {
+    throw UsageError(fmt::format(
+        "{}: its samples are {}, those that the network was trained on {}{}: their numbers lie in another order; pack "
+        "them in that one",
+        path.string(), fmt::join(data.x.sample_shape, " x "), fmt::join(trained_on.x.sample_shape, " x "),
+        trained_on.layout.empty() ? "" : fmt::format(" ({})", trained_on.layout)));
+  }
+}
+
+std::string compare_ranges(const io::DataDescription& trained_on, const io::DatasetInfo& data,
+                           const std::optional<ValueRange>& range, const std::filesystem::path& path) {
+  if (trained_on.per_image) return "";  // every image gets the same mean and deviation
+  const bool bytes_before = trained_on.x.type == io::FileType::uint8, bytes_now = data.x.type == io::FileType::uint8;
+  if (bytes_before && bytes_now) return "";
+  constexpr const char* kRemedy =
+      "--normalize says how they become its input (affine(1,0) for numbers that are ready), or pack both alike";
+  if (!trained_on.has_range || !range) {
+    if (bytes_before == bytes_now) return "";
+    return fmt::format("{} holds {}, and the network was trained on {} of a range that is not known: see whether {}",
+                       path.string(), io::name_of(data.x.type), io::name_of(trained_on.x.type),
+                       "both mean the same; --normalize says how numbers become its input");
+  }
+  const ValueRange before{.least = trained_on.value_min, .greatest = trained_on.value_max};
+  const double smaller = std::min(magnitude(before), magnitude(*range)),
+               larger = std::max(magnitude(before), magnitude(*range));
+  if (smaller == 0 || larger / smaller < kUnusualScale) return "";
+  // The numbers of images: those of one side lie in [0, 1] or around 0, those of the other go up to 255.
+  const bool images = bytes_before || bytes_now || (larger <= kBytes && larger > kBytes / 2 && smaller <= 1);
+  const std::string text = fmt::format("{} holds {}, and the network was trained on {}", path.string(),
+                                       range_text(data.x.type, *range), range_text(trained_on.x.type, before));
+  if (images && larger / smaller >= kOtherScale) throw UsageError(fmt::format("{}: {}", text, kRemedy));
+  return fmt::format("{}: is that meant? {}", text, kRemedy);
+}
+
+std::string compare_vocabularies(const io::TokenInfo& trained_on, const io::TokenInfo& data,
+                                 const std::filesystem::path& path) {
+  if (io::same_vocabulary(trained_on, data)) return "";
+  constexpr const char* kElsewhere = "ids";
+  if (trained_on.kind == kElsewhere || data.kind == kElsewhere) {
+    if (trained_on.kind == data.kind) return "";  // their numbers differ, which is refused for it
+    return fmt::format(
+        "{} holds tokens of kind {}, and the network was trained on kind {}: see whether they are the "
+        "same tokens",
+        path.string(), data.kind, trained_on.kind);
+  }
+  throw UsageError(fmt::format(
+      "{} was made with another vocabulary ({} tokens of kind {}) than the one that the network was trained "
+      "with ({} of kind {}): pack it with --vocabulary-from and the data of the run",
+      path.string(), data.vocabulary, data.kind, trained_on.vocabulary, trained_on.kind));
+}
+
+}  // namespace lockstep::app

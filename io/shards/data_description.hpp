@@ -1,0 +1,41 @@
+/// \file
+/// What a network was trained on, as its checkpoints say it: how samples look, what their numbers mean, how they become
+/// the network's input, and the names of what it tells apart or predicts.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/shards/sample_source.hpp"
+#include "io/shards/shard_manifest.hpp"
+
+namespace lockstep::io {
+
+struct DataDescription {
+  Field x;                 ///< as stored; of tokens: a window of them
+  std::string layout;      ///< of a sample: "features", "height, width", "height, width, channels", "tokens", or ""
+  bool has_range = false;  ///< the values of x are known to lie between these two
+  double value_min = 0, value_max = 1;
+  bool has_statistics = false;  ///< of x, over all elements
+  double mean = 0, standard_deviation = 1;
+  Labels labels = Labels::none;  ///< of tokens none: the next token is what is learnt
+  std::int64_t classes = 0;
+  std::vector<std::string> class_names;   ///< of each output, in their order; empty: not known
+  std::vector<std::string> target_names;  ///< of each number to predict; empty: not known
+  std::vector<std::string> target_units;  ///< likewise
+  double scale = 1, shift = 0;            ///< the network's input is scale * x + shift
+  bool per_image = false;                 ///< and then every image less its mean, over its deviation
+  std::string augmentation;               ///< of training, as --augment takes it
+  std::string source;                     ///< of the samples, for people
+
+  bool operator==(const DataDescription&) const = default;
+};
+
+/// One line. Throws FileError for texts that are no UTF-8.
+std::string to_json(const DataDescription& description);
+/// Throws FileError, without the name of a file: not JSON, an entry missing or of the wrong kind.
+DataDescription data_description_from_json(std::string_view text);
+
+}  // namespace lockstep::io

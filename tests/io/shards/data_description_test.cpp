@@ -1,0 +1,55 @@
+#include "io/shards/data_description.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "io/io_test_support.hpp"
+
+namespace lockstep::io {
+namespace {
+
+using testing::HasSubstr;
+
+DataDescription sample_description() {
+  return {.x = {.name = "x", .type = FileType::uint8, .sample_shape = {28, 28}},
+          .layout = "height, width",
+          .has_range = true,
+          .value_min = 0,
+          .value_max = 255,
+          .has_statistics = true,
+          .mean = 33.318421449829934,
+          .standard_deviation = 78.5,
+          .labels = Labels::classes,
+          .classes = 3,
+          .class_names = {"a", "é \"b\"", ""},
+          .target_names = {},
+          .target_units = {},
+          .scale = 1.0 / 255,
+          .shift = -0.1,
+          .per_image = true,
+          .augmentation = "flip,crop=24",
+          .source = "idx train-images"};
+}
+
+TEST(DataDescriptionTest, ComesBackAsItWasToTheLastDigit) {
+  EXPECT_EQ(data_description_from_json(to_json(sample_description())), sample_description());
+  EXPECT_EQ(data_description_from_json(to_json(DataDescription{})), DataDescription{});
+}
+
+TEST(DataDescriptionTest, IsOneLine) { EXPECT_EQ(to_json(sample_description()).find('\n'), std::string::npos); }
+
+TEST(DataDescriptionTest, RefusesWhatIsNone) {
+  const auto refused = [](const std::string& text) {
+    return error_text<FileError>([&] { data_description_from_json(text); });
+  };
+  for (const char* text : {"", "{", "[]", "{}", "7", "{\"sample\":{}}"}) {
+    EXPECT_THAT(refused(text), HasSubstr("the description of its data is damaged")) << text;
+  }
+  std::string text = to_json(sample_description());
+  EXPECT_THAT(refused(std::string(text).replace(text.find("uint8"), 5, "uint9")), HasSubstr("unknown"));
+  EXPECT_THAT(refused(std::string(text).replace(text.find("\"classes\":3"), 11, "\"classes\":4")),
+              HasSubstr("not every class has a name"));
+}
+
+}  // namespace
+}  // namespace lockstep::io
