@@ -59,6 +59,16 @@ bool started_by_srun() {
 /// this.
 constexpr std::chrono::milliseconds kUntilPeersReceive{200};
 
+/// For a launcher whose own exit code says nothing (app/launch).
+void leave_exit_code(int exit_code) {
+  const char* const path = std::getenv("LOCKSTEP_EXIT_CODE_FILE");
+  if (path == nullptr) return;
+  if (std::FILE* const file = std::fopen(path, "w")) {
+    std::fprintf(file, "%d\n", exit_code);
+    std::fclose(file);
+  }
+}
+
 /// What to say of that many processes that do not find each other.
 std::string each_alone(const char* variable) {
   const long tasks = number_in(variable);
@@ -323,6 +333,7 @@ void MpiSession::settle(int exit_code) {
     if (state_->exit_code) return;
     state_->exit_code = exit_code;
   }
+  if (rank() == 0) leave_exit_code(exit_code);
   // One after the other: when the first has spoken and gone, the launcher ends those that still wait.
   const double limit = state_->end_limit + precedence_seconds(rank() == 0, rank());
   try {
