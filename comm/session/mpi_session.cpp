@@ -333,7 +333,6 @@ void MpiSession::settle(int exit_code) {
     if (state_->exit_code) return;
     state_->exit_code = exit_code;
   }
-  if (rank() == 0) leave_exit_code(exit_code);
   // One after the other: when the first has spoken and gone, the launcher ends those that still wait.
   const double limit = state_->end_limit + precedence_seconds(rank() == 0, rank());
   try {
@@ -349,11 +348,14 @@ void MpiSession::settle(int exit_code) {
 int MpiSession::conclude(const std::function<int()>& work) {
   try {
     const int exit_code = work();
+    if (rank() == 0) leave_exit_code(exit_code);
     settle(exit_code);
     return exit_code;
   } catch (...) {
     if (state_->failure_handler) {
-      end_process_after(kUnwindLimit, state_->failure_handler(std::current_exception()));
+      const int exit_code = state_->failure_handler(std::current_exception());
+      if (rank() == 0) leave_exit_code(exit_code);
+      end_process_after(kUnwindLimit, exit_code);
     }
     throw;
   }
