@@ -22,6 +22,7 @@ struct Field {
   std::vector<std::int64_t> sample_shape;  ///< {} for a scalar
   std::int64_t elements() const noexcept;  ///< per sample
   std::size_t bytes() const noexcept;      ///< per sample
+  bool operator==(const Field&) const = default;
 };
 
 class SampleSource {
