@@ -78,7 +78,7 @@ void Backend::linear_backward(const LinearBackwardOperands& operands, Activation
   require(is(d_y, type, x.rows, w.columns), "linear_backward", "d_y must be [batch, outputs] in the compute type");
   require(activation == Activation::none || is(y, type, x.rows, w.columns), "linear_backward",
           "y must be [batch, outputs] where there is an activation");
-  require(is(d_w, master_type(), w.rows, w.columns), "linear_backward", "d_w must have the shape of w");
+  require(absent_or(d_w, master_type(), w.rows, w.columns), "linear_backward", "d_w must have the shape of w");
   require(!d_bias.present() || is(d_bias, master_type(), 1, w.columns), "linear_backward",
           "d_bias must be [1, outputs]");
   require(!d_x.present() || is(d_x, type, x.rows, x.columns), "linear_backward", "d_x must have the shape of x");

@@ -81,6 +81,7 @@ struct UpdateSlice {
   std::size_t count = 0;
   bool decayed = false;    ///< weight decay and L2 apply; so do the ratios of lars and lamb
   bool statistic = false;  ///< not trained: follows what the "gradient" holds (UpdateRule::statistics_decay)
+  float rate_scale = 1;    ///< the rule's learning rate times this is the slice's
 };
 
 /// Arenas of one update, all of the same length and layout, in master_type(); state and average are empty where not
@@ -157,8 +158,8 @@ class Backend {
   void convert_input(const Tensor& in, const InputTransform& transform, const Tensor& out);
   /// y[b,o] = act(sum_i x[b,i] w[i,o] + bias[o]); bias may be empty (data == nullptr). All in the compute type.
   void linear_forward(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation, const Tensor& y);
-  /// d_y is overwritten with the gradient before the activation (uses y). d_x may be empty (first layer). d_w and
-  /// d_bias are in the master type, the others in the compute type.
+  /// d_y is overwritten with the gradient before the activation (uses y). d_x may be empty (first layer),
+  /// d_w and d_bias on a host (frozen weights). d_w and d_bias are in the master type, the others in the compute type.
   void linear_backward(const LinearBackwardOperands& operands, Activation activation, Accumulate accumulate);
   /// logits [B, C] become their gradient * scale with want_gradient; labels int32 [B, 1] among the classes.
   /// sums += loss, metric and (without gradient) top5 as in LossSums. One pass of exponentials, in place, for any C.

@@ -165,7 +165,7 @@ void ImageOperations::convolution_backward(const Convolution& shape, const Linea
           "d_y must be [batch, out.elements()] in the compute type");
   require(activation == Activation::none || is(y, types_.compute, x.rows, shape.out.elements()), operation,
           "y must be [batch, out.elements()] where there is an activation");
-  require(is(d_w, types_.master, shape.patch(), shape.out.channels), operation,
+  require(absent_or(d_w, types_.master, shape.patch(), shape.out.channels), operation,
           "d_w must have the shape of w and the master type");
   require(absent_or(d_bias, types_.master, 1, shape.out.channels), operation,
           "d_bias must be [1, out channels] in the master type");
@@ -309,6 +309,23 @@ void ImageOperations::batch_norm_inference(const BatchNorm& norm, const BatchNor
   require(same_or_apart(x, y) && same_or_apart(residual, y), operation,
           "y must have memory of its own, or all of that of x or of the residual");
   do_batch_norm_inference(norm, operands);
+}
+
+void ImageOperations::batch_norm_inference_backward(const BatchNorm& norm,
+                                                    const BatchNormInferenceBackwardOperands& operands) {
+  const auto& [y, d_y, variance, scale, d_x] = operands;
+  const char* const operation = "batch_norm_inference_backward";
+  require_shape(norm, operation);
+  require(has_channels(d_y, types_.compute, norm.channels), operation,
+          "d_y must be [batch, pixels * channels] in the compute type");
+  require(!norm.relu || is(y, types_.compute, d_y.rows, d_y.columns), operation,
+          "y must have the shape of d_y where there is a relu");
+  require(is(variance, types_.compute, 1, norm.channels) && is(scale, types_.compute, 1, norm.channels), operation,
+          "variance and scale must be [1, channels] in the compute type");
+  require(is(d_x, types_.compute, d_y.rows, d_y.columns), operation, "d_x must have the shape of d_y");
+  require(apart(d_y, y) && apart(d_x, y) && same_or_apart(d_x, d_y), operation,
+          "d_x must have memory of its own, or all of that of d_y");
+  do_batch_norm_inference_backward(norm, operands);
 }
 
 void ImageOperations::batch_norm_backward_sums(const BatchNorm& norm, const BatchNormBackwardSumsOperands& operands,

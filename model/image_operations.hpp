@@ -70,6 +70,9 @@ struct BatchNormInferenceOperands {
   Tensor residual = {};  ///< may be absent
   Tensor y;
 };
+struct BatchNormInferenceBackwardOperands {
+  Tensor y, d_y, variance, scale, d_x;
+};
 struct BatchNormBackwardSumsOperands {
   Tensor x, y, d_y, mean, inverse;
   Tensor d_scale = {}, d_shift = {};  ///< may be absent
@@ -136,6 +139,9 @@ class ImageOperations {
                              const Tensor& d_mean, const Tensor& d_variance);
   /// y from fixed statistics (compute type [1, channels]). y may be the same tensor as x or as residual.
   void batch_norm_inference(const BatchNorm& norm, const BatchNormInferenceOperands& operands);
+  /// Behind batch_norm_inference, on a host: d_y is overwritten with the gradient before the relu (where y > 0), which
+  /// is also the residual's; d_x = scale * d_y / sqrt(variance + epsilon). d_x may be the same tensor as d_y.
+  void batch_norm_inference_backward(const BatchNorm& norm, const BatchNormInferenceBackwardOperands& operands);
   /// d_y is overwritten with the gradient before the relu (where y > 0), which is also the residual's. sums: float64
   /// [1, 2 channels] = sum of that d_y, sum of d_y * (x - mean) * inverse. d_scale and d_shift (may be empty) are this
   /// rank's alone: = or +=.
@@ -172,6 +178,8 @@ class ImageOperations {
   virtual void do_batch_norm_statistics(const BatchNorm& norm, const Tensor& sums, double weight, Accumulate accumulate,
                                         const Tensor& d_mean, const Tensor& d_variance) = 0;
   virtual void do_batch_norm_inference(const BatchNorm& norm, const BatchNormInferenceOperands& operands) = 0;
+  virtual void do_batch_norm_inference_backward(const BatchNorm& norm,
+                                                const BatchNormInferenceBackwardOperands& operands) = 0;
   virtual void do_batch_norm_backward_sums(const BatchNorm& norm, const BatchNormBackwardSumsOperands& operands,
                                            Accumulate accumulate) = 0;
   virtual void do_batch_norm_backward(const BatchNorm& norm, const BatchNormBackwardOperands& operands) = 0;

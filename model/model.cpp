@@ -32,7 +32,11 @@ Model::Model(Backend& backend, const Network& network, ParameterState& parameter
       recurrent_state_(backend, network, options.most_sequences(), purpose_of(parameters)),
       stage_(backend, network, options, purpose_of(parameters)),
       training_sums_(backend, kLossSums),
-      evaluation_sums_(backend, kLossSums) {}
+      evaluation_sums_(backend, kLossSums) {
+  if (parameters.has_gradients() && !backend.is_host() && network.parameters().freezes_above_trained()) {
+    throw std::invalid_argument("on GPUs nothing above a trained layer can be frozen");
+  }
+}
 
 void Model::require_training(const char* operation) const {
   if (!parameters_.has_gradients()) {
@@ -167,7 +171,7 @@ std::string Model::locate_not_finite() {
   if (!parameters_.has_gradients()) return "";
   network_.backward(again, output, Accumulate::no, {});
   for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
-    if (!finite(parameters_.gradients().slice(parameter->slice()))) {
+    if (!parameter->frozen && !finite(parameters_.gradients().slice(parameter->slice()))) {
       return fmt::format("gradient of {}", parameter->name);
     }
   }

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -77,6 +78,11 @@ class Network {
   /// Other initial values for weights (Decay::yes) or biases of the layers that are named. Throws std::invalid_argument
   /// for a layer that has none.
   void set_initializers(std::string_view option, const Initializers& initializers);
+  /// These parameters stay as they are (ParameterTable::freeze): passes make no gradients of them, and backward ends
+  /// above the lowest layer that is trained. Before any memory is taken.
+  void freeze(std::span<const std::size_t> parameters) { parameters_.freeze(parameters); }
+  /// Their learning rate is the schedule's times `scale`.
+  void set_rate_scale(std::size_t parameter, double scale) { parameters_.set_rate_scale(parameter, scale); }
 
  protected:
   ParameterTable parameters_;

@@ -16,9 +16,9 @@ enum class Accumulate : bool { no, yes };
 /// Operands of the backward pass of a linear map (a dense layer, a convolution); all but the last three are inputs.
 struct LinearBackwardOperands {
   Tensor x, w;
-  Tensor y = {};  ///< may be absent where there is no activation
-  Tensor d_y;     ///< is overwritten with the gradient before the activation
-  Tensor d_w;
+  Tensor y = {};       ///< may be absent where there is no activation
+  Tensor d_y;          ///< is overwritten with the gradient before the activation
+  Tensor d_w = {};     ///< may be absent: of a frozen weight, on a host
   Tensor d_bias = {};  ///< may be absent
   Tensor d_x = {};     ///< may be absent
 };

@@ -8,10 +8,14 @@
 /// step's value, summed over the ranks like any gradient, each rank's weighted with its share of the global batch; the
 /// update moves them towards it. So they are the same on all ranks, travel at no extra message, are stored and resumed
 /// like weights, and a step that fails leaves them alone.
+///
+/// Frozen parameters come last: nothing changes them, so gradients, the optimiser's state and the buckets of sums end
+/// before them, at updated_elements(). Parameters and their average have all arena_elements().
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -36,11 +40,15 @@ struct ParameterSpec {
   Role role = Role::weight;
   /// Elements of padding at least behind it: room for a view of more rows than it has (Pass::weight).
   std::int64_t padding = 0;
+  /// The parameter that it is frozen with or not at all: a batch normalisation is frozen as a whole.
+  std::optional<std::size_t> frozen_with = {};
 };
 
 struct Parameter : ParameterSpec {
   std::size_t offset = 0;  ///< elements from the start of the arena
   std::size_t count = 0;   ///< elements
+  bool frozen = false;     ///< stays as it is
+  float rate_scale = 1;    ///< its learning rate is the schedule's times this
   Slice slice() const noexcept { return {offset, count}; }
   std::size_t end() const noexcept;  ///< of the slice with its padding
 };
@@ -49,21 +57,38 @@ class ParameterTable {
  public:
   /// Index of the new parameter. Throws std::invalid_argument on a duplicate name, an empty or non-positive shape.
   std::size_t add(ParameterSpec spec);
-  /// Another one for a parameter that was added; also after freeze(): layout and signature stay.
+  /// Another one for a parameter that was added; also after lay_out(): layout and signature stay.
   void set_initializer(std::size_t index, const Initializer& initializer) {
     parameters_.at(index).initializer = initializer;
   }
   /// Assigns the offsets. No add afterwards.
-  void freeze();
+  void lay_out();
+  /// These parameters stay as they are; after lay_out(), whose offsets change. Throws std::invalid_argument where
+  /// nothing is left to train, and where one of Parameter::frozen_with is frozen without the other.
+  void freeze(std::span<const std::size_t> indices);
+  /// Of a weight that is not frozen; finite and positive, or std::invalid_argument.
+  void set_rate_scale(std::size_t index, double scale);
 
   const std::vector<Parameter>& all() const noexcept { return parameters_; }  ///< declaration (layer) order
   const Parameter& operator[](std::size_t index) const { return parameters_.at(index); }
   std::size_t arena_elements() const noexcept { return arena_elements_; }  ///< with padding
-  std::size_t trained_elements() const noexcept {
-    return trained_elements_;
-  }                                               ///< of those, the weights: they come first
+  /// Of those, what training changes: trained weights and their statistics. As long as gradients are.
+  std::size_t updated_elements() const noexcept { return updated_elements_; }
+  /// Of those, the weights: they come first.
+  std::size_t trained_elements() const noexcept { return trained_elements_; }
   std::int64_t parameter_count() const noexcept;  ///< without padding and statistics
-  /// Ends of the slices in arena order, ascending; the last equals arena_elements(). For the bucket schedule.
+  std::int64_t trained_count() const noexcept;    ///< of those, the ones that are not frozen
+  bool has_frozen() const noexcept { return updated_elements_ < arena_elements_; }
+  /// Whether a weight is trained that was declared before `index`: only then does a layer whose first parameter this is
+  /// need the gradient of its input.
+  bool trains_below(std::size_t index) const noexcept { return first_trained_ < index; }
+  /// Whether a weight is frozen that was declared behind one that is trained.
+  bool freezes_above_trained() const noexcept;
+  /// The end of the part of the gradients that is final once those of all parameters are that were declared at `first`
+  /// or later; 0 where no weight of them is trained.
+  std::size_t gradients_end(std::size_t first) const noexcept;
+  /// Ends of the slices that training changes in arena order, ascending; the last equals updated_elements(). For the
+  /// bucket schedule.
   std::vector<std::size_t> slice_ends() const;
   std::size_t slice_end(std::size_t index) const { return parameters_.at(index).end(); }
   /// Text that two equal tables share: names, shapes, offsets. For the fingerprint and the checkpoint.
@@ -71,8 +96,9 @@ class ParameterTable {
 
  private:
   std::vector<Parameter> parameters_;
-  std::size_t arena_elements_ = 0, trained_elements_ = 0;
-  bool frozen_ = false;
+  std::size_t arena_elements_ = 0, updated_elements_ = 0, trained_elements_ = 0;
+  std::size_t first_trained_ = 0;  ///< in the order of declaration
+  bool laid_out_ = false;
 };
 
 }  // namespace lockstep::model

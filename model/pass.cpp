@@ -27,7 +27,7 @@ Tensor Pass::weight(std::size_t parameter, std::int64_t rows) const {
   return matrix(memory.parameters, table[parameter], rows);
 }
 Tensor Pass::gradient(std::size_t parameter, std::int64_t rows) const {
-  return matrix(memory.gradients, table[parameter], rows);
+  return table[parameter].frozen ? Tensor{} : matrix(memory.gradients, table[parameter], rows);
 }
 
 }  // namespace lockstep::model

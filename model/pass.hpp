@@ -19,7 +19,7 @@ using SumOverRanks = std::function<void(const Tensor& sums)>;
 /// The arenas of one pass; Model owns them.
 struct PassMemory {
   Tensor parameters;  ///< [1, arena_elements], compute type
-  Tensor gradients;   ///< [1, arena_elements], master type; empty in evaluation
+  Tensor gradients;   ///< [1, updated_elements], master type; empty in evaluation
   const ActivationLayout* layout = nullptr;
   void* activations = nullptr;  ///< laid out by `layout`
   const ActivationLayout* state_layout = nullptr;
@@ -45,7 +45,7 @@ struct Pass {
   Tensor recurrent_state(std::size_t index) const {
     return memory.state_layout->at(index, memory.state, batch, memory.first_sequence);
   }
-  /// A parameter as GEMMs read it, [shape[0], rest] or [1, count] for vectors; and its gradient.
+  /// A parameter as GEMMs read it, [shape[0], rest] or [1, count] for vectors; and its gradient, empty of a frozen one.
   Tensor weight(std::size_t parameter) const;
   Tensor gradient(std::size_t parameter) const;
   /// The same in a view of `rows` rows: those that it does not have lie in its padding, and are zero.

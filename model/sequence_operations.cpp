@@ -66,13 +66,13 @@ void SequenceOperations::embedding_backward(const Tensor& tokens, const Tensor& 
                                             const Tensor& d_table, const Tensor& d_positions) {
   const char* const operation = "embedding_backward";
   require(is(tokens, ElementType::int32, tokens.rows, 1), operation, "tokens must be int32 [rows, 1]");
-  require(is(d_table, types_.master, d_table.rows, d_table.columns) && d_table.count() > 0, operation,
-          "d_table must be [vocabulary, width] in the master type");
-  require(is(d_y, types_.compute, tokens.rows, d_table.columns), operation,
+  require(!d_table.present() || (is(d_table, types_.master, d_table.rows, d_y.columns) && d_table.count() > 0),
+          operation, "d_table must be [vocabulary, width] in the master type");
+  require(is(d_y, types_.compute, tokens.rows, d_y.columns), operation,
           "d_y must be [rows, width] in the compute type");
-  require(!d_positions.present() ||
-              (is(d_positions, types_.master, d_positions.rows, d_table.columns) && d_positions.rows > 0),
-          operation, "d_positions must be [positions, width] in the master type");
+  require(
+      !d_positions.present() || (is(d_positions, types_.master, d_positions.rows, d_y.columns) && d_positions.rows > 0),
+      operation, "d_positions must be [positions, width] in the master type");
   do_embedding_backward(tokens, d_y, accumulate, d_table, d_positions);
 }
 
@@ -92,7 +92,7 @@ void SequenceOperations::project_backward(const Tensor& x, const Tensor& table, 
           "table must be [vocabulary, width] in the compute type");
   require(is(x, types_.compute, x.rows, table.columns) && is(d_y, types_.compute, x.rows, table.rows), operation,
           "x must be [rows, width], d_y [rows, vocabulary], in the compute type");
-  require(is(d_table, types_.master, table.rows, table.columns), operation,
+  require(absent_or(d_table, types_.master, table.rows, table.columns), operation,
           "d_table must have the shape of the table and the master type");
   require(is(d_x, types_.compute, x.rows, x.columns), operation, "d_x must have the shape of x");
   require(apart(d_x, x) && apart(d_x, d_y), operation, "d_x must have memory of its own");
@@ -130,7 +130,7 @@ void SequenceOperations::layer_norm_backward(const LayerNormBackwardOperands& op
   require(is(d_y, types_.compute, x.rows, x.columns) && is(d_x, types_.compute, x.rows, x.columns) &&
               absent_or(d_residual, types_.compute, x.rows, x.columns),
           operation, "d_y, d_residual and d_x must have the shape of x");
-  require(is(d_scale, types_.master, 1, x.columns) && is(d_shift, types_.master, 1, x.columns), operation,
+  require(absent_or(d_scale, types_.master, 1, x.columns) && absent_or(d_shift, types_.master, 1, x.columns), operation,
           "d_scale and d_shift must be [1, width] in the master type");
   require(apart(d_x, x) && apart(d_x, d_y) && same_or_apart(d_x, d_residual), operation,
           "d_x must have memory of its own, or all of that of d_residual");
@@ -205,7 +205,7 @@ void SequenceOperations::lstm_backward(const Lstm& shape, const LstmBackwardOper
           "d_hidden must be [steps * sequences, hidden] in the compute type");
   require(is(d_cell, types_.compute, shape.sequences, shape.hidden), operation,
           "d_cell must be [sequences, hidden] in the compute type");
-  require(is(d_recurrent, types_.master, recurrent.rows, recurrent.columns), operation,
+  require(absent_or(d_recurrent, types_.master, recurrent.rows, recurrent.columns), operation,
           "d_recurrent must have the shape of recurrent and the master type");
   require(apart(d_hidden, gates) && apart(d_hidden, cells) && apart(d_hidden, hidden) && apart(d_hidden, d_cell) &&
               apart(d_cell, gates) && apart(d_cell, cells) && apart(d_cell, hidden),

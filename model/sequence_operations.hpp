@@ -76,7 +76,7 @@ class SequenceOperations {
   /// y[r] = table[tokens[r]] (+ positions[r % positions.rows]); tokens int32 [R, 1] in [0, table rows), table
   /// [vocabulary, width], positions [P, width] may be empty, y [R, width]; compute type.
   void embedding_forward(const Tensor& tokens, const Tensor& table, const Tensor& positions, const Tensor& y);
-  /// d_table and d_positions (master type; the latter may be empty) = or += the sums of the rows of d_y that belong to
+  /// d_table and d_positions (master type; may be empty) = or += the sums of the rows of d_y that belong to
   /// each, added in ascending order of the row.
   void embedding_backward(const Tensor& tokens, const Tensor& d_y, Accumulate accumulate, const Tensor& d_table,
                           const Tensor& d_positions);
@@ -84,7 +84,7 @@ class SequenceOperations {
   /// y = x table' : the output layer that shares the embedding's table [vocabulary, width]. x [R, width],
   /// y [R, vocabulary].
   void project_forward(const Tensor& x, const Tensor& table, const Tensor& y);
-  /// d_table = or += d_y' x; d_x = d_y table.
+  /// d_table (may be empty on a host) = or += d_y' x; d_x = d_y table.
   void project_backward(const Tensor& x, const Tensor& table, const Tensor& d_y, Accumulate accumulate,
                         const Tensor& d_table, const Tensor& d_x);
 
@@ -93,7 +93,8 @@ class SequenceOperations {
   /// [R, 1]. sum may be the same tensor as residual or x.
   void layer_norm_forward(const LayerNormForwardOperands& operands);
   /// x: what was normalised. d_x = gradient through the norm + d_residual (may be empty: what reached `sum` past the
-  /// norm; may be the same tensor as d_x). d_scale and d_shift (master type [1, width]) = or +=.
+  /// norm; may be the same tensor as d_x). d_scale and d_shift (master type [1, width], may be empty on a
+  /// host) = or +=.
   void layer_norm_backward(const LayerNormBackwardOperands& operands, Accumulate accumulate);
 
   /// x becomes x + bias (bias [1, width] may be empty); y = gelu of that, in the form with tanh (Hendrycks & Gimpel
@@ -119,7 +120,8 @@ class SequenceOperations {
   void lstm_forward(const Lstm& shape, const LstmForwardOperands& operands);
   /// d_hidden [steps * sequences, hidden]: gradient of h(1) ... h(steps) from above; is used up. gates become the
   /// gradients before their activations: what the input's product needs. No gradient goes beyond the first step.
-  /// d_recurrent = or +=: one product over all steps. d_cell: compute type [sequences, hidden], workspace.
+  /// d_recurrent (may be empty on a host) = or +=: one product over all steps. d_cell: compute type [sequences,
+  /// hidden], workspace.
   void lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands, Accumulate accumulate);
 
  protected:

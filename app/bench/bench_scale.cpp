@@ -226,7 +226,7 @@ Visit Bench::timed(World& world, TimedSteps& bench) {
                         : (bench.communication_seconds() - communication) / static_cast<double>(count) / world.ranks;
   communicator.all_reduce(std::span(&found.communication, 1));
   communicator.wait();
-  found.gradient_bytes = static_cast<double>(bench.engine().training().parameters.elements() * sizeof(float));
+  found.gradient_bytes = static_cast<double>(bench.engine().training().parameters.updated_elements() * sizeof(float));
   if (world.ranks > 1) found.all_reduce_seconds = bench.time_gradient_sum(kGradientSums);
   return found;
 }

@@ -7,6 +7,7 @@
 
 #include "app/bench/rank_values.hpp"
 #include "app/plan/agreement.hpp"
+#include "app/plan/tuning.hpp"
 #include "app/report/statistics.hpp"
 #include "app/report/step_figures.hpp"
 #include "app/report/stop_watch.hpp"
@@ -36,6 +37,7 @@ Workload synthetic_workload(const StepWork& work, int world) {
   } catch (const std::invalid_argument& error) {
     throw UsageError(error.what());
   }
+  apply_tuning(work.train.tuning, *workload.network);
   workload.model.label_smoothing = static_cast<float>(work.train.loss.label_smoothing);
   workload.model.loss = work.regression ? model::LossKind::mean_squared_error : model::LossKind::softmax_cross_entropy;
   workload.optimizer = work.train.optimizer;

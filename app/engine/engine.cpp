@@ -52,8 +52,9 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
                                              .owned = owned_ranges(plan, communicator.rank(), communicator.size())};
   if (backend_->is_host()) {
     const std::size_t arena = network.parameters().arena_elements() * sizeof(float);
-    const std::size_t kept = tree_ ? static_cast<std::size_t>(tree_->most_kept()) * arena : 0;
-    gradient_memory_ = stepping().reduction_memory(comm::rounded_up(arena) + kept);
+    const std::size_t gradients = network.parameters().updated_elements() * sizeof(float);
+    const std::size_t kept = tree_ ? static_cast<std::size_t>(tree_->most_kept()) * gradients : 0;
+    gradient_memory_ = stepping().reduction_memory(comm::rounded_up(gradients) + kept);
     state_options.gradient_memory = gradient_memory_.get();
     if (plan.shards_optimizer) {
       parameter_memory_ = communicator.reduction_memory(arena, comm::MemoryUse::gathered);
@@ -78,7 +79,7 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
   });
   comm::OrderedTerms terms;
   if (tree_) {
-    const std::size_t kept = static_cast<std::size_t>(tree_->most_kept()) * training_->parameters.elements();
+    const std::size_t kept = static_cast<std::size_t>(tree_->most_kept()) * training_->parameters.updated_elements();
     terms = {.tree = &*tree_,
              .kept = {static_cast<float*>(gradient_memory_->allocate(kept * sizeof(float), alignof(float))), kept}};
   }

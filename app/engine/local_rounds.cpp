@@ -22,7 +22,7 @@ LocalRounds::LocalRounds(const Parts& parts, const Plan& plan)
       plan_(plan),
       own_island_(plan.islands->of(parts.communicator.rank())),
       speaks_(parts.island.rank() == 0) {
-  const std::size_t elements = parts.training.parameters.elements();
+  const std::size_t elements = parts.training.parameters.updated_elements();
   memory_ = parts.communicator.reduction_memory(elements * sizeof(float));
   differences_ = {static_cast<float*>(memory_->allocate(elements * sizeof(float), alignof(float))), elements};
   std::fill(differences_.begin(), differences_.end(), 0.0f);
@@ -32,7 +32,9 @@ LocalRounds::LocalRounds(const Parts& parts, const Plan& plan)
   }
 }
 
-void LocalRounds::begin() { parts_.training.parameters.download_group("parameters", anchor_); }
+void LocalRounds::begin() {
+  parts_.training.parameters.download_range("parameters", {.offset = 0, .count = anchor_.size()}, anchor_);
+}
 
 /// The sums over the island, and what its last step says.
 Trainer::Result LocalRounds::steps(Trainer& trainer) {

@@ -33,7 +33,7 @@ comm::ServerMessages::Options worker_options(const Plan& plan, const std::shared
                                         .mpi = mpi};
   for (int server = 0; server < servers.count; ++server) {
     options.peers.push_back(servers.rank_of(server));
-    const std::size_t part = served_part(servers, plan.workload.network->parameters().arena_elements(), server).count;
+    const std::size_t part = served_part(servers, plan.workload.network->parameters().updated_elements(), server).count;
     options.most_values = std::max(options.most_values, part);
   }
   return options;
@@ -319,14 +319,19 @@ Trainer::Result ServerRounds::round(Trainer& trainer, std::int64_t steps, const 
 void ServerRounds::collect() {
   model::ParameterState& parameters = parts_.training.parameters;
   for (const std::string& group : parameters.state_groups()) {
-    if (server_) server_->download(group, arena_);
+    const std::span<float> values = std::span(arena_).first(parameters.group_elements(group));
+    if (server_) {
+      server_->download(group, values);
+    } else if (values.size() > parameters.updated_elements()) {
+      parameters.download_group(group, values);  // what is frozen is not sent
+    }
     for (int server = 0; server < servers_.count; ++server) {
-      const comm::Slice part = served_part(servers_, arena_.size(), server);
-      parts_.communicator.broadcast(std::as_writable_bytes(std::span(arena_).subspan(part.offset, part.count)),
+      const comm::Slice part = served_part(servers_, parameters.updated_elements(), server);
+      parts_.communicator.broadcast(std::as_writable_bytes(values.subspan(part.offset, part.count)),
                                     parts_.communicator.rank_of(servers_.rank_of(server)));
       parts_.communicator.wait("the servers' parameters");
     }
-    parameters.upload_group(group, arena_);
+    parameters.upload_group(group, values);
   }
 }
 

@@ -65,10 +65,24 @@ StatefulSequences gather_recurrent_state(comm::Communicator& communicator, const
   return state;
 }
 
-std::size_t elements_of(std::span<const comm::Slice> ranges) {
-  std::size_t elements = 0;
-  for (const comm::Slice& range : ranges) elements += range.count;
-  return elements;
+/// What of the range is within an arena of so many elements.
+comm::Slice within(const comm::Slice& range, std::size_t elements) {
+  const std::size_t end = std::min(range.offset + range.count, elements);
+  return {.offset = range.offset, .count = end > range.offset ? end - range.offset : 0};
+}
+
+/// Where in memory each group begins of which these ranges are kept, and the end: first the training's own, then those
+/// carried.
+std::vector<std::size_t> beginnings(const model::ParameterState& parameters, const Snapshot::Options& options) {
+  std::vector<std::size_t> begins{0};
+  const auto add = [&](std::size_t elements) {
+    std::size_t end = begins.back();
+    for (const comm::Slice& range : options.share.ranges) end += within(range, elements).count;
+    begins.push_back(end);
+  };
+  for (const std::string& group : parameters.state_groups()) add(parameters.group_elements(group));
+  for (std::size_t i = 0; i < options.carried.size(); ++i) add(parameters.updated_elements());
+  return begins;
 }
 
 /// Elements of the largest bucket that this rank helps to gather and does not keep.
@@ -79,7 +93,7 @@ std::size_t room_for_others(std::span<const comm::Slice> buckets, const Snapshot
   return most;
 }
 
-/// The equal part of an arena that writer `writer` keeps where every rank has all of it.
+/// The equal part of so many elements that writer `writer` keeps where every rank has all of them.
 comm::Slice equal_part(std::size_t elements, int writer, int writers) {
   constexpr std::size_t kUnit = 1024;
   const auto begin = [&](int index) {
@@ -115,6 +129,12 @@ SnapshotShare snapshot_share(const model::ParameterState& parameters, std::span<
       share.ranges.push_back({.offset = part.range.offset, .count = part.range.count});
     }
   }
+  if (writers > 1 && shared) {  // nobody updates what is frozen, and everybody has it
+    const std::size_t updated = parameters.updated_elements();
+    comm::Slice frozen = equal_part(parameters.elements() - updated, share.writer, writers);
+    frozen.offset += updated;
+    share.ranges.push_back(frozen);
+  }
   return share;
 }
 
@@ -124,9 +144,9 @@ Snapshot::Snapshot(model::Training& training, std::span<const comm::Slice> bucke
       buckets_(buckets.begin(), buckets.end()),
       groups_(training.parameters.state_groups()),
       tensors_(training.parameters.state_tensors()),
-      kept_elements_(elements_of(options.share.ranges)),
-      memory_(memory, model::ElementType::float32,
-              (groups_.size() + options.carried.size()) * kept_elements_ + room_for_others(buckets, options.share)) {
+      updated_elements_(training.parameters.updated_elements()),
+      begins_(beginnings(training.parameters, options)),
+      memory_(memory, model::ElementType::float32, begins_.back() + room_for_others(buckets, options.share)) {
   if (memory_.empty()) return;
   const std::span<float> all = memory_.tensor().elements<float>();
   std::fill(all.begin(), all.end(), 0.0f);
@@ -134,15 +154,16 @@ Snapshot::Snapshot(model::Training& training, std::span<const comm::Slice> bucke
 
 std::size_t Snapshot::bytes(model::Training& training, std::span<const comm::Slice> buckets, const Options& options) {
   const auto recurrent = static_cast<std::size_t>(options.sequences.all * training.model.recurrent_state().elements());
-  return ((training.parameters.state_groups().size() + options.carried.size()) * elements_of(options.share.ranges) +
-          room_for_others(buckets, options.share) + recurrent) *
+  return (beginnings(training.parameters, options).back() + room_for_others(buckets, options.share) + recurrent) *
          sizeof(float);
 }
 
 /// `range` is within one of the share's, or nothing comes back.
 std::span<float> Snapshot::kept(std::size_t group, const comm::Slice& range) const {
-  std::size_t before = group * kept_elements_;
-  for (const comm::Slice& own : options_.share.ranges) {
+  std::size_t before = begins_[group];
+  const bool of_weights = group < groups_.size() && (groups_[group] == "parameters" || groups_[group] == "average");
+  for (const comm::Slice& all : options_.share.ranges) {
+    const comm::Slice own = of_weights ? all : within(all, updated_elements_);
     if (range.offset >= own.offset && range.offset + range.count <= own.offset + own.count) {
       return memory_.tensor().elements<float>().subspan(before + range.offset - own.offset, range.count);
     }
@@ -153,8 +174,12 @@ std::span<float> Snapshot::kept(std::size_t group, const comm::Slice& range) con
 
 /// All that is kept of a group, the training's own first, then those carried.
 std::span<float> Snapshot::kept_group(std::size_t group) const {
-  if (kept_elements_ == 0) return {};
-  return memory_.tensor().elements<float>().subspan(group * kept_elements_, kept_elements_);
+  const std::size_t begin = begins_[group], count = begins_[group + 1] - begin;
+  return count == 0 ? std::span<float>() : memory_.tensor().elements<float>().subspan(begin, count);
+}
+
+std::span<float> Snapshot::room_for_bucket(std::size_t elements) const {
+  return memory_.tensor().elements<float>().subspan(begins_.back(), elements);
 }
 
 void Snapshot::take(comm::Communicator& communicator, model::Training& training) {
@@ -166,7 +191,8 @@ void Snapshot::take(comm::Communicator& communicator, model::Training& training)
   const comm::LongOperation copying(communicator, "copying the state for a checkpoint");
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     for (const comm::Slice& range : options_.share.ranges) {
-      parameters.download_range(groups_[i], {.offset = range.offset, .count = range.count}, kept(i, range));
+      const comm::Slice own = within(range, parameters.group_elements(groups_[i]));
+      parameters.download_range(groups_[i], {.offset = own.offset, .count = own.count}, kept(i, own));
     }
   }
 }
@@ -179,11 +205,13 @@ void Snapshot::gather(comm::Communicator& communicator, const model::ParameterSt
       }
       continue;
     }
+    for (const comm::Slice& range : options_.share.ranges) {  // what is frozen of an average
+      if (range.offset < updated_elements_ || groups_[i] != "average") continue;
+      parameters.download_range(groups_[i], {.offset = range.offset, .count = range.count}, kept(i, range));
+    }
     for (const comm::Slice& bucket : buckets_) {
       std::span<float> all = kept(i, bucket);
-      if (all.empty()) {
-        all = memory_.tensor().elements<float>().subspan(groups_.size() * kept_elements_, bucket.count);
-      }
+      if (all.empty()) all = room_for_bucket(bucket.count);
       const comm::Slice own = communicator.own_slice(bucket.count, communicator.rank());
       parameters.download_range(groups_[i], {.offset = bucket.offset + own.offset, .count = own.count},
                                 all.subspan(own.offset, own.count));
@@ -232,7 +260,8 @@ std::vector<io::TensorView> Snapshot::tensors() const {
   for (std::size_t i = 0; i < options_.carried.size(); ++i) {
     const std::span<float> values = kept_group(groups_.size() + i);
     for (const model::StateTensor& tensor : tensors_) {
-      if (tensor.group != groups_.front()) continue;  // the layout is the parameters'
+      // The layout is that of the parameters that are trained.
+      if (tensor.group != groups_.front() || tensor.offset >= updated_elements_) continue;
       views.push_back({.group = options_.carried[i].name,
                        .name = tensor.name,
                        .shape = tensor.shape,
@@ -469,22 +498,31 @@ void CheckpointOnRank0::restore_without_optimizer(model::ParameterState& paramet
 
 void CheckpointOnRank0::restore(model::ParameterState& parameters, std::span<const CarriedGroup> carried) {
   const std::vector<std::string> groups = parameters.state_groups();
-  std::vector<model::StateTensor> layout = parameters.state_tensors();
-  std::erase_if(layout, [&](const model::StateTensor& tensor) { return tensor.group != groups.front(); });
-  for (const std::string& group : groups) require_group(group, layout);
+  const std::vector<model::StateTensor> wanted = parameters.state_tensors();
+  const auto layout_within = [&](std::size_t elements) {
+    std::vector<model::StateTensor> layout = wanted;
+    std::erase_if(layout, [&](const model::StateTensor& tensor) {
+      return tensor.group != groups.front() || tensor.offset >= elements;
+    });
+    return layout;
+  };
+  for (const std::string& group : groups) require_group(group, layout_within(parameters.group_elements(group)));
   std::vector<float> arena(parameters.elements());
   for (const std::string& group : groups) {
-    share_group(group, layout, arena);
-    parameters.upload_group(group, arena);
+    const std::span<float> values = std::span(arena).first(parameters.group_elements(group));
+    share_group(group, layout_within(values.size()), values);
+    parameters.upload_group(group, values);
   }
+  const std::span<float> updated = std::span(arena).first(parameters.updated_elements());
   for (const CarriedGroup& group : carried) {
     std::uint8_t stored = communicator_.rank() == 0 && has_group(group.name);
     communicator_.broadcast(std::as_writable_bytes(std::span(&stored, 1)), 0);
     communicator_.wait();
     if (stored == 0) continue;  // of a run that has agreed in every step so far
+    const std::vector<model::StateTensor> layout = layout_within(updated.size());
     require_group(group.name, layout);
-    share_group(group.name, layout, arena);
-    group.restore(arena);
+    share_group(group.name, layout, updated);
+    group.restore(updated);
   }
   checkpoint_.tensors = {};
 }

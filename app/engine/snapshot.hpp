@@ -41,10 +41,10 @@ struct SnapshotShare {
 SnapshotShare snapshot_share(const model::ParameterState& parameters, std::span<const comm::Slice> buckets,
                              const comm::Communicator& communicator, int writers);
 
-/// State beside a training's own that a checkpoint holds, laid out like the parameters; both collective.
+/// State beside a training's own that a checkpoint holds, laid out like the gradients; both collective.
 struct CarriedGroup {
   std::string name;
-  /// Where `out` is not empty it becomes the group, as long as an arena.
+  /// Where `out` is not empty it becomes the group, as long as the gradients.
   std::function<void(std::span<float> out)> save;
   std::function<void(std::span<const float> in)> restore;
 };
@@ -80,13 +80,16 @@ class Snapshot {
   std::span<float> kept(std::size_t group, const comm::Slice& range) const;
   void gather(comm::Communicator& communicator, const model::ParameterState& parameters);
   std::span<float> kept_group(std::size_t group) const;
+  std::span<float> room_for_bucket(std::size_t elements) const;
 
   Options options_;
   std::vector<comm::Slice> buckets_;
   std::vector<std::string> groups_;
   std::vector<model::StateTensor> tensors_;
-  std::size_t kept_elements_;  ///< of a group
-  model::Arena memory_;        ///< one group after another, of each the ranges; then room for a bucket of others
+  std::size_t updated_elements_;     ///< of the arenas
+  std::vector<std::size_t> begins_;  ///< of each group in `memory_`, those carried last, and the end
+  model::Arena memory_;  ///< one group after another, of each the ranges as far as it goes; then room for a bucket of
+                         ///< others
   StatefulSequences recurrent_;
 };
 

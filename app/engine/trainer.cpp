@@ -115,7 +115,7 @@ void Trainer::backward(const model::Model::Forward& forward, MicroStep at) {
   if (parts_.tree != nullptr) {
     parts_.reducer.begin_term(at.index);
     parts_.training.model.backward(forward, reduce_);
-    parts_.reducer.ready_up_to(parts_.training.parameters.elements());
+    parts_.reducer.ready_up_to(parts_.training.parameters.updated_elements());
     return;
   }
   parts_.training.model.backward(forward, at.is_last ? reduce_ : not_yet);

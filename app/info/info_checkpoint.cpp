@@ -6,8 +6,10 @@
 #include <string>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "app/info/info.hpp"
+#include "app/options/train_options.hpp"
 #include "app/plan/task.hpp"
 #include "app/report/figures.hpp"
 #include "io/checkpoints/checkpoint.hpp"
@@ -91,12 +93,25 @@ std::string describe_trained_on(const io::TrainingRecord& record) {
   return text;
 }
 
+/// A line for what the run did not train; "" where it trained everything.
+std::string frozen_tensors(const io::TrainingRecord& record) {
+  try {
+    const TrainOptions options = train_options_from_ini(record.configuration);
+    if (!options.tuning.freeze.empty()) {
+      return fmt::format("  frozen         {}\n", fmt::join(options.tuning.freeze, ", "));
+    }
+  } catch (const UsageError&) {  // of another version of the program: what else it says is worth reading
+  }
+  return "";
+}
+
 std::string describe_record(const io::TrainingRecord& record) {
   std::string text = fmt::format("  after step     {} (epoch {}, sample {} of it)\n", with_commas(record.step),
                                  record.epoch, with_commas(record.position));
   text += fmt::format("  network        {}\n", io::to_text(record.network));
   text += describe_trained_on(record);
   text += fmt::format("  optimizer      {}\n", record.optimizer);
+  text += frozen_tensors(record);
   const std::string own = own_metric(record);
   text += fmt::format("  validation     {}\n", own.empty() ? "not at this step" : own);
   if (!std::isnan(record.best_metric)) text += fmt::format("  best so far    {:.6g}\n", record.best_metric);

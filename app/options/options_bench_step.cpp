@@ -75,6 +75,7 @@ void add_work_options(OptionTable& table, StepWork& work) {
   add_loss_options(table, train.loss);
   add_optimizer_options(table, train.optimizer);
   add_learning_rate_options(table, train.schedule, train.work);
+  add_tuning_options(table, train.tuning);
 }
 
 /// All that is left once the rows are declared.

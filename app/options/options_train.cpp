@@ -79,6 +79,7 @@ void add_train_options(OptionTable& table, TrainOptions& options) {
   add_agree_options(table, options.agree);
   add_validation_options(table, options.validation);
   add_start_options(table, options.start);
+  add_tuning_options(table, options.tuning);
   add_run_options(table, options.run);
   add_report_options(table, options.reports);
   add_execution_options(table, options.execution);

@@ -175,6 +175,20 @@ struct StartOptions {
   bool operator==(const StartOptions&) const = default;
 };
 
+/// A learning rate of their own for some tensors.
+struct RateScale {
+  std::string pattern;  ///< of their names
+  double factor = 1;    ///< > 0: times the schedule's rate
+  bool operator==(const RateScale&) const = default;
+};
+
+/// What of the network is trained, and how fast.
+struct TuningOptions {
+  std::vector<std::string> freeze;     ///< patterns of tensors that stay as they begin
+  std::vector<RateScale> rate_scales;  ///< where several match a tensor the last one counts
+  bool operator==(const TuningOptions&) const = default;
+};
+
 struct RunOptions {
   std::filesystem::path folder;  ///< "" = runs/MODEL-DATE-TIME
   Resume resume;
@@ -208,6 +222,7 @@ struct TrainOptions {
   AgreeOptions agree;
   ValidationOptions validation;
   StartOptions start;
+  TuningOptions tuning;
   RunOptions run;
   ReportOptions reports;
   ExecutionOptions execution;

@@ -110,6 +110,35 @@ std::string parse_patterns(const std::string& text, std::vector<std::string>& va
 
 std::string to_text(const std::vector<std::string>& value) { return fmt::format("{}", fmt::join(value, ",")); }
 
+/// "PATTERN=FACTOR,...": the factor stands behind the last '='.
+std::string parse_rate_scales(const std::string& text, std::vector<RateScale>& value) {
+  std::vector<std::string> items;
+  if (const std::string wrong = parse_patterns(text, items); !wrong.empty()) return wrong;
+  std::vector<RateScale> scales;
+  for (const std::string& item : items) {
+    const std::size_t equals = item.rfind('=');
+    if (equals == std::string::npos || equals == 0) return fmt::format("is not PATTERN=FACTOR: {}", item);
+    RateScale scale{.pattern = item.substr(0, equals)};
+    const char *const first = item.data() + equals + 1, *const last = item.data() + item.size();
+    const auto [end, error] = std::from_chars(first, last, scale.factor);
+    if (error != std::errc() || end != last || !std::isfinite(scale.factor) || scale.factor < 0) {
+      return fmt::format("has no factor of 0 or more in {}", item);
+    }
+    if (scale.factor == 0) return fmt::format("has the factor 0: --freeze {} says that", scale.pattern);
+    scales.push_back(std::move(scale));
+  }
+  value = std::move(scales);
+  return "";
+}
+
+std::string to_text(const std::vector<RateScale>& value) {
+  std::string text;
+  for (const RateScale& scale : value) {
+    text += fmt::format("{}{}={}", text.empty() ? "" : ",", scale.pattern, scale.factor);
+  }
+  return text;
+}
+
 std::string parse_agree(const std::string& text, AgreeMode& mode) {
   constexpr std::string_view kLocal = "local=", kQuorum = "quorum=";
   if (text == "all") return mode = {}, "";
@@ -393,6 +422,18 @@ void add_start_options(OptionTable& table, StartOptions& options) {
                   "layer",
                   parse_patterns, to_text)
       .needs("initialize-from");
+}
+
+void add_tuning_options(OptionTable& table, TuningOptions& options) {
+  table.group("What is trained");
+  table.add_parsed("freeze", options.freeze, "PATTERNS",
+                   "tensors that stay as they begin, comma-separated, * for anything: embedding/*,block_*. Nothing is "
+                   "computed, kept or sent for them, and batch normalisation among them keeps its running statistics",
+                   parse_patterns, to_text);
+  table.add_parsed("learning-rate-scale", options.rate_scales, "PATTERN=FACTOR",
+                   "tensors whose learning rate is the schedule's times FACTOR, likewise: head/*=10,block_*=0.1; where "
+                   "several match, the last counts",
+                   parse_rate_scales, to_text);
 }
 
 void add_writers_option(OptionTable& table, RunOptions& options) {

@@ -27,6 +27,7 @@ void add_agree_options(OptionTable& table, AgreeOptions& options);
 void add_validation_options(OptionTable& table, ValidationOptions& options);
 void add_writers_option(OptionTable& table, RunOptions& options);
 void add_start_options(OptionTable& table, StartOptions& options);
+void add_tuning_options(OptionTable& table, TuningOptions& options);
 void add_run_options(OptionTable& table, RunOptions& options);
 /// The rows for a run and its --checkpoint, as commands take them that use what was trained. The table writes into it.
 class CheckpointRows {

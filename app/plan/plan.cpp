@@ -284,7 +284,7 @@ model::MemoryPlan memory_with(const Plan& plan, const comm::Communicator& commun
         ranks, device_communicator_options(plan.place, plan.settings.execution, nullptr));
   }
   if (plan.settings.agree.local_steps > 0) {
-    const std::size_t arena = network.parameters().arena_elements() * sizeof(float);
+    const std::size_t arena = network.parameters().updated_elements() * sizeof(float);
     const std::size_t velocity = model::has_velocity(plan.settings.agree.outer) ? arena : 0;
     memory.snapshot += velocity + memory.optimizer * static_cast<std::size_t>(
                                                          std::max<std::int64_t>(0, plan.settings.agree.islands - 1));
@@ -302,10 +302,10 @@ model::MemoryPlan memory_with(const Plan& plan, const comm::Communicator& commun
   }
   if (plan.tree) {
     memory.gradients +=
-        static_cast<std::size_t>(plan.tree->most_kept()) * network.parameters().arena_elements() * sizeof(float);
+        static_cast<std::size_t>(plan.tree->most_kept()) * network.parameters().updated_elements() * sizeof(float);
   }
   if (!plan.place.gpu && communicator.wire_format() == comm::WireFormat::bf16_feedback) {
-    memory.gradients += network.parameters().arena_elements() * sizeof(float);  // the errors of rounding
+    memory.gradients += network.parameters().updated_elements() * sizeof(float);  // the errors of rounding
   }
   return memory;
 }
@@ -316,6 +316,11 @@ Plan complete_plan(const comm::Communicator& communicator, const TrainOptions& o
   if (execution.shard_optimizer && place.gpu && execution.wire != comm::WireFormat::fp32) {
     throw UsageError(
         "--shard-optimizer on GPUs goes with --wire fp32 only: take one of --shard-optimizer and --wire bf16");
+  }
+  if (place.gpu && workload.network->parameters().freezes_above_trained()) {
+    throw UsageError(
+        "--freeze on GPUs goes with layers below all trained ones only: freeze what lies below, too, or give --device "
+        "cpu");
   }
   if (options.work.reproducible) require_reproducible(options, *workload.network, place);
   const int ranks = communicator.size();
@@ -517,6 +522,7 @@ std::vector<BackwardLayer> backward_plan(const model::Network& network) {
   // The arena holds the parameters in reverse order of declaration, a layer's own together: each layer takes its slices
   // from where the one before it ended.
   std::vector<model::Parameter> arena = network.parameters().all();
+  std::erase_if(arena, [](const model::Parameter& parameter) { return parameter.frozen; });
   std::sort(arena.begin(), arena.end(), [](const auto& a, const auto& b) { return a.offset < b.offset; });
   const std::vector<std::size_t> ends = network.parameters().slice_ends();
   std::size_t next = 0;

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "app/options/choices.hpp"
+#include "app/plan/tuning.hpp"
 #include "app/report/figures.hpp"
 
 namespace lockstep::app {
@@ -82,6 +83,7 @@ std::string format_training(const Plan& plan) {
   std::string text =
       fmt::format("optimiser: {}\nlearning rate: {}\nloss: {}\ninput: {}\n", optimizer_text(settings.optimizer),
                   schedule_text(settings, plan.workload.work), loss_text(settings), input_text(plan));
+  text += format_tuning(settings.tuning, *plan.workload.network);
   std::vector<std::string> usual;
   for (const std::string& name : settings.from_network) {
     usual.push_back(fmt::format("--{} {}", name, option_text(settings, name)));

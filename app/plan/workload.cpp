@@ -8,6 +8,7 @@
 
 #include "app/options/image_options.hpp"
 #include "app/plan/data_match.hpp"
+#include "app/plan/tuning.hpp"
 #include "comm/summation_tree.hpp"
 #include "io/datasets/sharded_dataset.hpp"
 #include "io/datasets/token_dataset.hpp"
@@ -314,6 +315,7 @@ Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline
   } catch (const std::invalid_argument& e) {
     throw UsageError(e.what());
   }
+  apply_tuning(options.tuning, *workload.network);
   workload.task.emplace(workload.model.loss, *workload.network, info.tokens ? info.tokens->bytes_per_token : 0);
   workload.work = work_plan(options, info.samples, world, is_recurrent(*workload.network) ? &kind : nullptr);
   workload.model.sequences = workload.work.most_sequences;

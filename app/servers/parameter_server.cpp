@@ -44,7 +44,7 @@ ParameterServer::ParameterServer(comm::MpiSession& session, const Plan& plan, in
       index_(index),
       workers_count_(servers_.workers),
       sums_(plan.settings.agree.quorum > 0 || plan.settings.agree.staleness == 0),
-      part_(served_part(servers_, plan.workload.network->parameters().arena_elements(), index)),
+      part_(served_part(servers_, plan.workload.network->parameters().updated_elements(), index)),
       backend_(make_backend(plan.place, plan.settings.execution)),
       state_(*backend_, plan.workload.network->parameters(), server_state(plan, part_, servers_.count)),
       status_(*backend_, {}),
@@ -85,8 +85,9 @@ std::span<float> ParameterServer::gradients() { return state_.gradient_elements(
 void ParameterServer::load(const model::ParameterState& from, std::int64_t steps) {
   std::vector<float> arena(from.elements());
   for (const std::string& group : from.state_groups()) {
-    from.download_group(group, arena);
-    state_.upload_group(group, arena);
+    const std::span<float> values = std::span(arena).first(from.group_elements(group));
+    from.download_group(group, values);
+    state_.upload_group(group, values);
   }
   version_ = sums_ ? steps : steps * workers_count_;
   const AgreeOptions& agree = plan_.settings.agree;

@@ -179,11 +179,12 @@ void Run::report(StepFigures figures) {
 void Run::histograms() {
   std::vector<float> parameters(training_.parameters.elements());
   training_.parameters.download_group("parameters", parameters);
-  std::vector<float> gradients(training_.parameters.elements());
+  std::vector<float> gradients(training_.parameters.updated_elements());
   training_.parameters.download_gradients(gradients);
   for (const model::Parameter& parameter : workload_.network->parameters().all()) {
     reporter_.histogram("weights/" + parameter.name, trainer_.steps_done(),
                         std::span<const float>(parameters).subspan(parameter.offset, parameter.count));
+    if (parameter.frozen) continue;
     reporter_.histogram("gradients/" + parameter.name, trainer_.steps_done(),
                         std::span<const float>(gradients).subspan(parameter.offset, parameter.count));
   }

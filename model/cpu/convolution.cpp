@@ -182,17 +182,12 @@ void Convolver::Library::backward(const Convolution& shape, const LinearBackward
   const Cuts& cuts = steps.cuts;
   const auto channels = static_cast<std::size_t>(shape.out.channels);
   const auto input_gradient = d_x.elements<float>();
-  prepare(steps, Direction::backward_filters, images, cuts.run);
-  const ConvolutionStep& like = first(steps, Direction::backward_filters);
   const float* filters = nullptr;
   if (!input_gradient.empty()) {
     prepare(steps, Direction::backward_input, images, cuts.block);
     filters = first(steps, Direction::backward_input).arrange_filters(w.elements<float>().data(), filters_);
   }
-  const std::size_t blocks = cuts.blocks(images), runs = cuts.runs(images), parts = cuts.parts(images);
-  const std::size_t size = like.filter_elements();
-  const auto run_gradients = run_gradients_.at_least(threads_.size() * size);
-  const auto part_gradients = part_gradients_.at_least(parts * size);
+  const std::size_t blocks = cuts.blocks(images);
   const auto bias_gradients = bias_gradients_.at_least(bias_gradient.empty() ? 0 : blocks * channels);
   const auto value = y.elements<float>(), gradient = d_y.elements<float>();
   const float* const from = x.elements<float>().data();
@@ -210,13 +205,28 @@ void Convolver::Library::backward(const Convolution& shape, const LinearBackward
           .run(thread, input_gradient.data() + image * cuts.in, filters, gradient.data() + image * cuts.out);
     }
   };
-  const bool run_is_block = cuts.run == cuts.block;
+  const bool run_is_block = cuts.run == cuts.block && !filter_gradient.empty();
   if (!run_is_block) {
     threads_.run([&](std::size_t thread) {
       const Slice mine = part_of(blocks, 1, thread, threads_.size());
       for (std::size_t block = mine.offset; block < mine.end(); ++block) do_block(thread, block);
     });
   }
+  const auto sum_bias = [&] {
+    for (std::size_t channel = 0; channel < bias_gradient.size(); ++channel) {
+      double sum = accumulate == Accumulate::yes ? static_cast<double>(bias_gradient[channel]) : 0;
+      for (std::size_t block = 0; block < blocks; ++block) {
+        sum += static_cast<double>(bias_gradients[block * channels + channel]);
+      }
+      bias_gradient[channel] = static_cast<float>(sum);
+    }
+  };
+  if (filter_gradient.empty()) return sum_bias();
+  prepare(steps, Direction::backward_filters, images, cuts.run);
+  const ConvolutionStep& like = first(steps, Direction::backward_filters);
+  const std::size_t runs = cuts.runs(images), parts = cuts.parts(images), size = like.filter_elements();
+  const auto run_gradients = run_gradients_.at_least(threads_.size() * size);
+  const auto part_gradients = part_gradients_.at_least(parts * size);
   threads_.run([&](std::size_t thread) {
     const Slice my_parts = part_of(parts, 1, thread, threads_.size());
     for (std::size_t part = my_parts.offset; part < my_parts.end(); ++part) {
@@ -236,13 +246,7 @@ void Convolver::Library::backward(const Convolution& shape, const LinearBackward
     add_scaled(part_gradients.subspan(part * size, size), 1, part_gradients.first(size));
   }
   like.return_filters(part_gradients.data(), filter_gradient, accumulate, plain_gradient_);
-  for (std::size_t channel = 0; channel < bias_gradient.size(); ++channel) {
-    double sum = accumulate == Accumulate::yes ? static_cast<double>(bias_gradient[channel]) : 0;
-    for (std::size_t block = 0; block < blocks; ++block) {
-      sum += static_cast<double>(bias_gradients[block * channels + channel]);
-    }
-    bias_gradient[channel] = static_cast<float>(sum);
-  }
+  sum_bias();
 }
 
 Convolver::Convolver(ThreadPool& threads) : library_(std::make_unique<Library>(threads)) {}

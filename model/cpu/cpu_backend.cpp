@@ -82,7 +82,7 @@ void CpuBackend::do_linear_backward(const LinearBackwardOperands& operands, Acti
                  [&](std::size_t begin, std::size_t end) {
                    activation_gradient(activation, value, gradient, columns, begin, end, sums);
                  });
-  gemm({x, true}, {d_y}, accumulate, d_w, threads_);
+  if (d_w.present()) gemm({x, true}, {d_y}, accumulate, d_w, threads_);
   if (d_x.present()) gemm({d_y}, {w, true}, Accumulate::no, d_x, threads_);
 }
 
@@ -195,6 +195,7 @@ void CpuBackend::update_slice(const UpdateSpans& spans, Update update, const Upd
   };
   if (slice.statistic) return pass([&](const UpdateSpans& part) { update_statistics(part, update.rule); });
   update.decayed = slice.decayed;
+  update.rate_scale = slice.rate_scale;
   const bool directions = update.kind == OptimizerKind::lamb;
   if (directions) pass([&](const UpdateSpans& part) { lamb_directions(part, update); });
   if (formulas::needs_norms(update.kind)) {

@@ -201,6 +201,28 @@ void CpuImages::do_batch_norm_inference(const BatchNorm& norm, const BatchNormIn
   });
 }
 
+void CpuImages::do_batch_norm_inference_backward(const BatchNorm& norm,
+                                                 const BatchNormInferenceBackwardOperands& operands) {
+  const auto& [y, d_y, variance, scale, d_x] = operands;
+  const std::size_t channels = size(norm.channels);
+  const auto gain = at_least(numbers_, channels);
+  for (std::size_t c = 0; c < channels; ++c) {
+    gain[c] = static_cast<float>(
+        static_cast<double>(floats(scale)[c]) *
+        formulas::inverse_deviation(static_cast<double>(floats(variance)[c]), static_cast<double>(norm.epsilon)));
+  }
+  const float* const value = floats(y);
+  float *const gradient = floats(d_y), *const to = floats(d_x);
+  split(pixels_of(d_y, channels), channels, [&](Slice pixels) {
+    for (std::size_t i = pixels.offset * channels; i < pixels.end() * channels; i += channels) {
+      for (std::size_t c = 0; c < channels; ++c) {
+        if (norm.relu && !(value[i + c] > 0)) gradient[i + c] = 0;
+        to[i + c] = gain[c] * gradient[i + c];
+      }
+    }
+  });
+}
+
 void CpuImages::do_batch_norm_backward_sums(const BatchNorm& norm, const BatchNormBackwardSumsOperands& operands,
                                             Accumulate accumulate) {
   const auto& [x, y, d_y, mean, inverse, d_scale, d_shift, sums] = operands;

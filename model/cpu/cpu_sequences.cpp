@@ -62,7 +62,7 @@ void CpuSequences::do_embedding_forward(const Tensor& tokens, const Tensor& tabl
 
 void CpuSequences::do_embedding_backward(const Tensor& tokens, const Tensor& d_y, Accumulate accumulate,
                                          const Tensor& d_table, const Tensor& d_positions) {
-  const std::size_t width = size(d_table.columns);
+  const std::size_t width = size(d_y.columns);
   const auto token = tokens.elements<std::int32_t>();
   const auto gradient = d_y.elements<float>(), sums = d_table.elements<float>();
   const auto place_sums = d_positions.elements<float>();
@@ -75,9 +75,9 @@ void CpuSequences::do_embedding_backward(const Tensor& tokens, const Tensor& d_y
   // Cut by columns: the rows of a token are added in their order, whatever the number of threads.
   threads_.split(width, kLine, threshold(token.size()), [&](std::size_t begin, std::size_t end) {
     for (std::size_t r = 0; r < token.size(); ++r) {
-      assert(token[r] >= 0 && token[r] < d_table.rows);
+      assert(!d_table.present() || (token[r] >= 0 && token[r] < d_table.rows));
       const auto from = gradient.subspan(r * width + begin, end - begin);
-      add_scaled(from, 1, sums.subspan(size(token[r]) * width + begin, end - begin));
+      if (!sums.empty()) add_scaled(from, 1, sums.subspan(size(token[r]) * width + begin, end - begin));
       if (place_sums.empty()) continue;
       add_scaled(from, 1, place_sums.subspan(r % size(d_positions.rows) * width + begin, end - begin));
     }
@@ -90,7 +90,7 @@ void CpuSequences::do_project_forward(const Tensor& x, const Tensor& table, cons
 
 void CpuSequences::do_project_backward(const Tensor& x, const Tensor& table, const Tensor& d_y, Accumulate accumulate,
                                        const Tensor& d_table, const Tensor& d_x) {
-  gemm({d_y, true}, {x}, accumulate, d_table, threads_);
+  if (d_table.present()) gemm({d_y, true}, {x}, accumulate, d_table, threads_);
   gemm({d_y}, {table}, Accumulate::no, d_x, threads_);
 }
 
@@ -141,8 +141,8 @@ void CpuSequences::do_layer_norm_backward(const LayerNormBackwardOperands& opera
     std::ranges::fill(shift_sums, 0.0f);
   }
   for (std::size_t i = 0; i < blocks; ++i) {
-    add_scaled(sums.subspan(i * 2 * width, width), 1, scale_sums);
-    add_scaled(sums.subspan((2 * i + 1) * width, width), 1, shift_sums);
+    if (!scale_sums.empty()) add_scaled(sums.subspan(i * 2 * width, width), 1, scale_sums);
+    if (!shift_sums.empty()) add_scaled(sums.subspan((2 * i + 1) * width, width), 1, shift_sums);
   }
 }
 

@@ -51,7 +51,8 @@ LOCKSTEP_INLINE void update_each(const UpdateSpans& spans, const Update& update)
   float* __restrict state2 = spans.state2.data();
   float* __restrict average = spans.average.data();
   const formulas::UpdateScalars scalars = formulas::with_ratio(
-      formulas::update_scalars(kKind, update.rule, update.gradient_factor, update.decayed), update.ratio);
+      formulas::update_scalars(kKind, update.rule, update.gradient_factor, update.decayed, update.rate_scale),
+      update.ratio);
   const std::size_t count = spans.parameters.size();
   for (std::size_t i = 0; i < count; ++i) {
     float first = 0, second = 0;

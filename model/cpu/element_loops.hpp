@@ -58,6 +58,7 @@ struct Update {
   UpdateRule rule;
   float gradient_factor = 1;  ///< multiplies the gradient first
   bool decayed = false;       ///< of this slice, as UpdateSlice::decayed
+  float rate_scale = 1;       ///< likewise
   float ratio = 1;            ///< lars, lamb: of this slice
 };
 /// Clip, decay, rule and average in one pass: 12 (sgd) to 36 (adam with average) bytes of traffic per parameter.

@@ -104,7 +104,7 @@ void lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands, Accu
                     });
     }
   }
-  gemm({before, true}, {gates}, accumulate, d_recurrent, threads);
+  if (d_recurrent.present()) gemm({before, true}, {gates}, accumulate, d_recurrent, threads);
 }
 
 }  // namespace lockstep::model::cpu

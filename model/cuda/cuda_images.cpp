@@ -1,5 +1,6 @@
 #include "model/cuda/cuda_images.hpp"
 
+#include <stdexcept>
 #include <utility>
 
 #include <fmt/format.h>
@@ -157,6 +158,11 @@ void CudaImages::do_batch_norm_statistics(const BatchNorm& norm, const Tensor& s
 
 void CudaImages::do_batch_norm_inference(const BatchNorm& norm, const BatchNormInferenceOperands& operands) {
   cuda::batch_norm_inference(device_.stream, norm, operands);
+}
+
+/// A model refuses to freeze what lies above trained layers here.
+void CudaImages::do_batch_norm_inference_backward(const BatchNorm&, const BatchNormInferenceBackwardOperands&) {
+  throw std::logic_error("batch_norm_inference_backward: GPUs have none");
 }
 
 void CudaImages::do_batch_norm_backward_sums(const BatchNorm& norm, const BatchNormBackwardSumsOperands& operands,

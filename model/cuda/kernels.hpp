@@ -31,6 +31,7 @@ struct UpdateChunk {
   std::uint32_t count = 0;   ///< 1 to kUpdateChunk
   std::uint32_t slice = 0;   ///< whose piece it is
   std::uint32_t decayed = 0, statistic = 0;
+  float rate_scale = 1;  ///< of its slice
 };
 inline constexpr std::uint32_t kUpdateChunk = 4096;
 /// The chunks of one slice, one after another.

@@ -10,7 +10,8 @@ namespace lockstep::model::cuda {
 
 UpdateChunks SliceTable::chunks(std::span<const UpdateSlice> slices, [[maybe_unused]] bool recording) {
   const auto same = [](const UpdateSlice& a, const UpdateSlice& b) {
-    return a.offset == b.offset && a.count == b.count && a.decayed == b.decayed && a.statistic == b.statistic;
+    return a.offset == b.offset && a.count == b.count && a.decayed == b.decayed && a.statistic == b.statistic &&
+           a.rate_scale == b.rate_scale;
   };
   for (const Entry& entry : entries_) {
     if (std::ranges::equal(entry.slices, slices, same)) return entry.chunks;

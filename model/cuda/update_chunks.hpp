@@ -23,7 +23,8 @@ inline std::vector<UpdateChunk> cut_into_chunks(std::span<const UpdateSlice> sli
                         .count = static_cast<std::uint32_t>(count),
                         .slice = static_cast<std::uint32_t>(i),
                         .decayed = slice.decayed ? 1u : 0u,
-                        .statistic = slice.statistic ? 1u : 0u});
+                        .statistic = slice.statistic ? 1u : 0u,
+                        .rate_scale = slice.rate_scale});
     }
   }
   return chunks;

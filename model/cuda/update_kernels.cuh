@@ -98,8 +98,8 @@ struct UpdateOfBlock {
 __device__ inline void open_update(UpdateOfBlock& block, OptimizerKind kind, const UpdateRule& rule,
                                    const UpdateChunk& chunk, double non_finite, double gradient_squares) {
   block.is_open = formulas::may_update(non_finite, gradient_squares);
-  block.scalars =
-      formulas::update_scalars(kind, rule, formulas::clip_factor(gradient_squares, rule.clip_norm), chunk.decayed != 0);
+  block.scalars = formulas::update_scalars(kind, rule, formulas::clip_factor(gradient_squares, rule.clip_norm),
+                                           chunk.decayed != 0, chunk.rate_scale);
 }
 
 struct NormsOfBlock {

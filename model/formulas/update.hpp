@@ -30,14 +30,15 @@ LOCKSTEP_HOST_DEVICE constexpr bool needs_norms(OptimizerKind kind) {
   return kind == OptimizerKind::lars || kind == OptimizerKind::lamb;
 }
 
+/// `rate_scale`: of the slice.
 LOCKSTEP_HOST_DEVICE UpdateScalars update_scalars(OptimizerKind kind, const UpdateRule& rule, float factor,
-                                                  bool decayed) {
+                                                  bool decayed, float rate_scale = 1) {
   const float decay = decayed ? rule.weight_decay : 0;
   UpdateScalars scalars;
-  scalars.rate = rule.learning_rate;
+  scalars.rate = rule.learning_rate * rate_scale;
   scalars.factor = factor;
   scalars.limit = rule.clip_value > 0 ? rule.clip_value : HUGE_VALF;
-  scalars.keep = needs_norms(kind) ? 1 : 1 - rule.learning_rate * decay;
+  scalars.keep = needs_norms(kind) ? 1 : 1 - scalars.rate * decay;
   scalars.decay = decay;
   scalars.mu = rule.momentum;
   scalars.beta1 = rule.beta1;

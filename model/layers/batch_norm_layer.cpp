@@ -10,17 +10,18 @@ BatchNormLayer::BatchNormLayer(ParameterTable& parameters, ActivationTable& acti
       name_(std::move(name)),
       norm_{.channels = options.shape.channels, .relu = options.relu},
       synchronize_(options.synchronize) {
-  const auto declare = [&](const char* what, double value, Role role) {
+  const auto declare = [&](const char* what, double value, Role role, std::optional<std::size_t> with) {
     return parameters.add({.name = name_ + what,
                            .shape = {norm_.channels},
                            .initializer = {Initializer::Scheme::constant, value},
                            .decay = Decay::no,
-                           .role = role});
+                           .role = role,
+                           .frozen_with = with});
   };
-  scale_ = declare("/scale", options.zero_scale ? 0 : 1, Role::weight);
-  shift_ = declare("/shift", 0, Role::weight);
-  running_mean_ = declare("/running_mean", 0, Role::statistic);
-  running_variance_ = declare("/running_variance", 1, Role::statistic);
+  scale_ = declare("/scale", options.zero_scale ? 0 : 1, Role::weight, {});
+  shift_ = declare("/shift", 0, Role::weight, scale_);
+  running_mean_ = declare("/running_mean", 0, Role::statistic, scale_);
+  running_variance_ = declare("/running_variance", 1, Role::statistic, scale_);
   const auto add = [&](std::int64_t columns, Holds holds) {
     return activations.add({.name = "", .columns = columns, .holds = holds, .per_batch = true});
   };
@@ -31,7 +32,7 @@ BatchNormLayer::BatchNormLayer(ParameterTable& parameters, ActivationTable& acti
   set_first_weight(scale_);
 }
 
-LayerPlan BatchNormLayer::plan() const {
+LayerPlan BatchNormLayer::plan(const ParameterTable&) const {
   return {.name = name_,
           .description = fmt::format("{} channels{}", norm_.channels, norm_.relu ? ", relu" : ""),
           .parameters = 2 * norm_.channels,
@@ -44,7 +45,7 @@ void BatchNormLayer::sum_over_ranks(const Pass& pass, const Tensor& sums) const 
 
 Tensor BatchNormLayer::forward(const Pass& pass, const Tensor& x, const Tensor& residual) const {
   const Tensor y = output(pass), scale = pass.weight(scale_), shift = pass.weight(shift_);
-  if (!pass.training) {
+  if (!pass.training || pass.table[scale_].frozen) {
     pass.images().batch_norm_inference(norm_, {.x = x,
                                                .mean = pass.weight(running_mean_),
                                                .variance = pass.weight(running_variance_),
@@ -70,6 +71,13 @@ Tensor BatchNormLayer::forward(const Pass& pass, const Tensor& x, const Tensor& 
 
 void BatchNormLayer::backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate,
                               const Tensor& d_x) const {
+  if (pass.table[scale_].frozen) {
+    return pass.images().batch_norm_inference_backward(norm_, {.y = output(pass),
+                                                               .d_y = d_y,
+                                                               .variance = pass.weight(running_variance_),
+                                                               .scale = pass.weight(scale_),
+                                                               .d_x = d_x});
+  }
   const Tensor mean = pass.at(mean_), inverse = pass.at(inverse_), sums = pass.at(sums_),
                backward_sums = pass.at(backward_sums_);
   pass.images().batch_norm_statistics(norm_, sums, pass.share, accumulate, pass.gradient(running_mean_),

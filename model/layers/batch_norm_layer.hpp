@@ -5,6 +5,7 @@
 /// (one sum of 2 channels + 1 numbers forward, one of 2 channels backward). Evaluation normalises with the running
 /// statistics. Those are slices of Role::statistic: the backward pass writes this batch's mean and unbiased variance,
 /// times the batch's share of the step, where gradients go (parameters.hpp).
+/// A frozen one normalises with the running statistics in training, too, and leaves them as they are.
 #pragma once
 
 #include <string>
@@ -27,7 +28,7 @@ class BatchNormLayer final : public Layer {
   BatchNormLayer(ParameterTable& parameters, ActivationTable& activations, std::string name,
                  const BatchNormOptions& options);
 
-  LayerPlan plan() const override;
+  LayerPlan plan(const ParameterTable& table) const override;
   Tensor forward(const Pass& pass, const Tensor& x) const override { return forward(pass, x, {}); }
   /// residual: shape of x, or empty.
   Tensor forward(const Pass& pass, const Tensor& x, const Tensor& residual) const;

@@ -33,7 +33,7 @@ ConvolutionLayer::ConvolutionLayer(ParameterTable& parameters, ActivationTable& 
   set_first_weight(weight_);
 }
 
-LayerPlan ConvolutionLayer::plan() const {
+LayerPlan ConvolutionLayer::plan(const ParameterTable& table) const {
   const double product = 2.0 * static_cast<double>(shape_.patch()) * static_cast<double>(shape_.out.elements());
   std::string description = fmt::format("{} -> {}, {}x{}", describe(shape_.in), describe(shape_.out),
                                         options_.window.height, options_.window.width);
@@ -45,7 +45,7 @@ LayerPlan ConvolutionLayer::plan() const {
           .parameters = shape_.patch() * options_.channels + (options_.bias ? options_.channels : 0),
           .activation_elements = shape_.out.elements(),
           .forward_flops = product,
-          .backward_flops = options_.first ? product : 2 * product,
+          .backward_flops = backward_flops(table, product, weight_, options_.first ? Input::given : Input::computed),
           .patch_elements = is_product ? 0 : shape_.patch() * shape_.out.pixels()};
 }
 
@@ -58,15 +58,12 @@ Tensor ConvolutionLayer::forward(const Pass& pass, const Tensor& x) const {
 
 void ConvolutionLayer::backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate,
                                 const Tensor& d_x) const {
-  pass.images().convolution_backward(shape_,
-                                     {.x = x,
-                                      .w = pass.weight(weight_),
-                                      .y = output(pass),
-                                      .d_y = d_y,
-                                      .d_w = pass.gradient(weight_),
-                                      .d_bias = options_.bias ? pass.gradient(bias_) : Tensor{},
-                                      .d_x = d_x},
-                                     options_.activation, accumulate);
+  const Tensor d_w = pass.gradient(weight_), d_bias = options_.bias ? pass.gradient(bias_) : Tensor{};
+  if (!d_w.present() && !d_bias.present() && !d_x.present()) return;
+  pass.images().convolution_backward(
+      shape_,
+      {.x = x, .w = pass.weight(weight_), .y = output(pass), .d_y = d_y, .d_w = d_w, .d_bias = d_bias, .d_x = d_x},
+      options_.activation, accumulate);
 }
 
 }  // namespace lockstep::model

@@ -29,7 +29,7 @@ class ConvolutionLayer final : public Layer {
                    const ConvolutionOptions& options);
 
   const ImageShape& out() const noexcept { return shape_.out; }
-  LayerPlan plan() const override;
+  LayerPlan plan(const ParameterTable& table) const override;
   Tensor forward(const Pass& pass, const Tensor& x) const override;
   void backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate,
                 const Tensor& d_x) const override;

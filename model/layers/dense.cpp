@@ -23,7 +23,7 @@ Dense::Dense(ParameterTable& parameters, ActivationTable& activations, std::stri
   set_first_weight(weight_);
 }
 
-LayerPlan Dense::plan() const {
+LayerPlan Dense::plan(const ParameterTable& table) const {
   const double product = 2.0 * static_cast<double>(options_.rows) * static_cast<double>(options_.inputs) *
                          static_cast<double>(options_.outputs);
   return {
@@ -34,7 +34,7 @@ LayerPlan Dense::plan() const {
       .parameters = options_.inputs * options_.outputs + options_.outputs,
       .activation_elements = options_.rows * options_.outputs,
       .forward_flops = product,
-      .backward_flops = options_.first ? product : 2 * product};
+      .backward_flops = backward_flops(table, product, weight_, options_.first ? Input::given : Input::computed)};
 }
 
 Tensor Dense::forward(const Pass& pass, const Tensor& x) const {
@@ -45,14 +45,11 @@ Tensor Dense::forward(const Pass& pass, const Tensor& x) const {
 
 void Dense::backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate,
                      const Tensor& d_x) const {
-  pass.backend.linear_backward({.x = x,
-                                .w = pass.weight(weight_),
-                                .y = output(pass),
-                                .d_y = d_y,
-                                .d_w = pass.gradient(weight_),
-                                .d_bias = pass.gradient(bias_),
-                                .d_x = d_x},
-                               options_.activation, accumulate);
+  const Tensor d_w = pass.gradient(weight_), d_bias = pass.gradient(bias_);
+  if (!d_w.present() && !d_bias.present() && !d_x.present()) return;
+  pass.backend.linear_backward(
+      {.x = x, .w = pass.weight(weight_), .y = output(pass), .d_y = d_y, .d_w = d_w, .d_bias = d_bias, .d_x = d_x},
+      options_.activation, accumulate);
 }
 
 }  // namespace lockstep::model

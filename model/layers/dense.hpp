@@ -26,7 +26,7 @@ class Dense final : public Layer {
   /// Declares NAME/weight [inputs, outputs] and NAME/bias [outputs].
   Dense(ParameterTable& parameters, ActivationTable& activations, std::string name, const DenseOptions& options);
 
-  LayerPlan plan() const override;
+  LayerPlan plan(const ParameterTable& table) const override;
   Tensor forward(const Pass& pass, const Tensor& x) const override;
   void backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate,
                 const Tensor& d_x) const override;

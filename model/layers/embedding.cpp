@@ -32,7 +32,7 @@ Embedding::Embedding(ParameterTable& parameters, ActivationTable& activations, s
   set_first_weight(tokens_);
 }
 
-LayerPlan Embedding::plan() const {
+LayerPlan Embedding::plan(const ParameterTable&) const {
   return {.name = name_,
           .description =
               fmt::format("{} tokens{} -> {}", options_.vocabulary,
@@ -50,12 +50,14 @@ Tensor Embedding::forward(const Pass& pass, const Tensor& tokens) const {
 
 void Embedding::backward(const Pass& pass, const Tensor& tokens, const Tensor& d_y, Accumulate accumulate,
                          const Tensor&) const {
-  const Tensor d_positions = options_.positions ? pass.gradient(positions_) : Tensor{};
+  const Tensor d_table = pass.gradient(tokens_),
+               d_positions = options_.positions ? pass.gradient(positions_) : Tensor{};
+  if (!d_table.present() && !d_positions.present()) return;
   if (options_.shared && accumulate == Accumulate::no) {
-    if (options_.positions) pass.backend.fill_zero(d_positions);
+    if (d_positions.present()) pass.backend.fill_zero(d_positions);
     accumulate = Accumulate::yes;
   }
-  pass.sequences().embedding_backward(tokens, d_y, accumulate, pass.gradient(tokens_), d_positions);
+  pass.sequences().embedding_backward(tokens, d_y, accumulate, d_table, d_positions);
 }
 
 }  // namespace lockstep::model

@@ -27,7 +27,7 @@ class Embedding final : public Layer {
 
   /// The parameter.
   std::size_t table() const noexcept { return tokens_; }
-  LayerPlan plan() const override;
+  LayerPlan plan(const ParameterTable& table) const override;
   /// tokens: int32 [rows, 1].
   Tensor forward(const Pass& pass, const Tensor& tokens) const override;
   /// A shared table's gradient is added to, whatever `accumulate` says. d_x: empty.

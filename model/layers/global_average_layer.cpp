@@ -10,7 +10,7 @@ GlobalAverageLayer::GlobalAverageLayer(ParameterTable&, ActivationTable& activat
                                        const ImageShape& in)
     : Layer(activations, name, 1, in.channels), name_(std::move(name)), in_(in) {}
 
-LayerPlan GlobalAverageLayer::plan() const {
+LayerPlan GlobalAverageLayer::plan(const ParameterTable&) const {
   return {.name = name_,
           .description = fmt::format("{} -> {}", describe(in_), in_.channels),
           .activation_elements = in_.channels};

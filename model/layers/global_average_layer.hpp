@@ -12,7 +12,7 @@ class GlobalAverageLayer final : public Layer {
  public:
   GlobalAverageLayer(ParameterTable& parameters, ActivationTable& activations, std::string name, const ImageShape& in);
 
-  LayerPlan plan() const override;
+  LayerPlan plan(const ParameterTable& table) const override;
   Tensor forward(const Pass& pass, const Tensor& x) const override;
   void backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate,
                 const Tensor& d_x) const override;

@@ -11,13 +11,24 @@
 
 namespace lockstep::model {
 
+/// Whether somebody computed what a layer reads, or it is the network's input.
+enum class Input { computed, given };
+/// Of the backward pass of a product of so many FLOPs with the matrix `weight`, the first parameter of its layer: as
+/// many for the matrix's gradient and for the input's, where these are made.
+inline double backward_flops(const ParameterTable& table, double product, std::size_t weight,
+                             Input input = Input::computed) {
+  const bool goes_on = input == Input::computed && table.trains_below(weight);
+  return (table[weight].frozen ? 0 : product) + (goes_on ? product : 0);
+}
+
 class Layer {
  public:
   virtual ~Layer() = default;
   Layer(const Layer&) = delete;
   Layer& operator=(const Layer&) = delete;
 
-  virtual LayerPlan plan() const = 0;
+  /// `table`: the network's, which says what of the layer is trained.
+  virtual LayerPlan plan(const ParameterTable& table) const = 0;
   /// The layer's output, among the activations.
   virtual Tensor forward(const Pass& pass, const Tensor& x) const = 0;
   /// Same pass and x as the forward before it. d_y is used up; d_x (not d_y's memory, but where a layer says so) may be
@@ -28,8 +39,10 @@ class Layer {
   /// The end of the arena's part that is final when this layer has gone backward, and all behind it have; 0 where it
   /// has no weights.
   std::size_t gradients_end(const ParameterTable& table) const {
-    return has_weights_ ? table.slice_end(first_weight_) : 0;
+    return has_weights_ ? table.gradients_end(first_weight_) : 0;
   }
+  /// Whether somebody needs the gradient of its input: a layer with weights.
+  bool trains_below(const ParameterTable& table) const { return table.trains_below(first_weight_); }
   /// The output of one sample: rows and columns.
   std::int64_t rows() const noexcept { return rows_; }
   std::int64_t columns() const noexcept { return columns_; }

@@ -27,6 +27,7 @@ class LayerChain : public Network {
   /// A layer of the network: LayerOfThatKind(parameters, activations, arguments...). Returns it.
   template <class LayerOfThatKind, class... Arguments>
   const LayerOfThatKind& append(Arguments&&... arguments) {
+    first_parameters_.push_back(parameters_.all().size());
     auto layer = std::make_unique<LayerOfThatKind>(parameters_, activations_, std::forward<Arguments>(arguments)...);
     const LayerOfThatKind& appended = *layer;
     layers_.push_back(std::move(layer));
@@ -37,7 +38,8 @@ class LayerChain : public Network {
 
  private:
   std::vector<std::unique_ptr<Layer>> layers_;
-  std::vector<std::size_t> gradients_;  ///< activation: of the output of each layer but the last
+  std::vector<std::size_t> first_parameters_;  ///< of each layer, in the order of declaration
+  std::vector<std::size_t> gradients_;         ///< activation: of the output of each layer but the last
   std::string signature_;
 };
 

@@ -18,7 +18,7 @@ LayerNorm::LayerNorm(ParameterTable& parameters, ActivationTable& activations, s
   set_first_weight(scale_);
 }
 
-LayerPlan LayerNorm::plan() const {
+LayerPlan LayerNorm::plan(const ParameterTable&) const {
   return {.name = name_,
           .description = "layer norm",
           .parameters = 2 * columns(),

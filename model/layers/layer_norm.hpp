@@ -14,7 +14,7 @@ class LayerNorm final : public Layer {
   LayerNorm(ParameterTable& parameters, ActivationTable& activations, std::string name, std::int64_t rows,
             std::int64_t width);
 
-  LayerPlan plan() const override;
+  LayerPlan plan(const ParameterTable& table) const override;
   Tensor forward(const Pass& pass, const Tensor& x) const override;
   /// x becomes x + residual, which is normalised and goes on as the stream.
   Tensor forward_sum(const Pass& pass, const Tensor& x, const Tensor& residual) const;

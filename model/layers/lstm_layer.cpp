@@ -29,15 +29,20 @@ LstmLayer::LstmLayer(ParameterTable& parameters, ActivationTable& activations, A
   state_cell_ = recurrent_state.add({.name = name_ + "/cell", .columns = options.hidden});
 }
 
-LayerPlan LstmLayer::plan() const {
+LayerPlan LstmLayer::plan(const ParameterTable& table) const {
   const std::int64_t weights = (options_.inputs + options_.hidden) * 4 * options_.hidden;
   const double product = 2.0 * static_cast<double>(options_.context) * static_cast<double>(weights);
+  const double to_gates = product * static_cast<double>(options_.inputs) /
+                          static_cast<double>(options_.inputs + options_.hidden),
+               through_time = product - to_gates;
   return {.name = name_,
           .description = fmt::format("{} -> {}, {} steps", options_.inputs, options_.hidden, options_.context),
           .parameters = weights + 4 * options_.hidden,
           .activation_elements = (6 * options_.context + 2) * options_.hidden,
           .forward_flops = product,
-          .backward_flops = 2 * product};
+          .backward_flops = backward_flops(table, to_gates, input_) +
+                            (table.trains_below(bias_ + 1) ? through_time : 0) +
+                            (table[recurrent_].frozen ? 0 : through_time)};
 }
 
 Lstm LstmLayer::shape(const Pass& pass) const noexcept {

@@ -23,7 +23,7 @@ class LstmLayer {
   LstmLayer(ParameterTable& parameters, ActivationTable& activations, ActivationTable& recurrent_state,
             std::string name, const LstmOptions& options);
 
-  LayerPlan plan() const;
+  LayerPlan plan(const ParameterTable& table) const;
   /// [steps * sequences, hidden], time-major.
   Tensor output(const Pass& pass) const;
   /// Begins with the state that is carried and leaves the one after the last step.
@@ -31,7 +31,8 @@ class LstmLayer {
   /// d_y is used up; d_x may be its memory. workspace: compute type [sequences, hidden].
   void backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate, const Tensor& d_x,
                 const Tensor& workspace) const;
-  std::size_t gradients_end(const ParameterTable& table) const { return table.slice_end(input_); }
+  std::size_t gradients_end(const ParameterTable& table) const { return table.gradients_end(input_); }
+  bool trains_below(const ParameterTable& table) const { return table.trains_below(input_); }
 
  private:
   Lstm shape(const Pass& pass) const noexcept;

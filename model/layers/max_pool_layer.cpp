@@ -13,7 +13,7 @@ MaxPoolLayer::MaxPoolLayer(ParameterTable&, ActivationTable& activations, std::s
       shape_{.in = in, .out = slide(in, window, in.channels), .window = window},
       chosen_(activations.add({.name = "", .columns = shape_.out.elements(), .holds = Holds::choices})) {}
 
-LayerPlan MaxPoolLayer::plan() const {
+LayerPlan MaxPoolLayer::plan(const ParameterTable&) const {
   return {.name = name_,
           .description = fmt::format("{} -> {}, maximum of {}x{}/{}", describe(shape_.in), describe(shape_.out),
                                      shape_.window.height, shape_.window.width, shape_.window.stride),

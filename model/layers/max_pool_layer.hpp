@@ -14,7 +14,7 @@ class MaxPoolLayer final : public Layer {
                const Sliding& window);
 
   const ImageShape& out() const noexcept { return shape_.out; }
-  LayerPlan plan() const override;
+  LayerPlan plan(const ParameterTable& table) const override;
   Tensor forward(const Pass& pass, const Tensor& x) const override;
   void backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate,
                 const Tensor& d_x) const override;

@@ -41,9 +41,9 @@ NormalizedConvolution::NormalizedConvolution(ParameterTable& parameters, Activat
              .zero_scale = options.zero_scale,
              .synchronize = options.synchronize}) {}
 
-LayerPlan NormalizedConvolution::plan() const {
-  LayerPlan plan = convolution_.plan();
-  const LayerPlan norm = norm_.plan();
+LayerPlan NormalizedConvolution::plan(const ParameterTable& table) const {
+  LayerPlan plan = convolution_.plan(table);
+  const LayerPlan norm = norm_.plan(table);
   plan.description += ", batch norm";
   add_costs(norm, plan);
   return plan;
@@ -107,13 +107,17 @@ ResidualBlock::ResidualBlock(ParameterTable& parameters, ActivationTable& activa
   }
 }
 
-LayerPlan ResidualBlock::plan() const {
+LayerPlan ResidualBlock::plan(const ParameterTable& table) const {
   LayerPlan sum{.name = name_,
                 .description = fmt::format("{} -> {}, {} convolutions", describe(options_.in), describe(out()),
                                            convolutions_.size())};
   if (projection_) sum.description += ", projection";
-  for (const auto& convolution : convolutions_) add_costs(convolution->plan(), sum);
-  if (projection_) add_costs(projection_->plan(), sum);
+  for (const auto& convolution : convolutions_) add_costs(convolution->plan(table), sum);
+  if (projection_) add_costs(projection_->plan(table), sum);
+  // A trained projection is declared before, but what it reads is nobody's output that is trained.
+  if (projection_ && !trains_below(table) && convolutions_.front()->trains_below(table)) {
+    sum.backward_flops -= convolutions_.front()->plan(table).forward_flops;
+  }
   if (subsampled_) sum.activation_elements += out().elements();
   return sum;
 }
@@ -140,15 +144,21 @@ std::size_t ResidualBlock::backward(const Pass& pass, const GradientWorkspaces& 
   for (std::size_t i = last + 1; i-- > 0;) {
     const Tensor before = i == 0 ? x : convolutions_[i - 1]->output(pass);
     const std::int64_t elements = convolutions_[i]->out().elements();
+    const bool wanted = i == 0 ? trains_below(pass.table) : convolutions_[i]->trains_below(pass.table);
     // The last one leaves the shortcut's gradient in `workspace`; the others need nothing kept.
     const std::size_t middle = i == last ? other : here;
     const std::size_t to = i == last ? (workspace + 2) % 3 : other;
     convolutions_[i]->backward(pass, before, at(here, elements), at(middle, elements), accumulate,
-                               at(to, before.columns));
+                               wanted ? at(to, before.columns) : Tensor{});
+    if (!wanted && i > 0) return workspace;
     here = to;
     other = middle;
   }
   const Tensor d_shortcut = at(workspace, out().elements()), d_x = at(here, x.columns);
+  if (!trains_below(pass.table)) {
+    if (projection_) projection_->backward(pass, x, d_shortcut, d_shortcut, accumulate, {});
+    return here;
+  }
   if (projection_) {
     const Tensor d_projected = at(other, x.columns);
     projection_->backward(pass, x, d_shortcut, d_shortcut, accumulate, d_projected);
@@ -163,6 +173,10 @@ std::size_t ResidualBlock::backward(const Pass& pass, const GradientWorkspaces& 
 
 std::size_t ResidualBlock::gradients_end(const ParameterTable& table) const {
   return (projection_ ? projection_ : convolutions_.front())->gradients_end(table);
+}
+
+bool ResidualBlock::trains_below(const ParameterTable& table) const {
+  return (projection_ ? projection_ : convolutions_.front())->trains_below(table);
 }
 
 }  // namespace lockstep::model

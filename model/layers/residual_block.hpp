@@ -53,13 +53,14 @@ class NormalizedConvolution {
   const ImageShape& out() const noexcept { return convolution_.out(); }
   Tensor output(const Pass& pass) const { return norm_.output(pass); }
   /// Both layers' in one line.
-  LayerPlan plan() const;
+  LayerPlan plan(const ParameterTable& table) const;
   Tensor forward(const Pass& pass, const Tensor& x, const Tensor& residual = {}) const;
   /// d_y becomes the residual's gradient; d_middle: workspace, as large as the output (may be d_y where nobody wants
   /// the residual's gradient); d_x: not d_middle, may be empty.
   void backward(const Pass& pass, const Tensor& x, const Tensor& d_y, const Tensor& d_middle, Accumulate accumulate,
                 const Tensor& d_x) const;
   std::size_t gradients_end(const ParameterTable& table) const { return convolution_.gradients_end(table); }
+  bool trains_below(const ParameterTable& table) const { return convolution_.trains_below(table); }
 
  private:
   ConvolutionLayer convolution_;
@@ -86,12 +87,14 @@ class ResidualBlock {
 
   const ImageShape& out() const noexcept { return convolutions_.back()->out(); }
   Tensor output(const Pass& pass) const { return convolutions_.back()->output(pass); }
-  LayerPlan plan() const;
+  LayerPlan plan(const ParameterTable& table) const;
   Tensor forward(const Pass& pass, const Tensor& x) const;
-  /// The output's gradient is in workspace `workspace`; returns the workspace of the input's. Uses all three.
+  /// The output's gradient is in workspace `workspace`; returns the workspace of the input's, which is made only where
+  /// something below is trained. Uses all three.
   std::size_t backward(const Pass& pass, const GradientWorkspaces& workspaces, const Tensor& x, std::size_t workspace,
                        Accumulate accumulate) const;
   std::size_t gradients_end(const ParameterTable& table) const;
+  bool trains_below(const ParameterTable& table) const;
 
  private:
   std::string name_;

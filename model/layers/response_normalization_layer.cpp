@@ -10,7 +10,7 @@ ResponseNormalizationLayer::ResponseNormalizationLayer(ParameterTable&, Activati
   norm_.channels = shape.channels;
 }
 
-LayerPlan ResponseNormalizationLayer::plan() const {
+LayerPlan ResponseNormalizationLayer::plan(const ParameterTable&) const {
   return {.name = name_,
           .description = fmt::format("over {} channels", 2 * norm_.radius + 1),
           .activation_elements = columns()};

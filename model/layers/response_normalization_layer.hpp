@@ -13,7 +13,7 @@ class ResponseNormalizationLayer final : public Layer {
   ResponseNormalizationLayer(ParameterTable& parameters, ActivationTable& activations, std::string name,
                              const ImageShape& shape, const ResponseNormalization& norm);
 
-  LayerPlan plan() const override;
+  LayerPlan plan(const ParameterTable& table) const override;
   Tensor forward(const Pass& pass, const Tensor& x) const override;
   /// d_x may be d_y's memory.
   void backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate,

@@ -29,15 +29,15 @@ TokenHead::TokenHead(ParameterTable& parameters, ActivationTable& activations, s
   }
 }
 
-LayerPlan TokenHead::plan() const {
-  if (own_) return own_->plan();
+LayerPlan TokenHead::plan(const ParameterTable& table) const {
+  if (own_) return own_->plan(table);
   const double product = 2.0 * static_cast<double>(options_.context) * static_cast<double>(options_.width) *
                          static_cast<double>(options_.vocabulary);
   return {.name = name_,
           .description = fmt::format("{} -> {}, the embedding's table", options_.width, options_.vocabulary),
           .activation_elements = options_.context * options_.vocabulary,
           .forward_flops = product,
-          .backward_flops = 2 * product};
+          .backward_flops = (table[*options_.table].frozen ? 1 : 2) * product};
 }
 
 Tensor TokenHead::forward(const Pass& pass, const Tensor& x) const {

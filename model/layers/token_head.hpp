@@ -24,16 +24,18 @@ struct TokenHeadOptions {
 
 class TokenHead {
  public:
-  /// Declares NAME/weight [width, vocabulary] and NAME/bias [vocabulary], or nothing. Throws std::invalid_argument where
-  /// the table was not made to be shared.
+  /// Declares NAME/weight [width, vocabulary] and NAME/bias [vocabulary], or nothing. Throws std::invalid_argument
+  /// where the table was not made to be shared.
   TokenHead(ParameterTable& parameters, ActivationTable& activations, std::string name,
             const TokenHeadOptions& options);
 
-  LayerPlan plan() const;
+  LayerPlan plan(const ParameterTable& table) const;
   Tensor forward(const Pass& pass, const Tensor& x) const;
   /// Writes the gradient of a shared table as if it were its own: the embedding adds to it later.
   void backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate, const Tensor& d_x) const;
   std::size_t gradients_end(const ParameterTable& table) const { return own_ ? own_->gradients_end(table) : 0; }
+  /// A shared table is trained below, or nothing of it is trained here.
+  bool trains_below(const ParameterTable& table) const { return !own_ || own_->trains_below(table); }
 
  private:
   std::string name_;

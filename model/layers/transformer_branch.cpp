@@ -48,8 +48,8 @@ AttentionBranch::AttentionBranch(ParameterTable& parameters, ActivationTable& ac
       probabilities_({.rate = options.dropout, .stream = stream}),
       dropout_({.rate = options.dropout, .stream = stream + 1}) {}
 
-LayerPlan AttentionBranch::plan() const {
-  const LayerPlan joint = joint_.plan(), output = output_.plan();
+LayerPlan AttentionBranch::plan(const ParameterTable& table) const {
+  const LayerPlan joint = joint_.plan(table), output = output_.plan(table);
   // Scores and their product with the values, each of which the causal mask halves.
   const double pairs = 0.5 * static_cast<double>(shape_.context) * static_cast<double>(shape_.context + 1);
   const double attention = 2 * 2.0 * pairs * static_cast<double>(shape_.width());
@@ -59,7 +59,8 @@ LayerPlan AttentionBranch::plan() const {
       .parameters = joint.parameters + output.parameters,
       .activation_elements = joint.activation_elements + output.activation_elements + shape_.context * shape_.width(),
       .forward_flops = joint.forward_flops + attention + output.forward_flops,
-      .backward_flops = joint.backward_flops + 2 * attention + output.backward_flops};
+      .backward_flops =
+          joint.backward_flops + output.backward_flops + (output_.trains_below(table) ? 2 * attention : 0)};
 }
 
 Tensor AttentionBranch::forward(const Pass& pass, const Tensor& x) const {
@@ -115,15 +116,15 @@ FeedForwardBranch::FeedForwardBranch(ParameterTable& parameters, ActivationTable
                  .weight_initializer = options.residual_initializer}),
       dropout_({.rate = options.dropout, .stream = stream}) {}
 
-LayerPlan FeedForwardBranch::plan() const {
-  const LayerPlan contract = contract_.plan();
+LayerPlan FeedForwardBranch::plan(const ParameterTable& table) const {
+  const LayerPlan contract = contract_.plan(table);
   const std::int64_t wide = kExpansion * width_;
   return {.name = name_,
           .description = fmt::format("{} -> {}, gelu -> {}", width_, wide, width_),
           .parameters = width_ * wide + wide + contract.parameters,
           .activation_elements = 2 * context_ * wide + contract.activation_elements,
           .forward_flops = 2 * contract.forward_flops,
-          .backward_flops = 2 * contract.backward_flops};
+          .backward_flops = contract.backward_flops + backward_flops(table, contract.forward_flops, weight_)};
 }
 
 Tensor FeedForwardBranch::forward(const Pass& pass, const Tensor& x) const {

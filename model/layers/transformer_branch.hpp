@@ -31,13 +31,14 @@ class AttentionBranch {
   AttentionBranch(ParameterTable& parameters, ActivationTable& activations, const std::string& name,
                   const TransformerOptions& options, std::uint32_t stream);
 
-  LayerPlan plan() const;
+  LayerPlan plan(const ParameterTable& table) const;
   Tensor output(const Pass& pass) const { return output_.output(pass); }
   Tensor forward(const Pass& pass, const Tensor& x) const;
   /// d_y stays as it is; d_x: not d_y's memory, may be the workspace's `branch`.
   void backward(const Pass& pass, const TransformerWorkspace& workspace, const Tensor& x, const Tensor& d_y,
                 Accumulate accumulate, const Tensor& d_x) const;
   std::size_t gradients_end(const ParameterTable& table) const { return joint_.gradients_end(table); }
+  bool trains_below(const ParameterTable& table) const { return joint_.trains_below(table); }
 
  private:
   std::string name_;
@@ -55,13 +56,14 @@ class FeedForwardBranch {
   FeedForwardBranch(ParameterTable& parameters, ActivationTable& activations, const std::string& name,
                     const TransformerOptions& options, std::uint32_t stream);
 
-  LayerPlan plan() const;
+  LayerPlan plan(const ParameterTable& table) const;
   Tensor output(const Pass& pass) const { return contract_.output(pass); }
   Tensor forward(const Pass& pass, const Tensor& x) const;
   /// As AttentionBranch.
   void backward(const Pass& pass, const TransformerWorkspace& workspace, const Tensor& x, const Tensor& d_y,
                 Accumulate accumulate, const Tensor& d_x) const;
-  std::size_t gradients_end(const ParameterTable& table) const { return table.slice_end(weight_); }
+  std::size_t gradients_end(const ParameterTable& table) const { return table.gradients_end(weight_); }
+  bool trains_below(const ParameterTable& table) const { return table.trains_below(weight_); }
 
  private:
   std::string name_;

@@ -83,7 +83,7 @@ class Gpt final : public Network {
                                                      .initializer = weights});
     workspace_ = std::make_unique<TransformerWorkspace>(activations_, transformer);
     d_stream_ = activations_.add({.name = "", .rows = shape.features, .columns = width});
-    parameters_.freeze();
+    parameters_.lay_out();
     signature_ = fmt::format("gpt {}x{} heads {} vocabulary {} context {}{}", layers, width, heads, shape.outputs,
                              shape.features, tied ? "" : " untied");
   }
@@ -91,15 +91,15 @@ class Gpt final : public Network {
   std::string signature() const override { return signature_; }
 
   std::vector<LayerPlan> plan() const override {
-    std::vector<LayerPlan> lines{embedding_->plan()};
+    std::vector<LayerPlan> lines{embedding_->plan(parameters_)};
     for (const auto& block : blocks_) {
-      lines.push_back(block->norm_1.plan());
-      lines.push_back(block->attention.plan());
-      lines.push_back(block->norm_2.plan());
-      lines.push_back(block->feed_forward.plan());
+      lines.push_back(block->norm_1.plan(parameters_));
+      lines.push_back(block->attention.plan(parameters_));
+      lines.push_back(block->norm_2.plan(parameters_));
+      lines.push_back(block->feed_forward.plan(parameters_));
     }
-    lines.push_back(norm_->plan());
-    lines.push_back(head_->plan());
+    lines.push_back(norm_->plan(parameters_));
+    lines.push_back(head_->plan(parameters_));
     return lines;
   }
 
@@ -126,20 +126,27 @@ class Gpt final : public Network {
       if (end > 0 && ready) ready(end);
     };
     const Tensor d_stream = pass.at(d_stream_), d_norm = pass.at(workspace_->branch);
-    head_->backward(pass, norm_->output(pass), d_output, accumulate, d_norm);
+    const bool below_head = head_->trains_below(parameters_);
+    head_->backward(pass, norm_->output(pass), d_output, accumulate, below_head ? d_norm : Tensor{});
     tell(head_->gradients_end(parameters_));
+    if (!below_head) return;
     norm_->backward(pass, stream_after(blocks_.size(), pass), d_norm, accumulate, d_stream);
     tell(norm_->gradients_end(parameters_));
+    if (!norm_->trains_below(parameters_)) return;
     for (std::size_t i = blocks_.size(); i-- > 0;) {
       const Block& block = *blocks_[i];
       block.feed_forward.backward(pass, *workspace_, block.norm_2.output(pass), d_stream, accumulate, d_norm);
       tell(block.feed_forward.gradients_end(parameters_));
+      if (!block.feed_forward.trains_below(parameters_)) return;
       block.norm_2.backward_sum(pass, block.attention.output(pass), d_norm, accumulate, d_stream);
       tell(block.norm_2.gradients_end(parameters_));
+      if (!block.norm_2.trains_below(parameters_)) return;
       block.attention.backward(pass, *workspace_, block.norm_1.output(pass), d_stream, accumulate, d_norm);
       tell(block.attention.gradients_end(parameters_));
+      if (!block.attention.trains_below(parameters_)) return;
       block.norm_1.backward_sum(pass, stream_after(i, pass), d_norm, accumulate, d_stream);
       tell(block.norm_1.gradients_end(parameters_));
+      if (!block.norm_1.trains_below(parameters_)) return;
     }
     if (dropout_.acts(pass)) dropout_.apply(pass, d_stream, d_stream);
     embedding_->backward(pass, tokens(pass), d_stream, accumulate, {});

@@ -61,7 +61,7 @@ class LstmLanguageModel final : public Network {
                                                      .initializer = weights});
     d_x_ = activations_.add({.name = "", .rows = context, .columns = hidden});
     d_cell_ = activations_.add({.name = "", .rows = 1, .columns = hidden});
-    parameters_.freeze();
+    parameters_.lay_out();
     signature_ = fmt::format("lstm {}x{} vocabulary {} context {}{}", layers, hidden, shape.outputs, context,
                              tied ? " tied" : "");
   }
@@ -69,9 +69,9 @@ class LstmLanguageModel final : public Network {
   std::string signature() const override { return signature_; }
 
   std::vector<LayerPlan> plan() const override {
-    std::vector<LayerPlan> lines{embedding_->plan()};
-    for (const auto& layer : layers_) lines.push_back(layer->plan());
-    lines.push_back(head_->plan());
+    std::vector<LayerPlan> lines{embedding_->plan(parameters_)};
+    for (const auto& layer : layers_) lines.push_back(layer->plan(parameters_));
+    lines.push_back(head_->plan(parameters_));
     return lines;
   }
 
@@ -93,12 +93,16 @@ class LstmLanguageModel final : public Network {
       if (end > 0 && ready) ready(end);
     };
     const Tensor d_x = pass.at(d_x_);
-    head_->backward(pass, input_of(layers_.size(), pass), d_output, accumulate, d_x);
+    const bool below_head = head_->trains_below(parameters_);
+    head_->backward(pass, input_of(layers_.size(), pass), d_output, accumulate, below_head ? d_x : Tensor{});
     tell(head_->gradients_end(parameters_));
+    if (!below_head) return;
     for (std::size_t i = layers_.size(); i-- > 0;) {
       if (dropouts_[i + 1].acts(pass)) dropouts_[i + 1].apply(pass, d_x, d_x);
-      layers_[i]->backward(pass, input_of(i, pass), d_x, accumulate, d_x, pass.at(d_cell_));
+      const bool goes_on = layers_[i]->trains_below(parameters_);
+      layers_[i]->backward(pass, input_of(i, pass), d_x, accumulate, goes_on ? d_x : Tensor{}, pass.at(d_cell_));
       tell(layers_[i]->gradients_end(parameters_));
+      if (!goes_on) return;
     }
     if (dropouts_[0].acts(pass)) dropouts_[0].apply(pass, d_x, d_x);
     embedding_->backward(pass, pass.at(tokens_), d_x, accumulate, {});

@@ -90,18 +90,18 @@ class ResidualNetwork final : public Network {
                      .bias_initializer = options.initializer("bias-init").value_or(Initializer{})});
     d_average_ = activations_.add({.name = "", .columns = in.channels});
     workspaces_.add_to(activations_);
-    parameters_.freeze();
+    parameters_.lay_out();
     signature_ = fmt::format("resnet {} {}-{}", depth, describe(image), shape.outputs);
   }
 
   std::string signature() const override { return signature_; }
 
   std::vector<LayerPlan> plan() const override {
-    std::vector<LayerPlan> lines{stem_->plan()};
-    if (pool_) lines.push_back(pool_->plan());
-    for (const auto& block : blocks_) lines.push_back(block->plan());
-    lines.push_back(average_->plan());
-    lines.push_back(dense_->plan());
+    std::vector<LayerPlan> lines{stem_->plan(parameters_)};
+    if (pool_) lines.push_back(pool_->plan(parameters_));
+    for (const auto& block : blocks_) lines.push_back(block->plan(parameters_));
+    lines.push_back(average_->plan(parameters_));
+    lines.push_back(dense_->plan(parameters_));
     return lines;
   }
 
@@ -117,9 +117,11 @@ class ResidualNetwork final : public Network {
     const auto tell = [&](std::size_t end) {
       if (ready) ready(end);
     };
-    const Tensor d_average = pass.at(d_average_);
+    const bool below_dense = dense_->trains_below(parameters_);
+    const Tensor d_average = below_dense ? pass.at(d_average_) : Tensor{};
     dense_->backward(pass, average_->output(pass), d_output, accumulate, d_average);
     tell(dense_->gradients_end(parameters_));
+    if (!below_dense) return;
 
     std::size_t workspace = 0;
     const Tensor last = blocks_.back()->output(pass);
@@ -128,6 +130,7 @@ class ResidualNetwork final : public Network {
       workspace = blocks_[i]->backward(pass, workspaces_, i == 0 ? stem_output(pass) : blocks_[i - 1]->output(pass),
                                        workspace, accumulate);
       tell(blocks_[i]->gradients_end(parameters_));
+      if (!blocks_[i]->trains_below(parameters_)) return tell(parameters_.updated_elements());
     }
     const Tensor before_pool = stem_->output(pass);
     if (pool_) {
@@ -139,7 +142,7 @@ class ResidualNetwork final : public Network {
     const Tensor d_stem = workspaces_.at(pass, workspace, before_pool.columns);
     stem_->backward(pass, pass.input, d_stem, d_stem, accumulate, {});
     tell(stem_->gradients_end(parameters_));
-    tell(parameters_.arena_elements());
+    tell(parameters_.updated_elements());
   }
 
  private:

@@ -82,6 +82,9 @@ class OperationRecorder final : public HostBackend {
       refuse("batch_norm_statistics");
     }
     void do_batch_norm_inference(const BatchNorm& norm, const BatchNormInferenceOperands& operands) override;
+    void do_batch_norm_inference_backward(const BatchNorm&, const BatchNormInferenceBackwardOperands&) override {
+      refuse("batch_norm_inference_backward");
+    }
     void do_batch_norm_backward_sums(const BatchNorm&, const BatchNormBackwardSumsOperands&, Accumulate) override {
       refuse("batch_norm_backward_sums");
     }

@@ -59,7 +59,7 @@ void ReferenceBackend::do_linear_forward(const Tensor& x, const Tensor& w, const
 void ReferenceBackend::do_linear_backward(const LinearBackwardOperands& operands, Activation activation,
                                           Accumulate accumulate) {
   const auto& [x, w, y, d_y, d_w, d_bias, d_x] = operands;
-  const Matrix<double> in(x), weight(w), d_out(d_y), d_weight(d_w);
+  const Matrix<double> in(x), weight(w), d_out(d_y);
   if (activation != Activation::none) {
     const auto value = y.elements<double>();
     const auto gradient = d_y.elements<double>();
@@ -68,11 +68,14 @@ void ReferenceBackend::do_linear_backward(const LinearBackwardOperands& operands
     }
   }
   const double keep = accumulate == Accumulate::yes ? 1 : 0;
-  for (std::size_t i = 0; i < rows(w); ++i) {
-    for (std::size_t o = 0; o < columns(w); ++o) {
-      double sum = keep != 0 ? d_weight(i, o) : 0;
-      for (std::size_t b = 0; b < rows(x); ++b) sum += in(b, i) * d_out(b, o);
-      d_weight(i, o) = sum;
+  if (d_w.present()) {
+    const Matrix<double> d_weight(d_w);
+    for (std::size_t i = 0; i < rows(w); ++i) {
+      for (std::size_t o = 0; o < columns(w); ++o) {
+        double sum = keep != 0 ? d_weight(i, o) : 0;
+        for (std::size_t b = 0; b < rows(x); ++b) sum += in(b, i) * d_out(b, o);
+        d_weight(i, o) = sum;
+      }
     }
   }
   if (d_bias.present()) {
@@ -172,7 +175,7 @@ void ReferenceBackend::do_update(const UpdateArenas& arenas, OptimizerKind kind,
   const auto update = open(numbers, gate);
   if (!update) return;
   const UpdateRule& rule = update->rule;
-  const double rate = rule.learning_rate, mu = rule.momentum, beta1 = rule.beta1, beta2 = rule.beta2;
+  const double mu = rule.momentum, beta1 = rule.beta1, beta2 = rule.beta2;
   const auto elements = [](const Tensor& arena, const UpdateSlice& slice) {
     return arena.slice({slice.offset, slice.count}).elements<double>();
   };
@@ -192,6 +195,7 @@ void ReferenceBackend::do_update(const UpdateArenas& arenas, OptimizerKind kind,
       if (averaging == Averaging::yes) std::ranges::copy(w, average.begin());
       continue;
     }
+    const double rate = static_cast<double>(rule.learning_rate) * static_cast<double>(slice.rate_scale);
     const double limit = rule.clip_value, decay = slice.decayed ? rule.weight_decay : 0;
     for (double& value : g) {
       value *= static_cast<double>(update->gradient_factor);

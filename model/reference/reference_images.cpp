@@ -162,7 +162,7 @@ void ReferenceImages::do_convolution_backward(const Convolution& shape, const Li
     for (std::int64_t i = 0; i < d_y.count(); ++i) at(d_y, i) = activation_gradient(activation, at(y, i), at(d_y, i));
   }
   if (accumulate == Accumulate::no) {
-    std::ranges::fill(d_w.elements<double>(), 0.0);
+    if (d_w.present()) std::ranges::fill(d_w.elements<double>(), 0.0);
     if (d_bias.present()) std::ranges::fill(d_bias.elements<double>(), 0.0);
   }
   if (d_x.present()) std::ranges::fill(d_x.elements<double>(), 0.0);
@@ -171,7 +171,7 @@ void ReferenceImages::do_convolution_backward(const Convolution& shape, const Li
     if (d_bias.present()) at(d_bias, o) += d;
     visit_window(shape.in, shape.window, row, column, [&](std::int64_t r, std::int64_t c, std::int64_t position) {
       for (std::int64_t i = 0; i < shape.in.channels; ++i) {
-        at(d_w, position * shape.in.channels + i, o) += d * in(b, r, c, i);
+        if (d_w.present()) at(d_w, position * shape.in.channels + i, o) += d * in(b, r, c, i);
         if (d_x.present()) {
           Images<double>(d_x, shape.in)(b, r, c, i) += d * at(w, position * shape.in.channels + i, o);
         }
@@ -328,6 +328,17 @@ void ReferenceImages::do_batch_norm_inference(const BatchNorm& norm, const Batch
     double value = at(scale, c) * (at(x, i) - at(mean, c)) * inverse + at(shift, c);
     if (residual.present()) value += at(residual, i);
     at(y, i) = norm.relu ? activate(Activation::relu, value) : value;
+  }
+}
+
+void ReferenceImages::do_batch_norm_inference_backward(const BatchNorm& norm,
+                                                       const BatchNormInferenceBackwardOperands& operands) {
+  const auto& [y, d_y, variance, scale, d_x] = operands;
+  for (std::int64_t i = 0; i < d_y.count(); ++i) {
+    const std::int64_t c = i % norm.channels;
+    if (norm.relu) at(d_y, i) = activation_gradient(Activation::relu, at(y, i), at(d_y, i));
+    at(d_x, i) =
+        at(scale, c) * at(d_y, i) * formulas::inverse_deviation(at(variance, c), static_cast<double>(norm.epsilon));
   }
 }
 

@@ -32,6 +32,8 @@ class ReferenceImages final : public ImageOperations {
   void do_batch_norm_statistics(const BatchNorm& norm, const Tensor& sums, double weight, Accumulate accumulate,
                                 const Tensor& d_mean, const Tensor& d_variance) override;
   void do_batch_norm_inference(const BatchNorm& norm, const BatchNormInferenceOperands& operands) override;
+  void do_batch_norm_inference_backward(const BatchNorm& norm,
+                                        const BatchNormInferenceBackwardOperands& operands) override;
   void do_batch_norm_backward_sums(const BatchNorm& norm, const BatchNormBackwardSumsOperands& operands,
                                    Accumulate accumulate) override;
   void do_batch_norm_backward(const BatchNorm& norm, const BatchNormBackwardOperands& operands) override;

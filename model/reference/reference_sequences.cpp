@@ -54,7 +54,7 @@ void ReferenceSequences::do_embedding_backward(const Tensor& tokens, const Tenso
   prepare(accumulate, d_positions);
   for (std::int64_t r = 0; r < d_y.rows; ++r) {
     for (std::int64_t c = 0; c < d_y.columns; ++c) {
-      at(d_table, token(tokens, r), c) += at(d_y, r, c);
+      if (d_table.present()) at(d_table, token(tokens, r), c) += at(d_y, r, c);
       if (d_positions.present()) at(d_positions, r % d_positions.rows, c) += at(d_y, r, c);
     }
   }
@@ -77,7 +77,7 @@ void ReferenceSequences::do_project_backward(const Tensor& x, const Tensor& tabl
     for (std::int64_t c = 0; c < x.columns; ++c) {
       double sum = 0;
       for (std::int64_t v = 0; v < table.rows; ++v) {
-        at(d_table, v, c) += at(d_y, r, v) * at(x, r, c);
+        if (d_table.present()) at(d_table, v, c) += at(d_y, r, v) * at(x, r, c);
         sum += at(d_y, r, v) * at(table, v, c);
       }
       at(d_x, r, c) = sum;
@@ -113,8 +113,8 @@ void ReferenceSequences::do_layer_norm_backward(const LayerNormBackwardOperands&
     const auto x_hat = [&](std::int64_t c) { return (at(x, r, c) - at(mean, r)) * at(inverse, r); };
     double sum = 0, product = 0;  // of the gradient by x_hat, and of it with x_hat
     for (std::int64_t c = 0; c < x.columns; ++c) {
-      at(d_scale, c) += at(d_y, r, c) * x_hat(c);
-      at(d_shift, c) += at(d_y, r, c);
+      if (d_scale.present()) at(d_scale, c) += at(d_y, r, c) * x_hat(c);
+      if (d_shift.present()) at(d_shift, c) += at(d_y, r, c);
       sum += at(d_y, r, c) * at(scale, c);
       product += at(d_y, r, c) * at(scale, c) * x_hat(c);
     }
@@ -298,7 +298,7 @@ void ReferenceSequences::do_lstm_backward(const Lstm& shape, const LstmBackwardO
     }
     for (std::int64_t h = 0; h < units; ++h) {
       for (std::int64_t g = 0; g < 4 * units; ++g) {
-        at(d_recurrent, h, g) += at(hidden, row, h) * at(gates, row, g);
+        if (d_recurrent.present()) at(d_recurrent, h, g) += at(hidden, row, h) * at(gates, row, g);
         if (row >= shape.sequences) at(d_hidden, row - shape.sequences, h) += at(recurrent, h, g) * at(gates, row, g);
       }
     }

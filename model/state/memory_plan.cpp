@@ -37,7 +37,7 @@ MemoryPlan plan_memory(const Network& network, const ModelOptions& options, cons
                        const MemoryTypes& types) {
   const bool training = state_options.purpose == Purpose::training;
   const std::size_t elements = network.parameters().arena_elements();
-  const std::size_t arena = elements * size_of(types.master);
+  const std::size_t arena = elements * size_of(types.master), updated = network.parameters().updated_elements();
   const OperationTypes operation_types{.compute = types.compute, .master = types.master};
   MemoryPlan plan;
   plan.parameters = arena + (types.compute != types.master ? elements * size_of(types.compute) : 0);
@@ -46,14 +46,14 @@ MemoryPlan plan_memory(const Network& network, const ModelOptions& options, cons
                      (training ? 2 : 1) * RecurrentState::bytes(network, options.most_sequences(), operation_types);
   if (state_options.optimizer.average_decay > 0) plan.average = arena;
   if (training) {
-    plan.gradients = arena;
+    plan.gradients = updated * size_of(types.master);
     plan.optimizer = OwnedParts::state_elements(network.parameters(), state_options.owned) * size_of(types.master) *
                      static_cast<std::size_t>(state_count(state_options.optimizer.kind));
   }
   if (training) {
-    const int groups =
-        1 + state_count(state_options.optimizer.kind) + (state_options.optimizer.average_decay > 0 ? 1 : 0);
-    plan.snapshot = static_cast<std::size_t>(groups) * elements * sizeof(float);
+    const std::size_t weights = state_options.optimizer.average_decay > 0 ? 2 : 1;
+    const auto states = static_cast<std::size_t>(state_count(state_options.optimizer.kind));
+    plan.snapshot = (weights * elements + states * updated) * sizeof(float);
   }
   if (types.is_host) return plan;
   plan.input = BatchStage::slot_bytes(network, options, state_options.purpose);

@@ -23,7 +23,8 @@ std::vector<UpdateSlice> slices_within(const ParameterTable& table, const Slice&
     slices.push_back({.offset = begin - range.offset,
                       .count = end - begin,
                       .decayed = parameter.decay == Decay::yes,
-                      .statistic = parameter.role == Role::statistic});
+                      .statistic = parameter.role == Role::statistic,
+                      .rate_scale = parameter.rate_scale});
   }
   return slices;
 }
@@ -32,7 +33,7 @@ std::vector<UpdateSlice> slices_within(const ParameterTable& table, const Slice&
 
 OwnedParts::OwnedParts(const ParameterTable& table, std::span<const Slice> ranges)
     : whole_(ranges.empty()), state_elements_(state_elements(table, ranges)) {
-  const Slice all{.offset = 0, .count = table.arena_elements()};
+  const Slice all{.offset = 0, .count = table.updated_elements()};
   std::size_t end = 0, state = 0;
   for (const Slice& range : whole_ ? std::span(&all, 1) : ranges) {
     if (range.offset < end || range.offset > all.count || range.count > all.count - range.offset) {
@@ -48,7 +49,7 @@ OwnedParts::OwnedParts(const ParameterTable& table, std::span<const Slice> range
 }
 
 std::size_t OwnedParts::state_elements(const ParameterTable& table, std::span<const Slice> ranges) {
-  if (ranges.empty()) return table.arena_elements();
+  if (ranges.empty()) return table.updated_elements();
   std::size_t elements = 0;
   for (const Slice& range : ranges) elements += padded(range.count);
   return elements;

@@ -24,7 +24,7 @@ ParameterState::ParameterState(Backend& backend, const ParameterTable& table, co
   };
   parameters_ = arena(true, master, elements(), options.parameter_memory);
   compute_copy_ = arena(compute != master, compute, elements());
-  gradients_ = arena(training, master, elements(), options.gradient_memory);
+  gradients_ = arena(training, master, updated_elements(), options.gradient_memory);
   state1_ = arena(states > 0, master, owned_.state_elements());
   state2_ = arena(states > 1, master, owned_.state_elements());
   average_ = arena(optimizer_.average_decay > 0, master, elements());
@@ -81,7 +81,7 @@ std::span<float> ParameterState::float_elements(const Arena& arena, const char* 
   if (backend_.master_type() != ElementType::float32 || arena.empty()) {
     throw std::invalid_argument(fmt::format("backend {} keeps no {} as float32", backend_.name(), what));
   }
-  return arena.tensor().elements<float>();
+  return arena.tensor().elements<float>().first(updated_elements());
 }
 
 std::span<float> ParameterState::gradient_elements() { return float_elements(gradients_, "gradients"); }
@@ -103,6 +103,7 @@ std::vector<StateTensor> ParameterState::state_tensors() const {
   std::vector<StateTensor> tensors;
   for (const std::string& group : state_groups()) {
     for (const Parameter& parameter : table_.all()) {
+      if (parameter.frozen && is_optimizer_state(group)) continue;
       tensors.push_back({group, parameter.name, parameter.shape, parameter.offset, parameter.count});
     }
   }
@@ -118,14 +119,18 @@ const Arena& ParameterState::group(std::string_view name) const {
   throw std::invalid_argument(fmt::format("this model has no state group '{}'", name));
 }
 
-void ParameterState::require_arena(std::size_t count) const {
-  if (count == elements()) return;
-  throw std::invalid_argument(fmt::format("{} elements for a group of {}", count, elements()));
+std::size_t ParameterState::group_elements(std::string_view name) const noexcept {
+  return is_optimizer_state(name) ? updated_elements() : elements();
+}
+
+void ParameterState::require_arena(std::string_view name, std::size_t count) const {
+  if (count == group_elements(name)) return;
+  throw std::invalid_argument(fmt::format("{} elements for a group of {}", count, group_elements(name)));
 }
 
 void ParameterState::download_group(std::string_view name, std::span<float> out) const {
   if (owned_.whole() || !is_optimizer_state(name)) return backend_.download(group(name).tensor(), out);
-  require_arena(out.size());
+  require_arena(name, out.size());
   for (const OwnedParts::Part& part : owned_.parts()) {
     download_range(name, part.range, out.subspan(part.range.offset, part.range.count));
   }
@@ -147,7 +152,7 @@ void ParameterState::download_range(std::string_view name, const Slice& range, s
 void ParameterState::upload_group(std::string_view name, std::span<const float> in) {
   const Tensor& to = group(name).tensor();
   if (!owned_.whole() && is_optimizer_state(name)) {
-    require_arena(in.size());
+    require_arena(name, in.size());
     for (const OwnedParts::Part& part : owned_.parts()) {
       const Slice& range = part.range;
       if (range.count == 0) continue;

@@ -49,7 +49,11 @@ class ParameterState {
   ParameterState(Backend& backend, const ParameterTable& table, const ParameterStateOptions& options);
 
   const ParameterTable& table() const noexcept { return table_; }
-  std::size_t elements() const noexcept { return table_.arena_elements(); }  ///< of an arena
+  std::size_t elements() const noexcept { return table_.arena_elements(); }  ///< of the parameters and their average
+  /// Of gradients and the optimiser's state: those of parameters and average from here on never change.
+  std::size_t updated_elements() const noexcept { return table_.updated_elements(); }
+  /// Of a group (state_groups()).
+  std::size_t group_elements(std::string_view group) const noexcept;
   const OwnedParts& owned() const noexcept { return owned_; }
   /// All as at the start of training: weights drawn, the optimiser's state zero.
   void initialize(std::uint64_t seed);
@@ -67,15 +71,15 @@ class ParameterState {
   /// What an update of one owned part works on; norms are the caller's.
   UpdateArenas part_of_arenas(const OwnedParts::Part& part) const;
 
-  /// The arenas as float32 in the backend's memory, for collectives; throws where they are not float32. Whoever writes
-  /// to the current weights calls refresh_compute_copy() afterwards.
+  /// What updates change as float32 in the backend's memory, updated_elements() long, for collectives; throws where it
+  /// is not float32. Whoever writes to the current weights calls refresh_compute_copy() afterwards.
   std::span<float> gradient_elements();
   std::span<float> weight_elements(Weights weights);
 
   /// All state that a checkpoint holds.
   std::vector<StateTensor> state_tensors() const;
   std::vector<std::string> state_groups() const;
-  /// Copies one group's arena to float32 host memory, elements() long, and back. Uploading "parameters" sets the
+  /// Copies one group's arena to float32 host memory, group_elements() long, and back. Uploading "parameters" sets the
   /// average to the same values (as initialize does): upload "average" after it. Of the optimiser's state only the
   /// owned parts are copied.
   void download_group(std::string_view group, std::span<float> out) const;
@@ -87,7 +91,7 @@ class ParameterState {
  private:
   const Arena& group(std::string_view name) const;
   std::span<float> float_elements(const Arena& arena, const char* what) const;
-  void require_arena(std::size_t elements) const;
+  void require_arena(std::string_view group, std::size_t elements) const;
 
   Backend& backend_;
   const ParameterTable& table_;

@@ -28,7 +28,7 @@ Optimizer::Optimizer(Backend& backend, ParameterState& parameters, StepStatusBuf
     throw std::invalid_argument(
         fmt::format("{} looks at whole parameters: their update cannot be shared", name_of(options.kind)));
   }
-  norms_ = Arena::of_zeros(backend, ElementType::float64, 2 * parameters.table().all().size());
+  norms_ = Arena::of_zeros(backend, ElementType::float64, 2 * parameters.owned().parts().front().slices.size());
 }
 
 void Optimizer::prepare(const UpdateRule& rule) { backend_.write(std::as_bytes(std::span(&rule, 1)), rule_.tensor()); }
@@ -76,7 +76,7 @@ double Optimizer::l2_loss() {
   if (options_.l2 <= 0) return 0;
   backend_.fill_zero(l2_squares_.tensor());
   for (const Parameter& parameter : parameters_.table().all()) {
-    if (parameter.decay == Decay::no) continue;
+    if (parameter.decay == Decay::no || parameter.frozen) continue;
     backend_.sum_of_squares(parameters_.parameters().slice(parameter.slice()), l2_squares_.tensor(), Accumulate::yes);
   }
   return options_.l2 / 2 * l2_squares_.read_now()[0];

@@ -39,7 +39,7 @@ class Optimizer {
   /// Updates the owned parts, unless the status says no or the gradients are not finite. Where the update is shared,
   /// `updated` is called once for each owned part, in their order; it may be empty.
   void update(const PartUpdated& updated = {});
-  /// l2/2 |w|^2 over the decayed parameters: the part of the loss that no sample owns. Synchronises.
+  /// l2/2 |w|^2 over the decayed parameters that are trained: the part of the loss that no sample owns. Synchronises.
   double l2_loss();
 
  private:

@@ -30,6 +30,7 @@ class IdleImages final : public ImageOperations {
   void do_batch_norm_forward(const BatchNorm&, const BatchNormForwardOperands&) override {}
   void do_batch_norm_statistics(const BatchNorm&, T, double, Accumulate, T, T) override {}
   void do_batch_norm_inference(const BatchNorm&, const BatchNormInferenceOperands&) override {}
+  void do_batch_norm_inference_backward(const BatchNorm&, const BatchNormInferenceBackwardOperands&) override {}
   void do_batch_norm_backward_sums(const BatchNorm&, const BatchNormBackwardSumsOperands&, Accumulate) override {}
   void do_batch_norm_backward(const BatchNorm&, const BatchNormBackwardOperands&) override {}
 };

@@ -63,7 +63,7 @@ TEST(ImageChecks, AugmentAndConvolutions) {
            [&](std::int64_t b) {
              return std::vector<Argument>{{"x", kCompute, b, 60},        {"w", kCompute, 18, 4},
                                           {"y", kCompute, b, outputs},   {"d_y", kCompute, b, outputs},
-                                          {"d_w", kMaster, 18, 4},       {"d_bias", kMaster, 1, 4, true},
+                                          {"d_w", kMaster, 18, 4, true}, {"d_bias", kMaster, 1, 4, true},
                                           {"d_x", kCompute, b, 60, true}};
            },
            [&](const Tensors& t) {
@@ -201,6 +201,21 @@ TEST(ImageChecks, Normalisations) {
        {6},
        {0, 5},
        {{6, 0}, {6, 5}}});
+  examine({"batch_norm_inference_backward",
+           [](std::int64_t b) {
+             return std::vector<Argument>{{"y", kCompute, b, 12},
+                                          {"d_y", kCompute, b, 12},
+                                          {"variance", kCompute, 1, 3},
+                                          {"scale", kCompute, 1, 3},
+                                          {"d_x", kCompute, b, 12}};
+           },
+           [&](const Tensors& t) {
+             images.batch_norm_inference_backward(
+                 kNorm, {.y = t[0], .d_y = t[1], .variance = t[2], .scale = t[3], .d_x = t[4]});
+           },
+           {1, 4},
+           {0, 1},
+           {{4, 1}}});
   examine({"batch_norm_backward_sums",
            [](std::int64_t b) {
              return std::vector<Argument>{{"x", kCompute, b, 12},           {"y", kCompute, b, 12},

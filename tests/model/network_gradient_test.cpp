@@ -117,6 +117,42 @@ TEST_P(WholeNetwork, TellsWhichGradientsAreFinal) {
   EXPECT_EQ(told, net.gradients) << "what was told must not change afterwards, and all must have been told";
 }
 
+/// Whatever is frozen: the lower or the upper part, each third weight; what is frozen with it, too.
+TEST_P(WholeNetwork, GradientsOfTrainedOnesMatchFiniteDifferences) {
+  const std::size_t all = make(1).table().all().size();
+  const std::vector<std::pair<std::string, std::function<bool(std::size_t)>>> ways{
+      {"lower half", [&](std::size_t i) { return i < all / 2; }},
+      {"all but the last layer", [&](std::size_t i) { return i + 2 < all; }},
+      {"upper half", [&](std::size_t i) { return i >= all / 2; }},
+      {"each third", [](std::size_t i) { return i % 3 == 0; }},
+      {"two of three", [](std::size_t i) { return i % 3 != 0; }}};
+  for (const auto& [name, chosen] : ways) {
+    SCOPED_TRACE(name);
+    std::unique_ptr<Network> network = make_network(GetParam().options, GetParam().shape);
+    std::vector<std::size_t> frozen;
+    for (std::size_t i = 0; i < all; ++i) {
+      if (chosen(network->parameters()[i].frozen_with.value_or(i))) frozen.push_back(i);
+    }
+    network->freeze(frozen);
+    NetworkInDoubles net(std::move(network), GetParam().batch);
+    const SampleBatch batch(GetParam().shape, GetParam().batch);
+    std::size_t told = 0;
+    step(net, GetParam(), batch, Accumulate::no, 1, [&](std::size_t end) {
+      EXPECT_GE(end, told);
+      told = end;
+    });
+    EXPECT_EQ(told, net.table().updated_elements());
+    for (const Parameter& parameter : net.table().all()) {
+      if (parameter.frozen) {
+        ASSERT_GE(parameter.offset, net.table().updated_elements());
+        EXPECT_EQ(net.gradients[parameter.offset], 7) << parameter.name << " has no gradient to be written";
+      } else if (parameter.role == Role::weight) {
+        expect_slope(net, GetParam(), batch, net.gradients, parameter.offset, parameter.count, parameter.name);
+      }
+    }
+  }
+}
+
 /// Not where samples meet in batch norm.
 TEST_P(WholeNetwork, TwoHalvesAreOneBatch) {
   NetworkInDoubles net = make(GetParam().batch);
@@ -210,9 +246,9 @@ class TwoBlocks final : public Network {
     shape_ = shape;
     synchronizes_ = synchronize;
     workspaces_.add_to(activations_);
-    parameters_.freeze();
+    parameters_.lay_out();
   }
-  std::vector<LayerPlan> plan() const override { return {first_.plan(), second_.plan()}; }
+  std::vector<LayerPlan> plan() const override { return {first_.plan(parameters_), second_.plan(parameters_)}; }
   std::string signature() const override { return "two blocks"; }
   Tensor forward(const Pass& pass) const override {
     const Tensor x = second_.forward(pass, first_.forward(pass, pass.input));
@@ -232,6 +268,8 @@ class TwoBlocks final : public Network {
 
  private:
   GradientWorkspaces workspaces_;
+  /// Nobody reads it, but something below the blocks is trained: only then does the first one make d_x.
+  std::size_t below_ = parameters_.add({.name = "below", .shape = {1}, .initializer = {}});
   ResidualBlock first_, second_;
   GlobalAverageLayer average_;
   Dense dense_;
@@ -252,7 +290,7 @@ TEST_P(ResidualBlockGradient, MatchesFiniteDifferences) {
   const SampleBatch batch(with.shape, with.batch);
   step(net, with, batch, Accumulate::no);
   for (const Parameter& parameter : net.table().all()) {
-    if (parameter.role == Role::statistic) continue;
+    if (parameter.role == Role::statistic || parameter.name == "below") continue;
     expect_slope(net, with, batch, net.gradients, parameter.offset, parameter.count, parameter.name);
   }
   // And the gradient of what the first block read.

@@ -135,9 +135,9 @@ class NormAlone final : public Network {
         d_x_(activations_.add({.name = "", .columns = image.elements()})) {
     shape_ = {.features = image.elements(), .outputs = image.elements(), .image = image};
     synchronizes_ = synchronize;
-    parameters_.freeze();
+    parameters_.lay_out();
   }
-  std::vector<LayerPlan> plan() const override { return {norm_.plan()}; }
+  std::vector<LayerPlan> plan() const override { return {norm_.plan(parameters_)}; }
   std::string signature() const override { return "norm"; }
   Tensor forward(const Pass& pass) const override { return norm_.forward(pass, pass.input); }
   void backward(const Pass& pass, const Tensor& d_output, Accumulate accumulate, const GradientReady&) const override {

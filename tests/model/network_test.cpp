@@ -31,7 +31,7 @@ TEST(ParameterTable, LaysSlicesOutInReverseOrderAtMultiplesOf64) {
   table.add(spec("a", {10, 7}));
   table.add(spec("b", {64}));
   table.add(spec("c", {3}));
-  table.freeze();
+  table.lay_out();
   EXPECT_EQ(table[2].offset, 0u);
   EXPECT_EQ(table[1].offset, 64u);
   EXPECT_EQ(table[0].offset, 128u);
@@ -49,7 +49,7 @@ TEST(ParameterTable, KeepsRoomForPaddingThatNobodySees) {
   ParameterSpec padded = spec("b", {5, 64});
   padded.padding = 3 * 64;
   table.add(padded);
-  table.freeze();
+  table.lay_out();
   EXPECT_EQ(table[1].count, 320u);
   EXPECT_EQ(table.slice_end(1), 512u);
   EXPECT_EQ(table[0].offset, 512u);
@@ -85,7 +85,7 @@ TEST(ParameterTable, RefusesNonsense) {
   EXPECT_THROW(table.add(spec("b", {})), std::invalid_argument);
   EXPECT_THROW(table.add(spec("b", {4, 0})), std::invalid_argument);
   EXPECT_THROW(table.add(spec("", {4})), std::invalid_argument);
-  table.freeze();
+  table.lay_out();
   EXPECT_THROW(table.add(spec("b", {4})), std::invalid_argument);
 }
 
@@ -96,7 +96,7 @@ TEST(ParameterTable, KeepsStatisticsBehindAllWeights) {
   statistic.role = Role::statistic;
   table.add(statistic);
   table.add(spec("b", {3}));
-  table.freeze();
+  table.lay_out();
   EXPECT_EQ(table[2].offset, 0u);
   EXPECT_EQ(table[0].offset, 64u);
   EXPECT_EQ(table[1].offset, 192u);
@@ -104,6 +104,76 @@ TEST(ParameterTable, KeepsStatisticsBehindAllWeights) {
   EXPECT_EQ(table.arena_elements(), 256u);
   EXPECT_EQ(table.parameter_count(), 73) << "statistics are not parameters";
   EXPECT_EQ(table[1].decay, Decay::no);
+}
+
+TEST(ParameterTable, KeepsWhatIsFrozenBehindAllThatChanges) {
+  ParameterTable table;
+  table.add(spec("a", {70}));
+  const std::size_t scale = table.add(spec("b/scale", {5}));
+  ParameterSpec statistic = spec("b/mean", {5});
+  statistic.role = Role::statistic;
+  statistic.frozen_with = scale;
+  table.add(statistic);
+  table.add(spec("c", {3}));
+  table.lay_out();
+  EXPECT_FALSE(table.has_frozen());
+  EXPECT_EQ(table.updated_elements(), table.arena_elements());
+  EXPECT_EQ(table.gradients_end(1), 128u);
+
+  table.freeze(std::vector<std::size_t>{0});
+  EXPECT_EQ(table[3].offset, 0u);
+  EXPECT_EQ(table[1].offset, 64u);
+  EXPECT_EQ(table[2].offset, 128u);
+  EXPECT_EQ(table[0].offset, 192u);
+  EXPECT_EQ(table.trained_elements(), 128u);
+  EXPECT_EQ(table.updated_elements(), 192u);
+  EXPECT_EQ(table.arena_elements(), 320u);
+  EXPECT_EQ(table.trained_count(), 8);
+  EXPECT_EQ(table.parameter_count(), 78);
+  EXPECT_THAT(table.slice_ends(), ElementsAre(64, 128, 192));
+  EXPECT_FALSE(table.trains_below(1));
+  EXPECT_TRUE(table.trains_below(2));
+  EXPECT_EQ(table.gradients_end(0), 128u);
+  EXPECT_FALSE(table.freezes_above_trained());
+
+  table.freeze(std::vector<std::size_t>{3});
+  EXPECT_TRUE(table.freezes_above_trained());
+  EXPECT_EQ(table.gradients_end(2), 0u) << "nothing is trained from there on";
+}
+
+TEST(ParameterTable, RefusesToFreezeAllOrAPartOfANormalisation) {
+  const auto refusal = [](const std::vector<std::size_t>& indices) -> std::string {
+    ParameterTable table;
+    table.add(spec("a/scale", {70}));
+    ParameterSpec shift = spec("a/shift", {5});
+    shift.frozen_with = 0;
+    table.add(shift);
+    table.add(spec("b", {3}));
+    table.lay_out();
+    try {
+      table.freeze(indices);
+    } catch (const std::invalid_argument& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal({0, 1}), "");
+  EXPECT_THAT(refusal({0, 1, 2}), HasSubstr("nothing is left to train"));
+  EXPECT_THAT(refusal({1}), HasSubstr("a/shift is frozen and a/scale is not"));
+  EXPECT_THAT(refusal({0}), HasSubstr("a/scale is frozen and a/shift is not"));
+}
+
+TEST(ParameterTable, TakesALearningRateForWhatIsTrained) {
+  ParameterTable table;
+  table.add(spec("a", {70}));
+  table.add(spec("b", {3}));
+  table.lay_out();
+  table.freeze(std::vector<std::size_t>{0});
+  table.set_rate_scale(1, 0.5);
+  EXPECT_EQ(table[1].rate_scale, 0.5f);
+  EXPECT_THROW(table.set_rate_scale(0, 0.5), std::invalid_argument);
+  EXPECT_THROW(table.set_rate_scale(1, 0), std::invalid_argument);
+  EXPECT_THROW(table.set_rate_scale(1, std::nan("")), std::invalid_argument);
 }
 
 SampleShape features(std::int64_t inputs, std::int64_t outputs) { return {.features = inputs, .outputs = outputs}; }

@@ -22,7 +22,7 @@ ParameterTable small_table() {
   table.add({.name = "statistic", .shape = {32}, .initializer = {}, .decay = Decay::no, .role = Role::statistic});
   table.add({.name = "one", .shape = {64}, .initializer = {}, .decay = Decay::no});
   table.add({.name = "two", .shape = {100}, .initializer = {}});
-  table.freeze();
+  table.lay_out();
   return table;
 }
 

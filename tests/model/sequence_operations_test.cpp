@@ -48,7 +48,7 @@ TEST(SequenceChecks, TokensAndTables) {
              return std::vector<Argument>{
                  {"tokens", kTokens, b * kContext, 1},
                  {"d_y", kCompute, b * kContext, 4},
-                 {.name = "d_table", .type = kMaster, .rows = 7, .columns = 4, .any_rows = true},
+                 {.name = "d_table", .type = kMaster, .rows = 7, .columns = 4, .optional = true, .any_rows = true},
                  {.name = "d_positions", .type = kMaster, .rows = 3, .columns = 4, .optional = true, .any_rows = true}};
            },
            [&](const Tensors& t) { sequences.embedding_backward(t[0], t[1], Accumulate::no, t[2], t[3]); },
@@ -66,7 +66,7 @@ TEST(SequenceChecks, TokensAndTables) {
              return std::vector<Argument>{{"x", kCompute, b, 4},
                                           {"table", kCompute, 7, 4},
                                           {"d_y", kCompute, b, 7},
-                                          {"d_table", kMaster, 7, 4},
+                                          {"d_table", kMaster, 7, 4, true},
                                           {"d_x", kCompute, b, 4}};
            },
            [&](const Tensors& t) { sequences.project_backward(t[0], t[1], t[2], Accumulate::yes, t[3], t[4]); },
@@ -106,10 +106,15 @@ TEST(SequenceChecks, LayerNormAndGelu) {
   EXPECT_NO_THROW(norm(alone));
   examine({"layer_norm_backward",
            [](std::int64_t b) {
-             return std::vector<Argument>{
-                 {"x", kCompute, b, 4},      {"scale", kCompute, 1, 4},  {"mean", kMaster, b, 1},
-                 {"inverse", kMaster, b, 1}, {"d_y", kCompute, b, 4},    {"d_residual", kCompute, b, 4, true},
-                 {"d_scale", kMaster, 1, 4}, {"d_shift", kMaster, 1, 4}, {"d_x", kCompute, b, 4}};
+             return std::vector<Argument>{{"x", kCompute, b, 4},
+                                          {"scale", kCompute, 1, 4},
+                                          {"mean", kMaster, b, 1},
+                                          {"inverse", kMaster, b, 1},
+                                          {"d_y", kCompute, b, 4},
+                                          {"d_residual", kCompute, b, 4, true},
+                                          {"d_scale", kMaster, 1, 4, true},
+                                          {"d_shift", kMaster, 1, 4, true},
+                                          {"d_x", kCompute, b, 4}};
            },
            [&](const Tensors& t) {
              sequences.layer_norm_backward({.x = t[0],
@@ -239,7 +244,7 @@ TEST(SequenceChecks, Lstm) {
     auto all = arguments(b);
     all.push_back({"d_hidden", kCompute, 3 * b, 4});
     all.push_back({"d_cell", kCompute, b, 4});
-    all.push_back({"d_recurrent", kMaster, 4, 16});
+    all.push_back({"d_recurrent", kMaster, 4, 16, true});
     return all;
   };
   const auto backward = [&](const Tensors& t) {

@@ -46,7 +46,7 @@ class Elman final : public Network {
                                                          .width = width_,
                                                          .table = std::nullopt,
                                                          .initializer = weights});
-    parameters_.freeze();
+    parameters_.lay_out();
     signature_ = fmt::format("elman {} vocabulary {} context {}", width_, shape.outputs, steps_);
   }
 
@@ -54,14 +54,14 @@ class Elman final : public Network {
 
   std::vector<LayerPlan> plan() const override {
     const double product = 2.0 * static_cast<double>(steps_ * width_ * width_);
-    return {embedding_->plan(),
+    return {embedding_->plan(parameters_),
             {.name = "elman",
              .description = fmt::format("{} -> {}, {} steps", width_, width_, steps_),
              .parameters = width_ * width_ + width_,
              .activation_elements = 2 * steps_ * width_,
              .forward_flops = product,
              .backward_flops = 2 * product},
-            head_->plan()};
+            head_->plan(parameters_)};
   }
 
   Tensor forward(const Pass& pass) const override {
@@ -97,7 +97,7 @@ class Elman final : public Network {
                                    Activation::tanh, t + 1 == steps_ ? accumulate : Accumulate::yes);
       if (t > 0) pass.backend.add(step(pass, d_inputs_, t), step(pass, d_hidden_, t - 1));
     }
-    tell(parameters_.slice_end(matrix_));
+    tell(parameters_.gradients_end(matrix_));
     embedding_->backward(pass, pass.at(tokens_), pass.at(d_inputs_), accumulate, {});
     tell(embedding_->gradients_end(parameters_));
   }
