@@ -22,6 +22,13 @@ run train --resume $at_20 --run runs/other --learning-rate 0.05 --batch 10 --epo
 expect_status 0
 expect_out 'options that differ now: .*epochs = 2, global-batch = 10, learning-rate = 0\.05'
 
+check "where the data have moved, the validation data are those beside them"
+mv data moved
+run train --resume $at_20 --run runs/moved --data moved
+mv moved data
+expect_status 0; expect_out '^validation at step 40'
+expect grep -q '^validation = .*/moved/test$' runs/moved/config.ini
+
 check "from another folder, with paths that are relative there"
 mkdir elsewhere
 cd elsewhere || exit 1

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A file system that stalls: nobody waits for ever, the sentence names the file, and a stall that ends in time ends nothing.
 # seconds: 600
+# alone: its deadlines are those of steps that nobody holds up
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 ${CC:-cc} -shared -fPIC -O1 -o stalling_files.so "$tree/tests/support/stalling_files.c" -ldl || exit 1

@@ -182,13 +182,13 @@ case $1 in
     needs_gpu
     sanitizer=$(PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin:/usr/local/cuda/compute-sanitizer command -v compute-sanitizer) ||
       not_run "compute-sanitizer is not installed"
-    eval "timeout 40 '$sanitizer' --tool $1 --error-exitcode 9 --target-processes all $LAUNCHER 1 gpu_tests --quick \
+    eval "timeout 100 '$sanitizer' --tool $1 --error-exitcode 9 --target-processes all $LAUNCHER 1 gpu_tests --quick \
       --gtest_filter='-*Large*:*Training*' --gtest_brief=1" >sanitizer.out 2>&1
     code=$?
     cat sanitizer.out
     ! grep -q 'Device not supported' sanitizer.out || not_run "compute-sanitizer does not support this device here"
     [ $code != 124 ] || ! grep -q 'ERROR SUMMARY: [1-9]\|========= Error:\|========= Invalid' sanitizer.out || failed "errors"
-    [ $code != 124 ] || not_run "not done in 40 s; no error until then"
+    [ $code != 124 ] || not_run "not done in 100 s; no error until then"
     exit $code ;;
   comparison_fires)
     # The comparisons above must see a difference where there is one.
