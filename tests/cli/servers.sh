@@ -118,7 +118,7 @@ kill -USR1 "$(rank 1)"
 finish 90
 expect_status 75
 
-for mode in "async" "async --servers 2" "async --staleness 5" "quorum=4" "quorum=3 --servers 1" "async --transport ring"; do
+for mode in "async --servers 2" "async --staleness 5" "quorum=3 --servers 1 --transport ring"; do
   check "a worker that dies is named, and the others finish: $mode"
   rm -rf runs
   start -n 5 train $base --optimizer adam --steps 100000000 --evaluate-every 40000 --checkpoint-every 40000 --agree $mode --report-every 50 --run runs/dies
@@ -131,20 +131,19 @@ for mode in "async" "async --servers 2" "async --staleness 5" "quorum=4" "quorum
   kill -USR1 "$(rank 0)"
   finish 120
   expect_status 75; expect_err "rank 1 \(host .*, pid $pid\) has died; [234] ranks go on without it"
-  case $mode in
-    quorum=4) ! grep -q 'gradients of' err || failed "4 ranks are left for a quorum of 4" ;;
-    *) ;;
-  esac
+  ! grep -q 'gradients of' err || failed "as many are left as make an update"
 done
 expect_file runs/dies/checkpoints/latest
 
 check "a quorum of all is one of all that are left"
 rm -rf runs
-start -n 3 train $base --optimizer adam --steps 30000 --evaluate-every -1 --checkpoint-every -1 --agree quorum=3 --report-every 50 --run runs/fewer
+start -n 3 train $base --optimizer adam --steps 100000000 --evaluate-every -1 --checkpoint-every -1 --agree quorum=3 --report-every 50 --run runs/fewer
 wait_for 90 grep -q '^ *step ' out
 kill -9 "$(rank 2)"
+wait_for 90 grep -q 'go on without it' err
+kill -USR1 "$(rank 0)"
 finish 120
-expect_status 0; expect_err '2 ranks go on without it, and the gradients of 2 make an update'; expect_out 'done at step 30000'
+expect_status 75; expect_err '2 ranks go on without it, and the gradients of 2 make an update'
 
 for victim in "async 3" "quorum=2 0" "async --servers shared 2"; do
   check "a server that dies ends the job, which resumes: $victim"

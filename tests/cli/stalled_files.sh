@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # A file system that stalls: nobody waits for ever, the sentence names the file, and a stall that ends in time ends nothing.
 # seconds: 600
-# alone: its deadlines are those of steps that nobody holds up
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 ${CC:-cc} -shared -fPIC -O1 -o stalling_files.so "$tree/tests/support/stalling_files.c" -ldl || exit 1
@@ -11,9 +10,8 @@ export TSAN_OPTIONS="${TSAN_OPTIONS:-}:report_thread_leaks=0"  # who is stuck in
 printf '#!/bin/sh\nLD_PRELOAD=%s exec "$@"\n' "$work/stalling_files.so" >preloaded
 chmod +x preloaded
 
-# Deadlines in seconds; with sanitizers a healthy step may take the shorter one.
-deadline=2 io_deadline=4
-if sanitized; then deadline=6 io_deadline=9; fi
+# Deadlines in seconds: beside other tests, or with sanitizers, a healthy step may take two.
+deadline=6 io_deadline=9
 limits="--deadline $deadline --io-deadline $io_deadline"
 
 stall() { echo "$1 $2" >control.new && mv control.new control; }  # RANK (-1: all) TEXT
