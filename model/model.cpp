@@ -103,10 +103,14 @@ bool Model::loss_is_finite() { return std::isfinite(training_sums_.read_now()[0]
 
 /// use(pass, output, y) enqueues what is done with the output.
 template <class Use>
-void Model::evaluate_output(const Batch& batch, Weights weights, const Use& use) {
+void Model::evaluate_output(const Batch& batch, Weights weights, Pass::Positions positions, const Use& use) {
   const BatchStage::Staged here = stage_.stage_for_evaluation(batch);
   if (batch.begins) recurrent_state_.reset(Purpose::evaluation, batch.first_sequence, batch.count);
-  const Pass evaluation = pass(here, weights, Purpose::evaluation);
+  Pass evaluation = pass(here, weights, Purpose::evaluation);
+  evaluation.positions = positions;
+  if (positions.count > 0) {
+    evaluation.input = evaluation.input.reshaped(network_.positions(), 1).row_range(positions.first, positions.count);
+  }
   if (weights == Weights::average) parameters_.refresh_compute_copy(weights);
   use(evaluation, network_.forward(evaluation), here.data.y);
   if (weights == Weights::average) parameters_.refresh_compute_copy(Weights::current);
@@ -114,7 +118,7 @@ void Model::evaluate_output(const Batch& batch, Weights weights, const Use& use)
 }
 
 LossSums Model::evaluate(const Batch& batch, Weights weights) {
-  evaluate_output(batch, weights, [&](const Pass& pass, const Tensor& output, const Tensor& y) {
+  evaluate_output(batch, weights, {}, [&](const Pass& pass, const Tensor& output, const Tensor& y) {
     backend_.fill_zero(evaluation_sums_.tensor());
     loss(pass, output, y, {}, evaluation_sums_.tensor());
   });
@@ -122,22 +126,28 @@ LossSums Model::evaluate(const Batch& batch, Weights weights) {
   return {.loss = sums[0], .metric = sums[1], .top5 = sums[2]};
 }
 
-void Model::predict(const Batch& batch, Weights weights, std::int64_t row, std::span<float> out) {
+void Model::predict(const Batch& batch, Weights weights, Pass::Positions positions, std::span<float> out) {
   if (out.size() != static_cast<std::size_t>(network_.sample_shape().outputs)) {
     throw std::invalid_argument("a prediction has as many values as the network has outputs");
+  }
+  const std::int64_t end = positions.first + positions.count;
+  if (batch.count != 1 || positions.first < 0 || positions.count < 1 || end > network_.positions()) {
+    throw std::invalid_argument("a prediction is of at least one position of one sample");
   }
   Batch with_targets = batch;
   if (batch.y == nullptr) with_targets.y = batch.x;  // of tokens both are alike; nothing reads it
   Tensor outputs;
-  evaluate_output(with_targets, weights, [&](const Pass&, const Tensor& output, const Tensor&) {
-    outputs = output.row_range(row, 1).slice({0, out.size()});
-  });
+  const bool some = continues();
+  const auto last = [&](const Pass&, const Tensor& output, const Tensor&) {
+    outputs = output.row_range(some ? positions.count - 1 : end - 1, 1).slice({0, out.size()});
+  };
+  evaluate_output(with_targets, weights, some ? positions : Pass::Positions{}, last);
   backend_.download(outputs, out);
 }
 
 void Model::predict(const Batch& batch, Weights weights, std::span<float> out) {
   Tensor output;
-  evaluate_output(batch, weights, [&](const Pass&, const Tensor& all, const Tensor&) { output = all; });
+  evaluate_output(batch, weights, {}, [&](const Pass&, const Tensor& all, const Tensor&) { output = all; });
   const auto outputs = static_cast<std::size_t>(network_.sample_shape().outputs);
   if (out.size() != static_cast<std::size_t>(output.rows) * outputs) {
     throw std::invalid_argument("predictions have as many values as the batch has rows and the network outputs");

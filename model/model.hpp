@@ -63,8 +63,13 @@ class Model {
 
   /// Sums over the rows (samples, or positions of samples) of the batch; synchronises.
   LossSums evaluate(const Batch& batch, Weights weights = Weights::current);
-  /// The network's output for row `row` of the batch, for generating text; y may be nullptr. Synchronises.
-  void predict(const Batch& batch, Weights weights, std::int64_t row, std::span<float> out);
+  /// For generating text: the network's output for the last of the positions [first, end) of a sample, a row of the
+  /// batch's one sample; y may be nullptr. Only these positions are computed where the calls before have computed the
+  /// earlier ones of the same tokens, with the same weights, and nothing else has been done since (continues()); else
+  /// all of them, whatever `first` is. Synchronises.
+  void predict(const Batch& batch, Weights weights, Pass::Positions positions, std::span<float> out);
+  /// Whether predict() makes do with the new positions.
+  bool continues() const noexcept { return network_.reuses_positions() && backend_.is_host(); }
   /// The outputs for all rows of the batch, [rows, outputs]; y may not be nullptr, but nothing reads it. Synchronises.
   void predict(const Batch& batch, Weights weights, std::span<float> out);
 
@@ -78,7 +83,7 @@ class Model {
   LossOptions loss_options(double scale) const;
   void loss(const Pass& pass, const Tensor& output, const Tensor& y, const LossOptions& options, const Tensor& sums);
   template <class Use>
-  void evaluate_output(const Batch& batch, Weights weights, const Use& use);
+  void evaluate_output(const Batch& batch, Weights weights, Pass::Positions positions, const Use& use);
   void require_training(const char* operation) const;
 
   Backend& backend_;

@@ -59,6 +59,10 @@ class Network {
   /// batch.
   bool synchronizes() const noexcept { return synchronizes_; }
 
+  /// Whether forward makes do with some positions of a sample, in order (Pass::positions): what is behind a position
+  /// has no say in it, and all that later ones need of it stays among the activations.
+  virtual bool reuses_positions() const noexcept { return false; }
+
   virtual std::vector<LayerPlan> plan() const = 0;
   /// Text that names the network and its options; equal text means equal network. For fingerprint and checkpoint.
   virtual std::string signature() const = 0;

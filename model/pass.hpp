@@ -37,11 +37,22 @@ struct Pass {
   bool training = true;  ///< batch statistics, dropout; false: fixed statistics
   double share = 1;      ///< of the step's samples over all ranks that are in this batch
   const SumOverRanks* sum_over_ranks = nullptr;  ///< for synchronised batch norm; nullptr: a world of one
+  /// count > 0, evaluation of one sample: only these of its positions. What passes before it left of the earlier ones
+  /// is still there (Network::reuses_positions()).
+  struct Positions {
+    std::int64_t first = 0, count = 0;
+  };
+  Positions positions = {};
 
   ImageOperations& images() const noexcept { return backend.images(); }
   SequenceOperations& sequences() const noexcept { return backend.sequences(); }
-  /// Activation `index` of this batch.
-  Tensor at(std::size_t index) const { return memory.layout->at(index, memory.activations, batch); }
+  /// Activation `index` of this batch; where the pass has only some positions, their rows.
+  Tensor at(std::size_t index) const {
+    const Tensor all = whole(index);
+    return positions.count > 0 ? all.row_range(positions.first, positions.count) : all;
+  }
+  /// With the rows of all positions.
+  Tensor whole(std::size_t index) const { return memory.layout->at(index, memory.activations, batch); }
   Tensor recurrent_state(std::size_t index) const {
     return memory.state_layout->at(index, memory.state, batch, memory.first_sequence);
   }

@@ -169,7 +169,9 @@ void SequenceOperations::attention_forward(const Attention& shape, const Attenti
   const auto& [joint, keys, y, log_sums] = operands;
   const char* const operation = "attention_forward";
   require_shape(shape, joint, keys, types_.compute, operation);
-  require(is(y, types_.compute, joint.rows, shape.width()), operation,
+  require(shape.first >= 0 && shape.first < shape.context && (shape.first == 0 || joint.rows == shape.context),
+          operation, "only queries of one sample can be left out, and not all of them");
+  require(is(y, types_.compute, joint.rows - shape.first, shape.width()), operation,
           "y must be [rows, heads * head size] in the compute type");
   require(is(log_sums, types_.master, joint.rows / shape.context * shape.heads, shape.context), operation,
           "log_sums must be [samples * heads, context] in the master type");
@@ -181,6 +183,7 @@ void SequenceOperations::attention_backward(const Attention& shape, const Attent
   const auto& [joint, keys, y, log_sums, d_y, d_joint] = operands;
   const char* const operation = "attention_backward";
   require_shape(shape, joint, keys, types_.compute, operation);
+  require(shape.first == 0, operation, "there is no way back from a part of the queries");
   require(is(y, types_.compute, joint.rows, shape.width()) && is(d_y, types_.compute, joint.rows, shape.width()),
           operation, "y and d_y must be [rows, heads * head size] in the compute type");
   require(is(log_sums, types_.master, joint.rows / shape.context * shape.heads, shape.context), operation,

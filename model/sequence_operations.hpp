@@ -23,7 +23,9 @@ struct Attention {
   std::int64_t width() const noexcept { return heads * head_size; }
   /// Of the probabilities after the softmax. The element (head h, query i, key j) is number
   /// (h * context + i) * context + j of its sample.
-  Dropout dropout;
+  Dropout dropout = {};
+  /// > 0: of one sample, forward and on a host: only the queries from here on. y has their rows alone.
+  std::int64_t first = 0;
 };
 
 /// One layer of long short-term memory (Hochreiter & Schmidhuber 1997, with forget gates) over `steps` steps of

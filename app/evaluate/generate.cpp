@@ -45,27 +45,41 @@ class Writer {
         window_(static_cast<std::size_t>(context), 0),
         logits_(static_cast<std::size_t>(model.network().sample_shape().outputs)) {}
 
-  /// Logits of the token after `text`, which must not be empty and only grow from call to call.
+  /// Logits of the token after `text`, which must not be empty and goes on as the one before or is that of another
+  /// sample. Of a text that begins as the one before, only what follows is computed, until the window is full. From
+  /// then on the window moves on with each token, every token in it gets another position, and all are computed anew.
   std::span<const float> next(std::span<const std::int32_t> text) {
-    if (carries_) {
-      for (; seen_ < text.size(); ++seen_) {
-        window_[0] = text[seen_];
-        predict(0, seen_ == 0);
-      }
-    } else {
-      // Attention looks back only: what stands behind the last token does not matter.
-      const std::size_t length = std::min(text.size(), window_.size());
-      std::copy_n(text.end() - static_cast<std::ptrdiff_t>(length), length, window_.begin());
-      predict(static_cast<std::int64_t>(length) - 1, true);
+    return carries_ ? next_of_state(text) : next_of_window(text);
+  }
+
+ private:
+  std::span<const float> next_of_state(std::span<const std::int32_t> text) {
+    if (text.size() <= known_) known_ = 0;  // another text
+    for (; known_ < text.size(); ++known_) {
+      window_[0] = text[known_];
+      predict({.first = 0, .count = 1}, known_ == 0);
     }
     return logits_;
   }
 
- private:
-  void predict(std::int64_t row, bool begins) {
+  /// Attention looks back only: what stands behind the last token does not matter.
+  std::span<const float> next_of_window(std::span<const std::int32_t> text) {
+    const std::span<const std::int32_t> seen = text.last(std::min(text.size(), window_.size()));
+    const auto differ =
+        std::mismatch(seen.begin(), seen.end(), window_.begin(), window_.begin() + static_cast<std::ptrdiff_t>(known_))
+            .first;
+    // The last token's own output is wanted in any case.
+    const auto same = std::min<std::int64_t>(differ - seen.begin(), std::ssize(seen) - 1);
+    std::copy(seen.begin(), seen.end(), window_.begin());
+    known_ = seen.size();
+    predict({.first = same, .count = std::ssize(seen) - same}, true);
+    return logits_;
+  }
+
+  void predict(model::Pass::Positions positions, bool begins) {
     model_.predict(
         {.x = window_.data(), .x_type = model::ElementType::int32, .y = nullptr, .count = 1, .begins = begins},
-        weights_, row, logits_);
+        weights_, positions, logits_);
   }
 
   model::Model& model_;
@@ -73,7 +87,7 @@ class Writer {
   bool carries_;
   std::vector<std::int32_t> window_;
   std::vector<float> logits_;
-  std::size_t seen_ = 0;
+  std::size_t known_ = 0;  ///< tokens of the window, or of the text, that the network has seen
 };
 
 }  // namespace
@@ -206,9 +220,9 @@ int run_generate(comm::MpiSession& session, const GenerateOptions& options, Stop
 
   signals.note();  // from here on the text ends with its line
   const model::Weights weights = options.average ? model::Weights::average : model::Weights::current;
+  Writer writer(model, weights, context);
   for (std::int64_t i = 0; i < options.samples && !signals.stop_requested(); ++i) {
     if (options.samples > 1) console.text(fmt::format("--- {} of {} ---\n", i + 1, options.samples));
-    Writer writer(model, weights, context);
     write_text(console, writer, tokenizer, prompt, options, i, signals);
   }
   return 0;

@@ -108,7 +108,8 @@ void attention_forward(const Attention& shape, const AttentionForwardOperands& o
     const SharedFactor turned_keys({k, size.joint, true}, size.head, size.context, own.factors);
     const SharedFactor values({v, size.joint}, size.context, size.head, own.factors.subspan(Workspace::turned(size)));
     const HeadDropout dropout(shape, dropout_keys, size, index);
-    for (Tile tile{0, 0}; tile.end < size.context;) {
+    const auto known = static_cast<std::size_t>(shape.first);
+    for (Tile tile{known, known}; tile.end < size.context;) {
       tile = {tile.end, std::min(tile.end + kTile, size.context)};
       const auto scores = own.one.first(tile.elements()), factors = own.two.first(tile.end);
       turned_keys.multiply({tile.rows(), tile.end, size.head}, {q + tile.first * size.joint, size.joint}, 0,
@@ -121,7 +122,7 @@ void attention_forward(const Attention& shape, const AttentionForwardOperands& o
         multiply_each(row, factors.data());
       }
       values.multiply({tile.rows(), size.head, tile.end}, {scores.data(), tile.end}, 0, Accumulate::no,
-                      out + tile.first * size.width, size.width);
+                      out + (tile.first - known) * size.width, size.width);
     }
   };
   for_each_head(static_cast<std::size_t>(log_sums.rows), size, workspace, threads, one_head);

@@ -43,8 +43,11 @@ LayerPlan Embedding::plan(const ParameterTable&) const {
 
 Tensor Embedding::forward(const Pass& pass, const Tensor& tokens) const {
   const Tensor y = output(pass);
-  pass.sequences().embedding_forward(tokens, pass.weight(tokens_),
-                                     options_.positions ? pass.weight(positions_) : Tensor{}, y);
+  Tensor positions = options_.positions ? pass.weight(positions_) : Tensor{};
+  if (options_.positions && pass.positions.count > 0) {
+    positions = positions.row_range(pass.positions.first, pass.positions.count);
+  }
+  pass.sequences().embedding_forward(tokens, pass.weight(tokens_), positions, y);
   return y;
 }
 

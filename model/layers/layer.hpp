@@ -47,6 +47,8 @@ class Layer {
   std::int64_t rows() const noexcept { return rows_; }
   std::int64_t columns() const noexcept { return columns_; }
   Tensor output(const Pass& pass) const { return pass.at(output_); }
+  /// Of all positions, where the pass has only some.
+  Tensor whole_output(const Pass& pass) const { return pass.whole(output_); }
 
  protected:
   Layer(ActivationTable& activations, const std::string& name, std::int64_t rows, std::int64_t columns)

@@ -67,8 +67,16 @@ Tensor AttentionBranch::forward(const Pass& pass, const Tensor& x) const {
   const Tensor joint = joint_.forward(pass, x), attended = pass.at(attended_);
   Attention shape = shape_;
   shape.dropout = probabilities_.rule(pass);
-  pass.sequences().attention_forward(
-      shape, {.joint = joint, .dropout_keys = pass.keys, .y = attended, .log_sums = pass.at(log_sums_)});
+  AttentionForwardOperands operands{
+      .joint = joint, .dropout_keys = pass.keys, .y = attended, .log_sums = pass.whole(log_sums_)};
+  if (const Pass::Positions& own = pass.positions; own.count > 0) {  // of those before there are keys and values
+    shape.first = own.first;
+    shape.context = own.first + own.count;
+    operands.joint = joint_.whole_output(pass).row_range(0, shape.context);
+    operands.log_sums = operands.log_sums.slice({0, static_cast<std::size_t>(shape.heads * shape.context)})
+                            .reshaped(shape.heads, shape.context);
+  }
+  pass.sequences().attention_forward(shape, operands);
   const Tensor y = output_.forward(pass, attended);
   if (dropout_.acts(pass)) dropout_.apply(pass, y, y);
   return y;

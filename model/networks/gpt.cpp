@@ -89,6 +89,7 @@ class Gpt final : public Network {
   }
 
   std::string signature() const override { return signature_; }
+  bool reuses_positions() const noexcept override { return true; }
 
   std::vector<LayerPlan> plan() const override {
     std::vector<LayerPlan> lines{embedding_->plan(parameters_)};
@@ -154,7 +155,7 @@ class Gpt final : public Network {
   }
 
  private:
-  Tensor tokens(const Pass& pass) const { return pass.input.reshaped(pass.batch * positions(), 1); }
+  Tensor tokens(const Pass& pass) const { return pass.input.reshaped(pass.input.count(), 1); }
   /// The stream behind so many blocks, where the forward pass left it.
   Tensor stream_after(std::size_t blocks, const Pass& pass) const {
     return blocks == 0 ? embedding_->output(pass) : blocks_[blocks - 1]->feed_forward.output(pass);

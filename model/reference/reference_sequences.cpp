@@ -208,15 +208,16 @@ void visit_heads(const Attention& shape, const Tensor& joint, const Tensor& keys
 void ReferenceSequences::do_attention_forward(const Attention& shape, const AttentionForwardOperands& operands) {
   const auto& [joint, keys, y, log_sums] = operands;
   visit_heads(shape, joint, keys, [&](const Head& head) {
-    for (std::int64_t i = 0; i < shape.context; ++i) {
+    for (std::int64_t i = shape.first; i < shape.context; ++i) {
       double greatest = head.score(joint, i, 0), total = 0;
       for (std::int64_t j = 1; j <= i; ++j) greatest = std::max(greatest, head.score(joint, i, j));
       for (std::int64_t j = 0; j <= i; ++j) total += std::exp(head.score(joint, i, j) - greatest);
       head.log_sum(log_sums, i) = greatest + std::log(total);
-      for (std::int64_t c = 0; c < shape.head_size; ++c) head.out(y, i, c) = 0;
+      for (std::int64_t c = 0; c < shape.head_size; ++c) head.out(y, i - shape.first, c) = 0;
       for (std::int64_t j = 0; j <= i; ++j) {
         const double p = std::exp(head.score(joint, i, j) - head.log_sum(log_sums, i)) * head.kept(i, j);
-        for (std::int64_t c = 0; c < shape.head_size; ++c) head.out(y, i, c) += p * head.value(joint, j, c);
+        for (std::int64_t c = 0; c < shape.head_size; ++c)
+          head.out(y, i - shape.first, c) += p * head.value(joint, j, c);
       }
     }
   });
