@@ -299,12 +299,59 @@ TEST_F(ModelTest, PredictsAllRowsAsItDoesEach) {
   std::vector<float> all(7 * kClasses), one(kClasses);
   training.model.predict(batch(2, 7), Weights::current, all);
   for (std::int64_t row = 0; row < 7; ++row) {
-    training.model.predict(batch(2, 7), Weights::current, row, one);
-    EXPECT_TRUE(std::equal(one.begin(), one.end(), all.begin() + row * kClasses)) << row;
+    training.model.predict(batch(2 + row, 1), Weights::current, {.first = 0, .count = 1}, one);
+    for (std::int64_t i = 0; i < kClasses; ++i) EXPECT_NEAR(one[i], all[row * kClasses + i], 1e-5) << row;
   }
   EXPECT_NE(all.front(), all.back());
   EXPECT_THROW(training.model.predict(batch(2, 7), Weights::current, std::span(all).first(6 * kClasses)),
                std::invalid_argument);
+}
+
+TEST(PredictionOfTokens, WhatFollowsKnownPositionsIsWhatTheWholeWindowSays) {
+  constexpr std::int64_t kContext = 9, kVocabulary = 11;
+  const auto network = make_network(
+      {.name = "gpt", .values = {{"layers", std::int64_t{2}}, {"width", std::int64_t{8}}, {"heads", std::int64_t{2}}}},
+      {.features = kContext, .outputs = kVocabulary, .image = {}, .tokens = true});
+  for (const char* const name : {"cpu", "reference"}) {
+    const auto backend = make_backend(name);
+    SeededTraining whole(*backend, *network, {.max_batch = 1, .sample_type = ElementType::int32}, {});
+    SeededTraining grown(*backend, *network, {.max_batch = 1, .sample_type = ElementType::int32}, {});
+    ASSERT_TRUE(grown.model.continues());
+    std::vector<std::int32_t> tokens(kContext);
+    std::vector<float> all(kContext * kVocabulary), one(kVocabulary);
+    const auto positions = [&](std::int64_t first, std::int64_t end) {
+      const Batch window{
+          .x = tokens.data(), .x_type = ElementType::int32, .y = tokens.data(), .count = 1, .begins = true};
+      whole.model.predict(window, Weights::current, all);
+      grown.model.predict(window, Weights::current, {.first = first, .count = end - first}, one);
+      for (std::int64_t i = 0; i < kVocabulary; ++i) {
+        EXPECT_NEAR(one[i], all[(end - 1) * kVocabulary + i], 1e-6) << name << " " << first << " " << end;
+      }
+    };
+    for (std::int64_t i = 0; i < kContext; ++i) tokens[i] = static_cast<std::int32_t>(7 * i % kVocabulary);
+    positions(0, 4);  // a prompt, then token after token
+    for (std::int64_t end = 5; end <= kContext; ++end) positions(end - 1, end);
+    tokens[3] = 9;  // another text that begins with the same three
+    positions(3, 5);
+    positions(5, 6);
+    for (std::int32_t& token : tokens) token = (token + 1) % kVocabulary;
+    positions(0, kContext);
+    // Without what is known of the positions before, something else comes out.
+    tokens[0] = (tokens[0] + 1) % kVocabulary;
+    grown.model.predict({.x = tokens.data(), .x_type = ElementType::int32, .y = nullptr, .count = 1, .begins = true},
+                        Weights::current, {.first = kContext - 1, .count = 1}, one);
+    whole.model.predict(
+        {.x = tokens.data(), .x_type = ElementType::int32, .y = tokens.data(), .count = 1, .begins = true},
+        Weights::current, all);
+    float greatest = 0;
+    for (std::int64_t i = 0; i < kVocabulary; ++i) {
+      greatest = std::max(greatest, std::abs(one[i] - all[(kContext - 1) * kVocabulary + i]));
+    }
+    EXPECT_GT(greatest, 1e-5f) << name;
+    EXPECT_THROW(grown.model.predict({.x = tokens.data(), .x_type = ElementType::int32, .y = nullptr, .count = 1},
+                                     Weights::current, {.first = 3, .count = kContext}, one),
+                 std::invalid_argument);
+  }
 }
 
 TEST_F(ModelTest, LocatesWhatIsNotFinite) {
