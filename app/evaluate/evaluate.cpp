@@ -4,6 +4,7 @@
 
 #include "app/engine/evaluation.hpp"
 #include "app/engine/file_watch.hpp"
+#include "app/evaluate/evaluation_report.hpp"
 #include "app/evaluate/trained_model.hpp"
 #include "app/report/console.hpp"
 #include "app/report/result_file.hpp"
@@ -15,7 +16,7 @@ int run_eval(comm::MpiSession& session, const EvalOptions& options) {
   const auto communicator = communicator_of(session, execution);
   io::IoDeadline io_deadline = watch_files(session, *communicator, execution.io_deadline);
   Console console(communicator->rank() == 0);
-  ResultFile json(*communicator, options.json);
+  ResultFile json(*communicator, options.json), svg(*communicator, options.svg);
   TrainedModel subject(*communicator, console,
                        {.checkpoint = options.checkpoint,
                         .data = options.data,
@@ -23,6 +24,10 @@ int run_eval(comm::MpiSession& session, const EvalOptions& options) {
                         .batch = options.evaluation_batch,
                         .normalize = options.normalize},
                        execution, io_deadline);
+  if (options.report) require_reportable(subject);
+  if (svg.wanted() && subject.loss() != model::LossKind::softmax_cross_entropy) {
+    throw UsageError("--svg draws which classes are confused, and this network predicts numbers: leave it out");
+  }
   const Score result = evaluate(subject.model(), subject.dataset(), *communicator, subject.weights(),
                                 subject.trained().validation.batch, subject.task());
   console.info(fmt::format("{}: {}", subject.description(), subject.task().format_evaluation(result)));
@@ -34,6 +39,12 @@ int run_eval(comm::MpiSession& session, const EvalOptions& options) {
   for (auto& entry : subject.task().record(result)) record.push_back(std::move(entry));
   record.emplace_back("samples", result.samples);
   json.write_record(record);
+  if (options.report) {
+    const EvaluationReport report = judge(subject, *communicator);
+    console.info(format_report(report));
+    for (const io::MetricRecord& line : records_of(report)) json.write_record(line);
+    if (svg.wanted()) svg.write(format_svg(report));
+  }
   require_output(*communicator, console);
   return 0;
 }

@@ -1,11 +1,9 @@
 #include "app/evaluate/predict.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <vector>
@@ -13,8 +11,8 @@
 #include <fmt/format.h>
 
 #include "app/engine/file_watch.hpp"
+#include "app/evaluate/scorer.hpp"
 #include "app/evaluate/trained_model.hpp"
-#include "app/plan/workload.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/result_file.hpp"
@@ -25,34 +23,21 @@ namespace lockstep::app {
 
 namespace {
 
-/// exp(s_i - max) / sum, in float64.
-void softmax(std::span<float> scores, std::vector<double>& powers) {
-  const double greatest = *std::max_element(scores.begin(), scores.end());
-  powers.clear();
-  for (const float score : scores) powers.push_back(std::exp(score - greatest));
-  const double sum = std::accumulate(powers.begin(), powers.end(), 0.0);
-  std::transform(powers.begin(), powers.end(), scores.begin(),
-                 [sum](double power) { return static_cast<float>(power / sum); });
-}
-
 /// Predictions of the data in rounds: in each, every rank computes a block of chunks, and the blocks go to rank 0 one
 /// after the other. A rank holds two blocks, however many ranks there are. Blocks get smaller towards the end, so that
 /// what is left takes no longer than its share of chunks. The cuts between chunks do not depend on the ranks.
 class Rounds {
  public:
   Rounds(TrainedModel& subject, comm::Communicator& communicator)
-      : subject_(subject),
-        communicator_(communicator),
+      : communicator_(communicator),
         data_(subject.dataset()),
         chunk_(std::min(subject.trained().validation.batch, data_.info().samples)),
-        outputs_(static_cast<std::size_t>(subject.source().record().network.outputs)),
+        scorer_(subject, chunk_),
+        outputs_(scorer_.outputs()),
         sample_bytes_(outputs_ * sizeof(float) + data_.y_bytes()),
         most_chunks_(std::clamp<std::int64_t>(
             kBlockBytes / std::max<std::int64_t>(1, chunk_ * static_cast<std::int64_t>(sample_bytes_)), 1,
             kMostChunks)),
-        x_(static_cast<std::size_t>(chunk_) * data_.x_bytes(), subject.model().host_memory()),
-        y_(static_cast<std::size_t>(chunk_) * std::max(data_.y_bytes(), outputs_ * sizeof(float)),
-           subject.model().host_memory()),
         own_(static_cast<std::size_t>(most_chunks_ * chunk_) * sample_bytes_),
         of_another_(communicator.size() > 1 ? own_.size() : 0) {}
 
@@ -114,38 +99,20 @@ class Rounds {
     for (std::int64_t begin = 0; begin < samples; begin += chunk_) {
       const auto behind = static_cast<std::size_t>(begin),
                  count = static_cast<std::size_t>(std::min(chunk_, samples - begin));
-      predict_chunk(first + begin, own.scores.subspan(behind * outputs_, count * outputs_),
+      scorer_.score(first + begin, own.scores.subspan(behind * outputs_, count * outputs_),
                     own.targets.subspan(behind * data_.y_bytes(), count * data_.y_bytes()));
     }
   }
 
-  void predict_chunk(std::int64_t first, std::span<float> scores, std::span<std::byte> targets) {
-    samples_.resize(scores.size() / outputs_);
-    std::iota(samples_.begin(), samples_.end(), first);
-    const std::span<std::byte> y = std::span(y_).first(targets.size());
-    data_.read(samples_, io::kNoEpoch, std::span(x_).first(samples_.size() * data_.x_bytes()), y);
-    std::copy(y.begin(), y.end(), targets.begin());
-    subject_.model().predict({.x = x_.data(),
-                              .x_type = element_type(data_.x_type()),
-                              .y = y_.data(),
-                              .count = static_cast<std::int64_t>(samples_.size())},
-                             subject_.weights(), scores);
-    if (subject_.loss() != model::LossKind::softmax_cross_entropy) return;
-    for (std::size_t row = 0; row < samples_.size(); ++row) softmax(scores.subspan(row * outputs_, outputs_), powers_);
-  }
-
-  TrainedModel& subject_;
   comm::Communicator& communicator_;
   const io::Dataset& data_;
   static constexpr std::int64_t kMostChunks = 8;  // ranks wait for each other once in so many
   static constexpr std::int64_t kBlockBytes = 32 << 20;
-  std::int64_t chunk_;        ///< samples
+  std::int64_t chunk_;  ///< samples
+  Scorer scorer_;
   std::size_t outputs_;       ///< scores of a sample
   std::size_t sample_bytes_;  ///< of its scores and its target
   std::int64_t most_chunks_;  ///< of a block: no more than kMostChunks, nor than kBlockBytes hold, but one
-  std::vector<std::int64_t> samples_;
-  std::vector<double> powers_;
-  std::pmr::vector<std::byte> x_, y_;
   std::vector<std::byte> own_, of_another_;
 };
 

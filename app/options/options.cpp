@@ -16,6 +16,8 @@ constexpr std::string_view kEvalExamples =
     "Examples\n"
     "  lockstep eval runs/adam\n"
     "      the best checkpoint of a run on the validation data of that run\n"
+    "  lockstep eval runs/adam --report --svg confusion.svg\n"
+    "      class by class\n"
     "  mpirun -np 4 lockstep eval runs/adam/checkpoints/step-0000004690.h5 --data shards/fashion/train\n";
 
 constexpr std::string_view kPredictUsage =
@@ -51,7 +53,11 @@ EvalOptions parse_eval(const std::vector<std::string>& arguments) {
       .at_least(0);
   Normalization normalize;
   add_input_option(table, normalize);
-  table.add("json", options.json, "FILE", "also write the result there, in full precision");
+  table.add("report", options.report,
+            "also tell how good it is class by class: precision, recall, F1, what is taken for what, and whether its "
+            "probabilities can be believed; of predicted numbers MAE, RMSE and R2");
+  table.add("json", options.json, "FILE", "also write the result there, in full precision: lines of JSON");
+  table.add("svg", options.svg, "FILE", "draw there which classes are confused, and the calibration").needs("report");
   add_execution_options(table, options.execution);
   read_options(table, arguments, kEvalUsage, kEvalExamples);
   table.check_relations();

@@ -24,6 +24,8 @@ struct EvalOptions {
   std::optional<bool> average;                  ///< evaluate the averaged weights; nullopt: what training used
   std::int64_t evaluation_batch = 0;            ///< 0 = the run's
   std::filesystem::path json;                   ///< also write the result there, in full precision
+  bool report = false;                          ///< class by class, or target by target
+  std::filesystem::path svg;                    ///< draw the report there
   std::optional<Normalization> normalize = {};  ///< nullopt: as in training
   ExecutionOptions execution;
 };

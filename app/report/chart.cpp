@@ -296,17 +296,23 @@ class Painter {
 
 std::string to_svg(const Chart& chart) { return Painter(chart).draw(); }
 
-std::string to_svg(std::span<const Chart> charts) {
+std::string stack_pictures(std::span<const std::string> pictures) {
   constexpr std::string_view kOpen = "<svg ";
   std::string text =
       fmt::format("{0}xmlns=\"http://www.w3.org/2000/svg\" width=\"{1}\" height=\"{2}\" viewBox=\"0 0 {1} {2}\">\n",
-                  kOpen, ChartCanvas::kWidth, ChartCanvas::kHeight * static_cast<double>(charts.size()));
+                  kOpen, ChartCanvas::kWidth, ChartCanvas::kHeight * static_cast<double>(pictures.size()));
   double y = 0;
-  for (const Chart& chart : charts) {  // each is an SVG of its own inside
-    text += fmt::format("{}y=\"{}\" {}", kOpen, y, to_svg(chart).substr(kOpen.size()));
+  for (const std::string& picture : pictures) {  // each is an SVG of its own inside
+    text += fmt::format("{}y=\"{}\" {}", kOpen, y, picture.substr(kOpen.size()));
     y += ChartCanvas::kHeight;
   }
   return text + "</svg>\n";
+}
+
+std::string to_svg(std::span<const Chart> charts) {
+  std::vector<std::string> pictures;
+  for (const Chart& chart : charts) pictures.push_back(to_svg(chart));
+  return stack_pictures(pictures);
 }
 
 }  // namespace lockstep::app

@@ -57,6 +57,8 @@ struct Chart {
 /// The charts below each other in one file.
 std::string to_svg(std::span<const Chart> charts);
 std::string to_svg(const Chart& chart);
+/// Pictures that to_svg made, of one chart or matrix each, likewise.
+std::string stack_pictures(std::span<const std::string> pictures);
 
 /// Text as it stands inside an SVG element or attribute. What XML cannot hold (control characters, broken UTF-8)
 /// becomes a question mark.

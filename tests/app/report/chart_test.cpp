@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "app/report/chart_canvas.hpp"
+#include "app/report/chart_matrix.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -323,6 +324,29 @@ TEST(StackedBars, TakeWhateverComes) {
   Chart many{.title = "t", .bars = std::vector<std::string>(300, "a long name")};
   for (int i = 0; i < 40; ++i) many.series.push_back(part("part <&>", std::vector<double>(300, 1e-9 * i)));
   expect_sound(to_svg(many));
+}
+
+TEST(MatrixCharts, ShowEachCellThatIsNotEmpty) {
+  const std::string svg = to_svg(MatrixChart{.title = "t",
+                                             .row_title = "is",
+                                             .column_title = "taken for",
+                                             .names = {"cat", "<dog> & wolf"},
+                                             .values = {3, 1, 0, 1234}});
+  expect_sound(svg);
+  EXPECT_THAT(svg, HasSubstr("is cat, taken for &lt;dog&gt; &amp; wolf: 1 (25.0 %)"));
+  EXPECT_THAT(svg, HasSubstr(": 1,234 (100.0 %)"));
+  EXPECT_THAT(svg, Not(HasSubstr("taken for cat: 0")));
+}
+
+TEST(MatrixCharts, TakeManyRowsAndNone) {
+  expect_sound(to_svg(MatrixChart{.title = "t"}));
+  MatrixChart many{.title = "t", .names = std::vector<std::string>(500, "a long name")};
+  many.values.assign(500 * 500, 2);
+  const std::string svg = to_svg(many);
+  expect_sound(svg);
+  std::size_t names = 0;
+  for (std::size_t at = 0; (at = svg.find(">a long name<", at)) != std::string::npos; ++at) ++names;
+  EXPECT_LT(names, 40u);  // no two on one another
 }
 
 TEST(Charts, StandBelowEachOther) {

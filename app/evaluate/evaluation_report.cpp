@@ -1,0 +1,267 @@
+#include "app/evaluate/evaluation_report.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <numeric>
+#include <span>
+
+#include <fmt/format.h>
+
+#include "app/evaluate/scorer.hpp"
+#include "app/options/option_table.hpp"
+#include "app/report/chart.hpp"
+#include "app/report/chart_matrix.hpp"
+#include "app/report/figures.hpp"
+#include "comm/agreement.hpp"
+
+namespace lockstep::app {
+
+namespace {
+
+constexpr std::size_t kConfusionsShown = 5;
+constexpr std::size_t kMostCells = 12;  ///< of a row of the matrix on a terminal
+
+std::int64_t outputs_of(const TrainedModel& subject) { return subject.source().record().network.outputs; }
+
+std::vector<std::string> names_of(const TrainedModel& subject, bool classes) {
+  std::vector<std::string> names;
+  if (subject.trained_on()) names = classes ? subject.trained_on()->class_names : subject.trained_on()->target_names;
+  if (names.empty() && classes) names = subject.dataset().info().class_names;
+  for (std::int64_t i = std::ssize(names); i < outputs_of(subject); ++i) {
+    names.push_back(classes ? fmt::format("{}", i) : fmt::format("target {}", i + 1));
+  }
+  return names;
+}
+
+/// Adds to `errors`, one for each output.
+void add_targets(std::span<const float> scores, std::span<const std::byte> targets, std::span<TargetErrors> errors) {
+  for (std::size_t i = 0; i < scores.size(); ++i) {
+    float target = 0;
+    std::memcpy(&target, targets.data() + i * sizeof(float), sizeof(float));
+    errors[i % errors.size()].add(scores[i], target);
+  }
+}
+
+void add_classes(std::span<const float> scores, std::span<const std::byte> targets, ClassCounts& counts) {
+  const auto classes = static_cast<std::size_t>(counts.classes());
+  for (std::size_t row = 0; row * classes < scores.size(); ++row) {
+    std::int32_t target = 0;
+    std::memcpy(&target, targets.data() + row * sizeof(target), sizeof(target));
+    counts.add(scores.subspan(row * classes, classes), target);
+  }
+}
+
+/// A share, or what stands where there is none.
+std::string format_share(double share) { return std::isnan(share) ? "-" : fmt::format("{:.4f}", share); }
+
+std::size_t widest(const std::vector<std::string>& names, std::size_t least) {
+  for (const std::string& name : names) least = std::max(least, name.size());
+  return least;
+}
+
+std::string format_matrix(const ClassCounts& counts, const std::vector<std::string>& names) {
+  const std::size_t first = widest(names, 5);
+  std::string text = fmt::format("{:{}}  taken for\n{:{}}", "is", first, "", first);
+  std::vector<std::size_t> widths;
+  for (std::int64_t column = 0; column < counts.classes(); ++column) {
+    std::size_t width = std::max<std::size_t>(names[static_cast<std::size_t>(column)].size(), 5);
+    for (std::int64_t row = 0; row < counts.classes(); ++row) {
+      width = std::max(width, with_commas(counts.confused(row, column)).size());
+    }
+    widths.push_back(width);
+    text += fmt::format("  {:>{}}", names[static_cast<std::size_t>(column)], width);
+  }
+  for (std::int64_t row = 0; row < counts.classes(); ++row) {
+    text += fmt::format("\n{:{}}", names[static_cast<std::size_t>(row)], first);
+    for (std::int64_t column = 0; column < counts.classes(); ++column) {
+      text +=
+          fmt::format("  {:>{}}", with_commas(counts.confused(row, column)), widths[static_cast<std::size_t>(column)]);
+    }
+  }
+  return text + "\n";
+}
+
+std::string format_classes(const ClassCounts& counts, const std::vector<std::string>& names) {
+  const ClassReport report = report_of(counts);
+  const std::size_t width = widest(names, 13);
+  std::string text =
+      fmt::format("{:{}}  {:>11}  {:>9}  {:>9}  {:>9}\n", "class", width, "samples", "precision", "recall", "F1");
+  const auto line = [&](const std::string& name, const ClassScore& score) {
+    text += fmt::format("{:{}}  {:>11}  {:>9}  {:>9}  {:>9}\n", name, width, with_commas(score.samples),
+                        format_share(score.precision), format_share(score.recall), format_share(score.f1));
+  };
+  for (std::size_t i = 0; i < names.size(); ++i) line(names[i], report.classes[i]);
+  line("macro mean", report.macro);
+  line("weighted mean", report.weighted);
+  if (names.size() <= kMostCells) text += "\n" + format_matrix(counts, names);
+  if (!report.confusions.empty()) {
+    text += "\nmost often confused:";
+    for (std::size_t i = 0; i < std::min(kConfusionsShown, report.confusions.size()); ++i) {
+      const ClassReport::Confusion& pair = report.confusions[i];
+      text += fmt::format("{} {} for {} ({})", i == 0 ? "" : ",", names[static_cast<std::size_t>(pair.target)],
+                          names[static_cast<std::size_t>(pair.predicted)], with_commas(pair.samples));
+    }
+    text += "\n";
+  }
+  return text +
+         fmt::format(
+             "calibration: expected error {:.4f} (greatest {:.4f}) over {} bins; {:.2f} % right at a mean "
+             "confidence of {:.2f} %",
+             report.calibration_error, report.greatest_calibration_error, ClassCounts::kBins,
+             100 * static_cast<double>(report.right) / static_cast<double>(std::max<std::int64_t>(1, report.samples)),
+             100 * report.confidence);
+}
+
+std::string format_targets(const std::vector<TargetErrors>& errors, const std::vector<std::string>& names) {
+  const std::size_t width = widest(names, 8);
+  std::string text =
+      fmt::format("{:{}}  {:>11}  {:>11}  {:>11}  {:>9}", "target", width, "samples", "MAE", "RMSE", "R2");
+  for (std::size_t i = 0; i < errors.size(); ++i) {
+    text += fmt::format("\n{:{}}  {:>11}  {:>11.5g}  {:>11.5g}  {:>9}", names[i], width,
+                        with_commas(static_cast<std::int64_t>(errors[i].samples)), errors[i].mean_absolute_error(),
+                        errors[i].root_mean_squared_error(), format_share(errors[i].r_squared()));
+  }
+  return text;
+}
+
+}  // namespace
+
+void require_reportable(const TrainedModel& subject) {
+  if (subject.task().is_language()) {
+    throw UsageError(
+        "--report is for classes and numbers, and this network writes text: without it eval tells loss, perplexity "
+        "and bits per byte");
+  }
+  const bool classes = subject.loss() == model::LossKind::softmax_cross_entropy;
+  if (classes && outputs_of(subject) > ClassCounts::kMostClasses) {
+    throw UsageError(fmt::format("--report counts the pairs of up to {} classes, and this network has {}",
+                                 with_commas(ClassCounts::kMostClasses), with_commas(outputs_of(subject))));
+  }
+}
+
+EvaluationReport judge(TrainedModel& subject, comm::Communicator& communicator) {
+  const io::Dataset& data = subject.dataset();
+  const std::int64_t samples = data.info().samples;
+  const std::int64_t chunk = std::min(subject.trained().validation.batch, samples);
+  const std::int64_t chunks = divide_up(samples, chunk);
+  const bool classes = subject.loss() == model::LossKind::softmax_cross_entropy;
+  const auto outputs = static_cast<std::size_t>(outputs_of(subject));
+  EvaluationReport report{.network = fmt::format("{}, {}", subject.description(), subject.data().string()),
+                          .names = names_of(subject, classes)};
+  // Each chunk's are filled by one rank, zero elsewhere: adding is exact.
+  std::vector<TargetErrors> of_chunks(classes ? 0 : static_cast<std::size_t>(chunks) * outputs);
+  if (classes) report.classes.emplace_back(outputs_of(subject));
+  comm::all_succeed(communicator, [&] {
+    Scorer scorer(subject, chunk);
+    std::vector<float> scores(static_cast<std::size_t>(chunk) * outputs);
+    std::vector<std::byte> targets(static_cast<std::size_t>(chunk) * data.y_bytes());
+    for (std::int64_t k = communicator.rank(); k < chunks; k += communicator.size()) {
+      const auto count = static_cast<std::size_t>(std::min(chunk, samples - k * chunk));
+      const std::span<float> own = std::span(scores).first(count * outputs);
+      const std::span<std::byte> wanted = std::span(targets).first(count * data.y_bytes());
+      scorer.score(k * chunk, own, wanted);
+      if (classes) {
+        add_classes(own, wanted, report.classes.front());
+      } else {
+        add_targets(own, wanted, std::span(of_chunks).subspan(static_cast<std::size_t>(k) * outputs, outputs));
+      }
+    }
+  });
+  static_assert(sizeof(TargetErrors) == 5 * sizeof(double));
+  communicator.all_reduce(classes ? report.classes.front().numbers()
+                                  : std::span(&of_chunks.data()->samples, 5 * of_chunks.size()));
+  communicator.wait("adding up the report");
+  report.targets.resize(classes ? 0 : outputs);
+  for (std::size_t i = 0; i < of_chunks.size(); ++i) report.targets[i % outputs].add(of_chunks[i]);
+  return report;
+}
+
+std::string format_report(const EvaluationReport& report) {
+  return report.classes.empty() ? format_targets(report.targets, report.names)
+                                : format_classes(report.classes.front(), report.names);
+}
+
+std::vector<io::MetricRecord> records_of(const EvaluationReport& report) {
+  std::vector<io::MetricRecord> records;
+  for (std::size_t i = 0; i < report.targets.size(); ++i) {
+    const TargetErrors& errors = report.targets[i];
+    records.push_back({{"kind", "target"},
+                       {"index", static_cast<std::int64_t>(i)},
+                       {"name", report.names[i]},
+                       {"samples", static_cast<std::int64_t>(errors.samples)},
+                       {"mean_absolute_error", errors.mean_absolute_error()},
+                       {"root_mean_squared_error", errors.root_mean_squared_error()},
+                       {"r_squared", errors.r_squared()}});
+  }
+  if (report.classes.empty()) return records;
+  const ClassCounts& counts = report.classes.front();
+  const ClassReport figures = report_of(counts);
+  const auto add = [&](io::MetricRecord record, const ClassScore& score) {
+    record.insert(record.end(), {{"samples", score.samples},
+                                 {"predicted", score.predicted},
+                                 {"precision", score.precision},
+                                 {"recall", score.recall},
+                                 {"f1", score.f1}});
+    records.push_back(std::move(record));
+  };
+  for (std::size_t i = 0; i < report.names.size(); ++i) {
+    add({{"kind", "class"}, {"index", static_cast<std::int64_t>(i)}, {"name", report.names[i]}}, figures.classes[i]);
+  }
+  add({{"kind", "mean"}, {"over", "classes"}}, figures.macro);
+  add({{"kind", "mean"}, {"over", "samples"}}, figures.weighted);
+  for (std::int64_t target = 0; target < counts.classes(); ++target) {
+    for (std::int64_t predicted = 0; predicted < counts.classes(); ++predicted) {
+      const std::int64_t samples = counts.confused(target, predicted);
+      if (samples == 0) continue;
+      records.push_back({{"kind", "confusion"}, {"target", target}, {"predicted", predicted}, {"samples", samples}});
+    }
+  }
+  records.push_back({{"kind", "calibration"},
+                     {"expected_error", figures.calibration_error},
+                     {"greatest_error", figures.greatest_calibration_error},
+                     {"confidence", figures.confidence}});
+  for (int index = 0; index < ClassCounts::kBins; ++index) {
+    const ClassCounts::Bin bin = counts.bin(index);
+    records.push_back({{"kind", "bin"},
+                       {"from", static_cast<double>(index) / ClassCounts::kBins},
+                       {"to", static_cast<double>(index + 1) / ClassCounts::kBins},
+                       {"samples", bin.samples},
+                       {"confidence", bin.confidence},
+                       {"accuracy", bin.accuracy()}});
+  }
+  return records;
+}
+
+std::string format_svg(const EvaluationReport& report) {
+  const ClassCounts& counts = report.classes.front();
+  const ClassReport figures = report_of(counts);
+  MatrixChart matrix{.title = "Confusion",
+                     .subtitle = report.network,
+                     .row_title = "is",
+                     .column_title = "taken for",
+                     .names = report.names};
+  for (std::int64_t target = 0; target < counts.classes(); ++target) {
+    for (std::int64_t predicted = 0; predicted < counts.classes(); ++predicted) {
+      matrix.values.push_back(static_cast<double>(counts.confused(target, predicted)));
+    }
+  }
+  ChartSeries measured{.name = "measured"};
+  for (int index = 0; index < ClassCounts::kBins; ++index) {
+    const ClassCounts::Bin bin = counts.bin(index);
+    if (bin.samples > 0) measured.points.push_back({100 * bin.confidence, 100 * bin.accuracy()});
+  }
+  const Chart calibration{
+      .title = "Calibration",
+      .subtitle = fmt::format("expected error {:.4f}, greatest {:.4f}", figures.calibration_error,
+                              figures.greatest_calibration_error),
+      .x = {.title = "confidence: probability of the likeliest class", .numbers = AxisNumbers::percent},
+      .y = {.title = "right", .numbers = AxisNumbers::percent},
+      .series = {std::move(measured), {.name = "believable", .points = {{0, 0}, {100, 100}}, .reference = true}}};
+  const std::vector<std::string> pictures{to_svg(matrix), to_svg(calibration)};
+  return stack_pictures(pictures);
+}
+
+}  // namespace lockstep::app

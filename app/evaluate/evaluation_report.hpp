@@ -1,0 +1,38 @@
+/// \file
+/// eval --report: more than one number about how good a network is.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "app/evaluate/class_counts.hpp"
+#include "app/evaluate/target_errors.hpp"
+#include "app/evaluate/trained_model.hpp"
+#include "comm/communicator.hpp"
+#include "io/runs/metrics_log.hpp"
+
+namespace lockstep::app {
+
+/// What all ranks have found together. One of the two, as the network says classes or numbers.
+struct EvaluationReport {
+  std::string network = {};               ///< and the data, for titles
+  std::vector<ClassCounts> classes = {};  ///< one, or none
+  std::vector<TargetErrors> targets = {};
+  std::vector<std::string> names = {};  ///< of the classes, or of the numbers to predict
+};
+
+/// Throws UsageError where there is nothing to report: a language model, too many classes.
+void require_reportable(const TrainedModel& subject);
+
+/// Collective. All samples are scored, in chunks that do not depend on the ranks: the same bits at any number of them.
+/// Throws comm::AgreedError when a rank cannot read its samples.
+EvaluationReport judge(TrainedModel& subject, comm::Communicator& communicator);
+
+/// A table, for people.
+std::string format_report(const EvaluationReport& report);
+/// A record for each class and each pair of classes that was confused, and of the calibration; or for each number.
+std::vector<io::MetricRecord> records_of(const EvaluationReport& report);
+/// The confusion matrix and how far probabilities can be believed; `report` is of classes.
+std::string format_svg(const EvaluationReport& report);
+
+}  // namespace lockstep::app

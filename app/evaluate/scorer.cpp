@@ -1,0 +1,48 @@
+#include "app/evaluate/scorer.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "app/plan/workload.hpp"
+
+namespace lockstep::app {
+
+namespace {
+
+/// exp(s_i - max) / sum, in float64.
+void softmax(std::span<float> scores, std::vector<double>& powers) {
+  const double greatest = *std::max_element(scores.begin(), scores.end());
+  powers.clear();
+  for (const float score : scores) powers.push_back(std::exp(score - greatest));
+  const double sum = std::accumulate(powers.begin(), powers.end(), 0.0);
+  std::transform(powers.begin(), powers.end(), scores.begin(),
+                 [sum](double power) { return static_cast<float>(power / sum); });
+}
+
+}  // namespace
+
+Scorer::Scorer(TrainedModel& subject, std::int64_t most)
+    : subject_(subject),
+      outputs_(static_cast<std::size_t>(subject.source().record().network.outputs)),
+      x_(static_cast<std::size_t>(most) * subject.dataset().x_bytes(), subject.model().host_memory()),
+      y_(static_cast<std::size_t>(most) * std::max(subject.dataset().y_bytes(), outputs_ * sizeof(float)),
+         subject.model().host_memory()) {}
+
+void Scorer::score(std::int64_t first, std::span<float> scores, std::span<std::byte> targets) {
+  samples_.resize(scores.size() / outputs_);
+  std::iota(samples_.begin(), samples_.end(), first);
+  const io::Dataset& data = subject_.dataset();
+  const std::span<std::byte> y = std::span(y_).first(targets.size());
+  data.read(samples_, io::kNoEpoch, std::span(x_).first(samples_.size() * data.x_bytes()), y);
+  std::copy(y.begin(), y.end(), targets.begin());
+  subject_.model().predict({.x = x_.data(),
+                            .x_type = element_type(data.x_type()),
+                            .y = y_.data(),
+                            .count = static_cast<std::int64_t>(samples_.size())},
+                           subject_.weights(), scores);
+  if (!classes()) return;
+  for (std::size_t row = 0; row < samples_.size(); ++row) softmax(scores.subspan(row * outputs_, outputs_), powers_);
+}
+
+}  // namespace lockstep::app
