@@ -66,7 +66,9 @@ ServerRounds::ServerRounds(const Parts& parts, const Plan& plan)
 
 void ServerRounds::begin(std::int64_t steps_done) {
   first_step_ = own_steps_ = steps_done;
-  if (server_) server_->load(parts_.training.parameters, steps_done);
+  comm::all_succeed(parts_.communicator, [&] {
+    if (server_) server_->load(parts_.training.parameters, steps_done);
+  });
 }
 
 /// Has a peer died? The coordinator hears of a worker; nobody can go on without others.
@@ -304,6 +306,7 @@ Trainer::Result ServerRounds::round(Trainer& trainer, std::int64_t steps, const 
   parts_.communicator.wait("agreeing on a round", before);
   if (sums[9] > 0) throw comm::AgreedError(comm::gather_distinct(parts_.communicator, wanted.error));
   collect();
+  share_record(speaks ? server_->take_record() : "", calls);
   parts_.communicator.set_deadline(usual);
   trainer.add_communication(agreeing.seconds());
   const std::int64_t done = static_cast<std::int64_t>(sums[5]) / (sums_ ? 1 : servers_.workers);
@@ -333,6 +336,18 @@ void ServerRounds::collect() {
     }
     parameters.upload_group(group, values);
   }
+}
+
+/// The coordinator's, for rank 0.
+void ServerRounds::share_record(std::string bytes, const Calls& calls) {
+  const int root = parts_.communicator.rank_of(servers_.rank_of(0));
+  std::uint64_t size = bytes.size();
+  parts_.communicator.broadcast(std::as_writable_bytes(std::span(&size, 1)), root);
+  parts_.communicator.wait("the order of the gradients");
+  bytes.resize(size);
+  parts_.communicator.broadcast(std::as_writable_bytes(std::span(bytes.data(), bytes.size())), root);
+  parts_.communicator.wait("the order of the gradients");
+  if (rank_ == 0 && !bytes.empty()) calls.record(bytes);
 }
 
 std::string ServerRounds::report() {

@@ -44,6 +44,7 @@ class ServerRounds {
     std::function<Trainer::Request()> ask;           ///< what this rank wants, after each of its steps
     std::function<void(const StepFigures&)> report;  ///< rank 0: what has been done since the last call
     std::function<void(const std::string&)> warn;    ///< rank 0
+    std::function<void(const std::string&)> record;  ///< rank 0: bytes for the file of arrivals
     std::function<void()> skip_step;                 ///< the samples of a step that others have made without this rank
   };
   /// Collective. Until `steps` are done in all, or somebody wants something. The figures are those that have not been
@@ -70,6 +71,7 @@ class ServerRounds {
   void see_the_dead(const std::vector<int>& dead, const Calls& calls);
   void go_on_with_the_living();
   void collect();
+  void share_record(std::string bytes, const Calls& calls);
   StepFigures unreported(std::int64_t steps, const std::vector<double>& sums);
 
   Parts parts_;

@@ -135,7 +135,8 @@ struct AgreeOptions : AgreeMode {
   ServerChoice servers;
   std::int64_t staleness = -1;  ///< steps that the fastest may be ahead of the slowest; -1: no bound
   StaleRate stale_rate = StaleRate::keep;
-  double compensation = 0.04;  ///< of StaleRate::compensate
+  double compensation = 0.04;    ///< of StaleRate::compensate
+  std::filesystem::path replay;  ///< a file of arrivals to repeat; "": none
   bool operator==(const AgreeOptions&) const = default;
 };
 

@@ -392,6 +392,10 @@ void add_agree_options(OptionTable& table, AgreeOptions& options) {
   table.add("compensation", options.compensation, "LAMBDA", "how far, to first order")
       .at_least(0)
       .only_with("stale-rate", {"compensate"});
+  table
+      .add("replay", options.replay, "FILE",
+           "repeat a run of async or a quorum bit for bit: the order of its gradients, arrivals-N of its folder")
+      .needs("agree");
 }
 
 void add_validation_options(OptionTable& table, ValidationOptions& options) {

@@ -42,6 +42,7 @@ std::string nvls_text(const ExecutionOptions& execution, const Place& place, con
 /// The options with what was decided in the place of what is automatic: the configuration that gives the same workload.
 TrainOptions decided_settings(const TrainOptions& options, const Workload& workload) {
   TrainOptions settings = options;
+  settings.agree.replay.clear();  // of this process: whoever resumes the run goes on from there
   // A network's usual warm-up is for runs of usual length.
   if (!options.was_set("warmup-steps")) {
     settings.schedule.warmup_steps = std::min(options.schedule.warmup_steps, workload.work.total_steps / 10);
@@ -140,6 +141,9 @@ void require_servers(const TrainOptions& options, const Place& place, const mode
   if (options.run.checkpoint_writers > 1) refuse("--checkpoint-writers", "rank 0 brings together what servers keep");
   if (network.synchronizes()) refuse("--sync-batch-norm", "ranks are in different steps");
   if (is_recurrent(network)) refuse(fmt::format("--model {}", options.network.name), "a rank would lose its sequences");
+  if (servers.count > 1 && options.agree.quorum == 0 && options.agree.staleness != 0 && !options.agree.replay.empty()) {
+    refuse("--replay on several servers", "each hears gradients in an order of its own");
+  }
   const model::OptimizerKind kind = workload.optimizer.kind;
   if (servers.count > 1 && (kind == model::OptimizerKind::lars || kind == model::OptimizerKind::lamb)) {
     refuse(fmt::format("--optimizer {} on {} servers", model::name_of(kind), servers.count),
@@ -241,7 +245,9 @@ std::vector<model::Slice> owned_ranges(const Plan& plan, int rank, int ranks) {
 std::optional<Servers> find_servers(const TrainOptions& options, int ranks) {
   const AgreeOptions& agree = options.agree;
   if (!agree.uses_servers()) {
-    if (agree.servers != ServerChoice{}) throw UsageError("--servers has an effect only with --agree quorum=RANKS or async");
+    if (!agree.replay.empty()) throw UsageError("--replay has an effect only with --agree quorum=RANKS or async");
+    if (agree.servers != ServerChoice{})
+      throw UsageError("--servers has an effect only with --agree quorum=RANKS or async");
     return std::nullopt;
   }
   const bool beside = !agree.servers.shared && agree.servers.count == 0 && agree.quorum > 0;  // of rank 0
@@ -347,6 +353,7 @@ Plan complete_plan(const comm::Communicator& communicator, const TrainOptions& o
             .tree = {},
             .islands = {},
             .servers = servers,
+            .replay = options.agree.replay,
             .memory = {},
             .record = std::move(record)};
   if (const std::int64_t parts = plan.workload.work.virtual_ranks; parts > 0) {

@@ -76,6 +76,7 @@ struct Plan {
   std::optional<comm::SummationTree> tree;
   std::optional<Islands> islands;  ///< where ranks make steps of their own
   std::optional<Servers> servers;  ///< where some keep the parameters
+  std::filesystem::path replay;    ///< the order of their gradients; "": as they come
   model::MemoryPlan memory;        ///< of the rank that takes most
   io::TrainingRecord record;       ///< what a checkpoint says of the run, but for how far it has come
 };

@@ -17,18 +17,30 @@ int Admission::count(State state) const noexcept {
 
 int Admission::living() const noexcept { return options_.workers - count(State::lost); }
 
-int Admission::quorum() const noexcept { return std::min(options_.quorum, living()); }
+int Admission::quorum() const noexcept {
+  if (options_.script && updates_ < options_.script->end())
+    return static_cast<int>(options_.script->at(updates_).size());
+  return std::min(options_.quorum, living());
+}
 
 bool Admission::over() const noexcept { return count(State::pauses) == living(); }
 
 void Admission::begin_round(std::int64_t target) {
   target_ = target;
+  if (options_.script && updates_ >= options_.script->end()) options_.script.reset();
+  if (options_.script) {
+    target_ = std::min(target_, options_.script->end());
+    for (const std::int64_t end : options_.script->round_ends) {
+      if (end > updates_) target_ = std::min(target_, end);
+    }
+  }
   for (Worker& worker : workers_) {
     if (worker.state != State::lost) worker.state = State::waits;
   }
 }
 
 void Admission::drain() {
+  if (options_.script) return;  // its rounds end where they did
   if (sums()) {
     // Of a step that some have begun, all of it; of one that nobody has, nothing.
     const bool begun = std::ranges::any_of(workers_, [&](const Worker& worker) {
@@ -50,7 +62,37 @@ bool Admission::may_begin(const Worker& worker) const {
   return worker.clock - least <= *options_.staleness;
 }
 
+std::int64_t Admission::scripted(int worker) const {
+  if (!options_.script) return -1;
+  for (std::int64_t update = std::max(updates_, at(worker).step); update < target_; ++update) {
+    for (const Arrival& arrival : options_.script->at(update)) {
+      if (arrival.worker == worker) return update;
+    }
+  }
+  return -1;
+}
+
+/// As next(), where a script decides.
+std::optional<Admission::Word> Admission::next_of_script() {
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    Worker& worker = workers_[i];
+    if (worker.state != State::waits) continue;
+    const int index = static_cast<int>(i);
+    const std::int64_t update = scripted(index);
+    if (update < 0) {
+      worker.state = State::pauses;
+      return Word{.worker = index, .goes_on = false, .step = 0};
+    }
+    if (sums() && update != updates_) continue;
+    worker.state = State::works;
+    worker.step = update;
+    return Word{.worker = index, .goes_on = true, .step = sums() ? update : update / options_.workers};
+  }
+  return std::nullopt;
+}
+
 std::optional<Admission::Word> Admission::next() {
+  if (options_.script) return next_of_script();
   const std::int64_t begun = updates_ + (sums() ? 0 : count(State::works));
   for (std::size_t i = 0; i < workers_.size(); ++i) {
     Worker& worker = workers_[i];

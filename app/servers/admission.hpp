@@ -4,8 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
+
+#include "app/servers/arrivals.hpp"
 
 namespace lockstep::app {
 
@@ -23,6 +26,8 @@ class Admission {
     int quorum = 0;                              ///< gradients of an update; 0: each by itself
     std::optional<std::int64_t> staleness = {};  ///< of quorum 0: no bound
     std::int64_t updates = 0;                    ///< made before
+    /// What is to be repeated: while it lasts it decides, not who comes first.
+    std::shared_ptr<const ArrivalScript> script = {};
   };
   /// What a worker is told.
   struct Word {
@@ -63,6 +68,10 @@ class Admission {
   /// Gradients per worker.
   std::int64_t accepted(int worker) const { return at(worker).accepted; }
   std::int64_t dropped(int worker) const { return at(worker).dropped; }
+  /// In a script: the next update of this worker from now on; -1: none, or there is no script.
+  std::int64_t scripted(int worker) const;
+  const ArrivalScript& script() const { return *options_.script; }
+  bool follows_script() const noexcept { return options_.script != nullptr; }
   /// Whose gradient is under way.
   std::vector<int> missing() const;
 
@@ -79,6 +88,7 @@ class Admission {
   bool sums() const noexcept { return options_.quorum > 0; }
   int count(State state) const noexcept;
   bool may_begin(const Worker& worker) const;
+  std::optional<Word> next_of_script();
 
   Options options_;
   std::vector<Worker> workers_;

@@ -99,6 +99,11 @@ void ParameterServer::load(const model::ParameterState& from, std::int64_t steps
                              .staleness = {},
                              .updates = version_};
   if (!sums_ && agree.staleness > 0) options.staleness = agree.staleness;
+  const ArrivalHead head{.first = version_, .workers = workers_count_, .sums = sums_ ? 1 : 0};
+  if (!plan_.replay.empty()) {
+    options.script = std::make_shared<ArrivalScript>(read_arrivals(plan_.replay, head));
+  }
+  record_ = sums_ || servers_.count == 1 ? arrival_head_bytes(head) : "";
   admission_.emplace(options);
 }
 
@@ -129,6 +134,7 @@ void ParameterServer::serve(std::int64_t steps, const Look& look, const std::sto
       heard = true;
     }
     if (decided_ && apply_sum()) heard = true;
+    if (!sums_ && admission_ && admission_->follows_script()) apply_scripted();
     if (over() && !ended_ && admission_) say_end();
     if (over() && ended_ && to_workers_.all_sent() && (!to_servers_ || to_servers_->all_sent())) return;
     if (heard) {
@@ -161,6 +167,7 @@ void ParameterServer::say_end() {
     to_servers_->send(other, note_of(Say::end), lost);
   }
   ended_ = true;
+  if (records()) record_ += round_end_bytes();
 }
 
 void ParameterServer::lost(int index) {
@@ -228,6 +235,16 @@ void ParameterServer::hear(const comm::ServerMessages::Received& message) {
   switch (static_cast<Say>(message.note.kind)) {
     case Say::pull:
       worker.wants = message.note.version;
+      if (!sums_ && admission_ && admission_->follows_script()) {
+        worker.scripted = admission_->scripted(message.peer);
+        worker.wants = worker.scripted - admission_->script().at(worker.scripted).front().late;
+        if (*worker.wants < version_) {
+          throw comm::PeerError(fmt::format(
+              "--replay: rank {} is to read the weights of update {}, and {} are made: give the same --evaluate-every "
+              "and --checkpoint-every as in the run that is repeated",
+              message.peer, *worker.wants, version_));
+        }
+      }
       return answer_pulls();
     case Say::push:
       longest_ = std::max(longest_, coordinates() ? worker.since_go.seconds() : 0.0);
@@ -279,6 +296,11 @@ void ParameterServer::take(int index, const comm::ServerMessages::Received& mess
                     "report it",
                     index_, index, message.values.size(), part_.count));
   }
+  if (!sums_ && admission_ && admission_->follows_script()) {
+    worker.gradient.assign(message.values.begin(), message.values.end());
+    worker.has_gradient = true;
+    return;
+  }
   if (!sums_) {
     if (admission_) {
       admission_->arrived(index);
@@ -297,6 +319,29 @@ void ParameterServer::take(int index, const comm::ServerMessages::Received& mess
     case Admission::Verdict::dropped:
       worker.has_gradient = false;
       return;
+  }
+}
+
+/// What is next in the script, as long as it is here, and everybody has read what it changes.
+void ParameterServer::apply_scripted() {
+  for (;;) {
+    Worker* next = nullptr;
+    int index = 0;
+    for (int other = 0; other < workers_count_; ++other) {
+      Worker& worker = workers_[static_cast<std::size_t>(other)];
+      if (worker.has_gradient && worker.scripted == version_) next = &worker, index = other;
+      if (worker.has_gradient) continue;
+      const std::int64_t update = worker.scripted >= version_ ? worker.scripted : admission_->scripted(other);
+      const bool has_read = worker.scripted == update && !worker.wants;
+      if (update >= 0 && !has_read && update - admission_->script().at(update).front().late <= version_) return;
+    }
+    if (next == nullptr) return;
+    next->has_gradient = false;
+    next->scripted = -1;
+    admission_->arrived(index);
+    count(next->note);
+    apply_each(*next, next->gradient);
+    tell_workers();
   }
 }
 
@@ -320,6 +365,10 @@ void ParameterServer::decide() {
 void ParameterServer::apply_each(Worker& from, std::span<const float> gradient) {
   const AgreeOptions& agree = plan_.settings.agree;
   const std::int64_t staleness = version_ - from.read_version;
+  if (records()) {
+    record_ += arrival_bytes(
+        {.worker = static_cast<std::uint16_t>(&from - workers_.data()), .late = static_cast<std::uint16_t>(staleness)});
+  }
   ++figures_.staleness[std::min(static_cast<std::size_t>(staleness), ServerFigures::kHistogram - 1)];
   if (from.note.samples > 0) {
     std::copy(gradient.begin(), gradient.end(), gradients().begin());
@@ -372,6 +421,10 @@ bool ParameterServer::apply_sum() {
     Worker& worker = workers_[static_cast<std::size_t>(index)];
     worker.has_gradient = false;
     count(worker.note);
+    if (records()) {
+      record_ +=
+          arrival_bytes({.worker = static_cast<std::uint16_t>(index), .late = static_cast<std::uint16_t>(version_)});
+    }
   }
   decided_.reset();
   ++version_;

@@ -24,6 +24,7 @@
 #include <span>
 #include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/plan/plan.hpp"
@@ -62,6 +63,9 @@ class ParameterServer {
   bool coordinates() const noexcept { return index_ == 0; }
   /// Takes its part of all state; steps done so far.
   void load(const model::ParameterState& from, std::int64_t steps);
+  /// The coordinator's: what arrived since the last call, as a file of arrivals has it. Empty where several servers
+  /// hear gradients in orders of their own.
+  std::string take_record() { return std::exchange(record_, {}); }
   /// Until all workers pause: when so many steps are done, or earlier when somebody asks for it. Throws
   /// comm::PeerError where a worker does not come; returns early where `stop` is requested.
   void serve(std::int64_t steps, const Look& look, const std::stop_token& stop);
@@ -85,7 +89,8 @@ class ParameterServer {
     std::int64_t read_version = 0;
     std::optional<std::int64_t> wants;  ///< this version or a later one, and is not answered yet
     bool has_gradient = false;
-    bool paused = false;  ///< or dead
+    std::int64_t scripted = -1;  ///< of a replay: the update that it works on
+    bool paused = false;         ///< or dead
     StopWatch since_go;
   };
 
@@ -103,6 +108,8 @@ class ParameterServer {
   void update(double rate, double squares);
   void answer_pulls();
   void leave_out(int worker);
+  bool records() const noexcept { return admission_.has_value() && (sums_ || servers_.count == 1); }
+  void apply_scripted();
   void tell_workers();
   bool over() const;
   void say_end();
@@ -125,7 +132,8 @@ class ParameterServer {
   std::vector<double> squares_;              ///< of the other servers, for the update under way
   int squares_heard_ = 0;
   std::int64_t version_ = 0;  ///< updates of this part
-  int byes_ = 0;              ///< and deaths
+  std::string record_;
+  int byes_ = 0;  ///< and deaths
   std::vector<int> lost_;
   bool ended_ = false;  ///< the coordinator has said so
   comm::MpiSession& session_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <fstream>
 #include <span>
 #include <utility>
 
@@ -60,6 +61,8 @@ void Run::open_folder(std::optional<io::RunFolder> taken, bool continues, const 
   target_reached_ = reached_target(best_metric_);
   if (continues) saved_at_ = from.step;
   validated_before_ = from.validated_step;
+  first_step_ = from.step;
+  io_deadline_ = &deadline;
   const std::int64_t steps = std::max<std::int64_t>(1, agree_.local_steps);
   steps_before_ = std::max<std::int64_t>(0, from.step - 1) / steps * steps;
   owes_validation_ = from.step > 0 && due(workload_.work.evaluate_every) && validated_before_ < from.step;
@@ -328,6 +331,16 @@ void Run::make_steps(StopSignals& signals) {
   on_rank0([&] { reporter_.remaining(last_figures_, time(), [this] { return training_.optimizer.l2_loss(); }); });
 }
 
+/// A file for each process that has trained in this folder, by the steps done before: a replay begins there.
+void Run::record_arrivals(const std::string& bytes) {
+  const std::filesystem::path path = folder_->path() / fmt::format("arrivals-{}", first_step_);
+  const io::IoDeadline::Operation writing(io_deadline_, io::IoDeadline::Kind::writing, path);
+  std::ofstream file(path, std::ios::binary | (recorded_arrivals_ ? std::ios::app : std::ios::trunc));
+  recorded_arrivals_ = true;
+  file << bytes << std::flush;
+  if (!file) throw io::FileError(fmt::format("{} cannot be written: is the disk full?", path.string()));
+}
+
 /// The next step after which something takes all ranks.
 std::int64_t Run::next_due() const {
   std::int64_t next = workload_.work.total_steps;
@@ -354,6 +367,7 @@ Trainer::Result Run::make_step(StopSignals& signals) {
                                  report_checkpoint();  // one rank writes: nobody else is asked
                                },
                            .warn = [&](const std::string& text) { console_.warn(text); },
+                           .record = [&](const std::string& bytes) { on_rank0([&] { record_arrivals(bytes); }); },
                            .skip_step = skip_step_});
   }
   LocalRounds* const rounds = engine_.local_rounds();

@@ -93,6 +93,7 @@ class Run {
   void make_steps(StopSignals& signals);
   Trainer::Result make_step(StopSignals& signals);
   std::int64_t next_due() const;
+  void record_arrivals(const std::string& bytes);
   Trainer::Request next_request(StopSignals& signals);
   bool checkpoint_is_due();
   std::string summary() const;
@@ -127,6 +128,9 @@ class Run {
   double best_metric_ = std::numeric_limits<double>::quiet_NaN();
   Patience patience_;
   LossWatch loss_watch_;
+  std::int64_t first_step_ = 0;     ///< done when this process began
+  bool recorded_arrivals_ = false;  ///< of servers, by this process
+  io::IoDeadline* io_deadline_ = nullptr;
   std::int64_t steps_before_ = 0;  ///< done when the last step, or round, began
   bool target_reached_ = false, stopped_ = false;
   bool owes_validation_ = false;  ///< the checkpoint was written where a validation was due, and before it

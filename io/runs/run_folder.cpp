@@ -23,13 +23,13 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::array<std::string_view, 4> kRunFiles = {"config.ini", "log.txt", "metrics.jsonl", "owner"};
-constexpr std::string_view kEventPrefix = "events.out.tfevents.";
+constexpr std::array<std::string_view, 2> kPrefixes = {"events.out.tfevents.", "arrivals-"};
 constexpr std::array<std::string_view, 2> kLinks = {"latest", "best"};
 
 bool made_by_run(std::string_view name) {
-  return name.starts_with(kEventPrefix) || std::any_of(kRunFiles.begin(), kRunFiles.end(), [&](std::string_view own) {
-           return name == own || is_temporary_of(name, own);
-         });
+  return std::ranges::any_of(kPrefixes, [&](std::string_view prefix) { return name.starts_with(prefix); }) ||
+         std::ranges::any_of(kRunFiles,
+                             [&](std::string_view own) { return name == own || is_temporary_of(name, own); });
 }
 
 /// Files of a run, its temporaries included, and the folders that hold parts of its checkpoints. No other folders.

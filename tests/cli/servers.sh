@@ -74,6 +74,44 @@ for mode in "async" "async --servers 2" "async --servers shared" "async --stalen
     failed "it has not learnt"
 done
 
+for mode in "async" "async --stale-rate compensate --compensation 0.1" "async --servers shared" "quorum=2" "quorum=3 --servers shared"; do
+  rm -rf runs
+  train="$base --optimizer adam --steps 200 --evaluate-every 90 --agree $mode"
+  run -n 4 train $train --run runs/first
+  expect_status 0
+  case $mode in
+    "async --servers shared")
+      check "what several servers hear is not repeated"
+      expect_no_file runs/first/arrivals-0
+      run -n 4 train $train --replay runs/first/arrivals-0 --run runs/again
+      expect_error 2 '--agree async does not go with --replay on several servers'
+      continue
+      ;;
+  esac
+  check "the order of the gradients is recorded, and a replay has the bits: $mode"
+  run -n 4 train $train --replay runs/first/arrivals-0 --run runs/again
+  expect_status 0; expect_out 'done at step 200'
+  same_weights runs/first runs/again
+  expect_same runs/first/arrivals-0 runs/again/arrivals-0
+done
+check "a resumed run has a record of its own, and a run folder that begins anew has none of before"
+run -n 4 train --resume --run runs/first --steps 230
+expect_status 0; expect_file runs/first/arrivals-200; expect_file runs/first/arrivals-0
+cp -r runs/first runs/kept
+run -n 4 train $train --run runs/kept --force
+expect_status 0; expect_no_file runs/kept/arrivals-200; expect_file runs/kept/arrivals-0
+check "a record of another run is refused"
+run -n 3 train $train --replay runs/first/arrivals-0 --run runs/other
+expect_error 1 'it is of 4 workers in sums, and this run has 3 in sums'
+head -c 30 runs/first/arrivals-0 >cut
+run -n 4 train $train --replay cut --run runs/other
+expect_error 1 'this is no record of arrivals'
+python3 -c 'import sys; b = bytearray(open("runs/first/arrivals-0", "rb").read()); b[-6] ^= 1; open("bent", "wb").write(b)'
+run -n 4 train $train --replay bent --run runs/other
+expect_error 1 '--replay bent: damaged at byte [0-9]+'
+run -n 2 train $base --agree local=5 --replay cut --run runs/other
+expect_error 2 '--replay has an effect only with --agree quorum=RANKS or async'
+
 check "staleness bounds how far ranks are apart"
 start -n 4 train $base --optimizer sgd --steps 100000000 --evaluate-every -1 --checkpoint-every -1 --agree async --staleness 3 --report-every 10 --run runs/bound
 wait_for 90 grep -q '^ *step ' out

@@ -1,0 +1,78 @@
+#include "app/servers/arrivals.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+namespace lockstep::app {
+
+namespace {
+
+constexpr std::string_view kArrivalMagic = "lockstep arrivals 1\n";
+constexpr std::uint16_t kRoundEnd = 0xffff;
+
+template <class Value>
+std::string bytes_of(const Value& value) {
+  return {reinterpret_cast<const char*>(&value), sizeof value};
+}
+
+}  // namespace
+
+std::string arrival_head_bytes(const ArrivalHead& head) { return std::string(kArrivalMagic) + bytes_of(head); }
+
+std::string arrival_bytes(const Arrival& arrival) { return bytes_of(arrival); }
+
+std::string round_end_bytes() { return bytes_of(Arrival{.worker = kRoundEnd}); }
+
+ArrivalScript read_arrivals(const std::filesystem::path& path, const ArrivalHead& of) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file)
+    throw std::runtime_error(fmt::format("--replay {}: there is no such file, or it cannot be read", path.string()));
+  const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const std::size_t begin = kArrivalMagic.size() + sizeof(ArrivalHead);
+  if (bytes.size() < begin || !bytes.starts_with(kArrivalMagic)) {
+    throw std::runtime_error(
+        fmt::format("--replay {}: this is no record of arrivals (arrivals-0 of a run folder)", path.string()));
+  }
+  ArrivalScript script;
+  std::memcpy(&script.head, bytes.data() + kArrivalMagic.size(), sizeof script.head);
+  if (script.head.workers != of.workers || script.head.sums != of.sums) {
+    throw std::runtime_error(fmt::format("--replay {}: it is of {} workers {}, and this run has {} {}", path.string(),
+                                         script.head.workers, script.head.sums != 0 ? "in sums" : "each by itself",
+                                         of.workers, of.sums != 0 ? "in sums" : "each by itself"));
+  }
+  if (script.head.first != of.first) {
+    throw std::runtime_error(fmt::format(
+        "--replay {}: it begins after update {}, and this run after {}: begin where that run began (--resume FILE)",
+        path.string(), script.head.first, of.first));
+  }
+  for (std::size_t at = begin; at + sizeof(Arrival) <= bytes.size(); at += sizeof(Arrival)) {
+    Arrival arrival;
+    std::memcpy(&arrival, bytes.data() + at, sizeof arrival);
+    if (arrival.worker == kRoundEnd) {
+      script.round_ends.push_back(script.end());
+      continue;
+    }
+    const bool sums = script.head.sums != 0;
+    if (!sums || script.updates.empty() || static_cast<std::uint16_t>(script.end() - 1) != arrival.late) {
+      script.updates.emplace_back();
+    }
+    std::vector<Arrival>& update = script.updates.back();
+    // A gradient is of weights that this process has had; of a sum, it counts once, and in its turn.
+    const bool possible =
+        sums ? static_cast<std::uint16_t>(script.end() - 1) == arrival.late &&
+                   std::ranges::none_of(update, [&](const Arrival& other) { return other.worker == arrival.worker; })
+             : arrival.late < script.updates.size();
+    if (arrival.worker >= script.head.workers || !possible) {
+      throw std::runtime_error(fmt::format("--replay {}: damaged at byte {}", path.string(), at));
+    }
+    update.push_back(arrival);
+  }
+  return script;
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,47 @@
+/// \file
+/// The order in which gradients made updates: what a run of --agree async or quorum depends on besides its options,
+/// kept in the run folder, and what --replay repeats.
+///
+/// A file `arrivals-N` holds the updates of one process that began with N steps done: a head, then four bytes for each
+/// gradient that counted (its rank; by how many updates it was late, or in sums the last 16 bits of the update's
+/// number) and four for each end of a round.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::app {
+
+struct Arrival {
+  std::uint16_t worker = 0;
+  std::uint16_t late = 0;
+};
+
+struct ArrivalHead {
+  std::int64_t first = 0;  ///< updates made before
+  std::int32_t workers = 0;
+  std::int32_t sums = 0;  ///< 1: updates are sums
+};
+
+/// A run to be repeated.
+struct ArrivalScript {
+  ArrivalHead head;
+  std::vector<std::vector<Arrival>> updates;  ///< who made each
+  std::vector<std::int64_t> round_ends;       ///< updates made by then, ascending
+
+  std::int64_t end() const noexcept { return head.first + static_cast<std::int64_t>(updates.size()); }
+  const std::vector<Arrival>& at(std::int64_t update) const {
+    return updates[static_cast<std::size_t>(update - head.first)];
+  }
+};
+
+std::string arrival_head_bytes(const ArrivalHead& head);
+std::string arrival_bytes(const Arrival& arrival);
+std::string round_end_bytes();
+/// Throws std::runtime_error with a sentence where the file is none, is damaged, or is not of such a run.
+ArrivalScript read_arrivals(const std::filesystem::path& file, const ArrivalHead& of);
+
+}  // namespace lockstep::app
