@@ -23,3 +23,11 @@ said=$(sed -n 's/.*validation at step 938: \(loss .*samples)\).*/\1/p' out)
 check "eval says the same on three ranks"
 run -n 3 eval runs/a
 expect_status 0; expect grep -F -- "$said" out
+
+check "the tutorial's replica program learns, with a server in sums and without"
+for mode in "quorum=2 --servers 1" "async"; do
+  # shellcheck disable=SC2086  # words
+  run -n 3 train --data data --config "$tree/app/examples/mnist_replica.ini" --agree $mode --run "runs/${mode%% *}"
+  expect_status 0
+  metric "runs/${mode%% *}" validation loss | awk 'END { exit !($1 == 200 && $2 < 0.8) }' || failed "loss $(metric "runs/${mode%% *}" validation loss)"
+done
