@@ -30,8 +30,11 @@ void ClassCounts::add(std::span<const float> probabilities, std::int32_t target)
   }
   const auto likeliest = std::ranges::max_element(probabilities);
   const std::int64_t predicted = likeliest - probabilities.begin();
-  ++numbers_[static_cast<std::size_t>(target * classes_ + predicted)];
   const double confidence = *likeliest;
+  if (!(confidence >= 0 && confidence <= 1)) {
+    throw std::invalid_argument("what the network says of a sample is not a number: its weights are spoilt");
+  }
+  ++numbers_[static_cast<std::size_t>(target * classes_ + predicted)];
   const std::size_t at = bin_at(std::clamp(static_cast<int>(std::ceil(confidence * kBins)) - 1, 0, kBins - 1));
   ++numbers_[at];
   if (predicted == target) ++numbers_[at + 1];

@@ -20,7 +20,8 @@ class ClassCounts {
 
   explicit ClassCounts(std::int64_t classes);
 
-  /// `probabilities` of the classes; of equally likely ones the first counts. 0 <= target < classes.
+  /// `probabilities` of the classes; of equally likely ones the first counts. 0 <= target < classes. Throws
+  /// std::invalid_argument, also where the probabilities are no numbers.
   void add(std::span<const float> probabilities, std::int32_t target);
   /// Everything, to be added up over ranks.
   std::span<double> numbers() noexcept { return numbers_; }

@@ -95,6 +95,8 @@ TEST(ClassCounts, RefusesSamplesOfNoClass) {
   EXPECT_THROW(add(counts, {1, 0, 0}, 3), std::invalid_argument);
   EXPECT_THROW(add(counts, {1, 0, 0}, -1), std::invalid_argument);
   EXPECT_THROW(add(counts, {1, 0}, 0), std::invalid_argument);
+  EXPECT_THROW(add(counts, {NAN, NAN, NAN}, 0), std::invalid_argument);
+  EXPECT_EQ(report_of(counts).samples, 0);
 }
 
 }  // namespace
