@@ -26,12 +26,20 @@ begin() {
   start "$@" --run "runs/$name"
   wait_for 30 grep -q '^ *step ' out
 }
-# stalled_out TEXT: the job ends by its I/O deadline, says so once, and nobody stays behind.
+# stalled_out TEXT [all]: the job ends by its I/O deadline, says so once, and nobody stays behind. Where all files stall a rank may
+# speak in the moment in which the launcher ends the job for the other's sake: each of them once then.
 stalled_out() {
   mapfile -t pids < <(ranks)
   finish 40
-  expect_error 1 "$1 has not come back for [0-9]+ s: its file system stalls"
-  local pid
+  local pid text="$1 has not come back for [0-9]+ s: its file system stalls"
+  if [ "${2:-}" = all ]; then
+    for pid in 0 1; do own_words | grep "error on rank $pid " >"rank-$pid"; done
+    own_words | awk '/error on rank [01] / && heard++ { next } { print }' >heard
+    for pid in 0 1; do [ "$(grep -c . "rank-$pid")" -le 1 ] || failed "rank $pid speaks twice"; done
+    ! grep -Evq "$text" rank-0 rank-1 || failed "a rank gives another cause"
+    cp heard err
+  fi
+  expect_error 1 "$text"
   for pid in "${pids[@]}"; do wait_for 10 eval "! kill -0 $pid" || kill -9 "$pid"; done
 }
 
@@ -40,7 +48,7 @@ for transport in shared-memory ring; do
   check "every rank's data stalls, $transport"
   begin all-$transport "${ranks[@]}" $limits
   stall -1 data/train/
-  stalled_out 'error on rank [01] \(.*\): reading [^ ]*data/train/[^ ]*\.h5'
+  stalled_out 'error on rank [01] \(.*\): reading [^ ]*data/train/[^ ]*\.h5' all
 
   check "one rank's data stalls: it says so itself, after its peers' deadline, $transport"
   begin one-$transport "${ranks[@]}" $limits
@@ -98,7 +106,7 @@ stalled_out 'error on rank 0 \(.*\): reading [^ ]*step-[^ ]*'
 check "data that stall at the start"
 stall -1 data/train/
 start -n 2 "${train[@]}" --run runs/start $limits
-stalled_out 'reading [^ ]*data/train[^ ]*'
+stalled_out 'reading [^ ]*data/train[^ ]*' all
 
 check "a world of one"
 begin alone "${train[@]}" --io-deadline $io_deadline
