@@ -157,8 +157,10 @@ class Communicator {
 
  protected:
   Communicator(int rank, int size) : rank_(rank), size_(size) {}
-  /// Of a communicator that goes on with fewer ranks.
-  void set_position(int rank, int size) noexcept { rank_ = rank, size_ = size; }
+  /// Of a communicator that goes on with other ranks.
+  void set_position(int rank, int size, int first_rank) noexcept {
+    rank_ = rank, size_ = size, first_rank_ = first_rank;
+  }
   void set_transport_note(std::string note) { transport_note_ = std::move(note); }
   /// own_slice of data that consist of elements of so many bytes, in bytes.
   Slice own_bytes(std::size_t bytes, std::size_t element_bytes, int rank) const noexcept;

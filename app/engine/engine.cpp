@@ -22,16 +22,18 @@ std::unique_ptr<model::Backend> make_agreed_backend(comm::Communicator& communic
 
 Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, const Plan& plan,
                comm::SurvivorCommunicator* survivors)
-    : communicator_(communicator), tree_(plan.tree) {
+    : communicator_(communicator), stepping_(communicator), tree_(plan.tree) {
   if (plan.islands) {
     const int own = plan.islands->of(communicator.rank()), first = plan.islands->first_rank(own);
     island_session_ = session.group(first, plan.islands->end_rank(own) - first, plan.settings.execution.deadline);
     island_ = comm::make_communicator(*island_session_, communicator_options(plan.settings.execution));
+    stepping_.go_on_with(*island_);
   }
   training_ranks_ = app::training_ranks(plan, communicator.size());
   if (plan.servers) {
     island_session_ = session.group(communicator.rank(), 1, plan.settings.execution.deadline);
     island_ = comm::make_communicator(*island_session_, communicator_options(plan.settings.execution));
+    stepping_.go_on_with(*island_);
     update_ = plan.settings.agree.quorum > 0 || plan.settings.agree.staleness == 0 ? Trainer::Update::elsewhere_of_sums
                                                                                    : Trainer::Update::elsewhere;
   }
@@ -61,7 +63,8 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
       state_options.parameter_memory = parameter_memory_.get();
     }
   }
-  if (stepping().size() > 1 && network.synchronizes()) {
+  const bool all_at_first = plan.settings.agree.after > 0 && plan.islands;
+  if ((all_at_first ? communicator : stepping()).size() > 1 && network.synchronizes()) {
     model_options.sum_over_ranks = [this](const model::Tensor& sums) {
       gradient_communicator().all_reduce(sums.elements<double>());
       gradient_communicator().join();
@@ -91,7 +94,10 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
                            plan);
   }
   if (plan.islands) {
-    rounds_.emplace(LocalRounds::Parts{.communicator = communicator, .island = *island_, .training = *training_}, plan);
+    rounds_.emplace(
+        LocalRounds::Parts{
+            .communicator = communicator, .island = *island_, .stepping = stepping_, .training = *training_},
+        plan);
   }
 }
 

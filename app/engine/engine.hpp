@@ -16,6 +16,7 @@
 #include "app/plan/plan.hpp"
 #include "comm/communicator.hpp"
 #include "comm/gradient_reducer.hpp"
+#include "comm/host/forwarding_communicator.hpp"
 #include "model/backend.hpp"
 #include "model/training/training.hpp"
 
@@ -40,8 +41,9 @@ class Engine {
     gradient_communicator().forget_rounding_errors();
     communicator_.forget_rounding_errors();
   }
-  /// Between the ranks that take every step together: all, or those of an island.
-  comm::Communicator& stepping() noexcept { return island_ ? *island_ : communicator_; }
+  /// Between the ranks that take every step together: all, or those of an island (--agree-after: first these, then
+  /// those).
+  comm::Communicator& stepping() noexcept { return stepping_; }
   /// Where islands make steps by themselves; else nullptr.
   LocalRounds* local_rounds() noexcept { return rounds_ ? &*rounds_ : nullptr; }
   /// Where servers keep the parameters; else nullptr.
@@ -63,6 +65,7 @@ class Engine {
   comm::Communicator& communicator_;
   std::unique_ptr<comm::MpiSession> island_session_;
   std::unique_ptr<comm::Communicator> island_;
+  comm::ForwardingCommunicator stepping_;
   std::unique_ptr<std::pmr::memory_resource> gradient_memory_;
   std::unique_ptr<std::pmr::memory_resource> parameter_memory_;  ///< where ranks bring each other weights
   std::unique_ptr<model::Backend> backend_;

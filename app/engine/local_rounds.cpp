@@ -32,13 +32,21 @@ LocalRounds::LocalRounds(const Parts& parts, const Plan& plan)
   }
 }
 
+void LocalRounds::start_at(std::int64_t steps_done) {
+  const bool apart = plan_.settings.agree.is_apart(steps_done);
+  if (apart == apart_) return;
+  apart_ = apart;
+  parts_.stepping.go_on_with(apart_ ? parts_.island : parts_.communicator);
+}
+
 void LocalRounds::begin() {
   parts_.training.parameters.download_range("parameters", {.offset = 0, .count = anchor_.size()}, anchor_);
 }
 
 /// The sums over the island, and what its last step says.
 Trainer::Result LocalRounds::steps(Trainer& trainer) {
-  const std::int64_t steps = plan_.settings.agree.local_steps, total = plan_.workload.work.total_steps;
+  const AgreeOptions& agree = plan_.settings.agree;
+  const std::int64_t total = plan_.workload.work.total_steps;
   Trainer::Result sums;
   do {
     const Trainer::Result step = trainer.step({});
@@ -48,11 +56,19 @@ Trainer::Result LocalRounds::steps(Trainer& trainer) {
     sums.figures.samples += step.figures.samples;
     sums.figures.learning_rate = step.figures.learning_rate;
     sums.figures.gradient_norm = step.figures.gradient_norm;
-  } while (trainer.steps_done() % steps != 0 && trainer.steps_done() < total);
+  } while (agree.round_begin(trainer.steps_done()) != trainer.steps_done() && trainer.steps_done() < total);
   return sums;
 }
 
+Trainer::Result LocalRounds::step_of_all(Trainer& trainer, const std::function<Trainer::Request()>& ask) {
+  const Trainer::Result result = trainer.step(ask());
+  start_at(trainer.steps_done());
+  if (apart_) begin();
+  return result;
+}
+
 Trainer::Result LocalRounds::round(Trainer& trainer, const std::function<Trainer::Request()>& ask) {
+  if (!apart_) return step_of_all(trainer, ask);
   const StopWatch watch;
   parts_.communicator.note_activity("local steps", trainer.steps_done() + 1);
   Trainer::Result result;
@@ -110,14 +126,15 @@ void LocalRounds::agree(double weight, std::int64_t step) {
 std::vector<CarriedGroup> LocalRounds::carried() {
   std::vector<CarriedGroup> groups;
   if (!velocity_.empty()) {
-    groups.push_back(
-        {.name = "outer_velocity",
-         .save =
-             [this](std::span<float> out) {
-               if (!out.empty()) std::copy(velocity_.begin(), velocity_.end(), out.begin());
-             },
-         .restore =
-             [this](std::span<const float> in) { std::copy_n(in.begin(), velocity_.size(), velocity_.begin()); }});
+    groups.push_back({.name = "outer_velocity",
+                      .save =
+                          [this](std::span<float> out) {
+                            if (!out.empty()) std::copy(velocity_.begin(), velocity_.end(), out.begin());
+                          },
+                      .restore =
+                          [this](std::span<const float> in) {
+                            if (apart_) std::copy_n(in.begin(), velocity_.size(), velocity_.begin());
+                          }});
   }
   for (int island = 1; island < plan_.islands->count(); ++island) {
     for (const std::string& group : parts_.training.parameters.state_groups()) {
@@ -126,16 +143,20 @@ std::vector<CarriedGroup> LocalRounds::carried() {
       groups.push_back({.name = fmt::format("{}_of_island_{}", group, island),
                         .save =
                             [this, group, root](std::span<float> out) {
-                              if (parts_.communicator.rank() == root) {
+                              if (!apart_ || parts_.communicator.rank() == root) {
                                 parts_.training.parameters.download_group(group, differences_);
                               }
-                              parts_.communicator.broadcast(std::as_writable_bytes(differences_), root);
-                              parts_.communicator.wait("bringing together the islands' state");
+                              if (apart_) {
+                                parts_.communicator.broadcast(std::as_writable_bytes(differences_), root);
+                                parts_.communicator.wait("bringing together the islands' state");
+                              }
                               if (!out.empty()) std::copy(differences_.begin(), differences_.end(), out.begin());
                             },
                         .restore =
                             [this, group, island](std::span<const float> in) {
-                              if (own_island_ == island) parts_.training.parameters.upload_group(group, in);
+                              if (apart_ && own_island_ == island) {
+                                parts_.training.parameters.upload_group(group, in);
+                              }
                             }});
     }
   }

@@ -19,28 +19,23 @@ const io::InputBatch& BatchFeed::wait() {
   return prefetcher_.next();  // the reader's own deadline ends the process
 }
 
-BatchFeed::Options feed_options(const Plan& plan, model::Backend& backend, int rank, int ranks) {
+BatchFeed::Options feed_options(const Plan& plan, model::Backend& backend, int ranks) {
   const Workload& workload = plan.workload;
-  const int island = plan.islands ? plan.islands->of(rank) : 0;
-  if (plan.servers) {  // of sums a rank brings its part, else a gradient of its own
-    ranks = plan.servers->workers;
-    const bool sums = plan.settings.agree.quorum > 0 || plan.settings.agree.staleness == 0;
-    return {.x_type = element_type(workload.training->x_type()),
-            .seed = workload.seed,
-            .most = workload.work.largest_part,
-            .memory = backend.host_memory(),
-            .first_rank = sums ? 0 : rank,
-            .end_rank = sums ? ranks : rank + 1,
-            .ranks = ranks};
-  }
+  // Of sums that servers make a rank brings its part, else a gradient of its own.
+  const AgreeOptions& agree = plan.settings.agree;
   return {.x_type = element_type(workload.training->x_type()),
           .seed = workload.seed,
           .stateful = is_recurrent(*workload.network),
           .most = workload.work.largest_part,
           .memory = backend.host_memory(),
-          .first_rank = plan.islands ? plan.islands->first_rank(island) : 0,
-          .end_rank = plan.islands ? plan.islands->end_rank(island) : ranks,
-          .ranks = ranks};
+          .ranks = training_ranks(plan, ranks),
+          .sums = plan.servers && (agree.quorum > 0 || agree.staleness == 0)};
+}
+
+std::int64_t BatchFeed::samples_together(std::int64_t all) const {
+  if (options_.sums) return std::max<std::int64_t>(1, all);
+  const int first = communicator_.first_rank(), end = first + communicator_.size();
+  return std::max<std::int64_t>(1, all * end / options_.ranks - all * first / options_.ranks);
 }
 
 MicroBatch BatchFeed::next() {
@@ -55,8 +50,7 @@ MicroBatch BatchFeed::next() {
                     .keys = keys_.data(),
                     .first_sequence = input.first_sequence,
                     .begins = options_.stateful && input.position == 0},
-          .step_count = std::max<std::int64_t>(1, input.step_count * options_.end_rank / options_.ranks -
-                                                      input.step_count * options_.first_rank / options_.ranks),
+          .step_count = samples_together(input.step_count),
           .epoch = input.epoch,
           .next_position = input.next_position,
           .waited = prefetcher_.stall_seconds() - before};

@@ -37,15 +37,18 @@ class BatchFeed {
     bool stateful = false;                        ///< sequences begin anew with each epoch
     std::int64_t most = 1;                        ///< samples of a micro-batch
     std::pmr::memory_resource* memory = nullptr;  ///< of the host, for the keys
-    /// The ranks [first_rank, end_rank) of `ranks` make the step together, each with its share of the samples.
-    int first_rank = 0, end_rank = 1, ranks = 1;
+    int ranks = 1;                                ///< that have a share of the samples of a step
+    bool sums = false;  ///< of all of them, wherever they are made; else of those of the communicator
   };
-  /// Both must outlive the feed. The peers of a rank whose reader is late are told so (a long operation).
+  /// Both must outlive the feed. `communicator`: between the ranks that make a step together; the peers of a rank whose
+  /// reader is late are told so (a long operation).
   BatchFeed(io::Prefetcher& prefetcher, comm::Communicator& communicator, const Options& options);
   MicroBatch next();
 
  private:
   const io::InputBatch& wait();
+  /// Those that the ranks of the communicator have of so many in the step.
+  std::int64_t samples_together(std::int64_t all) const;
 
   io::Prefetcher& prefetcher_;
   comm::Communicator& communicator_;
@@ -53,8 +56,8 @@ class BatchFeed {
   std::pmr::vector<std::uint64_t> keys_;
 };
 
-/// `rank`: this one, of `ranks` in the job.
-BatchFeed::Options feed_options(const Plan& plan, model::Backend& backend, int rank, int ranks);
+/// Of `ranks` in the job.
+BatchFeed::Options feed_options(const Plan& plan, model::Backend& backend, int ranks);
 
 /// Delivers the next micro-batch; called once for each micro-step. May throw: the step then fails on all ranks.
 using NextMicroBatch = std::function<MicroBatch()>;

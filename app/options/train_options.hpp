@@ -131,12 +131,19 @@ enum class StaleRate {
 /// How the ranks agree on the weights.
 struct AgreeOptions : AgreeMode {
   std::int64_t islands = 0;  ///< of local steps; 0: one for each host
+  std::int64_t after = 0;    ///< steps that all ranks make together before the first round of local ones
   model::OuterOptimizerOptions outer = {};
   ServerChoice servers;
   std::int64_t staleness = -1;  ///< steps that the fastest may be ahead of the slowest; -1: no bound
   StaleRate stale_rate = StaleRate::keep;
   double compensation = 0.04;    ///< of StaleRate::compensate
   std::filesystem::path replay;  ///< a file of arrivals to repeat; "": none
+  /// The step after so many is one of islands by themselves.
+  bool is_apart(std::int64_t steps_done) const noexcept { return local_steps > 0 && steps_done >= after; }
+  /// Steps done when the round of the step after `steps_done` began: a step of all ranks is a round of its own.
+  std::int64_t round_begin(std::int64_t steps_done) const noexcept {
+    return is_apart(steps_done) ? steps_done - (steps_done - after) % local_steps : steps_done;
+  }
   bool operator==(const AgreeOptions&) const = default;
 };
 

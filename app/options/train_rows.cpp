@@ -360,6 +360,13 @@ void add_agree_options(OptionTable& table, AgreeOptions& options) {
       .at_least(0)
       .needs("agree");
   table
+      .add("agree-after", options.after, "STEP",
+           "all ranks agree in every step up to this one, and the first round of local steps begins after it "
+           "(post-local "
+           "SGD): what is learnt first is what islands learn worst by themselves")
+      .at_least(0)
+      .needs("agree");
+  table
       .add_choice("outer-optimizer", options.outer.kind, "NAME",
                   "what is done with the mean over the islands of how far they have come: average (local SGD: takes "
                   "it), momentum (SlowMo), nesterov (DiLoCo)")

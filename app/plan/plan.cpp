@@ -66,15 +66,17 @@ std::string format_islands(const Islands& islands, const AgreeOptions& agree, st
                                               agree.outer.rate, agree.outer.momentum)
                                 : "the mean of their weights";
   constexpr std::string_view kEnd = "checkpoints, validations and stops wait for the end of a round";
+  const std::string begin =
+      agree.after > 0 ? fmt::format("all ranks in every step up to step {}, then ", agree.after) : std::string();
   if (islands.count() == 1) {
     return fmt::format(
-        "agreement: 1 island of all ranks, whose weights pass through an outer step ({}) after every {}; {}\n", outer,
-        counted(agree.local_steps, "step"), kEnd);
+        "agreement: {}1 island of all ranks, whose weights pass through an outer step ({}) after every {}; {}\n", begin,
+        outer, counted(agree.local_steps, "step"), kEnd);
   }
   return fmt::format(
-      "agreement: {} make {} by themselves, each with its own optimiser, then agree ({}); {} between them per round. "
+      "agreement: {}{} make {} by themselves, each with its own optimiser, then agree ({}); {} between them per round. "
       "Other weights than a sum in every step would give; {}\n",
-      counted(islands.count(), "island"), counted(agree.local_steps, "step"), outer,
+      begin, counted(islands.count(), "island"), counted(agree.local_steps, "step"), outer,
       format_bytes(elements * sizeof(float)), kEnd);
 }
 
@@ -131,6 +133,7 @@ void require_servers(const TrainOptions& options, const Place& place, const mode
     throw UsageError(fmt::format("{} does not go with {}: {}", mode, with, why));
   };
   if (options.agree.islands > 0) refuse("--islands", "that is for --agree local");
+  if (options.agree.after > 0) refuse("--agree-after", "that is for --agree local");
   if (options.agree.outer != model::OuterOptimizerOptions{}) refuse("--outer-optimizer", "that is for --agree local");
   if (place.gpu) refuse("GPUs yet", "give --device cpu");
   if (options.execution.shard_optimizer) refuse("--shard-optimizer", "the servers keep the optimiser in parts already");

@@ -192,7 +192,8 @@ void check_continues(comm::Communicator& communicator, Console& console, const i
                       record.seed, wanted.seed));
     }
   });
-  if (train_options_from_ini(record.configuration).agree.islands > 1 && plan.settings.agree.local_steps == 0) {
+  const AgreeOptions was = train_options_from_ini(record.configuration).agree;
+  if (was.islands > 1 && was.is_apart(record.step - 1) && !plan.settings.agree.is_apart(record.step)) {
     console.warn("the islands' optimisers become one, the first island's: the others' state is left behind");
   }
   const std::vector<std::string> changed = changed_options(record.configuration, plan.settings);

@@ -63,8 +63,7 @@ void Run::open_folder(std::optional<io::RunFolder> taken, bool continues, const 
   validated_before_ = from.validated_step;
   first_step_ = from.step;
   io_deadline_ = &deadline;
-  const std::int64_t steps = std::max<std::int64_t>(1, agree_.local_steps);
-  steps_before_ = std::max<std::int64_t>(0, from.step - 1) / steps * steps;
+  steps_before_ = agree_.round_begin(std::max<std::int64_t>(0, from.step - 1));
   owes_validation_ = from.step > 0 && due(workload_.work.evaluate_every) && validated_before_ < from.step;
   count_earlier_validations(from);
   comm::all_succeed(communicator_, [&] {

@@ -23,7 +23,7 @@ class Stretches::Stretch {
                          .micro_steps),
         prefetcher_(*of.plan_.workload.training, input(of)),
         feed_(prefetcher_, of.engine_.stepping(),
-              feed_options(of.plan_, of.engine_.backend(), of.communicator_.rank(), of.communicator_.size())),
+              feed_options(of.plan_, of.engine_.backend(), of.communicator_.size())),
         schedule_(of.plan_.schedule.scaled(of.course_.rate_factor)),
         trainer_(of.engine_.parts(), schedule_, micro_steps_, [this] { return feed_.next(); }) {
     trainer_.start_at(of.from_.step, of.from_.epoch, of.from_.position, of.course_.optimizer_since);
@@ -72,8 +72,10 @@ Stretches::~Stretches() = default;
 /// Collective.
 void Stretches::begin() {
   new_optimizer_ = origin_.begins_optimizer(plan_);
+  LocalRounds* const rounds = engine_.local_rounds();
+  if (rounds != nullptr) rounds->start_at(origin_.checkpoint ? origin_.record()->step : 0);
   from_ = restore();
-  if (engine_.local_rounds() != nullptr) engine_.local_rounds()->begin();
+  if (rounds != nullptr) rounds->begin();
   if (engine_.server_rounds() != nullptr) engine_.server_rounds()->begin(from_.step);
   const Course before = course_;
   course_ = course_of(from_.metrics);

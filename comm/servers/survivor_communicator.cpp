@@ -2,26 +2,29 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace lockstep::comm {
 
 SurvivorCommunicator::SurvivorCommunicator(MpiSession& session, const CommunicatorOptions& options)
-    : Communicator(session.rank(), session.size()),
+    : SurvivorCommunicator(session, options,
+                           {.session = nullptr, .communicator = make_communicator(session, options)}) {}
+
+SurvivorCommunicator::SurvivorCommunicator(MpiSession& session, const CommunicatorOptions& options, World all)
+    : ForwardingCommunicator(*all.communicator),
       session_(session),
       options_(options),
       living_(static_cast<std::size_t>(session.size())) {
   std::iota(living_.begin(), living_.end(), 0);
-  communicators_.push_back(make_communicator(session, options));
-  inner_ = communicators_.back().get();
-  set_transport_note(inner_->transport_note());
+  worlds_.push_back(std::move(all));
 }
 
 void SurvivorCommunicator::go_on_with(const std::vector<int>& ranks) {
-  sessions_.push_back(session_.survivors(ranks, options_.deadline_seconds));
-  communicators_.push_back(make_communicator(*sessions_.back(), options_));
-  inner_ = communicators_.back().get();
+  World left{.session = session_.survivors(ranks, options_.deadline_seconds), .communicator = nullptr};
+  left.communicator = make_communicator(*left.session, options_);
+  worlds_.push_back(std::move(left));
+  ForwardingCommunicator::go_on_with(*worlds_.back().communicator);
   living_ = ranks;
-  set_position(inner_->rank(), inner_->size());
 }
 
 int SurvivorCommunicator::rank_of(int job_rank) const {
@@ -30,17 +33,9 @@ int SurvivorCommunicator::rank_of(int job_rank) const {
 }
 
 std::vector<int> SurvivorCommunicator::dead_peers() const {
-  std::vector<int> dead = inner_->dead_peers();
+  std::vector<int> dead = ForwardingCommunicator::dead_peers();
   for (int& rank : dead) rank = job_rank(rank);
   return dead;
-}
-
-void SurvivorCommunicator::do_all_gather(std::span<std::byte> data, std::size_t element_bytes) {
-  if (element_bytes == sizeof(float)) {
-    inner_->all_gather(std::span(reinterpret_cast<float*>(data.data()), data.size() / sizeof(float)));
-  } else {
-    inner_->all_gather(data);
-  }
 }
 
 }  // namespace lockstep::comm

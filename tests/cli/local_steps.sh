@@ -43,6 +43,43 @@ for outer in "nesterov" "momentum --outer-rate 0.5 --outer-momentum 0.6" "averag
   done
 done
 
+check "all ranks agree in every step up to --agree-after: the synchronous bits until there, others after"
+adam="$base --optimizer adam --learning-rate 0.003"
+run -n 3 train $adam --steps 60 --checkpoint-every 30 --run runs/synchronous
+expect_status 0
+after="$adam --agree local=7 --islands 2 --agree-after 30"
+run -n 3 train $after --steps 65 --checkpoint-every 30 --run runs/after
+expect_status 0; expect_out 'agreement: all ranks in every step up to step 30, then 2 islands make 7 steps'
+expect_same <(metric runs/after training loss | head -n 1) <(metric runs/synchronous training loss | head -n 1)
+python3 - runs/after/checkpoints/step-0000000030.h5 runs/synchronous/checkpoints/step-0000000030.h5 <<'END' || failed "the weights of step 30 differ"
+import sys, h5py
+a, b = (h5py.File(name, "r") for name in sys.argv[1:])
+same = []
+a["parameters"].visititems(lambda name, item: same.append((item[()] == b["parameters"][name][()]).all()) if hasattr(item, "shape") else None)
+sys.exit(0 if same and all(same) else 1)
+END
+expect_file runs/after/checkpoints/step-0000000065.h5
+[ -s runs/after/checkpoints/step-0000000060.h5 ] && failed "a checkpoint in the middle of a round"
+
+for step in 20 44; do
+  check "a run with --agree-after resumes with its bytes from step $step"
+  rm -rf runs/whole runs/here
+  run -n 3 train $after --steps 65 --checkpoint-every $step --run runs/here
+  expect_status 0
+  cp runs/here/checkpoints/step-0000000065.h5 whole.h5
+  rm runs/here/checkpoints/step-0000000065.h5
+  find runs/here/checkpoints -name 'step-*' | sort | tail -n +2 | xargs -r rm
+  run -n 3 train --resume --run runs/here
+  expect_status 0; expect_out "continuing after step $step"
+  expect cmp whole.h5 runs/here/checkpoints/step-0000000065.h5
+done
+
+check "islands that have begun come together where --agree-after says so, and say that"
+run -n 3 train $adam --agree local=7 --islands 2 --steps 21 --checkpoint-every 7 --run runs/together
+expect_status 0
+run -n 3 train $after --steps 44 --resume --run runs/together
+expect_status 0; expect_err "the first island's"
+
 check "checkpoints, validations and stops wait for the end of a round"
 start -n 2 train $base --steps 100000000 --agree local=10 --islands 2 --checkpoint-every 25 --evaluate-every 15 \
   --report-every 5 --progress off --run runs/stopped
@@ -88,6 +125,8 @@ refused() { run -n 2 train $base --run runs/refused "${@:2}"; expect_error 2 "$1
 refused 'is neither all nor local=STEPS' --agree local=0
 refused 'is neither all nor local=STEPS' --agree sometimes
 refused '--islands has no effect without --agree' --islands 2
+refused '--agree-after has no effect without --agree' --agree-after 10
+refused '--agree quorum does not go with --agree-after: that is for --agree local' --agree quorum=1 --agree-after 10
 refused '--islands 3 of 2 ranks: every island needs a rank' --agree local=5 --islands 3
 refused '--agree local does not go with --shard-optimizer' --agree local=5 --shard-optimizer --optimizer adam
 refused '--agree local does not go with --reproducible' --agree local=5 --reproducible
