@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "app/bench/bench_agree.hpp"
 #include "app/bench/bench_all_reduce.hpp"
 #include "app/bench/bench_checkpoint.hpp"
 #include "app/bench/bench_input.hpp"
@@ -48,6 +49,7 @@ const std::vector<Command>& commands() {
               {.processes = Processes::one, .on_closed_pipe = OnClosedPipe::end}),
       command("export", parse_export, run_export, {.processes = Processes::alone}),
       command("import", parse_import, run_import, {.processes = Processes::alone}),
+      command("bench agree", parse_bench_agree, run_bench_agree, {.on_signal = OnSignal::note}),
       command("bench all-reduce", parse_bench_all_reduce, run_bench_all_reduce),
       command("bench checkpoint", parse_bench_checkpoint, run_bench_checkpoint),
       command("bench input", parse_bench_input, run_bench_input),

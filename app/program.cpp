@@ -61,8 +61,7 @@ Request understand(Arguments arguments, const std::vector<Command>& commands) {
       throw UsageError(
           "a command is missing: pack, tokenizer train, train, eval, predict, generate, export, import, bench step, "
           "bench "
-          "scale, bench "
-          "all-reduce, "
+          "scale, bench agree, bench all-reduce, "
           "bench checkpoint, bench input, check or info");
     if (arguments[0] == "--version") return request.help = version_text(), request;
     if (is_help(arguments[0])) {

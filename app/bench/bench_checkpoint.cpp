@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "app/bench/rank_values.hpp"
+#include "app/bench/scratch_folder.hpp"
 #include "app/bench/timed_steps.hpp"
 #include "app/engine/checkpointer.hpp"
 #include "app/options/options.hpp"
@@ -47,37 +48,6 @@ StepWork work_of(const BenchCheckpointOptions& options) {
   work.regression = true;
   return work;
 }
-
-/// A folder for what is written; rank 0 makes it and removes it with everything in it.
-class ScratchFolder {
- public:
-  /// Collective. Throws comm::AgreedError.
-  ScratchFolder(comm::Communicator& communicator, const fs::path& parent) : owns_(communicator.rank() == 0) {
-    comm::all_succeed(communicator, [&] {
-      if (!owns_) return;
-      path_ = (parent.empty() ? fs::path(".") : parent) /
-              fmt::format("lockstep-bench-checkpoint-{}", io::random_token().substr(0, 8));
-      std::error_code error;
-      fs::create_directories(path_, error);
-      if (error) {
-        throw io::FileError(fmt::format("cannot create the folder {}: {}; choose another with --folder", path_.string(),
-                                        error.message()));
-      }
-    });
-    path_ = broadcast_text(communicator, path_.string());
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    if (owns_) fs::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  const fs::path& path() const noexcept { return path_; }
-
- private:
-  bool owns_;
-  fs::path path_;
-};
 
 class CheckpointBench {
  public:
@@ -205,7 +175,7 @@ int run_bench_checkpoint(comm::MpiSession& session, const BenchCheckpointOptions
   ResultFile csv(*communicator, options.csv), json(*communicator, options.json);
   const Place place = find_place(*communicator, execution);
   TimedSteps steps(session, *communicator, place, work);
-  const ScratchFolder folder(*communicator, options.folder);
+  const ScratchFolder folder(*communicator, options.folder, "lockstep-bench-checkpoint");
   const int writers = steps.plan().checkpoint_writers;
   CheckpointBench bench(*communicator, steps, folder.path(), writers);
   console.info(fmt::format("{} of state ({}, {}) in {}; {}; {} of each, in turn", format_bytes(bench.bytes()),

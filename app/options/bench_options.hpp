@@ -70,6 +70,27 @@ struct BenchCheckpointOptions {
   std::filesystem::path csv, json;
 };
 
+/// One way to agree, as bench agree compares them.
+struct AgreeCase {
+  std::string name;  ///< as it was given: "async --servers 1"
+  TrainOptions train;
+};
+
+/// A rank that computes at a part of its speed; rank -1: none.
+struct SlowRank {
+  int rank = -1;
+  double speed = 1;  ///< 0 < speed < 1
+};
+
+struct BenchAgreeOptions {
+  std::vector<AgreeCase> modes;
+  std::vector<double> rates;  ///< learning rates to choose from, for each mode; empty: that of each mode's options
+  std::vector<std::int64_t> seeds = {1, 2, 3};  ///< of each mode's trainings at the rate that the first of them has chosen
+  SlowRank slow;
+  std::filesystem::path folder;          ///< for the runs, in a folder of their own that is removed
+  std::filesystem::path csv, json, svg;  ///< also write the validations there, and the curves
+};
+
 /// What adds up over all ranks.
 enum class AllReduceAlgorithm { ring, two_level, shared_memory, mpi, nccl };
 
@@ -103,6 +124,7 @@ struct CheckOptions {
 /// argv without the program name and the subcommand. Throw UsageError or HelpRequested.
 BenchStepOptions parse_bench_step(const std::vector<std::string>& arguments);
 BenchScaleOptions parse_bench_scale(const std::vector<std::string>& arguments);
+BenchAgreeOptions parse_bench_agree(const std::vector<std::string>& arguments);
 BenchInputOptions parse_bench_input(const std::vector<std::string>& arguments);
 BenchCheckpointOptions parse_bench_checkpoint(const std::vector<std::string>& arguments);
 BenchAllReduceOptions parse_bench_all_reduce(const std::vector<std::string>& arguments);

@@ -127,6 +127,7 @@ std::string program_help() {
       "  lockstep import            make a checkpoint of weights from other programs: GPT-2, safetensors\n"
       "  lockstep bench step        time training steps and say where the time goes\n"
       "  lockstep bench scale       time them on 1, 2, 4 ... ranks of the job: how well it scales\n"
+      "  lockstep bench agree       train under several ways to agree, to the same target\n"
       "  lockstep bench checkpoint  time checkpoints, beside plain writes of the same bytes\n"
       "  lockstep bench input       time the reading of shards beside raw reads of the same bytes\n"
       "  lockstep bench all-reduce  time all-reduces over all ranks, and check them\n"

@@ -169,12 +169,7 @@ BenchScaleOptions parse_bench_scale(const std::vector<std::string>& arguments) {
       .at_least(0);
   add_micro_step_options(table, work);
   parse(table, arguments, kScaleUsage, kScaleExamples, options.work);
-  const auto clash = [](const std::filesystem::path& a, const std::filesystem::path& b) {
-    return !a.empty() && a == b;
-  };
-  if (clash(options.csv, options.json) || clash(options.csv, options.svg) || clash(options.json, options.svg)) {
-    throw UsageError("--csv, --json and --svg need files of their own");
-  }
+  require_own_files(options.csv, options.json, options.svg);
   if (options.global_batch > 0 && options.scaling == Scaling::weak) {
     throw UsageError("--global-batch is for strong scaling: give --scaling strong or both, or --batch");
   }

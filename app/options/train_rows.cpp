@@ -196,6 +196,16 @@ std::string to_text(const Normalization& value) {
   return fmt::format("affine({:.9g},{:.9g})", value.affine.scale, value.affine.shift);
 }
 
+void require_own_files(const std::filesystem::path& csv, const std::filesystem::path& json,
+                       const std::filesystem::path& svg) {
+  const auto clash = [](const std::filesystem::path& a, const std::filesystem::path& b) {
+    return !a.empty() && a == b;
+  };
+  if (clash(csv, json) || clash(csv, svg) || clash(json, svg)) {
+    throw UsageError("--csv, --json and --svg need files of their own");
+  }
+}
+
 std::string reject_empty(const std::string& text) { return text.empty() ? "is not accepted" : ""; }
 
 void add_input_option(OptionTable& table, Normalization& normalize) {

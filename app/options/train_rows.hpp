@@ -75,6 +75,9 @@ std::string format_network_help(OptionTable& table, TrainOptions& options, const
 /// Once all has been said: the network's defaults, what contradicts what, who gave what. Throws UsageError.
 void settle(OptionTable& table, TrainOptions& options);
 
+/// Throws UsageError where results would be written over each other.
+void require_own_files(const std::filesystem::path& csv, const std::filesystem::path& json,
+                       const std::filesystem::path& svg);
 /// For text options that may not be empty.
 std::string reject_empty(const std::string& text);
 

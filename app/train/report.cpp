@@ -93,15 +93,17 @@ void Reporter::report(const StepFigures& figures, const TimeSplit& split, double
   since_line_.lap();
 }
 
-void Reporter::evaluation(std::int64_t step, double epoch, const Score& score, bool averaged, double seconds) {
+void Reporter::evaluation(std::int64_t step, double epoch, const Score& score, bool averaged,
+                          const EvaluationTime& time) {
   check_owner();
   console_.info(fmt::format("validation at step {}{}: {}  in {:.2f} s", step, averaged ? " (averaged weights)" : "",
-                            task_.format_evaluation(score), seconds));
+                            task_.format_evaluation(score), time.seconds));
   io::MetricRecord record{{"kind", "validation"}, {"step", step}, {"epoch", epoch}};
   for (auto& entry : task_.record(score)) record.push_back(std::move(entry));
   record.emplace_back("samples", score.samples);
   if (console_.speaks()) history_ += io::to_json_line(record) + "\n";  // nothing of the clock: equal runs, equal bytes
-  record.emplace_back("seconds", seconds);
+  record.emplace_back("seconds", time.seconds);
+  record.emplace_back("training_seconds", time.training);
   write(record);
   scalar("validation/loss", step, score.loss);
   scalar(fmt::format("validation/{}", task_.metric_key()), step, score.metric);

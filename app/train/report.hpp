@@ -45,7 +45,11 @@ class Reporter {
   void remaining(const StepFigures& figures, const TimeSplit& split, L2Loss l2_loss) {
     if (interval_steps_ > 0) report(figures, split, l2_loss());
   }
-  void evaluation(std::int64_t step, double epoch, const Score& score, bool averaged, double seconds);
+  struct EvaluationTime {
+    double seconds = 0;   ///< that it took
+    double training = 0;  ///< of this launch before it: without validations and waits for checkpoints
+  };
+  void evaluation(std::int64_t step, double epoch, const Score& score, bool averaged, const EvaluationTime& time);
   void checkpoint(const WrittenCheckpoint& written);
   /// What the history is to know besides: course.hpp's records.
   void note(const io::MetricRecord& record);

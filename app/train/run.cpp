@@ -220,7 +220,10 @@ void Run::evaluate_now() {
   patience_.saw(evaluation.metric);
   last_evaluation_ = evaluation;
   checkpointer_.validated(evaluated_at_, evaluation.metric);
-  on_rank0([&] { reporter_.evaluation(evaluated_at_, epochs_done(), evaluation, validation_.average, seconds); });
+  on_rank0([&] {
+    reporter_.evaluation(evaluated_at_, epochs_done(), evaluation, validation_.average,
+                         {.seconds = seconds, .training = time().total});
+  });
 }
 
 /// Rank 0's is the whole one.

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "app/engine/micro_batches.hpp"
+#include "app/engine/slowdown.hpp"
 #include "app/engine/trainer.hpp"
 #include "app/plan/workload.hpp"
 #include "app/report/figures.hpp"
@@ -25,7 +26,11 @@ class Stretches::Stretch {
         feed_(prefetcher_, of.engine_.stepping(),
               feed_options(of.plan_, of.engine_.backend(), of.communicator_.size())),
         schedule_(of.plan_.schedule.scaled(of.course_.rate_factor)),
-        trainer_(of.engine_.parts(), schedule_, micro_steps_, [this] { return feed_.next(); }) {
+        slowdown_(of.speed_),
+        trainer_(of.engine_.parts(), schedule_, micro_steps_, [this] {
+          slowdown_.pause(trainer_.time());
+          return feed_.next();
+        }) {
     trainer_.start_at(of.from_.step, of.from_.epoch, of.from_.position, of.course_.optimizer_since);
     run_.emplace(of.plan_, of.communicator_, of.console_, of.engine_, trainer_, of.time_left_, [this] {
       for (std::int64_t micro = 0; micro < micro_steps_; ++micro) feed_.next();
@@ -51,18 +56,20 @@ class Stretches::Stretch {
   io::Prefetcher prefetcher_;
   BatchFeed feed_;
   model::LearningRateSchedule schedule_;
+  Slowdown slowdown_;
   Trainer trainer_;
   std::optional<Run> run_;
 };
 
 Stretches::Stretches(const Plan& plan, comm::Communicator& communicator, Console& console, Engine& engine,
-                     Origin& origin, const WallTime& time_left)
+                     Origin& origin, const WallTime& time_left, double speed)
     : plan_(plan),
       communicator_(communicator),
       console_(console),
       engine_(engine),
       origin_(origin),
       time_left_(time_left),
+      speed_(speed),
       continues_(origin.checkpoint && is_of_run(origin.checkpoint->file(), plan.settings.run.folder)) {
   begin();
 }

@@ -23,9 +23,9 @@ namespace lockstep::app {
 class Stretches {
  public:
   /// Collective. Restores what `origin` holds, or begins anew, and takes the memory of a run. All but `time_left` must
-  /// outlive this. Throws comm::AgreedError.
+  /// outlive this. `speed`: what part of its own this rank computes at (Slowdown). Throws comm::AgreedError.
   Stretches(const Plan& plan, comm::Communicator& communicator, Console& console, Engine& engine, Origin& origin,
-            const WallTime& time_left);
+            const WallTime& time_left, double speed = 1);
   ~Stretches();
   Stretches(const Stretches&) = delete;
   Stretches& operator=(const Stretches&) = delete;
@@ -49,6 +49,7 @@ class Stretches {
   Engine& engine_;
   Origin& origin_;
   WallTime time_left_;
+  double speed_;
   io::TrainingRecord from_;  ///< rank 0's is the whole one
   Course course_;
   bool continues_, new_optimizer_ = false;

@@ -68,7 +68,15 @@ TrainOptions read_train_command(const std::vector<std::string>& arguments) {
   });
 }
 
-int run_train(comm::MpiSession& session, const TrainOptions& given, StopSignals& signals) {
+int run_train(comm::MpiSession& session, const TrainOptions& options, StopSignals& signals) {
+  Console console(session.rank() == 0);
+  // What goes wrong in the steps is said before the reader is waited for, which may be stuck.
+  return train(session, options, signals, {.console = console, .around_steps = [&](const std::function<int()>& steps) {
+                                             return session.conclude(steps);
+                                           }});
+}
+
+int train(comm::MpiSession& session, const TrainOptions& given, StopSignals& signals, const Training& training) {
   comm::SurvivorCommunicator* survivors = nullptr;
   const std::unique_ptr<comm::Communicator> communicator = [&]() -> std::unique_ptr<comm::Communicator> {
     if (!given.agree.uses_servers()) return comm::make_communicator(session, communicator_options(given.execution));
@@ -77,7 +85,7 @@ int run_train(comm::MpiSession& session, const TrainOptions& given, StopSignals&
     return all;
   }();
   io::IoDeadline io_deadline = watch_files(session, *communicator, given.execution.io_deadline);
-  Console console(communicator->rank() == 0);
+  Console& console = training.console;
   if (!communicator->transport_note().empty()) console.warn(communicator->transport_note());
   console.set_progress(given.reports.progress);
   if (stopped_before_start(*communicator, console, signals)) return kExitStoppedEarly;
@@ -93,6 +101,7 @@ int run_train(comm::MpiSession& session, const TrainOptions& given, StopSignals&
   if (origin.checkpoint) check_continues(*communicator, console, *origin.record(), plan);
   comm::require_equal(*communicator, fingerprint_of(plan));
   announce(*communicator, console, plan);
+  if (training.planned) training.planned(plan);
   const TrainOptions& settings = plan.settings;
   const Workload& workload = plan.workload;
   if (settings.dry_run) {
@@ -106,9 +115,9 @@ int run_train(comm::MpiSession& session, const TrainOptions& given, StopSignals&
   console.info(engine.description());
   if (stopped_before_start(*communicator, console, signals)) return kExitStoppedEarly;
   std::optional<io::RunFolder> folder = take_folder(*communicator, console, origin, plan, io_deadline);
-  Stretches stretches(plan, *communicator, console, engine, origin, wall_time(job_time, launched, console, plan));
-  // What goes wrong from here on is said before the reader is waited for, which may be stuck.
-  return session.conclude([&] { return stretches.train(std::move(folder), signals); });
+  Stretches stretches(plan, *communicator, console, engine, origin, wall_time(job_time, launched, console, plan),
+                      training.speed);
+  return training.around_steps([&] { return stretches.train(std::move(folder), signals); });
 }
 
 }  // namespace lockstep::app

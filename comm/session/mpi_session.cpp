@@ -236,6 +236,7 @@ std::unique_ptr<MpiSession> MpiSession::part(bool member, int first, int ranks, 
   state->leave_taking = state_->leave_taking;
   state->kept = state_->kept;
   state->suspects = state_->suspects;
+  state->failure_handler = state_->failure_handler;
   state->is_subset = true;
   if (!state_->uses_mpi()) return std::unique_ptr<MpiSession>(new MpiSession(std::move(state)));
   state->data = part;

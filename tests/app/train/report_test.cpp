@@ -113,7 +113,7 @@ TEST_F(ReporterTest, NothingIsWrittenIntoAFolderThatAnotherProcessTook) {
   reporter.attach(std::move(logs));
   reporter.step(figures(1, 1), time(1), [] { return 0.0; });
   EXPECT_THROW(reporter.step(figures(2, 1), time(2), [] { return 0.0; }), std::runtime_error);
-  EXPECT_THROW(reporter.evaluation(2, 0.5, {.samples = 3}, false, 0.1), std::runtime_error);
+  EXPECT_THROW(reporter.evaluation(2, 0.5, {.samples = 3}, false, {.seconds = 0.1}), std::runtime_error);
   EXPECT_EQ(text("output"), "");
   EXPECT_EQ(text("metrics.jsonl"), "");
 }

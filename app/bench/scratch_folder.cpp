@@ -1,0 +1,36 @@
+#include "app/bench/scratch_folder.hpp"
+
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "app/engine/snapshot.hpp"
+#include "comm/agreement.hpp"
+#include "io/files/durable_file.hpp"
+#include "io/runs/metrics_log.hpp"
+
+namespace lockstep::app {
+
+namespace fs = std::filesystem;
+
+ScratchFolder::ScratchFolder(comm::Communicator& communicator, const fs::path& parent, const std::string& name)
+    : owns_(communicator.rank() == 0) {
+  comm::all_succeed(communicator, [&] {
+    if (!owns_) return;
+    path_ = (parent.empty() ? fs::path(".") : parent) / fmt::format("{}-{}", name, io::random_token().substr(0, 8));
+    std::error_code error;
+    fs::create_directories(path_, error);
+    if (error) {
+      throw io::FileError(fmt::format("cannot create the folder {}: {}; choose another with --folder", path_.string(),
+                                      error.message()));
+    }
+  });
+  path_ = broadcast_text(communicator, path_.string());
+}
+
+ScratchFolder::~ScratchFolder() {
+  std::error_code ignored;
+  if (owns_) fs::remove_all(path_, ignored);
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,28 @@
+/// \file
+/// A folder for what a benchmark writes and nobody keeps.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "comm/communicator.hpp"
+
+namespace lockstep::app {
+
+/// Rank 0 makes it, and removes it with everything in it.
+class ScratchFolder {
+ public:
+  /// Collective: in `parent` (empty: here), called NAME-, then eight letters by chance. Throws comm::AgreedError.
+  ScratchFolder(comm::Communicator& communicator, const std::filesystem::path& parent, const std::string& name);
+  ~ScratchFolder();
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  /// On every rank.
+  const std::filesystem::path& path() const noexcept { return path_; }
+
+ private:
+  bool owns_;
+  std::filesystem::path path_;
+};
+
+}  // namespace lockstep::app
