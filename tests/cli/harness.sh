@@ -33,6 +33,8 @@ trap 'exit 1' INT TERM HUP PIPE
 
 # Whether the program is built with a sanitizer, which maps more memory than any limit lets it (ulimit -v).
 sanitized() { grep -q -a -E '__(asan|tsan)_init' "$lockstep"; }
+# Such programs take several times as long for everything.
+patience=$(sanitized && echo 5 || echo 1)
 check() { case=$1; cases=$((cases + 1)); }
 
 failed() {
@@ -73,10 +75,10 @@ start() {
 }
 # finish SECONDS: waits for the started job; a job still there by then is a failure and is killed.
 finish() {
-  local deadline=$((SECONDS + $1))
+  local deadline=$((SECONDS + patience * $1))
   while kill -0 "$job" 2>/dev/null; do
     if [ $SECONDS -gt "$deadline" ]; then
-      failed "still running after $1 s"
+      failed "still running after $((patience * $1)) s"
       kill -9 "$job" $(ranks) 2>/dev/null
     fi
     sleep 0.02
@@ -90,7 +92,7 @@ ranks() { pgrep -P "$(pgrep -P "$job" -x mpirun || echo "$job")" -f "$lockstep" 
 rank() { ranks | sed -n "$(($1 + 1))p"; }
 # wait_for SECONDS COMMAND...: until it succeeds.
 wait_for() {
-  local deadline=$((SECONDS + $1))
+  local deadline=$((SECONDS + patience * $1))
   shift
   until "$@" >/dev/null 2>&1; do
     [ $SECONDS -le "$deadline" ] || { failed "waited in vain for: $*"; return 1; }
