@@ -69,6 +69,11 @@ void ServerRounds::begin(std::int64_t steps_done) {
   comm::all_succeed(parts_.communicator, [&] {
     if (server_) server_->load(parts_.training.parameters, steps_done);
   });
+  if (plan_.replay.empty()) return;
+  std::array<double, 1> ends{server_ ? static_cast<double>(server_->scripted_steps()) : 0};  // one has read it
+  parts_.communicator.all_reduce(std::span(ends));
+  parts_.communicator.wait();
+  replay_ends_ = static_cast<std::int64_t>(ends[0]);
 }
 
 /// Has a peer died? The coordinator hears of a worker; nobody can go on without others.

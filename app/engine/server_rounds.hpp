@@ -37,8 +37,10 @@ class ServerRounds {
   /// `plan` has servers, and outlives the rounds.
   ServerRounds(const Parts& parts, const Plan& plan);
 
-  /// The servers take what training begins with. Before the first round.
+  /// Collective. The servers take what training begins with. Before the first round.
   void begin(std::int64_t steps_done);
+  /// After begin(): so many steps are done where the record that is repeated (--replay) ends; -1: there is none.
+  std::int64_t replay_ends() const noexcept { return replay_ends_; }
   /// What a round asks of the rank that it runs on.
   struct Calls {
     std::function<Trainer::Request()> ask;           ///< what this rank wants, after each of its steps
@@ -85,7 +87,8 @@ class ServerRounds {
   std::vector<float> arena_;
   std::exception_ptr server_error_;  ///< of the thread; guarded by server_failed_
   std::atomic<bool> server_failed_ = false;
-  std::atomic<bool> wants_end_ = false;                     ///< told to the server beside this worker
+  std::atomic<bool> wants_end_ = false;  ///< told to the server beside this worker
+  std::int64_t replay_ends_ = -1;
   std::int64_t own_steps_ = 0;                              ///< of this worker, in its samples
   std::int64_t epoch_ = 0, position_ = 0, first_step_ = 0;  ///< in the data, where this process began
   double step_seconds_ = 0;                                 ///< the longest step of this worker

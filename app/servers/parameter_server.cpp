@@ -102,6 +102,7 @@ void ParameterServer::load(const model::ParameterState& from, std::int64_t steps
   const ArrivalHead head{.first = version_, .workers = workers_count_, .sums = sums_ ? 1 : 0};
   if (!plan_.replay.empty()) {
     options.script = std::make_shared<ArrivalScript>(read_arrivals(plan_.replay, head));
+    scripted_steps_ = options.script->end() / (sums_ ? 1 : workers_count_);
   }
   record_ = sums_ || servers_.count == 1 ? arrival_head_bytes(head) : "";
   admission_.emplace(options);

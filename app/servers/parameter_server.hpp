@@ -63,6 +63,8 @@ class ParameterServer {
   bool coordinates() const noexcept { return index_ == 0; }
   /// Takes its part of all state; steps done so far.
   void load(const model::ParameterState& from, std::int64_t steps);
+  /// The coordinator's, where a record is repeated: steps done when it ends; else 0.
+  std::int64_t scripted_steps() const noexcept { return scripted_steps_; }
   /// The coordinator's: what arrived since the last call, as a file of arrivals has it. Empty where several servers
   /// hear gradients in orders of their own.
   std::string take_record() { return std::exchange(record_, {}); }
@@ -132,6 +134,7 @@ class ParameterServer {
   std::vector<double> squares_;              ///< of the other servers, for the update under way
   int squares_heard_ = 0;
   std::int64_t version_ = 0;  ///< updates of this part
+  std::int64_t scripted_steps_ = 0;
   std::string record_;
   int byes_ = 0;  ///< and deaths
   std::vector<int> lost_;

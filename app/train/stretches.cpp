@@ -83,7 +83,16 @@ void Stretches::begin() {
   if (rounds != nullptr) rounds->start_at(origin_.checkpoint ? origin_.record()->step : 0);
   from_ = restore();
   if (rounds != nullptr) rounds->begin();
-  if (engine_.server_rounds() != nullptr) engine_.server_rounds()->begin(from_.step);
+  if (ServerRounds* const servers = engine_.server_rounds()) {
+    servers->begin(from_.step);
+    const std::int64_t end = servers->replay_ends(), total = plan_.workload.work.total_steps;
+    if (end >= 0 && end < total) {
+      console_.warn(
+          fmt::format("--replay {}: its record ends at step {}, and this run at step {}: in the steps after it "
+                      "gradients count as they come",
+                      plan_.replay.string(), with_commas(end), with_commas(total)));
+    }
+  }
   const Course before = course_;
   course_ = course_of(from_.metrics);
   communicator_.broadcast(std::as_writable_bytes(std::span(&course_, 1)), 0);

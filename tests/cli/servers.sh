@@ -91,9 +91,16 @@ for mode in "async" "async --stale-rate compensate --compensation 0.1" "async --
   check "the order of the gradients is recorded, and a replay has the bits: $mode"
   run -n 4 train $train --replay runs/first/arrivals-0 --run runs/again
   expect_status 0; expect_out 'done at step 200'
+  ! grep -q 'record ends' err || failed "a whole record is said to end early"
   same_weights runs/first runs/again
   expect_same runs/first/arrivals-0 runs/again/arrivals-0
 done
+check "a record that ends early, as that of a killed run, is said to"
+size=$(stat -c %s runs/first/arrivals-0)
+head -c $((size - size / 2 / 4 * 4)) runs/first/arrivals-0 >half
+run -n 4 train $train --replay half --run runs/half
+expect_status 0; expect_out 'done at step 200'
+expect_err '--replay .*half: its record ends at step [0-9]+, and this run at step 200: in the steps after it gradients count as they come'
 check "a resumed run has a record of its own, and a run folder that begins anew has none of before"
 run -n 4 train --resume --run runs/first --steps 230
 expect_status 0; expect_file runs/first/arrivals-200; expect_file runs/first/arrivals-0
