@@ -56,7 +56,7 @@ struct TreeTerms {
 
 /// What a communicator's memory is for.
 enum class MemoryUse {
-  reduced,   ///< sums over ranks; WireFormat::bf16_feedback keeps as many float32 of rounding errors for it
+  reduced,   ///< sums over ranks; formats that feed back keep as many float32 of rounding errors for it
   gathered,  ///< copies from rank to rank
 };
 
@@ -117,7 +117,7 @@ class Communicator {
   /// names rank, host, device and what was waited for. After that a device communicator takes no more calls.
   void wait(const char* what = "a collective", std::int64_t step = -1);
 
-  /// What rounding on the wire has kept back so far is forgotten (WireFormat::bf16_feedback; else nothing happens).
+  /// What rounding on the wire has kept back so far is forgotten (formats that feed back; else nothing happens).
   virtual void forget_rounding_errors() noexcept {}
 
   /// What this rank is doing, for the message that peers print if it never arrives ("step 41: backward").

@@ -27,7 +27,14 @@ enum class WireFormat {
   /// bf16, and each rank adds what its rounding took away to its part of the next sum (error feedback: Seide et al.
   /// 2014; Karimireddy et al. 2019). Between hosts only.
   bf16_feedback,
+  /// A quarter of the bytes: 8-bit integers with a scale for each 64 of them (int8_blocks.hpp), with error feedback.
+  /// Between hosts only.
+  int8_feedback,
 };
+/// Each rank keeps what its rounding took away, as many float32 as there are numbers.
+constexpr bool keeps_errors(WireFormat format) noexcept {
+  return format == WireFormat::bf16_feedback || format == WireFormat::int8_feedback;
+}
 
 struct CommunicatorOptions {
   Transport transport = Transport::automatic;  ///< automatic: as the ranks lie, see make_communicator

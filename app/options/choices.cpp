@@ -39,7 +39,10 @@ std::vector<Choice<comm::Transport>> choices() {
 template <>
 std::vector<Choice<comm::WireFormat>> choices() {
   using comm::WireFormat;
-  return {{"fp32", WireFormat::fp32}, {"bf16", WireFormat::bf16}, {"bf16-feedback", WireFormat::bf16_feedback}};
+  return {{"fp32", WireFormat::fp32},
+          {"bf16", WireFormat::bf16},
+          {"bf16-feedback", WireFormat::bf16_feedback},
+          {"int8-feedback", WireFormat::int8_feedback}};
 }
 
 template <>

@@ -42,22 +42,6 @@ std::string to_text(const std::vector<AllReduceAlgorithm>& value) {
   return words.empty() ? "auto" : fmt::format("{}", fmt::join(words, ","));
 }
 
-void require_different_files(const BenchAllReduceOptions& options) {
-  struct Named {
-    const char* option;
-    const std::filesystem::path& file;
-  };
-  const Named files[] = {{"csv", options.csv}, {"json", options.json}, {"svg", options.svg}};
-  for (const Named& one : files) {
-    for (const Named& other : files) {
-      if (&one < &other && !one.file.empty() && one.file == other.file) {
-        throw UsageError(fmt::format("--{} and --{} are both {}: give them files of their own", one.option,
-                                     other.option, one.file.string()));
-      }
-    }
-  }
-}
-
 }  // namespace
 
 std::vector<AllReduceAlgorithm> parse_algorithms(const std::string& text) {
@@ -128,7 +112,7 @@ BenchAllReduceOptions parse_bench_all_reduce(const std::vector<std::string>& arg
     throw UsageError(fmt::format("--min {} is more than --max {}", options.min, options.max));
   }
   options.max_given = table.find("max")->source() != OptionSource::default_value;
-  require_different_files(options);
+  require_own_files(options.csv, options.json, options.svg);
   const std::vector<AllReduceAlgorithm>& algorithms = options.algorithms;
   if (!algorithms.empty()) {
     const bool nccl = std::find(algorithms.begin(), algorithms.end(), AllReduceAlgorithm::nccl) != algorithms.end();

@@ -60,7 +60,7 @@ void apply_configuration_to_continue(const CommandLine& line, OptionTable& table
     }
     apply_ini(text, fmt::format("the configuration in {}", *resume), table);
     if (value_of("data") != nullptr) table.find("validation")->reset();  // goes with the data
-    return table.find("run")->reset();  // a run of its own
+    return table.find("run")->reset();                                   // a run of its own
   }
   if (run == nullptr || value_of("data") != nullptr) return;
   const std::filesystem::path file = std::filesystem::path(*run) / "config.ini";

@@ -198,11 +198,18 @@ std::string to_text(const Normalization& value) {
 
 void require_own_files(const std::filesystem::path& csv, const std::filesystem::path& json,
                        const std::filesystem::path& svg) {
-  const auto clash = [](const std::filesystem::path& a, const std::filesystem::path& b) {
-    return !a.empty() && a == b;
+  struct Named {
+    const char* option;
+    const std::filesystem::path& file;
   };
-  if (clash(csv, json) || clash(csv, svg) || clash(json, svg)) {
-    throw UsageError("--csv, --json and --svg need files of their own");
+  const Named files[] = {{"csv", csv}, {"json", json}, {"svg", svg}};
+  for (const Named& one : files) {
+    for (const Named& other : files) {
+      if (&one < &other && !one.file.empty() && one.file == other.file) {
+        throw UsageError(fmt::format("--{} and --{} are both {}: give them files of their own", one.option,
+                                     other.option, one.file.string()));
+      }
+    }
   }
 }
 
@@ -600,7 +607,8 @@ void add_step_options(OptionTable& table, ExecutionOptions& options) {
   table.add_choice(
       "wire", options.wire, "NAME",
       "how gradients travel between GPUs and between hosts: fp32; bf16 (half the bytes, rounded at every hop); "
-      "bf16-feedback (CPUs: what rounding takes away is added to the next step)");
+      "bf16-feedback (CPUs: what rounding takes away is added to the next step); int8-feedback (likewise, a quarter of "
+      "the bytes)");
   table.add("ring", options.ring, "GPUs: reduce gradients by NCCL's ring and no other algorithm")
       .only_with("device", {"auto", "gpu"});
   add_nvls_option(table, options);

@@ -235,8 +235,9 @@ int communication_processors(const std::vector<model::Device>& devices) {
 }
 
 std::vector<Place> on_gpus(const Views& views, const ExecutionOptions& options) {
-  if (options.wire == comm::WireFormat::bf16_feedback) {
-    throw UsageError("--wire bf16-feedback is for CPUs (--device cpu): between GPUs give --wire bf16 or fp32");
+  if (comm::keeps_errors(options.wire)) {
+    throw UsageError(fmt::format("--wire {} is for CPUs (--device cpu): between GPUs give --wire bf16 or fp32",
+                                 word_of(options.wire)));
   }
   const std::vector<model::Device> devices = choose_devices(views);
   const std::vector<Ranks> shared = sharing(views, devices, board_of);

@@ -89,7 +89,8 @@ void require_reproducible(const TrainOptions& options, const model::Network& net
   if (options.execution.shard_optimizer) {
     refuse("--shard-optimizer", "each rank would sum the squares of its own part for the gradient norm");
   }
-  if (options.execution.wire != comm::WireFormat::fp32) refuse("--wire bf16", "each rank would round its own sums");
+  if (options.execution.wire != comm::WireFormat::fp32)
+    refuse(fmt::format("--wire {}", word_of(options.execution.wire)).c_str(), "each rank would round its own sums");
   if (network.synchronizes()) refuse("--sync-batch-norm", "batch statistics are those of a virtual rank");
 }
 
@@ -140,7 +141,8 @@ void require_servers(const TrainOptions& options, const Place& place, const mode
   if (options.run.roll_back > 0) refuse("--roll-back", "the servers would have to go back, too");
   if (options.run.new_optimizer_state) refuse("--new-optimizer-state", "the servers count updates from the start");
   if (options.work.reproducible) refuse("--reproducible", "gradients are added as they come");
-  if (options.execution.wire != comm::WireFormat::fp32) refuse("--wire bf16", "gradients travel in full");
+  if (options.execution.wire != comm::WireFormat::fp32)
+    refuse(fmt::format("--wire {}", word_of(options.execution.wire)), "gradients travel in full");
   if (options.run.checkpoint_writers > 1) refuse("--checkpoint-writers", "rank 0 brings together what servers keep");
   if (network.synchronizes()) refuse("--sync-batch-norm", "ranks are in different steps");
   if (is_recurrent(network)) refuse(fmt::format("--model {}", options.network.name), "a rank would lose its sequences");
@@ -313,7 +315,7 @@ model::MemoryPlan memory_with(const Plan& plan, const comm::Communicator& commun
     memory.gradients +=
         static_cast<std::size_t>(plan.tree->most_kept()) * network.parameters().updated_elements() * sizeof(float);
   }
-  if (!plan.place.gpu && communicator.wire_format() == comm::WireFormat::bf16_feedback) {
+  if (!plan.place.gpu && comm::keeps_errors(communicator.wire_format())) {
     memory.gradients += network.parameters().updated_elements() * sizeof(float);  // the errors of rounding
   }
   return memory;
@@ -436,12 +438,13 @@ std::string format_when_saved(const Plan& plan, const comm::Communicator& commun
                             ? ", and one after each validation that is the best so far (--keep-best)"
                             : "");
   }
-  if (!plan.place.gpu && communicator.wire_format() == comm::WireFormat::bf16_feedback) {
-    text += fmt::format(
-        "  with each, what bf16-feedback has kept back is forgotten: a resumed run repeats this one bit for bit, {}\n",
-        run.checkpoint_every.seconds > 0
-            ? "but a second run, which saves in other steps, differs in the last bits"
-            : "unless a checkpoint is asked for (SIGUSR2, checkpoint-now), which changes the last bits");
+  if (!plan.place.gpu && comm::keeps_errors(communicator.wire_format())) {
+    text +=
+        fmt::format("  with each, what {} has kept back is forgotten: a resumed run repeats this one bit for bit, {}\n",
+                    word_of(communicator.wire_format()),
+                    run.checkpoint_every.seconds > 0
+                        ? "but a second run, which saves in other steps, differs in the last bits"
+                        : "unless a checkpoint is asked for (SIGUSR2, checkpoint-now), which changes the last bits");
   }
   return text;
 }

@@ -39,12 +39,12 @@ void NetworkCommunicator::stop() noexcept {
 }
 
 Wire NetworkCommunicator::wire_of(std::span<const float> data) noexcept {
-  return {.bf16 = wire_ != WireFormat::fp32, .residual = feedback_.errors_of(data)};
+  return {.format = wire_, .residual = feedback_.errors_of(data)};
 }
 
 std::unique_ptr<std::pmr::memory_resource> NetworkCommunicator::do_reduction_memory(std::size_t bytes, MemoryUse use) {
   std::unique_ptr<ReductionMemory> memory = take_memory(bytes);
-  if (use == MemoryUse::reduced && wire_ == WireFormat::bf16_feedback) {
+  if (use == MemoryUse::reduced && keeps_errors(wire_)) {
     const ErrorFeedback::Errors* const errors = feedback_.add(memory->block());
     memory->on_release([this, errors] { feedback_.remove(errors); });
   }

@@ -24,10 +24,14 @@ RingGroup::RingGroup(FailureDetector& detector, std::vector<int> ranks)
 
 void RingGroup::run(std::span<float> data, const RingParts& parts, RingPhases phases, const Wire& wire,
                     SegmentHandler& handler, Collective operation) {
-  if (wire.bf16) {
-    run_as<float, Bf16>(data, wire.residual, parts, phases, handler, operation);
-  } else {
-    run_as<float, float>(data, {}, parts, phases, handler, operation);
+  switch (wire.format) {
+    case WireFormat::fp32:
+      return run_as<float, float>(data, {}, parts, phases, handler, operation);
+    case WireFormat::bf16:
+    case WireFormat::bf16_feedback:
+      return run_as<float, Bf16>(data, wire.residual, parts, phases, handler, operation);
+    case WireFormat::int8_feedback:
+      return run_as<float, Int8Blocks>(data, wire.residual, parts, phases, handler, operation);
   }
 }
 

@@ -28,7 +28,8 @@
 /// sum, which then goes round unchanged and which the owner keeps as it is rounded: the same bits on every rank. With
 /// error feedback (Seide et al. 2014, "1-bit stochastic gradient descent"; Karimireddy et al. 2019, "Error feedback
 /// fixes SignSGD") a rank keeps what its rounding took away and adds it to its term of the next sum, so over many sums
-/// nothing is lost.
+/// nothing is lost. As 8-BIT integers with a scale for each block of 64 they carry four times the elements, likewise; a
+/// block is of one segment, so it is the same on every rank.
 ///
 /// SMALL sums, up to 512 bytes, would pay the latencies of a ring in full: there everybody gathers everybody's terms in
 /// log2(p) rounds (Bruck) and adds them up itself, in the order of the ring: the same bits again.
@@ -45,10 +46,10 @@ namespace lockstep::comm {
 
 /// How sums travel between hosts. Within a host they are read where they lie, in full.
 struct Wire {
-  /// Half the bytes: each rank rounds what it passes on to bfloat16 (to nearest, ties to even), once per element, and
-  /// adds in float32. All ranks end with the same bits.
-  bool bf16 = false;
-  /// With bf16, as long as the data, or empty: what this rank's rounding took away is kept there and added to its
+  /// Where it rounds each rank rounds what it passes on, once per element, and adds in float32. All ranks end with the
+  /// same bits.
+  WireFormat format = WireFormat::fp32;
+  /// Where it rounds, as long as the data, or empty: what this rank's rounding took away is kept there and added to its
   /// part of the next sum (error_feedback.hpp). Zero at the start.
   std::span<float> residual = {};
 };

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "comm/communicator.hpp"
+#include "comm/host/int8_blocks.hpp"
 #include "comm/host/ring_group.hpp"
 #include "comm/host/summation.hpp"
 #include "comm/session/mpi_state.hpp"
@@ -51,10 +52,34 @@ struct RingPosition {
   int following = 0;  ///< and of the one after
 };
 
-/// Elements T travel as OnWire: as they are, or rounded (Bf16). Bytes are only gathered.
+/// What the elements of a segment are on the wire.
+template <class OnWire>
+struct WireCode {
+  static constexpr std::size_t bytes(std::size_t elements) { return elements * sizeof(OnWire); }
+  static constexpr std::size_t elements(std::size_t bytes) { return bytes / sizeof(OnWire); }
+};
+template <>
+struct WireCode<Bf16> {
+  static constexpr std::size_t bytes(std::size_t elements) { return elements * sizeof(Bf16); }
+  static constexpr std::size_t elements(std::size_t bytes) { return bytes / sizeof(Bf16); }
+  static void round(Bf16* to, const float* from, float* errors, std::size_t n) { round_to_bf16(to, from, errors, n); }
+  static void round_in_place(float* values, float* errors, std::size_t n) { comm::round_in_place(values, errors, n); }
+  static void widen(float* to, const Bf16* from, std::size_t n) { comm::widen(to, from, n); }
+  static void add_to(float* sum, const Bf16* term, std::size_t n) { comm::add_to(sum, term, n); }
+};
+template <>
+struct WireCode<Int8Blocks> : Int8Blocks {
+  static void round(Int8Blocks* to, const float* from, float* errors, std::size_t n) { pack(to, from, errors, n); }
+  static void round_in_place(float* values, float* errors, std::size_t n) { pack_in_place(values, errors, n); }
+  static void widen(float* to, const Int8Blocks* from, std::size_t n) { unpack(to, from, n); }
+  static void add_to(float* sum, const Int8Blocks* term, std::size_t n) { add_unpacked(sum, term, n); }
+};
+
+/// Elements T travel as OnWire: as they are, or rounded (Bf16, Int8Blocks). Bytes are only gathered.
 template <class T, class OnWire>
 class RingSchedule {
  public:
+  using Code = WireCode<OnWire>;
   static constexpr bool kRounds = !std::is_same_v<T, OnWire>;
   /// Segments of memory: those that come, and those that go if they are not sent from where they lie.
   static constexpr std::size_t kStagingBytes = (kRounds ? 2 : 1) * kAhead * kSegmentBytes;
@@ -105,9 +130,9 @@ class RingSchedule {
     for (int position = 0; position < size; ++position) {
       for (const Slice& part : parts.of(position)) longest = std::max(longest, part.count);
     }
-    const std::size_t bytes = longest * sizeof(OnWire) / kSegmentsOfSmallPart;
+    const std::size_t bytes = Code::bytes(longest) / kSegmentsOfSmallPart;
     const std::size_t whole_lines = (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
-    return std::clamp(whole_lines, kLeastSegmentBytes, kSegmentBytes) / sizeof(OnWire);
+    return Code::elements(std::clamp(whole_lines, kLeastSegmentBytes, kSegmentBytes));
   }
 
   bool reduces(int step) const { return step < ring_.size - 1; }
@@ -152,7 +177,7 @@ class RingSchedule {
     const Slice target = segment(posted_, Direction::in);
     void* const buffer =
         kRounds || reduces(posted_.step) ? static_cast<void*>(incoming(posts_)) : &data_[target.offset];
-    check(MPI_Irecv(buffer, static_cast<int>(target.count * sizeof(OnWire)), MPI_BYTE, ring_.previous, kRingTag,
+    check(MPI_Irecv(buffer, static_cast<int>(Code::bytes(target.count)), MPI_BYTE, ring_.previous, kRingTag,
                     state_.data, &receives_[posts_ % kAhead]),
           "MPI_Irecv", state_, ring_.previous);
     ++posts_;
@@ -170,7 +195,7 @@ class RingSchedule {
     const Slice source = segment(started_, Direction::out);
     if (started_.step == first_) load(source);
     const void* const buffer = packed(source);
-    check(MPI_Isend(buffer, static_cast<int>(source.count * sizeof(OnWire)), MPI_BYTE, ring_.following, kRingTag,
+    check(MPI_Isend(buffer, static_cast<int>(Code::bytes(source.count)), MPI_BYTE, ring_.following, kRingTag,
                     state_.data, &sends_[starts_ % kAhead]),
           "MPI_Isend", state_, ring_.following);
     if (started_.step == first_ && !reduces(first_)) handler_.unload(source);
@@ -185,7 +210,7 @@ class RingSchedule {
     if constexpr (kRounds) {
       OnWire* const rounded = outgoing(starts_);
       // What is gathered has been rounded by its owner, and rounds to itself.
-      round_to_bf16(rounded, values, reduces(started_.step) ? errors(source) : nullptr, source.count);
+      Code::round(rounded, values, reduces(started_.step) ? errors(source) : nullptr, source.count);
       return rounded;
     } else {
       return values;
@@ -200,7 +225,7 @@ class RingSchedule {
       MPI_Status status;
       const int code = MPI_Test(&receives_[receipts_ % kAhead], &complete, &status);
       const Slice target = segment(received_, Direction::in);
-      const std::size_t expected = target.count * sizeof(OnWire);
+      const std::size_t expected = Code::bytes(target.count);
       if (is_truncation(code)) throw LengthError{-1, expected};
       check(code, "MPI_Test", state_, ring_.previous);
       if (!complete) break;
@@ -234,15 +259,19 @@ class RingSchedule {
   void take_in(Slice target) {
     T* const values = &data_[target.offset];
     if (!reduces(received_.step)) {
-      if constexpr (kRounds) widen(values, incoming(receipts_), target.count);
+      if constexpr (kRounds) Code::widen(values, incoming(receipts_), target.count);
       return;
     }
     while (loaded_ <= received_) load_next();
-    if constexpr (!std::is_same_v<T, std::byte>) add_to(values, incoming(receipts_), target.count);
+    if constexpr (kRounds) {
+      Code::add_to(values, incoming(receipts_), target.count);
+    } else if constexpr (!std::is_same_v<T, std::byte>) {
+      add_to(values, incoming(receipts_), target.count);
+    }
     if constexpr (kRounds) {
       if (received_.step < ring_.size - 2) return;
       if (sends_on()) {  // it goes on as it is rounded, so this rank keeps it like that
-        round_in_place(values, errors(target), target.count);
+        Code::round_in_place(values, errors(target), target.count);
       } else if (float* const none = errors(target)) {
         std::fill_n(none, target.count, 0.0f);
       }

@@ -57,7 +57,7 @@ void check_options(const DeviceCommunicatorOptions& options) {
   if (!(options.deadline_seconds > 0)) {
     throw std::invalid_argument(fmt::format("a deadline of {} s: it must be positive", options.deadline_seconds));
   }
-  if (options.wire == WireFormat::bf16_feedback) throw std::invalid_argument("GPUs keep no errors of rounding");
+  if (keeps_errors(options.wire)) throw std::invalid_argument("GPUs keep no errors of rounding");
   if (options.processors <= 0) {
     throw std::invalid_argument(fmt::format("{} processors for a sum: it needs one", options.processors));
   }

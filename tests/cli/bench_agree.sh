@@ -76,7 +76,7 @@ refused 'is not RANK=SPEED' --slow-rank 1=2
 refused '--slow-rank 1: 1 rank train|--slow-rank 1: ' --slow-rank 1=0.5 --modes "all; async"
 refused 'has no number above 0' --rates 0.1,x
 refused '--seeds' --seeds 0
-refused 'need files of their own' --csv a --json a
+refused 'give them files of their own' --csv a --json a
 run -n 2 bench agree --modes all
 expect_error 2 '--data'
 

@@ -54,7 +54,8 @@ class Overlap : public testing::TestWithParam<Way> {
 };
 
 TEST_P(Overlap, GivesTheBitsOfCollectivesDoneAtOnce) {
-  for (const WireFormat wire : {WireFormat::fp32, WireFormat::bf16, WireFormat::bf16_feedback}) {
+  for (const WireFormat wire :
+       {WireFormat::fp32, WireFormat::bf16, WireFormat::bf16_feedback, WireFormat::int8_feedback}) {
     const auto at_once = communicator_that(false, wire), beside = communicator_that(true, wire);
     const std::vector<float> plain = train(*at_once, 4), threaded = train(*beside, 4);
     EXPECT_EQ(std::memcmp(plain.data(), threaded.data(), plain.size() * sizeof(float)), 0)

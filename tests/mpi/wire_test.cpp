@@ -1,4 +1,4 @@
-/// Sums that travel as bfloat16, against the exact ones.
+/// Sums that travel as bfloat16 or as 8-bit integers, against the exact ones.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -187,6 +187,37 @@ TEST_P(Wires, WithFeedbackTheMeanOfManySumsIsExact) {
     std::vector<float> small = values(1024);
     all_reduce(*rounding_, small);
     EXPECT_TRUE(std::ranges::equal(none, small)) << sum;
+  }
+}
+
+/// Sums of numbers of one magnitude, as 8-bit integers: what a rounding takes is a part of the largest of its block.
+TEST_P(Wires, EightBitSumsAreNearTheSumEqualEverywhereAndExactInTheMean) {
+  const std::unique_ptr<Communicator> eighth = communicator_over(GetParam(), 60, WireFormat::int8_feedback);
+  EXPECT_EQ(eighth->wire_format(), communicator_->uses_network() ? WireFormat::int8_feedback : WireFormat::fp32);
+  const auto number = [](std::size_t i, int rank) { return std::sin(static_cast<double>(i) * 0.37 + rank); };
+  const double ranks = size(), bound = ranks * ranks / 127;  // as many roundings, of sums of at most as many ones
+  for (const std::size_t count : counts()) {
+    constexpr int kSums = 8;
+    Numbers kept(*eighth, count);
+    std::vector<double> totals(count);
+    std::vector<float> own(count);
+    for (std::size_t i = 0; i < count; ++i) own[i] = static_cast<float>(number(i, rank()));
+    for (int sum = 0; sum < kSums; ++sum) {
+      const std::span<float> data = kept = own;
+      all_reduce(*eighth, data);
+      if (count > 0) expect_equal_everywhere(data.first(count));
+      for (std::size_t i = 0; i < count; ++i) totals[i] += data[i];
+      for (std::size_t i = 0; i < count && sum == 0; ++i) {
+        double exact = 0;
+        for (int peer = 0; peer < size(); ++peer) exact += number(i, peer);
+        ASSERT_NEAR(data[i], exact, bound) << i << " of " << count;
+      }
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      double exact = 0;
+      for (int peer = 0; peer < size(); ++peer) exact += number(i, peer);
+      ASSERT_NEAR(totals[i] / kSums, exact, 1.1 * bound / kSums) << i << " of " << count;
+    }
   }
 }
 

@@ -251,7 +251,7 @@ TEST(BenchScaleOptionsTest, SharesTheOptionsOfTraining) {
 TEST(BenchScaleOptionsTest, RefusesWhatDoesNotFit) {
   EXPECT_EQ(complaint(parse_bench_scale, {"--data", "d"}), "--data has an effect only with --input data");
   EXPECT_EQ(complaint(parse_bench_scale, {"--csv", "f", "--svg", "f"}),
-            "--csv, --json and --svg need files of their own");
+            "--csv and --svg are both f: give them files of their own");
   EXPECT_EQ(complaint(parse_bench_scale, {"--scaling", "weak", "--global-batch", "8"}),
             "--global-batch is for strong scaling: give --scaling strong or both, or --batch");
   EXPECT_THAT(complaint(parse_bench_scale, {"--worlds", "0,1"}), HasSubstr("--worlds"));

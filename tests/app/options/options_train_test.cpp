@@ -368,7 +368,7 @@ INSTANTIATE_TEST_SUITE_P(
                                "auto, shared-memory, two-level and ring"},
                     Enumerated{"device", "gpus", "gpu", "auto, cpu and gpu"},
                     Enumerated{"precision", "bfp16", "bf16", "auto, fp32, tf32 and bf16"},
-                    Enumerated{"wire", "f32", "fp32", "fp32, bf16 and bf16-feedback"},
+                    Enumerated{"wire", "f32", "fp32", "fp32, bf16, bf16-feedback and int8-feedback"},
                     Enumerated{"verify", "al", "all", "auto, all and none"},
                     Enumerated{"progress", "of", "off", "auto, on and off"},
                     Enumerated{"loss", "mean-square-error", "mean-squared-error",
@@ -708,7 +708,7 @@ Arguments random_arguments(std::mt19937& random) {
   const std::string device = pick({"auto", "cpu", "gpu"});
   a.insert(a.end(), {"--device", device});
   maybe("precision", pick({"auto", "fp32", "tf32", "bf16"}));
-  maybe("wire", pick({"fp32", "bf16", "bf16-feedback"}));
+  maybe("wire", pick({"fp32", "bf16", "bf16-feedback", "int8-feedback"}));
   if (device != "gpu") maybe("threads", number(1, 64));
   if (device != "cpu") {
     if (chance()) a.push_back(pick({"--ring", "--nvls"}));
