@@ -84,9 +84,10 @@ struct SlowRank {
 
 struct BenchAgreeOptions {
   std::vector<AgreeCase> modes;
-  std::vector<double> rates;  ///< learning rates to choose from, for each mode; empty: that of each mode's options
-  std::vector<std::int64_t> seeds = {1, 2,
-                                     3};  ///< of each mode's trainings at the rate that the first of them has chosen
+  /// Learning rates to choose from, for each mode; empty: that of each mode's options.
+  std::vector<double> rates;
+  /// Of each mode's trainings at the rate that the first of them has chosen.
+  std::vector<std::int64_t> seeds = {1, 2, 3};
   SlowRank slow;
   std::filesystem::path folder;          ///< for the runs, in a folder of their own that is removed
   std::filesystem::path csv, json, svg;  ///< also write the validations there, and the curves
