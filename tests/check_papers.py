@@ -12,7 +12,7 @@ import sys
 
 COLUMNS = 140
 COMMANDS = ["", "pack", "tokenizer train", "train", "eval", "predict", "generate", "export", "import", "check", "info",
-            "bench step", "bench scale", "bench all-reduce", "bench checkpoint", "bench input"]
+            "bench step", "bench scale", "bench agree", "bench all-reduce", "bench checkpoint", "bench input"]
 SCRIPTS = ["app/quickstart", "tests/run", "tests/gpu/run", "tests/learning/run", "tests/torture/run", "tests/torture/mutate",
            "tests/peers/compare_step.py",
            "tests/cluster/simulation/project run", "tests/cluster/simulation/project compare"]
