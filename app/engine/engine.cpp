@@ -20,6 +20,14 @@ std::unique_ptr<model::Backend> make_agreed_backend(comm::Communicator& communic
   return backend;
 }
 
+namespace {
+
+constexpr const char* kDelayBesideNetwork =
+    "--delay: the ranks of an island exchange gradients as messages, which cannot travel beside those of another "
+    "island: let an island be of one host (--islands, --transport auto), or leave --delay out";
+
+}  // namespace
+
 Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, const Plan& plan,
                comm::SurvivorCommunicator* survivors)
     : communicator_(communicator), stepping_(communicator), tree_(plan.tree) {
@@ -27,6 +35,11 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
     const int own = plan.islands->of(communicator.rank()), first = plan.islands->first_rank(own);
     island_session_ = session.group(first, plan.islands->end_rank(own) - first, plan.settings.execution.deadline);
     island_ = comm::make_communicator(*island_session_, communicator_options(plan.settings.execution));
+    if (plan.settings.agree.delay > 0) {
+      comm::all_succeed(communicator, [&] {  // one thread at a time may call MPI, and another one sums meanwhile
+        if (island_->uses_network()) throw std::runtime_error(kDelayBesideNetwork);
+      });
+    }
     stepping_.go_on_with(*island_);
   }
   training_ranks_ = app::training_ranks(plan, communicator.size());

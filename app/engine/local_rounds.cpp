@@ -21,15 +21,33 @@ LocalRounds::LocalRounds(const Parts& parts, const Plan& plan)
     : parts_(parts),
       plan_(plan),
       own_island_(plan.islands->of(parts.communicator.rank())),
-      speaks_(parts.island.rank() == 0) {
+      speaks_(parts.island.rank() == 0),
+      fragments_(cut()) {
+  const AgreeOptions& agree = plan.settings.agree;
   const std::size_t elements = parts.training.parameters.updated_elements();
   memory_ = parts.communicator.reduction_memory(elements * sizeof(float));
   differences_ = {static_cast<float*>(memory_->allocate(elements * sizeof(float), alignof(float))), elements};
   std::fill(differences_.begin(), differences_.end(), 0.0f);
   anchor_.resize(elements);
-  if (model::has_velocity(plan.settings.agree.outer)) {
+  if (model::has_velocity(agree.outer)) {
     velocity_.resize(parts.training.parameters.table().trained_elements());
   }
+  if (agree.streams()) own_.resize(elements);
+  if (agree.delay > 0) left_.resize(elements);
+}
+
+/// Equal parts of the elements, which end their turns in equal parts of the round.
+std::vector<LocalRounds::Fragment> LocalRounds::cut() const {
+  const AgreeOptions& agree = plan_.settings.agree;
+  const std::size_t elements = parts_.training.parameters.updated_elements();
+  const auto count = static_cast<std::size_t>(agree.fragments);
+  std::vector<Fragment> fragments;
+  for (std::size_t f = 0; f < count; ++f) {
+    const std::size_t first = elements * f / count, last = elements * (f + 1) / count;
+    const std::int64_t end = static_cast<std::int64_t>(f + 1) * agree.local_steps / agree.fragments;
+    fragments.push_back({.first = first, .count = last - first, .start = end - agree.delay, .end = end});
+  }
+  return fragments;
 }
 
 void LocalRounds::start_at(std::int64_t steps_done) {
@@ -41,23 +59,109 @@ void LocalRounds::start_at(std::int64_t steps_done) {
 
 void LocalRounds::begin() {
   parts_.training.parameters.download_range("parameters", {.offset = 0, .count = anchor_.size()}, anchor_);
+  if (!own_restored_) std::copy_n(anchor_.begin(), own_.size(), own_.begin());
+  own_restored_ = false;
 }
 
 /// The sums over the island, and what its last step says.
 Trainer::Result LocalRounds::steps(Trainer& trainer) {
   const AgreeOptions& agree = plan_.settings.agree;
-  const std::int64_t total = plan_.workload.work.total_steps;
+  const std::int64_t total = plan_.workload.work.total_steps, begin = trainer.steps_done();
   Trainer::Result sums;
   do {
-    const Trainer::Result step = trainer.step({});
+    Trainer::Result step;
+    try {
+      step = trainer.step({});
+    } catch (const comm::AgreedError& error) {
+      if (plan_.islands->count() == 1) throw;
+      throw comm::PeerError(error.what());  // the other islands are in the middle of their rounds
+    }
     sums.figures.step = step.figures.step;
     sums.figures.loss_sum += step.figures.loss_sum;
     sums.figures.metric_sum += step.figures.metric_sum;
     sums.figures.samples += step.figures.samples;
     sums.figures.learning_rate = step.figures.learning_rate;
     sums.figures.gradient_norm = step.figures.gradient_norm;
+    if (trainer.steps_done() < total) {
+      agree_on_what_is_due(trainer, begin, sums.figures.samples);
+    } else {
+      agree_on_all(trainer, begin, sums.figures.samples);
+    }
   } while (agree.round_begin(trainer.steps_done()) != trainer.steps_done() && trainer.steps_done() < total);
   return sums;
+}
+
+/// `steps_before`: done when this round began here. `samples`: of the island since then.
+void LocalRounds::agree_on_what_is_due(Trainer& trainer, std::int64_t steps_before, double samples) {
+  const AgreeOptions& agree = plan_.settings.agree;
+  const std::int64_t round = agree.round_begin(trainer.steps_done() - 1);
+  const std::int64_t step = trainer.steps_done() - round, before = steps_before - round;
+  for (const Fragment& fragment : fragments_) {
+    if (fragment.end <= before || step < fragment.start || step > fragment.end) continue;
+    if (under_way_ != &fragment) start(trainer, fragment, samples);
+    if (step == fragment.end) finish(trainer, agree.outer);
+  }
+}
+
+/// A run's last step: what the islands have come since they agreed counts as the mean of them, without momentum.
+void LocalRounds::agree_on_all(Trainer& trainer, std::int64_t steps_before, double samples) {
+  agree_on_what_is_due(trainer, steps_before, samples);
+  const AgreeOptions& agree = plan_.settings.agree;
+  if (under_way_ != nullptr) finish(trainer, agree.outer);
+  const std::int64_t step = trainer.steps_done() - agree.round_begin(trainer.steps_done() - 1);
+  for (const Fragment& fragment : fragments_) {
+    if (fragment.end == step && agree.delay == 0) continue;
+    start(trainer, fragment, samples);
+    finish(trainer, {.kind = model::OuterOptimizerKind::average});
+  }
+}
+
+/// Each island's way counts as much as its samples; one of its ranks says it, the others' zeros change nothing.
+void LocalRounds::start(Trainer& trainer, const Fragment& fragment, double samples) {
+  const StopWatch watch;
+  const std::size_t first = fragment.first, last = first + fragment.count;
+  const std::span<const float> now = weights();
+  const auto share = static_cast<float>(samples);
+  for (std::size_t i = first; i < last; ++i) differences_[i] = speaks_ ? share * (anchor_[i] - now[i]) : 0;
+  if (!left_.empty()) std::copy(now.begin() + first, now.begin() + last, left_.begin() + first);
+  samples_ = {speaks_ ? samples : 0};
+  under_way_ = &fragment;
+  be_patient(trainer);
+  parts_.communicator.all_reduce(std::span(samples_));
+  parts_.communicator.all_reduce(differences_.subspan(first, fragment.count));
+  trainer.add_communication(watch.seconds());
+}
+
+void LocalRounds::finish(Trainer& trainer, const model::OuterOptimizerOptions& outer) {
+  const StopWatch watch;
+  parts_.communicator.wait("agreeing on the weights", trainer.steps_done());
+  const auto [first, count, started, ended] = *under_way_;
+  under_way_ = nullptr;
+  const auto scale = static_cast<float>(1 / samples_[0]);
+  const std::span<float> way = differences_.subspan(first, count), anchor = std::span(anchor_).subspan(first, count);
+  for (float& difference : way) difference *= scale;
+  const std::size_t all_trained = parts_.training.parameters.table().trained_elements();
+  const std::size_t trained = std::min(count, all_trained - std::min(first, all_trained));
+  const std::span<float> velocity = !model::has_velocity(outer)
+                                        ? std::span<float>()
+                                        : std::span(velocity_).subspan(std::min(first, all_trained), trained);
+  model::outer_update(outer, anchor.first(trained), velocity, way.first(trained));
+  // Running means and variances have no momentum: beyond the mean of the islands' lies nothing.
+  model::outer_update({.kind = model::OuterOptimizerKind::average}, anchor.subspan(trained), {}, way.subspan(trained));
+  const std::span<float> now = weights().subspan(first, count);
+  for (std::size_t i = 0; i < count; ++i) now[i] = left_.empty() ? anchor[i] : anchor[i] + (now[i] - left_[first + i]);
+  parts_.training.parameters.refresh_compute_copy(model::Weights::current);
+  trainer.add_communication(watch.seconds());
+}
+
+/// Until the end of the round another island may be as much slower than this one.
+void LocalRounds::be_patient(const Trainer& trainer) {
+  const AgreeOptions& agree = plan_.settings.agree;
+  const ExecutionOptions& execution = plan_.settings.execution;
+  const std::int64_t done = trainer.steps_done() - agree.round_begin(trainer.steps_done() - 1);
+  const double whole_round = round_.seconds() * static_cast<double>(agree.local_steps) / static_cast<double>(done);
+  parts_.communicator.set_deadline(execution.deadline + execution.io_deadline + kMostTimesSlower * whole_round);
+  parts_.communicator.note_activity("waiting for the other islands", trainer.steps_done());
 }
 
 Trainer::Result LocalRounds::step_of_all(Trainer& trainer, const std::function<Trainer::Request()>& ask) {
@@ -69,22 +173,19 @@ Trainer::Result LocalRounds::step_of_all(Trainer& trainer, const std::function<T
 
 Trainer::Result LocalRounds::round(Trainer& trainer, const std::function<Trainer::Request()>& ask) {
   if (!apart_) return step_of_all(trainer, ask);
-  const StopWatch watch;
+  round_ = {};
   parts_.communicator.note_activity("local steps", trainer.steps_done() + 1);
-  Trainer::Result result;
-  try {
-    result = steps(trainer);
-  } catch (const comm::AgreedError& error) {
-    if (plan_.islands->count() == 1) throw;
-    throw comm::PeerError(error.what());  // the other islands are in the middle of their rounds
+  if (!own_.empty()) std::copy(own_.begin(), own_.end(), weights().begin());
+  parts_.training.parameters.refresh_compute_copy(model::Weights::current);
+  Trainer::Result result = steps(trainer);
+  if (!own_.empty()) {
+    std::ranges::copy(weights(), own_.begin());
+    std::copy(anchor_.begin(), anchor_.end(), weights().begin());
+    parts_.training.parameters.refresh_compute_copy(model::Weights::current);
   }
   const Trainer::Request wanted = ask();
-  const double own_samples = result.figures.samples;
   const StopWatch agreeing;
-  const ExecutionOptions& execution = plan_.settings.execution;
-  const double usual =
-      parts_.communicator.set_deadline(execution.deadline + execution.io_deadline + kMostTimesSlower * watch.seconds());
-  parts_.communicator.note_activity("waiting for the other islands", trainer.steps_done());
+  be_patient(trainer);
   const double mine = speaks_ ? 1 : 0;
   std::array<double, 7> sums{mine * result.figures.loss_sum,  mine * result.figures.metric_sum,
                              mine * result.figures.samples,   wanted.stop ? 1.0 : 0.0,
@@ -99,28 +200,44 @@ Trainer::Result LocalRounds::round(Trainer& trainer, const std::function<Trainer
   result.stop_requests = static_cast<int>(sums[3]);
   result.save_requests = static_cast<int>(sums[4]);
   result.save_due = sums[5] > 0;
-  agree(mine * own_samples / sums[2], trainer.steps_done());
-  parts_.communicator.set_deadline(usual);
+  parts_.communicator.set_deadline(plan_.settings.execution.deadline);
   trainer.add_communication(agreeing.seconds());
   return result;
 }
 
-/// Each island's way counts as much as its samples; one of its ranks says it, the others' zeros change nothing.
-void LocalRounds::agree(double weight, std::int64_t step) {
-  model::ParameterState& parameters = parts_.training.parameters;
-  const std::span<float> weights = parameters.weight_elements(model::Weights::current);
-  const auto share = static_cast<float>(weight);
-  for (std::size_t i = 0; i < weights.size(); ++i) differences_[i] = speaks_ ? share * (anchor_[i] - weights[i]) : 0;
-  parts_.communicator.all_reduce(differences_);
-  parts_.communicator.wait("agreeing on the weights", step);
-  const std::size_t trained = parameters.table().trained_elements();
-  const std::span<float> anchor(anchor_);
-  model::outer_update(plan_.settings.agree.outer, anchor.first(trained), velocity_, differences_.first(trained));
-  // Running means and variances have no momentum: beyond the mean of the islands' lies nothing.
-  model::outer_update({.kind = model::OuterOptimizerKind::average}, anchor.subspan(trained), {},
-                      differences_.subspan(trained));
-  std::copy(anchor_.begin(), anchor_.end(), weights.begin());
-  parameters.refresh_compute_copy(model::Weights::current);
+/// Fills `out` on rank 0, or nothing; collective.
+void LocalRounds::save_inner_state(const std::string& group, int island, std::span<float> out) {
+  const int root = plan_.islands->first_rank(island);
+  if (!apart_ || parts_.communicator.rank() == root) {
+    parts_.training.parameters.download_group(group, differences_);
+  }
+  if (apart_) {
+    parts_.communicator.broadcast(std::as_writable_bytes(differences_), root);
+    parts_.communicator.wait("bringing together the islands' state");
+  }
+  if (!out.empty()) std::copy(differences_.begin(), differences_.end(), out.begin());
+}
+
+CarriedGroup LocalRounds::weights_of(int island) {
+  return {.name = fmt::format("parameters_of_island_{}", island),
+          .save =
+              [this, island](std::span<float> out) {
+                const int root = plan_.islands->first_rank(island);
+                if (!apart_) {
+                  parts_.training.parameters.download_group("parameters", differences_);
+                } else {
+                  if (parts_.communicator.rank() == root) std::ranges::copy(own_, differences_.begin());
+                  parts_.communicator.broadcast(std::as_writable_bytes(differences_), root);
+                  parts_.communicator.wait("bringing together the islands' weights");
+                }
+                if (!out.empty()) std::copy(differences_.begin(), differences_.end(), out.begin());
+              },
+          .restore =
+              [this, island](std::span<const float> in) {
+                if (!apart_ || own_island_ != island) return;
+                std::copy_n(in.begin(), own_.size(), own_.begin());
+                own_restored_ = true;
+              }};
 }
 
 std::vector<CarriedGroup> LocalRounds::carried() {
@@ -136,27 +253,16 @@ std::vector<CarriedGroup> LocalRounds::carried() {
                             if (apart_) std::copy_n(in.begin(), velocity_.size(), velocity_.begin());
                           }});
   }
-  for (int island = 1; island < plan_.islands->count(); ++island) {
+  for (int island = 0; island < plan_.islands->count(); ++island) {
+    if (!own_.empty()) groups.push_back(weights_of(island));
+    if (island == 0) continue;
     for (const std::string& group : parts_.training.parameters.state_groups()) {
       if (group == "parameters") continue;
-      const int root = plan_.islands->first_rank(island);
       groups.push_back({.name = fmt::format("{}_of_island_{}", group, island),
-                        .save =
-                            [this, group, root](std::span<float> out) {
-                              if (!apart_ || parts_.communicator.rank() == root) {
-                                parts_.training.parameters.download_group(group, differences_);
-                              }
-                              if (apart_) {
-                                parts_.communicator.broadcast(std::as_writable_bytes(differences_), root);
-                                parts_.communicator.wait("bringing together the islands' state");
-                              }
-                              if (!out.empty()) std::copy(differences_.begin(), differences_.end(), out.begin());
-                            },
+                        .save = [this, group, island](std::span<float> out) { save_inner_state(group, island, out); },
                         .restore =
                             [this, group, island](std::span<const float> in) {
-                              if (apart_ && own_island_ == island) {
-                                parts_.training.parameters.upload_group(group, in);
-                              }
+                              if (apart_ && own_island_ == island) parts_.training.parameters.upload_group(group, in);
                             }});
     }
   }

@@ -2,16 +2,19 @@
 /// Local steps (--agree local=STEPS): islands of ranks train by themselves for a round, then agree on the weights.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <memory_resource>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "app/engine/snapshot.hpp"
 #include "app/engine/trainer.hpp"
 #include "app/plan/plan.hpp"
+#include "app/report/stop_watch.hpp"
 #include "comm/communicator.hpp"
 #include "comm/host/forwarding_communicator.hpp"
 #include "model/training/outer_optimizer.hpp"
@@ -23,6 +26,12 @@ namespace lockstep::app {
 /// one sum over all ranks of how far each island has come from the weights that the round began with (the anchor), by
 /// the samples that it has seen; one step of the outer optimiser on the anchor, with which all islands go on. The inner
 /// optimiser's state stays where it is.
+///
+/// With --fragments the elements are cut into equal parts that take turns: the f-th of F is agreed on at step
+/// (f + 1) STEPS / F of each round (Streaming DiLoCo: Douillard et al. 2025). With --delay T its sum is of the weights
+/// T steps earlier and travels meanwhile; what an island has come in those steps it keeps. Between rounds the
+/// training's weights are the anchor, and each island's own wait here. At the end of a run, and of a
+/// round that it cuts short, all agree on the mean of all.
 class LocalRounds {
  public:
   /// All must outlive the rounds.
@@ -47,22 +56,43 @@ class LocalRounds {
   Trainer::Result round(Trainer& trainer, const std::function<Trainer::Request()>& ask);
 
   /// What a checkpoint holds besides the training's own state, which is that of the first island: the outer
-  /// optimiser's velocity, and the inner optimisers' state of the other islands.
+  /// optimiser's velocity, the inner optimisers' state of the other islands, and the weights of all islands where they
+  /// are not the anchor.
   std::vector<CarriedGroup> carried();
 
  private:
+  /// Elements that are agreed on together, and when: steps of the round.
+  struct Fragment {
+    std::size_t first = 0, count = 0;
+    std::int64_t start = 0, end = 0;
+  };
+  std::vector<Fragment> cut() const;
   Trainer::Result step_of_all(Trainer& trainer, const std::function<Trainer::Request()>& ask);
   Trainer::Result steps(Trainer& trainer);
-  void agree(double weight, std::int64_t step);
+  void agree_on_what_is_due(Trainer& trainer, std::int64_t steps_before, double samples);
+  void agree_on_all(Trainer& trainer, std::int64_t steps_before, double samples);
+  void start(Trainer& trainer, const Fragment& fragment, double samples);
+  void finish(Trainer& trainer, const model::OuterOptimizerOptions& outer);
+  void be_patient(const Trainer& trainer);
+  std::span<float> weights() { return parts_.training.parameters.weight_elements(model::Weights::current); }
+  void save_inner_state(const std::string& group, int island, std::span<float> out);
+  CarriedGroup weights_of(int island);
 
   Parts parts_;
   const Plan& plan_;
   int own_island_;
   bool speaks_;        ///< for its island: the first of its ranks
   bool apart_ = true;  ///< the islands make steps by themselves
+  std::vector<Fragment> fragments_;
+  const Fragment* under_way_ = nullptr;  ///< its sum
+  std::array<double, 1> samples_{};      ///< that the sum under way is of
+  StopWatch round_;                      ///< since the round began
   std::unique_ptr<std::pmr::memory_resource> memory_;
   std::span<float> differences_;  ///< where all ranks sum
   std::vector<float> anchor_, velocity_;
+  std::vector<float> own_;     ///< between rounds, where they are not the anchor: the weights of this rank's island
+  bool own_restored_ = false;  ///< by a checkpoint
+  std::vector<float> left_;    ///< with --delay: the weights that the sum under way is of
 };
 
 }  // namespace lockstep::app

@@ -133,6 +133,10 @@ struct AgreeOptions : AgreeMode {
   std::int64_t islands = 0;  ///< of local steps; 0: one for each host
   std::int64_t after = 0;    ///< steps that all ranks make together before the first round of local ones
   model::OuterOptimizerOptions outer = {};
+  std::int64_t fragments = 1;  ///< of the weights, which islands agree on in turns
+  std::int64_t delay = 0;      ///< steps that islands go on while a fragment's sum travels
+  /// Islands have weights of their own between the rounds.
+  bool streams() const noexcept { return fragments > 1 || delay > 0; }
   ServerChoice servers;
   std::int64_t staleness = -1;  ///< steps that the fastest may be ahead of the slowest; -1: no bound
   StaleRate stale_rate = StaleRate::keep;

@@ -379,8 +379,7 @@ void add_agree_options(OptionTable& table, AgreeOptions& options) {
   table
       .add("agree-after", options.after, "STEP",
            "all ranks agree in every step up to this one, and the first round of local steps begins after it "
-           "(post-local "
-           "SGD): what is learnt first is what islands learn worst by themselves")
+           "(post-local SGD): what is learnt first is what islands learn worst by themselves")
       .at_least(0)
       .needs("agree");
   table
@@ -397,6 +396,16 @@ void add_agree_options(OptionTable& table, AgreeOptions& options) {
       .below(1)
       .needs("agree")
       .only_with("outer-optimizer", {"momentum", "nesterov"});
+  table
+      .add("fragments", options.fragments, "F",
+           "islands agree on the weights in so many equal parts, which take turns within a round")
+      .at_least(1)
+      .needs("agree");
+  table
+      .add("delay", options.delay, "STEPS",
+           "steps that islands go on making while the sum of a fragment travels; fewer than a round has for each")
+      .at_least(0)
+      .needs("agree");
   table
       .add_parsed("servers", options.servers, "N|shared",
                   "who keeps the parameters, in equal parts: the last N ranks, which do nothing else, or every rank "

@@ -73,10 +73,13 @@ std::string format_islands(const Islands& islands, const AgreeOptions& agree, st
         "agreement: {}1 island of all ranks, whose weights pass through an outer step ({}) after every {}; {}\n", begin,
         outer, counted(agree.local_steps, "step"), kEnd);
   }
+  const std::string turns =
+      (agree.fragments > 1 ? fmt::format(", on {} in turns", counted(agree.fragments, "fragment")) : std::string()) +
+      (agree.delay > 0 ? fmt::format(", while they make the next {}", counted(agree.delay, "step")) : std::string());
   return fmt::format(
-      "agreement: {}{} make {} by themselves, each with its own optimiser, then agree ({}); {} between them per round. "
-      "Other weights than a sum in every step would give; {}\n",
-      begin, counted(islands.count(), "island"), counted(agree.local_steps, "step"), outer,
+      "agreement: {}{} make {} by themselves, each with its own optimiser, then agree ({}){}; {} between them per "
+      "round. Other weights than a sum in every step would give; {}\n",
+      begin, counted(islands.count(), "island"), counted(agree.local_steps, "step"), outer, turns,
       format_bytes(elements * sizeof(float)), kEnd);
 }
 
@@ -136,6 +139,8 @@ void require_servers(const TrainOptions& options, const Place& place, const mode
   if (options.agree.islands > 0) refuse("--islands", "that is for --agree local");
   if (options.agree.after > 0) refuse("--agree-after", "that is for --agree local");
   if (options.agree.outer != model::OuterOptimizerOptions{}) refuse("--outer-optimizer", "that is for --agree local");
+  if (options.agree.fragments > 1) refuse("--fragments", "that is for --agree local");
+  if (options.agree.delay > 0) refuse("--delay", "that is for --agree local");
   if (place.gpu) refuse("GPUs yet", "give --device cpu");
   if (options.execution.shard_optimizer) refuse("--shard-optimizer", "the servers keep the optimiser in parts already");
   if (options.run.roll_back > 0) refuse("--roll-back", "the servers would have to go back, too");
@@ -164,6 +169,16 @@ void require_local_steps(const TrainOptions& options, const Place& place, int ra
   if (options.agree.islands > ranks) {
     throw UsageError(
         fmt::format("--islands {} of {}: every island needs a rank", options.agree.islands, counted(ranks, "rank")));
+  }
+  const AgreeOptions& agree = options.agree;
+  if (agree.fragments > agree.local_steps) {
+    throw UsageError(fmt::format("--fragments {} of --agree local={}: each needs a step of its own to end its turn",
+                                 agree.fragments, agree.local_steps));
+  }
+  if (agree.delay >= agree.local_steps / agree.fragments) {
+    throw UsageError(
+        fmt::format("--delay {} of --agree local={} --fragments {}: it must be below {}, the steps of a turn",
+                    agree.delay, agree.local_steps, agree.fragments, agree.local_steps / agree.fragments));
   }
   if (place.gpu) refuse("GPUs yet", "give --device cpu");
   if (options.execution.shard_optimizer) refuse("--shard-optimizer", "islands have optimisers of their own");
@@ -300,6 +315,10 @@ model::MemoryPlan memory_with(const Plan& plan, const comm::Communicator& commun
     memory.snapshot += velocity + memory.optimizer * static_cast<std::size_t>(
                                                          std::max<std::int64_t>(0, plan.settings.agree.islands - 1));
     memory.optimizer += 2 * arena + velocity;  // the anchor, and the differences from it
+    if (plan.settings.agree.streams()) {
+      memory.snapshot += arena * static_cast<std::size_t>(std::max<std::int64_t>(1, plan.settings.agree.islands));
+      memory.optimizer += plan.settings.agree.delay > 0 ? 2 * arena : arena;  // the island's weights; those on the way
+    }
   }
   if (plan.servers) {
     // A server beside the training: arenas of its own, and a message of each worker, in sums with a copy.

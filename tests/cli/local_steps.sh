@@ -10,6 +10,19 @@ loss() { metric "$1" validation loss | tail -n 1 | cut -d' ' -f2; }
 # near A B TOLERANCE: relative.
 near() { python3 -c "import sys; a, b, t = map(float, sys.argv[1:]); sys.exit(abs(a - b) > t * abs(b))" "$@" || failed "$1 is not near $2"; }
 
+# islands_apart CHECKPOINT: whether some island's weights are not those of all.
+islands_apart() {
+  python3 - "$1" <<'END'
+import sys, h5py
+file, apart = h5py.File(sys.argv[1]), []
+weights = file["parameters"]
+for name in file:
+    if name.startswith("parameters_of_island_"):
+        weights.visititems(lambda key, item: apart.append((item[()] != file[name][key][()]).any()) if hasattr(item, "shape") else None)
+sys.exit(0 if apart and any(apart) else 1 if apart else 2)
+END
+}
+
 check "rounds of one step, plain SGD and the mean are the synchronous curve, to rounding"
 run -n 4 train $base --steps 60 --optimizer sgd --learning-rate 0.1 --run runs/all
 expect_status 0
@@ -42,6 +55,31 @@ for outer in "nesterov" "momentum --outer-rate 0.5 --outer-momentum 0.6" "averag
     expect cmp whole.h5 runs/here/checkpoints/step-0000000070.h5
   done
 done
+
+for streams in "--islands 2 --fragments 7" "--islands 3 --transport ring --fragments 3 --delay 1" \
+  "--islands 3 --transport ring --delay 6 --wire int8-feedback"; do
+  check "fragments that take turns: a resumed run has the bytes of one that was not stopped: $streams"
+  rm -rf runs/here
+  # shellcheck disable=SC2086  # words
+  run -n 3 train $base --optimizer adam --learning-rate 0.003 --agree local=7 $streams --steps 68 --checkpoint-every 35 --run runs/here
+  expect_status 0
+  expect_out 'then agree \(nesterov, rate 0.7, momentum 0.9\)(, on [37] fragments in turns)?(, while they make the next [16] steps?)?;'
+  near "$(loss runs/here)" 0.005 1  # it has learnt
+  islands_apart runs/here/checkpoints/step-0000000035.h5 || failed "the islands have the same weights between rounds"
+  ! islands_apart runs/here/checkpoints/step-0000000068.h5 || failed "the islands have other weights at the end"
+  cp runs/here/checkpoints/step-0000000068.h5 whole.h5
+  rm runs/here/checkpoints/step-0000000068.h5
+  run -n 3 train --resume --run runs/here
+  expect_status 0; expect_out 'continuing after step 35'
+  expect cmp whole.h5 runs/here/checkpoints/step-0000000068.h5
+done
+
+check "one fragment without delay is a round as it always was"
+# shellcheck disable=SC2086  # words
+run -n 3 train $base --optimizer adam --learning-rate 0.003 --agree local=7 --islands 3 --fragments 1 --delay 0 --steps 35 --run runs/plain
+expect_status 0; expect_no_out 'in turns'
+! python3 -c 'import sys, h5py; sys.exit("parameters_of_island_0" not in h5py.File(sys.argv[1]))' "$(newest_checkpoint runs/plain)" ||
+  failed "weights of islands where they are the anchor"
 
 check "all ranks agree in every step up to --agree-after: the synchronous bits until there, others after"
 adam="$base --optimizer adam --learning-rate 0.003"
@@ -132,4 +170,12 @@ refused '--agree local does not go with --shard-optimizer' --agree local=5 --sha
 refused '--agree local does not go with --reproducible' --agree local=5 --reproducible
 refused '--agree local does not go with --average-decay' --agree local=5 --average-decay 0.9
 refused '--agree local does not go with --checkpoint-writers' --agree local=5 --checkpoint-writers 2
+refused '--fragments 6 of --agree local=5: each needs a step of its own' --agree local=5 --fragments 6
+refused '--delay 2 of --agree local=5 --fragments 2: it must be below 2, the steps of a turn' --agree local=5 --fragments 2 --delay 2
+refused '--agree quorum does not go with --fragments: that is for --agree local' --agree quorum=1 --fragments 2
+refused '--agree async does not go with --delay: that is for --agree local' --agree async --delay 1
+check "messages of an island do not travel beside those of a fragment"
+run -n 4 train $base --agree local=5 --islands 2 --transport ring --delay 2 --run runs/refused
+expect_error 1 'the ranks of an island exchange gradients as messages'
+check "other contradictions"
 refused '--outer-rate has an effect only with --outer-optimizer' --agree local=5 --outer-optimizer average --outer-rate 1

@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""The replica program of TensorFlow's distributed MNIST tutorial, in TensorFlow: one parameter server, two workers.
+
+usage: tensorflow_replica.py --data FOLDER_OF_IDX_FILES [--sync] [--steps N] [--seeds 1,2,3,4,5]
+
+Prints the cross-entropy per sample on the last 5,000 training samples (the tutorial's validation), for each seed, and
+median and range: beside `lockstep train --config app/examples/mnist_replica.ini`. Graph mode, as the tutorial has it:
+784-100-10, Adam 0.01, 100 samples per worker, 200 steps; `--sync` is its --sync_replicas.
+"""
+import argparse
+import gzip
+import multiprocessing
+import os
+import pathlib
+import socket
+import statistics
+import sys
+
+
+def idx(folder, name):
+    """The bytes behind an IDX file's head, packed or not."""
+    for path in (pathlib.Path(folder) / name, pathlib.Path(folder) / (name + ".gz")):
+        if path.exists():
+            data = path.read_bytes()
+            return gzip.decompress(data) if path.suffix == ".gz" else data
+    sys.exit(f"{folder}: there is no {name}")
+
+
+def free_ports(count):
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def task(job, index, ports, options, seed, answers, over):
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    import numpy
+    import tensorflow.compat.v1 as tf
+
+    tf.disable_eager_execution()
+    tf.logging.set_verbosity(tf.logging.ERROR)
+    cluster = tf.train.ClusterSpec({"ps": [f"127.0.0.1:{ports[0]}"], "worker": [f"127.0.0.1:{p}" for p in ports[1:]]})
+    config = tf.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=2)
+    server = tf.train.Server(cluster, job_name=job, task_index=index, config=config)
+    if job == "ps":
+        over.wait()
+        return
+    images = numpy.frombuffer(idx(options.data, "train-images-idx3-ubyte"), numpy.uint8, offset=16).reshape(-1, 784)
+    labels = numpy.frombuffer(idx(options.data, "train-labels-idx1-ubyte"), numpy.uint8, offset=8)
+    held = images[-5000:].astype(numpy.float32) / 255, labels[-5000:].astype(numpy.int64)
+    images, labels = images[:-5000], labels[:-5000]
+    random = numpy.random.default_rng(1000 * seed + index)
+    workers, hidden = len(ports) - 1, 100
+    tf.set_random_seed(seed)
+    with tf.device(tf.train.replica_device_setter(worker_device=f"/job:worker/task:{index}", cluster=cluster)):
+        step = tf.train.get_or_create_global_step()
+        hid_w = tf.Variable(tf.truncated_normal([784, hidden], stddev=1.0 / 28, seed=seed), name="hid_w")
+        hid_b = tf.Variable(tf.zeros([hidden]), name="hid_b")
+        sm_w = tf.Variable(tf.truncated_normal([hidden, 10], stddev=0.1, seed=seed + 1), name="sm_w")
+        sm_b = tf.Variable(tf.zeros([10]), name="sm_b")
+        x, y = tf.placeholder(tf.float32, [None, 784]), tf.placeholder(tf.int64, [None])
+        logits = tf.nn.xw_plus_b(tf.nn.relu(tf.nn.xw_plus_b(x, hid_w, hid_b)), sm_w, sm_b)
+        loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits))
+        optimizer, hooks = tf.train.AdamOptimizer(0.01), []
+        if options.sync:
+            optimizer = tf.train.SyncReplicasOptimizer(optimizer, replicas_to_aggregate=workers,
+                                                       total_num_replicas=workers, name="mnist_sync_replicas")
+        train = optimizer.minimize(loss, global_step=step)
+        if options.sync:
+            hooks.append(optimizer.make_session_run_hook(index == 0, num_tokens=0))
+    order, at, score = random.permutation(len(images)), 0, None
+    with tf.train.MonitoredTrainingSession(server.target, is_chief=index == 0, hooks=hooks, config=tf.ConfigProto(
+            device_filters=["/job:ps", f"/job:worker/task:{index}"])) as session:
+        while True:
+            if at + 100 > len(order):
+                order, at = random.permutation(len(images)), 0
+            batch, at = order[at:at + 100], at + 100
+            _, done = session.run([train, step], {x: images[batch].astype(numpy.float32) / 255, y: labels[batch]})
+            if done >= options.steps:
+                break
+        if index == 0:
+            score = session.run_step_fn(lambda context: context.session.run(loss, {x: held[0], y: held[1]}))
+            answers.put(float(score))
+    over.wait()
+
+
+def one(options, seed):
+    context = multiprocessing.get_context("spawn")
+    answers, over, ports = context.Queue(), context.Event(), free_ports(3)
+    tasks = [context.Process(target=task, args=(job, index, ports, options, seed, answers, over), daemon=True)
+             for job, index in (("ps", 0), ("worker", 0), ("worker", 1))]
+    for each in tasks:
+        each.start()
+    try:
+        return answers.get(timeout=300)
+    finally:
+        over.set()
+        for each in tasks:
+            each.kill()
+            each.join()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--data", required=True, help="folder of train-images-idx3-ubyte, train-labels-idx1-ubyte, or .gz")
+    parser.add_argument("--sync", action="store_true", help="the tutorial's --sync_replicas")
+    parser.add_argument("--steps", type=int, default=200, help="global steps, as TensorFlow counts them")
+    parser.add_argument("--seeds", default="1,2,3,4,5")
+    options = parser.parse_args()
+    scores = []
+    for seed in map(int, options.seeds.split(",")):
+        scores.append(one(options, seed))
+        print(f"seed {seed}: cross-entropy {scores[-1]:.4f}", flush=True)
+    print(f"median {statistics.median(scores):.3f} ({min(scores):.3f} to {max(scores):.3f})")
+
+
+if __name__ == "__main__":
+    main()
