@@ -36,7 +36,7 @@ def free_ports(count):
     return ports
 
 
-def task(job, index, ports, options, seed, answers, over):
+def task(job, index, ports, options, seed, answers, ready, over):
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     import numpy
@@ -73,26 +73,29 @@ def task(job, index, ports, options, seed, answers, over):
         train = optimizer.minimize(loss, global_step=step)
         if options.sync:
             hooks.append(optimizer.make_session_run_hook(index == 0, num_tokens=0))
-    order, at, score = random.permutation(len(images)), 0, None
+    order, at, own, score = random.permutation(len(images)), 0, 0, None
     with tf.train.MonitoredTrainingSession(server.target, is_chief=index == 0, hooks=hooks, config=tf.ConfigProto(
             device_filters=["/job:ps", f"/job:worker/task:{index}"])) as session:
+        ready.wait()  # a worker looks for the chief's session every 30 seconds; both shall train
         while True:
             if at + 100 > len(order):
                 order, at = random.permutation(len(images)), 0
             batch, at = order[at:at + 100], at + 100
+            own += 1
             _, done = session.run([train, step], {x: images[batch].astype(numpy.float32) / 255, y: labels[batch]})
             if done >= options.steps:
                 break
         if index == 0:
-            score = session.run_step_fn(lambda context: context.session.run(loss, {x: held[0], y: held[1]}))
-            answers.put(float(score))
+            score = session.run_step_fn(lambda step_context: step_context.session.run(loss, {x: held[0], y: held[1]}))
+            answers.put((float(score), own))
     over.wait()
 
 
 def one(options, seed):
     context = multiprocessing.get_context("spawn")
-    answers, over, ports = context.Queue(), context.Event(), free_ports(3)
-    tasks = [context.Process(target=task, args=(job, index, ports, options, seed, answers, over), daemon=True)
+    answers, ready, over = context.Queue(), context.Barrier(2), context.Event()
+    ports = free_ports(3)
+    tasks = [context.Process(target=task, args=(job, index, ports, options, seed, answers, ready, over), daemon=True)
              for job, index in (("ps", 0), ("worker", 0), ("worker", 1))]
     for each in tasks:
         each.start()
@@ -114,8 +117,9 @@ def main():
     options = parser.parse_args()
     scores = []
     for seed in map(int, options.seeds.split(",")):
-        scores.append(one(options, seed))
-        print(f"seed {seed}: cross-entropy {scores[-1]:.4f}", flush=True)
+        score, own = one(options, seed)
+        scores.append(score)
+        print(f"seed {seed}: cross-entropy {score:.4f}; {own} gradients of worker 0", flush=True)
     print(f"median {statistics.median(scores):.3f} ({min(scores):.3f} to {max(scores):.3f})")
 
 
