@@ -44,6 +44,8 @@ class BatchFeed {
   /// reader is late are told so (a long operation).
   BatchFeed(io::Prefetcher& prefetcher, comm::Communicator& communicator, const Options& options);
   MicroBatch next();
+  /// The next micro-batch is the first of the step there.
+  void go_on_at(DataPlace place) { prefetcher_.go_on_at(place.epoch, place.position); }
 
  private:
   const io::InputBatch& wait();

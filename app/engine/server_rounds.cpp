@@ -41,17 +41,6 @@ comm::ServerMessages::Options worker_options(const Plan& plan, const std::shared
 
 }  // namespace
 
-DataPlace place_after(const WorkPlan& work, DataPlace from, std::int64_t steps) {
-  if (steps <= 0) return from;
-  const std::int64_t first = divide_up(work.epoch_samples - from.position, work.global_batch);
-  if (steps <= first) {
-    return {from.epoch, std::min(work.epoch_samples, from.position + steps * work.global_batch)};
-  }
-  const std::int64_t left = steps - first - 1;
-  return {from.epoch + 1 + left / work.steps_per_epoch,
-          std::min(work.epoch_samples, (left % work.steps_per_epoch + 1) * work.global_batch)};
-}
-
 ServerRounds::ServerRounds(const Parts& parts, const Plan& plan)
     : parts_(parts),
       plan_(plan),
@@ -225,7 +214,10 @@ void ServerRounds::work(Trainer& trainer, const Calls& calls) {
       return;
     }
     pull(word.version);
-    for (; sums_ && own_steps_ < word.step; ++own_steps_) calls.skip_step();
+    if (sums_ && own_steps_ < word.step) {
+      calls.go_on_at(place_after(plan_.workload.work, {epoch_, position_}, word.step - first_step_));
+      own_steps_ = word.step;
+    }
     trainer.add_communication(waited_ - waited);
     parts_.communicator.note_activity("forward and backward", word.step + 1);
     const StopWatch watch;

@@ -47,7 +47,7 @@ class ServerRounds {
     std::function<void(const StepFigures&)> report;  ///< rank 0: what has been done since the last call
     std::function<void(const std::string&)> warn;    ///< rank 0
     std::function<void(const std::string&)> record;  ///< rank 0: bytes for the file of arrivals
-    std::function<void()> skip_step;                 ///< the samples of a step that others have made without this rank
+    std::function<void(DataPlace)> go_on_at;         ///< the data: others have made steps without this rank
   };
   /// Collective. Until `steps` are done in all, or somebody wants something. The figures are those that have not been
   /// reported. Throws comm::AgreedError where a rank has failed between steps, comm::PeerError where one has in a step:
@@ -100,11 +100,5 @@ class ServerRounds {
   StepFigures reported_;        ///< sums of what has been reported
   std::vector<double> last_report_;
 };
-
-/// Where the data are after so many steps from (epoch, position) on: as a step's MicroBatch says.
-struct DataPlace {
-  std::int64_t epoch = 0, position = 0;
-};
-DataPlace place_after(const WorkPlan& work, DataPlace from, std::int64_t steps);
 
 }  // namespace lockstep::app

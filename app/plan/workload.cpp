@@ -328,6 +328,17 @@ Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline
   return workload;
 }
 
+DataPlace place_after(const WorkPlan& work, DataPlace from, std::int64_t steps) {
+  if (steps <= 0) return from;
+  const std::int64_t first = divide_up(work.epoch_samples - from.position, work.global_batch);
+  if (steps <= first) {
+    return {from.epoch, std::min(work.epoch_samples, from.position + steps * work.global_batch)};
+  }
+  const std::int64_t left = steps - first - 1;
+  return {from.epoch + 1 + left / work.steps_per_epoch,
+          std::min(work.epoch_samples, (left % work.steps_per_epoch + 1) * work.global_batch)};
+}
+
 io::PrefetcherOptions reading(const Workload& workload, int rank, int world) {
   const bool virtually = workload.work.virtual_ranks > 0;
   const RankShare share = share_of(workload.work, rank, world);

@@ -81,6 +81,13 @@ struct WorkPlan {
   std::int64_t evaluate_every = 0;    ///< steps; 0 = never before the end
   std::int64_t checkpoint_every = 0;  ///< steps; 0 = not by their number
 };
+/// In the data: a step begins there, or an epoch ends.
+struct DataPlace {
+  std::int64_t epoch = 0, position = 0;
+};
+/// Where the data are after so many steps from there on, as a step's MicroBatch says.
+DataPlace place_after(const WorkPlan& work, DataPlace from, std::int64_t steps);
+
 /// A rank's sequences, of all those of the global batch: the same ones in every step.
 struct SequenceShare {
   std::int64_t all = 0, first = 0, count = 0;

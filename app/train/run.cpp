@@ -17,7 +17,7 @@
 namespace lockstep::app {
 
 Run::Run(const Plan& plan, comm::Communicator& communicator, Console& console, Engine& engine, Trainer& trainer,
-         WallTime wall_time, std::function<void()> skip_step)
+         WallTime wall_time, std::function<void(DataPlace)> go_on_at)
     : run_(plan.settings.run),
       agree_(plan.settings.agree),
       validation_(plan.settings.validation),
@@ -32,7 +32,7 @@ Run::Run(const Plan& plan, comm::Communicator& communicator, Console& console, E
       waits_on_devices_(!engine.backend().is_host()),
       trainer_(trainer),
       wall_time_(std::move(wall_time)),
-      skip_step_(std::move(skip_step)),
+      go_on_at_(std::move(go_on_at)),
       checkpointer_(engine.saved(workload_.work, plan.checkpoint_writers)),
       reporter_(console, reports_, workload_.work, *workload_.task, communicator.size(), trainer.steps_done()),
       patience_(validation_.patience, validation_.min_delta,
@@ -370,7 +370,7 @@ Trainer::Result Run::make_step(StopSignals& signals) {
                                },
                            .warn = [&](const std::string& text) { console_.warn(text); },
                            .record = [&](const std::string& bytes) { on_rank0([&] { record_arrivals(bytes); }); },
-                           .skip_step = skip_step_});
+                           .go_on_at = go_on_at_});
   }
   LocalRounds* const rounds = engine_.local_rounds();
   if (rounds == nullptr) return trainer_.step(next_request(signals));

@@ -37,7 +37,7 @@ class Run {
  public:
   /// Collective. Takes the memory that checkpoints are written from. Throws comm::AgreedError.
   Run(const Plan& plan, comm::Communicator& communicator, Console& console, Engine& engine, Trainer& trainer,
-      WallTime wall_time, std::function<void()> skip_step);
+      WallTime wall_time, std::function<void(DataPlace)> go_on_at);
 
   /// Collective. Makes the folder, or goes on in it where `continues`: where `from` is a checkpoint of this very run.
   /// `taken`: rank 0's, where it owns the folder already. `deadline` outlives the run.
@@ -117,8 +117,8 @@ class Run {
   bool waits_on_devices_;
   bool noted_ = false;  ///< what the backend has to say after a step
   Trainer& trainer_;
-  WallTime wall_time_;               ///< rank 0's decides
-  std::function<void()> skip_step_;  ///< drops this rank's samples of a step
+  WallTime wall_time_;                       ///< rank 0's decides
+  std::function<void(DataPlace)> go_on_at_;  ///< this rank's samples are those of the steps from there on
   Checkpointer checkpointer_;
   Reporter reporter_;
   std::shared_ptr<io::RunFolder> folder_;  ///< rank 0; also of the thread that writes a checkpoint

@@ -20,21 +20,21 @@ namespace lockstep::app {
 class Stretches::Stretch {
  public:
   explicit Stretch(const Stretches& of)
-      : micro_steps_(share_of(of.plan_.workload.work, reads_as(of), training_ranks(of.plan_, of.communicator_.size()))
-                         .micro_steps),
-        prefetcher_(*of.plan_.workload.training, input(of)),
+      : prefetcher_(*of.plan_.workload.training, input(of)),
         feed_(prefetcher_, of.engine_.stepping(),
               feed_options(of.plan_, of.engine_.backend(), of.communicator_.size())),
         schedule_(of.plan_.schedule.scaled(of.course_.rate_factor)),
         slowdown_(of.speed_),
-        trainer_(of.engine_.parts(), schedule_, micro_steps_, [this] {
-          slowdown_.pause(trainer_.time());
-          return feed_.next();
-        }) {
+        trainer_(of.engine_.parts(), schedule_,
+                 share_of(of.plan_.workload.work, reads_as(of), training_ranks(of.plan_, of.communicator_.size()))
+                     .micro_steps,
+                 [this] {
+                   slowdown_.pause(trainer_.time());
+                   return feed_.next();
+                 }) {
     trainer_.start_at(of.from_.step, of.from_.epoch, of.from_.position, of.course_.optimizer_since);
-    run_.emplace(of.plan_, of.communicator_, of.console_, of.engine_, trainer_, of.time_left_, [this] {
-      for (std::int64_t micro = 0; micro < micro_steps_; ++micro) feed_.next();
-    });
+    run_.emplace(of.plan_, of.communicator_, of.console_, of.engine_, trainer_, of.time_left_,
+                 [this](DataPlace place) { feed_.go_on_at(place); });
   }
   Run& run() { return *run_; }
 
@@ -52,7 +52,6 @@ class Stretches::Stretch {
     return input;
   }
 
-  std::int64_t micro_steps_;
   io::Prefetcher prefetcher_;
   BatchFeed feed_;
   model::LearningRateSchedule schedule_;

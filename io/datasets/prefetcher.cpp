@@ -41,6 +41,11 @@ class Buffer {
   std::byte* data_;
 };
 
+/// In the data: a step begins there, or an epoch ends.
+struct Place {
+  std::int64_t epoch, position;
+};
+
 struct Slot {
   Buffer x, y;
   std::vector<std::int64_t> samples;
@@ -61,6 +66,7 @@ struct Prefetcher::Reader {
   std::condition_variable slot_filled, slot_free;
   std::int64_t filled = 0, taken = 0, released = 0;
   bool stopping = false;
+  std::optional<Place> elsewhere;  ///< where the thread is to go on reading; what it reads until it knows is dropped
   double stall_seconds = 0;
   std::vector<std::int64_t> part;  ///< of this rank in the step being read
   std::thread thread;
@@ -125,40 +131,67 @@ struct Prefetcher::Reader {
     thread.join();
   }
 
-  /// nullptr: stop.
+  /// nullptr: stop, or go on elsewhere.
   Slot* next_free() {
     std::unique_lock lock(mutex);
-    slot_free.wait(lock, [this] { return stopping || filled < released + options.depth; });
-    return stopping ? nullptr : &slots[static_cast<std::size_t>(filled % options.depth)];
+    slot_free.wait(lock, [this] { return stopping || elsewhere || filled < released + options.depth; });
+    return stopping || elsewhere ? nullptr : &slots[static_cast<std::size_t>(filled % options.depth)];
   }
 
   void publish() {
     {
       const std::lock_guard lock(mutex);
+      if (elsewhere) return;
       ++filled;
     }
     slot_filled.notify_one();
   }
 
   void run() {
-    try {
-      read_for_ever();
-    } catch (...) {
-      Slot* slot = next_free();
-      if (slot == nullptr) return;
-      slot->error = std::current_exception();
-      publish();
+    for (Place from{options.first_epoch, options.first_position};;) {
+      try {
+        read_from(from);
+      } catch (...) {
+        if (Slot* const slot = next_free()) {
+          slot->error = std::current_exception();
+          publish();
+        }
+      }
+      std::unique_lock lock(mutex);
+      slot_free.wait(lock, [this] { return stopping || elsewhere; });
+      if (stopping) return;
+      from = *std::exchange(elsewhere, std::nullopt);
     }
   }
 
-  void read_for_ever() {
-    std::int64_t position = options.first_position;
-    for (std::int64_t epoch = options.first_epoch;; ++epoch, position = 0) {
-      if (!(options.stateful ? read_stateful(epoch, position) : read_shuffled(epoch, position))) return;
+  /// Until it is to stop or to go on elsewhere.
+  void read_from(Place from) {
+    for (;; ++from.epoch, from.position = 0) {
+      const bool whole =
+          options.stateful ? read_stateful(from.epoch, from.position) : read_shuffled(from.epoch, from.position);
+      if (!whole) return;
     }
   }
 
-  /// The rest of an epoch; false: stop.
+  void go_on_at(Place place) {
+    const std::int64_t epoch = epoch_samples(dataset.info().samples, options.global_batch, options.stateful);
+    if (place.position >= epoch) place = {place.epoch + 1, 0};
+    {
+      const std::lock_guard lock(mutex);
+      for (released = taken; released < filled; ++released) {  // what is there already is not read again
+        const Slot& slot = slots[static_cast<std::size_t>(released % options.depth)];
+        if (!slot.error && slot.batch.epoch == place.epoch && slot.batch.position == place.position &&
+            slot.batch.micro == 0) {
+          break;
+        }
+      }
+      taken = released;
+      if (taken == filled) elsewhere = place;
+    }
+    slot_free.notify_one();
+  }
+
+  /// The rest of an epoch; false: stop, or go on elsewhere.
   bool read_shuffled(std::int64_t epoch, std::int64_t position) {
     const SampleOrder order(options.order, epoch);
     bool begin = true;
@@ -211,11 +244,12 @@ struct Prefetcher::Reader {
     std::int64_t epoch, position, count;
   };
   /// `part` number `index` of a step, which begins at `first_sequence` of the reader's own, cut into micro-batches.
-  /// False: stop.
+  /// False: stop, or go on elsewhere.
   bool deliver_part(const Step& step, std::int64_t index, std::int64_t first_sequence) {
     for (std::int64_t micro = 0; micro < options.accumulate; ++micro) {
       Slot* slot = next_free();
       if (slot == nullptr) return false;
+      slot->error = nullptr;
       slot->batch = {.x = {},
                      .y = {},
                      .count = 0,
@@ -283,6 +317,7 @@ Prefetcher::~Prefetcher() = default;
 
 const InputBatch& Prefetcher::next() { return *reader_->next(std::nullopt); }
 const InputBatch* Prefetcher::next_within(std::chrono::milliseconds limit) { return reader_->next(limit); }
+void Prefetcher::go_on_at(std::int64_t epoch, std::int64_t position) { reader_->go_on_at({epoch, position}); }
 double Prefetcher::stall_seconds() const noexcept { return reader_->stall_seconds; }
 
 }  // namespace lockstep::io

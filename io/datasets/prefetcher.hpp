@@ -61,6 +61,10 @@ class Prefetcher {
   const InputBatch& next();
   /// The same, if it is there within `limit`; else nullptr.
   const InputBatch* next_within(std::chrono::milliseconds limit);
+  /// The batches from here on are those of the step that begins at this position of this epoch (or, where the epoch
+  /// ends there, of the next one's first step), and of the steps behind it. Costs at most the reading that it drops, no
+  /// matter how far it is. What next() met is forgotten; the last batch is no longer valid.
+  void go_on_at(std::int64_t epoch, std::int64_t position);
   /// Seconds next() has waited, in all: input stall.
   double stall_seconds() const noexcept;
 

@@ -118,6 +118,38 @@ TEST_F(PrefetcherTest, ResumesAnywhereWithTheSameContinuation) {
   EXPECT_EQ(samples_of(next_epoch.next()), steps[16].second);
 }
 
+TEST_F(PrefetcherTest, GoesOnWhereItIsToldNearFarAndBack) {
+  for (const bool stateful : {false, true}) {
+    const PrefetcherOptions options{
+        .order = {.seed = 11}, .stateful = stateful, .global_batch = 64, .accumulate = 2, .rank = 1, .world = 2};
+    const auto two_batches = [](Prefetcher& prefetcher) {
+      std::vector<std::int64_t> samples = samples_of(prefetcher.next());
+      const std::vector<std::int64_t> second = samples_of(prefetcher.next());
+      samples.insert(samples.end(), second.begin(), second.end());
+      return samples;
+    };
+    Prefetcher whole(*data_, options);
+    std::vector<std::vector<std::int64_t>> steps;
+    const std::int64_t per_epoch = stateful ? 15 : 16;
+    for (int step = 0; step < 40; ++step) steps.push_back(two_batches(whole));
+
+    Prefetcher jumping(*data_, options);
+    for (int round = 0; round < 20; ++round) {
+      for (const std::int64_t to : {0, 1, 2, 7, 8, 36, 15, 16, 14, 30}) {
+        if (round % 2 == 1) std::this_thread::sleep_for(std::chrono::milliseconds(2));  // its buffers are full
+        // The end of an epoch is the beginning of the next one.
+        const bool end = to > 0 && to % per_epoch == 0 && round % 3 == 0;
+        const std::int64_t samples = epoch_samples(1000, 64, stateful);
+        jumping.go_on_at(to / per_epoch - (end ? 1 : 0), end ? samples : to % per_epoch * 64);
+        for (std::int64_t step = to; step < to + round % 4; ++step) {
+          ASSERT_EQ(two_batches(jumping), steps[static_cast<std::size_t>(step)]) << round << ": " << step;
+        }
+        if (round % 5 == 0) jumping.next();  // in the middle of a step
+      }
+    }
+  }
+}
+
 TEST_F(PrefetcherTest, FileOrderAndOwnMemory) {
   class Counting final : public std::pmr::memory_resource {
    public:
@@ -166,6 +198,10 @@ TEST_F(PrefetcherTest, AnErrorArrivesAtItsBatchAndStays) {
   Prefetcher prefetcher(*data_, {.order = {.shuffle = false}, .global_batch = 10});
   for (std::int64_t step = 0; step < bad / 10; ++step) EXPECT_EQ(samples_of(prefetcher.next())[0], step * 10);
   EXPECT_THAT(error_text<FileError>([&] { prefetcher.next(); }), HasSubstr("sample 100"));
+  EXPECT_THAT(error_text<FileError>([&] { prefetcher.next(); }), HasSubstr("sample 100"));
+  prefetcher.go_on_at(0, 20);
+  EXPECT_EQ(samples_of(prefetcher.next())[0], 20);
+  prefetcher.go_on_at(0, bad / 10 * 10);
   EXPECT_THAT(error_text<FileError>([&] { prefetcher.next(); }), HasSubstr("sample 100"));
 }
 
