@@ -226,11 +226,12 @@ class Side {
     backend_->synchronize();
   }
 
-  Floats fetch(const std::string& group) {
+  Floats download(const std::string& group) {
     Floats values(training_.parameters.elements());
     training_.parameters.download_group(group, values);
-    return seen(std::move(values));
+    return values;
   }
+  Floats fetch(const std::string& group) { return seen(download(group)); }
 
  private:
   const Workload& workload_;
@@ -239,19 +240,20 @@ class Side {
   model::Training training_;
 };
 
-/// Greatest relative differences after twenty steps, each rounding on top of the others. Adam divides by the size of
-/// the gradient: where that is next to nothing, noise decides about the direction of a weight.
+/// Greatest relative differences of one step from the same state. The optimiser's state and the weights know of single
+/// units, the norm hardly.
 struct Tolerance {
-  double loss, weights;
+  double loss, norm, state, weights;
+  double next_loss;  ///< after an update from two gradients that were not the same
 };
 Tolerance tolerance_of(Precision precision) {
   switch (precision) {
     case Precision::fp32:
-      return {.loss = 1e-4, .weights = 1e-3};
+      return {.loss = 1e-6, .norm = 1e-3, .state = 1e-2, .weights = 1e-4, .next_loss = 1e-4};
     case Precision::tf32:
-      return {.loss = 1e-2, .weights = 2e-2};
+      return {.loss = 5e-3, .norm = 1e-2, .state = 1e-1, .weights = 1e-2, .next_loss = 1e-2};
     case Precision::bf16:
-      return {.loss = 5e-2, .weights = 5e-2};
+      return {.loss = 3e-2, .norm = 5e-2, .state = 2e-1, .weights = 2e-2, .next_loss = 5e-2};
   }
   return {};
 }
@@ -264,6 +266,23 @@ class Training : public testing::TestWithParam<Precision> {
   const Tolerance tolerance_ = tolerance_of(GetParam());
 };
 
+/// The weights, the optimiser's state and the recurrent state of one side become the other's.
+void carry(Side& from, Side& to, const Workload& workload) {
+  for (const std::string& group : from.training().parameters.state_groups()) {
+    const Floats values = from.download(group);
+    to.training().parameters.upload_group(group, values);
+    ASSERT_EQ(to.fetch(group), values) << group;
+  }
+  Floats state(static_cast<std::size_t>(workload.batch * from.training().model.recurrent_state().elements()));
+  if (state.empty()) return;
+  from.training().model.recurrent_state().download(workload.batch, state);
+  to.training().model.recurrent_state().upload(workload.batch, state);
+}
+
+/// Each step begins with the CPU's state, so that what is compared is that step's arithmetic. Left alone, the two drift
+/// apart by what the inputs make of it: once a sum rounds to the other side of a ReLU's zero, the gradient lacks what
+/// one unit has of one sample, and 1e-8 of the loss becomes 1e-5 within twenty steps. Losses are measured by the first
+/// one: of squares of small differences little is left in the end, and that little knows all roundings.
 TEST_P(Training, SameLossesAsOnTheCpu) {
   Random random;
   for (const Workload& workload : workloads()) {
@@ -272,24 +291,28 @@ TEST_P(Training, SameLossesAsOnTheCpu) {
     Side here(make_subject(GetParam()), workload), cpu(make_backend("cpu"), workload);
     const Floats initial = here.fetch("parameters");
     ASSERT_EQ(initial, cpu.fetch("parameters")) << "the same initial weights";
-    double first_loss = 0, last_loss = 0;
+    double first_loss = 0, last_loss = 0, size = 0;
     for (int number = 0; number < kSteps; ++number) {
+      SCOPED_TRACE(fmt::format("step {}", number));
       const StepStatus got = here.step(number, samples), expected = cpu.step(number, samples);
-      ASSERT_NEAR(got.loss, expected.loss, tolerance_.loss * std::abs(expected.loss)) << "step " << number;
+      if (number == 0) size = expected.loss;
+      ASSERT_NEAR(got.loss, expected.loss, tolerance_.loss * size);
+      ASSERT_EQ(got.non_finite, 0);
       const double norm = std::sqrt(expected.gradient_squares);
-      ASSERT_NEAR(std::sqrt(got.gradient_squares), norm, 10 * tolerance_.loss * norm) << "step " << number;
-      ASSERT_EQ(got.non_finite, 0) << "step " << number;
+      ASSERT_NEAR(std::sqrt(got.gradient_squares), norm, tolerance_.norm * norm);
+      for (const std::string& group : here.training().parameters.state_groups()) {
+        const bool is_weights = group == "parameters" || group == "average";
+        EXPECT_LE(relative_error(here.fetch(group), widened(cpu.download(group))),
+                  is_weights ? tolerance_.weights : tolerance_.state)
+            << group;
+      }
+      if (HasFailure()) return;
       if (number < 5) first_loss += expected.loss;
       if (number >= kSteps - 5) last_loss += expected.loss;  // the same batches again
+      carry(cpu, here, workload);
     }
     EXPECT_LT(last_loss, first_loss) << "it learns, or nothing is compared here";
-    for (const std::string& group : here.training().parameters.state_groups()) {
-      const std::vector<double> expected = widened(cpu.fetch(group));
-      EXPECT_LE(relative_error(here.fetch(group), expected),
-                group.ends_with("moment") || group == "velocity" ? 10 * tolerance_.weights : tolerance_.weights)
-          << group;
-    }
-    EXPECT_GT(relative_error(here.fetch("parameters"), widened(initial)), 1e-3) << "the weights have moved";
+    EXPECT_GT(relative_error(cpu.fetch("parameters"), widened(initial)), 1e-3) << "the weights have moved";
   }
 }
 
@@ -300,18 +323,7 @@ TEST_P(Training, StateTravelsBetweenBackends) {
     const Samples samples(workload, random);
     Side here(make_subject(GetParam()), workload), cpu(make_backend("cpu"), workload);
     for (int number = 0; number < 5; ++number) here.step(number, samples);
-    const auto carry = [&](Side& from, Side& to) {
-      for (const std::string& group : from.training().parameters.state_groups()) {
-        Floats values(from.training().parameters.elements());
-        from.training().parameters.download_group(group, values);
-        to.training().parameters.upload_group(group, values);
-        ASSERT_EQ(to.fetch(group), values) << group;
-      }
-      Floats state(static_cast<std::size_t>(workload.batch * from.training().model.recurrent_state().elements()));
-      if (!state.empty()) {
-        from.training().model.recurrent_state().download(workload.batch, state);
-        to.training().model.recurrent_state().upload(workload.batch, state);
-      }
+    const auto expect_same_losses = [&](Side& from, Side& to) {
       const LossSums a = from.training().model.evaluate(samples.batch(0)),
                      b = to.training().model.evaluate(samples.batch(0));
       EXPECT_NEAR(seen(std::vector<double>{a.loss})[0], b.loss, tolerance_.loss * b.loss);
@@ -322,15 +334,18 @@ TEST_P(Training, StateTravelsBetweenBackends) {
         EXPECT_NE(c.loss, a.loss) << "other weights";
       }
     };
-    carry(here, cpu);
-    for (int number = 5; number < 10; ++number) {
+    carry(here, cpu, workload);
+    expect_same_losses(here, cpu);
+    for (int number = 5; number < 7; ++number) {  // the second one's loss is that of the state's update
       const double got = here.step(number, samples).loss, expected = cpu.step(number, samples).loss;
-      ASSERT_NEAR(got, expected, tolerance_.loss * expected) << "step " << number;
+      ASSERT_NEAR(got, expected, tolerance_.next_loss * expected) << "step " << number;
     }
-    carry(cpu, here);
-    for (int number = 10; number < 15; ++number) {
+    cpu.step(7, samples);
+    carry(cpu, here, workload);
+    expect_same_losses(cpu, here);
+    for (int number = 8; number < 10; ++number) {
       const double got = here.step(number, samples).loss, expected = cpu.step(number, samples).loss;
-      ASSERT_NEAR(got, expected, tolerance_.loss * expected) << "step " << number;
+      ASSERT_NEAR(got, expected, tolerance_.next_loss * expected) << "step " << number;
     }
   }
 }
