@@ -45,6 +45,13 @@ failed() {
   echo "  command: ${command_line:-none}"
   sed 's/^/  stdout: /' out | tail -n 15
   sed 's/^/  stderr: /' err | tail -n 25
+  [ -z "$job" ] || process_tree "$job" | cut -c 1-150 | sed 's/^/  alive: /'
+}
+# process_tree PID: it and what it has started: what they do, for how long, how much of a processor they had.
+process_tree() {
+  local child
+  ps -o pid=,ppid=,stat=,etimes=,time=,wchan:20=,args= -p "$1"
+  for child in $(pgrep -P "$1"); do process_tree "$child"; done
 }
 
 skip_all() { echo "SKIPPED: $1"; exit 77; }
@@ -73,15 +80,19 @@ start() {
   "${command[@]}" >out 2>err </dev/null &
   job=$!
 }
+# Waits are counted in turns of 20 ms of this script's own: where the machine stands still or is loaded, the script waits
+# as the program does. Three times as long by the clock is the end in any case.
+begin_wait() { turns=$((50 * patience * $1)) last_second=$((SECONDS + 3 * patience * $1)); }
+take_turn() { [ $((turns--)) -gt 0 ] && [ $SECONDS -le "$last_second" ] && sleep 0.02; }
 # finish SECONDS: waits for the started job; a job still there by then is a failure and is killed.
 finish() {
-  local deadline=$((SECONDS + patience * $1))
+  local turns last_second
+  begin_wait "$1"
   while kill -0 "$job" 2>/dev/null; do
-    if [ $SECONDS -gt "$deadline" ]; then
-      failed "still running after $((patience * $1)) s"
-      kill -9 "$job" $(ranks) 2>/dev/null
-    fi
-    sleep 0.02
+    take_turn && continue
+    failed "still running after $((patience * $1)) s"
+    kill -9 "$job" $(ranks) 2>/dev/null
+    break
   done
   wait "$job" 2>/dev/null
   status=$?
@@ -92,11 +103,11 @@ ranks() { pgrep -P "$(pgrep -P "$job" -x mpirun || echo "$job")" -f "$lockstep" 
 rank() { ranks | sed -n "$(($1 + 1))p"; }
 # wait_for SECONDS COMMAND...: until it succeeds.
 wait_for() {
-  local deadline=$((SECONDS + patience * $1))
+  local turns last_second
+  begin_wait "$1"
   shift
   until "$@" >/dev/null 2>&1; do
-    [ $SECONDS -le "$deadline" ] || { failed "waited in vain for: $*"; return 1; }
-    sleep 0.02
+    take_turn || { failed "waited in vain for: $*"; return 1; }
   done
 }
 run() {
