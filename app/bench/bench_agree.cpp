@@ -17,6 +17,7 @@
 #include "app/bench/first_ranks.hpp"
 #include "app/bench/scratch_folder.hpp"
 #include "app/engine/divergence.hpp"
+#include "app/engine/file_watch.hpp"
 #include "app/engine/snapshot.hpp"
 #include "app/plan/agreement.hpp"
 #include "app/report/console.hpp"
@@ -59,7 +60,7 @@ class Comparison {
  public:
   /// Collective.
   Comparison(comm::MpiSession& session, comm::Communicator& everybody, Console& console,
-             const BenchAgreeOptions& options, StopSignals& signals);
+             const BenchAgreeOptions& options, StopSignals& signals, io::IoDeadline& deadline);
 
   /// Collective. Throws UsageError, comm::AgreedError.
   void train_all();
@@ -97,12 +98,12 @@ class Comparison {
 };
 
 Comparison::Comparison(comm::MpiSession& session, comm::Communicator& everybody, Console& console,
-                       const BenchAgreeOptions& options, StopSignals& signals)
+                       const BenchAgreeOptions& options, StopSignals& signals, io::IoDeadline& deadline)
     : everybody_(everybody),
       console_(console),
       options_(options),
       signals_(signals),
-      folder_(everybody, options.folder, "lockstep-bench-agree"),
+      folder_(everybody, options.folder, "lockstep-bench-agree", deadline),
       first_ranks_(everybody, kWaitSeconds) {
   int serving = 0;
   for (const AgreeCase& mode : options.modes) {
@@ -265,13 +266,17 @@ BenchAgreeOptions with_islands(const BenchAgreeOptions& options, comm::Communica
 }  // namespace
 
 int run_bench_agree(comm::MpiSession& session, const BenchAgreeOptions& options, StopSignals& signals) {
-  const auto everybody =
-      comm::make_communicator(session, {.deadline_seconds = options.modes.front().train.execution.deadline});
+  const ExecutionOptions& execution = options.modes.front().train.execution;
+  const auto everybody = comm::make_communicator(
+      session, {.deadline_seconds = execution.deadline, .excuse_seconds = execution.io_deadline + execution.deadline});
+  io::IoDeadline io_deadline = watch_files(session, *everybody, execution.io_deadline);
   Console console(everybody->rank() == 0);
+  const Console::Watch watched(console, io_deadline);
   console.set_progress(options.modes.front().train.reports.progress);
-  ResultFile csv(*everybody, options.csv), json(*everybody, options.json), svg(*everybody, options.svg);
+  ResultFile csv(*everybody, options.csv, &io_deadline), json(*everybody, options.json, &io_deadline),
+      svg(*everybody, options.svg, &io_deadline);
   const BenchAgreeOptions settled = with_islands(options, *everybody);
-  Comparison bench(session, *everybody, console, settled, signals);
+  Comparison bench(session, *everybody, console, settled, signals, io_deadline);
   bench.train_all();
   const bool speaks = everybody->rank() == 0;
   if (speaks) console.info(format_table(bench.chosen(), bench.setting()));

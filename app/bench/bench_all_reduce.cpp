@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include "app/bench/rank_values.hpp"
+#include "app/engine/file_watch.hpp"
 #include "app/options/choices.hpp"
 #include "app/plan/host_memory.hpp"
 #include "app/plan/placement.hpp"
@@ -189,9 +190,12 @@ void require_right(std::span<const AllReduceRow> rows) {
 
 int run_bench_all_reduce(comm::MpiSession& session, const BenchAllReduceOptions& options) {
   const ExecutionOptions& execution = options.execution;
-  const auto control =
-      comm::make_communicator(session, {.wire = execution.wire, .deadline_seconds = execution.deadline});
+  const auto control = comm::make_communicator(session, {.wire = execution.wire,
+                                                         .deadline_seconds = execution.deadline,
+                                                         .excuse_seconds = execution.io_deadline + execution.deadline});
+  io::IoDeadline io_deadline = watch_files(session, *control, execution.io_deadline);
   Console console(control->rank() == 0);
+  const Console::Watch watched(console, io_deadline);
   const Place place = find_place(*control, execution);
   if (!place.note.empty()) console.info(place.note);
   if (!control->transport_note().empty()) console.info(control->transport_note());
@@ -206,7 +210,8 @@ int run_bench_all_reduce(comm::MpiSession& session, const BenchAllReduceOptions&
     }
   }
   require_host_memory(*control, {.arenas = (copies * static_cast<std::size_t>(max) + kPiece) * sizeof(float)});
-  ResultFile csv(*control, options.csv), json(*control, options.json), svg(*control, options.svg);
+  ResultFile csv(*control, options.csv, &io_deadline), json(*control, options.json, &io_deadline),
+      svg(*control, options.svg, &io_deadline);
 
   const std::vector<std::string> hosts = comm::all_gather_text(*control, session.host());
   const auto host_count = static_cast<std::int64_t>(std::set<std::string>(hosts.begin(), hosts.end()).size());

@@ -13,6 +13,7 @@
 #include "app/bench/scratch_folder.hpp"
 #include "app/bench/timed_steps.hpp"
 #include "app/engine/checkpointer.hpp"
+#include "app/engine/file_watch.hpp"
 #include "app/options/options.hpp"
 #include "app/plan/placement.hpp"
 #include "app/report/console.hpp"
@@ -51,13 +52,15 @@ StepWork work_of(const BenchCheckpointOptions& options) {
 
 class CheckpointBench {
  public:
-  CheckpointBench(comm::Communicator& communicator, TimedSteps& steps, const fs::path& folder, int writers)
+  CheckpointBench(comm::Communicator& communicator, TimedSteps& steps, const fs::path& folder, int writers,
+                  io::IoDeadline& deadline)
       : communicator_(communicator),
         steps_(steps),
         folder_(folder),
         writers_(writers),
+        deadline_(deadline),
         checkpointer_(steps.engine().saved(steps.workload().work, writers)) {
-    comm::all_succeed(communicator, [&] { checkpointer_.open({.folder = folder, .keep = 1}); });
+    comm::all_succeed(communicator, [&] { checkpointer_.open({.folder = folder, .keep = 1}, &deadline); });
   }
 
   double bytes() {
@@ -76,6 +79,8 @@ class CheckpointBench {
       const comm::LongOperation writing(communicator_, "writing plainly");
       const fs::path file = folder_ / fmt::format("plain-{}", communicator_.rank());
       const std::string piece(std::size_t{1} << 20, 'x');
+      const io::IoDeadline::Operation watched(&deadline_, io::IoDeadline::Kind::writing, file,
+                                              io::IoDeadline::seconds_for(static_cast<std::uint64_t>(bytes())));
       const StopWatch watch;
       {
         const io::Descriptor descriptor = io::open_file(file, O_WRONLY | O_CREAT | O_TRUNC, "create");
@@ -117,6 +122,7 @@ class CheckpointBench {
   TimedSteps& steps_;
   const fs::path& folder_;
   int writers_;
+  io::IoDeadline& deadline_;
   Checkpointer checkpointer_;
   std::int64_t number_ = 0;
 };
@@ -167,17 +173,16 @@ std::string checkpoint_csv_row(const CheckpointRow& row) {
 int run_bench_checkpoint(comm::MpiSession& session, const BenchCheckpointOptions& options) {
   const StepWork work = work_of(options);
   const ExecutionOptions& execution = work.train.execution;
-  const auto communicator = comm::make_communicator(session, {.transport = execution.transport,
-                                                              .wire = execution.wire,
-                                                              .overlap = true,
-                                                              .deadline_seconds = execution.deadline});
+  const auto communicator = comm::make_communicator(session, communicator_options(execution));
+  io::IoDeadline io_deadline = watch_files(session, *communicator, execution.io_deadline);
   Console console(communicator->rank() == 0);
-  ResultFile csv(*communicator, options.csv), json(*communicator, options.json);
+  const Console::Watch watched(console, io_deadline);
+  ResultFile csv(*communicator, options.csv, &io_deadline), json(*communicator, options.json, &io_deadline);
   const Place place = find_place(*communicator, execution);
-  TimedSteps steps(session, *communicator, place, work);
-  const ScratchFolder folder(*communicator, options.folder, "lockstep-bench-checkpoint");
+  TimedSteps steps(session, *communicator, place, work, io_deadline);
+  const ScratchFolder folder(*communicator, options.folder, "lockstep-bench-checkpoint", io_deadline);
   const int writers = steps.plan().checkpoint_writers;
-  CheckpointBench bench(*communicator, steps, folder.path(), writers);
+  CheckpointBench bench(*communicator, steps, folder.path(), writers, io_deadline);
   console.info(fmt::format("{} of state ({}, {}) in {}; {}; {} of each, in turn", format_bytes(bench.bytes()),
                            steps.workload().network->signature(), model::name_of(work.train.optimizer.kind),
                            folder.path().parent_path().string(),

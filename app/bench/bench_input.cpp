@@ -9,6 +9,8 @@
 #include <fmt/format.h>
 
 #include "app/bench/rank_values.hpp"
+#include "app/engine/file_watch.hpp"
+#include "app/plan/placement.hpp"
 #include "app/plan/plan.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
@@ -244,10 +246,12 @@ std::string input_verdict(const InputRow& raw, const InputRow& training, const I
 
 int run_bench_input(comm::MpiSession& session, const BenchInputOptions& options) {
   const TrainOptions& train = options.train;
-  const auto communicator = comm::make_communicator(session, {.deadline_seconds = train.execution.deadline});
+  const auto communicator = communicator_of(session, train.execution);
+  io::IoDeadline io_deadline = watch_files(session, *communicator, train.execution.io_deadline);
   Console console(communicator->rank() == 0);
-  ResultFile csv(*communicator, options.csv), json(*communicator, options.json);
-  const Workload workload = open_workload(*communicator, train);
+  const Console::Watch watched(console, io_deadline);
+  ResultFile csv(*communicator, options.csv, &io_deadline), json(*communicator, options.json, &io_deadline);
+  const Workload workload = open_workload(*communicator, train, &io_deadline);
   comm::require_equal(*communicator, std::vector<comm::FingerprintItem>{{"data", workload.training->fingerprint()}});
   communicator->note_activity("reading the data", -1);
 

@@ -12,6 +12,7 @@
 #include "app/bench/rank_values.hpp"
 #include "app/bench/scaling_report.hpp"
 #include "app/bench/timed_steps.hpp"
+#include "app/engine/file_watch.hpp"
 #include "app/options/choices.hpp"
 #include "app/plan/placement.hpp"
 #include "app/report/console.hpp"
@@ -33,6 +34,7 @@ struct World {
   int ranks = 1;
   std::unique_ptr<comm::MpiSession> session;
   std::unique_ptr<comm::Communicator> communicator;
+  std::unique_ptr<io::IoDeadline> io_deadline;  ///< of its data
   std::optional<Place> place;
   std::string transport;
 };
@@ -116,14 +118,13 @@ Bench::Bench(comm::MpiSession& session, comm::Communicator& everybody, Console& 
     worlds_.push_back({.ranks = size,
                        .session = session.subset(size, execution.deadline),
                        .communicator = {},
+                       .io_deadline = {},
                        .place = {},
                        .transport = {}});
     World& world = worlds_.back();
     first_ranks_.run(size, [&] {
-      world.communicator = comm::make_communicator(*world.session, {.transport = execution.transport,
-                                                                    .wire = execution.wire,
-                                                                    .overlap = true,
-                                                                    .deadline_seconds = execution.deadline});
+      world.communicator = comm::make_communicator(*world.session, communicator_options(execution));
+      world.io_deadline.reset(new io::IoDeadline(watch_files(session, *world.communicator, execution.io_deadline)));
       world.place = find_place(*world.communicator, execution);
     });
   }
@@ -163,7 +164,7 @@ void Bench::visit_all() {
 Visit Bench::visit(World& world, std::int64_t samples) {
   StepWork work = options_.work;
   work.train.work.global_batch = samples;
-  TimedSteps bench(*world.session, *world.communicator, *world.place, work);
+  TimedSteps bench(*world.session, *world.communicator, *world.place, work, *world.io_deadline);
   if (bench.workload().work.global_batch < samples) {
     throw UsageError(fmt::format("a step of {} on {}, and {} has {}: give a smaller --batch or --global-batch",
                                  counted(samples, "sample"), counted(world.ranks, "rank"),
@@ -289,12 +290,16 @@ std::vector<ScalingCurve> Bench::curves(const std::vector<std::string>& host_of_
 }  // namespace
 
 int run_bench_scale(comm::MpiSession& session, const BenchScaleOptions& options) {
-  const double deadline = options.work.train.execution.deadline;
+  const ExecutionOptions& execution = options.work.train.execution;
   const std::vector<int> sizes = world_sizes(session.size(), options.worlds);
   require_samples(options, sizes);
-  const auto everybody = comm::make_communicator(session, {.deadline_seconds = deadline});
+  const auto everybody = comm::make_communicator(
+      session, {.deadline_seconds = execution.deadline, .excuse_seconds = execution.io_deadline + execution.deadline});
+  io::IoDeadline io_deadline = watch_files(session, *everybody, execution.io_deadline);
   Console console(everybody->rank() == 0);
-  ResultFile csv(*everybody, options.csv), json(*everybody, options.json), svg(*everybody, options.svg);
+  const Console::Watch watched(console, io_deadline);
+  ResultFile csv(*everybody, options.csv, &io_deadline), json(*everybody, options.json, &io_deadline),
+      svg(*everybody, options.svg, &io_deadline);
   std::vector<std::string> hosts;
   for (const comm::RankPlace& place : comm::gather_topology(*everybody, "")) hosts.push_back(place.host);
   for (const int size : sizes) {

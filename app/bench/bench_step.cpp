@@ -12,6 +12,7 @@
 
 #include "app/bench/rank_values.hpp"
 #include "app/bench/timed_steps.hpp"
+#include "app/engine/file_watch.hpp"
 #include "app/options/choices.hpp"
 #include "app/plan/placement.hpp"
 #include "app/plan/plan.hpp"
@@ -121,13 +122,13 @@ std::vector<BucketTrial> bucket_trials(const model::Network& network, const Plac
 
 /// Collective. Steps with every trial's buckets, in turns.
 void sweep(comm::MpiSession& session, comm::Communicator& communicator, const Place& place,
-           const BenchStepOptions& options, std::vector<BucketTrial>& trials) {
+           const BenchStepOptions& options, io::IoDeadline& deadline, std::vector<BucketTrial>& trials) {
   constexpr std::int64_t kRounds = 5;
   for (std::int64_t round = 0; round < kRounds; ++round) {
     for (BucketTrial& trial : trials) {
       StepWork work = options.work;
       work.train.execution.bucket_size = trial.size;
-      TimedSteps bench(session, communicator, place, work);
+      TimedSteps bench(session, communicator, place, work, deadline);
       time_steps(bench, options.warmup);
       communicator.barrier();
       communicator.wait();
@@ -304,21 +305,20 @@ io::MetricRecord to_record(const StepResult& result, TimedSteps& bench, const Pl
 
 int run_bench_step(comm::MpiSession& session, const BenchStepOptions& options) {
   const ExecutionOptions& execution = options.work.train.execution;
-  const auto communicator = comm::make_communicator(session, {.transport = execution.transport,
-                                                              .wire = execution.wire,
-                                                              .overlap = true,
-                                                              .deadline_seconds = execution.deadline});
+  const auto communicator = comm::make_communicator(session, communicator_options(execution));
+  io::IoDeadline io_deadline = watch_files(session, *communicator, execution.io_deadline);
   const int ranks = communicator->size();
   Console console(communicator->rank() == 0);
+  const Console::Watch watched(console, io_deadline);
   if (!options.plan.empty()) {
-    write_backward_plan(*communicator, options.plan, *prepare_steps(*communicator, options.work).network);
+    write_backward_plan(*communicator, options.plan, *prepare_steps(*communicator, options.work, io_deadline).network);
     return 0;
   }
-  ResultFile json(*communicator, options.json);
+  ResultFile json(*communicator, options.json, &io_deadline);
   const Place place = find_place(*communicator, execution);
   std::vector<BucketTrial> trials;
   {
-    TimedSteps bench(session, *communicator, place, options.work);
+    TimedSteps bench(session, *communicator, place, options.work, io_deadline);
     const std::string rule = bench.plan().bucket_rule.text();
     const StepResult result = measure(bench, *communicator, place, options);
     if (!place.note.empty()) console.info(place.note);
@@ -327,7 +327,7 @@ int run_bench_step(comm::MpiSession& session, const BenchStepOptions& options) {
     if (options.sweep_buckets) trials = bucket_trials(*bench.workload().network, place, *communicator);
   }  // one engine's memory at a time
   if (options.sweep_buckets) {
-    sweep(session, *communicator, place, options, trials);
+    sweep(session, *communicator, place, options, io_deadline, trials);
     show_sweep(console, json, trials, ranks);
   }
   require_output(*communicator, console);

@@ -13,11 +13,13 @@ namespace lockstep::app {
 
 namespace fs = std::filesystem;
 
-ScratchFolder::ScratchFolder(comm::Communicator& communicator, const fs::path& parent, const std::string& name)
-    : owns_(communicator.rank() == 0) {
+ScratchFolder::ScratchFolder(comm::Communicator& communicator, const fs::path& parent, const std::string& name,
+                             io::IoDeadline& deadline)
+    : owns_(communicator.rank() == 0), deadline_(deadline) {
   comm::all_succeed(communicator, [&] {
     if (!owns_) return;
     path_ = (parent.empty() ? fs::path(".") : parent) / fmt::format("{}-{}", name, io::random_token().substr(0, 8));
+    const io::IoDeadline::Operation making(&deadline_, io::IoDeadline::Kind::writing, path_);
     std::error_code error;
     fs::create_directories(path_, error);
     if (error) {
@@ -30,6 +32,7 @@ ScratchFolder::ScratchFolder(comm::Communicator& communicator, const fs::path& p
 
 ScratchFolder::~ScratchFolder() {
   std::error_code ignored;
+  const io::IoDeadline::Operation removing(&deadline_, io::IoDeadline::Kind::writing, path_);
   if (owns_) fs::remove_all(path_, ignored);
 }
 

@@ -6,14 +6,17 @@
 #include <string>
 
 #include "comm/communicator.hpp"
+#include "io/files/io_deadline.hpp"
 
 namespace lockstep::app {
 
 /// Rank 0 makes it, and removes it with everything in it.
 class ScratchFolder {
  public:
-  /// Collective: in `parent` (empty: here), called NAME-, then eight letters by chance. Throws comm::AgreedError.
-  ScratchFolder(comm::Communicator& communicator, const std::filesystem::path& parent, const std::string& name);
+  /// Collective: in `parent` (empty: here), called NAME-, then eight letters by chance. `deadline`: of making and of
+  /// removing it; outlives it. Throws comm::AgreedError.
+  ScratchFolder(comm::Communicator& communicator, const std::filesystem::path& parent, const std::string& name,
+                io::IoDeadline& deadline);
   ~ScratchFolder();
   ScratchFolder(const ScratchFolder&) = delete;
   ScratchFolder& operator=(const ScratchFolder&) = delete;
@@ -22,6 +25,7 @@ class ScratchFolder {
 
  private:
   bool owns_;
+  io::IoDeadline& deadline_;
   std::filesystem::path path_;
 };
 

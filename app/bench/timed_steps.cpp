@@ -106,10 +106,10 @@ class ResidentInput {
 };
 
 TimedSteps::TimedSteps(comm::MpiSession& session, comm::Communicator& communicator, const Place& place,
-                       const StepWork& work)
+                       const StepWork& work, io::IoDeadline& deadline)
     : communicator_(communicator),
       work_(work),
-      plan_(complete_plan(communicator_, work_.train, prepare_steps(communicator_, work_), place)) {
+      plan_(complete_plan(communicator_, work_.train, prepare_steps(communicator_, work_, deadline), place)) {
   const Workload& workload = plan_.workload;
   engine_ = std::make_unique<Engine>(session, communicator_, plan_);
   model::Backend& backend = engine_->backend();
@@ -196,8 +196,8 @@ StepTimes TimedSteps::gather(std::span<const RankStep> own) {
   return times;
 }
 
-Workload prepare_steps(comm::Communicator& communicator, const StepWork& work) {
-  if (work.input == InputFrom::data) return open_workload(communicator, work.train);
+Workload prepare_steps(comm::Communicator& communicator, const StepWork& work, io::IoDeadline& deadline) {
+  if (work.input == InputFrom::data) return open_workload(communicator, work.train, &deadline);
   Workload workload;
   all_succeed_or_usage(communicator, [&] { workload = synthetic_workload(work, communicator.size()); });
   return workload;

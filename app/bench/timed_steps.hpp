@@ -22,8 +22,9 @@ class ResidentInput;
 class TimedSteps {
  public:
   /// Collective. Prepares data or made-up samples, network, engine and trainer; makes no step. Throws UsageError and
-  /// comm::AgreedError, alike on every rank. The references must outlive the object.
-  TimedSteps(comm::MpiSession& session, comm::Communicator& communicator, const Place& place, const StepWork& work);
+  /// comm::AgreedError, alike on every rank. `deadline`: of the data's files. The references must outlive the object.
+  TimedSteps(comm::MpiSession& session, comm::Communicator& communicator, const Place& place, const StepWork& work,
+             io::IoDeadline& deadline);
   ~TimedSteps();
   TimedSteps(const TimedSteps&) = delete;
   TimedSteps& operator=(const TimedSteps&) = delete;
@@ -61,8 +62,8 @@ class TimedSteps {
   double samples_ = 0, seconds_ = 0, busy_ = 0;
 };
 
-/// Collective: data or made-up samples, and the network, without memory for it.
+/// Collective: data or made-up samples, and the network, without memory for it. `deadline` outlives the data.
 /// Throws UsageError and comm::AgreedError, alike on every rank.
-Workload prepare_steps(comm::Communicator& communicator, const StepWork& work);
+Workload prepare_steps(comm::Communicator& communicator, const StepWork& work, io::IoDeadline& deadline);
 
 }  // namespace lockstep::app

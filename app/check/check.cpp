@@ -14,11 +14,13 @@
 #include "app/check/check_report.hpp"
 #include "app/check/check_storage.hpp"
 #include "app/engine/engine.hpp"
+#include "app/engine/file_watch.hpp"
 #include "app/engine/snapshot.hpp"
 #include "app/engine/trainer.hpp"
 #include "app/options/options.hpp"
 #include "app/plan/fingerprint.hpp"
 #include "app/plan/host_memory.hpp"
+#include "app/plan/placement.hpp"
 #include "app/plan/plan.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
@@ -41,12 +43,14 @@ constexpr std::size_t kMostRowsOfHosts = 32;
 /// rank 0 speaks. Every method is collective.
 class Check {
  public:
-  Check(comm::MpiSession& session, comm::Communicator& communicator, Console& console, const CheckOptions& options)
+  Check(comm::MpiSession& session, comm::Communicator& communicator, Console& console, const CheckOptions& options,
+        io::IoDeadline& deadline)
       : session_(session),
         communicator_(communicator),
         console_(console),
         options_(options),
-        json_(communicator, options.json),
+        deadline_(deadline),
+        json_(communicator, options.json, &deadline),
         train_(options.train) {}
 
   void look_at_ranks();
@@ -83,6 +87,7 @@ class Check {
   comm::Communicator& communicator_;
   Console& console_;
   const CheckOptions& options_;
+  io::IoDeadline& deadline_;
   ResultFile json_;
   const TrainOptions& train_;
   std::vector<Subject> subjects_;
@@ -117,7 +122,7 @@ void Check::open_data() {
   try {
     inspect_job_data(communicator_, train_);
     const comm::LongOperation opening(communicator_, "opening the data");
-    plan_ = complete_plan(communicator_, train_, prepare_workload(train_, communicator_.size()), place_);
+    plan_ = complete_plan(communicator_, train_, prepare_workload(train_, communicator_.size(), &deadline_), place_);
     const Workload& workload = plan_->workload;
     const io::Dataset* const datasets[] = {workload.training.get(), workload.validation.get()};
     add_files(own_.data, datasets);
@@ -273,7 +278,9 @@ void Check::look_at_run_folder() {
     return tell({.name = "run folder", .summary = "name it with --run", .looked_at = false});
   }
   if (communicator_.rank() != 0) return;  // only rank 0 writes there, and speaks
-  RunFolderFacts facts = app::look_at_run_folder(train_.run.folder.empty() ? "runs" : train_.run.folder);
+  const std::filesystem::path folder = train_.run.folder.empty() ? "runs" : train_.run.folder;
+  const io::IoDeadline::Operation looking(&deadline_, io::IoDeadline::Kind::writing, folder);
+  RunFolderFacts facts = app::look_at_run_folder(folder);
   facts.continues = train_.run.resume.from != Resume::From::nothing || train_.run.force;
   facts.holds_run = facts.holds_run && !train_.run.folder.empty();  // without --run a new folder is made
   facts.checkpoint = checkpoint_bytes_;
@@ -326,10 +333,11 @@ int Check::conclude() {
 
 int run_check(comm::MpiSession& session, const CheckOptions& options) {
   const ExecutionOptions& execution = options.train.execution;
-  const auto communicator =
-      comm::make_communicator(session, {.transport = execution.transport, .deadline_seconds = execution.deadline});
+  const auto communicator = communicator_of(session, execution);
+  io::IoDeadline io_deadline = watch_files(session, *communicator, execution.io_deadline);
   Console console(communicator->rank() == 0);
-  Check check(session, *communicator, console, options);
+  const Console::Watch watched(console, io_deadline);
+  Check check(session, *communicator, console, options, io_deadline);
   check.look_at_ranks();
   check.look_at_network();
   check.look_at_data();

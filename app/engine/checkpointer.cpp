@@ -43,7 +43,9 @@ Checkpointer::Checkpointer(const Parts& parts) : parts_(parts), work_(parts.pati
 void Checkpointer::open(io::CheckpointWriterOptions options, io::IoDeadline* deadline) {
   folder_ = options.folder;
   deadline_ = deadline;
-  if (parts_.communicator.rank() == 0) writer_ = std::make_shared<io::CheckpointWriter>(std::move(options));
+  if (parts_.communicator.rank() != 0) return;
+  const io::IoDeadline::Operation looking(deadline, io::IoDeadline::Kind::reading, folder_);
+  writer_ = std::make_shared<io::CheckpointWriter>(std::move(options));
 }
 
 void Checkpointer::take() {

@@ -1,36 +1,95 @@
 #include "app/engine/file_watch.hpp"
 
+#include <algorithm>
 #include <exception>
+#include <memory>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include "comm/session/this_process.hpp"
 #include "io/files/file_error.hpp"
 
 namespace lockstep::app {
 namespace {
 
+using Kind = io::IoDeadline::Kind;
 using Pending = io::IoDeadline::Pending;
 
-bool is_reading(const Pending& pending) { return pending.kind == io::IoDeadline::Kind::reading; }
+constexpr double kMostSecondsUnsaid = 30;
+
+/// Why a wait has no end, and what to do.
+std::string describe_end(const Pending& pending, double deadline) {
+  const std::string file = pending.file.string();
+  if (pending.kind == Kind::printing) {
+    return fmt::format(
+        "{} has taken nothing for {:.0f} s: whatever reads it has stopped. Let it go on, or print to a file; "
+        "--io-deadline (now {:g} s) gives it more time",
+        file, pending.seconds, deadline);
+  }
+  return fmt::format(
+      "{} {} has not come back for {:.0f} s: its file system stalls. Look at it on this host; --io-deadline (now {:g} "
+      "s) "
+      "gives it more time",
+      pending.kind == Kind::reading ? "reading" : "writing", file, pending.seconds, deadline);
+}
+
+/// What peers hear: of 127 bytes, so the end of a path, which says more than its beginning.
+std::string describe_wait(const Pending& pending) {
+  const std::string file = pending.file.string();
+  constexpr std::size_t kMost = 80;
+  return fmt::format("waiting {} ({}{}, {:.0f} s)", pending.kind == Kind::reading ? "for input" : "to write",
+                     file.size() > kMost ? "…" : "", file.substr(file.size() > kMost ? file.size() - kMost : 0),
+                     pending.seconds);
+}
+
+/// Says on stderr that a wait lasts, and that it is over.
+class WaitWarnings {
+ public:
+  WaitWarnings(std::string speaker, double deadline)
+      : speaker_(std::move(speaker)), deadline_(deadline), patience_(std::min(deadline / 10, kMostSecondsUnsaid)) {}
+
+  void note(const Pending& pending) {
+    seconds_ = pending.seconds;
+    if (said_ || pending.late < patience_) return;
+    said_ = true;
+    comm::write_stderr(fmt::format("warning: {} is {}; the job ends after {:g} s of it (--io-deadline)\n", speaker_,
+                                   describe_wait(pending), deadline_));
+  }
+  void end() {
+    if (said_) comm::write_stderr(fmt::format("{} goes on, after a wait of {:.0f} s\n", speaker_, seconds_));
+    if (said_) patience_ = std::max(patience_, seconds_);
+    said_ = false;
+  }
+
+ private:
+  std::string speaker_;
+  double deadline_;
+  double patience_;  ///< seconds
+  double seconds_ = 0;
+  bool said_ = false;
+};
 
 }  // namespace
 
 io::IoDeadline watch_files(comm::MpiSession& session, comm::Communicator& communicator, double seconds) {
-  const auto waiting = [&communicator](const Pending& pending) {
-    const std::string file = pending.file.string();
-    constexpr std::size_t kMost = 80;  // peers hear of 127 bytes: the end of a path says more than its beginning
-    communicator.note_wait(fmt::format("waiting {} ({}{}, {:.0f} s)", is_reading(pending) ? "for input" : "to write",
-                                       file.size() > kMost ? "…" : "",
-                                       file.substr(file.size() > kMost ? file.size() - kMost : 0), pending.seconds));
-  };
-  const auto expired = [&session, seconds](const Pending& pending) {
-    session.end_in_failure(std::make_exception_ptr(io::FileError(fmt::format(
-        "{} {} has not come back for {:.0f} s: its file system stalls. Look at it on this host; --io-deadline (now "
-        "{:g} s) gives it more time",
-        is_reading(pending) ? "reading" : "writing", pending.file.string(), pending.seconds, seconds))));
-  };
+  const auto warnings = std::make_shared<WaitWarnings>(
+      fmt::format("rank {} (host {}, pid {})", session.rank(), session.host(), getpid()), seconds);
   return io::IoDeadline(
-      seconds, {.waiting = waiting, .resumed = [&communicator] { communicator.note_wait(""); }, .expired = expired});
+      seconds, {.waiting =
+                    [&communicator, warnings](const Pending& pending) {
+                      communicator.note_wait(describe_wait(pending));
+                      warnings->note(pending);
+                    },
+                .resumed =
+                    [&communicator, warnings] {
+                      communicator.note_wait("");
+                      warnings->end();
+                    },
+                .expired =
+                    [&session, seconds](const Pending& pending) {
+                      session.end_in_failure(std::make_exception_ptr(io::FileError(describe_end(pending, seconds))));
+                    }});
 }
 
 }  // namespace lockstep::app

@@ -6,6 +6,7 @@
 #include "app/engine/file_watch.hpp"
 #include "app/evaluate/evaluation_report.hpp"
 #include "app/evaluate/trained_model.hpp"
+#include "app/plan/placement.hpp"
 #include "app/report/console.hpp"
 #include "app/report/result_file.hpp"
 
@@ -16,7 +17,8 @@ int run_eval(comm::MpiSession& session, const EvalOptions& options) {
   const auto communicator = communicator_of(session, execution);
   io::IoDeadline io_deadline = watch_files(session, *communicator, execution.io_deadline);
   Console console(communicator->rank() == 0);
-  ResultFile json(*communicator, options.json), svg(*communicator, options.svg);
+  const Console::Watch watched(console, io_deadline);
+  ResultFile json(*communicator, options.json, &io_deadline), svg(*communicator, options.svg, &io_deadline);
   TrainedModel subject(*communicator, console,
                        {.checkpoint = options.checkpoint,
                         .data = options.data,

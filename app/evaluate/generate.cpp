@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "app/engine/engine.hpp"
+#include "app/engine/file_watch.hpp"
 #include "app/engine/snapshot.hpp"
 #include "app/plan/placement.hpp"
 #include "app/plan/workload.hpp"
@@ -141,7 +142,7 @@ std::string StoppedText::rest() { return ended_ ? "" : std::exchange(held_, "");
 namespace {
 
 /// What the checkpoint's tokens mean.
-io::TokenInfo vocabulary_of(const CheckpointOnRank0& source, const GenerateOptions& options) {
+io::TokenInfo vocabulary_of(const CheckpointOnRank0& source, const GenerateOptions& options, io::IoDeadline& deadline) {
   io::TokenInfo own = io::token_info_from_json(source.record().vocabulary);
   if (options.tokenizer_files.empty()) {
     if (own.kind != "ids") return own;
@@ -149,6 +150,7 @@ io::TokenInfo vocabulary_of(const CheckpointOnRank0& source, const GenerateOptio
         "{} was trained on tokens that were made elsewhere: name the folder of their tokenizer with --tokenizer-files",
         source.file().string()));
   }
+  const io::IoDeadline::Operation reading(&deadline, io::IoDeadline::Kind::reading, options.tokenizer_files);
   io::TokenInfo given = io::read_tokenizer_files(options.tokenizer_files);
   if (own.kind != "ids" && !io::same_vocabulary(own, given)) {
     throw UsageError(fmt::format("--tokenizer-files: {} has its own vocabulary, of kind {}, which is another one",
@@ -188,9 +190,11 @@ void write_text(Console& console, Writer& writer, const io::Tokenizer& tokenizer
 }  // namespace
 
 int run_generate(comm::MpiSession& session, const GenerateOptions& options, StopSignals& signals) {
-  const auto communicator = comm::make_communicator(session, {.deadline_seconds = options.execution.deadline});
+  const auto communicator = communicator_of(session, options.execution);
+  // Of files alone: the text waits for its reader.
+  io::IoDeadline io_deadline = watch_files(session, *communicator, options.execution.io_deadline);
   Console console(true);
-  CheckpointOnRank0 source(*communicator, options.checkpoint);
+  CheckpointOnRank0 source(*communicator, options.checkpoint, &io_deadline);
   for (const std::string& warning : source.warnings()) console.warn(warning);
   const TrainOptions trained = train_options_from_ini(source.record().configuration);
   if (model::network_kind(trained.network.name).reads != model::Reads::tokens) {
@@ -201,7 +205,7 @@ int run_generate(comm::MpiSession& session, const GenerateOptions& options, Stop
   if (options.average && trained.optimizer.average_decay == 0) {
     throw UsageError("--average: the run kept no average of its weights (its --average-decay was 0)");
   }
-  const io::Tokenizer tokenizer(vocabulary_of(source, options));
+  const io::Tokenizer tokenizer(vocabulary_of(source, options, io_deadline));
   const std::vector<std::int32_t> prompt = tokenizer.encode(options.prompt);
   if (prompt.empty()) throw UsageError("--prompt is empty: the text must begin with something");
 

@@ -13,6 +13,7 @@
 #include "app/engine/file_watch.hpp"
 #include "app/evaluate/scorer.hpp"
 #include "app/evaluate/trained_model.hpp"
+#include "app/plan/placement.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/result_file.hpp"
@@ -145,6 +146,7 @@ int run_predict(comm::MpiSession& session, const PredictOptions& options) {
   const auto communicator = communicator_of(session, execution);
   io::IoDeadline io_deadline = watch_files(session, *communicator, execution.io_deadline);
   Console console(communicator->rank() == 0);
+  const Console::Watch watched(console, io_deadline);
   TrainedModel subject(*communicator, console,
                        {.checkpoint = options.checkpoint,
                         .data = options.data,

@@ -36,12 +36,6 @@ model::LossKind trained_loss(const TrainOptions& trained, const io::TrainingReco
 
 }  // namespace
 
-std::unique_ptr<comm::Communicator> communicator_of(comm::MpiSession& session, const ExecutionOptions& execution) {
-  return comm::make_communicator(session, {.transport = execution.transport,
-                                           .deadline_seconds = execution.deadline,
-                                           .excuse_seconds = execution.io_deadline + execution.deadline});
-}
-
 TrainedModel::TrainedModel(comm::Communicator& communicator, Console& console, const Request& request,
                            const ExecutionOptions& execution, io::IoDeadline& deadline)
     : source_(communicator, request.checkpoint, &deadline),  // the others learn from it which network and which data

@@ -23,9 +23,6 @@
 
 namespace lockstep::app {
 
-/// Collective: between the ranks of a command that begins with a trained network.
-std::unique_ptr<comm::Communicator> communicator_of(comm::MpiSession& session, const ExecutionOptions& execution);
-
 class TrainedModel {
  public:
   enum class Labels { required, as_they_come };

@@ -103,7 +103,7 @@ BenchAllReduceOptions parse_bench_all_reduce(const std::vector<std::string>& arg
       .only_with("device", {"auto", "gpu"});
   table.add("share-gpu", execution.share_gpu, "let several ranks use one GPU: slow, for tests")
       .only_with("device", {"auto", "gpu"});
-  add_deadline_option(table, execution);
+  add_deadline_options(table, execution);
 
   read_options(table, arguments, kAllReduceUsage, kAllReduceExamples);
   table.check_relations();

@@ -40,7 +40,7 @@ BenchInputOptions parse_bench_input(const std::vector<std::string>& arguments) {
   add_loss_options(table, train.loss);
   add_batch_options(table, train.work);
   table.group("Execution");
-  add_deadline_option(table, train.execution);
+  add_deadline_options(table, train.execution);
   read_train_options(table, train, arguments, kBenchInputUsage, kBenchInputExamples, ConfigFile::none);
   table.require("data", "name a shard folder that `lockstep pack` made, or an HDF5 file");
   return options;

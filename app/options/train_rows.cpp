@@ -572,8 +572,13 @@ void add_nvls_option(OptionTable& table, ExecutionOptions& options) {
       .contradicts("ring");
 }
 
-void add_deadline_option(OptionTable& table, ExecutionOptions& options) {
+void add_deadline_options(OptionTable& table, ExecutionOptions& options) {
   table.add("deadline", options.deadline, "SECONDS", "a rank that is silent for longer counts as dead and ends the job")
+      .above(0);
+  table
+      .add("io-deadline", options.io_deadline, "SECONDS",
+           "a file that does not come back from one read or write for longer ends the job: data, checkpoints, logs; "
+           "until then the other ranks wait")
       .above(0);
 }
 
@@ -592,13 +597,7 @@ void add_execution_options(OptionTable& table, ExecutionOptions& options) {
   table.add_choice("transport", options.transport, "NAME",
                    "how ranks on CPUs reduce; auto: shared memory where all ranks share a host, two-level (shared "
                    "memory within hosts, rings between them) where some do, else the ring");
-  add_deadline_option(table, options);
-  table
-      .add("io-deadline", options.io_deadline, "SECONDS",
-           "a file that does not come back from one read or write for longer ends the job: data, checkpoints, logs; "
-           "until "
-           "then the other ranks wait")
-      .above(0);
+  add_deadline_options(table, options);
   table.add("share-gpu", options.share_gpu, "let several ranks use one GPU: slow, for tests")
       .only_with("device", {"auto", "gpu"});
 }

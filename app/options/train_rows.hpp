@@ -45,7 +45,7 @@ class CheckpointRows {
 };
 void add_report_options(OptionTable& table, ReportOptions& options);
 void add_progress_option(OptionTable& table, std::optional<bool>& progress);
-void add_deadline_option(OptionTable& table, ExecutionOptions& options);
+void add_deadline_options(OptionTable& table, ExecutionOptions& options);
 /// NVLS, of GPUs.
 void add_nvls_option(OptionTable& table, ExecutionOptions& options);
 /// Where a command computes.

@@ -150,6 +150,12 @@ std::string device_identity(const Place& place) {
   return place.gpu->pci + (place.gpu->pci.empty() || uuid.empty() ? "" : " ") + uuid;
 }
 
+std::unique_ptr<comm::Communicator> communicator_of(comm::MpiSession& session, const ExecutionOptions& execution) {
+  return comm::make_communicator(session, {.transport = execution.transport,
+                                           .deadline_seconds = execution.deadline,
+                                           .excuse_seconds = execution.io_deadline + execution.deadline});
+}
+
 comm::CommunicatorOptions communicator_options(const ExecutionOptions& options) {
   return {.transport = options.transport,
           .wire = options.wire,

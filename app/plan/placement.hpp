@@ -98,9 +98,11 @@ std::string memory_complaint(std::span<const GpuMemory> ranks, const model::Memo
 void require_gpu_memory(comm::Communicator& communicator, const Place& place, const model::MemoryPlan& plan,
                         std::int64_t batch, const std::function<model::MemoryPlan(std::int64_t)>& plan_for);
 
-/// The backend of this place.
-/// Between the hosts' memories, for training.
+/// Collective: between the hosts' memories, for a command that sums no gradients.
+std::unique_ptr<comm::Communicator> communicator_of(comm::MpiSession& session, const ExecutionOptions& execution);
+/// What one for training is made with.
 comm::CommunicatorOptions communicator_options(const ExecutionOptions& options);
+/// The backend of this place.
 std::unique_ptr<model::Backend> make_backend(const Place& place, const ExecutionOptions& options);
 /// Collective: between the GPUs of such a place. `communicator` and `backend` must outlive it.
 std::unique_ptr<comm::Communicator> make_device_communicator(comm::MpiSession& session,

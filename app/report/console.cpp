@@ -1,6 +1,8 @@
 #include "app/report/console.hpp"
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <utility>
 
@@ -37,6 +39,17 @@ int write_all(int descriptor, std::string_view bytes) {
   return 0;
 }
 
+constexpr int kPatienceMilliseconds = 1000;
+
+/// Something can be written without a wait, now or within so long.
+bool has_room(int descriptor, int milliseconds) {
+  pollfd room{.fd = descriptor, .events = POLLOUT, .revents = 0};
+  int ready = 0;
+  do ready = poll(&room, 1, milliseconds);
+  while (ready < 0 && errno == EINTR);
+  return ready != 0;
+}
+
 std::string as_lines(std::string_view prefix, std::string_view text) {
   while (text.ends_with('\n')) text.remove_suffix(1);
   return fmt::format("{}{}\n", prefix, text);
@@ -44,18 +57,20 @@ std::string as_lines(std::string_view prefix, std::string_view text) {
 
 }  // namespace
 
-Console::Console(bool speaks) : speaks_(speaks), output_(STDOUT_FILENO), error_(STDERR_FILENO) {}
+Console::Console(bool speaks) : Console(STDOUT_FILENO, STDERR_FILENO) { speaks_ = speaks; }
 
-Console::Console(int output, int error) : speaks_(true), output_(output), error_(error) {}
+Console::Console(int output, int error)
+    : speaks_(true),
+      output_{.descriptor = output, .name = "standard output"},
+      error_{.descriptor = error, .name = "standard error"} {}
 
 Console::~Console() {
   hide_bar();
   if (log_ >= 0) close(log_);
 }
 
-void Console::attach_log(const std::filesystem::path& path, bool append, io::IoDeadline* deadline) {
+void Console::attach_log(const std::filesystem::path& path, bool append) {
   if (!speaks_) return;
-  deadline_ = deadline;
   const io::IoDeadline::Operation opening(deadline_, io::IoDeadline::Kind::writing, path);
   const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (append ? 0 : O_TRUNC), 0666);
   if (descriptor < 0) {
@@ -85,13 +100,40 @@ void Console::warn(std::string_view text) {
   if (!speaks_) return;
   hide_bar();
   const std::string lines = as_lines("warning: ", text);
-  write_all(error_, lines);
+  write(error_, lines);
   log(lines);
+}
+
+int Console::write(Stream& stream, std::string_view bytes) {
+  const io::IoDeadline::Operation printing(deadline_, io::IoDeadline::Kind::printing, stream.name);
+  if (log_ < 0) return write_all(stream.descriptor, bytes);
+  if (!has_room(stream.descriptor, stream.full ? 0 : kPatienceMilliseconds)) {
+    stream.full = true;
+    stream.lines_skipped += std::count(bytes.begin(), bytes.end(), '\n');
+    return 0;
+  }
+  std::string said;
+  if (stream.lines_skipped > 0) {
+    said = fmt::format("[{} lines found no room here: {} has them]\n{}", std::exchange(stream.lines_skipped, 0),
+                       log_path_.string(), bytes);
+    bytes = said;
+  }
+  stream.full = false;
+  while (!bytes.empty()) {
+    const std::string_view piece = bytes.substr(0, PIPE_BUF);  // a pipe with room takes as much without a wait
+    if (const int problem = write_all(stream.descriptor, piece); problem != 0) return problem;
+    bytes.remove_prefix(piece.size());
+    if (bytes.empty() || has_room(stream.descriptor, kPatienceMilliseconds)) continue;
+    stream.full = true;
+    stream.lines_skipped += std::count(bytes.begin(), bytes.end(), '\n');
+    return 0;
+  }
+  return 0;
 }
 
 void Console::print(std::string_view bytes) {
   if (output_error_ == EPIPE) return;  // a pipe that nobody reads stays so; a full disk may have room again
-  if (const int problem = write_all(output_, bytes); problem != 0 && output_error_ == 0) output_error_ = problem;
+  if (const int problem = write(output_, bytes); problem != 0 && output_error_ == 0) output_error_ = problem;
 }
 
 void Console::require_output() const {
@@ -127,7 +169,7 @@ void Console::log(std::string_view lines) {
 
 void Console::progress(double fraction, std::string_view text) {
   if (!shows_progress()) return;
-  const Terminal where = terminal_at(output_);
+  const Terminal where = terminal_at(output_.descriptor);
   // One column stays free: a full last column makes some terminals wrap.
   const auto line = bar_.update(fraction, text, where.columns - 1, ProgressBar::Clock::now());
   if (!line) return;
@@ -146,6 +188,8 @@ void Console::hide_bar() {
   bar_visible_ = false;
 }
 
-bool Console::shows_progress() const { return speaks_ && progress_.value_or(terminal_at(output_).interactive); }
+bool Console::shows_progress() const {
+  return speaks_ && progress_.value_or(terminal_at(output_.descriptor).interactive);
+}
 
 }  // namespace lockstep::app

@@ -2,10 +2,12 @@
 /// The voice of the program: what rank 0 prints, and the copy of it in the run's log file.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "app/report/progress_bar.hpp"
 #include "io/files/io_deadline.hpp"
@@ -24,9 +26,25 @@ class Console {
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
 
-  /// A copy of every line goes to `path`, those said before included; append = false truncates it. `deadline` is that
-  /// of each write, and outlives the console. Once. Throws io::FileError.
-  void attach_log(const std::filesystem::path& path, bool append, io::IoDeadline* deadline = nullptr);
+  /// Scope in which writes of the console have a deadline.
+  class Watch {
+   public:
+    Watch(Console& console, io::IoDeadline& deadline)
+        : console_(console), before_(std::exchange(console.deadline_, &deadline)) {}
+    ~Watch() { console_.deadline_ = before_; }
+    Watch(const Watch&) = delete;
+    Watch& operator=(const Watch&) = delete;
+
+   private:
+    Console& console_;
+    io::IoDeadline* before_;
+  };
+
+  /// A copy of every line goes to `path`, those said before included; append = false truncates it. From here on a
+  /// reader of stdout or stderr that has stopped (a pager, a terminal after Ctrl-S) does not stop the program: lines
+  /// that find no room for a second are left out there, and how many they were is said when there is room again. Once.
+  /// Throws io::FileError.
+  void attach_log(const std::filesystem::path& path, bool append);
   /// One or more lines to stdout and the log; the final newline is added. Throws io::FileError when the log cannot be
   /// written (disk full), once: the log is given up then. A stdout that fails is not thrown: it must not end a long
   /// run. Where there is a log, a warning says once that only the log has all lines.
@@ -55,13 +73,23 @@ class Console {
   void mention_lost_output();
 
  private:
+  /// Standard output or error.
+  struct Stream {
+    int descriptor;
+    std::filesystem::path name;
+    bool full = false;               ///< the last write has found no room
+    std::int64_t lines_skipped = 0;  ///< since it was full
+  };
+
   void hide_bar();
+  /// 0 or errno.
+  int write(Stream& stream, std::string_view bytes);
   void print(std::string_view bytes);
   void log(std::string_view lines);
 
   bool speaks_;
-  int output_;
-  int error_;
+  Stream output_;
+  Stream error_;
   int log_ = -1;
   std::string unlogged_;  ///< what was said before there was a log
   std::filesystem::path log_path_;

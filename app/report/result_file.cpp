@@ -15,8 +15,8 @@ void require_output(comm::Communicator& communicator, const Console& console) {
   comm::all_succeed(communicator, [&] { console.require_output(); });
 }
 
-ResultFile::ResultFile(comm::Communicator& communicator, const std::filesystem::path& file)
-    : communicator_(communicator), file_(file) {
+ResultFile::ResultFile(comm::Communicator& communicator, const std::filesystem::path& file, io::IoDeadline* deadline)
+    : communicator_(communicator), file_(file), deadline_(deadline) {
   on_rank_0([&] { descriptor_ = io::open_file(file_, O_WRONLY | O_CREAT, "write"); });
 }
 
@@ -33,7 +33,9 @@ void ResultFile::write(const std::string& text) {
 void ResultFile::on_rank_0(const std::function<void()>& work) {
   if (file_.empty()) return;  // on all ranks alike
   comm::all_succeed(communicator_, [&] {
-    if (communicator_.rank() == 0) work();
+    if (communicator_.rank() != 0) return;
+    const io::IoDeadline::Operation writing(deadline_, io::IoDeadline::Kind::writing, file_);
+    work();
   });
 }
 

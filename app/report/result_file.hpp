@@ -9,6 +9,7 @@
 #include "app/report/console.hpp"
 #include "comm/communicator.hpp"
 #include "io/files/durable_file.hpp"
+#include "io/files/io_deadline.hpp"
 #include "io/runs/metrics_log.hpp"
 
 namespace lockstep::app {
@@ -22,8 +23,9 @@ void require_output(comm::Communicator& communicator, const Console& console);
 /// before stays if none comes. A write is with the system when it returns. The file may be a device or a pipe.
 class ResultFile {
  public:
-  /// Collective, as is write(). `file` empty: nothing will ever be written. Throws comm::AgreedError.
-  ResultFile(comm::Communicator& communicator, const std::filesystem::path& file);
+  /// Collective, as is write(). `file` empty: nothing will ever be written. `deadline`: of each access, nullptr:
+  /// none; it and `communicator` outlive this. Throws comm::AgreedError.
+  ResultFile(comm::Communicator& communicator, const std::filesystem::path& file, io::IoDeadline* deadline = nullptr);
   ResultFile(const ResultFile&) = delete;
   ResultFile& operator=(const ResultFile&) = delete;
 
@@ -38,6 +40,7 @@ class ResultFile {
 
   comm::Communicator& communicator_;
   std::filesystem::path file_;
+  io::IoDeadline* deadline_;
   io::Descriptor descriptor_;
   bool emptied_ = false;
 };

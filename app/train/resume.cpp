@@ -29,8 +29,10 @@ namespace fs = std::filesystem;
 namespace {
 
 /// Of the files in a run's folder; -1: none.
-std::int64_t newest_step(const fs::path& run) {
-  const std::vector<io::FoundCheckpoint> found = io::list_checkpoints(run / "checkpoints");
+std::int64_t newest_step(const fs::path& run, io::IoDeadline* deadline) {
+  const fs::path folder = run / "checkpoints";
+  const io::IoDeadline::Operation listing(deadline, io::IoDeadline::Kind::reading, folder);
+  const std::vector<io::FoundCheckpoint> found = io::list_checkpoints(folder);
   return found.empty() ? -1 : found.front().step;
 }
 
@@ -68,7 +70,7 @@ Origin find_origin(comm::Communicator& communicator, Console& console, const Run
   if (options.folder.empty()) throw UsageError("--resume needs --run: name the run folder to continue");
   const bool any = on_all_ranks(communicator, [&] {
     const bool of_folder = resume.from == Resume::From::newest || is_of_run(resume.file, origin.folder);
-    return of_folder && (origin.newest_seen = newest_step(origin.folder)) >= 0;
+    return of_folder && (origin.newest_seen = newest_step(origin.folder, &deadline)) >= 0;
   });
   if (resume.from == Resume::From::newest && !any) {
     console.info(fmt::format("{} has no checkpoint yet: starting at step 0", origin.folder.string()));
@@ -96,7 +98,7 @@ Origin find_origin(comm::Communicator& communicator, Console& console, const Run
 }
 
 bool found_newer(comm::Communicator& communicator, Console& console, Origin& origin) {
-  const auto look = [&] { return newest_step(origin.folder) > origin.newest_seen; };
+  const auto look = [&] { return newest_step(origin.folder, origin.deadline) > origin.newest_seen; };
   if (!on_all_ranks(communicator, look)) return false;
   origin.checkpoint.emplace(
       communicator, CheckpointChoice{.path = origin.folder, .which = CheckpointChoice::Which::latest}, origin.deadline);
@@ -129,12 +131,16 @@ bool lies_behind(const io::TrainingRecord& now, std::int64_t step, const std::st
   return step <= now.step && its == io::lines_up_to(now.metrics, step);
 }
 
-void record_unrecorded_checkpoints(io::MetricsLog& metrics, const fs::path& run, const io::TrainingRecord& now) {
+void record_unrecorded_checkpoints(io::MetricsLog& metrics, const fs::path& run, const io::TrainingRecord& now,
+                                   io::IoDeadline& deadline) {
+  using Operation = io::IoDeadline::Operation;
+  const Operation looking(&deadline, io::IoDeadline::Kind::reading, run);
   const std::set<std::int64_t> recorded = io::recorded_steps(run / "metrics.jsonl", "checkpoint");
   std::vector<io::FoundCheckpoint> found = io::list_checkpoints(run / "checkpoints");
   std::reverse(found.begin(), found.end());  // newest first, so far
   for (const io::FoundCheckpoint& checkpoint : found) {
     if (checkpoint.step > now.step || recorded.contains(checkpoint.step)) continue;
+    const Operation reading(&deadline, io::IoDeadline::Kind::reading, checkpoint.file);
     try {
       if (!lies_behind(now, checkpoint.step, io::stored_record(checkpoint.file).metrics)) continue;
     } catch (const io::FileError&) {  // damaged: nobody can go on from it, nor tell whose it is

@@ -49,7 +49,7 @@ bool lies_behind(const io::TrainingRecord& now, std::int64_t step, const std::st
 /// Adds a record for each of the run's checkpoints up to `now` that `metrics`, in its folder, has none of: whoever
 /// wrote it was killed before it could say so. How long it took is not known (null).
 void record_unrecorded_checkpoints(io::MetricsLog& metrics, const std::filesystem::path& run,
-                                   const io::TrainingRecord& now);
+                                   const io::TrainingRecord& now, io::IoDeadline& deadline);
 
 /// `file` lies in the run's own checkpoints folder (a resume from elsewhere begins a new run folder).
 bool is_of_run(const std::filesystem::path& file, const std::filesystem::path& run);

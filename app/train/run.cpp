@@ -76,11 +76,11 @@ void Run::open_folder(std::optional<io::RunFolder> taken, bool continues, const 
       folder_ = std::make_shared<io::RunFolder>(
           run_.folder, continues ? io::RunFolder::Open::resume : io::RunFolder::Open::fresh, run_.force, &deadline);
     }
-    console_.attach_log(folder_->path() / "log.txt", continues, &deadline);
+    console_.attach_log(folder_->path() / "log.txt", continues);
     folder_->write_text("config.ini", identity_.configuration);
     RunLogs logs;
     logs.metrics = std::make_unique<io::MetricsLog>(folder_->path() / "metrics.jsonl", continues, from.step, &deadline);
-    if (continues) record_unrecorded_checkpoints(*logs.metrics, folder_->path(), from);
+    if (continues) record_unrecorded_checkpoints(*logs.metrics, folder_->path(), from, deadline);
     if (reports_.tensorboard)
       logs.tensorboard = std::make_unique<io::TensorboardLog>(folder_->path(), continues ? from.step : -1, &deadline);
     logs.still_owner = [this] { folder_->still_owner(); };

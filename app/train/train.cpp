@@ -86,6 +86,7 @@ int train(comm::MpiSession& session, const TrainOptions& given, StopSignals& sig
   }();
   io::IoDeadline io_deadline = watch_files(session, *communicator, given.execution.io_deadline);
   Console& console = training.console;
+  const Console::Watch watched(console, io_deadline);
   if (!communicator->transport_note().empty()) console.warn(communicator->transport_note());
   console.set_progress(given.reports.progress);
   if (stopped_before_start(*communicator, console, signals)) return kExitStoppedEarly;

@@ -1,8 +1,11 @@
 #include "comm/session/this_process.hpp"
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <random>
 
+#include <poll.h>
 #include <unistd.h>
 
 namespace lockstep::comm {
@@ -18,9 +21,15 @@ std::uint64_t random_nonce() {
 }
 
 void write_stderr(std::string_view text) noexcept {
+  constexpr int kMostMilliseconds = 1000;
   while (!text.empty()) {
-    const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
+    pollfd room{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
+    const int ready = poll(&room, 1, kMostMilliseconds);
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) return;
+    // A pipe with room takes so much at once without making its writer wait.
+    const ssize_t written = write(STDERR_FILENO, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
+    if (written < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (written <= 0) return;
     text.remove_prefix(static_cast<std::size_t>(written));
   }

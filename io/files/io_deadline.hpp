@@ -17,7 +17,7 @@ namespace lockstep::io {
 
 class IoDeadline {
  public:
-  enum class Kind { reading, writing };
+  enum class Kind { reading, writing, printing };  ///< printing: to a terminal, a pipe, whatever reads the words
   /// An operation that is under way.
   struct Pending {
     Kind kind = Kind::reading;

@@ -25,7 +25,18 @@ exec ./unread sh -c 'exec "$@" 2>&1' sh "$@"
 END
 printf '#!/bin/sh\nexec "$@" >/dev/full\n' >full
 printf '#!/bin/sh\nexec "$@" 2>/dev/full\n' >full_error
-chmod +x unread unheard full full_error
+# Somebody has the other end, and has stopped reading.
+cat >stopped <<'END'
+#!/usr/bin/env python3
+import fcntl, os, sys
+reader, writer = os.pipe()
+os.set_inheritable(reader, True)
+fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+os.dup2(writer, 1)
+os.dup2(writer, 2)
+os.execvp(sys.argv[1], sys.argv[1:])
+END
+chmod +x unread unheard full full_error stopped
 
 check "training outlives the reader of its words"
 for wrapper in ./unread ./unheard; do
@@ -38,6 +49,17 @@ check "so it does behind | head -1"
 status=${PIPESTATUS[0]}
 expect_status 0
 expect grep -q '^done at step 10 ' runs/head/log.txt
+check "a reader that stops (a pager, Ctrl-S) stops no training, nor its failure"
+talkative=(train --data data --hidden 16 --batch 20 --report-every 1 --progress off)
+for ranks in 1 2; do
+  start -n $ranks -w ./stopped "${talkative[@]}" --steps 200 --run runs/pager-$ranks
+  finish 30
+  expect_status 0
+  expect grep -q '^step 200/200 ' runs/pager-$ranks/log.txt
+done
+start -n 2 -w ./stopped "${talkative[@]}" --learning-rate 1e30 --steps 200 --run runs/pager-fails
+finish 30
+expect_status 1
 check "what is lost is said once, with the place where it is not"
 run -w ./unread "${options[@]}" --steps 10 --run runs/said
 expect_err 'nobody reads standard output any more; the run goes on, and runs/said/log.txt has all lines'

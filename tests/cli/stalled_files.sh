@@ -55,8 +55,8 @@ for transport in shared-memory ring; do
   stall 1 data/train/
   stalled_out 'error on rank 1 \(.*\): reading [^ ]*data/train/[^ ]*\.h5'
 
-  check "a stall that ends before the I/O deadline ends nothing, $transport"
-  begin back-$transport "${ranks[@]}" --deadline $deadline --io-deadline 100
+  check "a stall that ends before the I/O deadline ends nothing, and is told, $transport"
+  begin back-$transport "${ranks[@]}" --deadline $deadline --io-deadline 50
   stall 1 data/train/
   sleep $((deadline + 3))
   come_back
@@ -64,7 +64,10 @@ for transport in shared-memory ring; do
   wait_for 30 eval "[ \$(wc -l <out) -gt $((lines + 2)) ]"
   kill -USR1 "$(rank 0)"
   finish 30
-  expect_status 75; expect_silence
+  expect_status 75
+  expect_err 'warning: rank 1 \(host .*\) is waiting for input \(.*data/train/.*\.h5, [0-9]+ s\); the job ends after 50 s of it'
+  expect_err 'rank 1 \(host .*\) goes on, after a wait of [0-9]+ s'
+  [ "$(own_words | wc -l)" = 2 ] || failed "more words than these"
 
   check "rank 0's log stalls and comes back, $transport"
   begin log-$transport "${ranks[@]}" --deadline $deadline --io-deadline 100
@@ -108,7 +111,34 @@ stall -1 data/train/
 start -n 2 "${train[@]}" --run runs/start $limits
 stalled_out 'reading [^ ]*data/train[^ ]*' all
 
+check "the list of checkpoints: resume"
+come_back
+stall 0 runs/back-ring/checkpoints
+start -n 2 "${train[@]}" --run runs/back-ring --resume $limits
+stalled_out 'error on rank 0 \(.*\): reading [^ ]*runs/back-ring/checkpoints'
+
+# stalls_out TEXT ARGUMENTS...: a command that does not train, beside a stall of TEXT on rank 1, or on rank 0 where it writes.
+stalls_out() {
+  local text=$1
+  shift
+  check "$1 ${2#-}: a file that stalls"
+  start -n 2 -w ./preloaded "$@" --deadline $deadline --io-deadline $io_deadline
+  stalled_out "error on rank [01] \\(.*\\): (reading|writing) [^ ]*$text[^ ]*"
+}
+come_back
+stall 1 data/train/
+stalls_out data/train check --data data --hidden 16 --batch 20
+stalls_out data/train bench input --data data --hidden 16 --batch 20
+stalls_out data/train bench step --input data --data data --hidden 16 --batch 20
+come_back
+stall 0 lockstep-bench-checkpoint
+stalls_out lockstep-bench-checkpoint bench checkpoint --state-mb 1 --folder scratch
+come_back
+stall 0 table.csv
+stalls_out table.csv bench all-reduce --max 4 --repeat 1 --csv table.csv
+
 check "a world of one"
+come_back
 begin alone "${train[@]}" --io-deadline $io_deadline
 stall -1 data/train/
 finish 40

@@ -1,5 +1,5 @@
 // A file system that stalls, preloaded (LD_PRELOAD) into the program. While the file that STALLED_FILES names exists and
-// its one line is "RANK TEXT" (RANK -1: all), whoever reads, writes, opens or flushes a file whose path contains TEXT on
+// its one line is "RANK TEXT" (RANK -1: all), whoever reads, writes, opens, lists or flushes a file whose path contains TEXT on
 // that rank waits until the line is gone. The program itself is not changed.
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -90,3 +90,15 @@ int fsync(int descriptor) {
   }
 OPEN(open)
 OPEN(open64)
+
+int openat(int folder, const char* path, int flags, ...) {  // what std::filesystem lists a folder by
+  mode_t mode = 0;
+  if (flags & (O_CREAT | __O_TMPFILE)) {
+    va_list rest;
+    va_start(rest, flags);
+    mode = va_arg(rest, mode_t);
+    va_end(rest);
+  }
+  wait_for_path(path);
+  return NEXT(int (*)(int, const char*, int, ...), "openat")(folder, path, flags, mode);
+}

@@ -1,5 +1,6 @@
 #include "app/report/console.hpp"
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdlib>
@@ -15,6 +16,7 @@
 #include <poll.h>
 #include <pty.h>
 #include <sys/ioctl.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "app/report/terminal.hpp"
@@ -24,6 +26,7 @@ namespace lockstep::app {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::AllOf;
 using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
@@ -206,6 +209,65 @@ TEST_F(ConsoleTest, WaitsForRoomInAPipeThatDoesNotBlock) {
   for (int i = 0; i < 300; ++i) console.info(line);  // a pipe holds 64 KiB
   reader.join();
   EXPECT_NO_THROW(console.require_output());
+  close(ends[0]);
+  close(ends[1]);
+}
+
+TEST_F(ConsoleTest, LeavesOutLinesThatAStoppedReaderHasNoRoomFor) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);  // its writer would wait for ever
+  Console console(ends[1], error_.in());
+  const fs::path log = folder_ / "log.txt";
+  console.attach_log(log, false);
+  const std::string line(1000, 'x');
+  for (int i = 0; i < 100; ++i) console.info(line);  // a pipe holds 64 KiB
+  EXPECT_EQ(contents(log).size(), 100 * (line.size() + 1)) << "the log has all";
+
+  std::string seen(65536, '\0');
+  const ssize_t count = read(ends[0], seen.data(), seen.size());
+  ASSERT_GT(count, 0);
+  seen.resize(static_cast<std::size_t>(count));
+  const auto missing = 100 - std::count(seen.begin(), seen.end(), '\n');
+  EXPECT_GT(missing, 0);
+  console.info("more");
+  console.info("and more");
+  std::string later(65536, '\0');
+  later.resize(static_cast<std::size_t>(std::max<ssize_t>(0, read(ends[0], later.data(), later.size()))));
+  EXPECT_THAT(later, EndsWith("lines found no room here: " + log.string() + " has them]\nmore\nand more\n"));
+  EXPECT_NO_THROW(console.require_output());
+  close(ends[0]);
+  close(ends[1]);
+}
+
+TEST_F(ConsoleTest, GoesOnWhereATerminalIsStopped) {
+  const Pty terminal(60);
+  Console console(terminal.slave(), error_.in());
+  console.attach_log(folder_ / "log.txt", false);
+  ASSERT_EQ(tcflow(terminal.slave(), TCOOFF), 0);  // Ctrl-S
+  console.info("one");
+  console.info("two");
+  ASSERT_EQ(tcflow(terminal.slave(), TCOON), 0);
+  console.info("three");
+  EXPECT_THAT(terminal.text(), AllOf(HasSubstr("[2 lines found no room here"), HasSubstr("three")));
+  EXPECT_EQ(contents(folder_ / "log.txt"), "one\ntwo\nthree\n");
+}
+
+TEST_F(ConsoleTest, HasADeadlineWhereItWaitsForItsReader) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
+  std::string waited_for;
+  // What ends the process in the program makes room here.
+  io::IoDeadline deadline(1.5, {.expired = [&](const io::IoDeadline::Pending& pending) {
+                            waited_for = pending.file;
+                            std::string seen(65536, '\0');
+                            EXPECT_GT(read(ends[0], seen.data(), seen.size()), 0);
+                          }});
+  Console console(ends[1], error_.in());
+  {
+    const Console::Watch watched(console, deadline);
+    console.info(std::string(70000, 'x'));
+  }
+  EXPECT_EQ(waited_for, "standard output");
   close(ends[0]);
   close(ends[1]);
 }
