@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <random>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -27,6 +30,7 @@ using Address = std::uintptr_t;
 
 struct Operation {
   std::function<void()> work;
+  std::function<bool()> is_over = {};            ///< of work that others finish; else it is over when it has run
   std::vector<std::shared_ptr<Operation>> next;  ///< wait for this one
   std::size_t awaited = 0;                       ///< operations that are not done yet
   bool done = false;
@@ -52,8 +56,10 @@ class VectorClock {
 /// One operation of a capture.
 struct Node {
   std::string name;
-  std::vector<MemoryAccess> accesses;
+  std::vector<MemoryAccess> accesses = {};
   std::function<void()> work;
+  std::function<bool()> is_over = {};
+  CUevent_st* records = nullptr;     ///< the event that the launched graph records
   std::set<std::size_t> after = {};  ///< directly
   std::vector<bool> ancestors = {};  ///< all that come before
 };
@@ -61,6 +67,7 @@ struct Capture {
   std::uint64_t number = 0;
   std::vector<Node> nodes;
   CUstream_st* origin = nullptr;
+  std::thread::id thread = std::this_thread::get_id();  ///< what others do is no concern of the capture's
   std::set<CUstream_st*> streams;
   bool invalid = false;
 };
@@ -113,12 +120,14 @@ struct Promise {
 };
 
 struct RuntimeState {
+  std::recursive_mutex turn;
+  int devices = 1;
   std::map<Address, Allocation> allocations;
   std::size_t allocated = 0;
-  std::vector<OperationPtr> ready;
+  std::vector<OperationPtr> ready, lasting;  ///< lasting: others have yet to finish them
   std::mt19937_64 random;
   double eagerness = 0.3;
-  bool ignores_events = false;
+  bool ignores_events = false, tells_faults = false;
   std::set<CUstream_st*> streams;
   std::vector<std::uint64_t> ticks;  ///< by a stream's number
   std::set<std::size_t> free_numbers;
@@ -135,6 +144,12 @@ RuntimeState& runtime() {
   return the_one;
 }
 
+/// Threads call one after the other.
+class Turn {
+ private:
+  std::scoped_lock<std::recursive_mutex> lock_{runtime().turn};
+};
+
 constexpr std::size_t kDeviceBytes = std::size_t{8} << 30;
 constexpr std::byte kUnwritten{0xff};  ///< NaN in numbers
 
@@ -145,7 +160,17 @@ cudaError_t noted(cudaError_t error) {
 
 void report_fault(std::string text) {
   auto& faults = runtime().faults;
-  if (std::ranges::find(faults, text) == faults.end()) faults.push_back(std::move(text));
+  if (std::ranges::find(faults, text) != faults.end()) return;
+  if (runtime().tells_faults) std::fprintf(stderr, "found on the stand-ins: %s\n", text.c_str());
+  faults.push_back(std::move(text));
+}
+
+void finish(Operation& operation) {
+  operation.done = true;
+  for (auto& next : operation.next) {
+    if (--next->awaited == 0) runtime().ready.push_back(std::move(next));
+  }
+  operation.next.clear();
 }
 
 void run_one() {
@@ -153,27 +178,39 @@ void run_one() {
   std::swap(ready[runtime().random() % ready.size()], ready.back());
   const OperationPtr operation = std::move(ready.back());
   ready.pop_back();
-  operation->done = true;
-  for (auto& next : operation->next) {
-    if (--next->awaited == 0) ready.push_back(std::move(next));
-  }
-  operation->next.clear();
   const std::function<void()> work = std::exchange(operation->work, nullptr);
   try {
     if (work) work();
   } catch (const lockstep::test::KernelFault& fault) {
     report_fault(fault.what());
   }
+  if (operation->is_over) {
+    runtime().lasting.push_back(operation);
+  } else {
+    finish(*operation);
+  }
+}
+/// The next operation, or a look at what others are to finish. False: there is neither.
+bool go_on() {
+  std::erase_if(runtime().lasting, [](const OperationPtr& operation) {
+    if (!operation->is_over()) return false;
+    finish(*operation);
+    return true;
+  });
+  if (!runtime().ready.empty()) return run_one(), true;
+  return !runtime().lasting.empty();
 }
 void run_until_done(const OperationPtr& operation) {
-  while (operation && !operation->done) run_one();
+  while (operation && !operation->done && go_on()) continue;
 }
 void run_all() {
-  while (!runtime().ready.empty()) run_one();
+  while (go_on()) continue;
 }
 
-OperationPtr submit(std::function<void()> work, const std::vector<OperationPtr>& after) {
-  const auto operation = std::make_shared<Operation>(Operation{.work = std::move(work), .next = {}});
+OperationPtr submit(std::function<void()> work, const std::vector<OperationPtr>& after,
+                    std::function<bool()> is_over = nullptr) {
+  const auto operation =
+      std::make_shared<Operation>(Operation{.work = std::move(work), .is_over = std::move(is_over), .next = {}});
   for (const OperationPtr& each : after) {
     if (!each || each->done) continue;
     each->next.push_back(operation);
@@ -265,7 +302,7 @@ void forget_promises(const void* to, std::size_t bytes) {
 
 /// What the thread may not do while it captures.
 cudaError_t unless_capturing() {
-  if (!runtime().capture) return cudaSuccess;
+  if (!runtime().capture || runtime().capture->thread != std::this_thread::get_id()) return cudaSuccess;
   runtime().capture->invalid = true;
   return noted(cudaErrorStreamCaptureUnsupported);
 }
@@ -307,8 +344,9 @@ cudaError_t enqueue_node(CUstream_st& stream, Node node) {
   advance(stream);
   for (const MemoryAccess& access : node.accesses) remember(stream, node.name, access);
   expect_pinned(stream, node.accesses);
-  stream.last = submit(std::move(node.work), {stream.last});
-  let_chance_run();
+  const bool lasts = node.is_over != nullptr;
+  stream.last = submit(std::move(node.work), {stream.last}, std::move(node.is_over));
+  if (!lasts) let_chance_run();  // who enqueues those has a thread of its own
   return cudaSuccess;
 }
 
@@ -348,6 +386,7 @@ cudaError_t enqueue_grid(lockstep::test::LaunchedGrid grid) {
 [[maybe_unused]] const bool grids_are_sent = (lockstep::test::send_grids(enqueue_grid), true);
 
 cudaError_t allocate_block(void** block, std::size_t bytes, bool pinned) {
+  const Turn turn;
   if (const cudaError_t error = unless_capturing(); error != cudaSuccess) return error;
   if (!pinned && runtime().allocated + bytes > kDeviceBytes) return noted(cudaErrorMemoryAllocation);
   *block = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
@@ -360,6 +399,7 @@ cudaError_t allocate_block(void** block, std::size_t bytes, bool pinned) {
 
 /// Waits for the device, as CUDA does.
 cudaError_t release_block(void* block, bool pinned) {
+  const Turn turn;
   if (const cudaError_t error = unless_capturing(); error != cudaSuccess) return error;
   if (block == nullptr) return cudaSuccess;
   const auto found = runtime().allocations.find(address_of(block));
@@ -377,7 +417,8 @@ cudaError_t release_block(void* block, bool pinned) {
 namespace lockstep::test {
 
 cudaError_t enqueue_on_cpu(cudaStream_t stream, const char* name, std::vector<MemoryAccess> accesses,
-                           std::function<void()> work) {
+                           std::function<void()> work, std::function<bool()> is_over) {
+  const Turn turn;
   if (stream == nullptr) {
     report_fault(fmt::format("{} is on the default stream, which nobody waits for", name));
     return noted(cudaErrorInvalidResourceHandle);
@@ -387,7 +428,8 @@ cudaError_t enqueue_on_cpu(cudaStream_t stream, const char* name, std::vector<Me
     report_fault(fmt::format("{} goes {} bytes far from where fewer are left of the memory", name, access.bytes));
     return noted(cudaErrorInvalidValue);
   }
-  return enqueue_node(*stream, {.name = name, .accesses = std::move(accesses), .work = std::move(work)});
+  return enqueue_node(
+      *stream, {.name = name, .accesses = std::move(accesses), .work = std::move(work), .is_over = std::move(is_over)});
 }
 
 void order_streams(std::uint64_t seed) {
@@ -395,7 +437,11 @@ void order_streams(std::uint64_t seed) {
   runtime().eagerness = std::array{0.0, 0.3, 0.6}[seed % 3];
 }
 
+void pretend_devices(int count) { runtime().devices = count; }
+
 void ignore_events(bool ignore) { runtime().ignores_events = ignore; }
+
+void tell_faults() { runtime().tells_faults = true; }
 
 std::vector<std::string> take_stream_faults() { return std::exchange(runtime().faults, {}); }
 
@@ -403,16 +449,25 @@ std::vector<std::string> take_stream_faults() { return std::exchange(runtime().f
 
 extern "C" {
 
-cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, cudaSuccess; }
+cudaError_t cudaGetDeviceCount(int* count) {
+  const Turn turn;
+  return *count = runtime().devices, cudaSuccess;
+}
 cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
-cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+cudaError_t cudaSetDevice(int device) {
+  const Turn turn;
+  return device < runtime().devices ? cudaSuccess : noted(cudaErrorInvalidDevice);
+}
 cudaError_t cudaDriverGetVersion(int* version) { return *version = CUDART_VERSION, cudaSuccess; }
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  const Turn turn;
   *properties = {};
   std::strcpy(properties->name, "a GPU on the CPU");
   properties->major = 9;
   properties->multiProcessorCount = 4;
   properties->totalGlobalMem = kDeviceBytes;
+  properties->pciBusID = device;
+  properties->uuid.bytes[0] = static_cast<char>(device);
   return cudaSuccess;
 }
 const char* cudaGetErrorName(cudaError_t error) {
@@ -432,23 +487,41 @@ const char* cudaGetErrorName(cudaError_t error) {
   }
 }
 const char* cudaGetErrorString(cudaError_t) { return "of a GPU that is none"; }
-cudaError_t cudaGetLastError() { return std::exchange(runtime().last_error, cudaSuccess); }
+cudaError_t cudaGetLastError() {
+  const Turn turn;
+  return std::exchange(runtime().last_error, cudaSuccess);
+}
 cudaError_t cudaDeviceSynchronize() {
+  const Turn turn;
   if (const cudaError_t error = unless_capturing(); error != cudaSuccess) return error;
   run_all();
   for (const CUstream_st* const stream : runtime().streams) host_waited_for(stream->clock);
   return cudaSuccess;
 }
 
-cudaError_t cudaMalloc(void** block, std::size_t bytes) { return allocate_block(block, bytes, false); }
-cudaError_t cudaHostAlloc(void** block, std::size_t bytes, unsigned) { return allocate_block(block, bytes, true); }
-cudaError_t cudaFree(void* block) { return release_block(block, false); }
-cudaError_t cudaFreeHost(void* block) { return release_block(block, true); }
+cudaError_t cudaMalloc(void** block, std::size_t bytes) {
+  const Turn turn;
+  return allocate_block(block, bytes, false);
+}
+cudaError_t cudaHostAlloc(void** block, std::size_t bytes, unsigned) {
+  const Turn turn;
+  return allocate_block(block, bytes, true);
+}
+cudaError_t cudaFree(void* block) {
+  const Turn turn;
+  return release_block(block, false);
+}
+cudaError_t cudaFreeHost(void* block) {
+  const Turn turn;
+  return release_block(block, true);
+}
 cudaError_t cudaMemGetInfo(std::size_t* available, std::size_t* total) {
+  const Turn turn;
   *total = kDeviceBytes;
   return *available = kDeviceBytes - runtime().allocated, cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  const Turn turn;
   const auto is_on_device = [&](const void* side) {
     const Allocation* const allocation = allocation_of(side, bytes);
     return allocation != nullptr && !allocation->is_pinned;
@@ -472,11 +545,13 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   return error;
 }
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
+  const Turn turn;
   if (allocation_of(to, bytes) == nullptr) return noted(cudaErrorInvalidValue);
   return lockstep::test::enqueue_on_cpu(stream, "a fill", {{to, bytes, true}}, [=] { std::memset(to, value, bytes); });
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  const Turn turn;
   auto& free_numbers = runtime().free_numbers;
   auto& ticks = runtime().ticks;
   if (free_numbers.empty()) {
@@ -488,7 +563,17 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   runtime().streams.insert(*stream);
   return cudaSuccess;
 }
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  const Turn turn;
+  return *least = 0, *greatest = -5, cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
+  const Turn turn;
+  return cudaStreamCreateWithFlags(stream, flags);
+}
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) { return cudaSuccess; }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  const Turn turn;
   if (stream->capture != nullptr) return unless_capturing();
   run_until_done(stream->last);
   runtime().streams.erase(stream);
@@ -496,12 +581,14 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return delete stream, cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  const Turn turn;
   if (const cudaError_t error = unless_capturing(); error != cudaSuccess) return error;
   run_until_done(stream->last);
   host_waited_for(stream->clock);
   return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  const Turn turn;
   if (runtime().ignores_events) return cudaSuccess;
   if (runtime().capture && event->capture == runtime().capture->number) {
     stream->capture = runtime().capture.get();
@@ -520,10 +607,20 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  const Turn turn;
   return *event = new CUevent_st{.is_timed = (flags & cudaEventDisableTiming) == 0}, cudaSuccess;
 }
-cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event, cudaSuccess; }
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  const Turn turn;
+  return delete event, cudaSuccess;
+}
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
+  const Turn turn;
+  if (flags == cudaEventRecordExternal) {
+    if (stream->capture == nullptr) return noted(cudaErrorIllegalState);
+    return capture_node(*stream,
+                        {.name = "a time", .work = [time = event->time] { *time = Clock::now(); }, .records = event});
+  }
   event->capture = stream->capture == nullptr ? 0 : stream->capture->number;
   event->heads = stream->heads;
   if (stream->capture != nullptr) return cudaSuccess;
@@ -533,7 +630,21 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   event->recorded = stream->last;
   return cudaSuccess;
 }
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  const Turn turn;
+  return cudaEventRecordWithFlags(event, stream, cudaEventRecordDefault);
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const Turn turn;
+  if (const cudaError_t error = unless_capturing(); error != cudaSuccess) return error;
+  if (event->capture != 0) return noted(cudaErrorCapturedEvent);
+  go_on();  // whoever asks again and again lets time pass
+  if (event->recorded && !event->recorded->done) return noted(cudaErrorNotReady);
+  host_waited_for(event->clock);
+  return cudaSuccess;
+}
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  const Turn turn;
   if (const cudaError_t error = unless_capturing(); error != cudaSuccess) return error;
   if (event->capture != 0) return noted(cudaErrorCapturedEvent);
   if (runtime().ignores_events) return cudaSuccess;
@@ -542,6 +653,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  const Turn turn;
   for (const CUevent_st* const event : {begin, end}) {
     if (!event->is_timed || !event->recorded || event->capture != 0) return noted(cudaErrorInvalidResourceHandle);
     if (!event->recorded->done) return noted(cudaErrorNotReady);
@@ -551,6 +663,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  const Turn turn;
   if (runtime().capture) return noted(cudaErrorIllegalState);
   runtime().capture = std::make_unique<Capture>(
       Capture{.number = ++runtime().captures, .nodes = {}, .origin = stream, .streams = {stream}});
@@ -558,12 +671,14 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  const Turn turn;
   *status = stream->capture == nullptr ? cudaStreamCaptureStatusNone
             : stream->capture->invalid ? cudaStreamCaptureStatusInvalidated
                                        : cudaStreamCaptureStatusActive;
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  const Turn turn;
   *graph = nullptr;
   if (stream->capture == nullptr || stream->capture->origin != stream) return noted(cudaErrorIllegalState);
   const std::unique_ptr<Capture> capture = std::move(runtime().capture);
@@ -574,10 +689,15 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   return *graph = new CUgraph_st{std::move(capture->nodes)}, cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
+  const Turn turn;
   return *executable = new CUgraphExec_st{graph->nodes}, cudaSuccess;
 }
-cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) { return unless_capturing(); }
+cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) {
+  const Turn turn;
+  return unless_capturing();
+}
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+  const Turn turn;
   if (const cudaError_t error = unless_capturing(); error != cudaSuccess) return error;
   advance(*stream);
   std::vector<OperationPtr> operations{stream->last};
@@ -586,13 +706,23 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
     expect_pinned(*stream, node.accesses);
     std::vector<OperationPtr> after{stream->last};
     for (const std::size_t each : node.after) after.push_back(operations[each + 1]);
-    operations.push_back(submit(node.work, after));
+    operations.push_back(submit(node.work, after, node.is_over));
+    if (node.records == nullptr) continue;
+    node.records->recorded = operations.back();
+    node.records->clock = stream->clock;
+    node.records->capture = 0;
   }
   stream->last = submit(nullptr, operations);
   let_chance_run();
   return cudaSuccess;
 }
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return delete graph, cudaSuccess; }
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) { return delete executable, cudaSuccess; }
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  const Turn turn;
+  return delete graph, cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+  const Turn turn;
+  return delete executable, cudaSuccess;
+}
 
 }  // extern "C"

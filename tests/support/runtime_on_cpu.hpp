@@ -31,14 +31,19 @@ struct MemoryAccess {
   std::size_t bytes;
   bool writes;
 };
-/// For libraries on this runtime: `work` comes to its turn in the stream, or becomes part of the capture.
+/// For libraries on this runtime: `work` comes to its turn in the stream, or becomes part of the capture. What others
+/// finish is over when `is_over` says so, after `work` has begun it; it may be enqueued by a thread of its own.
 cudaError_t enqueue_on_cpu(cudaStream_t stream, const char* name, std::vector<MemoryAccess> accesses,
-                           std::function<void()> work);
+                           std::function<void()> work, std::function<bool()> is_over = nullptr);
 
 /// The order in which streams run, from now on: every third seed leaves all work until somebody waits for it.
 void order_streams(std::uint64_t seed);
+/// So many devices from now on, all alike; 1 at first.
+void pretend_devices(int count);
 /// Plants faults: neither streams nor the host wait for events any more, or again.
 void ignore_events(bool ignore);
+/// From now on stderr tells what is found, when it is found: for programs that may not live to take it.
+void tell_faults();
 /// What was found since the last call, a sentence each. Whoever does not ask has a test that passes in spite of it.
 std::vector<std::string> take_stream_faults();
 

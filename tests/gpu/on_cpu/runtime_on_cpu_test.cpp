@@ -110,6 +110,56 @@ TEST_F(RuntimeOnCpu, FindsAMissingEvent) {
   EXPECT_THAT(take_stream_faults(), testing::ElementsAre(HasSubstr("a fill writes what a copy reads")));
 }
 
+TEST_F(RuntimeOnCpu, WhoAsksForAnEventLetsTimePass) {
+  order_streams(0);
+  fill(device_, 1, first_);
+  fill(device_, 2, first_);
+  copy_down(host_, device_, first_);
+  check(cudaEventRecord(event_.get(), first_.get()), "recording");
+  EXPECT_EQ(cudaEventQuery(event_.get()), cudaErrorNotReady);
+  cudaError_t state = cudaErrorNotReady;
+  for (int i = 0; i < 10 && state == cudaErrorNotReady; ++i) state = cudaEventQuery(event_.get());
+  EXPECT_EQ(state, cudaSuccess);
+  EXPECT_EQ(byte_of(host_), 2);
+  static_cast<void>(cudaGetLastError());
+}
+
+TEST_F(RuntimeOnCpu, WhatOthersFinishHoldsUpItsStreamAlone) {
+  bool begun = false, over = false;
+  lockstep::test::enqueue_on_cpu(
+      first_.get(), "a sum", {{device_.data(), kBytes, true}}, [&] { begun = true; }, [&] { return over; });
+  check(cudaEventRecord(event_.get(), first_.get()), "recording");
+  fill(other_, 7, second_);
+  check(cudaStreamSynchronize(second_.get()), "waiting");
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(cudaEventQuery(event_.get()), cudaErrorNotReady);
+  EXPECT_TRUE(begun);
+  over = true;
+  check(cudaStreamSynchronize(first_.get()), "waiting");
+  EXPECT_EQ(cudaEventQuery(event_.get()), cudaSuccess);
+  static_cast<void>(cudaGetLastError());
+}
+
+TEST_F(RuntimeOnCpu, AGraphRecordsAnEventForThoseOutside) {
+  const Event begin = make_timing_event(), end = make_timing_event();
+  EXPECT_NE(cudaEventRecordWithFlags(begin.get(), first_.get(), cudaEventRecordExternal), cudaSuccess)
+      << "outside of a capture";
+  begin_capture();
+  check(cudaEventRecordWithFlags(begin.get(), first_.get(), cudaEventRecordExternal), "recording");
+  fill(device_, 1, first_);
+  check(cudaEventRecordWithFlags(end.get(), first_.get(), cudaEventRecordExternal), "recording");
+  check(end_capture(), "capturing");
+  cudaGraphExec_t made = nullptr;
+  check(cudaGraphInstantiate(&made, graph_.get(), 0), "preparing");
+  const GraphExec executable(made);
+  float time = -1;
+  EXPECT_NE(cudaEventElapsedTime(&time, begin.get(), end.get()), cudaSuccess) << "never launched";
+  check(cudaGraphLaunch(executable.get(), first_.get()), "launching");
+  check(cudaStreamSynchronize(first_.get()), "waiting");
+  EXPECT_EQ(cudaEventElapsedTime(&time, begin.get(), end.get()), cudaSuccess);
+  EXPECT_GE(time, 0);
+  static_cast<void>(cudaGetLastError());
+}
+
 TEST_F(RuntimeOnCpu, AnEventIsAnOrderInAnyOrderOfRunning) {
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
     order_streams(seed);

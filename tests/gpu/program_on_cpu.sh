@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# Whole runs of lockstep on one to three ranks whose GPUs, cuBLASLt and NCCL are the stand-ins of tests/support: the CPU's
+# losses, the same bits recorded and plain, and states that travel between devices. Whatever the stand-ins find (a missing
+# event, a late reuse, a call that a capture does not allow) ends a run with 97.
+. "$(dirname "$0")/../cli/harness.sh"
+export LOCKSTEP_ORDER=${LOCKSTEP_ORDER:-$RANDOM} OMPI_MCA_mpi_yield_when_idle=1
+echo "order of streams: LOCKSTEP_ORDER=$LOCKSTEP_ORDER"
+pack_small data/train
+python3 - <<'END' || exit 1
+import h5py, numpy as np
+r = np.random.default_rng(1)
+with h5py.File("images.h5", "w") as f:
+    f["x"], f["y"] = r.integers(0, 256, (96, 18, 18, 3)).astype(np.uint8), r.integers(0, 4, 96).astype(np.int32)
+words = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "no", "dog"]
+text = " ".join(words[i] for i in r.integers(0, 10, 1400))
+open("corpus.txt", "w").write("\n".join(text[i:i + 60] for i in range(0, len(text), 60)) + "\n")
+END
+must_run pack --format text --tokenizer char --x corpus.txt --out text --validation 0.1
+
+mlp="--data data --hidden 33,20 --activation tanh --optimizer adam --learning-rate 0.003 --average-decay 0.9 --clip-norm 1 --l2 0.001"
+cnn="--model cnn --data images.h5 --augment crop=16,flip --learning-rate 0.01"
+resnet="--model resnet --depth 20 --data images.h5 --augment pad=2,crop=16,flip --learning-rate 0.02 --sync-batch-norm"
+lstm="--model lstm --data text --layers 2 --hidden 16 --unroll 6 --dropout 0.2 --learning-rate 0.5"
+gpt="--model gpt --data text --layers 2 --width 16 --heads 2 --context 12 --dropout 0.1"
+usual="--global-batch 12 --report-every 1 --evaluate-every -1 --checkpoint-every 4 --seed 3 --progress off --no-tensorboard"
+on_gpu="--device gpu --precision fp32"
+# trained RUN RANKS OPTION...
+trained() {
+  local folder=$1 ranks=$2
+  shift 2
+  rm -rf "$folder"
+  run -n "$ranks" train $usual --steps 8 "$@" --run "$folder"
+  expect_status 0
+}
+# close A B TOLERANCE: the losses of all steps, relatively, and to ten times as much the gradient norms and, where they
+# lie in one file, the last checkpoint's weights; 0: the same bits.
+close() {
+  python3 - "$@" "$(newest_checkpoint "$1")" "$(newest_checkpoint "$2")" <<'END' || failed "$1 and $2 differ"
+import h5py, json, numpy as np, sys
+a, b, tolerance, file_a, file_b = sys.argv[1], sys.argv[2], float(sys.argv[3]), *sys.argv[4:]
+def curve(folder):
+    steps = [json.loads(line) for line in open(folder + "/metrics.jsonl")]
+    return {s["step"]: (s["loss"], s["gradient_norm"]) for s in steps if s["kind"] == "train"}
+def weights(file):
+    found, whole = {}, h5py.File(file)
+    if "parameters" in whole:
+        whole["parameters"].visititems(lambda k, v: found.update({k: v[...].astype(float)}) if isinstance(v, h5py.Dataset) else None)
+    return found
+x, y, v, w = curve(a), curve(b), weights(file_a), weights(file_b)
+assert len(x) == 8 and x.keys() == y.keys(), (x.keys(), y.keys())
+assert w and (not v or v.keys() == w.keys()) and file_a.split("/")[-1] == file_b.split("/")[-1]
+loss = max(abs(x[s][0] / y[s][0] - 1) for s in x)
+norm = max(abs(x[s][1] / y[s][1] - 1) for s in x)
+moved = np.sqrt(sum(((v[k] - w[k]) ** 2).sum() for k in v)) / np.sqrt(sum((w[k] ** 2).sum() for k in w))
+print(f"{a} {b}: loss {loss:.1e}, norm {norm:.1e}, weights {moved:.1e}")
+sys.exit(not (loss <= tolerance and norm <= 10 * tolerance and moved <= 10 * tolerance))
+END
+}
+
+for network in mlp cnn resnet lstm gpt; do
+  check "$network: the CPU's curve on two ranks, recorded and plain"
+  trained cpu 2 ${!network} --device cpu
+  trained gpu 2 ${!network} $on_gpu
+  expect_out 'a GPU on the CPU'
+  close gpu cpu 1e-6
+  trained plain 2 ${!network} $on_gpu --no-graph
+  close gpu plain 0
+done
+
+check "gpt: the CPU's curve on one rank and on three, with small buckets, an optimiser in parts, and two micro-steps"
+trained cpu 1 $gpt --device cpu
+trained one 1 $gpt $on_gpu
+close one cpu 1e-6
+trained three 3 $gpt $on_gpu --bucket-size 3000
+close three cpu 1e-6
+trained parts 3 $gpt $on_gpu --bucket-size 3000 --shard-optimizer --accumulate 2
+close parts cpu 1e-6
+
+check "a checkpoint goes on where another device left it"
+trained cpu 2 $mlp --device cpu
+for first in cpu gpu; do
+  [ $first = cpu ] && { here="--device cpu" there=$on_gpu; } || { here=$on_gpu there="--device cpu"; }
+  rm -rf moved
+  run -n 2 train $usual $mlp --steps 4 $here --run moved; expect_status 0
+  run -n 3 train --resume --run moved --steps 8 $there; expect_status 0; expect_out 'continuing after step 4'
+  close moved cpu 1e-6
+done
+
+check "bf16, on the wire, too"
+trained wire 2 $gpt --device gpu --precision bf16 --wire bf16
+close wire one 1e-3
+trained plain 2 $gpt --device gpu --precision bf16 --wire bf16 --no-graph
+close wire plain 0
+
+check "missing events are found"
+LOCKSTEP_PLANT=events run -n 2 train $usual --steps 3 $gpt $on_gpu --no-graph --run planted
+[ "$status" != 0 ] || failed "nobody misses them"
+expect_err 'found on the stand-ins: a missing event'

@@ -1,0 +1,236 @@
+// NCCL on a host, over MPI, for ranks whose GPUs are support/runtime_on_cpu.hpp. Collectives are in place, as
+// comm/nccl asks for them. A call returns before anything is enqueued: a thread of the communicator's own enqueues it,
+// or puts it into the graph that the caller records, once the caller has asked twice whether that has happened. A
+// collective that has come to its turn is over when all ranks have come to it.
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <cuda_runtime_api.h>
+#include <mpi.h>
+#include <nccl.h>
+
+#include "comm/nccl/nccl_bf16.hpp"
+#include "support/runtime_on_cpu.hpp"
+
+struct ncclComm {
+  int rank = 0, size = 0;
+  MPI_Comm mpi = MPI_COMM_NULL;
+  std::atomic<ncclResult_t> error = ncclSuccess;
+  std::atomic<int> questions = 0;
+  std::atomic<bool> is_launching = false, is_aborted = false;
+  std::jthread launcher = {};
+};
+
+namespace {
+
+constexpr int kQuestions = 2;
+
+[[noreturn]] void misuse_of_nccl(const char* what) {
+  std::fprintf(stderr, "NCCL on the CPU: %s\n", what);
+  std::_Exit(99);
+}
+
+using Call = std::function<cudaError_t()>;
+/// Of the open group, or of one call.
+std::vector<Call> calls_to_launch;
+ncclComm_t caller = nullptr;
+bool group_is_open = false;
+
+ncclResult_t launch_calls() {
+  ncclComm_t const communicator = std::exchange(caller, nullptr);
+  if (communicator == nullptr) return ncclSuccess;
+  communicator->questions = 0;
+  communicator->is_launching = true;
+  communicator->launcher =
+      std::jthread([communicator, calls = std::exchange(calls_to_launch, {})](const std::stop_token& stop) {
+        while (communicator->questions < kQuestions && !stop.stop_requested()) std::this_thread::yield();
+        for (const Call& call : calls) {
+          if (call() != cudaSuccess) communicator->error = ncclUnhandledCudaError;
+        }
+        communicator->is_launching = false;
+      });
+  return ncclInProgress;
+}
+
+/// `begin` (communicator, MPI_Request*) hands the collective to MPI when its turn has come; it reads and writes `bytes`
+/// from `data`.
+template <class Begin>
+ncclResult_t enqueue_collective(ncclComm_t communicator, cudaStream_t stream, const char* name, const void* data,
+                                std::size_t bytes, const Begin& begin) {
+  if (communicator->is_launching) misuse_of_nccl("a call before the one before has been enqueued");
+  const auto request = std::make_shared<MPI_Request>(MPI_REQUEST_NULL);
+  calls_to_launch.emplace_back([=] {
+    return lockstep::test::enqueue_on_cpu(
+        stream, name, {{data, bytes, true}}, [=] { begin(communicator, request.get()); },
+        [=, kept = begin] {  // what it reads from must stay until it is over
+          int over = 0;
+          if (communicator->is_aborted) return true;
+          MPI_Test(request.get(), &over, MPI_STATUS_IGNORE);
+          return over != 0;
+        });
+  });
+  caller = communicator;
+  return group_is_open ? ncclSuccess : launch_calls();
+}
+
+float widened_bits(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+std::uint16_t rounded_bits(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+void add_rounded(void* from, void* to, int* count, MPI_Datatype*) {
+  const auto* const terms = static_cast<const std::uint16_t*>(from);
+  auto* const sums = static_cast<std::uint16_t*>(to);
+  for (int i = 0; i < *count; ++i) sums[i] = rounded_bits(widened_bits(sums[i]) + widened_bits(terms[i]));
+}
+MPI_Op sum_of(ncclDataType_t type) {
+  static const MPI_Op of_bf16 = [] {
+    MPI_Op made = MPI_OP_NULL;
+    MPI_Op_create(add_rounded, 1, &made);
+    return made;
+  }();
+  return type == ncclBfloat16 ? of_bf16 : MPI_SUM;
+}
+MPI_Datatype mpi_type_of(ncclDataType_t type) {
+  switch (type) {
+    case ncclFloat32:
+      return MPI_FLOAT;
+    case ncclFloat64:
+      return MPI_DOUBLE;
+    case ncclBfloat16:
+      return MPI_UINT16_T;
+    case ncclUint8:
+      return MPI_BYTE;
+    default:
+      misuse_of_nccl("a type that is not known here");
+  }
+}
+std::size_t bytes_of_type(ncclDataType_t type) {
+  return type == ncclFloat64 ? 8 : type == ncclFloat32 ? 4 : type == ncclBfloat16 ? 2 : 1;
+}
+template <class Count>
+int as_int(Count count) {
+  return static_cast<int>(count);
+}
+
+}  // namespace
+
+extern "C" {
+
+ncclResult_t ncclGetVersion(int* version) { return *version = NCCL_VERSION_CODE, ncclSuccess; }
+const char* ncclGetErrorString(ncclResult_t) { return "an error of NCCL on the CPU"; }
+const char* ncclGetLastError(ncclComm_t) { return ""; }
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) { return std::memset(id, 7, sizeof *id), ncclSuccess; }
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* made, int size, ncclUniqueId id, int rank, ncclConfig_t* config) {
+  if (id.internal[100] != 7 || config->blocking != 0) misuse_of_nccl("not the start that was expected");
+  *made = new ncclComm{.rank = rank, .size = size};
+  MPI_Comm_dup(MPI_COMM_WORLD, &(*made)->mpi);
+  return ncclInProgress;
+}
+ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* state) {
+  ++communicator->questions;
+  *state = communicator->is_launching ? ncclInProgress : communicator->error.load();
+  return ncclSuccess;
+}
+ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclSuccess; }
+ncclResult_t ncclCommDestroy(ncclComm_t communicator) {
+  if (communicator->is_launching) misuse_of_nccl("the end before the last call has been enqueued");
+  return delete communicator, ncclSuccess;
+}
+ncclResult_t ncclCommAbort(ncclComm_t communicator) {  // not freed: what is enqueued still asks it
+  communicator->is_aborted = true;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGroupStart() {
+  if (std::exchange(group_is_open, true)) misuse_of_nccl("a group in a group");
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupEnd() {
+  if (!std::exchange(group_is_open, false)) misuse_of_nccl("the end of a group that is not open");
+  return launch_calls();
+}
+
+ncclResult_t ncclAllReduce(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t operation,
+                           ncclComm_t communicator, cudaStream_t stream) {
+  if (from != to || operation != ncclSum) misuse_of_nccl("not a sum in place");
+  return enqueue_collective(
+      communicator, stream, "NCCL's sum", to, count * bytes_of_type(type), [=](ncclComm_t here, MPI_Request* request) {
+        MPI_Iallreduce(MPI_IN_PLACE, to, as_int(count), mpi_type_of(type), sum_of(type), here->mpi, request);
+      });
+}
+ncclResult_t ncclReduceScatter(const void* from, void* to, std::size_t count, ncclDataType_t type,
+                               ncclRedOp_t operation, ncclComm_t communicator, cudaStream_t stream) {
+  const std::size_t all = count * static_cast<std::size_t>(communicator->size), bytes = all * bytes_of_type(type);
+  const auto* const begin = static_cast<const std::byte*>(from);
+  if (operation != ncclSum || to != begin + bytes / static_cast<std::size_t>(communicator->size) *
+                                                static_cast<std::size_t>(communicator->rank)) {
+    misuse_of_nccl("not a scattered sum in place");
+  }
+  const auto copy = std::make_shared<std::vector<std::byte>>(bytes);
+  return enqueue_collective(
+      communicator, stream, "NCCL's scattered sum", from, bytes, [=](ncclComm_t here, MPI_Request* request) {
+        std::copy_n(begin, bytes, copy->begin());
+        MPI_Ireduce_scatter_block(copy->data(), to, as_int(count), mpi_type_of(type), sum_of(type), here->mpi, request);
+      });
+}
+ncclResult_t ncclReduce(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t operation,
+                        int root, ncclComm_t communicator, cudaStream_t stream) {
+  if (from != to || operation != ncclSum) misuse_of_nccl("not a sum in place");
+  return enqueue_collective(communicator, stream, "NCCL's sum on one rank", to, count * bytes_of_type(type),
+                            [=](ncclComm_t here, MPI_Request* request) {
+                              const bool receives = here->rank == root;
+                              MPI_Ireduce(receives ? MPI_IN_PLACE : from, receives ? to : nullptr, as_int(count),
+                                          mpi_type_of(type), sum_of(type), root, here->mpi, request);
+                            });
+}
+ncclResult_t ncclAllGather(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclComm_t communicator,
+                           cudaStream_t stream) {
+  const std::size_t bytes = count * bytes_of_type(type);
+  if (from != static_cast<std::byte*>(to) + static_cast<std::size_t>(communicator->rank) * bytes) {
+    misuse_of_nccl("not a gathering in place");
+  }
+  return enqueue_collective(
+      communicator, stream, "NCCL's gathering", to, bytes * static_cast<std::size_t>(communicator->size),
+      [=](ncclComm_t here, MPI_Request* request) {
+        MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, to, as_int(count), mpi_type_of(type), here->mpi, request);
+      });
+}
+ncclResult_t ncclBroadcast(const void* from, void* to, std::size_t count, ncclDataType_t type, int root,
+                           ncclComm_t communicator, cudaStream_t stream) {
+  if (from != to) misuse_of_nccl("not a broadcast in place");
+  return enqueue_collective(communicator, stream, "NCCL's broadcast", to, count * bytes_of_type(type),
+                            [=](ncclComm_t here, MPI_Request* request) {
+                              MPI_Ibcast(to, as_int(count), mpi_type_of(type), root, here->mpi, request);
+                            });
+}
+
+}  // extern "C"
+
+namespace lockstep::comm {
+
+int enqueue_rounding(void* stream, std::uint16_t* to, const float* values, std::size_t count) noexcept {
+  return test::enqueue_on_cpu(static_cast<cudaStream_t>(stream), "rounding to bfloat16",
+                              {{values, count * sizeof *values, false}, {to, count * sizeof *to, true}},
+                              [=] { std::transform(values, values + count, to, rounded_bits); });
+}
+
+int enqueue_widening(void* stream, float* values, const std::uint16_t* from, std::size_t count) noexcept {
+  return test::enqueue_on_cpu(static_cast<cudaStream_t>(stream), "widening of bfloat16",
+                              {{from, count * sizeof *from, false}, {values, count * sizeof *values, true}},
+                              [=] { std::transform(from, from + count, values, widened_bits); });
+}
+
+}  // namespace lockstep::comm
