@@ -209,6 +209,8 @@ Chart bandwidth_chart(std::span<const AllReduceRow> rows, const std::string& sub
       series.points.push_back({row->bytes(), row->bytes() * row->bus_factor() / row->bound_seconds() / 1e9});
     }
   }
+  chart.x.ticks = ticks_at_points(chart.series);
+  chart.y.scale = scale_of_values(chart.series);
   return chart;
 }
 

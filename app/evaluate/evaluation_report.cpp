@@ -260,7 +260,7 @@ std::string format_svg(const EvaluationReport& report) {
       .x = {.title = "confidence: probability of the likeliest class", .numbers = AxisNumbers::percent},
       .y = {.title = "right", .numbers = AxisNumbers::percent},
       .series = {std::move(measured), {.name = "believable", .points = {{0, 0}, {100, 100}}, .reference = true}}};
-  const std::vector<std::string> pictures{to_svg(matrix), to_svg(calibration)};
+  const std::vector<std::string> pictures{to_svg(matrix), draw(calibration)};
   return stack_pictures(pictures);
 }
 

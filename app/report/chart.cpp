@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -14,8 +15,7 @@
 namespace lockstep::app {
 namespace {
 
-constexpr double kLeft = 98, kTop = ChartCanvas::kTop, kBottom = ChartCanvas::kBottom;  ///< of the plot
-constexpr double kLegendStart = 12, kLegendEnd = 36, kLegendText = 42;                  ///< right of the plot
+constexpr double kLegendStart = 12, kLegendEnd = 36, kLegendText = 42;  ///< right of the plot
 
 /// People of any colour vision tell them apart, and they are dark enough on white.
 constexpr std::array<std::string_view, 6> kColours{"#0072b2", "#d55e00", "#007a5a", "#a3497f", "#b07c00", "#3b4252"};
@@ -61,11 +61,12 @@ double rounded(double value) {
   return std::round(value / unit) * unit;
 }
 
-/// Width of the legend's text.
+/// Width of the legend's text; 0: there is none, because the one line is what the title says.
 double legend_width(const Chart& chart) {
+  if (chart.bars.empty() && chart.series.size() == 1 && chart.series[0].name.empty()) return 0;
   double widest = 40;
   for (const ChartSeries& series : chart.series) widest = std::max(widest, text_width(series.name, TextStyle{}.size));
-  return std::min(widest, 240.0);
+  return std::min(widest, chart.frame.titled ? 240.0 : 150.0);
 }
 
 /// The sums of a bar's parts from 0 up: one number more than there are parts.
@@ -80,12 +81,12 @@ std::vector<double> stack(const Chart& chart, std::size_t bar) {
   return sums;
 }
 
-AxisMapping x_mapping(const Chart& chart, double right) {
+AxisMapping x_mapping(const Chart& chart, double left, double right) {
   std::vector<double> values;
   for (const ChartSeries& series : chart.series) {
     for (const ChartPoint& point : series.points) values.push_back(point.x);
   }
-  return {chart.x, values, kLeft + 8, right - 8};
+  return {chart.x, values, left + 8, right - 8};
 }
 
 AxisMapping y_mapping(const Chart& chart) {
@@ -101,7 +102,21 @@ AxisMapping y_mapping(const Chart& chart) {
       if (chart.bars.empty()) values.push_back(point.y);
     }
   }
-  return {axis, values, kBottom, kTop};
+  return {axis, values, ChartCanvas::bottom_of(chart.frame), ChartCanvas::top_of(chart.frame)};
+}
+
+/// Of the plot: room for the numbers along the y axis, and its title.
+double left_of(const Chart& chart, const AxisMapping& y) {
+  double widest = chart.frame.titled ? 52 : 0;
+  for (const double tick : y.ticks()) {
+    widest = std::max(widest, text_width(format_axis_number(tick, chart.y.numbers), 12));
+  }
+  return 46 + widest;
+}
+
+double right_of(const Chart& chart, double legend) {
+  if (legend == 0) return chart.frame.width - 24;
+  return chart.frame.width - legend - (chart.frame.titled ? 66 : 50);
 }
 
 class Painter {
@@ -109,18 +124,20 @@ class Painter {
   explicit Painter(const Chart& chart)
       : chart_(chart),
         legend_width_(legend_width(chart)),
-        right_(ChartCanvas::kWidth - 66 - legend_width_),
-        x_(x_mapping(chart, right_)),
         y_(y_mapping(chart)),
+        left_(left_of(chart, y_)),
+        right_(right_of(chart, legend_width_)),
+        x_(x_mapping(chart, left_, right_)),
         canvas_(chart.title, chart.subtitle,
                 fmt::format("{} {} {}{}", chart.y.title, chart.bars.empty() ? "over" : "by", chart.x.title,
-                            chart.bars.empty() ? "" : ", in parts")) {}
+                            chart.bars.empty() ? "" : ", in parts"),
+                chart.frame) {}
 
   std::string draw() {
-    canvas_.y_axis(chart_.y, y_, kLeft, right_);
-    canvas_.x_axis(chart_.x.title, kLeft, right_);
+    canvas_.y_axis(chart_.y, y_, left_, right_);
+    canvas_.x_axis(chart_.x.title, left_, right_);
     const std::vector<double> heights = chart_.bars.empty() ? draw_lines() : draw_bars();
-    for (std::size_t i = 0; i < heights.size(); ++i) draw_legend(i, heights[i]);
+    for (std::size_t i = 0; i < heights.size() && legend_width_ > 0; ++i) draw_legend(i, heights[i]);
     return canvas_.finish();
   }
 
@@ -152,20 +169,45 @@ class Painter {
       const auto last =
           std::find_if(series.points.rbegin(), series.points.rend(), [&](const ChartPoint& p) { return shows(p); });
       any = any || last != series.points.rend();
-      ends.push_back(last == series.points.rend() ? ChartPoint{right_, kBottom} : at(*last));
+      ends.push_back(last == series.points.rend() ? ChartPoint{right_, canvas_.bottom()} : at(*last));
       wanted.push_back(ends.back().y);
     }
-    if (!any) canvas_.no_data(kLeft, right_);
-    const std::vector<double> heights = spread_labels(wanted, 20, kTop + 4, kBottom);
-    for (std::size_t i = 0; i < ends.size(); ++i) {
+    if (!any) canvas_.no_data(left_, right_);
+    const std::vector<double> heights = spread_labels(wanted, 20, canvas_.top() + 4, canvas_.bottom());
+    for (std::size_t i = 0; i < ends.size() && legend_width_ > 0; ++i) {
       canvas_.line(ends[i].x, ends[i].y, right_ + kLegendStart - 2, heights[i], "stroke=\"#cbd2d9\"");
     }
+    draw_marks();
     for (const bool reference : {true, false}) {
       for (std::size_t i = 0; i < ends.size(); ++i) {
         if (chart_.series[i].reference == reference) draw_line(i);
       }
     }
+    if (!chart_.frame.titled) {
+      canvas_.shape("rect", fmt::format("class=\"over\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" "
+                                        "fill=\"none\" pointer-events=\"all\" data-x=\"{}\" data-y=\"{}\"",
+                                        left_, canvas_.top(), right_ - left_, canvas_.bottom() - canvas_.top(),
+                                        x_.described(), y_.described()));
+    }
     return heights;
+  }
+
+  std::size_t length_of(const ChartSeries& series) const {
+    return static_cast<std::size_t>(
+        std::count_if(series.points.begin(), series.points.end(), [&](const ChartPoint& p) { return shows(p); }));
+  }
+
+  void draw_marks() {
+    double named_up_to = left_;
+    for (const ChartMark& mark : chart_.marks) {
+      if (!x_.shows(mark.x)) continue;
+      const double x = x_.at(mark.x);
+      canvas_.line(x, canvas_.top(), x, canvas_.bottom(), "stroke=\"#616e7c\" stroke-dasharray=\"2 4\"");
+      const double end = x + 4 + text_width(mark.name, 11);
+      if (x < named_up_to || end > right_) continue;
+      canvas_.text(x + 4, canvas_.top() + 10, mark.name, {.size = 11, .fill = "#52606d", .halo = true});
+      named_up_to = end + 4;
+    }
   }
 
   void draw_line(std::size_t index) {
@@ -194,7 +236,8 @@ class Painter {
       canvas_.line(point.x - 30, point.y, point.x + 30, point.y, stroke(index));
     }
     if (series.reference) return;
-    const std::size_t step = series.points.size() / 40 + 1;  // long lines are not beaded all along
+    if (series.markers == 0 && length_of(series) > 1) return;
+    const std::size_t step = series.points.size() / std::max<std::size_t>(series.markers, 1) + 1;
     for (std::size_t i = 0; i < series.points.size(); i += step) {
       const ChartPoint& point = series.points[i];
       if (!shows(point)) continue;
@@ -221,12 +264,12 @@ class Painter {
   /// Returns the heights of the parts' names.
   std::vector<double> draw_bars() {
     define_hatchings();
-    const double stride = (right_ - kLeft) / static_cast<double>(chart_.bars.size());
+    const double stride = (right_ - left_) / static_cast<double>(chart_.bars.size());
     const double width = std::min(90.0, 0.7 * stride);
     std::vector<double> middles;
-    double labelled_up_to = kLeft;
+    double labelled_up_to = left_;
     for (std::size_t bar = 0; bar < chart_.bars.size(); ++bar) {
-      const double centre = kLeft + stride * (static_cast<double>(bar) + 0.5);
+      const double centre = left_ + stride * (static_cast<double>(bar) + 0.5);
       const std::vector<double> sums = stack(chart_, bar);
       middles.clear();
       for (std::size_t i = 0; i < chart_.series.size(); ++i) {
@@ -243,12 +286,12 @@ class Painter {
       const std::string name = fit_text(chart_.bars[bar], 12, 3 * stride);
       const double half = text_width(name, 12) / 2;
       if (bar > 0 && centre - half < labelled_up_to) continue;  // as many names as there is space for
-      const double x = std::clamp(centre, half, ChartCanvas::kWidth - half);
-      canvas_.text(x, kBottom + 20, name, {.size = 12, .anchor = "middle", .fill = "#52606d"});
+      const double x = std::clamp(centre, half, canvas_.width() - half);
+      canvas_.text(x, canvas_.bottom() + 20, name, {.size = 12, .anchor = "middle", .fill = "#52606d"});
       labelled_up_to = x + half + 4;
     }
-    if (chart_.series.empty()) canvas_.no_data(kLeft, right_);
-    std::vector<double> heights = spread_labels(middles, 22, kTop + 4, kBottom - 4);
+    if (chart_.series.empty()) canvas_.no_data(left_, right_);
+    std::vector<double> heights = spread_labels(middles, 22, canvas_.top() + 4, canvas_.bottom() - 4);
     // Parts of the last bar that are next to nothing share a height: their order is the stack's all the same.
     std::sort(heights.begin(), heights.end(), std::greater<>());
     return heights;
@@ -287,32 +330,65 @@ class Painter {
   }
 
   const Chart& chart_;
-  double legend_width_, right_;
-  AxisMapping x_, y_;
+  double legend_width_;
+  AxisMapping y_;
+  double left_, right_;
+  AxisMapping x_;
   ChartCanvas canvas_;
 };
 
 }  // namespace
 
-std::string to_svg(const Chart& chart) { return Painter(chart).draw(); }
+AxisScale scale_of_values(const std::vector<ChartSeries>& series) {
+  double least = HUGE_VAL, most = 0;
+  for (const ChartSeries& each : series) {
+    for (const ChartPoint& point : each.points) {
+      least = std::min(least, point.y);
+      most = std::max(most, point.y);
+    }
+  }
+  return least > 0 && most > 50 * least ? AxisScale::logarithmic : AxisScale::linear;
+}
+
+std::vector<double> ticks_at_points(const std::vector<ChartSeries>& series, std::size_t most) {
+  std::set<double> places;
+  for (const ChartSeries& each : series) {
+    for (const ChartPoint& point : each.points) places.insert(point.x);
+  }
+  const std::size_t step = (places.size() + most - 1) / most;
+  std::vector<double> ticks;
+  std::size_t number = 0;
+  for (const double place : places) {
+    if (number++ % step == 0) ticks.push_back(place);
+  }
+  return ticks;
+}
+
+std::string draw(const Chart& chart) { return Painter(chart).draw(); }
 
 std::string stack_pictures(std::span<const std::string> pictures) {
   constexpr std::string_view kOpen = "<svg ";
+  constexpr ChartFrame kFrame;
   std::string text =
       fmt::format("{0}xmlns=\"http://www.w3.org/2000/svg\" width=\"{1}\" height=\"{2}\" viewBox=\"0 0 {1} {2}\">\n",
-                  kOpen, ChartCanvas::kWidth, ChartCanvas::kHeight * static_cast<double>(pictures.size()));
+                  kOpen, kFrame.width, kFrame.height * static_cast<double>(pictures.size()));
   double y = 0;
   for (const std::string& picture : pictures) {  // each is an SVG of its own inside
     text += fmt::format("{}y=\"{}\" {}", kOpen, y, picture.substr(kOpen.size()));
-    y += ChartCanvas::kHeight;
+    y += kFrame.height;
   }
   return text + "</svg>\n";
 }
 
 std::string to_svg(std::span<const Chart> charts) {
   std::vector<std::string> pictures;
-  for (const Chart& chart : charts) pictures.push_back(to_svg(chart));
-  return stack_pictures(pictures);
+  for (const Chart& chart : charts) pictures.push_back(draw(chart));
+  std::string file = pictures.size() == 1 ? std::move(pictures[0]) : stack_pictures(pictures);
+  file.insert(file.find('>') + 1,
+              fmt::format("\n<style>@media (prefers-color-scheme: dark) {{\n{}}}</style>", dark_colours()));
+  return file;
 }
+
+std::string to_svg(const Chart& chart) { return to_svg(std::span(&chart, 1)); }
 
 }  // namespace lockstep::app

@@ -1,8 +1,8 @@
 /// \file
 /// Charts as SVG text: lines over a quantity, stacked bars over categories. Pure functions from data to a whole file
-/// that any browser or editor shows: no scripts, no fonts or files from elsewhere, a white ground of its own, so that
-/// light and dark viewers show the same picture. Series differ by marker or pattern, not by colour alone. Their names
-/// stand beside the lines' ends and the last bar's parts, in the same order: legend and direct label at once.
+/// that any browser or editor shows: no scripts, no fonts or files from elsewhere, a ground of its own: dark where the
+/// viewer prefers that and understands CSS, else white. Series differ by marker or pattern, not by colour alone. Their
+/// names stand beside the lines' ends and the last bar's parts, in the same order: legend and direct label at once.
 ///
 /// What cannot be drawn is left out: numbers that are not finite and, on a logarithmic axis, those that are not above 0
 /// end a line, which goes on after them; in a bar they count as nothing. Charts without any data say so.
@@ -42,7 +42,20 @@ struct ChartSeries {
   /// In the order in which the line joins them. In stacked bars, x is the number of a bar from 0; bars without a point
   /// and values below 0 count as 0.
   std::vector<ChartPoint> points{};
-  bool reference = false;  ///< a bound, an ideal: dashed, grey, without markers
+  bool reference = false;    ///< a bound, an ideal: dashed, grey, without markers
+  std::size_t markers = 40;  ///< about so many at most: long lines are not beaded all along
+};
+
+/// An event on a chart of lines: a dashed stroke from top to bottom.
+struct ChartMark {
+  double x = 0;
+  std::string name{};
+};
+
+/// The size of a picture, and whether its title stands in it.
+struct ChartFrame {
+  double width = 880, height = 520;
+  bool titled = true;  ///< false: whoever shows the picture says what it is
 };
 
 struct Chart {
@@ -52,12 +65,23 @@ struct Chart {
   std::vector<ChartSeries> series{};  ///< of stacked bars: from the bottom
   /// The bars' names: the series are their parts, and the y axis is linear from 0. Empty: lines.
   std::vector<std::string> bars{};
+  std::vector<ChartMark> marks{};
+  ChartFrame frame{};
 };
 
+/// The logarithmic one where all y are above 0 and span decades: the greatest is more than 50 times the least.
+AxisScale scale_of_values(const std::vector<ChartSeries>& series);
+/// Ticks that hit the points: their x, or every so many of them where there are more than `most`.
+std::vector<double> ticks_at_points(const std::vector<ChartSeries>& series, std::size_t most = 8);
+
+/// A chart as an element of a page, whose style says what becomes of its colours in the dark (chart_canvas.hpp). Lines
+/// have an invisible rectangle over the plot, class "over", whose attributes data-x and data-y say how numbers lie on
+/// it.
+std::string draw(const Chart& chart);
 /// The charts below each other in one file.
 std::string to_svg(std::span<const Chart> charts);
 std::string to_svg(const Chart& chart);
-/// Pictures that to_svg made, of one chart or matrix each, likewise.
+/// Pictures of the default size, each drawn by draw() or made of a matrix, likewise, on white.
 std::string stack_pictures(std::span<const std::string> pictures);
 
 /// Text as it stands inside an SVG element or attribute. What XML cannot hold (control characters, broken UTF-8)

@@ -15,6 +15,21 @@ namespace {
 constexpr double kMostTicks = 8;
 constexpr std::string_view kQuiet = "#52606d";
 
+/// Each colour of a chart, and what it becomes where the viewer prefers a dark ground.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kDarkColours{{{"#ffffff", "#14191f"},
+                                                                                      {"#1f2933", "#e6eaee"},
+                                                                                      {"#52606d", "#a7b1bc"},
+                                                                                      {"#e4e7eb", "#29313a"},
+                                                                                      {"#cbd2d9", "#3a444f"},
+                                                                                      {"#7b8794", "#6d7986"},
+                                                                                      {"#616e7c", "#8d99a6"},
+                                                                                      {"#0072b2", "#5db3e6"},
+                                                                                      {"#d55e00", "#f08a45"},
+                                                                                      {"#007a5a", "#3fbf98"},
+                                                                                      {"#a3497f", "#d98bb9"},
+                                                                                      {"#b07c00", "#dcb043"},
+                                                                                      {"#3b4252", "#b4bfd3"}}};
+
 /// Bytes of the UTF-8 character at `at`; 0: it is none that XML may hold.
 std::size_t character_length(const std::string& text, std::size_t at) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
@@ -174,6 +189,10 @@ double AxisMapping::fraction(double value) const {
   return std::log(value / low_) / std::log(high_ / low_);
 }
 
+std::string AxisMapping::described() const {
+  return fmt::format("{} {} {} {} {}", low_, high_, from_, to_, scale_ == AxisScale::linear ? "linear" : "logarithmic");
+}
+
 double AxisMapping::at(double value) const { return from_ + std::clamp(fraction(value), 0.0, 1.0) * (to_ - from_); }
 
 // Labels --------------------------------------------------------------------------------------------------------------
@@ -215,15 +234,26 @@ std::vector<double> spread_labels(const std::vector<double>& wanted, double dist
 
 // Drawing -------------------------------------------------------------------------------------------------------------
 
-ChartCanvas::ChartCanvas(const std::string& title, const std::string& subtitle, const std::string& description) {
+std::string dark_colours() {
+  std::string rules;
+  for (const auto& [light, dark] : kDarkColours) {
+    rules += fmt::format("svg.chart [fill=\"{0}\"]{{fill:{1}}}svg.chart [stroke=\"{0}\"]{{stroke:{1}}}\n", light, dark);
+  }
+  return rules;
+}
+
+ChartCanvas::ChartCanvas(const std::string& title, const std::string& subtitle, const std::string& description,
+                         const ChartFrame& frame)
+    : frame_(frame) {
   text_ = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" "
-      "role=\"img\" font-family=\"Helvetica, Arial, 'DejaVu Sans', sans-serif\">\n"
+      "class=\"chart\" role=\"img\" font-family=\"Helvetica, Arial, 'DejaVu Sans', sans-serif\">\n"
       "<title>{2}</title>\n<desc>{3}</desc>\n"
       "<rect x=\"0\" y=\"0\" width=\"{0:.0f}\" height=\"{1:.0f}\" fill=\"#ffffff\"/>\n",
-      kWidth, kHeight, escape_xml(title), escape_xml(description));
-  text(24, 32, fit_text(title, 18, kWidth - 48), {.size = 18, .bold = true});
-  if (!subtitle.empty()) text(24, 53, fit_text(subtitle, 13, kWidth - 48), {.fill = kQuiet});
+      frame.width, frame.height, escape_xml(title), escape_xml(description));
+  if (!frame.titled) return;
+  text(24, 32, fit_text(title, 18, frame.width - 48), {.size = 18, .bold = true});
+  if (!subtitle.empty()) text(24, 53, fit_text(subtitle, 13, frame.width - 48), {.fill = kQuiet});
 }
 
 void ChartCanvas::shape(std::string_view tag, std::string_view attributes, const std::string& tooltip) {
@@ -249,21 +279,21 @@ void ChartCanvas::y_axis(const ChartAxis& axis, const AxisMapping& mapping, doub
     line(left, y, right, y, "stroke=\"#e4e7eb\"");
     text(left - 8, y + 4, format_axis_number(tick, axis.numbers), {.size = 12, .anchor = "end", .fill = kQuiet});
   }
-  text(22, (kTop + kBottom) / 2, fit_text(axis.title, 13, kBottom - kTop), {.anchor = "middle", .upward = true});
+  text(22, (top() + bottom()) / 2, fit_text(axis.title, 13, bottom() - top()), {.anchor = "middle", .upward = true});
 }
 
 void ChartCanvas::x_tick(double x, const std::string& label) {
-  line(x, kBottom, x, kBottom + 5, "stroke=\"#7b8794\"");
-  text(x, kBottom + 20, label, {.size = 12, .anchor = "middle", .fill = kQuiet});
+  line(x, bottom(), x, bottom() + 5, "stroke=\"#7b8794\"");
+  text(x, bottom() + 20, label, {.size = 12, .anchor = "middle", .fill = kQuiet});
 }
 
 void ChartCanvas::x_axis(const std::string& title, double left, double right) {
-  line(left, kBottom, right, kBottom, "stroke=\"#7b8794\"");
-  text((left + right) / 2, kBottom + 44, fit_text(title, 13, right - left), {.anchor = "middle"});
+  line(left, bottom(), right, bottom(), "stroke=\"#7b8794\"");
+  text((left + right) / 2, bottom() + 44, fit_text(title, 13, right - left), {.anchor = "middle"});
 }
 
 void ChartCanvas::no_data(double left, double right) {
-  text((left + right) / 2, (kTop + kBottom) / 2, "no data", {.size = 16, .anchor = "middle", .fill = kQuiet});
+  text((left + right) / 2, (top() + bottom()) / 2, "no data", {.size = 16, .anchor = "middle", .fill = kQuiet});
 }
 
 std::string ChartCanvas::finish() { return std::move(text_) + "</svg>\n"; }

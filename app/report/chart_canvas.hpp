@@ -19,6 +19,9 @@ class AxisMapping {
   AxisMapping(const ChartAxis& axis, const std::vector<double>& values, double from, double to);
   bool shows(double value) const;
   double at(double value) const;
+  /// "1 1000 98 700 logarithmic": the numbers at the ends, their pixels and the scale, for a program that reads values
+  /// off the picture.
+  std::string described() const;
   const std::vector<double>& ticks() const noexcept { return ticks_; }
 
  private:
@@ -40,10 +43,13 @@ struct TextStyle {
 
 class ChartCanvas {
  public:
-  static constexpr double kWidth = 880, kHeight = 520;
-  static constexpr double kTop = 78, kBottom = 454;  ///< of the plot
-
-  ChartCanvas(const std::string& title, const std::string& subtitle, const std::string& description);
+  ChartCanvas(const std::string& title, const std::string& subtitle, const std::string& description,
+              const ChartFrame& frame = {});
+  double width() const noexcept { return frame_.width; }
+  double top() const noexcept { return top_of(frame_); }  ///< of the plot
+  double bottom() const noexcept { return bottom_of(frame_); }
+  static double top_of(const ChartFrame& frame) noexcept { return frame.titled ? 78 : 14; }
+  static double bottom_of(const ChartFrame& frame) noexcept { return frame.height - (frame.titled ? 66 : 54); }
 
   void raw(std::string_view element) { text_ += element; }
   /// `<tag attributes>`; a tooltip is shown over it where there is one.
@@ -58,8 +64,12 @@ class ChartCanvas {
   std::string finish();
 
  private:
+  ChartFrame frame_;
   std::string text_;
 };
+
+/// CSS: what the colours of a chart become on a dark ground.
+std::string dark_colours();
 
 /// About how wide text is drawn, rather too much: fonts differ.
 double text_width(const std::string& text, double size);

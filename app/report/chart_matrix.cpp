@@ -29,18 +29,17 @@ std::string to_svg(const MatrixChart& chart) {
   ChartCanvas canvas(
       chart.title, chart.subtitle,
       fmt::format("A matrix of {} rows ({}) and as many columns ({}).", count, chart.row_title, chart.column_title));
-  constexpr double kSide = ChartCanvas::kBottom - ChartCanvas::kTop;
-  constexpr double kLeft = (ChartCanvas::kWidth - kSide) / 2;
-  const double cell = kSide / static_cast<double>(std::max<std::size_t>(count, 1));
+  const double side = canvas.bottom() - canvas.top(), left = (canvas.width() - side) / 2;
+  const double cell = side / static_cast<double>(std::max<std::size_t>(count, 1));
   const auto every = static_cast<std::size_t>(std::max(1.0, kLeast / cell + 0.999));  // name in so many
   for (std::size_t row = 0; row < count; ++row) {
     const auto values = chart.values.begin() + static_cast<std::ptrdiff_t>(row * count);
     const double sum = std::accumulate(values, values + static_cast<std::ptrdiff_t>(count), 0.0);
-    const double y = ChartCanvas::kTop + static_cast<double>(row) * cell;
+    const double y = canvas.top() + static_cast<double>(row) * cell;
     for (std::size_t column = 0; column < count; ++column) {
       const double value = values[static_cast<std::ptrdiff_t>(column)], share = sum > 0 ? value / sum : 0;
       if (value == 0) continue;
-      const double x = kLeft + static_cast<double>(column) * cell;
+      const double x = left + static_cast<double>(column) * cell;
       canvas.shape("rect",
                    fmt::format("x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\" fill=\"{}\"", x, y, cell,
                                cell, shade(share)),
@@ -53,21 +52,19 @@ std::string to_svg(const MatrixChart& chart) {
       }
     }
     if (row % every != 0) continue;
-    canvas.text(kLeft - 8, y + cell / 2 + 4, fit_text(chart.names[row], 11, kLeft - 60), {.size = 11, .anchor = "end"});
-    const double middle = kLeft + (static_cast<double>(row) + 0.5) * cell;
+    canvas.text(left - 8, y + cell / 2 + 4, fit_text(chart.names[row], 11, left - 60), {.size = 11, .anchor = "end"});
+    const double middle = left + (static_cast<double>(row) + 0.5) * cell;
     if (cell >= 60) {
-      canvas.text(middle, ChartCanvas::kBottom + 16, fit_text(chart.names[row], 11, cell),
-                  {.size = 11, .anchor = "middle"});
+      canvas.text(middle, canvas.bottom() + 16, fit_text(chart.names[row], 11, cell), {.size = 11, .anchor = "middle"});
     } else {  // at the foot there is room for a short name only
-      canvas.text(middle + 4, ChartCanvas::kBottom + 42, fit_text(chart.names[row], 11, 38),
-                  {.size = 11, .upward = true});
+      canvas.text(middle + 4, canvas.bottom() + 42, fit_text(chart.names[row], 11, 38), {.size = 11, .upward = true});
     }
   }
   canvas.shape("rect", fmt::format("x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\" fill=\"none\" "
                                    "stroke=\"#9aa5b1\"",
-                                   kLeft, ChartCanvas::kTop, kSide, kSide));
-  canvas.text(kLeft + kSide / 2, ChartCanvas::kBottom + 60, chart.column_title, {.anchor = "middle"});
-  canvas.text(24, ChartCanvas::kTop + kSide / 2, chart.row_title, {.anchor = "middle", .upward = true});
+                                   left, canvas.top(), side, side));
+  canvas.text(left + side / 2, canvas.bottom() + 60, chart.column_title, {.anchor = "middle"});
+  canvas.text(24, canvas.top() + side / 2, chart.row_title, {.anchor = "middle", .upward = true});
   return canvas.finish();
 }
 

@@ -421,6 +421,9 @@ TEST(BenchRows, MakeAChart) {
   EXPECT_DOUBLE_EQ(two_wires.series[2].points[1].y, 3);
   EXPECT_DOUBLE_EQ(two_wires.series[3].points[1].y, 1.5);
   EXPECT_TRUE(bandwidth_chart({}, "").series.empty());
+  EXPECT_THAT(chart.x.ticks, testing::Contains(2048));  // ticks hit the points
+  EXPECT_EQ(chart.y.scale, AxisScale::logarithmic);     // 0.01 to 1.5 GB/s
+  EXPECT_EQ(bandwidth_chart(std::vector{rows[2], rows[3]}, "").y.scale, AxisScale::linear);
 }
 
 }  // namespace
