@@ -169,6 +169,7 @@ void Check::look_at_ranks() {
         {.severity = Severity::warning, .what = warning.what, .where = "the table above", .remedy = warning.remedy});
   }
   tell(subject("cores", counted(train_.execution.threads, "thread") + " a rank", {std::move(cores)}));
+  tell(subject("load", describe_load(facts_), {judge_load(facts_)}));
   std::vector<std::string> devices;
   for (const ValueGroup& group : group_by(facts_, [](const RankFacts& f) { return f.device; })) {
     devices.push_back(fmt::format("{} x {}", group.ranks.size(), group.value));

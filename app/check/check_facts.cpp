@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <concepts>
+#include <cstdlib>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -144,6 +145,8 @@ void visit(Visitor& visitor, Facts& f) {
   visitor("group_free", f.group_free);
   visitor("shared_memory_free", f.shared_memory_free);
   visitor("memory_wanted", f.memory_wanted);
+  visitor("processors", f.processors);
+  visitor("load_percent", f.load_percent);
   visitor("data.opened", f.data.opened);
   visitor("data.error", f.data.error);
   visitor("data.misfit", f.data.misfit);
@@ -195,6 +198,8 @@ RankFacts own_facts(int rank, const std::string& program) {
     facts.group_limit = group->limit;
     facts.group_free = group->free();
   }
+  facts.processors = static_cast<std::uint64_t>(std::max(0L, sysconf(_SC_NPROCESSORS_ONLN)));
+  if (double load = 0; getloadavg(&load, 1) == 1) facts.load_percent = static_cast<std::uint64_t>(100 * load);
   facts.shared_memory_free = io::free_bytes("/dev/shm").value_or(kNoLimit);
   return facts;
 }

@@ -47,6 +47,8 @@ struct RankFacts {
   std::uint64_t group_limit = 0, group_free = 0;
   std::uint64_t shared_memory_free = kNoLimit;  ///< of /dev/shm
   std::uint64_t memory_wanted = 0;              ///< of host memory by this rank, in training; 0: not known
+  std::uint64_t processors = 0;                 ///< online; 0: not known
+  std::uint64_t load_percent = 0;               ///< processes that ran or wanted to in the last minute, times 100
   DataFacts data;
 };
 

@@ -220,6 +220,40 @@ std::vector<Finding> judge_limits(std::span<const RankFacts> facts, const Wants&
   return findings;
 }
 
+std::vector<Finding> judge_load(std::span<const RankFacts> facts) {
+  std::vector<Finding> findings;
+  for (const HostGroup& host : hosts_of(facts)) {
+    const RankFacts& its = facts[host.ranks[0]];
+    if (its.processors == 0 || its.load_percent <= 100 * its.processors) continue;
+    findings.push_back(
+        {.severity = Severity::warning,
+         .what = fmt::format("the machine is busy: in the last minute {:.1f} processes wanted to compute "
+                             "at a time, and it has {}",
+                             static_cast<double>(its.load_percent) / 100,
+                             counted(static_cast<std::int64_t>(its.processors), "processor")),
+         .where = host.name,
+         .remedy = "look who computes there (top), wait, or take another machine: times that are measured "
+                   "now say little, and a rank that waits for a processor makes all others wait",
+         .hosts = {host.name},
+         .busy = true});
+  }
+  return findings;
+}
+
+std::string describe_load(std::span<const RankFacts> facts) {
+  const RankFacts* busiest = nullptr;
+  const auto share = [](const RankFacts& f) {
+    return static_cast<double>(f.load_percent) / static_cast<double>(std::max<std::uint64_t>(1, f.processors));
+  };
+  for (const RankFacts& f : facts) {
+    if (busiest == nullptr || share(f) > share(*busiest)) busiest = &f;
+  }
+  if (busiest == nullptr || busiest->processors == 0) return "not known here";
+  return fmt::format("{:.1f} on {}{}", static_cast<double>(busiest->load_percent) / 100,
+                     counted(static_cast<std::int64_t>(busiest->processors), "processor"),
+                     hosts_of(facts).size() > 1 ? fmt::format(" of {}, the busiest", busiest->host) : "");
+}
+
 std::vector<Finding> judge_shared_memory(std::span<const RankFacts> facts, bool gpus) {
   const std::uint64_t each = (gpus ? std::uint64_t{32} : std::uint64_t{8}) << 20;
   std::vector<Finding> findings;

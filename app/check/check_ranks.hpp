@@ -53,6 +53,10 @@ struct Wants {
 };
 /// ulimit -n, -f and -v: errors where too low; -l: a warning where memory is registered with a device.
 std::vector<Finding> judge_limits(std::span<const RankFacts> facts, const Wants& wants);
+/// More processes want to compute than the host has processors, before the job has begun: a warning.
+std::vector<Finding> judge_load(std::span<const RankFacts> facts);
+/// "load 0.4 on 8 processors"; of several hosts that of the busiest.
+std::string describe_load(std::span<const RankFacts> facts);
 /// Little left in /dev/shm, through which MPI and NCCL talk within a host: a warning.
 std::vector<Finding> judge_shared_memory(std::span<const RankFacts> facts, bool gpus);
 

@@ -86,7 +86,11 @@ std::string format_verdict(std::span<const Subject> subjects, std::span<const st
   }
   const std::size_t warnings = number - errors;
   const std::string also = warnings == 0 ? "" : counted(warnings, "warning");
-  if (errors == 0) return text + (also.empty() ? "OK" : fmt::format("OK, with {}", also));
+  if (errors == 0) {
+    const std::vector<const Finding*> found = all_of(subjects, Severity::warning);
+    const bool busy = std::any_of(found.begin(), found.end(), [](const Finding* finding) { return finding->busy; });
+    return text + (also.empty() ? "OK" : fmt::format("{}, with {}", busy ? "BUSY" : "OK", also));
+  }
   return text + fmt::format("NOT OK: {} to fix{}{}", counted(errors, "error"), also.empty() ? "" : ", ", also);
 }
 

@@ -19,6 +19,7 @@ struct Finding {
   std::string where;                    ///< ranks, hosts, files
   std::string remedy;                   ///< what to do
   std::vector<std::string> hosts = {};  ///< without these the job would not have it; empty: no host is at fault
+  bool busy = false;                    ///< others use the machine: nothing measured now is OK
 };
 
 struct Subject {
@@ -31,7 +32,7 @@ struct Subject {
 /// "network       ok       6 pairs of hosts …"
 std::string format_subject(const Subject& subject);
 /// Errors, then warnings, numbered, each with where and what to do; the line for Slurm where single hosts are at fault;
-/// the verdict: OK, or how much there is to fix. `hosts`: all of them.
+/// the verdict: OK, BUSY, or how much there is to fix. `hosts`: all of them.
 std::string format_verdict(std::span<const Subject> subjects, std::span<const std::string> hosts);
 /// "--exclude=node7,node9": the hosts at fault in errors and, where those leave enough, in warnings. Empty where there
 /// are none, or half of all hosts or more.

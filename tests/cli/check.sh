@@ -9,8 +9,8 @@ for n in 1 2 3; do
   run -n $n check "${job_options[@]}" --json found.$n
   expect_status 0; expect_silence
   expect_out "^lockstep [0-9.]+ check: $n ranks? on 1 host$"
-  tail -n 1 out | grep -Eq '^OK(, with [0-9]+ warnings?)?$' || failed "the last line is not OK"
-  for subject in program hosts cores devices environment interfaces network clocks data memory "run folder" limits; do
+  tail -n 1 out | grep -Eq '^(OK|BUSY)(, with [0-9]+ warnings?)?$' || failed "the last line is not OK"
+  for subject in program hosts cores load devices environment interfaces network clocks data memory "run folder" limits; do
     expect_out "^$subject +(ok|warning) "
   done
   python3 - found.$n <<'PYTHON' || failed "the JSON"
@@ -20,6 +20,10 @@ assert {r["subject"] for r in records if r["kind"] == "subject"} >= {"program", 
 assert not any(r.get("severity") == "error" for r in records)
 PYTHON
 done
+check "a busy machine is never OK"
+# The load that the check has seen, not the one of now.
+busy=$(sed -n 's/^load  *[a-z]*  *\([0-9.]*\) on \([0-9]*\) .*/\1 \2/p' out | awk '{ print ($1 > $2 + 0.1) ? "BUSY" : ($1 < $2 - 0.1) ? "OK" : "(OK|BUSY)" }')
+tail -n 1 out | grep -Eq "^$busy(,|\$)" || failed "the verdict is not $busy"
 check "nothing is left behind"
 expect_no_file runs
 [ -z "$(find . -name '.check.*')" ] || failed "the trial file is still there"

@@ -57,6 +57,19 @@ TEST(CheckRanks, WhereHalfSaysOtherwiseNobodyIsAtFault) {
   EXPECT_THAT(judge_program(facts), ElementsAre(AllOf(error(), what(HasSubstr("MPI library")), blames({}))));
 }
 
+TEST(CheckRanks, ABusyMachineIsNamed) {
+  std::vector<RankFacts> facts = healthy(2, 2);
+  for (RankFacts& f : facts) f.processors = 2, f.load_percent = 150;
+  EXPECT_THAT(judge_load(facts), IsEmpty());
+  EXPECT_EQ(describe_load(facts), "1.5 on 2 processors of node0, the busiest");
+  facts[2].load_percent = facts[3].load_percent = 1000;
+  EXPECT_THAT(judge_load(facts), ElementsAre(AllOf(warning(), what(HasSubstr("10.0 processes")), blames({"node1"}))));
+  EXPECT_EQ(describe_load(facts), "10.0 on 2 processors of node1, the busiest");
+  EXPECT_THAT(format_verdict(std::vector<Subject>{{.name = "load", .summary = "", .findings = judge_load(facts)}},
+                             std::vector<std::string>{"node0"}),
+              testing::EndsWith("BUSY, with 1 warning"));
+}
+
 TEST(CheckRanks, OtherProcessorsAndDevices) {
   std::vector<RankFacts> facts = healthy(3);
   facts[2].processor = "Another";
