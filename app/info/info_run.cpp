@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cmath>
 #include <string>
 #include <variant>
 
@@ -14,17 +16,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Numbers to six digits: "step 3  loss 0.512346". `kind` is said by the caller, and the split of a step's seconds is
-/// for machines.
+std::string or_none(const std::string& text) { return text.empty() ? "none" : text; }
+
+/// Numbers to six digits: "step 3  loss 0.512346  learning rate 0.1". `kind` is said by the caller, and the split of a
+/// step's seconds is for machines. What is no number is "-", and a text that is empty "none".
 std::string in_words(const io::MetricRecord& record) {
   std::string words;
   for (const auto& [key, value] : record) {
     if (key == "kind" || key.ends_with("_seconds")) continue;
-    words += (words.empty() ? "" : "  ") + key + " ";
+    std::string name = key;
+    std::replace(name.begin(), name.end(), '_', ' ');
+    words += (words.empty() ? "" : "  ") + name + " ";
     if (const double* real = std::get_if<double>(&value)) {
-      words += fmt::format("{:.6g}", *real);
+      words += std::isfinite(*real) ? fmt::format("{:.6g}", *real) : "-";
+    } else if (const auto* text = std::get_if<std::string>(&value)) {
+      words += or_none(*text);
     } else {
-      std::visit([&](const auto& whole) { words += fmt::format("{}", whole); }, value);
+      words += with_commas(std::get<std::int64_t>(value));
     }
   }
   return words;
@@ -37,19 +45,21 @@ void describe_configuration(Console& console, const fs::path& file) {
     const TrainOptions options = train_options_from_ini(ini);
     std::string network = options.network.name;
     for (const auto& [option, value] : options.network.values) {
-      network += fmt::format(", {} {}", option, model::to_text(value));
+      network += fmt::format(", {} {}", option, or_none(model::to_text(value)));
     }
     const std::string batch = options.work.global_batch > 0
                                   ? fmt::format("{} per step", options.work.global_batch)
                                   : fmt::format("{} per rank and micro-step", options.work.batch);
-    const std::string amount = options.work.steps > 0 ? fmt::format("{} steps", with_commas(options.work.steps))
-                                                      : fmt::format("{} epochs", options.work.epochs);
+    const std::string amount =
+        options.work.steps > 0 ? fmt::format("{} steps", with_commas(options.work.steps))
+                               : fmt::format("{} epoch{}", options.work.epochs, options.work.epochs == 1 ? "" : "s");
     console.info(fmt::format(
         "  data           {}\n  validation     {}\n  network        {}\n  optimizer      {}, learning rate {} ({})\n"
         "  work           {}, batch {}, seed {}",
-        options.data.path.string(), options.data.validation.empty() ? "none" : options.data.validation.string(),
-        network, model::name_of(options.optimizer.kind), options.schedule.base, model::name_of(options.schedule.kind),
-        amount, batch, options.work.seed));
+        or_none(options.data.path.string()),
+        options.data.validation.empty() ? "none" : options.data.validation.string(), network,
+        model::name_of(options.optimizer.kind), options.schedule.base, model::name_of(options.schedule.kind), amount,
+        batch, options.work.seed));
   } catch (const UsageError& error) {
     console.warn(fmt::format("{} cannot be read back: {}", file.string(), error.what()));
   }

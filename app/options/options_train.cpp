@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -152,6 +153,17 @@ std::string option_text(const TrainOptions& options, const std::string& name) {
   OptionTable table = train_table(copy);
   copy = options;
   return table.find(name)->text();
+}
+
+std::vector<std::pair<std::string, std::string>> effective_options(const TrainOptions& options) {
+  TrainOptions copy;  // as above
+  OptionTable table = train_table(copy);
+  copy = options;
+  std::vector<std::pair<std::string, std::string>> effective;
+  for (const Option& option : std::as_const(table).options()) {
+    if (table.in_use(option)) effective.emplace_back(option.name(), option.text());
+  }
+  return effective;
 }
 
 std::string TrainOptions::to_ini() const {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/options/image_options.hpp"
@@ -213,6 +214,7 @@ struct RunOptions {
   int keep_best = 1;                    ///< besides: those with the best validation metrics
   std::int64_t checkpoint_writers = 0;  ///< ranks that write a part each; 0: by a rule
   TimeLimit time_limit;                 ///< of this launch
+  double stop_at = 0;  ///< of this launch: after so many steps, or below 1 that part of all; 0: at the end of the run
   bool operator==(const RunOptions&) const = default;
 };
 
@@ -253,6 +255,9 @@ struct TrainOptions {
 std::string to_text(const Normalization& value);
 /// The value of the option `name` as its user would write it. `name` is one of train's options.
 std::string option_text(const TrainOptions& options, const std::string& name);
+
+/// The options that have an effect, and their values as their user would write them, in the order of the help.
+std::vector<std::pair<std::string, std::string>> effective_options(const TrainOptions& options);
 
 /// The options that a checkpoint was trained with, as an INI file. Throws UsageError where it cannot tell.
 using StoredConfiguration = std::function<std::string(const std::filesystem::path& checkpoint)>;

@@ -522,6 +522,12 @@ void add_run_options(OptionTable& table, RunOptions& options) {
                    "how long this launch may take, in seconds or as [D-]HH:MM[:SS]: it stops in time for a checkpoint, "
                    "with exit code 75; auto: until the Slurm job ends; none",
                    parse_limit, to_text);
+  table
+      .add("stop-at", options.stop_at, "STEP",
+           "this launch stops after that step, validated and with a checkpoint, with exit code 75, and --resume goes "
+           "on; "
+           "below 1: that part of the run's steps; 0: at the end")
+      .at_least(0);
 }
 
 CheckpointRows::CheckpointRows(OptionTable& table) : table_(table) {

@@ -43,6 +43,7 @@ std::string stored_configuration(const TrainOptions& settings) {
   stored.run.new_optimizer_state = false;
   stored.run.force = false;
   stored.run.time_limit = {};
+  stored.run.stop_at = 0;
   if (settings.work.reproducible) stored.execution.transport = comm::Transport::automatic;  // changes no bit
   return stored.to_ini();
 }

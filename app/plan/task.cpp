@@ -1,5 +1,6 @@
 #include "app/plan/task.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -45,6 +46,16 @@ std::string Task::format(const Score& score) const {
   if (kind_ == Kind::regression) return fmt::format("mean absolute error {:.6g}", score.metric);
   return fmt::format("perplexity {:.5g}", score.metric) +
          (bytes_per_token_ > 0 ? fmt::format("  bits per byte {:.4f}", bits_per_byte(score)) : "");
+}
+
+std::string Task::metric_words() const {
+  std::string words = metric_key();
+  std::replace(words.begin(), words.end(), '_', ' ');
+  return words;
+}
+
+std::string Task::format_metric(double metric) const {
+  return kind_ == Kind::classification ? fmt::format("{:.2f} %", 100 * metric) : fmt::format("{:.6g}", metric);
 }
 
 std::string Task::format_evaluation(const Score& score) const {

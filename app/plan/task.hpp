@@ -37,6 +37,9 @@ class Task {
   bool is_better(double a, double b) const noexcept { return kind_ == Kind::classification ? a > b : a < b; }
   /// "accuracy 88.41 %", "perplexity 6.51  bits per byte 2.70": without the loss.
   std::string format(const Score& score) const;
+  /// "accuracy" and "88.41 %", "mean absolute error" and "0.3214": for a table.
+  std::string metric_words() const;
+  std::string format_metric(double metric) const;
   /// "loss 0.3312  accuracy 88.41 %  top-5 99.70 %  (10,000 samples)"
   std::string format_evaluation(const Score& score) const;
   /// loss, metric and what else belongs to them, for metrics.jsonl.

@@ -84,11 +84,22 @@ void Console::attach_log(const std::filesystem::path& path, bool append) {
 }
 
 void Console::info(std::string_view text) {
+  const std::string lines = as_lines("", text);
+  say(lines, lines);
+}
+
+void Console::info(const std::vector<LineField>& fields) {
+  if (!speaks_) return;
+  const std::string whole = full_line(fields) + "\n";
+  const Terminal where = terminal_at(output_.descriptor);
+  say(where.interactive ? fitted_line(fields, where.columns, where.coloured) + "\n" : whole, whole);
+}
+
+void Console::say(std::string_view shown, std::string_view logged) {
   if (!speaks_) return;
   hide_bar();
-  const std::string lines = as_lines("", text);
-  print(lines);
-  log(lines);
+  print(shown);
+  log(logged);
   if (output_error_ != 0 && log_ >= 0) mention_lost_output();
 }
 
@@ -99,9 +110,9 @@ void Console::text(std::string_view part) {
 void Console::warn(std::string_view text) {
   if (!speaks_) return;
   hide_bar();
-  const std::string lines = as_lines("warning: ", text);
-  write(error_, lines);
-  log(lines);
+  const bool coloured = terminal_at(error_.descriptor).coloured;
+  write(error_, as_lines(coloured ? "\x1b[1;33mwarning:\x1b[0m " : "warning: ", text));
+  log(as_lines("warning: ", text));
 }
 
 int Console::write(Stream& stream, std::string_view bytes) {

@@ -8,7 +8,9 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include "app/report/line_fields.hpp"
 #include "app/report/progress_bar.hpp"
 #include "io/files/io_deadline.hpp"
 
@@ -49,9 +51,11 @@ class Console {
   /// written (disk full), once: the log is given up then. A stdout that fails is not thrown: it must not end a long
   /// run. Where there is a log, a warning says once that only the log has all lines.
   void info(std::string_view text);
+  /// A line of figures: as much of it as fits on a terminal, all of it elsewhere and in the log.
+  void info(const std::vector<LineField>& fields);
   /// A part of a text that is the result, to stdout alone and as it is.
   void text(std::string_view part);
-  /// "warning: TEXT" to stderr and the log. Throws like info().
+  /// "warning: TEXT" to stderr, where a terminal shows the first word in colour, and the log. Throws like info().
   void warn(std::string_view text);
 
   /// Whether the progress bar is drawn; nullopt, as at first: where stdout is a terminal.
@@ -81,6 +85,7 @@ class Console {
     std::int64_t lines_skipped = 0;  ///< since it was full
   };
 
+  void say(std::string_view shown, std::string_view logged);
   void hide_bar();
   /// 0 or errno.
   int write(Stream& stream, std::string_view bytes);

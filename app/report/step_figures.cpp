@@ -19,4 +19,19 @@ std::string format_split(const TimeSplit& split) {
                      split.compute * percent, split.communication * percent, std::max(0.0, split.other()) * percent);
 }
 
+std::string advise_one_rank(const TimeSplit& split, int world, std::int64_t steps) {
+  constexpr std::int64_t kFewSteps = 20;
+  constexpr double kClearly = 0.9;
+  const double alone = world * (split.input + split.compute) + std::max(0.0, split.other());
+  if (world < 2 || steps < kFewSteps || alone >= kClearly * split.total) return "";
+  const auto milliseconds = [&](double seconds) {
+    return fmt::format("{:.3g} ms", 1e3 * seconds / static_cast<double>(steps));
+  };
+  return fmt::format(
+      "one rank would be faster: about {} for a step, in which it computes the parts of all {} ranks; these took {}, "
+      "of "
+      "which {} went into communication. A larger batch or network uses more ranks better",
+      milliseconds(alone), world, milliseconds(split.total), milliseconds(split.communication));
+}
+
 }  // namespace lockstep::app

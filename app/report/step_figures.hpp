@@ -20,6 +20,11 @@ TimeSplit operator-(const TimeSplit& later, const TimeSplit& earlier);
 /// "input 0.1 %  compute 84 %  communication 14 %  other 2 %"
 std::string format_split(const TimeSplit& split);
 
+/// Where one rank would have made `steps` steps sooner than `world` ranks with this split did: a sentence with figures.
+/// It would compute their parts one after another, without talking to anybody. "": it would not, or there are too few
+/// steps to tell.
+std::string advise_one_rank(const TimeSplit& split, int world, std::int64_t steps);
+
 /// One finished step; sums are over all ranks.
 struct StepFigures {
   std::int64_t step = 0;  ///< updates done

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <string>
+#include <string_view>
 
 #include <fcntl.h>
 #include <sys/ioctl.h>
@@ -17,6 +18,9 @@ Terminal ask(int descriptor) {
   if (terminal.interactive && ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
     terminal.columns = size.ws_col;
   }
+  const char *const refused = std::getenv("NO_COLOR"), *const name = std::getenv("TERM");
+  terminal.coloured = terminal.interactive && (refused == nullptr || *refused == '\0') && name != nullptr &&
+                      *name != '\0' && std::string_view(name) != "dumb";
   return terminal;
 }
 

@@ -7,6 +7,8 @@ namespace lockstep::app {
 struct Terminal {
   bool interactive = false;  ///< a person watches: lines may be redrawn
   int columns = 80;          ///< width; 80 where nobody knows
+  /// It shows colours, as far as its name (TERM) tells, and the user has not set NO_COLOR.
+  bool coloured = false;
 };
 
 /// Looks at file descriptor `descriptor` (usually 1). Under Open MPI's mpirun a rank's stdout is a pseudo-terminal even

@@ -1,10 +1,14 @@
 #include "app/train/report.hpp"
 
 #include <algorithm>
+#include <array>
+#include <ctime>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "app/report/figures.hpp"
+#include "app/report/text_table.hpp"
 
 namespace lockstep::app {
 
@@ -13,7 +17,18 @@ namespace {
 constexpr double kSecondsBetweenLines = 1.0;
 constexpr double kSecondsBetweenBars = 0.1;
 
-model::LossSums sums(const StepFigures& figures) { return {.loss = figures.loss_sum, .metric = figures.metric_sum}; }
+/// Runs of more epochs report by the clock alone.
+constexpr std::int64_t kMostEpochsReported = 100;
+
+/// "2026-11-24 23:20:08 UTC".
+std::string time_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S UTC", &utc);
+  return text.data();
+}
 
 }  // namespace
 
@@ -27,68 +42,94 @@ Reporter::Reporter(Console& console, const ReportOptions& options, const WorkPla
       first_step_(first_step),
       last_step_(first_step) {}
 
+void Reporter::Sums::add(const StepFigures& figures, std::int64_t made) {
+  loss += figures.loss_sum;
+  metric += figures.metric_sum;
+  samples += figures.samples;
+  steps += made;
+}
+
+Score Reporter::score_of(const Sums& sums) const {
+  return task_.score({.loss = sums.loss, .metric = sums.metric}, sums.samples, true);
+}
+
+bool Reporter::is_due(const StepFigures& figures) const {
+  const auto passed = [&](std::int64_t every) { return every > 0 && figures.step / every > last_step_ / every; };
+  if (figures.step == work_.total_steps) return true;
+  if (options_.every > 0) return passed(options_.every);
+  const bool few_epochs = work_.total_steps <= kMostEpochsReported * work_.steps_per_epoch;
+  return since_line_.seconds() >= kSecondsBetweenLines || (few_epochs && passed(work_.steps_per_epoch));
+}
+
 bool Reporter::collect(const StepFigures& figures, const TimeSplit& split) {
-  interval_.loss_sum += figures.loss_sum;
-  interval_.metric_sum += figures.metric_sum;
-  interval_.samples += figures.samples;
-  interval_steps_ += figures.step - last_step_;
-  const bool last = figures.step == work_.total_steps;
-  const bool due = options_.every > 0 ? figures.step / options_.every > last_step_ / options_.every
-                                      : since_line_.seconds() >= kSecondsBetweenLines;
+  interval_.add(figures, figures.step - last_step_);
+  since_validation_.add(figures, figures.step - last_step_);
+  const bool due = is_due(figures);
   last_step_ = figures.step;
-  if (!due && !last && since_bar_.seconds() >= kSecondsBetweenBars) {
-    since_bar_.lap();
-    if (!console_.shows_progress()) return false;
-    const double seconds = std::max(1e-9, split.total - interval_start_.total);
-    console_.progress(static_cast<double>(figures.step) / static_cast<double>(work_.total_steps),
-                      fmt::format("step {}/{}  loss {:.4f}  {} samples/s", figures.step, work_.total_steps,
-                                  task_.score(sums(interval_), interval_.samples, true).loss,
-                                  with_commas(static_cast<std::int64_t>(interval_.samples / seconds))));
-  }
-  return due || last;
+  if (due || since_bar_.seconds() < kSecondsBetweenBars) return due;
+  since_bar_.lap();
+  if (!console_.shows_progress()) return false;
+  const double seconds = std::max(1e-9, split.total - interval_start_.total);
+  console_.progress(
+      static_cast<double>(figures.step) / static_cast<double>(work_.total_steps),
+      fmt::format("step {}/{}  loss {:.4f}  {} samples/s", figures.step, work_.total_steps, score_of(interval_).loss,
+                  with_commas(static_cast<std::int64_t>(interval_.samples / seconds))));
+  return false;
+}
+
+void Reporter::start(std::int64_t step, double epoch) {
+  check_owner();
+  write({{"kind", "start"}, {"step", step}, {"epoch", epoch}, {"ranks", std::int64_t{world_}}, {"time", time_now()}});
 }
 
 void Reporter::report(const StepFigures& figures, const TimeSplit& split, double l2_loss) {
   check_owner();
   const TimeSplit part = split - interval_start_;
   const double seconds = std::max(1e-9, part.total);
-  const Score score = task_.score(sums(interval_), interval_.samples, true);
-  const double loss = score.loss + l2_loss;
+  const Score score = score_of(interval_);
   const double rate = interval_.samples / seconds;
   const auto positions = static_cast<double>(task_.positions());
   // Evaluations and checkpoints of the steps to come take their time, too.
   const double left = since_start_.seconds() / static_cast<double>(figures.step - first_step_) *
                       static_cast<double>(work_.total_steps - figures.step);
-  console_.info(fmt::format(
-      "step {:>{}}/{}  epoch {:.2f}  loss {:.5f}  {}  lr {:.3g}  gradient norm {:.3g}  {} {}/s ({}/rank)  {}  "
-      "left {}",
-      figures.step, fmt::formatted_size("{}", work_.total_steps), work_.total_steps, figures.epoch, loss,
-      task_.format(score), figures.learning_rate, figures.gradient_norm,
-      with_commas(static_cast<std::int64_t>(rate * positions)), task_.is_language() ? "tokens" : "samples",
-      with_commas(static_cast<std::int64_t>(rate * positions / world_)), format_split(part), format_duration(left)));
-  Score with_l2 = score;
-  with_l2.loss = loss;
+  const char* const counted_in = task_.is_language() ? "tokens" : "samples";
+  std::vector<LineField> line{
+      {fmt::format("step {:>{}}/{}", figures.step, fmt::formatted_size("{}", work_.total_steps), work_.total_steps), 9,
+       LineStyle::strong},
+      {fmt::format("epoch {:.2f}", figures.epoch), 6},
+      {fmt::format("loss {:.5f}", score.loss), 8}};
+  if (l2_loss != 0) line.push_back({fmt::format("L2 {:.4g}", l2_loss), 4});
+  line.push_back({task_.format(score), 7});
+  line.push_back({fmt::format("lr {:.3g}", figures.learning_rate), 2});
+  line.push_back({fmt::format("gradient norm {:.3g}", figures.gradient_norm), 3});
+  line.push_back({fmt::format("{} {}/s", with_commas(static_cast<std::int64_t>(rate * positions)), counted_in), 5});
+  line.push_back({fmt::format("({}/rank)", with_commas(static_cast<std::int64_t>(rate * positions / world_))), 1});
+  line.push_back({format_split(part), 0, LineStyle::quiet});
+  line.push_back({fmt::format("left {}", format_duration(left)), 6, LineStyle::quiet});
+  console_.info(line);
   io::MetricRecord record{{"kind", "train"}, {"step", figures.step}, {"epoch", figures.epoch}};
-  for (auto& entry : task_.record(with_l2)) record.push_back(std::move(entry));
+  for (auto& entry : task_.record(score)) record.push_back(std::move(entry));
+  if (l2_loss != 0) record.emplace_back("l2_loss", l2_loss);
   record.insert(record.end(), {{"learning_rate", figures.learning_rate},
                                {"gradient_norm", figures.gradient_norm},
                                {"samples_per_second", rate},
                                {"samples_per_second_per_rank", rate / world_},
-                               {"step_seconds", seconds / static_cast<double>(interval_steps_)},
+                               {"step_seconds", seconds / static_cast<double>(interval_.steps)},
                                {"input_seconds", part.input},
                                {"compute_seconds", part.compute},
                                {"communication_seconds", part.communication},
                                {"other_seconds", std::max(0.0, part.other())}});
   if (task_.is_language()) record.emplace_back("tokens_per_second", rate * positions);
   write(record);
-  scalar("train/loss", figures.step, loss);
+  scalar("train/loss", figures.step, score.loss);
+  if (l2_loss != 0) scalar("train/l2_loss", figures.step, l2_loss);
   scalar(fmt::format("train/{}", task_.metric_key()), figures.step, score.metric);
   scalar("train/learning_rate", figures.step, figures.learning_rate);
   scalar("train/gradient_norm", figures.step, figures.gradient_norm);
   scalar("speed/samples_per_second", figures.step, rate);
   if (logs_.tensorboard) logs_.tensorboard->flush();
+  if (!validated_) seen_ = score, seen_at_ = figures.step;
   interval_ = {};
-  interval_steps_ = 0;
   interval_start_ = split;
   since_line_.lap();
 }
@@ -96,19 +137,55 @@ void Reporter::report(const StepFigures& figures, const TimeSplit& split, double
 void Reporter::evaluation(std::int64_t step, double epoch, const Score& score, bool averaged,
                           const EvaluationTime& time) {
   check_owner();
-  console_.info(fmt::format("validation at step {}{}: {}  in {:.2f} s", step, averaged ? " (averaged weights)" : "",
-                            task_.format_evaluation(score), time.seconds));
+  const bool better = !best_ || task_.is_better(score.metric, *best_);
+  if (better) best_ = score.metric;
+  std::vector<LineField> line{{fmt::format("validation at step {}{}: {}", step, averaged ? " (averaged weights)" : "",
+                                           task_.format_evaluation(score)),
+                               9, better ? LineStyle::good : LineStyle::plain},
+                              {fmt::format("in {:.2f} s", time.seconds), 0, LineStyle::quiet}};
   io::MetricRecord record{{"kind", "validation"}, {"step", step}, {"epoch", epoch}};
   for (auto& entry : task_.record(score)) record.push_back(std::move(entry));
   record.emplace_back("samples", score.samples);
   if (console_.speaks()) history_ += io::to_json_line(record) + "\n";  // nothing of the clock: equal runs, equal bytes
   record.emplace_back("seconds", time.seconds);
   record.emplace_back("training_seconds", time.training);
+  if (since_validation_.steps > 0) {  // the same window for both: a launch that goes on knows no steps before its own
+    seen_ = score_of(since_validation_);
+    seen_at_ = step;
+    line.push_back({fmt::format("training in the {}: loss {:.6g}  {}",
+                                since_validation_.steps == 1 ? std::string("step before")
+                                                             : with_commas(since_validation_.steps) + " steps before",
+                                seen_->loss, task_.format(*seen_)),
+                    1});
+    for (auto& [key, value] : task_.record(*seen_)) record.emplace_back("training_" + key, value);
+    since_validation_ = {};
+  }
+  validated_ = true;
+  console_.info(line);
   write(record);
   scalar("validation/loss", step, score.loss);
   scalar(fmt::format("validation/{}", task_.metric_key()), step, score.metric);
   if (score.top5 >= 0) scalar("validation/top5_accuracy", step, score.top5);
   if (logs_.tensorboard) logs_.tensorboard->flush();
+}
+
+std::string Reporter::summary() const {
+  std::vector<std::vector<std::string>> rows{{"", "step", "loss", task_.metric_words()}};
+  const auto add = [&](const char* name, std::int64_t step, double loss, double metric) {
+    rows.push_back({name, with_commas(step), fmt::format("{:.6g}", loss), task_.format_metric(metric)});
+  };
+  if (seen_) add("training", seen_at_, seen_->loss, seen_->metric);
+  const auto losses = io::numbers_by_step(history_, "validation", "loss");
+  const auto metrics = io::numbers_by_step(history_, "validation", task_.metric_key());
+  if (!metrics.empty() && losses.size() == metrics.size()) {
+    const auto best = std::min_element(metrics.begin(), metrics.end(), [&](const auto& a, const auto& b) {
+      return task_.is_better(a.second, b.second);
+    });
+    const auto& last = *metrics.rbegin();
+    add("validation", last.first, losses.at(last.first), last.second);
+    add("the best", best->first, losses.at(best->first), best->second);
+  }
+  return rows.size() > 1 ? format_table(rows, {1, 2, 3}) : "";
 }
 
 void Reporter::checkpoint(const WrittenCheckpoint& written) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -34,8 +35,11 @@ class Reporter {
            std::int64_t first_step);
   void attach(RunLogs logs) { logs_ = std::move(logs); }
 
-  /// Takes note of a step; shows a line when one is due (every report_every steps, or about every second, and after the
-  /// last step). `split` is the time since the start of the run. l2_loss is called only when a line is due.
+  /// A launch that has steps to make: when it began, on how many ranks.
+  void start(std::int64_t step, double epoch);
+  /// Takes note of a step; shows a line when one is due (every report_every steps, or about every second, at the ends
+  /// of epochs where they are few, and after the last step). `split` is the time since the start of the run. l2_loss is
+  /// called only when a line is due.
   template <class L2Loss>
   void step(const StepFigures& figures, const TimeSplit& split, L2Loss l2_loss) {
     if (collect(figures, split)) report(figures, split, l2_loss());
@@ -43,7 +47,7 @@ class Reporter {
   /// A run that ends early: a line for the steps since the last one, if there are any.
   template <class L2Loss>
   void remaining(const StepFigures& figures, const TimeSplit& split, L2Loss l2_loss) {
-    if (interval_steps_ > 0) report(figures, split, l2_loss());
+    if (interval_.steps > 0) report(figures, split, l2_loss());
   }
   struct EvaluationTime {
     double seconds = 0;   ///< that it took
@@ -51,6 +55,8 @@ class Reporter {
   };
   void evaluation(std::int64_t step, double epoch, const Score& score, bool averaged, const EvaluationTime& time);
   void checkpoint(const WrittenCheckpoint& written);
+  /// How training, the last validation and the best one compare, as a table: "" where there is nothing to compare.
+  std::string summary() const;
   /// What the history is to know besides: course.hpp's records.
   void note(const io::MetricRecord& record);
   /// The last record of a run that made steps: "done", "target reached", "no improvement" or "stopped".
@@ -61,6 +67,14 @@ class Reporter {
   void set_history(std::string history) { history_ = std::move(history); }
 
  private:
+  /// Sums over some steps.
+  struct Sums {
+    double loss = 0, metric = 0, samples = 0;
+    std::int64_t steps = 0;
+    void add(const StepFigures& figures, std::int64_t made);
+  };
+  Score score_of(const Sums& sums) const;
+  bool is_due(const StepFigures& figures) const;
   bool collect(const StepFigures& figures, const TimeSplit& split);
   void report(const StepFigures& figures, const TimeSplit& split, double l2_loss);
   void check_owner() const;
@@ -73,8 +87,12 @@ class Reporter {
   Task task_;
   int world_;
   RunLogs logs_;
-  StepFigures interval_;  ///< sums since the last line
-  std::int64_t interval_steps_ = 0;
+  Sums interval_;              ///< since the last line
+  Sums since_validation_;      ///< or since the launch
+  std::optional<Score> seen_;  ///< of the steps before the last validation; of a run without one: of the last line
+  std::int64_t seen_at_ = 0;   ///< the last of those steps
+  bool validated_ = false;
+  std::optional<double> best_;  ///< metric of the validations of this launch
   TimeSplit interval_start_;
   StopWatch since_line_, since_bar_, since_start_;
   std::int64_t first_step_, last_step_;

@@ -296,6 +296,14 @@ void Run::report_checkpoint() {
   });
 }
 
+/// Where one rank would have made the same steps sooner than all did; "": it would not, or that cannot be told.
+std::string Run::faster_alone(const TimeSplit& split) const {
+  const int world = communicator_.size();
+  const std::int64_t steps = trainer_.steps_done() - first_step_;
+  if (engine_.server_rounds() != nullptr) return "";
+  return advise_one_rank(split, world, steps);
+}
+
 /// What the run has come to: the metric, the checkpoint, the time.
 std::string Run::summary() const {
   std::string text;
@@ -313,7 +321,7 @@ std::string Run::summary() const {
 
 /// The algorithm. A step is: next batch, forward, backward (reducing as gradients appear), update (Trainer::step).
 void Run::make_steps(StopSignals& signals) {
-  while (!last_step() && !finished() && !stopped_) {
+  while (!last_step() && !finished() && !stopped_ && !stops_here()) {
     StopWatch watch;
     const Trainer::Result step = make_step(signals);
     report(step.figures);
@@ -345,7 +353,7 @@ void Run::record_arrivals(const std::string& bytes) {
 
 /// The next step after which something takes all ranks.
 std::int64_t Run::next_due() const {
-  std::int64_t next = workload_.work.total_steps;
+  std::int64_t next = stop_step();
   for (const std::int64_t every :
        {workload_.work.evaluate_every, workload_.work.checkpoint_every, reports_.histograms_every}) {
     if (every > 0) next = std::min(next, (trainer_.steps_done() / every + 1) * every);
@@ -386,11 +394,17 @@ int Run::train(StopSignals& signals) {
   }
   const std::string idle = nothing_left();
   if (idle.empty()) {
+    if (begins_launch_) on_rank0([&] { reporter_.start(trainer_.steps_done(), epochs_done()); });
     make_steps(signals);
     const TimeSplit split = time();
     stopped_ = stopped_ && !finished();
     if (!stopped_) evaluate_now();
-    on_rank0([&] { console_.info(fmt::format("time in steps: {}", format_split(split))); });
+    stopped_ = stopped_ || (stops_here() && !finished());
+    on_rank0([&] {
+      if (const std::string table = reporter_.summary(); !table.empty()) console_.info(table);
+      console_.info(fmt::format("time in steps: {}", format_split(split)));
+      if (const std::string advice = faster_alone(split); !advice.empty()) console_.info(advice);
+    });
     if (ServerRounds* const servers = engine_.server_rounds()) console_.info(servers->report());
   }
   save_now();
@@ -443,6 +457,7 @@ std::string Run::ending(const StopSignals& signals) const {
   }
   const std::string why = !wall_time_.reason().empty() ? fmt::format(": {};", wall_time_.reason())
                           : signals.stop_requested()   ? fmt::format(" on request ({})", signals.name())
+                          : stops_here()               ? std::string(" (--stop-at)")
                                                        : " on request";
   return fmt::format("stopped at step {}{} after {}{}; continue with --resume --run {} (exit code {})",
                      trainer_.steps_done(), why, taken, summary(), run_.folder.string(), kExitStoppedEarly);

@@ -45,6 +45,8 @@ class Run {
                    io::IoDeadline& deadline);
   /// A record of what happened besides the steps: in the metrics, and in the history that checkpoints carry.
   void note(const io::MetricRecord& record);
+  /// The steps to come are the first ones of this process.
+  void begins_launch() noexcept { begins_launch_ = true; }
   /// Collective. The exit code. Throws Divergence.
   int train(StopSignals& signals);
   /// Collective, after a Divergence: waits for the checkpoint under way. Rank 0 gets the folder, for the run that goes
@@ -65,6 +67,13 @@ class Run {
   }
   bool finished() const { return target_reached_ || patience_.is_over(); }
   const char* how_it_ended() const;
+  /// After which this launch stops by itself (--stop-at).
+  std::int64_t stop_step() const {
+    const std::int64_t total = workload_.work.total_steps;
+    const double step = run_.stop_at < 1 ? std::ceil(run_.stop_at * static_cast<double>(total)) : run_.stop_at;
+    return run_.stop_at > 0 && step < static_cast<double>(total) ? static_cast<std::int64_t>(step) : total;
+  }
+  bool stops_here() const { return trainer_.steps_done() >= stop_step() && !last_step(); }
   bool last_step() const { return trainer_.steps_done() >= workload_.work.total_steps; }
   /// A multiple of `every` lies in what was done last: a step, or a round of local steps.
   bool due(std::int64_t every) const { return every > 0 && trainer_.steps_done() / every > steps_before_ / every; }
@@ -97,6 +106,7 @@ class Run {
   Trainer::Request next_request(StopSignals& signals);
   bool checkpoint_is_due();
   std::string summary() const;
+  std::string faster_alone(const TimeSplit& split) const;
   std::string ending(const StopSignals& signals) const;
   template <class Work>
   void keep_error(Work work);
@@ -115,6 +125,7 @@ class Run {
   model::Backend& backend_;
   model::Training& training_;
   bool waits_on_devices_;
+  bool begins_launch_ = false;
   bool noted_ = false;  ///< what the backend has to say after a step
   Trainer& trainer_;
   WallTime wall_time_;                       ///< rank 0's decides

@@ -147,6 +147,7 @@ void Stretches::open_folder(std::optional<io::RunFolder> folder, bool continues)
 
 int Stretches::train(std::optional<io::RunFolder> folder, StopSignals& signals) {
   open_folder(std::move(folder), continues_);
+  stretch_->run().begins_launch();
   for (;;) {
     try {
       return stretch_->run().train(signals);

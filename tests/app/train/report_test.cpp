@@ -76,12 +76,13 @@ TEST_F(ReporterTest, ALineIsTheMeanOfTheStepsSinceTheLastOne) {
   reporter.step(figures(1, 3), time(1), l2);
   EXPECT_EQ(text("output"), "");
   reporter.step(figures(2, 1), time(2), l2);
-  EXPECT_THAT(text("output"), AllOf(HasSubstr("step 2/7"), HasSubstr("loss 2.50000"), HasSubstr("accuracy 40.00 %"),
-                                    HasSubstr("10 samples/s (5/rank)"),
+  EXPECT_THAT(text("output"), AllOf(HasSubstr("step 2/7"), HasSubstr("loss 2.00000  L2 0.5  "),
+                                    HasSubstr("accuracy 40.00 %"), HasSubstr("10 samples/s  (5/rank)"),
                                     HasSubstr("input 5.0 %  compute 60 %  communication 25 %  other 10 %")));
   reporter.step(figures(3, 8), time(3), l2);
   reporter.step(figures(4, 8), time(4), l2);
-  EXPECT_THAT(text("metrics.jsonl"), HasSubstr(R"("kind":"train","step":4,"epoch":0.5,"loss":8.5,"accuracy":0.4)"));
+  EXPECT_THAT(text("metrics.jsonl"),
+              HasSubstr(R"("kind":"train","step":4,"epoch":0.5,"loss":8.0,"accuracy":0.4,"l2_loss":0.5)"));
 }
 
 TEST_F(ReporterTest, ARunThatEndsEarlySaysWhatIsLeftOnce) {
@@ -116,6 +117,53 @@ TEST_F(ReporterTest, NothingIsWrittenIntoAFolderThatAnotherProcessTook) {
   EXPECT_THROW(reporter.evaluation(2, 0.5, {.samples = 3}, false, {.seconds = 0.1}), std::runtime_error);
   EXPECT_EQ(text("output"), "");
   EXPECT_EQ(text("metrics.jsonl"), "");
+}
+
+TEST_F(ReporterTest, ShortRunsReportEveryEpoch) {
+  options_.every = 0;
+  work_.total_steps = 6;
+  work_.steps_per_epoch = 2;
+  Console console(output_, output_);
+  Reporter reporter(console, options_, work_, classification_, 1, 0);
+  for (int i = 1; i <= 6; ++i) reporter.step(figures(i, i), time(i), [] { return 0.0; });
+  EXPECT_THAT(text("output"),
+              AllOf(HasSubstr("step 2/6"), HasSubstr("step 4/6"), HasSubstr("step 6/6"), Not(HasSubstr("step 3/6"))));
+  work_.total_steps = 1000;  // 500 epochs: by the clock
+  Reporter patient(console, options_, work_, classification_, 1, 0);
+  for (int i = 1; i <= 6; ++i) patient.step(figures(i, i), time(i), [] { return 0.0; });
+  EXPECT_THAT(text("output"), Not(HasSubstr("/1000")));
+}
+
+TEST_F(ReporterTest, AValidationSaysHowTrainingWentInTheStepsBeforeIt) {
+  Console console(output_, output_);
+  Reporter reporter(console, options_, work_, classification_, 2, 0);
+  reporter.attach(logs());
+  EXPECT_EQ(reporter.summary(), "");
+  reporter.start(0, 0);
+  for (int i = 1; i <= 3; ++i) reporter.step(figures(i, i), time(i), [] { return 0.0; });
+  reporter.evaluation(3, 0.5, {.loss = 1.5, .metric = 0.75, .samples = 8}, false, {.seconds = 0.1});
+  EXPECT_THAT(text("output"), HasSubstr("training in the 3 steps before: loss 2  accuracy 40.00 %"));
+  EXPECT_THAT(text("metrics.jsonl"), AllOf(HasSubstr(R"("kind":"start","step":0,"epoch":0.0,"ranks":2,"time":"20)"),
+                                           HasSubstr(R"("training_loss":2.0,"training_accuracy":0.4)")));
+  EXPECT_THAT(reporter.history(), Not(HasSubstr("training_loss")));  // which a launch that goes on would not know
+  reporter.step(figures(4, 7), time(4), [] { return 0.0; });
+  reporter.evaluation(4, 0.5, {.loss = 2.5, .metric = 0.5, .samples = 8}, false, {.seconds = 0.1});
+  EXPECT_EQ(reporter.summary(),
+            "            step  loss  accuracy\n"
+            "training       4     7   40.00 %\n"
+            "validation     4   2.5   50.00 %\n"
+            "the best       3   1.5   75.00 %\n");
+}
+
+TEST(StepFigures, TellWhereOneRankWouldBeFaster) {
+  const TimeSplit split{.input = 0.1, .compute = 0.9, .communication = 3, .total = 4};  // 2 s alone
+  EXPECT_EQ(
+      advise_one_rank(split, 2, 1000),
+      "one rank would be faster: about 2 ms for a step, in which it computes the parts of all 2 ranks; these took 4 "
+      "ms, of which 3 ms went into communication. A larger batch or network uses more ranks better");
+  EXPECT_EQ(advise_one_rank(split, 4, 1000), "");  // as long as they took
+  EXPECT_EQ(advise_one_rank(split, 1, 1000), "");
+  EXPECT_EQ(advise_one_rank(split, 2, 10), "");  // too few to tell
 }
 
 TEST_F(ReporterTest, TheSharesOfTimeAddUp) {
