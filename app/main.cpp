@@ -30,6 +30,8 @@
 #include "app/pack/train_tokenizer.hpp"
 #include "app/program.hpp"
 #include "app/report/exit_code.hpp"
+#include "app/runs/report_runs.hpp"
+#include "app/runs/sweep.hpp"
 #include "app/train/train.hpp"
 #include "comm/session/start_guard.hpp"
 #include "comm/session/this_process.hpp"
@@ -56,6 +58,9 @@ const std::vector<Command>& commands() {
       command("bench step", parse_bench_step, run_bench_step),
       command("bench scale", parse_bench_scale, run_bench_scale),
       command("check", parse_check, run_check),
+      command("sweep", parse_sweep, run_sweep, {.processes = Processes::alone, .on_signal = OnSignal::note}),
+      command("report", parse_report, run_report, {.processes = Processes::alone}),
+      command("plot", parse_plot, run_plot, {.processes = Processes::alone}),
       command("info", parse_info, run_info, {.processes = Processes::alone, .on_closed_pipe = OnClosedPipe::end})};
   return all;
 }

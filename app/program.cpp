@@ -62,7 +62,7 @@ Request understand(Arguments arguments, const std::vector<Command>& commands) {
           "a command is missing: pack, tokenizer train, train, eval, predict, generate, export, import, bench step, "
           "bench "
           "scale, bench agree, bench all-reduce, "
-          "bench checkpoint, bench input, check or info");
+          "bench checkpoint, bench input, check, sweep, report, plot or info");
     if (arguments[0] == "--version") return request.help = version_text(), request;
     if (is_help(arguments[0])) {
       if (arguments.size() == 1) return request.help = program_help(), request;

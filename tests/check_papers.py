@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 COLUMNS = 140
-COMMANDS = ["", "pack", "tokenizer train", "train", "eval", "predict", "generate", "export", "import", "check", "info",
+COMMANDS = ["", "pack", "tokenizer train", "train", "eval", "predict", "generate", "export", "import", "check", "info", "sweep", "report", "plot",
             "bench step", "bench scale", "bench agree", "bench all-reduce", "bench checkpoint", "bench input"]
 SCRIPTS = ["app/quickstart", "tests/run", "tests/gpu/run", "tests/learning/run", "tests/torture/run", "tests/torture/mutate",
            "tests/peers/compare_step.py",

@@ -110,6 +110,32 @@ struct InfoOptions {
   bool verify = true;            ///< recompute checksums
 };
 
+/// `lockstep report`.
+struct ReportRunsOptions {
+  std::vector<std::filesystem::path> runs;  ///< run folders, and folders of them
+  std::filesystem::path out = "report.html";
+};
+
+/// `lockstep plot`.
+struct PlotOptions {
+  std::vector<std::filesystem::path> runs;  ///< as above
+  std::filesystem::path svg = "plot.svg";
+};
+
+/// One training of a sweep.
+struct SweepSetting {
+  std::string line{};                    ///< of the file
+  std::vector<std::string> arguments{};  ///< for `lockstep train`, with those that all have in common
+};
+
+/// `lockstep sweep`.
+struct SweepOptions {
+  std::filesystem::path settings, run;
+  std::vector<std::string> launch;  ///< the words before the program's name
+  bool halving = false;
+  std::vector<SweepSetting> lines;  ///< not empty
+};
+
 /// `lockstep tokenizer train`.
 struct TokenizerOptions {
   std::vector<std::filesystem::path> texts;
@@ -143,6 +169,10 @@ ImportOptions parse_import(const std::vector<std::string>& arguments);
 TokenizerOptions parse_tokenizer_train(const std::vector<std::string>& arguments);
 PackOptions parse_pack(const std::vector<std::string>& arguments);
 InfoOptions parse_info(const std::vector<std::string>& arguments);
+ReportRunsOptions parse_report(const std::vector<std::string>& arguments);
+/// Reads the file of settings.
+SweepOptions parse_sweep(const std::vector<std::string>& arguments);
+PlotOptions parse_plot(const std::vector<std::string>& arguments);
 /// The program's own help: subcommands and where to go on.
 std::string program_help();
 std::string program_version();

@@ -60,15 +60,24 @@ std::string to_json_line(const MetricRecord& record) {
   return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-LastRecords last_records(const std::filesystem::path& file) {
-  LastRecords last;
+std::vector<MetricRecord> all_records(const std::filesystem::path& file) {
+  std::vector<MetricRecord> records;
   const std::string text = read_whole(file).value_or("");
   for_each_record(text, [&](std::string_view, const nlohmann::ordered_json& record) {
     const auto kind = record.find("kind");
-    if (kind == record.end() || !kind->is_string()) return;
-    last.kind = kind->get<std::string>();
-    last.of_kind[last.kind] = to_record(record);
+    if (kind != record.end() && kind->is_string()) records.push_back(to_record(record));
   });
+  return records;
+}
+
+LastRecords last_records(const std::filesystem::path& file) {
+  LastRecords last;
+  for (MetricRecord& record : all_records(file)) {
+    for (const auto& [key, value] : record) {
+      if (key == "kind") last.kind = std::get<std::string>(value);
+    }
+    last.of_kind[last.kind] = std::move(record);
+  }
   return last;
 }
 

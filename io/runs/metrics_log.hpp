@@ -25,14 +25,18 @@ using MetricRecord = std::vector<std::pair<std::string, MetricValue>>;
 
 std::string to_json_line(const MetricRecord& record);  ///< without the newline
 
+/// Every record of a metrics.jsonl, in order. Nothing where the file is missing. Lines that are no JSON object with a
+/// kind (a crash tore them) are passed over; null becomes NaN, values that no record of ours has are left out. Throws
+/// FileError where it cannot be read.
+std::vector<MetricRecord> all_records(const std::filesystem::path& file);
+
 /// What a metrics.jsonl says last.
 struct LastRecords {
   std::map<std::string, MetricRecord, std::less<>> of_kind;
   std::string kind;  ///< of the last record of all; "" where there is none
 };
 
-/// Nothing where the file is missing. Lines that are no JSON object with a kind (a crash tore them) are passed over;
-/// null becomes NaN, values that no record of ours has are left out. Throws FileError where it cannot be read.
+/// The last record of each kind in all_records().
 LastRecords last_records(const std::filesystem::path& file);
 
 /// The steps of the records of this kind in `file`; none where there is no such file. Throws FileError.

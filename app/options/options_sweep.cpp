@@ -1,0 +1,124 @@
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "app/options/options.hpp"
+#include "app/options/train_rows.hpp"
+
+namespace lockstep::app {
+namespace {
+
+constexpr std::string_view kSweepUsage =
+    "Usage: lockstep sweep SETTINGS --run FOLDER [options of train]\n"
+    "\n"
+    "Trains once with each line of the file SETTINGS: options of `lockstep train`, separated by blanks, after\n"
+    "those of the command line, which all have in common. Line N trains in FOLDER/N. It goes on where it was\n"
+    "interrupted, and ends with the ranking. Several that are started with the same FOLDER, also on several\n"
+    "machines that share it, divide the lines among them. Empty lines and those that begin with # do not count.\n";
+constexpr std::string_view kSweepExamples =
+    "\n"
+    "Every other option is one of train's, and is for all lines; a line's own one wins.\n"
+    "\n"
+    "Examples\n"
+    "  lockstep sweep settings.txt --data shards/fashion --epochs 10 --run runs/sweep\n"
+    "  lockstep sweep settings.txt --data shards/fashion --epochs 16 --run runs/halved --halving\n"
+    "      of 8 lines 8 train for 2 epochs, the best 4 for 4, 2 for 8, and one for 16\n"
+    "  lockstep sweep settings.txt --data shards/fashion --run runs/sweep --launch \"mpirun -np 4\"\n"
+    "  lockstep report runs/sweep --out sweep.html\n";
+
+/// Options that each training of a sweep has from the sweep.
+constexpr std::array<std::string_view, 4> kOwnOfSweep{"run", "resume", "stop-at", "force"};
+
+std::vector<std::string> words_in(const std::string& line) {
+  std::istringstream words(line);
+  return {std::istream_iterator<std::string>(words), {}};
+}
+
+std::vector<std::string> lines_of_settings(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  if (!stream || std::filesystem::is_directory(file)) {
+    throw UsageError(fmt::format("the settings {} cannot be read: a text file with a line of options for each training",
+                                 file.string()));
+  }
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) {
+    const std::string_view text = trimmed(line);
+    if (!text.empty() && text.front() != '#') lines.emplace_back(text);
+  }
+  if (lines.empty()) throw UsageError(fmt::format("{} has no line of options", file.string()));
+  return lines;
+}
+
+}  // namespace
+
+SweepOptions parse_sweep(const std::vector<std::string>& arguments) {
+  SweepOptions options;
+  std::string launch;
+  const auto add_own = [&](OptionTable& table) {
+    table.group("What");
+    table
+        .add("settings", options.settings, "FILE",
+             "a line of options for each training; --settings itself may be left out")
+        .positional();
+    table.add(
+        "launch", launch, "COMMAND",
+        "what starts each training, before the program's name: \"mpirun -np 4\", \"srun\"; default: nothing, one rank");
+    table.add("halving", options.halving,
+              "successive halving: all lines train for a part of the steps, the better half goes on for twice as many, "
+              "until one has made them all");
+  };
+  OptionTable own("lockstep sweep"), all("lockstep sweep");
+  TrainOptions train;
+  add_own(own);
+  own.add("run", train.run.folder, "FOLDER", "a folder for the runs: line N trains in FOLDER/N");
+  add_own(all);
+  add_train_options(all, train);
+  const CommandLine line = read_command_line(all, arguments, true);
+  if (line.help) throw HelpRequested(format_help(own, kSweepUsage, kSweepExamples, true));
+  std::vector<CommandLine::Given> common;
+  for (const CommandLine::Given& given : line.options) {
+    if (Option* const option = own.find(given.name)) {
+      option->assign(given.value, OptionSource::command_line, given.spelled);
+    } else if (std::find(kOwnOfSweep.begin(), kOwnOfSweep.end(), given.name) != kOwnOfSweep.end()) {
+      throw UsageError(fmt::format("{} is no option of a sweep: it goes on by itself", given.spelled));
+    } else {
+      common.push_back(given);
+    }
+  }
+  own.require("settings", "name a file with a line of options for each training");
+  own.require("run", "name a folder for the runs");
+  options.run = train.run.folder;
+  options.launch = words_in(launch);
+  for (const std::string& text : lines_of_settings(options.settings)) {
+    SweepSetting& setting = options.lines.emplace_back();
+    setting.line = text;
+    const std::string where = fmt::format("{}, setting {}", options.settings.string(), options.lines.size());
+    try {
+      const CommandLine its = read_command_line(all, words_in(text), false);
+      for (const CommandLine::Given& given : its.options) {
+        const bool of_sweep = own.find(given.name) != nullptr ||
+                              std::find(kOwnOfSweep.begin(), kOwnOfSweep.end(), given.name) != kOwnOfSweep.end();
+        if (of_sweep) throw UsageError(fmt::format("{} is not for a single line of a sweep", given.spelled));
+      }
+      if (!line.config.empty()) setting.arguments.push_back("--config=" + line.config);
+      for (const CommandLine::Given& given : common) {
+        const bool wins = std::none_of(its.options.begin(), its.options.end(),
+                                       [&](const CommandLine::Given& other) { return other.name == given.name; });
+        if (wins) setting.arguments.push_back(fmt::format("--{}={}", given.name, given.value));
+      }
+      for (const CommandLine::Given& given : its.options) {
+        setting.arguments.push_back(fmt::format("--{}={}", given.name, given.value));
+      }
+      parse_train(setting.arguments);
+    } catch (const UsageError& error) {
+      throw UsageError(fmt::format("{} ({}): {}", where, text, error.what()));
+    }
+  }
+  return options;
+}
+
+}  // namespace lockstep::app

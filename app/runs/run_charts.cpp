@@ -1,0 +1,211 @@
+#include "app/runs/run_charts.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "app/report/figures.hpp"
+#include "app/runs/run_ranking.hpp"
+
+namespace lockstep::app {
+namespace {
+
+constexpr std::size_t kMostPoints = 400;  ///< of a line
+constexpr std::size_t kMostStretches = 12;
+
+class Drawing {
+ public:
+  Drawing(const std::vector<RunHistory>& runs, const ChartFrame& frame)
+      : runs_(runs), names_(short_names(runs)), along_(progress_of(runs)), frame_(frame), shown_(ranking_of(runs)) {
+    shown_.resize(std::min(shown_.size(), kMostRuns));
+    if (runs.size() > 1 && runs.size() <= kMostRuns) std::sort(shown_.begin(), shown_.end());
+  }
+
+  std::vector<RunChart> all() {
+    const std::string metric = runs_.empty() ? "" : runs_[shown_[0]].metric;
+    beside("loss", "Loss", "loss", AxisNumbers::plain);
+    if (!metric.empty() && metric != "perplexity") {
+      beside(metric, metric_words(metric), metric, metric == "accuracy" ? AxisNumbers::percent : AxisNumbers::plain);
+    } else if (!metric.empty()) {
+      lines("perplexity", "Perplexity of validation", "perplexity", of_runs("validation", metric), AxisNumbers::plain);
+    }
+    lines("learning-rate", "Learning rate", "learning rate", of_runs("train", "learning_rate"), AxisNumbers::plain);
+    lines("gradient-norm", "Gradient norm", "norm of the last step's gradient", of_runs("train", "gradient_norm"),
+          AxisNumbers::plain);
+    const bool tokens = !of_runs("train", "tokens_per_second").empty();
+    lines("throughput", "Throughput", tokens ? "tokens per second" : "samples per second",
+          of_runs("train", tokens ? "tokens_per_second" : "samples_per_second"), AxisNumbers::plain, true);
+    runs_.size() == 1 ? time_of_stretches() : time_of_runs();
+    return std::move(charts_);
+  }
+
+ private:
+  bool alone() const { return runs_.size() == 1; }
+
+  /// A line for each run; of a single one called `name`.
+  std::vector<ChartSeries> of_runs(std::string_view kind, const std::string& key, const std::string& name = "") const {
+    std::vector<ChartSeries> series;
+    for (const std::size_t i : shown_) {
+      std::vector<ChartPoint> points = thinned(curve_of(runs_[i], kind, key, along_), kMostPoints);
+      if (points.empty()) continue;
+      const bool validation = kind == "validation";
+      series.push_back({.name = alone() ? name : names_[i],
+                        .points = std::move(points),
+                        .markers = validation ? std::size_t{40}
+                                   : alone()  ? 0
+                                              : std::size_t{8}});
+    }
+    return series;
+  }
+
+  /// Training and validation: of one run in one picture, of several in two.
+  void beside(const std::string& id, std::string title, const std::string& key, AxisNumbers numbers) {
+    title[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(title[0])));
+    if (alone()) {
+      std::vector<ChartSeries> series = of_runs("train", key, "training");
+      for (ChartSeries& each : of_runs("validation", key, "validation")) series.push_back(std::move(each));
+      return lines(id, title, metric_words(key), std::move(series), numbers);
+    }
+    lines("validation-" + id, title + " of validation", metric_words(key), of_runs("validation", key), numbers);
+    lines("training-" + id, title + " of training", metric_words(key), of_runs("train", key), numbers);
+  }
+
+  void lines(const std::string& id, const std::string& title, const std::string& words, std::vector<ChartSeries> series,
+             AxisNumbers numbers, bool from_zero = false) {
+    if (series.empty()) return;
+    if (numbers == AxisNumbers::percent) {
+      for (ChartSeries& each : series) {
+        for (ChartPoint& point : each.points) point.y *= 100;
+      }
+    }
+    const AxisScale scale = numbers == AxisNumbers::percent || from_zero || (alone() && id == "learning-rate")
+                                ? AxisScale::linear
+                                : scale_of_values(series);
+    Chart chart{.title = title,
+                .subtitle = subtitle(),
+                .x = {.title = along_ == Progress::steps ? "step" : "epoch"},
+                .y = {.title = words, .scale = scale, .numbers = numbers, .from_zero = from_zero},
+                .series = std::move(series),
+                .frame = frame_};
+    if (alone()) chart.marks = marks();
+    charts_.push_back({id, std::move(chart)});
+  }
+
+  std::string subtitle() const {
+    if (alone()) return runs_[0].name;
+    return runs_.size() > shown_.size() ? fmt::format("the best {} of {} runs", shown_.size(), runs_.size())
+                                        : fmt::format("{} runs", runs_.size());
+  }
+
+  /// Launches after the first, and returns to a checkpoint.
+  std::vector<ChartMark> marks() const {
+    std::vector<ChartMark> marks;
+    bool first = true;
+    for (const io::MetricRecord& record : runs_[0].records) {
+      const std::string kind = string_of(record, "kind");
+      const bool restart = kind == "start" && !std::exchange(first, first && kind != "start");
+      const std::optional<double> x = number_of(record, along_ == Progress::steps ? "step" : "epoch");
+      if (x && (restart || kind == "roll_back")) marks.push_back({*x, restart ? "restart" : "roll-back"});
+    }
+    return marks;
+  }
+
+  /// Shares of the time in steps, in percent.
+  Chart shares(const std::string& x_title) const {
+    Chart chart{.title = "Time in steps",
+                .subtitle = subtitle(),
+                .x = {.title = x_title},
+                .y = {.title = "share of the time", .numbers = AxisNumbers::percent},
+                .frame = frame_};
+    for (const char* part : {"compute", "communication", "input", "other"}) chart.series.push_back({.name = part});
+    return chart;
+  }
+  static void add_bar(Chart& chart, const std::string& name, const TimeSplit& split) {
+    const double x = static_cast<double>(chart.bars.size()), percent = 100 / split.total;
+    chart.bars.push_back(name);
+    const double parts[] = {split.compute, split.communication, split.input, std::max(0.0, split.other())};
+    for (std::size_t i = 0; i < 4; ++i) chart.series[i].points.push_back({x, parts[i] * percent});
+  }
+
+  void time_of_runs() {
+    Chart chart = shares("run");
+    for (const std::size_t i : shown_) {
+      const TimeSplit split = summary_of(runs_[i]).split;
+      if (split.total > 0) add_bar(chart, names_[i], split);
+    }
+    if (!chart.bars.empty()) charts_.push_back({"time", std::move(chart)});
+  }
+
+  void time_of_stretches() {
+    std::vector<const io::MetricRecord*> reports;
+    for (const io::MetricRecord& record : runs_[0].records) {
+      if (string_of(record, "kind") == "train") reports.push_back(&record);
+    }
+    if (reports.empty()) return;
+    Chart chart = shares("up to step");
+    const std::size_t stretches = std::min(reports.size(), kMostStretches);
+    for (std::size_t i = 0; i < stretches; ++i) {
+      TimeSplit split;
+      const std::size_t end = reports.size() * (i + 1) / stretches;
+      for (std::size_t j = reports.size() * i / stretches; j < end; ++j) {
+        const auto seconds = [&](std::string_view key) { return number_of(*reports[j], key).value_or(0); };
+        split.input += seconds("input_seconds");
+        split.compute += seconds("compute_seconds");
+        split.communication += seconds("communication_seconds");
+        split.total += seconds("other_seconds");
+      }
+      split.total += split.input + split.compute + split.communication;
+      const auto step = static_cast<std::int64_t>(number_of(*reports[end - 1], "step").value_or(0));
+      if (split.total > 0) add_bar(chart, with_commas(step), split);
+    }
+    if (!chart.bars.empty()) charts_.push_back({"time", std::move(chart)});
+  }
+
+  const std::vector<RunHistory>& runs_;
+  std::vector<std::string> names_;
+  Progress along_;
+  ChartFrame frame_;
+  std::vector<std::size_t> shown_;
+  std::vector<RunChart> charts_;
+};
+
+}  // namespace
+
+std::vector<RunChart> charts_of(const std::vector<RunHistory>& runs, const ChartFrame& frame) {
+  return Drawing(runs, frame).all();
+}
+
+std::vector<std::string> short_names(const std::vector<RunHistory>& runs) {
+  std::vector<std::string> names;
+  for (const RunHistory& run : runs) names.push_back(run.name);
+  for (;;) {
+    if (names.size() < 2) return names;
+    const std::string folder = names[0].substr(0, names[0].find('/') + 1);
+    const auto lies_inside = [&](const std::string& name) {
+      return name.starts_with(folder) && name.size() > folder.size();
+    };
+    if (folder.empty() || !std::all_of(names.begin(), names.end(), lies_inside)) return names;
+    for (std::string& name : names) name.erase(0, folder.size());
+  }
+}
+
+std::vector<ChartPoint> thinned(const std::vector<ChartPoint>& points, std::size_t most) {
+  if (points.size() <= most) return points;
+  std::vector<ChartPoint> kept{points.front()};
+  const std::size_t stretches = most / 2;
+  for (std::size_t i = 0; i < stretches; ++i) {
+    const auto begin = points.begin() + static_cast<std::ptrdiff_t>(points.size() * i / stretches);
+    const auto end = points.begin() + static_cast<std::ptrdiff_t>(points.size() * (i + 1) / stretches);
+    const auto lower = [](const ChartPoint& a, const ChartPoint& b) { return a.y < b.y; };
+    auto [first, second] = std::minmax_element(begin, end, lower);
+    if (second < first) std::swap(first, second);
+    if (first != points.begin()) kept.push_back(*first);
+    if (second != first && second + 1 != points.end()) kept.push_back(*second);
+  }
+  kept.push_back(points.back());
+  return kept;
+}
+
+}  // namespace lockstep::app

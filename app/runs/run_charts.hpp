@@ -1,0 +1,30 @@
+/// \file
+/// Pictures of runs: loss, metric, learning rate, gradient norm, throughput, and where the time went.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "app/report/chart.hpp"
+#include "app/runs/run_history.hpp"
+
+namespace lockstep::app {
+
+struct RunChart {
+  std::string id;  ///< "validation-loss": a word for links
+  Chart chart;
+};
+
+/// Of one run training beside validation; of several one line for each, of the best kMostRuns by ranking_of().
+/// Pictures without a value are left out.
+inline constexpr std::size_t kMostRuns = 12;
+std::vector<RunChart> charts_of(const std::vector<RunHistory>& runs, const ChartFrame& frame);
+
+/// Names of the runs without the folders that all have in common.
+std::vector<std::string> short_names(const std::vector<RunHistory>& runs);
+
+/// At most about `most` of the points: the least and the greatest of each stretch, the first and the last of all.
+std::vector<ChartPoint> thinned(const std::vector<ChartPoint>& points, std::size_t most);
+
+}  // namespace lockstep::app

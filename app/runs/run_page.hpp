@@ -1,0 +1,17 @@
+/// \file
+/// Runs as one HTML file: figures, pictures and their values, what happened, plan and options. It needs no network and
+/// no other file, follows the viewer's choice of light or dark, and can be read without its script, by keyboard and
+/// aloud.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "app/runs/run_history.hpp"
+
+namespace lockstep::app {
+
+/// `runs` not empty.
+std::string page_of(const std::vector<RunHistory>& runs);
+
+}  // namespace lockstep::app

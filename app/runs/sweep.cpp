@@ -1,0 +1,251 @@
+#include "app/runs/sweep.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "app/report/console.hpp"
+#include "app/report/exit_code.hpp"
+#include "app/report/figures.hpp"
+#include "app/report/stop_watch.hpp"
+#include "app/runs/run_history.hpp"
+#include "app/runs/run_ranking.hpp"
+#include "io/files/file_error.hpp"
+
+namespace lockstep::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Sweep {
+ public:
+  Sweep(const SweepOptions& options, StopSignals& signals)
+      : options_(options), signals_(signals), folder_(options.run), rungs_(options.halving ? rungs_of(count()) : 1) {}
+
+  int run() {
+    std::vector<std::int64_t> settings(options_.lines.size());
+    std::iota(settings.begin(), settings.end(), 1);
+    console_.info(fmt::format("{} of {}{}; runs in {}", counted(count(), "setting"), options_.settings.string(),
+                              rungs_ > 1 ? fmt::format(", halved in {} rungs", rungs_) : "", options_.run.string()));
+    for (std::int64_t rung = 0; rung < rungs_; ++rung) {
+      if (!finish_rung(rung, settings)) {
+        console_.info("stopped on request; the same command goes on");
+        return kExitStoppedEarly;
+      }
+      if (rung + 1 < rungs_) settings = next(rung, settings);
+    }
+    return tell();
+  }
+
+ private:
+  std::int64_t count() const { return static_cast<std::int64_t>(options_.lines.size()); }
+  const SweepSetting& setting(std::int64_t number) const {
+    return options_.lines[static_cast<std::size_t>(number - 1)];
+  }
+
+  std::optional<SweepResult> result(const SweepTask& task) const {
+    std::optional<SweepResult> found = folder_.result(task);
+    if (found && found->line != setting(task.setting).line) {
+      throw io::FileError(
+          fmt::format("{} is of the options '{}', and setting {} is '{}' now: settings that have changed "
+                      "need another --run",
+                      folder_.result_file(task).string(), found->line, task.setting, setting(task.setting).line));
+    }
+    return found;
+  }
+
+  /// False: told to stop.
+  bool finish_rung(std::int64_t rung, const std::vector<std::int64_t>& settings) {
+    for (bool told = false;;) {
+      std::int64_t waiting = 0;
+      bool worked = false;
+      for (const std::int64_t number : settings) {
+        const SweepTask task{.rung = rung, .setting = number};
+        if (signals_.stop_requested()) return false;
+        if (result(task)) continue;
+        if (!folder_.claim(task)) {
+          ++waiting;
+          continue;
+        }
+        if (!result(task) && !train(task)) return false;
+        folder_.release();
+        worked = true;
+      }
+      if (waiting == 0) return true;
+      if (worked) continue;
+      if (!std::exchange(told, true)) {
+        console_.info(fmt::format("{} with other processes: waiting for them", counted(waiting, "training")));
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    }
+  }
+
+  /// False: told to stop.
+  bool train(const SweepTask& task) {
+    const StopWatch watch;
+    const bool last = task.rung + 1 == rungs_;
+    const fs::path run = options_.run / std::to_string(task.setting);
+    std::vector<std::string> words = options_.launch;
+    words.insert(words.end(), {fs::read_symlink("/proc/self/exe").string(), "train"});
+    const SweepSetting& its = setting(task.setting);
+    words.insert(words.end(), its.arguments.begin(), its.arguments.end());
+    words.insert(words.end(), {"--run=" + run.string(), "--resume", "--progress=off"});
+    if (!last) words.push_back(fmt::format("--stop-at={}", share_of_steps(task.rung, rungs_)));
+    const int code = finish(start(words, folder_.words_of(task.setting)));
+    if (signals_.stop_requested()) return false;
+    SweepResult result{.line = its.line, .metric_key = "", .metric = std::nullopt, .exit_code = code};
+    const bool complete = code == kExitDone || (code == kExitStoppedEarly && !last);
+    if (code == kExitStoppedEarly && last) {
+      throw io::FileError(fmt::format("{} was stopped before its end; the same command goes on", run.string()));
+    }
+    if (complete) {
+      const RunHistory history = read_run(run, run.string());
+      result.metric_key = history.metric;
+      result.metric = summary_of(history).best;
+    }
+    folder_.record(task, result);
+    const std::string outcome =
+        !complete ? fmt::format("failed: exit code {}, see {}", code, folder_.words_of(task.setting).string())
+        : result.metric
+            ? fmt::format("{} {}", metric_words(result.metric_key), format_metric(result.metric_key, *result.metric))
+            : std::string("no validation");
+    console_.info(fmt::format("{}{}  {}  {}  in {:.1f} s",
+                              rungs_ > 1 ? fmt::format("rung {}/{}  ", task.rung + 1, rungs_) : "", run.string(),
+                              its.line, outcome, watch.seconds()));
+    return true;
+  }
+
+  /// In a process group of its own: a Ctrl-C is for this process, which tells it to stop.
+  static pid_t start(const std::vector<std::string>& words, const fs::path& output) {
+    std::vector<char*> arguments;
+    for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+    arguments.push_back(nullptr);
+    posix_spawn_file_actions_t files;
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, output.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0666);
+    posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
+    posix_spawnattr_t how;
+    posix_spawnattr_init(&how);
+    posix_spawnattr_setflags(&how, POSIX_SPAWN_SETPGROUP);
+    pid_t process = 0;
+    const int problem = posix_spawnp(&process, arguments[0], &files, &how, arguments.data(), environ);
+    posix_spawnattr_destroy(&how);
+    posix_spawn_file_actions_destroy(&files);
+    if (problem != 0) {
+      throw io::FileError(fmt::format("{} cannot be started: {}", words[0], std::strerror(problem)));
+    }
+    return process;
+  }
+
+  /// Its exit code; 128 and its signal where one has ended it.
+  int finish(pid_t process) {
+    bool told = false;
+    StopWatch since_sign;
+    for (int status = 0;;) {
+      const pid_t ended = waitpid(process, &status, WNOHANG);
+      if (ended == process) return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+      if (ended < 0 && errno != EINTR) throw io::FileError(fmt::format("a training is lost: {}", std::strerror(errno)));
+      if (signals_.stop_requested() && !std::exchange(told, true)) kill(process, SIGUSR1);
+      if (since_sign.seconds() > 5) {
+        folder_.still_here();
+        since_sign.lap();
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  }
+
+  std::vector<std::int64_t> next(std::int64_t rung, const std::vector<std::int64_t>& settings) const {
+    std::vector<SweepResult> results;
+    for (const std::int64_t number : settings) results.push_back(result({.rung = rung, .setting = number}).value());
+    std::vector<std::int64_t> better = better_half(settings, results);
+    if (better.empty()) {
+      throw io::FileError(
+          fmt::format("none of the {} has a validation metric to choose by: --halving needs data with a "
+                      "part for validation, and trainings that do not fail",
+                      counted(static_cast<std::int64_t>(settings.size()), "training")));
+    }
+    return better;
+  }
+
+  int tell() {
+    std::vector<RunHistory> runs;
+    std::int64_t failed = 0;
+    for (std::int64_t number = 1; number <= count(); ++number) {
+      const fs::path run = options_.run / std::to_string(number);
+      for (std::int64_t rung = 0; rung < rungs_; ++rung) {
+        const std::optional<SweepResult> its = result({.rung = rung, .setting = number});
+        if (!its || its->exit_code == kExitDone || its->exit_code == kExitStoppedEarly) continue;
+        ++failed;
+        console_.warn(
+            fmt::format("setting {} ({}) failed with exit code {}: {} tells why; without {} it is tried again", number,
+                        its->line, its->exit_code, folder_.words_of(number).string(),
+                        folder_.result_file({.rung = rung, .setting = number}).string()));
+      }
+      if (fs::exists(run / "metrics.jsonl")) runs.push_back(read_run(run, run.string()));
+    }
+    if (!runs.empty()) {
+      console_.info("\n" + format_ranking(runs));
+      const std::size_t best = ranking_of(runs)[0];
+      if (const RunSummary summary = summary_of(runs[best]); summary.best) {
+        console_.info(fmt::format("the best: {} ({} {}); `lockstep report {}` draws them all", runs[best].name,
+                                  metric_words(runs[best].metric), format_metric(runs[best].metric, *summary.best),
+                                  options_.run.string()));
+      }
+    }
+    console_.mention_lost_output();
+    return failed > 0 ? kExitFailed : kExitDone;
+  }
+
+  const SweepOptions& options_;
+  StopSignals& signals_;
+  Console console_{true};
+  SweepFolder folder_;
+  std::int64_t rungs_;
+};
+
+}  // namespace
+
+int run_sweep(const SweepOptions& options, StopSignals& signals) { return Sweep(options, signals).run(); }
+
+std::int64_t rungs_of(std::int64_t settings) {
+  std::int64_t rungs = 1;
+  for (; settings > 1; settings = (settings + 1) / 2) ++rungs;
+  return rungs;
+}
+
+double share_of_steps(std::int64_t rung, std::int64_t rungs) {
+  double share = 1;
+  for (; rung + 1 < rungs; ++rung) share /= 2;
+  return share;
+}
+
+std::vector<std::int64_t> better_half(const std::vector<std::int64_t>& settings,
+                                      const std::vector<SweepResult>& results) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < settings.size(); ++i) {
+    if (results[i].metric) order.push_back(i);
+  }
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return is_better_metric(results[a].metric_key, *results[a].metric, *results[b].metric);
+  });
+  order.resize(std::min(order.size(), (settings.size() + 1) / 2));
+  std::vector<std::int64_t> better;
+  for (const std::size_t i : order) better.push_back(settings[i]);
+  std::sort(better.begin(), better.end());
+  return better;
+}
+
+}  // namespace lockstep::app

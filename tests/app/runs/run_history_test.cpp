@@ -1,0 +1,208 @@
+/// Runs as pages and pictures, from made-up folders.
+#include "app/runs/run_history.hpp"
+
+#include <cstdlib>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "app/options/train_options.hpp"
+#include "app/runs/run_charts.hpp"
+#include "app/runs/run_page.hpp"
+#include "app/runs/run_ranking.hpp"
+#include "app/runs/sweep.hpp"
+
+namespace lockstep::app {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+class RunsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "lockstep-runs-XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  /// A run of 20 steps, validated twice: best with `accuracy` at step 10.
+  fs::path make(const std::string& name, double accuracy, double rate = 0.1) const {
+    const fs::path run = folder_ / name;
+    fs::create_directories(run);
+    TrainOptions options;
+    options.data.path = "/data/<odd>";
+    options.network.name = "linear";
+    options.schedule.base = rate;
+    std::ofstream(run / "config.ini") << options.to_ini();
+    std::ofstream(run / "log.txt") << "lockstep 0.1.0\nold plan\nstep 1/20  loss 3\nlockstep 0.1.0\nnew plan & more\n"
+                                      "step 11/20  loss 2\n";
+    std::ofstream metrics(run / "metrics.jsonl");
+    metrics << R"({"kind":"start","step":0,"epoch":0.0,"ranks":2,"time":"2026-01-02 03:04:05 UTC"})"
+            << "\n";
+    for (int step = 5; step <= 20; step += 5) {
+      metrics << io::to_json_line({{"kind", "train"},
+                                   {"step", std::int64_t{step}},
+                                   {"epoch", step / 10.0},
+                                   {"loss", 100.0 / step},
+                                   {"accuracy", 0.5},
+                                   {"learning_rate", rate},
+                                   {"gradient_norm", 1.0},
+                                   {"samples_per_second", 100.0},
+                                   {"input_seconds", 0.1},
+                                   {"compute_seconds", 0.2},
+                                   {"communication_seconds", 0.3},
+                                   {"other_seconds", 0.4}})
+              << "\n";
+      if (step % 10 == 0) {
+        metrics << io::to_json_line({{"kind", "validation"},
+                                     {"step", std::int64_t{step}},
+                                     {"epoch", step / 10.0},
+                                     {"loss", 1.0},
+                                     {"accuracy", step == 10 ? accuracy : 0.1},
+                                     {"seconds", 0.5}})
+                << "\n";
+      }
+    }
+    metrics << R"({"kind":"end","step":20,"how":"done"})"
+            << "\n{ torn";
+    return run;
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(RunsTest, AFolderTellsWhatARunHasComeTo) {
+  const RunHistory run = read_run(make("a", 0.75), "a");
+  EXPECT_EQ(run.metric, "accuracy");
+  EXPECT_EQ(run.plan, "lockstep 0.1.0\nnew plan & more\n");
+  EXPECT_EQ(run.problem, "");
+  const RunSummary summary = summary_of(run);
+  EXPECT_EQ(summary.steps, 20);
+  EXPECT_EQ(summary.best, 0.75);
+  EXPECT_EQ(summary.best_step, 10);
+  EXPECT_EQ(summary.training_loss, 5);
+  EXPECT_EQ(summary.state, "done");
+  EXPECT_EQ(summary.starts, 1);
+  EXPECT_DOUBLE_EQ(summary.split.total, 4);
+  EXPECT_DOUBLE_EQ(summary.rate, 100);
+  EXPECT_DOUBLE_EQ(summary.validation_seconds, 1);
+  EXPECT_THROW(read_run(folder_, "none"), io::FileError);
+}
+
+TEST_F(RunsTest, AreFoundInAFolderInTheOrderOfTheirNumbers) {
+  for (const char* name : {"10", "2", "1"}) make(name, 0.5);
+  std::vector<std::string> names;
+  for (const RunHistory& run : read_runs({folder_ / ""})) names.push_back(run.folder.filename());
+  EXPECT_THAT(names, ElementsAre("1", "2", "10"));
+}
+
+TEST_F(RunsTest, AreRankedWithWhatDiffers) {
+  make("1", 0.5, 0.1), make("2", 0.9, 0.01), make("3", 0.7, 0.1);
+  const std::vector<RunHistory> runs = read_runs({folder_});
+  EXPECT_THAT(ranking_of(runs), ElementsAre(1, 2, 0));
+  const std::vector<DifferentOption> different = differences_of(runs);
+  ASSERT_EQ(different.size(), 1u);
+  EXPECT_EQ(different[0].name, "learning-rate");
+  EXPECT_THAT(different[0].values, ElementsAre("0.1", "0.01", "0.1"));
+  EXPECT_THAT(format_ranking(runs), AllOf(HasSubstr("--learning-rate"), HasSubstr("90.00 %")));
+}
+
+TEST_F(RunsTest, APageIsOneFileThatNeedsNothing) {
+  make("1", 0.5, 0.1), make("2", 0.9, 0.01);
+  const std::vector<RunHistory> both = read_runs({folder_});
+  for (const std::string& page : {page_of(both), page_of({both[0]})}) {
+    EXPECT_THAT(page, AllOf(HasSubstr("<!DOCTYPE html>"), HasSubstr("<h2 id=\"pictures\">"), HasSubstr("</html>"),
+                            HasSubstr("prefers-color-scheme:dark"), HasSubstr("new plan &amp; more")));
+    // No address is ever loaded: nothing but names of standards.
+    EXPECT_THAT(page, AllOf(Not(HasSubstr("src=")), Not(HasSubstr("<link")), Not(HasSubstr("url(http")),
+                            Not(HasSubstr("@import")), Not(HasSubstr("<odd>"))));
+    EXPECT_THAT(page, HasSubstr("<tr data-x=\"20\" data-y=\"5\">"));
+  }
+  EXPECT_THAT(page_of(both), AllOf(HasSubstr("Ranking"), HasSubstr("--learning-rate")));
+  EXPECT_THAT(page_of({both[1]}), AllOf(HasSubstr("90.00 %"), HasSubstr("began 2026-01-02 03:04:05 UTC")));
+}
+
+TEST_F(RunsTest, ARunThatHasReportedNothingHasAPage) {
+  const fs::path run = folder_ / "new";
+  fs::create_directories(run);
+  std::ofstream(run / "metrics.jsonl");
+  const RunHistory history = read_run(run, "new");
+  EXPECT_THAT(history.problem, testing::IsEmpty());
+  EXPECT_TRUE(charts_of({history}, {}).empty());
+  EXPECT_THAT(page_of({history}), HasSubstr("</html>"));
+}
+
+TEST_F(RunsTest, RunsOfOtherEpochsAreComparedByEpochs) {
+  make("1", 0.5);
+  EXPECT_EQ(progress_of(read_runs({folder_})), Progress::steps);
+  fs::create_directories(folder_ / "2");
+  std::ofstream(folder_ / "2" / "metrics.jsonl") << R"({"kind":"train","step":20,"epoch":1.0,"loss":2.0})"
+                                                 << "\n";
+  EXPECT_EQ(progress_of(read_runs({folder_})), Progress::epochs);
+}
+
+TEST(RunCharts, LongLinesKeepTheirExtremes) {
+  std::vector<ChartPoint> points;
+  for (int i = 0; i < 10000; ++i) points.push_back({static_cast<double>(i), i == 7777 ? 100.0 : i % 7 / 7.0});
+  const std::vector<ChartPoint> few = thinned(points, 400);
+  EXPECT_LE(few.size(), 402u);
+  EXPECT_EQ(few.front().x, 0);
+  EXPECT_EQ(few.back().x, 9999);
+  EXPECT_TRUE(std::any_of(few.begin(), few.end(), [](const ChartPoint& p) { return p.y == 100; }));
+  EXPECT_TRUE(std::is_sorted(few.begin(), few.end(), [](const auto& a, const auto& b) { return a.x < b.x; }));
+  EXPECT_EQ(thinned(points, 20000).size(), points.size());
+}
+
+TEST(RunCharts, NamesWithoutTheFoldersThatAllHave) {
+  const auto named = [](const char* name) { return RunHistory{.folder = name, .name = name}; };
+  EXPECT_THAT(short_names({named("runs/sweep/1"), named("runs/sweep/2")}), ElementsAre("1", "2"));
+  EXPECT_THAT(short_names({named("runs/a"), named("other")}), ElementsAre("runs/a", "other"));
+  EXPECT_THAT(short_names({named("runs/a")}), ElementsAre("runs/a"));
+}
+
+TEST(Sweep, HalvesDownToOne) {
+  EXPECT_EQ(rungs_of(1), 1);
+  EXPECT_EQ(rungs_of(2), 2);
+  EXPECT_EQ(rungs_of(5), 4);  // 5, 3, 2, 1
+  EXPECT_EQ(rungs_of(8), 4);
+  EXPECT_EQ(share_of_steps(0, 4), 0.125);
+  EXPECT_EQ(share_of_steps(3, 4), 1);
+  const auto result = [](std::optional<double> metric, const char* key) {
+    return SweepResult{.line = "", .metric_key = key, .metric = metric, .exit_code = metric ? 0 : 1};
+  };
+  EXPECT_THAT(better_half({1, 2, 3, 4, 5}, {result(0.1, "accuracy"), result(0.9, "accuracy"), result(0.5, "accuracy"),
+                                            result({}, ""), result(0.5, "accuracy")}),
+              ElementsAre(2, 3, 5));
+  EXPECT_THAT(better_half({7, 9}, {result(3.5, "perplexity"), result(2.5, "perplexity")}), ElementsAre(9));
+  EXPECT_THAT(better_half({1}, {result({}, "")}), testing::IsEmpty());
+}
+
+TEST_F(RunsTest, ATaskOfASweepHasOneOwner) {
+  const SweepTask task{.rung = 0, .setting = 3};
+  SweepFolder first(folder_), second(folder_);
+  EXPECT_TRUE(first.claim(task));
+  EXPECT_FALSE(second.claim(task));
+  first.release();
+  EXPECT_TRUE(second.claim(task));
+  EXPECT_FALSE(second.result(task));
+  second.record(task, {.line = "--l2 1", .metric_key = "accuracy", .metric = 0.5});
+  ASSERT_TRUE(first.result(task));
+  EXPECT_EQ(first.result(task)->metric, 0.5);
+  EXPECT_EQ(first.result(task)->line, "--l2 1");
+  second.release();
+  // A process that died here, and one elsewhere that has said nothing for long.
+  const fs::path claim = folder_ / "sweep" / "rung-1-setting-3.claim";
+  std::ofstream(claim) << "elsewhere 1";
+  EXPECT_FALSE(first.claim(task));
+  fs::last_write_time(claim, fs::file_time_type::clock::now() - std::chrono::hours(1));
+  EXPECT_TRUE(first.claim(task));
+}
+
+}  // namespace
+}  // namespace lockstep::app

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# report and plot: a page and a picture of runs, with the numbers of their metrics.
+. "$(dirname "$0")/harness.sh"
+pack_small data/train
+pack_small data/test --first 600
+train=(train --data data --hidden 8 --batch 20 --epochs 2 --report-every 4 --progress off)
+must_run "${train[@]}" --run runs/a
+must_run "${train[@]}" --run runs/b --optimizer adam --learning-rate 0.01
+values() { python3 "$tree/tests/cli/page_values.py" "$@"; }
+
+check "a page of one run shows its records"
+run report runs/a --out a.html
+expect_status 0; expect_silence; expect_out '^a.html: 1 run$'
+expect values a.html runs/a
+sed 's/data-y="\([0-9]\)/data-y="9\1/' a.html >other.html
+! values other.html runs/a 2>/dev/null || failed "the comparison sees no difference"
+expect grep -q 'data: 600 samples in 3 files' a.html # the plan
+for words in 'launched with 1 rank' 'ended: done' 'hidden = 8'; do expect grep -q "$words" a.html; done
+
+check "several are compared and ranked, with what differs"
+run report runs --out both.html
+expect_status 0; expect_silence
+expect_out '^1\. '; expect_out '--optimizer'; expect_no_out '--hidden'
+expect values both.html runs/a runs/b
+
+check "a run that goes on: the page knows its launches"
+must_run train --config runs/a/config.ini --epochs 3 --resume --progress off
+run report runs/a --out a.html
+expect_status 0
+expect values a.html runs/a
+expect grep -q 'launched with 1 rank, going on' a.html
+
+check "the same pictures as SVG"
+run plot runs/a runs/b --svg both.svg
+expect_status 0; expect_silence; expect_out '^both.svg: [0-9]+ pictures of 2 runs$'
+python3 - <<'PYTHON' || failed "the SVG"
+import xml.etree.ElementTree as tree
+words = [e.text for e in tree.parse("both.svg").iter("{http://www.w3.org/2000/svg}text")]
+assert {"Loss of validation", "Accuracy of training", "Gradient norm", "Time in steps", "a", "b"} <= set(words), words
+PYTHON
+expect grep -q 'prefers-color-scheme: dark' both.svg
+
+check "what is no run"
+run report data --out c.html
+expect_error 1 'data is no run folder: it holds no metrics.jsonl'
+expect_no_file c.html
+run plot
+expect_error 2 '--run is missing'
+run report runs/a --out nowhere/c.html
+expect_error 1 'nowhere'

@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# sweep: a training for each line of a file, resumable, shared, halved.
+. "$(dirname "$0")/harness.sh"
+pack_small data/train --noise 4
+pack_small data/test --first 600 --noise 4
+cat >settings.txt <<'LINES'
+# width and rate
+
+--learning-rate 0.1 --hidden 8
+  --learning-rate 0.00001 --hidden 8,8
+--learning-rate 0.02
+LINES
+common=(--data data --batch 20 --epochs 4)
+
+check "a run for each line, and the ranking"
+run sweep settings.txt "${common[@]}" --hidden 4 --run runs/s
+expect_status 0; expect_silence
+expect_out '^3 settings of settings.txt; runs in runs/s$'; expect_out '^1\. +runs/s/[123] '; expect_out '--learning-rate +'
+expect grep -Eq '^hidden = 8,8$' runs/s/2/config.ini
+expect grep -Eq '^hidden = 4$' runs/s/3/config.ini
+python3 - <<'PYTHON' || failed "the ranking"
+import json, re
+best = {n: max(r["accuracy"] for r in map(json.loads, open(f"runs/s/{n}/metrics.jsonl")) if r["kind"] == "validation") for n in "123"}
+ranked = re.findall(r"^\d\. +runs/s/(\d) ", open("out").read(), re.M)
+assert ranked == sorted(best, key=lambda n: -best[n]), (ranked, best)
+PYTHON
+
+check "what is done stays done"
+before=$(picture runs/s)
+run sweep settings.txt "${common[@]}" --hidden 4 --run runs/s
+expect_status 0; expect_out '^1\. '; expect_no_out ' in [0-9.]+ s$'
+[ "$before" = "$(picture runs/s)" ] || failed "something was done again"
+
+check "a sweep that is told to stop goes on where it was"
+start sweep settings.txt --data data --batch 20 --epochs 400 --hidden 4 --run runs/t
+wait_for 30 grep -q '"kind":"train"' runs/t/1/metrics.jsonl
+kill -TERM "$job"
+finish 60
+expect_status 75; expect_out 'stopped on request; the same command goes on'
+expect grep -q '"how":"stopped"' runs/t/1/metrics.jsonl
+step=$(metric runs/t/1 end step | tail -n 1 | cut -d' ' -f1)
+run sweep settings.txt --data data --batch 20 --epochs 400 --hidden 4 --run runs/t
+expect_status 0
+expect grep -q "\"kind\":\"start\",\"step\":$step," runs/t/1/metrics.jsonl
+
+check "halving: the better half goes on, two processes share the work"
+start sweep settings.txt "${common[@]}" --hidden 4 --run runs/h --halving
+first=$job
+"$lockstep" sweep settings.txt "${common[@]}" --hidden 4 --run runs/h --halving >out2 2>err2 </dev/null
+second=$?
+finish 60
+expect_status 0
+[ $second = 0 ] || failed "the second process: $second $(cat err2)"
+cat out out2 >both
+for rung in 1/3 2/3 3/3; do echo "$rung $(grep -c "^rung $rung " both)"; done >counts
+printf '1/3 3\n2/3 2\n3/3 1\n' >wanted
+expect_same wanted counts
+expect cmp <(tail -n 5 out) <(tail -n 5 out2)
+# A quarter, a half and all of 120 steps, under one and the same schedule.
+steps=$(for n in 1 2 3; do metric runs/h/$n end step | tail -n 1 | cut -d' ' -f1; done | sort -n | tr '\n' ' ')
+[ "$steps" = "30 60 120 " ] || failed "steps: $steps"
+
+check "a halved run is the same as one that was never stopped"
+winner=$(for n in 1 2 3; do [ "$(metric runs/h/$n end step | tail -n 1 | cut -d' ' -f1)" = 120 ] && echo $n; done)
+line=$(grep -v -e '^#' -e '^$' settings.txt | sed -n "${winner}p")
+# shellcheck disable=SC2086  # words
+case $line in *hidden*) hidden= ;; *) hidden="--hidden 4" ;; esac
+# shellcheck disable=SC2086
+must_run train "${common[@]}" $hidden $line --run runs/whole --progress off
+[ "$(metric runs/whole validation loss | tail -n 1)" = "$(metric runs/h/$winner validation loss | tail -n 1)" ] || failed "another result"
+
+check "under a launcher"
+printf -- '--hidden 4\n' >one.txt
+run sweep one.txt --data data --batch 20 --steps 4 --run runs/two --launch "$tree/app/launch 2"
+expect_status 0
+expect grep -q '"ranks":2' runs/two/1/metrics.jsonl
+
+check "a training that fails is told, and the others are made"
+printf -- '--hidden 4\n--hidden 4 --learning-rate 1e30\n' >bad.txt
+run sweep bad.txt --data data --batch 20 --steps 20 --run runs/bad
+expect_status 1; expect_err 'setting 2 .* failed with exit code 1: .*setting-2.txt tells why'
+expect grep -q 'not finite' runs/bad/sweep/setting-2.txt
+expect grep -q '"how":"done"' runs/bad/1/metrics.jsonl
+
+check "usage"
+printf -- '--hidden 4\n--hiden 4\n' >wrong.txt
+run sweep wrong.txt --data data --run runs/w
+expect_error 2 'wrong.txt, setting 2 \(--hiden 4\): .*--hidden'
+printf -- '--run here\n' >wrong.txt
+run sweep wrong.txt --data data --run runs/w
+expect_error 2 '--run is not for a single line of a sweep'
+run sweep nowhere.txt --data data --run runs/w
+expect_error 2 'nowhere.txt cannot be read'
+run sweep settings.txt --data data
+expect_error 2 '--run is missing'
+sed -i 's/0.02/0.03/' settings.txt
+run sweep settings.txt "${common[@]}" --hidden 4 --run runs/s
+expect_error 1 "setting 3 is '--learning-rate 0.03' now"
+expect_no_file runs/w
