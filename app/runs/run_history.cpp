@@ -160,6 +160,10 @@ RunSummary summary_of(const RunHistory& run) {
       summary.validation_loss = number_of(record, "loss");
       summary.validation_metric = number_of(record, run.metric);
       summary.validation_seconds += number("seconds");
+      if (const auto loss = number_of(record, "training_loss")) {  // over more steps than a report
+        summary.training_loss = loss;
+        summary.training_metric = number_of(record, "training_" + run.metric);
+      }
       const std::optional<double>& metric = summary.validation_metric;
       if (metric && (!summary.best || is_better_metric(run.metric, *metric, *summary.best))) {
         summary.best = metric;

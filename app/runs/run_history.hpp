@@ -49,7 +49,8 @@ std::vector<ChartPoint> curve_of(const RunHistory& run, std::string_view kind, s
 struct RunSummary {
   std::int64_t steps = 0;
   double epochs = 0;
-  std::optional<double> training_loss, training_metric;      ///< of the last report
+  /// Of the steps before the last validation; of the last report where there is none, or where it does not tell.
+  std::optional<double> training_loss, training_metric;
   std::optional<double> validation_loss, validation_metric;  ///< of the last validation
   std::optional<double> best;                                ///< metric of all validations
   std::int64_t best_step = 0;

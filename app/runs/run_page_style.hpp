@@ -27,9 +27,9 @@ p{margin:.3rem 0;max-width:70ch}
 dt{font-size:.8125rem;color:var(--quiet)}
 dd{margin:.1rem 0 0;font-size:1.45rem;font-weight:600;letter-spacing:-.01em;line-height:1.25}
 dd small{display:block;font-size:.8125rem;font-weight:400;letter-spacing:0;color:var(--quiet);margin-top:.15rem}
-.charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,32rem),1fr));gap:1.25rem}
+.charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,32rem),1fr));gap:1.25rem;align-items:start}
 figure{margin:0;background:var(--ground);border:1px solid var(--line);border-radius:.6rem;padding:1.1rem 1.1rem .8rem;min-width:0}
-figcaption{display:flex;justify-content:space-between;align-items:baseline;gap:1rem;margin:0 .2rem .5rem}
+figcaption{display:flex;justify-content:space-between;align-items:baseline;gap:1rem;margin:0 .2rem .5rem;min-height:1.9rem}
 .plot{position:relative;border-radius:.3rem}
 .plot svg{display:block;width:100%;height:auto;font-family:inherit}
 .plot:focus-visible,a:focus-visible,summary:focus-visible,.scroll:focus-visible{outline:2px solid var(--accent);outline-offset:3px}

@@ -29,6 +29,7 @@ run report runs/a --out a.html
 expect_status 0
 expect values a.html runs/a
 expect grep -q 'launched with 1 rank, going on' a.html
+expect grep -q '<text[^>]*>restart</text>' a.html
 
 check "the same pictures as SVG"
 run plot runs/a runs/b --svg both.svg

@@ -26,6 +26,13 @@ run import a.safetensors --out a.h5
 expect_status 0; expect_silence
 run check --seconds 0.01
 expect_status 0
+run report runs/a --out a.html
+expect_status 0; expect_silence
+run plot runs/a --svg a.svg
+expect_status 0; expect_silence
+echo "--hidden 4" >settings.txt
+run sweep settings.txt --data data --batch 20 --steps 4 --run runs/sweep
+expect_status 0; expect_silence
 for bench in "all-reduce --max 4 --repeat 1 --algorithms ring,mpi" "scale --hidden 8 --batch 8 --warmup 1 --repeat 1 --rounds 1"; do
   # shellcheck disable=SC2086  # words
   run bench $bench --device cpu

@@ -88,6 +88,9 @@ TEST_F(RunsTest, AFolderTellsWhatARunHasComeTo) {
   EXPECT_EQ(summary.best_step, 10);
   EXPECT_EQ(summary.training_loss, 5);
   EXPECT_EQ(summary.state, "done");
+  RunHistory later = run;
+  later.records.push_back({{"kind", "validation"}, {"step", std::int64_t{25}}, {"loss", 1.0}, {"training_loss", 4.5}});
+  EXPECT_EQ(summary_of(later).training_loss, 4.5);
   EXPECT_EQ(summary.starts, 1);
   EXPECT_DOUBLE_EQ(summary.split.total, 4);
   EXPECT_DOUBLE_EQ(summary.rate, 100);
