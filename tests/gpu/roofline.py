@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""roofline.py LOCKSTEP [--check README]: what an H100 could do at best, part by part.
+
+FLOPs are those of the program's own plan (bench step --plan). Bytes are counted from the passes that the kernels make
+over device memory; what is read again within one kernel is taken to come from L2. A part takes at least FLOPs over the
+peak of its units, bytes over the bandwidth, or the time of its dependent kernels, whichever is longest; parts follow one
+another. --check compares the table with the one in README and fails where they differ.
+"""
+import json
+import subprocess
+import sys
+import tempfile
+
+TENSOR = 989e12  # bf16, dense, FLOP/s: NVIDIA's data sheet of the H100 SXM, as the next
+BANDWIDTH = 3.35e12  # bytes/s
+MMA = 0.62 * TENSOR  # what warps reach with mma.sync, which attention uses, beside wgmma (arXiv 2402.13499)
+KERNEL = 2.5e-6  # s: assumed for a small kernel in a graph that waits for the one before
+USUAL = {"arithmetic": 0.7, "memory": 0.85, "latency": 1}  # assumed: of the peaks, what large products and copies reach
+
+
+def plan(lockstep, *options):
+    with tempfile.NamedTemporaryFile() as file:
+        subprocess.run([lockstep, "bench", "step", *options, "--plan", file.name], check=True, stdout=subprocess.DEVNULL)
+        return [json.loads(line) for line in open(file.name)]
+
+
+def flops(layers, *ends):
+    chosen = [layer for layer in layers if layer["layer"].endswith(ends)]
+    return sum(layer["forward_flops"] for layer in chosen), sum(layer["backward_flops"] for layer in chosen)
+
+
+def gpt(lockstep):
+    """A sample of 1,024 tokens; 32 in a micro-batch, 512 in an update. `row`: bytes of [tokens, width] of a sample."""
+    blocks, width, context, words = 12, 768, 1024, 50304
+    layers = plan(lockstep, "--model", "gpt", "--layers", "12", "--width", "768", "--heads", "12", "--context", "1024",
+                  "--features", "1024", "--outputs", "50257", "--batch", "1")
+    parameters = sum(layer["parameters"] for layer in layers)
+    row, logits = 2 * context * width, 2 * context * words
+    forward, backward = flops(layers, "feed_forward", "attention")
+    scores = blocks * 2 * 2 * width * context * (context + 1) / 2
+    head = sum(flops(layers, "head"))
+    weights = 3 * 2 * parameters / 32
+    return "GPT-2 124M", "tokens", context, [
+        ("products of the blocks", forward + backward - 3 * scores, 48 * blocks * row + weights, TENSOR, 0),
+        ("attention, backward with 7 products for 5", 4.5 * scores, 16 * blocks * row, MMA, 0),
+        ("layer norms with residuals", 0, 16 * blocks * row, 1, 0),
+        ("GELU and its gradient", 0, 24 * blocks * row, 1, 0),
+        ("sums of biases' gradients", 0, 5 * blocks * row, 1, 0),
+        ("products of the head", head, 3 * logits, TENSOR, 0),
+        ("loss", 0, 3 * logits, 1, 0),
+        ("norm and AdamW, once in 512 samples", 0, 34 * parameters / 512, 1, 0)]
+
+
+def resnet(lockstep):
+    """`outputs`: bytes of all convolutions' outputs, as many as those of batch norms."""
+    layers = plan(lockstep, "--model", "resnet", "--depth", "50", "--image", "224x224x3", "--outputs", "1000", "--batch", "1")
+    outputs = sum(2 * layer["outputs"] for layer in layers) / 2
+    forward, backward = sum(x["forward_flops"] for x in layers), sum(x["backward_flops"] for x in layers)
+    return "ResNet-50, 224 x 224", "images", 1, [
+        ("convolutions forward", forward, 2 * outputs, TENSOR, 0),
+        ("gradients of images and filters", backward, 4 * outputs, TENSOR, 0),
+        ("patches for the filters' gradients", 0, 2 * 57e6, 1, 0),
+        ("batch norm and ReLU forward", 0, 3 * outputs, 1, 0),
+        ("batch norm and ReLU backward", 0, 6 * outputs, 1, 0)]
+
+
+def lstm(lockstep):
+    """A batch of 64 sequences of 35 tokens, weights of 1,024 x 4,096 from L2 in every step."""
+    batch, steps, words = 64, 35, 10000
+    layers = plan(lockstep, "--model", "lstm", "--layers", "2", "--hidden", "1024", "--unroll", "35", "--features", "35",
+                  "--outputs", str(words), "--batch", "1")
+    parameters = sum(layer["parameters"] for layer in layers)
+    both = batch * sum(flops(layers, "lstm_1", "lstm_2"))
+    return "LSTM 2 x 1,024, 64 x 35 tokens", "tokens", batch * steps, [
+        ("products over all steps", both / 2 * 4 / 3, 0, TENSOR, 0),
+        ("steps, one after the other: a product and a pass each, both ways", both / 3, 0, TENSOR, 2 * 2 * 2 * steps),
+        ("head and loss", batch * sum(flops(layers, "head")), 6 * 2 * batch * steps * words, TENSOR, 0),
+        ("norm and update", 0, 18 * parameters, 1, 0)]
+
+
+def mlp(lockstep):
+    batch = 64
+    layers = plan(lockstep, "--hidden", "512,512", "--features", "784", "--outputs", "10", "--batch", "1")
+    return "MLP 784-512-512-10, 64 samples", "samples", batch, [
+        ("a step's dependent kernels", batch * sum(x["forward_flops"] + x["backward_flops"] for x in layers),
+         (3 * 2 + 18) * sum(x["parameters"] for x in layers), TENSOR, 22)]
+
+
+def rounded(rate):
+    return f"{float(f'{rate:.2g}'):,.0f}"
+
+
+def rows(lockstep):
+    for network in (gpt, resnet, lstm, mlp):
+        name, unit, units, parts = network(lockstep)
+        total, usual = 0.0, 0.0
+        for part, operations, moved, peak, kernels in parts:
+            times = {"arithmetic": operations / peak, "memory": moved / BANDWIDTH, "latency": kernels * KERNEL}
+            limit = max(times, key=times.get)
+            total += times[limit]
+            usual += max(times[what] / USUAL[what] for what in times)
+            yield f"| {name} | {part} | {operations / 1e9:,.1f} | {moved / 1e6:,.1f} | {times[limit] * 1e6:,.1f} | {limit} | nothing |"
+            name = ""
+        rate = f"{rounded(units / total)} {unit}/s at most, {rounded(units / usual)} usual"
+        yield f"| | **together: {rate}** | | | {total * 1e6:,.1f} | | nothing |"
+
+
+def main():
+    table = list(rows(sys.argv[1]))
+    if len(sys.argv) < 4:
+        print("\n".join(table))
+        return
+    text = open(sys.argv[3]).read()
+    missing = [row for row in table if row + "\n" not in text]
+    for row in missing:
+        print(f"not in {sys.argv[3]}: {row}")
+    sys.exit(1 if missing else 0)
+
+
+main()
