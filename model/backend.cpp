@@ -86,6 +86,40 @@ void Backend::linear_backward(const LinearBackwardOperands& operands, Activation
   do_linear_backward(operands, activation, accumulate);
 }
 
+void Backend::linear_gelu_forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& z,
+                                  const Tensor& y) {
+  const ElementType type = compute_type();
+  require(is(x, type, x.rows, w.rows), "linear_gelu_forward", "x must be [batch, inputs] in the compute type");
+  require(is(w, type, w.rows, w.columns) && w.rows > 0 && w.columns > 0, "linear_gelu_forward",
+          "w must be [inputs, outputs] in the compute type");
+  require(is(bias, type, 1, w.columns), "linear_gelu_forward", "bias must be [1, outputs]");
+  require(is(z, type, x.rows, w.columns) && is(y, type, x.rows, w.columns), "linear_gelu_forward",
+          "z and y must be [batch, outputs] in the compute type");
+  do_linear_gelu_forward(x, w, bias, z, y);
+}
+
+void Backend::do_linear_gelu_forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& z,
+                                     const Tensor& y) {
+  // The bias waits for the pass that has to touch every element anyway.
+  linear_forward(x, w, {}, Activation::none, z);
+  sequences().gelu_forward(z, bias, y);
+}
+
+void Backend::linear_backward_through_gelu(const LinearBackwardOperands& operands, const Tensor& z,
+                                           Accumulate accumulate, const Tensor& d_z_sums) {
+  require(is(z, compute_type(), operands.x.rows, operands.x.columns), "linear_backward_through_gelu",
+          "z must have the shape of x");
+  require(is(operands.d_x, compute_type(), z.rows, z.columns), "linear_backward_through_gelu",
+          "d_x must have the shape of x");
+  do_linear_backward_through_gelu(operands, z, accumulate, d_z_sums);
+}
+
+void Backend::do_linear_backward_through_gelu(const LinearBackwardOperands& operands, const Tensor& z,
+                                              Accumulate accumulate, const Tensor& d_z_sums) {
+  linear_backward(operands, Activation::none, accumulate);
+  sequences().gelu_backward(z, operands.d_x, accumulate, d_z_sums);
+}
+
 void Backend::softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const LossOptions& options,
                                     const Tensor& sums) {
   require(is(logits, compute_type(), logits.rows, logits.columns) && logits.columns > 0, "softmax_cross_entropy",

@@ -161,6 +161,13 @@ class Backend {
   /// d_y is overwritten with the gradient before the activation (uses y). d_x may be empty (first layer),
   /// d_w and d_bias on a host (frozen weights). d_w and d_bias are in the master type, the others in the compute type.
   void linear_backward(const LinearBackwardOperands& operands, Activation activation, Accumulate accumulate);
+  /// z = x w + bias, y = gelu(z) as SequenceOperations::gelu_forward says it: one call, for devices that do it in one
+  /// kernel.
+  void linear_gelu_forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& z, const Tensor& y);
+  /// As linear_backward of a layer without an activation, whose x is gelu(z): d_x becomes the gradient of z, and
+  /// d_z_sums (master type [1, inputs], may be empty on a host) = or += its column sums.
+  void linear_backward_through_gelu(const LinearBackwardOperands& operands, const Tensor& z, Accumulate accumulate,
+                                    const Tensor& d_z_sums);
   /// logits [B, C] become their gradient * scale with want_gradient; labels int32 [B, 1] among the classes.
   /// sums += loss, metric and (without gradient) top5 as in LossSums. One pass of exponentials, in place, for any C.
   void softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const LossOptions& options,
@@ -217,6 +224,12 @@ class Backend {
 
  protected:
   Backend() = default;
+
+  /// One call after the other, where a device has nothing better.
+  virtual void do_linear_gelu_forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& z,
+                                      const Tensor& y);
+  virtual void do_linear_backward_through_gelu(const LinearBackwardOperands& operands, const Tensor& z,
+                                               Accumulate accumulate, const Tensor& d_z_sums);
 
  private:
   virtual void do_reserve_stages(int slots, const StageBytes& bytes) = 0;

@@ -61,6 +61,10 @@ class CudaBackend final : public Backend {
                          const Tensor& y) override;
   void do_linear_backward(const LinearBackwardOperands& operands, Activation activation,
                           Accumulate accumulate) override;
+  void do_linear_gelu_forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& z,
+                              const Tensor& y) override;
+  void do_linear_backward_through_gelu(const LinearBackwardOperands& operands, const Tensor& z, Accumulate accumulate,
+                                       const Tensor& d_z_sums) override;
   void do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const LossOptions& options,
                                 const Tensor& sums) override;
   void do_mean_squared_error(const Tensor& predictions, const Tensor& targets, const LossOptions& options,
@@ -79,6 +83,8 @@ class CudaBackend final : public Backend {
   void do_upload(std::span<const float> host, const Tensor& to) override;
   void do_download(const Tensor& from, std::span<float> host) override;
 
+  /// Before Hopper a pass of its own is faster than the product's epilogue (as llm.c found on the A100).
+  bool fuses_gelu() const noexcept { return device_.major >= 9 && precision_ == Precision::bf16; }
   Scratch scratch() const noexcept { return {scratch_.data(), scratch_.bytes()}; }
 
   // In this order: what a later one uses outlives it.

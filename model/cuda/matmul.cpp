@@ -37,6 +37,10 @@ std::uint32_t alignment_of(const void* pointer) {
   return static_cast<std::uint32_t>(address & (~address + 1));
 }
 
+bool has_packed_rows(const Tensor& z) {
+  return z.type == ElementType::bfloat16 && z.columns % 8 == 0 && alignment_of(z.data) >= kBiasAlignment;
+}
+
 template <class T>
 void set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute, const T& value) {
   check(cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof value), "describing a product");
@@ -77,8 +81,8 @@ void Matmul::multiply(cudaStream_t stream, const Operand& a, const Operand& b, A
     check(cudaMemsetAsync(out.data, 0, out.bytes(), stream), "clearing an empty product");
     return;
   }
-  const Problem problem = problem_of(a, b, {}, CUBLASLT_EPILOGUE_DEFAULT, accumulate, out);
-  const Pointers pointers{b.tensor.data, a.tensor.data, out.data, nullptr};
+  const Problem problem = problem_of(a, b, {}, accumulate, out);
+  const Pointers pointers{b.tensor.data, a.tensor.data, out.data, nullptr, nullptr};
   const Plan& plan = plan_for(stream, problem, pointers);
   if (plan.found) return run(stream, problem, plan, pointers);
   plain_matmul(stream, a.tensor, a.transposed == Transposed::yes, b.tensor, b.transposed == Transposed::yes, accumulate,
@@ -90,17 +94,41 @@ bool Matmul::multiply_with_bias(cudaStream_t stream, const Operand& a, const Ope
   if (out.count() == 0) return true;
   if (!bias.present() || columns_of(a) == 0) return false;
   if (alignment_of(bias.data) < kBiasAlignment || bias.type != out.type) return false;
-  const Problem problem = problem_of(a, b, bias, CUBLASLT_EPILOGUE_BIAS, Accumulate::no, out);
-  const Pointers pointers{b.tensor.data, a.tensor.data, out.data, bias.data};
+  return multiply_with(stream, a, b, {.kind = CUBLASLT_EPILOGUE_BIAS, .bias = bias}, out);
+}
+
+bool Matmul::multiply_with_gelu(cudaStream_t stream, const Operand& a, const Operand& b, const Tensor& bias,
+                                const Tensor& z, const Tensor& y) {
+  if (y.count() == 0) return true;
+  if (!bias.present() || alignment_of(bias.data) < kBiasAlignment || !has_packed_rows(z)) return false;
+  return multiply_with(stream, a, b, {.kind = CUBLASLT_EPILOGUE_GELU_AUX_BIAS, .bias = bias, .aux = z}, y);
+}
+
+bool Matmul::multiply_through_gelu(cudaStream_t stream, const Operand& a, const Operand& b, const Tensor& z,
+                                   const Tensor& out) {
+  if (out.count() == 0) return true;
+  return has_packed_rows(z) && multiply_with(stream, a, b, {.kind = CUBLASLT_EPILOGUE_DGELU, .aux = z}, out);
+}
+
+bool Matmul::multiply_with(cudaStream_t stream, const Operand& a, const Operand& b, const Epilogue& epilogue,
+                           const Tensor& out) {
+  if (columns_of(a) == 0) return false;
+  const Problem problem = problem_of(a, b, epilogue, Accumulate::no, out);
+  const Pointers pointers{b.tensor.data, a.tensor.data, out.data, epilogue.bias.data, epilogue.aux.data};
   const Plan& plan = plan_for(stream, problem, pointers);
   if (!plan.found) return false;
-  set(plan.operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, pointers.bias);
+  point_at(plan.operation.get(), pointers);
   run(stream, problem, plan, pointers);
   return true;
 }
 
-Matmul::Problem Matmul::problem_of(const Operand& a, const Operand& b, const Tensor& bias, cublasLtEpilogue_t epilogue,
-                                   Accumulate accumulate, const Tensor& out) const {
+void Matmul::point_at(cublasLtMatmulDesc_t operation, const Pointers& pointers) {
+  if (pointers.bias != nullptr) set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, pointers.bias);
+  if (pointers.aux != nullptr) set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, pointers.aux);
+}
+
+Matmul::Problem Matmul::problem_of(const Operand& a, const Operand& b, const Epilogue& epilogue, Accumulate accumulate,
+                                   const Tensor& out) const {
   assert(rows_of(a) == out.rows && columns_of(b) == out.columns && columns_of(a) == rows_of(b));
   assert(a.tensor.type == b.tensor.type && (out.type == a.tensor.type || out.type == ElementType::float32));
   const Problem problem{.rows = out.columns,
@@ -110,12 +138,13 @@ Matmul::Problem Matmul::problem_of(const Operand& a, const Operand& b, const Ten
                         .right_transposed = a.transposed == Transposed::yes,
                         .in = a.tensor.type,
                         .out = out.type,
-                        .epilogue = epilogue,
+                        .epilogue = epilogue.kind,
                         .accumulate = accumulate == Accumulate::yes,
                         .left_alignment = alignment_of(b.tensor.data),
                         .right_alignment = alignment_of(a.tensor.data),
                         .out_alignment = alignment_of(out.data),
-                        .bias_alignment = !bias.present() ? 0 : alignment_of(bias.data),
+                        .bias_alignment = !epilogue.bias.present() ? 0 : alignment_of(epilogue.bias.data),
+                        .aux_alignment = !epilogue.aux.present() ? 0 : alignment_of(epilogue.aux.data),
                         .processors = processors_};
   if (std::max({problem.rows, problem.columns, problem.terms}) > std::numeric_limits<std::int32_t>::max()) {
     throw std::invalid_argument(describe(problem) + ": cuBLASLt counts to 2^31 - 1 in each direction");
@@ -148,9 +177,10 @@ Matmul::Plan Matmul::make_plan(cudaStream_t stream, const Problem& problem, cons
   set(operation, CUBLASLT_MATMUL_DESC_TRANSB, std::int32_t{problem.right_transposed ? CUBLAS_OP_T : CUBLAS_OP_N});
   set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<std::uint32_t>(problem.epilogue));
   if (pointers.bias != nullptr) {
-    set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, pointers.bias);
     set(operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<std::int32_t>(data_type(problem.out)));
   }
+  if (pointers.aux != nullptr) set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, std::int64_t{problem.rows});
+  point_at(operation, pointers);
   if (problem.processors > 0) {
     set(operation, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, std::int32_t{problem.processors});
   }

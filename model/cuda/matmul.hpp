@@ -57,6 +57,14 @@ class Matmul {
   [[nodiscard]] bool multiply_with_bias(cudaStream_t stream, const Operand& a, const Operand& b, const Tensor& bias,
                                         const Tensor& out);
 
+  /// z = a b + bias, rounded, and y = gelu of that sum before it is rounded (formulas/gelu.hpp); or out = (a b)
+  /// gelu'(z). In one kernel where there is one, and all is bfloat16 in rows of whole 16 bytes: else nothing is done,
+  /// and false.
+  [[nodiscard]] bool multiply_with_gelu(cudaStream_t stream, const Operand& a, const Operand& b, const Tensor& bias,
+                                        const Tensor& z, const Tensor& y);
+  [[nodiscard]] bool multiply_through_gelu(cudaStream_t stream, const Operand& a, const Operand& b, const Tensor& z,
+                                           const Tensor& out);
+
   /// "13.0.2"
   static std::string version();
   /// Shapes for which cuBLASLt had nothing, so that a simple, slow kernel of ours computes them.
@@ -81,7 +89,8 @@ class Matmul {
     ElementType in = ElementType::float32, out = ElementType::float32;
     cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
     bool accumulate = false;
-    std::uint32_t left_alignment = 0, right_alignment = 0, out_alignment = 0, bias_alignment = 0;  ///< bytes
+    std::uint32_t left_alignment = 0, right_alignment = 0, out_alignment = 0;  ///< bytes
+    std::uint32_t bias_alignment = 0, aux_alignment = 0;
     int processors = 0;
 
     auto operator<=>(const Problem&) const = default;
@@ -91,6 +100,7 @@ class Matmul {
     const void* right;
     void* out;
     const void* bias;
+    const void* aux;
   };
   struct Plan {
     Owned<cublasLtMatmulDescOpaque_t> operation;
@@ -99,9 +109,18 @@ class Matmul {
     bool found = false;
   };
 
-  Problem problem_of(const Operand& a, const Operand& b, const Tensor& bias, cublasLtEpilogue_t epilogue,
-                     Accumulate accumulate, const Tensor& out) const;
+  /// What is done with a product before it is stored; `aux` has the shape of the product.
+  struct Epilogue {
+    cublasLtEpilogue_t kind = CUBLASLT_EPILOGUE_DEFAULT;
+    Tensor bias = {}, aux = {};
+  };
+  Problem problem_of(const Operand& a, const Operand& b, const Epilogue& epilogue, Accumulate accumulate,
+                     const Tensor& out) const;
+  /// False: cuBLASLt has nothing for it, and nothing is done.
+  bool multiply_with(cudaStream_t stream, const Operand& a, const Operand& b, const Epilogue& epilogue,
+                     const Tensor& out);
   static std::string describe(const Problem& problem);
+  static void point_at(cublasLtMatmulDesc_t operation, const Pointers& pointers);
   Plan& plan_for(cudaStream_t stream, const Problem& problem, const Pointers& pointers);
   Plan make_plan(cudaStream_t stream, const Problem& problem, const Pointers& pointers);
   cublasStatus_t launch(cudaStream_t stream, const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, bool accumulate,

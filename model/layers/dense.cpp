@@ -1,5 +1,7 @@
 #include "model/layers/dense.hpp"
 
+#include <cassert>
+
 #include <fmt/format.h>
 
 namespace lockstep::model {
@@ -50,6 +52,18 @@ void Dense::backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accum
   pass.backend.linear_backward(
       {.x = x, .w = pass.weight(weight_), .y = output(pass), .d_y = d_y, .d_w = d_w, .d_bias = d_bias, .d_x = d_x},
       options_.activation, accumulate);
+}
+
+void Dense::backward_through_gelu(const Pass& pass, const GeluInput& input, const Tensor& d_y, Accumulate accumulate,
+                                  const Tensor& d_z, const Tensor& d_z_sums) const {
+  assert(options_.activation == Activation::none);
+  pass.backend.linear_backward_through_gelu({.x = input.x,
+                                             .w = pass.weight(weight_),
+                                             .d_y = d_y,
+                                             .d_w = pass.gradient(weight_),
+                                             .d_bias = pass.gradient(bias_),
+                                             .d_x = d_z},
+                                            input.z, accumulate, d_z_sums);
 }
 
 }  // namespace lockstep::model

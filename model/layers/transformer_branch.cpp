@@ -137,9 +137,7 @@ LayerPlan FeedForwardBranch::plan(const ParameterTable& table) const {
 
 Tensor FeedForwardBranch::forward(const Pass& pass, const Tensor& x) const {
   const Tensor expanded = pass.at(expanded_), active = pass.at(active_);
-  // The bias waits for the pass that has to touch every element anyway.
-  pass.backend.linear_forward(x, pass.weight(weight_), {}, Activation::none, expanded);
-  pass.sequences().gelu_forward(expanded, pass.weight(bias_), active);
+  pass.backend.linear_gelu_forward(x, pass.weight(weight_), pass.weight(bias_), expanded, active);
   const Tensor y = contract_.forward(pass, active);
   if (dropout_.acts(pass)) dropout_.apply(pass, y, y);
   return y;
@@ -148,8 +146,8 @@ Tensor FeedForwardBranch::forward(const Pass& pass, const Tensor& x) const {
 void FeedForwardBranch::backward(const Pass& pass, const TransformerWorkspace& workspace, const Tensor& x,
                                  const Tensor& d_y, Accumulate accumulate, const Tensor& d_x) const {
   const Tensor expanded = pass.at(expanded_), d_hidden = pass.at(workspace.hidden);
-  contract_.backward(pass, pass.at(active_), behind(dropout_, pass, workspace, d_y), accumulate, d_hidden);
-  pass.sequences().gelu_backward(expanded, d_hidden, accumulate, pass.gradient(bias_));
+  contract_.backward_through_gelu(pass, {.x = pass.at(active_), .z = expanded}, behind(dropout_, pass, workspace, d_y),
+                                  accumulate, d_hidden, pass.gradient(bias_));
   pass.backend.linear_backward(
       {.x = x, .w = pass.weight(weight_), .y = expanded, .d_y = d_hidden, .d_w = pass.gradient(weight_), .d_x = d_x},
       Activation::none, accumulate);

@@ -161,6 +161,38 @@ TEST_P(Sequences, Gelu) {
   }
 }
 
+/// What a device does in one kernel, and (rows of no whole 16 bytes) in several.
+TEST_P(Sequences, LinearMapsAroundAGelu) {
+  struct Case {
+    std::int64_t rows, width, hidden;
+  };
+  for (const Case& at : {Case{64, 48, 192}, {3, 7, 28}, {130, 64, 256}, {1, 16, 64}}) {
+    const Accumulate accumulate = either();
+    SCOPED_TRACE(fmt::format("[{}, {}] -> {}", at.rows, at.width, at.hidden));
+    const double scale = 1 / std::sqrt(static_cast<double>(at.width));
+    const Twin x = activations(at.rows, at.width), w = activations(at.width, at.hidden, scale);
+    const Twin bias = activations(1, at.hidden);
+    const Twin z = poison(Holds::activations, at.rows, at.hidden), y = poison(Holds::activations, at.rows, at.hidden);
+    both([&](Backend& backend, const auto& of) { backend.linear_gelu_forward(of(x), of(w), of(bias), of(z), of(y)); });
+    expect_close(z, "x w + bias");
+    expect_close(y, "its gelu");
+    const Twin before = settled(z), after = settled(y);
+    const Twin back = activations(at.hidden, at.width, scale), d_out = activations(at.rows, at.width);
+    const Twin d_w = gradient(accumulate, at.hidden, at.width), d_bias = gradient(accumulate, 1, at.width);
+    const Twin d_z = poison(Holds::activations, at.rows, at.hidden), d_sums = gradient(accumulate, 1, at.hidden);
+    both([&](Backend& backend, const auto& of) {
+      backend.linear_backward_through_gelu(
+          {.x = of(after), .w = of(back), .d_y = of(d_out), .d_w = of(d_w), .d_bias = of(d_bias), .d_x = of(d_z)},
+          of(before), accumulate, of(d_sums));
+    });
+    const double terms = std::sqrt(static_cast<double>(at.rows));
+    expect_close(d_z, "d_z");
+    expect_close(d_w, "d_w", 0.3 * terms);
+    expect_close(d_bias, "d_bias", 0.3 * terms);
+    expect_close(d_sums, "column sums of d_z", 0.2 * terms);
+  }
+}
+
 TEST_P(Sequences, Dropout) {
   struct Case {
     std::int64_t samples, positions, columns;

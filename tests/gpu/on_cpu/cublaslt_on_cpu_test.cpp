@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <vector>
@@ -369,6 +370,45 @@ TEST(MatmulOnCpu, KeepsPlansApart) {
     EXPECT_THAT(take_refusals(), testing::IsEmpty());
   }
   lockstep::test::refuse_products(false);
+}
+
+/// [rows, columns] of bfloat16 or float32.
+class Numbers {
+ public:
+  Numbers(DeviceMemory& memory, ElementType type, std::int64_t rows, std::int64_t columns)
+      : block_(memory, static_cast<std::size_t>(rows * columns) * size_of(type)),
+        tensor_{block_.data(), type, rows, columns} {
+    std::memset(block_.data(), 0, block_.bytes());
+  }
+  const Tensor& tensor() const { return tensor_; }
+
+ private:
+  Block block_;
+  Tensor tensor_;
+};
+
+TEST(MatmulOnCpu, GelusAreEpiloguesWhereRowsAreWholePacks) {
+  DeviceMemory memory(0);
+  const Stream stream = make_stream();
+  Matmul matmul(memory, {.precision = Precision::bf16, .workspace = 4096});
+  const auto takes = [&](ElementType type, std::int64_t hidden) {
+    const Numbers x(memory, type, 3, 8), w(memory, type, 8, hidden), bias(memory, type, 1, hidden);
+    const Numbers z(memory, type, 3, hidden), y(memory, type, 3, hidden);
+    const bool forward =
+        matmul.multiply_with_gelu(stream.get(), {x.tensor()}, {w.tensor()}, bias.tensor(), z.tensor(), y.tensor());
+    const bool backward =
+        matmul.multiply_through_gelu(stream.get(), {x.tensor()}, {w.tensor()}, z.tensor(), y.tensor());
+    check(cudaStreamSynchronize(stream.get()), "waiting");
+    EXPECT_EQ(forward, backward);
+    return forward;
+  };
+  EXPECT_TRUE(takes(ElementType::bfloat16, 16));
+  EXPECT_FALSE(takes(ElementType::bfloat16, 12));
+  EXPECT_FALSE(takes(ElementType::float32, 16));
+  lockstep::test::refuse_products(true);
+  EXPECT_FALSE(takes(ElementType::bfloat16, 24)) << "the library has nothing";
+  lockstep::test::refuse_products(false);
+  EXPECT_THAT(take_refusals(), testing::IsEmpty());
 }
 
 }  // namespace
