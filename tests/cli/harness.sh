@@ -6,6 +6,7 @@ lockstep=$(realpath "$1")
 tree=$(realpath "$2")
 work=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-cli.XXXXXX") || exit 1
 export TMPDIR=$work/.launcher  # what a killed mpirun leaves behind goes with it
+export NO_COLOR=1  # words of a terminal are compared, too
 mkdir "$TMPDIR"
 cd "$work" || exit 1
 # The python that has h5py: a newer one may stand before the distribution's in PATH.
