@@ -4,6 +4,7 @@
 #include <array>
 #include <exception>
 #include <memory_resource>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
@@ -19,6 +20,20 @@ namespace lockstep::app {
 namespace {
 
 constexpr std::size_t kAlignment = 256;
+
+/// Of the kinds that are schedules of the ring.
+std::optional<comm::AllReduceSchedule> own_schedule(AllReduceAlgorithm kind) {
+  switch (kind) {
+    case AllReduceAlgorithm::doubling:
+      return comm::AllReduceSchedule::doubling;
+    case AllReduceAlgorithm::halving:
+      return comm::AllReduceSchedule::halving;
+    case AllReduceAlgorithm::ring_only:
+      return comm::AllReduceSchedule::ring;
+    default:
+      return std::nullopt;
+  }
+}
 
 /// Of the kinds that are transports of ours.
 comm::Transport own_transport(AllReduceAlgorithm kind) {
@@ -90,6 +105,14 @@ class CommunicatorAllReduce final : public HostAllReduce {
   std::string name() const override { return name_; }
   std::string transport() const override { return std::string(comm::name_of(communicator_.transport())); }
   std::string wire() const override { return wire_name(communicator_); }
+  std::string schedule(std::size_t count) const override {
+    const auto limits = communicator_.all_reduce_limits();
+    return limits ? std::string(name_of(limits->schedule(count * sizeof(float)))) : "";
+  }
+  std::string description() const override {
+    const auto limits = communicator_.all_reduce_limits();
+    return limits ? fmt::format("{}: {}", name_, to_text(*limits)) : "";
+  }
   void sum(std::size_t count, std::int64_t times) override {
     for (std::int64_t i = 0; i < times; ++i) communicator_.all_reduce(values(count));
     communicator_.wait();
@@ -213,14 +236,18 @@ std::vector<std::unique_ptr<AllReduce>> make_all_reduces(comm::MpiSession& sessi
       }
     } else {
       const comm::Transport wanted = own_transport(kind);
+      const std::optional<comm::AllReduceSchedule> schedule = own_schedule(kind);
       std::unique_ptr<comm::Communicator> owned;
-      if (control.transport() != wanted) {
+      if (control.transport() != wanted || schedule) {
         owned = comm::make_communicator(
-            session, {.transport = wanted, .wire = options.wire, .deadline_seconds = options.deadline});
+            session, {.transport = wanted,
+                      .wire = options.wire,
+                      .all_reduce = schedule ? comm::AllReduceLimits::all_by(*schedule) : options.all_reduce,
+                      .deadline_seconds = options.deadline});
       }
       comm::Communicator& communicator = owned ? *owned : control;
       std::shared_ptr<HostMemory> memory;
-      if (kind == AllReduceAlgorithm::ring) {
+      if (wanted == comm::Transport::ring) {
         memory = plain_memory();
       } else {
         std::unique_ptr<std::pmr::memory_resource> window = communicator.reduction_memory(count * sizeof(float));
@@ -235,8 +262,11 @@ std::vector<std::unique_ptr<AllReduce>> make_all_reduces(comm::MpiSession& sessi
 
 std::size_t host_copies(std::span<const AllReduceAlgorithm> kinds) {
   const auto has = [&](AllReduceAlgorithm kind) { return std::find(kinds.begin(), kinds.end(), kind) != kinds.end(); };
-  return (has(AllReduceAlgorithm::ring) || has(AllReduceAlgorithm::mpi) ? 1u : 0u) +
-         (has(AllReduceAlgorithm::shared_memory) ? 1u : 0u) + (has(AllReduceAlgorithm::two_level) ? 1u : 0u);
+  const bool plain = has(AllReduceAlgorithm::mpi) || std::ranges::any_of(kinds, [](AllReduceAlgorithm kind) {
+                       return kind != AllReduceAlgorithm::nccl && own_transport(kind) == comm::Transport::ring;
+                     });
+  return (plain ? 1u : 0u) + (has(AllReduceAlgorithm::shared_memory) ? 1u : 0u) +
+         (has(AllReduceAlgorithm::two_level) ? 1u : 0u);
 }
 
 }  // namespace lockstep::app

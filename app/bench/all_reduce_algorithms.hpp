@@ -32,6 +32,8 @@ class AllReduce {
   virtual std::string transport() const { return name(); }
   /// How elements travel between ranks: "fp32" or "bf16".
   virtual std::string wire() const { return "fp32"; }
+  /// By which schedule so many elements travel; empty: it has none of ours.
+  virtual std::string schedule(std::size_t) const { return {}; }
   /// What is to be known of it, in lines; may be empty.
   virtual std::string description() const { return {}; }
   /// Reduces the first `count` elements so many times, and waits for the last all-reduce.

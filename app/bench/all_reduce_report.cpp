@@ -130,6 +130,7 @@ std::string json_line(const AllReduceRow& row) {
                           {"batches", row.batches},
                           {"hosts", row.hosts},
                           {"wire", row.wire}};
+  if (!row.schedule.empty()) record.push_back({"schedule", row.schedule});
   if (row.bound) {
     record.push_back({"link_gbps", row.bound->gbit_per_s});
     record.push_back({"bound_us", 1e6 * row.bound_seconds()});
@@ -157,6 +158,28 @@ std::vector<std::string> algorithms_of(std::span<const AllReduceRow> rows) {
       algorithms.push_back(row.algorithm);
   }
   return algorithms;
+}
+
+std::optional<comm::AllReduceLimits> best_limits(std::span<const AllReduceRow> rows) {
+  constexpr double kAsFast = 1.03;
+  std::map<std::int64_t, std::map<std::string, double>> sizes;  // seconds of each schedule
+  for (const AllReduceRow& row : rows) {
+    if (row.algorithm == "doubling" || row.algorithm == "halving" || row.algorithm == "ring-only") {
+      sizes[row.count][row.algorithm] = row.seconds.median;
+    }
+  }
+  comm::AllReduceLimits limits;
+  bool doubling = true, halving = true;  // up to here
+  for (const auto& [count, seconds] : sizes) {
+    if (seconds.size() < 3) return std::nullopt;
+    const double two = seconds.at("doubling"), half = seconds.at("halving"), ring = seconds.at("ring-only");
+    const auto bytes = static_cast<std::size_t>(count) * sizeof(float);
+    doubling = doubling && two <= kAsFast * std::min(half, ring);
+    halving = halving && std::min(two, half) <= kAsFast * ring;
+    if (doubling) limits.doubling = bytes;
+    if (doubling || halving) limits.halving = bytes;
+  }
+  return sizes.empty() ? std::nullopt : std::optional(limits);
 }
 
 std::string format_summary(std::span<const AllReduceRow> rows) {

@@ -20,6 +20,7 @@
 
 #include "app/report/chart.hpp"
 #include "app/report/statistics.hpp"
+#include "comm/all_reduce_limits.hpp"
 
 namespace lockstep::app {
 
@@ -46,6 +47,7 @@ struct AllReduceRow {
   std::int64_t batches = 0;  ///< timed
   std::int64_t wrong = 0;    ///< on all ranks together
   std::string wire = "fp32";
+  std::string schedule{};  ///< between hosts, of our own algorithms: "doubling", "halving", "ring"
   std::optional<LinkBound> bound{};
 
   double bytes() const { return static_cast<double>(count) * sizeof(float); }
@@ -74,6 +76,10 @@ std::vector<std::string> algorithms_of(std::span<const AllReduceRow> rows);
 /// For each size the fastest algorithm, and how many times as fast as MPI_Allreduce each algorithm is; where that was
 /// not timed, as the first algorithm. Empty for a single algorithm.
 std::string format_summary(std::span<const AllReduceRow> rows);
+
+/// Where `rows` have all schedules of the ring beside each other: the limits by which each size takes the fastest of
+/// them, or one at most 3 % slower. nullopt: they have not.
+std::optional<comm::AllReduceLimits> best_limits(std::span<const AllReduceRow> rows);
 
 /// Bus bandwidth over size, a line for each algorithm, the links' bound dashed.
 Chart bandwidth_chart(std::span<const AllReduceRow> rows, const std::string& subtitle);

@@ -12,6 +12,7 @@
 
 #include "app/bench/rank_values.hpp"
 #include "app/engine/file_watch.hpp"
+#include "app/options/all_reduce_option.hpp"
 #include "app/options/choices.hpp"
 #include "app/plan/host_memory.hpp"
 #include "app/plan/placement.hpp"
@@ -147,6 +148,7 @@ std::vector<AllReduceRow> measure_size(comm::Communicator& control,
                     .ranks = control.size(),
                     .count = elements});
     rows.back().wire = algorithm->wire();
+    rows.back().schedule = algorithm->schedule(count);
   }
   control.all_reduce(wrong);
   control.wait();
@@ -191,6 +193,7 @@ void require_right(std::span<const AllReduceRow> rows) {
 int run_bench_all_reduce(comm::MpiSession& session, const BenchAllReduceOptions& options) {
   const ExecutionOptions& execution = options.execution;
   const auto control = comm::make_communicator(session, {.wire = execution.wire,
+                                                         .all_reduce = execution.all_reduce,
                                                          .deadline_seconds = execution.deadline,
                                                          .excuse_seconds = execution.io_deadline + execution.deadline});
   io::IoDeadline io_deadline = watch_files(session, *control, execution.io_deadline);
@@ -257,6 +260,9 @@ int run_bench_all_reduce(comm::MpiSession& session, const BenchAllReduceOptions&
   }
   const std::string summary = format_summary(all);
   console.info(ending.substr(1) + (summary.empty() ? "" : "\n\n" + summary));
+  if (const auto best = best_limits(all)) {
+    console.info(fmt::format("fastest on this network: --all-reduce {} ({})", all_reduce_word(best), to_text(*best)));
+  }
   svg.write(to_svg(bandwidth_chart(all, where + ", float32, in place; median of the slowest rank's times")));
   require_right(all);
   require_output(*control, console);

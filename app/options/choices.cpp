@@ -114,7 +114,10 @@ std::vector<Choice<AllReduceAlgorithm>> choices() {
           {"two-level", AllReduceAlgorithm::two_level},
           {"shared-memory", AllReduceAlgorithm::shared_memory},
           {"mpi", AllReduceAlgorithm::mpi},
-          {"nccl", AllReduceAlgorithm::nccl}};
+          {"nccl", AllReduceAlgorithm::nccl},
+          {"doubling", AllReduceAlgorithm::doubling},
+          {"halving", AllReduceAlgorithm::halving},
+          {"ring-only", AllReduceAlgorithm::ring_only}};
 }
 
 }  // namespace lockstep::app

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/options/all_reduce_option.hpp"
 #include "app/options/bench_options.hpp"
 #include "app/options/nearest_name.hpp"
 #include "app/options/train_rows.hpp"
@@ -22,6 +23,7 @@ constexpr std::string_view kAllReduceExamples =
     "  mpirun -np 4 lockstep bench all-reduce\n"
     "  mpirun -np 8 lockstep bench all-reduce --link-gbps 100 --csv all-reduce.csv --svg all-reduce.svg\n"
     "  mpirun -np 2 lockstep bench all-reduce --algorithms ring,mpi --min 1024 --max 1048576 --factor 2\n"
+    "  mpirun -np 4 lockstep bench all-reduce --algorithms doubling,halving,ring-only,mpi\n"
     "  mpirun -np 8 lockstep bench all-reduce --device gpu --max 268435456\n";
 
 /// Error feedback is for all-reduces that follow each other.
@@ -71,10 +73,11 @@ BenchAllReduceOptions parse_bench_all_reduce(const std::vector<std::string>& arg
   table.add("min", options.min, "ELEMENTS", "the smallest all-reduce").at_least(1);
   table.add("max", options.max, "ELEMENTS", "the largest").at_least(1).at_most(1e12);
   table.add("factor", options.factor, "N", "from one size to the next").at_least(2);
-  table.add_parsed(
-      "algorithms", options.algorithms, "NAMES",
-      "all-reduce algorithms, comma-separated: ring, two-level, shared-memory, mpi, nccl; auto: all that are possible",
-      algorithms_of_text, to_text);
+  table.add_parsed("algorithms", options.algorithms, "NAMES",
+                   "all-reduce algorithms, comma-separated: ring, two-level, shared-memory, mpi, nccl; doubling, "
+                   "halving and ring-only: "
+                   "the ring's schedules (--all-reduce) beside each other; auto: all transports that are possible",
+                   algorithms_of_text, to_text);
   table
       .add("warmup", options.repetitions.warmup, "N",
            "all-reduces of each size before the clock starts, for one second at most")
@@ -97,6 +100,7 @@ BenchAllReduceOptions parse_bench_all_reduce(const std::vector<std::string>& arg
       "cpu: between host memories; gpu: between GPUs, else an error; auto: both where every rank has a GPU");
   table.add_choice("wire", execution.wire, "NAME",
                    "how elements travel, but by MPI's: fp32, or bf16 (half the bytes, rounded)", kWires);
+  add_all_reduce_option(table, execution);
   table.add("ring", execution.ring, "GPUs: NCCL's ring and no other algorithm").only_with("device", {"auto", "gpu"});
   add_nvls_option(table, execution);
   table.add("graph", execution.graphs, "GPUs: record a batch of all-reduces once (CUDA graphs) and replay it")

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/options/all_reduce_option.hpp"
 #include "app/options/nearest_name.hpp"
 #include "comm/summation_tree.hpp"
 
@@ -623,6 +624,7 @@ void add_step_options(OptionTable& table, ExecutionOptions& options) {
       "how gradients travel between GPUs and between hosts: fp32; bf16 (half the bytes, rounded at every hop); "
       "bf16-feedback (CPUs: what rounding takes away is added to the next step); int8-feedback (likewise, a quarter of "
       "the bytes)");
+  add_all_reduce_option(table, options);
   table.add("ring", options.ring, "GPUs: reduce gradients by NCCL's ring and no other algorithm")
       .only_with("device", {"auto", "gpu"});
   add_nvls_option(table, options);

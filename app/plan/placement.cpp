@@ -159,6 +159,7 @@ std::unique_ptr<comm::Communicator> communicator_of(comm::MpiSession& session, c
 comm::CommunicatorOptions communicator_options(const ExecutionOptions& options) {
   return {.transport = options.transport,
           .wire = options.wire,
+          .all_reduce = options.all_reduce,
           .overlap = true,
           .deadline_seconds = options.deadline,
           .excuse_seconds = options.io_deadline + options.deadline};

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "app/options/all_reduce_option.hpp"
 #include "app/options/choices.hpp"
 #include "app/options/options.hpp"
 #include "app/plan/agreement.hpp"
@@ -482,6 +483,10 @@ std::string format_sums(const Plan& plan, const comm::Communicator& communicator
     text += fmt::format(" {}", format_bytes(buckets[i].count * sizeof(float)));
   }
   text += buckets.size() > most_shown ? " ...\n" : "\n";
+  if (const auto limits = communicator.all_reduce_limits(); limits && !plan.place.gpu) {
+    text += fmt::format("  sums between hosts: {} (--all-reduce {})\n", to_text(*limits),
+                        all_reduce_word(plan.settings.execution.all_reduce));
+  }
   return text;
 }
 

@@ -22,7 +22,10 @@ std::span<T> elements(std::span<std::byte> data) {
 }  // namespace
 
 NetworkCommunicator::NetworkCommunicator(MpiSession::State& state, PeerTable peers, const CommunicatorOptions& options)
-    : Communicator(state.rank, state.size), wire_(options.wire), detector_(state, std::move(peers), options, urgency_) {
+    : Communicator(state.rank, state.size),
+      wire_(options.wire),
+      limits_(options.all_reduce),
+      detector_(state, std::move(peers), options, urgency_) {
   if (!options.overlap) return;
   // Signals are the main thread's: it says with its next step status that a stop was asked for.
   sigset_t all, before;

@@ -18,6 +18,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <thread>
 #include <vector>
@@ -36,6 +37,9 @@ class NetworkCommunicator : public Communicator {
  public:
   WireFormat wire_format() const noexcept override { return wire_; }
   bool uses_network() const noexcept override { return true; }
+  std::optional<AllReduceLimits> all_reduce_limits() const noexcept override {
+    return uses_network() ? std::optional(limits_of(ring_length())) : std::nullopt;
+  }
   void forget_rounding_errors() noexcept override { feedback_.forget(); }
   double busy_seconds() const noexcept override { return busy_; }
   std::vector<int> dead_peers() const override { return detector_.dead_peers(); }
@@ -47,6 +51,10 @@ class NetworkCommunicator : public Communicator {
   FailureDetector& detector() noexcept { return detector_; }
   const FailureDetector& detector() const noexcept { return detector_; }
   const Urgency& urgency() const noexcept { return urgency_; }
+  /// Of a ring of so many positions, as it was asked for.
+  AllReduceLimits limits_of(int positions) const noexcept {
+    return limits_.value_or(AllReduceLimits::usual(positions));
+  }
   /// How these data travel.
   Wire wire_of(std::span<const float> data) noexcept;
   /// Derived destructors call it first, for the thread uses the whole object. What is enqueued and not yet begun is
@@ -95,6 +103,7 @@ class NetworkCommunicator : public Communicator {
   void run_tree_sum(const TreeTerms& terms);
 
   WireFormat wire_;
+  std::optional<AllReduceLimits> limits_;
   ErrorFeedback feedback_;
   Urgency urgency_;
   FailureDetector detector_;

@@ -36,22 +36,22 @@ const RingParts& RingCommunicator::parts_of(std::size_t count) {
 
 void RingCommunicator::run_all_reduce(std::span<float> data) {
   detector().enter();
-  if (data.size_bytes() <= RingGroup::kSmallBytes) return ring_.sum_small(data, Collective::all_reduce);
-  ring_.run(data, parts_of(data.size()), RingPhases::all_reduce, wire_of(data), in_place_, Collective::all_reduce);
+  ring_.run(data, parts_of(data.size()), wire_of(data), in_place_,
+            {.phases = RingPhases::all_reduce, .schedule = schedule_of(data.size_bytes())});
 }
 
 void RingCommunicator::run_all_reduce(std::span<double> data) {
   detector().enter();
-  if (data.size_bytes() <= RingGroup::kSmallBytes) return ring_.sum_small(data, Collective::all_reduce);
-  ring_.run(data, parts_of(data.size()), RingPhases::all_reduce, in_place_, Collective::all_reduce);
+  ring_.run(data, parts_of(data.size()), in_place_,
+            {.phases = RingPhases::all_reduce, .schedule = schedule_of(data.size_bytes())});
 }
 
 void RingCommunicator::run_reduce_scatter(std::span<float> data) {
   detector().enter();
-  // The order of the additions, too, is that of an all-reduce.
-  if (data.size_bytes() <= RingGroup::kSmallBytes) return ring_.sum_small(data, Collective::reduce_scatter);
-  ring_.run(data, parts_of(data.size()), RingPhases::reduce_scatter, wire_of(data), in_place_,
-            Collective::reduce_scatter);
+  ring_.run(data, parts_of(data.size()), wire_of(data), in_place_,
+            {.phases = RingPhases::reduce_scatter,
+             .schedule = schedule_of(data.size_bytes()),
+             .operation = Collective::reduce_scatter});
 }
 
 void RingCommunicator::run_all_gather(std::span<std::byte> data, std::size_t element_bytes) {
@@ -61,7 +61,10 @@ void RingCommunicator::run_all_gather(std::span<std::byte> data, std::size_t ele
     parts_.add(own_bytes(data.size(), element_bytes, position));
     parts_.end_position();
   }
-  ring_.run(data, parts_, in_place_);
+  ring_.run(data, parts_, in_place_,
+            {.phases = RingPhases::all_gather,
+             .schedule = schedule_of(data.size_bytes()),
+             .operation = Collective::all_gather});
 }
 
 void RingCommunicator::run_broadcast(std::span<std::byte> data, int root) {

@@ -28,6 +28,7 @@ class RingCommunicator final : public NetworkCommunicator {
   void run_broadcast(std::span<std::byte> data, int root) override;
   void run_barrier() override;
 
+  AllReduceSchedule schedule_of(std::size_t bytes) const noexcept { return limits_of(size()).schedule(bytes); }
   /// Every rank's own_slice of `count` elements.
   const RingParts& parts_of(std::size_t count);
 

@@ -2,97 +2,121 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
+#include <type_traits>
 #include <utility>
 
+#include "comm/host/halving_sum.hpp"
 #include "comm/host/ring_schedule.hpp"
 #include "comm/host/summation.hpp"
 #include "comm/session/mpi_state.hpp"
 
 namespace lockstep::comm {
-namespace {
-
-constexpr int kSmallTag = 3;
-
-}  // namespace
 
 RingGroup::RingGroup(FailureDetector& detector, std::vector<int> ranks)
     : detector_(detector),
       ranks_(std::move(ranks)),
       position_(static_cast<int>(std::find(ranks_.begin(), ranks_.end(), detector.state().rank) - ranks_.begin())),
-      small_terms_(ranks_.size() * kSmallBytes) {}
+      doubling_(doubling_rounds(size(), position_)),
+      halving_(halving_rounds(size())),
+      exchange_(detector) {}
 
-void RingGroup::run(std::span<float> data, const RingParts& parts, RingPhases phases, const Wire& wire,
-                    SegmentHandler& handler, Collective operation) {
+void RingGroup::run(std::span<float> data, const RingParts& parts, const Wire& wire, SegmentHandler& handler,
+                    const RingWork& work) {
   switch (wire.format) {
     case WireFormat::fp32:
-      return run_as<float, float>(data, {}, parts, phases, handler, operation);
+      return run_as<float, float>(data, {}, parts, handler, work);
     case WireFormat::bf16:
     case WireFormat::bf16_feedback:
-      return run_as<float, Bf16>(data, wire.residual, parts, phases, handler, operation);
+      return run_as<float, Bf16>(data, wire.residual, parts, handler, work);
     case WireFormat::int8_feedback:
-      return run_as<float, Int8Blocks>(data, wire.residual, parts, phases, handler, operation);
+      return run_as<float, Int8Blocks>(data, wire.residual, parts, handler, work);
   }
 }
 
-void RingGroup::run(std::span<double> data, const RingParts& parts, RingPhases phases, SegmentHandler& handler,
-                    Collective operation) {
-  run_as<double, double>(data, {}, parts, phases, handler, operation);
+void RingGroup::run(std::span<double> data, const RingParts& parts, SegmentHandler& handler, const RingWork& work) {
+  run_as<double, double>(data, {}, parts, handler, work);
 }
 
-void RingGroup::run(std::span<std::byte> data, const RingParts& parts, SegmentHandler& handler) {
-  run_as<std::byte, std::byte>(data, {}, parts, RingPhases::all_gather, handler, Collective::all_gather);
+void RingGroup::run(std::span<std::byte> data, const RingParts& parts, SegmentHandler& handler, const RingWork& work) {
+  run_as<std::byte, std::byte>(data, {}, parts, handler, work);
 }
 
 template <class T, class OnWire>
-void RingGroup::run_as(std::span<T> data, std::span<float> residual, const RingParts& parts, RingPhases phases,
-                       SegmentHandler& handler, Collective operation) {
-  using Schedule = RingSchedule<T, OnWire>;
+void RingGroup::run_as(std::span<T> data, std::span<float> residual, const RingParts& parts, SegmentHandler& handler,
+                       const RingWork& work) {
   if (size() == 1) return;
+  if (work.schedule == AllReduceSchedule::ring) return run_ring<T, OnWire>(data, residual, parts, handler, work);
+  if constexpr (!std::is_same_v<T, std::byte>) {
+    if (work.schedule == AllReduceSchedule::doubling && work.phases != RingPhases::all_gather) {
+      return run_doubling(data, parts, handler, work);
+    }
+  }
+  HalvingSum<T, OnWire>(ranks_, position_, data, residual, parts, handler, memory_, exchange_, work.operation)
+      .run(halving_, work.phases);
+}
+
+template <class T, class OnWire>
+void RingGroup::run_ring(std::span<T> data, std::span<float> residual, const RingParts& parts, SegmentHandler& handler,
+                         const RingWork& work) {
+  using Schedule = RingSchedule<T, OnWire>;
   if (staging_.size() < Schedule::kStagingBytes) staging_.resize(Schedule::kStagingBytes);
   const RingPosition ring{
       .size = size(), .position = position_, .previous = rank_at(position_ - 1), .following = rank_at(position_ + 1)};
-  Schedule schedule(ring, detector_.state(), data, residual, parts, handler, phases, staging_);
+  Schedule schedule(ring, detector_.state(), data, residual, parts, handler, work.phases, staging_);
   try {
-    detector_.wait_until_done(operation, [&] {
+    detector_.wait_until_done(work.operation, [&] {
       const bool progress = schedule.advance();
       return schedule.done() ? Progress::done : progress ? Progress::some : Progress::none;
     });
   } catch (const LengthError& error) {
-    detector_.diverged(operation, ring.previous, error.got, error.expected);
+    detector_.diverged(work.operation, ring.previous, error.got, error.expected);
   }
 }
 
-void RingGroup::sum_small(std::span<float> data, Collective operation) { sum_small_of(data, operation); }
-void RingGroup::sum_small(std::span<double> data, Collective operation) { sum_small_of(data, operation); }
+void RingGroup::sum_small(std::span<float> data, Collective operation) { double_in_place(data, operation); }
+void RingGroup::sum_small(std::span<double> data, Collective operation) { double_in_place(data, operation); }
 
 template <class T>
-void RingGroup::sum_small_of(std::span<T> data, Collective operation) {
-  // After the round of distance d, the first 2d entries hold the terms of positions position_, position_ + 1, …
-  MpiSession::State& state = detector_.state();
-  const std::size_t bytes = data.size_bytes();
-  if (bytes > 0) std::memcpy(small_terms_.data(), data.data(), bytes);
-  for (int distance = 1; distance < size(); distance *= 2) {
-    const std::size_t block = bytes * static_cast<std::size_t>(std::min(distance, size() - distance));
-    const int to = rank_at(position_ - distance), from = rank_at(position_ + distance);
-    std::array<MPI_Request, 2> requests{};
-    check(MPI_Isend(small_terms_.data(), static_cast<int>(block), MPI_BYTE, to, kSmallTag, state.data, &requests[0]),
-          "MPI_Isend", state, to);
-    check(MPI_Irecv(small_terms_.data() + bytes * static_cast<std::size_t>(distance), static_cast<int>(block), MPI_BYTE,
-                    from, kSmallTag, state.data, &requests[1]),
-          "MPI_Irecv", state, from);
-    detector_.wait_for(requests, operation, static_cast<std::int64_t>(block));
+void RingGroup::double_in_place(std::span<T> data, Collective operation) {
+  memory_.in.resize(data.size_bytes());
+  for (const DoublingRound& round : doubling_) {
+    std::array<int, 2> to{};
+    std::ranges::transform(round.receiving(), to.begin(), [this](int position) { return rank_at(position); });
+    exchange_.start({.out = std::as_bytes(data),
+                     .to = std::span(to).first(round.receiving().size()),
+                     .in = memory_.in,
+                     .from = rank_at(round.from)});
+    exchange_.finish(operation);
+    add_to(data.data(), reinterpret_cast<const T*>(memory_.in.data()), data.size());
   }
-  for (int term = 0; term < size() && bytes > 0; ++term) {
-    const int entry = (term - position_ + size()) % size();
-    const auto* const values =
-        reinterpret_cast<const T*>(small_terms_.data() + bytes * static_cast<std::size_t>(entry));
-    if (term == 0) {
-      std::memcpy(data.data(), values, bytes);
-    } else {
-      add_to(data.data(), values, data.size());
+}
+
+template <class T>
+void RingGroup::run_doubling(std::span<T> data, const RingParts& parts, SegmentHandler& handler, const RingWork& work) {
+  // What is on this ring, one slice after the other.
+  const auto for_each_slice = [&](auto visit) {
+    for (int position = 0; position < size(); ++position) {
+      for (const Slice& slice : parts.of(position)) visit(position, slice);
     }
-  }
+  };
+  std::size_t count = 0;
+  for_each_slice([&](int, Slice slice) { count += slice.count; });
+  memory_.out.resize(count * sizeof(T));
+  const std::span<T> sums(reinterpret_cast<T*>(memory_.out.data()), count);
+  auto at = sums.begin();
+  for_each_slice([&](int, Slice slice) {
+    handler.load(slice);
+    at = std::ranges::copy(data.subspan(slice.offset, slice.count), at).out;
+  });
+  double_in_place(sums, work.operation);
+  at = sums.begin();
+  for_each_slice([&](int position, Slice slice) {
+    if (work.phases == RingPhases::all_reduce || position == position_) {
+      std::copy_n(at, slice.count, data.subspan(slice.offset).begin());
+      handler.unload(slice);
+    }
+    at += static_cast<std::ptrdiff_t>(slice.count);
+  });
 }
 
 }  // namespace lockstep::comm

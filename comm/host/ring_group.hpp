@@ -31,8 +31,12 @@
 /// nothing is lost. As 8-BIT integers with a scale for each block of 64 they carry four times the elements, likewise; a
 /// block is of one segment, so it is the same on every rank.
 ///
-/// SMALL sums, up to 512 bytes, would pay the latencies of a ring in full: there everybody gathers everybody's terms in
-/// log2(p) rounds (Bruck) and adds them up itself, in the order of the ring: the same bits again.
+/// FEW ROUNDS. A ring takes 2 (p-1) messages one after the other, however small they are. Smaller sums go by doubling
+/// or by halving (sum_rounds.hpp), which need ceil(log2 p) rounds and twice as many. By doubling they travel whole, and
+/// in full whatever the wire format is: not their bytes but the rounds take the time. By halving the bytes are those of
+/// the ring, rounded as there, ceil(log2 p) times instead of p - 1. AllReduceLimits says which sums take what, by the
+/// bytes of the data, the same on all ranks. The halves of a sum follow the sum of that size, so that
+/// they have its bits.
 #pragma once
 
 #include <cstddef>
@@ -41,6 +45,8 @@
 
 #include "comm/communicator.hpp"
 #include "comm/failure/failure_detector.hpp"
+#include "comm/host/message_exchange.hpp"
+#include "comm/host/sum_rounds.hpp"
 
 namespace lockstep::comm {
 
@@ -74,6 +80,11 @@ class RingParts {
   std::vector<std::size_t> ends_;
 };
 
+/// Memory for what goes and what comes in a round; kept between sums.
+struct RoundMemory {
+  std::vector<std::byte> out, in;
+};
+
 enum class RingPhases { reduce_scatter, all_gather, all_reduce };
 
 /// Where a rank's terms come from and its results go, when that is not simply the data. Called segment by segment.
@@ -90,6 +101,13 @@ class SegmentHandler {
   virtual void unload(Slice) {}
 };
 
+/// What a collective does on the ring.
+struct RingWork {
+  RingPhases phases = RingPhases::all_reduce;
+  AllReduceSchedule schedule = AllReduceSchedule::ring;
+  Collective operation = Collective::all_reduce;  ///< what the rank is in, for messages
+};
+
 class RingGroup {
  public:
   /// `ranks`: those on the ring, in its order, this one among them. `detector` outlives this.
@@ -98,33 +116,37 @@ class RingGroup {
   int size() const noexcept { return static_cast<int>(ranks_.size()); }
   int position() const noexcept { return position_; }
 
-  /// Sums of this size and below are for sum_small.
-  static constexpr std::size_t kSmallBytes = 512;
-
-  /// `operation`: what the rank is in, for messages. Nothing happens on a ring of one.
-  void run(std::span<float> data, const RingParts& parts, RingPhases phases, const Wire& wire, SegmentHandler& handler,
-           Collective operation);
-  void run(std::span<double> data, const RingParts& parts, RingPhases phases, SegmentHandler& handler,
-           Collective operation);
-  /// Of an all-gather.
-  void run(std::span<std::byte> data, const RingParts& parts, SegmentHandler& handler);
-  /// At most kSmallBytes.
+  /// Nothing happens on a ring of one.
+  void run(std::span<float> data, const RingParts& parts, const Wire& wire, SegmentHandler& handler,
+           const RingWork& work);
+  void run(std::span<double> data, const RingParts& parts, SegmentHandler& handler, const RingWork& work);
+  /// Bytes are only gathered.
+  void run(std::span<std::byte> data, const RingParts& parts, SegmentHandler& handler, const RingWork& work);
+  /// By doubling, in place. An empty sum is a barrier.
   void sum_small(std::span<float> data, Collective operation);
   void sum_small(std::span<double> data, Collective operation);
 
  private:
   template <class T, class OnWire>
-  void run_as(std::span<T> data, std::span<float> residual, const RingParts& parts, RingPhases phases,
-              SegmentHandler& handler, Collective operation);
+  void run_as(std::span<T> data, std::span<float> residual, const RingParts& parts, SegmentHandler& handler,
+              const RingWork& work);
+  template <class T, class OnWire>
+  void run_ring(std::span<T> data, std::span<float> residual, const RingParts& parts, SegmentHandler& handler,
+                const RingWork& work);
   template <class T>
-  void sum_small_of(std::span<T> data, Collective operation);
+  void run_doubling(std::span<T> data, const RingParts& parts, SegmentHandler& handler, const RingWork& work);
+  template <class T>
+  void double_in_place(std::span<T> data, Collective operation);
   int rank_at(int position) const { return ranks_[static_cast<std::size_t>((position + size()) % size())]; }
 
   FailureDetector& detector_;
   std::vector<int> ranks_;
   int position_ = 0;
-  std::vector<std::byte> staging_;      ///< segments received to be added, segments rounded to be sent
-  std::vector<std::byte> small_terms_;  ///< every rank's message of a small sum
+  std::vector<DoublingRound> doubling_;
+  std::vector<HalvingRound> halving_;
+  MessageExchange exchange_;
+  RoundMemory memory_;              ///< of a sum in few rounds
+  std::vector<std::byte> staging_;  ///< of the ring: segments received to be added, segments rounded to be sent
 };
 
 }  // namespace lockstep::comm

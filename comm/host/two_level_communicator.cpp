@@ -117,25 +117,34 @@ TwoLevelCommunicator::TwoLevelCommunicator(MpiSession::State& state, PeerTable p
 // Sums and copies -----------------------------------------------------------------------------------------------------
 
 void TwoLevelCommunicator::run_all_reduce(std::span<float> data) {
-  if (data.size_bytes() <= RingGroup::kSmallBytes) return sum_small(data, Collective::all_reduce);
-  carry_out(data, {.phases = RingPhases::all_reduce, .operation = Collective::all_reduce, .wire = wire_of(data)});
+  if (data.size_bytes() <= SharedControl::kMessageBytes) return sum_small(data, Collective::all_reduce);
+  carry_out(data, {.phases = RingPhases::all_reduce,
+                   .operation = Collective::all_reduce,
+                   .schedule = schedule_of(data.size_bytes()),
+                   .wire = wire_of(data)});
 }
 
 void TwoLevelCommunicator::run_all_reduce(std::span<double> data) {
-  if (data.size_bytes() <= RingGroup::kSmallBytes) return sum_small(data, Collective::all_reduce);
-  carry_out(data, {.phases = RingPhases::all_reduce, .operation = Collective::all_reduce});
+  if (data.size_bytes() <= SharedControl::kMessageBytes) return sum_small(data, Collective::all_reduce);
+  carry_out(data, {.phases = RingPhases::all_reduce,
+                   .operation = Collective::all_reduce,
+                   .schedule = schedule_of(data.size_bytes())});
 }
 
 void TwoLevelCommunicator::run_reduce_scatter(std::span<float> data) {
   // The order of the additions, too, is that of an all-reduce.
-  if (data.size_bytes() <= RingGroup::kSmallBytes) return sum_small(data, Collective::reduce_scatter);
-  carry_out(data,
-            {.phases = RingPhases::reduce_scatter, .operation = Collective::reduce_scatter, .wire = wire_of(data)});
+  if (data.size_bytes() <= SharedControl::kMessageBytes) return sum_small(data, Collective::reduce_scatter);
+  carry_out(data, {.phases = RingPhases::reduce_scatter,
+                   .operation = Collective::reduce_scatter,
+                   .schedule = schedule_of(data.size_bytes()),
+                   .wire = wire_of(data)});
 }
 
 void TwoLevelCommunicator::run_all_gather(std::span<std::byte> data, std::size_t element_bytes) {
-  carry_out(data,
-            {.phases = RingPhases::all_gather, .operation = Collective::all_gather, .element_bytes = element_bytes});
+  carry_out(data, {.phases = RingPhases::all_gather,
+                   .operation = Collective::all_gather,
+                   .schedule = schedule_of(data.size_bytes()),
+                   .element_bytes = element_bytes});
 }
 
 void TwoLevelCommunicator::run_broadcast(std::span<std::byte> data, int root) {
@@ -152,7 +161,7 @@ void TwoLevelCommunicator::sum_small(std::span<T> data, Collective operation) {
   if (!data.empty()) std::memcpy(group_.next_message(), data.data(), data.size_bytes());
   group_.barrier(here);
   if (group_.position() == 0) {
-    alignas(kLineBytes) std::array<T, RingGroup::kSmallBytes / sizeof(T)> sums;
+    alignas(kLineBytes) std::array<T, SharedControl::kMessageBytes / sizeof(T)> sums;
     if (!data.empty()) std::memcpy(sums.data(), group_.message(0), data.size_bytes());
     for (int peer = 1; peer < group_.size(); ++peer) {
       add_to(sums.data(), reinterpret_cast<const T*>(group_.message(peer)), data.size());
@@ -253,12 +262,13 @@ void TwoLevelCommunicator::run_ring(std::span<T> data, const std::vector<T*>& bu
   MachineHandler<T> handler(group_, buffers, slices_, task.phases, summed);
   if (ring_->size() == 1) {
     for (const Slice& part : parts_.of(0)) handler.load(part), handler.unload(part);
-  } else if constexpr (std::is_same_v<T, float>) {
-    ring_->run(data, parts_, task.phases, task.wire, handler, task.operation);
-  } else if constexpr (std::is_same_v<T, std::byte>) {
-    ring_->run(data, parts_, handler);
   } else {
-    ring_->run(data, parts_, task.phases, handler, task.operation);
+    const RingWork work{.phases = task.phases, .schedule = task.schedule, .operation = task.operation};
+    if constexpr (std::is_same_v<T, float>) {
+      ring_->run(data, parts_, task.wire, handler, work);
+    } else {
+      ring_->run(data, parts_, handler, work);
+    }
   }
 }
 

@@ -21,8 +21,8 @@
 ///
 /// Data ELSEWHERE passes through a staging window, a piece of every rank's slice at a time: two copies more.
 ///
-/// SMALL sums, up to 512 bytes: after a barrier of the machine's ranks the first of them adds up and exchanges the
-/// result with the first of the other machines; another barrier ends it.
+/// SMALL sums, up to 512 bytes: after a barrier of the machine's ranks the first of them adds up and the first of all
+/// machines sum by doubling; another barrier ends it.
 ///
 /// WAITS, for the ring as for a barrier, are failure_detector.hpp's: whoever waits in vain asks all ranks of the world,
 /// so a rank that waits for the culprit itself is not taken for it.
@@ -68,10 +68,15 @@ class TwoLevelCommunicator final : public NetworkCommunicator {
   struct Task {
     RingPhases phases;
     Collective operation;
+    AllReduceSchedule schedule;     ///< by the size of the whole, which may pass through the staging window in pieces
     std::size_t element_bytes = 1;  ///< of what is gathered, else of T
     Wire wire = {};
   };
 
+  /// Each ring carries its part of so many bytes.
+  AllReduceSchedule schedule_of(std::size_t bytes) const noexcept {
+    return limits_of(ring_length()).schedule(bytes / static_cast<std::size_t>(rings_));
+  }
   template <class T>
   std::vector<T*>& buffers();
   /// own_slice in elements T, which bytes are only parts of.

@@ -59,6 +59,23 @@ expect_status 0
 [ "$(grep -c float32 out)" = 1 ] || failed "no other row expected"
 expect_no_out "^fastest"
 
+check "the schedules of the ring beside each other"
+run -n 3 bench all-reduce --algorithms ring,doubling,halving,ring-only --all-reduce 4000,40000 --min 1000 --max 100000 --factor 10 \
+  --repeat 2 --json schedules.json
+expect_status 0; expect_silence
+expect_out "^ring: by doubling up to 4000 bytes, by halving up to 40000 bytes, then by the ring"
+expect_out "^ring-only: by doubling up to 512 bytes, then by the ring"
+expect_out "^fastest on this network: --all-reduce [0-9]+,[0-9]+ \(by doubling up to "
+python3 - <<'PYTHON' || failed "schedules in the JSON"
+import json
+rows = [json.loads(line) for line in open("schedules.json")]
+taken = {(row["way"], row["count"]): row["schedule"] for row in rows}
+assert [taken["ring", count] for count in (1000, 10000, 100000)] == ["doubling", "halving", "ring"], taken
+for way, schedule in (("doubling", "doubling"), ("halving", "halving"), ("ring-only", "ring")):
+    assert all(taken[way, count] == schedule for count in (1000, 10000, 100000)), taken
+assert all(row["wrong"] == 0 for row in rows)
+PYTHON
+
 check "a bound needs a link to cross"
 run -n 2 bench all-reduce --link-gbps 10 --max 8 --repeat 1
 expect_status 0; expect_out "^bound: none, all ranks are on one host"
@@ -76,7 +93,7 @@ expect_error 2 "--min 7 is more than --max 6"
 run bench all-reduc
 expect_error 2 "bench all-reduce"
 run -n 2 bench all-reduce --algorithms ring,mpu
-expect_error 2 "--algorithms: ring,mpu names no all-reduce algorithm 'mpu'; the algorithms are ring, two-level, shared-memory, mpi and nccl; did you mean mpi"
+expect_error 2 "--algorithms: ring,mpu names no all-reduce algorithm 'mpu'; the algorithms are ring, two-level, shared-memory, mpi, nccl, doubling, halving and ring-only; did you mean mpi"
 run bench all-reduce --algorithms nccl --device cpu
 expect_error 2 "--algorithms nccl is between GPUs"
 run bench all-reduce --csv rows --svg rows

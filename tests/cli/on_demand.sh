@@ -61,7 +61,8 @@ check "the plan says what checkpoints do to what the wire has kept back"
 run -n 2 "${options[@]}" --steps 10 --transport ring --wire bf16-feedback --checkpoint-every 10m --dry-run
 expect_status 0; expect_out "^  one every 10:00$"
 expect_out "bf16-feedback has kept back is forgotten: .* but a second run, which saves in other steps, differs in the last bits$"
-run -n 2 "${options[@]}" --steps 10 --transport ring --wire bf16-feedback --dry-run
+run -n 2 "${options[@]}" --steps 10 --transport ring --wire bf16-feedback --all-reduce 100,20000 --dry-run
+expect_out "^ *sums between hosts: by doubling up to 100 bytes, by halving up to 20000 bytes, then by the ring \(--all-reduce 100,20000\)"
 expect_status 0; expect_no_out "^  one every"; expect_out "unless a checkpoint is asked for \(SIGUSR2, checkpoint-now\)"
 run -n 2 "${options[@]}" --steps 10 --dry-run
 expect_status 0; expect_no_out "bf16-feedback"

@@ -41,8 +41,13 @@ class Wires : public OverEveryTransport {
   int rank() const { return communicator_->rank(); }
   int size() const { return communicator_->size(); }
 
-  const std::unique_ptr<Communicator> rounding_ = communicator_over(GetParam(), 60, WireFormat::bf16);
-  const std::unique_ptr<Communicator> feeding_back_ = communicator_over(GetParam(), 60, WireFormat::bf16_feedback);
+  /// By the ring, however small: what goes by doubling is not rounded.
+  std::unique_ptr<Communicator> over(WireFormat wire) const {
+    return communicator_over(GetParam(), 60, wire, AllReduceLimits::all_by(AllReduceSchedule::ring));
+  }
+
+  const std::unique_ptr<Communicator> rounding_ = over(WireFormat::bf16);
+  const std::unique_ptr<Communicator> feeding_back_ = over(WireFormat::bf16_feedback);
 
   static void all_reduce(Communicator& communicator, std::span<float> data) {
     communicator.all_reduce(data);
@@ -192,7 +197,7 @@ TEST_P(Wires, WithFeedbackTheMeanOfManySumsIsExact) {
 
 /// Sums of numbers of one magnitude, as 8-bit integers: what a rounding takes is a part of the largest of its block.
 TEST_P(Wires, EightBitSumsAreNearTheSumEqualEverywhereAndExactInTheMean) {
-  const std::unique_ptr<Communicator> eighth = communicator_over(GetParam(), 60, WireFormat::int8_feedback);
+  const std::unique_ptr<Communicator> eighth = over(WireFormat::int8_feedback);
   EXPECT_EQ(eighth->wire_format(), communicator_->uses_network() ? WireFormat::int8_feedback : WireFormat::fp32);
   const auto number = [](std::size_t i, int rank) { return std::sin(static_cast<double>(i) * 0.37 + rank); };
   const double ranks = size(), bound = ranks * ranks / 127;  // as many roundings, of sums of at most as many ones

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <set>
 #include <string>
@@ -43,10 +44,12 @@ inline constexpr Way kTwoLevelTogether{Transport::two_level, "two_level_together
 inline constexpr Way kTwoLevelAlone{Transport::two_level, "two_level_alone", {0, 1, 2, 3, 4}};
 
 inline std::unique_ptr<Communicator> communicator_over(const Way& way, double deadline_seconds = 60,
-                                                       WireFormat wire = WireFormat::fp32) {
+                                                       WireFormat wire = WireFormat::fp32,
+                                                       std::optional<AllReduceLimits> limits = {}) {
   const auto rank = static_cast<std::size_t>(session().rank());
   return make_communicator(session(), {.transport = way.transport,
                                        .wire = wire,
+                                       .all_reduce = limits,
                                        .overlap = way.overlap,
                                        .deadline_seconds = deadline_seconds,
                                        .pretended_machine = 1 + way.machine_of_rank.at(rank)});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 #include <set>
 #include <sstream>
 
@@ -110,7 +111,8 @@ TEST(Algorithms, AreNamedOnce) {
   EXPECT_THAT(parse_algorithms("mpi,ring,mpi"), ElementsAre(AllReduceAlgorithm::mpi, AllReduceAlgorithm::ring));
   for (const AllReduceAlgorithm kind :
        {AllReduceAlgorithm::ring, AllReduceAlgorithm::two_level, AllReduceAlgorithm::shared_memory,
-        AllReduceAlgorithm::mpi, AllReduceAlgorithm::nccl}) {
+        AllReduceAlgorithm::mpi, AllReduceAlgorithm::nccl, AllReduceAlgorithm::doubling, AllReduceAlgorithm::halving,
+        AllReduceAlgorithm::ring_only}) {
     EXPECT_THAT(parse_algorithms(word_of(kind)), ElementsAre(kind));
   }
 }
@@ -126,6 +128,24 @@ TEST(Algorithms, AreTheUsualOnesOfTheWorld) {
               ElementsAre(AllReduceAlgorithm::ring, AllReduceAlgorithm::mpi, AllReduceAlgorithm::nccl));
   EXPECT_THAT(usual_algorithms(comm::Transport::shared_memory, true, DeviceChoice::gpu),
               ElementsAre(AllReduceAlgorithm::nccl));
+}
+
+TEST(BestLimits, AreWhereTheFastestChanges) {
+  std::vector<AllReduceRow> rows;
+  const auto add = [&](std::int64_t count, double doubling, double halving, double ring) {
+    for (const auto& [name, seconds] : std::map<std::string, double>{
+             {"doubling", doubling}, {"halving", halving}, {"ring-only", ring}, {"mpi", 1e-9}}) {
+      rows.push_back({.algorithm = name, .count = count, .seconds = {.median = seconds}});
+    }
+  };
+  EXPECT_EQ(best_limits(rows), std::nullopt);
+  add(256, 1, 2, 4), add(1024, 2, 2.05, 4), add(4096, 4, 3, 4), add(16384, 9, 4.02, 4), add(65536, 20, 10, 8);
+  EXPECT_EQ(best_limits(rows), (comm::AllReduceLimits{.doubling = 4096, .halving = 65536}));
+  add(262144, 1, 1, 8);  // an outlier among large ones
+  EXPECT_EQ(best_limits(rows), (comm::AllReduceLimits{.doubling = 4096, .halving = 65536}));
+  rows.resize(4);
+  rows[2].seconds.median = 0.5;  // the ring is fastest everywhere
+  EXPECT_EQ(best_limits(std::span(rows).first(3)), std::nullopt);
 }
 
 TEST(BenchSizes, GoFromTheSmallestToTheLargest) {

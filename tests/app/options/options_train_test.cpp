@@ -157,6 +157,8 @@ TEST(TrainOptionsTest, EveryGroupIsRead) {
                                 "bf16",
                                 "--wire",
                                 "bf16",
+                                "--all-reduce",
+                                "16384,1048576",
                                 "--ring",
                                 "--no-graph",
                                 "--tune",
@@ -193,6 +195,7 @@ TEST(TrainOptionsTest, EveryGroupIsRead) {
                  .deadline = 2.5,
                  .ring = true,
                  .wire = comm::WireFormat::bf16,
+                 .all_reduce = comm::AllReduceLimits{.doubling = 16384, .halving = 1048576},
                  .graphs = false,
                  .tune = true,
                  .share_gpu = true,
@@ -373,6 +376,21 @@ INSTANTIATE_TEST_SUITE_P(
                     Enumerated{"progress", "of", "off", "auto, on and off"},
                     Enumerated{"loss", "mean-square-error", "mean-squared-error",
                                "auto, softmax-cross-entropy and mean-squared-error"}));
+
+TEST(TrainOptionsTest, SumsBetweenHostsGoByAScheduleOrByTwoSizes) {
+  EXPECT_EQ(parse({}).execution.all_reduce, std::nullopt);
+  EXPECT_EQ(parse({"--all-reduce", "auto"}).execution.all_reduce, std::nullopt);
+  using comm::AllReduceLimits, comm::AllReduceSchedule;
+  for (const AllReduceSchedule schedule :
+       {AllReduceSchedule::doubling, AllReduceSchedule::halving, AllReduceSchedule::ring}) {
+    EXPECT_EQ(parse({"--all-reduce", std::string(name_of(schedule))}).execution.all_reduce,
+              AllReduceLimits::all_by(schedule));
+  }
+  for (const char* const wrong : {"rings", "1", "1,", ",1", "2,1", "1,2,3", "-1,2", "1,2x"}) {
+    EXPECT_THAT(complaint({"--all-reduce", wrong}),
+                HasSubstr(std::string(wrong) + " is not one of auto, doubling, halving and ring, nor two sizes"));
+  }
+}
 
 TEST(TrainOptionsTest, ModelNamesComeFromTheModelRoom) {
   for (const std::string& name : model::network_names()) EXPECT_EQ(parse({"--model", name}).network.name, name);
@@ -708,6 +726,7 @@ Arguments random_arguments(std::mt19937& random) {
   const std::string device = pick({"auto", "cpu", "gpu"});
   a.insert(a.end(), {"--device", device});
   maybe("precision", pick({"auto", "fp32", "tf32", "bf16"}));
+  maybe("all-reduce", pick({"auto", "doubling", "halving", "ring", "0,0", "100,100", "16384,1048576"}));
   maybe("wire", pick({"fp32", "bf16", "bf16-feedback", "int8-feedback"}));
   if (device != "gpu") maybe("threads", number(1, 64));
   if (device != "cpu") {

@@ -1,48 +1,56 @@
 #!/usr/bin/env bash
-# tests/cluster/network/table.sh LOCKSTEP TREE [RATE [NODES]]: our ring beside Open MPI's MPI_Allreduce, as it chooses and
-# forced to its ring, on hosts joined by shaped links (1gbit, 4 hosts), in percent of what the links allow. A
-# measurement, no test: it wants a quiet machine.
+# tests/cluster/network/table.sh LOCKSTEP TREE [RATE [NODES]]: our all-reduce beside Open MPI's MPI_Allreduce, as it chooses
+# and with each of its algorithms, on hosts joined by shaped links (1gbit, 4 hosts; none: not shaped), from 1 KiB to 64 MiB.
+# A measurement, no test: it wants a quiet machine.
 #
 # The bound is 2(p-1)/p of the data over what TCP can carry: of 1,514 bytes that a link is charged for, 1,448 are payload.
-# Within one run our ring and MPI_Allreduce take turns, batch by batch; which algorithm Open MPI takes is fixed for a run,
-# so there are two, and ours is in both.
+# Within one run ours and MPI_Allreduce take turns, batch by batch; which algorithm Open MPI takes is fixed for a run, so
+# there are several, and ours is in each. The first run has our schedules beside each other, too.
 . "$(dirname "$0")/harness.sh"
 rate=${3:-1gbit} count=${4:-4}
 nodes "$count" --rate "$rate"
 case $rate in
   *gbit) gbps=${rate%gbit} ;;
   *mbit) gbps=$(awk "BEGIN { print ${rate%mbit} / 1000 }") ;;
-  *) echo "table.sh: a rate like 1gbit or 200mbit, not $rate" >&2; exit 2 ;;
+  none) gbps=100 ;;  # of no meaning: only times count
+  *) echo "table.sh: a rate like 1gbit or 200mbit, or none, not $rate" >&2; exit 2 ;;
 esac
 payload=$(awk "BEGIN { print $gbps * 1448 / 1514 }")
 list=$(all_nodes | paste -sd,)
-bench=(bench all-reduce --algorithms ring,mpi --min 16384 --max "${MAX:-16777216}" --factor 4 --repeat "${REPEAT:-9}" --warmup 2
-  --device cpu --link-gbps "$payload")
-check "MPI_Allreduce as Open MPI chooses"
-start -H "$list" -m "--mca mpi_yield_when_idle 1" "${bench[@]}" --json default.json
-finish 900
-expect_status 0
-check "MPI_Allreduce forced to a ring"
-start -H "$list" -m "--mca mpi_yield_when_idle 1 --mca coll_tuned_use_dynamic_rules 1 --mca coll_tuned_allreduce_algorithm 4" "${bench[@]}" --json ring.json
-finish 900
-expect_status 0
+bench=(--min 256 --max "${MAX:-16777216}" --factor 4 --repeat "${REPEAT:-9}" --warmup 2 --device cpu --link-gbps "$payload")
+measure() { # FILE ALGORITHMS LAUNCHER-OPTIONS
+  check "$1"
+  start -H "$list" -m "--mca mpi_yield_when_idle 1 $3" bench all-reduce --algorithms "$2" "${bench[@]}" --json "$1.json"
+  finish 900
+  expect_status 0
+}
+forced() { echo "--mca coll_tuned_use_dynamic_rules 1 --mca coll_tuned_allreduce_algorithm $1"; }
+measure default ring,mpi,doubling,halving,ring-only ""
+measure doubling ring,mpi "$(forced 3)"
+measure ring ring,mpi "$(forced 4)"
+measure segmented ring,mpi "$(forced 5)"
+measure rabenseifner ring,mpi "$(forced 6)"
 [ $failures = 0 ] || exit 1
-python3 - "$count" "$rate" <<'END'
+python3 - "$count" "$rate" default doubling ring segmented rabenseifner <<'END'
 import json, sys
-def rows(name):
-    table = {}
-    for line in open(name):
+count, rate, *names = sys.argv[1:]
+runs = {}
+for name in names:
+    runs[name] = {}
+    for line in open(name + ".json"):
         row = json.loads(line)
-        table[row["bytes"], row["way"]] = row
-    return table
-default, ring = rows("default.json"), rows("ring.json")
-ways = sorted({way for _, way in default})
-ours, theirs = [next(way for way in ways if (way == "mpi") == (key == "mpi")) for key in ("ours", "mpi")]
-print(f"{sys.argv[1]} hosts, {sys.argv[2]}; percent of the bound (median)")
-print(f"{'bytes':>10} {'bound ms':>9} | {'our ring':>8} {'default':>8} | {'our ring':>8} {'forced ring':>11}")
-for size in sorted({size for size, _ in default}):
-    bound = default[size, ours]["bound_us"] / 1000
-    cells = [table[size, way]["percent_of_bound"] for table, way in
-             ((default, ours), (default, theirs), (ring, ours), (ring, theirs))]
-    print(f"{size:>10} {bound:>9.2f} | {cells[0]:>8.1f} {cells[1]:>8.1f} | {cells[2]:>8.1f} {cells[3]:>11.1f}")
+        runs[name][row["bytes"], row["way"]] = row
+rows = runs["default"]
+print(f"{count} hosts, {rate}; percent of the bound (median) and, of ours, how many times as fast as Open MPI in turns")
+print(f"{'bytes':>10} {'bound ms':>9} | {'ours':>6} {'by':>9} {'doubling':>9} {'halving':>9} {'ring':>6} | "
+      f"{'default':>8} {'best':>6}  {'which':<12} | {'x default':>9} {'x best':>7}")
+for size in sorted({size for size, _ in rows}):
+    ours = rows[size, "ring"]
+    percent = lambda row: row["percent_of_bound"]
+    best = min(names, key=lambda name: runs[name][size, "mpi"]["time_us"])
+    ahead = lambda name: runs[name][size, "mpi"]["time_us"] / runs[name][size, "ring"]["time_us"]
+    print(f"{size:>10} {ours['bound_us'] / 1000:>9.3f} | {percent(ours):>6.1f} {ours['schedule']:>9} "
+          f"{percent(rows[size, 'doubling']):>9.1f} {percent(rows[size, 'halving']):>9.1f} {percent(rows[size, 'ring-only']):>6.1f} | "
+          f"{percent(rows[size, 'mpi']):>8.1f} {percent(runs[best][size, 'mpi']):>6.1f}  {best:<12} | "
+          f"{ahead('default'):>9.2f} {ahead(best):>7.2f}")
 END

@@ -332,8 +332,8 @@ class Rank {
                               sizeof(float));
     };
     for (int step = 0; step < 2 * (places() - 1); ++step) {
-      MPI_Sendrecv(arena_.data(), bytes(step + 1), MPI_BYTE, ring_neighbour(1), kRingTag, arena_.data(),
-                   bytes(step + 2), MPI_BYTE, ring_neighbour(-1), kRingTag, state_.data, MPI_STATUS_IGNORE);
+      MPI_Sendrecv(arena_.data(), bytes(step + 1), MPI_BYTE, ring_neighbour(1), kDataTag, arena_.data(),
+                   bytes(step + 2), MPI_BYTE, ring_neighbour(-1), kDataTag, state_.data, MPI_STATUS_IGNORE);
     }
   }
 

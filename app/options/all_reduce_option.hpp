@@ -1,0 +1,18 @@
+/// \file
+/// --all-reduce: which sums between hosts take which schedule.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "app/options/option_table.hpp"
+#include "app/options/train_options.hpp"
+#include "comm/all_reduce_limits.hpp"
+
+namespace lockstep::app {
+
+void add_all_reduce_option(OptionTable& table, ExecutionOptions& options);
+/// As the option takes it: "auto", "ring", "16384,1048576".
+std::string all_reduce_word(const std::optional<comm::AllReduceLimits>& value);
+
+}  // namespace lockstep::app

@@ -1,0 +1,67 @@
+#include "comm/all_reduce_limits.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+#include <fmt/format.h>
+
+namespace lockstep::comm {
+namespace {
+
+/// What is one message even where everything goes by the ring.
+constexpr std::size_t kOneMessage = 512;
+constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
+
+std::string bytes_text(std::size_t bytes) {
+  constexpr std::size_t kKi = 1024, kMi = kKi * kKi;
+  if (bytes >= kMi && bytes % kMi == 0) return fmt::format("{} MiB", bytes / kMi);
+  if (bytes >= kKi && bytes % kKi == 0) return fmt::format("{} KiB", bytes / kKi);
+  return fmt::format("{} bytes", bytes);
+}
+
+}  // namespace
+
+std::string_view name_of(AllReduceSchedule schedule) noexcept {
+  switch (schedule) {
+    case AllReduceSchedule::doubling:
+      return "doubling";
+    case AllReduceSchedule::halving:
+      return "halving";
+    case AllReduceSchedule::ring:
+      break;
+  }
+  return "ring";
+}
+
+AllReduceLimits AllReduceLimits::usual(int positions) noexcept {
+  // What a network carries in the time of a message's way: 16 KiB at 10 Gbit/s and 13 us, or 100 Gbit/s and 1.3 us.
+  constexpr std::size_t kInFlight = std::size_t{16} << 10;
+  // Halving adds when a message has come, a ring while others come: an eighth of the time of the bytes.
+  constexpr std::size_t kLoss = 8;
+  const auto rounds = static_cast<int>(std::bit_width(static_cast<unsigned>(std::max(positions, 1) - 1)));
+  const auto saved = static_cast<std::size_t>(std::max(positions - 1 - rounds, 0));  // pairs of messages
+  return {.doubling = kInFlight, .halving = std::max(kInFlight, saved * kLoss * kInFlight)};
+}
+
+AllReduceLimits AllReduceLimits::all_by(AllReduceSchedule schedule) noexcept {
+  switch (schedule) {
+    case AllReduceSchedule::doubling:
+      return {.doubling = kAll, .halving = kAll};
+    case AllReduceSchedule::halving:
+      return {.doubling = kOneMessage, .halving = kAll};
+    case AllReduceSchedule::ring:
+      break;
+  }
+  return {.doubling = kOneMessage, .halving = kOneMessage};
+}
+
+std::string to_text(const AllReduceLimits& limits) {
+  if (limits.doubling == kAll) return "by doubling";
+  std::string text = fmt::format("by doubling up to {}", bytes_text(limits.doubling));
+  if (limits.halving == kAll) return text + ", then by halving";
+  if (limits.halving > limits.doubling) text += fmt::format(", by halving up to {}", bytes_text(limits.halving));
+  return text + ", then by the ring";
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,168 @@
+/// \file
+/// One collective by halving: sum_rounds.hpp has who sends which blocks to whom, ring_group.hpp what rounding does.
+/// Private to ring_group.cpp.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "comm/host/message_exchange.hpp"
+#include "comm/host/ring_group.hpp"
+#include "comm/host/ring_schedule.hpp"
+#include "comm/host/sum_rounds.hpp"
+
+namespace lockstep::comm {
+
+/// Elements T travel as OnWire, as in RingSchedule.
+template <class T, class OnWire>
+class HalvingSum {
+ public:
+  using Code = WireCode<OnWire>;
+  static constexpr bool kRounds = !std::is_same_v<T, OnWire>;
+
+  /// `ranks`: of the ring, in its order. All arguments outlive this.
+  HalvingSum(std::span<const int> ranks, int position, std::span<T> data, std::span<float> residual,
+             const RingParts& parts, SegmentHandler& handler, RoundMemory& memory, MessageExchange& exchange,
+             Collective operation)
+      : ranks_(ranks),
+        position_(position),
+        data_(data),
+        residual_(residual),
+        parts_(parts),
+        handler_(handler),
+        memory_(memory),
+        exchange_(exchange),
+        operation_(operation) {}
+
+  void run(std::span<const HalvingRound> rounds, RingPhases phases) {
+    if constexpr (!std::is_same_v<T, std::byte>) {
+      if (phases != RingPhases::all_gather) reduce_scatter(rounds, phases == RingPhases::all_reduce);
+    }
+    if (phases == RingPhases::all_gather) for_each_slice(0, 1, [&](Slice slice) { handler_.load(slice); });
+    for_each_slice(0, 1, [&](Slice slice) { handler_.unload(slice); });
+    if (phases != RingPhases::reduce_scatter) all_gather(rounds);
+  }
+
+ private:
+  /// `goes_on`: the sum will be gathered, so its owner keeps it as it is rounded.
+  void reduce_scatter(std::span<const HalvingRound> rounds, bool goes_on) {
+    int loaded = size();  // blocks from here on are this rank's terms
+    const auto load_from = [&](int first) {
+      for_each_slice(first, loaded - first, [&](Slice slice) { load(slice); });
+      loaded = std::min(loaded, first);
+    };
+    for (const HalvingRound& round : rounds) {
+      load_from(std::min(round.skip, loaded));
+      start(round.skip, round.skip, 0, round.blocks, [&](Slice slice) { return errors(slice); });
+      load_from(0);  // while they travel
+      exchange_.finish(operation_);
+      const std::byte* from = memory_.in.data();
+      for_each_slice(0, round.blocks, [&](Slice slice) { from = add(slice, from); });
+    }
+    if constexpr (kRounds) {
+      for_each_slice(0, 1, [&](Slice slice) {
+        if (goes_on) {
+          Code::round_in_place(&data_[slice.offset], errors(slice), slice.count);
+        } else if (float* const none = errors(slice)) {
+          std::fill_n(none, slice.count, 0.0f);
+        }
+      });
+    }
+  }
+
+  void all_gather(std::span<const HalvingRound> rounds) {
+    for (std::size_t i = rounds.size(); i-- > 0;) {
+      const HalvingRound& round = rounds[i];
+      start(-round.skip, 0, round.skip, round.blocks, [](Slice) -> float* { return nullptr; });
+      exchange_.finish(operation_);
+      const std::byte* from = memory_.in.data();
+      for_each_slice(round.skip, round.blocks, [&](Slice slice) {
+        from = take(slice, from);
+        handler_.unload(slice);
+      });
+    }
+  }
+
+  /// Sends `blocks` blocks from `outgoing` on by `distance` positions, and receives as many for those from `incoming`.
+  template <class Errors>
+  void start(int distance, int outgoing, int incoming, int blocks, Errors errors) {
+    memory_.out.resize(bytes_of(outgoing, blocks));
+    memory_.in.resize(bytes_of(incoming, blocks));
+    std::byte* to = memory_.out.data();
+    for_each_slice(outgoing, blocks, [&](Slice slice) { to = pack(to, slice, errors(slice)); });
+    to_ = rank_at(position_ + distance);
+    exchange_.start({.out = memory_.out, .to = {&to_, 1}, .in = memory_.in, .from = rank_at(position_ - distance)});
+  }
+
+  std::byte* pack(std::byte* to, Slice slice, [[maybe_unused]] float* errors) {
+    if constexpr (kRounds) {
+      Code::round(reinterpret_cast<OnWire*>(to), &data_[slice.offset], errors, slice.count);
+    } else {
+      std::memcpy(to, &data_[slice.offset], slice.count * sizeof(T));
+    }
+    return to + Code::bytes(slice.count);
+  }
+
+  const std::byte* add(Slice slice, const std::byte* from) {
+    if constexpr (kRounds) {
+      Code::add_to(&data_[slice.offset], reinterpret_cast<const OnWire*>(from), slice.count);
+    } else {
+      add_to(&data_[slice.offset], reinterpret_cast<const T*>(from), slice.count);
+    }
+    return from + Code::bytes(slice.count);
+  }
+
+  const std::byte* take(Slice slice, const std::byte* from) {
+    if constexpr (kRounds) {
+      Code::widen(&data_[slice.offset], reinterpret_cast<const OnWire*>(from), slice.count);
+    } else {
+      std::memcpy(&data_[slice.offset], from, slice.count * sizeof(T));
+    }
+    return from + Code::bytes(slice.count);
+  }
+
+  /// Makes data[slice] this rank's term.
+  void load(Slice slice) {
+    handler_.load(slice);
+    if constexpr (kRounds) {
+      if (!residual_.empty()) add_to(&data_[slice.offset], errors(slice), slice.count);
+    }
+  }
+
+  float* errors(Slice slice) const { return residual_.empty() ? nullptr : &residual_[slice.offset]; }
+
+  /// Blocks are counted from this position's own. Empty slices are left out.
+  template <class Visit>
+  void for_each_slice(int first, int blocks, Visit visit) const {
+    for (int block = first; block < first + blocks; ++block) {
+      for (const Slice& slice : parts_.of((position_ + block) % size())) {
+        if (slice.count > 0) visit(slice);
+      }
+    }
+  }
+  std::size_t bytes_of(int first, int blocks) const {
+    std::size_t bytes = 0;
+    for_each_slice(first, blocks, [&](Slice slice) { bytes += Code::bytes(slice.count); });
+    return bytes;
+  }
+
+  int size() const { return static_cast<int>(ranks_.size()); }
+  int rank_at(int position) const { return ranks_[static_cast<std::size_t>((position + size()) % size())]; }
+
+  std::span<const int> ranks_;
+  int position_;
+  std::span<T> data_;
+  std::span<float> residual_;
+  const RingParts& parts_;
+  SegmentHandler& handler_;
+  RoundMemory& memory_;
+  MessageExchange& exchange_;
+  Collective operation_;
+  int to_ = 0;
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,48 @@
+/// Which sums take which schedule.
+#include "comm/all_reduce_limits.hpp"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::comm {
+namespace {
+
+TEST(AllReduceLimitsTest, TakeTheScheduleOfTheirSize) {
+  const AllReduceLimits limits{.doubling = 100, .halving = 200};
+  EXPECT_EQ(limits.schedule(0), AllReduceSchedule::doubling);
+  EXPECT_EQ(limits.schedule(100), AllReduceSchedule::doubling);
+  EXPECT_EQ(limits.schedule(101), AllReduceSchedule::halving);
+  EXPECT_EQ(limits.schedule(200), AllReduceSchedule::halving);
+  EXPECT_EQ(limits.schedule(201), AllReduceSchedule::ring);
+}
+
+TEST(AllReduceLimitsTest, OfOneScheduleLeaveTheSmallestAsOneMessage) {
+  for (const AllReduceSchedule schedule :
+       {AllReduceSchedule::doubling, AllReduceSchedule::halving, AllReduceSchedule::ring}) {
+    const AllReduceLimits limits = AllReduceLimits::all_by(schedule);
+    EXPECT_EQ(limits.schedule(100), AllReduceSchedule::doubling);
+    EXPECT_EQ(limits.schedule(1000), schedule);
+    EXPECT_EQ(limits.schedule(std::size_t{1} << 40), schedule);
+  }
+}
+
+TEST(AllReduceLimitsTest, UsuallyGrowWithTheRing) {
+  constexpr std::size_t kKi = 1024;
+  for (const int positions : {1, 2, 3}) {  // a ring takes no more messages
+    EXPECT_EQ(AllReduceLimits::usual(positions), (AllReduceLimits{.doubling = 16 * kKi, .halving = 16 * kKi}));
+  }
+  EXPECT_EQ(AllReduceLimits::usual(4), (AllReduceLimits{.doubling = 16 * kKi, .halving = 128 * kKi}));
+  EXPECT_EQ(AllReduceLimits::usual(8), (AllReduceLimits{.doubling = 16 * kKi, .halving = 512 * kKi}));
+  EXPECT_EQ(AllReduceLimits::usual(1024), (AllReduceLimits{.doubling = 16 * kKi, .halving = 1013 * 128 * kKi}));
+}
+
+TEST(AllReduceLimitsTest, AreToldInWords) {
+  EXPECT_EQ(to_text({.doubling = 16384, .halving = 3 << 20}),
+            "by doubling up to 16 KiB, by halving up to 3 MiB, then by the ring");
+  EXPECT_EQ(to_text({.doubling = 1500, .halving = 1500}), "by doubling up to 1500 bytes, then by the ring");
+  EXPECT_EQ(to_text(AllReduceLimits::all_by(AllReduceSchedule::doubling)), "by doubling");
+  EXPECT_EQ(to_text(AllReduceLimits::all_by(AllReduceSchedule::halving)),
+            "by doubling up to 512 bytes, then by halving");
+}
+
+}  // namespace
+}  // namespace lockstep::comm
