@@ -1,6 +1,8 @@
 #include "app/check/check.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -298,10 +300,13 @@ void Check::look_at_run_folder() {
 }
 
 void Check::look_at_limits() {
-  const Wants wants{
-      .open_files = own_.data.files + 2 * static_cast<std::uint64_t>(communicator_.size()) + kFilesBesidesData,
-      .file_size = checkpoint_bytes_,
-      .gpus = place_.gpu.has_value()};
+  // A rank talks to few others, but sums that give the same bits at any number of ranks go from each to each.
+  const auto ranks = static_cast<std::uint64_t>(communicator_.size());
+  const std::uint64_t peers =
+      train_.work.reproducible ? ranks : std::min<std::uint64_t>(ranks, 2 + 6 * std::bit_width(ranks));
+  const Wants wants{.open_files = own_.data.files + 2 * peers + kFilesBesidesData,
+                    .file_size = checkpoint_bytes_,
+                    .gpus = place_.gpu.has_value()};
   tell(subject("limits",
                own_.open_files == kNoLimit ? "open files without limit"
                                            : fmt::format("{} open files", with_commas(own_.open_files)),

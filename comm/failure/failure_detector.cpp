@@ -78,36 +78,12 @@ void FailureDetector::rest(Backoff& backoff, int idle) const {
   urgency_.sleep_unless_urgent(kFirst * (1 << std::min(idle - 1, 2)));  // what comes seldom is looked for seldom
 }
 
-void FailureDetector::wait_for(std::span<MPI_Request> requests, Collective operation, std::int64_t expected_bytes) {
-  try {
-    wait_for_all(requests, operation, expected_bytes);
-  } catch (...) {
-    if (expected_bytes >= 0) call_back(requests.last(1));
-    throw;
-  }
-}
-
-void FailureDetector::wait_for_all(std::span<MPI_Request> requests, Collective operation, std::int64_t expected_bytes) {
+void FailureDetector::wait_for(std::span<MPI_Request> requests, Collective operation) {
   wait_until_done(operation, [&] {
-    for (MPI_Request& request : requests) {
-      if (request == MPI_REQUEST_NULL) continue;
-      int complete = 0;
-      MPI_Status status;
-      const int code = MPI_Test(&request, &complete, &status);
-      const bool receives = expected_bytes >= 0 && &request == &requests.back();
-      if (receives && is_truncation(code)) {
-        diverged(operation, status.MPI_SOURCE, -1, static_cast<std::size_t>(expected_bytes));
-      }
-      check(code, "MPI_Test", state_);
-      if (!complete) return Progress::none;
-      if (!receives) continue;
-      int bytes = 0;
-      check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count", state_);
-      if (bytes != expected_bytes) {
-        diverged(operation, status.MPI_SOURCE, bytes, static_cast<std::size_t>(expected_bytes));
-      }
-    }
-    return Progress::done;
+    int complete = 0;
+    check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &complete, MPI_STATUSES_IGNORE),
+          "MPI_Testall", state_);
+    return complete ? Progress::done : Progress::none;
   });
 }
 
@@ -128,12 +104,6 @@ void FailureDetector::broadcast(std::span<std::byte> data, int root) {
   for (std::size_t i = 0; i < requests.size(); ++i) {
     wait_for(std::span(requests).subspan(pieces++ % requests.size(), 1), Collective::broadcast);
   }
-}
-
-void FailureDetector::barrier() {
-  std::array<MPI_Request, 1> request{};
-  check(MPI_Ibarrier(state_.data, request.data()), "MPI_Ibarrier", state_);
-  wait_for(request, Collective::barrier);
 }
 
 void FailureDetector::look_for_the_dead() {
@@ -271,7 +241,8 @@ void FailureDetector::fail_after_reports(Collective operation, double waited) {
     }
     return true;
   };
-  for (const auto end = Clock::now() + kGrace; Clock::now() < end && !everybody_reported();) {
+  const auto end = Clock::now() + kGrace + kLookInterval * status_.most_hops();
+  while (Clock::now() < end && !everybody_reported()) {
     status_.poll();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }

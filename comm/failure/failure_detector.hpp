@@ -66,11 +66,10 @@ class FailureDetector {
   /// Calls `advance` until it says done, resting in between as above.
   template <class Advance>
   void wait_until_done(Collective operation, Advance advance);
-  /// Waits for the requests; the last of them receives `expected_bytes` (-1: it is no receive).
-  void wait_for(std::span<MPI_Request> requests, Collective operation, std::int64_t expected_bytes = -1);
+  /// Waits for the requests, none of which receives a message.
+  void wait_for(std::span<MPI_Request> requests, Collective operation);
   /// Everybody in the session takes part; MPI's own way, waited for as everything else.
   void broadcast(std::span<std::byte> data, int root);
-  void barrier();
   /// Whether a wait may keep its core busy for a while.
   bool may_spin() const noexcept { return !oversubscribed_ && urgency_.urgent(); }
   /// One look aside during a wait, every 0.1 s or so: has anybody died, reported, or run out of time? Charges the
@@ -104,7 +103,6 @@ class FailureDetector {
   /// longer and longer (50 to 200 us).
   void rest(Backoff& backoff, int idle) const;
   Backoff::Pace pace() const noexcept;
-  void wait_for_all(std::span<MPI_Request> requests, Collective operation, std::int64_t expected_bytes);
   void show_farewell() noexcept;
   /// Throws when a peer that has not taken leave is dead, and not because the launcher ends the job already.
   void look_for_the_dead();

@@ -1,9 +1,13 @@
 #include "comm/failure/status_channel.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <csignal>
 #include <memory>
+#include <set>
 #include <utility>
+
+#include "comm/session/doubling.hpp"
 
 namespace lockstep::comm {
 namespace {
@@ -12,13 +16,31 @@ constexpr int kStatusTag = 1;
 /// Undelivered messages kept; a peer that takes none in will not miss another.
 constexpr std::size_t kMostOutgoing = 4;
 
+std::vector<int> contacts_of(const MpiSession::State& state) {
+  std::set<int> contacts{(state.rank + 1) % state.size, (state.rank + state.size - 1) % state.size};
+  for (const DoublingRound& round : doubling_rounds(state.size, state.rank)) {
+    contacts.insert(round.from);
+    contacts.insert(round.receiving().begin(), round.receiving().end());
+  }
+  const PeerTable peers(state.rank, state.peers);
+  for (int peer = 0; peer < state.size; ++peer) {
+    if (peers.process_state(peer) != ProcessState::out_of_sight) contacts.insert(peer);
+  }
+  contacts.erase(state.rank);
+  return {contacts.begin(), contacts.end()};
+}
+
 }  // namespace
 
 StatusChannel::StatusChannel(MpiSession::State& state, double deadline_seconds)
     : state_(state),
       period_(std::min(deadline_seconds / 4, 5.0)),
+      contacts_(contacts_of(state)),
+      most_hops_(std::bit_width(static_cast<unsigned>(state.size - 1))),
       reports_(static_cast<std::size_t>(state.size)),
-      heartbeats_(reports_.size()) {}
+      heartbeats_(reports_.size()) {
+  state_.last_reports.resize(reports_.size());
+}
 
 StatusChannel::~StatusChannel() {
   if (thread_.joinable()) {
@@ -42,14 +64,24 @@ void StatusChannel::poll() {
     Report report;
     check(MPI_Recv(&report, sizeof(report), MPI_BYTE, status.MPI_SOURCE, kStatusTag, state_.status, MPI_STATUS_IGNORE),
           "MPI_Recv", state_, status.MPI_SOURCE);
-    if (report.kind == Report::Kind::alive) {
-      report.wait[sizeof(report.wait) - 1] = '\0';
-      heartbeats_[static_cast<std::size_t>(status.MPI_SOURCE)] = {Clock::now(), report.wait};
-    } else {
-      reports_[static_cast<std::size_t>(status.MPI_SOURCE)] = report;
-    }
+    if (report.origin < 0 || report.origin >= state_.size || report.origin == state_.rank) continue;
+    std::uint32_t& last = state_.last_reports[static_cast<std::size_t>(report.origin)];
+    if (report.serial <= last) continue;  // it came another way
+    last = report.serial;
+    report.wait[sizeof(report.wait) - 1] = '\0';
+    take_in(report);
+    send_to_contacts(report, status.MPI_SOURCE);
   }
   forget_delivered();
+}
+
+void StatusChannel::take_in(const Report& report) {
+  const auto origin = static_cast<std::size_t>(report.origin);
+  if (report.kind == Report::Kind::alive) {
+    heartbeats_[origin] = {Clock::now(), report.wait};
+  } else {
+    reports_[origin] = report;
+  }
 }
 
 void StatusChannel::forget_delivered() {
@@ -61,13 +93,19 @@ void StatusChannel::forget_delivered() {
   });
 }
 
-void StatusChannel::send(const Report& report) {
+void StatusChannel::send(Report report) {
+  report.origin = state_.rank;
+  report.serial = ++state_.last_reports[static_cast<std::size_t>(state_.rank)];
+  send_to_contacts(report, -1);
+}
+
+void StatusChannel::send_to_contacts(const Report& report, int source) {
   forget_delivered();
   if (report.kind == Report::Kind::alive && outgoing_.size() >= kMostOutgoing) return;
   Outgoing& message = outgoing_.emplace_back();
   message.report = report;
-  for (int peer = 0; peer < state_.size; ++peer) {
-    if (peer == state_.rank) continue;
+  for (const int peer : contacts_) {
+    if (peer == source || peer == report.origin) continue;
     check(MPI_Isend(&message.report, sizeof(Report), MPI_BYTE, peer, kStatusTag, state_.status,
                     &message.requests.emplace_back(MPI_REQUEST_NULL)),
           "MPI_Isend", state_, peer);

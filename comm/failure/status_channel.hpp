@@ -1,6 +1,10 @@
 /// \file
 /// What ranks tell each other besides the data: heartbeats during a long operation, and, when nothing arrives any
-/// more, a report of where each one stands. Messages of 216 bytes on an MPI communicator of their own.
+/// more, a report of where each one stands. Messages of 224 bytes on an MPI communicator of their own.
+///
+/// A rank sends them to its contacts: the ranks of its machine, its neighbours, and those that it exchanges with by
+/// doubling, O(log size) on other machines. Whoever waits looks for messages and passes on to its own contacts what it
+/// has not had before, so that all hear of it, on several ways.
 #pragma once
 
 #include <chrono>
@@ -24,6 +28,8 @@ struct Report {
   enum class Kind : std::int32_t { alive, waiting, leaving };
   Kind kind = Kind::alive;
   std::int32_t operation = 0;  ///< a Collective
+  std::int32_t origin = 0;     ///< whose report it is; of the session
+  std::uint32_t serial = 0;    ///< counts the origin's, from 1 on
   std::uint64_t sequence = 0;  ///< how many collectives it has entered
   double waited = 0;           ///< seconds since its last progress
   char activity[48] = {};
@@ -35,7 +41,7 @@ struct Report {
   char wait[128] = {};  ///< what else than its peers it waits for: "waiting for input (x.h5, 12 s)"
 };
 
-static_assert(sizeof(Report) == 216);
+static_assert(sizeof(Report) == 224);
 
 class StatusChannel {
  public:
@@ -44,12 +50,14 @@ class StatusChannel {
   StatusChannel(const StatusChannel&) = delete;
   StatusChannel& operator=(const StatusChannel&) = delete;
 
-  /// Takes in what has arrived. Never blocks.
+  /// Takes in what has arrived, and passes it on. Never blocks.
   void poll();
-  /// To every peer; never blocks (a peer whose last two messages are still on their way is left out).
-  void send(const Report& report);
+  /// For every peer; never blocks (heartbeats are left out while earlier messages are still on their way).
+  void send(Report report);
   /// What `rank` has reported since the start, if it waits or leaves.
   const std::optional<Report>& report(int rank) const { return reports_[static_cast<std::size_t>(rank)]; }
+  /// Ranks that a report passes on its way, at most, the first included: each looks for it from time to time only.
+  int most_hops() const noexcept { return most_hops_; }
   bool anybody_reports() const;
   bool anybody_leaves() const;
   /// Some peer is in a long operation and gave a heartbeat lately.
@@ -77,12 +85,17 @@ class StatusChannel {
     std::string wait;
   };
 
+  void take_in(const Report& report);
+  /// To all contacts but `source`.
+  void send_to_contacts(const Report& report, int source);
   void forget_delivered();
   void send_heartbeats(const std::stop_token& stop);
   bool lately(Clock::time_point at) const { return Clock::now() - at < 3 * period_; }
 
   MpiSession::State& state_;
   std::chrono::duration<double> period_;
+  std::vector<int> contacts_;
+  int most_hops_;
   std::vector<std::optional<Report>> reports_;
   std::vector<std::optional<Heartbeat>> heartbeats_;  ///< the last of each rank
   std::list<Outgoing> outgoing_;

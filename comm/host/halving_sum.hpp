@@ -1,5 +1,5 @@
 /// \file
-/// One collective by halving: sum_rounds.hpp has who sends which blocks to whom, ring_group.hpp what rounding does.
+/// One collective by halving: halving_rounds.hpp has who sends which blocks to whom, ring_group.hpp what rounding does.
 /// Private to ring_group.cpp.
 #pragma once
 
@@ -10,10 +10,10 @@
 #include <type_traits>
 #include <vector>
 
+#include "comm/host/halving_rounds.hpp"
 #include "comm/host/message_exchange.hpp"
 #include "comm/host/ring_group.hpp"
 #include "comm/host/ring_schedule.hpp"
-#include "comm/host/sum_rounds.hpp"
 
 namespace lockstep::comm {
 

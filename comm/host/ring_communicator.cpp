@@ -74,7 +74,7 @@ void RingCommunicator::run_broadcast(std::span<std::byte> data, int root) {
 
 void RingCommunicator::run_barrier() {
   detector().enter();
-  detector().barrier();
+  ring_.sum_small(std::span<float>(), Collective::barrier);
 }
 
 }  // namespace lockstep::comm

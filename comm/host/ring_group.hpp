@@ -32,11 +32,12 @@
 /// block is of one segment, so it is the same on every rank.
 ///
 /// FEW ROUNDS. A ring takes 2 (p-1) messages one after the other, however small they are. Smaller sums go by doubling
-/// or by halving (sum_rounds.hpp), which need ceil(log2 p) rounds and twice as many. By doubling they travel whole, and
-/// in full whatever the wire format is: not their bytes but the rounds take the time. By halving the bytes are those of
+/// (doubling.hpp) in ceil(log2 p) rounds, or by halving (halving_rounds.hpp) in twice as many. By doubling they travel
+/// whole, and in full whatever the wire format is: not their bytes but the rounds take the time. a + b and b + a have
+/// the same bits, and so have all members of a group and, by induction, all ranks. By halving the bytes are those of
 /// the ring, rounded as there, ceil(log2 p) times instead of p - 1. AllReduceLimits says which sums take what, by the
-/// bytes of the data, the same on all ranks. The halves of a sum follow the sum of that size, so that
-/// they have its bits.
+/// bytes of the data, the same on all ranks. The halves of a sum follow the sum of that size, so that they have its
+/// bits.
 #pragma once
 
 #include <cstddef>
@@ -45,8 +46,9 @@
 
 #include "comm/communicator.hpp"
 #include "comm/failure/failure_detector.hpp"
+#include "comm/host/halving_rounds.hpp"
 #include "comm/host/message_exchange.hpp"
-#include "comm/host/sum_rounds.hpp"
+#include "comm/session/doubling.hpp"
 
 namespace lockstep::comm {
 

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "comm/session/descriptor_limit.hpp"
 #include "comm/session/mpi_state.hpp"
 #include "comm/session/rendezvous.hpp"
 #include "comm/session/start_guard.hpp"
@@ -149,6 +150,7 @@ MpiSession::MpiSession(int& argc, char**& argv, double start_limit) : state_(std
   check(MPI_Initialized(&initialized), "MPI_Initialized", *state_);
   if (initialized) throw PeerError("MPI can be started once per process, and it was already");
   set_mpi_defaults();
+  raise_descriptor_limit();
   const bool by_srun = started_by_srun();
   // One thread at a time talks to MPI: the main thread; while that is in a declared long operation, the one that sends
   // heartbeats; while it computes, the one that sums between hosts. Prefetch and compute threads never do.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <list>
 #include <memory>
@@ -50,9 +51,10 @@ struct MpiSession::State {
   int size = 1;
   int first_rank = 0;  ///< of a group: what its rank 0 is in the job, which messages, suspects and connections count in
   std::string host;
-  MPI_Comm data = MPI_COMM_NULL;    ///< the ring's segments and collectives
-  MPI_Comm status = MPI_COMM_NULL;  ///< heartbeats and reports, so that they never match a segment
-  std::vector<PeerInfo> peers;      ///< of all ranks, as they said at the rendezvous
+  MPI_Comm data = MPI_COMM_NULL;            ///< the ring's segments and collectives
+  MPI_Comm status = MPI_COMM_NULL;          ///< heartbeats and reports, so that they never match a segment
+  std::vector<PeerInfo> peers;              ///< of all ranks, as they said at the rendezvous
+  std::vector<std::uint32_t> last_reports;  ///< serial numbers of each rank's last (StatusChannel); of the own: made
   std::shared_ptr<Suspects> suspects = std::make_shared<Suspects>();  ///< also those of its subsets
   std::shared_ptr<ConnectionWatch> connections;                       ///< of a world of several ranks; subsets share it
   std::shared_ptr<LeaveTaking> leave_taking = std::make_shared<LeaveTaking>();  ///< subsets share it

@@ -13,8 +13,8 @@
 
 namespace lockstep::comm {
 
-/// Collective: `all` (size * mine.size() bytes) becomes every rank's bytes in rank order. Point to point, so that those
-/// who do not come within the deadline are known by rank (PeerError); one message per pair.
+/// Collective: `all` (size * mine.size() bytes) becomes every rank's bytes in rank order, by recursive doubling
+/// (doubling.hpp): a rank talks to O(log size) others. Those who do not come within the deadline are named (PeerError).
 void exchange_bytes(MpiSession::State& state, std::span<const std::byte> mine, std::span<std::byte> all,
                     double deadline_seconds);
 

@@ -1,9 +1,8 @@
-/// Who exchanges with whom in a sum of few rounds, played on sets of terms.
-#include "comm/host/sum_rounds.hpp"
+/// Who sends which blocks to whom by halving, played on sets of terms.
+#include "comm/host/halving_rounds.hpp"
 
 #include <bit>
 #include <map>
-#include <numeric>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -23,55 +22,6 @@ Terms all_once(int size) {
   Terms terms;
   for (int rank = 0; rank < size; ++rank) terms[rank] = 1;
   return terms;
-}
-
-TEST(Doubling, EveryRankGetsEveryTermOnceInTheFewestRounds) {
-  for (int size = 1; size <= 70; ++size) {
-    std::vector<std::vector<DoublingRound>> rounds;
-    std::vector<Terms> sums;
-    int most = 0;
-    for (int rank = 0; rank < size; ++rank) {
-      rounds.push_back(doubling_rounds(size, rank));
-      sums.push_back({{rank, 1}});
-      most = std::max(most, static_cast<int>(rounds.back().size()));
-    }
-    EXPECT_EQ(most, least_rounds(size)) << size;
-    // Messages wait for their receivers: a rank that is in no pair begins with the second round of the others.
-    std::vector<std::size_t> next(static_cast<std::size_t>(size));
-    for (int turn = 0; turn < most; ++turn) {
-      const std::vector<Terms> before = sums;
-      for (int rank = 0; rank < size; ++rank) {
-        const auto r = static_cast<std::size_t>(rank);
-        const bool joins = rounds[r].size() == static_cast<std::size_t>(most) || turn > 0;
-        if (!joins) continue;
-        const DoublingRound& round = rounds[r][next[r]++];
-        // The sender says so, too, and in the same turn.
-        const auto& theirs = rounds[static_cast<std::size_t>(round.from)];
-        const std::size_t at = static_cast<std::size_t>(turn) - (static_cast<std::size_t>(most) - theirs.size());
-        ASSERT_LT(at, theirs.size());
-        const auto receiving = theirs[at].receiving();
-        EXPECT_EQ(std::count(receiving.begin(), receiving.end(), rank), 1) << size << ": " << rank;
-        sums[r] = sum(before[r], before[static_cast<std::size_t>(round.from)]);
-      }
-    }
-    for (int rank = 0; rank < size; ++rank) {
-      EXPECT_EQ(next[static_cast<std::size_t>(rank)], rounds[static_cast<std::size_t>(rank)].size());
-      EXPECT_EQ(sums[static_cast<std::size_t>(rank)], all_once(size)) << "rank " << rank << " of " << size;
-    }
-  }
-}
-
-TEST(Doubling, NobodySendsWhatNobodyReceives) {
-  for (int size = 1; size <= 70; ++size) {
-    std::size_t sent = 0, received = 0;
-    for (int rank = 0; rank < size; ++rank) {
-      for (const DoublingRound& round : doubling_rounds(size, rank)) {
-        sent += round.receiving().size();
-        ++received;
-      }
-    }
-    EXPECT_EQ(sent, received) << size;
-  }
 }
 
 TEST(Halving, EveryBlockHasEveryTermOnceAndIsGatheredEverywhere) {
