@@ -29,8 +29,7 @@ Failure failure_of(const std::string& text) {
 
 /// What a rank shares with the others of its machine.
 struct OwnSegment {
-  std::uint64_t nonce = 0;
-  std::int32_t descriptor = -1;
+  std::uint64_t nonce = 0, address = 0;
   std::int32_t pretended_machine = 0;
 };
 
@@ -42,24 +41,32 @@ Transport chosen(Transport asked, const std::vector<std::vector<int>>& machines)
   return alone ? Transport::ring : Transport::two_level;
 }
 
-std::unique_ptr<Communicator> make_in_session(MpiSession& session, const CommunicatorOptions& options) {
+/// A communicator, and what is to be said of its transport.
+struct Made {
+  std::unique_ptr<Communicator> communicator;
+  std::string note = {};
+};
+
+Made make_in_session(MpiSession& session, const CommunicatorOptions& options) {
   if (!(options.deadline_seconds > 0)) {
     throw std::invalid_argument(fmt::format("a deadline of {} s: it must be positive", options.deadline_seconds));
   }
-  if (session.size() == 1) return std::make_unique<SerialCommunicator>();
+  if (session.size() == 1) return {std::make_unique<SerialCommunicator>()};
 
   MpiSession::State& state = session.state();
   if (options.transport == Transport::ring) {
-    return std::make_unique<RingCommunicator>(state, PeerTable(state.rank, state.peers, state.first_rank), options, "");
+    return {std::make_unique<RingCommunicator>(state, PeerTable(state.rank, state.peers, state.first_rank), options)};
   }
 
   OwnSegment own{.pretended_machine = options.pretended_machine};
   Failure own_failure;
   SharedSegment own_segment;
+  std::unique_ptr<DescriptorExchange> descriptors;
   try {
     own_segment = SharedSegment::create(SharedGroup::control_bytes());
+    descriptors = std::make_unique<DescriptorExchange>();
     own.nonce = random_nonce();
-    own.descriptor = own_segment.descriptor();
+    own.address = descriptors->address();
     SharedGroup::initialize_control(own_segment, own.nonce);
   } catch (const std::runtime_error& error) {
     own_failure = failure_of(error.what());
@@ -68,16 +75,16 @@ std::unique_ptr<Communicator> make_in_session(MpiSession& session, const Communi
   const std::vector<OwnSegment> all_segments = exchange(session, own, options.deadline_seconds);
   for (std::size_t rank = 0; rank < infos.size(); ++rank) {
     infos[rank].segment_nonce = all_segments[rank].nonce;
-    infos[rank].segment_descriptor = all_segments[rank].descriptor;
+    infos[rank].segment_address = all_segments[rank].address;
     infos[rank].pretended_machine = all_segments[rank].pretended_machine;
   }
-  PeerTable peers(state.rank, std::move(infos), state.first_rank);
+  PeerTable peers(state.rank, infos, state.first_rank);
 
   // Decided by what all ranks know are the same everywhere: every rank decides alike.
   const std::vector<std::vector<int>> machines = peers.machines();
-  const Transport transport = chosen(options.transport, machines);
+  Transport transport = chosen(options.transport, machines);
   if (transport == Transport::ring) {
-    return std::make_unique<RingCommunicator>(state, std::move(peers), options, "");
+    return {std::make_unique<RingCommunicator>(state, std::move(peers), options)};
   }
   if (transport == Transport::shared_memory && machines.size() > 1) {
     throw AgreedError(fmt::format(
@@ -85,41 +92,57 @@ std::unique_ptr<Communicator> make_in_session(MpiSession& session, const Communi
         peers.describe(machines[1].front()), peers.describe(0)));
   }
 
-  std::vector<SharedSegment> segments;
+  SharedGroup::Shared shared;
   if (own_failure.text[0] == '\0') {
     const auto own_machine = std::find_if(machines.begin(), machines.end(), [&](const std::vector<int>& ranks) {
       return std::binary_search(ranks.begin(), ranks.end(), session.rank());
     });
     try {
-      segments = SharedGroup::attach_all(peers, *own_machine, session.rank(), std::move(own_segment));
+      shared = SharedGroup::attach_all(peers, *own_machine, session.rank(), std::move(own_segment),
+                                       std::move(descriptors), options.deadline_seconds);
     } catch (const std::runtime_error& error) {
       own_failure = failure_of(error.what());
     }
   }
   const std::vector<Failure> all = exchange(session, own_failure, options.deadline_seconds);
+  const auto fails = [&](int rank) { return all[static_cast<std::size_t>(rank)].text[0] != '\0'; };
   const auto first_failure = std::find_if(all.begin(), all.end(), [](const Failure& f) { return f.text[0] != '\0'; });
+  std::string note;
   if (first_failure != all.end()) {
-    std::string note =
-        fmt::format("{} share a host but not its memory ({}: {})", machines.size() == 1 ? "the ranks" : "some ranks",
-                    peers.describe(static_cast<int>(first_failure - all.begin())), first_failure->text.data());
+    note = fmt::format("{} share a host but not its memory ({}: {})", machines.size() == 1 ? "the ranks" : "some ranks",
+                       peers.describe(static_cast<int>(first_failure - all.begin())), first_failure->text.data());
     if (options.transport != Transport::automatic) {
       throw AgreedError(fmt::format("no communication through shared memory: {}. Use the ring.", note));
     }
-    note += "; they talk through the ring, which is slower";
-    return std::make_unique<RingCommunicator>(state, std::move(peers), options, std::move(note));
+    // Such a host counts as so many hosts of a rank each; the others are as they were.
+    for (const std::vector<int>& ranks : machines) {
+      if (std::ranges::none_of(ranks, fails)) continue;
+      for (const int rank : ranks) infos[static_cast<std::size_t>(rank)].pretended_machine = -1 - rank;
+      if (!std::ranges::binary_search(ranks, session.rank())) continue;
+      shared = SharedGroup::alone();
+    }
+    peers = PeerTable(state.rank, std::move(infos), state.first_rank);
+    transport = chosen(options.transport, peers.machines());
+    if (transport == Transport::ring) {
+      note += "; they talk through the ring, which is slower";
+      return {std::make_unique<RingCommunicator>(state, std::move(peers), options), std::move(note)};
+    }
+    note += "; each of them is a host of its own, which is slower";
   }
   if (transport == Transport::two_level) {
-    return std::make_unique<TwoLevelCommunicator>(state, std::move(peers), std::move(segments), options);
+    return {std::make_unique<TwoLevelCommunicator>(state, std::move(peers), std::move(shared), options),
+            std::move(note)};
   }
-  return std::make_unique<SharedMemoryCommunicator>(state, std::move(peers), std::move(segments), options);
+  return {std::make_unique<SharedMemoryCommunicator>(state, std::move(peers), std::move(shared), options)};
 }
 
 }  // namespace
 
 std::unique_ptr<Communicator> make_communicator(MpiSession& session, const CommunicatorOptions& options) {
-  std::unique_ptr<Communicator> communicator = make_in_session(session, options);
-  communicator->set_first_rank(session.state().first_rank);
-  return communicator;
+  Made made = make_in_session(session, options);
+  made.communicator->set_first_rank(session.state().first_rank);
+  made.communicator->set_transport_note(std::move(made.note));
+  return std::move(made.communicator);
 }
 
 }  // namespace lockstep::comm

@@ -15,11 +15,8 @@ std::vector<int> all_ranks(int size) {
 
 }  // namespace
 
-RingCommunicator::RingCommunicator(MpiSession::State& state, PeerTable peers, const CommunicatorOptions& options,
-                                   std::string note)
-    : NetworkCommunicator(state, std::move(peers), options), ring_(detector(), all_ranks(state.size)) {
-  set_transport_note(std::move(note));
-}
+RingCommunicator::RingCommunicator(MpiSession::State& state, PeerTable peers, const CommunicatorOptions& options)
+    : NetworkCommunicator(state, std::move(peers), options), ring_(detector(), all_ranks(state.size)) {}
 
 std::unique_ptr<ReductionMemory> RingCommunicator::take_memory(std::size_t bytes) {
   return plain_reduction_memory(bytes);

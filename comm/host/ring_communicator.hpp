@@ -3,8 +3,6 @@
 /// failure_detector.hpp how a rank waits for it.
 #pragma once
 
-#include <string>
-
 #include "comm/host/network_communicator.hpp"
 #include "comm/host/ring_group.hpp"
 
@@ -12,8 +10,8 @@ namespace lockstep::comm {
 
 class RingCommunicator final : public NetworkCommunicator {
  public:
-  /// `state` belongs to the session, which outlives this; `note`: see transport_note().
-  RingCommunicator(MpiSession::State& state, PeerTable peers, const CommunicatorOptions& options, std::string note);
+  /// `state` belongs to the session, which outlives this.
+  RingCommunicator(MpiSession::State& state, PeerTable peers, const CommunicatorOptions& options);
   ~RingCommunicator() override { stop(); }
 
   Transport transport() const noexcept override { return Transport::ring; }

@@ -12,6 +12,7 @@
 #include "comm/host/memory_limit.hpp"
 #include "comm/host/reduction_memory.hpp"
 #include "comm/session/mpi_session.hpp"
+#include "comm/session/this_process.hpp"
 
 namespace lockstep::comm {
 namespace {
@@ -26,12 +27,14 @@ constexpr int kSliceMilliseconds = 100;
 void pause_core() noexcept {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb" ::: "memory");  // yield does nothing on most of them
 #endif
 }
 
 /// How far each rank got in taking reduction memory, as a message.
 struct MemoryMessage {
-  std::int32_t descriptor = -1;
+  std::int32_t has_segment = 0;
   std::array<char, 480> error{};
 };
 static_assert(sizeof(MemoryMessage) <= SharedControl::kMessageBytes);
@@ -46,28 +49,54 @@ void SharedGroup::initialize_control(SharedSegment& segment, std::uint64_t nonce
   control.step.store(-1);
 }
 
-std::vector<SharedSegment> SharedGroup::attach_all(const PeerTable& peers, std::span<const int> ranks, int own_rank,
-                                                   SharedSegment own) {
-  std::vector<SharedSegment> segments;
-  for (const int rank : ranks) {
-    if (rank == own_rank) {
-      segments.push_back(std::move(own));
-      continue;
-    }
-    const PeerInfo& info = peers.info(rank);
-    if (info.segment_descriptor < 0) throw std::runtime_error(fmt::format("{} has none", peers.describe(rank)));
-    segments.push_back(SharedSegment::attach(info.pid, info.segment_descriptor, control_bytes()));
-    if (reinterpret_cast<const SharedControl*>(segments.back().data())->nonce != info.segment_nonce) {
-      throw std::runtime_error(fmt::format("process {} here is not {}", info.pid, peers.describe(rank)));
-    }
-  }
-  return segments;
+SharedGroup::Shared SharedGroup::alone() {
+  Shared shared;
+  shared.controls.push_back(SharedSegment::alone(control_bytes()));
+  initialize_control(shared.controls.back(), random_nonce());
+  return shared;
 }
 
-SharedGroup::SharedGroup(std::vector<int> ranks, std::vector<SharedSegment> segments, FailureDetector& detector)
+SharedGroup::Shared SharedGroup::attach_all(const PeerTable& peers, std::span<const int> ranks, int own_rank,
+                                            SharedSegment own, std::unique_ptr<DescriptorExchange> exchange,
+                                            double seconds) {
+  for (const int rank : ranks) {
+    if (peers.info(rank).segment_address == 0)
+      throw std::runtime_error(fmt::format("{} has none", peers.describe(rank)));
+  }
+  const std::vector<int> descriptors =
+      exchange_descriptors(*exchange, own.descriptor(), peers, ranks, own_rank, seconds);
+  Shared shared{.controls = {}, .exchange = std::move(exchange)};
+  auto descriptor = descriptors.begin();
+  for (const int rank : ranks) {
+    if (rank == own_rank) {
+      shared.controls.push_back(std::move(own));
+      continue;
+    }
+    shared.controls.push_back(SharedSegment::attach(*descriptor++, control_bytes()));
+    if (reinterpret_cast<const SharedControl*>(shared.controls.back().data())->nonce !=
+        peers.info(rank).segment_nonce) {
+      throw std::runtime_error(fmt::format("the memory that came is not that of {}", peers.describe(rank)));
+    }
+  }
+  return shared;
+}
+
+std::vector<int> SharedGroup::exchange_descriptors(DescriptorExchange& exchange, int descriptor, const PeerTable& peers,
+                                                   std::span<const int> ranks, int own_rank, double seconds) {
+  std::vector<DescriptorExchange::Peer> others;
+  for (const int rank : ranks) {
+    if (rank == own_rank) continue;
+    const PeerInfo& info = peers.info(rank);
+    others.push_back({.address = info.segment_address, .nonce = info.segment_nonce, .name = peers.describe(rank)});
+  }
+  return exchange.exchange(descriptor, peers.info(own_rank).segment_nonce, others, seconds);
+}
+
+SharedGroup::SharedGroup(std::vector<int> ranks, Shared shared, FailureDetector& detector)
     : ranks_(std::move(ranks)),
       position_(static_cast<int>(std::ranges::find(ranks_, detector.state().rank) - ranks_.begin())),
-      controls_(std::move(segments)),
+      controls_(std::move(shared.controls)),
+      exchange_(std::move(shared.exchange)),
       detector_(detector) {
   controls_[static_cast<std::size_t>(position_)].close_descriptor();
   for (int peer = 0; peer < size(); ++peer) {
@@ -159,23 +188,31 @@ std::unique_ptr<ReductionMemory> SharedGroup::take_memory(std::size_t bytes, std
     if (const std::string shortage = memory_shortage(size_of_each, size(), read_meminfo()); !shortage.empty()) {
       throw std::runtime_error(shortage);
     }
-    segment = SharedSegment::create(size_of_each);
-    own.descriptor = segment.descriptor();
+    segment = size() == 1 ? SharedSegment::alone(size_of_each) : SharedSegment::create(size_of_each);
+    own.has_segment = 1;
   } catch (const std::exception& failure) {
     note(failure);
   }
   std::memcpy(next_message(), &own, sizeof(own));
   barrier(here);  // everybody's segment is there
-  std::vector<MemoryMessage> all(ranks_.size());
-  for (int peer = 0; peer < size(); ++peer)
-    std::memcpy(&all[static_cast<std::size_t>(peer)], message(peer), sizeof(own));
+  bool all_have = true;
+  for (int peer = 0; peer < size(); ++peer) {
+    MemoryMessage theirs;
+    std::memcpy(&theirs, message(peer), sizeof(theirs));
+    all_have = all_have && theirs.has_segment != 0;  // else it says why in its message
+  }
   try {
-    for (int peer = 0; peer < size(); ++peer) {
-      const std::int32_t descriptor = all[static_cast<std::size_t>(peer)].descriptor;
-      if (descriptor < 0) break;  // it says why in its message
-      const int pid = detector_.peers().info(ranks_[static_cast<std::size_t>(peer)]).pid;
-      window->segments.push_back(peer == position_ ? std::move(segment)
-                                                   : SharedSegment::attach(pid, descriptor, size_of_each));
+    if (all_have) {
+      std::vector<int> descriptors;
+      if (size() > 1) {
+        descriptors = exchange_descriptors(*exchange_, segment.descriptor(), detector_.peers(), ranks_,
+                                           detector_.state().rank, detector_.deadline_seconds());
+      }
+      auto descriptor = descriptors.begin();
+      for (int peer = 0; peer < size(); ++peer) {
+        window->segments.push_back(peer == position_ ? std::move(segment)
+                                                     : SharedSegment::attach(*descriptor++, size_of_each));
+      }
     }
   } catch (const std::exception& failure) {
     note(failure);

@@ -22,6 +22,7 @@
 #include "comm/communicator.hpp"
 #include "comm/failure/failure_detector.hpp"
 #include "comm/failure/shared_control.hpp"
+#include "comm/host/descriptor_exchange.hpp"
 #include "comm/host/reduction_memory.hpp"
 #include "comm/host/shared_segment.hpp"
 #include "comm/session/deadline.hpp"
@@ -46,12 +47,20 @@ class SharedGroup {
   /// Size of the segment that each rank creates before the rendezvous, and a value for its PeerInfo.
   static std::size_t control_bytes() noexcept;
   static void initialize_control(SharedSegment& segment, std::uint64_t nonce);
-  /// Maps the segments of `ranks`, `own` among them. Throws std::runtime_error when one cannot be mapped.
-  static std::vector<SharedSegment> attach_all(const PeerTable& peers, std::span<const int> ranks, int own_rank,
-                                               SharedSegment own);
+  /// The ranks' control segments, and what further ones come by; no exchange for a rank that is alone.
+  struct Shared {
+    std::vector<SharedSegment> controls;
+    std::unique_ptr<DescriptorExchange> exchange;
+  };
+  /// Of a rank that shares with nobody. Throws std::runtime_error.
+  static Shared alone();
+  /// Collective over `ranks`: maps their segments, `own` among them. Throws std::runtime_error when one cannot be
+  /// mapped or does not come within `seconds`.
+  static Shared attach_all(const PeerTable& peers, std::span<const int> ranks, int own_rank, SharedSegment own,
+                           std::unique_ptr<DescriptorExchange> exchange, double seconds);
 
-  /// `ranks` ascend; `segments` as from attach_all. `detector`, which learns of the ranks' pages, outlives this.
-  SharedGroup(std::vector<int> ranks, std::vector<SharedSegment> segments, FailureDetector& detector);
+  /// `ranks` ascend; `shared`: theirs. `detector`, which learns of the ranks' pages, outlives this.
+  SharedGroup(std::vector<int> ranks, Shared shared, FailureDetector& detector);
 
   /// Takes leave of the peers: should this rank end with an error of its own, they do not report it as dead as well.
   ~SharedGroup();
@@ -94,12 +103,16 @@ class SharedGroup {
     std::vector<SharedSegment> segments;
   };
 
+  /// The descriptors of the other members' segments, in their order, for that of the own one.
+  static std::vector<int> exchange_descriptors(DescriptorExchange& exchange, int descriptor, const PeerTable& peers,
+                                               std::span<const int> ranks, int own_rank, double seconds);
   void wait_for(int position, const CollectiveCall& call);
   void look_around(const CollectiveCall& call, Patience& patience);
 
   std::vector<int> ranks_;
   int position_;
   std::vector<SharedSegment> controls_;
+  std::unique_ptr<DescriptorExchange> exchange_;
   FailureDetector& detector_;
   std::vector<std::unique_ptr<Window>> windows_;
   std::uint64_t windows_made_ = 0;

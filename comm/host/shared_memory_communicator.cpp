@@ -29,11 +29,10 @@ std::vector<int> all_ranks(int size) {
 }  // namespace
 
 SharedMemoryCommunicator::SharedMemoryCommunicator(MpiSession::State& state, PeerTable peers,
-                                                   std::vector<SharedSegment> segments,
-                                                   const CommunicatorOptions& options)
+                                                   SharedGroup::Shared shared, const CommunicatorOptions& options)
     : Communicator(state.rank, state.size),
       detector_(state, std::move(peers), options, urgency_),
-      group_(all_ranks(state.size), std::move(segments), detector_),
+      group_(all_ranks(state.size), std::move(shared), detector_),
       float_buffers_(static_cast<std::size_t>(state.size)),
       double_buffers_(float_buffers_.size()),
       byte_buffers_(float_buffers_.size()) {}

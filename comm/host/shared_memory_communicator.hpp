@@ -27,8 +27,8 @@ namespace lockstep::comm {
 
 class SharedMemoryCommunicator final : public Communicator {
  public:
-  /// `segments`: as from SharedGroup::attach_all. `state` belongs to the session, which outlives this.
-  SharedMemoryCommunicator(MpiSession::State& state, PeerTable peers, std::vector<SharedSegment> segments,
+  /// `shared`: of all ranks. `state` belongs to the session, which outlives this.
+  SharedMemoryCommunicator(MpiSession::State& state, PeerTable peers, SharedGroup::Shared shared,
                            const CommunicatorOptions& options);
 
   Transport transport() const noexcept override { return Transport::shared_memory; }

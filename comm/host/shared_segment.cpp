@@ -22,13 +22,25 @@ namespace {
 }  // namespace
 
 SharedSegment::SharedSegment(int descriptor, std::size_t bytes) : size_(bytes), descriptor_(descriptor) {
-  void* const address = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, descriptor, 0);
+  const int kind = descriptor < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+  void* const address = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, kind, descriptor, 0);
   if (address == MAP_FAILED) {
     const int error = errno;
     close_descriptor();
     fail(fmt::format("cannot map {} bytes of shared memory", bytes), error);
   }
   data_ = static_cast<std::byte*>(address);
+  madvise(data_, size_, MADV_HUGEPAGE);  // a wish: most systems leave shared memory in small pages
+}
+
+void SharedSegment::take_pages() {
+#if defined(MADV_POPULATE_WRITE)
+  madvise(data_, size_, MADV_POPULATE_WRITE);  // by faults, which may take huge pages; what is missing is taken below
+#endif
+  if (descriptor_ < 0) return;
+  if (const int error = posix_fallocate(descriptor_, 0, static_cast<off_t>(size_)); error != 0) {
+    fail(fmt::format("cannot take {} bytes of shared memory from the system", size_), error);
+  }
 }
 
 SharedSegment SharedSegment::create(std::size_t bytes) {
@@ -39,23 +51,24 @@ SharedSegment SharedSegment::create(std::size_t bytes) {
     close(descriptor);
     fail(fmt::format("cannot size shared memory to {} bytes", bytes), error);
   }
-  if (const int error = posix_fallocate(descriptor, 0, static_cast<off_t>(bytes)); error != 0) {
-    close(descriptor);
-    fail(fmt::format("cannot take {} bytes of shared memory from the system", bytes), error);
-  }
-  return SharedSegment(descriptor, bytes);
+  SharedSegment segment(descriptor, bytes);
+  segment.take_pages();
+  return segment;
 }
 
-SharedSegment SharedSegment::attach(int pid, int descriptor, std::size_t bytes) {
-  const std::string path = fmt::format("/proc/{}/fd/{}", pid, descriptor);
-  const int own = open(path.c_str(), O_RDWR | O_CLOEXEC);
-  if (own < 0) fail(fmt::format("cannot open the shared memory of process {} ({})", pid, path), errno);
+SharedSegment SharedSegment::alone(std::size_t bytes) {
+  SharedSegment segment(-1, bytes);
+  segment.take_pages();
+  return segment;
+}
+
+SharedSegment SharedSegment::attach(int descriptor, std::size_t bytes) {
   struct stat status {};
-  if (fstat(own, &status) != 0 || static_cast<std::size_t>(status.st_size) != bytes) {
-    close(own);
-    throw std::runtime_error(fmt::format("{} is not the shared memory of {} bytes expected there", path, bytes));
+  if (fstat(descriptor, &status) != 0 || static_cast<std::size_t>(status.st_size) != bytes) {
+    close(descriptor);
+    throw std::runtime_error(fmt::format("what a peer has sent is not its shared memory of {} bytes", bytes));
   }
-  SharedSegment segment(own, bytes);
+  SharedSegment segment(descriptor, bytes);
   segment.close_descriptor();
   return segment;
 }

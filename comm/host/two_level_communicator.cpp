@@ -93,13 +93,13 @@ class MachineHandler final : public SegmentHandler {
 
 }  // namespace
 
-TwoLevelCommunicator::TwoLevelCommunicator(MpiSession::State& state, PeerTable peers,
-                                           std::vector<SharedSegment> segments, const CommunicatorOptions& options)
+TwoLevelCommunicator::TwoLevelCommunicator(MpiSession::State& state, PeerTable peers, SharedGroup::Shared shared,
+                                           const CommunicatorOptions& options)
     : NetworkCommunicator(state, std::move(peers), options),
       machines_(detector().peers().machines()),
       own_machine_(machine_of(state.rank, machines_)),
       rings_(least_ranks(machines_)),
-      group_(machines_[own_machine_], std::move(segments), detector()),
+      group_(machines_[own_machine_], std::move(shared), detector()),
       float_buffers_(machines_[own_machine_].size()),
       double_buffers_(machines_[own_machine_].size()),
       byte_buffers_(machines_[own_machine_].size()),

@@ -41,9 +41,9 @@ namespace lockstep::comm {
 
 class TwoLevelCommunicator final : public NetworkCommunicator {
  public:
-  /// Collective. `state` belongs to the session, which outlives this; `segments`: SharedGroup::attach_all of the ranks
-  /// on this machine. Throws AgreedError where there is no memory for the staging window.
-  TwoLevelCommunicator(MpiSession::State& state, PeerTable peers, std::vector<SharedSegment> segments,
+  /// Collective. `state` belongs to the session, which outlives this; `shared`: of the ranks on this
+  /// machine. Throws AgreedError where there is no memory for the staging window.
+  TwoLevelCommunicator(MpiSession::State& state, PeerTable peers, SharedGroup::Shared shared,
                        const CommunicatorOptions& options);
   ~TwoLevelCommunicator() override { stop(); }
 

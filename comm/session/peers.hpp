@@ -15,10 +15,10 @@ struct PeerInfo {
   std::array<char, 64> host{};  ///< zero-terminated, cut if longer
   std::uint64_t machine = 0;    ///< hash of kernel boot and PID namespace: equal where one can signal and map the other
   std::uint64_t segment_nonce = 0;        ///< what its shared control segment starts with
+  std::uint64_t segment_address = 0;      ///< where it sends and gets descriptors of shared segments; 0: nowhere
   std::array<std::uint64_t, 16> cores{};  ///< bit set: cores this process may run on (the first 1,024)
   std::int32_t pid = 0;
-  std::int32_t segment_descriptor = -1;  ///< its shared control segment; -1: none
-  std::int32_t pretended_machine = 0;    ///< ranks that differ here take each other for strangers
+  std::int32_t pretended_machine = 0;  ///< ranks that differ here take each other for strangers
 };
 
 /// Of this process, without a segment.
