@@ -33,7 +33,7 @@
 #include "app/runs/report_runs.hpp"
 #include "app/runs/sweep.hpp"
 #include "app/train/train.hpp"
-#include "comm/session/start_guard.hpp"
+#include "comm/session/launcher.hpp"
 #include "comm/session/this_process.hpp"
 #include "io/foreign_files.hpp"
 

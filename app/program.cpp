@@ -18,8 +18,8 @@
 #include "comm/agreement.hpp"
 #include "comm/communicator.hpp"
 #include "comm/device_communicator.hpp"
+#include "comm/session/launcher.hpp"
 #include "comm/session/rendezvous.hpp"
-#include "comm/session/start_guard.hpp"
 #include "comm/session/this_process.hpp"
 #include "model/device.hpp"
 

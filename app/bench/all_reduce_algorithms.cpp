@@ -13,6 +13,7 @@
 #include "app/options/choices.hpp"
 #include "comm/agreement.hpp"
 #include "comm/host/reduction_memory.hpp"
+#include "comm/session/launcher.hpp"
 #include "comm/survey/mpi_all_reduce.hpp"
 #include "model/backend.hpp"
 

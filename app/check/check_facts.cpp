@@ -18,8 +18,8 @@
 #include "app/plan/host_memory.hpp"
 #include "comm/host/memory_limit.hpp"
 #include "comm/messages.hpp"
+#include "comm/session/launcher.hpp"
 #include "comm/session/peers.hpp"
-#include "comm/survey/mpi_all_reduce.hpp"
 #include "io/files/checksum.hpp"
 #include "io/files/durable_file.hpp"
 

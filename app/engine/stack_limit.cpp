@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "comm/session/deadline.hpp"
-#include "comm/session/start_guard.hpp"
+#include "comm/session/launcher.hpp"
 #include "comm/session/this_process.hpp"
 
 namespace lockstep::app {

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "comm/session/descriptor_limit.hpp"
+#include "comm/session/launcher.hpp"
 #include "comm/session/mpi_state.hpp"
 #include "comm/session/rendezvous.hpp"
 #include "comm/session/start_guard.hpp"
@@ -37,20 +38,6 @@ void set_mpi_defaults() {
   setenv("OMPI_MCA_opal_warn_on_missing_libcuda", "0", 0);
 }
 
-long number_in(const char* variable) {
-  const char* const value = std::getenv(variable);
-  return value ? std::strtol(value, nullptr, 10) : 0;
-}
-
-/// A launcher offers this process something to find peers by. Without it every MPI makes a world of one.
-bool launcher_offers_peers() {
-  for (const char* variable :
-       {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMI_RANK", "PMI_FD", "PMIX_RANK", "PMIX_NAMESPACE"}) {
-    if (std::getenv(variable)) return true;
-  }
-  return false;
-}
-
 /// srun has started this process, not mpirun; before MPI_Init, which sets variables of its own.
 bool started_by_srun() {
   return std::getenv("PMIX_NAMESPACE") && std::getenv("SLURM_STEP_ID") && !std::getenv("OMPI_COMM_WORLD_SIZE");
@@ -68,16 +55,6 @@ void leave_exit_code(int exit_code) {
     std::fprintf(file, "%d\n", exit_code);
     std::fclose(file);
   }
-}
-
-/// What to say of that many processes that do not find each other.
-std::string each_alone(const char* variable) {
-  const long tasks = number_in(variable);
-  return fmt::format(
-      "MPI sees a world of one, but {}={}: {} processes each think they are alone. Start the job with "
-      "`srun --mpi=pmix`, where Slurm (`srun --mpi=list`) and the MPI of this program both have it, or with that "
-      "MPI's `mpirun` inside the sbatch script. To run {} separate programs on purpose, unset {}",
-      variable, tasks, tasks, tasks, variable);
 }
 
 /// Ends the process `limit` from now, whatever the rest of it is stuck in; `words` come before, if there are any.
@@ -298,23 +275,18 @@ const std::string& MpiSession::host() const noexcept { return state_->host; }
 
 std::string MpiSession::launch_obstacle() {
   if (launcher_offers_peers()) return "";
-  return number_in("SLURM_STEP_NUM_TASKS") > 1 ? each_alone("SLURM_STEP_NUM_TASKS") : "";
+  const std::optional<std::string> variable = launched_size_variable();
+  return variable && number_in(*variable) > 1 ? each_alone(*variable, mpi_library_version()) : "";
 }
 
 std::string MpiSession::launch_error() const {
   if (state_->size > 1) return "";
-  // The nearest launcher decides: ranks of mpirun inherit Slurm's variables from its daemons, and those count daemons.
-  for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
-    if (std::getenv(variable)) return number_in(variable) > 1 ? each_alone(variable) : "";
-  }
-  return "";
+  const std::optional<std::string> variable = launched_size_variable();
+  return variable && number_in(*variable) > 1 ? each_alone(*variable, mpi_library_version()) : "";
 }
 
 std::string MpiSession::launch_warning() const {
-  if (state_->size > 1 || std::getenv("OMPI_COMM_WORLD_SIZE") || std::getenv("PMI_SIZE") ||
-      std::getenv("SLURM_STEP_NUM_TASKS")) {
-    return "";  // a launcher has started this process: launch_error() judges
-  }
+  if (state_->size > 1 || launched_size_variable()) return "";  // by a launcher: launch_error() judges
   const long tasks = number_in("SLURM_NTASKS");
   if (tasks <= 1) return "";
   return fmt::format(

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "comm/session/deadline.hpp"
+#include "comm/session/launcher.hpp"
 #include "comm/session/network_interfaces.hpp"
 #include "comm/session/peers.hpp"
 #include "comm/session/this_process.hpp"
@@ -49,21 +50,6 @@ volatile std::sig_atomic_t continued = 0;
 
 }  // namespace
 
-std::optional<int> launched_rank() {
-  for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
-    if (const char* value = std::getenv(variable)) return std::atoi(value);
-  }
-  return std::nullopt;
-}
-
-int launched_size() {
-  // The nearest launcher decides: ranks of mpirun inherit Slurm's variables from its daemons, and those count daemons.
-  for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
-    if (const char* value = std::getenv(variable)) return std::max(1, std::atoi(value));
-  }
-  return 1;
-}
-
 InterfaceLists InterfaceLists::from_environment() {
   const auto value_of = [](const char* variable) {
     const char* const value = std::getenv(variable);
@@ -76,6 +62,10 @@ std::string network_hint(const InterfaceLists& lists) {
   const std::vector<std::string> names = host_interfaces();
   std::string hint = names.empty() ? "no network interface with an address runs on this host"
                                    : fmt::format("this host has the interfaces {}", fmt::join(names, ", "));
+  const std::string mpi = mpi_library_version();
+  if (interface_variable(mpi) != kInclude) {
+    return hint + fmt::format("; {} names those that {} may use", interface_variable(mpi), mpi);
+  }
   const std::string list = lists.include.value_or("");
   if (list.empty()) {
     const std::string suspects = suspect_interfaces(interface_addresses(), "", lists.exclude.value_or(""));

@@ -12,13 +12,6 @@
 
 namespace lockstep::comm {
 
-/// This process's rank as the launcher tells it, before MPI is up; nullopt: started by hand.
-std::optional<int> launched_rank();
-
-/// How many processes the launcher has started for this program, as it tells before MPI is up; 1: started by hand, or
-/// the launcher does not tell.
-int launched_size();
-
 /// Open MPI's lists of network interfaces, as the environment has them; nullopt: not set. Like every reader of the
 /// environment it must not run beside MPI's start, which writes there.
 struct InterfaceLists {

@@ -20,17 +20,6 @@ constexpr std::size_t kMostAtOnce = std::size_t{1} << 30;  ///< MPI counts in in
 
 }  // namespace
 
-std::string mpi_library_version() {
-  char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
-  int length = 0;
-  if (MPI_Get_library_version(text, &length) != MPI_SUCCESS || length <= 0) return "an MPI library without a version";
-  const std::string all(text, static_cast<std::size_t>(length));
-  std::string first = all.substr(0, all.find_first_of(",\n"));
-  std::replace_if(
-      first.begin(), first.end(), [](char c) { return c == '\t' || c == '\0'; }, ' ');
-  return first;
-}
-
 MpiAllReduce::MpiAllReduce(MpiSession& session, double deadline_seconds)
     : session_(session),
       deadline_seconds_(deadline_seconds),

@@ -15,9 +15,6 @@
 
 namespace lockstep::comm {
 
-/// "Open MPI v4.1.4": the library's words about itself, the first of them.
-std::string mpi_library_version();
-
 /// A call that waits for a peer for ever cannot be left. A thread watches the clock instead: past the deadline it says
 /// who this rank is, what it waits for and which of its peers on the same machine are stopped or dead, and ends the job
 /// by MpiSession::abort.

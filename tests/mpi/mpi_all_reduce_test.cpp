@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "comm/session/launcher.hpp"
 #include "world.hpp"
 
 namespace lockstep::comm {
