@@ -83,7 +83,7 @@ std::vector<Choice<StaleRate>> choices() {
 template <>
 std::vector<Choice<model::OuterOptimizerKind>> choices() {
   using enum model::OuterOptimizerKind;
-  return named({average, momentum, nesterov});
+  return named({average, momentum, slowmo, nesterov});
 }
 
 template <>

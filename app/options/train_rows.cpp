@@ -386,17 +386,17 @@ void add_agree_options(OptionTable& table, AgreeOptions& options) {
   table
       .add_choice("outer-optimizer", options.outer.kind, "NAME",
                   "what is done with the mean over the islands of how far they have come: average (local SGD: takes "
-                  "it), momentum (SlowMo), nesterov (DiLoCo)")
+                  "it), momentum, slowmo (momentum in units of the learning rate), nesterov (DiLoCo)")
       .needs("agree");
   table.add("outer-rate", options.outer.rate, "RATE", "of the outer optimiser")
       .above(0)
       .needs("agree")
-      .only_with("outer-optimizer", {"momentum", "nesterov"});
+      .only_with("outer-optimizer", {"momentum", "slowmo", "nesterov"});
   table.add("outer-momentum", options.outer.momentum, "M", "likewise")
       .at_least(0)
       .below(1)
       .needs("agree")
-      .only_with("outer-optimizer", {"momentum", "nesterov"});
+      .only_with("outer-optimizer", {"momentum", "slowmo", "nesterov"});
   table
       .add("fragments", options.fragments, "F",
            "islands agree on the weights in so many equal parts, which take turns within a round")

@@ -7,13 +7,13 @@
 
 namespace lockstep::model {
 
-enum class OuterOptimizerKind { average, momentum, nesterov };
-/// "average", "momentum", "nesterov": as options and plans say it.
+enum class OuterOptimizerKind { average, momentum, slowmo, nesterov };
+/// "average", "momentum", ...: as options and plans say it.
 std::string_view name_of(OuterOptimizerKind kind) noexcept;
 
 struct OuterOptimizerOptions {
   OuterOptimizerKind kind = OuterOptimizerKind::nesterov;
-  double rate = 0.7;      ///< of momentum and nesterov
+  double rate = 0.7;      ///< of all but average
   double momentum = 0.9;  ///< likewise
   bool operator==(const OuterOptimizerOptions&) const = default;
 };
@@ -25,10 +25,11 @@ bool has_velocity(const OuterOptimizerOptions& options) noexcept;
 /// afterwards; `difference` d: the mean over the islands of anchor - own weights; `velocity` v: as long, empty where
 /// none is kept. All of one length.
 ///   average   a <- a - d                         (local SGD: Stich, ICLR 2019)
-///   momentum  v <- m v + d,  a <- a - rate v     (SlowMo: Wang et al., ICLR 2020, at a constant inner rate)
+///   momentum  v <- m v + d,  a <- a - rate v
+///   slowmo    v <- m v + d / g,  a <- a - rate g v   (Wang et al., ICLR 2020; g: the inner learning rate)
 ///   nesterov  v <- m v + d,  a <- a - rate (d + m v)   (DiLoCo: Douillard et al. 2023)
-/// Throws std::invalid_argument where lengths differ.
+/// `inner_rate`: of the inner optimiser's last step. Throws std::invalid_argument where lengths differ.
 void outer_update(const OuterOptimizerOptions& options, std::span<float> anchor, std::span<float> velocity,
-                  std::span<const float> difference);
+                  std::span<const float> difference, double inner_rate = 1);
 
 }  // namespace lockstep::model

@@ -41,7 +41,7 @@ expect_status 0
   failed "nothing to show: the loss is the synchronous one"
 near "$(loss runs/eight)" "$(loss runs/all)" 0.2
 
-for outer in "nesterov" "momentum --outer-rate 0.5 --outer-momentum 0.6" "average"; do
+for outer in "nesterov" "slowmo --outer-rate 1 --outer-momentum 0.6" "average"; do
   for transport in auto ring two-level; do
     local_steps="$base --optimizer adam --learning-rate 0.003 --agree local=7 --islands 2 --outer-optimizer $outer --transport $transport"
     check "a resumed run has the bytes of one that was not stopped: $outer, $transport"

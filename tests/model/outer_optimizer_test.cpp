@@ -25,6 +25,19 @@ TEST(OuterOptimizer, MomentumGoesOnInTheDirectionOfEarlierRounds) {
   EXPECT_EQ(anchor, std::vector<float>{0.375f});
 }
 
+TEST(OuterOptimizer, SlowMoKeepsItsVelocityInUnitsOfTheInnerRate) {
+  std::vector<float> anchor{1}, velocity{0};
+  const OuterOptimizerOptions options{.kind = OuterOptimizerKind::slowmo, .rate = 1, .momentum = 0.5};
+  outer_update(options, anchor, velocity, std::vector<float>{1}, 0.5);
+  EXPECT_EQ(velocity, std::vector<float>{2});
+  EXPECT_EQ(anchor, std::vector<float>{0});
+  outer_update(options, anchor, velocity, std::vector<float>{0}, 0.25);  // a smaller rate, as much smaller a step
+  EXPECT_EQ(velocity, std::vector<float>{1});
+  EXPECT_EQ(anchor, std::vector<float>{-0.25f});
+  outer_update(options, anchor, velocity, std::vector<float>{0}, 0);
+  EXPECT_EQ(anchor, std::vector<float>{-0.25f});
+}
+
 TEST(OuterOptimizer, NesterovLooksAheadByItsMomentum) {
   std::vector<float> anchor{1}, velocity{0};
   const OuterOptimizerOptions options{.kind = OuterOptimizerKind::nesterov, .rate = 0.5, .momentum = 0.25};
@@ -34,8 +47,8 @@ TEST(OuterOptimizer, NesterovLooksAheadByItsMomentum) {
 }
 
 TEST(OuterOptimizer, DescendsTowardsTheIslands) {
-  for (const OuterOptimizerKind kind :
-       {OuterOptimizerKind::average, OuterOptimizerKind::momentum, OuterOptimizerKind::nesterov}) {
+  for (const OuterOptimizerKind kind : {OuterOptimizerKind::average, OuterOptimizerKind::momentum,
+                                        OuterOptimizerKind::slowmo, OuterOptimizerKind::nesterov}) {
     std::vector<float> anchor{10}, velocity(kind == OuterOptimizerKind::average ? 0 : 1);
     for (int round = 0; round < 200; ++round) {
       const float difference = 0.3f * (anchor[0] - 2);  // every island goes a part of the way to 2
