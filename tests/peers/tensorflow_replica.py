@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """The replica program of TensorFlow's distributed MNIST tutorial, in TensorFlow: one parameter server, two workers.
 
-usage: tensorflow_replica.py --data FOLDER_OF_IDX_FILES [--sync] [--steps N] [--seeds 1,2,3,4,5]
+usage: tensorflow_replica.py --data FOLDER_OF_IDX_FILES [--sync | --stale N] [--steps N] [--seeds 1,2,3,4,5]
 
 Prints the cross-entropy per sample on the last 5,000 training samples (the tutorial's validation), for each seed, and
 median and range: beside `lockstep train --config app/examples/mnist_replica.ini`. Graph mode, as the tutorial has it:
-784-100-10, Adam 0.01, 100 samples per worker, 200 steps; `--sync` is its --sync_replicas.
+784-100-10, Adam 0.01, 100 samples per worker, 200 steps; `--sync` is its --sync_replicas. `--stale N` is the same
+training in one process, in which every gradient is of the weights of N updates before: how stale those of two real
+workers are depends on how much of a worker's time its step is.
 """
 import argparse
 import gzip
@@ -24,6 +26,43 @@ def idx(folder, name):
             data = path.read_bytes()
             return gzip.decompress(data) if path.suffix == ".gz" else data
     sys.exit(f"{folder}: there is no {name}")
+
+
+def read(folder):
+    """Training images and labels, and those held back: the last 5,000."""
+    import numpy
+
+    images = numpy.frombuffer(idx(folder, "train-images-idx3-ubyte"), numpy.uint8, offset=16).reshape(-1, 784)
+    labels = numpy.frombuffer(idx(folder, "train-labels-idx1-ubyte"), numpy.uint8, offset=8)
+    held = images[-5000:].astype(numpy.float32) / 255, labels[-5000:].astype(numpy.int64)
+    return images[:-5000], labels[:-5000], held
+
+
+def stale(options, seed):
+    """One process: the gradient of update k is of the weights after update k - N."""
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+    import numpy
+    import tensorflow as tf
+
+    images, labels, held = read(options.data)
+    random = numpy.random.default_rng(1000 * seed)
+    variables = [tf.Variable(tf.random.truncated_normal([784, 100], stddev=1.0 / 28, seed=seed)), tf.Variable(tf.zeros([100])),
+                 tf.Variable(tf.random.truncated_normal([100, 10], stddev=0.1, seed=seed + 1)), tf.Variable(tf.zeros([10]))]
+    optimizer = tf.compat.v1.train.AdamOptimizer(0.01)
+
+    def loss(weights, x, y):
+        hidden = tf.nn.relu(x @ weights[0] + weights[1])
+        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=hidden @ weights[2] + weights[3]))
+
+    order, past = random.permutation(len(images)), []
+    for step in range(options.steps):
+        past = (past + [[tf.identity(v) for v in variables]])[-options.stale - 1:]
+        batch = order[100 * step:100 * step + 100]
+        with tf.GradientTape() as tape:
+            tape.watch(past[0])
+            value = loss(past[0], images[batch].astype(numpy.float32) / 255, labels[batch].astype(numpy.int64))
+        optimizer.apply_gradients(zip(tape.gradient(value, past[0]), variables))
+    return float(loss(variables, *held)), options.steps
 
 
 def free_ports(count):
@@ -50,10 +89,7 @@ def task(job, index, ports, options, seed, answers, ready, over):
     if job == "ps":
         over.wait()
         return
-    images = numpy.frombuffer(idx(options.data, "train-images-idx3-ubyte"), numpy.uint8, offset=16).reshape(-1, 784)
-    labels = numpy.frombuffer(idx(options.data, "train-labels-idx1-ubyte"), numpy.uint8, offset=8)
-    held = images[-5000:].astype(numpy.float32) / 255, labels[-5000:].astype(numpy.int64)
-    images, labels = images[:-5000], labels[:-5000]
+    images, labels, held = read(options.data)
     random = numpy.random.default_rng(1000 * seed + index)
     workers, hidden = len(ports) - 1, 100
     tf.set_random_seed(seed)
@@ -112,12 +148,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--data", required=True, help="folder of train-images-idx3-ubyte, train-labels-idx1-ubyte, or .gz")
     parser.add_argument("--sync", action="store_true", help="the tutorial's --sync_replicas")
+    parser.add_argument("--stale", type=int, help="one process, gradients of the weights of so many updates before")
     parser.add_argument("--steps", type=int, default=200, help="global steps, as TensorFlow counts them")
     parser.add_argument("--seeds", default="1,2,3,4,5")
     options = parser.parse_args()
     scores = []
     for seed in map(int, options.seeds.split(",")):
-        score, own = one(options, seed)
+        score, own = one(options, seed) if options.stale is None else stale(options, seed)
         scores.append(score)
         print(f"seed {seed}: cross-entropy {score:.4f}; {own} gradients of worker 0", flush=True)
     print(f"median {statistics.median(scores):.3f} ({min(scores):.3f} to {max(scores):.3f})")
