@@ -30,7 +30,7 @@ constexpr const char* kDelayBesideNetwork =
 
 Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, const Plan& plan,
                comm::SurvivorCommunicator* survivors)
-    : communicator_(communicator), stepping_(communicator), tree_(plan.tree) {
+    : communicator_(communicator), stepping_(communicator), tree_(plan.tree), rank_(communicator.rank()) {
   if (plan.islands) {
     const int own = plan.islands->of(communicator.rank()), first = plan.islands->first_rank(own);
     island_session_ = session.group(first, plan.islands->end_rank(own) - first, plan.settings.execution.deadline);
@@ -137,13 +137,16 @@ Trainer::Parts Engine::parts() {
           .update = update_};
 }
 
+SequenceShare Engine::sequences(const WorkPlan& work) const {
+  if (rank_ < training_ranks_) return share_of(work, rank_, training_ranks_).sequences;
+  return {.all = work.global_batch, .first = work.global_batch, .count = 0};
+}
+
 Checkpointer::Parts Engine::saved(const WorkPlan& work, int writers) {
   return {.communicator = communicator_,
           .training = *training_,
           .buckets = buckets(),
-          .sequences = communicator_.rank() < training_ranks_
-                           ? share_of(work, communicator_.rank(), training_ranks_).sequences
-                           : SequenceShare{},
+          .sequences = sequences(work),
           .writers = writers,
           .carried = carried(),
           .memory = backend_->is_host() ? backend_->memory() : backend_->host_memory()};

@@ -2,6 +2,7 @@
 /// Everything that computes, on one rank: backend, model, and the sums of gradients over the ranks, made for its place.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <memory_resource>
 #include <optional>
@@ -51,6 +52,12 @@ class Engine {
   /// What a checkpoint holds besides training().
   std::vector<CarriedGroup> carried() { return rounds_ ? rounds_->carried() : std::vector<CarriedGroup>(); }
   std::span<const comm::Slice> buckets() const noexcept { return reducer_->schedule(); }
+  /// This rank's among those of the global batch: none of a rank that only serves.
+  SequenceShare sequences(const WorkPlan& work) const;
+  /// The part of the samples that this rank reads: that of a worker also on ranks that only serve, which never ask.
+  int reads_as() const noexcept { return std::min(rank_, training_ranks_ - 1); }
+  /// Ranks that share the samples.
+  int training_ranks() const noexcept { return training_ranks_; }
   /// What a trainer needs.
   Trainer::Parts parts();
   /// What a checkpointer needs, where so many ranks write.
@@ -76,7 +83,7 @@ class Engine {
   std::optional<LocalRounds> rounds_;
   std::optional<ServerRounds> server_rounds_;
   Trainer::Update update_ = Trainer::Update::here;
-  int training_ranks_ = 1;
+  int rank_ = 0, training_ranks_ = 1;  ///< of the job as it began
 };
 
 /// Collective: the backend of a place. Throws comm::AgreedError on every rank where one of them has none.

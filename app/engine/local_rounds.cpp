@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
 
 #include <fmt/format.h>
 
+#include "app/engine/divergence.hpp"
 #include "app/report/stop_watch.hpp"
 #include "comm/agreement.hpp"
 
@@ -51,6 +54,14 @@ std::vector<LocalRounds::Fragment> LocalRounds::cut() const {
 }
 
 void LocalRounds::start_at(std::int64_t steps_done) {
+  under_way_ = nullptr;
+  spoilt_.clear();
+  own_restored_ = false;
+  std::ranges::fill(velocity_, 0.0f);
+  choose_ranks(steps_done);
+}
+
+void LocalRounds::choose_ranks(std::int64_t steps_done) {
   const bool apart = plan_.settings.agree.is_apart(steps_done);
   if (apart == apart_) return;
   apart_ = apart;
@@ -63,78 +74,89 @@ void LocalRounds::begin() {
   own_restored_ = false;
 }
 
+/// Of the island alone. One that has come apart makes no more, until all are told, where they agree for the next time.
+Trainer::Result LocalRounds::make_step(Trainer& trainer) {
+  try {
+    if (spoilt_.empty()) return trainer.step({});
+  } catch (const Divergence& divergence) {
+    spoilt_ = divergence.what();
+  } catch (const comm::AgreedError& error) {
+    if (plan_.islands->count() == 1) throw;
+    throw comm::PeerError(error.what());  // the other islands are in the middle of their rounds
+  }
+  return {};
+}
+
 /// The sums over the island, and what its last step says.
 Trainer::Result LocalRounds::steps(Trainer& trainer) {
   const AgreeOptions& agree = plan_.settings.agree;
-  const std::int64_t total = plan_.workload.work.total_steps, begin = trainer.steps_done();
+  const std::int64_t total = plan_.workload.work.total_steps, before = trainer.steps_done();
+  Way way{.before = before, .done = before};
   Trainer::Result sums;
   do {
-    Trainer::Result step;
-    try {
-      step = trainer.step({});
-    } catch (const comm::AgreedError& error) {
-      if (plan_.islands->count() == 1) throw;
-      throw comm::PeerError(error.what());  // the other islands are in the middle of their rounds
-    }
+    const Trainer::Result step = make_step(trainer);
+    ++way.done;
     sums.figures.step = step.figures.step;
     sums.figures.loss_sum += step.figures.loss_sum;
     sums.figures.metric_sum += step.figures.metric_sum;
     sums.figures.samples += step.figures.samples;
     sums.figures.learning_rate = step.figures.learning_rate;
     sums.figures.gradient_norm = step.figures.gradient_norm;
-    if (trainer.steps_done() < total) {
-      agree_on_what_is_due(trainer, begin, sums.figures.samples);
+    inner_rate_ = step.figures.learning_rate;
+    way.samples = spoilt_.empty() ? sums.figures.samples : std::numeric_limits<double>::quiet_NaN();
+    if (way.done < total) {
+      agree_on_what_is_due(trainer, way);
     } else {
-      agree_on_all(trainer, begin, sums.figures.samples);
+      agree_on_all(trainer, way);
     }
-  } while (agree.round_begin(trainer.steps_done()) != trainer.steps_done() && trainer.steps_done() < total);
+  } while (agree.round_begin(way.done) != way.done && way.done < total);
   return sums;
 }
 
-/// `steps_before`: done when this round began here. `samples`: of the island since then.
-void LocalRounds::agree_on_what_is_due(Trainer& trainer, std::int64_t steps_before, double samples) {
+void LocalRounds::agree_on_what_is_due(Trainer& trainer, const Way& way) {
   const AgreeOptions& agree = plan_.settings.agree;
-  const std::int64_t round = agree.round_begin(trainer.steps_done() - 1);
-  const std::int64_t step = trainer.steps_done() - round, before = steps_before - round;
+  const std::int64_t round = agree.round_begin(way.done - 1);
+  const std::int64_t step = way.done - round, before = way.before - round;
   for (const Fragment& fragment : fragments_) {
     if (fragment.end <= before || step < fragment.start || step > fragment.end) continue;
-    if (under_way_ != &fragment) start(trainer, fragment, samples);
-    if (step == fragment.end) finish(trainer, agree.outer);
+    if (under_way_ != &fragment) start(trainer, fragment, way);
+    if (step == fragment.end) finish(trainer, agree.outer, way);
   }
 }
 
 /// A run's last step: what the islands have come since they agreed counts as the mean of them, without momentum.
-void LocalRounds::agree_on_all(Trainer& trainer, std::int64_t steps_before, double samples) {
-  agree_on_what_is_due(trainer, steps_before, samples);
+void LocalRounds::agree_on_all(Trainer& trainer, const Way& way) {
+  agree_on_what_is_due(trainer, way);
   const AgreeOptions& agree = plan_.settings.agree;
-  if (under_way_ != nullptr) finish(trainer, agree.outer);
-  const std::int64_t step = trainer.steps_done() - agree.round_begin(trainer.steps_done() - 1);
+  if (under_way_ != nullptr) finish(trainer, agree.outer, way);
+  const std::int64_t step = way.done - agree.round_begin(way.done - 1);
   for (const Fragment& fragment : fragments_) {
     if (fragment.end == step && agree.delay == 0) continue;
-    start(trainer, fragment, samples);
-    finish(trainer, {.kind = model::OuterOptimizerKind::average});
+    start(trainer, fragment, way);
+    finish(trainer, {.kind = model::OuterOptimizerKind::average}, way);
   }
 }
 
 /// Each island's way counts as much as its samples; one of its ranks says it, the others' zeros change nothing.
-void LocalRounds::start(Trainer& trainer, const Fragment& fragment, double samples) {
+void LocalRounds::start(Trainer& trainer, const Fragment& fragment, const Way& way) {
   const StopWatch watch;
   const std::size_t first = fragment.first, last = first + fragment.count;
   const std::span<const float> now = weights();
-  const auto share = static_cast<float>(samples);
+  const auto share = static_cast<float>(way.samples);
   for (std::size_t i = first; i < last; ++i) differences_[i] = speaks_ ? share * (anchor_[i] - now[i]) : 0;
   if (!left_.empty()) std::copy(now.begin() + first, now.begin() + last, left_.begin() + first);
-  samples_ = {speaks_ ? samples : 0};
+  samples_ = {speaks_ ? way.samples : 0};
   under_way_ = &fragment;
-  be_patient(trainer);
+  be_patient(way.done);
   parts_.communicator.all_reduce(std::span(samples_));
   parts_.communicator.all_reduce(differences_.subspan(first, fragment.count));
   trainer.add_communication(watch.seconds());
 }
 
-void LocalRounds::finish(Trainer& trainer, const model::OuterOptimizerOptions& outer) {
+void LocalRounds::finish(Trainer& trainer, const model::OuterOptimizerOptions& outer, const Way& come) {
   const StopWatch watch;
-  parts_.communicator.wait("agreeing on the weights", trainer.steps_done());
+  parts_.communicator.wait("agreeing on the weights", come.done);
+  if (!std::isfinite(samples_[0])) fail(come);
   const auto [first, count, started, ended] = *under_way_;
   under_way_ = nullptr;
   const auto scale = static_cast<float>(1 / samples_[0]);
@@ -145,7 +167,7 @@ void LocalRounds::finish(Trainer& trainer, const model::OuterOptimizerOptions& o
   const std::span<float> velocity = !model::has_velocity(outer)
                                         ? std::span<float>()
                                         : std::span(velocity_).subspan(std::min(first, all_trained), trained);
-  model::outer_update(outer, anchor.first(trained), velocity, way.first(trained));
+  model::outer_update(outer, anchor.first(trained), velocity, way.first(trained), inner_rate_);
   // Running means and variances have no momentum: beyond the mean of the islands' lies nothing.
   model::outer_update({.kind = model::OuterOptimizerKind::average}, anchor.subspan(trained), {}, way.subspan(trained));
   const std::span<float> now = weights().subspan(first, count);
@@ -154,19 +176,26 @@ void LocalRounds::finish(Trainer& trainer, const model::OuterOptimizerOptions& o
   trainer.add_communication(watch.seconds());
 }
 
+/// Collective: some island has come apart.
+void LocalRounds::fail(const Way& way) {
+  const std::vector<comm::RankText> said = comm::gather_distinct(parts_.communicator, spoilt_);
+  parts_.communicator.set_deadline(plan_.settings.execution.deadline);
+  throw Divergence(way.done, way.before, comm::with_ranks_unless_all(said.front()));
+}
+
 /// Until the end of the round another island may be as much slower than this one.
-void LocalRounds::be_patient(const Trainer& trainer) {
+void LocalRounds::be_patient(std::int64_t steps_done) {
   const AgreeOptions& agree = plan_.settings.agree;
   const ExecutionOptions& execution = plan_.settings.execution;
-  const std::int64_t done = trainer.steps_done() - agree.round_begin(trainer.steps_done() - 1);
+  const std::int64_t done = steps_done - agree.round_begin(steps_done - 1);
   const double whole_round = round_.seconds() * static_cast<double>(agree.local_steps) / static_cast<double>(done);
   parts_.communicator.set_deadline(execution.deadline + execution.io_deadline + kMostTimesSlower * whole_round);
-  parts_.communicator.note_activity("waiting for the other islands", trainer.steps_done());
+  parts_.communicator.note_activity("waiting for the other islands", steps_done);
 }
 
 Trainer::Result LocalRounds::step_of_all(Trainer& trainer, const std::function<Trainer::Request()>& ask) {
   const Trainer::Result result = trainer.step(ask());
-  start_at(trainer.steps_done());
+  choose_ranks(trainer.steps_done());
   if (apart_) begin();
   return result;
 }
@@ -185,7 +214,7 @@ Trainer::Result LocalRounds::round(Trainer& trainer, const std::function<Trainer
   }
   const Trainer::Request wanted = ask();
   const StopWatch agreeing;
-  be_patient(trainer);
+  be_patient(trainer.steps_done());
   const double mine = speaks_ ? 1 : 0;
   std::array<double, 7> sums{mine * result.figures.loss_sum,  mine * result.figures.metric_sum,
                              mine * result.figures.samples,   wanted.stop ? 1.0 : 0.0,

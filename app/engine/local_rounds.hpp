@@ -44,15 +44,16 @@ class LocalRounds {
   /// Collective. `plan` has islands, and outlives the rounds.
   LocalRounds(const Parts& parts, const Plan& plan);
 
-  /// So many steps are done: with all ranks, or in rounds (--agree-after). Before a checkpoint's state is restored.
+  /// So many steps are done: with all ranks, or in rounds (--agree-after). Before a checkpoint's state is restored;
+  /// what rounds before have left is forgotten.
   void start_at(std::int64_t steps_done);
   /// The weights are what training begins with: they become the anchor. Before the first round.
   void begin();
   /// Collective. A step of all ranks, as long as all of them agree in every step. Else the steps until the round is
   /// over, or the run, then the agreement. `ask`: what this rank wants, asked when its steps are done. The figures are
   /// sums over the round and all ranks; rate and gradient norm those of the last step (the norm: of rank 0's island).
-  /// Throws comm::AgreedError where a rank has failed, comm::PeerError where an island has: the others do not know of
-  /// it.
+  /// Throws Divergence where training has come apart, comm::AgreedError where a rank has failed, comm::PeerError where
+  /// an island has: the others do not know of it.
   Trainer::Result round(Trainer& trainer, const std::function<Trainer::Request()>& ask);
 
   /// What a checkpoint holds besides the training's own state, which is that of the first island: the outer
@@ -67,13 +68,22 @@ class LocalRounds {
     std::int64_t start = 0, end = 0;
   };
   std::vector<Fragment> cut() const;
+  void choose_ranks(std::int64_t steps_done);
+  Trainer::Result make_step(Trainer& trainer);
   Trainer::Result step_of_all(Trainer& trainer, const std::function<Trainer::Request()>& ask);
   Trainer::Result steps(Trainer& trainer);
-  void agree_on_what_is_due(Trainer& trainer, std::int64_t steps_before, double samples);
-  void agree_on_all(Trainer& trainer, std::int64_t steps_before, double samples);
-  void start(Trainer& trainer, const Fragment& fragment, double samples);
-  void finish(Trainer& trainer, const model::OuterOptimizerOptions& outer);
-  void be_patient(const Trainer& trainer);
+  /// How far an island has come in its round.
+  struct Way {
+    std::int64_t before = 0;  ///< steps done when the round began here
+    std::int64_t done = 0;    ///< steps
+    double samples = 0;       ///< of the island since then; NaN: it has come apart
+  };
+  void agree_on_what_is_due(Trainer& trainer, const Way& way);
+  void agree_on_all(Trainer& trainer, const Way& way);
+  void start(Trainer& trainer, const Fragment& fragment, const Way& way);
+  void finish(Trainer& trainer, const model::OuterOptimizerOptions& outer, const Way& way);
+  [[noreturn]] void fail(const Way& way);
+  void be_patient(std::int64_t steps_done);
   std::span<float> weights() { return parts_.training.parameters.weight_elements(model::Weights::current); }
   void save_inner_state(const std::string& group, int island, std::span<float> out);
   CarriedGroup weights_of(int island);
@@ -87,6 +97,8 @@ class LocalRounds {
   const Fragment* under_way_ = nullptr;  ///< its sum
   std::array<double, 1> samples_{};      ///< that the sum under way is of
   StopWatch round_;                      ///< since the round began
+  double inner_rate_ = 0;                ///< of the last step
+  std::string spoilt_;                   ///< why training has come apart on this rank's island
   std::unique_ptr<std::pmr::memory_resource> memory_;
   std::span<float> differences_;  ///< where all ranks sum
   std::vector<float> anchor_, velocity_;

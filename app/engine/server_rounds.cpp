@@ -9,9 +9,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/engine/divergence.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/stop_watch.hpp"
 #include "comm/agreement.hpp"
+#include "comm/servers/changed_blocks.hpp"
 #include "comm/session/backoff.hpp"
 
 namespace lockstep::app {
@@ -53,10 +55,12 @@ ServerRounds::ServerRounds(const Parts& parts, const Plan& plan)
   if (servers_.trains(rank_)) to_servers_.emplace(parts.session, worker_options(plan, mpi_));
 }
 
-void ServerRounds::begin(std::int64_t steps_done) {
-  first_step_ = own_steps_ = steps_done;
+void ServerRounds::begin(const ServedCourse& course) {
+  first_step_ = own_steps_ = course.steps;
+  reported_ = {.step = course.steps};
+  spoilt_.clear();
   comm::all_succeed(parts_.communicator, [&] {
-    if (server_) server_->load(parts_.training.parameters, steps_done);
+    if (server_) server_->load(parts_.training.parameters, course);
   });
   if (plan_.replay.empty()) return;
   std::array<double, 1> ends{server_ ? static_cast<double>(server_->scripted_steps()) : 0};  // one has read it
@@ -70,7 +74,8 @@ void ServerRounds::look() {
   if (server_failed_) std::rethrow_exception(server_error_);
   for (const int dead : parts_.communicator.dead_peers()) {
     if (std::ranges::find(seen_dead_, dead) != seen_dead_.end()) continue;
-    if (dead == 0 || servers_.on(dead) >= 0) {
+    // Nor without one whose gradients are to be repeated.
+    if (dead == 0 || servers_.on(dead) >= 0 || !plan_.replay.empty()) {
       const std::lock_guard lock(*mpi_);
       parts_.communicator.look_at_peers();  // throws with what is known of it
     }
@@ -149,14 +154,16 @@ void ServerRounds::pull(std::int64_t version) {
   wait("the parameters", [&] {
     while (const auto message = to_servers_->poll()) {
       const comm::Slice part = served_part(servers_, weights.size(), message->peer);
-      if (message->note.kind != static_cast<std::int32_t>(Say::part) || message->values.size() != part.count) {
+      const std::span<float> own = weights.subspan(part.offset, part.count);
+      const bool packed = (message->note.flags & kPacked) != 0;
+      if (message->note.kind != static_cast<std::int32_t>(Say::part) ||
+          (packed ? !comm::unpack_blocks(message->values, own) : message->values.size() != part.count)) {
         throw comm::PeerError(
             fmt::format("server {} answers with {} numbers of {}; this is a bug in lockstep, please "
                         "report it",
                         message->peer, message->values.size(), part.count));
       }
-      std::copy(message->values.begin(), message->values.end(),
-                weights.begin() + static_cast<std::ptrdiff_t>(part.offset));
+      if (!packed) std::ranges::copy(message->values, own.begin());
       --missing;
     }
     return missing == 0;
@@ -166,17 +173,21 @@ void ServerRounds::pull(std::int64_t version) {
 
 void ServerRounds::push(const Trainer::Result& result, std::int64_t step, bool wants_end) {
   comm::ServerNote note = worker_note(Say::push);
-  note.flags = wants_end ? 1 : 0;
+  const std::int32_t flags = wants_end ? kWantsEnd : 0;
   note.step = step;
   note.samples = result.figures.samples;
   note.divisor = result.divisor;
   note.loss = result.figures.loss_sum;
   note.metric = result.figures.metric_sum;
-  note.squares = parts_.training.status.posted().gradient_squares;
+  note.squares = spoilt_.empty() ? parts_.training.status.posted().gradient_squares : 0;
   const std::span<const float> gradients = parts_.training.parameters.gradient_elements();
   for (int server = 0; server < servers_.count; ++server) {
     const comm::Slice part = served_part(servers_, gradients.size(), server);
-    to_servers_->send(server, note, gradients.subspan(part.offset, part.count));
+    const std::span<const float> own = gradients.subspan(part.offset, part.count);
+    comm::find_blocks_not_zero(own, blocks_);
+    const bool packed = comm::pack_blocks(own, blocks_, packed_);
+    note.flags = flags | (packed ? kPacked : 0);
+    to_servers_->send(server, note, packed ? packed_ : own);
   }
 }
 
@@ -198,6 +209,27 @@ StepFigures ServerRounds::unreported(std::int64_t steps, const std::vector<doubl
   return figures;
 }
 
+/// The others have made steps without this worker, which leaves out its samples of them.
+void ServerRounds::jump_to(std::int64_t step, const Calls& calls) {
+  calls.go_on_at(place_after(plan_.workload.work, {epoch_, position_}, step - first_step_));
+  own_steps_ = step;
+  model::RecurrentState& carried = parts_.training.model.recurrent_state();
+  if (carried.elements() > 0) carried.reset(model::Purpose::training, 0, plan_.workload.model.sequences);
+}
+
+/// Of this worker alone. One whose training has come apart brings zeros from there on, until the round ends.
+Trainer::Result ServerRounds::make_step(Trainer& trainer) {
+  try {
+    if (spoilt_.empty()) return trainer.step({});
+  } catch (const Divergence& divergence) {
+    spoilt_ = divergence.what();
+  } catch (const comm::AgreedError& error) {
+    throw comm::PeerError(error.what());  // the others are in the middle of their steps
+  }
+  std::ranges::fill(parts_.training.parameters.gradient_elements(), 0.0f);
+  return {};
+}
+
 /// A worker's round.
 void ServerRounds::work(Trainer& trainer, const Calls& calls) {
   for (;;) {
@@ -214,31 +246,22 @@ void ServerRounds::work(Trainer& trainer, const Calls& calls) {
       return;
     }
     pull(word.version);
-    if (sums_ && own_steps_ < word.step) {
-      calls.go_on_at(place_after(plan_.workload.work, {epoch_, position_}, word.step - first_step_));
-      own_steps_ = word.step;
-    }
+    if (sums_ && own_steps_ < word.step) jump_to(word.step, calls);
     trainer.add_communication(waited_ - waited);
     parts_.communicator.note_activity("forward and backward", word.step + 1);
     const StopWatch watch;
     trainer.start_at(word.step, trainer.epoch(), trainer.next_position());
-    Trainer::Result result;
-    try {
-      result = trainer.step({});
-    } catch (const comm::AgreedError& error) {
-      throw comm::PeerError(error.what());  // the others are in the middle of their steps
-    }
+    const Trainer::Result result = make_step(trainer);
     ++own_steps_;
     step_seconds_ = std::max(step_seconds_, watch.seconds());
     const Trainer::Request wanted = calls.ask();
-    push(result, word.step, wanted.stop || wanted.save || wanted.save_due || !wanted.error.empty());
+    push(result, word.step, !spoilt_.empty() || wanted.stop || wanted.save || wanted.save_due || !wanted.error.empty());
   }
 }
 
 Trainer::Result ServerRounds::round(Trainer& trainer, std::int64_t steps, const Calls& calls) {
   const std::int64_t before = trainer.steps_done();
   if (before == first_step_) epoch_ = trainer.epoch(), position_ = trainer.next_position();
-  if (reported_.step < before) reported_.step = before;
   {
     server_failed_ = false;
     std::jthread beside;
@@ -289,6 +312,7 @@ Trainer::Result ServerRounds::round(Trainer& trainer, std::int64_t steps, const 
   parts_.communicator.note_activity("waiting for the other ranks", before);
   const bool speaks = server_ && server_->coordinates();
   const ServerFigures figures = speaks ? server_->figures() : ServerFigures{};
+  const std::string& spoilt = spoilt_.empty() && server_ ? server_->spoilt() : spoilt_;
   std::vector<double> sums{speaks ? figures.loss : 0.0,
                            speaks ? figures.metric : 0.0,
                            speaks ? figures.samples : 0.0,
@@ -298,7 +322,8 @@ Trainer::Result ServerRounds::round(Trainer& trainer, std::int64_t steps, const 
                            wanted.stop ? 1.0 : 0.0,
                            wanted.save ? 1.0 : 0.0,
                            wanted.save_due ? 1.0 : 0.0,
-                           wanted.error.empty() ? 0.0 : 1.0};
+                           wanted.error.empty() ? 0.0 : 1.0,
+                           spoilt.empty() ? 0.0 : 1.0};
   parts_.communicator.all_reduce(std::span(sums));
   parts_.communicator.wait("agreeing on a round", before);
   if (sums[9] > 0) throw comm::AgreedError(comm::gather_distinct(parts_.communicator, wanted.error));
@@ -309,6 +334,10 @@ Trainer::Result ServerRounds::round(Trainer& trainer, std::int64_t steps, const 
   const std::int64_t done = static_cast<std::int64_t>(sums[5]) / (sums_ ? 1 : servers_.workers);
   const DataPlace place = place_after(plan_.workload.work, {epoch_, position_}, done - first_step_);
   trainer.start_at(done, place.epoch, place.position);
+  if (sums[10] > 0) {
+    throw Divergence(done, before,
+                     comm::with_ranks_unless_all(comm::gather_distinct(parts_.communicator, spoilt).front()));
+  }
   return {.figures = unreported(done, sums),
           .stop_requests = static_cast<int>(sums[6]),
           .save_requests = static_cast<int>(sums[7]),

@@ -37,8 +37,8 @@ class ServerRounds {
   /// `plan` has servers, and outlives the rounds.
   ServerRounds(const Parts& parts, const Plan& plan);
 
-  /// Collective. The servers take what training begins with. Before the first round.
-  void begin(std::int64_t steps_done);
+  /// Collective. The servers take what training begins with, or goes back to. Between rounds.
+  void begin(const ServedCourse& course);
   /// After begin(): so many steps are done where the record that is repeated (--replay) ends; -1: there is none.
   std::int64_t replay_ends() const noexcept { return replay_ends_; }
   /// What a round asks of the rank that it runs on.
@@ -50,14 +50,16 @@ class ServerRounds {
     std::function<void(DataPlace)> go_on_at;         ///< the data: others have made steps without this rank
   };
   /// Collective. Until `steps` are done in all, or somebody wants something. The figures are those that have not been
-  /// reported. Throws comm::AgreedError where a rank has failed between steps, comm::PeerError where one has in a step:
-  /// the others do not know of it.
+  /// reported. Throws Divergence where training has come apart, comm::AgreedError where a rank has failed between
+  /// steps, comm::PeerError where one has in a step: the others do not know of it.
   Trainer::Result round(Trainer& trainer, std::int64_t steps, const Calls& calls);
   /// Collective, between rounds: what came of the gradients, a few lines for rank 0.
   std::string report();
 
  private:
   void work(Trainer& trainer, const Calls& calls);
+  Trainer::Result make_step(Trainer& trainer);
+  void jump_to(std::int64_t step, const Calls& calls);
   struct Word {
     comm::ServerNote note;
     std::vector<int> dead;
@@ -87,18 +89,18 @@ class ServerRounds {
   std::vector<float> arena_;
   std::exception_ptr server_error_;  ///< of the thread; guarded by server_failed_
   std::atomic<bool> server_failed_ = false;
-  std::atomic<bool> wants_end_ = false;  ///< told to the server beside this worker
   std::int64_t replay_ends_ = -1;
   std::int64_t own_steps_ = 0;                              ///< of this worker, in its samples
   std::int64_t epoch_ = 0, position_ = 0, first_step_ = 0;  ///< in the data, where this process began
   double step_seconds_ = 0;                                 ///< the longest step of this worker
   double waited_ = 0;                                       ///< seconds for servers
-  double bytes_ = 0;
   std::vector<int> seen_dead_;  ///< ranks that have died, as far as this one has seen or heard
   std::vector<int> warned_;     ///< rank 0: of these
   std::vector<int> dead_;       ///< of the last round's end: without whom the collectives go on
   StepFigures reported_;        ///< sums of what has been reported
-  std::vector<double> last_report_;
+  std::string spoilt_;          ///< why this worker's training has come apart
+  std::vector<std::uint32_t> blocks_;
+  std::vector<float> packed_;  ///< of the gradient
 };
 
 }  // namespace lockstep::app

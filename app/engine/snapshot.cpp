@@ -49,7 +49,8 @@ std::span<float> part_of(StatefulSequences& state, const SequenceShare& sequence
                static_cast<std::size_t>(sequences.count * state.elements));
 }
 
-/// Collective: every rank's sequences, those of the lower ranks first, in one array on all ranks.
+/// Collective: every rank's sequences in one array on all ranks, each behind the number of its first one. Those of
+/// ranks that have died are zero.
 StatefulSequences gather_recurrent_state(comm::Communicator& communicator, const model::RecurrentState& recurrent,
                                          const SequenceShare& own) {
   StatefulSequences state{.sequences = own.all, .elements = recurrent.elements(), .values = {}};
@@ -57,10 +58,14 @@ StatefulSequences gather_recurrent_state(comm::Communicator& communicator, const
   state.values.resize(static_cast<std::size_t>(own.all * state.elements));
   const std::span<float> mine = part_of(state, own);
   recurrent.download(own.count, mine);
-  auto* end = reinterpret_cast<char*>(state.values.data());
-  for (const std::string& theirs :
-       comm::all_gather_text(communicator, {reinterpret_cast<const char*>(mine.data()), mine.size_bytes()})) {
-    end = std::copy(theirs.begin(), theirs.end(), end);
+  std::string text(reinterpret_cast<const char*>(&own.first), sizeof own.first);
+  text.append(reinterpret_cast<const char*>(mine.data()), mine.size_bytes());
+  for (const std::string& theirs : comm::all_gather_text(communicator, text)) {
+    std::int64_t first = 0;
+    std::memcpy(&first, theirs.data(), sizeof first);
+    if (theirs.size() == sizeof first) continue;
+    std::memcpy(state.values.data() + first * state.elements, theirs.data() + sizeof first,
+                theirs.size() - sizeof first);
   }
   return state;
 }

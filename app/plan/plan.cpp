@@ -144,14 +144,14 @@ void require_servers(const TrainOptions& options, const Place& place, const mode
   if (options.agree.delay > 0) refuse("--delay", "that is for --agree local");
   if (place.gpu) refuse("GPUs yet", "give --device cpu");
   if (options.execution.shard_optimizer) refuse("--shard-optimizer", "the servers keep the optimiser in parts already");
-  if (options.run.roll_back > 0) refuse("--roll-back", "the servers would have to go back, too");
-  if (options.run.new_optimizer_state) refuse("--new-optimizer-state", "the servers count updates from the start");
+  if (options.run.roll_back > 0 && !options.agree.replay.empty()) {
+    refuse("--roll-back beside --replay", "the record knows of no way back");
+  }
   if (options.work.reproducible) refuse("--reproducible", "gradients are added as they come");
   if (options.execution.wire != comm::WireFormat::fp32)
     refuse(fmt::format("--wire {}", word_of(options.execution.wire)), "gradients travel in full");
   if (options.run.checkpoint_writers > 1) refuse("--checkpoint-writers", "rank 0 brings together what servers keep");
   if (network.synchronizes()) refuse("--sync-batch-norm", "ranks are in different steps");
-  if (is_recurrent(network)) refuse(fmt::format("--model {}", options.network.name), "a rank would lose its sequences");
   if (servers.count > 1 && options.agree.quorum == 0 && options.agree.staleness != 0 && !options.agree.replay.empty()) {
     refuse("--replay on several servers", "each hears gradients in an order of its own");
   }
@@ -185,7 +185,6 @@ void require_local_steps(const TrainOptions& options, const Place& place, int ra
   if (options.execution.shard_optimizer) refuse("--shard-optimizer", "islands have optimisers of their own");
   if (options.work.reproducible) refuse("--reproducible", "the islands' number changes the result");
   if (options.optimizer.average_decay > 0) refuse("--average-decay", "the average would be of one island's weights");
-  if (options.run.roll_back > 0) refuse("--roll-back", "an island would come apart, or leap, by itself");
   if (options.run.checkpoint_writers > 1) refuse("--checkpoint-writers", "rank 0 brings together what islands keep");
 }
 

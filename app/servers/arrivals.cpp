@@ -5,6 +5,8 @@
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
+#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -12,21 +14,39 @@ namespace lockstep::app {
 
 namespace {
 
-constexpr std::string_view kArrivalMagic = "lockstep arrivals 1\n";
+constexpr std::string_view kArrivalMagic = "lockstep arrivals 2\n";
 constexpr std::uint16_t kRoundEnd = 0xffff;
+constexpr std::uint32_t kHashBegin = 2166136261u;
+
+/// FNV-1a, goes on from `hash`.
+std::uint32_t arrival_hash(std::uint32_t hash, std::string_view bytes) {
+  for (const char byte : bytes) hash = (hash ^ static_cast<std::uint8_t>(byte)) * 16777619u;
+  return hash;
+}
+
+/// What the end of a round says of all before it.
+std::uint16_t folded(std::uint32_t hash) { return static_cast<std::uint16_t>(hash ^ hash >> 16); }
 
 template <class Value>
-std::string bytes_of(const Value& value) {
+std::string_view bytes_of(const Value& value) {
   return {reinterpret_cast<const char*>(&value), sizeof value};
 }
 
 }  // namespace
 
-std::string arrival_head_bytes(const ArrivalHead& head) { return std::string(kArrivalMagic) + bytes_of(head); }
+ArrivalRecord::ArrivalRecord(const ArrivalHead& head) : hash_(kHashBegin) {
+  append(kArrivalMagic);
+  append(bytes_of(head));
+}
 
-std::string arrival_bytes(const Arrival& arrival) { return bytes_of(arrival); }
+void ArrivalRecord::append(std::string_view bytes) {
+  bytes_ += bytes;
+  hash_ = arrival_hash(hash_, bytes);
+}
 
-std::string round_end_bytes() { return bytes_of(Arrival{.worker = kRoundEnd}); }
+void ArrivalRecord::add(const Arrival& arrival) { append(bytes_of(arrival)); }
+
+void ArrivalRecord::end_round() { append(bytes_of(Arrival{.worker = kRoundEnd, .late = folded(hash_)})); }
 
 ArrivalScript read_arrivals(const std::filesystem::path& path, const ArrivalHead& of) {
   std::ifstream file(path, std::ios::binary);
@@ -50,10 +70,15 @@ ArrivalScript read_arrivals(const std::filesystem::path& path, const ArrivalHead
         "--replay {}: it begins after update {}, and this run after {}: begin where that run began (--resume FILE)",
         path.string(), script.head.first, of.first));
   }
+  std::uint32_t hash = arrival_hash(kHashBegin, std::string_view(bytes).substr(0, begin));
   for (std::size_t at = begin; at + sizeof(Arrival) <= bytes.size(); at += sizeof(Arrival)) {
     Arrival arrival;
     std::memcpy(&arrival, bytes.data() + at, sizeof arrival);
+    const std::uint32_t before = std::exchange(hash, arrival_hash(hash, bytes_of(arrival)));
     if (arrival.worker == kRoundEnd) {
+      if (arrival.late != folded(before)) {
+        throw std::runtime_error(fmt::format("--replay {}: damaged before byte {}", path.string(), at));
+      }
       script.round_ends.push_back(script.end());
       continue;
     }
@@ -72,6 +97,8 @@ ArrivalScript read_arrivals(const std::filesystem::path& path, const ArrivalHead
     }
     update.push_back(arrival);
   }
+  const std::int64_t whole = script.round_ends.empty() ? script.head.first : script.round_ends.back();
+  script.updates.resize(static_cast<std::size_t>(whole - script.head.first));
   return script;
 }
 

@@ -4,13 +4,14 @@
 ///
 /// A file `arrivals-N` holds the updates of one process that began with N steps done: a head, then four bytes for each
 /// gradient that counted (its rank; by how many updates it was late, or in sums the last 16 bits of the update's
-/// number) and four for each end of a round.
+/// number) and four for each end of a round, which hold a checksum of all before them.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lockstep::app {
@@ -38,9 +39,23 @@ struct ArrivalScript {
   }
 };
 
-std::string arrival_head_bytes(const ArrivalHead& head);
-std::string arrival_bytes(const Arrival& arrival);
-std::string round_end_bytes();
+/// The bytes of a record, as they come.
+class ArrivalRecord {
+ public:
+  explicit ArrivalRecord(const ArrivalHead& head);
+  void add(const Arrival& arrival);
+  void end_round();
+  /// What has come since the last call.
+  std::string take() { return std::exchange(bytes_, {}); }
+
+ private:
+  void append(std::string_view bytes);
+
+  std::string bytes_;
+  std::uint32_t hash_;
+};
+
+/// Up to the last end of a round: behind it a process may have died in the middle of a write.
 /// Throws std::runtime_error with a sentence where the file is none, is damaged, or is not of such a run.
 ArrivalScript read_arrivals(const std::filesystem::path& file, const ArrivalHead& of);
 

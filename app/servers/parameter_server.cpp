@@ -55,6 +55,7 @@ ParameterServer::ParameterServer(comm::MpiSession& session, const Plan& plan, in
                             .most_values = part_.count,
                             .mpi = mpi}),
       workers_(static_cast<std::size_t>(workers_count_)),
+      schedule_(plan.schedule),
       session_(session) {
   if (servers_.count > 1) {
     std::vector<int> others;
@@ -82,14 +83,21 @@ std::span<float> ParameterServer::weights() {
 
 std::span<float> ParameterServer::gradients() { return state_.gradient_elements().subspan(part_.offset, part_.count); }
 
-void ParameterServer::load(const model::ParameterState& from, std::int64_t steps) {
+void ParameterServer::load(const model::ParameterState& from, const ServedCourse& course) {
   std::vector<float> arena(from.elements());
   for (const std::string& group : from.state_groups()) {
     const std::span<float> values = std::span(arena).first(from.group_elements(group));
     from.download_group(group, values);
     state_.upload_group(group, values);
   }
-  version_ = sums_ ? steps : steps * workers_count_;
+  const std::int64_t updates_per_step = sums_ ? 1 : workers_count_;
+  version_ = course.steps * updates_per_step;
+  optimizer_since_ = course.optimizer_since * updates_per_step;
+  schedule_ = plan_.schedule.scaled(course.rate_factor);
+  changed_ = {};
+  spoilt_.clear();
+  for (Worker& worker : workers_) worker.has_version = -1;
+  figures_.loss = figures_.metric = figures_.samples = 0;
   const AgreeOptions& agree = plan_.settings.agree;
   if (!coordinates()) return;
   Admission::Options options{.workers = workers_count_,
@@ -102,10 +110,11 @@ void ParameterServer::load(const model::ParameterState& from, std::int64_t steps
   const ArrivalHead head{.first = version_, .workers = workers_count_, .sums = sums_ ? 1 : 0};
   if (!plan_.replay.empty()) {
     options.script = std::make_shared<ArrivalScript>(read_arrivals(plan_.replay, head));
-    scripted_steps_ = options.script->end() / (sums_ ? 1 : workers_count_);
+    scripted_steps_ = options.script->end() / updates_per_step;
   }
-  record_ = sums_ || servers_.count == 1 ? arrival_head_bytes(head) : "";
+  if (sums_ || servers_.count == 1) record_.emplace(head);
   admission_.emplace(options);
+  for (const int worker : lost_) admission_->lost(worker);
 }
 
 void ParameterServer::serve(std::int64_t steps, const Look& look, const std::stop_token& stop) {
@@ -168,7 +177,7 @@ void ParameterServer::say_end() {
     to_servers_->send(other, note_of(Say::end), lost);
   }
   ended_ = true;
-  if (records()) record_ += round_end_bytes();
+  if (record_) record_->end_round();
 }
 
 void ParameterServer::lost(int index) {
@@ -290,15 +299,10 @@ void ParameterServer::hear_server(const comm::ServerMessages::Received& message)
 void ParameterServer::take(int index, const comm::ServerMessages::Received& message) {
   Worker& worker = workers_[static_cast<std::size_t>(index)];
   worker.note = message.note;
-  if (admission_ && message.note.flags != 0) admission_->drain();
-  if (message.values.size() != part_.count) {
-    throw comm::PeerError(
-        fmt::format("server {}: rank {} sends {} numbers of {}; this is a bug in lockstep, please "
-                    "report it",
-                    index_, index, message.values.size(), part_.count));
-  }
+  if (admission_ && (message.note.flags & kWantsEnd) != 0) admission_->drain();
   if (!sums_ && admission_ && admission_->follows_script()) {
-    worker.gradient.assign(message.values.begin(), message.values.end());
+    worker.gradient.resize(part_.count);
+    read_gradient(message, worker.gradient);
     worker.has_gradient = true;
     return;
   }
@@ -307,9 +311,10 @@ void ParameterServer::take(int index, const comm::ServerMessages::Received& mess
       admission_->arrived(index);
       count(message.note);
     }
-    return apply_each(worker, message.values);
+    read_gradient(message, gradients());
+    return apply_each(worker);
   }
-  std::copy(message.values.begin(), message.values.end(), worker.gradient.begin());
+  read_gradient(message, worker.gradient);
   worker.has_gradient = true;
   if (!admission_) return;  // the coordinator's word decides
   switch (admission_->arrived(index)) {
@@ -320,6 +325,23 @@ void ParameterServer::take(int index, const comm::ServerMessages::Received& mess
     case Admission::Verdict::dropped:
       worker.has_gradient = false;
       return;
+  }
+}
+
+/// Whoever sends blocks has tables of which each batch meets a few rows. Plain SGD leaves the others alone, so the
+/// weights may travel in blocks, too; with other optimisers all that was ever met changes in every update.
+void ParameterServer::read_gradient(const comm::ServerMessages::Received& message, std::span<float> into) {
+  const bool packed = (message.note.flags & kPacked) != 0;
+  if (packed) std::ranges::fill(into, 0.0f);
+  if (packed ? !comm::unpack_blocks(message.values, into) : message.values.size() != into.size()) {
+    throw comm::PeerError(
+        fmt::format("server {}: rank {} sends {} numbers of {}; this is a bug in lockstep, please "
+                    "report it",
+                    index_, message.peer, message.values.size(), into.size()));
+  }
+  if (!packed) std::ranges::copy(message.values, into.begin());
+  if (packed && !changed_.has_begun() && plan_.workload.optimizer.kind == model::OptimizerKind::sgd) {
+    changed_.begin(weights(), version_);
   }
 }
 
@@ -341,7 +363,8 @@ void ParameterServer::apply_scripted() {
     next->scripted = -1;
     admission_->arrived(index);
     count(next->note);
-    apply_each(*next, next->gradient);
+    std::ranges::copy(next->gradient, gradients().begin());
+    apply_each(*next);
     tell_workers();
   }
 }
@@ -362,17 +385,16 @@ void ParameterServer::decide() {
   apply_sum();
 }
 
-/// An update of one gradient.
-void ParameterServer::apply_each(Worker& from, std::span<const float> gradient) {
+/// An update of one gradient, which lies in gradients().
+void ParameterServer::apply_each(Worker& from) {
   const AgreeOptions& agree = plan_.settings.agree;
   const std::int64_t staleness = version_ - from.read_version;
-  if (records()) {
-    record_ += arrival_bytes(
+  if (record_) {
+    record_->add(
         {.worker = static_cast<std::uint16_t>(&from - workers_.data()), .late = static_cast<std::uint16_t>(staleness)});
   }
   ++figures_.staleness[std::min(static_cast<std::size_t>(staleness), ServerFigures::kHistogram - 1)];
   if (from.note.samples > 0) {
-    std::copy(gradient.begin(), gradient.end(), gradients().begin());
     if (agree.stale_rate == StaleRate::compensate && staleness > 0) {
       // Zheng et al., ICML 2017, "Asynchronous stochastic gradient descent with delay compensation": the Hessian
       // is approximated by the gradient's own outer product, of which the diagonal is kept.
@@ -382,7 +404,7 @@ void ParameterServer::apply_each(Worker& from, std::span<const float> gradient) 
       const std::size_t trained = std::clamp(all_trained, part_.offset, part_.offset + part_.count) - part_.offset;
       for (std::size_t i = 0; i < trained; ++i) g[i] += lambda * g[i] * g[i] * (now[i] - from.read[i]);
     }
-    const double base = plan_.schedule.at(std::min(step(), plan_.workload.work.total_steps - 1));
+    const double base = schedule_.at(std::min(step(), plan_.workload.work.total_steps - 1));
     // Zhang et al., IJCAI 2016, "Staleness-aware async-SGD".
     const double rate =
         agree.stale_rate == StaleRate::scale ? base / static_cast<double>(std::max<std::int64_t>(1, staleness)) : base;
@@ -401,7 +423,7 @@ bool ParameterServer::apply_sum() {
     if (!worker.has_gradient || worker.note.step != version_) return false;
     terms.push_back(worker.gradient.data());
     samples += worker.note.samples;
-    divisor = worker.note.divisor;
+    divisor = std::max(divisor, worker.note.divisor);
   }
   float* const sum = gradients().data();
   if (terms.size() == 1) {
@@ -417,14 +439,13 @@ bool ParameterServer::apply_sum() {
   optimizer_.finish_gradients();
   status_.post();
   const double squares = sum_squares(status_.posted().gradient_squares);
-  update(plan_.schedule.at(std::min(step(), plan_.workload.work.total_steps - 1)), squares);
+  update(schedule_.at(std::min(step(), plan_.workload.work.total_steps - 1)), squares);
   for (const int index : *decided_) {
     Worker& worker = workers_[static_cast<std::size_t>(index)];
     worker.has_gradient = false;
     count(worker.note);
-    if (records()) {
-      record_ +=
-          arrival_bytes({.worker = static_cast<std::uint16_t>(index), .late = static_cast<std::uint16_t>(version_)});
+    if (record_) {
+      record_->add({.worker = static_cast<std::uint16_t>(index), .late = static_cast<std::uint16_t>(version_)});
     }
   }
   decided_.reset();
@@ -465,15 +486,19 @@ double ParameterServer::sum_squares(double own) {
 }
 
 void ParameterServer::update(double rate, double squares) {
+  if (!spoilt_.empty()) return;
   if (!std::isfinite(squares)) {
-    throw comm::PeerError(fmt::format(
+    spoilt_ = fmt::format(
         "step {}: the gradient norm is not finite, though each rank's is: in their sum. The last checkpoint is intact. "
         "A smaller --learning-rate, --warmup-steps or --clip-norm usually helps",
-        step() + 1));
+        step() + 1);
+    if (admission_) admission_->drain();
+    return;
   }
   status_.write({.gradient_squares = squares});
-  optimizer_.prepare(rate, version_);
+  optimizer_.prepare(rate, version_ - optimizer_since_);
   optimizer_.update();
+  if (changed_.has_begun()) changed_.see(weights(), version_ + 1);
   figures_.learning_rate = rate;
   figures_.gradient_norm = std::sqrt(squares);
 }
@@ -488,7 +513,13 @@ void ParameterServer::answer_pulls() {
     if (!worker.read.empty()) std::copy(now.begin(), now.end(), worker.read.begin());
     comm::ServerNote note = note_of(Say::part);
     note.version = version_;
-    to_workers_.send(static_cast<int>(i), note, now);
+    if (changed_.since(worker.has_version, blocks_) && comm::pack_blocks(now, blocks_, packed_)) {
+      note.flags = kPacked;
+      to_workers_.send(static_cast<int>(i), note, packed_);
+    } else {
+      to_workers_.send(static_cast<int>(i), note, now);
+    }
+    worker.has_version = version_;
   }
 }
 

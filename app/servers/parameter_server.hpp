@@ -12,6 +12,12 @@
 /// and one server or no clipping, the weights have the bits of a sum in shared memory. Where some are missing the sum
 /// is scaled to the mean over the samples that are there.
 ///
+/// WHAT IS LEFT OUT. Blocks of a gradient that are zero (rows of a word embedding that no batch has met) do not travel,
+/// nor do, with plain SGD, those of the weights that a worker has already.
+///
+/// WHAT COMES APART. A worker whose loss or gradient is not finite sends zeros and asks for the end of the round; a sum
+/// that is not finite changes nothing, and ends the round, too. All ranks are told there.
+///
 /// WHO DIES. Whoever sees that a worker has died tells the coordinator (`lost`), which goes on without it and tells the
 /// others; who is left is the same for everybody when the coordinator has said `end` after the last `bye`.
 #pragma once
@@ -30,16 +36,28 @@
 #include "app/plan/plan.hpp"
 #include "app/report/stop_watch.hpp"
 #include "app/servers/admission.hpp"
+#include "comm/servers/changed_blocks.hpp"
 #include "comm/servers/server_messages.hpp"
 #include "model/backend.hpp"
 #include "model/state/parameter_state.hpp"
 #include "model/state/step_status_buffer.hpp"
 #include "model/training/optimizer.hpp"
+#include "model/training/schedule.hpp"
 
 namespace lockstep::app {
 
 /// The kinds of messages.
 enum class Say : std::int32_t { go, pause, pull, part, push, bye, decided, squares, drain, lost, end };
+/// ServerNote::flags.
+inline constexpr std::int32_t kWantsEnd = 1;  ///< of a push: the round is to end
+inline constexpr std::int32_t kPacked = 2;    ///< the values are blocks of the part
+
+/// Where a run is that servers take over.
+struct ServedCourse {
+  std::int64_t steps = 0;            ///< done
+  double rate_factor = 1;            ///< of the learning rate, after roll-backs
+  std::int64_t optimizer_since = 0;  ///< the step after which the optimiser's state began
+};
 
 /// What the coordinator knows of a run's gradients.
 struct ServerFigures {
@@ -61,13 +79,15 @@ class ParameterServer {
   ParameterServer(comm::MpiSession& session, const Plan& plan, int index, const std::shared_ptr<comm::TurnMutex>& mpi);
 
   bool coordinates() const noexcept { return index_ == 0; }
-  /// Takes its part of all state; steps done so far.
-  void load(const model::ParameterState& from, std::int64_t steps);
+  /// Takes its part of all state. Between rounds.
+  void load(const model::ParameterState& from, const ServedCourse& course);
   /// The coordinator's, where a record is repeated: steps done when it ends; else 0.
   std::int64_t scripted_steps() const noexcept { return scripted_steps_; }
   /// The coordinator's: what arrived since the last call, as a file of arrivals has it. Empty where several servers
   /// hear gradients in orders of their own.
-  std::string take_record() { return std::exchange(record_, {}); }
+  std::string take_record() { return record_ ? record_->take() : std::string(); }
+  /// What is not finite in the sums of the last round; empty: nothing.
+  const std::string& spoilt() const noexcept { return spoilt_; }
   /// Until all workers pause: when so many steps are done, or earlier when somebody asks for it. Throws
   /// comm::PeerError where a worker does not come; returns early where `stop` is requested.
   void serve(std::int64_t steps, const Look& look, const std::stop_token& stop);
@@ -89,6 +109,7 @@ class ParameterServer {
     std::vector<float> gradient;  ///< of sums
     std::vector<float> read;      ///< weights that it computes with, for compensation
     std::int64_t read_version = 0;
+    std::int64_t has_version = -1;      ///< of the weights that it has; -1: not known
     std::optional<std::int64_t> wants;  ///< this version or a later one, and is not answered yet
     bool has_gradient = false;
     std::int64_t scripted = -1;  ///< of a replay: the update that it works on
@@ -102,15 +123,15 @@ class ParameterServer {
   void hear(const comm::ServerMessages::Received& message);
   void hear_server(const comm::ServerMessages::Received& message);
   void take(int worker, const comm::ServerMessages::Received& message);
+  void read_gradient(const comm::ServerMessages::Received& message, std::span<float> into);
   void count(const comm::ServerNote& note);
-  void apply_each(Worker& from, std::span<const float> gradient);
+  void apply_each(Worker& from);
   void decide();
   bool apply_sum();
   double sum_squares(double own);
   void update(double rate, double squares);
   void answer_pulls();
   void leave_out(int worker);
-  bool records() const noexcept { return admission_.has_value() && (sums_ || servers_.count == 1); }
   void apply_scripted();
   void tell_workers();
   bool over() const;
@@ -135,7 +156,13 @@ class ParameterServer {
   int squares_heard_ = 0;
   std::int64_t version_ = 0;  ///< updates of this part
   std::int64_t scripted_steps_ = 0;
-  std::string record_;
+  std::int64_t optimizer_since_ = 0;  ///< updates
+  model::LearningRateSchedule schedule_;
+  std::optional<ArrivalRecord> record_;
+  comm::ChangedBlocks changed_;  ///< of the weights, where that is worth looking at
+  std::vector<std::uint32_t> blocks_;
+  std::vector<float> packed_;
+  std::string spoilt_;
   int byes_ = 0;  ///< and deaths
   std::vector<int> lost_;
   bool ended_ = false;  ///< the coordinator has said so

@@ -49,6 +49,18 @@ io::MetricRecord roll_back_record(std::int64_t step, std::int64_t failed_step, c
           {"rate_factor", course.rate_factor}};
 }
 
+std::optional<RollBack> roll_back_after(std::string_view lines, std::int64_t step) {
+  const auto number = [&](const char* key) {
+    const auto numbers = io::numbers_by_step(lines, kRollBack, key);
+    const auto found = numbers.find(step + 1);
+    return found == numbers.end() ? std::optional<double>() : found->second;
+  };
+  const auto count = number("count"), factor = number("rate_factor"), failed = number("failed_step");
+  if (!count || !factor || !failed) return std::nullopt;
+  return RollBack{.failed_step = static_cast<std::int64_t>(*failed),
+                  .course = {.roll_backs = static_cast<std::int64_t>(*count), .rate_factor = *factor}};
+}
+
 io::MetricRecord new_optimizer_record(std::int64_t step, const std::string& optimizer) {
   return {{"kind", kNewOptimizer}, {"step", step + 1}, {"optimizer", optimizer}};
 }

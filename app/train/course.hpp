@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -43,6 +44,12 @@ Course course_of(std::string_view history);
 /// The record of the `course.roll_backs`-th roll-back, which goes on after `step` because of what happened in
 /// `failed_step`. It is of the first step that it concerns: checkpoints of `step` know nothing of it.
 io::MetricRecord roll_back_record(std::int64_t step, std::int64_t failed_step, const Course& course);
+/// The roll-back to `step` that `lines` of a metrics.jsonl tell of, if there is one.
+struct RollBack {
+  std::int64_t failed_step = 0;
+  Course course;
+};
+std::optional<RollBack> roll_back_after(std::string_view lines, std::int64_t step);
 /// Likewise of an optimiser whose state begins after `step`.
 io::MetricRecord new_optimizer_record(std::int64_t step, const std::string& optimizer);
 

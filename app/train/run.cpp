@@ -112,13 +112,14 @@ std::optional<io::RunFolder> Run::leave() {
 
 /// Collective. Throws Divergence where the run may go back and has reason to.
 void Run::watch_loss(const StepFigures& figures) {
-  if (run_.roll_back == 0) return;
+  if (run_.roll_back == 0 || figures.samples <= 0) return;
   loss_watch_.saw(figures.loss_sum / figures.samples);
   if (!loss_watch_.leaps()) return;
-  throw Divergence(figures.step, figures.step - LossWatch::kWindow,
-                   fmt::format("step {}: the loss leaps: {:.5g} on average over the last {} steps, and {:.5g} at its "
-                               "best",
-                               figures.step, loss_watch_.mean(), LossWatch::kWindow, loss_watch_.best()));
+  const bool rounds = engine_.local_rounds() != nullptr || engine_.server_rounds() != nullptr;
+  throw Divergence(figures.step, figures.step - LossWatch::kWindow * (trainer_.steps_done() - steps_before_),
+                   fmt::format("step {}: the loss leaps: {:.5g} on average over the last {} {}, and {:.5g} at its best",
+                               figures.step, loss_watch_.mean(), LossWatch::kWindow, rounds ? "rounds" : "steps",
+                               loss_watch_.best()));
 }
 
 /// Collective. Rank 0 knows them all.

@@ -1,7 +1,8 @@
 #include "app/train/stretches.hpp"
 
-#include <algorithm>
 #include <cstdint>
+#include <fstream>
+#include <iterator>
 #include <span>
 #include <utility>
 
@@ -26,8 +27,7 @@ class Stretches::Stretch {
         schedule_(of.plan_.schedule.scaled(of.course_.rate_factor)),
         slowdown_(of.speed_),
         trainer_(of.engine_.parts(), schedule_,
-                 share_of(of.plan_.workload.work, reads_as(of), training_ranks(of.plan_, of.communicator_.size()))
-                     .micro_steps,
+                 share_of(of.plan_.workload.work, of.engine_.reads_as(), of.engine_.training_ranks()).micro_steps,
                  [this] {
                    slowdown_.pause(trainer_.time());
                    return feed_.next();
@@ -39,13 +39,8 @@ class Stretches::Stretch {
   Run& run() { return *run_; }
 
  private:
-  /// Ranks that only serve read nothing; what they hold is a worker's, and is never asked for.
-  static int reads_as(const Stretches& of) {
-    return std::min(of.communicator_.rank(), training_ranks(of.plan_, of.communicator_.size()) - 1);
-  }
   static io::PrefetcherOptions input(const Stretches& of) {
-    io::PrefetcherOptions input =
-        reading(of.plan_.workload, reads_as(of), training_ranks(of.plan_, of.communicator_.size()));
+    io::PrefetcherOptions input = reading(of.plan_.workload, of.engine_.reads_as(), of.engine_.training_ranks());
     input.first_epoch = of.from_.epoch;
     input.first_position = of.from_.position;
     input.memory = of.engine_.backend().host_memory();
@@ -69,7 +64,8 @@ Stretches::Stretches(const Plan& plan, comm::Communicator& communicator, Console
       origin_(origin),
       time_left_(time_left),
       speed_(speed),
-      continues_(origin.checkpoint && is_of_run(origin.checkpoint->file(), plan.settings.run.folder)) {
+      continues_(origin.checkpoint && is_of_run(origin.checkpoint->file(), plan.settings.run.folder)),
+      going_on_(plan.settings.run.resume.from == Resume::From::newest && (continues_ || origin.takes_folder_over)) {
   begin();
 }
 
@@ -82,18 +78,9 @@ void Stretches::begin() {
   if (rounds != nullptr) rounds->start_at(origin_.checkpoint ? origin_.record()->step : 0);
   from_ = restore();
   if (rounds != nullptr) rounds->begin();
-  if (ServerRounds* const servers = engine_.server_rounds()) {
-    servers->begin(from_.step);
-    const std::int64_t end = servers->replay_ends(), total = plan_.workload.work.total_steps;
-    if (end >= 0 && end < total) {
-      console_.warn(
-          fmt::format("--replay {}: its record ends at step {}, and this run at step {}: in the steps after it "
-                      "gradients count as they come",
-                      plan_.replay.string(), with_commas(end), with_commas(total)));
-    }
-  }
   const Course before = course_;
   course_ = course_of(from_.metrics);
+  if (going_on_) look_for_roll_back();
   communicator_.broadcast(std::as_writable_bytes(std::span(&course_, 1)), 0);
   communicator_.wait();
   if (before.roll_backs > course_.roll_backs) {  // the checkpoint may be older than they are
@@ -102,11 +89,40 @@ void Stretches::begin() {
   }
   if (new_optimizer_) course_.optimizer_since = from_.step;
   origin_.checkpoint.reset();
+  begin_servers();
   if (course_.rate_factor != 1) {
     console_.info(fmt::format("learning rate: {:.4g} times what the options say, after {}", course_.rate_factor,
                               counted(course_.roll_backs, "roll-back")));
   }
   stretch_ = std::make_unique<Stretch>(*this);
+}
+
+/// Rank 0: a run that was killed after a roll-back and before its next checkpoint has only its metrics to tell of it.
+void Stretches::look_for_roll_back() {
+  going_on_ = false;
+  if (communicator_.rank() != 0) return;
+  const std::filesystem::path metrics = plan_.settings.run.folder / "metrics.jsonl";
+  const io::IoDeadline::Operation reading(origin_.deadline, io::IoDeadline::Kind::reading, metrics);
+  std::ifstream file(metrics, std::ios::binary);
+  const std::string lines((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (const auto found = roll_back_after(lines, from_.step)) {
+    course_.roll_backs = found->course.roll_backs;
+    course_.rate_factor = found->course.rate_factor;
+    unrecorded_ = found;
+  }
+}
+
+/// Collective.
+void Stretches::begin_servers() {
+  ServerRounds* const servers = engine_.server_rounds();
+  if (servers == nullptr) return;
+  servers->begin({.steps = from_.step, .rate_factor = course_.rate_factor, .optimizer_since = course_.optimizer_since});
+  const std::int64_t end = servers->replay_ends(), total = plan_.workload.work.total_steps;
+  if (end < 0 || end >= total) return;
+  console_.warn(
+      fmt::format("--replay {}: its record ends at step {}, and this run at step {}: in the steps after it "
+                  "gradients count as they come",
+                  plan_.replay.string(), with_commas(end), with_commas(total)));
 }
 
 /// The state that training begins with, or goes on from. Returns the record that belongs to it.
@@ -125,11 +141,7 @@ io::TrainingRecord Stretches::restore() {
                               source.file().string(), step, table));
     return {};
   }
-  if (!plan_.servers) {  // which carry no such state
-    origin_.checkpoint->restore_recurrent_state(
-        training.model.recurrent_state(),
-        share_of(plan_.workload.work, communicator_.rank(), communicator_.size()).sequences);
-  }
+  origin_.checkpoint->restore_recurrent_state(training.model.recurrent_state(), engine_.sequences(plan_.workload.work));
   if (origin_.begins_optimizer(plan_)) {
     training.parameters.reset_optimizer_state();
     origin_.checkpoint->restore_without_optimizer(training.parameters);
@@ -143,6 +155,10 @@ io::TrainingRecord Stretches::restore() {
 void Stretches::open_folder(std::optional<io::RunFolder> folder, bool continues) {
   stretch_->run().open_folder(std::move(folder), continues, from_, *origin_.deadline);
   if (new_optimizer_) stretch_->run().note(new_optimizer_record(from_.step, plan_.record.optimizer));
+  if (unrecorded_) {
+    stretch_->run().note(roll_back_record(from_.step, unrecorded_->failed_step, unrecorded_->course));
+    unrecorded_.reset();
+  }
 }
 
 int Stretches::train(std::optional<io::RunFolder> folder, StopSignals& signals) {

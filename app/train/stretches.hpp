@@ -40,6 +40,8 @@ class Stretches {
 
   io::TrainingRecord restore();
   void begin();
+  void look_for_roll_back();
+  void begin_servers();
   void open_folder(std::optional<io::RunFolder> folder, bool continues);
   void go_back(const Divergence& divergence);
 
@@ -53,6 +55,8 @@ class Stretches {
   io::TrainingRecord from_;  ///< rank 0's is the whole one
   Course course_;
   bool continues_, new_optimizer_ = false;
+  bool going_on_;                       ///< in this folder, and nothing has been restored yet
+  std::optional<RollBack> unrecorded_;  ///< rank 0: that no checkpoint knows of
   std::unique_ptr<Stretch> stretch_;
 };
 

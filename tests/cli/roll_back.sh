@@ -33,7 +33,7 @@ for n in 1 3; do
   check "from the beginning, $n ranks: as if the rate had been the smaller one from the start"
   run -n $n "${train[@]}" "${too_fast[@]}" "${back_to_a_tenth[@]}" --run runs/anew-$n
   expect_status 0
-  expect_err 'is not finite.*Going back to the beginning with 0\.1 times the learning rate \(roll-back 1 of 2\)$' |
+  expect_err 'is not finite.*Going back to the beginning with 1e-31 times the learning rate \(roll-back 1 of 2\)$'
   expect python3 same_weights.py runs/{calm,anew}-$n/checkpoints/step-0000000060.h5
 
   check "from a checkpoint, $n ranks: as if the rate had never been too large"
@@ -53,6 +53,24 @@ run -n 2 train --run runs/back-1 --resume --steps 90 --learning-rate 1e62 --roll
 expect_error 1 'is not finite.*went back 1 time before.*--roll-back 1 allows no more'
 expect_file runs/back-1/checkpoints/step-0000000080.h5
 
+check "a run that was killed after its return, before the next checkpoint, knows of it"
+cp -r runs/calm-3 runs/killed
+rm runs/killed/checkpoints/step-00000000[3-6]0.h5
+run -n 3 train --run runs/killed --resume --learning-rate 1e30 "${back_to_a_tenth[@]}"
+expect_status 0; expect_err 'Going back to runs/killed/.*/step-0000000020\.h5'
+rm runs/killed/checkpoints/step-00000000[3-6]0.h5
+run -n 3 train --run runs/killed --resume
+expect_status 0; expect_out 'continuing after step 20'; expect_out 'lr 0\.1 '
+expect python3 same_weights.py runs/{calm-3,killed}/checkpoints/step-0000000060.h5
+expect [ "$(grep -c '"kind":"roll_back","step":21,"failed_step":2[0-9],"count":1,"rate_factor":1e-31' runs/killed/metrics.jsonl)" = 1 ]
+run -n 3 train --run runs/killed --resume --steps 70 --roll-back 1 --learning-rate 1e62
+expect_error 1 'is not finite.*went back 1 time before'
+check "also where it went back to its beginning"
+rm runs/anew-1/checkpoints/*
+run -n 1 train --run runs/anew-1 --resume
+expect_status 0; expect_out 'lr 0\.1 '
+expect python3 same_weights.py runs/{calm,anew}-1/checkpoints/step-0000000060.h5
+
 check "where a smaller rate does not help it ends after N returns"
 run "${train[@]}" "${too_fast[@]}" --roll-back 3 --run runs/hopeless
 expect_error 1 'went back 3 times before, at last with 0\.125 times'
@@ -67,9 +85,29 @@ expect [ "$(grep -c '"kind":"roll_back"' runs/leaps/metrics.jsonl)" = 1 ]
 run eval runs/leaps --checkpoint latest
 expect_status 0
 
-check "islands do not go back"
-run -n 2 "${train[@]}" --agree local=5 --islands 2 --roll-back 1 --run runs/islands
-expect_error 2 '--agree local does not go with --roll-back'
+# Islands come apart by themselves and tell the others at the end of their turn; workers at the end of a round.
+for mode in "local=10 --islands 2 --outer-optimizer nesterov" "local=10 --islands 3 --fragments 2 --delay 2" "local=5 --islands 1" \
+  "quorum=3" "async --staleness 0 --servers 1"; do
+  ranks=3
+  case $mode in async*) ranks=4 ;; esac
+  check "as if the rate had been the smaller one from the start: $mode"
+  rm -rf runs/back
+  must_run -n $ranks "${train[@]}" --optimizer momentum --momentum 0.5 --learning-rate 0.1 --agree $mode --run runs/calm --force
+  run -n $ranks "${train[@]}" "${too_fast[@]}" "${back_to_a_tenth[@]}" --agree $mode --run runs/anew --force
+  expect_status 0; expect_err 'is not finite.*Going back to the beginning with 1e-31 times the learning rate \(roll-back 1 of 2\)$'
+  expect python3 same_weights.py runs/{calm,anew}/checkpoints/step-0000000060.h5
+  run -n $ranks train --resume runs/calm/checkpoints/step-0000000020.h5 --run runs/back --learning-rate 1e30 "${back_to_a_tenth[@]}"
+  expect_status 0; expect_err 'is not finite.*Going back to runs/calm/.*/step-0000000020\.h5'
+  expect python3 same_weights.py runs/{calm,back}/checkpoints/step-0000000060.h5
+done
+check "workers without an order come back, too"
+run -n 4 "${train[@]}" "${too_fast[@]}" "${back_to_a_tenth[@]}" --agree async --run runs/anew --force
+expect_status 0; expect_err 'is not finite.*Going back to the beginning'; expect_out 'done at step 60'
+check "without --roll-back they stop with one message"
+for mode in "local=10 --islands 2" async quorum=2; do
+  run -n 3 "${train[@]}" "${too_fast[@]}" --agree $mode --run runs/stops --force
+  expect_error 1 'is not finite'
+done
 check "a factor without returns"
 run "${train[@]}" --roll-back-factor 0.1
 expect_error 2 'roll-back-factor has no effect without --roll-back'
