@@ -79,6 +79,7 @@ class Comparison {
   std::vector<double> rates_of(const AgreeCase& mode) const;
   AgreeTraining train(std::size_t mode, double rate, std::int64_t seed);
   bool train_here(World& world, const TrainOptions& options);
+  double speed_of(int rank) const;
   std::vector<AgreeValidation> validations_in(const std::filesystem::path& run) const;
   void choose_rates();
 
@@ -111,9 +112,9 @@ Comparison::Comparison(comm::MpiSession& session, comm::Communicator& everybody,
     serving = std::max(serving, serving_.back());
   }
   workers_ = session.size() - serving;
-  if (options.slow.rank >= workers_) {
-    throw UsageError(
-        fmt::format("--slow-rank {}: {} train, from rank 0 on", options.slow.rank, counted(workers_, "rank")));
+  for (const SlowRank& slow : options.slow) {
+    if (slow.rank < workers_) continue;
+    throw UsageError(fmt::format("--slow-rank {}: {} train, from rank 0 on", slow.rank, counted(workers_, "rank")));
   }
   std::set<int> sizes;
   for (const int its : serving_) sizes.insert(workers_ + its);
@@ -122,8 +123,9 @@ Comparison::Comparison(comm::MpiSession& session, comm::Communicator& everybody,
   }
   setting_.workers = workers_;
   setting_.target = options.modes.front().train.validation.target_metric;
-  if (options.slow.rank >= 0) {
-    setting_.slow = fmt::format("rank {} at {:g} of its speed", options.slow.rank, options.slow.speed);
+  for (const SlowRank& slow : options.slow) {
+    setting_.slow +=
+        fmt::format("{}rank {} at {:g} of its speed", setting_.slow.empty() ? "" : ", ", slow.rank, slow.speed);
   }
   for (const AgreeCase& mode : options.modes) {
     setting_.modes.push_back(mode.name);
@@ -199,6 +201,11 @@ AgreeTraining Comparison::train(std::size_t mode, double rate, std::int64_t seed
   return training;
 }
 
+double Comparison::speed_of(int rank) const {
+  const auto slow = std::ranges::find_if(options_.slow, [&](const SlowRank& one) { return one.rank == rank; });
+  return slow == options_.slow.end() ? 1 : slow->speed;
+}
+
 /// On the ranks of `world`. Whether it came apart.
 bool Comparison::train_here(World& world, const TrainOptions& options) {
   const Nowhere nowhere;
@@ -220,7 +227,7 @@ bool Comparison::train_here(World& world, const TrainOptions& options) {
                       {.console = *quiet,
                        .around_steps = [](const std::function<int()>& steps) { return steps(); },
                        .planned = note,
-                       .speed = world.session->rank() == options_.slow.rank ? options_.slow.speed : 1});
+                       .speed = speed_of(world.session->rank())});
   } catch (const Divergence&) {
     return true;
   }

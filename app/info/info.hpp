@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "app/options/options.hpp"
 #include "app/report/console.hpp"
@@ -21,6 +22,8 @@ bool describe_dataset(Console& console, const io::DatasetOptions& data, bool ver
 bool describe_checkpoint(Console& console, const std::filesystem::path& file);
 /// One line for each checkpoint in the folder; with `verify` each is read. False when one is damaged.
 bool describe_checkpoints(Console& console, const std::filesystem::path& folder, bool verify);
+/// How the ranks of a run agree, where not all of them do in every step: "local=32, islands 4"; else "".
+std::string agreement_text(const TrainOptions& options);
 /// Configuration in brief, last metrics, checkpoints, owner. False when a checkpoint is damaged.
 bool describe_run(Console& console, const std::filesystem::path& folder, bool verify);
 

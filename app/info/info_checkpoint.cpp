@@ -19,6 +19,20 @@
 #include "io/text/token_info.hpp"
 
 namespace lockstep::app {
+
+std::string agreement_text(const TrainOptions& options) {
+  static const TrainOptions usual;
+  std::string text;
+  if (options.agree == usual.agree) return text;
+  for (const char* const name : {"agree", "islands", "agree-after", "outer-optimizer", "outer-rate", "outer-momentum",
+                                 "fragments", "delay", "servers", "staleness", "stale-rate", "compensation"}) {
+    const std::string value = option_text(options, name);
+    if (value == option_text(usual, name)) continue;
+    text += text.empty() ? value : fmt::format(", {} {}", name, value);
+  }
+  return text;
+}
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -105,12 +119,22 @@ std::string frozen_tensors(const io::TrainingRecord& record) {
   return "";
 }
 
+std::string agreement_line(const io::TrainingRecord& record) {
+  try {
+    const std::string agreement = agreement_text(train_options_from_ini(record.configuration));
+    return agreement.empty() ? "" : fmt::format("  agreement      {}\n", agreement);
+  } catch (const UsageError&) {  // of another version
+    return "";
+  }
+}
+
 std::string describe_record(const io::TrainingRecord& record) {
   std::string text = fmt::format("  after step     {} (epoch {}, sample {} of it)\n", with_commas(record.step),
                                  record.epoch, with_commas(record.position));
   text += fmt::format("  network        {}\n", io::to_text(record.network));
   text += describe_trained_on(record);
   text += fmt::format("  optimizer      {}\n", record.optimizer);
+  text += agreement_line(record);
   text += frozen_tensors(record);
   const std::string own = own_metric(record);
   text += fmt::format("  validation     {}\n", own.empty() ? "not at this step" : own);

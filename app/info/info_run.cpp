@@ -60,6 +60,9 @@ void describe_configuration(Console& console, const fs::path& file) {
         options.data.validation.empty() ? "none" : options.data.validation.string(), network,
         model::name_of(options.optimizer.kind), options.schedule.base, model::name_of(options.schedule.kind), amount,
         batch, options.work.seed));
+    if (const std::string agreement = agreement_text(options); !agreement.empty()) {
+      console.info(fmt::format("  agreement      {}", agreement));
+    }
   } catch (const UsageError& error) {
     console.warn(fmt::format("{} cannot be read back: {}", file.string(), error.what()));
   }

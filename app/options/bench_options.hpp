@@ -76,9 +76,9 @@ struct AgreeCase {
   TrainOptions train;
 };
 
-/// A rank that computes at a part of its speed; rank -1: none.
+/// A rank that computes at a part of its speed.
 struct SlowRank {
-  int rank = -1;
+  int rank = 0;
   double speed = 1;  ///< 0 < speed < 1
 };
 
@@ -88,7 +88,7 @@ struct BenchAgreeOptions {
   std::vector<double> rates;
   /// Of each mode's trainings at the rate that the first of them has chosen.
   std::vector<std::int64_t> seeds = {1, 2, 3};
-  SlowRank slow;
+  std::vector<SlowRank> slow;            ///< each once
   std::filesystem::path folder;          ///< for the runs, in a folder of their own that is removed
   std::filesystem::path csv, json, svg;  ///< also write the validations there, and the curves
 };

@@ -58,21 +58,30 @@ std::string parse_seeds(const std::string& text, std::vector<std::int64_t>& valu
 }
 std::string seeds_text(const std::vector<std::int64_t>& values) { return fmt::format("{}", fmt::join(values, ",")); }
 
-std::string parse_slow_rank(const std::string& text, SlowRank& slow) {
-  if (text.empty()) return slow = {}, "";
-  SlowRank read;
+bool parse_slow_rank(const std::string& text, SlowRank& read) {
   const char* const last = text.data() + text.size();
   const auto [equals, rank_error] = std::from_chars(text.data(), last, read.rank);
-  if (rank_error == std::errc() && equals != last && *equals == '=') {
-    const auto [end, error] = std::from_chars(equals + 1, last, read.speed);
-    if (error == std::errc() && end == last && read.rank >= 0 && read.speed >= 0.001 && read.speed < 1) {
-      return slow = read, "";
-    }
-  }
-  return "is not RANK=SPEED with a speed from 0.001 to below 1, as 3=0.2";
+  if (rank_error != std::errc() || equals == last || *equals != '=') return false;
+  const auto [end, error] = std::from_chars(equals + 1, last, read.speed);
+  return error == std::errc() && end == last && read.rank >= 0 && read.speed >= 0.001 && read.speed < 1;
 }
-std::string slow_rank_text(const SlowRank& slow) {
-  return slow.rank < 0 ? "" : fmt::format("{}={}", slow.rank, slow.speed);
+std::string parse_slow_ranks(const std::string& text, std::vector<SlowRank>& slow) {
+  std::vector<SlowRank> ranks;
+  std::istringstream words(text);
+  for (std::string word; std::getline(words, word, ',');) {
+    SlowRank read;
+    if (!parse_slow_rank(word, read)) return "is not RANK=SPEED with a speed from 0.001 to below 1, as 3=0.2";
+    if (std::ranges::any_of(ranks, [&](const SlowRank& other) { return other.rank == read.rank; }))
+      return fmt::format("names rank {} twice", read.rank);
+    ranks.push_back(read);
+  }
+  slow = std::move(ranks);
+  return "";
+}
+std::string slow_ranks_text(const std::vector<SlowRank>& slow) {
+  std::vector<std::string> words;
+  for (const SlowRank& one : slow) words.push_back(fmt::format("{}={}", one.rank, one.speed));
+  return fmt::format("{}", fmt::join(words, ","));
 }
 
 /// What the benchmark itself decides about each training.
@@ -138,9 +147,11 @@ BenchAgreeOptions parse_bench_agree(const std::vector<std::string>& arguments) {
       parse_rates, rates_text);
   table.add_parsed("seeds", options.seeds, "SEEDS", "a training of each mode for each of them", parse_seeds,
                    seeds_text);
-  table.add_parsed("slow-rank", options.slow, "RANK=SPEED",
-                   "this rank computes at so much of its speed: it sleeps before every micro-step", parse_slow_rank,
-                   slow_rank_text);
+  table.add_parsed(
+      "slow-rank", options.slow, "RANK=SPEED,...",
+      "these ranks compute at so much of their speed: they sleep before every micro-step. All of them, where "
+      "there are more ranks than cores",
+      parse_slow_ranks, slow_ranks_text);
   table.add("folder", options.folder, "FOLDER", "where to train, in a folder that is removed afterwards; default: .");
   table.add("csv", options.csv, "FILE", "also write all validations there");
   table.add("json", options.json, "FILE", "also write them there, one JSON object a line");

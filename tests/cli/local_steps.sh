@@ -61,12 +61,15 @@ for streams in "--islands 2 --fragments 7" "--islands 3 --transport ring --fragm
   check "fragments that take turns: a resumed run has the bytes of one that was not stopped: $streams"
   rm -rf runs/here
   # shellcheck disable=SC2086  # words
-  run -n 3 train $base --optimizer adam --learning-rate 0.003 --agree local=7 $streams --steps 68 --checkpoint-every 35 --run runs/here
+  run -n 3 train $base --optimizer adam --learning-rate 0.003 --clip-norm 2 --accumulate 2 --agree local=7 $streams --steps 68 \
+    --checkpoint-every 35 --run runs/here
   expect_status 0
   expect_out 'then agree \(nesterov, rate 0.7, momentum 0.9\)(, on [37] fragments in turns)?(, while they make the next [16] steps?)?;'
   near "$(loss runs/here)" 0.005 1  # it has learnt
   islands_apart runs/here/checkpoints/step-0000000035.h5 || failed "the islands have the same weights between rounds"
   ! islands_apart runs/here/checkpoints/step-0000000068.h5 || failed "the islands have other weights at the end"
+  run info runs/here/checkpoints/step-0000000068.h5
+  expect_status 0; expect_out '^  agreement +local=7, islands [23], (fragments|delay)'
   cp runs/here/checkpoints/step-0000000068.h5 whole.h5
   rm runs/here/checkpoints/step-0000000068.h5
   run -n 3 train --resume --run runs/here

@@ -233,9 +233,9 @@ expect_file runs/dies/checkpoints/latest
 
 check "a replay cannot do without one"
 rm -rf runs
-run -n 4 train $base --optimizer adam --steps 20000 --evaluate-every -1 --checkpoint-every -1 --agree async --run runs/first
+run -n 4 train $base --optimizer adam --steps 100 --evaluate-every -1 --checkpoint-every -1 --agree async --run runs/first
 expect_status 0
-start -n 4 train $base --optimizer adam --steps 20000 --evaluate-every -1 --checkpoint-every -1 --agree async --replay runs/first/arrivals-0 --report-every 50 --run runs/again
+start -n 4 train $base --optimizer adam --steps 100000000 --evaluate-every -1 --checkpoint-every -1 --agree async --replay runs/first/arrivals-0 --report-every 50 --run runs/again
 wait_for 90 grep -q '^ *step ' out
 kill -9 "$(rank 1)"
 finish 60

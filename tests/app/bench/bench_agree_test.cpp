@@ -31,7 +31,7 @@ std::string agree_complaint(std::vector<std::string> arguments) {
 TEST(BenchAgreeOptionsTest, EachModeHasTheCommonOptionsAndItsOwn) {
   const BenchAgreeOptions o =
       parse_bench_agree({"--data", "shards", "--modes", "all; quorum=3 --servers 1 ;local=16", "--batch", "48",
-                         "--rates", "0.1,1e-3", "--seeds", "4", "--slow-rank", "3=0.25"});
+                         "--rates", "0.1,1e-3", "--seeds", "4", "--slow-rank", "3=0.25,0=0.5"});
   ASSERT_EQ(o.modes.size(), 3u);
   EXPECT_EQ(o.modes[1].name, "quorum=3 --servers 1");
   EXPECT_EQ(o.modes[1].train.agree.quorum, 3);
@@ -41,8 +41,10 @@ TEST(BenchAgreeOptionsTest, EachModeHasTheCommonOptionsAndItsOwn) {
   for (const AgreeCase& mode : o.modes) EXPECT_EQ(mode.train.work.batch, 48);
   EXPECT_THAT(o.rates, ElementsAre(0.1, 1e-3));
   EXPECT_THAT(o.seeds, ElementsAre(4));
-  EXPECT_EQ(o.slow.rank, 3);
-  EXPECT_EQ(o.slow.speed, 0.25);
+  ASSERT_EQ(o.slow.size(), 2u);
+  EXPECT_EQ(o.slow[0].rank, 3);
+  EXPECT_EQ(o.slow[0].speed, 0.25);
+  EXPECT_EQ(o.slow[1].rank, 0);
 }
 
 TEST(BenchAgreeOptionsTest, RefusesWhatDoesNotFit) {
@@ -60,6 +62,7 @@ TEST(BenchAgreeOptionsTest, RefusesWhatDoesNotFit) {
   EXPECT_THAT(agree_complaint({"--rates", "0.1,0.1"}), HasSubstr("names one twice"));
   EXPECT_THAT(agree_complaint({"--slow-rank", "3"}), HasSubstr("is not RANK=SPEED"));
   EXPECT_THAT(agree_complaint({"--slow-rank", "3=1"}), HasSubstr("is not RANK=SPEED"));
+  EXPECT_THAT(agree_complaint({"--slow-rank", "3=0.1,3=0.2"}), HasSubstr("names rank 3 twice"));
   EXPECT_EQ(agree_complaint({"--csv", "rows", "--svg", "rows"}),
             "--csv and --svg are both rows: give them files of their own");
 }
