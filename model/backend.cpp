@@ -20,6 +20,21 @@ void require_slices(std::span<const UpdateSlice> slices, const Tensor& arena, co
   }
 }
 
+void require_linear_backward(const LinearBackwardOperands& operands, Activation activation, ElementType type,
+                             ElementType master) {
+  const auto& [x, w, y, d_y, d_w, d_bias, d_x] = operands;
+  require(is(x, type, x.rows, w.rows), "linear_backward", "x must be [batch, inputs] in the compute type");
+  require(is(w, type, w.rows, w.columns) && w.rows > 0 && w.columns > 0, "linear_backward",
+          "w must be [inputs, outputs] in the compute type");
+  require(is(d_y, type, x.rows, w.columns), "linear_backward", "d_y must be [batch, outputs] in the compute type");
+  require(activation == Activation::none || is(y, type, x.rows, w.columns), "linear_backward",
+          "y must be [batch, outputs] where there is an activation");
+  require(absent_or(d_w, master, w.rows, w.columns), "linear_backward", "d_w must have the shape of w");
+  require(!d_bias.present() || is(d_bias, master, 1, w.columns), "linear_backward", "d_bias must be [1, outputs]");
+  require(!d_x.present() || is(d_x, type, x.rows, x.columns), "linear_backward", "d_x must have the shape of x");
+  require(d_x.count() == 0 || d_x.data != x.data, "linear_backward", "d_x must have memory of its own");
+}
+
 }  // namespace
 
 void Backend::reserve_stages(int slots, const StageBytes& bytes) {
@@ -70,19 +85,7 @@ void Backend::linear_forward(const Tensor& x, const Tensor& w, const Tensor& bia
 }
 
 void Backend::linear_backward(const LinearBackwardOperands& operands, Activation activation, Accumulate accumulate) {
-  const auto& [x, w, y, d_y, d_w, d_bias, d_x] = operands;
-  const ElementType type = compute_type();
-  require(is(x, type, x.rows, w.rows), "linear_backward", "x must be [batch, inputs] in the compute type");
-  require(is(w, type, w.rows, w.columns) && w.rows > 0 && w.columns > 0, "linear_backward",
-          "w must be [inputs, outputs] in the compute type");
-  require(is(d_y, type, x.rows, w.columns), "linear_backward", "d_y must be [batch, outputs] in the compute type");
-  require(activation == Activation::none || is(y, type, x.rows, w.columns), "linear_backward",
-          "y must be [batch, outputs] where there is an activation");
-  require(absent_or(d_w, master_type(), w.rows, w.columns), "linear_backward", "d_w must have the shape of w");
-  require(!d_bias.present() || is(d_bias, master_type(), 1, w.columns), "linear_backward",
-          "d_bias must be [1, outputs]");
-  require(!d_x.present() || is(d_x, type, x.rows, x.columns), "linear_backward", "d_x must have the shape of x");
-  require(d_x.count() == 0 || d_x.data != x.data, "linear_backward", "d_x must have memory of its own");
+  require_linear_backward(operands, activation, compute_type(), master_type());
   do_linear_backward(operands, activation, accumulate);
 }
 
@@ -107,10 +110,13 @@ void Backend::do_linear_gelu_forward(const Tensor& x, const Tensor& w, const Ten
 
 void Backend::linear_backward_through_gelu(const LinearBackwardOperands& operands, const Tensor& z,
                                            Accumulate accumulate, const Tensor& d_z_sums) {
+  require_linear_backward(operands, Activation::none, compute_type(), master_type());
   require(is(z, compute_type(), operands.x.rows, operands.x.columns), "linear_backward_through_gelu",
           "z must have the shape of x");
   require(is(operands.d_x, compute_type(), z.rows, z.columns), "linear_backward_through_gelu",
           "d_x must have the shape of x");
+  require(absent_or(d_z_sums, master_type(), 1, z.columns), "linear_backward_through_gelu",
+          "d_z_sums must be [1, inputs]");
   do_linear_backward_through_gelu(operands, z, accumulate, d_z_sums);
 }
 
