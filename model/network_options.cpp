@@ -34,6 +34,9 @@ std::string objection(const NetworkOption& option, const OptionValue& value) {
           return objection_to_number(option, typed);
         } else if constexpr (std::is_same_v<T, double>) {
           return objection_to_number(option, typed);
+        } else if constexpr (std::is_same_v<T, std::string>) {
+          const bool allowed = option.words.empty() || std::ranges::find(option.words, typed) != option.words.end();
+          return allowed ? "" : fmt::format("is none of {}", fmt::join(option.words, ", "));
         } else if constexpr (std::is_same_v<T, Numbers>) {
           for (const std::int64_t number : typed) {
             if (std::string wrong = objection_to_number(option, number); !wrong.empty()) return wrong;
@@ -51,10 +54,10 @@ std::string to_text(const OptionValue& value) {
           return typed ? "yes" : "no";
         } else if constexpr (std::is_same_v<T, Numbers>) {
           return fmt::format("{}", fmt::join(typed, ","));
-        } else if constexpr (std::is_same_v<T, Activation>) {
-          return std::string(name_of(typed));
         } else if constexpr (std::is_same_v<T, Initializers>) {
           return to_string(typed);
+        } else if constexpr (std::is_same_v<T, std::string>) {
+          return typed;
         } else {
           return fmt::format("{}", typed);
         }
@@ -83,7 +86,11 @@ NetworkOption bias_init_option() {
 }
 
 NetworkOption activation_option() {
-  return {.name = "activation", .value = Activation::relu, .value_name = "NAME", .help = "after each hidden layer"};
+  return {.name = "activation",
+          .value = "relu",
+          .value_name = "NAME",
+          .help = "after each hidden layer",
+          .words = {"relu", "tanh", "sigmoid", "gelu"}};
 }
 
 NetworkOption dropout_option() {

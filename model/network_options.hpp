@@ -17,7 +17,7 @@
 namespace lockstep::model {
 
 using Numbers = std::vector<std::int64_t>;
-using OptionValue = std::variant<bool, std::int64_t, double, Numbers, Activation, Initializers>;
+using OptionValue = std::variant<bool, std::int64_t, double, Numbers, Initializers, std::string>;
 
 /// One option, as a kind of network declares it. Kinds that share a name share its type.
 struct NetworkOption {
@@ -28,11 +28,13 @@ struct NetworkOption {
   bool automatic = false;  ///< the network decides where the user sets nothing: `value` only tells the type
   std::optional<double> at_least = {}, below = {};  ///< of numbers, and of each number of a list
   Numbers one_of = {};                              ///< of whole numbers; empty: any in the range
+  std::vector<std::string_view> words = {};         ///< of texts: what they may be; empty: anything
 };
 
 // Options that several kinds take alike.
 NetworkOption weight_init_option();
 NetworkOption bias_init_option();
+/// layer_activation() reads it.
 NetworkOption activation_option();
 NetworkOption dropout_option();
 /// The output layer shares the embedding's table.

@@ -93,12 +93,6 @@ std::vector<Choice<model::ScheduleOptions::Kind>> choices() {
 }
 
 template <>
-std::vector<Choice<model::Activation>> choices() {
-  using enum model::Activation;
-  return named({relu, tanh, sigmoid});
-}
-
-template <>
 std::vector<Choice<InputFrom>> choices() {
   return {{"memory", InputFrom::memory}, {"data", InputFrom::data}};
 }

@@ -28,13 +28,6 @@ const model::NetworkOption& declared(std::string_view option, const model::Netwo
   return own != nullptr ? *own : *kinds_with(option).front()->find(option);
 }
 
-std::string read(const Option& /*row*/, const std::string& text, model::Activation& value) {
-  for (const Choice<model::Activation>& choice : choices<model::Activation>()) {
-    if (choice.word == text) value = choice.value;
-  }
-  return "";  // one_of() has refused all other words
-}
-
 std::string read(const Option& /*row*/, const std::string& text, model::Initializers& value) {
   try {
     value = model::parse_initializers(text);
@@ -42,6 +35,11 @@ std::string read(const Option& /*row*/, const std::string& text, model::Initiali
   } catch (const std::invalid_argument& error) {
     return fmt::format("is not an initialisation: {}", error.what());
   }
+}
+
+std::string read(const Option& /*row*/, const std::string& text, std::string& value) {
+  value = text;
+  return "";  // one_of() has refused other words, where there are some
 }
 
 template <class Value>
@@ -68,6 +66,18 @@ std::optional<double> loosest(const std::vector<const model::NetworkKind*>& kind
   return result;
 }
 
+/// All words that the option may be, of any kind; the chosen one's are looked at in the end.
+std::vector<std::string> allowed_words(const std::vector<const model::NetworkKind*>& kinds, std::string_view option) {
+  std::vector<std::string> words;
+  for (const model::NetworkKind* kind : kinds) {
+    if (kind->find(option)->words.empty()) return {};
+    for (const std::string_view word : kind->find(option)->words) {
+      if (std::ranges::find(words, word) == words.end()) words.emplace_back(word);
+    }
+  }
+  return words;
+}
+
 void add_row(OptionTable& table, model::NetworkOptions& options, const std::string& name) {
   const auto parse = [&options, name](const Option& row, const std::string& text) -> std::string {
     const model::NetworkOption& option = declared(name, options);
@@ -86,12 +96,8 @@ void add_row(OptionTable& table, model::NetworkOptions& options, const std::stri
   const bool yes_or_no = std::holds_alternative<bool>(option.value);
   Option& row = table.add_free(name, yes_or_no ? Option::Shape::yes_or_no : Option::Shape::value,
                                std::string(option.value_name), std::string(option.help), parse, text);
-  if (std::holds_alternative<model::Activation>(option.value)) {
-    std::vector<std::string> words;
-    for (const Choice<model::Activation>& choice : choices<model::Activation>()) words.push_back(choice.word);
-    row.one_of(std::move(words));
-  }
   const std::vector<const model::NetworkKind*> kinds = kinds_with(name);
+  if (std::holds_alternative<std::string>(option.value)) row.one_of(allowed_words(kinds, name));
   if (const auto bound = loosest(kinds, name, &model::NetworkOption::at_least, std::min)) row.at_least(*bound);
   if (const auto bound = loosest(kinds, name, &model::NetworkOption::below, std::max)) row.below(*bound);
   if (kinds.size() == model::network_kinds().size()) return;
@@ -136,29 +142,28 @@ void settle_network_options(const OptionTable& table, model::NetworkOptions& opt
   options = model::with_defaults(options);
 }
 
-std::string format_network_help(OptionTable& table, TrainOptions& options, const CommandLine& line,
-                                std::string_view usage, std::string_view ending, bool takes_config) {
-  std::string text(usage);
+HelpPage network_help(OptionTable& table, TrainOptions& options, const CommandLine& line, std::string_view usage,
+                      std::string_view examples, bool takes_config) {
   const auto model =
       std::find_if(line.options.begin(), line.options.end(), [](const auto& given) { return given.name == "model"; });
-  if (model != line.options.end()) {
-    table.find("model")->assign(model->value, OptionSource::command_line, model->spelled);
-    const model::NetworkKind& kind = model::network_kind(options.network.name);
-    text += fmt::format("\nNetwork {}: {}\nIts options are below, and the defaults that it brings in [brackets].\n",
-                        kind.name, kind.summary);
-  } else {
-    text += fmt::format("\nNetworks (options and defaults of one: {} --model NAME --help)\n", table.command());
-    for (const model::NetworkKind* kind : model::network_kinds()) {
-      text += fmt::format("  {:<12}{}\n", kind->name, kind->summary);
-    }
-  }
+  const bool is_chosen = model != line.options.end();
+  if (is_chosen) table.find("model")->assign(model->value, OptionSource::command_line, model->spelled);
   apply_network_defaults(table, options);
+  const model::NetworkKind& chosen = model::network_kind(options.network.name);
   for (Option& row : table.options()) {
     if (kinds_with(row.name()).empty()) continue;
-    const model::NetworkOption* const own = model::network_kind(options.network.name).find(row.name());
+    const model::NetworkOption* const own = chosen.find(row.name());
     own != nullptr ? row.explain(std::string(own->help)) : row.hide();
   }
-  return text + format_help(table, "", ending, takes_config);
+  HelpPage page = make_help(table, usage, examples, takes_config);
+  if (is_chosen) {
+    page.chosen.push_back({std::string(chosen.name), std::string(chosen.summary)});
+  } else if (table.find("model") != nullptr) {
+    for (const model::NetworkKind* kind : model::network_kinds()) {
+      page.networks.push_back({std::string(kind->name), std::string(kind->summary)});
+    }
+  }
+  return page;
 }
 
 }  // namespace lockstep::app

@@ -31,6 +31,9 @@ ConvolutionLayer::ConvolutionLayer(ParameterTable& parameters, ActivationTable& 
                             .decay = Decay::no});
   }
   set_first_weight(weight_);
+  if (options.activation.gelu) {
+    before_gelu_ = activations.add({.name = "", .rows = 1, .columns = shape_.out.elements()});
+  }
 }
 
 LayerPlan ConvolutionLayer::plan(const ParameterTable& table) const {
@@ -38,12 +41,12 @@ LayerPlan ConvolutionLayer::plan(const ParameterTable& table) const {
   std::string description = fmt::format("{} -> {}, {}x{}", describe(shape_.in), describe(shape_.out),
                                         options_.window.height, options_.window.width);
   if (options_.window.stride > 1) description += fmt::format("/{}", options_.window.stride);
-  if (options_.activation != Activation::none) description += fmt::format(", {}", name_of(options_.activation));
+  if (!options_.activation.is_none()) description += fmt::format(", {}", name_of(options_.activation));
   const bool is_product = shape_.patch() == shape_.in.channels && shape_.out.pixels() == shape_.in.pixels();
   return {.name = name_,
           .description = std::move(description),
           .parameters = shape_.patch() * options_.channels + (options_.bias ? options_.channels : 0),
-          .activation_elements = shape_.out.elements(),
+          .activation_elements = (options_.activation.gelu ? 2 : 1) * shape_.out.elements(),
           .forward_flops = product,
           .backward_flops = backward_flops(table, product, weight_, options_.first ? Input::given : Input::computed),
           .patch_elements = is_product ? 0 : shape_.patch() * shape_.out.pixels()};
@@ -51,8 +54,10 @@ LayerPlan ConvolutionLayer::plan(const ParameterTable& table) const {
 
 Tensor ConvolutionLayer::forward(const Pass& pass, const Tensor& x) const {
   const Tensor y = output(pass);
+  const Tensor product = options_.activation.gelu ? pass.at(before_gelu_) : y;
   pass.images().convolution_forward(shape_, x, pass.weight(weight_), options_.bias ? pass.weight(bias_) : Tensor{},
-                                    options_.activation, y);
+                                    options_.activation.fused, product);
+  if (options_.activation.gelu) pass.sequences().gelu_forward(product, {}, y);
   return y;
 }
 
@@ -60,10 +65,11 @@ void ConvolutionLayer::backward(const Pass& pass, const Tensor& x, const Tensor&
                                 const Tensor& d_x) const {
   const Tensor d_w = pass.gradient(weight_), d_bias = options_.bias ? pass.gradient(bias_) : Tensor{};
   if (!d_w.present() && !d_bias.present() && !d_x.present()) return;
+  if (options_.activation.gelu) pass.sequences().gelu_backward(pass.at(before_gelu_), d_y, accumulate, {});
   pass.images().convolution_backward(
       shape_,
       {.x = x, .w = pass.weight(weight_), .y = output(pass), .d_y = d_y, .d_w = d_w, .d_bias = d_bias, .d_x = d_x},
-      options_.activation, accumulate);
+      options_.activation.fused, accumulate);
 }
 
 }  // namespace lockstep::model

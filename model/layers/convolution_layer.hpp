@@ -6,6 +6,7 @@
 #include <string>
 
 #include "model/layers/layer.hpp"
+#include "model/layers/layer_activation.hpp"
 
 namespace lockstep::model {
 
@@ -13,7 +14,7 @@ struct ConvolutionOptions {
   ImageShape in;
   Sliding window;
   std::int64_t channels = 0;  ///< of the output
-  Activation activation = Activation::none;
+  LayerActivation activation = {};
   bool bias = true;
   Initializer weight_initializer = {};
   Initializer bias_initializer = {};
@@ -38,6 +39,7 @@ class ConvolutionLayer final : public Layer {
   std::string name_;
   ConvolutionOptions options_;
   Convolution shape_;
+  std::size_t before_gelu_ = 0;  ///< activation: what GELU reads, where there is one
   std::size_t weight_;
   std::size_t bias_ = 0;
 };

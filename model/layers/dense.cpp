@@ -23,25 +23,29 @@ Dense::Dense(ParameterTable& parameters, ActivationTable& activations, std::stri
                             .fan_out = options.outputs,
                             .decay = Decay::no})) {
   set_first_weight(weight_);
+  if (options.activation.gelu) {
+    before_gelu_ = activations.add({.name = "", .rows = options.rows, .columns = options.outputs});
+  }
 }
 
 LayerPlan Dense::plan(const ParameterTable& table) const {
   const double product = 2.0 * static_cast<double>(options_.rows) * static_cast<double>(options_.inputs) *
                          static_cast<double>(options_.outputs);
-  return {
-      .name = name_,
-      .description = fmt::format(
-          "{} -> {}{}", options_.inputs, options_.outputs,
-          options_.activation == Activation::none ? std::string() : fmt::format(", {}", name_of(options_.activation))),
-      .parameters = options_.inputs * options_.outputs + options_.outputs,
-      .activation_elements = options_.rows * options_.outputs,
-      .forward_flops = product,
-      .backward_flops = backward_flops(table, product, weight_, options_.first ? Input::given : Input::computed)};
+  return {.name = name_,
+          .description = fmt::format(
+              "{} -> {}{}", options_.inputs, options_.outputs,
+              options_.activation.is_none() ? std::string() : fmt::format(", {}", name_of(options_.activation))),
+          .parameters = options_.inputs * options_.outputs + options_.outputs,
+          .activation_elements = (options_.activation.gelu ? 2 : 1) * options_.rows * options_.outputs,
+          .forward_flops = product,
+          .backward_flops = backward_flops(table, product, weight_, options_.first ? Input::given : Input::computed)};
 }
 
 Tensor Dense::forward(const Pass& pass, const Tensor& x) const {
   const Tensor y = output(pass);
-  pass.backend.linear_forward(x, pass.weight(weight_), pass.weight(bias_), options_.activation, y);
+  const Tensor product = options_.activation.gelu ? pass.at(before_gelu_) : y;
+  pass.backend.linear_forward(x, pass.weight(weight_), pass.weight(bias_), options_.activation.fused, product);
+  if (options_.activation.gelu) pass.sequences().gelu_forward(product, {}, y);
   return y;
 }
 
@@ -49,9 +53,10 @@ void Dense::backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accum
                      const Tensor& d_x) const {
   const Tensor d_w = pass.gradient(weight_), d_bias = pass.gradient(bias_);
   if (!d_w.present() && !d_bias.present() && !d_x.present()) return;
+  if (options_.activation.gelu) pass.sequences().gelu_backward(pass.at(before_gelu_), d_y, accumulate, {});
   pass.backend.linear_backward(
       {.x = x, .w = pass.weight(weight_), .y = output(pass), .d_y = d_y, .d_w = d_w, .d_bias = d_bias, .d_x = d_x},
-      options_.activation, accumulate);
+      options_.activation.fused, accumulate);
 }
 
 void Dense::backward_through_gelu(const Pass& pass, const GeluInput& input, const Tensor& d_y, Accumulate accumulate,

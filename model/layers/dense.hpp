@@ -6,6 +6,7 @@
 #include <string>
 
 #include "model/layers/layer.hpp"
+#include "model/layers/layer_activation.hpp"
 
 namespace lockstep::model {
 
@@ -13,7 +14,7 @@ struct DenseOptions {
   std::int64_t rows = 1;  ///< per sample
   std::int64_t inputs = 0;
   std::int64_t outputs = 0;
-  Activation activation = Activation::none;
+  LayerActivation activation = {};
   Initializer weight_initializer = {};
   Initializer bias_initializer = {};
   Decay decay = Decay::yes;  ///< of the weight; the bias is never decayed
@@ -42,6 +43,7 @@ class Dense final : public Layer {
  private:
   std::string name_;
   DenseOptions options_;
+  std::size_t before_gelu_ = 0;  ///< activation: what GELU reads, where there is one
   std::size_t weight_;
   std::size_t bias_;
 };

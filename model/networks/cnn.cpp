@@ -8,6 +8,7 @@
 
 #include "model/layers/convolution_layer.hpp"
 #include "model/layers/dense.hpp"
+#include "model/layers/dropout_stage.hpp"
 #include "model/layers/layer_chain.hpp"
 #include "model/layers/max_pool_layer.hpp"
 #include "model/layers/response_normalization_layer.hpp"
@@ -20,7 +21,8 @@ class TutorialCnn final : public LayerChain {
  public:
   TutorialCnn(const NetworkOptions& options, const SampleShape& shape)
       : LayerChain(shape),
-        activation_(options.get<Activation>("activation")),
+        activation_(layer_activation(options.get<std::string>("activation"))),
+        dropout_(static_cast<float>(options.get<double>("dropout"))),
         weight_initializer_(options.initializer("weight-init")),
         bias_initializer_(options.initializer("bias-init")),
         image_(*shape.image) {
@@ -31,8 +33,10 @@ class TutorialCnn final : public LayerChain {
     append<ResponseNormalizationLayer>("norm_2", image_, ResponseNormalization{});
     pool("pool_2");
     dense("dense_1", 384, activation_, 0.04, 0.1, Decay::yes);
+    drop("dropout_1", 0);
     dense("dense_2", 192, activation_, 0.04, 0.1, Decay::yes);
-    dense("dense_3", shape.outputs, Activation::none, 1 / 192.0, 0, Decay::no);
+    drop("dropout_2", 1);
+    dense("dense_3", shape.outputs, {}, 1 / 192.0, 0, Decay::no);
     finish(fmt::format("cnn {}-{} {}", describe(*shape.image), shape.outputs, name_of(activation_)));
   }
 
@@ -62,7 +66,11 @@ class TutorialCnn final : public LayerChain {
     image_ = append<MaxPoolLayer>(std::move(name), image_, same_padding(image_, 3, 2)).out();
     features_ = image_.elements();
   }
-  void dense(std::string name, std::int64_t outputs, Activation activation, double deviation, double bias,
+  void drop(std::string name, std::uint32_t index) {
+    if (dropout_ == 0) return;
+    append<DropoutStage>(std::move(name), features_, Dropout{.rate = dropout_, .stream = kFirstDropoutStream + index});
+  }
+  void dense(std::string name, std::int64_t outputs, const LayerActivation& activation, double deviation, double bias,
              Decay decay) {
     append<Dense>(std::move(name), DenseOptions{.inputs = features_,
                                                 .outputs = outputs,
@@ -73,7 +81,8 @@ class TutorialCnn final : public LayerChain {
     features_ = outputs;
   }
 
-  Activation activation_;
+  LayerActivation activation_;
+  float dropout_;  ///< behind each dense layer but the last
   std::optional<Initializer> weight_initializer_, bias_initializer_;
   ImageShape image_;           ///< what the next layer reads
   std::int64_t features_ = 0;  ///< likewise, as numbers
@@ -87,19 +96,20 @@ std::unique_ptr<Network> make(const NetworkOptions& options, const SampleShape& 
 
 extern const NetworkKind cnn_network;
 // The tutorial divides the learning rate by 10 every 350 epochs. --decay-steps depends on the data: it is the user's.
-const NetworkKind cnn_network{.name = "cnn",
-                              .summary = "the CIFAR-10 tutorial's: two convolutions, pools, response normalisation",
-                              .reads = Reads::images,
-                              .options = {activation_option(), weight_init_option(), bias_init_option()},
-                              .training_defaults = {{"augment", "crop=24,flip,brightness=63,contrast=0.2:1.8"},
-                                                    {"normalize", "per-image"},
-                                                    {"l2", "0.004"},
-                                                    {"learning-rate", "0.1"},
-                                                    {"schedule", "exponential"},
-                                                    {"decay-rate", "0.1"},
-                                                    {"staircase", "yes"},
-                                                    {"average-decay", "0.9999"},
-                                                    {"batch", "128"}},
-                              .make = make};
+const NetworkKind cnn_network{
+    .name = "cnn",
+    .summary = "the CIFAR-10 tutorial's: two convolutions, pools, response normalisation",
+    .reads = Reads::images,
+    .options = {activation_option(), dropout_option(), weight_init_option(), bias_init_option()},
+    .training_defaults = {{"augment", "crop=24,flip,brightness=63,contrast=0.2:1.8"},
+                          {"normalize", "per-image"},
+                          {"l2", "0.004"},
+                          {"learning-rate", "0.1"},
+                          {"schedule", "exponential"},
+                          {"decay-rate", "0.1"},
+                          {"staircase", "yes"},
+                          {"average-decay", "0.9999"},
+                          {"batch", "128"}},
+    .make = make};
 
 }  // namespace lockstep::model

@@ -22,6 +22,7 @@ const NetworkKind mlp_network{.name = "mlp",
                                            .help = "widths of the hidden layers, comma-separated",
                                            .at_least = 1},
                                           activation_option(),
+                                          dropout_option(),
                                           weight_init_option(),
                                           bias_init_option()},
                               .make = make};

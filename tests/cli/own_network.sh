@@ -65,6 +65,17 @@ check "its steps are timed without data"
 run bench step --model elman --memory-span 5 --batch 4 --warmup 1 --repeat 2
 expect_status 0
 
+check "its own kinds of options: one of a few words, in the help, checked, in config.ini, refused for others"
+run train --model elman --help
+expect_out "--nonlinearity NAME +of the hidden layer \(tanh or sigmoid\) \[tanh\]"
+run train $common --steps 2 --nonlinearity sigmoid --run words
+expect_status 0
+grep -qx "nonlinearity = sigmoid" words/config.ini || failed "config.ini lacks it"
+run train $common --nonlinearity sigmod --run refused
+expect_error 2 "--nonlinearity: sigmod is not one of tanh and sigmoid; did you mean sigmoid"
+run help train --man
+expect_status 0; expect_out 'nonlinearity'
+
 check "an option of another network names those that take it"
 run train $common --context 20 --run refused
 expect_status 2; expect_err "--context has an effect only with --model gpt, not with elman"

@@ -34,7 +34,7 @@ LayerDifferences replay(const Case& golden, std::string_view backend_name) {
   if (widths.size() > 2) {
     layers = {.name = "mlp",
               .values = {{"hidden", Numbers{widths.begin() + 1, widths.end() - 1}},
-                         {"activation", parse_activation(text(golden, "activation"))}}};
+                         {"activation", std::string(text(golden, "activation"))}}};
   }
   const auto network = make_network(layers, {widths.front(), widths.back()});
   ModelOptions options{.loss = classifies ? LossKind::softmax_cross_entropy : LossKind::mean_squared_error};

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "model/device_workspaces.hpp"
+#include "model/layers/dense_chain.hpp"
 #include "model/state/memory_plan.hpp"
 #include "model/training/training.hpp"
 #include "now.hpp"
@@ -380,8 +381,8 @@ TEST_F(ModelTest, LocatesWhatIsNotFinite) {
     EXPECT_EQ(locate_not_finite(training, batch(0, 64)), "layer dense_" + std::to_string(layer + 1) + " (forward)");
   }
   // Forward stays finite (the hidden units are all but off), the way back does not.
-  const auto mse =
-      make_network({.name = "mlp", .values = {{"hidden", Numbers{1}}, {"activation", Activation::none}}}, {1, 1});
+  const auto mse = std::make_unique<DenseChain>("mlp", Numbers{1}, NetworkOptions{.values = {{"activation", "none"}}},
+                                                SampleShape{1, 1});
   Training steep(*backend_, *mse, {.loss = LossKind::mean_squared_error, .max_batch = 1}, {});
   std::vector<float> arena(steep.parameters.elements());
   arena[mse->parameters()[0].offset] = 1e-20f;

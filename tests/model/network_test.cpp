@@ -193,8 +193,8 @@ double forward_flops(const NetworkOptions& options, const SampleShape& shape) {
 }
 
 TEST(Network, PlanOfAnMlp) {
-  const auto network = make_network(
-      {.name = "mlp", .values = {{"hidden", Numbers{512, 128}}, {"activation", Activation::tanh}}}, features(784, 10));
+  const auto network = make_network({.name = "mlp", .values = {{"hidden", Numbers{512, 128}}, {"activation", "tanh"}}},
+                                    features(784, 10));
   const auto plan = network->plan();
   ASSERT_EQ(plan.size(), 3u);
   EXPECT_EQ(plan[0].name, "dense_1");
@@ -249,7 +249,7 @@ TEST(Network, SignatureTellsNetworksApart) {
   };
   EXPECT_EQ(text({.name = "mlp", .values = {{"hidden", Numbers{8}}}}, features(4, 2)), "mlp 4-8-2 relu");
   EXPECT_EQ(text({.name = "linear"}, features(4, 2)), "linear 4-2");
-  EXPECT_NE(text({.name = "mlp", .values = {{"hidden", Numbers{8}}, {"activation", Activation::tanh}}}, features(4, 2)),
+  EXPECT_NE(text({.name = "mlp", .values = {{"hidden", Numbers{8}}, {"activation", "tanh"}}}, features(4, 2)),
             "mlp 4-8-2 relu");
   EXPECT_EQ(text({.name = "cnn"}, images(24, 24, 3, 10)), "cnn 24x24x3-10 relu");
   EXPECT_EQ(text({.name = "resnet"}, images(32, 32, 3, 10)), "resnet 20 32x32x3-10");
@@ -296,13 +296,12 @@ TEST(Network, RefusesOptionsOfOtherNetworks) {
     return "";
   };
   EXPECT_EQ(refusal({.name = "cnn", .values = {{"depth", 20}}}, images(8, 8, 3, 2)),
-            "network cnn has no option depth; it knows: activation, weight-init, bias-init");
+            "network cnn has no option depth; it knows: activation, dropout, weight-init, bias-init");
   EXPECT_THAT(refusal({.name = "mlp", .values = {{"layers", 2}}}, features(4, 2)), HasSubstr("layers"));
   EXPECT_THAT(refusal({.name = "resnet", .values = {{"dropout", 0.5}}}, images(8, 8, 3, 2)), HasSubstr("dropout"));
   EXPECT_THAT(refusal({.name = "lstm", .values = {{"heads", 2}}}, tokens(4, 7)), HasSubstr("heads"));
   EXPECT_THAT(refusal({.name = "gpt", .values = {{"hidden", Numbers{8}}}}, tokens(4, 7)), HasSubstr("hidden"));
-  EXPECT_THAT(refusal({.name = "gpt", .values = {{"activation", Activation::tanh}}}, tokens(4, 7)),
-              HasSubstr("activation"));
+  EXPECT_THAT(refusal({.name = "gpt", .values = {{"activation", "tanh"}}}, tokens(4, 7)), HasSubstr("activation"));
   EXPECT_THAT(refusal({.name = "cnn", .values = {{"tied", false}}}, images(8, 8, 3, 2)), HasSubstr("tied"));
   EXPECT_THAT(refusal({.name = "lstm", .values = {{"sync-batch-norm", true}}}, tokens(4, 7)),
               HasSubstr("sync-batch-norm"));

@@ -15,7 +15,9 @@ namespace {
 class Elman final : public Network {
  public:
   Elman(const NetworkOptions& options, const SampleShape& shape)
-      : steps_(shape.features), width_(options.get<std::int64_t>("width")) {
+      : steps_(shape.features),
+        width_(options.get<std::int64_t>("width")),
+        nonlinearity_(parse_activation(options.get<std::string>("nonlinearity"))) {
     shape_ = shape;
     const Initializer weights =
         options.initializer("weight-init").value_or(Initializer{.scheme = Initializer::Scheme::uniform, .value = 0.2});
@@ -72,7 +74,7 @@ class Elman final : public Network {
       const Tensor input = step(pass, inputs_, t);
       pass.backend.cast(t == 0 ? state : step(pass, hidden_, t - 1), input);
       pass.backend.add(x.row_range(t * pass.batch, pass.batch), input);
-      pass.backend.linear_forward(input, pass.weight(matrix_), pass.weight(bias_), Activation::tanh,
+      pass.backend.linear_forward(input, pass.weight(matrix_), pass.weight(bias_), nonlinearity_,
                                   step(pass, hidden_, t));
     }
     pass.backend.cast(step(pass, hidden_, steps_ - 1), state);
@@ -94,7 +96,7 @@ class Elman final : public Network {
                                     .d_w = pass.gradient(matrix_),
                                     .d_bias = pass.gradient(bias_),
                                     .d_x = step(pass, d_inputs_, t)},
-                                   Activation::tanh, t + 1 == steps_ ? accumulate : Accumulate::yes);
+                                   nonlinearity_, t + 1 == steps_ ? accumulate : Accumulate::yes);
       if (t > 0) pass.backend.add(step(pass, d_inputs_, t), step(pass, d_hidden_, t - 1));
     }
     tell(parameters_.gradients_end(matrix_));
@@ -115,6 +117,7 @@ class Elman final : public Network {
   }
 
   std::int64_t steps_, width_;
+  Activation nonlinearity_;
   std::unique_ptr<Embedding> embedding_;
   std::unique_ptr<TokenHead> head_;
   std::size_t matrix_ = 0, bias_ = 0;  ///< parameters
@@ -140,6 +143,11 @@ const NetworkKind elman_network{
                  .value_name = "TOKENS",
                  .help = "steps between updates; the state goes on beyond them",
                  .at_least = 1},
+                {.name = "nonlinearity",
+                 .value = "tanh",
+                 .value_name = "NAME",
+                 .help = "of the hidden layer",
+                 .words = {"tanh", "sigmoid"}},
                 weight_init_option()},
     .window = "memory-span",
     .training_defaults = {{"learning-rate", "0.5"}, {"clip-norm", "2"}, {"batch", "12"}, {"evaluation-batch", "12"}},
