@@ -70,6 +70,13 @@ Hdf5Error innermost_error() {
   if (text.find("bad superblock version") != std::string::npos) {
     return {"its HDF5 format version is unknown: written by a newer library, or damaged"};
   }
+  if (text.find("bad version number for hyperslab selection") != std::string::npos ||
+      text.find("encoded VDS heap information") != std::string::npos) {
+    return {
+        fmt::format("it is a virtual dataset, described in a way that the HDF5 library here ({}) does not know. Copy "
+                    "its data into one plain dataset with the program that made it, or build with a newer HDF5",
+                    H5_VERS_INFO)};
+  }
   if (text.find("truncated file") != std::string::npos) return {"the file is truncated (" + text + ")"};
   return {text};
 }

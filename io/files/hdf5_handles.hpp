@@ -94,6 +94,8 @@ struct Hdf5File::Handles {
   hid_t writable() const;
 
   Hdf5Id open_dataset(std::string_view name) const;
+  /// The library reads fill values where a file that a virtual dataset is made of is not there. This throws.
+  void require_sources(const Hdf5Id& virtual_properties, std::string_view dataset) const;
   Hdf5Id open_object(std::string_view name) const;
 
   struct Extents {

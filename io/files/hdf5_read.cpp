@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <system_error>
 
@@ -37,6 +38,33 @@ Hdf5Id Hdf5File::Handles::open_attribute(const Hdf5Id& object, std::string_view 
   return Hdf5Id(attribute, H5Aclose);
 }
 
+void Hdf5File::Handles::require_sources(const Hdf5Id& virtual_properties, std::string_view dataset) const {
+  std::size_t count = 0;
+  if (H5Pget_virtual_count(virtual_properties.get(), &count) < 0)
+    fail(fmt::format("read the layout of dataset {}", dataset));
+  std::string last;
+  for (std::size_t i = 0; i < count; ++i) {
+    const ssize_t length = H5Pget_virtual_filename(virtual_properties.get(), i, nullptr, 0);
+    if (length < 0) fail(fmt::format("read the layout of dataset {}", dataset));
+    std::string name(static_cast<std::size_t>(length) + 1, '\0');
+    H5Pget_virtual_filename(virtual_properties.get(), i, name.data(), name.size());
+    name.resize(static_cast<std::size_t>(length));
+    // "." is this file; % begins the number of a file among many, of which any may be absent.
+    if (name == last || name == "." || name.find('%') != std::string::npos) continue;
+    last = name;
+    std::error_code ignored;
+    const std::filesystem::path source(name), beside = path.parent_path() / source;
+    if (std::filesystem::exists(beside, ignored) || std::filesystem::exists(source, ignored)) continue;
+    if (source.is_absolute() && std::filesystem::exists(path.parent_path() / source.filename(), ignored)) continue;
+    if (std::getenv("HDF5_VDS_PREFIX") != nullptr) continue;
+    throw FileError(
+        {.file = path,
+         .what = fmt::format("{} is a virtual dataset that takes its data from {}, which is not there: put it "
+                             "where it was or beside this file",
+                             dataset, name)});
+  }
+}
+
 DatasetLayout Hdf5File::layout(std::string_view dataset) const {
   const Hdf5Lock lock;
   const Hdf5Id id = handles_->open_dataset(dataset);
@@ -51,6 +79,7 @@ DatasetLayout Hdf5File::layout(std::string_view dataset) const {
   result.compressed = H5Pget_nfilters(properties.get()) > 0;
   const H5D_layout_t layout = H5Pget_layout(properties.get());
   result.in_this_file = layout != H5D_VIRTUAL && H5Pget_external_count(properties.get()) == 0;
+  if (layout == H5D_VIRTUAL) handles_->require_sources(properties, dataset);
   if (layout == H5D_CHUNKED) {
     const std::vector<hsize_t> chunk = handles_->chunk_shape(properties, extents, dataset);
     result.chunk.assign(chunk.begin(), chunk.end());

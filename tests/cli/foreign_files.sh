@@ -39,6 +39,50 @@ with h5py.File("few.h5", "w") as f:  # a part of ImageNet-21k
     f["x"], f["y"] = x, z
 END
 
+# Of a newer library's virtual datasets this one cannot open the description: a byte of a sound one says so.
+python3 - <<'END'
+import h5py, numpy as np
+rng = np.random.default_rng(1)
+for k in range(2):
+    with h5py.File(f"part{k}.h5", "w") as f:
+        f["x"], f["y"] = rng.random((20, 6), dtype=np.float32), rng.integers(0, 3, 20).astype(np.int32)
+x, y = h5py.VirtualLayout((40, 6), np.float32), h5py.VirtualLayout((40,), np.int32)
+for k in range(2):
+    x[20 * k:20 * k + 20] = h5py.VirtualSource(f"part{k}.h5", "x", (20, 6))
+    y[20 * k:20 * k + 20] = h5py.VirtualSource(f"part{k}.h5", "y", (20,))
+with h5py.File("virtual.h5", "w", libver="latest") as f:
+    f.create_virtual_dataset("x", x)
+    f.create_virtual_dataset("y", y)
+END
+check "a virtual dataset of several files"
+run info virtual.h5
+expect_status 0; expect_out '40 samples'
+check "one of its files is missing: no fill values are taken for data"
+mv part1.h5 aside.h5
+run info virtual.h5
+expect_error 1 "virtual\.h5: [xy] is a virtual dataset that takes its data from part1.h5, which is not there"
+for n in 1 2; do
+  run -n $n train virtual.h5 --model linear --steps 2 --run runs/r
+  expect_error 1 "takes its data from part1.h5, which is not there"
+  expect_no_file runs/r
+done
+mv aside.h5 part1.h5
+check "a description that this library does not know"
+python3 - <<'END'
+import struct
+data = bytearray(open("virtual.h5", "rb").read())
+name = data.find(b"part0.h5\0")
+at = data.find(struct.pack("<II", 2, 1), name)  # a hyperslab selection of version 1
+if at < 0:
+    at = data.find(struct.pack("<II", 2, 2), name)
+assert at > 0
+# The global heap has no checksum. The version that HDF5 1.12 began is 3; 99 is none at all.
+data[at + 4:at + 8] = struct.pack("<I", 99)
+open("newer.h5", "wb").write(data)
+END
+run info newer.h5
+expect_error 1 "newer\.h5: cannot open dataset [xy]: it is a virtual dataset, described in a way that the HDF5 library here"
+
 check "a sound file of others"
 run info sound.h5
 expect_status 0; expect_out '40 samples'
