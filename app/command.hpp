@@ -43,7 +43,8 @@ struct Traits {
 };
 
 struct Command {
-  std::string name;
+  std::string name;     ///< "bench step"
+  std::string summary;  ///< for the list of commands
   Traits traits;
   std::function<Job(const Arguments&)> prepare;  ///< throws UsageError, HelpRequested
 };
@@ -60,8 +61,9 @@ inline std::string text_of(const CheckOptions& options, const Arguments& argumen
 
 /// `run` takes the session and the stop signals where it needs them.
 template <class Options, class Run>
-Command command(const std::string& name, Options (*parse)(const Arguments&), Run run, const Traits& traits = {}) {
-  return {name, traits, [=](const Arguments& arguments) {
+Command command(const std::string& name, const std::string& summary, Options (*parse)(const Arguments&), Run run,
+                const Traits& traits = {}) {
+  return {name, summary, traits, [=](const Arguments& arguments) {
             const Options options = parse(arguments);
             const auto start = [=]([[maybe_unused]] comm::MpiSession* session, [[maybe_unused]] StopSignals& signals) {
               if constexpr (std::is_invocable_v<Run, const Options&>) {

@@ -25,6 +25,7 @@
 #include "app/exchange/export.hpp"
 #include "app/exchange/import.hpp"
 #include "app/info/info.hpp"
+#include "app/manuals.hpp"
 #include "app/options/options.hpp"
 #include "app/pack/pack.hpp"
 #include "app/pack/train_tokenizer.hpp"
@@ -42,26 +43,42 @@ namespace {
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> all{
-      command("pack", parse_pack, run_pack, {.processes = Processes::alone}),
-      command("tokenizer train", parse_tokenizer_train, run_tokenizer_train, {.processes = Processes::alone}),
-      command("train", read_train_command, run_train, {.on_signal = OnSignal::note}),
-      command("eval", parse_eval, run_eval),
-      command("predict", parse_predict, run_predict),
-      command("generate", parse_generate, run_generate,
+      command("pack", "turn raw data (images, text, tables) into HDF5 shards", parse_pack, run_pack,
+              {.processes = Processes::alone}),
+      command("tokenizer train", "learn a byte pair vocabulary from texts", parse_tokenizer_train, run_tokenizer_train,
+              {.processes = Processes::alone}),
+      command("train", "train a network on shards; checkpoint and resume", read_train_command, run_train,
+              {.on_signal = OnSignal::note}),
+      command("eval", "evaluate a checkpoint on a dataset", parse_eval, run_eval),
+      command("predict", "write what a checkpoint says of every sample", parse_predict, run_predict),
+      command("generate", "let a trained language model write text", parse_generate, run_generate,
               {.processes = Processes::one, .on_closed_pipe = OnClosedPipe::end}),
-      command("export", parse_export, run_export, {.processes = Processes::alone}),
-      command("import", parse_import, run_import, {.processes = Processes::alone}),
-      command("bench agree", parse_bench_agree, run_bench_agree, {.on_signal = OnSignal::note}),
-      command("bench all-reduce", parse_bench_all_reduce, run_bench_all_reduce),
-      command("bench checkpoint", parse_bench_checkpoint, run_bench_checkpoint),
-      command("bench input", parse_bench_input, run_bench_input),
-      command("bench step", parse_bench_step, run_bench_step),
-      command("bench scale", parse_bench_scale, run_bench_scale),
-      command("check", parse_check, run_check),
-      command("sweep", parse_sweep, run_sweep, {.processes = Processes::alone, .on_signal = OnSignal::note}),
-      command("report", parse_report, run_report, {.processes = Processes::alone}),
-      command("plot", parse_plot, run_plot, {.processes = Processes::alone}),
-      command("info", parse_info, run_info, {.processes = Processes::alone, .on_closed_pipe = OnClosedPipe::end})};
+      command("export", "write a checkpoint's network for other programs: ONNX, safetensors, npz", parse_export,
+              run_export, {.processes = Processes::alone}),
+      command("import", "make a checkpoint of weights from other programs: GPT-2, safetensors", parse_import,
+              run_import, {.processes = Processes::alone}),
+      command("bench step", "time training steps and say where the time goes", parse_bench_step, run_bench_step),
+      command("bench scale", "time steps on 1, 2, 4 ... ranks of the job: how well it scales", parse_bench_scale,
+              run_bench_scale),
+      command("bench agree", "train under several ways to agree, to the same target", parse_bench_agree,
+              run_bench_agree, {.on_signal = OnSignal::note}),
+      command("bench checkpoint", "time checkpoints, beside plain writes of the same bytes", parse_bench_checkpoint,
+              run_bench_checkpoint),
+      command("bench input", "time the reading of shards beside raw reads of the same bytes", parse_bench_input,
+              run_bench_input),
+      command("bench all-reduce", "time all-reduces over all ranks, and check them", parse_bench_all_reduce,
+              run_bench_all_reduce),
+      command("check", "before a job: hosts, network, data, memory and disk, in seconds", parse_check, run_check),
+      command("sweep", "train with each line of a file of options, and rank them", parse_sweep, run_sweep,
+              {.processes = Processes::alone, .on_signal = OnSignal::note}),
+      command("report", "a page of runs: curves, where the time went, which is best and why", parse_report, run_report,
+              {.processes = Processes::alone}),
+      command("plot", "the same pictures as one SVG file", parse_plot, run_plot, {.processes = Processes::alone}),
+      command("info", "what a shard folder, a checkpoint or a run holds; verifies checksums", parse_info, run_info,
+              {.processes = Processes::alone, .on_closed_pipe = OnClosedPipe::end}),
+      command("help", "explain a command: text, manual page, completion for a shell", parse_help,
+              [](const HelpOptions& options) { return run_help(options, commands()); },
+              {.processes = Processes::alone, .on_closed_pipe = OnClosedPipe::end})};
   return all;
 }
 

@@ -52,33 +52,44 @@ std::string version_text() {
   return text;
 }
 
-bool is_help(const std::string& word) { return word == "--help" || word == "-h" || word == "help"; }
+std::string program_help(const std::vector<Command>& commands) {
+  std::size_t width = 0;
+  for (const Command& command : commands) width = std::max(width, command.name.size());
+  std::string text = fmt::format(
+      "lockstep {} trains neural networks on many processes as if they were one.\n"
+      "Start it with mpirun for many ranks, without for one: the numbers are the same.\n\n",
+      program_version());
+  for (const Command& command : commands) {
+    text += fmt::format("  lockstep {:<{}}  {}\n", command.name, width, command.summary);
+  }
+  return text +
+         "\n"
+         "  lockstep COMMAND --help   every option of a command, with examples\n"
+         "  lockstep --version        the version, what it was built with, and the GPUs it sees\n"
+         "\n"
+         "Exit codes: 0 done, 1 failed, 2 wrong usage, 75 stopped on request with a checkpoint (run again with\n"
+         "--resume to go on).\n";
+}
+
+bool is_help(const std::string& word) { return word == "--help" || word == "-h"; }
 
 Request understand(Arguments arguments, const std::vector<Command>& commands) {
   Request request;
+  std::vector<std::string> names;
+  for (const Command& command : commands) names.push_back(command.name);
   try {
-    if (arguments.empty())
-      throw UsageError(
-          "a command is missing: pack, tokenizer train, train, eval, predict, generate, export, import, bench step, "
-          "bench "
-          "scale, bench agree, bench all-reduce, "
-          "bench checkpoint, bench input, check, sweep, report, plot or info");
+    if (arguments.empty()) throw UsageError(fmt::format("a command is missing: {}", list_names(names)));
     if (arguments[0] == "--version") return request.help = version_text(), request;
-    if (is_help(arguments[0])) {
-      if (arguments.size() == 1) return request.help = program_help(), request;
-      arguments.erase(arguments.begin());  // "help train" is "train --help"
-      arguments.push_back("--help");
-    }
+    if (is_help(arguments[0])) arguments[0] = "help";
+    if (arguments == Arguments{"help"}) return request.help = program_help(commands), request;
     std::string name = arguments[0];
     arguments.erase(arguments.begin());
     if (name == "bench" || name == "tokenizer") {  // the first of two words
-      if (arguments.empty() || is_help(arguments[0])) return request.help = program_help(), request;
+      if (arguments.empty() || is_help(arguments[0])) return request.help = program_help(commands), request;
       name += " " + arguments[0];
       arguments.erase(arguments.begin());
     }
-    std::vector<std::string> names;
     for (const Command& command : commands) {
-      names.push_back(command.name);
       if (command.name != name) continue;
       request.command = name;
       request.traits = command.traits;
@@ -250,7 +261,7 @@ int run_program(int argc, char** argv, const std::vector<Command>& commands, Sto
   const std::optional<int> launched = comm::launched_rank();
   const bool speaks = launched.value_or(0) == 0;
   if (!request.help.empty()) return say_help(request, speaks);
-  if (argc == 1 && !launched) return complain("{}", program_help()), kExitWrongUsage;
+  if (argc == 1 && !launched) return complain("{}", program_help(commands)), kExitWrongUsage;
   if (traits.processes != Processes::any_number && comm::launched_size() > 1) {
     request.usage_error = fmt::format("{} runs as one process, and {} were started: start it without mpirun or srun",
                                       request.command, comm::launched_size());

@@ -108,6 +108,20 @@ fashion_file() {
   if [ -f "$1/$2" ]; then echo "$1/$2"; elif [ -f "$1/$2.gz" ]; then echo "$1/$2.gz"; else return 1; fi
 }
 
+# leave_raw_files FOLDER: the four files of FOLDER, compressed, in data/raw, where the documents' first session takes them from.
+leave_raw_files() {
+  local sum name file
+  mkdir -p data/raw
+  while read -r sum name; do
+    [ -f "data/raw/$name.gz" ] && continue
+    file=$(realpath "$(fashion_file "$1" "$name")") || return 1
+    case $file in
+      *.gz) ln -sf "$file" "data/raw/$name.gz" ;;
+      *) gzip -c "$file" >"data/raw/$name.gz.part" && mv "data/raw/$name.gz.part" "data/raw/$name.gz" ;;
+    esac || return 1
+  done <<<"$fashion_sums"
+}
+
 # fashion_is_whole FOLDER: the four files are there and hold what they should; otherwise says which does not.
 fashion_is_whole() {
   local sum name file

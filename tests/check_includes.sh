@@ -16,7 +16,7 @@ find app comm io model tests -type f \( -name '*.cpp' -o -name '*.hpp' -o -name 
 
     # The wings of a room, the lowest first: a wing includes itself and lower ones. *.hpp and *.cpp are the files that
     # lie in the room itself; wings with commas between them do not know each other.
-    wings("app", "report options plan servers engine train,evaluate check,bench,info,pack,exchange,runs *.hpp *.cpp")
+    wings("app", "report options plan servers engine train,evaluate check,bench,info,pack,exchange,help,runs *.hpp *.cpp")
     wings("comm", "session *.hpp failure survey host nccl servers *.cpp")
     wings("io", "files text shards formats,datasets,checkpoints,exchange runs *.hpp *.cpp")
 

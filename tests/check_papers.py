@@ -12,12 +12,13 @@ import sys
 
 COLUMNS = 140
 COMMANDS = ["", "pack", "tokenizer train", "train", "eval", "predict", "generate", "export", "import", "check", "info", "sweep", "report", "plot",
-            "bench step", "bench scale", "bench agree", "bench all-reduce", "bench checkpoint", "bench input"]
+            "bench step", "bench scale", "bench agree", "bench all-reduce", "bench checkpoint", "bench input", "help"]
 SCRIPTS = ["app/quickstart", "tests/run", "tests/gpu/run", "tests/learning/run", "tests/torture/run", "tests/torture/mutate",
            "tests/peers/compare_step.py",
            "tests/cluster/simulation/project run", "tests/cluster/simulation/project compare"]
 FOREIGN = {
-    "cmake, ctest": "--preset --build --install --prefix --target --test-dir",
+    "cmake, ctest": "--preset --build --install --prefix --target --test-dir --config",
+    "eb, spack": "--robot --no-checksum",
     "sbatch, srun": "--nodes --ntasks-per-node --cpus-per-task --gpus-per-node --gpus-per-task --time --partition --account"
                     " --array --signal --open-mode --mpi --cpu-bind --requeue",
     "mpirun": "--bind-to --map-by --hostfile --oversubscribe",

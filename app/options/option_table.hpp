@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "app/options/choices.hpp"
+#include "app/options/help_page.hpp"
 #include "app/options/usage_error.hpp"
 
 namespace lockstep::app {
@@ -25,11 +26,7 @@ enum class OptionSource { default_value, file, command_line };
 /// One row. Declared by OptionTable::add and the chained calls below.
 class Option {
  public:
-  enum class Shape {
-    value,           ///< --name VALUE
-    yes_or_no,       ///< --name, --no-name, --name=yes|no
-    optional_value,  ///< --name or --name=VALUE
-  };
+  using Shape = OptionShape;
 
   // --- declaration, chained ---
   /// Numbers (each element of a list) must be at least, above, at most, below `bound`.
@@ -221,11 +218,11 @@ CommandLine read_command_line(const OptionTable& table, const std::vector<std::s
 void apply(const CommandLine& line, OptionTable& table);
 /// All there is to read for a command that knows no file of options. Throws UsageError, and HelpRequested for --help.
 void read_options(OptionTable& table, const std::vector<std::string>& arguments, std::string_view usage,
-                  std::string_view ending);
+                  std::string_view examples);
 
 // options_help.cpp
-/// 100 columns: usage, groups, one row per option with its default, `ending` (examples) below.
-std::string format_help(const OptionTable& table, std::string_view usage, std::string_view ending, bool takes_config);
+/// Of all rows that are not hidden; `usage` and `examples` as help_page() takes them.
+HelpPage make_help(const OptionTable& table, std::string_view usage, std::string_view examples, bool takes_config);
 
 // options_ini.cpp
 /// Assigns every `name = value` line of `text`. Messages begin with "SOURCE_NAME:LINE: ". Throws UsageError.

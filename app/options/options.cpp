@@ -37,6 +37,19 @@ constexpr std::string_view kInfoUsage =
     "Says what a shard folder, an HDF5 data file, a checkpoint or a run folder holds, and verifies its\n"
     "checksums. Exit code 1 when something is damaged.\n";
 
+constexpr std::string_view kHelpUsage =
+    "Usage: lockstep help [COMMAND] [options]\n"
+    "\n"
+    "Explains a command, or the program: as text, as a manual page, or as the completion of a shell.\n";
+constexpr std::string_view kHelpExamples =
+    "\n"
+    "Examples\n"
+    "  lockstep help train\n"
+    "  lockstep help bench step --man | man -l -\n"
+    "  source <(lockstep help --completion bash)\n"
+    "  lockstep help --write ~/.local/share\n"
+    "      man/man1/lockstep-train.1 and so on, and the completions where the shells look for them\n";
+
 }  // namespace
 
 EvalOptions parse_eval(const std::vector<std::string>& arguments) {
@@ -110,39 +123,35 @@ InfoOptions parse_info(const std::vector<std::string>& arguments) {
   return options;
 }
 
-std::string program_version() { return LOCKSTEP_VERSION; }
-
-std::string program_help() {
-  return fmt::format(
-      "lockstep {} trains neural networks on many processes as if they were one.\n"
-      "Start it with mpirun for many ranks, without for one: the numbers are the same.\n"
-      "\n"
-      "  lockstep pack              turn raw data (images, text, tables) into HDF5 shards\n"
-      "  lockstep tokenizer train   learn a byte pair vocabulary from texts\n"
-      "  lockstep train             train a network on shards; checkpoint and resume\n"
-      "  lockstep eval              evaluate a checkpoint on a dataset\n"
-      "  lockstep predict           write what a checkpoint says of every sample\n"
-      "  lockstep generate          let a trained language model write text\n"
-      "  lockstep export            write a checkpoint's network for other programs: ONNX, safetensors, npz\n"
-      "  lockstep import            make a checkpoint of weights from other programs: GPT-2, safetensors\n"
-      "  lockstep bench step        time training steps and say where the time goes\n"
-      "  lockstep bench scale       time them on 1, 2, 4 ... ranks of the job: how well it scales\n"
-      "  lockstep bench agree       train under several ways to agree, to the same target\n"
-      "  lockstep bench checkpoint  time checkpoints, beside plain writes of the same bytes\n"
-      "  lockstep bench input       time the reading of shards beside raw reads of the same bytes\n"
-      "  lockstep bench all-reduce  time all-reduces over all ranks, and check them\n"
-      "  lockstep check             before a job: hosts, network, data, memory and disk, in seconds\n"
-      "  lockstep sweep             train with each line of a file of options, and rank them\n"
-      "  lockstep report            a page of runs: curves, where the time went, which is best and why\n"
-      "  lockstep plot              the same pictures as one SVG file\n"
-      "  lockstep info              what a shard folder, a checkpoint or a run holds; verifies checksums\n"
-      "\n"
-      "  lockstep COMMAND --help   every option of a command, with examples\n"
-      "  lockstep --version        the version, what it was built with, and the GPUs it sees\n"
-      "\n"
-      "Exit codes: 0 done, 1 failed, 2 wrong usage, 75 stopped on request with a checkpoint (run again with\n"
-      "--resume to go on).\n",
-      program_version());
+HelpOptions parse_help(const std::vector<std::string>& arguments) {
+  HelpOptions options;
+  OptionTable table("lockstep help");
+  table.group("What");
+  table
+      .add_free(
+          "command", Option::Shape::value, "COMMAND", "the command to explain; --command itself may be left out",
+          [&options](const Option&, const std::string& word) {
+            if (!word.empty()) options.command += (options.command.empty() ? "" : " ") + word;
+            return std::string();
+          },
+          [&options] { return options.command; })
+      .positional()
+      .several();
+  table.add("man", options.manual, "print the manual page (roff)");
+  static const std::vector<Choice<std::optional<Shell>>> shells{
+      {"none", std::nullopt}, {"bash", Shell::bash}, {"zsh", Shell::zsh}, {"fish", Shell::fish}};
+  table.add_choice("completion", options.shell, "SHELL", "print the script that completes commands and options", shells)
+      .contradicts("man")
+      .contradicts("command");
+  table.add("write", options.write, "FOLDER", "write all manual pages and completions there, as below /usr/share")
+      .contradicts("man")
+      .contradicts("command")
+      .contradicts("completion");
+  read_options(table, arguments, kHelpUsage, kHelpExamples);
+  table.check_relations();
+  return options;
 }
+
+std::string program_version() { return LOCKSTEP_VERSION; }
 
 }  // namespace lockstep::app

@@ -144,6 +144,16 @@ struct TokenizerOptions {
   bool force = false;           ///< tokenizer files that are there already may be replaced
 };
 
+enum class Shell { bash, zsh, fish };
+
+/// `lockstep help`.
+struct HelpOptions {
+  std::string command;               ///< "bench step"; "": the program
+  bool manual = false;               ///< as a manual page
+  std::optional<Shell> shell = {};   ///< the completion for this shell instead
+  std::filesystem::path write = {};  ///< all manual pages and completions go into this folder instead
+};
+
 struct GenerateOptions {
   CheckpointChoice checkpoint;
   std::string prompt = "\n";
@@ -173,8 +183,7 @@ ReportRunsOptions parse_report(const std::vector<std::string>& arguments);
 /// Reads the file of settings.
 SweepOptions parse_sweep(const std::vector<std::string>& arguments);
 PlotOptions parse_plot(const std::vector<std::string>& arguments);
-/// The program's own help: subcommands and where to go on.
-std::string program_help();
+HelpOptions parse_help(const std::vector<std::string>& arguments);
 std::string program_version();
 
 }  // namespace lockstep::app

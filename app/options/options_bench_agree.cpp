@@ -161,7 +161,7 @@ BenchAgreeOptions parse_bench_agree(const std::vector<std::string>& arguments) {
   add_train_options(table, train);
   for (const std::string_view name : kDecided) table.find(name)->hide();
   CommandLine line = read_command_line(table, arguments, true);
-  if (line.help) throw HelpRequested(format_network_help(table, train, line, kUsage, kExamples, true));
+  if (line.help) throw HelpRequested(network_help(table, train, line, kUsage, kExamples, true));
   CommandLine mine;
   for (const CommandLine::Given& given : line.options) {
     if (std::ranges::find(kDecided, given.name) != std::end(kDecided)) {

@@ -4,12 +4,30 @@
 namespace lockstep::app {
 namespace {
 
+/// Options of train that no check looks at. They are read, lest the job's command line must be changed.
+constexpr std::string_view kWithoutEffect[] = {"shuffle",      "label-smoothing",
+                                               "momentum",     "trust",
+                                               "beta1",        "beta2",
+                                               "epsilon",      "l2",
+                                               "weight-decay", "clip-norm",
+                                               "clip-value",   "learning-rate",
+                                               "decay-rate",   "decay-steps",
+                                               "staircase",    "final-learning-rate",
+                                               "power",        "seed",
+                                               "compensation", "evaluate-average",
+                                               "min-delta",    "initialize-from",
+                                               "reinitialize", "roll-back-factor",
+                                               "time-limit",   "report-every",
+                                               "tensorboard",  "histograms-every",
+                                               "progress"};
+
 constexpr std::string_view kCheckUsage =
-    "Usage: mpirun -np RANKS lockstep check [--data FOLDER] [options of train]\n"
+    "Usage: mpirun -np RANKS lockstep check [PATH] [options of train]\n"
     "\n"
     "Before a job: looks at hosts, program, cores, devices, network, clocks, data, memory and disk, in\n"
     "seconds, and ends with OK or with the list of what to fix (exit code 1). Start it as the job will be\n"
-    "started, with the options of the job: only `train` becomes `check`.\n";
+    "started, with the options of the job: only `train` becomes `check`. PATH is the data (--data). Below are\n"
+    "the options that check looks at; the others of train are read and change nothing here.\n";
 
 constexpr std::string_view kCheckExamples =
     "\n"
@@ -32,6 +50,8 @@ CheckOptions parse_check(const std::vector<std::string>& arguments) {
       .at_most(3600);
   table.add("json", options.json, "FILE", "also write what was found there, one JSON object a line");
   add_train_options(table, options.train);
+  table.find("data")->positional();
+  for (const std::string_view name : kWithoutEffect) table.find(name)->hide();
   read_train_options(table, options.train, arguments, kCheckUsage, kCheckExamples, ConfigFile::taken);
   return options;
 }

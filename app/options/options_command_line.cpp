@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 
 #include <boost/program_options.hpp>
 #include <fmt/format.h>
 
 #include "app/options/nearest_name.hpp"
 #include "app/options/option_table.hpp"
+#include "app/options/other_names.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -73,23 +75,27 @@ po::options_description describe(const OptionTable& table, bool takes_config) {
   if (takes_config) names.push_back("config");
   const std::string_view bare =
       std::string_view(spelled).substr(std::min(spelled.find_first_not_of('-'), spelled.size()));
-  const std::string hint = did_you_mean(bare, names, "--");
+  const std::string hint = hint_from_other_programs(bare, names, "--").value_or(did_you_mean(bare, names, "--"));
   throw UsageError(fmt::format("unknown option {}{}", spelled,
                                hint.empty() ? fmt::format("; `{} --help` lists the options", table.command()) : hint));
 }
 
-[[noreturn]] void refuse_word(const OptionTable& table, const std::string& word) {
+/// An option without its dashes, "epochs=3" or "epochs", and no file of that name.
+bool lacks_dashes(const OptionTable& table, const std::string& word) {
+  std::error_code ignored;
+  return table.find(word.substr(0, word.find('='))) != nullptr && !std::filesystem::exists(word, ignored);
+}
+
+/// A bare word that is no value of the positional option, which may have one already.
+[[noreturn]] void refuse_word(const OptionTable& table, const std::string& word, const Option* taken) {
   if (word.size() > 1 && word.front() == '-') refuse_unknown(table, word, false);
-  const auto& options = table.options();
-  const std::size_t equals = word.find('=');
-  if (equals != std::string::npos && table.find(word.substr(0, equals)) != nullptr) {
+  if (lacks_dashes(table, word)) {
     throw UsageError(fmt::format("cannot make sense of {}; did you mean --{}?", word, word));
   }
-  if (table.find(word) != nullptr)
-    throw UsageError(fmt::format("cannot make sense of {}; did you mean --{}?", word, word));
-  const auto data = std::find_if(options.begin(), options.end(), [](const Option& o) { return o.name() == "data"; });
-  throw UsageError(fmt::format("cannot make sense of {}: values follow their option's name{}", word,
-                               data == options.end() ? "" : fmt::format(", as in --data {}", word)));
+  const bool has_data = taken == nullptr && table.find("data") != nullptr;
+  throw UsageError(fmt::format("cannot make sense of {}: {}values follow their option's name{}", word,
+                               taken == nullptr ? "" : fmt::format("--{} is given already, and ", taken->name()),
+                               has_data ? fmt::format(", as in --data {}", word) : ""));
 }
 
 }  // namespace
@@ -102,6 +108,9 @@ CommandLine read_command_line(const OptionTable& table, const std::vector<std::s
   CommandLine line;
   const auto positional =
       std::find_if(table.options().begin(), table.options().end(), [](const Option& o) { return o.is_positional(); });
+  const auto is_given = [&](const std::string& spelled) {
+    return std::ranges::any_of(line.options, [&](const auto& given) { return given.spelled == spelled; });
+  };
   const auto take = [&](const std::string& name, const std::string& value, const std::string& spelled) {
     const auto earlier =
         std::find_if(line.options.begin(), line.options.end(), [&](const auto& o) { return o.name == name; });
@@ -122,7 +131,9 @@ CommandLine read_command_line(const OptionTable& table, const std::vector<std::s
     for (const po::option& given : parsed.options) {
       if (given.string_key.empty()) {  // a bare word, or one after "--"
         const std::string& word = given.value.empty() ? given.original_tokens.at(0) : given.value.front();
-        if (positional == table.options().end() || (word.size() > 1 && word.front() == '-')) refuse_word(table, word);
+        const bool is_option = (word.size() > 1 && word.front() == '-') || lacks_dashes(table, word);
+        if (positional == table.options().end() || is_option) refuse_word(table, word, nullptr);
+        if (!positional->is_several() && is_given("--" + positional->name())) refuse_word(table, word, &*positional);
         take(positional->name(), word, word);
       } else if (given.unregistered) {
         const std::string& token = given.original_tokens.at(0);
@@ -161,9 +172,9 @@ void apply(const CommandLine& line, OptionTable& table) {
 }
 
 void read_options(OptionTable& table, const std::vector<std::string>& arguments, std::string_view usage,
-                  std::string_view ending) {
+                  std::string_view examples) {
   const CommandLine line = read_command_line(table, arguments, false);
-  if (line.help) throw HelpRequested(format_help(table, usage, ending, false));
+  if (line.help) throw HelpRequested(make_help(table, usage, examples, false));
   apply(line, table);
 }
 

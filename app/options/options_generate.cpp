@@ -24,7 +24,7 @@ GenerateOptions parse_generate(const std::vector<std::string>& arguments) {
   OptionTable table("lockstep generate");
   table.group("What");
   CheckpointRows checkpoint(table);
-  table.add("prompt", options.prompt, "TEXT", "what the text begins with; default: a line break");
+  table.add("prompt", options.prompt, "TEXT", "what the text begins with");
   table.add("tokens", options.tokens, "N", "tokens to write").at_least(1);
   table.add("samples", options.samples, "N", "texts to write, each with its own random numbers").at_least(1);
   table.add("stop", options.stop, "TEXT", "a text ends before TEXT, which is not written; default: never");

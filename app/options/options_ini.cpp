@@ -9,6 +9,7 @@
 
 #include "app/options/nearest_name.hpp"
 #include "app/options/option_table.hpp"
+#include "app/options/other_names.hpp"
 
 // The dialect: `name = value`, one a line. A line that begins with # or ; is a comment, and so is the rest of a line
 // after a blank and #. Values that hold such things, quotes, line breaks or outer blanks stand in double quotes with
@@ -61,7 +62,9 @@ std::string read_value(std::string_view text, const std::string& where) {
   }
   if (name.starts_with("--"))
     throw UsageError(fmt::format("{}: in a file, names are written without --: {}", where, name.substr(2)));
-  throw UsageError(fmt::format("{}: unknown option {}{}", where, name, did_you_mean(name, table.names())));
+  const std::vector<std::string> names = table.names();
+  throw UsageError(fmt::format("{}: unknown option {}{}", where, name,
+                               hint_from_other_programs(name, names).value_or(did_you_mean(name, names))));
 }
 
 }  // namespace

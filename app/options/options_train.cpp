@@ -10,15 +10,16 @@ namespace lockstep::app {
 namespace {
 
 constexpr std::string_view kTrainUsage =
-    "Usage: mpirun -np RANKS lockstep train --data FOLDER [options]\n"
+    "Usage: mpirun -np RANKS lockstep train PATH [options]\n"
     "\n"
     "Trains a network on RANKS processes that act as one: each computes its part of every batch, the\n"
-    "gradients are summed, and all make the same step. Without mpirun it is a world of one rank.\n";
+    "gradients are summed, and all make the same step. Without mpirun it is a world of one rank.\n"
+    "PATH is the data (--data).\n";
 
 constexpr std::string_view kTrainExamples =
     "\n"
     "Examples\n"
-    "  lockstep train --data shards/fashion\n"
+    "  lockstep train shards/fashion\n"
     "      the whole job on one core: a multi-layer perceptron, one epoch, into a new folder under runs/\n"
     "  mpirun -np 4 lockstep train --data shards/fashion --hidden 512,256 --optimizer adam \\\n"
     "      --learning-rate 0.001 --epochs 10 --run runs/adam\n"
@@ -36,6 +37,7 @@ constexpr std::string_view kTrainExamples =
 OptionTable train_table(TrainOptions& options) {
   OptionTable table("lockstep train");
   add_train_options(table, options);
+  table.find("data")->positional();
   return table;
 }
 
@@ -94,7 +96,7 @@ void read_train_options(OptionTable& table, TrainOptions& options, const std::ve
                         const StoredConfiguration& configuration_of) {
   const bool takes_file = file == ConfigFile::taken;
   const CommandLine line = read_command_line(table, arguments, takes_file);
-  if (line.help) throw HelpRequested(format_network_help(table, options, line, usage, examples, takes_file));
+  if (line.help) throw HelpRequested(network_help(table, options, line, usage, examples, takes_file));
   if (line.config.empty()) {
     apply_configuration_to_continue(line, table, configuration_of);
   } else {

@@ -70,8 +70,8 @@ void apply_network_defaults(OptionTable& table, TrainOptions& options);
 void settle_network_options(const OptionTable& table, model::NetworkOptions& options);
 /// The help of a command that trains or times a network: the list of all; of one that `line` names, its options and the
 /// defaults that it brings.
-std::string format_network_help(OptionTable& table, TrainOptions& options, const CommandLine& line,
-                                std::string_view usage, std::string_view ending, bool takes_config);
+HelpPage network_help(OptionTable& table, TrainOptions& options, const CommandLine& line, std::string_view usage,
+                      std::string_view examples, bool takes_config);
 /// Once all has been said: the network's defaults, what contradicts what, who gave what. Throws UsageError.
 void settle(OptionTable& table, TrainOptions& options);
 

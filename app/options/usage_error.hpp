@@ -3,6 +3,9 @@
 #pragma once
 
 #include <stdexcept>
+#include <utility>
+
+#include "app/options/help_page.hpp"
 
 namespace lockstep::app {
 
@@ -15,7 +18,11 @@ class UsageError : public std::runtime_error {
 /// Thrown for --help: `what()` is the text to print on stdout; exit code 0.
 class HelpRequested : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  explicit HelpRequested(HelpPage page) : std::runtime_error(to_text(page)), page_(std::move(page)) {}
+  const HelpPage& page() const noexcept { return page_; }
+
+ private:
+  HelpPage page_;
 };
 
 }  // namespace lockstep::app

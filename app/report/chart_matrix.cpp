@@ -31,7 +31,7 @@ std::string to_svg(const MatrixChart& chart) {
       fmt::format("A matrix of {} rows ({}) and as many columns ({}).", count, chart.row_title, chart.column_title));
   const double side = canvas.bottom() - canvas.top(), left = (canvas.width() - side) / 2;
   const double cell = side / static_cast<double>(std::max<std::size_t>(count, 1));
-  const auto every = static_cast<std::size_t>(std::max(1.0, kLeast / cell + 0.999));  // name in so many
+  const auto interval = static_cast<std::size_t>(std::max(1.0, kLeast / cell + 0.999));  // name in so many
   for (std::size_t row = 0; row < count; ++row) {
     const auto values = chart.values.begin() + static_cast<std::ptrdiff_t>(row * count);
     const double sum = std::accumulate(values, values + static_cast<std::ptrdiff_t>(count), 0.0);
@@ -51,7 +51,7 @@ std::string to_svg(const MatrixChart& chart) {
                     {.size = 11, .anchor = "middle", .fill = share > 0.5 ? "#ffffff" : "#1f2933"});
       }
     }
-    if (row % every != 0) continue;
+    if (row % interval != 0) continue;
     canvas.text(left - 8, y + cell / 2 + 4, fit_text(chart.names[row], 11, left - 60), {.size = 11, .anchor = "end"});
     const double middle = left + (static_cast<double>(row) + 0.5) * cell;
     if (cell >= 60) {

@@ -1,18 +1,30 @@
 #!/usr/bin/env bash
 # The commands of the documents that follow a line <!-- run --> do what they say: each block of them in a copy of the
-# tree's layout, with a build at build/release and the raw Fashion-MNIST in data/raw. C++ that follows a line
+# tree's layout, with a build at build/release and what app/quickstart leaves in data/raw. C++ that follows a line
 # <!-- compile --> compiles.
 . "$(dirname "$0")/harness.sh"
 raw=/usr/share/datasets/fashion-mnist
 [ -d $raw ] || raw=$tree/data/fashion-mnist/raw
 [ -d "$raw" ] || skip_all "Fashion-MNIST is not here (dataset-fashion-mnist, or app/quickstart downloads it)"
-mkdir -p build/release data app runs
+mkdir -p build/release app runs
 ln -s "$lockstep" build/release/lockstep
 ln -s "$tree/app/launch" app/launch
 ln -s "$tree/app/quickstart" app/quickstart
-ln -s "$raw" data/raw
+check "app/quickstart leaves the files that the first session names"
+command_line="leave_raw_files $raw"
+(. "$tree/app/setup.sh" && leave_raw_files "$raw") >out 2>err || failed "it could not"
+for name in train-images-idx3 train-labels-idx1 t10k-images-idx3 t10k-labels-idx1; do
+  expect gzip -t "data/raw/$name-ubyte.gz"
+done
+grep -q '^ *leave_raw_files ' "$tree/app/quickstart" || failed "app/quickstart does not call it"
+mkdir plain && for file in data/raw/*.gz; do gzip -dc "$file" >"plain/$(basename "$file" .gz)"; done
+(mkdir other && cd other && . "$tree/app/setup.sh" && leave_raw_files ../plain) || failed "it could not from files that are not compressed"
+gzip -dc other/data/raw/t10k-labels-idx1-ubyte.gz | expect_same - plain/t10k-labels-idx1-ubyte
+
 documents=("$tree/README.md" "$tree"/{app,comm,io,model}/README.md)
-cat "${documents[@]}" "$tree"/io/*/*.md >data/corpus.txt
+ln -s "$tree/README.md" README.md
+for folder in comm io model slurm; do ln -s "$tree/$folder" $folder; done
+ln -s "$tree/app/README.md" app/README.md
 
 # One file per block: block.1.sh, block.2.cpp …
 awk '/^<!-- (run|compile) -->$/ { armed = 1; next }

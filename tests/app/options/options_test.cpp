@@ -266,8 +266,8 @@ TEST(Help, ShowsEveryOptionWithItsDefaultInsideTheWidth) {
                            "[0.1]",        "--hidden WIDTHS", "512,512",     "--config FILE",   "--name=yes"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
-  for (const std::string& page : {text, help(parse_eval), help(parse_pack), help(parse_info), help(parse_bench_step),
-                                  help(parse_bench_scale), program_help()}) {
+  for (const std::string& page :
+       {text, help(parse_eval), help(parse_pack), help(parse_info), help(parse_bench_step), help(parse_bench_scale)}) {
     EXPECT_FALSE(page.empty());
     EXPECT_EQ(page.back(), '\n');
     std::istringstream lines(page);
@@ -302,11 +302,31 @@ TEST(Help, WinsOverOtherArgumentsAndHasAShortForm) {
   EXPECT_FALSE(help(parse_eval, {"-h"}).empty());
 }
 
-TEST(ProgramHelp, NamesCommandsAndExitCodes) {
-  for (const char* part : {"lockstep pack", "lockstep train", "lockstep eval", "lockstep bench step",
-                           "lockstep bench scale", "lockstep info", "75"}) {
-    EXPECT_THAT(program_help(), HasSubstr(part));
+/// No check looks at them; they are read, because a job's command line is taken as it is.
+TEST(Help, OfCheckHasOnlyWhatItLooksAt) {
+  const std::string page = help(parse_check);
+  for (const char* without :
+       {"--tensorboard", "--report-every", "--progress", "--learning-rate RATE", "--seed", "--shuffle"}) {
+    EXPECT_THAT(page, testing::Not(HasSubstr(without)));
   }
+  for (const char* with : {"--data", "--batch", "--optimizer", "--run", "--keep", "--threads"})
+    EXPECT_THAT(page, HasSubstr(with));
+  EXPECT_EQ(complaint(parse_check, {"shards", "--tensorboard", "--learning-rate", "0.5", "--seed", "3"}), "");
+}
+
+TEST(Help, ShowsNoLineBreaksOfDefaults) { EXPECT_THAT(help(parse_generate), HasSubstr("begins with [\\n]\n")); }
+
+TEST(Help, NamesNoOptionThatTheCommandLacks) {
+  EXPECT_THAT(help(parse_eval), testing::Not(HasSubstr("--model")));
+  EXPECT_THAT(help(parse_bench_step), HasSubstr("lockstep bench step --model NAME --help"));
+}
+
+TEST(HelpOptionsTest, TakesACommandOfOneWordOrTwo) {
+  EXPECT_EQ(parse_help({"train"}).command, "train");
+  EXPECT_EQ(parse_help({"bench", "step", "--man"}).command, "bench step");
+  EXPECT_EQ(parse_help({"--completion", "fish"}).shell, Shell::fish);
+  EXPECT_THAT(complaint(parse_help, {"train", "--completion", "fish"}), HasSubstr("contradict"));
+  EXPECT_THAT(complaint(parse_help, {"--completion", "fsh"}), HasSubstr("did you mean fish?"));
 }
 
 }  // namespace

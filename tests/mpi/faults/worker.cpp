@@ -67,9 +67,10 @@ int work(MpiSession& session, const std::string& transport, double deadline, con
     if (turning_point && conduct == "leaves") _exit(0);
     if (step == 15 && conduct == "hurries") communicator->set_deadline(1);
     // Waits for a device, say, and now and then looks where its peers are.
-    for (bool waits = step == 50 && conduct == "waits"; waits;
-         std::this_thread::sleep_for(std::chrono::milliseconds(50)))
+    while (step == 50 && conduct == "waits") {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
       communicator->look_at_peers();
+    }
     communicator->all_reduce(gradients);
     communicator->wait();
     double over = std::chrono::steady_clock::now() - start > std::chrono::seconds(30) ? 1 : 0;

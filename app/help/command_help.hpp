@@ -1,0 +1,25 @@
+/// \file
+/// All that is known of a command for its manual page and for shells.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "app/options/help_page.hpp"
+
+namespace lockstep::app {
+
+struct CommandHelp {
+  std::string name;  ///< "bench step"
+  std::string summary;
+  HelpPage page;
+  std::vector<HelpPage> networks = {};  ///< the page of each network, where the command takes --model
+};
+
+/// The rows that a network brings besides those of the command itself.
+std::vector<HelpRow> own_rows(const CommandHelp& command, const HelpPage& network);
+/// Every option of the command once, with those of all networks.
+std::vector<HelpRow> all_rows(const CommandHelp& command);
+
+}  // namespace lockstep::app

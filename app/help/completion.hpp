@@ -1,0 +1,15 @@
+/// \file
+/// Completion scripts: commands, their options, and the values of those that take one of a few words, or files.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "app/help/command_help.hpp"
+#include "app/options/options.hpp"
+
+namespace lockstep::app {
+
+std::string completion_script(Shell shell, std::span<const CommandHelp> commands);
+
+}  // namespace lockstep::app

@@ -1,0 +1,172 @@
+#include "app/options/other_names.hpp"
+
+#include <algorithm>
+#include <cctype>
+
+#include <fmt/format.h>
+
+namespace lockstep::app {
+namespace {
+
+struct OtherName {
+  std::string_view words;  ///< with blanks between them
+  std::string_view ours;   ///< options by preference, with commas between them; a value may follow after a blank
+  std::string_view otherwise = {};  ///< the sentence where the command has none of them
+};
+
+constexpr std::string_view kRanks =
+    "ranks are started by the launcher: `mpirun -np N lockstep ...`, one rank for each GPU or core";
+constexpr std::string_view kReaders = "there is nothing to set: each rank reads ahead in a thread of its own";
+
+// PyTorch's examples and torchrun, Lightning, Hugging Face, timm, fairseq, nanoGPT, Keras, Horovod, Caffe, sklearn.
+constexpr OtherName kOtherNames[] = {
+    // amount of work
+    {"num-epochs n-epochs nepochs max-epochs max-epoch num-train-epochs nb-epoch total-epochs ep passes", "epochs"},
+    {"iterations iters iter max-iters max-iter num-iterations max-steps num-steps n-steps max-updates max-update "
+     "train-steps num-train-steps max-train-steps train-iters",
+     "steps,repeat"},
+    {"batch-size batchsize bs mini-batch minibatch mini-batch-size micro-batch-size train-batch-size "
+     "per-device-train-batch-size per-gpu-batch-size",
+     "batch,evaluation-batch"},
+    {"global-batch-size total-batch-size effective-batch-size", "global-batch"},
+    {"gradient-accumulation-steps gradient-accumulation grad-accum accum-iter accum-steps accumulate-grad-batches "
+     "update-freq batches-per-allreduce",
+     "accumulate"},
+    {"random-seed random-state manual-seed rng-seed", "seed"},
+    {"deterministic use-deterministic-algorithms", "reproducible"},
+    {"early-stopping early-stop early-stopping-patience", "patience"},
+    {"max-time walltime wall-time time-budget", "time-limit"},
+    // ranks and devices
+    {"gpus num-gpus ngpus n-gpus gpus-per-node devices gpu-ids device-ids nproc nprocs np num-proc nproc-per-node "
+     "num-processes num-procs world-size ranks num-ranks nnodes num-nodes nodes hosts local-rank rank node-rank "
+     "master-addr master-port rdzv-endpoint dist-url distributed ddp",
+     "", kRanks},
+    {"gpu cuda use-cuda use-gpu", "device gpu", kRanks},
+    {"no-cuda no-gpu use-cpu cpu", "device cpu"},
+    {"accelerator", "device"},
+    {"workers num-workers n-workers nworkers dataloader-num-workers data-workers prefetch prefetch-factor pin-memory "
+     "num-data-workers",
+     "", kReaders},
+    {"num-threads nthreads n-threads cpus omp-threads n-jobs jobs", "threads"},
+    {"dist-backend comm-backend", "transport"},
+    {"amp fp16 bf16 half mixed-precision use-amp autocast", "precision bf16"},
+    {"dtype", "precision"},
+    {"fsdp zero zero-stage deepspeed", "shard-optimizer"},
+    {"fp16-allreduce compression gradient-compression", "wire"},
+    // data
+    {"dataset dataset-path dataset-dir data-dir data-path data-root dataroot train-data train-dir train-file "
+     "training-data train-path datadir",
+     "data,x"},
+    {"input inputs input-file in file source images", "x,data"},
+    {"labels label targets target", "y"},
+    {"val valid valid-data val-data val-dir validation-data validation-file eval-data test-data test-dir dev-data "
+     "val-split validation-split val-fraction validation-fraction test-size",
+     "validation,data"},
+    {"normalization normalisation standardize standardise scaler", "normalize"},
+    {"augmentation aug data-augmentation transform transforms", "augment"},
+    {"delimiter delim sep", "separator"},
+    // network
+    {"arch architecture network net model-name model-type", "model"},
+    {"hidden-size hidden-sizes hidden-dim hidden-units hidden-layers hidden-layer-sizes units nhid", "hidden,width"},
+    {"d-model n-embd embed-dim embedding-dim emb-size n-embed", "width,hidden"},
+    {"num-layers n-layer n-layers nlayers num-hidden-layers", "layers"},
+    {"num-heads n-head n-heads nhead attention-heads", "heads"},
+    {"seq-len seq-length sequence-length max-length max-seq-length max-seq-len block-size context-length ctx-len",
+     "context"},
+    {"bptt", "unroll"},
+    {"drop drop-rate dropout-rate p-drop", "dropout"},
+    {"act nonlinearity activation-function", "activation"},
+    {"criterion loss-function loss-fn objective", "loss"},
+    {"init initializer weight-initializer kernel-initializer", "weight-init"},
+    {"pretrained pretrained-model finetune finetune-from init-from load-weights", "initialize-from,checkpoint"},
+    // optimiser and learning rate
+    {"opt optim solver", "optimizer"},
+    {"lr base-lr initial-lr init-lr max-lr eta learning-rate-init alpha", "learning-rate"},
+    {"lr-scheduler lr-schedule scheduler lr-policy lr-decay lr-scheduler-type sched decay-lr", "schedule"},
+    {"warmup warmup-iters num-warmup-steps warmup-updates warmup-epochs warmup-ratio", "warmup-steps"},
+    {"min-lr end-lr eta-min final-lr lr-end", "final-learning-rate"},
+    {"gamma lr-gamma", "decay-rate"},
+    {"step-size lr-step-size", "decay-steps"},
+    {"milestones lr-steps lr-milestones", "boundaries"},
+    {"wd decay", "weight-decay"},
+    {"adam-beta1", "beta1"},
+    {"adam-beta2", "beta2"},
+    {"eps adam-epsilon opt-eps", "epsilon"},
+    {"grad-clip clip clip-grad clip-grad-norm max-grad-norm gradient-clip gradient-clipping gradient-clip-val",
+     "clip-norm"},
+    {"smoothing", "label-smoothing"},
+    {"ema ema-decay model-ema swa polyak", "average-decay"},
+    // where things go, and come from
+    {"output output-file outfile o destination dest", "out,json,csv,run"},
+    {"output-dir out-dir outdir output-path save-path", "out,run,folder"},
+    {"save save-dir run-name run-dir exp exp-name experiment experiment-name name project log-dir logdir log-path "
+     "logging-dir work-dir workdir checkpoint-dir ckpt-dir checkpoint-path save-model model-dir model-path",
+     "run"},
+    {"overwrite overwrite-output-dir", "force"},
+    {"resume-from resume-from-checkpoint resume-path restart continue load load-checkpoint restore restore-file",
+     "resume,checkpoint"},
+    {"ckpt ckpt-path checkpoint-file snapshot", "checkpoint,resume"},
+    {"save-every save-interval save-steps save-freq checkpoint-interval checkpoint-freq ckpt-every snapshot-every",
+     "checkpoint-every"},
+    {"save-total-limit max-checkpoints keep-checkpoints max-to-keep keep-last-epochs", "keep"},
+    {"save-best save-best-only load-best-model-at-end", "keep-best"},
+    {"log-interval log-every log-steps logging-steps print-freq print-every log-freq disp-freq display",
+     "report-every"},
+    {"eval-interval eval-every eval-steps eval-freq val-interval val-every validate-every validate-interval "
+     "test-interval evaluation-strategy",
+     "evaluate-every"},
+    {"eval-batch-size val-batch-size test-batch-size per-device-eval-batch-size eval-batch", "evaluation-batch,batch"},
+    {"tb tensorboard-dir tensorboard-logdir", "tensorboard"},
+    {"cfg conf config-file yaml params hparams", "config"},
+    // generate
+    {"max-new-tokens max-tokens num-tokens n-tokens gen-length length", "tokens"},
+    {"num-return-sequences num-samples n-samples", "samples"},
+    {"temp", "temperature"},
+    {"start start-text text primer prime context-text", "prompt"},
+    {"iters-to-time runs reps repeats repetitions", "repeat"},
+};
+
+std::string lower_with_dashes(std::string_view word) {
+  std::string text(word);
+  for (char& c : text) c = c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+/// The parts of `list` between separators.
+std::vector<std::string_view> parts_of(std::string_view list, char separator) {
+  std::vector<std::string_view> parts;
+  while (!list.empty()) {
+    const std::size_t end = std::min(list.find(separator), list.size());
+    if (end > 0) parts.push_back(list.substr(0, end));
+    list.remove_prefix(std::min(end + 1, list.size()));
+  }
+  return parts;
+}
+
+}  // namespace
+
+std::optional<std::string> hint_from_other_programs(std::string_view word, std::span<const std::string> valid,
+                                                    std::string_view prefix) {
+  const std::string wanted = lower_with_dashes(word);
+  for (const OtherName& other : kOtherNames) {
+    const std::vector<std::string_view> words = parts_of(other.words, ' ');
+    if (std::ranges::find(words, wanted) == words.end()) continue;
+    for (const std::string_view ours : parts_of(other.ours, ',')) {
+      if (std::ranges::find(valid, ours.substr(0, ours.find(' '))) == valid.end()) continue;
+      return fmt::format("; did you mean {}{}?", prefix, ours);
+    }
+    return other.otherwise.empty() ? std::string() : fmt::format("; {}", other.otherwise);
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string_view> names_in_other_programs() {
+  std::vector<std::string_view> all;
+  for (const OtherName& other : kOtherNames) {
+    const std::vector<std::string_view> words = parts_of(other.words, ' ');
+    all.insert(all.end(), words.begin(), words.end());
+  }
+  return all;
+}
+
+}  // namespace lockstep::app
