@@ -61,6 +61,28 @@ find_cmake() {
     stop "CMake $cmake_needed or newer is needed (https://cmake.org/download); put it first in PATH and start again"
 }
 
+# Sets $clang to a Clang that knows C++20 as the tree uses it: lambdas take structured bindings since 16.
+find_clang() {
+  local version
+  for version in 22 21 20 19 18 17 16; do
+    clang=clang-$version
+    if ! command -v "$clang" >/dev/null && is_debian && is_offered "$clang"; then install_packages "$clang"; fi
+    command -v "$clang" >/dev/null && command -v "${clang/clang/clang++}" >/dev/null && return
+  done
+  clang=clang # as its distribution calls the only one
+  version_at_least "$(clang -dumpversion 2>/dev/null || echo 0)" 16 || stop "Clang 16 or newer is needed"
+}
+
+# put_mpich_first FOLDER: MPICH is installed, and a mpirun in FOLDER, which stands first in PATH, is its.
+put_mpich_first() {
+  is_debian && install_packages mpich libmpich-dev
+  local mpirun
+  mpirun=$(command -v mpirun.mpich || command -v mpiexec.hydra) || stop "MPICH is needed: mpicc.mpich and mpirun.mpich"
+  mkdir -p "$1"
+  ln -sf "$mpirun" "$1/mpirun"
+  export PATH=$PWD/$1:$PATH
+}
+
 # prepare_system [with-tests]: everything a build needs, installed or asked for.
 prepare_system() {
   local debian=$build_packages fedora=$fedora_build_packages command missing=""
