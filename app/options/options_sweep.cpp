@@ -78,7 +78,7 @@ SweepOptions parse_sweep(const std::vector<std::string>& arguments) {
   add_own(all);
   add_train_options(all, train);
   const CommandLine line = read_command_line(all, arguments, true);
-  if (line.help) throw HelpRequested(format_help(own, kSweepUsage, kSweepExamples, true));
+  if (line.help) throw HelpRequested(make_help(own, kSweepUsage, kSweepExamples, true));
   std::vector<CommandLine::Given> common;
   for (const CommandLine::Given& given : line.options) {
     if (Option* const option = own.find(given.name)) {
