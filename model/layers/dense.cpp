@@ -61,7 +61,7 @@ void Dense::backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accum
 
 void Dense::backward_through_gelu(const Pass& pass, const GeluInput& input, const Tensor& d_y, Accumulate accumulate,
                                   const Tensor& d_z, const Tensor& d_z_sums) const {
-  assert(options_.activation == Activation::none);
+  assert(options_.activation.is_none());
   pass.backend.linear_backward_through_gelu({.x = input.x,
                                              .w = pass.weight(weight_),
                                              .d_y = d_y,
