@@ -48,23 +48,56 @@ model::LossSums evaluate_block(model::Model& model, model::Weights weights, Read
   return model.evaluate(reader.read(samples), weights);
 }
 
-/// Samples [first, first + count) in sequences of consecutive ones, the longer sequences first: sequence l of a step
-/// that only the first k sequences still have is among them.
-model::LossSums evaluate_stateful(model::Model& model, model::Weights weights, Reader& reader, std::int64_t first,
-                                  std::int64_t count, std::int64_t most_sequences) {
-  const std::int64_t sequences = std::min(most_sequences, count);
-  model::LossSums sums;
-  std::vector<std::int64_t> samples;
-  for (std::int64_t step = 0; sequences > 0 && step * sequences < count; ++step) {
-    samples.clear();
-    for (std::int64_t sequence = 0, begin = first; sequence < sequences; ++sequence) {
-      const std::int64_t length = count / sequences + (sequence < count % sequences ? 1 : 0);
-      if (step < length) samples.push_back(begin + step);
-      begin += length;
+/// The text of a corpus, cut into lanes that a network with a state goes through side by side. How many there are
+/// follows from the data alone: the result does not depend on how many are computed at once.
+class Lanes {
+ public:
+  Lanes(const model::Network& network, std::int64_t samples)
+      : samples_(samples),
+        warm_up_(divide_up(kWarmUp, network.positions())),
+        count_(std::clamp<std::int64_t>(samples / warm_up_, 1, kSections * kLanes)) {}
+
+  std::int64_t count() const noexcept { return count_; }
+  std::int64_t sections() const noexcept { return std::min(kSections, count_); }
+
+  /// Lanes [first, end) at once. All but the first of the text have read the windows before theirs, and so have a
+  /// state as the text gives it; those windows are counted in the lane before.
+  model::LossSums evaluate(model::Model& model, model::Weights weights, Reader& reader, std::int64_t first,
+                           std::int64_t end) const {
+    std::vector<std::int64_t> lanes(static_cast<std::size_t>(end - first));
+    std::iota(lanes.rbegin(), lanes.rend(), first);  // the first of the text comes last: nobody waits for it
+    std::stable_sort(lanes.begin(), lanes.end(), [this](auto a, auto b) { return length(a) > length(b); });
+    model.recurrent_state().reset(model::Purpose::evaluation, 0, end - first);
+    model::LossSums sums;
+    std::vector<std::int64_t> samples;
+    for (std::int64_t step = -warm_up_; step < length(lanes.front()); ++step) {
+      samples.clear();
+      for (const std::int64_t lane : lanes) {
+        if (step < length(lane) && begin(lane) + step >= 0) samples.push_back(begin(lane) + step);
+      }
+      if (samples.empty()) continue;
+      const model::LossSums part = model.evaluate(reader.read(samples), weights);
+      if (step >= 0) add(part, sums);
     }
-    model::Batch batch = reader.read(samples);
-    batch.begins = step == 0;
-    add(model.evaluate(batch, weights), sums);
+    return sums;
+  }
+
+ private:
+  static constexpr std::int64_t kWarmUp = 256;  ///< tokens, at least
+  static constexpr std::int64_t kLanes = 16;    ///< of a section
+  std::int64_t begin(std::int64_t lane) const noexcept { return samples_ * lane / count_; }
+  std::int64_t length(std::int64_t lane) const noexcept { return begin(lane + 1) - begin(lane); }
+
+  std::int64_t samples_, warm_up_, count_;
+};
+
+/// A section's lanes, at most `most` at once.
+model::LossSums evaluate_section(model::Model& model, model::Weights weights, Reader& reader, const Lanes& lanes,
+                                 std::int64_t section, std::int64_t most) {
+  const std::int64_t end = lanes.count() * (section + 1) / lanes.sections();
+  model::LossSums sums;
+  for (std::int64_t lane = lanes.count() * section / lanes.sections(); lane < end; lane += most) {
+    add(lanes.evaluate(model, weights, reader, lane, std::min(lane + most, end)), sums);
   }
   return sums;
 }
@@ -75,17 +108,17 @@ Score evaluate(model::Model& model, const io::Dataset& dataset, comm::Communicat
                model::Weights weights, std::int64_t chunk, const Task& task) {
   const std::int64_t samples = dataset.info().samples;
   const bool stateful = is_recurrent(model.network());
-  const std::int64_t chunks = stateful ? std::min(kSections, samples) : (samples + chunk - 1) / chunk;
+  const Lanes lanes(model.network(), samples);
+  const std::int64_t chunks = stateful ? lanes.sections() : (samples + chunk - 1) / chunk;
   constexpr std::size_t kSums = 3;
   std::vector<double> sums(kSums * static_cast<std::size_t>(chunks),
                            0.0);  // each filled by one rank, zero elsewhere: adding is exact
   comm::all_succeed(communicator, [&] {
     Reader reader(dataset, std::min(chunk, samples), model.host_memory());
     for (std::int64_t k = communicator.rank(); k < chunks; k += communicator.size()) {
-      const std::int64_t first = stateful ? samples * k / chunks : k * chunk;
-      const std::int64_t end = stateful ? samples * (k + 1) / chunks : std::min(samples, first + chunk);
-      const model::LossSums part = stateful ? evaluate_stateful(model, weights, reader, first, end - first, chunk)
-                                            : evaluate_block(model, weights, reader, first, end - first);
+      const model::LossSums part =
+          stateful ? evaluate_section(model, weights, reader, lanes, k, std::min(chunk, samples))
+                   : evaluate_block(model, weights, reader, k * chunk, std::min(chunk, samples - k * chunk));
       const auto at = sums.begin() + static_cast<std::ptrdiff_t>(kSums) * k;
       at[0] = part.loss;
       at[1] = part.metric;

@@ -4,7 +4,7 @@
 
 pack_small data --noise 4
 pack_small data/validation --first 600 --noise 4
-must_run train --data data --validation data/validation --hidden 16 --batch 20 --steps 60 --progress off --run runs/a
+must_run train --data data --optimizer sgd --validation data/validation --hidden 16 --batch 20 --steps 60 --progress off --run runs/a
 
 check "the same bytes at one, two and three ranks"
 for n in 1 2 3; do
@@ -112,3 +112,16 @@ must_run train --data text --model lstm --hidden 4 --layers 1 --unroll 5 --globa
 run -n 2 eval runs/c --report
 expect_error 2 '--report is for classes and numbers, and this network writes text'
 [ ! -e /dev/full ] || { run eval runs/a --report --json /dev/full; expect_error 1 '/dev/full'; }
+
+check "the perplexity of a recurrent network does not depend on how much is computed at once"
+for _ in $(seq 300); do echo "the cat sat on a mat and the dog saw no cat"; done >long.txt
+must_run pack --format text --tokenizer char --x long.txt --out long --validation 0.5
+must_run train --data long --model lstm --hidden 12 --layers 1 --unroll 5 --global-batch 8 --steps 80 --progress off --run runs/long
+for batch in 1 3 20 250; do
+  run -n 2 eval runs/long --evaluation-batch $batch --json long.$batch.json
+  expect_status 0
+done
+expect python3 -c '
+import json
+found = [json.load(open(f"long.{batch}.json"))["perplexity"] for batch in (1, 3, 20, 250)]
+assert max(found) - min(found) < 1e-5 * found[0], found'
