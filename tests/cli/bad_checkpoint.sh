@@ -15,7 +15,7 @@ for n in 1 3; do
   expect_error 1 '(16.*17|17.*16)'
   picture runs/good >after; expect_same before after
   check "of another optimiser, $n ranks"
-  run -n $n train --data data --batch 50 --hidden 16 --steps 20 --run runs/good --resume
+  run -n $n train --data data --optimizer sgd --batch 50 --hidden 16 --steps 20 --run runs/good --resume
   expect_error 1 'adam.*sgd'
   check "of other data, $n ranks"
   [ -d other ] || pack_small other --seed 5

@@ -2,7 +2,7 @@
 # Data that is not what it should be: one message that names the file, and no run folder is left behind as if it were one.
 . "$(dirname "$0")/harness.sh"
 pack_small good
-train=(train --data data --steps 50 --run runs/r)
+train=(train --data data --optimizer sgd --steps 50 --run runs/r)
 fresh() { rm -rf data runs; cp -r good data; }
 # edit FILE PYTHON: with the file open as f (h5py).
 edit() { python3 -c "
@@ -60,20 +60,20 @@ cat >apart <<'END'
 cd "here/$OMPI_COMM_WORLD_RANK" && exec "$@"
 END
 chmod +x apart
-run -n 3 -w ./apart train --data data --steps 5
+run -n 3 -w ./apart train --data data --optimizer sgd --steps 5
 expect_error 1 'rank 1.*data'
 check "a shard that one rank alone lacks"
 cp -r good here/1/data; rm here/1/data/shard-00001.h5
-run -n 3 -w ./apart train --data data --steps 5
+run -n 3 -w ./apart train --data data --optimizer sgd --steps 5
 expect_error 1 'rank 1.*shard-00001\.h5'
 check "a shard that is another on one rank"
 rm -rf here/1/data; pack_small here/1/data --seed 9
-run -n 3 -w ./apart train --data data --steps 5
+run -n 3 -w ./apart train --data data --optimizer sgd --steps 5
 expect_error 1 'rank.* 1'
 
 check "any flipped byte of the structure of a shard is noticed or harmless"
 export ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0"  # libhdf5 loses memory over damaged metadata
-must_run train --data good --hidden 8 --steps 12 --report-every 1 --run runs/truth
+must_run train --data good --optimizer sgd --hidden 8 --steps 12 --report-every 1 --run runs/truth
 metric runs/truth train loss >truth
 offsets=$(python3 - <<'END'
 import h5py, os
@@ -86,7 +86,7 @@ END
 )
 for offset in $offsets; do
   fresh; flip_byte data/shard-00000.h5 "$offset"
-  run train --data data --hidden 8 --steps 12 --report-every 1 --run runs/r
+  run train --data data --optimizer sgd --hidden 8 --steps 12 --report-every 1 --run runs/r
   if [ "$status" = 0 ]; then
     metric runs/r train loss >flipped; expect_same truth flipped
   else
@@ -106,18 +106,18 @@ with h5py.File("chunked.h5", "w") as f:
     f.create_dataset("images", data=x, chunks=(64, 2, 2), compression="gzip")
     f["labels"] = y
 END
-run -n 2 train --data plain.h5 --x images --y labels --no-shuffle --hidden 8 --steps 12 --report-every 1 --run runs/plain
+run -n 2 train --data plain.h5 --optimizer sgd --x images --y labels --no-shuffle --hidden 8 --steps 12 --report-every 1 --run runs/plain
 expect_status 0
-run -n 2 train --data chunked.h5 --x images --y labels --no-shuffle --hidden 8 --steps 12 --report-every 1 --run runs/chunked
+run -n 2 train --data chunked.h5 --optimizer sgd --x images --y labels --no-shuffle --hidden 8 --steps 12 --report-every 1 --run runs/chunked
 expect_status 0; expect grep -Eiq 'chunk' <(cat out err)
 metric runs/plain train loss >plain; metric runs/chunked train loss >chunked; expect_same plain chunked
 check "a dataset name that is not there"
-run train --data plain.h5 --x pictures --y labels --steps 1
+run train --data plain.h5 --optimizer sgd --x pictures --y labels --steps 1
 expect_error 1 'plain\.h5.*pictures'
 check "packed samples without labels"
 printf 'a,b\n1,2\n3,4\n' >samples.csv
 run pack --x samples.csv --out unlabelled
 expect_status 0
-run -n 2 train --data unlabelled --model linear --steps 1 --run runs/unlabelled
+run -n 2 train --data unlabelled --optimizer sgd --model linear --steps 1 --run runs/unlabelled
 expect_error 2 'unlabelled has no labels.*--label-column'
 [ ! -e runs/unlabelled ] || failed "a run folder was made"

@@ -4,7 +4,7 @@
 
 pack_small data
 pack_small data/validation --seed 7
-train=(train --data data --validation data/validation --hidden 16 --batch 10 --learning-rate 0.5 --progress off
+train=(train --data data --optimizer sgd --validation data/validation --hidden 16 --batch 10 --learning-rate 0.5 --progress off
   --evaluate-every 5 --checkpoint-every 5 --keep 1 --no-tensorboard)
 # best_step RUN: of the validations in its metrics, the first of the best.
 best_step() { metric "$1" validation accuracy | sort -s -k2,2gr | head -n 1 | cut -d ' ' -f 1; }
@@ -70,7 +70,7 @@ run "${train[@]}" --steps $((reached + 20)) --run runs/killed --resume
 expect_status 0; is_best runs/killed
 
 check "by the clock, too: a validation that is the best so far brings a checkpoint"
-run -n 2 train --data data --validation data/validation --hidden 16 --batch 10 --learning-rate 0.5 --progress off \
+run -n 2 train --data data --optimizer sgd --validation data/validation --hidden 16 --batch 10 --learning-rate 0.5 --progress off \
   --evaluate-every 7 --checkpoint-every 1h --keep 1 --no-tensorboard --steps 63 --run runs/clock
 expect_status 0; is_best runs/clock
 [ "$(best_step runs/clock)" != 63 ] || failed "the last is the best: this shows nothing"
@@ -96,7 +96,7 @@ run eval runs/given-up
 expect_status 0; expect_silence; expect_out "\(step 120\)"
 
 check "files of a branch that the run has left are nobody's best"
-branch=(train --data data --validation data/validation --hidden 16 --batch 10 --progress off --no-tensorboard --keep 20
+branch=(train --data data --optimizer sgd --validation data/validation --hidden 16 --batch 10 --progress off --no-tensorboard --keep 20
   --run runs/branch)
 run "${branch[@]}" --learning-rate 0.1 --evaluate-every 5 --checkpoint-every 10 --steps 30
 expect_status 0
@@ -111,7 +111,7 @@ for step in 20 30; do
 done
 
 check "a validation that was owed is saved: nobody makes it twice"
-owed=(train --data data --validation data/validation --hidden 16 --batch 10 --progress off --evaluate-every 1
+owed=(train --data data --optimizer sgd --validation data/validation --hidden 16 --batch 10 --progress off --evaluate-every 1
   --checkpoint-every 1000000 --steps 1000000 --run runs/owed)
 start "${owed[@]}"
 wait_for 20 grep -q '^validation ' out && kill -TERM "$job"
@@ -145,5 +145,5 @@ run -n 2 "${train[@]/--evaluate-every/--report-every}" --evaluate-every -1 --pat
 expect_error 2 "--patience 2 needs validations before the end, and --evaluate-every -1 makes none"
 expect_no_file runs/none
 check "patience without validation data"
-run train --data data/validation --hidden 4 --patience 1 --run runs/none
+run train --data data/validation --optimizer sgd --hidden 4 --patience 1 --run runs/none
 expect_error 2 "--patience needs validation data"

@@ -31,7 +31,7 @@ check "without data: hosts alone"
 run -n 2 check --seconds 0.1
 expect_status 0; expect_out '^data +- +name it with --data'; expect_out '^memory +- '
 check "the command line of a job, and its configuration"
-must_run train --data data --hidden 16 --steps 2 --run run --progress off
+must_run train --data data --optimizer sgd --hidden 16 --steps 2 --run run --progress off
 run -n 2 check --config run/config.ini --seconds 0.1
 expect_status 0; expect_out 'warning: the run folder holds a run already'; expect_out '--resume'
 run check --resume --run run

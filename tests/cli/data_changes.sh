@@ -4,7 +4,7 @@
 # seconds: 600
 . "$(dirname "$0")/harness.sh"
 pack_small good
-train=(train --data data --model mlp --hidden 8 --epochs 1000000 --report-every 1 --run runs/r)
+train=(train --data data --optimizer sgd --model mlp --hidden 8 --epochs 1000000 --report-every 1 --run runs/r)
 under_way() { [ -n "$(newest_checkpoint runs/r)" ] && [ "$(grep -c '"train"' runs/r/metrics.jsonl)" -gt 20 ]; }
 # begin RANKS [OPTION...]: epochs of 10 steps, a checkpoint in every second, unless options say otherwise.
 begin() {

@@ -4,7 +4,7 @@
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 pack_small data/test
-train=(train --data data --hidden 16 --batch 25 --steps 8 --report-every 1)
+train=(train --data data --optimizer sgd --hidden 16 --batch 25 --steps 8 --report-every 1)
 nothing_but_cpus='device: cpu \(.+\)'
 
 check "the version tells what was built and what is there"
@@ -72,7 +72,7 @@ END
   CUDA_VISIBLE_DEVICES=0 run -n 2 "${train[@]}" --run runs/none
   expect_error 1 "ranks 0-1 on .* would share one GPU, .*CUDA_VISIBLE_DEVICES is '0' for each.*--share-gpu"; expect_no_file runs/none
   check "more memory than the GPU has"
-  run train --data data --hidden 100000,100000,100000 --steps 1 --run runs/none
+  run train --data data --optimizer sgd --hidden 100000,100000,100000 --steps 1 --run runs/none
   expect_error 1 "out of GPU memory before the start: .*parameters .*gradients .*free"
   exit 0
 fi
@@ -114,7 +114,7 @@ expect_status 0
 
 for n in 1 2; do
   check "what no host has memory for is refused before it is taken, on $n ranks"
-  run -n $n train --data data --hidden 1000000,1000000 --run runs/none
+  run -n $n train --data data --optimizer sgd --hidden 1000000,1000000 --run runs/none
   expect_error 1 "out of memory before the start: .* of memory, and the host has .*: take a smaller network"; expect_no_file runs/none
   run -n $n bench all-reduce --max 1000000000000 --algorithms ring
   expect_error 1 "out of memory before the start"

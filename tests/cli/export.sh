@@ -5,7 +5,7 @@
 
 pack_small data
 pack_small data/validation --seed 7
-must_run train --data data --validation data/validation --hidden 16,8 --batch 20 --steps 60 --average-decay 0.9 --evaluate-every 20 --checkpoint-every 20 --keep 5 --no-tensorboard --progress off --run runs/a
+must_run train --data data --optimizer sgd --validation data/validation --hidden 16,8 --batch 20 --steps 60 --average-decay 0.9 --evaluate-every 20 --checkpoint-every 20 --keep 5 --no-tensorboard --progress off --run runs/a
 best=$(readlink runs/a/checkpoints/best)
 
 check "safetensors, npz and the checkpoint hold the same numbers"
@@ -56,7 +56,7 @@ run info again.h5
 expect_status 0; expect_out 'all checksums verified'
 
 check "a run begins with a file of weights"
-run -n 2 train --data data --validation data/validation --hidden 16,8 --batch 20 --learning-rate 1e-30 --steps 1 --initialize-from raw.safetensors --run runs/b
+run -n 2 train --data data --optimizer sgd --validation data/validation --hidden 16,8 --batch 20 --learning-rate 1e-30 --steps 1 --initialize-from raw.safetensors --run runs/b
 expect_status 0; expect_silence
 expect_out "^weights of raw.safetensors$"
 expect_out "^  dense_3/bias +5  the file's values$"
@@ -66,7 +66,7 @@ python3 -c '
 import json
 a, b = (json.loads(open(f).readlines()[-1]) for f in ("a.json", "b.json"))
 assert a["loss"] == b["loss"], (a, b)' || failed "the two evaluations"
-run -n 2 train --data data --hidden 16,9 --batch 20 --steps 1 --initialize-from raw.safetensors --run runs/c
+run -n 2 train --data data --optimizer sgd --hidden 16,9 --batch 20 --steps 1 --initialize-from raw.safetensors --run runs/c
 expect_error 1 "raw.safetensors: dense_2/weight has shape \[16, 8\], this network wants \[16, 9\]: --reinitialize dense_2/weight leaves it new"
 
 check "what is there already stays"
@@ -92,7 +92,7 @@ run export runs/a --format npz
 expect_error 2 "--out"
 run export --out a.npz
 expect_error 2 "--run"
-must_run train --data data --hidden 8 --steps 1 --progress off --run runs/plain
+must_run train --data data --optimizer sgd --hidden 8 --steps 1 --progress off --run runs/plain
 run export runs/plain --weights average --out a.npz
 expect_error 2 "--weights average: the run kept no average of its weights"
 expect_no_file a.npz
@@ -218,7 +218,7 @@ run import large.safetensors --out x.h5
 expect_error 1 "large.safetensors: is no sound safetensors file|large.safetensors: its metadata tells of a network that is larger"
 run import nowhere --out x.h5
 expect_error 1 "cannot read nowhere: No such file"
-run -n 2 train --data data --hidden 16,8 --steps 1 --initialize-from cut.safetensors --run runs/d
+run -n 2 train --data data --optimizer sgd --hidden 16,8 --steps 1 --initialize-from cut.safetensors --run runs/d
 expect_error 1 "cut.safetensors: is no sound safetensors file"
 expect_no_file x.h5
 

@@ -92,7 +92,7 @@ for file in tree extent sample chunk nochunk label many unwritten; do
   expect_error 1 "$file\.h5"
   for n in 1 2; do
     check "train, $n ranks, $file.h5"
-    run -n $n train --data $file.h5 --model linear --steps 2 --run runs/r
+    run -n $n train --data $file.h5 --optimizer sgd --model linear --steps 2 --run runs/r
     expect_error 1 "$file\.h5"
     expect_no_file runs/r
   done
@@ -110,15 +110,15 @@ run info label.h5;     expect_err 'sample 17 has label 909295687, which 40 sampl
 run info unwritten.h5; expect_err 'not all of it was written'
 
 check "validation data and evaluations are looked at, too"
-must_run train --data sound.h5 --model linear --steps 2 --run runs/sound
-run -n 2 train --data sound.h5 --validation tree.h5 --model linear --steps 2 --run runs/r
+must_run train --data sound.h5 --optimizer sgd --model linear --steps 2 --run runs/sound
+run -n 2 train --data sound.h5 --optimizer sgd --validation tree.h5 --model linear --steps 2 --run runs/r
 expect_error 1 'tree\.h5'
 run -n 2 eval runs/sound --data tree.h5
 expect_error 1 'tree\.h5'
 check "a folder with one damaged file among sound ones"
 mkdir folder; cp sound.h5 folder/a.h5; cp tree.h5 folder/b.h5; cp sound.h5 folder/c.h5
 run info folder; expect_error 1 'folder/b\.h5'
-run -n 2 train --data folder --model linear --steps 2 --run runs/r; expect_error 1 'folder/b\.h5'
+run -n 2 train --data folder --optimizer sgd --model linear --steps 2 --run runs/r; expect_error 1 'folder/b\.h5'
 check "few samples of many classes are data"
 run info few.h5
 expect_status 0; expect_out '21841 classes'

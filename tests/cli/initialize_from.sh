@@ -5,7 +5,7 @@
 pack_small data
 pack_small data/validation --seed 7
 must_run pack --format synthetic --samples 200 --features 20 --classes 3 --out three
-train=(train --data data --validation data/validation --batch 20 --progress off --no-tensorboard)
+train=(train --data data --optimizer sgd --validation data/validation --batch 20 --progress off --no-tensorboard)
 must_run "${train[@]}" --hidden 16,8 --steps 60 --evaluate-every 20 --checkpoint-every 20 --run runs/a
 
 check "all weights are taken: the first validation is that of the other run's best"
@@ -39,12 +39,12 @@ END
 done
 
 check "a new last layer for other classes"
-run -n 2 train --data three --hidden 16,8 --batch 20 --steps 5 --progress off --initialize-from runs/a --reinitialize 'dense_3/*' --run runs/c
+run -n 2 train --data three --optimizer sgd --hidden 16,8 --batch 20 --steps 5 --progress off --initialize-from runs/a --reinitialize 'dense_3/*' --run runs/c
 expect_status 0
 expect_out "^  dense_2/weight +16 x 8  the checkpoint's values$"
 expect_out "^  dense_3/weight +8 x 3  new values, as asked for$"
 check "a shape that differs"
-run -n 2 train --data three --hidden 16,8 --batch 20 --steps 5 --initialize-from runs/a --run runs/d
+run -n 2 train --data three --optimizer sgd --hidden 16,8 --batch 20 --steps 5 --initialize-from runs/a --run runs/d
 expect_error 1 "dense_3/weight has shape \[8, 5\], this network wants \[8, 3\]: --reinitialize dense_3/weight leaves it new"
 check "tensors that only one of the two has"
 run "${train[@]}" --hidden 16 --steps 1 --initialize-from runs/a --reinitialize 'dense_2/*' --run runs/e

@@ -2,7 +2,7 @@
 # Limits of the shell that a process starts in: what does not fit is said before it is taken.
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
-options=(train --data data --hidden 16 --batch 20 --steps 4)
+options=(train --data data --optimizer sgd --hidden 16 --batch 20 --steps 4)
 limited() { printf '#!/bin/bash\nulimit %s && exec "$@"\n' "$1" >limited && chmod +x limited; }
 
 for kib in 64 128 512; do
@@ -23,6 +23,6 @@ expect_status 0; expect_out '^done at step 4 '
 sanitized && exit
 check "a network beyond the address space is refused with what it is for"
 limited "-v 8000000"
-run -n 2 -w ./limited train --data data --hidden 40000,20000 --steps 4 --run runs/space
+run -n 2 -w ./limited train --data data --optimizer sgd --hidden 40000,20000 --steps 4 --run runs/space
 expect_error 1 'out of memory before the start: one rank wants .* of memory, and may address no more than .*ulimit -v.*: take a smaller network.*for the network, .*for checkpoints'
 expect_no_file runs/space

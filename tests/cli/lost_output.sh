@@ -5,7 +5,7 @@ pack_small data/train
 printf 'To be, or not to be, that is the question.%.0s' {1..60} >text
 must_run pack --format text --tokenizer char --x text --out letters/train
 must_run train --data letters --model lstm --hidden 8 --unroll 8 --batch 4 --steps 2 --run runs/letters
-options=(train --data data --hidden 16 --batch 20 --report-every 2 --progress off)
+options=(train --data data --optimizer sgd --hidden 16 --batch 20 --report-every 2 --progress off)
 must_run "${options[@]}" --steps 4 --run runs/a
 
 # Nobody has the other end of standard output.

@@ -11,7 +11,7 @@ everybody_is_gone() {
 }
 
 for transport in shared-memory ring; do
-  train=(-n 3 train --data data --hidden 16 --batch 20 --steps 100000000 --report-every 50 --checkpoint-every 100 --transport $transport)
+  train=(-n 3 train --data data --optimizer sgd --hidden 16 --batch 20 --steps 100000000 --report-every 50 --checkpoint-every 100 --transport $transport)
 
   check "kill -9 of one rank, $transport"
   start "${train[@]}" --run runs/killed-$transport

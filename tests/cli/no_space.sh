@@ -20,16 +20,16 @@ expect_error 1 'disk'; expect_no_file disk/data
 pack_small data
 check "no space for the run folder"
 fill_but 0
-run -n 2 train --data data --hidden 16 --steps 20 --run disk/run
+run -n 2 train --data data --optimizer sgd --hidden 16 --steps 20 --run disk/run
 expect_error 1 'disk/run'
 rm -rf disk/run
 
 check "checkpointing"
 fill_but 400
-run -n 2 train --data data --hidden 16 --steps 5 --run disk/run
+run -n 2 train --data data --optimizer sgd --hidden 16 --steps 5 --run disk/run
 expect_status 0
 picture disk/run/checkpoints >before
-run -n 2 train --data data --hidden 400,400 --steps 5 --run disk/run2
+run -n 2 train --data data --optimizer sgd --hidden 400,400 --steps 5 --run disk/run2
 expect_error 1 'disk/run2.*(space|full)'
 [ -z "$(find disk/run2/checkpoints -type f -size +0)" ] || failed "a partial checkpoint: $(ls disk/run2/checkpoints)"
 picture disk/run/checkpoints >after; expect_same before after
@@ -37,7 +37,7 @@ picture disk/run/checkpoints >after; expect_same before after
 check "the checkpoint before the disk was full survives"
 rm -rf disk/run2
 fill_but 1000
-start -n 2 train --data data --hidden 64 --steps 100000000 --checkpoint-every 100 --report-every 100 --run disk/run3 --progress off
+start -n 2 train --data data --optimizer sgd --hidden 64 --steps 100000000 --checkpoint-every 100 --report-every 100 --run disk/run3 --progress off
 if wait_for 20 test -e disk/run3/checkpoints/latest; then fill_but 0; fi
 finish 30
 expect_error 1 'disk/run3'
@@ -45,7 +45,7 @@ umount disk; mount -t tmpfs -o size=2m none disk  # a fresh disk for the next ca
 run --version
 
 check "logging"
-start -n 2 train --data data --hidden 8 --steps 100000000 --checkpoint-every -1 --report-every 1 --run disk/run4 --progress off
+start -n 2 train --data data --optimizer sgd --hidden 8 --steps 100000000 --checkpoint-every -1 --report-every 1 --run disk/run4 --progress off
 if wait_for 20 grep -q '^ *step ' out; then fill_but 0; fi
 finish 60
 expect_error 1 'disk/run4'

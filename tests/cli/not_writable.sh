@@ -20,12 +20,12 @@ check "pack"
 run "${as_user[@]}" pack --format synthetic --samples 50 --out closed/data
 expect_error 1 'closed'; expect_no_file closed/data
 check "the run folder"
-run "${as_user[@]}" train --data data --hidden 8 --steps 3 --run closed/run
+run "${as_user[@]}" train --data data --optimizer sgd --hidden 8 --steps 3 --run closed/run
 expect_error 1 'closed/run'; expect_no_file closed/run
 check "the run folder, 2 ranks"
-run "${as_user[@]}" -n 2 train --data data --hidden 8 --steps 3 --run closed/run
+run "${as_user[@]}" -n 2 train --data data --optimizer sgd --hidden 8 --steps 3 --run closed/run
 expect_error 1 'closed/run'; expect_no_file closed/run
 check "data that one may not read"
 chmod 000 data/shard-00001.h5
-run "${as_user[@]}" -n 2 train --data data --hidden 8 --steps 3 --run closed/run
+run "${as_user[@]}" -n 2 train --data data --optimizer sgd --hidden 8 --steps 3 --run closed/run
 expect_error 1 'shard-00001\.h5.*[Pp]ermission'

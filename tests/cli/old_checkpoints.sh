@@ -15,8 +15,8 @@ fixtures=$tree/tests/io/fixtures
 must_run pack --format synthetic --samples 40 --features 4 --classes 3 --out data --validation 10
 for _ in 1 2 3 4 5 6 7 8; do echo "the cat sat on a mat and the dog saw no cat"; done >corpus.txt
 must_run pack --format text --tokenizer char --x corpus.txt --out text --validation 0.2
-mlp="--data data --model mlp --hidden 5 --batch 6 --steps 8 --evaluate-every 4 --checkpoint-every 4 --seed 2"
-lstm="--data text --model lstm --hidden 4 --layers 1 --unroll 5 --global-batch 3 --steps 6 --checkpoint-every 4"
+mlp="--data data --optimizer sgd --model mlp --hidden 5 --batch 6 --steps 8 --evaluate-every 4 --checkpoint-every 4 --seed 2"
+lstm="--data text --shift-windows --model lstm --hidden 4 --layers 1 --unroll 5 --global-batch 3 --steps 6 --checkpoint-every 4"
 lstm+=" --evaluate-every 3 --seed 2"
 
 # goes_on FORMAT STEP OPTIONS...
@@ -55,5 +55,5 @@ check "it is described"
 run info $fixtures/checkpoint_format_1.h5
 expect_status 0; expect_out "network +4 -> 3: mlp 4-5-3 relu"
 check "it is refused by another network"
-run train --data data --model mlp --hidden 6 --batch 6 --steps 8 --seed 2 --resume=$fixtures/checkpoint_format_1.h5 --run other
+run train --data data --optimizer sgd --model mlp --hidden 6 --batch 6 --steps 8 --seed 2 --resume=$fixtures/checkpoint_format_1.h5 --run other
 expect_status 1; expect_err "another network \(4 -> 3: mlp 4-5-3 relu\) than this one \(4 -> 3: mlp 4-6-3 relu\)"

@@ -3,7 +3,7 @@
 . "$(dirname "$0")/harness.sh"
 
 pack_small data/train
-options=(train --data data --hidden 16 --batch 20 --report-every 50 --progress off)
+options=(train --data data --optimizer sgd --hidden 16 --batch 20 --report-every 50 --progress off)
 endless=("${options[@]}" --checkpoint-every -1 --steps 100000000)
 written() { grep -c '^checkpoint ' out; }
 # goes_on STEPS: the job makes more steps than it had made.

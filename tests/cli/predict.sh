@@ -4,7 +4,7 @@
 
 pack_small data
 pack_small data/validation --seed 7
-must_run train --data data --validation data/validation --hidden 16 --batch 20 --steps 60 --progress off --run runs/a
+must_run train --data data --optimizer sgd --validation data/validation --hidden 16 --batch 20 --steps 60 --progress off --run runs/a
 predict=(predict runs/a --batch 50)
 
 check "the same bytes at one, two and three ranks"
@@ -79,7 +79,7 @@ import numpy
 x = numpy.random.default_rng(3).random((90, 4), numpy.float32)
 numpy.save("rx.npy", x); numpy.save("ry.npy", x[:, :2] * 3 + 1)'
 must_run pack --format npy --x rx.npy --y ry.npy --out numbers
-must_run train --data numbers --validation numbers --hidden 8 --batch 10 --steps 20 --learning-rate 0.01 --progress off --run runs/numbers
+must_run train --data numbers --optimizer sgd --validation numbers --hidden 8 --batch 10 --steps 20 --learning-rate 0.01 --progress off --run runs/numbers
 run -n 2 predict runs/numbers --out numbers.h5 --csv numbers.csv
 expect_status 0
 python3 -c '
@@ -127,7 +127,7 @@ for n in 1 2 3; do
 done
 
 # Enough for some seconds of two ranks: the first second is noted.
-must_run train --data data --validation data/validation --hidden 1024,512 --batch 20 --steps 2 --progress off --run runs/wide
+must_run train --data data --optimizer sgd --validation data/validation --hidden 1024,512 --batch 20 --steps 2 --progress off --run runs/wide
 must_run pack --format synthetic --samples 40000 --features 20 --classes 5 --out large
 large=(predict runs/wide --data large --batch 1)
 check "a killed job goes on where it was, and the bytes are the same"
@@ -148,7 +148,7 @@ kill -9 $(ranks)
 finish 20
 run "${large[@]}" --checkpoint latest --average --out other.h5
 expect_error 2 "the run kept no average"
-must_run train --data data --validation data/validation --hidden 16 --batch 20 --steps 30 --progress off --run runs/b
+must_run train --data data --optimizer sgd --validation data/validation --hidden 16 --batch 20 --steps 30 --progress off --run runs/b
 run predict runs/b --data large --batch 1 --out other.h5
 expect_status 0; expect_no_out "going on"
 check "a damaged part is started over, and said so"

@@ -7,7 +7,7 @@ browser=$(command -v chromium || command -v chromium-browser || command -v googl
 pack_small data/train
 pack_small data/test --first 600
 for rate in 0.1 0.01; do
-  must_run train --data data --hidden 8 --batch 20 --epochs 3 --report-every 3 --learning-rate $rate --progress off --run runs/rate-$rate
+  must_run train --data data --hidden 8 --batch 20 --epochs 3 --report-every 3 --optimizer sgd --learning-rate $rate --progress off --run runs/rate-$rate
 done
 values() { python3 "$tree/tests/cli/page_values.py" "$@"; }
 # look PAGE OPTION...: what the browser makes of it; files are all it may read.

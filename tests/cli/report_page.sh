@@ -4,7 +4,7 @@
 pack_small data/train
 pack_small data/test --first 600
 train=(train --data data --hidden 8 --batch 20 --epochs 2 --report-every 4 --progress off)
-must_run "${train[@]}" --run runs/a
+must_run "${train[@]}" --optimizer sgd --run runs/a
 must_run "${train[@]}" --run runs/b --optimizer adam --learning-rate 0.01
 values() { python3 "$tree/tests/cli/page_values.py" "$@"; }
 

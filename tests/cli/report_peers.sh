@@ -50,10 +50,10 @@ train="train --batch 20 --hidden 16 --progress off --no-tensorboard"
 
 check "classes, most of them confused"
 pack_small classes --noise 8
-must_run $train --data classes --steps 60 --run runs/classes
+must_run $train --data classes --optimizer sgd --steps 60 --run runs/classes
 judged classes classes
 check "classes, some of which nothing is taken for"
-must_run $train --data classes --steps 2 --run runs/begun
+must_run $train --data classes --optimizer sgd --steps 2 --run runs/begun
 judged begun classes
 check "numbers"
 "$peer" - <<'END'

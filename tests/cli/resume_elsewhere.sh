@@ -4,7 +4,7 @@
 
 pack_small data/train
 pack_small data/test --seed 7
-must_run train --data data --hidden 16,8 --global-batch 30 --steps 40 --checkpoint-every 10 --keep 9 --evaluate-every 10 --learning-rate 0.1 \
+must_run train --data data --optimizer sgd --hidden 16,8 --global-batch 30 --steps 40 --checkpoint-every 10 --keep 9 --evaluate-every 10 --learning-rate 0.1 \
   --progress off --no-tensorboard --run runs/a
 at_20=runs/a/checkpoints/step-0000000020.h5
 

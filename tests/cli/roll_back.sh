@@ -76,7 +76,7 @@ run "${train[@]}" "${too_fast[@]}" --roll-back 3 --run runs/hopeless
 expect_error 1 'went back 3 times before, at last with 0\.125 times'
 
 check "a leap of the loss, whose numbers are finite, and checkpoints made within it"
-run -n 2 train --data data --hidden 16 --global-batch 40 --learning-rate 0.1 --schedule step --boundaries 100 --decay-rate 300 --steps 160 \
+run -n 2 train --data data --optimizer sgd --hidden 16 --global-batch 40 --learning-rate 0.1 --schedule step --boundaries 100 --decay-rate 300 --steps 160 \
   --checkpoint-every 5 --keep 50 --no-tensorboard --roll-back 1 --roll-back-factor 0.003 --run runs/leaps
 expect_status 0
 expect_err 'the loss leaps: [0-9.]+ on average over the last 20 steps, and [0-9.]+ at its best\. Going back to runs/leaps/'

@@ -3,7 +3,7 @@
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 pack_small data/test
-train=(train --data data --hidden 16 --batch 25 --report-every 4)
+train=(train --data data --optimizer sgd --hidden 16 --batch 25 --report-every 4)
 
 check "a run ends with what it has come to"
 run -n 2 "${train[@]}" --epochs 3 --run runs/a

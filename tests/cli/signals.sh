@@ -3,7 +3,7 @@
 # alone: mpirun gives its ranks a second
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
-options=(train --data data --hidden 16 --batch 20 --report-every 50 --progress off)
+options=(train --data data --optimizer sgd --hidden 16 --batch 20 --report-every 50 --progress off)
 endless=("${options[@]}" --steps 100000000)
 
 # stopped_well EXIT: the run in runs/$run was told to stop; judges how it did, then goes on from there.

@@ -17,7 +17,7 @@ limits="--deadline $deadline --io-deadline $io_deadline"
 stall() { echo "$1 $2" >control.new && mv control.new control; }  # RANK (-1: all) TEXT
 come_back() { rm -f control; }
 # Options later on the command line do not win: every case says its own deadlines.
-train=(-w ./preloaded train --data data --hidden 16 --batch 20 --steps 100000000 --report-every 50 --progress off)
+train=(-w ./preloaded train --data data --optimizer sgd --hidden 16 --batch 20 --steps 100000000 --report-every 50 --progress off)
 # begin NAME ARGUMENTS...: trains until the first line about a step.
 begin() {
   come_back

@@ -16,7 +16,7 @@ read_back() { "$reader" "$tree/tests/peers/tensorboard_read.py" "$1" >tags 2>rea
 check "scalars and histograms of a run"
 run pack --format synthetic --samples 600 --features 12 --classes 3 --out data/train
 run pack --format synthetic --samples 100 --first 600 --features 12 --classes 3 --out data/test
-run -n 2 train --data data --hidden 8 --global-batch 50 --steps 20 --report-every 5 --histograms-every 10 --evaluate-every 10 --run runs/a
+run -n 2 train --data data --optimizer sgd --hidden 8 --global-batch 50 --steps 20 --report-every 5 --histograms-every 10 --evaluate-every 10 --run runs/a
 expect_status 0
 read_back runs/a
 for step in 5 10 15 20; do

@@ -5,7 +5,7 @@
 unset SLURM_JOB_ID SLURM_JOB_END_TIME SLURM_RESTART_COUNT
 pack_small data/train
 pack_small data/validation
-options=(train --data data --hidden 16 --batch 20 --report-every 50 --progress off --evaluate-every 1 --checkpoint-every -1)
+options=(train --data data --optimizer sgd --hidden 16 --batch 20 --report-every 50 --progress off --evaluate-every 1 --checkpoint-every -1)
 endless=("${options[@]}" --steps 100000000)
 tensors() { "$lockstep" info "$(newest_checkpoint "$1")" | grep -E '^(parameters|momentum|optimizer)'; }
 

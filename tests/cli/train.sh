@@ -5,7 +5,7 @@ pack_small data/train
 pack_small data/test
 
 check "a run of two ranks"
-run -n 2 train --data data --model mlp --hidden 16 --batch 25 --epochs 3 --run runs/a --report-every 4
+run -n 2 train --data data --optimizer sgd --model mlp --hidden 16 --batch 25 --epochs 3 --run runs/a --report-every 4
 expect_status 0; expect_silence
 expect_out 'step +4/36'; expect_out 'validation at step 36'
 for file in config.ini log.txt metrics.jsonl checkpoints/latest; do expect_file runs/a/$file; done
@@ -39,11 +39,11 @@ expect_status 0; expect_out 'weight'; expect_out '36'
 
 check "a run folder in use is not trained over"
 picture runs/a >before
-run -n 2 train --data data --run runs/a
+run -n 2 train --data data --optimizer sgd --run runs/a
 expect_error 1 'runs/a.*(--resume|--force)'
 picture runs/a >after; expect_same before after
 check "--force starts over"
-run train --data data --hidden 16 --steps 3 --run runs/a --force
+run train --data data --optimizer sgd --hidden 16 --steps 3 --run runs/a --force
 expect_status 0
 [ "$(metric runs/a validation loss | wc -l)" = 1 ] || failed "old metrics are still there"
 
@@ -59,11 +59,11 @@ run train --config runs/b/config.ini --run runs/d --steps 4
 expect_status 0; [ "$(metric runs/d train loss | wc -l)" = 4 ] || failed "4 steps expected"
 
 check "a dry run touches nothing"
-run -n 2 train --data data --run runs/dry --dry-run
+run -n 2 train --data data --optimizer sgd --run runs/dry --dry-run
 expect_status 0; expect_out '[Pp]arameters'; expect_out '[Bb]ucket'; expect_no_file runs/dry
 
 check "early stop on a target metric"
-run train --data data --hidden 16 --epochs 50 --target-metric 0.01 --run runs/target
+run train --data data --optimizer sgd --hidden 16 --epochs 50 --target-metric 0.01 --run runs/target
 expect_status 0; expect_out 'target reached'
 
 check "every optimiser, schedule and loss takes a step"
@@ -72,7 +72,7 @@ for optimizer in sgd momentum nesterov adam adamw; do
   expect_status 0
 done
 must_run pack --format synthetic --task regression --samples 400 --features 6 --out line
-run -n 2 train --data line --model linear --steps 30 --batch 20 --learning-rate 0.05 --report-every 1 --run runs/line
+run -n 2 train --data line --optimizer sgd --model linear --steps 30 --batch 20 --learning-rate 0.05 --report-every 1 --run runs/line
 expect_status 0; expect_out 'mean absolute error'
 check "the loss of a regression falls"
 metric runs/line train loss | awk 'NR == 1 { first = $2 } { last = $2 } END { exit !(last < first / 2) }' || failed "$(metric runs/line train loss | sed -n '1p;$p')"

@@ -27,7 +27,7 @@ trees validation 2 date cedar beech ash
 trees reversed 3 date cedar beech ash
 trees two 4 date beech
 trees stranger 5 ash elm
-must_run train --data train --validation validation --model mlp --hidden 16 --batch 20 --steps 60 --learning-rate 0.05 --progress off --run runs/trees
+must_run train --data train --optimizer sgd --validation validation --model mlp --hidden 16 --batch 20 --steps 60 --learning-rate 0.05 --progress off --run runs/trees
 # accuracy WHERE: of the last evaluation, a fraction.
 accuracy() { sed -nE 's/.*accuracy ([0-9.]+) %.*/\1/p' out | tail -n 1; }
 
@@ -92,7 +92,7 @@ for name, values in (("bytes", x), ("unit", (x / 255).astype(numpy.float32)), ("
 numpy.save("unit_x.npy", (x / 255).astype(numpy.float32)), numpy.save("unit_y.npy", y)
 END
 must_run pack --format npy --x unit_x.npy --y unit_y.npy --out packed
-must_run train --data bytes.h5 --model mlp --hidden 8 --batch 20 --steps 40 --progress off --run runs/bytes
+must_run train --data bytes.h5 --optimizer sgd --model mlp --hidden 8 --batch 20 --steps 40 --progress off --run runs/bytes
 for data in unit.h5 packed; do
   for n in 1 2; do
     run -n $n eval runs/bytes --data $data
@@ -109,7 +109,7 @@ check "predict refuses them, too"
 run predict runs/bytes --data unit.h5 --out unit_out.h5
 expect_error 2 "unit.h5 holds float32"; expect_no_file unit_out.h5
 check "bytes are refused by a network that was trained on 0 to 1"
-must_run train --data packed --model mlp --hidden 8 --batch 20 --steps 4 --progress off --run runs/unit
+must_run train --data packed --optimizer sgd --model mlp --hidden 8 --batch 20 --steps 4 --progress off --run runs/unit
 run eval runs/unit --data bytes.h5
 expect_error 2 "bytes.h5 holds uint8 from 0 to 255, and the network was trained on float32 from [0-9.e-]+ to 1:"
 check "images of another layout are refused"

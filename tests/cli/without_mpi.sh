@@ -2,7 +2,7 @@
 # Commands that need no peers start no MPI, and neither does a process that no launcher has started.
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
-train=(train --data data --hidden 8 --batch 20)
+train=(train --data data --optimizer sgd --hidden 8 --batch 20)
 
 # Where MPI starts, it needs a place for its session: here it finds none.
 export OMPI_MCA_orte_tmpdir_base=/dev/null/nowhere

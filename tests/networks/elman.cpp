@@ -150,7 +150,11 @@ const NetworkKind elman_network{
                  .words = {"tanh", "sigmoid"}},
                 weight_init_option()},
     .window = "memory-span",
-    .training_defaults = {{"learning-rate", "0.5"}, {"clip-norm", "2"}, {"batch", "12"}, {"evaluation-batch", "12"}},
+    .training_defaults = {{"optimizer", "sgd"},
+                          {"learning-rate", "0.5"},
+                          {"clip-norm", "2"},
+                          {"batch", "12"},
+                          {"evaluation-batch", "12"}},
     .make = make};
 
 }  // namespace lockstep::model

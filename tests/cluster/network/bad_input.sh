@@ -6,7 +6,7 @@
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 nodes 3
-train=(train --data data --hidden 16 --batch 20 --steps 20 --device cpu --deadline 5)
+train=(train --data data --optimizer sgd --hidden 16 --batch 20 --steps 20 --device cpu --deadline 5)
 slots=node1:1,node2:1,node3:1
 
 check "a host whose data network is cut"

@@ -8,7 +8,7 @@ nodes 3
 
 # mpirun asks its daemons for signs of life (slurm/README.md).
 export OMPI_MCA_oob_tcp_keepalive_time=6 OMPI_MCA_oob_tcp_keepalive_intvl=2 OMPI_MCA_oob_tcp_keepalive_probes=3
-train=(train --data data --hidden 64 --batch 20 --steps 100000000 --report-every 20 --checkpoint-every 1000000 --device cpu)
+train=(train --data data --optimizer sgd --hidden 64 --batch 20 --steps 100000000 --report-every 20 --checkpoint-every 1000000 --device cpu)
 deadline=5
 slots=node1:1,node2:1,node3:1
 
@@ -92,7 +92,7 @@ if train_until_it_runs off; then
 fi
 
 check "after all that, a job runs to its end"
-run -H $slots train --data data --hidden 64 --batch 20 --steps 30 --device cpu --run runs/after
+run -H $slots train --data data --optimizer sgd --hidden 64 --batch 20 --steps 30 --device cpu --run runs/after
 expect_status 0
 
 check "a host loses its power"

@@ -36,7 +36,7 @@ expect_status 0
 expect cmp whole.h5 runs/resumed/checkpoints/step-0000000040.h5
 
 check "a host that dies is named by the other island"
-start -H node1:2,node2:2 train --data data --hidden 300,300 --global-batch 40 --steps 100000000 --report-every 50 --progress off \
+start -H node1:2,node2:2 train --data data --optimizer sgd --hidden 300,300 --global-batch 40 --steps 100000000 --report-every 50 --progress off \
   --device cpu --agree local=50 --run runs/dies
 wait_for 30 grep -q '^ *step ' out
 pid=$(ranks_on node2 | tail -n 1)

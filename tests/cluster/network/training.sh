@@ -6,7 +6,7 @@ pack_small data/train
 nodes 4
 
 # 20 -> 300 -> 300 -> 5: 98,105 parameters.
-train=(train --data data --hidden 300,300 --global-batch 40 --epochs 1 --report-every 1 --checkpoint-every 0 --device cpu)
+train=(train --data data --optimizer sgd --hidden 300,300 --global-batch 40 --epochs 1 --report-every 1 --checkpoint-every 0 --device cpu)
 parameters=98105
 losses() { metric "$1" train loss; }
 # close FILE FILE: the same steps, and losses that differ by rounding at most.
@@ -78,7 +78,7 @@ losses runs/dealt >dealt.txt
 expect close dealt.txt one.txt
 
 check "more ranks than samples in a batch: some have none, and all take part"
-run -H node1:1,node2:3 train --data data --hidden 16 --global-batch 2 --steps 5 --report-every 1 --device cpu --run runs/few
+run -H node1:1,node2:3 train --data data --optimizer sgd --hidden 16 --global-batch 2 --steps 5 --report-every 1 --device cpu --run runs/few
 expect_status 0
 expect [ "$(losses runs/few | grep -c .)" = 5 ]
 

@@ -4,7 +4,7 @@
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 cluster_start 3
-options=(--data data --batch 20 --report-every 50 --progress off --checkpoint-every -1)
+options=(--data data --optimizer sgd --batch 20 --report-every 50 --progress off --checkpoint-every -1)
 export LOCKSTEP_LAUNCHER=mpirun
 
 check "all-reduce over two nodes"
