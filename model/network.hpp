@@ -102,6 +102,8 @@ enum class Reads {
   tokens
 };
 
+inline constexpr std::int64_t kSmallData = 20'000;
+
 /// A kind of network, as users know it: all that the program knows of it besides the network itself.
 struct NetworkKind {
   std::string_view name;     ///< of --model, and of the file
@@ -114,6 +116,8 @@ struct NetworkKind {
   std::string_view window = {};
   /// How it is usually trained: values of `lockstep train` options that the user leaves alone.
   std::vector<std::pair<std::string_view, std::string_view>> training_defaults = {};
+  /// Values of `options` for small data (fewer than kSmallData samples), where the user leaves them alone.
+  std::vector<std::pair<std::string_view, OptionValue>> small_data = {};
   /// `options` has a value for each option that is not automatic, and each is allowed; `shape` is of what `reads` says,
   /// with a positive number of outputs (and tokens). Throws std::invalid_argument where they do not fit together.
   std::unique_ptr<Network> (*make)(const NetworkOptions& options, const SampleShape& shape);

@@ -22,6 +22,8 @@ int run_eval(comm::MpiSession& session, const EvalOptions& options) {
   TrainedModel subject(*communicator, console,
                        {.checkpoint = options.checkpoint,
                         .data = options.data,
+                        .x = options.x,
+                        .y = options.y,
                         .average = options.average,
                         .batch = options.evaluation_batch,
                         .normalize = options.normalize},
@@ -30,7 +32,7 @@ int run_eval(comm::MpiSession& session, const EvalOptions& options) {
   if (svg.wanted() && subject.loss() != model::LossKind::softmax_cross_entropy) {
     throw UsageError("--svg draws which classes are confused, and this network predicts numbers: leave it out");
   }
-  const Score result = evaluate(subject.model(), subject.dataset(), *communicator, subject.weights(),
+  const Score result = evaluate(subject.model(), subject.dataset_as_learnt(), *communicator, subject.weights(),
                                 subject.trained().validation.batch, subject.task());
   console.info(fmt::format("{}: {}", subject.description(), subject.task().format_evaluation(result)));
   io::MetricRecord record{{"kind", "evaluation"},

@@ -150,6 +150,8 @@ int run_predict(comm::MpiSession& session, const PredictOptions& options) {
   TrainedModel subject(*communicator, console,
                        {.checkpoint = options.checkpoint,
                         .data = options.data,
+                        .x = options.x,
+                        .y = options.y,
                         .average = options.average,
                         .batch = options.batch,
                         .labels = TrainedModel::Labels::as_they_come,

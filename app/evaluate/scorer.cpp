@@ -41,7 +41,7 @@ void Scorer::score(std::int64_t first, std::span<float> scores, std::span<std::b
                             .y = y_.data(),
                             .count = static_cast<std::int64_t>(samples_.size())},
                            subject_.weights(), scores);
-  if (!classes()) return;
+  if (!classes()) return subject_.target_scale().undo(scores);
   for (std::size_t row = 0; row < samples_.size(); ++row) softmax(scores.subspan(row * outputs_, outputs_), powers_);
 }
 

@@ -15,14 +15,22 @@
 #include "app/plan/placement.hpp"
 #include "app/plan/workload.hpp"
 #include "comm/agreement.hpp"
+#include "io/datasets/split_dataset.hpp"
+#include "io/datasets/standardized_dataset.hpp"
 
 namespace lockstep::app {
 
 namespace {
 
 /// What the network reads.
-DataFormat format_of(const TrainOptions& trained, TrainedModel::Labels labels) {
+DataFormat format_of(const TrainOptions& trained, const TrainedModel::Request& request) {
   DataFormat format = data_format(trained);
+  const TrainedModel::Labels labels = request.labels;
+  if (format.context == 0) {
+    const bool packed = is_packed_data(trained.data.validation);
+    if (packed || !request.x.empty()) format.x = request.x.empty() ? "x" : request.x;
+    if (packed || !request.y.empty()) format.y = request.y.empty() ? "y" : request.y;
+  }
   if (labels == TrainedModel::Labels::as_they_come) format.unlabelled = io::Unlabelled::accepted;
   return format;
 }
@@ -59,24 +67,30 @@ void TrainedModel::find_data(comm::Communicator& communicator, const Request& re
     if (!request.data.empty()) {
       trained_.data.path = request.data;
       trained_.data.validation.clear();
+      trained_.data.validation_share = 0;
       const DataPaths found = resolve_data_paths(trained_.data);
       trained_.data.validation = found.validation.empty() ? found.training : found.validation;
     }
+    if (trained_.data.validation_share > 0) trained_.data.validation = trained_.data.path;
     if (data().empty()) throw UsageError("the run had no validation data: name the data with --data");
     if (average_ && trained_.optimizer.average_decay == 0) {
       throw UsageError("--average: the run kept no average of its weights (its --average-decay was 0)");
     }
     if (communicator.rank() != 0) return;
     const comm::LongOperation inspecting(communicator, "inspecting the data");
-    inspect_data(format_of(trained_, request.labels), data());
+    inspect_data(format_of(trained_, request), data());
   });
 }
 
 void TrainedModel::open_data(comm::Communicator& communicator, const Request& request, io::IoDeadline& deadline) {
   const std::string of_classes = broadcast_text(communicator, source_.metric_key() == "accuracy" ? "classes" : "");
   all_succeed_or_usage(communicator, [&] {
-    dataset_ = open_dataset(format_of(trained_, request.labels), data(), &deadline);
-    match_data();
+    std::unique_ptr<io::Dataset> opened = open_dataset(format_of(trained_, request), data(), &deadline);
+    if (const double share = trained_.data.validation_share; share > 0) {
+      opened = std::make_unique<io::SplitDataset>(std::move(opened), share, io::SplitDataset::Part::validation);
+    }
+    match_data(opened);
+    dataset_ = std::move(opened);
     const io::NetworkIdentity& trained_on = source_.record().network;
     const io::DatasetInfo& info = dataset_->info();
     const bool labels = !info.y.name.empty();
@@ -105,12 +119,13 @@ void TrainedModel::open_data(comm::Communicator& communicator, const Request& re
   comm::require_equal(communicator, std::vector<comm::FingerprintItem>{{"program", program_version()},
                                                                        {"data", dataset_->fingerprint()}});
   compare_values(communicator, request);
+  all_succeed_or_usage(communicator, [&] { standardize(); });
 }
 
 /// The data beside what the checkpoint says of those that it was trained on; their classes get its numbers.
-void TrainedModel::match_data() {
+void TrainedModel::match_data(std::unique_ptr<io::Dataset>& opened) {
   const io::TrainingRecord& record = source_.record();
-  const io::DatasetInfo& info = dataset_->info();
+  const io::DatasetInfo& info = opened->info();
   if (info.tokens) {
     if (record.vocabulary.empty()) return;
     std::string warning = compare_vocabularies(io::token_info_from_json(record.vocabulary), *info.tokens, data());
@@ -129,7 +144,22 @@ void TrainedModel::match_data() {
   ClassMatch match = match_classes(trained_on_->class_names, record.network.outputs, info, data());
   if (!match.note.empty()) notes_.push_back(match.note);
   if (!match.warning.empty()) warnings_.push_back(match.warning);
-  dataset_ = relabelled(std::move(dataset_), match, trained_on_->class_names);
+  opened = relabelled(std::move(opened), match, trained_on_->class_names);
+}
+
+/// As the run did it, with the numbers in its checkpoint. Another normalisation of x may have been asked for.
+void TrainedModel::standardize() {
+  io::FeatureScale features;
+  if (trained_on_ && trained_.data.normalize.kind == Normalization::Kind::per_feature) features = trained_on_->features;
+  if (trained_on_) targets_ = trained_on_->targets;
+  const io::DatasetInfo& info = dataset_->info();
+  if (!features.empty()) dataset_ = std::make_shared<io::StandardizedDataset>(dataset_, features, io::FeatureScale{});
+  as_learnt_ = dataset_;
+  if (!targets_.empty() && !info.y.name.empty()) {
+    as_learnt_ = std::make_shared<io::StandardizedDataset>(dataset_, io::FeatureScale{}, targets_);
+  }
+  model_options_.sample_type = element_type(dataset_->x_type());
+  task_->set_target_scale(targets_);
 }
 
 /// Collective. Where the data do not say what range their numbers have, rank 0 looks at some of them.

@@ -29,6 +29,7 @@ class TrainedModel {
   struct Request {
     CheckpointChoice checkpoint;
     std::filesystem::path data;        ///< "": the validation data of the run
+    std::string x = {}, y = {};        ///< names of its HDF5 datasets; "": as in training, or x and y of packed data
     std::optional<bool> average = {};  ///< the averaged weights; nullopt: what the run validated with
     std::int64_t batch = 0;            ///< samples at once; 0: as in the run
     Labels labels = Labels::required;
@@ -45,6 +46,10 @@ class TrainedModel {
   const model::Backend& backend() const noexcept { return *backend_; }
   model::Precision precision() const noexcept { return precision_; }  ///< of matrix products
   const io::Dataset& dataset() const noexcept { return *dataset_; }
+  /// The same with what the network learnt to predict, which may be standardised targets: for losses.
+  const io::Dataset& dataset_as_learnt() const noexcept { return *as_learnt_; }
+  /// What the network's predictions are standardised with; empty: nothing.
+  const io::FeatureScale& target_scale() const noexcept { return targets_; }
   const Task& task() const noexcept { return *task_; }
   const CheckpointOnRank0& source() const noexcept { return source_; }
   const TrainOptions& trained() const noexcept { return trained_; }  ///< how, with `batch` and the paths of this data
@@ -60,7 +65,8 @@ class TrainedModel {
  private:
   void find_data(comm::Communicator& communicator, const Request& request);
   void open_data(comm::Communicator& communicator, const Request& request, io::IoDeadline& deadline);
-  void match_data();
+  void match_data(std::unique_ptr<io::Dataset>& opened);
+  void standardize();
   void compare_values(comm::Communicator& communicator, const Request& request);
   void load(comm::Communicator& communicator, Console& console, const ExecutionOptions& execution);
 
@@ -69,7 +75,8 @@ class TrainedModel {
   bool average_;
   std::optional<io::DataDescription> trained_on_;
   std::vector<std::string> notes_, warnings_;  ///< of the data beside it
-  std::unique_ptr<io::Dataset> dataset_;
+  std::shared_ptr<io::Dataset> dataset_, as_learnt_;
+  io::FeatureScale targets_;
   std::unique_ptr<model::Network> network_;
   model::ModelOptions model_options_;
   std::optional<Task> task_;

@@ -9,6 +9,7 @@
 
 #include "app/exchange/onnx_graph.hpp"
 #include "app/options/options.hpp"
+#include "io/shards/data_description.hpp"
 #include "model/formulas/gelu.hpp"
 #include "model/formulas/normalization.hpp"
 #include "model/recording/recording.hpp"
@@ -40,7 +41,10 @@ struct Form {
 class Conversion {
  public:
   Conversion(const TrainedNetwork& trained, const model::Recording& recording, io::OnnxModel& model)
-      : trained_(trained), recording_(recording), model_(model), graph_(model), forms_(recording.values.size()) {}
+      : trained_(trained), recording_(recording), model_(model), graph_(model), forms_(recording.values.size()) {
+    const std::string& description = trained.source.checkpoint.record.data_description;
+    if (!description.empty()) data_scale_ = io::data_description_from_json(description);
+  }
 
   void run() {
     begin();
@@ -81,15 +85,18 @@ class Conversion {
     const bool per_image = data.normalize.kind == Normalization::Kind::per_image;
     const bool reads_images = model::network_kind(trained_.trained.network.name).reads == model::Reads::images;
     const bool as_image = shape.image && (reads_images || data.augment.crop);
+    const bool per_feature = data.normalize.kind == Normalization::Kind::per_feature && !data_scale_.features.empty();
     Name x = "input";
     if (as_image) {
       const bool crops = data.augment.crop.has_value();
       const io::OnnxExtent height = crops ? io::OnnxExtent("height") : io::OnnxExtent(shape.image->height),
                            width = crops ? io::OnnxExtent("width") : io::OnnxExtent(shape.image->width);
       model_.inputs.push_back({x, io::OnnxType::float32, {"batch", height, width, shape.image->channels}});
+      if (per_feature) x = standardized(x, data_scale_.features.mean.size());
       if (crops) x = central_crop(x, *shape.image);
     } else {
       model_.inputs.push_back({x, io::OnnxType::float32, {"batch", shape.features}});
+      if (per_feature) x = standardized(x, static_cast<std::size_t>(shape.features));
     }
     if (per_image) {
       x = standardize(x, as_image ? Numbers{1, 2, 3} : Numbers{1}, shape.features);
@@ -97,7 +104,7 @@ class Conversion {
       const model::InputTransform& affine = data.normalize.affine;
       if (affine.scale != 1) x = graph_.node("Mul", {x, graph_.scalar(affine.scale)});
       if (affine.shift != 0) x = graph_.node("Add", {x, graph_.scalar(affine.shift)});
-    } else if (data.normalize.kind != Normalization::Kind::none) {
+    } else if (data.normalize.kind != Normalization::Kind::none && !per_feature) {
       throw io::FileError(fmt::format(
           "{} does not say how its samples were normalised: it was written by another version; `lockstep train "
           "--resume` writes a new one, and safetensors holds the weights alone",
@@ -110,6 +117,23 @@ class Conversion {
     } else {
       input.rows = x;
     }
+  }
+
+  /// FeatureScale::apply along the last axis, of so many elements, whose features take turns.
+  Name standardized(const Name& x, std::size_t elements) {
+    const auto repeated = [&](const std::vector<float>& of_features) {
+      std::vector<float> values(elements);
+      for (std::size_t i = 0; i < elements; ++i) values[i] = of_features[i % of_features.size()];
+      return values;
+    };
+    const Numbers extent{static_cast<std::int64_t>(elements)};
+    const Name mean = graph_.made("feature_mean", extent, [&] { return repeated(data_scale_.features.mean); });
+    const Name factor = graph_.made("feature_factor", extent, [&] {
+      std::vector<float> factors = repeated(data_scale_.features.deviation);
+      for (float& value : factors) value = 1 / value;
+      return factors;
+    });
+    return graph_.node("Mul", {graph_.node("Sub", {x, mean}), factor});
   }
 
   /// Of images of any size, with zeros around smaller ones: x [batch, height, width, channels]. The odd row or column
@@ -155,7 +179,14 @@ class Conversion {
     } else {
       const bool classes = trained_.trained.loss.kind == model::LossKind::softmax_cross_entropy;
       const Name name = classes ? "logits" : "predictions";
-      graph_.node("Identity", {rows(recording_.output)}, {}, name);
+      Name predicted = rows(recording_.output);
+      if (!classes && !data_scale_.targets.empty()) {
+        const auto& [mean, deviation] = data_scale_.targets;
+        predicted =
+            graph_.node("Mul", {predicted, graph_.made("target_deviation", {outputs}, [&] { return deviation; })});
+        predicted = graph_.node("Add", {predicted, graph_.made("target_mean", {outputs}, [&] { return mean; })});
+      }
+      graph_.node("Identity", {predicted}, {}, name);
       model_.outputs.push_back({name, io::OnnxType::float32, {"batch", outputs}});
       if (classes) {
         graph_.node("Softmax", {name}, {{"axis", std::int64_t{-1}}}, "probabilities");
@@ -449,6 +480,7 @@ class Conversion {
   const model::Recording& recording_;
   io::OnnxModel& model_;
   OnnxGraph graph_;
+  io::DataDescription data_scale_;  ///< of the numbers that go in and come out
   std::vector<Form> forms_;         ///< of each value
   std::set<std::size_t> absorbed_;  ///< operations that are part of others
   Name sizes_, batch_, sequence_;   ///< of tokens: [batch, sequence] and each alone, int64

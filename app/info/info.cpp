@@ -23,15 +23,20 @@ bool holds_data(const fs::path& folder) {
   return false;
 }
 
+/// Labels or not.
+bool describe_data_at(Console& console, const fs::path& path, const InfoOptions& options) {
+  constexpr auto kUnlabelled = io::Unlabelled::accepted;
+  inspect_data({.x = options.x, .y = options.y, .unlabelled = kUnlabelled}, path);
+  return describe_dataset(console, {.path = path, .x = options.x, .y = options.y, .unlabelled = kUnlabelled},
+                          options.verify);
+}
+
 bool describe_folder(Console& console, const InfoOptions& options) {
   const fs::path& folder = options.path;
   const bool verify = options.verify;
   if (is_run(folder)) return describe_run(console, folder, verify);
   if (!io::list_checkpoints(folder).empty()) return describe_checkpoints(console, folder, verify);
-  const auto describe = [&](const fs::path& path) {
-    inspect_data({.x = options.x, .y = options.y}, path);
-    return describe_dataset(console, {.path = path, .x = options.x, .y = options.y}, verify);
-  };
+  const auto describe = [&](const fs::path& path) { return describe_data_at(console, path, options); };
   if (holds_data(folder)) return describe(folder);
   // A data set in parts, as `train --data` takes it.
   bool found = false, sound = true;
@@ -65,10 +70,12 @@ int run_info(const InfoOptions& options) {
   if (fs::is_directory(status)) {
     sound = describe_folder(console, options);
   } else {
-    inspect_data({.x = options.x, .y = options.y}, options.path);
-    sound = io::is_checkpoint(options.path)
-                ? describe_checkpoint(console, options.path)
-                : describe_dataset(console, {.path = options.path, .x = options.x, .y = options.y}, options.verify);
+    if (io::is_checkpoint(options.path)) {
+      inspect_data({.x = options.x, .y = options.y}, options.path);
+      sound = describe_checkpoint(console, options.path);
+    } else {
+      sound = describe_data_at(console, options.path, options);
+    }
   }
   console.require_output();
   return sound ? 0 : 1;

@@ -12,7 +12,10 @@
 #include "app/report/stop_watch.hpp"
 #include "io/datasets/sharded_dataset.hpp"
 #include "io/datasets/token_dataset.hpp"
+#include "io/files/element_cast.hpp"
 #include "io/files/hdf5_file.hpp"
+#include "io/shards/running_statistics.hpp"
+#include "io/shards/shard_file.hpp"
 #include "io/text/tokenizer.hpp"
 
 namespace lockstep::app {
@@ -35,21 +38,12 @@ std::string describe(const io::Field& field) {
 /// Samples of each class over all shards, from the label datasets themselves.
 std::vector<std::int64_t> count_classes(const io::ShardedDataset& dataset) {
   std::vector<std::int64_t> counts(static_cast<std::size_t>(dataset.info().classes));
-  std::vector<std::int64_t> labels;
+  std::vector<std::int32_t> labels;
   for (const io::ShardInfo& shard : dataset.shards()) {
-    const io::Hdf5File file(shard.file, io::Hdf5File::Access::read);
     for (std::int64_t first = 0; first < shard.count; first += kLabelsAtOnce) {
-      const std::int64_t rows = std::min(kLabelsAtOnce, shard.count - first);
-      labels.resize(static_cast<std::size_t>(rows));
-      file.read_rows(dataset.info().y.name, io::FileType::int64, first, rows,
-                     std::as_writable_bytes(std::span(labels)));
-      for (const std::int64_t label : labels) {
-        if (label < 0 || label >= dataset.info().classes) {
-          throw io::FileError(
-              fmt::format("{}: label {} lies outside 0 to {}", shard.file.string(), label, dataset.info().classes - 1));
-        }
-        ++counts[label];
-      }
+      labels.resize(static_cast<std::size_t>(std::min(kLabelsAtOnce, shard.count - first)));
+      dataset.read_labels(shard.first + first, std::as_writable_bytes(std::span(labels)));
+      for (const std::int32_t label : labels) ++counts[static_cast<std::size_t>(label)];
     }
   }
   return counts;
@@ -76,15 +70,80 @@ std::string first_line(const std::filesystem::path& path, const io::Dataset& dat
                      format_bytes(bytes));
 }
 
-std::string heading(const std::filesystem::path& path, const io::ShardedDataset& dataset) {
+struct Values {
+  io::RunningStatistics statistics;
+  bool all = true;  ///< otherwise of an even sample
+};
+
+/// Of data that do not say it themselves: looks at the numbers.
+Values look_at_values(const io::ShardedDataset& dataset) {
+  constexpr std::int64_t kMostBytes = std::int64_t{4} << 30, kBlock = std::int64_t{1} << 20;
+  const std::int64_t samples = dataset.info().samples;
+  const std::int64_t rows = std::max<std::int64_t>(1, kBlock / static_cast<std::int64_t>(dataset.x_bytes()));
+  const std::int64_t stride =
+      1 + samples * static_cast<std::int64_t>(dataset.stored_bytes()) / kMostBytes;  // of every so many blocks one
+  Values values{.statistics = {}, .all = stride == 1};
+  std::vector<std::int64_t> wanted;
+  std::vector<std::byte> x, y;
+  for (std::int64_t first = 0; first < samples; first += rows * stride) {
+    wanted.resize(static_cast<std::size_t>(std::min(rows, samples - first)));
+    std::iota(wanted.begin(), wanted.end(), first);
+    x.resize(wanted.size() * dataset.x_bytes());
+    y.resize(wanted.size() * dataset.y_bytes());
+    dataset.read(wanted, io::kNoEpoch, x, y);
+    io::with_elements(dataset.x_type(), x, [&](auto elements) { static_cast<void>(values.statistics.add(elements)); });
+  }
+  return values;
+}
+
+std::string storage_of(const io::StoredField& stored) {
+  if (stored.offset) return "contiguous";
+  if (stored.text) return "texts";
+  return fmt::format("{}{}",
+                     stored.chunk.empty() ? std::string("read through the HDF5 library")
+                                          : fmt::format("chunks of [{}]", fmt::join(stored.chunk, ", ")),
+                     stored.compressed ? ", compressed" : "");
+}
+
+/// What `train` would make of files that others made.
+std::string training_text(const io::DatasetInfo& info) {
+  const std::vector<std::int64_t>& shape = info.x.sample_shape;
+  const std::string sees =
+      shape.size() == 3 ? fmt::format("images of {} x {} pixels, {}", shape[0], shape[1], counted(shape[2], "channel"))
+      : shape.size() == 2 ? fmt::format("grey images of {} x {} pixels", shape[0], shape[1])
+                          : counted(info.x.elements(), "feature");
+  const std::string learns = info.y.name.empty() ? std::string("cannot learn from them: there are no labels (--y)")
+                             : info.labels_are_classes
+                                 ? fmt::format("learns {} by cross-entropy", counted(info.classes, "class"))
+                                 : fmt::format("predicts {} by squared error", counted(info.y.elements(), "number"));
+  return fmt::format("  train    sees {}; {}\n", sees, learns);
+}
+
+std::string heading(const std::filesystem::path& path, const io::ShardedDataset& dataset,
+                    const io::DatasetOptions& data) {
   const io::DatasetInfo& info = dataset.info();
   std::string text = first_line(path, dataset, fmt::format("{} samples", with_commas(info.samples)));
   if (!info.source.empty()) text += fmt::format("  source   {}\n", info.source);
-  text += fmt::format("  {:<8} {}, {:.6g} to {:.6g}", info.x.name, describe(info.x), info.value_min, info.value_max);
-  if (info.has_statistics) text += fmt::format(", mean {:.6g}, deviation {:.6g}", info.mean, info.standard_deviation);
+  text += fmt::format("  {:<8} {}, ", info.x.name, describe(info.x));
+  if (info.has_statistics) {
+    text += fmt::format("{:.6g} to {:.6g}, mean {:.6g}, deviation {:.6g}", info.value_min, info.value_max, info.mean,
+                        info.standard_deviation);
+  } else {
+    const Values values = look_at_values(dataset);
+    text += fmt::format("{:.6g} to {:.6g}, mean {:.6g}, deviation {:.6g}{}", values.statistics.low(),
+                        values.statistics.high(), values.statistics.mean(), values.statistics.standard_deviation(),
+                        values.all ? "" : " (of some of them)");
+  }
   const std::string labels =
       info.labels_are_classes ? fmt::format("labels of {} classes", info.classes) : "numbers to predict";
-  return text + fmt::format("\n  {:<8} {}, {}\n", info.y.name, describe(info.y), labels);
+  if (!info.y.name.empty()) text += fmt::format("\n  {:<8} {}, {}", info.y.name, describe(info.y), labels);
+  text += "\n";
+  if (info.has_statistics) return text;
+  const io::ShardFile first(dataset.shards()[0].file, data.x, data.y, nullptr, data.unlabelled);
+  for (const io::StoredField& stored : first.fields()) {
+    text += fmt::format("  {:<8} data set {}, {}\n", stored.field.name, stored.dataset, storage_of(stored));
+  }
+  return text + training_text(info);
 }
 
 std::string shown_text(std::string_view text) {
@@ -180,7 +239,7 @@ bool describe_dataset(Console& console, const io::DatasetOptions& data, bool ver
     return describe_shards(console, corpus, verify);
   }
   const io::ShardedDataset dataset(data);
-  console.info(heading(data.path, dataset));
+  console.info(heading(data.path, dataset, data));
   for (const std::string& warning : dataset.warnings()) console.warn(warning);
   if (!describe_shards(console, dataset, verify)) return false;
   const io::DatasetInfo& info = dataset.info();

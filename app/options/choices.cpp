@@ -65,7 +65,20 @@ std::vector<Choice<Normalization::Kind>> choices() {
           {"none", Kind::none},
           {"range", Kind::range},
           {"standard", Kind::standard},
+          {"per-feature", Kind::per_feature},
           {"per-image", Kind::per_image}};
+}
+
+template <>
+std::vector<Choice<io::Layout>> choices() {
+  return {{"auto", io::Layout::automatic},
+          {"channels-first", io::Layout::channels_first},
+          {"channels-last", io::Layout::channels_last}};
+}
+
+template <>
+std::vector<Choice<TargetScale>> choices() {
+  return {{"auto", TargetScale::automatic}, {"none", TargetScale::none}, {"standard", TargetScale::standard}};
 }
 
 template <>

@@ -120,14 +120,44 @@ void add_network_options(OptionTable& table, model::NetworkOptions& options) {
   for (const model::NetworkKind* kind : model::network_kinds()) add_rows_of(*kind);
 }
 
+namespace {
+
+/// Steps do not depend on the size of the gradient, and rates are much smaller.
+bool is_adaptive(std::string_view optimizer) {
+  return optimizer == "adam" || optimizer == "adamw" || optimizer == "lamb";
+}
+
+/// The one that the network is trained with unless its user says otherwise.
+std::string_view usual_optimizer(const TrainOptions& options) {
+  for (const auto& [name, value] : model::network_kind(options.network.name).training_defaults) {
+    if (name == "optimizer") return value;
+  }
+  return model::name_of(TrainOptions{}.optimizer.kind);
+}
+
+}  // namespace
+
 void apply_network_defaults(OptionTable& table, TrainOptions& options) {
   options.from_network.clear();
+  const Option* const optimizer = table.find("optimizer");  // commands that do not train have none
+  const bool chosen_by_user = optimizer != nullptr && optimizer->source() != OptionSource::default_value;
+  bool has_rate = false;
   for (const auto& [name, value] : model::network_kind(options.network.name).training_defaults) {
     Option* option = table.find(name);
     if (option == nullptr || option->source() != OptionSource::default_value) continue;
+    if (name == "learning-rate" && chosen_by_user &&
+        is_adaptive(optimizer->text()) != is_adaptive(usual_optimizer(options))) {
+      continue;  // a rate goes with its optimiser
+    }
+    has_rate = has_rate || name == "learning-rate";
     option->assign(std::string(value), OptionSource::default_value,
                    fmt::format("{} of {}", name, options.network.name));
     options.from_network.emplace_back(name);
+  }
+  Option* rate = table.find("learning-rate");
+  if (optimizer == nullptr || rate == nullptr || has_rate || rate->source() != OptionSource::default_value) return;
+  if (!is_adaptive(optimizer->text())) {
+    rate->assign("0.1", OptionSource::default_value, "learning-rate of the optimiser");
   }
 }
 

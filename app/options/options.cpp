@@ -60,6 +60,7 @@ EvalOptions parse_eval(const std::vector<std::string>& arguments) {
   table.add("data", options.data, "PATH",
             "shard folder, HDF5 folder or file, or a folder with validation/ or test/ beside train/; default: the "
             "validation data of the run");
+  add_data_names(table, options.x, options.y);
   bool average = false;
   table.add("average", average, "evaluate the averaged weights; default: what the run validated with");
   table.add("evaluation-batch", options.evaluation_batch, "SAMPLES", "samples evaluated at once; 0: as in the run")
@@ -87,6 +88,7 @@ PredictOptions parse_predict(const std::vector<std::string>& arguments) {
   CheckpointRows checkpoint(table);
   table.add("data", options.data, "PATH",
             "shard folder, HDF5 folder or file, with labels or without; default: the validation data of the run");
+  add_data_names(table, options.x, options.y);
   table.add("out", options.out, "FILE", "HDF5 file for the predictions: scores, class, target, index");
   table.add("csv", options.csv, "FILE", "also write them as text there");
   table.add("force", options.force, "replace an --out and a --csv that are there already");

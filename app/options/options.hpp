@@ -21,6 +21,7 @@ namespace lockstep::app {
 struct EvalOptions {
   CheckpointChoice checkpoint;
   std::filesystem::path data;                   ///< "" = the validation data of the run
+  std::string x, y;                             ///< names of its HDF5 datasets; "" = as in training
   std::optional<bool> average;                  ///< evaluate the averaged weights; nullopt: what training used
   std::int64_t evaluation_batch = 0;            ///< 0 = the run's
   std::filesystem::path json;                   ///< also write the result there, in full precision
@@ -33,6 +34,7 @@ struct EvalOptions {
 struct PredictOptions {
   CheckpointChoice checkpoint;
   std::filesystem::path data;                   ///< "" = the validation data of the run
+  std::string x, y;                             ///< names of its HDF5 datasets; "" = as in training
   std::filesystem::path out;                    ///< HDF5
   std::filesystem::path csv;                    ///< "" = none
   bool force = false;                           ///< `out` may be there already
@@ -62,7 +64,7 @@ struct ImportOptions {
   bool force = false;      ///< `out` may be there already
 };
 
-enum class PackFormat { idx, npy, csv, cifar10, cifar100, images, text, tokens, synthetic };
+enum class PackFormat { idx, npy, csv, hdf5, cifar10, cifar100, images, text, tokens, synthetic };
 
 /// What images are scaled to, in pixels.
 struct ImageSize {
@@ -85,9 +87,16 @@ struct PackOptions {
   bool header = true;
   char separator = ',';
   std::string label_column;
-  bool regression = false;  ///< the label is a number to predict, not a class
+  bool regression = false;     ///< the label is a number to predict, not a class
+  std::string ignore_columns;  ///< names or indices with commas
+  io::CsvOptions::Text text_columns = io::CsvOptions::Text::one_hot;
+  io::CsvOptions::Missing missing = io::CsvOptions::Missing::error;
+  // hdf5
+  std::string x_name = "x", y_name = "y";  ///< of datasets
+  io::Layout layout = io::Layout::automatic;
   // images
   std::optional<ImageSize> size;  ///< nullopt: as they are
+  std::int64_t channels = 0;      ///< 1 or 3; 0: 1 where all images are grey
   // text, tokens
   std::string tokenizer;                  ///< byte | char | word | bpe; "" = that of vocabulary_from, or char
   std::filesystem::path tokenizer_files;  ///< bpe: a folder (tokenizer_files.hpp)

@@ -39,9 +39,11 @@ constexpr std::string_view kPackExamples =
 
 const std::vector<Choice<std::optional<PackFormat>>>& formats() {
   static const std::vector<Choice<std::optional<PackFormat>>> all{
-      {"idx", PackFormat::idx},         {"npy", PackFormat::npy},           {"csv", PackFormat::csv},
-      {"cifar10", PackFormat::cifar10}, {"cifar100", PackFormat::cifar100}, {"images", PackFormat::images},
-      {"text", PackFormat::text},       {"tokens", PackFormat::tokens},     {"synthetic", PackFormat::synthetic}};
+      {"idx", PackFormat::idx},         {"npy", PackFormat::npy},
+      {"csv", PackFormat::csv},         {"hdf5", PackFormat::hdf5},
+      {"cifar10", PackFormat::cifar10}, {"cifar100", PackFormat::cifar100},
+      {"images", PackFormat::images},   {"text", PackFormat::text},
+      {"tokens", PackFormat::tokens},   {"synthetic", PackFormat::synthetic}};
   return all;
 }
 
@@ -66,6 +68,7 @@ std::optional<PackFormat> format_of(const fs::path& file) {
   if (name.ends_with("-ubyte") || name.ends_with(".idx")) return PackFormat::idx;
   if (name.ends_with(".npy")) return PackFormat::npy;
   if (name.ends_with(".csv") || name.ends_with(".tsv")) return PackFormat::csv;
+  if (name.ends_with(".h5") || name.ends_with(".hdf5") || name.ends_with(".hdf")) return PackFormat::hdf5;
   if (name.ends_with(".txt")) return PackFormat::text;
   if ((name.starts_with("data_batch_") || name == "test_batch.bin") && name.ends_with(".bin"))
     return PackFormat::cifar10;
@@ -121,8 +124,36 @@ void add_table_options(OptionTable& table, PackOptions& options) {
       .add("label-column", options.label_column, "COLUMN",
            "the label: a name from the header or an index from 0 (from the end: -1 is the last); default: no label")
       .only_with("format", {"csv"});
-  table.add("regression", options.regression, "the label is a number to predict, not a class")
+  table.add("regression", options.regression, "the label is a number to predict, not a class; several: a,b,c")
       .only_with("format", {"csv"});
+  table.add("ignore-columns", options.ignore_columns, "COLUMNS", "not used: names or indices, comma-separated")
+      .only_with("format", {"csv"});
+  using Text = io::CsvOptions::Text;
+  static const std::vector<Choice<Text>> texts{{"one-hot", Text::one_hot}, {"error", Text::error}};
+  table
+      .add_choice("text-columns", options.text_columns, "HOW",
+                  "columns of texts: one-hot (an input of 0 or 1 for each different text) or an error", texts)
+      .only_with("format", {"csv"});
+  using Missing = io::CsvOptions::Missing;
+  static const std::vector<Choice<Missing>> missing{
+      {"error", Missing::error}, {"drop", Missing::drop}, {"mean", Missing::mean}};
+  table
+      .add_choice("missing", options.missing, "HOW",
+                  "cells that are empty, NA, NaN, null, none or ?: an error, drop (the line), or mean (of the column)",
+                  missing)
+      .only_with("format", {"csv"});
+}
+
+void add_hdf5_options(OptionTable& table, PackOptions& options) {
+  table.group("HDF5 files of others (hdf5)");
+  table.add("x-name", options.x_name, "NAME", "dataset that holds the samples; default: x, or the one that fits")
+      .check(reject_empty)
+      .only_with("format", {"hdf5"});
+  table.add("y-name", options.y_name, "NAME", "dataset that holds the labels; default: y, or the one that fits")
+      .check(reject_empty)
+      .only_with("format", {"hdf5"});
+  add_layout_option(table, options.layout);
+  table.find("layout")->only_with("format", {"hdf5"});
 }
 
 void add_text_options(OptionTable& table, PackOptions& options) {
@@ -230,7 +261,8 @@ PackOptions parse_pack(const std::vector<std::string>& arguments) {
   table.add_choice("format", options.format, "NAME", "of the input; default: by the name of --x", formats());
   table.add(
       "x", options.x, "FILE",
-      "the samples: IDX (also .gz), NumPy .npy, a table (.csv, .tsv) with samples and labels, CIFAR batches (.bin, "
+      "the samples: IDX (also .gz), NumPy .npy, a table (.csv, .tsv) with samples and labels, HDF5 (.h5; a folder of "
+      "them with --format hdf5), CIFAR batches (.bin, "
       "or their folder: the training ones), a folder of images by class, text (.txt, also .gz), or tokens (uint16 "
       ".bin). Of CIFAR, text and tokens several files with commas between them");
   table.add("y", options.y, "FILE", "the labels or targets, for idx and npy").only_with("format", {"idx", "npy"});
@@ -252,7 +284,15 @@ PackOptions parse_pack(const std::vector<std::string>& arguments) {
                   "they are; all must then have one size",
                   parse_size, size_text)
       .only_with("format", {"images"});
+  table
+      .add("channels", options.channels, "N",
+           "1: grey, 3: colours; 0: 1 where all images are grey, as some show, else 3")
+      .at_least(0)
+      .at_most(3)
+      .check([](const std::string& text) { return text == "2" ? "is none of 0, 1 and 3" : ""; })
+      .only_with("format", {"images"});
   add_table_options(table, options);
+  add_hdf5_options(table, options);
   add_text_options(table, options);
   add_synthetic_options(table, options);
   table.group("Reports");
@@ -265,8 +305,8 @@ PackOptions parse_pack(const std::vector<std::string>& arguments) {
     if (!files.empty()) options.format = format_of(files[0]);
     if (!options.format) {
       throw UsageError(
-          fmt::format("--x: the name {} does not tell the format; add --format idx, npy, csv, cifar10, "
-                      "cifar100, images, text or tokens",
+          fmt::format("--x: the name {} does not tell the format; add --format idx, npy, csv, hdf5, "
+                      "cifar10, cifar100, images, text or tokens",
                       options.x.string()));
     }
   }

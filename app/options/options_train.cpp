@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -20,7 +22,7 @@ constexpr std::string_view kTrainExamples =
     "\n"
     "Examples\n"
     "  lockstep train shards/fashion\n"
-    "      the whole job on one core: a multi-layer perceptron, one epoch, into a new folder under runs/\n"
+    "      the whole job on one core: a multi-layer perceptron, into a new folder under runs/\n"
     "  mpirun -np 4 lockstep train --data shards/fashion --hidden 512,256 --optimizer adam \\\n"
     "      --learning-rate 0.001 --epochs 10 --run runs/adam\n"
     "      four ranks, 128 samples each per step, ten epochs\n"
@@ -39,6 +41,14 @@ OptionTable train_table(TrainOptions& options) {
   add_train_options(table, options);
   table.find("data")->positional();
   return table;
+}
+
+/// Configurations of programs that did not know --shift-windows: they always did.
+void complete_older(const std::string& configuration, OptionTable& table) {
+  const bool whole = configuration.find("\nshuffle = ") != std::string::npos;
+  if (!whole || configuration.find("shift-windows = ") != std::string::npos) return;
+  Option* const shift = table.find("shift-windows");
+  shift->assign("yes", OptionSource::file, "shift-windows");
 }
 
 /// What the user has not given is as it was in what the run goes on from. With `--resume FILE` that is the
@@ -62,12 +72,16 @@ void apply_configuration_to_continue(const CommandLine& line, OptionTable& table
       return;  // whoever goes on from it says it
     }
     apply_ini(text, fmt::format("the configuration in {}", *resume), table);
+    complete_older(text, table);
     if (value_of("data") != nullptr) table.find("validation")->reset();  // goes with the data
     return table.find("run")->reset();                                   // a run of its own
   }
   if (run == nullptr || value_of("data") != nullptr) return;
   const std::filesystem::path file = std::filesystem::path(*run) / "config.ini";
-  if (std::filesystem::exists(file)) apply_ini_file(file, table);
+  if (!std::filesystem::exists(file)) return;
+  apply_ini_file(file, table);
+  std::ifstream stream(file);
+  complete_older({std::istreambuf_iterator<char>(stream), {}}, table);
 }
 
 }  // namespace
@@ -142,6 +156,7 @@ TrainOptions train_options_from_ini(const std::string& ini) {
   TrainOptions options;
   OptionTable table = train_table(options);
   apply_ini(ini, "stored configuration", table);
+  complete_older(ini, table);
   settle(table, options);
   return options;
 }

@@ -15,6 +15,7 @@
 #include "app/options/time_limit.hpp"
 #include "app/options/usage_error.hpp"
 #include "comm/communicator_options.hpp"
+#include "io/datasets/sharded_dataset.hpp"
 #include "model/backend.hpp"
 #include "model/device.hpp"
 #include "model/network.hpp"
@@ -53,16 +54,24 @@ struct ExecutionOptions {
 /// How stored numbers become inputs.
 struct Normalization {
   enum class Kind {
-    automatic,  ///< range for uint8, none for floats
+    automatic,  ///< range for uint8; of floats per feature where their spread asks for it, else none
     none,
-    range,     ///< the value range becomes [0, 1]
-    standard,  ///< mean 0, deviation 1
+    range,        ///< the value range becomes [0, 1]
+    standard,     ///< mean 0, deviation 1, over all numbers
+    per_feature,  ///< mean 0, deviation 1: each column of a table, each channel of images
     per_image,
     affine,
   };
   Kind kind = Kind::automatic;
   model::InputTransform affine = {};  ///< of Kind::affine
   bool operator==(const Normalization&) const = default;
+};
+
+/// How numbers to predict become what the network learns.
+enum class TargetScale {
+  automatic,  ///< standard where their spread asks for it
+  none,
+  standard,  ///< each target to mean 0, deviation 1
 };
 
 /// Which checksums are recomputed before training.
@@ -76,11 +85,15 @@ struct DataOptions {
   /// Shard folder, HDF5 folder or file; a folder with train/ (and test/ or validation/) inside also works.
   std::filesystem::path path;
   std::filesystem::path validation;  ///< "" = the sibling test/ or validation/ of the training data, if any
+  double validation_share = 0;       ///< > 0: instead, this share of the samples of `path`
   std::string x = "x", y = "y";      ///< HDF5 dataset names
+  io::Layout layout = io::Layout::automatic;
   Normalization normalize;
+  TargetScale targets = TargetScale::automatic;
   AugmentOptions augment;  ///< of training images
   VerifyData verify = VerifyData::automatic;
   bool shuffle = true;
+  bool shift_windows = true;  ///< of a corpus
   bool operator==(const DataOptions&) const = default;
 };
 
@@ -98,7 +111,7 @@ struct WorkOptions {
   std::int64_t accumulate = 1;
   bool reproducible = false;       ///< the same bits at any number of ranks
   std::int64_t virtual_ranks = 0;  ///< of `reproducible`; 0: by a rule
-  double epochs = 1;               ///< may be fractional; contradicts an explicit steps
+  double epochs = 0;               ///< may be fractional; 0: by a rule; contradicts an explicit steps
   std::int64_t steps = 0;
   std::uint64_t seed = 1;
   std::int64_t reference_batch = 0;  ///< > 0: the learning rate is for this global batch; scaled linearly
@@ -231,8 +244,8 @@ struct TrainOptions {
   DataOptions data;
   model::NetworkOptions network;
   LossOptions loss;
-  model::OptimizerOptions optimizer;
-  model::ScheduleOptions schedule;  ///< without total_steps, before the scaling by reference_batch
+  model::OptimizerOptions optimizer{.kind = model::OptimizerKind::adam};
+  model::ScheduleOptions schedule{.base = 0.001};  ///< without total_steps, before the scaling by reference_batch
   WorkOptions work;
   AgreeOptions agree;
   ValidationOptions validation;

@@ -223,23 +223,66 @@ void add_input_option(OptionTable& table, Normalization& normalize) {
       parse_normalization, to_text);
 }
 
+namespace {
+
+/// A path, or a share of the training data.
+void add_validation_data_option(OptionTable& table, DataOptions& options) {
+  const auto parse = [&options](const Option&, const std::string& text) -> std::string {
+    double share = 0;
+    const char* const last = text.data() + text.size();
+    const auto [end, error] = std::from_chars(text.data(), last, share);
+    if (error == std::errc() && end == last) {
+      if (!(share > 0 && share < 1)) return "is neither a path nor a share between 0 and 1";
+      options.validation.clear();
+      options.validation_share = share;
+    } else {
+      options.validation = text;
+      options.validation_share = 0;
+    }
+    return "";
+  };
+  const auto text = [&options] {
+    return options.validation_share > 0 ? fmt::format("{}", options.validation_share) : options.validation.string();
+  };
+  table.add_free("validation", Option::Shape::value, "PATH",
+                 "what to validate on, in the same forms; or a share of the samples of --data, as 0.2: always the same "
+                 "ones, which are not trained on; default: validation/ or test/ inside --data, where there is a train/",
+                 parse, text);
+}
+
+}  // namespace
+
+void add_layout_option(OptionTable& table, io::Layout& layout) {
+  table.add_choice("layout", layout, "ORDER",
+                   "of images: channels-last (height, width, channels) or channels-first; auto: the latter where a "
+                   "sample is [1, H, W], [3, H, W] or [4, H, W]");
+}
+
+void add_data_names(OptionTable& table, std::string& x, std::string& y) {
+  table.add("x", x, "NAME", "HDF5 dataset that holds the samples of --data, for files made by others")
+      .check(reject_empty);
+  table.add("y", y, "NAME", "HDF5 dataset that holds their labels or targets").check(reject_empty);
+}
+
 void add_data_options(OptionTable& table, DataOptions& options) {
   table.group("Data");
   table.add("data", options.path, "PATH",
             "what to train on: a shard folder made by `lockstep pack`, a folder of HDF5 files or one such file; or a "
             "folder with train/ and test/ or validation/ inside");
-  table.add(
-      "validation", options.validation, "PATH",
-      "what to validate on, in the same forms; default: validation/ or test/ inside --data, where there is a train/");
+  add_validation_data_option(table, options);
   table.add("x", options.x, "NAME", "HDF5 dataset that holds the samples, for files made by others")
       .check(reject_empty);
   table.add("y", options.y, "NAME", "HDF5 dataset that holds the labels or targets").check(reject_empty);
+  add_layout_option(table, options.layout);
   table.add_parsed(
       "normalize", options.normalize, "HOW",
-      "how stored numbers become inputs: auto (range for bytes, none for floats), none, range (the value range "
-      "becomes 0 to 1), standard (mean 0, deviation 1), per-image (each image to mean 0, deviation 1), "
-      "affine(SCALE,SHIFT)",
+      "how stored numbers become inputs: auto (range for bytes; of floats per-feature where their spread asks for "
+      "it), none, range (the value range becomes 0 to 1), standard (all numbers together to mean 0, deviation 1), "
+      "per-feature (each column of a table, each channel of images), per-image (each image), affine(SCALE,SHIFT)",
       parse_normalization, to_text);
+  table.add_choice("normalize-targets", options.targets, "HOW",
+                   "numbers to predict: standard (each target to mean 0, deviation 1; errors and predictions are told "
+                   "in the units of the data all the same), none; auto: standard where their spread asks for it");
   table.add_parsed(
       "augment", options.augment, "HOW",
       "random changes of training images, comma-separated: pad=N, crop=N or crop=HxW, area=SHARE (a random "
@@ -249,6 +292,8 @@ void add_data_options(OptionTable& table, DataOptions& options) {
   table.add_choice("verify", options.verify, "WHEN",
                    "recompute checksums of the shards before training; auto: where they hold under 4 GiB in all");
   table.add("shuffle", options.shuffle, "visit the samples in a new order each epoch");
+  table.add("shift-windows", options.shift_windows,
+            "of a corpus: in each epoch its windows begin at other tokens, drawn anew");
 }
 
 void add_loss_options(OptionTable& table, LossOptions& options) {
@@ -303,7 +348,7 @@ void add_optimizer_options(OptionTable& table, model::OptimizerOptions& options)
 
 void add_learning_rate_options(OptionTable& table, model::ScheduleOptions& options, WorkOptions& work) {
   table.group("Learning rate");
-  table.add("learning-rate", options.base, "RATE", "the rate after warm-up").above(0);
+  table.add("learning-rate", options.base, "RATE", "after warm-up; 0.001 with adam, adamw, lamb, else 0.1").above(0);
   table.add_choice("schedule", options.kind, "NAME", "how it changes");
   table.add("decay-rate", options.decay_rate, "FACTOR", "exponential: per --decay-steps; step: at each boundary")
       .above(0)
@@ -333,13 +378,26 @@ void add_learning_rate_options(OptionTable& table, model::ScheduleOptions& optio
 
 void add_amount_options(OptionTable& table, WorkOptions& options) {
   table.group("Amount of work");
-  table.add("epochs", options.epochs, "N", "passes over the data; may be fractional").above(0).contradicts("steps");
+  const auto parse = [&options](const Option& row, const std::string& text) {
+    return text == "auto" ? (options.epochs = 0, std::string()) : row.read(text, options.epochs);
+  };
+  table
+      .add_free("epochs", Option::Shape::value, "N",
+                "passes over the data; may be fractional; auto: one, and of small data so many that there are 1000 "
+                "steps, but no more than 100",
+                parse, [&options] { return options.epochs > 0 ? fmt::format("{}", options.epochs) : "auto"; })
+      .above(0)
+      .contradicts("steps");
   table.add("steps", options.steps, "N", "updates; instead of --epochs; 0: off").at_least(0);
 }
 
 void add_batch_options(OptionTable& table, WorkOptions& options) {
   table.group("Amount of work");
-  table.add("batch", options.batch, "SAMPLES", "per rank and micro-step").at_least(1).contradicts("global-batch");
+  table
+      .add("batch", options.batch, "SAMPLES",
+           "per rank and micro-step; where nobody says it, at most a sixteenth of the samples over all ranks, but 16")
+      .at_least(1)
+      .contradicts("global-batch");
   table
       .add("global-batch", options.global_batch, "SAMPLES",
            "per step, over all ranks and micro-steps; instead of --batch; 0: off")

@@ -9,6 +9,9 @@
 namespace lockstep::app {
 
 void add_data_options(OptionTable& table, DataOptions& options);
+void add_layout_option(OptionTable& table, io::Layout& layout);
+/// Names of datasets, of data that need not be those of the run.
+void add_data_names(OptionTable& table, std::string& x, std::string& y);
 /// How stored numbers become inputs, of data that need not be those of the run; `normalize` counts where the user gives
 /// it.
 void add_input_option(OptionTable& table, Normalization& normalize);

@@ -8,9 +8,11 @@
 
 #include <fmt/format.h>
 
+#include "app/plan/workload.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/stop_watch.hpp"
+#include "io/datasets/dataset_source.hpp"
 #include "io/datasets/sharded_dataset.hpp"
 #include "io/datasets/token_dataset.hpp"
 #include "io/shards/sample_source.hpp"
@@ -40,6 +42,16 @@ io::TextOptions text_options(const PackOptions& options) {
   return text;
 }
 
+std::vector<std::string> words_of(const std::string& list) {
+  std::vector<std::string> words;
+  for (std::size_t begin = 0; begin < list.size();) {
+    const std::size_t comma = std::min(list.find(',', begin), list.size());
+    words.push_back(list.substr(begin, comma - begin));
+    begin = comma + 1;
+  }
+  return words;
+}
+
 /// parse_pack has set the format.
 std::unique_ptr<io::SampleSource> open_source(const PackOptions& options) {
   switch (options.format.value()) {
@@ -51,14 +63,24 @@ std::unique_ptr<io::SampleSource> open_source(const PackOptions& options) {
       return io::open_csv(options.x, {.header = options.header,
                                       .separator = options.separator,
                                       .label_column = options.label_column,
-                                      .label_is_class = !options.regression});
+                                      .label_is_class = !options.regression,
+                                      .ignored = words_of(options.ignore_columns),
+                                      .text = options.text_columns,
+                                      .missing = options.missing});
+    case PackFormat::hdf5:
+      return io::open_hdf5({.path = options.x,
+                            .x = options.x_name,
+                            .y = options.y_name,
+                            .unlabelled = io::Unlabelled::accepted,
+                            .layout = options.layout});
     case PackFormat::cifar10:
       return io::open_cifar(options.inputs(), io::CifarKind::cifar10);
     case PackFormat::cifar100:
       return io::open_cifar(options.inputs(), io::CifarKind::cifar100);
     case PackFormat::images: {
       const ImageSize size = options.size.value_or(ImageSize{.crop = true});
-      return io::open_image_folder(options.x, {.height = size.height, .width = size.width, .crop = size.crop});
+      return io::open_image_folder(
+          options.x, {.height = size.height, .width = size.width, .crop = size.crop, .channels = options.channels});
     }
     case PackFormat::text:
       return io::open_text(options.inputs(), text_options(options));
@@ -120,11 +142,15 @@ int run_pack(const PackOptions& options, StopSignals& signals) {
   Console console(true);
   console.set_progress(options.progress);
 
+  if (options.format == PackFormat::hdf5) {
+    inspect_data({.x = options.x_name, .y = options.y_name, .unlabelled = io::Unlabelled::accepted}, options.x);
+  }
   auto source = open_source(options);
   const std::string noun = source->token_info() ? "token" : "sample";
   const std::int64_t all = source->count();
   const std::int64_t validation = options.validation > 0 ? validation_count(options, all) : 0;
   console.info(fmt::format("reading  {}\n         {}", source->description(), describe(*source)));
+  for (const std::string& remark : source->remarks()) console.info("         " + remark);
   console.info(fmt::format("writing  {} ({})", options.out.string(), counted(options.shards, "shard")));
 
   std::size_t sample_bytes = 0;

@@ -19,6 +19,12 @@ std::string describe_buckets(std::span<const comm::Slice> buckets) {
   return text;
 }
 
+std::string describe_scale(const io::FeatureScale& scale) {
+  if (scale.empty()) return "none ";
+  return fmt::format("{} {} ", io::to_hex(io::checksum(std::as_bytes(std::span(scale.mean)))),
+                     io::to_hex(io::checksum(std::as_bytes(std::span(scale.deviation)))));
+}
+
 }  // namespace
 
 std::string program_fingerprint() {
@@ -34,6 +40,7 @@ std::vector<comm::FingerprintItem> fingerprint_of(const Plan& plan) {
           {"network", io::to_text(plan.record.network) + workload.network->parameters().signature()},
           {"bucket schedule", describe_buckets(plan.buckets)},
           {"training data", plan.record.dataset},
+          {"scales of the data", describe_scale(workload.features) + describe_scale(workload.targets)},
           {"validation data", workload.validation ? workload.validation->fingerprint() : ""}};
 }
 

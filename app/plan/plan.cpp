@@ -12,6 +12,7 @@
 #include "app/plan/agreement.hpp"
 #include "app/plan/configuration.hpp"
 #include "app/plan/data_match.hpp"
+#include "app/plan/standardization.hpp"
 #include "app/plan/training_text.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/result_file.hpp"
@@ -49,14 +50,20 @@ TrainOptions decided_settings(const TrainOptions& options, const Workload& workl
     settings.schedule.warmup_steps = std::min(options.schedule.warmup_steps, workload.work.total_steps / 10);
   }
   if (workload.training == nullptr) return settings;  // samples of a benchmark, which are in no file
+  settings.network = workload.network_options;
   settings.data.path = workload.paths.training;
   settings.data.validation = workload.paths.validation;
   settings.work.global_batch = workload.work.global_batch;
+  if (options.work.steps <= 0) settings.work.epochs = workload.work.epochs;
   settings.work.virtual_ranks = workload.work.virtual_ranks;
   settings.loss.kind = workload.model.loss;
-  if (options.data.normalize.kind != Normalization::Kind::per_image && !workload.training->info().tokens) {
-    settings.data.normalize = {.kind = Normalization::Kind::affine, .affine = workload.model.input_transform};
+  using Kind = Normalization::Kind;
+  if (!workload.features.empty()) {
+    settings.data.normalize = {.kind = Kind::per_feature};
+  } else if (options.data.normalize.kind != Kind::per_image && !workload.training->info().tokens) {
+    settings.data.normalize = {.kind = Kind::affine, .affine = workload.model.input_transform};
   }
+  settings.data.targets = workload.targets.empty() ? TargetScale::none : TargetScale::standard;
   return settings;
 }
 
@@ -232,7 +239,10 @@ io::TrainingRecord record_of(const TrainOptions& settings, const Workload& workl
                             .metrics = {}};
   if (workload.training == nullptr) return record;
   record.dataset = workload.training->fingerprint();
-  record.data_description = io::to_json(describe_data(workload.training->info(), settings));
+  io::DataDescription description = describe_data(workload.training->info(), settings);
+  description.features = workload.features;
+  description.targets = workload.targets;
+  record.data_description = io::to_json(description);
   if (const auto& tokens = workload.training->info().tokens) record.vocabulary = io::to_json(*tokens);
   return record;
 }
@@ -398,12 +408,14 @@ void inspect_job_data(comm::Communicator& communicator, const TrainOptions& opti
   });
 }
 
-Workload open_workload(comm::Communicator& communicator, const TrainOptions& options, io::IoDeadline* deadline) {
+Workload open_workload(comm::Communicator& communicator, const TrainOptions& options, io::IoDeadline* deadline,
+                       const io::TrainingRecord* before) {
   inspect_job_data(communicator, options);
   Workload workload;
   const std::optional<Servers> servers = find_servers(options, communicator.size());
   const int world = servers ? servers->workers : communicator.size();
   all_succeed_or_usage(communicator, [&] { workload = prepare_workload(options, world, deadline); });
+  standardize(communicator, options, before, workload);
   return workload;
 }
 
@@ -439,7 +451,7 @@ Plan make_plan(comm::Communicator& communicator, const TrainOptions& options, co
     islands = find_islands(communicator, begun.agree);
     if (begun.agree.islands == 0) begun.agree.islands = islands->count();
   }
-  Workload workload = open_workload(communicator, begun, start.deadline);
+  Workload workload = open_workload(communicator, begun, start.deadline, start.record);
   Plan plan = complete_plan(communicator, begun, std::move(workload), choose_place(communicator, begun));
   plan.islands = std::move(islands);
   return plan;

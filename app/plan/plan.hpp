@@ -101,9 +101,10 @@ Plan complete_plan(const comm::Communicator& communicator, const TrainOptions& o
 /// Rank 0 looks at data made by others, the others wait. Throws on all ranks what it throws there, UsageError where the
 /// options name no data.
 void inspect_job_data(comm::Communicator& communicator, const TrainOptions& options);
-/// Then opens the data on all ranks, and builds the network.
+/// Then opens the data on all ranks, builds the network, and decides how numbers are standardised (standardization.hpp;
+/// `before`: the record of a run that goes on).
 Workload open_workload(comm::Communicator& communicator, const TrainOptions& options,
-                       io::IoDeadline* deadline = nullptr);
+                       io::IoDeadline* deadline = nullptr, const io::TrainingRecord* before = nullptr);
 /// Of this rank; imagined where nobody carries the plan out (--dry-run).
 Place choose_place(comm::Communicator& communicator, const TrainOptions& options);
 

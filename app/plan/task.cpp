@@ -25,9 +25,16 @@ Task::Task(model::LossKind loss, const model::Network& network, double bytes_per
       classes_(network.sample_shape().outputs),
       bytes_per_token_(bytes_per_token) {}
 
+void Task::set_target_scale(const io::FeatureScale& targets) {
+  if (targets.empty()) return;
+  errors_are_deviations_ = targets.deviation.size() > 1;
+  error_unit_ = errors_are_deviations_ ? 1 : targets.deviation[0];
+}
+
 Score Task::score(const model::LossSums& sums, double samples, bool trained) const {
   const double rows = samples * static_cast<double>(positions_);
   Score score{.loss = sums.loss / rows, .metric = sums.metric / rows, .samples = std::llround(samples)};
+  if (kind_ == Kind::regression) score.metric *= error_unit_;
   if (kind_ == Kind::language) score.metric = std::exp(score.loss);
   if (kind_ == Kind::classification && !trained && classes_ >= kFewClasses) score.top5 = sums.top5 / rows;
   return score;
@@ -43,7 +50,9 @@ std::string Task::format(const Score& score) const {
     return fmt::format("accuracy {:.2f} %", 100 * score.metric) +
            (score.top5 >= 0 ? fmt::format("  top-5 {:.2f} %", 100 * score.top5) : "");
   }
-  if (kind_ == Kind::regression) return fmt::format("mean absolute error {:.6g}", score.metric);
+  if (kind_ == Kind::regression)
+    return fmt::format("mean absolute error {:.6g}{}", score.metric,
+                       errors_are_deviations_ ? " (standard deviations)" : "");
   return fmt::format("perplexity {:.5g}", score.metric) +
          (bytes_per_token_ > 0 ? fmt::format("  bits per byte {:.4f}", bits_per_byte(score)) : "");
 }

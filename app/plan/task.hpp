@@ -8,6 +8,7 @@
 #include <string>
 
 #include "io/runs/metrics_log.hpp"
+#include "io/shards/feature_scale.hpp"
 #include "model/model.hpp"
 
 namespace lockstep::app {
@@ -24,6 +25,10 @@ class Task {
  public:
   /// bytes_per_token: of the text behind the tokens; 0 where unknown.
   Task(model::LossKind loss, const model::Network& network, double bytes_per_token);
+
+  /// Errors are told in the units of the data, where the network learns standardised targets. Of several targets, which
+  /// may have several units, they stay in standard deviations.
+  void set_target_scale(const io::FeatureScale& targets);
 
   /// From sums over `samples` samples. `trained`: the sums of a training step, which counts no top5.
   Score score(const model::LossSums& sums, double samples, bool trained) const;
@@ -56,6 +61,8 @@ class Task {
   std::int64_t positions_;
   std::int64_t classes_;
   double bytes_per_token_;
+  double error_unit_ = 1;  ///< of the data, in one unit of the network's errors
+  bool errors_are_deviations_ = false;
 };
 
 }  // namespace lockstep::app

@@ -73,7 +73,18 @@ std::string input_text(const Plan& plan) {
   if (plan.workload.network->sample_shape().tokens) {
     return fmt::format("{} of text", counted(plan.workload.network->positions(), "token"));
   }
-  return fmt::format("normalisation {}, augmentation {}", to_text(data.normalize), to_text(data.augment));
+  const Workload& workload = plan.workload;
+  return fmt::format(
+      "normalisation {}{}, augmentation {}{}", to_text(data.normalize),
+      workload.features.empty()
+          ? ""
+          : fmt::format(" ({} to mean 0, deviation 1)", counted(workload.features.mean.size(), "feature")),
+      to_text(data.augment),
+      workload.targets.empty()
+          ? ""
+          : fmt::format("\ntargets: {} to mean 0, deviation 1; the loss is of those, errors are {}",
+                        counted(workload.targets.mean.size(), "target"),
+                        workload.targets.mean.size() > 1 ? "in standard deviations" : "in the units of the data"));
 }
 
 }  // namespace

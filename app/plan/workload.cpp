@@ -11,6 +11,7 @@
 #include "app/plan/tuning.hpp"
 #include "comm/summation_tree.hpp"
 #include "io/datasets/sharded_dataset.hpp"
+#include "io/datasets/split_dataset.hpp"
 #include "io/datasets/token_dataset.hpp"
 #include "io/foreign_files.hpp"
 #include "io/shards/shard_manifest.hpp"
@@ -25,13 +26,18 @@ constexpr double kMostSteps = 9e15;  // whole numbers that a double holds exactl
 
 }  // namespace
 
+bool is_packed_data(const fs::path& path) {
+  std::error_code unknown;
+  return fs::exists(path / io::kManifestName, unknown);
+}
+
 DataPaths resolve_data_paths(const DataOptions& options) {
   if (options.path.empty())
     throw UsageError("--data is missing: name a shard folder that `lockstep pack` made, or an HDF5 file");
   DataPaths paths{options.path, options.validation};
   if (fs::is_directory(options.path / "train")) {
     paths.training = options.path / "train";
-    if (paths.validation.empty()) {
+    if (paths.validation.empty() && options.validation_share == 0) {
       for (const char* name : {"validation", "test"}) {
         if (paths.validation.empty() && fs::is_directory(options.path / name)) paths.validation = options.path / name;
       }
@@ -138,7 +144,9 @@ DataFormat data_format(const TrainOptions& options) {
                     .context = model::tokens_per_sample(options.network),
                     .x = options.data.x,
                     .y = options.data.y,
-                    .seed = options.work.seed};
+                    .seed = options.work.seed,
+                    .shift_windows = options.data.shift_windows,
+                    .layout = options.data.layout};
   if (format.context > 0) {
     format.y.clear();
     if (!options.was_set("x")) format.x = io::kTokensName;
@@ -153,8 +161,12 @@ void inspect_data(const DataFormat& format, const fs::path& path) {
 
 std::unique_ptr<io::Dataset> open_dataset(const DataFormat& format, const fs::path& path, io::IoDeadline* deadline) {
   if (format.context > 0) {
-    return std::make_unique<io::TokenDataset>(io::TokenDatasetOptions{
-        .path = path, .x = format.x, .context = format.context, .seed = format.seed, .deadline = deadline});
+    return std::make_unique<io::TokenDataset>(io::TokenDatasetOptions{.path = path,
+                                                                      .x = format.x,
+                                                                      .context = format.context,
+                                                                      .seed = format.seed,
+                                                                      .shift = format.shift_windows,
+                                                                      .deadline = deadline});
   }
   const bool tokens = [&] {
     const io::IoDeadline::Operation looking(deadline, io::IoDeadline::Kind::reading, path);
@@ -164,8 +176,12 @@ std::unique_ptr<io::Dataset> open_dataset(const DataFormat& format, const fs::pa
     throw UsageError(fmt::format("{} holds tokens, and --model {} reads samples: give --model {}", path.string(),
                                  format.network, fmt::join(model::language_models(), " or --model ")));
   }
-  return std::make_unique<io::ShardedDataset>(io::DatasetOptions{
-      .path = path, .x = format.x, .y = format.y, .unlabelled = format.unlabelled, .deadline = deadline});
+  return std::make_unique<io::ShardedDataset>(io::DatasetOptions{.path = path,
+                                                                 .x = format.x,
+                                                                 .y = format.y,
+                                                                 .unlabelled = format.unlabelled,
+                                                                 .layout = format.layout,
+                                                                 .deadline = deadline});
 }
 
 bool is_recurrent(const model::Network& network) noexcept { return !network.recurrent_state().all().empty(); }
@@ -204,6 +220,22 @@ RankShare share_of(const WorkPlan& work, int rank, int world) {
                         .count = work.global_batch * end / parts - first_sequence}};
 }
 
+/// Small data are gone through more often.
+double usual_epochs(const TrainOptions& options, std::int64_t steps_per_epoch) {
+  constexpr std::int64_t kFewSteps = 1000, kManyEpochs = 100;
+  if (model::tokens_per_sample(options.network) > 0) return 1;
+  return static_cast<double>(std::clamp<std::int64_t>(divide_up(kFewSteps, steps_per_epoch), 1, kManyEpochs));
+}
+
+/// Samples of a step where nobody says how many: small data make more and smaller ones.
+std::int64_t usual_batch(const TrainOptions& options, std::int64_t samples, std::int64_t wanted) {
+  constexpr std::int64_t kShare = 16, kLeast = 16;
+  const bool said = options.was_set("batch") || std::find(options.from_network.begin(), options.from_network.end(),
+                                                          "batch") != options.from_network.end();
+  if (said || options.work.global_batch > 0 || model::tokens_per_sample(options.network) > 0) return wanted;
+  return std::min(wanted, std::max(kLeast, samples / kShare));
+}
+
 WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world, const model::NetworkKind* recurrent) {
   const bool stateful = recurrent != nullptr;
   WorkPlan work;
@@ -218,7 +250,7 @@ WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world,
                     "--batch{}{}",
                     wanted, samples, recurrent->window.empty() ? "" : " or --", recurrent->window));
   }
-  work.global_batch = std::min(wanted, samples);
+  work.global_batch = std::min(std::max<std::int64_t>(usual_batch(options, samples, wanted), parts), samples);
   work.epoch_samples = io::epoch_samples(samples, work.global_batch, stateful);
   work.most_sequences = divide_up(work.global_batch, world);
   work.largest_part = divide_up(work.most_sequences, work.accumulate);
@@ -242,9 +274,10 @@ WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world,
     }
   }
   work.steps_per_epoch = divide_up(work.epoch_samples, work.global_batch);
-  const double steps = std::ceil(options.work.epochs * static_cast<double>(work.steps_per_epoch));
+  work.epochs = options.work.epochs > 0 ? options.work.epochs : usual_epochs(options, work.steps_per_epoch);
+  const double steps = std::ceil(work.epochs * static_cast<double>(work.steps_per_epoch));
   if (options.work.steps <= 0 && steps > kMostSteps) {
-    throw UsageError(fmt::format("--epochs {:g} are {:g} steps: more than can be counted", options.work.epochs, steps));
+    throw UsageError(fmt::format("--epochs {:g} are {:g} steps: more than can be counted", work.epochs, steps));
   }
   work.total_steps = options.work.steps > 0 ? options.work.steps : std::max<std::int64_t>(1, std::llround(steps));
   const auto interval = [&](std::int64_t every) { return every > 0 ? every : every == 0 ? work.steps_per_epoch : 0; };
@@ -255,6 +288,24 @@ WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world,
 }
 
 namespace {
+
+/// Small data take a smaller network where nobody says otherwise. Weights of another run fit the network that it had.
+model::NetworkOptions network_for(const TrainOptions& options, std::int64_t samples) {
+  model::NetworkOptions network = options.network;
+  if (samples >= model::kSmallData || !options.start.from.empty()) return network;
+  for (const auto& [name, value] : model::network_kind(network.name).small_data) {
+    if (!options.was_set(std::string(name))) network.values.insert_or_assign(std::string(name), value);
+  }
+  return network;
+}
+
+/// A share of the samples of training is put aside.
+void split_training(double share, Workload& workload) {
+  const std::shared_ptr<io::Dataset> whole = std::move(workload.training);
+  using enum io::SplitDataset::Part;
+  workload.training = std::make_unique<io::SplitDataset>(whole, share, training);
+  workload.validation = std::make_unique<io::SplitDataset>(whole, share, validation);
+}
 
 /// Validation data whose classes have other numbers than those of the training data get theirs.
 void match_validation(Workload& workload) {
@@ -273,11 +324,19 @@ Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline
   workload.paths = resolve_data_paths(options.data);
   const DataPaths& paths = workload.paths;
   const DataFormat format = data_format(options);
-  workload.training = open_dataset(format, paths.training, deadline);
+  // Names of datasets belong to the data that others made, where only one of the two is theirs.
+  DataFormat packed = format;
+  if (!paths.validation.empty() && is_packed_data(paths.training) != is_packed_data(paths.validation)) {
+    packed.x = "x";
+    packed.y = "y";
+  }
+  const auto format_of_data = [&](const fs::path& path) { return is_packed_data(path) ? packed : format; };
+  workload.training = open_dataset(format_of_data(paths.training), paths.training, deadline);
+  if (options.data.validation_share > 0) split_training(options.data.validation_share, workload);
   const io::DatasetInfo& info = workload.training->info();
   require_labels(info, paths.training);
   if (!paths.validation.empty()) {
-    workload.validation = open_dataset(format, paths.validation, deadline);
+    workload.validation = open_dataset(format_of_data(paths.validation), paths.validation, deadline);
     require_labels(workload.validation->info(), paths.validation);
     match_validation(workload);
     const io::DatasetInfo& other = workload.validation->info();
@@ -311,7 +370,8 @@ Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline
   const model::SampleShape shape = sample_shape(info, workload.model.augmentation);
   const model::NetworkKind& kind = model::network_kind(options.network.name);
   try {
-    workload.network = model::make_network(options.network, shape);
+    workload.network_options = network_for(options, info.samples);
+    workload.network = model::make_network(workload.network_options, shape);
   } catch (const std::invalid_argument& e) {
     throw UsageError(e.what());
   }

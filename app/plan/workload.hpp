@@ -15,6 +15,7 @@
 #include "io/datasets/dataset.hpp"
 #include "io/datasets/prefetcher.hpp"
 #include "io/files/io_deadline.hpp"
+#include "io/shards/feature_scale.hpp"
 #include "io/shards/shard_file.hpp"
 #include "model/model_options.hpp"
 #include "model/network.hpp"
@@ -30,6 +31,8 @@ struct DataPaths {
   std::filesystem::path training;
   std::filesystem::path validation;  ///< empty: none
 };
+/// Whether `lockstep pack` made them: their datasets are x and y.
+bool is_packed_data(const std::filesystem::path& path);
 /// A folder that holds train/ stands for its train/ and, where it exists, its validation/ or test/.
 DataPaths resolve_data_paths(const DataOptions& options);
 
@@ -51,6 +54,8 @@ struct DataFormat {
   std::string x, y;          ///< HDF5 dataset names; of tokens y is ""
   io::Unlabelled unlabelled = io::Unlabelled::refused;
   std::uint64_t seed = 1;  ///< of where samples of tokens begin
+  bool shift_windows = true;
+  io::Layout layout = io::Layout::automatic;
 };
 DataFormat data_format(const TrainOptions& options);
 /// Data made by others, before this process opens it: in a process of its own, which this program starts once more.
@@ -77,6 +82,7 @@ struct WorkPlan {
   std::int64_t most_sequences = 1;  ///< of one rank, in all its micro-steps
   std::int64_t epoch_samples = 1;   ///< positions of an epoch
   std::int64_t steps_per_epoch = 1;
+  double epochs = 1;  ///< of these steps each, where their number does not say how many there are
   std::int64_t total_steps = 1;
   std::int64_t evaluate_every = 0;    ///< steps; 0 = never before the end
   std::int64_t checkpoint_every = 0;  ///< steps; 0 = not by their number
@@ -110,6 +116,8 @@ struct Workload {
   std::unique_ptr<io::Dataset> validation;  ///< may be null; with the classes' numbers of the training data
   std::vector<std::string> notes = {};      ///< what was mapped to that end, a sentence each
   std::vector<std::string> warnings = {};   ///< what is likely to be a mistake in it
+  io::FeatureScale features, targets;       ///< what the data are standardised with; empty: they are not
+  model::NetworkOptions network_options;
   std::unique_ptr<model::Network> network;
   model::ModelOptions model;
   model::OptimizerOptions optimizer;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <stdexcept>
 
 #include <fmt/format.h>
@@ -11,6 +12,7 @@
 #include "io/datasets/sample_order.hpp"
 #include "io/files/allocation.hpp"
 #include "io/files/checksum.hpp"
+#include "io/text/utf8.hpp"
 
 namespace lockstep::io {
 namespace {
@@ -145,6 +147,11 @@ ShardSet::ShardSet(const std::filesystem::path& path, const std::string& x, cons
     files_.emplace_back(file, x, y, deadline, unlabelled);
     require_like_first(files_.front(), files_.back());
   }
+  if (!files_.front().chosen().empty()) {
+    warnings_.push_back(fmt::format("{} has no x and y: {} (--x and --y say otherwise)", files_.front().path().string(),
+                                    files_.front().chosen()));
+  }
+  number_texts();
   list_shards();
   if (rows_ == 0) throw FileError(fmt::format("{}: holds no samples", path.string()));
   if (folder) {
@@ -154,6 +161,27 @@ ShardSet::ShardSet(const std::filesystem::path& path, const std::string& x, cons
                     path.string(), kManifestName));
   }
   explain_layouts();
+}
+
+/// Labels that are texts: a name has one number in all files.
+void ShardSet::number_texts() {
+  constexpr std::size_t kMostNames = 65'536;
+  std::set<std::string> names;
+  for (const ShardFile& file : files_) {
+    names.insert(file.texts().begin(), file.texts().end());
+    if (names.size() <= kMostNames) continue;
+    throw FileError(
+        fmt::format("{}: its labels are more than {} different texts, which are no names of classes: choose "
+                    "another data set with --y",
+                    file.path().string(), kMostNames));
+  }
+  text_classes_.assign(names.begin(), names.end());
+  for (const std::string& name : text_classes_) {
+    if (!first_not_utf8(name)) continue;
+    throw FileError(fmt::format("{}: the label {} is no UTF-8, as the names of classes are", files_[0].path().string(),
+                                readable(name)));
+  }
+  for (ShardFile& file : files_) file.number_texts(text_classes_);
 }
 
 void ShardSet::list_shards() {
@@ -167,7 +195,7 @@ void ShardSet::list_shards() {
     rows_ += file.count();
     if (!fields[0].offset) block_multiple_ = std::max(block_multiple_, fields[0].chunk_rows());
     for (const StoredField& stored : fields) {
-      if (!stored.offset) in_blocks_ += static_cast<std::size_t>(file.count()) * stored.field.bytes();
+      if (!stored.offset && !stored.text) in_blocks_ += static_cast<std::size_t>(file.count()) * stored.field.bytes();
     }
   }
 }
@@ -179,7 +207,7 @@ void ShardSet::explain_layouts() {
   for (std::size_t f = 0; f < files_[0].fields().size(); ++f) {
     for (const ShardFile& file : files_) {
       const StoredField& stored = file.fields()[f];
-      if (stored.offset || stored.count == 0) continue;
+      if (stored.offset || stored.count == 0 || stored.text) continue;
       std::string reason;
       if (stored.splits_samples()) {
         reason = fmt::format(
@@ -189,7 +217,7 @@ void ShardSet::explain_layouts() {
       } else if (stored.compressed) {
         reason = "is compressed, so that reading it costs about a second of computing per 200 MB";
       } else if (!stored.native_order) {
-        reason = "is stored in the other byte order, so that every element is converted";
+        reason = "is stored in the other byte order or as float16, so that every element is converted";
       } else {
         reason = "is not stored contiguously, so that reading it goes through the HDF5 library";
       }

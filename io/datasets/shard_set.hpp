@@ -38,6 +38,8 @@ class ShardSet {
   const std::vector<ShardInfo>& shards() const noexcept { return shards_; }
   std::vector<std::string>& warnings() noexcept { return warnings_; }
   const std::vector<std::string>& warnings() const noexcept { return warnings_; }
+  /// Of labels that are texts: their names, in the order of their numbers.
+  const std::vector<std::string>& text_classes() const noexcept { return text_classes_; }
   /// In all files.
   std::int64_t rows() const noexcept { return rows_; }
   /// Chunked data is best read in blocks that are multiples of this many rows of x.
@@ -71,12 +73,13 @@ class ShardSet {
 
  private:
   void list_shards();
+  void number_texts();
   void explain_layouts();
 
   std::vector<ShardFile> files_;
   std::vector<ShardInfo> shards_;
   std::vector<std::int64_t> firsts_;  ///< of each shard: the search for a row's shard
-  std::vector<std::string> warnings_;
+  std::vector<std::string> warnings_, text_classes_;
   std::int64_t rows_ = 0;
   std::int64_t block_multiple_ = 1;
   std::size_t in_blocks_ = 0;  ///< bytes that cannot be read by offset

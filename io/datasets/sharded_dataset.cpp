@@ -60,6 +60,8 @@ struct ShardedDataset::Files {
   DatasetInfo info;
   ShardSet set;
   std::vector<std::vector<std::byte>> labels;  ///< per shard as stored; empty: read on demand
+  Field stored_y;                              ///< info.y, but for one-hot labels, which are delivered as numbers
+  bool one_hot = false, channels_first = false;
 
   bool has_y() const noexcept { return !info.y.name.empty(); }
 
@@ -68,7 +70,34 @@ struct ShardedDataset::Files {
                 ? open_packed(options)
                 : ShardSet(options.path, options.x, options.y, options.deadline, options.unlabelled)) {
     if (!is_packed(options.path)) describe_without_manifest(options.path);
+    if (!one_hot) stored_y = info.y;
+    arrange(options.layout);
+    refuse_masks();
     load_labels();
+  }
+
+  void arrange(Layout layout) {
+    std::vector<std::int64_t>& shape = info.x.sample_shape;
+    if (shape.size() != 3 || layout == Layout::channels_last) return;
+    const std::int64_t first = shape[0];
+    const bool looks_so = (first == 1 || first == 3 || first == 4) && shape[1] > 4 && shape[2] > 4;
+    if (!looks_so && layout == Layout::automatic) return;
+    channels_first = true;
+    std::rotate(shape.begin(), shape.begin() + 1, shape.end());
+    if (layout == Layout::channels_first) return;
+    set.warnings().push_back(
+        fmt::format("{}: samples of [{}] are taken as channels first, {} x {} pixels of {} "
+                    "(--layout says otherwise)",
+                    path_of(0), fmt::join(set.files()[0].fields()[0].field.sample_shape, ", "), shape[0], shape[1],
+                    shape[2] == 1 ? "1 channel" : fmt::format("{} channels", shape[2])));
+  }
+
+  /// A picture as the answer to a picture.
+  void refuse_masks() const {
+    if (info.x.sample_shape.size() < 2 || info.y.sample_shape.size() < 2) return;
+    throw FileError(fmt::format("{}: per-pixel labels are not supported yet: a sample of [{}] has labels of [{}]",
+                                path_of(0), fmt::join(info.x.sample_shape, ", "),
+                                fmt::join(info.y.sample_shape, ", ")));
   }
 
   ShardSet open_packed(const DatasetOptions& options) {
@@ -123,7 +152,44 @@ struct ShardedDataset::Files {
       if (info.x.type == FileType::uint8) info.value_max = 255;
       if (info.x.type == FileType::uint16) info.value_max = 65535;
       if (info.labels_are_classes) count_classes();
+      if (has_y() && !info.labels_are_classes && info.y.sample_shape.size() == 1) look_for_one_hot();
+      if (!set.text_classes().empty()) info.class_names = set.text_classes();
     }
+  }
+
+  /// Rows of zeros with a single 1 are classes; rows of zeros and ones alone are worth a word.
+  void look_for_one_hot() {
+    bool binary = true, single = true;
+    const auto columns = static_cast<std::size_t>(info.y.elements());
+    for (std::size_t shard = 0; shard < set.files().size() && binary; ++shard) {
+      set.stream(shard, 1, [&](std::int64_t, std::span<const std::byte> block) {
+        if (!binary) return;
+        with_elements(info.y.type, block, [&](auto elements) {
+          for (std::size_t row = 0; row < elements.size() && binary; row += columns) {
+            std::size_t ones = 0;
+            for (std::size_t i = row; i < row + columns; ++i) {
+              binary = binary && (elements[i] == 0 || elements[i] == 1);
+              ones += elements[i] == 1 ? 1 : 0;
+            }
+            single = single && ones == 1;
+          }
+        });
+      });
+    }
+    if (!binary || columns < 2) return;
+    if (!single) {
+      set.warnings().push_back(
+          fmt::format("{}: {} holds rows of 0 and 1: they are learnt as {} numbers by squared error", path_of(0),
+                      set.files()[0].fields()[1].dataset, columns));
+      return;
+    }
+    stored_y = info.y;
+    one_hot = true;
+    info.y = {info.y.name, FileType::int32, {}};
+    info.labels_are_classes = true;
+    info.classes = static_cast<std::int64_t>(columns);
+    set.warnings().push_back(fmt::format("{}: {} holds one 1 in each row: taken as labels of {} classes", path_of(0),
+                                         set.files()[0].fields()[1].dataset, columns));
   }
 
   void count_classes() {
@@ -153,9 +219,9 @@ struct ShardedDataset::Files {
   void load_labels() {
     const std::vector<ShardFile>& files = set.files();
     labels.resize(files.size());
-    if (!has_y() || info.y.bytes() * static_cast<std::uint64_t>(info.samples) > kResidentLabelBytes) return;
+    if (!has_y() || stored_y.bytes() * static_cast<std::uint64_t>(info.samples) > kResidentLabelBytes) return;
     for (std::size_t s = 0; s < files.size(); ++s) {
-      labels[s].resize(info.y.bytes() * static_cast<std::size_t>(files[s].count()));
+      labels[s].resize(stored_y.bytes() * static_cast<std::size_t>(files[s].count()));
       if (!labels[s].empty()) files[s].read_rows(1, 0, files[s].count(), labels[s]);
     }
   }
@@ -169,8 +235,18 @@ struct ShardedDataset::Files {
 
   void read_x(std::size_t shard, std::int64_t first, std::int64_t rows, FileType type, std::span<std::byte> out,
               std::vector<std::byte>& scratch) const {
-    if (type == info.x.type) {
+    if (type == info.x.type && !channels_first) {
       set.read(shard, 0, first, rows, out);
+    } else if (type == info.x.type) {
+      scratch.resize(info.x.bytes() * static_cast<std::size_t>(rows));
+      set.read(shard, 0, first, rows, scratch);
+      to_channels_last(scratch, size_of(type), out);
+    } else if (channels_first) {
+      scratch.resize(info.x.bytes() * static_cast<std::size_t>(rows));
+      set.read(shard, 0, first, rows, scratch);
+      std::vector<std::byte> floats(out.size());
+      to_float32(info.x.type, scratch, floats.data());
+      to_channels_last(floats, sizeof(float), out);
     } else {
       scratch.resize(info.x.bytes() * static_cast<std::size_t>(rows));
       set.read(shard, 0, first, rows, scratch);
@@ -181,9 +257,22 @@ struct ShardedDataset::Files {
     }
   }
 
+  void to_channels_last(std::span<const std::byte> samples, std::size_t element, std::span<std::byte> out) const {
+    const auto channels = static_cast<std::size_t>(info.x.sample_shape[2]);
+    const auto pixels = static_cast<std::size_t>(info.x.elements()) / channels;
+    for (std::size_t at = 0; at < samples.size(); at += pixels * channels * element) {
+      for (std::size_t c = 0; c < channels; ++c) {
+        for (std::size_t pixel = 0; pixel < pixels; ++pixel) {
+          std::memcpy(&out[at + (pixel * channels + c) * element], &samples[at + (c * pixels + pixel) * element],
+                      element);
+        }
+      }
+    }
+  }
+
   void read_y(std::size_t shard, std::int64_t first, std::int64_t rows, std::span<std::byte> out,
               std::vector<std::byte>& scratch) const {
-    const std::size_t row_bytes = info.y.bytes();
+    const std::size_t row_bytes = stored_y.bytes();
     std::span<const std::byte> raw;
     if (labels[shard].empty()) {
       scratch.resize(row_bytes * static_cast<std::size_t>(rows));
@@ -198,6 +287,16 @@ struct ShardedDataset::Files {
       if (const auto bad = first_not_finite(FileType::float32, out)) {
         not_finite(shard, first + static_cast<std::int64_t>(*bad) / info.y.elements(), "y");
       }
+      return;
+    }
+    if (one_hot) {
+      with_elements(stored_y.type, raw, [&](auto elements) {
+        for (std::size_t row = 0; row < static_cast<std::size_t>(rows); ++row) {
+          const auto begin = elements.begin() + static_cast<std::ptrdiff_t>(row) * info.classes;
+          const auto value = static_cast<std::int32_t>(std::find(begin, begin + info.classes, 1) - begin);
+          std::memcpy(out.data() + row * sizeof value, &value, sizeof value);
+        }
+      });
       return;
     }
     with_elements(info.y.type, raw, [&](auto elements) {
@@ -224,7 +323,7 @@ std::int64_t ShardedDataset::block_multiple() const noexcept { return files_->se
 
 std::size_t ShardedDataset::cache_bytes() const noexcept { return files_->set.cache_bytes(); }
 std::size_t ShardedDataset::stored_bytes() const noexcept {
-  return info().x.bytes() + (files_->has_y() ? info().y.bytes() : 0);
+  return info().x.bytes() + (files_->has_y() ? files_->stored_y.bytes() : 0);
 }
 std::vector<std::int64_t> ShardedDataset::shard_counts() const {
   std::vector<std::int64_t> counts;
@@ -276,6 +375,12 @@ void ShardedDataset::read(std::span<const std::int64_t> samples, std::int64_t, s
     if (files_->has_y()) files_->read_y(shard, first, rows, y.subspan(at * y_bytes(), run * y_bytes()), scratch);
     at += run;
   }
+}
+
+void ShardedDataset::read_labels(std::int64_t first, std::span<std::byte> y) const {
+  const std::size_t shard = files_->set.shard_of(first);
+  std::vector<std::byte> scratch;
+  files_->read_y(shard, first - shards()[shard].first, static_cast<std::int64_t>(y.size() / y_bytes()), y, scratch);
 }
 
 void ShardedDataset::will_need(std::int64_t first, std::int64_t count) const noexcept {

@@ -16,12 +16,20 @@
 
 namespace lockstep::io {
 
+/// The order of the extents of a sample that has three.
+enum class Layout {
+  automatic,       ///< channels first where the first extent is 1, 3 or 4 and the others are larger
+  channels_first,  ///< [channels, height, width], delivered as [height, width, channels]
+  channels_last,
+};
+
 struct DatasetOptions {
   std::filesystem::path path;  ///< a shard folder, a folder of .h5/.hdf5 files, or one such file
   std::string x = "x";         ///< dataset names, for files made by others
   std::string y = "y";
   Unlabelled unlabelled = Unlabelled::refused;  ///< files made by others that have no y
-  IoDeadline* deadline = nullptr;               ///< of opening and reading; it outlives the dataset. nullptr: none
+  Layout layout = Layout::automatic;
+  IoDeadline* deadline = nullptr;  ///< of opening and reading; it outlives the dataset. nullptr: none
 };
 
 class ShardedDataset final : public Dataset {
@@ -40,6 +48,8 @@ class ShardedDataset final : public Dataset {
   std::size_t y_bytes() const noexcept override;
   void read(std::span<const std::int64_t> samples, std::int64_t epoch, std::span<std::byte> x,
             std::span<std::byte> y) const override;
+  /// What read() gives as y of samples from `first` on, all in one shard, as many as fit.
+  void read_labels(std::int64_t first, std::span<std::byte> y) const;
   std::vector<std::int64_t> shard_counts() const override;
   std::size_t stored_bytes() const noexcept override;
   std::int64_t block_multiple() const noexcept override;

@@ -60,12 +60,14 @@ struct TokenDataset::Files {
   DatasetInfo info;
   std::int64_t context;
   std::uint64_t seed;
+  bool shifts;
   FileType type;  ///< as stored
 
   explicit Files(const TokenDatasetOptions& options)
       : set(open_corpus(options, manifest)),
         context(options.context),
         seed(options.seed),
+        shifts(options.shift),
         type(set.files()[0].fields()[0].field.type) {
     if (context < 1) throw std::invalid_argument(fmt::format("windows of {} tokens", context));
     check_kind();
@@ -127,7 +129,7 @@ struct TokenDataset::Files {
   }
 
   std::int64_t shift(std::int64_t epoch) const noexcept {
-    if (epoch == kNoEpoch) return 0;
+    if (epoch == kNoEpoch || !shifts) return 0;
     const RandomBlock words = random_block(seed, RandomPurpose::window_shift, static_cast<std::uint64_t>(epoch), 0);
     __extension__ using Wide = unsigned __int128;
     const std::uint64_t bits = std::uint64_t{words[0]} << 32 | words[1];

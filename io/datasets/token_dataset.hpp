@@ -1,8 +1,8 @@
 /// \file
 /// A corpus of tokens, seen as windows: sample i is tokens [i T + s, (i + 1) T + s) as x and the tokens one further as
-/// y, T the context. s is 0 in evaluation; in training it is uniform in [0, T), a function of (seed, epoch), so that
-/// windows begin elsewhere in each epoch. There are as many samples as fit for every s: floor((tokens - T) / T).
-/// Windows may cross from a shard into the next one.
+/// y, T the context. s is 0 in evaluation and where nobody shifts; else it is, in training, uniform in [0, T), a
+/// function of (seed, epoch), so that windows begin elsewhere in each epoch. There are as many samples as fit for every
+/// s: floor((tokens - T) / T). Windows may cross from a shard into the next one.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,7 @@ struct TokenDatasetOptions {
   std::string x = "tokens";  ///< dataset name, for files made by others (one-dimensional, an integer type)
   std::int64_t context = 0;
   std::uint64_t seed = 1;          ///< of the shifts
+  bool shift = true;               ///< false: windows begin at the same tokens in every epoch
   IoDeadline* deadline = nullptr;  ///< of opening and reading; it outlives the dataset. nullptr: none
 };
 

@@ -111,6 +111,18 @@ std::vector<std::string> Hdf5File::children(std::string_view group) const {
   return names;
 }
 
+std::vector<std::string> Hdf5File::datasets(std::string_view group) const {
+  std::vector<std::string> names;
+  for (const std::string& name : children(group)) {
+    const Hdf5Lock lock;
+    const std::string path = fmt::format("{}{}{}", group, group.ends_with('/') ? "" : "/", name);
+    if (H5Oexists_by_name(handles_->usable(), path.c_str(), H5P_DEFAULT) <= 0) continue;  // a link to nowhere
+    const Hdf5Id object(H5Oopen(handles_->usable(), path.c_str(), H5P_DEFAULT), H5Oclose);
+    if (object.valid() && H5Iget_type(object.get()) == H5I_DATASET) names.push_back(name);
+  }
+  return names;
+}
+
 void Hdf5File::give_up() noexcept { handles_->failed = true; }
 
 void Hdf5File::close() {

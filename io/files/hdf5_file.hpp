@@ -38,8 +38,10 @@ std::size_t size_of(FileType type) noexcept;  ///< bytes; 0 for other
 const char* name_of(FileType type) noexcept;
 
 struct DatasetLayout {
-  FileType type = FileType::other;
-  bool native_order = true;  ///< element bytes are in this machine's order
+  FileType type = FileType::other;  ///< float16 counts as float32
+  bool text = false;                ///< strings; type is other
+  std::size_t stored_size = 0;      ///< bytes of an element in the file
+  bool native_order = true;         ///< element bytes are those of `type` in this machine's order
   std::vector<std::int64_t> shape;
   std::vector<std::int64_t> chunk;      ///< empty when contiguous
   bool compressed = false;              ///< any filter
@@ -62,6 +64,11 @@ class Hdf5File {
   std::vector<std::string> children(std::string_view group) const;  ///< names, sorted
   /// Throws FileError for shapes and chunks that the library never writes: a damaged header.
   DatasetLayout layout(std::string_view dataset) const;
+
+  /// Names of the datasets in a group, not in those within it; sorted.
+  std::vector<std::string> datasets(std::string_view group) const;
+  /// All strings of a dataset, of fixed or variable length. Throws FileError: other elements, more than the file holds.
+  std::vector<std::string> read_texts(std::string_view dataset) const;
 
   /// Whole dataset, or rows [first, first + rows) of it, as `type` (the library converts).
   void read(std::string_view dataset, FileType type, std::span<std::byte> out) const;

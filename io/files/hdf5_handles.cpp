@@ -120,7 +120,7 @@ FileType file_type(hid_t type) {
     case H5T_FLOAT:
       if (H5Tequal(type, H5T_IEEE_F32LE) > 0 || H5Tequal(type, H5T_IEEE_F32BE) > 0) return FileType::float32;
       if (H5Tequal(type, H5T_IEEE_F64LE) > 0 || H5Tequal(type, H5T_IEEE_F64BE) > 0) return FileType::float64;
-      return FileType::other;
+      return H5Tget_size(type) == 2 ? FileType::float32 : FileType::other;  // float16: the library converts it
     default:
       return FileType::other;
   }

@@ -132,6 +132,10 @@ struct Hdf5File::Handles {
   std::optional<Number> number(std::string_view object, std::string_view attribute, hid_t memory,
                                std::initializer_list<H5T_class_t> classes, std::string_view expected) const;
 
+  template <class Read>
+  std::vector<std::string> decode_texts(const Hdf5Id& type, const Hdf5Id& space, std::size_t count,
+                                        const Read& read) const;
+
   // Of writing (hdf5_write.cpp).
   void write_attribute(std::string_view object_name, std::string_view name, hid_t disk, hid_t space, const void* value,
                        hid_t memory);

@@ -75,7 +75,10 @@ DatasetLayout Hdf5File::layout(std::string_view dataset) const {
   const Hdf5Id properties(H5Dget_create_plist(id.get()), H5Pclose);
   if (!type.valid() || !properties.valid()) handles_->fail(fmt::format("read the layout of dataset {}", dataset));
   result.type = file_type(type.get());
-  result.native_order = size_of(result.type) == 1 || H5Tget_order(type.get()) == H5Tget_order(H5T_NATIVE_INT);
+  result.text = H5Tget_class(type.get()) == H5T_STRING;
+  result.stored_size = H5Tget_size(type.get());
+  const bool in_order = size_of(result.type) == 1 || H5Tget_order(type.get()) == H5Tget_order(H5T_NATIVE_INT);
+  result.native_order = in_order && result.stored_size == size_of(result.type);
   result.compressed = H5Pget_nfilters(properties.get()) > 0;
   const H5D_layout_t layout = H5Pget_layout(properties.get());
   result.in_this_file = layout != H5D_VIRTUAL && H5Pget_external_count(properties.get()) == 0;
@@ -114,6 +117,32 @@ void Hdf5File::read_rows(std::string_view dataset, FileType type, std::int64_t f
   }
 }
 
+/// `read` fills memory for so many elements of `type`.
+template <class Read>
+std::vector<std::string> Hdf5File::Handles::decode_texts(const Hdf5Id& type, const Hdf5Id& space, std::size_t count,
+                                                         const Read& read) const {
+  std::vector<std::string> result;
+  result.reserve(count);
+  if (H5Tis_variable_str(type.get()) > 0) {
+    std::vector<char*> values(count, nullptr);
+    read(values.data());
+    for (const char* value : values) result.emplace_back(value != nullptr ? value : "");
+    H5Dvlen_reclaim(type.get(), space.get(), H5P_DEFAULT, values.data());
+    return result;
+  }
+  const std::size_t width = H5Tget_size(type.get());
+  std::vector<char> values(count * width);
+  read(values.data());
+  const bool padded_by_spaces = H5Tget_strpad(type.get()) == H5T_STR_SPACEPAD;
+  for (std::size_t i = 0; i < count; ++i) {
+    const char* begin = values.data() + i * width;
+    std::size_t length = ::strnlen(begin, width);
+    while (padded_by_spaces && length > 0 && begin[length - 1] == ' ') --length;
+    result.emplace_back(begin, length);
+  }
+  return result;
+}
+
 std::optional<std::vector<std::string>> Hdf5File::texts(std::string_view object, std::string_view attribute) const {
   const Hdf5Lock lock;
   const Hdf5Id owner = handles_->open_object(object);
@@ -135,26 +164,32 @@ std::optional<std::vector<std::string>> Hdf5File::texts(std::string_view object,
                                          "holds; copy or make it again",
                                          attribute, object, count, width)});
   }
-  std::vector<std::string> result;
-  result.reserve(static_cast<std::size_t>(count));
-  if (count == 0) return result;
-  if (H5Tis_variable_str(type.get()) > 0) {
-    std::vector<char*> values(static_cast<std::size_t>(count), nullptr);
-    if (H5Aread(id.get(), type.get(), values.data()) < 0) handles_->fail(action);
-    for (const char* value : values) result.emplace_back(value != nullptr ? value : "");
-    H5Dvlen_reclaim(type.get(), space.get(), H5P_DEFAULT, values.data());
-    return result;
+  if (count == 0) return std::vector<std::string>{};
+  return handles_->decode_texts(type, space, static_cast<std::size_t>(count), [&](void* values) {
+    if (H5Aread(id.get(), type.get(), values) < 0) handles_->fail(action);
+  });
+}
+
+std::vector<std::string> Hdf5File::read_texts(std::string_view dataset) const {
+  const Hdf5Lock lock;
+  const Hdf5Id id = handles_->open_dataset(dataset);
+  const std::string action = fmt::format("read the texts of dataset {}", dataset);
+  const Hdf5Id type(H5Dget_type(id.get()), H5Tclose);
+  const Hdf5Id space(H5Dget_space(id.get()), H5Sclose);
+  if (!type.valid() || !space.valid()) handles_->fail(action);
+  if (H5Tget_class(type.get()) != H5T_STRING) handles_->damaged(dataset, "it holds no texts");
+  const hssize_t count = H5Sget_simple_extent_npoints(space.get());
+  const std::size_t width = H5Tget_size(type.get());
+  if (count < 0 || width == 0) handles_->fail(action);
+  constexpr std::uintmax_t kMostPacked = 65536;  // bytes of data in one of a compressed file
+  std::error_code unknown;
+  const std::uintmax_t file_bytes = std::filesystem::file_size(path(), unknown);
+  if (!unknown && static_cast<std::uintmax_t>(count) > file_bytes * kMostPacked / width) {
+    handles_->damaged(dataset, fmt::format("{} texts of {} bytes are more than the file holds", count, width));
   }
-  std::vector<char> values(static_cast<std::size_t>(count) * width);
-  if (H5Aread(id.get(), type.get(), values.data()) < 0) handles_->fail(action);
-  const bool padded_by_spaces = H5Tget_strpad(type.get()) == H5T_STR_SPACEPAD;
-  for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
-    const char* begin = values.data() + i * width;
-    std::size_t length = ::strnlen(begin, width);
-    while (padded_by_spaces && length > 0 && begin[length - 1] == ' ') --length;
-    result.emplace_back(begin, length);
-  }
-  return result;
+  return handles_->decode_texts(type, space, static_cast<std::size_t>(count), [&](void* values) {
+    if (count > 0 && H5Dread(id.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, values) < 0) handles_->fail(action);
+  });
 }
 
 std::optional<std::string> Hdf5File::text(std::string_view object, std::string_view attribute) const {

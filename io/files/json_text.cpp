@@ -91,4 +91,13 @@ std::vector<std::int64_t> integers_entry(const nlohmann::json& object, const cha
   return result;
 }
 
+std::vector<float> reals_entry(const nlohmann::json& object, const char* key) {
+  std::vector<float> result;
+  for (const nlohmann::json& value : list_entry(object, key)) {
+    if (!value.is_number()) wrong_entry(key, "holds something that is no number");
+    result.push_back(value.get<float>());
+  }
+  return result;
+}
+
 }  // namespace lockstep::io

@@ -2,9 +2,8 @@
 // into numbers. Memory: one record and the class names, whatever the file's size.
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <cstring>
-#include <limits>
+#include <optional>
 #include <stdexcept>
 #include <string_view>
 #include <unordered_map>
@@ -12,6 +11,8 @@
 #include <fmt/format.h>
 
 #include "io/formats/byte_reader.hpp"
+#include "io/formats/csv_column.hpp"
+#include "io/formats/csv_records.hpp"
 #include "io/shards/sample_source.hpp"
 #include "io/text/utf8.hpp"
 
@@ -20,94 +21,6 @@ namespace {
 
 /// More different texts than this in the label column are no classes (and would need unbounded memory).
 constexpr std::size_t kMostTextualClasses = 65'536;
-
-/// RFC 4180 records: quoted cells may hold separators, line ends and doubled quotes; CR before LF belongs to the line
-/// end. Lines that hold nothing at all are skipped.
-class RecordReader {
- public:
-  RecordReader(const std::filesystem::path& path, char separator)
-      : bytes_(path), separator_(separator), buffer_(std::size_t{1} << 18) {
-    if (available() && size_ >= 3 && std::memcmp(buffer_.data(), "\xEF\xBB\xBF", 3) == 0) at_ = 3;  // byte order mark
-  }
-
-  /// false at the end of the file.
-  bool next() {
-    do {
-      if (!read_record()) return false;
-    } while (ends_.size() == 1 && text_.empty() && !quoted_any_);
-    return true;
-  }
-  std::size_t cells() const noexcept { return ends_.size(); }
-  std::string_view cell(std::size_t column) const noexcept {
-    const std::size_t begin = column == 0 ? 0 : ends_[column - 1];
-    return std::string_view(text_).substr(begin, ends_[column] - begin);
-  }
-  /// 1-based line on which the current record began.
-  std::int64_t line() const noexcept { return line_; }
-  const std::filesystem::path& path() const noexcept { return bytes_.path(); }
-
- private:
-  bool available() {
-    if (at_ < size_) return true;
-    size_ = bytes_.read_some(buffer_);
-    at_ = 0;
-    return size_ > 0;
-  }
-
-  bool read_record() {
-    text_.clear();
-    ends_.clear();
-    quoted_any_ = false;
-    line_ = next_line_;
-    bool quoted = false;
-    bool any = false;
-    while (available()) {
-      any = true;
-      const char c = static_cast<char>(buffer_[at_++]);
-      if (c == '\n') ++next_line_;
-      if (quoted) {
-        if (c != '"') {
-          text_.push_back(c);
-        } else if (available() && static_cast<char>(buffer_[at_]) == '"') {
-          text_.push_back('"');
-          ++at_;
-        } else {
-          quoted = false;
-        }
-      } else if (c == '"' && text_.size() == (ends_.empty() ? 0 : ends_.back())) {
-        quoted = quoted_any_ = true;
-      } else if (c == separator_) {
-        ends_.push_back(text_.size());
-      } else if (c == '\n') {
-        if (!text_.empty() && text_.back() == '\r') text_.pop_back();
-        ends_.push_back(text_.size());
-        return true;
-      } else {
-        text_.push_back(c);
-      }
-    }
-    if (quoted) {
-      throw FileError(fmt::format("{}:{}: a quoted cell that begins here never ends", path().string(), line_));
-    }
-    if (any) ends_.push_back(text_.size());
-    return any;
-  }
-
-  ByteReader bytes_;
-  char separator_;
-  std::vector<std::byte> buffer_;
-  std::size_t at_ = 0, size_ = 0;
-  std::string text_;               ///< the cells of the current record, one after another
-  std::vector<std::size_t> ends_;  ///< where each cell ends in text_
-  bool quoted_any_ = false;
-  std::int64_t line_ = 1, next_line_ = 1;
-};
-
-std::string_view trimmed(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(" \t\r");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
-}
 
 /// A class number as it stands in the file: 0, 1, …
 std::optional<std::int32_t> class_number(std::string_view text) {
@@ -144,26 +57,34 @@ class CsvSource final : public SampleSource {
  public:
   CsvSource(const std::filesystem::path& file, const CsvOptions& options)
       : options_(options), records_(file, options.separator) {
-    RecordReader first_pass(file, options.separator);
+    CsvRecords first_pass(file, options.separator);
     if (options.header) {
       if (!first_pass.next()) throw FileError(fmt::format("{}: is empty", file.string()));
-      read_names(first_pass);
+      std::vector<std::string> names;
+      for (std::size_t i = 0; i < first_pass.cells(); ++i) names.emplace_back(csv_trimmed(first_pass.cell(i)));
+      begin_columns(names.size(), names);
       records_.next();
     }
     scan(first_pass);
   }
 
   std::vector<Field> fields() const override {
-    std::vector<Field> result{{"x", FileType::float32, {static_cast<std::int64_t>(columns_ - (label_ ? 1 : 0))}}};
-    if (label_) result.push_back({"y", options_.label_is_class ? FileType::int32 : FileType::float32, {}});
+    std::int64_t features = 0;
+    for (const std::size_t column : inputs_) features += columns_[column].features();
+    std::vector<Field> result{{"x", FileType::float32, {features}}};
+    if (labels_.empty()) return result;
+    const auto targets = static_cast<std::int64_t>(labels_.size());
+    result.push_back({"y", options_.label_is_class ? FileType::int32 : FileType::float32,
+                      targets == 1 ? std::vector<std::int64_t>{} : std::vector<std::int64_t>{targets}});
     return result;
   }
   std::int64_t count() const override { return count_; }
   std::string description() const override { return describe_files("csv", {records_.path()}); }
-  bool labels_are_classes() const override { return label_.has_value() && options_.label_is_class; }
+  bool labels_are_classes() const override { return !labels_.empty() && options_.label_is_class; }
   std::vector<std::string> class_names() const override {
     return classes_.textual() ? classes_.names() : std::vector<std::string>{};
   }
+  std::vector<std::string> remarks() const override { return remarks_; }
 
   void read(std::int64_t samples, std::span<const std::span<std::byte>> buffers) override {
     const std::vector<Field> all = fields();
@@ -177,18 +98,18 @@ class CsvSource final : public SampleSource {
     }
     done_ += samples;
     std::byte* x = buffers[0].data();
-    std::byte* y = label_ ? buffers[1].data() : nullptr;
+    std::byte* y = labels_.empty() ? nullptr : buffers[1].data();
     for (std::int64_t sample = 0; sample < samples; ++sample) {
-      if (!records_.next() || records_.cells() != columns_) {
-        throw FileError(fmt::format("{}:{}: the file changed while it was read", path(), records_.line()));
-      }
-      for (std::size_t column = 0; column < columns_; ++column) {
-        if (column != label_) {
-          store(x, number(column));
-        } else if (options_.label_is_class) {
-          store(y, classes_.index(trimmed(records_.cell(column))));
+      do {
+        if (!records_.next() || records_.cells() != columns_.size()) changed();
+      } while (left_out(records_));
+      for (const std::size_t column : inputs_) store_input(x, columns_[column]);
+      for (const std::size_t column : labels_) {
+        const std::string_view text = csv_trimmed(records_.cell(column));
+        if (options_.label_is_class) {
+          store(y, classes_.index(text));
         } else {
-          store(y, number(column));
+          store(y, csv_number(text).value_or(0));
         }
       }
     }
@@ -196,6 +117,9 @@ class CsvSource final : public SampleSource {
 
  private:
   std::string path() const { return records_.path().string(); }
+  [[noreturn]] void changed() const {
+    throw FileError(fmt::format("{}:{}: the file changed while it was read", path(), records_.line()));
+  }
 
   template <class Value>
   static void store(std::byte*& out, Value value) {
@@ -203,98 +127,154 @@ class CsvSource final : public SampleSource {
     out += sizeof value;
   }
 
-  std::string column_text(std::size_t column) const {
-    return names_.empty() ? fmt::format("column {}", column)
-                          : fmt::format("column {} ({})", column, readable(names_[column]));
-  }
-
-  float number(std::size_t column) const {
-    const std::string_view text = trimmed(records_.cell(column));
-    const std::string_view digits = text.starts_with('+') ? text.substr(1) : text;
-    float value = 0;
-    const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    if (error == std::errc() && stop == digits.data() + digits.size() && std::isfinite(value)) return value;
-    if (error == std::errc::result_out_of_range && tiny(digits)) return 0;
-    throw FileError(fmt::format("{}:{}: {} holds \"{}\", which is no finite number", path(), records_.line(),
-                                column_text(column), readable(text.substr(0, 40))));
-  }
-  /// from_chars calls 1e-60 out of range for float; so is 1e60, which is an error.
-  static bool tiny(std::string_view digits) {
-    double value = 1;
-    std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    return std::abs(value) < 1;
-  }
-
-  void read_names(const RecordReader& record) {
-    for (std::size_t column = 0; column < record.cells(); ++column) {
-      names_.emplace_back(trimmed(record.cell(column)));
+  void store_input(std::byte*& x, const CsvColumn& column) {
+    const std::string_view text = csv_trimmed(records_.cell(column.index()));
+    if (column.is_text()) {
+      const std::size_t category = column.category(text);  // none of them where it is missing
+      for (std::size_t i = 0; i < column.categories().size(); ++i) store(x, i == category ? 1.0F : 0.0F);
+    } else if (csv_missing(text)) {
+      store(x, static_cast<float>(column.mean()));
+    } else if (const std::optional<float> number = csv_number(text)) {
+      store(x, *number);
+    } else {
+      changed();
     }
-    find_label(names_.size());
   }
 
-  void find_label(std::size_t columns) {
-    columns_ = columns;
-    const std::string& wanted = options_.label_column;
-    if (wanted.empty()) return;
+  /// Of --missing drop: a cell that is used is missing.
+  bool left_out(const CsvRecords& record) const {
+    if (options_.missing != CsvOptions::Missing::drop) return false;
+    const auto missing = [&](std::size_t column) { return csv_missing(csv_trimmed(record.cell(column))); };
+    const auto no_label = [&](std::size_t column) {  // "none" may be a class
+      return options_.label_is_class ? csv_trimmed(record.cell(column)).empty() : missing(column);
+    };
+    return std::any_of(inputs_.begin(), inputs_.end(), missing) ||
+           std::any_of(labels_.begin(), labels_.end(), no_label);
+  }
+
+  void begin_columns(std::size_t count, const std::vector<std::string>& names) {
+    names_ = names;
+    for (std::size_t i = 0; i < count; ++i) {
+      columns_.emplace_back(
+          i, names.empty() ? fmt::format("column {}", i) : fmt::format("column {} ({})", i, readable(names[i])));
+    }
+    for (const std::string& wanted : options_.label_columns()) labels_.push_back(find(wanted, "label"));
+    std::vector<std::size_t> ignored;
+    for (const std::string& wanted : options_.ignored) ignored.push_back(find(wanted, "such"));
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto is_in = [i](const std::vector<std::size_t>& list) {
+        return std::find(list.begin(), list.end(), i) != list.end();
+      };
+      if (!is_in(labels_) && !is_in(ignored)) inputs_.push_back(i);
+    }
+  }
+
+  /// A column by its name or its number.
+  std::size_t find(const std::string& wanted, std::string_view what) const {
+    const auto columns = static_cast<std::int64_t>(columns_.size());
     const auto name = std::find(names_.begin(), names_.end(), wanted);
     std::int64_t index = 0;
     const auto [stop, error] = std::from_chars(wanted.data(), wanted.data() + wanted.size(), index);
     if (name != names_.end()) {
       index = name - names_.begin();
     } else if (error != std::errc() || stop != wanted.data() + wanted.size()) {
-      index = std::numeric_limits<std::int64_t>::max();
+      index = columns;
     } else if (index < 0) {
-      index += static_cast<std::int64_t>(columns);
+      index += columns;
     }
-    if (index < 0 || index >= static_cast<std::int64_t>(columns)) {
-      throw FileError(fmt::format("{}: has no label column {}; it has {} columns{}{}", path(), wanted, columns,
-                                  names_.empty() ? "" : ": ", fmt::join(names_, ", ")));
-    }
-    label_ = static_cast<std::size_t>(index);
+    if (index >= 0 && index < columns) return static_cast<std::size_t>(index);
+    throw FileError(fmt::format("{}: has no {} column {}; it has {} columns{}{}", path(), what, wanted, columns,
+                                names_.empty() ? "" : ": ", fmt::join(names_, ", ")));
   }
 
-  /// The first pass: counts the samples and collects the classes.
-  void scan(RecordReader& records) {
+  /// The first pass: counts the samples, collects classes and categories, and sees what each column holds.
+  void scan(CsvRecords& records) {
+    std::int64_t dropped = 0, filled = 0;
     while (records.next()) {
-      if (columns_ == 0) find_label(records.cells());
-      if (records.cells() != columns_) {
+      if (columns_.empty()) begin_columns(records.cells(), {});
+      if (records.cells() != columns_.size()) {
         throw FileError(fmt::format("{}:{}: has {} columns, the lines before have {}", path(), records.line(),
-                                    records.cells(), columns_));
+                                    records.cells(), columns_.size()));
+      }
+      if (left_out(records)) {
+        ++dropped;
+        continue;
       }
       ++count_;
-      if (!label_ || !options_.label_is_class) continue;
-      const std::string_view text = trimmed(records.cell(*label_));
-      if (text.empty()) {
-        throw FileError(fmt::format("{}:{}: the label in {} is empty", path(), records.line(), column_text(*label_)));
+      for (const std::size_t column : inputs_) {
+        const std::string_view text = csv_trimmed(records.cell(column));
+        if (csv_missing(text) && options_.missing == CsvOptions::Missing::mean) {
+          ++filled;
+        } else {
+          columns_[column].add(text, records.line());
+        }
       }
-      if (first_not_utf8(text)) {
-        throw FileError(
-            fmt::format("{}:{}: {} holds \"{}\", which is no UTF-8, as the names of classes are; convert the "
-                        "file (iconv -f LATIN1 -t UTF-8, or from what it is in)",
-                        path(), records.line(), column_text(*label_), readable(text.substr(0, 40))));
-      }
-      classes_.add(text);
-      if (classes_.too_many()) {
-        throw FileError(
-            fmt::format("{}:{}: {} has more than {} different texts; choose another label column, or "
-                        "regression for numbers",
-                        path(), records.line(), column_text(*label_), kMostTextualClasses));
-      }
+      for (const std::size_t column : labels_) see_label(records, column);
     }
     if (count_ == 0) throw FileError(fmt::format("{}: holds no samples", path()));
-    if (columns_ == 1 && label_) throw FileError(fmt::format("{}: has a label column and nothing else", path()));
+    if (inputs_.empty()) throw FileError(fmt::format("{}: has a label column and nothing else", path()));
+    for (const std::size_t column : inputs_)
+      columns_[column].require_usable(path(), options_.text == CsvOptions::Text::one_hot);
+    remark(dropped, filled);
+  }
+
+  void remark(std::int64_t dropped, std::int64_t filled) {
+    for (const std::size_t column : inputs_) {
+      const CsvColumn& one = columns_[column];
+      if (!one.is_text()) continue;
+      remarks_.push_back(fmt::format("{} holds {} different texts: one input of 0 or 1 for each", one.text(),
+                                     one.categories().size()));
+    }
+    if (dropped > 0) remarks_.push_back(fmt::format("{} lines with missing cells are left out", dropped));
+    if (filled > 0)
+      remarks_.push_back(fmt::format("{} missing cells get the mean of their column (texts: none)", filled));
+  }
+
+  void see_label(const CsvRecords& records, std::size_t column) {
+    const std::string_view text = csv_trimmed(records.cell(column));
+    const std::string where = columns_[column].text();
+    if (!options_.label_is_class) {
+      if (!csv_number(text)) refuse_number(path(), records.line(), where, text);
+      return;
+    }
+    if (text.empty()) throw FileError(fmt::format("{}:{}: the label in {} is empty", path(), records.line(), where));
+    if (first_not_utf8(text)) {
+      throw FileError(
+          fmt::format("{}:{}: {} holds \"{}\", which is no UTF-8, as the names of classes are; convert the "
+                      "file (iconv -f LATIN1 -t UTF-8, or from what it is in)",
+                      path(), records.line(), where, readable(text.substr(0, 40))));
+    }
+    classes_.add(text);
+    if (classes_.too_many()) {
+      throw FileError(
+          fmt::format("{}:{}: {} has more than {} different texts; choose another label column, or "
+                      "regression for numbers",
+                      path(), records.line(), where, kMostTextualClasses));
+    }
   }
 
   CsvOptions options_;
-  RecordReader records_;  ///< the second pass
+  CsvRecords records_;  ///< the second pass
   std::vector<std::string> names_;
-  std::size_t columns_ = 0;
-  std::optional<std::size_t> label_;
+  std::vector<CsvColumn> columns_;
+  std::vector<std::size_t> inputs_, labels_;
   ClassColumn classes_;
+  std::vector<std::string> remarks_;
   std::int64_t count_ = 0, done_ = 0;
 };
 
 }  // namespace
+
+std::vector<std::string> CsvOptions::label_columns() const {
+  std::vector<std::string> all;
+  if (label_is_class && !label_column.empty()) return {label_column};  // a name may hold commas
+  for (std::size_t begin = 0; begin < label_column.size();) {
+    const std::size_t comma = std::min(label_column.find(',', begin), label_column.size());
+    all.push_back(label_column.substr(begin, comma - begin));
+    begin = comma + 1;
+  }
+  return all;
+}
 
 std::unique_ptr<SampleSource> open_csv(const std::filesystem::path& file, const CsvOptions& options) {
   if (std::string_view("\"\r\n").find(options.separator) != std::string_view::npos) {

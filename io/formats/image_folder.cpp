@@ -29,6 +29,23 @@ bool is_image_name(const std::filesystem::path& file) {
   return extension == ".jpg" || extension == ".jpeg" || extension == ".png";
 }
 
+bool is_grey(const Image& image) {
+  for (std::size_t at = 0; at < image.pixels.size(); at += 3) {
+    if (image.pixels[at] != image.pixels[at + 1] || image.pixels[at] != image.pixels[at + 2]) return false;
+  }
+  return true;
+}
+
+/// The weights are those of ITU-R BT.601; of a grey pixel nothing changes.
+std::vector<std::uint8_t> to_grey(const std::vector<std::uint8_t>& pixels) {
+  std::vector<std::uint8_t> grey(pixels.size() / 3);
+  for (std::size_t i = 0; i < grey.size(); ++i) {
+    const std::uint32_t sum = 299 * pixels[3 * i] + 587 * pixels[3 * i + 1] + 114 * pixels[3 * i + 2];
+    grey[i] = static_cast<std::uint8_t>((sum + 500) / 1000);
+  }
+  return grey;
+}
+
 struct Entry {
   std::filesystem::path file;
   std::uint16_t label = 0;
@@ -46,12 +63,16 @@ class ImageFolderSource final : public SampleSource {
       options_.width = first.width;
       same_size_ = true;
     }
+    if (options_.channels == 0) {
+      options_.channels = looks_grey() ? 1 : 3;
+      must_be_grey_ = options_.channels == 1;
+    }
     threads_ = static_cast<std::size_t>(
         options_.threads > 0 ? options_.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency())));
   }
 
   std::vector<Field> fields() const override {
-    return {{"x", FileType::uint8, {options_.height, options_.width, 3}},
+    return {{"x", FileType::uint8, {options_.height, options_.width, options_.channels}},
             {"y", class_names_.size() <= 256 ? FileType::uint8 : FileType::uint16, {}}};
   }
   std::int64_t count() const override { return static_cast<std::int64_t>(entries_.size()); }
@@ -75,7 +96,19 @@ class ImageFolderSource final : public SampleSource {
   void skip(std::int64_t samples) override { done_ += static_cast<std::size_t>(samples); }
 
  private:
-  std::size_t image_bytes() const noexcept { return static_cast<std::size_t>(options_.height * options_.width * 3); }
+  std::size_t image_bytes() const noexcept {
+    return static_cast<std::size_t>(options_.height * options_.width * options_.channels);
+  }
+
+  /// Of some images, evenly over the folder.
+  bool looks_grey() const {
+    constexpr std::size_t kLookedAt = 64;
+    const std::size_t count = std::min(kLookedAt, entries_.size());
+    for (std::size_t i = 0; i < count; ++i) {
+      if (!is_grey(read_image(entries_[i * entries_.size() / count].file))) return false;
+    }
+    return true;
+  }
 
   void list() {
     std::vector<std::filesystem::path> classes;
@@ -109,7 +142,18 @@ class ImageFolderSource final : public SampleSource {
   }
 
   std::vector<std::uint8_t> decode(const std::filesystem::path& file) const {
+    std::vector<std::uint8_t> pixels = decode_colours(file);
+    return options_.channels == 1 ? to_grey(pixels) : pixels;
+  }
+
+  std::vector<std::uint8_t> decode_colours(const std::filesystem::path& file) const {
     Image image = read_image(file);
+    if (must_be_grey_ && !is_grey(image)) {
+      throw FileError(
+          fmt::format("{}: is in colour, unlike the images that were looked at first: give --channels 3, or "
+                      "--channels 1 to make all grey",
+                      file.string()));
+    }
     if (image.height == options_.height && image.width == options_.width) return std::move(image.pixels);
     if (same_size_) {
       throw FileError(fmt::format("{}: is {} x {} pixels, {} is {} x {}; --size N makes them equal", file.string(),
@@ -154,7 +198,7 @@ class ImageFolderSource final : public SampleSource {
   ImageFolderOptions options_;
   std::vector<Entry> entries_;
   std::vector<std::string> class_names_;
-  bool same_size_ = false;
+  bool same_size_ = false, must_be_grey_ = false;
   std::size_t threads_ = 1;
   std::size_t done_ = 0;
   std::vector<std::vector<std::uint8_t>> ahead_;  ///< decoded images from ahead_first_ on

@@ -1,5 +1,6 @@
 #include "io/shards/data_description.hpp"
 
+#include <algorithm>
 #include <optional>
 
 #include <fmt/format.h>
@@ -13,33 +14,51 @@ using nlohmann::json;
 
 constexpr const char* kDescribes = "the description of its data";
 
+/// Only where there is one: checkpoints of older versions know none.
+void add_scale(json& object, const char* key, const FeatureScale& scale) {
+  if (!scale.empty()) object[key] = {{"mean", scale.mean}, {"deviation", scale.deviation}};
+}
+
+FeatureScale scale_entry(const json& object, const char* key) {
+  if (!object.contains(key)) return {};
+  const json& numbers = entry(object, key);
+  FeatureScale scale{.mean = reals_entry(numbers, "mean"), .deviation = reals_entry(numbers, "deviation")};
+  const bool positive = std::all_of(scale.deviation.begin(), scale.deviation.end(), [](float one) { return one > 0; });
+  if (scale.mean.size() != scale.deviation.size() || !positive) {
+    throw FileError(fmt::format("{} has no deviation above 0 for each mean", key));
+  }
+  return scale;
+}
+
 bool flag_entry(const json& object, const char* key) { return integer_entry(object, key) != 0; }
 
 }  // namespace
 
 std::string to_json(const DataDescription& description) {
-  const json text = {{"sample",
-                      {{"type", name_of(description.x.type)},
-                       {"shape", description.x.sample_shape},
-                       {"layout", description.layout},
-                       {"range_is_known", description.has_range ? 1 : 0},
-                       {"value_min", description.value_min},
-                       {"value_max", description.value_max},
-                       {"statistics_are_known", description.has_statistics ? 1 : 0},
-                       {"mean", description.mean},
-                       {"standard_deviation", description.standard_deviation}}},
-                     {"input",
-                      {{"scale", description.scale},
-                       {"shift", description.shift},
-                       {"per_image", description.per_image ? 1 : 0},
-                       {"augmentation", description.augmentation}}},
-                     {"labels", name_of(description.labels)},
-                     {"classes", description.classes},
-                     {"class_names", description.class_names},
-                     {"target_names", description.target_names},
-                     {"target_units", description.target_units},
-                     {"name", description.x.name},
-                     {"source", description.source}};
+  json text = {{"sample",
+                {{"type", name_of(description.x.type)},
+                 {"shape", description.x.sample_shape},
+                 {"layout", description.layout},
+                 {"range_is_known", description.has_range ? 1 : 0},
+                 {"value_min", description.value_min},
+                 {"value_max", description.value_max},
+                 {"statistics_are_known", description.has_statistics ? 1 : 0},
+                 {"mean", description.mean},
+                 {"standard_deviation", description.standard_deviation}}},
+               {"input",
+                {{"scale", description.scale},
+                 {"shift", description.shift},
+                 {"per_image", description.per_image ? 1 : 0},
+                 {"augmentation", description.augmentation}}},
+               {"labels", name_of(description.labels)},
+               {"classes", description.classes},
+               {"class_names", description.class_names},
+               {"target_names", description.target_names},
+               {"target_units", description.target_units},
+               {"name", description.x.name},
+               {"source", description.source}};
+  add_scale(text, "feature_scale", description.features);
+  add_scale(text, "target_scale", description.targets);
   return to_text(text);
 }
 
@@ -67,6 +86,8 @@ DataDescription data_description_from_json(std::string_view text) {
         .target_units = texts_entry(parsed, "target_units"),
         .scale = real_entry(input, "scale"),
         .shift = real_entry(input, "shift"),
+        .features = scale_entry(parsed, "feature_scale"),
+        .targets = scale_entry(parsed, "target_scale"),
         .per_image = flag_entry(input, "per_image"),
         .augmentation = text_entry(input, "augmentation"),
         .source = text_entry(parsed, "source")};

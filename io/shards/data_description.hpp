@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "io/shards/feature_scale.hpp"
 #include "io/shards/sample_source.hpp"
 #include "io/shards/shard_manifest.hpp"
 
@@ -26,6 +27,8 @@ struct DataDescription {
   std::vector<std::string> target_names;  ///< of each number to predict; empty: not known
   std::vector<std::string> target_units;  ///< likewise
   double scale = 1, shift = 0;            ///< the network's input is scale * x + shift
+  FeatureScale features = {};             ///< where there is one, x is standardised with it first
+  FeatureScale targets = {};              ///< likewise what the network learns to predict
   bool per_image = false;                 ///< and then every image less its mean, over its deviation
   std::string augmentation;               ///< of training, as --augment takes it
   std::string source;                     ///< of the samples, for people

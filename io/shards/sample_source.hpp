@@ -35,6 +35,8 @@ class SampleSource {
   /// Labels are class indices (cross-entropy) rather than regression targets.
   virtual bool labels_are_classes() const = 0;
   virtual std::vector<std::string> class_names() const { return {}; }
+  /// What the user should know about how the samples were understood, a sentence each.
+  virtual std::vector<std::string> remarks() const { return {}; }
   /// Of a corpus: its vocabulary (tokens and bytes_per_token are filled in by who reads it to the end).
   virtual std::optional<TokenInfo> token_info() const { return std::nullopt; }
   /// Of a corpus: bytes of text behind the tokens read or skipped so far; 0: unknown.
@@ -54,9 +56,16 @@ std::unique_ptr<SampleSource> open_npy(const std::filesystem::path& x, const std
 struct CsvOptions {
   bool header = true;
   char separator = ',';
-  std::string label_column =
-      {};                      ///< a header name, or a 0-based index, "" = no label; negative index counts from the end
-  bool label_is_class = true;  ///< false: regression target. Textual classes get indices in order of first sight.
+  std::string label_column = {};  ///< a header name, or a 0-based index, "" = no label; negative index counts from the
+                                  ///< end. Of regression several with commas between them
+  bool label_is_class = true;     ///< false: regression target. Textual classes get indices in order of first sight.
+  std::vector<std::string> ignored = {};  ///< columns that are left out, named in the same way
+  enum class Text { one_hot, error };
+  Text text = Text::one_hot;  ///< of columns of texts: one input of 0 or 1 for each different text
+  enum class Missing { error, drop, mean };
+  Missing missing = Missing::error;  ///< of cells that hold nothing: a line is left out, or gets its column's mean
+
+  std::vector<std::string> label_columns() const;
 };
 std::unique_ptr<SampleSource> open_csv(const std::filesystem::path& file, const CsvOptions& options);
 
@@ -103,9 +112,10 @@ struct ImageFolderOptions {
   std::int64_t height = 0, width = 0;
   /// Scaled until the shorter side fits, then the centre; false: scaled to exactly this size.
   bool crop = true;
-  int threads = 0;  ///< that decode; 0: one per core
+  std::int64_t channels = 0;  ///< 1: grey, 3: colours, 0: grey where all images are
+  int threads = 0;            ///< that decode; 0: one per core
 };
-/// A folder with one sub-folder of JPEG and PNG files per class: x uint8 [height, width, 3] (grey and palette become
+/// A folder with one sub-folder of JPEG and PNG files per class: x uint8 [height, width, channels] (palette becomes
 /// RGB, transparency is dropped, rotations noted in the file are not applied), y the class. Classes and files in the
 /// order of their names.
 std::unique_ptr<SampleSource> open_image_folder(const std::filesystem::path& folder, const ImageFolderOptions& options);

@@ -53,7 +53,7 @@ bool StoredField::splits_samples() const noexcept {
   return false;
 }
 
-ShardFile::ShardFile(const std::filesystem::path& path, const std::string& x, const std::string& y,
+ShardFile::ShardFile(const std::filesystem::path& path, const std::string& wanted_x, const std::string& wanted_y,
                      IoDeadline* deadline, Unlabelled unlabelled)
     : path_(path), deadline_(deadline) {
   const IoDeadline::Operation opening(deadline_, IoDeadline::Kind::reading, path_);
@@ -66,6 +66,8 @@ ShardFile::ShardFile(const std::filesystem::path& path, const std::string& x, co
   bytes_ = static_cast<std::uint64_t>(status.st_size);
   identity_ = identity_of(status);
   attributes_ = read_attributes(file);
+  std::string x = wanted_x, y = wanted_y;
+  if (!attributes_) choose(file, x, y, unlabelled);
   fields_.push_back(describe(file, "x", x));
   const bool labelled = !y.empty() && (unlabelled == Unlabelled::refused || file.has(y));
   if (labelled) fields_.push_back(describe(file, "y", y));
@@ -115,7 +117,8 @@ bool ShardFile::check_unchanged() {
 void ShardFile::check_promise(const StoredField& stored, const DatasetLayout& layout) const {
   /// Of one byte in the file, as bytes of data: deflate reaches 1032, and no filter in use more than this.
   constexpr std::uint64_t kMostPacked = std::uint64_t{1} << 16;
-  const std::uint64_t promised = stored.field.bytes() * static_cast<std::uint64_t>(stored.count);
+  const std::uint64_t promised = static_cast<std::uint64_t>(stored.field.elements()) * layout.stored_size *
+                                 static_cast<std::uint64_t>(stored.count);
   if (stored.offset || !layout.in_this_file || promised == 0) {
     if (!stored.offset || (*stored.offset <= bytes_ && promised <= bytes_ - *stored.offset)) return;
     throw FileError(
@@ -123,7 +126,7 @@ void ShardFile::check_promise(const StoredField& stored, const DatasetLayout& la
                     "it again",
                     path_.string(), promised, stored.dataset, *stored.offset, bytes_));
   }
-  std::uint64_t chunk = size_of(layout.type);
+  std::uint64_t chunk = layout.stored_size;
   for (const std::int64_t extent : layout.chunk) {
     if (static_cast<std::uint64_t>(extent) > std::numeric_limits<std::uint64_t>::max() / chunk) {
       chunk = std::numeric_limits<std::uint64_t>::max();
@@ -141,15 +144,64 @@ void ShardFile::check_promise(const StoredField& stored, const DatasetLayout& la
       bytes_));
 }
 
-StoredField ShardFile::describe(const Hdf5File& file, const std::string& name, const std::string& dataset) const {
+/// Names that nobody gave are x and y. Where there is no such data set, what fits takes its place.
+void ShardFile::choose(const Hdf5File& file, std::string& x, std::string& y, Unlabelled unlabelled) {
+  const bool wants_x = x == "x" && !file.has(x), wants_y = y == "y" && !file.has(y);
+  if (!wants_x && !wants_y) return;
+  struct Candidate {
+    std::string name;
+    std::int64_t count = 0, elements = 0;
+    bool text = false;
+  };
+  std::vector<Candidate> candidates;
+  for (const std::string& name : file.datasets("/")) {
+    if ((!wants_x && name == x) || (!wants_y && name == y)) continue;
+    const DatasetLayout layout = file.layout(name);
+    if (layout.shape.empty() || (layout.type == FileType::other && !layout.text)) continue;
+    Candidate& candidate = candidates.emplace_back(Candidate{.name = name, .count = layout.shape[0], .elements = 1});
+    candidate.text = layout.text;
+    for (std::size_t axis = 1; axis < layout.shape.size(); ++axis) candidate.elements *= layout.shape[axis];
+  }
+  if (!wants_x) {
+    const std::vector<std::int64_t> shape = file.layout(x).shape;
+    std::erase_if(candidates, [&](const Candidate& one) { return shape.empty() || one.count != shape[0]; });
+    if (candidates.size() == 1) y = candidates[0].name;
+  } else if (!wants_y && !y.empty()) {
+    if (candidates.size() == 1 && !candidates[0].text) x = candidates[0].name;
+  } else if (candidates.size() == 1 && !candidates[0].text && unlabelled == Unlabelled::accepted) {
+    x = candidates[0].name;
+  } else if (wants_y && candidates.size() == 2 && candidates[0].count == candidates[1].count) {
+    const auto is_smaller = [](const Candidate& a, const Candidate& b) {
+      return a.text != b.text ? a.text : a.elements < b.elements;
+    };
+    if (is_smaller(candidates[1], candidates[0])) std::swap(candidates[0], candidates[1]);
+    if (!is_smaller(candidates[0], candidates[1]) || candidates[1].text) return;  // nothing tells which is which
+    x = candidates[1].name;
+    y = candidates[0].name;
+  }
+  if (file.has(x)) {
+    chosen_ = fmt::format("takes {} for the samples{}", x, file.has(y) ? fmt::format(" and {} for the labels", y) : "");
+  }
+}
+
+void ShardFile::number_texts(const std::vector<std::string>& names) {
+  numbers_.clear();
+  for (const std::string& text : texts_) {
+    numbers_.push_back(static_cast<std::int32_t>(std::lower_bound(names.begin(), names.end(), text) - names.begin()));
+  }
+}
+
+StoredField ShardFile::describe(const Hdf5File& file, const std::string& name, const std::string& dataset) {
   if (!file.has(dataset)) {
     throw FileError(fmt::format("{}: has no dataset {}; it holds {}: choose with --{}", path_.string(), dataset,
                                 datasets_in(file), name));
   }
   const DatasetLayout layout = file.layout(dataset);
-  if (layout.type == FileType::other) {
-    throw FileError(
-        fmt::format("{}: the elements of {} are neither integers nor floats of a known kind", path_.string(), dataset));
+  const bool names_classes = layout.text && name == "y" && layout.shape.size() == 1;
+  if (layout.type == FileType::other && !names_classes) {
+    throw FileError(fmt::format("{}: the elements of {} are {}", path_.string(), dataset,
+                                layout.text ? "texts: only labels may be, one for each sample"
+                                            : "neither integers nor floats of a known kind"));
   }
   if (layout.shape.empty()) {
     throw FileError(
@@ -159,6 +211,17 @@ StoredField ShardFile::describe(const Hdf5File& file, const std::string& name, c
   stored.dataset = dataset;
   stored.field = {name, layout.type, {layout.shape.begin() + 1, layout.shape.end()}};
   stored.count = layout.shape[0];
+  stored.text = names_classes;
+  if (names_classes) {
+    stored.field.type = FileType::int32;
+    stored.chunk = layout.chunk;
+    texts_ = file.read_texts(dataset);
+    std::vector<std::string> names = texts_;
+    std::sort(names.begin(), names.end());
+    names.erase(std::unique(names.begin(), names.end()), names.end());
+    number_texts(names);
+    return stored;
+  }
   stored.native_order = layout.native_order;
   if (layout.native_order) stored.offset = layout.offset;
   stored.chunk = layout.chunk;
@@ -174,6 +237,12 @@ StoredField ShardFile::describe(const Hdf5File& file, const std::string& name, c
 void ShardFile::read_rows(std::size_t field, std::int64_t first, std::int64_t rows, std::span<std::byte> out) const {
   const IoDeadline::Operation reading(deadline_, IoDeadline::Kind::reading, path_);
   const StoredField& stored = fields_[field];
+  if (stored.text) {
+    const auto bytes =
+        std::as_bytes(std::span(numbers_)).subspan(static_cast<std::size_t>(first) * sizeof(std::int32_t));
+    std::copy_n(bytes.begin(), static_cast<std::size_t>(rows) * sizeof(std::int32_t), out.begin());
+    return;
+  }
   if (!stored.offset) {
     Hdf5File(path_, Hdf5File::Access::read).read_rows(stored.dataset, stored.field.type, first, rows, out);
     return;

@@ -29,6 +29,7 @@ struct StoredField {
   std::vector<std::int64_t> chunk;      ///< empty when contiguous
   bool compressed = false;
   bool native_order = true;
+  bool text = false;     ///< strings, whose numbers are those of their names; field.type is int32
   std::string checksum;  ///< hex; "" where the file has none
 
   /// Samples per chunk, at least 1.
@@ -54,10 +55,11 @@ enum class Unlabelled {
 
 class ShardFile {
  public:
-  /// Empty y: the file has no labels. Throws FileError: everything that Hdf5File throws, a dataset missing (lists those
-  /// there are), of an unreadable type, without a sample dimension, x and y of different lengths, data beyond the end
-  /// of the file, a newer schema. One descriptor stays open when both fields are read by offset. `deadline` is that of
-  /// opening and reading, and outlives the file.
+  /// Empty y: the file has no labels. Where nothing is called x (or y), two data sets of equal length that are alone in
+  /// the file are taken; the one with more numbers per sample is x. Throws FileError: everything that Hdf5File throws,
+  /// a dataset missing (lists those there are), of an unreadable type, without a sample dimension, x and y of different
+  /// lengths, data beyond the end of the file, a newer schema. One descriptor stays open when both fields are read by
+  /// offset. `deadline` is that of opening and reading, and outlives the file.
   ShardFile(const std::filesystem::path& path, const std::string& x, const std::string& y,
             IoDeadline* deadline = nullptr, Unlabelled unlabelled = Unlabelled::refused);
 
@@ -67,6 +69,13 @@ class ShardFile {
   /// x, and y where there is one.
   const std::vector<StoredField>& fields() const noexcept { return fields_; }
   const std::optional<ShardAttributes>& attributes() const noexcept { return attributes_; }
+  /// The data set names that were taken where those asked for are not there, for the user; "" where they are.
+  const std::string& chosen() const noexcept { return chosen_; }
+  /// Of y, where it is text: one for each sample, in order.
+  const std::vector<std::string>& texts() const noexcept { return texts_; }
+  /// The place of each of the texts in `names`, which has all of them, sorted, becomes what read_rows() gives.
+  void number_texts(const std::vector<std::string>& names);
+
   /// One stat: throws FileError where another inode has the file's name now, or its size or time of change is another
   /// than at opening. A file that is gone is left to those who read it: an open descriptor still does. Returns true,
   /// once, where only the inode's own time is new: its permissions changed, or its content by someone who gave it its
@@ -80,7 +89,8 @@ class ShardFile {
   void will_need(std::size_t field, std::int64_t first, std::int64_t rows) const noexcept;
 
  private:
-  StoredField describe(const Hdf5File& file, const std::string& name, const std::string& dataset) const;
+  StoredField describe(const Hdf5File& file, const std::string& name, const std::string& dataset);
+  void choose(const Hdf5File& file, std::string& x, std::string& y, Unlabelled unlabelled);
   void check_promise(const StoredField& stored, const DatasetLayout& layout) const;
 
   struct Identity {
@@ -96,6 +106,9 @@ class ShardFile {
   Identity identity_;
   std::vector<StoredField> fields_;
   std::optional<ShardAttributes> attributes_;
+  std::string chosen_;
+  std::vector<std::string> texts_;
+  std::vector<std::int32_t> numbers_;  ///< of the texts
   Descriptor descriptor_;
 };
 

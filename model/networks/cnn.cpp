@@ -103,6 +103,7 @@ const NetworkKind cnn_network{
     .options = {activation_option(), dropout_option(), weight_init_option(), bias_init_option()},
     .training_defaults = {{"augment", "crop=24,flip,brightness=63,contrast=0.2:1.8"},
                           {"normalize", "per-image"},
+                          {"optimizer", "sgd"},
                           {"l2", "0.004"},
                           {"learning-rate", "0.1"},
                           {"schedule", "exponential"},

@@ -155,8 +155,12 @@ const NetworkKind lstm_network{
                 weight_init_option(),
                 bias_init_option()},
     .window = "unroll",
-    .training_defaults =
-        {{"optimizer", "sgd"}, {"learning-rate", "1"}, {"clip-norm", "5"}, {"batch", "20"}, {"evaluation-batch", "20"}},
+    .training_defaults = {{"optimizer", "sgd"},
+                          {"learning-rate", "1"},
+                          {"clip-norm", "5"},
+                          {"batch", "20"},
+                          {"shift-windows", "no"},
+                          {"evaluation-batch", "20"}},
     .make = make};
 
 }  // namespace lockstep::model

@@ -19,12 +19,14 @@ const NetworkKind mlp_network{.name = "mlp",
                               .options = {{.name = "hidden",
                                            .value = Numbers{512, 512},
                                            .value_name = "WIDTHS",
-                                           .help = "widths of the hidden layers, comma-separated",
+                                           .help = "widths of the hidden layers, comma-separated; of fewer than 20000 "
+                                                   "samples 64,64",
                                            .at_least = 1},
                                           activation_option(),
                                           dropout_option(),
                                           weight_init_option(),
                                           bias_init_option()},
+                              .small_data = {{"hidden", Numbers{64, 64}}},
                               .make = make};
 
 }  // namespace lockstep::model

@@ -27,6 +27,10 @@ images("large.h5", 6, 40)
 with h5py.File("numbers.h5", "w") as f:
     x = r.random((90, 7))
     f["x"], f["y"] = x.astype(np.float32), (x[:, :2] * 3 + 1).astype(np.float32)
+with h5py.File("wide.h5", "w") as f:
+    f["x"], f["y"] = (x * 900 + 40).astype(np.float32), (x[:, :2] * 30 + [100, 7]).astype(np.float32)
+with h5py.File("floats.h5", "w") as f:
+    f["x"], f["y"] = (r.random((48, 18, 18, 3)) * [90, 30, 9] + [50, 5, 1]).astype(np.float32), np.arange(48) % 4
 words = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "no", "dog"]
 open("corpus.txt", "w").write("\n".join(" ".join(words[i] for i in r.integers(0, 10, 12)) for _ in range(60)) + "\n")
 END
@@ -55,7 +59,7 @@ with h5py.File(name + ".h5") as f: want = f["scores"][:]
 wanted = "predictions" if want.shape[1] == 2 else "probabilities"
 for count in len(x), 1, 3:
     (got,) = session.run([wanted], {"input": x[:count]})
-    assert got.shape == want[:count].shape and abs(got - want[:count]).max() < 1e-5, (count, abs(got - want[:count]).max())
+    assert got.shape == want[:count].shape and abs(got - want[:count]).max() < 1e-5 * max(1, abs(want).max()), (count, abs(got - want[:count]).max())
 assert want.std(axis=0).max() > 1e-6, "all samples have one answer: nothing is compared"
 END
 while read -r name data options; do
@@ -70,6 +74,9 @@ mlp images.h5 --model mlp --hidden 9,8 --activation tanh --average-decay 0.8 --e
 sigmoid images.h5 --model mlp --hidden 9 --activation sigmoid --augment crop=12x9,flip --normalize affine(0.01,-0.5)
 padded images.h5 --model mlp --hidden 9 --augment pad=4,crop=21x15
 per_image images.h5 --model mlp --hidden 9 --normalize per-image
+standardised wide.h5 --model mlp --hidden 9 --learning-rate 0.01
+channels floats.h5 --model mlp --hidden 9 --normalize per-feature
+channels_cropped floats.h5 --model resnet --depth 20 --learning-rate 0.01 --augment pad=2,crop=16,flip --normalize per-feature
 regression numbers.h5 --model mlp --hidden 9 --learning-rate 0.01
 cnn images.h5 --model cnn --augment crop=15,flip --learning-rate 0.01 --decay-steps 100
 resnet20 images.h5 --model resnet --depth 20 --learning-rate 0.01 --augment pad=2,crop=16,flip --average-decay 0.5 --evaluate-average

@@ -87,10 +87,10 @@ TEST(PackOptionsTest, ToldTheFormatByTheName) {
   EXPECT_EQ(parse_pack({"--x", "a.npy", "--out", "o"}).format, PackFormat::npy);
   EXPECT_EQ(parse_pack({"--x", "a.csv", "--out", "o"}).format, PackFormat::csv);
   EXPECT_EQ(parse_pack({"--x", "a.bin", "--format", "idx", "--out", "o"}).format, PackFormat::idx);
-  EXPECT_EQ(
-      complaint(parse_pack, {"--x", "a.bin", "--out", "o"}),
-      "--x: the name a.bin does not tell the format; add --format idx, npy, csv, cifar10, cifar100, images, text or "
-      "tokens");
+  EXPECT_EQ(complaint(parse_pack, {"--x", "a.bin", "--out", "o"}),
+            "--x: the name a.bin does not tell the format; add --format idx, npy, csv, hdf5, cifar10, cifar100, "
+            "images, text or "
+            "tokens");
   EXPECT_EQ(parse_pack({"--x", "a/data_batch_1.bin,a/data_batch_2.bin", "--out", "o"}).format, PackFormat::cifar10);
   EXPECT_EQ(parse_pack({"--x", "ptb.train.txt", "--out", "o"}).format, PackFormat::text);
 }
@@ -160,10 +160,10 @@ TEST(PackOptionsTest, RefusesWhatDoesNotFit) {
   EXPECT_EQ(refused({"--x", "a.csv", "--regression", "--out", "o"}),
             "--regression needs --label-column: the column to predict");
   EXPECT_EQ(refused({"--x", "a.npy", "--shards", "0", "--out", "o"}), "--shards: 0 must be at least 1");
-  EXPECT_EQ(
-      refused({"--format", "cvs", "--out", "o"}),
-      "--format: cvs is not one of idx, npy, csv, cifar10, cifar100, images, text, tokens and synthetic; did you mean "
-      "csv?");
+  EXPECT_EQ(refused({"--format", "cvs", "--out", "o"}),
+            "--format: cvs is not one of idx, npy, csv, hdf5, cifar10, cifar100, images, text, tokens and synthetic; "
+            "did you mean "
+            "csv?");
   EXPECT_EQ(refused({"--x", "a.npy", "--seed", "2", "--out", "o"}),
             "--seed has an effect only with --format synthetic or with --validation");
   EXPECT_EQ(refused({"--x", "a.npy", "--validation", "1.5", "--out", "o"}),
@@ -217,7 +217,7 @@ TEST(BenchStepOptionsTest, RefusesWhatDoesNotFit) {
   EXPECT_EQ(complaint(parse_bench_step, {"--input", "data", "--data", "d", "--features", "3"}),
             "--features has an effect only with --input memory, not with data");
   EXPECT_EQ(complaint(parse_bench_step, {"--momentum", "0.5"}),
-            "--momentum has an effect only with --optimizer momentum, nesterov or lars, not with sgd");
+            "--momentum has an effect only with --optimizer momentum, nesterov or lars, not with adam");
   EXPECT_EQ(complaint(parse_bench_step, {"--sweep-buckets", "--bucket-size", "5"}),
             "--sweep-buckets and --bucket-size contradict each other: give one of them");
 }
@@ -263,7 +263,7 @@ TEST(Help, ShowsEveryOptionWithItsDefaultInsideTheWidth) {
   for (const char* part : {"Data\n",       "Network\n",       "Optimiser\n", "Learning rate\n", "Amount of work\n",
                            "Validation\n", "Run folder\n",    "Reports\n",   "Execution\n",     "General\n",
                            "Examples\n",   "--[no-]shuffle",  "--staircase", "--resume[=FILE]", "--learning-rate RATE",
-                           "[0.1]",        "--hidden WIDTHS", "512,512",     "--config FILE",   "--name=yes"}) {
+                           "[0.001]",      "--hidden WIDTHS", "512,512",     "--config FILE",   "--name=yes"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
   for (const std::string& page :

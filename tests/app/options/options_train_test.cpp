@@ -352,7 +352,8 @@ INSTANTIATE_TEST_SUITE_P(
                    "--normalize: affine(nan,0) is not of the form affine(SCALE,SHIFT) with two numbers, as in "
                    "affine(0.00392,-0.5)"},
         WrongValue{{"--normalize", "standrd"},
-                   "--normalize: standrd is not one of auto, none, range, standard, per-image and affine(SCALE,SHIFT); "
+                   "--normalize: standrd is not one of auto, none, range, standard, per-feature, per-image and "
+                   "affine(SCALE,SHIFT); "
                    "did you "
                    "mean standard?"}));
 
@@ -436,13 +437,13 @@ TEST(TrainOptionsTest, ContradictionsAreErrors) {
   EXPECT_EQ(complaint({"--force", "--resume"}), "--force and --resume contradict each other: give one of them");
   EXPECT_EQ(complaint({"--evaluate-average"}), "--evaluate-average has no effect without --average-decay");
   EXPECT_EQ(complaint({"--momentum", "0.9"}),
-            "--momentum has an effect only with --optimizer momentum, nesterov or lars, not with sgd");
+            "--momentum has an effect only with --optimizer momentum, nesterov or lars, not with adam");
   EXPECT_EQ(complaint({"--momentum", "0.9", "--optimizer", "adam"}),
             "--momentum has an effect only with --optimizer momentum, nesterov or lars, not with adam");
   EXPECT_EQ(
       complaint({"--shard-optimizer", "--optimizer", "lamb"}),
       "--shard-optimizer has an effect only with --optimizer sgd, momentum, nesterov, adam or adamw, not with lamb");
-  EXPECT_EQ(complaint({"--beta1", "0.9"}),
+  EXPECT_EQ(complaint({"--beta1", "0.9", "--optimizer", "sgd"}),
             "--beta1 has an effect only with --optimizer adam, adamw or lamb, not with sgd");
   EXPECT_EQ(complaint({"--staircase"}),
             "--staircase has an effect only with --schedule exponential, not with constant");
@@ -559,7 +560,7 @@ TEST_F(ConfigFile, OfARunIsReadWhenTheRunIsResumedByName) {
   EXPECT_EQ(o.data.path, "elsewhere");
   EXPECT_EQ(o.work.epochs, 9);
   EXPECT_EQ(o.run.resume.from, Resume::From::newest);
-  EXPECT_EQ(parse_train({"--resume", "--run", folder_.string(), "--data", "d"}).work.epochs, 1)
+  EXPECT_EQ(parse_train({"--resume", "--run", folder_.string(), "--data", "d"}).work.epochs, 0)
       << "the whole job is described anew";
   EXPECT_EQ(complaint_about("epochs = 2\n", {"--resume", "--run", folder_.string()}), "");
 }
@@ -572,11 +573,29 @@ TEST_F(ConfigFile, MustBeThere) {
             "--config: " + folder_.string() + " is a folder; did you mean " + (folder_ / "config.ini").string() + "?");
 }
 
+TEST(TrainOptionsTest, TheRateGoesWithTheOptimiser) {
+  EXPECT_EQ(parse({}).optimizer.kind, model::OptimizerKind::adam);
+  EXPECT_EQ(parse({}).schedule.base, 0.001);
+  EXPECT_EQ(parse({"--optimizer", "momentum"}).schedule.base, 0.1);
+  EXPECT_EQ(parse({"--optimizer", "momentum", "--learning-rate", "0.2"}).schedule.base, 0.2);
+  EXPECT_EQ(parse({"--model", "lstm"}).schedule.base, 1);
+  EXPECT_EQ(parse({"--model", "lstm", "--optimizer", "adam"}).schedule.base, 0.001) << "that of sgd is far too large";
+  EXPECT_EQ(parse({"--model", "cnn"}).optimizer.kind, model::OptimizerKind::sgd);
+}
+
+TEST(TrainOptionsTest, ValidationIsAPathOrAShare) {
+  EXPECT_EQ(parse({"--validation", "test"}).data.validation, "test");
+  EXPECT_EQ(parse({"--validation", "0.2"}).data.validation_share, 0.2);
+  EXPECT_EQ(parse({"--validation", "0.2"}).data.validation, "");
+  EXPECT_EQ(train_options_from_ini(parse({"--validation", "0.2"}).to_ini()).data.validation_share, 0.2);
+  EXPECT_EQ(complaint({"--validation", "1.5"}), "--validation: 1.5 is neither a path nor a share between 0 and 1");
+}
+
 TEST(TrainOptionsIni, HoldsEveryOptionOnceUnderItsGroup) {
   const std::string ini = parse({"--optimizer", "adam"}).to_ini();
   EXPECT_THAT(ini, HasSubstr("# Optimiser\noptimizer = adam\n"));
   EXPECT_THAT(ini, HasSubstr("\n# momentum = 0.9  (no effect here)\n"));
-  EXPECT_THAT(ini, HasSubstr("\nlearning-rate = 0.1\n"));
+  EXPECT_THAT(ini, HasSubstr("\nlearning-rate = 0.001\n"));
   EXPECT_THAT(ini, Not(HasSubstr("config")));
 }
 
@@ -643,7 +662,7 @@ TEST(NetworkHelp, OfOneHasItsOptionsAndTheDefaultsThatItBrings) {
                            "[adamw]", "[0.001]", "[16]"}) {
     EXPECT_THAT(help, HasSubstr(part));
   }
-  for (const char* other : {"--hidden WIDTHS", "--unroll", "--depth", "[sgd]", "[128]\n  --global-batch"}) {
+  for (const char* other : {"--hidden WIDTHS", "--unroll", "--depth", "[128]\n  --global-batch"}) {
     EXPECT_THAT(help, testing::Not(HasSubstr(other)));
   }
   EXPECT_EQ(complaint({"--model", "gtp", "--help"}), complaint({"--model", "gtp"}));

@@ -35,7 +35,7 @@ std::string said(const std::vector<std::string>& arguments) {
 }
 
 TEST(TrainingText, SaysHowAPlainRunTrains) {
-  EXPECT_EQ(said({"--loss", "softmax-cross-entropy"}),
+  EXPECT_EQ(said({"--optimizer", "sgd", "--loss", "softmax-cross-entropy"}),
             "optimiser: sgd\n"
             "learning rate: constant, 0.1\n"
             "loss: softmax-cross-entropy\n"
@@ -53,7 +53,10 @@ TEST(TrainingText, NamesTheConstantsOfTheOptimiser) {
 }
 
 TEST(TrainingText, SaysHowTheLearningRateChanges) {
-  const auto rate = [](std::vector<std::string> arguments) { return said(arguments); };
+  const auto rate = [](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), {"--optimizer", "sgd"});
+    return said(arguments);
+  };
   EXPECT_THAT(rate({"--schedule", "cosine", "--final-learning-rate", "0.01", "--warmup-steps", "100"}),
               HasSubstr("learning rate: cosine, 0.1 to 0.01, warm-up over 100 steps\n"));
   EXPECT_THAT(rate({"--schedule", "exponential", "--staircase", "--decay-steps", "50"}),

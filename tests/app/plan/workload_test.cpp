@@ -18,6 +18,8 @@ TrainOptions options_with(std::int64_t batch, std::int64_t accumulate) {
   TrainOptions options;
   options.work.batch = batch;
   options.work.accumulate = accumulate;
+  options.work.epochs = 1;
+  options.explicitly_set = {"batch"};
   return options;
 }
 
@@ -58,6 +60,22 @@ TEST(WorkPlanTest, EpochsMayBeFractionsAndEndWithWholeSteps) {
   }
   options.work.steps = 5;
   EXPECT_EQ(work_plan(options, 100, 1).total_steps, 5);
+}
+
+TEST(WorkPlanTest, SmallDataMakeSmallerStepsAndMoreEpochsWhereNobodySaysOtherwise) {
+  const WorkPlan small = work_plan(TrainOptions{}, 400, 2);
+  EXPECT_EQ(small.global_batch, 25);
+  EXPECT_EQ(small.epochs, 63);
+  EXPECT_EQ(small.total_steps, 63 * 16);
+  EXPECT_EQ(work_plan(TrainOptions{}, 90, 1).global_batch, 16);
+  EXPECT_EQ(work_plan(TrainOptions{}, 90, 1).epochs, 100);
+  const WorkPlan large = work_plan(TrainOptions{}, 1'000'000, 4);
+  EXPECT_EQ(large.global_batch, 512);
+  EXPECT_EQ(large.epochs, 1);
+  TrainOptions text;
+  text.network = model::with_defaults({.name = "gpt"});
+  EXPECT_EQ(work_plan(text, 400, 1).epochs, 1);
+  EXPECT_EQ(work_plan(text, 400, 1).global_batch, 128);
 }
 
 TEST(WorkPlanTest, TheScalingRuleUsesTheGlobalBatch) {

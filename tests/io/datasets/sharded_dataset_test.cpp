@@ -215,11 +215,11 @@ TEST_F(ShardedDatasetTest, SaysWhatIsWrongWithFilesMadeByOthers) {
     return error_text<FileError>([&] { ShardedDataset({.path = path, .x = x, .y = y}); });
   };
   EXPECT_THAT(error_of(kFixtures / "unequal.h5", "x", "y"), AllOf(HasSubstr("40"), HasSubstr("39")));
-  EXPECT_THAT(error_of(kFixtures / "text_labels.h5", "x", "y"), HasSubstr("neither integers nor floats"));
+  EXPECT_THAT(error_of(kFixtures / "text_labels.h5", "y", "x"), HasSubstr("the elements of y are texts"));
   EXPECT_THAT(error_of(kFixtures / "regression.h5", "x", "label"),
               AllOf(HasSubstr("no dataset label"), HasSubstr("x, y"), HasSubstr("--y")));
   EXPECT_THAT(error_of(kFixtures, "x", "y"),
-              AllOf(HasSubstr("big_endian.h5"), HasSubstr("no dataset x"), HasSubstr("data, label")));
+              AllOf(HasSubstr("checkpoint_format_1.h5"), HasSubstr("no dataset x"), HasSubstr("choose with --x")));
   EXPECT_THAT(error_of(folder_.path() / "absent", "x", "y"), AllOf(HasSubstr("does not exist"), HasSubstr("expected")));
   EXPECT_THAT(error_of(folder_.path(), "x", "y"), AllOf(HasSubstr("holds no HDF5 file"), HasSubstr("expected")));
   std::filesystem::copy(kFixtures / "regression.h5", folder_.path() / "a.h5");
@@ -240,6 +240,44 @@ TEST_F(ShardedDatasetTest, SaysWhatIsWrongWithFilesMadeByOthers) {
   const ShardedDataset two({.path = folder_.path()});
   EXPECT_EQ(two.info().samples, 80);
   EXPECT_THAT(two.warnings(), ElementsAre(HasSubstr("no manifest.json")));
+}
+
+TEST_F(ShardedDatasetTest, UnderstandsFilesOfOthersAtFirstSight) {
+  const ShardedDataset texts({.path = kFixtures / "text_labels.h5"});
+  EXPECT_EQ(texts.info().class_names, (std::vector<std::string>{"a", "b", "c"}));
+  EXPECT_EQ((read<float, std::int32_t>(texts, {0, 1, 2, 3}).y), (std::vector<std::int32_t>{0, 1, 0, 2}));
+  const ShardedDataset found({.path = kFixtures / "big_endian.h5"});
+  EXPECT_THAT(found.warnings()[0], HasSubstr("takes data for the samples and label for the labels"));
+  const auto file = [&](const std::vector<std::uint8_t>& y, const std::vector<std::int64_t>& x_shape) {
+    Hdf5File made(folder_.path() / "made.h5", Hdf5File::Access::create);
+    const std::vector<std::uint8_t> x = [&] {
+      std::vector<std::uint8_t> numbers(
+          static_cast<std::size_t>(std::accumulate(x_shape.begin(), x_shape.end(), 1L, std::multiplies<>())));
+      std::iota(numbers.begin(), numbers.end(), std::uint8_t{0});
+      return numbers;
+    }();
+    made.create_dataset("x", FileType::uint8, x_shape);
+    made.write("x", FileType::uint8, std::as_bytes(std::span(x)));
+    made.create_dataset("y", FileType::uint8, std::vector<std::int64_t>{2, static_cast<std::int64_t>(y.size()) / 2});
+    made.write("y", FileType::uint8, std::as_bytes(std::span(y)));
+    made.close();
+    return DatasetOptions{.path = folder_.path() / "made.h5"};
+  };
+  const ShardedDataset one_hot(file({0, 0, 1, 1, 0, 0}, {2, 4}));
+  EXPECT_TRUE(one_hot.info().labels_are_classes);
+  EXPECT_EQ(one_hot.info().classes, 3);
+  EXPECT_EQ((read<std::uint8_t, std::int32_t>(one_hot, {1, 0}).y), (std::vector<std::int32_t>{0, 2}));
+  const ShardedDataset several(file({0, 1, 1, 1, 0, 0}, {2, 4}));
+  EXPECT_FALSE(several.info().labels_are_classes);
+  EXPECT_THAT(several.warnings().back(), HasSubstr("rows of 0 and 1"));
+  DatasetOptions pictures = file({0, 1, 1, 0}, {2, 3, 5, 5});
+  const ShardedDataset first(pictures);
+  EXPECT_EQ(first.info().x.sample_shape, (std::vector<std::int64_t>{5, 5, 3}));
+  const auto pixels = read<std::uint8_t, std::int32_t>(first, {1}).x;
+  EXPECT_EQ((std::vector<std::uint8_t>(pixels.begin(), pixels.begin() + 4)),
+            (std::vector<std::uint8_t>{75, 100, 125, 76}));
+  pictures.layout = Layout::channels_last;
+  EXPECT_EQ(ShardedDataset(pictures).info().x.sample_shape, (std::vector<std::int64_t>{3, 5, 5}));
 }
 
 TEST_F(ShardedDatasetTest, ShardsWithoutTheirManifestSpeakForThemselves) {

@@ -367,6 +367,51 @@ TEST_F(Csv, ReadsTargetsAndUnlabelledRowsAndGzip) {
   for (std::size_t i = 0; i < x.size(); ++i) ASSERT_EQ(x[i], static_cast<float>(i));
 }
 
+TEST_F(Csv, ColumnsOfTextsBecomeOneInputForEachText) {
+  const auto source = open("ocean,rooms,price\nNEAR,3,1\nINLAND,4,2\nNEAR,5,3\n", {.label_column = "price"});
+  EXPECT_EQ(source->fields()[0].sample_shape, std::vector<std::int64_t>{3});
+  EXPECT_EQ(elements<float>(drain(*source, 2)[0]), (std::vector<float>{1, 0, 3, 0, 1, 4, 1, 0, 5}));
+  EXPECT_EQ(source->remarks(),
+            std::vector<std::string>{"column 0 (ocean) holds 2 different texts: one input of 0 or 1 for each"});
+  const std::string names = "name,y\nAda,1\nBob,2\n";
+  EXPECT_THAT(error(names, {.label_column = "y", .text = CsvOptions::Text::error}),
+              AllOf(HasSubstr("data.csv:2"), HasSubstr("Ada"), HasSubstr("--ignore-columns")));
+  EXPECT_THAT(error(names, {.label_column = "y", .ignored = {"name"}}), HasSubstr("nothing else"));
+  std::string identifiers = "id,a\n";
+  for (int i = 0; i < 1002; ++i) identifiers += "n" + std::to_string(i) + ",1\n";
+  EXPECT_THAT(error(identifiers, {}), AllOf(HasSubstr("column 0 (id)"), HasSubstr("more than 1000 different texts")));
+}
+
+TEST_F(Csv, MissingCellsByChoice) {
+  const std::string text = "a,b,y\n1,NA,10\n2,x,20\n,y,30\n6,x,\n";
+  const auto options = [](CsvOptions::Missing missing) {
+    return CsvOptions{.label_column = "y", .label_is_class = false, .missing = missing};
+  };
+  EXPECT_THAT(error("a,y\n1,2\n,3\n", options(CsvOptions::Missing::error)),
+              AllOf(HasSubstr(":3"), HasSubstr("missing"), HasSubstr("--missing drop")));
+  const auto dropped = open(text, options(CsvOptions::Missing::drop));
+  ASSERT_EQ(dropped->count(), 1);
+  const auto one = drain(*dropped, 1);
+  EXPECT_EQ(elements<float>(one[0]), (std::vector<float>{2, 1}));
+  EXPECT_EQ(elements<float>(one[1]), std::vector<float>{20});
+  EXPECT_EQ(dropped->remarks().back(), "3 lines with missing cells are left out");
+  const auto filled = open("a,b,y\n1,NA,10\n2,x,20\n,y,30\n", options(CsvOptions::Missing::mean));
+  EXPECT_EQ(elements<float>(drain(*filled, 2)[0]), (std::vector<float>{1, 0, 0, 2, 1, 0, 1.5F, 0, 1}));
+  EXPECT_THAT(error(text, options(CsvOptions::Missing::mean)), AllOf(HasSubstr(":5"), HasSubstr("column 2 (y)")));
+}
+
+TEST_F(Csv, SeveralTargetsAndDates) {
+  const auto source = open("a,b,c\n1,2,3\n4,5,6\n", {.label_column = "c,a", .label_is_class = false});
+  EXPECT_EQ(source->fields()[1].sample_shape, std::vector<std::int64_t>{2});
+  const auto all = drain(*source, 1);
+  EXPECT_EQ(elements<float>(all[0]), (std::vector<float>{2, 5}));
+  EXPECT_EQ(elements<float>(all[1]), (std::vector<float>{3, 1, 6, 4}));
+  for (const char* date : {"2024-05-31", "31.05.2024", "5/31/24", "2024-05-31T12:00:00", "2024-05-31 12:00"}) {
+    EXPECT_THAT(error(std::string("when,y\n") + date + ",1\n", {.label_column = "y"}), HasSubstr("looks like a date"));
+  }
+  EXPECT_EQ(open("when,y\n1.2.3.4,1\n", {.label_column = "y"})->count(), 1) << "no date";
+}
+
 TEST_F(Csv, NamesFileLineAndColumn) {
   const std::string head = "a,b,label\n1,2,0\n";
   const CsvOptions options{.label_column = "label"};

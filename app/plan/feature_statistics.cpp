@@ -1,0 +1,157 @@
+#include "app/plan/feature_statistics.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <span>
+
+#include "comm/agreement.hpp"
+#include "comm/communicator.hpp"
+
+namespace lockstep::app {
+
+namespace {
+
+constexpr std::uint64_t kMostRead = std::uint64_t{4} << 30;
+constexpr std::size_t kBlock = std::size_t{1} << 20;
+/// Sections: so many, or fewer where there are so many features that the sums would be large.
+constexpr std::int64_t kMostSections = 64, kMostSums = std::int64_t{1} << 18;
+
+/// Of one feature in one section: what is added up. The pivot is the same everywhere, lest squares of large numbers
+/// cancel each other.
+struct Sums {
+  double count = 0, sum = 0, squares = 0, least = 0, greatest = 0;
+  void add(double number, double pivot) {
+    least = count == 0 ? number : std::min(least, number);
+    greatest = count == 0 ? number : std::max(greatest, number);
+    count += 1;
+    sum += number - pivot;
+    squares += (number - pivot) * (number - pivot);
+  }
+  void add(const Sums& other) {
+    if (other.count == 0) return;
+    least = count == 0 ? other.least : std::min(least, other.least);
+    greatest = count == 0 ? other.greatest : std::max(greatest, other.greatest);
+    count += other.count;
+    sum += other.sum;
+    squares += other.squares;
+  }
+  io::FeatureSpread spread(double pivot) const {
+    const double mean = sum / count;
+    return {.mean = pivot + mean, .deviation = std::sqrt(std::max(0.0, squares / count - mean * mean))};
+  }
+};
+constexpr std::size_t kSumsNumbers = sizeof(Sums) / sizeof(double);
+
+/// One rank's reading of samples, x first and the targets behind.
+class Reading {
+ public:
+  explicit Reading(const io::Dataset& data)
+      : data_(data),
+        x_features_(static_cast<std::size_t>(features_of(data.info().x))),
+        y_features_(data.info().labels_are_classes || data.info().y.name.empty()
+                        ? 0
+                        : static_cast<std::size_t>(data.info().y.elements())),
+        rows_(std::max<std::int64_t>(1, static_cast<std::int64_t>(kBlock / (data.x_bytes() + data.y_bytes() + 1)))) {
+    read(0, 1);
+    pivots_.resize(features());
+    each([this](std::size_t feature, double number) { pivots_[feature] = number; });
+  }
+
+  std::size_t features() const noexcept { return x_features_ + y_features_; }
+  std::size_t x_features() const noexcept { return x_features_; }
+  const std::vector<double>& pivots() const noexcept { return pivots_; }
+
+  /// Adds samples [first, end), one block of every `stride`.
+  void add(std::int64_t first, std::int64_t end, std::int64_t stride, std::span<Sums> sums) {
+    for (std::int64_t at = first; at < end; at += rows_ * stride) {
+      read(at, std::min(rows_, end - at));
+      each([&](std::size_t feature, double number) { sums[feature].add(number, pivots_[feature]); });
+    }
+  }
+
+ private:
+  void read(std::int64_t first, std::int64_t count) {
+    samples_.resize(static_cast<std::size_t>(count));
+    std::iota(samples_.begin(), samples_.end(), first);
+    x_.resize(samples_.size() * data_.x_bytes());
+    y_.resize(samples_.size() * data_.y_bytes());
+    data_.read(samples_, io::kNoEpoch, x_, y_);
+  }
+
+  template <class Number, class Use>
+  static void each_of(std::span<const std::byte> bytes, std::size_t features, std::size_t before, const Use& use) {
+    const std::span<const Number> numbers(reinterpret_cast<const Number*>(bytes.data()), bytes.size() / sizeof(Number));
+    for (std::size_t row = 0; row < numbers.size(); row += features) {
+      for (std::size_t f = 0; f < features; ++f) use(before + f, static_cast<double>(numbers[row + f]));
+    }
+  }
+  template <class Use>
+  void each(const Use& use) const {
+    switch (data_.x_type()) {
+      case io::FileType::uint8:
+        each_of<std::uint8_t>(x_, x_features_, 0, use);
+        break;
+      case io::FileType::float64:
+        each_of<double>(x_, x_features_, 0, use);
+        break;
+      default:
+        each_of<float>(x_, x_features_, 0, use);
+    }
+    if (y_features_ > 0) each_of<float>(y_, y_features_, x_features_, use);
+  }
+
+  const io::Dataset& data_;
+  std::size_t x_features_, y_features_;
+  std::int64_t rows_;  ///< of a block
+  std::vector<double> pivots_;
+  std::vector<std::int64_t> samples_;
+  std::vector<std::byte> x_, y_;
+};
+
+}  // namespace
+
+std::int64_t features_of(const io::Field& x) {
+  if (x.sample_shape.size() == 1) return x.sample_shape[0];
+  return x.sample_shape.size() == 3 ? x.sample_shape[2] : 1;
+}
+
+FeatureStatistics gather_statistics(comm::Communicator& communicator, const io::Dataset& data) {
+  const std::int64_t samples = data.info().samples;
+  const std::uint64_t bytes = static_cast<std::uint64_t>(samples) * data.stored_bytes();
+  const auto stride = static_cast<std::int64_t>((bytes + kMostRead - 1) / kMostRead);
+  std::vector<Sums> sums;
+  std::vector<double> pivots;
+  std::size_t x_features = 0;
+  comm::all_succeed(communicator, [&] {
+    const comm::LongOperation reading_data(communicator, "gathering statistics of the data");
+    Reading reading(data);
+    const std::size_t features = reading.features();
+    x_features = reading.x_features();
+    pivots = reading.pivots();
+    const std::int64_t sections =
+        std::min(samples, std::clamp<std::int64_t>(kMostSums / static_cast<std::int64_t>(features), 1, kMostSections));
+    sums.resize(static_cast<std::size_t>(sections) * features);  // zeros where another rank adds
+    for (std::int64_t k = communicator.rank(); k < sections; k += communicator.size()) {
+      reading.add(samples * k / sections, samples * (k + 1) / sections, std::max<std::int64_t>(1, stride),
+                  std::span(sums).subspan(static_cast<std::size_t>(k) * features, features));
+    }
+  });
+  static_assert(kSumsNumbers == 5);
+  communicator.all_reduce(std::span<double>(reinterpret_cast<double*>(sums.data()), sums.size() * kSumsNumbers));
+  communicator.wait("gathering statistics of the data");
+  FeatureStatistics statistics;
+  Sums range;
+  for (std::size_t feature = 0; feature < pivots.size(); ++feature) {
+    Sums total;
+    for (std::size_t at = feature; at < sums.size(); at += pivots.size()) total.add(sums[at]);
+    (feature < x_features ? statistics.x : statistics.y).push_back(total.spread(pivots[feature]));
+    if (feature < x_features) range.add(total);
+  }
+  statistics.least = range.least;
+  statistics.greatest = range.greatest;
+  return statistics;
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,113 @@
+#include "app/plan/standardization.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "app/options/usage_error.hpp"
+#include "app/plan/agreement.hpp"
+#include "app/plan/data_match.hpp"
+#include "app/plan/feature_statistics.hpp"
+#include "app/report/figures.hpp"
+#include "comm/agreement.hpp"
+#include "io/datasets/standardized_dataset.hpp"
+#include "io/shards/data_description.hpp"
+
+namespace lockstep::app {
+
+namespace {
+
+using Kind = Normalization::Kind;
+
+constexpr std::int64_t kMostFeatures = 65'536;  ///< a checkpoint says them all
+constexpr double kLarge = 1000;                 ///< inputs from which plain gradient descent comes apart
+
+bool is_plain(model::OptimizerKind kind) {
+  using enum model::OptimizerKind;
+  return kind == sgd || kind == momentum || kind == nesterov;
+}
+
+/// What the options leave open.
+struct Wish {
+  bool x = false, x_if_asked = false, y = false, y_if_asked = false;
+  bool any() const { return x || x_if_asked || y || y_if_asked; }
+};
+
+Wish wish_of(const TrainOptions& options, const Workload& workload) {
+  const io::DatasetInfo& info = workload.training->info();
+  const DataOptions& data = options.data;
+  const bool few = features_of(info.x) <= kMostFeatures;
+  const bool targets = workload.model.loss == model::LossKind::mean_squared_error;
+  const bool changes_light = data.augment.brightness != 0 || data.augment.contrast_low != 1 ||
+                             data.augment.contrast_high != 1;  // in the units of the stored numbers
+  return {.x = data.normalize.kind == Kind::per_feature,
+          .x_if_asked = data.normalize.kind == Kind::automatic && few && !changes_light &&
+                        workload.training->x_type() != io::FileType::uint8,
+          .y = targets && data.targets == TargetScale::standard,
+          .y_if_asked = targets && data.targets == TargetScale::automatic && info.y.elements() <= kMostFeatures};
+}
+
+/// Collective.
+void warn_of_large_inputs(comm::Communicator& communicator, const TrainOptions& options, Workload& workload) {
+  if (!is_plain(options.optimizer.kind) || !workload.features.empty() || options.data.normalize.kind == Kind::per_image)
+    return;
+  const model::InputTransform& transform = workload.model.input_transform;
+  double largest = 0;
+  comm::all_succeed(communicator, [&] {
+    const std::optional<ValueRange> known = known_range(workload.training->info());
+    const ValueRange range = known ? *known : measured_range(*workload.training);
+    for (const double end : {range.least, range.greatest}) {
+      largest = std::max(largest, std::abs(transform.scale * end + transform.shift));
+    }
+  });
+  if (largest < kLarge) return;
+  workload.warnings.push_back(
+      fmt::format("the network's inputs go up to {:.4g}, which --optimizer {} does not bear: --normalize per-feature "
+                  "brings them to mean 0 and deviation 1",
+                  largest, model::name_of(options.optimizer.kind)));
+}
+
+std::unique_ptr<io::Dataset> standardized(std::unique_ptr<io::Dataset> data, const Workload& workload) {
+  if (!data) return data;
+  return std::make_unique<io::StandardizedDataset>(std::move(data), workload.features, workload.targets);
+}
+
+}  // namespace
+
+void standardize(comm::Communicator& communicator, const TrainOptions& options, const io::TrainingRecord* before,
+                 Workload& workload) {
+  const io::DatasetInfo& info = workload.training->info();
+  if (info.tokens) return;
+  Wish wish = wish_of(options, workload);
+  if (wish.x && features_of(info.x) > kMostFeatures) {
+    throw UsageError(
+        fmt::format("--normalize per-feature goes up to {} features, and the samples have {}: give "
+                    "--normalize standard",
+                    with_commas(kMostFeatures), with_commas(features_of(info.x))));
+  }
+  if (before != nullptr) wish.x_if_asked = wish.y_if_asked = false;  // it began as it did
+  if (before != nullptr && !before->data_description.empty()) {
+    const io::DataDescription known = io::data_description_from_json(before->data_description);
+    if (wish.x) workload.features = known.features;
+    if (wish.y) workload.targets = known.targets;
+    wish.x = wish.x && workload.features.empty();
+    wish.y = wish.y && workload.targets.empty();
+  }
+  if (wish.any()) {
+    const FeatureStatistics found = gather_statistics(communicator, *workload.training);
+    if (wish.x || (wish.x_if_asked && io::asks_for_scale(found.x))) workload.features = io::scale_of(found.x);
+    if (wish.y || (wish.y_if_asked && io::asks_for_scale(found.y))) workload.targets = io::scale_of(found.y);
+  }
+  warn_of_large_inputs(communicator, options, workload);
+  if (workload.features.empty() && workload.targets.empty()) return;
+  workload.training = standardized(std::move(workload.training), workload);
+  workload.validation = standardized(std::move(workload.validation), workload);
+  workload.model.sample_type = element_type(workload.training->x_type());
+  workload.task->set_target_scale(workload.targets);
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,74 @@
+/// \file
+/// A part of a data set that its makers have not split: most samples to train on, or the others to validate with.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "io/datasets/dataset.hpp"
+
+namespace lockstep::io {
+
+/// Of every N/V samples that follow each other one is for validation, at a place that a hash of its number chooses.
+/// So a sample's part depends on N and V alone, on no seed and no rank, and data in the order of their classes are
+/// split evenly. Takes no memory.
+class SampleSplit {
+ public:
+  /// 0 < validation < samples.
+  SampleSplit(std::int64_t samples, std::int64_t validation);
+
+  std::int64_t training() const noexcept { return samples_ - validation_; }
+  std::int64_t validation() const noexcept { return validation_; }
+  /// Of all samples, the one that is number `index` of its part.
+  std::int64_t training_sample(std::int64_t index) const noexcept;
+  std::int64_t validation_sample(std::int64_t index) const noexcept;
+  /// Samples of the part among the first `samples` of all.
+  std::int64_t validation_before(std::int64_t samples) const noexcept;
+  std::int64_t training_before(std::int64_t samples) const noexcept { return samples - validation_before(samples); }
+
+ private:
+  std::int64_t begin(std::int64_t block) const noexcept;
+
+  std::int64_t samples_, validation_;
+};
+
+class SplitDataset final : public Dataset {
+ public:
+  enum class Part { training, validation };
+  /// `share` of the samples are for validation: at least one, and one is left. Throws FileError where there are too
+  /// few. Both parts may share `data`.
+  SplitDataset(std::shared_ptr<Dataset> data, double share, Part part);
+
+  const DatasetInfo& info() const noexcept override { return info_; }
+  const std::vector<ShardInfo>& shards() const noexcept override { return data_->shards(); }
+  const std::vector<std::string>& warnings() const noexcept override { return warnings_; }
+  std::string fingerprint() const override;
+  FileType x_type() const noexcept override { return data_->x_type(); }
+  std::size_t x_bytes() const noexcept override { return data_->x_bytes(); }
+  std::size_t y_bytes() const noexcept override { return data_->y_bytes(); }
+  void read(std::span<const std::int64_t> samples, std::int64_t epoch, std::span<std::byte> x,
+            std::span<std::byte> y) const override;
+  std::vector<std::int64_t> shard_counts() const override;
+  std::size_t stored_bytes() const noexcept override { return data_->stored_bytes(); }
+  std::int64_t block_multiple() const noexcept override { return data_->block_multiple(); }
+  std::size_t cache_bytes() const noexcept override { return data_->cache_bytes(); }
+  void will_need(std::int64_t first, std::int64_t count) const noexcept override;
+  /// The training part answers for the files of both.
+  std::uint64_t verify(int part, int parts) const override;
+  void check_unchanged(int part, int parts) override;
+
+ private:
+  std::int64_t sample(std::int64_t index) const noexcept {
+    return part_ == Part::training ? split_.training_sample(index) : split_.validation_sample(index);
+  }
+
+  std::shared_ptr<Dataset> data_;
+  SampleSplit split_;
+  Part part_;
+  DatasetInfo info_;
+  std::vector<std::string> warnings_;
+};
+
+}  // namespace lockstep::io

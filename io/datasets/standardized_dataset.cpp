@@ -1,0 +1,54 @@
+#include "io/datasets/standardized_dataset.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include "io/files/element_cast.hpp"
+
+namespace lockstep::io {
+namespace {
+
+std::span<float> floats_in(std::span<std::byte> bytes) {
+  return {reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)};
+}
+
+void require_features(const FeatureScale& scale, const Field& field) {
+  const auto features = static_cast<std::int64_t>(scale.mean.size());
+  if (features == 0) return;
+  if (scale.deviation.size() != scale.mean.size() || field.elements() % features != 0) {
+    throw std::invalid_argument("a scale of other features than " + field.name + " has");
+  }
+}
+
+}  // namespace
+
+StandardizedDataset::StandardizedDataset(std::shared_ptr<Dataset> data, FeatureScale x, FeatureScale y)
+    : data_(std::move(data)), x_(std::move(x)), y_(std::move(y)) {
+  require_features(x_, info().x);
+  if (y_.empty()) return;
+  if (info().labels_are_classes || info().y.name.empty()) throw std::invalid_argument("only targets have a scale");
+  require_features(y_, info().y);
+}
+
+std::size_t StandardizedDataset::x_bytes() const noexcept {
+  return x_.empty() ? data_->x_bytes() : static_cast<std::size_t>(info().x.elements()) * sizeof(float);
+}
+
+void StandardizedDataset::read(std::span<const std::int64_t> samples, std::int64_t epoch, std::span<std::byte> x,
+                               std::span<std::byte> y) const {
+  if (x_.empty() || data_->x_type() == FileType::float32) {
+    data_->read(samples, epoch, x, y);
+  } else {
+    std::vector<std::byte> stored(samples.size() * data_->x_bytes());
+    data_->read(samples, epoch, stored, y);
+    with_elements(data_->x_type(), stored, [&](auto elements) {
+      std::transform(elements.begin(), elements.end(), floats_in(x).begin(),
+                     [](auto element) { return static_cast<float>(element); });
+    });
+  }
+  if (!x_.empty()) x_.apply(floats_in(x));
+  if (!y_.empty()) y_.apply(floats_in(y));
+}
+
+}  // namespace lockstep::io

@@ -1,0 +1,36 @@
+/// \file
+/// Numbers brought to mean 0 and deviation 1, feature by feature: the columns of a table, the channels of an image, the
+/// targets of a regression.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace lockstep::io {
+
+/// Of `mean.size()` features, which take turns: element i of a sample belongs to feature i % size. Nothing in it: the
+/// numbers stay as they are.
+struct FeatureScale {
+  std::vector<float> mean;
+  std::vector<float> deviation;  ///< > 0, as many; 1 where all numbers of a feature are equal
+
+  bool empty() const noexcept { return mean.empty(); }
+  /// number = (number - mean) / deviation, as (number - mean) * (1 / deviation) in float. Whole samples.
+  void apply(std::span<float> numbers) const;
+  /// The other way round: number = number * deviation + mean.
+  void undo(std::span<float> numbers) const;
+  bool operator==(const FeatureScale&) const = default;
+};
+
+/// Where mean and deviation of a feature are, `deviation` 0 where its numbers are all equal.
+struct FeatureSpread {
+  double mean = 0, deviation = 0;
+};
+/// A deviation that comes from rounding alone counts as none.
+FeatureScale scale_of(std::span<const FeatureSpread> features);
+/// Whether a network learns badly from the numbers as they are: a mean further from 0 than 4, or a deviation outside
+/// [1/4, 4].
+bool asks_for_scale(std::span<const FeatureSpread> features) noexcept;
+
+}  // namespace lockstep::io

@@ -1,0 +1,143 @@
+#!/usr/bin/env bash
+# Files as people have them, understood without options: HDF5 of h5py, tables whose numbers are far from 0.
+# seconds: 300
+. "$(dirname "$0")/harness.sh"
+python3 - <<'END'
+import h5py, numpy as np
+random = np.random.default_rng(1)
+labels = np.arange(240) % 4
+x = random.normal(size=(240, 6)) + 3 * np.eye(4, 6)[labels]
+pictures = (np.clip(random.normal(60, 9, size=(240, 3, 8, 8)) + 120 * (labels[:, None, None, None] == np.arange(3)[:, None, None]), 0, 255)).astype("u1")
+def file(name, **fields):
+    with h5py.File(name, "w") as f:
+        for key, value in fields.items(): f.create_dataset(key, data=value)
+names = np.array(["oak", "ash", "elm", "fir"])[labels]
+file("found.h5", features=x.astype("f4"), species=labels.astype("i8"))
+file("three.h5", features=x.astype("f4"), species=labels, weight=np.ones(240))
+file("half.h5", x=x.astype("f2"), y=labels.astype("i8"))
+file("texts.h5", x=x.astype("f4"), y=[str(n).encode() for n in names])
+file("one_hot.h5", x=x.astype("f4"), y=np.eye(4)[labels])
+file("binary.h5", x=x.astype("f4"), y=(x[:, :3] > 1).astype("u1"))
+file("masks.h5", x=pictures, y=pictures[:, 0])
+file("first.h5", x=pictures, y=labels)
+file("last.h5", x=np.moveaxis(pictures, 1, 3), y=labels)
+wide = np.stack([1e4 * x[:, 0] + 2e4, x[:, 1] / 1e3, x[:, 2]], 1)
+target = 2e5 + 1e5 * x[:, 0] - 3e4 * x[:, 1] + random.normal(scale=1e3, size=240)
+file("houses.h5", x=wide, y=target)
+with open("houses.csv", "w") as f:
+    f.write("income,rooms,sea,price\n")
+    for i in range(240):
+        f.write(f"{wide[i, 0]:.3f},{'' if i % 40 == 9 else f'{wide[i, 1]:.9f}'},{names[i]},{target[i]:.2f}\n")
+END
+train="train --steps 120 --hidden 16 --learning-rate 0.01 --progress off --no-tensorboard"
+best() { python3 -c '
+import json, sys
+print(max(json.loads(line).get("accuracy", 0) for line in open(sys.argv[1] + "/metrics.jsonl") if "\"validation\"" in line))' "$1"; }
+learns() { expect awk "BEGIN { exit !($(best "$1") > 0.7) }"; }
+
+check "two data sets that fit are found, and a part is put aside for validation"
+run $train --data found.h5 --validation 0.25 --run runs/found
+expect_status 0; expect_err "takes features for the samples and species for the labels"
+expect_out "data: 180 samples in 1 file, 4 classes; validation: 60 samples"
+learns runs/found
+run -n 2 eval runs/found
+expect_status 0; expect_out "60 samples"
+run eval runs/found --data found.h5 --x features --y species
+expect_status 0; expect_out "240 samples"
+run eval runs/found --data half.h5 --x species
+expect_error 1 "has no dataset species"
+run $train --data three.h5 --run runs/three
+expect_error 1 "has no dataset x; it holds features, species, weight: choose with --x"
+
+check "names belong to the data that they are given with"
+must_run pack --x found.h5 --out packed
+run $train --data found.h5 --x features --y species --validation packed --run runs/mixed
+expect_status 0; learns runs/mixed
+run eval runs/mixed --data packed
+expect_status 0
+run $train --data packed --x features --run runs/none
+expect_error 1 "leave --x and --y away"
+
+check "float16, texts and one-hot rows as labels"
+for kind in half texts one_hot; do
+  run $train --data $kind.h5 --validation 0.25 --run runs/$kind
+  expect_status 0; expect_out "4 classes"; learns runs/$kind
+done
+expect_err "one 1 in each row: taken as labels of 4 classes"
+run info runs/texts/checkpoints/step-0000000120.h5
+expect_out "ash.*elm.*fir.*oak"
+
+check "what is not there yet is said"
+run $train --data masks.h5 --run runs/masks
+expect_error 1 "per-pixel labels are not supported yet"
+run $train --data binary.h5 --run runs/binary
+expect_status 0; expect_err "rows of 0 and 1"
+
+check "channels first and channels last are the same pictures"
+for layout in first last; do
+  run $train --data $layout.h5 --validation 0.25 --seed 5 --run runs/$layout
+  expect_status 0; learns runs/$layout
+done
+run eval runs/first --data last.h5; grep -o 'loss .*' out >first.out
+run eval runs/last --data first.h5; grep -o 'loss .*' out >last.out
+expect_same first.out last.out
+run $train --data first.h5 --layout channels-last --validation 0.25 --run runs/other
+expect_status 0
+run eval runs/other --data last.h5
+expect_error 2 "another order"
+
+check "pack takes them, too"
+must_run pack --x first.h5 --out packed_first --validation 60
+run info packed_first
+expect_out "x +uint8 \[8, 8, 3\]"
+must_run pack --x texts.h5 --out packed_texts --shards 3
+run info packed_texts
+expect_out "ash +60"
+
+check "info looks at the numbers and says what train would make of them"
+run info houses.h5
+expect_status 0
+expect_out "x +float64 \[3\], -?[0-9.]+(e-[0-9]+)? to [0-9]{5}"; expect_out "data set x, contiguous"
+expect_out "sees 3 features; predicts 1 number"
+run info first.h5
+expect_out "1 +60"; expect_out "images of 8 x 8 pixels, 3 channels; learns 4 class"
+
+check "wide numbers are standardised, the same at any number of ranks, and told in their units"
+for n in 1 2 3; do
+  run -n $n $train --data houses.h5 --validation 0.25 --global-batch 32 --run runs/houses-$n
+  expect_status 0; expect_out "normalisation per-feature \(3 features"; expect_out "errors are in the units of the data"
+  expect awk "BEGIN { exit !($(metric runs/houses-$n validation mean_absolute_error | tail -n 1 | cut -d ' ' -f 2) < 20000) }"
+done
+python3 - 2>python.log <<'END' || failed "$(tail -n 1 python.log)"
+import h5py, json
+def description(n):
+    with h5py.File(f"runs/houses-{n}/checkpoints/step-0000000120.h5") as f: return json.loads(bytes(f["state/data_description"][()]))
+one = description(1)
+assert one["feature_scale"] == description(2)["feature_scale"] == description(3)["feature_scale"]
+assert one["target_scale"] == description(3)["target_scale"]
+import numpy as np
+with h5py.File("houses.h5") as f: x, y = f["x"][:], f["y"][:]
+assert abs(one["feature_scale"]["mean"][0] / x[:, 0].mean() - 1) < 0.1
+assert abs(one["target_scale"]["deviation"][0] / y.std() - 1) < 0.1
+END
+run predict runs/houses-2 --data houses.h5 --out predictions.h5
+expect_status 0
+python3 - 2>python.log <<'END' || failed "$(tail -n 1 python.log)"
+import h5py, numpy as np
+with h5py.File("predictions.h5") as f, h5py.File("houses.h5") as data:
+    target = f["target"][:].ravel()
+    assert (target == data["y"][:].astype("f4")).all()
+    assert abs(f["scores"][:].ravel() - target).mean() < 20000
+END
+run -n 2 train --run runs/houses-2 --resume --steps 130 --progress off
+expect_status 0; expect_out "normalisation per-feature"
+run train --data houses.h5 --normalize none --normalize-targets none --optimizer sgd --learning-rate 1e-12 --steps 2 --hidden 4 --run runs/plain
+expect_err "inputs go up to .*--normalize per-feature"
+
+check "a table: texts, missing cells"
+run pack --x houses.csv --label-column price --regression --out table
+expect_error 1 "houses.csv:11: column 1 \(rooms\).*--missing drop"
+run pack --x houses.csv --label-column price --regression --missing mean --out table --validation 0.25
+expect_status 0; expect_out "column 2 \(sea\) holds 4 different texts"
+run $train --data table --run runs/table
+expect_status 0; expect_out "6 features"

@@ -1,0 +1,35 @@
+/// Numbers brought to mean 0 and deviation 1.
+#include "io/shards/feature_scale.hpp"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::io {
+namespace {
+
+using Spreads = std::vector<FeatureSpread>;
+
+TEST(FeatureScaleTest, FeaturesTakeTurnsAndComeBack) {
+  const FeatureScale scale = scale_of(Spreads{{.mean = 100, .deviation = 50}, {.mean = -1, .deviation = 0.5}});
+  std::vector<float> numbers{150, -1, 0, 0};
+  scale.apply(numbers);
+  EXPECT_EQ(numbers, (std::vector<float>{1, 0, -2, 2}));
+  scale.undo(numbers);
+  EXPECT_EQ(numbers, (std::vector<float>{150, -1, 0, 0}));
+  FeatureScale{}.apply(numbers);
+  EXPECT_EQ(numbers, (std::vector<float>{150, -1, 0, 0}));
+}
+
+TEST(FeatureScaleTest, AFeatureThatNeverChangesIsOnlyMoved) {
+  const FeatureScale scale = scale_of(Spreads{{.mean = 7, .deviation = 0}, {.mean = 1e6, .deviation = 1e-3}});
+  EXPECT_EQ(scale.deviation, (std::vector<float>{1, 1}));
+}
+
+TEST(FeatureScaleTest, OnlyAnUnusualSpreadAsksForIt) {
+  EXPECT_FALSE(asks_for_scale(Spreads{{.mean = 1, .deviation = 0.6}, {.mean = 0, .deviation = 0}}));
+  EXPECT_TRUE(asks_for_scale(Spreads{{.mean = 0, .deviation = 1}, {.mean = 9203, .deviation = 1}}));
+  EXPECT_TRUE(asks_for_scale(Spreads{{.mean = 0, .deviation = 0.0476}}));
+  EXPECT_TRUE(asks_for_scale(Spreads{{.mean = 0, .deviation = 20}}));
+}
+
+}  // namespace
+}  // namespace lockstep::io
