@@ -2,6 +2,8 @@
 if(NOT CPACK_GENERATOR STREQUAL "DEB")
   return()
 endif()
+# Its libraries lie where the system looks for them.
+file(RPATH_REMOVE FILE ${CPACK_TEMPORARY_INSTALL_DIRECTORY}/usr/bin/lockstep)
 set(share ${CPACK_TEMPORARY_INSTALL_DIRECTORY}/usr/share)
 if(EXISTS ${share}/zsh/site-functions)
   file(RENAME ${share}/zsh/site-functions ${share}/zsh/vendor-completions)
