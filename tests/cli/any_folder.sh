@@ -37,6 +37,6 @@ check "the plan says how it trains"
 run train "${options[@]}" --l2 0.01 --normalize range --dry-run
 expect_status 0
 expect_out '^optimiser: adam, beta1 0.9, beta2 0.999, epsilon 1e-08$'
-expect_out '^learning rate: cosine, 0.1 to 0, warm-up over 1 step$'
+expect_out '^learning rate: cosine, 0.001 to 0, warm-up over 1 step$'
 expect_out '^loss: softmax-cross-entropy, L2 0.01$'
 expect_out '^input: normalisation affine\(.*\), augmentation none$'
