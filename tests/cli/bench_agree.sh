@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # bench agree: the same training under several ways to agree.
+# alone
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 pack_small data/test --first 600

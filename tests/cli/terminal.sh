@@ -29,7 +29,7 @@ expect_status 0
 expect_out '^step 30/60  epoch 1\.00  loss [0-9.]+  accuracy [0-9.]+ %'
 expect_out '^step 60/60  .*left 0:00$'; expect_no_out 'compute [0-9]+ %  communication [0-9]+ %  other [0-9]+ %  left'
 [ -z "$(grep -E '^(step|validation) ' out | awk 'length > 100')" ] || failed "a line is longer than the terminal"
-expect grep -Eq '^step 60/60 .*lr 0\.1 .*/rank\)  input .* other [0-9]+ %  left 0:00$' runs/a/log.txt
+expect grep -Eq '^step 60/60 .*lr 0\.001 .*/rank\)  input .* other [0-9]+ %  left 0:00$' runs/a/log.txt
 expect grep -Eq '^validation at step 60: .* samples\)  in [0-9.]+ s  training in the 30 steps before: loss' runs/a/log.txt
 expect_no_out $'\x1b'
 
