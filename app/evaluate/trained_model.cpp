@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "app/engine/engine.hpp"
+#include "app/options/moved_path.hpp"
 #include "app/options/options.hpp"
 #include "app/plan/agreement.hpp"
 #include "app/plan/data_match.hpp"
@@ -62,9 +63,27 @@ TrainedModel::TrainedModel(comm::Communicator& communicator, Console& console, c
 
 TrainedModel::~TrainedModel() = default;
 
+/// The data of a run whose folder was moved together with them.
+void TrainedModel::follow_run(const std::filesystem::path& checkpoint) {
+  std::error_code unknown;
+  std::filesystem::path run = std::filesystem::absolute(checkpoint);
+  if (!std::filesystem::is_directory(run, unknown)) run = run.parent_path();
+  if (!run.has_filename()) run = run.parent_path();
+  if (run.filename() == "checkpoints") run = run.parent_path();
+  for (std::filesystem::path* const path : {&trained_.data.path, &trained_.data.validation}) {
+    const std::filesystem::path there = moved_along(*path, trained_.run.folder, run);
+    if (there == *path) continue;
+    notes_.push_back(
+        fmt::format("{} is not there: {} has moved with the run, and is taken", path->string(), there.string()));
+    *path = there;
+  }
+}
+
 void TrainedModel::find_data(comm::Communicator& communicator, const Request& request) {
   all_succeed_or_usage(communicator, [&] {
-    if (!request.data.empty()) {
+    if (request.data.empty()) {
+      follow_run(request.checkpoint.path);
+    } else {
       trained_.data.path = request.data;
       trained_.data.validation.clear();
       trained_.data.validation_share = 0;

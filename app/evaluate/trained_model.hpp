@@ -63,6 +63,7 @@ class TrainedModel {
   std::string description() const;
 
  private:
+  void follow_run(const std::filesystem::path& checkpoint);
   void find_data(comm::Communicator& communicator, const Request& request);
   void open_data(comm::Communicator& communicator, const Request& request, io::IoDeadline& deadline);
   void match_data(std::unique_ptr<io::Dataset>& opened);

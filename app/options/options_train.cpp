@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "app/options/moved_path.hpp"
 #include "app/options/train_options.hpp"
 #include "app/options/train_rows.hpp"
 
@@ -80,6 +81,11 @@ void apply_configuration_to_continue(const CommandLine& line, OptionTable& table
   const std::filesystem::path file = std::filesystem::path(*run) / "config.ini";
   if (!std::filesystem::exists(file)) return;
   apply_ini_file(file, table);
+  for (const char* name : {"data", "validation"}) {
+    Option* const path = table.find(name);
+    const std::filesystem::path there = moved_along(path->text(), table.find("run")->text(), *run);
+    if (there != path->text()) path->assign(there.string(), OptionSource::file, name);
+  }
   std::ifstream stream(file);
   complete_older({std::istreambuf_iterator<char>(stream), {}}, table);
 }

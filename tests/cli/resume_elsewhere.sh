@@ -37,6 +37,18 @@ expect_status 0; expect_file here/checkpoints/step-0000000040.h5
 mv out err ..
 cd .. || exit 1
 
+check "a run travels with its data: to another folder, under another mount"
+mkdir -p there/runs
+cp -r runs/a there/runs/
+mv data there/
+run eval there/runs/a
+expect_status 0; expect_out "data/test is not there: .*/there/data/test has moved with the run, and is taken"
+run -n 2 train --resume --run there/runs/a --steps 41 --progress off
+expect_status 0; expect_out "^continuing after step 40"; expect_out "^done at step 41"
+mv there/data data
+run eval there/runs/a --data data/train
+expect_status 0; expect_no_out "has moved"
+
 check "it needs a folder of its own"
 run train --resume $at_20
 expect_error 2 '--resume FILE needs --run'
