@@ -139,7 +139,9 @@ std::string manual_page(const CommandHelp& command, std::string_view version) {
     for (const std::string& line : page.examples) text += escaped(line) + "\n";
     text += ".fi\n";
   }
-  return text + std::string(kExitStatus) + ".SH SEE ALSO\n\\fBlockstep\\fR(1)\n";
+  text += kExitStatus;
+  text += ".SH SEE ALSO\n\\fBlockstep\\fR(1)\n";
+  return text;
 }
 
 std::string program_manual(std::span<const CommandHelp> commands, std::string_view version) {
@@ -153,7 +155,8 @@ std::string program_manual(std::span<const CommandHelp> commands, std::string_vi
       "without for one: the numbers are the same.\n"
       ".SH COMMANDS\n";
   for (const CommandHelp& command : commands) text += item(command.name, "", command.summary);
-  text += std::string(kExitStatus) + ".SH SEE ALSO\n";
+  text += kExitStatus;
+  text += ".SH SEE ALSO\n";
   for (std::size_t i = 0; i < commands.size(); ++i) {
     text +=
         fmt::format("\\fB{}\\fR(1){}\n", escaped(manual_name(commands[i].name)), i + 1 < commands.size() ? "," : "");
