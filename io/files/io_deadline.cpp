@@ -93,6 +93,8 @@ void IoDeadline::watch(const std::stop_token& stop) {
     }
     if (pending->late >= seconds_ && !std::exchange(expired, true) && handlers_.expired) handlers_.expired(*pending);
   }
+  // A wait that was over since the last look has its end said all the same.
+  if (waiting && handlers_.resumed) handlers_.resumed();
 }
 
 }  // namespace lockstep::io

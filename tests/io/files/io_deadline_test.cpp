@@ -114,6 +114,16 @@ TEST(IoDeadline, GivesALongOperationItsTime) {
   EXPECT_EQ(std::count(all.begin(), all.end(), "waiting: log.txt"), 0);
 }
 
+TEST(IoDeadline, SaysThatAWaitIsOverWhereItsOwnTimeIsOverToo) {
+  Said said;
+  {
+    IoDeadline deadline(60, into(said));
+    const IoDeadline::Operation operation(&deadline, kReading, kFile);
+    ASSERT_TRUE(said.wait_for("waiting: shard-0.h5"));
+  }
+  EXPECT_EQ(said.all().back(), "resumed");
+}
+
 TEST(IoDeadline, IsNoneWithoutAnObject) { const IoDeadline::Operation operation(nullptr, kReading, kFile); }
 
 TEST(IoDeadline, RefusesOneThatIsNone) {
