@@ -101,7 +101,10 @@ class Sweep {
     words.insert(words.end(), {fs::read_symlink("/proc/self/exe").string(), "train"});
     const SweepSetting& its = setting(task.setting);
     words.insert(words.end(), its.arguments.begin(), its.arguments.end());
-    words.insert(words.end(), {"--run=" + run.string(), "--resume", "--progress=off"});
+    words.insert(words.end(), {"--run=" + run.string(), "--resume"});
+    const bool says_progress = std::any_of(its.arguments.begin(), its.arguments.end(),
+                                           [](const std::string& word) { return word.starts_with("--progress"); });
+    if (!says_progress) words.emplace_back("--progress=off");
     if (!last) words.push_back(fmt::format("--stop-at={}", share_of_steps(task.rung, rungs_)));
     const int code = finish(start(words, folder_.words_of(task.setting)));
     if (signals_.stop_requested()) return false;

@@ -69,9 +69,9 @@ case $line in *hidden*) hidden= ;; *) hidden="--hidden 4" ;; esac
 must_run train "${common[@]}" $hidden $line --run runs/whole --progress off
 [ "$(metric runs/whole validation loss | tail -n 1)" = "$(metric runs/h/$winner validation loss | tail -n 1)" ] || failed "another result"
 
-check "under a launcher"
+check "under a launcher, and what sweep says itself may be said"
 printf -- '--hidden 4\n' >one.txt
-run sweep one.txt --data data --batch 20 --steps 4 --run runs/two --launch "$tree/app/launch 2"
+run sweep one.txt --data data --batch 20 --steps 4 --progress off --run runs/two --launch "$tree/app/launch 2"
 expect_status 0
 expect grep -q '"ranks":2' runs/two/1/metrics.jsonl
 

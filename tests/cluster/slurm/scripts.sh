@@ -91,12 +91,14 @@ expect grep -Eq 'hidden *= *8,8' runs/sweep/2/config.ini
 expect grep -q 'has 2 lines of settings; there is no line 3' sweep-3.log
 
 check "successive halving: two tasks of an array share the lines"
+pack_small data/validation
 submit halving --array=1-2 --output=halving-%a.log "$tree/slurm/sweep.sbatch" settings.txt "${options[@]}" --halving --steps 40 --run runs/halving
 : >halving.log
 finish_job 200
 expect grep -q '^1\. ' halving-1.log
 expect grep -q '^1\. ' halving-2.log
 [ "$(cat runs/halving/[12]/metrics.jsonl | grep -c '"how":"done"')" = 1 ] || failed "not one of two has come through"
+rm -r data/validation
 
 check "a sweep that is no array"
 submit lonely "$tree/slurm/sweep.sbatch" settings.txt "${options[@]}" --run runs/lonely
