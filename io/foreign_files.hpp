@@ -27,8 +27,9 @@ struct InspectionLimits {
   std::uint64_t memory_bytes = std::uint64_t{8} << 30;  ///< of address space, beyond what the program starts with
 };
 
-/// What a program does with the files in the process of its own: opens each, describes x and y, reads all of y and at
-/// least the first 16 MiB of x where the library has to be asked for them. A checkpoint is opened and left alone.
+/// What a program does with the files in the process of its own: opens each, describes x and y, and where the library
+/// has to be asked for them reads all of y, the first 16 MiB of x, places beyond, and the whole index of their chunks
+/// (where it has at most 262,144). A checkpoint is opened and left alone.
 /// `progress` gets the name of each file before it is opened and "" now and then. Throws FileError.
 void inspect(const ForeignFiles& files, const std::function<void(std::string_view file)>& progress);
 

@@ -67,6 +67,9 @@ class Hdf5File {
 
   /// Names of the datasets in a group, not in those within it; sorted.
   std::vector<std::string> datasets(std::string_view group) const;
+  /// Chunks that are stored, read from the whole index: what is wrong with it anywhere throws FileError, or crashes the
+  /// library. 0 where the dataset is not chunked.
+  std::int64_t count_chunks(std::string_view dataset) const;
   /// All strings of a dataset, of fixed or variable length. Throws FileError: other elements, more than the file holds.
   std::vector<std::string> read_texts(std::string_view dataset) const;
 

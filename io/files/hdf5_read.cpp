@@ -117,6 +117,22 @@ void Hdf5File::read_rows(std::string_view dataset, FileType type, std::int64_t f
   }
 }
 
+std::int64_t Hdf5File::count_chunks(std::string_view dataset) const {
+  const Hdf5Lock lock;
+  const Hdf5Id id = handles_->open_dataset(dataset);
+  const Hdf5Id properties(H5Dget_create_plist(id.get()), H5Pclose);
+  if (!properties.valid()) handles_->fail(fmt::format("read the layout of dataset {}", dataset));
+  if (H5Pget_layout(properties.get()) != H5D_CHUNKED) return 0;
+  hsize_t chunks = 0;
+#if H5_VERSION_GE(1, 10, 5)
+  const Hdf5Id space(H5Dget_space(id.get()), H5Sclose);  // 1.10 does not know H5S_ALL here
+  if (!space.valid() || H5Dget_num_chunks(id.get(), space.get(), &chunks) < 0) {
+    handles_->fail(fmt::format("read the index of the chunks of dataset {}", dataset));
+  }
+#endif
+  return static_cast<std::int64_t>(chunks);
+}
+
 /// `read` fills memory for so many elements of `type`.
 template <class Read>
 std::vector<std::string> Hdf5File::Handles::decode_texts(const Hdf5Id& type, const Hdf5Id& space, std::size_t count,

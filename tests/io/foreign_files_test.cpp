@@ -7,6 +7,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <hdf5.h>
 
 #include "io/files/hdf5_file.hpp"
 #include "io/io_test_support.hpp"
@@ -107,6 +108,35 @@ TEST_F(ForeignFilesTest, EveryFileIsNamedBeforeItIsOpened) {
   EXPECT_THROW(inspect({.path = folder_.path(), .x = "x", .y = "y"}, name), FileError);
   EXPECT_THAT(named.back(), HasSubstr("rubbish.h5"));
   EXPECT_THROW(inspect({.path = good, .x = "pictures", .y = "y"}, name), FileError);
+}
+
+/// 24 MiB in chunks of 4 KiB, whose index has about a hundred nodes.
+void write_chunked(const std::filesystem::path& path) {
+  const std::vector<hsize_t> shape{24576, 256}, chunk{4, 256};
+  const std::vector<float> x(shape[0] * shape[1], 0.5F);
+  const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  const hid_t space = H5Screate_simple(2, shape.data(), nullptr), properties = H5Pcreate(H5P_DATASET_CREATE);
+  H5Pset_chunk(properties, 2, chunk.data());
+  const hid_t dataset = H5Dcreate2(file, "x", H5T_NATIVE_FLOAT, space, H5P_DEFAULT, properties, H5P_DEFAULT);
+  H5Dwrite(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, x.data());
+  H5Dclose(dataset);
+  H5Pclose(properties);
+  H5Sclose(space);
+  H5Fclose(file);
+}
+
+TEST_F(ForeignFilesTest, DamageOfTheIndexIsFoundWhereverItIs) {
+  const std::filesystem::path path = folder_.path() / "chunked.h5";
+  write_chunked(path);
+  const ForeignFiles files{.path = path, .x = "x", .y = "", .unlabelled = Unlabelled::accepted};
+  EXPECT_NO_THROW(inspect(files, [](std::string_view) {}));
+  std::string bytes = read_text(path);
+  std::vector<std::size_t> nodes;
+  for (std::size_t at = 0; (at = bytes.find("TREE", at)) != std::string::npos; ++at) nodes.push_back(at);
+  ASSERT_GT(nodes.size(), 50U);
+  bytes[nodes[nodes.size() - 5]] = 'X';
+  write_text(path, bytes);
+  EXPECT_THAT(error_text<FileError>([&] { inspect(files, [](std::string_view) {}); }), HasSubstr("chunked.h5"));
 }
 
 }  // namespace
