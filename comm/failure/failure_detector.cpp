@@ -10,11 +10,15 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "comm/failure/ending_signal.hpp"
 
 namespace lockstep::comm {
 namespace {
+
+/// The watch's looks, 0.1 s apart: the launcher gives a job whose rank has died a second.
+constexpr int kKept = 4;
 
 /// How long a rank whose patience is over listens for the reports of the others, and how long the launcher has to end
 /// this rank, too, after it has ended another.
@@ -35,9 +39,12 @@ FailureDetector::FailureDetector(MpiSession::State& state, PeerTable peers, cons
       excuse_seconds_(options.excuse_seconds),
       urgency_(urgency),
       oversubscribed_(peers_.oversubscribed()),
-      leave_(state.leave_taking->add([this] { take_leave(); })) {}
+      leave_(state.leave_taking->add([this] { take_leave(); })) {
+  if (state.connections) look_ = state.connections->add_look([this](int dead) { look_for_a_kept_wait(dead); });
+}
 
 FailureDetector::~FailureDetector() {
+  if (look_) state_.connections->remove_look(*look_);
   state_.leave_taking->remove(leave_);
   if (std::uncaught_exceptions() > 0) take_leave();
 }
@@ -127,6 +134,21 @@ void FailureDetector::look_for_the_dead() {
     throw PeerError(fmt::format("{} has died; {}. Its host's system log may say why (out of memory?). Ending the job.",
                                 peers_.describe(peer), whereabouts(peer, "are")));
   }
+}
+
+void FailureDetector::look_for_a_kept_wait(int dead_rank) {
+  const std::uint64_t polls = polls_.load(std::memory_order_relaxed);
+  const bool stands_still = waits_.load(std::memory_order_relaxed) && polls == polls_seen_;
+  polls_seen_ = polls;
+  standstills_ = stands_still ? standstills_ + 1 : 0;
+  const int peer = dead_rank - state_.first_rank;
+  if (standstills_ < kKept || peer < 0 || peer >= state_.size) return;
+  state_.suspects->mark_dead(dead_rank);
+  const PeerError error(
+      fmt::format("{} has died; its peers are in {}. Its host's system log may say why (out of memory?). "
+                  "Ending the job.",
+                  peers_.describe(peer), own_activity()));
+  _exit(state_.failure_handler ? state_.failure_handler(std::make_exception_ptr(error)) : 1);
 }
 
 std::vector<int> FailureDetector::dead_peers() const {

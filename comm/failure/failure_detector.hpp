@@ -9,6 +9,10 @@
 /// outnumber their cores yield at once, and where nobody stands still for the result (Urgency) they sleep. After the
 /// deadline without progress the rank names who has not come, where their pages tell. Else it reports to all others and
 /// listens for their reports for 1.5 s; a rank that waits, too, reports at once. Who stays silent is the culprit.
+///
+/// A WAIT THAT MPI KEEPS. Open MPI tells the launcher of a lost connection inside a call, and the launcher, which ends
+/// the job within a second, does not answer. Where polls have stood still for 0.4 s after a death the thread of
+/// ConnectionWatch says what the waiting one cannot.
 #pragma once
 
 #include <algorithm>
@@ -16,6 +20,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <list>
 #include <optional>
 #include <span>
 #include <string>
@@ -27,6 +32,7 @@
 #include "comm/failure/status_channel.hpp"
 #include "comm/failure/urgency.hpp"
 #include "comm/session/backoff.hpp"
+#include "comm/session/connection_watch.hpp"
 #include "comm/session/deadline.hpp"
 #include "comm/session/mpi_state.hpp"
 #include "comm/session/peers.hpp"
@@ -99,6 +105,20 @@ class FailureDetector {
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::milliseconds kLookInterval{100};
 
+  class Waiting {
+   public:
+    explicit Waiting(std::atomic<bool>& waits) : waits_(waits), before_(waits.load(std::memory_order_relaxed)) {
+      waits_.store(true, std::memory_order_relaxed);
+    }
+    ~Waiting() { waits_.store(before_, std::memory_order_relaxed); }
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+
+   private:
+    std::atomic<bool>& waits_;
+    bool before_;
+  };
+
   /// After a poll without progress, the `idle`-th in a row; where nobody waits for the result asleep at once, for
   /// longer and longer (50 to 200 us).
   void rest(Backoff& backoff, int idle) const;
@@ -106,6 +126,8 @@ class FailureDetector {
   void show_farewell() noexcept;
   /// Throws when a peer that has not taken leave is dead, and not because the launcher ends the job already.
   void look_for_the_dead();
+  /// From the watch's thread: ends the job where a wait is kept in MPI.
+  void look_for_a_kept_wait(int dead_rank);
   /// It has taken leave, or reported: in order, or with an error of its own.
   bool has_left(int rank) const;
   /// It is dead, but what it said before may still be on its way. Waits for a moment.
@@ -142,8 +164,13 @@ class FailureDetector {
   std::atomic<const char*> activity_{"the start"};
   std::atomic<std::int64_t> step_{-1};
   std::atomic<bool> driven_{false};
+  std::atomic<bool> waits_{false};
+  std::atomic<std::uint64_t> polls_{0};            ///< of waits
+  std::uint64_t polls_seen_ = 0;                   ///< by the watch's thread
+  int standstills_ = 0;                            ///< its looks in a row that saw a wait without a poll
   std::optional<Clock::time_point> end_of_grace_;  ///< of a death after somebody has left
   LeaveTaking::Word leave_;
+  std::optional<std::list<ConnectionWatch::Look>::iterator> look_;
 };
 
 template <class Advance>
@@ -151,7 +178,9 @@ void FailureDetector::wait_until_done(Collective operation, Advance advance) {
   std::optional<Patience> patience;  // from the first idle polls on: a transfer that flows never asks for the time
   Clock::time_point next_look;
   Backoff backoff(pace());
+  const Waiting waiting(waits_);
   for (int idle = 0;;) {
+    polls_.store(polls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     const Progress progress = advance();
     if (progress == Progress::done) return;
     if (progress == Progress::some) {

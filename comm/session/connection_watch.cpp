@@ -38,6 +38,7 @@ constexpr std::uint8_t kFarewell = 'F';
 constexpr int kQuiet = 2, kQuestions = 3;
 /// Two hosts that fall silent at once do so within this.
 constexpr std::chrono::seconds kBothSilent{3};
+constexpr int kLookMs = 100;
 
 class Socket {
  public:
@@ -185,6 +186,12 @@ struct ConnectionWatch::Connections {
     if (write(STDERR_FILENO, line.data(), line.size()) < 0) return;  // nobody listens
   }
 
+  void say_farewell() noexcept {
+    for (const Neighbour& neighbour : neighbours) {
+      if (send(neighbour.socket.get(), &kFarewell, 1, MSG_NOSIGNAL) != 1) continue;  // it has gone before
+    }
+  }
+
   bool introducing() const { return (expects_before || expects_after) && Clock::now() < end; }
 
   void reach_out() {
@@ -274,9 +281,20 @@ void ConnectionWatch::join(std::span<const WatchAddress> all) {
   }
 }
 
+std::list<ConnectionWatch::Look>::iterator ConnectionWatch::add_look(Look look) {
+  const std::lock_guard lock(looks_mutex_);
+  return looks_.insert(looks_.end(), std::move(look));
+}
+
+void ConnectionWatch::remove_look(std::list<Look>::iterator look) {
+  const std::lock_guard lock(looks_mutex_);
+  looks_.erase(look);
+}
+
 void ConnectionWatch::take_leave() noexcept {
   if (!thread_.joinable()) return;
   thread_.request_stop();
+  if (thread_.get_id() == std::this_thread::get_id()) return connections_->say_farewell();
   const std::uint64_t one = 1;
   if (write(connections_->wake.get(), &one, sizeof(one)) != sizeof(one)) return;
   thread_.join();
@@ -302,8 +320,14 @@ void ConnectionWatch::watch(const std::stop_token& stop) {
     const std::size_t neighbours_from = polled.size();
     for (const Neighbour& neighbour : c.neighbours) polled.push_back({neighbour.socket.get(), POLLIN, 0});
     // A second at most while there is something to come to an end.
-    if (poll(polled.data(), polled.size(), c.introducing() || c.silent_since ? 1000 : -1) < 0 && errno != EINTR) return;
+    const int dead = dead_rank();
+    const int most_ms = dead >= 0 ? kLookMs : c.introducing() || c.silent_since ? 1000 : -1;
+    if (poll(polled.data(), polled.size(), most_ms) < 0 && errno != EINTR) return;
     if (stop.stop_requested()) break;
+    if (dead >= 0) {
+      const std::lock_guard lock(looks_mutex_);
+      for (const Look& look : looks_) look(dead);
+    }
     if (c.warning_is_due()) c.warn_of_silence();
 
     std::size_t at = neighbours_from;
@@ -322,9 +346,7 @@ void ConnectionWatch::watch(const std::stop_token& stop) {
     if (c.listener && polled[1].revents != 0) c.take_in();
     neighbours_.store(static_cast<int>(c.neighbours.size()), std::memory_order_release);
   }
-  for (const Neighbour& neighbour : c.neighbours) {
-    if (send(neighbour.socket.get(), &kFarewell, 1, MSG_NOSIGNAL) != 1) continue;  // it has gone before
-  }
+  c.say_farewell();
 }
 
 }  // namespace lockstep::comm

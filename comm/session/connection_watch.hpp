@@ -15,7 +15,10 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
+#include <list>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <stop_token>
 #include <thread>
@@ -52,8 +55,14 @@ class ConnectionWatch {
   int dead_rank() const noexcept { return dead_.load(std::memory_order_acquire); }
   /// Connections that stand, 0 to 2.
   int neighbours() const noexcept { return neighbours_.load(std::memory_order_acquire); }
-  /// From here on the end of this process is in order.
+  /// From here on the end of this process is in order. From any thread.
   void take_leave() noexcept;
+
+  /// Called from the watch's own thread, every tenth of a second from a neighbour's death on: for those whose own
+  /// thread may not come back from where it is. It may end the process.
+  using Look = std::function<void(int dead_rank)>;
+  std::list<Look>::iterator add_look(Look look);
+  void remove_look(std::list<Look>::iterator look);
 
  private:
   struct Connections;
@@ -63,6 +72,8 @@ class ConnectionWatch {
   WatchAddress own_;
   std::unique_ptr<Connections> connections_;
   std::atomic<int> dead_{-1}, neighbours_{0};
+  std::mutex looks_mutex_;
+  std::list<Look> looks_;
   std::jthread thread_;
 };
 

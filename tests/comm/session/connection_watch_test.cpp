@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <thread>
@@ -107,8 +108,17 @@ TEST(ConnectionWatch, AKilledRankIsMissed) {
   line.join(all);
   EXPECT_TRUE(soon([&] { return line.neighbours() == 2; }));
   EXPECT_EQ(line.dead_rank(), -1);
+  std::atomic<int> looks{0}, forgotten{0};
+  const auto look = line.add_look([&](int dead) {
+    EXPECT_EQ(dead, 1);
+    if (++looks == 2) line.take_leave();  // who looks may end the process in order
+  });
+  line.remove_look(line.add_look([&](int) { ++forgotten; }));
   kill(child, SIGKILL);
   EXPECT_TRUE(soon([&] { return line.dead_rank() == 1; }));
+  EXPECT_TRUE(soon([&] { return looks == 2; })) << "again and again until somebody takes leave";
+  EXPECT_EQ(forgotten, 0);
+  line.remove_look(look);
   waitpid(child, nullptr, 0);
   for (const int descriptor : {to_child[0], to_child[1], to_parent[0], to_parent[1]}) close(descriptor);
 }
