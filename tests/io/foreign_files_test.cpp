@@ -7,9 +7,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <hdf5.h>
 
 #include "io/files/hdf5_file.hpp"
+#include "io/files/hdf5_handles.hpp"
 #include "io/io_test_support.hpp"
 #include "io/memory_source.hpp"
 #include "io/shards/shard_writer.hpp"
