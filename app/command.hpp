@@ -26,8 +26,9 @@ struct Job {
   std::string options;  ///< equal text, equal options
 };
 
-/// As many ranks as are started, or one process; that of `alone` does not even know of MPI.
-enum class Processes { any_number, one, alone };
+/// As many ranks as are started, or one process; that of `alone` does not even know of MPI, nor does that of
+/// `as_launched` where no launcher has started it.
+enum class Processes { any_number, as_launched, one, alone };
 /// A signal that asks to stop ends the process, or is noted from the first line of main on. A command that has
 /// something to tidy up only now and then notes it then.
 enum class OnSignal { end, note };
@@ -70,6 +71,8 @@ Command command(const std::string& name, const std::string& summary, Options (*p
                 return run(options);
               } else if constexpr (std::is_invocable_v<Run, const Options&, StopSignals&>) {
                 return run(options, signals);
+              } else if constexpr (std::is_invocable_v<Run, comm::MpiSession*, const Options&, StopSignals&>) {
+                return run(session, options, signals);
               } else if constexpr (std::is_invocable_v<Run, comm::MpiSession&, const Options&>) {
                 return run(*session, options);
               } else {

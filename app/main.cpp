@@ -44,7 +44,7 @@ namespace {
 const std::vector<Command>& commands() {
   static const std::vector<Command> all{
       command("pack", "turn raw data (images, text, tables) into HDF5 shards", parse_pack, run_pack,
-              {.processes = Processes::alone}),
+              {.processes = Processes::as_launched}),
       command("tokenizer train", "learn a byte pair vocabulary from texts", parse_tokenizer_train, run_tokenizer_train,
               {.processes = Processes::alone}),
       command("train", "train a network on shards; checkpoint and resume", read_train_command, run_train,

@@ -262,16 +262,18 @@ int run_program(int argc, char** argv, const std::vector<Command>& commands, Sto
   const bool speaks = launched.value_or(0) == 0;
   if (!request.help.empty()) return say_help(request, speaks);
   if (argc == 1 && !launched) return complain("{}", program_help(commands)), kExitWrongUsage;
-  if (traits.processes != Processes::any_number && comm::launched_size() > 1) {
+  const bool takes_ranks = traits.processes == Processes::any_number || traits.processes == Processes::as_launched;
+  if (!takes_ranks && comm::launched_size() > 1) {
     request.usage_error = fmt::format("{} runs as one process, and {} were started: start it without mpirun or srun",
                                       request.command, comm::launched_size());
   }
-  const bool needs_peers = traits.processes == Processes::any_number && launched;
+  const bool needs_peers = takes_ranks && launched;
   if (!needs_peers && !request.usage_error.empty()) {
     if (speaks) say_usage_errors(request, {request.usage_error});
     return kExitWrongUsage;
   }
-  if (traits.processes == Processes::alone) return run(nullptr, request, signals);
+  const bool alone = traits.processes == Processes::alone || (traits.processes == Processes::as_launched && !launched);
+  if (alone) return run(nullptr, request, signals);
 
   const auto say_launch_error = [&](const std::string& error) {
     if (speaks) complain("{}: {}\n", speaker(request), error);

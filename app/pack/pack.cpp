@@ -2,16 +2,20 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "app/pack/pack_ranks.hpp"
 #include "app/plan/workload.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/stop_watch.hpp"
+#include "comm/agreement.hpp"
+#include "comm/communicator.hpp"
 #include "io/datasets/dataset_source.hpp"
 #include "io/datasets/sharded_dataset.hpp"
 #include "io/datasets/token_dataset.hpp"
@@ -136,35 +140,68 @@ void describe_written(Console& console, const std::filesystem::path& folder) {
                            info.mean, info.standard_deviation));
 }
 
+/// Texts are read in one go: a process cannot begin in their middle.
+void require_parts(const PackOptions& options, int ranks, Console& console) {
+  if (ranks == 1) return;
+  if (options.format == PackFormat::text || options.format == PackFormat::tokens) {
+    throw UsageError(
+        fmt::format("a corpus is packed by one process, and {} were started: start it without mpirun or "
+                    "srun",
+                    ranks));
+  }
+  if (options.shards >= ranks) return;
+  console.warn(fmt::format("only {} of {} ranks have something to write: --shards {} gives each of them a file",
+                           options.shards, ranks, ranks));
+}
+
 }  // namespace
 
-int run_pack(const PackOptions& options, StopSignals& signals) {
-  Console console(true);
-  console.set_progress(options.progress);
+int run_pack(comm::MpiSession* session, const PackOptions& options, StopSignals& signals) {
+  const auto communicator = session != nullptr ? comm::make_communicator(*session, {}) : nullptr;
+  std::optional<PackRanks> ranks;
+  if (communicator) ranks.emplace(*communicator);
+  io::PackPeers alone;
+  io::PackPeers& peers = ranks ? *ranks : alone;
+  const bool speaks = peers.rank() == 0;
+  Console console(speaks);
+  if (speaks) console.set_progress(options.progress);
+  require_parts(options, peers.size(), console);
 
   if (options.format == PackFormat::hdf5) {
-    inspect_data({.x = options.x_name, .y = options.y_name, .unlabelled = io::Unlabelled::accepted}, options.x);
+    peers.all_succeed([&] {
+      if (!speaks) return;
+      inspect_data({.x = options.x_name, .y = options.y_name, .unlabelled = io::Unlabelled::accepted}, options.x);
+    });
   }
-  auto source = open_source(options);
+  std::unique_ptr<io::SampleSource> source;
+  peers.all_succeed([&] { source = open_source(options); });
   const std::string noun = source->token_info() ? "token" : "sample";
   const std::int64_t all = source->count();
   const std::int64_t validation = options.validation > 0 ? validation_count(options, all) : 0;
   console.info(fmt::format("reading  {}\n         {}", source->description(), describe(*source)));
   for (const std::string& remark : source->remarks()) console.info("         " + remark);
-  console.info(fmt::format("writing  {} ({})", options.out.string(), counted(options.shards, "shard")));
+  console.info(fmt::format("writing  {} ({}{})", options.out.string(), counted(options.shards, "shard"),
+                           peers.size() > 1 ? fmt::format(" by {} ranks", peers.size()) : ""));
 
   std::size_t sample_bytes = 0;
   for (const io::Field& field : source->fields()) sample_bytes += field.bytes();
   const StopWatch watch;
   signals.note();  // from here on there is something to tidy up
   const io::PackProgress progress = [&](std::int64_t done, std::int64_t of) {
-    if (signals.stop_requested()) throw Cancelled(signals.name());
+    if (signals.stop_requested()) throw Cancelled(fmt::format("stopped by {}", signals.name()));
+    if (ranks) ranks->note_progress();
     const double bytes = static_cast<double>(done) * static_cast<double>(sample_bytes);
     console.progress(of > 0 ? static_cast<double>(done) / static_cast<double>(of) : 1,
                      fmt::format("{} {}s  {}", with_commas(done), noun, format_byte_rate(bytes, watch.seconds())));
   };
-  const io::ShardWriterOptions writing{.folder = options.out, .shards = options.shards, .overwrite = options.force};
+  const io::ShardWriterOptions writing{
+      .folder = options.out, .shards = options.shards, .overwrite = options.force, .peers = &peers};
   std::vector<std::pair<std::filesystem::path, io::PackSummary>> folders;
+  const auto cancelled = [&] {
+    console.clear_progress();
+    console.warn(fmt::format("stopped by {}; {} is as it was before", signals.name(), options.out.string()));
+    return 1;
+  };
   try {
     if (options.validation > 0) {
       const io::OpenSource open = [&] { return source ? std::move(source) : open_source(options); };
@@ -174,13 +211,15 @@ int run_pack(const PackOptions& options, StopSignals& signals) {
     } else {
       folders = {{options.out, io::write_shards(*source, writing, progress)}};
     }
-  } catch (const Cancelled& signal) {
-    console.clear_progress();
-    console.warn(fmt::format("stopped by {}; {} is as it was before", signal.what(), options.out.string()));
-    return 1;
+  } catch (const Cancelled&) {
+    return cancelled();
+  } catch (const comm::AgreedError&) {  // some rank, which has heard of the signal as this one has
+    if (signals.stop_requested()) return cancelled();
+    throw;
   }
   signals.ignore();
   console.clear_progress();
+  if (!speaks) return 0;
   const double seconds = watch.seconds();
   for (const auto& [folder, summary] : folders) {
     const double bytes = static_cast<double>(summary.bytes);

@@ -4,11 +4,13 @@
 
 #include "app/engine/signals.hpp"
 #include "app/options/options.hpp"
+#include "comm/session/mpi_session.hpp"
 
 namespace lockstep::app {
 
-/// Runs as one process. Returns the exit code: 0 done, 1 stopped by a signal (nothing is left behind). Notes `signals`
-/// from the first byte that it writes. Throws io::FileError.
-int run_pack(const PackOptions& options, StopSignals& signals);
+/// In one process (no session), or in all ranks of a session, each of which writes a part of the shards. Returns the
+/// exit code: 0 done, 1 stopped by a signal (nothing is left behind). Notes `signals` from the first byte that it
+/// writes. Throws UsageError, io::FileError, of several ranks comm::AgreedError.
+int run_pack(comm::MpiSession* session, const PackOptions& options, StopSignals& signals);
 
 }  // namespace lockstep::app

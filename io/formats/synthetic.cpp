@@ -58,6 +58,7 @@ class SyntheticSource final : public SampleSource {
     return fmt::format("synthetic {} seed {}", classification() ? "classification" : "regression", options_.seed);
   }
   bool labels_are_classes() const override { return classification(); }
+  void skip(std::int64_t samples) override { done_ += samples; }
 
   void read(std::int64_t samples, std::span<const std::span<std::byte>> buffers) override {
     const std::size_t row = static_cast<std::size_t>(options_.features) * sizeof(float);

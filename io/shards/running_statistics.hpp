@@ -30,19 +30,27 @@ class RunningStatistics {
         if (!std::isfinite(static_cast<double>(block[i]))) return i;
       }
     }
-    const auto count = static_cast<double>(block.size());
-    const double mean = sum / count;
-    double squares = 0;
-    for (const Element value : block)
-      squares += (static_cast<double>(value) - mean) * (static_cast<double>(value) - mean);
-    const double delta = mean - mean_;
-    const double total = count_ + count;
-    mean_ += delta * count / total;
-    squares_ += squares + delta * delta * count_ * count / total;
-    count_ = total;
-    low_ = std::min(low_, static_cast<double>(low));
-    high_ = std::max(high_, static_cast<double>(high));
+    RunningStatistics of_block;
+    of_block.count_ = static_cast<double>(block.size());
+    of_block.mean_ = sum / of_block.count_;
+    for (const Element value : block) {
+      const double distance = static_cast<double>(value) - of_block.mean_;
+      of_block.squares_ += distance * distance;
+    }
+    of_block.low_ = static_cast<double>(low);
+    of_block.high_ = static_cast<double>(high);
+    add(of_block);
     return std::nullopt;
+  }
+  /// Of other numbers.
+  void add(const RunningStatistics& other) {
+    if (other.count_ == 0) return;
+    const double delta = other.mean_ - mean_, total = count_ + other.count_;
+    mean_ += delta * other.count_ / total;
+    squares_ += other.squares_ + delta * delta * count_ * other.count_ / total;
+    count_ = total;
+    low_ = std::min(low_, other.low_);
+    high_ = std::max(high_, other.high_);
   }
   double mean() const noexcept { return mean_; }
   double standard_deviation() const noexcept { return std::sqrt(squares_ / count_); }

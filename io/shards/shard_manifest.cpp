@@ -17,6 +17,7 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kFormat = "lockstep shards";
+constexpr const char* kTargetValues = "target_values";  // only where there is something to say
 constexpr std::array kLabelKinds = {Labels::none, Labels::classes, Labels::targets};
 
 /// Over the compact text with sorted keys, so that indentation and order may change.
@@ -44,6 +45,7 @@ json as_json(const ShardManifest& manifest) {
     result["fields"].push_back(
         {{"name", field.name}, {"type", name_of(field.type)}, {"sample_shape", field.sample_shape}});
   }
+  if (manifest.target_values != TargetValues::any) result[kTargetValues] = name_of(manifest.target_values);
   if (manifest.tokens) result[kTokensName] = parse_json(to_json(*manifest.tokens));
   for (const ManifestShard& shard : manifest.shards) {
     result["shards"].push_back({{"file", shard.file},
@@ -106,6 +108,13 @@ ShardManifest from_json(const json& text) {
   const auto labels = labels_of_name(text_entry(text, "labels"));
   if (!labels) throw Contradiction("its entry labels is none of none, classes, targets");
   manifest.labels = *labels;
+  if (text.contains(kTargetValues)) {
+    const auto values = target_values_of_name(text_entry(text, kTargetValues));
+    if (!values || manifest.labels != Labels::targets) {
+      throw Contradiction("its entry target_values is none of any, binary, one-hot, or there are no targets");
+    }
+    manifest.target_values = *values;
+  }
   for (const json& field : list_entry(text, "fields")) {
     const auto type = file_type_of_name(text_entry(field, "type"));
     if (!type) throw Contradiction("a field has an unknown type");

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "io/shards/sample_source.hpp"
+#include "io/shards/target_values.hpp"
 #include "io/text/token_info.hpp"
 
 namespace lockstep::io {
@@ -55,6 +56,7 @@ struct ShardManifest {
   Labels labels = Labels::none;
   std::int64_t classes = 0;
   std::vector<std::string> class_names;
+  TargetValues target_values = TargetValues::any;
   double value_min = 0, value_max = 1;
   double mean = 0, standard_deviation = 1;
   std::string source;

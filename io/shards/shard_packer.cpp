@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <stdexcept>
+#include <type_traits>
 #include <utility>
 
 #include <fcntl.h>
@@ -66,37 +68,95 @@ ShardPacker::ShardPacker(SampleSource& source, std::int64_t shards, std::int64_t
   }
 }
 
-void ShardPacker::write() {
-  require_space(folder_.parent_path(), sample_bytes_ * static_cast<std::uint64_t>(manifest_.samples));
+void ShardPacker::write(int part, int parts) {
+  const std::int64_t first = shard_count_ * part / parts, end = shard_count_ * (part + 1) / parts;
+  first_ = boundary(first);
+  end_ = boundary(end);
+  require_space(folder_.parent_path(), sample_bytes_ * static_cast<std::uint64_t>(manifest_.samples - first_));
+  if (first_ > 0) source_.skip(first_);
+  done_ = first_;
   report(true);
-  for (std::int64_t shard = 0; shard < shard_count_; ++shard) {
+  for (std::int64_t shard = first; shard < end; ++shard) {
     try {
       write_shard(shard);
     } catch (const FileError&) {  // say "disk full" where that is the reason in spite of the reservation
-      require_space(folder_.parent_path(),
-                    sample_bytes_ * static_cast<std::uint64_t>(manifest_.samples - boundary(shard)));
+      require_space(folder_.parent_path(), sample_bytes_ * static_cast<std::uint64_t>(end_ - boundary(shard)));
       throw;
     }
   }
-  measure_whole();
 }
 
-std::int64_t ShardPacker::classes() const noexcept {
-  if (manifest_.labels != Labels::classes) return 0;
-  return classes_known_ ? class_limit_ : largest_label_ + 1;
+std::string ShardPacker::found() const {
+  static_assert(std::is_trivially_copyable_v<Measured>);
+  return {reinterpret_cast<const char*>(own_.data()), own_.size() * sizeof(Measured)};
 }
 
-PackSummary ShardPacker::finish(std::int64_t classes) {
-  manifest_.classes = classes;
-  if (manifest_.tokens) {
-    manifest_.tokens->tokens = manifest_.samples;
-    manifest_.tokens->bytes_per_token =
-        static_cast<double>(source_.source_bytes()) / static_cast<double>(manifest_.samples);
+void ShardPacker::know(std::span<const std::string> found) {
+  RunningStatistics statistics;
+  TargetPattern targets(manifest_.fields.size() > 1 ? manifest_.fields[1].elements() : 1);
+  std::uint64_t source_bytes = 0;
+  for (const std::string& of_one : found) {
+    for (std::size_t at = 0; at < of_one.size(); at += sizeof(Measured)) {
+      Measured measured;
+      std::memcpy(&measured, of_one.data() + at, sizeof measured);
+      const std::int64_t index = measured.index;
+      manifest_.shards.push_back({shard_file_name(index), boundary(index), boundary(index + 1) - boundary(index), 0,
+                                  to_hex(measured.checksum_x),
+                                  manifest_.fields.size() > 1 ? to_hex(measured.checksum_y) : ""});
+      if (!manifest_.tokens) statistics.add(measured.statistics);
+      largest_label_ = std::max(largest_label_, measured.largest_label);
+      targets.add(measured.targets);
+      source_bytes = measured.source_bytes;
+    }
   }
+  if (manifest_.labels == Labels::targets) targets_ = targets.values();
+  if (manifest_.tokens) {
+    manifest_.value_max = static_cast<double>(manifest_.tokens->vocabulary - 1);
+    manifest_.tokens->tokens = manifest_.samples;
+    manifest_.tokens->bytes_per_token = static_cast<double>(source_bytes) / static_cast<double>(manifest_.samples);
+    return;
+  }
+  const bool bytes = manifest_.fields[0].type == FileType::uint8;
+  manifest_.value_min = bytes ? 0 : statistics.low();
+  manifest_.value_max = bytes ? 255 : statistics.high();
+  manifest_.mean = statistics.mean();
+  manifest_.standard_deviation = statistics.standard_deviation();
+  if (!std::isfinite(manifest_.standard_deviation)) {
+    throw FileError(fmt::format("{}: the values of x are too large to take their standard deviation; scale them first",
+                                manifest_.source));
+  }
+}
+
+LabelsOfWhole together(const LabelsOfWhole& a, const LabelsOfWhole& b) noexcept {
+  TargetPattern targets(2);
+  targets.add(a.targets);
+  targets.add(b.targets);
+  return {.classes = std::max(a.classes, b.classes), .targets = targets.values()};
+}
+
+LabelsOfWhole ShardPacker::labels() const noexcept {
+  const bool classes = manifest_.labels == Labels::classes;
+  return {.classes = !classes ? 0 : classes_known_ ? class_limit_ : largest_label_ + 1, .targets = targets_};
+}
+
+std::string ShardPacker::describe(const LabelsOfWhole& labels) {
+  manifest_.classes = labels.classes;
+  manifest_.target_values = labels.targets;
+  std::vector<std::uint64_t> bytes;
+  for (const Measured& measured : own_) {
+    bytes.push_back(describe(manifest_.shards[static_cast<std::size_t>(measured.index)]));
+  }
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size() * sizeof(std::uint64_t)};
+}
+
+PackSummary ShardPacker::finish(std::span<const std::string> described) {
   PackSummary summary{manifest_.samples, shard_count_, 0};
-  for (ManifestShard& shard : manifest_.shards) {
-    describe(shard);
-    summary.bytes += shard.bytes;
+  auto shard = manifest_.shards.begin();
+  for (const std::string& of_one : described) {
+    for (std::size_t at = 0; at < of_one.size(); at += sizeof(std::uint64_t), ++shard) {
+      std::memcpy(&shard->bytes, of_one.data() + at, sizeof(std::uint64_t));
+      summary.bytes += shard->bytes;
+    }
   }
   write_manifest(folder_, manifest_);
   sync_folder(folder_);
@@ -112,23 +172,26 @@ void ShardPacker::report(bool always) {
   const auto now = std::chrono::steady_clock::now();
   if (!progress_ || (!always && now - reported_ < std::chrono::milliseconds(200))) return;
   reported_ = now;
-  progress_(done_, manifest_.samples);
+  progress_(done_ - first_, end_ - first_);
 }
 
 void ShardPacker::write_shard(std::int64_t index) {
-  ManifestShard shard{shard_file_name(index), boundary(index), boundary(index + 1) - boundary(index), 0, "", ""};
-  const std::filesystem::path path = folder_ / shard.file;
+  const std::int64_t count = boundary(index + 1) - boundary(index);
+  const std::filesystem::path path = folder_ / shard_file_name(index);
   Hdf5File file(path, Hdf5File::Access::create);
-  reserve_shard(path, sample_bytes_ * static_cast<std::uint64_t>(shard.count));
+  reserve_shard(path, sample_bytes_ * static_cast<std::uint64_t>(count));
   for (const Field& field : manifest_.fields) {
-    std::vector<std::int64_t> shape{shard.count};
+    std::vector<std::int64_t> shape{count};
     shape.insert(shape.end(), field.sample_shape.begin(), field.sample_shape.end());
     file.create_dataset(field.name, field.type, shape);
   }
   std::vector<Checksum> checksums(manifest_.fields.size());
-  for (std::int64_t at = 0; at < shard.count; at += block_samples_) {
-    const std::int64_t samples = std::min(block_samples_, shard.count - at);
-    const auto blocks = read_block(samples);
+  Measured measured;
+  measured.index = index;
+  TargetPattern targets(manifest_.fields.size() > 1 ? manifest_.fields[1].elements() : 1);
+  for (std::int64_t at = 0; at < count; at += block_samples_) {
+    const std::int64_t samples = std::min(block_samples_, count - at);
+    const auto blocks = read_block(samples, measured, targets);
     for (std::size_t f = 0; f < blocks.size(); ++f) {
       checksums[f].add(blocks[f]);
       file.write_rows(manifest_.fields[f].name, manifest_.fields[f].type, at, samples, blocks[f]);
@@ -137,12 +200,15 @@ void ShardPacker::write_shard(std::int64_t index) {
     report(false);
   }
   file.close();
-  shard.checksum_x = to_hex(checksums[0].value());
-  if (checksums.size() > 1) shard.checksum_y = to_hex(checksums[1].value());
-  manifest_.shards.push_back(std::move(shard));
+  measured.checksum_x = checksums[0].value();
+  if (checksums.size() > 1) measured.checksum_y = checksums[1].value();
+  measured.targets = targets.values();
+  if (manifest_.tokens) measured.source_bytes = source_.source_bytes();
+  own_.push_back(measured);
 }
 
-std::vector<std::span<std::byte>> ShardPacker::read_block(std::int64_t samples) {
+std::vector<std::span<std::byte>> ShardPacker::read_block(std::int64_t samples, Measured& measured,
+                                                          TargetPattern& targets) {
   std::vector<std::span<std::byte>> blocks;
   for (std::size_t f = 0; f < buffers_.size(); ++f) {
     blocks.push_back(std::span(buffers_[f]).first(manifest_.fields[f].bytes() * static_cast<std::size_t>(samples)));
@@ -151,10 +217,13 @@ std::vector<std::span<std::byte>> ShardPacker::read_block(std::int64_t samples) 
   if (manifest_.tokens) {
     check_tokens(blocks[0]);
   } else {
-    measure(0, blocks[0], statistics_);
+    measure(0, blocks[0], measured.statistics);
   }
-  if (blocks.size() > 1 && manifest_.labels == Labels::classes) check_labels(blocks[1]);
-  if (blocks.size() > 1 && manifest_.labels == Labels::targets) measure(1, blocks[1], target_statistics_);
+  if (blocks.size() > 1 && manifest_.labels == Labels::classes) check_labels(blocks[1], measured.largest_label);
+  if (blocks.size() > 1 && manifest_.labels == Labels::targets) {
+    measure(1, blocks[1], target_statistics_);
+    targets.add(manifest_.fields[1].type, blocks[1]);
+  }
   return blocks;
 }
 
@@ -169,7 +238,7 @@ void ShardPacker::measure(std::size_t f, std::span<const std::byte> block, Runni
   });
 }
 
-void ShardPacker::check_labels(std::span<const std::byte> block) {
+void ShardPacker::check_labels(std::span<const std::byte> block, std::int64_t& largest) {
   with_elements(manifest_.fields[1].type, block, [&](auto labels) {
     for (std::size_t i = 0; i < labels.size(); ++i) {
       // Unsigned 64-bit labels beyond the signed range turn negative here: out of range either way.
@@ -178,7 +247,7 @@ void ShardPacker::check_labels(std::span<const std::byte> block) {
         throw FileError(fmt::format("{}: sample {} has label {}, outside [0, {})", manifest_.source,
                                     done_ + static_cast<std::int64_t>(i), label, class_limit_));
       }
-      largest_label_ = std::max(largest_label_, label);
+      largest = std::max(largest, label);
       if (!classes_known_ && !plausible_classes(label + 1, manifest_.samples)) {
         throw FileError(
             fmt::format("{}: sample {} has label {}, which {} samples do not explain: it is damaged, or the "
@@ -201,24 +270,8 @@ void ShardPacker::check_tokens(std::span<const std::byte> block) const {
   });
 }
 
-void ShardPacker::measure_whole() {
-  if (manifest_.tokens) {
-    manifest_.value_max = static_cast<double>(manifest_.tokens->vocabulary - 1);
-    return;
-  }
-  const bool bytes = manifest_.fields[0].type == FileType::uint8;
-  manifest_.value_min = bytes ? 0 : statistics_.low();
-  manifest_.value_max = bytes ? 255 : statistics_.high();
-  manifest_.mean = statistics_.mean();
-  manifest_.standard_deviation = statistics_.standard_deviation();
-  if (!std::isfinite(manifest_.standard_deviation)) {
-    throw FileError(fmt::format("{}: the values of x are too large to take their standard deviation; scale them first",
-                                manifest_.source));
-  }
-}
-
 /// Only now are range and classes of the whole known: each file gets them too, so that it can stand alone.
-void ShardPacker::describe(ManifestShard& shard) const {
+std::uint64_t ShardPacker::describe(const ManifestShard& shard) const {
   const std::filesystem::path path = folder_ / shard.file;
   Hdf5File file(path, Hdf5File::Access::modify);
   file.set_integer("/", shard_attribute::kVersion, manifest_.schema_version());
@@ -233,7 +286,7 @@ void ShardPacker::describe(ManifestShard& shard) const {
   if (manifest_.fields.size() > 1) file.set_text("y", kChecksumAttribute, shard.checksum_y);
   file.close();
   sync_file(path);
-  shard.bytes = std::filesystem::file_size(path);
+  return std::filesystem::file_size(path);
 }
 
 }  // namespace lockstep::io

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "io/shards/running_statistics.hpp"
@@ -15,8 +17,16 @@
 
 namespace lockstep::io {
 
+/// What the labels of a whole set are, or of two sets that belong together.
+struct LabelsOfWhole {
+  std::int64_t classes = 0;  ///< 0 where there are no class labels
+  TargetValues targets = TargetValues::any;
+};
+LabelsOfWhole together(const LabelsOfWhole& a, const LabelsOfWhole& b) noexcept;
+
 /// In two steps: what every file says about the whole (range, classes) is known after the last sample, and two folders
-/// that belong together have the same classes.
+/// that belong together have the same classes. Several processes write a part of the shards each, and tell each other
+/// what they have found in between; the bytes do not depend on how many there are.
 class ShardPacker {
  public:
   /// source and progress must outlive the packer; `classes` as in ShardWriterOptions. Throws FileError for a source
@@ -24,24 +34,39 @@ class ShardPacker {
   ShardPacker(SampleSource& source, std::int64_t shards, std::int64_t classes, std::filesystem::path folder,
               const PackProgress& progress);
 
-  /// Every sample, into the shard files. Throws FileError: a full disk, NaN or infinity, a label or a token outside of
-  /// what there is.
-  void write();
-  /// As given or named, or the largest label of write() + 1; 0 where there are no class labels.
-  std::int64_t classes() const noexcept;
-  /// Attributes and manifest; everything is synced.
-  PackSummary finish(std::int64_t classes);
+  /// The samples of the shards of one of `parts` processes, into their files. Throws FileError: a full disk, NaN or
+  /// infinity, a label or a token outside of what there is.
+  void write(int part, int parts);
+  /// What write() has found, for know(): bytes that mean something to a process of the same program only.
+  std::string found() const;
+  /// What all processes have found, in the order of their parts. Throws FileError: numbers too large to measure.
+  void know(std::span<const std::string> found);
+  /// Of the whole. Classes as given or named, or the largest label + 1.
+  LabelsOfWhole labels() const noexcept;
+  /// The attributes of the shards of write(); they are synced. Returns their bytes in the files, for finish().
+  std::string describe(const LabelsOfWhole& labels);
+  /// The manifest, by one process, once all have described theirs.
+  PackSummary finish(std::span<const std::string> described);
 
  private:
+  /// A shard, and what its samples are like.
+  struct Measured {
+    std::int64_t index = 0;
+    std::uint64_t checksum_x = 0, checksum_y = 0;
+    RunningStatistics statistics;  ///< of x
+    std::int64_t largest_label = 0;
+    TargetValues targets = TargetValues::any;
+    std::uint64_t source_bytes = 0;  ///< of a corpus: of its text, up to the end of this shard
+  };
+
   std::int64_t boundary(std::int64_t shard) const noexcept;
   void report(bool always);
   void write_shard(std::int64_t index);
-  std::vector<std::span<std::byte>> read_block(std::int64_t samples);
+  std::vector<std::span<std::byte>> read_block(std::int64_t samples, Measured& measured, TargetPattern& targets);
   void measure(std::size_t field, std::span<const std::byte> block, RunningStatistics& statistics);
-  void check_labels(std::span<const std::byte> block);
+  void check_labels(std::span<const std::byte> block, std::int64_t& largest);
   void check_tokens(std::span<const std::byte> block) const;
-  void measure_whole();
-  void describe(ManifestShard& shard) const;
+  std::uint64_t describe(const ManifestShard& shard) const;
 
   SampleSource& source_;
   std::int64_t shard_count_;
@@ -53,9 +78,12 @@ class ShardPacker {
   std::size_t sample_bytes_ = 0;
   std::int64_t block_samples_ = 1;
   std::vector<std::vector<std::byte>> buffers_;
-  RunningStatistics statistics_, target_statistics_;
-  std::int64_t largest_label_ = 0;
-  std::int64_t done_ = 0;
+  RunningStatistics target_statistics_;
+  std::vector<Measured> own_;
+  std::int64_t largest_label_ = 0;            ///< of the whole
+  TargetValues targets_ = TargetValues::any;  ///< likewise
+  std::int64_t done_ = 0;                     ///< place in the source
+  std::int64_t first_ = 0, end_ = 0;          ///< samples of the shards of write()
   std::chrono::steady_clock::time_point reported_{};
 };
 

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
+#include <span>
 #include <stdexcept>
 #include <system_error>
+#include <vector>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -102,57 +105,116 @@ std::filesystem::path folder_of(const ShardWriterOptions& options) {
   return folder.has_filename() ? folder : folder.parent_path();
 }
 
-std::filesystem::path make_part_folder(const std::filesystem::path& folder) {
-  std::error_code error;
-  std::filesystem::create_directory(folder, error);
-  if (error) throw FileError(fmt::format("{}: cannot make this folder: {}", folder.string(), error.message()));
-  return folder;
+/// A temporary folder that process 0 makes and all know.
+class SharedTemporary {
+ public:
+  SharedTemporary(PackPeers& peers, const ShardWriterOptions& options) : options_(options), peers_(peers) {
+    peers_.all_succeed([&] {
+      folder_ = folder_of(options_);
+      if (peers_.rank() != 0) return;
+      require_replaceable(folder_, options_.overwrite);
+      own_.emplace(folder_);
+    });
+    path_ = peers_.gather(own_ ? own_->path().string() : std::string()).front();
+  }
+
+  /// A folder of shards in it.
+  std::filesystem::path part(const char* name) {
+    const std::filesystem::path folder = path_ / name;
+    peers_.all_succeed([&] {
+      std::error_code error;
+      if (own_) std::filesystem::create_directory(folder, error);
+      if (error) throw FileError(fmt::format("{}: cannot make this folder: {}", folder.string(), error.message()));
+    });
+    return folder;
+  }
+  const std::filesystem::path& path() const noexcept { return path_; }
+  bool is_ours() const noexcept { return own_.has_value(); }
+  /// By process 0.
+  void take_its_place() {
+    require_replaceable(folder_, options_.overwrite);  // it may have come into being meanwhile
+    own_->take_place_of(folder_);
+  }
+
+ private:
+  const ShardWriterOptions& options_;
+  PackPeers& peers_;
+  std::filesystem::path folder_, path_;
+  std::optional<TemporarySibling> own_;
+};
+
+/// The shards of all packers, each packer's by all processes; then the manifests. Process 0 has the summaries.
+std::vector<PackSummary> pack_together(std::span<ShardPacker* const> packers, PackPeers& peers,
+                                       SharedTemporary& temporary) {
+  for (ShardPacker* const packer : packers) {
+    peers.all_succeed([&] { packer->write(peers.rank(), peers.size()); });
+    const std::vector<std::string> found = peers.gather(packer->found());
+    peers.all_succeed([&] { packer->know(found); });
+  }
+  LabelsOfWhole labels = packers.front()->labels();
+  for (ShardPacker* const packer : packers.subspan(1)) labels = together(labels, packer->labels());
+  std::vector<PackSummary> summaries(packers.size());
+  std::vector<std::vector<std::string>> described;
+  for (ShardPacker* const packer : packers) {
+    std::string own;
+    peers.all_succeed([&] { own = packer->describe(labels); });
+    described.push_back(peers.gather(std::move(own)));
+  }
+  peers.all_succeed([&] {
+    if (!temporary.is_ours()) return;
+    for (std::size_t i = 0; i < packers.size(); ++i) summaries[i] = packers[i]->finish(described[i]);
+    sync_folder(temporary.path());
+    temporary.take_its_place();
+  });
+  return summaries;
 }
 
 }  // namespace
 
 PackSummary write_shards(SampleSource& source, const ShardWriterOptions& options, const PackProgress& progress) {
-  const std::filesystem::path folder = folder_of(options);
-  require_replaceable(folder, options.overwrite);
-  TemporarySibling temporary(folder);
-  ShardPacker packer(source, options.shards, options.classes, temporary.path(), progress);
-  packer.write();
-  const PackSummary summary = packer.finish(packer.classes());
-  require_replaceable(folder, options.overwrite);  // it may have come into being meanwhile
-  temporary.take_place_of(folder);
-  return summary;
+  PackPeers alone;
+  PackPeers& peers = options.peers != nullptr ? *options.peers : alone;
+  SharedTemporary temporary(peers, options);
+  std::optional<ShardPacker> packer;
+  peers.all_succeed([&] { packer.emplace(source, options.shards, options.classes, temporary.path(), progress); });
+  ShardPacker* const all[] = {&*packer};
+  return pack_together(all, peers, temporary).front();
 }
 
 SplitSummary write_split(const OpenSource& open, const SplitOptions& split, const ShardWriterOptions& options,
                          const PackProgress& progress) {
-  const std::filesystem::path folder = folder_of(options);
-  require_replaceable(folder, options.overwrite);
-  const auto train = make_part(open(), SplitPart::train, split);
-  const auto validation = make_part(open(), SplitPart::validation, split);
-  const std::int64_t all = train->count() + validation->count();
+  PackPeers alone;
+  PackPeers& peers = options.peers != nullptr ? *options.peers : alone;
+  std::unique_ptr<SampleSource> train, validation;
+  std::int64_t all = 0;
+  peers.all_succeed([&] {
+    if (peers.rank() == 0) require_replaceable(folder_of(options), options.overwrite);
+    train = make_part(open(), SplitPart::train, split);
+    validation = make_part(open(), SplitPart::validation, split);
+    all = train->count() + validation->count();
+  });
   const std::int64_t validation_shards = std::max<std::int64_t>(1, options.shards * validation->count() / all);
-  const auto from = [&](std::int64_t before) -> PackProgress {
-    if (!progress) return {};
-    return [&progress, before, all](std::int64_t done, std::int64_t) { progress(before + done, all); };
+  // Of this process: its part of the one and then of the other.
+  std::int64_t train_done = 0, train_of = 0;
+  const PackProgress of_train = [&](std::int64_t done, std::int64_t of) {
+    train_done = done, train_of = of;
+    if (progress) progress(done, of * all / train->count());
   };
-  const PackProgress of_train = from(0);
-  const PackProgress of_validation = from(train->count());
+  const PackProgress of_validation = [&](std::int64_t done, std::int64_t of) {
+    if (progress) progress(train_done + done, train_of + of);
+  };
 
-  TemporarySibling temporary(folder);
-  ShardPacker train_packer(*train, options.shards, options.classes, make_part_folder(temporary.path() / kTrainName),
-                           of_train);
-  ShardPacker validation_packer(*validation, validation_shards, options.classes,
-                                make_part_folder(temporary.path() / kValidationName), of_validation);
-  train_packer.write();
-  validation_packer.write();
-  const std::int64_t classes = std::max(train_packer.classes(), validation_packer.classes());
-  SplitSummary summary;
-  summary.train = train_packer.finish(classes);
-  summary.validation = validation_packer.finish(classes);
-  sync_folder(temporary.path());
-  require_replaceable(folder, options.overwrite);
-  temporary.take_place_of(folder);
-  return summary;
+  SharedTemporary temporary(peers, options);
+  const std::filesystem::path train_folder = temporary.part(kTrainName);
+  const std::filesystem::path validation_folder = temporary.part(kValidationName);
+  std::optional<ShardPacker> train_packer, validation_packer;
+  peers.all_succeed([&] {
+    train_packer.emplace(*train, options.shards, options.classes, train_folder, of_train);
+    validation_packer.emplace(*validation, validation_shards, options.classes, validation_folder, of_validation);
+  });
+  ShardPacker* const both[] = {&*train_packer, &*validation_packer};
+  const std::vector<PackSummary> summaries = pack_together(both, peers, temporary);
+  return {.train = summaries[0], .validation = summaries[1]};
 }
 
 }  // namespace lockstep::io

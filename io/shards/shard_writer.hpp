@@ -7,11 +7,25 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "io/shards/sample_source.hpp"
 
 namespace lockstep::io {
+
+/// The processes that write one folder together, each a part of its shards. Calls are collective.
+class PackPeers {
+ public:
+  virtual ~PackPeers() = default;
+  virtual int rank() const { return 0; }
+  virtual int size() const { return 1; }
+  /// Runs `work` in each process; where it throws in any, throws in all.
+  virtual void all_succeed(const std::function<void()>& work) { work(); }
+  /// The texts of all processes, in the order of their ranks.
+  virtual std::vector<std::string> gather(std::string own) { return {std::move(own)}; }
+};
 
 struct ShardWriterOptions {
   std::filesystem::path folder;
@@ -19,6 +33,7 @@ struct ShardWriterOptions {
   bool overwrite = false;   ///< --force; without it an existing folder is an error
   /// For integer class labels without names: 0 = largest label + 1.
   std::int64_t classes = 0;
+  PackPeers* peers = nullptr;  ///< nullptr: this process packs alone
 };
 
 struct PackSummary {
@@ -31,7 +46,8 @@ struct PackSummary {
 /// temporary folder goes).
 using PackProgress = std::function<void(std::int64_t, std::int64_t)>;
 
-/// Throws FileError; the message for a full disk names the folder and the bytes needed.
+/// The same bytes whatever the number of processes, each of which reads the source; process 0 has the summary. Throws
+/// FileError; the message for a full disk names the folder and the bytes needed.
 PackSummary write_shards(SampleSource& source, const ShardWriterOptions& options, const PackProgress& progress);
 
 inline constexpr const char* kTrainName = "train";

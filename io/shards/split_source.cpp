@@ -84,6 +84,12 @@ class RandomPart final : public Part {
     }
   }
 
+  void skip(std::int64_t samples) override {
+    std::int64_t passed = 0;
+    for (; samples > 0; ++passed) samples -= next_is_ours() ? 1 : 0;
+    if (passed > 0) whole().skip(passed);
+  }
+
  private:
   bool next_is_ours() {
     const std::int64_t index = done_++;

@@ -138,6 +138,42 @@ else
   run pack --x pictures --size 8 --out pictures-9
   expect_error 1 'pictures/dog/bad\.jpg.*damaged'; expect_no_file pictures-9
 fi
+check "several ranks write the bytes of one"
+for i in 1 2 3; do printf '%s\n' "$((i % 2)),$i.5" "1,0.25"; done | sed '1i label,number' >small.csv
+python3 -c '
+import h5py, numpy as np
+with h5py.File("mine.h5", "w") as f: f["x"], f["y"] = np.load("x.npy"), np.load("y.npy")'
+while read -r name options; do
+  # shellcheck disable=SC2086  # words
+  run pack $options --out "alone/$name"
+  expect_status 0
+  # shellcheck disable=SC2086  # words
+  run -n 3 pack $options --out "together/$name"
+  expect_status 0; expect_silence; expect_out "by 3 ranks"
+  expect diff -r "alone/$name" "together/$name"
+done <<'END'
+hdf5 --x mine.h5 --shards 7
+split --x mine.h5 --shards 4 --validation 0.3
+npy --format npy --x x.npy --y y.npy --shards 3
+csv --x small.csv --label-column label --shards 3
+synthetic --format synthetic --samples 300 --features 5 --shards 4
+END
+run -n 2 pack --x mine.h5 --out single
+expect_status 0; expect_err "only 1 of 2 ranks have something to write: --shards 2"
+check "several ranks: one sentence where something is wrong"
+run -n 3 pack --x mine.h5 --out together/hdf5 --shards 3
+expect_error 1 "exists already.*--force"
+run -n 3 pack --x nothing.h5 --out nothing
+expect_error 1 "nothing.h5"; expect_no_file nothing
+python3 -c '
+import h5py, numpy as np
+x = np.load("x.npy"); x[110, 2, 2] = np.nan
+with h5py.File("bad.h5", "w") as f: f["x"], f["y"] = x, np.load("y.npy")'
+run -n 3 pack --x bad.h5 --out bad --shards 3
+expect_error 1 "rank 2: bad.h5: sample 110 holds NaN"; expect_no_file bad
+run -n 2 pack --x text.txt --out text2
+expect_error 2 "a corpus is packed by one process, and 2 were started"
+
 check "more shards than samples, or none"
 run pack --format npy --x x.npy --y y.npy --out many --shards 0
 expect_error 2 'shards'

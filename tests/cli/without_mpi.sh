@@ -43,7 +43,9 @@ unset OMPI_MCA_orte_tmpdir_base
 check "pack and info under a launcher of one process"
 run -n 1 info packed
 expect_status 0
-for words in "info packed" "pack --format synthetic --out more" "generate runs/a --prompt x"; do
+run -n 1 pack --format synthetic --samples 100 --features 5 --classes 2 --out packed_so
+expect_status 0; expect diff -r packed packed_so
+for words in "info packed" "export runs/a --out more" "generate runs/a --prompt x"; do
   check "${words%% *} refuses several processes in one sentence"
   # shellcheck disable=SC2086  # words
   run -n 3 $words

@@ -1,0 +1,30 @@
+/// \file
+/// The ranks of a job that pack one folder together.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "io/shards/shard_writer.hpp"
+
+namespace lockstep::app {
+
+class PackRanks final : public io::PackPeers {
+ public:
+  /// `communicator` must outlive it.
+  explicit PackRanks(comm::Communicator& communicator) : communicator_(communicator) {}
+
+  int rank() const override { return communicator_.rank(); }
+  int size() const override { return communicator_.size(); }
+  /// `work` may take as long as it likes while this process lives and calls note_progress() now and then.
+  void all_succeed(const std::function<void()>& work) override;
+  std::vector<std::string> gather(std::string own) override;
+  /// Within all_succeed().
+  void note_progress();
+
+ private:
+  comm::Communicator& communicator_;
+};
+
+}  // namespace lockstep::app

@@ -1,0 +1,52 @@
+#include "io/shards/target_values.hpp"
+
+#include <array>
+
+#include "io/files/element_cast.hpp"
+
+namespace lockstep::io {
+
+const char* name_of(TargetValues values) noexcept {
+  switch (values) {
+    case TargetValues::any:
+      return "any";
+    case TargetValues::binary:
+      return "binary";
+    case TargetValues::one_hot:
+      return "one-hot";
+  }
+  return "";
+}
+
+std::optional<TargetValues> target_values_of_name(std::string_view name) noexcept {
+  for (const TargetValues values : std::array{TargetValues::any, TargetValues::binary, TargetValues::one_hot}) {
+    if (name == name_of(values)) return values;
+  }
+  return std::nullopt;
+}
+
+void TargetPattern::add(FileType type, std::span<const std::byte> rows) {
+  if (!binary_) return;
+  with_elements(type, rows, [&](auto elements) {
+    for (std::size_t row = 0; row < elements.size() && binary_; row += columns_) {
+      std::size_t ones = 0;
+      for (const auto number : elements.subspan(row, columns_)) {
+        binary_ = binary_ && (number == 0 || number == 1);
+        ones += number == 1 ? 1 : 0;
+      }
+      single_ = single_ && ones == 1;
+    }
+  });
+}
+
+void TargetPattern::add(TargetValues others) noexcept {
+  binary_ = binary_ && others != TargetValues::any;
+  single_ = single_ && others == TargetValues::one_hot;
+}
+
+TargetValues TargetPattern::values() const noexcept {
+  if (!binary_) return TargetValues::any;
+  return single_ && columns_ > 1 ? TargetValues::one_hot : TargetValues::binary;
+}
+
+}  // namespace lockstep::io
