@@ -148,6 +148,17 @@ void Backend::mean_squared_error(const Tensor& predictions, const Tensor& target
   do_mean_squared_error(predictions, targets, options, sums);
 }
 
+void Backend::binary_cross_entropy(const Tensor& logits, const Tensor& targets, const LossOptions& options,
+                                   const Tensor& sums) {
+  require(is(logits, compute_type(), logits.rows, logits.columns) && logits.columns > 0, "binary_cross_entropy",
+          "logits must be [batch, labels] in the compute type");
+  require(is(targets, ElementType::float32, logits.rows, logits.columns), "binary_cross_entropy",
+          "targets must be float32 with the shape of the logits");
+  require(is(sums, ElementType::float64, 1, kLossSums), "binary_cross_entropy", "sums must be float64 [1, 3]");
+  require(options.smoothing >= 0 && options.smoothing < 1, "binary_cross_entropy", "smoothing must be in [0, 1)");
+  do_binary_cross_entropy(logits, targets, options, sums);
+}
+
 void Backend::add(const Tensor& x, const Tensor& to) {
   require(is(x, compute_type(), x.rows, x.columns) && is(to, compute_type(), x.rows, x.columns), "add",
           "x and to must have one shape and the compute type");

@@ -42,9 +42,10 @@ struct InputTransform {
 
 /// Sums over the rows (samples, or positions of samples) of one batch.
 struct LossSums {
-  double loss = 0;    ///< cross-entropy: nats per row; squared error: mean over the outputs of a row
-  double metric = 0;  ///< cross-entropy: correct answers; squared error: mean absolute error of a row
-  double top5 = 0;    ///< cross-entropy without gradient: rows whose label is among the five greatest logits
+  double loss = 0;    ///< of classes: nats per row; else: mean over the outputs of a row
+  double metric = 0;  ///< of classes: correct answers; of labels: their share in a row; of numbers: mean absolute error
+  double found = 0;   ///< of classes, without gradient: rows whose label is among the five greatest logits; of labels:
+                      ///< the share of a row that is 1 and said to be
 };
 inline constexpr std::int64_t kLossSums = 3;  ///< a tensor of sums: float64 [1, kLossSums] in the order above
 
@@ -52,8 +53,8 @@ inline constexpr std::int64_t kLossSums = 3;  ///< a tensor of sums: float64 [1,
 struct LossOptions {
   double scale = 1;            ///< of the gradient
   bool want_gradient = false;  ///< else the logits or predictions stay as they are
-  float smoothing = 0;         ///< cross-entropy: the target is (1 - s) of the label and s / classes of every class
-  std::int64_t classes = 0;    ///< cross-entropy: columns beyond are padding, their gradient is 0; 0: there are none
+  float smoothing = 0;         ///< the target is (1 - s) of the label and s / classes of every class (of labels: s / 2)
+  std::int64_t classes = 0;    ///< of classes: columns beyond are padding, their gradient is 0; 0: there are none
 
   std::int64_t classes_of(const Tensor& logits) const noexcept { return classes > 0 ? classes : logits.columns; }
 };
@@ -169,12 +170,16 @@ class Backend {
   void linear_backward_through_gelu(const LinearBackwardOperands& operands, const Tensor& z, Accumulate accumulate,
                                     const Tensor& d_z_sums);
   /// logits [B, C] become their gradient * scale with want_gradient; labels int32 [B, 1] among the classes.
-  /// sums += loss, metric and (without gradient) top5 as in LossSums. One pass of exponentials, in place, for any C.
+  /// sums += loss, metric and (without gradient) found as in LossSums. One pass of exponentials, in place, for any C.
   void softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const LossOptions& options,
                              const Tensor& sums);
   /// predictions [B, O] become 2 (p - t) / O * scale with want_gradient; targets float32 [B, O]. sums likewise.
   void mean_squared_error(const Tensor& predictions, const Tensor& targets, const LossOptions& options,
                           const Tensor& sums);
+  /// Of labels, each of which is there or not: logits [B, L] become (sigmoid - target) / L * scale with want_gradient;
+  /// targets float32 [B, L], 0 or 1. sums likewise. A logit above 0 says that the label is there.
+  void binary_cross_entropy(const Tensor& logits, const Tensor& targets, const LossOptions& options,
+                            const Tensor& sums);
   /// to += x; both in the compute type.
   void add(const Tensor& x, const Tensor& to);
   /// out (float64 [1, 1]) = or += sum of squares of the elements, added in double in a fixed order. x: master or
@@ -244,6 +249,8 @@ class Backend {
                                         const Tensor& sums) = 0;
   virtual void do_mean_squared_error(const Tensor& predictions, const Tensor& targets, const LossOptions& options,
                                      const Tensor& sums) = 0;
+  virtual void do_binary_cross_entropy(const Tensor& logits, const Tensor& targets, const LossOptions& options,
+                                       const Tensor& sums) = 0;
   virtual void do_add(const Tensor& x, const Tensor& to) = 0;
   virtual void do_sum_of_squares(const Tensor& x, const Tensor& out, Accumulate accumulate) = 0;
   virtual void do_report_loss(const Tensor& sums, const Tensor& status) = 0;

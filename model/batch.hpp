@@ -13,8 +13,8 @@
 namespace lockstep::model {
 
 /// One batch in host memory. x: [count, features] uint8, float32 or float64 (of images as stored, before augmentation),
-/// or int32 tokens. y: int32 [count] labels for cross-entropy (of tokens: [count, context]), float32 [count, outputs]
-/// for squared error. count may be 0: the rank still takes part, and the types do not matter.
+/// or int32 tokens. y: int32 [count] classes (of tokens: [count, context]), float32 [count, outputs] for the losses of
+/// numbers and labels. count may be 0: the rank still takes part, and the types do not matter.
 struct Batch {
   const void* x = nullptr;
   ElementType x_type = ElementType::float32;

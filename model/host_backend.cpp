@@ -27,7 +27,7 @@ std::optional<HostBackend::OpenUpdate> HostBackend::open(const Tensor& rule, con
 void HostBackend::add(const LossSums& part, const Tensor& sums) {
   sums.elements<double>()[0] += part.loss;
   sums.elements<double>()[1] += part.metric;
-  sums.elements<double>()[2] += part.top5;
+  sums.elements<double>()[2] += part.found;
 }
 
 void HostBackend::do_report_loss(const Tensor& sums, const Tensor& status) {

@@ -69,12 +69,16 @@ Pass Model::pass(const BatchStage::Staged& batch, Weights weights, Purpose purpo
 void Model::loss(const Pass& pass, const Tensor& output, const Tensor& y, const LossOptions& options,
                  const Tensor& sums) {
   const Tensor targets = network_.targets(pass, y);
-  if (options_.loss == LossKind::softmax_cross_entropy) {
-    LossOptions of_classes = options;
-    of_classes.classes = network_.sample_shape().outputs;
-    backend_.softmax_cross_entropy(output, targets, of_classes, sums);
-  } else {
-    backend_.mean_squared_error(output, targets, options, sums);
+  switch (options_.loss) {
+    case LossKind::softmax_cross_entropy: {
+      LossOptions of_classes = options;
+      of_classes.classes = network_.sample_shape().outputs;
+      return backend_.softmax_cross_entropy(output, targets, of_classes, sums);
+    }
+    case LossKind::mean_squared_error:
+      return backend_.mean_squared_error(output, targets, options, sums);
+    case LossKind::binary_cross_entropy:
+      return backend_.binary_cross_entropy(output, targets, options, sums);
   }
 }
 
@@ -123,7 +127,7 @@ LossSums Model::evaluate(const Batch& batch, Weights weights) {
     loss(pass, output, y, {}, evaluation_sums_.tensor());
   });
   const auto sums = evaluation_sums_.read_now();
-  return {.loss = sums[0], .metric = sums[1], .top5 = sums[2]};
+  return {.loss = sums[0], .metric = sums[1], .found = sums[2]};
 }
 
 void Model::predict(const Batch& batch, Weights weights, Pass::Positions positions, std::span<float> out) {

@@ -22,7 +22,11 @@
 
 namespace lockstep::model {
 
-enum class LossKind { softmax_cross_entropy, mean_squared_error };
+enum class LossKind {
+  softmax_cross_entropy,  ///< of classes, of which a sample has one
+  mean_squared_error,     ///< of numbers
+  binary_cross_entropy,   ///< of labels, of which a sample has any
+};
 
 /// What a sample looks like to a network.
 struct SampleShape {

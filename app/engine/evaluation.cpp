@@ -37,7 +37,7 @@ class Reader {
 void add(const model::LossSums& part, model::LossSums& sums) {
   sums.loss += part.loss;
   sums.metric += part.metric;
-  sums.top5 += part.top5;
+  sums.found += part.found;
 }
 
 /// Samples [first, first + count) at once.
@@ -122,14 +122,14 @@ Score evaluate(model::Model& model, const io::Dataset& dataset, comm::Communicat
       const auto at = sums.begin() + static_cast<std::ptrdiff_t>(kSums) * k;
       at[0] = part.loss;
       at[1] = part.metric;
-      at[2] = part.top5;
+      at[2] = part.found;
     }
   });
   communicator.all_reduce(std::span<double>(sums));
   communicator.wait();
   model::LossSums total;
   for (std::size_t i = 0; i < sums.size(); i += kSums) {
-    add({.loss = sums[i], .metric = sums[i + 1], .top5 = sums[i + 2]}, total);
+    add({.loss = sums[i], .metric = sums[i + 1], .found = sums[i + 2]}, total);
   }
   return task.score(total, static_cast<double>(samples), false);
 }

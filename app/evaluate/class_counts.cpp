@@ -52,6 +52,14 @@ ClassCounts::Bin ClassCounts::bin(int index) const {
   return bin;
 }
 
+ClassScore class_score(std::int64_t samples, std::int64_t predicted, std::int64_t right) {
+  return {.samples = samples,
+          .predicted = predicted,
+          .precision = ratio(right, predicted),
+          .recall = ratio(right, samples),
+          .f1 = ratio(2 * right, samples + predicted)};
+}
+
 ClassReport report_of(const ClassCounts& counts) {
   ClassReport report;
   report.classes.resize(static_cast<std::size_t>(counts.classes()));
@@ -69,10 +77,7 @@ ClassReport report_of(const ClassCounts& counts) {
   double present = 0;
   for (std::int64_t i = 0; i < counts.classes(); ++i) {
     ClassScore& one = report.classes[static_cast<std::size_t>(i)];
-    const std::int64_t right = counts.confused(i, i);
-    one.precision = ratio(right, one.predicted);
-    one.recall = ratio(right, one.samples);
-    one.f1 = ratio(2 * right, one.samples + one.predicted);
+    one = class_score(one.samples, one.predicted, counts.confused(i, i));
     if (one.samples + one.predicted == 0) continue;
     ++present;
     const double share = ratio(one.samples, report.samples);

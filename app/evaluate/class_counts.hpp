@@ -54,6 +54,9 @@ struct ClassScore {
   double f1 = 0;               ///< harmonic mean of the two: 2 right / (samples + predicted)
 };
 
+/// Of so many that are, that were taken for it, and that were so rightly.
+ClassScore class_score(std::int64_t samples, std::int64_t predicted, std::int64_t right);
+
 /// All classes, and their means. A NaN counts as 0 in a mean; a class that nothing is or was taken for is in none.
 struct ClassReport {
   std::vector<ClassScore> classes;

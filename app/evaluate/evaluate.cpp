@@ -30,7 +30,8 @@ int run_eval(comm::MpiSession& session, const EvalOptions& options) {
                        execution, io_deadline);
   if (options.report) require_reportable(subject);
   if (svg.wanted() && subject.loss() != model::LossKind::softmax_cross_entropy) {
-    throw UsageError("--svg draws which classes are confused, and this network predicts numbers: leave it out");
+    throw UsageError(
+        "--svg draws which classes are confused, and this network does not choose one of several: leave it out");
   }
   const Score result = evaluate(subject.model(), subject.dataset_as_learnt(), *communicator, subject.weights(),
                                 subject.trained().validation.batch, subject.task());

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <numeric>
 #include <span>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -26,12 +27,14 @@ constexpr std::size_t kMostCells = 12;  ///< of a row of the matrix on a termina
 
 std::int64_t outputs_of(const TrainedModel& subject) { return subject.source().record().network.outputs; }
 
-std::vector<std::string> names_of(const TrainedModel& subject, bool classes) {
+std::vector<std::string> names_of(const TrainedModel& subject) {
   std::vector<std::string> names;
+  const bool classes = subject.loss() == model::LossKind::softmax_cross_entropy;
+  const bool labels = subject.loss() == model::LossKind::binary_cross_entropy;
   if (subject.trained_on()) names = classes ? subject.trained_on()->class_names : subject.trained_on()->target_names;
   if (names.empty() && classes) names = subject.dataset().info().class_names;
   for (std::int64_t i = std::ssize(names); i < outputs_of(subject); ++i) {
-    names.push_back(classes ? fmt::format("{}", i) : fmt::format("target {}", i + 1));
+    names.push_back(classes ? fmt::format("{}", i) : fmt::format("{} {}", labels ? "label" : "target", i + 1));
   }
   return names;
 }
@@ -51,6 +54,15 @@ void add_classes(std::span<const float> scores, std::span<const std::byte> targe
     std::int32_t target = 0;
     std::memcpy(&target, targets.data() + row * sizeof(target), sizeof(target));
     counts.add(scores.subspan(row * classes, classes), target);
+  }
+}
+
+void add_labels(std::span<const float> scores, std::span<const std::byte> targets, LabelCounts& counts) {
+  const auto labels = static_cast<std::size_t>(counts.labels());
+  std::vector<float> wanted(labels);
+  for (std::size_t row = 0; row * labels < scores.size(); ++row) {
+    std::memcpy(wanted.data(), targets.data() + row * labels * sizeof(float), labels * sizeof(float));
+    counts.add(scores.subspan(row * labels, labels), wanted);
   }
 }
 
@@ -84,18 +96,34 @@ std::string format_matrix(const ClassCounts& counts, const std::vector<std::stri
   return text + "\n";
 }
 
-std::string format_classes(const ClassCounts& counts, const std::vector<std::string>& names) {
-  const ClassReport report = report_of(counts);
+/// A line for each, and one for each mean.
+using NamedScore = std::pair<std::string, ClassScore>;
+std::string format_scores(const char* title, const std::vector<std::string>& names,
+                          const std::vector<ClassScore>& scores, const std::vector<NamedScore>& means) {
   const std::size_t width = widest(names, 13);
   std::string text =
-      fmt::format("{:{}}  {:>11}  {:>9}  {:>9}  {:>9}\n", "class", width, "samples", "precision", "recall", "F1");
+      fmt::format("{:{}}  {:>11}  {:>9}  {:>9}  {:>9}\n", title, width, "samples", "precision", "recall", "F1");
   const auto line = [&](const std::string& name, const ClassScore& score) {
     text += fmt::format("{:{}}  {:>11}  {:>9}  {:>9}  {:>9}\n", name, width, with_commas(score.samples),
                         format_share(score.precision), format_share(score.recall), format_share(score.f1));
   };
-  for (std::size_t i = 0; i < names.size(); ++i) line(names[i], report.classes[i]);
-  line("macro mean", report.macro);
-  line("weighted mean", report.weighted);
+  for (std::size_t i = 0; i < names.size(); ++i) line(names[i], scores[i]);
+  for (const auto& [name, score] : means) line(name, score);
+  return text;
+}
+
+std::string format_labels(const LabelCounts& counts, const std::vector<std::string>& names) {
+  const LabelReport report = report_of(counts);
+  const auto samples = std::max<std::int64_t>(1, counts.samples());
+  return format_scores("label", names, report.labels, {{"macro mean", report.macro}, {"all together", report.micro}}) +
+         fmt::format("of {} samples {:.2f} % have all their labels right", with_commas(counts.samples()),
+                     100 * static_cast<double>(counts.right()) / static_cast<double>(samples));
+}
+
+std::string format_classes(const ClassCounts& counts, const std::vector<std::string>& names) {
+  const ClassReport report = report_of(counts);
+  std::string text =
+      format_scores("class", names, report.classes, {{"macro mean", report.macro}, {"weighted mean", report.weighted}});
   if (names.size() <= kMostCells) text += "\n" + format_matrix(counts, names);
   if (!report.confusions.empty()) {
     text += "\nmost often confused:";
@@ -132,7 +160,8 @@ std::string format_targets(const std::vector<TargetErrors>& errors, const std::v
 void require_reportable(const TrainedModel& subject) {
   if (subject.task().is_language()) {
     throw UsageError(
-        "--report is for classes and numbers, and this network writes text: without it eval tells loss, perplexity "
+        "--report is for classes, labels and numbers, and this network writes text: without it eval tells loss, "
+        "perplexity "
         "and bits per byte");
   }
   const bool classes = subject.loss() == model::LossKind::softmax_cross_entropy;
@@ -147,13 +176,14 @@ EvaluationReport judge(TrainedModel& subject, comm::Communicator& communicator) 
   const std::int64_t samples = data.info().samples;
   const std::int64_t chunk = std::min(subject.trained().validation.batch, samples);
   const std::int64_t chunks = divide_up(samples, chunk);
-  const bool classes = subject.loss() == model::LossKind::softmax_cross_entropy;
   const auto outputs = static_cast<std::size_t>(outputs_of(subject));
   EvaluationReport report{.network = fmt::format("{}, {}", subject.description(), subject.data().string()),
-                          .names = names_of(subject, classes)};
+                          .names = names_of(subject)};
+  if (subject.loss() == model::LossKind::softmax_cross_entropy) report.classes.emplace_back(outputs_of(subject));
+  if (subject.loss() == model::LossKind::binary_cross_entropy) report.labels.emplace_back(outputs_of(subject));
+  const bool counted = !report.classes.empty() || !report.labels.empty();
   // Each chunk's are filled by one rank, zero elsewhere: adding is exact.
-  std::vector<TargetErrors> of_chunks(classes ? 0 : static_cast<std::size_t>(chunks) * outputs);
-  if (classes) report.classes.emplace_back(outputs_of(subject));
+  std::vector<TargetErrors> of_chunks(counted ? 0 : static_cast<std::size_t>(chunks) * outputs);
   comm::all_succeed(communicator, [&] {
     Scorer scorer(subject, chunk);
     std::vector<float> scores(static_cast<std::size_t>(chunk) * outputs);
@@ -163,25 +193,29 @@ EvaluationReport judge(TrainedModel& subject, comm::Communicator& communicator) 
       const std::span<float> own = std::span(scores).first(count * outputs);
       const std::span<std::byte> wanted = std::span(targets).first(count * data.y_bytes());
       scorer.score(k * chunk, own, wanted);
-      if (classes) {
+      if (!report.classes.empty()) {
         add_classes(own, wanted, report.classes.front());
+      } else if (!report.labels.empty()) {
+        add_labels(own, wanted, report.labels.front());
       } else {
         add_targets(own, wanted, std::span(of_chunks).subspan(static_cast<std::size_t>(k) * outputs, outputs));
       }
     }
   });
   static_assert(sizeof(TargetErrors) == 5 * sizeof(double));
-  communicator.all_reduce(classes ? report.classes.front().numbers()
-                                  : std::span(&of_chunks.data()->samples, 5 * of_chunks.size()));
+  communicator.all_reduce(!report.classes.empty()  ? report.classes.front().numbers()
+                          : !report.labels.empty() ? report.labels.front().numbers()
+                                                   : std::span(&of_chunks.data()->samples, 5 * of_chunks.size()));
   communicator.wait("adding up the report");
-  report.targets.resize(classes ? 0 : outputs);
+  report.targets.resize(counted ? 0 : outputs);
   for (std::size_t i = 0; i < of_chunks.size(); ++i) report.targets[i % outputs].add(of_chunks[i]);
   return report;
 }
 
 std::string format_report(const EvaluationReport& report) {
-  return report.classes.empty() ? format_targets(report.targets, report.names)
-                                : format_classes(report.classes.front(), report.names);
+  if (!report.classes.empty()) return format_classes(report.classes.front(), report.names);
+  if (!report.labels.empty()) return format_labels(report.labels.front(), report.names);
+  return format_targets(report.targets, report.names);
 }
 
 std::vector<io::MetricRecord> records_of(const EvaluationReport& report) {
@@ -196,9 +230,6 @@ std::vector<io::MetricRecord> records_of(const EvaluationReport& report) {
                        {"root_mean_squared_error", errors.root_mean_squared_error()},
                        {"r_squared", errors.r_squared()}});
   }
-  if (report.classes.empty()) return records;
-  const ClassCounts& counts = report.classes.front();
-  const ClassReport figures = report_of(counts);
   const auto add = [&](io::MetricRecord record, const ClassScore& score) {
     record.insert(record.end(), {{"samples", score.samples},
                                  {"predicted", score.predicted},
@@ -207,6 +238,19 @@ std::vector<io::MetricRecord> records_of(const EvaluationReport& report) {
                                  {"f1", score.f1}});
     records.push_back(std::move(record));
   };
+  if (!report.labels.empty()) {
+    const LabelCounts& counts = report.labels.front();
+    const LabelReport figures = report_of(counts);
+    for (std::size_t i = 0; i < report.names.size(); ++i) {
+      add({{"kind", "label"}, {"index", static_cast<std::int64_t>(i)}, {"name", report.names[i]}}, figures.labels[i]);
+    }
+    add({{"kind", "mean"}, {"over", "labels"}}, figures.macro);
+    add({{"kind", "mean"}, {"over", "answers"}}, figures.micro);
+    records.push_back({{"kind", "exact"}, {"samples", counts.samples()}, {"right", counts.right()}});
+  }
+  if (report.classes.empty()) return records;
+  const ClassCounts& counts = report.classes.front();
+  const ClassReport figures = report_of(counts);
   for (std::size_t i = 0; i < report.names.size(); ++i) {
     add({{"kind", "class"}, {"index", static_cast<std::int64_t>(i)}, {"name", report.names[i]}}, figures.classes[i]);
   }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "app/evaluate/class_counts.hpp"
+#include "app/evaluate/label_counts.hpp"
 #include "app/evaluate/target_errors.hpp"
 #include "app/evaluate/trained_model.hpp"
 #include "comm/communicator.hpp"
@@ -13,12 +14,13 @@
 
 namespace lockstep::app {
 
-/// What all ranks have found together. One of the two, as the network says classes or numbers.
+/// What all ranks have found together. One of the three, as the network says classes, labels or numbers.
 struct EvaluationReport {
   std::string network = {};               ///< and the data, for titles
   std::vector<ClassCounts> classes = {};  ///< one, or none
+  std::vector<LabelCounts> labels = {};   ///< one, or none
   std::vector<TargetErrors> targets = {};
-  std::vector<std::string> names = {};  ///< of the classes, or of the numbers to predict
+  std::vector<std::string> names = {};  ///< of the classes, the labels or the numbers to predict
 };
 
 /// Throws UsageError where there is nothing to report: a language model, too many classes.
@@ -30,7 +32,8 @@ EvaluationReport judge(TrainedModel& subject, comm::Communicator& communicator);
 
 /// A table, for people.
 std::string format_report(const EvaluationReport& report);
-/// A record for each class and each pair of classes that was confused, and of the calibration; or for each number.
+/// A record for each class and each pair of classes that was confused, and of the calibration; or for each label and
+/// of all; or for each number.
 std::vector<io::MetricRecord> records_of(const EvaluationReport& report);
 /// The confusion matrix and how far probabilities can be believed; `report` is of classes.
 std::string format_svg(const EvaluationReport& report);

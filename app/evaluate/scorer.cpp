@@ -41,8 +41,17 @@ void Scorer::score(std::int64_t first, std::span<float> scores, std::span<std::b
                             .y = y_.data(),
                             .count = static_cast<std::int64_t>(samples_.size())},
                            subject_.weights(), scores);
-  if (!classes()) return subject_.target_scale().undo(scores);
-  for (std::size_t row = 0; row < samples_.size(); ++row) softmax(scores.subspan(row * outputs_, outputs_), powers_);
+  switch (subject_.loss()) {
+    case model::LossKind::softmax_cross_entropy:
+      for (std::size_t row = 0; row < samples_.size(); ++row)
+        softmax(scores.subspan(row * outputs_, outputs_), powers_);
+      return;
+    case model::LossKind::mean_squared_error:
+      return subject_.target_scale().undo(scores);
+    case model::LossKind::binary_cross_entropy:
+      std::transform(scores.begin(), scores.end(), scores.begin(),
+                     [](float score) { return static_cast<float>(1 / (1 + std::exp(-static_cast<double>(score)))); });
+  }
 }
 
 }  // namespace lockstep::app

@@ -17,9 +17,8 @@ class Scorer {
   /// For at most `most` samples at once; `subject` must outlive it.
   Scorer(TrainedModel& subject, std::int64_t most);
 
-  /// Of a sample: classes, whose scores are their probabilities, or numbers.
+  /// Of a sample: classes or labels, whose scores are their probabilities, or numbers.
   std::size_t outputs() const noexcept { return outputs_; }
-  bool classes() const noexcept { return subject_.loss() == model::LossKind::softmax_cross_entropy; }
   /// Samples from `first` on, as many as `scores` [samples, outputs] hold. `targets` get what the data say of them, an
   /// int32 (classes) or `outputs` float32 each; nothing where the data have none. Throws io::FileError.
   void score(std::int64_t first, std::span<float> scores, std::span<std::byte> targets);

@@ -177,10 +177,12 @@ class Conversion {
       }
       model_.outputs.push_back({"logits", io::OnnxType::float32, {"batch", "sequence", outputs}});
     } else {
-      const bool classes = trained_.trained.loss.kind == model::LossKind::softmax_cross_entropy;
-      const Name name = classes ? "logits" : "predictions";
+      const std::optional<model::LossKind> loss = trained_.trained.loss.kind;
+      const bool numbers =
+          loss != model::LossKind::softmax_cross_entropy && loss != model::LossKind::binary_cross_entropy;
+      const Name name = numbers ? "predictions" : "logits";
       Name predicted = rows(recording_.output);
-      if (!classes && !data_scale_.targets.empty()) {
+      if (numbers && !data_scale_.targets.empty()) {
         const auto& [mean, deviation] = data_scale_.targets;
         predicted =
             graph_.node("Mul", {predicted, graph_.made("target_deviation", {outputs}, [&] { return deviation; })});
@@ -188,8 +190,11 @@ class Conversion {
       }
       graph_.node("Identity", {predicted}, {}, name);
       model_.outputs.push_back({name, io::OnnxType::float32, {"batch", outputs}});
-      if (classes) {
+      if (loss == model::LossKind::binary_cross_entropy) graph_.node("Sigmoid", {name}, {}, "probabilities");
+      if (loss == model::LossKind::softmax_cross_entropy) {
         graph_.node("Softmax", {name}, {{"axis", std::int64_t{-1}}}, "probabilities");
+      }
+      if (!numbers) {
         model_.outputs.push_back({"probabilities", io::OnnxType::float32, {"batch", outputs}});
       }
     }

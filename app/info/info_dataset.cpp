@@ -35,16 +35,34 @@ std::string describe(const io::Field& field) {
                                     : fmt::format("{} [{}]", name_of(field.type), fmt::join(field.sample_shape, ", "));
 }
 
-/// Samples of each class over all shards, from the label datasets themselves.
-std::vector<std::int64_t> count_classes(const io::ShardedDataset& dataset) {
-  std::vector<std::int64_t> counts(static_cast<std::size_t>(dataset.info().classes));
-  std::vector<std::int32_t> labels;
+/// use(numbers of some samples), over all shards, from the label datasets themselves.
+template <class Number, class Use>
+void for_each_label(const io::ShardedDataset& dataset, const Use& use) {
+  const std::int64_t columns = dataset.info().y.elements();
+  const std::int64_t most = std::max<std::int64_t>(1, kLabelsAtOnce / columns);
+  std::vector<Number> labels;
   for (const io::ShardInfo& shard : dataset.shards()) {
-    for (std::int64_t first = 0; first < shard.count; first += kLabelsAtOnce) {
-      labels.resize(static_cast<std::size_t>(std::min(kLabelsAtOnce, shard.count - first)));
+    for (std::int64_t first = 0; first < shard.count; first += most) {
+      labels.resize(static_cast<std::size_t>(std::min(most, shard.count - first) * columns));
       dataset.read_labels(shard.first + first, std::as_writable_bytes(std::span(labels)));
-      for (const std::int32_t label : labels) ++counts[static_cast<std::size_t>(label)];
+      use(std::span<const Number>(labels));
     }
+  }
+}
+
+/// Samples of each class, or of each label those that have it.
+std::vector<std::int64_t> count_labels(const io::ShardedDataset& dataset) {
+  const io::DatasetInfo& info = dataset.info();
+  const auto count = static_cast<std::size_t>(info.labels_are_classes ? info.classes : info.y.elements());
+  std::vector<std::int64_t> counts(count);
+  if (info.labels_are_classes) {
+    for_each_label<std::int32_t>(dataset, [&](std::span<const std::int32_t> labels) {
+      for (const std::int32_t label : labels) ++counts[static_cast<std::size_t>(label)];
+    });
+  } else {
+    for_each_label<float>(dataset, [&](std::span<const float> labels) {
+      for (std::size_t i = 0; i < labels.size(); ++i) counts[i % count] += labels[i] > 0 ? 1 : 0;
+    });
   }
   return counts;
 }
@@ -52,13 +70,14 @@ std::vector<std::int64_t> count_classes(const io::ShardedDataset& dataset) {
 std::string class_table(const io::DatasetInfo& info, const std::vector<std::int64_t>& counts) {
   const std::int64_t most = std::max<std::int64_t>(1, *std::max_element(counts.begin(), counts.end()));
   constexpr std::int64_t kLongestBar = 30;
-  std::string text = "classes\n";
+  std::string text = info.labels_are_classes ? "classes\n" : "samples that have a label\n";
   for (std::size_t i = 0; i < std::min(counts.size(), kMostClassesShown); ++i) {
     const std::string name = i < info.class_names.size() ? info.class_names[i] : fmt::format("{}", i);
     text += fmt::format("  {:<16} {:>12}  {:#<{}}\n", name, with_commas(counts[i]), "", counts[i] * kLongestBar / most);
   }
   if (counts.size() > kMostClassesShown)
-    text += fmt::format("  … and {} more classes\n", counts.size() - kMostClassesShown);
+    text += fmt::format("  … and {} more {}\n", counts.size() - kMostClassesShown,
+                        info.labels_are_classes ? "classes" : "labels");
   return text;
 }
 
@@ -115,6 +134,8 @@ std::string training_text(const io::DatasetInfo& info) {
   const std::string learns = info.y.name.empty() ? std::string("cannot learn from them: there are no labels (--y)")
                              : info.labels_are_classes
                                  ? fmt::format("learns {} by cross-entropy", counted(info.classes, "class"))
+                             : info.targets_are_binary && info.y.elements() > 1
+                                 ? fmt::format("learns {} by binary cross-entropy", counted(info.y.elements(), "label"))
                                  : fmt::format("predicts {} by squared error", counted(info.y.elements(), "number"));
   return fmt::format("  train    sees {}; {}\n", sees, learns);
 }
@@ -134,8 +155,10 @@ std::string heading(const std::filesystem::path& path, const io::ShardedDataset&
                         values.statistics.high(), values.statistics.mean(), values.statistics.standard_deviation(),
                         values.all ? "" : " (of some of them)");
   }
-  const std::string labels =
-      info.labels_are_classes ? fmt::format("labels of {} classes", info.classes) : "numbers to predict";
+  const std::string labels = info.labels_are_classes ? fmt::format("labels of {} classes", info.classes)
+                             : info.targets_are_binary
+                                 ? fmt::format("{} of 0 or 1", counted(info.y.elements(), "label"))
+                                 : std::string("numbers to predict");
   if (!info.y.name.empty()) text += fmt::format("\n  {:<8} {}, {}", info.y.name, describe(info.y), labels);
   text += "\n";
   if (info.has_statistics) return text;
@@ -243,10 +266,10 @@ bool describe_dataset(Console& console, const io::DatasetOptions& data, bool ver
   for (const std::string& warning : dataset.warnings()) console.warn(warning);
   if (!describe_shards(console, dataset, verify)) return false;
   const io::DatasetInfo& info = dataset.info();
-  const bool few = info.samples <= kMostLabelsCounted && info.classes <= kMostClassesCounted;
-  if (verify && info.labels_are_classes && info.classes > 0 && few) {
-    console.info(class_table(info, count_classes(dataset)));
-  }
+  const std::int64_t each = std::max<std::int64_t>(1, info.y.elements());
+  const bool few = info.samples <= kMostLabelsCounted / each && info.classes <= kMostClassesCounted;
+  const bool labels = info.labels_are_classes ? info.classes > 0 : info.targets_are_binary && each > 1;
+  if (verify && labels && few) console.info(class_table(info, count_labels(dataset)));
   return true;
 }
 

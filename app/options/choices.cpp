@@ -55,7 +55,8 @@ std::vector<Choice<std::optional<model::LossKind>>> choices() {
   using model::LossKind;
   return {{"auto", std::nullopt},
           {"softmax-cross-entropy", LossKind::softmax_cross_entropy},
-          {"mean-squared-error", LossKind::mean_squared_error}};
+          {"mean-squared-error", LossKind::mean_squared_error},
+          {"binary-cross-entropy", LossKind::binary_cross_entropy}};
 }
 
 template <>

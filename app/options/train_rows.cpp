@@ -297,11 +297,14 @@ void add_data_options(OptionTable& table, DataOptions& options) {
 }
 
 void add_loss_options(OptionTable& table, LossOptions& options) {
-  table.add_choice("loss", options.kind, "NAME",
-                   "auto: cross-entropy for class labels, squared error for numbers to predict");
+  table.add_choice(
+      "loss", options.kind, "NAME",
+      "auto: softmax cross-entropy for classes, of which a sample has one; binary cross-entropy for rows of "
+      "0 and 1, labels of which a sample has any; squared error for other numbers to predict");
   table
       .add("label-smoothing", options.label_smoothing, "S",
-           "cross-entropy: the target gives this share of its weight to all classes alike; validation does not")
+           "cross-entropy: the target gives this share of its weight to all classes alike (of labels: to a half); "
+           "validation does not")
       .at_least(0)
       .below(1);
 }

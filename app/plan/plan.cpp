@@ -549,7 +549,8 @@ std::string format_plan(const Plan& plan, const comm::Communicator& communicator
   text += fmt::format(
       "data: {} in {}, {}", counted(info.samples, "sample"), counted(workload.training->shards().size(), "file"),
       info.labels_are_classes ? (info.classes == 1 ? std::string("1 class") : fmt::format("{} classes", info.classes))
-                              : counted(info.y.elements(), "target"));
+      : workload.model.loss == model::LossKind::binary_cross_entropy ? counted(info.y.elements(), "label")
+                                                                     : counted(info.y.elements(), "target"));
   text += workload.validation
               ? fmt::format("; validation: {}\n", counted(workload.validation->info().samples, "sample"))
               : std::string("; no validation data\n");

@@ -20,6 +20,7 @@ constexpr std::int64_t kFewClasses = 10;
 Task::Task(model::LossKind loss, const model::Network& network, double bytes_per_token)
     : kind_(network.sample_shape().tokens                    ? Kind::language
             : loss == model::LossKind::softmax_cross_entropy ? Kind::classification
+            : loss == model::LossKind::binary_cross_entropy  ? Kind::labels
                                                              : Kind::regression),
       positions_(network.positions()),
       classes_(network.sample_shape().outputs),
@@ -36,7 +37,11 @@ Score Task::score(const model::LossSums& sums, double samples, bool trained) con
   Score score{.loss = sums.loss / rows, .metric = sums.metric / rows, .samples = std::llround(samples)};
   if (kind_ == Kind::regression) score.metric *= error_unit_;
   if (kind_ == Kind::language) score.metric = std::exp(score.loss);
-  if (kind_ == Kind::classification && !trained && classes_ >= kFewClasses) score.top5 = sums.top5 / rows;
+  if (kind_ == Kind::classification && !trained && classes_ >= kFewClasses) score.top5 = sums.found / rows;
+  if (kind_ == Kind::labels && !trained) {
+    const double there_or_said = 2 * sums.found + (rows - sums.metric);
+    if (there_or_said > 0) score.f1 = 2 * sums.found / there_or_said;
+  }
   return score;
 }
 
@@ -49,6 +54,10 @@ std::string Task::format(const Score& score) const {
   if (kind_ == Kind::classification) {
     return fmt::format("accuracy {:.2f} %", 100 * score.metric) +
            (score.top5 >= 0 ? fmt::format("  top-5 {:.2f} %", 100 * score.top5) : "");
+  }
+  if (kind_ == Kind::labels) {
+    return fmt::format("label accuracy {:.2f} %", 100 * score.metric) +
+           (score.f1 >= 0 ? fmt::format("  F1 {:.4f}", score.f1) : "");
   }
   if (kind_ == Kind::regression)
     return fmt::format("mean absolute error {:.6g}{}", score.metric,
@@ -64,7 +73,7 @@ std::string Task::metric_words() const {
 }
 
 std::string Task::format_metric(double metric) const {
-  return kind_ == Kind::classification ? fmt::format("{:.2f} %", 100 * metric) : fmt::format("{:.6g}", metric);
+  return is_share() ? fmt::format("{:.2f} %", 100 * metric) : fmt::format("{:.6g}", metric);
 }
 
 std::string Task::format_evaluation(const Score& score) const {
@@ -75,6 +84,7 @@ std::string Task::format_evaluation(const Score& score) const {
 io::MetricRecord Task::record(const Score& score) const {
   io::MetricRecord record{{"loss", score.loss}, {metric_key(), score.metric}};
   if (score.top5 >= 0) record.emplace_back("top5_accuracy", score.top5);
+  if (score.f1 >= 0) record.emplace_back("f1", score.f1);
   if (is_language() && bytes_per_token_ > 0) record.emplace_back("bits_per_byte", bits_per_byte(score));
   return record;
 }

@@ -18,6 +18,7 @@ struct Score {
   double loss = 0;    ///< without the L2 term
   double metric = 0;  ///< of Task::metric_key()
   double top5 = -1;   ///< share of samples whose class is among the five likeliest; negative: not counted
+  double f1 = -1;     ///< of labels, all together: 2 found / (that are there + that are said); negative: not counted
   std::int64_t samples = 0;
 };
 
@@ -30,16 +31,17 @@ class Task {
   /// may have several units, they stay in standard deviations.
   void set_target_scale(const io::FeatureScale& targets);
 
-  /// From sums over `samples` samples. `trained`: the sums of a training step, which counts no top5.
+  /// From sums over `samples` samples. `trained`: the sums of a training step, which are of loss and metric alone.
   Score score(const model::LossSums& sums, double samples, bool trained) const;
-  /// "accuracy", "mean_absolute_error" or "perplexity": in metrics.jsonl and, as validation/KEY, in TensorBoard.
+  /// "accuracy", "mean_absolute_error", "perplexity" or "label_accuracy": in metrics.jsonl and, as validation/KEY, in
+  /// TensorBoard.
   const char* metric_key() const noexcept;
   /// All that there are, in the order of the kinds.
-  static constexpr std::array<const char*, 3> metric_keys() {
-    return {"accuracy", "mean_absolute_error", "perplexity"};
+  static constexpr std::array<const char*, 4> metric_keys() {
+    return {"accuracy", "mean_absolute_error", "perplexity", "label_accuracy"};
   }
   /// Of two metrics.
-  bool is_better(double a, double b) const noexcept { return kind_ == Kind::classification ? a > b : a < b; }
+  bool is_better(double a, double b) const noexcept { return is_share() ? a > b : a < b; }
   /// "accuracy 88.41 %", "perplexity 6.51  bits per byte 2.70": without the loss.
   std::string format(const Score& score) const;
   /// "accuracy" and "88.41 %", "mean absolute error" and "0.3214": for a table.
@@ -54,7 +56,8 @@ class Task {
   bool is_language() const noexcept { return kind_ == Kind::language; }
 
  private:
-  enum class Kind { classification, regression, language };
+  enum class Kind { classification, regression, language, labels };
+  bool is_share() const noexcept { return kind_ == Kind::classification || kind_ == Kind::labels; }
   double bits_per_byte(const Score& score) const;
 
   Kind kind_;

@@ -9,6 +9,7 @@
 #include "app/options/image_options.hpp"
 #include "app/plan/data_match.hpp"
 #include "app/plan/tuning.hpp"
+#include "app/report/figures.hpp"
 #include "comm/summation_tree.hpp"
 #include "io/datasets/sharded_dataset.hpp"
 #include "io/datasets/split_dataset.hpp"
@@ -84,16 +85,23 @@ model::InputTransform input_transform(const Normalization& normalize, const io::
 }
 
 model::LossKind loss_kind(const LossOptions& options, const io::DatasetInfo& info) {
+  using enum model::LossKind;
   const bool classes = info.labels_are_classes;
-  if (options.kind == model::LossKind::softmax_cross_entropy && !classes) {
+  if (options.kind == softmax_cross_entropy && !classes) {
     throw UsageError("--loss softmax-cross-entropy needs class labels, and the data holds numbers to predict");
   }
-  if (options.kind == model::LossKind::mean_squared_error && classes) {
+  if (options.kind == mean_squared_error && classes) {
     throw UsageError(
         "--loss mean-squared-error needs numbers to predict, and the data holds class labels; pack it with "
         "--regression");
   }
-  return classes ? model::LossKind::softmax_cross_entropy : model::LossKind::mean_squared_error;
+  if (options.kind == binary_cross_entropy && !info.targets_are_binary) {
+    throw UsageError(fmt::format("--loss binary-cross-entropy needs labels of 0 and 1, and the data holds {}",
+                                 classes ? "classes" : "other numbers"));
+  }
+  if (options.kind) return *options.kind;
+  if (classes) return softmax_cross_entropy;
+  return info.targets_are_binary && info.y.elements() > 1 ? binary_cross_entropy : mean_squared_error;
 }
 
 namespace {
@@ -147,6 +155,9 @@ DataFormat data_format(const TrainOptions& options) {
                     .seed = options.work.seed,
                     .shift_windows = options.data.shift_windows,
                     .layout = options.data.layout};
+  if (options.loss.kind && *options.loss.kind != model::LossKind::softmax_cross_entropy) {
+    format.one_hot = io::OneHot::numbers;
+  }
   if (format.context > 0) {
     format.y.clear();
     if (!options.was_set("x")) format.x = io::kTokensName;
@@ -181,6 +192,7 @@ std::unique_ptr<io::Dataset> open_dataset(const DataFormat& format, const fs::pa
                                                                  .y = format.y,
                                                                  .unlabelled = format.unlabelled,
                                                                  .layout = format.layout,
+                                                                 .one_hot = format.one_hot,
                                                                  .deadline = deadline});
 }
 
@@ -330,11 +342,16 @@ Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline
     packed.x = "x";
     packed.y = "y";
   }
-  const auto format_of_data = [&](const fs::path& path) { return is_packed_data(path) ? packed : format; };
+  const auto format_of_data = [&](const fs::path& path) {
+    DataFormat of_data = is_packed_data(path) ? packed : format;
+    if (workload.training && !workload.training->info().labels_are_classes) of_data.one_hot = io::OneHot::numbers;
+    return of_data;
+  };
   workload.training = open_dataset(format_of_data(paths.training), paths.training, deadline);
   if (options.data.validation_share > 0) split_training(options.data.validation_share, workload);
   const io::DatasetInfo& info = workload.training->info();
   require_labels(info, paths.training);
+  workload.model.loss = loss_kind(options.loss, info);
   if (!paths.validation.empty()) {
     workload.validation = open_dataset(format_of_data(paths.validation), paths.validation, deadline);
     require_labels(workload.validation->info(), paths.validation);
@@ -345,12 +362,16 @@ Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline
                                    paths.validation.string(), paths.training.string(), paths.training.string()));
     }
     if (other.x.elements() != info.x.elements() || other.labels_are_classes != info.labels_are_classes ||
-        other.classes > info.classes || (!info.labels_are_classes && other.y.elements() != info.y.elements())) {
+        other.classes > info.classes || (!info.labels_are_classes && other.y.elements() != info.y.elements()) ||
+        (workload.model.loss == model::LossKind::binary_cross_entropy && !other.targets_are_binary)) {
+      const auto learnt = [](const io::DatasetInfo& data) {
+        if (data.labels_are_classes) return fmt::format("{} classes", data.classes);
+        return counted(data.y.elements(), data.targets_are_binary ? "label" : "regression target");
+      };
       throw UsageError(fmt::format(
           "{} does not fit {}: samples of {} numbers and {} against {} numbers and {}; pack both in the same way",
-          paths.validation.string(), paths.training.string(), other.x.elements(),
-          other.labels_are_classes ? fmt::format("{} classes", other.classes) : "regression targets", info.x.elements(),
-          info.labels_are_classes ? fmt::format("{} classes", info.classes) : "regression targets"));
+          paths.validation.string(), paths.training.string(), other.x.elements(), learnt(other), info.x.elements(),
+          learnt(info)));
     }
   }
   if (options.validation.patience > 0 && !workload.validation) {
@@ -360,7 +381,6 @@ Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline
     throw UsageError("--target-metric needs validation data: name it with --validation");
   }
 
-  workload.model.loss = loss_kind(options.loss, info);
   workload.model.augmentation = augmentation(options.data, info);
   if (!info.tokens) workload.model.input_transform = input_transform(options.data.normalize, info);
   workload.model.label_smoothing = static_cast<float>(options.loss.label_smoothing);

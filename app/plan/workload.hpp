@@ -14,6 +14,7 @@
 #include "io/checkpoints/checkpoint.hpp"
 #include "io/datasets/dataset.hpp"
 #include "io/datasets/prefetcher.hpp"
+#include "io/datasets/sharded_dataset.hpp"
 #include "io/files/io_deadline.hpp"
 #include "io/shards/feature_scale.hpp"
 #include "io/shards/shard_file.hpp"
@@ -56,6 +57,7 @@ struct DataFormat {
   std::uint64_t seed = 1;  ///< of where samples of tokens begin
   bool shift_windows = true;
   io::Layout layout = io::Layout::automatic;
+  io::OneHot one_hot = io::OneHot::classes;  ///< numbers where the network does not tell classes apart
 };
 DataFormat data_format(const TrainOptions& options);
 /// Data made by others, before this process opens it: in a process of its own, which this program starts once more.

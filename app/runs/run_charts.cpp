@@ -27,7 +27,8 @@ class Drawing {
     const std::string metric = runs_.empty() ? "" : runs_[shown_[0]].metric;
     beside("loss", "Loss", "loss", AxisNumbers::plain);
     if (!metric.empty() && metric != "perplexity") {
-      beside(metric, metric_words(metric), metric, metric == "accuracy" ? AxisNumbers::percent : AxisNumbers::plain);
+      beside(metric, metric_words(metric), metric,
+             metric.ends_with("accuracy") ? AxisNumbers::percent : AxisNumbers::plain);
     } else if (!metric.empty()) {
       lines("perplexity", "Perplexity of validation", "perplexity", of_runs("validation", metric), AxisNumbers::plain);
     }

@@ -182,7 +182,7 @@ RunSummary summary_of(const RunHistory& run) {
   return summary;
 }
 
-bool is_better_metric(std::string_view key, double a, double b) { return key == "accuracy" ? a > b : a < b; }
+bool is_better_metric(std::string_view key, double a, double b) { return key.ends_with("accuracy") ? a > b : a < b; }
 
 std::string format_metric(std::string_view key, double value) {
   return key.ends_with("accuracy") ? fmt::format("{:.2f} %", 100 * value) : fmt::format("{:.5g}", value);

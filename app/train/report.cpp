@@ -166,6 +166,7 @@ void Reporter::evaluation(std::int64_t step, double epoch, const Score& score, b
   scalar("validation/loss", step, score.loss);
   scalar(fmt::format("validation/{}", task_.metric_key()), step, score.metric);
   if (score.top5 >= 0) scalar("validation/top5_accuracy", step, score.top5);
+  if (score.f1 >= 0) scalar("validation/f1", step, score.f1);
   if (logs_.tensorboard) logs_.tensorboard->flush();
 }
 

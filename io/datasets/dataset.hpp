@@ -21,7 +21,8 @@ struct DatasetInfo {
   Field x;
   Field y;  ///< an empty name: packed without labels
   bool labels_are_classes = true;
-  std::int64_t classes = 0;  ///< 0: regression; of tokens: the vocabulary
+  std::int64_t classes = 0;         ///< 0: regression; of tokens: the vocabulary
+  bool targets_are_binary = false;  ///< every number to predict is 0 or 1: labels, any of which a sample has
   std::vector<std::string> class_names;
   double value_min = 0, value_max = 1;      ///< of x
   double mean = 0, standard_deviation = 1;  ///< of x over all elements; only with a manifest

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <stdexcept>
 
 #include <fmt/format.h>
@@ -13,6 +14,7 @@
 #include "io/files/checksum.hpp"
 #include "io/files/element_cast.hpp"
 #include "io/shards/shard_manifest.hpp"
+#include "io/shards/target_values.hpp"
 
 namespace lockstep::io {
 namespace {
@@ -58,6 +60,7 @@ void to_float32(FileType type, std::span<const std::byte> raw, std::byte* out) {
 
 struct ShardedDataset::Files {
   DatasetInfo info;
+  std::optional<TargetValues> known_targets;  ///< as the manifest says it
   ShardSet set;
   std::vector<std::vector<std::byte>> labels;  ///< per shard as stored; empty: read on demand
   Field stored_y;                              ///< info.y, but for one-hot labels, which are delivered as numbers
@@ -70,7 +73,8 @@ struct ShardedDataset::Files {
                 ? open_packed(options)
                 : ShardSet(options.path, options.x, options.y, options.deadline, options.unlabelled)) {
     if (!is_packed(options.path)) describe_without_manifest(options.path);
-    if (!one_hot) stored_y = info.y;
+    stored_y = info.y;
+    if (has_y() && !info.labels_are_classes) understand_targets(options.one_hot);
     arrange(options.layout);
     refuse_masks();
     load_labels();
@@ -125,6 +129,7 @@ struct ShardedDataset::Files {
     info.standard_deviation = manifest.standard_deviation;
     info.has_statistics = true;
     info.source = manifest.source;
+    known_targets = manifest.target_values;
     return ShardSet(options.path, manifest, options.deadline);
   }
 
@@ -152,44 +157,39 @@ struct ShardedDataset::Files {
       if (info.x.type == FileType::uint8) info.value_max = 255;
       if (info.x.type == FileType::uint16) info.value_max = 65535;
       if (info.labels_are_classes) count_classes();
-      if (has_y() && !info.labels_are_classes && info.y.sample_shape.size() == 1) look_for_one_hot();
       if (!set.text_classes().empty()) info.class_names = set.text_classes();
     }
   }
 
-  /// Rows of zeros with a single 1 are classes; rows of zeros and ones alone are worth a word.
-  void look_for_one_hot() {
-    bool binary = true, single = true;
-    const auto columns = static_cast<std::size_t>(info.y.elements());
-    for (std::size_t shard = 0; shard < set.files().size() && binary; ++shard) {
-      set.stream(shard, 1, [&](std::int64_t, std::span<const std::byte> block) {
-        if (!binary) return;
-        with_elements(info.y.type, block, [&](auto elements) {
-          for (std::size_t row = 0; row < elements.size() && binary; row += columns) {
-            std::size_t ones = 0;
-            for (std::size_t i = row; i < row + columns; ++i) {
-              binary = binary && (elements[i] == 0 || elements[i] == 1);
-              ones += elements[i] == 1 ? 1 : 0;
-            }
-            single = single && ones == 1;
-          }
-        });
-      });
+  TargetValues look_at_targets() const {
+    TargetPattern pattern(info.y.elements());
+    for (std::size_t shard = 0; shard < set.files().size() && pattern.is_binary(); ++shard) {
+      set.stream(shard, 1, [&](std::int64_t, std::span<const std::byte> block) { pattern.add(info.y.type, block); });
     }
-    if (!binary || columns < 2) return;
-    if (!single) {
-      set.warnings().push_back(
-          fmt::format("{}: {} holds rows of 0 and 1: they are learnt as {} numbers by squared error", path_of(0),
-                      set.files()[0].fields()[1].dataset, columns));
-      return;
+    return pattern.values();
+  }
+
+  /// Rows of zeros with a single 1 are classes, rows of zeros and ones are labels.
+  void understand_targets(OneHot wanted) {
+    if (info.y.sample_shape.size() > 1) return;
+    const TargetValues values = known_targets ? *known_targets : look_at_targets();
+    info.targets_are_binary = values != TargetValues::any;
+    if (values == TargetValues::any || wanted == OneHot::numbers || info.y.sample_shape.empty()) return;
+    const std::int64_t columns = info.y.elements();
+    one_hot = values == TargetValues::one_hot;
+    if (one_hot) {
+      info.y = {info.y.name, FileType::int32, {}};
+      info.labels_are_classes = true;
+      info.targets_are_binary = false;
+      info.classes = columns;
     }
-    stored_y = info.y;
-    one_hot = true;
-    info.y = {info.y.name, FileType::int32, {}};
-    info.labels_are_classes = true;
-    info.classes = static_cast<std::int64_t>(columns);
-    set.warnings().push_back(fmt::format("{}: {} holds one 1 in each row: taken as labels of {} classes", path_of(0),
-                                         set.files()[0].fields()[1].dataset, columns));
+    if (known_targets || columns < 2) return;
+    const std::string where = fmt::format("{}: {}", path_of(0), set.files()[0].fields()[1].dataset);
+    set.warnings().push_back(
+        one_hot ? fmt::format("{} holds one 1 in each row: taken as labels of {} classes", where, columns)
+                : fmt::format("{} holds rows of 0 and 1: taken as {} labels, any of which a sample may have (--loss "
+                              "mean-squared-error takes them as numbers)",
+                              where, columns));
   }
 
   void count_classes() {

@@ -3,7 +3,7 @@
 ///
 /// | object | type | holds |
 /// | --- | --- | --- |
-/// | `/scores` | float32 [samples, outputs] | probabilities of the classes, or the predicted numbers |
+/// | `/scores` | float32 [samples, outputs] | probabilities of the classes or labels, or the predicted numbers |
 /// | `/class` | int32 [samples] | the likeliest class, of equal ones the first; only where there are classes |
 /// | `/target` | int32 [samples] or float32 [samples, outputs] | what the data say; only where they do |
 /// | `/index` | int64 [samples] | the sample's index in the data: 0, 1, ... |

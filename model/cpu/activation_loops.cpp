@@ -102,7 +102,7 @@ LOCKSTEP_INLINE void add_row(LossSums& sums, const Row& row, double total, const
   // Comparisons with a NaN are false, so such a row may look right: its total tells.
   if (std::isnan(total)) return;
   if (row.is_correct) sums.metric += 1;
-  if (row.is_near && !std::isnan(row.right)) sums.top5 += 1;
+  if (row.is_near && !std::isnan(row.right)) sums.found += 1;
 }
 
 /// Sum of exp(logit - greatest) of one row of any length, leaving the row as it is.
@@ -172,6 +172,51 @@ LOCKSTEP_CLONES LossSums cross_entropy(std::span<float> z, std::size_t classes, 
     }
   }
   return sums;
+}
+
+LOCKSTEP_CLONES LossSums binary_cross_entropy(std::span<float> z, std::span<const float> targets, std::size_t labels,
+                                              const LossOptions& options) {
+  // The sum of log(1 + e), e at most 1, is the log of a product, which stays below 2^kFactors.
+  constexpr std::size_t kLanes = 8, kFactors = 512;
+  const float smoothing = options.smoothing;
+  const auto each = 1 / static_cast<double>(labels);
+  const auto factor = static_cast<float>(options.scale * each);
+  LossSums sums;
+  std::array<float, kFactors> powers;
+  for (std::size_t begin = 0; begin < z.size(); begin += kFactors) {
+    const std::size_t count = std::min(kFactors, z.size() - begin);
+    float* __restrict logit = z.data() + begin;
+    const float* __restrict target = targets.data() + begin;
+    for (std::size_t i = 0; i < count; ++i) powers[i] = -std::abs(logit[i]);
+    exp_loop(powers.data(), powers.data(), count);
+    double products[kLanes], costs[kLanes] = {};
+    std::fill(std::begin(products), std::end(products), 1.0);
+    std::int32_t right = 0, found = 0;
+    const auto take = [&](std::size_t lane, std::size_t i) {
+      products[lane] *= 1 + static_cast<double>(powers[i]);
+      const float wanted = formulas::smoothed_label(target[i], smoothing);
+      costs[lane] += static_cast<double>(logit[i] > 0 ? logit[i] : 0.0f) -
+                     static_cast<double>(wanted) * static_cast<double>(logit[i]);
+    };
+    const std::size_t whole = count / kLanes * kLanes;
+    for (std::size_t at = 0; at < whole; at += kLanes) {
+      for (std::size_t lane = 0; lane < kLanes; ++lane) take(lane, at + lane);
+    }
+    for (std::size_t i = whole; i < count; ++i) take(i - whole, i);
+    for (std::size_t i = 0; i < count; ++i) {
+      const bool said = logit[i] > 0, there = target[i] > 0.5f, number = logit[i] == logit[i];
+      right += said == there && number ? 1 : 0;
+      found += said && there ? 1 : 0;
+    }
+    for (std::size_t lane = 0; lane < kLanes; ++lane) sums.loss += std::log(products[lane]) + costs[lane];
+    sums.metric += right;
+    sums.found += found;
+    for (std::size_t i = 0; options.want_gradient && i < count; ++i) {
+      const float share = (logit[i] < 0 ? powers[i] : 1.0f) / (1 + powers[i]);
+      logit[i] = (share - formulas::smoothed_label(target[i], smoothing)) * factor;
+    }
+  }
+  return {.loss = sums.loss * each, .metric = sums.metric * each, .found = sums.found * each};
 }
 
 }  // namespace lockstep::model::cpu

@@ -26,7 +26,7 @@ std::size_t rows_threshold(const Tensor& tensor) {
 
 double sum(double a, double b) { return a + b; }
 LossSums sum(const LossSums& a, const LossSums& b) {
-  return {.loss = a.loss + b.loss, .metric = a.metric + b.metric, .top5 = a.top5 + b.top5};
+  return {.loss = a.loss + b.loss, .metric = a.metric + b.metric, .found = a.found + b.found};
 }
 
 UpdateSpans part_of(const UpdateSpans& spans, std::size_t begin, std::size_t end) {
@@ -133,6 +133,17 @@ void CpuBackend::do_mean_squared_error(const Tensor& predictions, const Tensor& 
                               [&](std::size_t begin, std::size_t count) {
                                 return squared_error(p.subspan(begin, count),
                                                      targets.elements<float>().subspan(begin, count), outputs, options);
+                              }),
+      sums);
+}
+
+void CpuBackend::do_binary_cross_entropy(const Tensor& logits, const Tensor& targets, const LossOptions& options,
+                                         const Tensor& sums) {
+  const auto z = logits.elements<float>(), t = targets.elements<float>();
+  add(sum_of_blocks<LossSums>(z.size(), kThreadingElements,
+                              [&](std::size_t begin, std::size_t count) {
+                                return cpu::binary_cross_entropy(z.subspan(begin, count), t.subspan(begin, count),
+                                                                 static_cast<std::size_t>(logits.columns), options);
                               }),
       sums);
 }

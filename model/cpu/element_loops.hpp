@@ -74,10 +74,15 @@ void update_statistics(const UpdateSpans& spans, const UpdateRule& rule);
 void add_bias_and_activate(std::span<float> y, std::size_t columns, std::span<const float> bias, Activation activation);
 
 /// Cross-entropy of the rows of z [rows, classes] against labels, in nats; metric counts rows whose first greatest
-/// logit is the label, top5 (without gradient) those that have it among the first five. With gradient z becomes
+/// logit is the label, found (without gradient) those that have it among the first five. With gradient z becomes
 /// (softmax(z) - target) * scale.
 LossSums cross_entropy(std::span<float> z, std::size_t classes, std::span<const std::int32_t> labels,
                        const LossOptions& options);
+
+/// Binary cross-entropy of logits z [rows, labels], in nats, metric and found as in LossSums, each over `labels`. With
+/// gradient z becomes (sigmoid(z) - target) / labels * scale.
+LossSums binary_cross_entropy(std::span<float> z, std::span<const float> targets, std::size_t labels,
+                              const LossOptions& options);
 
 /// y[i] = exp(x[i]) with a relative error below 2e-7; 0 below -87.7, saturating at 2.4e38 above 88.37; NaN stays NaN.
 void exp_each(std::span<const float> x, std::span<float> y);

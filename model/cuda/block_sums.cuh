@@ -20,7 +20,7 @@ using Sums = LossSums;
 __device__ inline void add(Sums& sums, const Sums& more) {
   sums.loss += more.loss;
   sums.metric += more.metric;
-  sums.top5 += more.top5;
+  sums.found += more.found;
 }
 
 /// The sum over the warp, in lane 0.
@@ -30,7 +30,7 @@ __device__ inline Sums sum_of_warp(Sums sums) {
     Sums other;
     other.loss = __shfl_down_sync(kWholeWarp, sums.loss, distance);
     other.metric = __shfl_down_sync(kWholeWarp, sums.metric, distance);
-    other.top5 = __shfl_down_sync(kWholeWarp, sums.top5, distance);
+    other.found = __shfl_down_sync(kWholeWarp, sums.found, distance);
     add(sums, other);
   }
   return sums;

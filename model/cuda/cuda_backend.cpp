@@ -197,6 +197,12 @@ void CudaBackend::do_mean_squared_error(const Tensor& predictions, const Tensor&
   cuda::mean_squared_error(stream_.get(), predictions, targets, options, sums, scratch());
 }
 
+void CudaBackend::do_binary_cross_entropy(const Tensor& logits, const Tensor& targets, const LossOptions& options,
+                                          const Tensor& sums) {
+  if (logits.count() == 0) return;
+  cuda::binary_cross_entropy(stream_.get(), logits, targets, options, sums, scratch());
+}
+
 void CudaBackend::do_add(const Tensor& x, const Tensor& to) {
   if (to.count() > 0) cuda::add(stream_.get(), x, to);
 }

@@ -69,6 +69,8 @@ class CudaBackend final : public Backend {
                                 const Tensor& sums) override;
   void do_mean_squared_error(const Tensor& predictions, const Tensor& targets, const LossOptions& options,
                              const Tensor& sums) override;
+  void do_binary_cross_entropy(const Tensor& logits, const Tensor& targets, const LossOptions& options,
+                               const Tensor& sums) override;
   void do_add(const Tensor& x, const Tensor& to) override;
   void do_sum_of_squares(const Tensor& x, const Tensor& out, Accumulate accumulate) override;
   void do_report_loss(const Tensor& sums, const Tensor& status) override;

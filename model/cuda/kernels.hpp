@@ -59,6 +59,8 @@ void softmax_cross_entropy(cudaStream_t stream, const Tensor& logits, const Tens
                            const Tensor& sums, const Scratch& scratch);
 void mean_squared_error(cudaStream_t stream, const Tensor& predictions, const Tensor& targets,
                         const LossOptions& options, const Tensor& sums, const Scratch& scratch);
+void binary_cross_entropy(cudaStream_t stream, const Tensor& logits, const Tensor& targets, const LossOptions& options,
+                          const Tensor& sums, const Scratch& scratch);
 /// to += x
 void add(cudaStream_t stream, const Tensor& x, const Tensor& to);
 void sum_of_squares(cudaStream_t stream, const Tensor& x, const Tensor& out, Accumulate accumulate,

@@ -11,7 +11,7 @@ namespace {
 /// Classes that a warp holds in its registers at most.
 constexpr std::int64_t kMostNarrow = 512;
 
-/// sums += the sums of the parts; those of loss and metric times `factor`. One block.
+/// sums += the sums of the parts, times `factor`. One block.
 __global__ void __launch_bounds__(kBlock) add_sums(const Sums* parts, int count, double factor, double* sums) {
   const Sums total = sum_of_parts(parts, count, shared<WarpSums>());
   if (threadIdx.x != 0) return;
@@ -68,19 +68,36 @@ void cross_entropy(cudaStream_t stream, const Tensor& logits, const Tensor& labe
   finish(stream, blocks, parts, 1, sums);
 }
 
-template <class T>
-void squared_errors(cudaStream_t stream, const Tensor& predictions, const Tensor& targets, const LossOptions& options,
-                    Sums* parts, double* sums) {
+/// What every loss that looks at one output after the other needs.
+struct LossOfOutputs {
+  const char* name;
+  cudaStream_t stream;
+  const Tensor& predictions;
+  const Tensor& targets;
+  bool want_gradient;
+  Sums* parts;
+  double* sums;
+};
+
+template <class T, class Loss>
+void run_typed(const LossOfOutputs& work, const Loss& loss) {
   constexpr int kWidth = kWideWidth<T>;
-  auto* const p = static_cast<T*>(predictions.data);
-  const auto* const t = static_cast<const float*>(targets.data);
-  const auto outputs = static_cast<double>(predictions.columns);
-  const unsigned blocks = blocks_of_sum(predictions.count() / kWidth);
-  launch("mean_squared_error", squared_error<kWidth, T>,
-         {.blocks = blocks, .threads = kBlock, .shared_bytes = sizeof(WarpSums)}, stream, p, t, predictions.count(),
-         takes_packs<kWidth>(p) && takes_packs<kWidth>(t), 1 / outputs, 2 * options.scale / outputs,
-         options.want_gradient, parts, sums);
-  finish(stream, blocks, parts, 1 / outputs, sums);
+  auto* const p = static_cast<T*>(work.predictions.data);
+  const auto* const t = static_cast<const float*>(work.targets.data);
+  const double factor = 1 / static_cast<double>(work.predictions.columns);
+  const unsigned blocks = blocks_of_sum(work.predictions.count() / kWidth);
+  launch(work.name, loss_of_outputs<kWidth, T, Loss>,
+         {.blocks = blocks, .threads = kBlock, .shared_bytes = sizeof(WarpSums)}, work.stream, loss, p, t,
+         work.predictions.count(), takes_packs<kWidth>(p) && takes_packs<kWidth>(t), factor, work.want_gradient,
+         work.parts, work.sums);
+  finish(work.stream, blocks, work.parts, factor, work.sums);
+}
+
+template <class Loss>
+void run(const LossOfOutputs& work, const Loss& loss) {
+  if (work.predictions.type == ElementType::float32) return run_typed<float>(work, loss);
+  if (work.predictions.type == ElementType::bfloat16) return run_typed<Bfloat16>(work, loss);
+  throw std::invalid_argument(std::string(work.name) + ": predictions of " + name_of(work.predictions.type));
 }
 
 Sums* parts_in(const Scratch& scratch) {
@@ -110,15 +127,19 @@ void softmax_cross_entropy(cudaStream_t stream, const Tensor& logits, const Tens
 void mean_squared_error(cudaStream_t stream, const Tensor& predictions, const Tensor& targets,
                         const LossOptions& options, const Tensor& sums, const Scratch& scratch) {
   if (predictions.count() == 0) return;
-  auto* const to = static_cast<double*>(sums.data);
-  Sums* const parts = parts_in(scratch);
-  if (predictions.type == ElementType::float32) {
-    return squared_errors<float>(stream, predictions, targets, options, parts, to);
-  }
-  if (predictions.type == ElementType::bfloat16) {
-    return squared_errors<Bfloat16>(stream, predictions, targets, options, parts, to);
-  }
-  throw std::invalid_argument(std::string("mean_squared_error: predictions of ") + name_of(predictions.type));
+  const double factor = 2 * options.scale / static_cast<double>(predictions.columns);
+  run({"mean_squared_error", stream, predictions, targets, options.want_gradient, parts_in(scratch),
+       static_cast<double*>(sums.data)},
+      SquaredError{.factor = static_cast<float>(factor)});
+}
+
+void binary_cross_entropy(cudaStream_t stream, const Tensor& logits, const Tensor& targets, const LossOptions& options,
+                          const Tensor& sums, const Scratch& scratch) {
+  if (logits.count() == 0) return;
+  const double factor = options.scale / static_cast<double>(logits.columns);
+  run({"binary_cross_entropy", stream, logits, targets, options.want_gradient, parts_in(scratch),
+       static_cast<double*>(sums.data)},
+      BinaryCrossEntropy{.factor = static_cast<float>(factor), .smoothing = options.smoothing});
 }
 
 void report_loss(cudaStream_t stream, const Tensor& sums, const Tensor& status) {

@@ -12,11 +12,11 @@
 
 namespace lockstep::model::cuda {
 
-/// float64 [1, kLossSums] += ; counts need no factor.
+/// float64 [1, kLossSums] +=
 __device__ inline void add_to(double* sums, const Sums& total, double factor) {
   sums[0] += total.loss * factor;
   sums[1] += total.metric * factor;
-  sums[2] += total.top5;
+  sums[2] += total.found * factor;
 }
 
 /// One part to parts[block]; a grid of one block adds it to sums itself, times `factor`. Thread 0 calls it.
@@ -63,7 +63,7 @@ __device__ inline void add_row(Sums& sums, const formulas::SoftmaxPart& row, con
                                std::int32_t label, const formulas::SoftTarget& target, bool want_gradient) {
   sums.loss += formulas::cross_entropy_of(row, right, target, extras.logits);
   sums.metric += formulas::is_correct(row, label) ? 1 : 0;
-  if (!want_gradient) sums.top5 += formulas::is_among_top(row, right, extras.before) ? 1 : 0;
+  if (!want_gradient) sums.found += formulas::is_among_top(row, right, extras.before) ? 1 : 0;
 }
 
 /// Rows of at most kWarp * kPerLane columns, one warp a row: lane l holds logits l, l + 32, … in registers. A label
@@ -228,11 +228,34 @@ __global__ void __launch_bounds__(kWideBlock)
   if (threadIdx.x == 0) hand_over(sum, 1, parts, sums);
 }
 
-/// factor: 1 / outputs, of the sums; gradient_factor: 2 * scale / outputs.
-template <int kWidth, class T>
+/// Losses that look at one output after the other.
+struct SquaredError {
+  float factor;  ///< 2 * scale / outputs
+
+  __device__ void add(float prediction, float target, Sums& sums) const {
+    formulas::add_squared_error(prediction, target, sums);
+  }
+  __device__ float gradient(float prediction, float target) const {
+    return formulas::squared_error_gradient(prediction, target, factor);
+  }
+};
+struct BinaryCrossEntropy {
+  float factor;  ///< scale / labels
+  float smoothing;
+
+  __device__ void add(float logit, float target, Sums& sums) const {
+    formulas::add_binary_cross_entropy(logit, target, smoothing, sums);
+  }
+  __device__ float gradient(float logit, float target) const {
+    return formulas::binary_cross_entropy_gradient(logit, target, smoothing, factor);
+  }
+};
+
+/// factor: 1 / outputs, of the sums.
+template <int kWidth, class T, class Loss>
 __global__ void __launch_bounds__(kBlock)
-    squared_error(T* predictions, const float* targets, std::int64_t count, bool wide, double factor,
-                  float gradient_factor, bool want_gradient, Sums* parts, double* sums) {
+    loss_of_outputs(Loss loss, T* predictions, const float* targets, std::int64_t count, bool wide, double factor,
+                    bool want_gradient, Sums* parts, double* sums) {
   const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   const std::int64_t threads = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   const std::int64_t packs = count / kWidth;
@@ -243,16 +266,16 @@ __global__ void __launch_bounds__(kBlock)
     load<kWidth>(targets + pack * kWidth, wide, wanted);
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) {
-      formulas::add_squared_error(values[k], wanted[k], sum);
-      values[k] = formulas::squared_error_gradient(values[k], wanted[k], gradient_factor);
+      loss.add(values[k], wanted[k], sum);
+      values[k] = loss.gradient(values[k], wanted[k]);
     }
     if (want_gradient) store<kWidth>(values, wide, predictions + pack * kWidth);
   }
   const std::int64_t rest = packs * kWidth + thread;
   if (rest < count) {
     const float value = to_float(predictions[rest]);
-    formulas::add_squared_error(value, targets[rest], sum);
-    const float gradient[1] = {formulas::squared_error_gradient(value, targets[rest], gradient_factor)};
+    loss.add(value, targets[rest], sum);
+    const float gradient[1] = {loss.gradient(value, targets[rest])};
     if (want_gradient) store<1>(gradient, true, predictions + rest);
   }
   const Sums total = sum_of_block(sum, shared<WarpSums>());

@@ -1,6 +1,6 @@
 /// \file
-/// Pieces of the losses: one output of a squared error; softmax in one pass over a row that may be cut into parts
-/// (Milakov & Gimelshein 2018, "Online normalizer calculation for softmax").
+/// Pieces of the losses: one output of a squared error, one label of a binary cross-entropy; softmax in one pass over a
+/// row that may be cut into parts (Milakov & Gimelshein 2018, "Online normalizer calculation for softmax").
 #pragma once
 
 #include <cmath>
@@ -25,6 +25,28 @@ LOCKSTEP_HOST_DEVICE void add_squared_error(float prediction, float target, Loss
 /// factor: 2 * scale / outputs.
 LOCKSTEP_HOST_DEVICE float squared_error_gradient(float prediction, float target, float factor) {
   return (prediction - target) * factor;
+}
+
+/// What a label's 0 or 1 becomes where targets are smoothed: (1 - smoothing) of it and smoothing of a half.
+LOCKSTEP_HOST_DEVICE float smoothed_label(float target, float smoothing) {
+  return target * (1 - smoothing) + 0.5f * smoothing;
+}
+
+/// Adds what one label costs in nats, log(1 + exp(logit)) - target * logit, which overflows for no logit; whether it is
+/// right, which of a NaN nothing is; whether it is there and found.
+LOCKSTEP_HOST_DEVICE void add_binary_cross_entropy(float logit, float target, float smoothing, LossSums& sums) {
+  const auto wide = static_cast<double>(logit);
+  const float magnitude = logit < 0 ? -logit : logit;
+  sums.loss += static_cast<double>(std::log1p(std::exp(-magnitude))) + (wide > 0 ? wide : 0) -
+               static_cast<double>(smoothed_label(target, smoothing)) * wide;
+  const bool said = logit > 0, there = target > 0.5f;
+  sums.metric += said == there && !std::isnan(logit) ? 1 : 0;
+  sums.found += said && there ? 1 : 0;
+}
+
+/// factor: scale / labels. exp() of a great number is infinite, and 1 over that is 0.
+LOCKSTEP_HOST_DEVICE float binary_cross_entropy_gradient(float logit, float target, float smoothing, float factor) {
+  return (1 / (1 + std::exp(-logit)) - smoothed_label(target, smoothing)) * factor;
 }
 
 /// What is known of a part of a row of logits: the first greatest one and sum of exp(logit - greatest). Empty parts

@@ -139,6 +139,9 @@ class OperationRecorder final : public HostBackend {
   void do_mean_squared_error(const Tensor&, const Tensor&, const LossOptions&, const Tensor&) override {
     refuse("mean_squared_error");
   }
+  void do_binary_cross_entropy(const Tensor&, const Tensor&, const LossOptions&, const Tensor&) override {
+    refuse("binary_cross_entropy");
+  }
   void do_add(const Tensor& x, const Tensor& to) override;
   void do_sum_of_squares(const Tensor&, const Tensor&, Accumulate) override { refuse("sum_of_squares"); }
   void do_add_l2_gradient(const Tensor&, const Tensor&, float, std::span<const UpdateSlice>) override {

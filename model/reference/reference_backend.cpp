@@ -124,7 +124,7 @@ void ReferenceBackend::do_softmax_cross_entropy(const Tensor& logits, const Tens
       if (z[o] > z[label] || (z[o] == z[label] && o < label)) ++before;
     }
     if (before == 0 && !std::isnan(total)) part.metric += 1;
-    if (before < 5 && !std::isnan(total) && !options.want_gradient) part.top5 += 1;
+    if (before < 5 && !std::isnan(total) && !options.want_gradient) part.found += 1;
     if (options.want_gradient) {
       for (std::size_t o = 0; o < classes; ++o) {
         z[o] = (std::exp(z[o] - greatest) / total - target(o == label)) * options.scale;
@@ -147,6 +147,23 @@ void ReferenceBackend::do_mean_squared_error(const Tensor& predictions, const Te
     part.metric += std::abs(error) / outputs;
     if (options.want_gradient) p[i] = 2 * error / outputs * options.scale;
   }
+  add(part, sums);
+}
+
+void ReferenceBackend::do_binary_cross_entropy(const Tensor& logits, const Tensor& targets, const LossOptions& options,
+                                               const Tensor& sums) {
+  LossSums part;
+  const auto labels = static_cast<double>(logits.columns), smoothing = static_cast<double>(options.smoothing);
+  const auto z = logits.elements<double>();
+  const auto t = targets.elements<float>();
+  for (std::size_t i = 0; i < z.size(); ++i) {
+    const double wanted = (1 - smoothing) * static_cast<double>(t[i]) + smoothing / 2;
+    part.loss += std::max(z[i], 0.0) + std::log1p(std::exp(-std::abs(z[i]))) - wanted * z[i];
+    part.metric += (z[i] > 0) == (t[i] > 0.5f) && !std::isnan(z[i]) ? 1 : 0;
+    part.found += z[i] > 0 && t[i] > 0.5f ? 1 : 0;
+    if (options.want_gradient) z[i] = (1 / (1 + std::exp(-z[i])) - wanted) / labels * options.scale;
+  }
+  part = {.loss = part.loss / labels, .metric = part.metric / labels, .found = part.found / labels};
   add(part, sums);
 }
 

@@ -28,6 +28,8 @@ class ReferenceBackend final : public HostBackend {
                                 const Tensor& sums) override;
   void do_mean_squared_error(const Tensor& predictions, const Tensor& targets, const LossOptions& options,
                              const Tensor& sums) override;
+  void do_binary_cross_entropy(const Tensor& logits, const Tensor& targets, const LossOptions& options,
+                               const Tensor& sums) override;
   void do_add(const Tensor& x, const Tensor& to) override;
   void do_sum_of_squares(const Tensor& x, const Tensor& out, Accumulate accumulate) override;
   void do_add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2,

@@ -90,7 +90,7 @@ for i, r in enumerate(told):
     assert abs(r["r_squared"] - 1 + (error ** 2).sum() / ((target[:, i] - target[:, i].mean()) ** 2).sum()) < 1e-9
 END
 run -n 2 eval runs/b --data numbers --report --svg b.svg
-expect_error 2 '--svg draws which classes are confused, and this network predicts numbers'
+expect_error 2 '--svg draws which classes are confused, and this network does not choose one of several'
 
 check "a class that nobody is or is taken for has no precision, and none in the file"
 python3 - <<'END'
@@ -110,7 +110,7 @@ for _ in 1 2 3 4 5 6 7 8; do echo "the cat sat on a mat and the dog saw no cat";
 must_run pack --format text --tokenizer char --x corpus.txt --out text --validation 0.2
 must_run train --data text --model lstm --hidden 4 --layers 1 --unroll 5 --global-batch 3 --steps 4 --progress off --run runs/c
 run -n 2 eval runs/c --report
-expect_error 2 '--report is for classes and numbers, and this network writes text'
+expect_error 2 '--report is for classes, labels and numbers, and this network writes text'
 [ ! -e /dev/full ] || { run eval runs/a --report --json /dev/full; expect_error 1 '/dev/full'; }
 
 check "the perplexity of a recurrent network does not depend on how much is computed at once"

@@ -27,6 +27,8 @@ images("large.h5", 6, 40)
 with h5py.File("numbers.h5", "w") as f:
     x = r.random((90, 7))
     f["x"], f["y"] = x.astype(np.float32), (x[:, :2] * 3 + 1).astype(np.float32)
+with h5py.File("labels.h5", "w") as f:
+    f["x"], f["y"] = x.astype(np.float32), (x[:, :4] > 0.6).astype(np.uint8)
 with h5py.File("wide.h5", "w") as f:
     f["x"], f["y"] = (x * 900 + 40).astype(np.float32), (x[:, :2] * 30 + [100, 7]).astype(np.float32)
 with h5py.File("floats.h5", "w") as f:
@@ -78,6 +80,7 @@ standardised wide.h5 --model mlp --hidden 9 --learning-rate 0.01
 channels floats.h5 --model mlp --hidden 9 --normalize per-feature
 channels_cropped floats.h5 --model resnet --depth 20 --learning-rate 0.01 --augment pad=2,crop=16,flip --normalize per-feature
 regression numbers.h5 --model mlp --hidden 9 --learning-rate 0.01
+several labels.h5 --model mlp --hidden 9 --learning-rate 0.01
 cnn images.h5 --model cnn --augment crop=15,flip --learning-rate 0.01 --decay-steps 100
 resnet20 images.h5 --model resnet --depth 20 --learning-rate 0.01 --augment pad=2,crop=16,flip --average-decay 0.5 --evaluate-average
 resnet18 large.h5 --model resnet --depth 18 --learning-rate 0.01

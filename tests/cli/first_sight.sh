@@ -18,6 +18,7 @@ file("half.h5", x=x.astype("f2"), y=labels.astype("i8"))
 file("texts.h5", x=x.astype("f4"), y=[str(n).encode() for n in names])
 file("one_hot.h5", x=x.astype("f4"), y=np.eye(4)[labels])
 file("binary.h5", x=x.astype("f4"), y=(x[:, :3] > 1).astype("u1"))
+np.save("x.npy", x.astype("f4")), np.save("binary.npy", (x[:, :3] > 1).astype("f4")), np.save("one_hot.npy", np.eye(4, dtype="f4")[labels])
 file("masks.h5", x=pictures, y=pictures[:, 0])
 file("first.h5", x=pictures, y=labels)
 file("last.h5", x=np.moveaxis(pictures, 1, 3), y=labels)
@@ -70,8 +71,53 @@ expect_out "ash.*elm.*fir.*oak"
 check "what is not there yet is said"
 run $train --data masks.h5 --run runs/masks
 expect_error 1 "per-pixel labels are not supported yet"
-run $train --data binary.h5 --run runs/binary
-expect_status 0; expect_err "rows of 0 and 1"
+
+check "rows of 0 and 1 are labels, any of which a sample has"
+run -n 2 $train --data binary.h5 --validation 0.25 --run runs/binary
+expect_status 0; expect_err "rows of 0 and 1: taken as 3 labels"; expect_out "^loss: binary-cross-entropy"
+expect_out "180 samples in 1 file, 3 labels"; expect_out "label accuracy 9[0-9]\.[0-9]+ %  F1 0\.[89]"
+run -n 2 eval runs/binary --report --json binary.json
+expect_status 0; expect_out "all together"; expect_out "have all their labels right"
+run predict runs/binary --out binary_scores.h5
+expect_status 0
+python3 - 2>python.log <<'END' || failed "$(tail -n 1 python.log)"
+import h5py, json, numpy as np
+with h5py.File("binary_scores.h5") as f: scores, target = f["scores"][:].astype(float), f["target"][:]
+assert target.shape == scores.shape == (60, 3) and 0 <= scores.min() and scores.max() <= 1
+records = [json.loads(line) for line in open("binary.json")]
+said, there = scores > 0.5, target == 1
+of = lambda kind: [r for r in records if r["kind"] == kind]
+whole = of("evaluation")[0]
+assert abs(whole["loss"] + np.where(there, np.log(scores), np.log1p(-scores)).mean()) < 1e-5, whole
+assert abs(whole["label_accuracy"] - (said == there).mean()) < 1e-12
+assert abs(whole["f1"] - 2 * (said & there).sum() / (said.sum() + there.sum())) < 1e-12
+for r in of("label"):
+    i = r["index"]
+    assert r["samples"] == there[:, i].sum() and r["predicted"] == said[:, i].sum() and abs(r["recall"] * r["samples"] - (said & there)[:, i].sum()) < 1e-9
+assert of("exact")[0]["right"] == (said == there).all(axis=1).sum()
+END
+run train --run runs/binary --resume --steps 140 --progress off
+expect_status 0; expect_out "^loss: binary-cross-entropy"
+run info binary.h5
+expect_out "learns 3 labels by binary cross-entropy"; expect_out "samples that have a label"
+run $train --data binary.h5 --loss mean-squared-error --run runs/numbers
+expect_status 0; expect_out "^loss: mean-squared-error"
+run eval runs/numbers --data one_hot.h5 --y y
+expect_error 2 "does not fit the network"
+run $train --data one_hot.h5 --loss binary-cross-entropy --run runs/chosen
+expect_status 0; expect_out "4 labels"
+run eval runs/chosen --data one_hot.h5
+expect_status 0; expect_out "label accuracy"
+run $train --data houses.h5 --loss binary-cross-entropy --run runs/none
+expect_error 2 "needs labels of 0 and 1, and the data holds other numbers"
+must_run pack --x x.npy --y binary.npy --out packed_binary --shards 2
+run eval runs/binary --data packed_binary
+expect_status 0; expect_out "240 samples"
+run $train --data packed_binary --run runs/packed_binary
+expect_status 0; expect_out "^loss: binary-cross-entropy"
+must_run pack --x x.npy --y one_hot.npy --out packed_one_hot
+run $train --data packed_one_hot --run runs/packed_one_hot
+expect_status 0; expect_out "4 classes"
 
 check "channels first and channels last are the same pictures"
 for layout in first last; do

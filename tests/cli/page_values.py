@@ -80,7 +80,7 @@ def main():
         for where, (kind, key) in wanted.items():
             title = where.capitalize().replace("-", " ") if isinstance(where, str) else ""
             chart, series = where if isinstance(where, tuple) else (where, title if alone else name)
-            numbers = expected(records, kind, key, 100 if key == "accuracy" else 1)
+            numbers = expected(records, kind, key, 100 if key.endswith("accuracy") else 1)
             shown = page.charts[chart][series]
             assert {x for x, *_ in shown} == set(numbers), (run, where, len(shown), len(numbers))
             for x, y, x_words, y_words in shown:

@@ -22,6 +22,16 @@ of_kind = lambda kind: [r for r in records if r["kind"] == kind]
 with h5py.File(sys.argv[1]) as f:
     scores, target, taken = f["scores"][:].astype(float), f["target"][:], f["class"][:] if "class" in f else None
 def same(ours, theirs): assert abs((ours or 0) - theirs) <= 1e-9 * max(1, abs(theirs)), (ours, theirs)
+if of_kind("label"):
+    theirs = metrics.classification_report(target, scores > 0.5, output_dict=True, zero_division=0)
+    means = {"labels": theirs["macro avg"], "answers": theirs["micro avg"]}
+    for r, its in [(r, theirs[str(r["index"])]) for r in of_kind("label")] + [(r, means[r["over"]]) for r in of_kind("mean")]:
+        for mine, name in ("precision", "precision"), ("recall", "recall"), ("f1", "f1-score"), ("samples", "support"):
+            same(r[mine], its[name])
+    same(of_kind("exact")[0]["right"] / of_kind("exact")[0]["samples"], metrics.accuracy_score(target, scores > 0.5))
+    same(of_kind("evaluation")[0]["f1"], metrics.f1_score(target, scores > 0.5, average="micro"))
+    assert abs(of_kind("evaluation")[0]["loss"] - sum(metrics.log_loss(target[:, i], scores[:, i]) for i in range(target.shape[1])) / target.shape[1]) < 1e-5
+    sys.exit(0)
 if taken is None:
     for i, r in enumerate(of_kind("target")):
         same(r["mean_absolute_error"], metrics.mean_absolute_error(target[:, i].astype(float), scores[:, i]))
@@ -61,11 +71,17 @@ import numpy
 random = numpy.random.default_rng(3)
 x = random.normal(size=(500, 6)).astype(numpy.float32)
 numpy.save("x.npy", x)
+numpy.save("labels.npy", (x[:, :4] + random.normal(size=(500, 4)) > 0.7).astype(numpy.uint8))
 numpy.save("y.npy", numpy.stack([x @ random.normal(size=6), 50 + x[:, 0] ** 2], axis=1).astype(numpy.float32))
 END
 must_run pack --format npy --x x.npy --y y.npy --out numbers
 must_run $train --data numbers --optimizer adam --learning-rate 0.01 --steps 100 --run runs/numbers
 judged numbers numbers
+
+check "labels"
+must_run pack --format npy --x x.npy --y labels.npy --out labels
+must_run $train --data labels --optimizer adam --learning-rate 0.01 --steps 100 --run runs/labels
+judged labels labels
 
 check "the comparison sees figures that differ"
 sed 's/"recall":0\.[0-9]*/"recall":0.5/' classes.json >other.json

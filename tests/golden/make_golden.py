@@ -45,6 +45,7 @@ CASES = {
     "softmax_clip_norm": dict(widths=(20, 16, 12, 5), activation="relu", loss="softmax", optimizer="sgd", rate=0.5,
                               clip_norm=0.25),
     "softmax_linear": dict(widths=(20, 5), activation="none", loss="softmax", optimizer="sgd", rate=0.5),
+    "labels_adam": dict(widths=(12, 16, 8, 5), activation="relu", loss="binary", optimizer="adam", rate=0.01),
     "mse_sgd": dict(widths=(12, 16, 8, 1), activation="tanh", loss="mse", optimizer="sgd", rate=0.1),
     "mse_nesterov": dict(widths=(12, 16, 8, 1), activation="relu", loss="mse", optimizer="nesterov", rate=0.02),
     "mse_adam": dict(widths=(12, 16, 8, 1), activation="relu", loss="mse", optimizer="adam", rate=0.01),
@@ -118,6 +119,9 @@ def train(case):
         if case["loss"] == "softmax":
             labels = torch.tensor([w % widths[-1] for w in words(2000 + step, BATCH)])
             loss = torch.nn.functional.cross_entropy(y, labels)
+        elif case["loss"] == "binary":
+            there = (values(2000 + step, (BATCH, widths[-1]), 1.0) > 0).to(torch.float64)
+            loss = torch.nn.functional.binary_cross_entropy_with_logits(y, there)
         else:
             loss = torch.nn.functional.mse_loss(y, values(2000 + step, (BATCH, widths[-1]), 1.0))
         losses.append(loss.item())

@@ -303,6 +303,44 @@ TEST_P(Operations, MeanSquaredError) {
   }
 }
 
+TEST_P(Operations, BinaryCrossEntropy) {
+  Random random;
+  device_->reserve_stages(1, {.x = 1000, .y = 1000 * 200 * sizeof(float)});
+  for (int i = 0; i < (subject().quick ? 20 : 60); ++i) {
+    const std::int64_t batch = random.pick(kBatches), labels = random.pick<std::int64_t>({1, 2, 10, 17, 128, 200});
+    const bool want_gradient = random.generator()() % 4 != 0;
+    const double scale = random.pick<double>({1, 0.5, 1.0 / 1000});
+    const float smoothing = random.pick<float>({0, 0, 0.1f});
+    SCOPED_TRACE(fmt::format("batch {}, {} labels, scale {}, smoothing {}", batch, labels, scale, smoothing));
+    const Floats logits = random.numbers(batch * labels, precision_, random.pick<double>({0.1, 3, 30}));
+    Floats there = random.numbers(batch * labels, Precision::fp32, 1);
+    for (float& label : there) label = label > 0 ? 1.0f : 0.0f;
+    auto targets = host_array<float>(*device_, there);
+    auto no_x = host_array<std::uint8_t>(*device_, std::vector<std::uint8_t>(static_cast<std::size_t>(batch)));
+    const Tensor host_targets{targets.data(), ElementType::float32, batch, labels};
+    const Array on_logits = compute(logits, batch, labels);
+    const Scalars sums(*device_, {5, 7, 9});
+    const StagedBatch staged = device_->stage(0, {{no_x.data(), ElementType::uint8, batch, 1}, host_targets, {}});
+    const LossOptions options{.scale = scale, .want_gradient = want_gradient, .smoothing = smoothing};
+    device_->binary_cross_entropy(on_logits.tensor(), staged.y, options, sums.tensor());
+    device_->release_stage(0);
+    Doubles exact = widened(logits), exact_sums{5, 7, 9};
+    reference_->binary_cross_entropy(view(exact, batch, labels), host_targets, options, view(exact_sums, 1, 3));
+    const Doubles got = sums.fetch();
+    ASSERT_NEAR(got[0], exact_sums[0], 1e-5 * exact_sums[0]);
+    ASSERT_NEAR(got[1], exact_sums[1], 1e-9 * exact_sums[1]) << "right labels";
+    ASSERT_NEAR(got[2], exact_sums[2], 1e-9 * exact_sums[2]) << "labels that are there and found";
+    const Floats after = on_logits.fetch();
+    if (want_gradient) {
+      // Where a label is as good as certain, the gradient is small by cancellation.
+      ASSERT_LE(relative_error(after, exact, 0.1 * scale / static_cast<double>(labels)), limit_);
+    } else {
+      ASSERT_EQ(after, logits);
+    }
+    device_->wait_staged();
+  }
+}
+
 TEST_P(Operations, NotFiniteComesThrough) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
   Random random;

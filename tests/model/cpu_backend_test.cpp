@@ -14,6 +14,8 @@
 namespace lockstep::model {
 namespace {
 
+using test::binary;
+using test::binary_cross_entropy;
 using test::kActivations;
 using test::labels;
 using test::mean_squared_error;
@@ -169,6 +171,34 @@ TEST_P(CpuBackendSweep, MeanSquaredError) {
     EXPECT_EQ(only.loss, got.loss);
     EXPECT_EQ(only.metric, got.metric);
     EXPECT_LE(distance(fast, exact), 16 * kUnit);
+  }
+}
+
+TEST_P(CpuBackendSweep, BinaryCrossEntropy) {
+  for (const std::int64_t labels : {1, 2, 3, 17, 512, 700}) {
+    for (const float smoothing : {0.0f, 0.2f}) {
+      auto fast = samples<float>("logits", batch_ * labels, 10);
+      if (!fast.empty()) fast[0] = 1e4f;
+      if (fast.size() > 1) fast[1] = -1e4f;
+      auto exact = std::vector<double>(fast.begin(), fast.end());
+      auto targets = binary(batch_ * labels);
+      const auto before = fast;
+      LossOptions options{.scale = 0.5, .smoothing = smoothing};
+      const LossSums only =
+          binary_cross_entropy(*cpu_, view(fast, batch_, labels), view(targets, batch_, labels), options);
+      EXPECT_EQ(fast, before) << "without gradient the logits stay";
+      options.want_gradient = true;
+      const LossSums got =
+          binary_cross_entropy(*cpu_, view(fast, batch_, labels), view(targets, batch_, labels), options);
+      const LossSums expected =
+          binary_cross_entropy(*reference_, view(exact, batch_, labels), view(targets, batch_, labels), options);
+      EXPECT_NEAR(got.loss, expected.loss, 1e-6 * (1 + expected.loss)) << labels;
+      EXPECT_NEAR(got.metric, expected.metric, 1e-12 * (1 + expected.metric)) << labels;
+      EXPECT_NEAR(got.found, expected.found, 1e-12 * (1 + expected.found)) << labels;
+      EXPECT_EQ(only.loss, got.loss);
+      EXPECT_EQ(only.found, got.found);
+      EXPECT_LE(distance(fast, exact), 16 * kUnit) << labels;
+    }
   }
 }
 

@@ -236,5 +236,50 @@ TEST(MeanSquaredError, MatchesFloat64) {
   }
 }
 
+TEST(BinaryCrossEntropy, MatchesFloat64) {
+  for (const ElementType type : kTypes) {
+    for (const auto& [rows, labels] : shapes()) {
+      for (const auto& [want_gradient, smoothing] : {std::pair{true, 0.0f}, {true, 0.25f}, {false, 0.0f}}) {
+        const std::size_t shift = static_cast<std::size_t>(rows + labels) % 2;
+        const std::string what = shape_name("binary cross-entropy", type, rows, labels, shift);
+        std::vector<double> z, target;
+        in_every_order(
+            shift,
+            [&, rows = rows, labels = labels, want_gradient = want_gradient, smoothing = smoothing](Tensors& t) {
+              GuardedTensor& logits = t.add_filled("logits", type, rows, labels, 6);
+              GuardedTensor& targets = t.add("targets", ElementType::float32, rows, labels);
+              const auto there = model::test::binary(rows * labels);
+              for (std::size_t i = 0; i < targets.count(); ++i) targets.set(i, static_cast<double>(there[i]));
+              z = logits.values();
+              target = targets.values();
+              GuardedTensor& sums = t.add("sums", ElementType::float64, 1, 3);
+              sums.set(0, 3);
+              sums.set(1, 5);
+              sums.set(2, 7);
+              binary_cross_entropy(nullptr, logits.tensor(), targets.tensor(),
+                                   {.scale = 0.25, .want_gradient = want_gradient, .smoothing = smoothing},
+                                   sums.tensor(), t.scratch(0));
+            },
+            [&, labels = labels, want_gradient = want_gradient, smoothing = smoothing](Tensors& t) {
+              const auto count = static_cast<double>(labels), soft = static_cast<double>(smoothing);
+              double loss = 3, right = 5, found = 7;
+              std::vector<double> expected = z;
+              for (std::size_t i = 0; i < z.size(); ++i) {
+                const double wanted = target[i] * (1 - soft) + soft / 2, said = 1 / (1 + std::exp(-z[i]));
+                loss -= (wanted * std::log(said) + (1 - wanted) * std::log(1 - said)) / count;
+                right += (z[i] > 0) == (target[i] == 1) ? 1 / count : 0;
+                found += z[i] > 0 && target[i] == 1 ? 1 / count : 0;
+                if (want_gradient) expected[i] = (said - wanted) / count * 0.25;
+              }
+              EXPECT_NEAR(t["sums"].get(0), loss, 1e-6 * loss) << what;
+              EXPECT_NEAR(t["sums"].get(1), right, 1e-12 * right) << what;
+              EXPECT_NEAR(t["sums"].get(2), found, 1e-12 * found) << what;
+              expect_close(t["logits"].values(), expected, want_gradient ? tolerance(type) : 0, what);
+            });
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::model::cuda

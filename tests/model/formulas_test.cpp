@@ -163,6 +163,23 @@ TEST(SquaredError, IsTakenInDouble) {
   EXPECT_EQ(squared_error_gradient(3, 1, 0.25f), 0.5f);
 }
 
+TEST(BinaryCrossEntropy, OverflowsForNoLogit) {
+  LossSums sums;
+  add_binary_cross_entropy(1e30f, 1, 0, sums);
+  add_binary_cross_entropy(-1e30f, 0, 0, sums);
+  EXPECT_EQ(sums.loss, 0);
+  add_binary_cross_entropy(-200, 1, 0, sums);
+  EXPECT_EQ(sums.loss, 200);
+  EXPECT_EQ(sums.metric, 2);
+  EXPECT_EQ(sums.found, 1);
+  EXPECT_EQ(binary_cross_entropy_gradient(-1e30f, 1, 0, 0.5f), -0.5f);
+  EXPECT_EQ(binary_cross_entropy_gradient(1e30f, 1, 0, 0.5f), 0);
+  EXPECT_EQ(binary_cross_entropy_gradient(0, 1, 0.5f, 1), -0.25f) << "three quarters are wanted";
+  add_binary_cross_entropy(kNan, 0, 0, sums);
+  EXPECT_TRUE(std::isnan(sums.loss));
+  EXPECT_EQ(sums.metric, 2) << "a NaN is no answer";
+}
+
 TEST(UpdateFormula, ClipsValuesButNoNan) {
   UpdateRule rule{.learning_rate = 1, .clip_value = 0.5f};
   const UpdateScalars scalars = update_scalars(OptimizerKind::sgd, rule, 2, false);

@@ -37,7 +37,10 @@ LayerDifferences replay(const Case& golden, std::string_view backend_name) {
                          {"activation", std::string(text(golden, "activation"))}}};
   }
   const auto network = make_network(layers, {widths.front(), widths.back()});
-  ModelOptions options{.loss = classifies ? LossKind::softmax_cross_entropy : LossKind::mean_squared_error};
+  const bool has_labels = text(golden, "loss") == "binary";
+  ModelOptions options{.loss = classifies   ? LossKind::softmax_cross_entropy
+                               : has_labels ? LossKind::binary_cross_entropy
+                                            : LossKind::mean_squared_error};
   const OptimizerOptions optimizer{.kind = parse_optimizer(text(golden, "optimizer")),
                                    .l2 = number(golden, "l2"),
                                    .weight_decay = number(golden, "weight_decay"),
@@ -63,7 +66,8 @@ LayerDifferences replay(const Case& golden, std::string_view backend_name) {
   for (std::size_t step = 0; step < losses.size(); ++step) {
     const auto stream = static_cast<std::uint32_t>(step);
     const auto x = values(1000 + stream, kBatch * widths.front(), 1);
-    const auto targets = values(2000 + stream, kBatch * widths.back(), 1);
+    auto targets = values(2000 + stream, kBatch * widths.back(), 1);
+    for (float& target : targets) target = !has_labels ? target : target > 0 ? 1.0f : 0.0f;
     const auto labels = test::integers(2000 + stream, kBatch, widths.back());
     const Batch batch{
         .x = x.data(), .y = classifies ? static_cast<const void*>(labels.data()) : targets.data(), .count = kBatch};

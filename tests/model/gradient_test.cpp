@@ -13,6 +13,8 @@
 namespace lockstep::model {
 namespace {
 
+using test::binary;
+using test::binary_cross_entropy;
 using test::kActivations;
 using test::labels;
 using test::mean_squared_error;
@@ -107,6 +109,27 @@ TEST(Gradient, MeanSquaredError) {
       "prediction");
 }
 
+TEST(Gradient, BinaryCrossEntropy) {
+  const auto reference = make_backend("reference");
+  const std::int64_t batch = 5, outputs = 3;
+  for (const float smoothing : {0.0f, 0.1f}) {
+    auto logits = samples<double>("logits", batch * outputs, 3);
+    auto targets = binary(batch * outputs);
+    LossOptions options{.scale = 0.2, .want_gradient = true, .smoothing = smoothing};
+    auto gradient = logits;
+    binary_cross_entropy(*reference, view(gradient, batch, outputs), view(targets, batch, outputs), options);
+    options.want_gradient = false;
+    expect_slopes(
+        logits, gradient,
+        [&] {
+          return options.scale *
+                 binary_cross_entropy(*reference, view(logits, batch, outputs), view(targets, batch, outputs), options)
+                     .loss;
+        },
+        "logit");
+  }
+}
+
 struct NetworkCase {
   std::vector<std::int64_t> hidden;
   Activation activation;
@@ -130,7 +153,8 @@ TEST_P(NetworkGradient, MatchesFiniteDifferences) {
   const ParameterTable& table = net.table();
   auto x = samples<double>("x", batch * features);
   auto answer = labels(batch, outputs);
-  auto targets = samples<float>("targets", batch * outputs);
+  auto targets =
+      loss == LossKind::binary_cross_entropy ? binary(batch * outputs) : samples<float>("targets", batch * outputs);
   const double scale = 1.0 / batch;
   const auto pass = [&](bool want_gradient) {
     const Pass made = net.pass(view(x, batch, features));
@@ -138,6 +162,9 @@ TEST_P(NetworkGradient, MatchesFiniteDifferences) {
     const LossSums sums =
         loss == LossKind::softmax_cross_entropy
             ? softmax_cross_entropy(*net.backend, output, view(answer, batch, 1), scale, want_gradient)
+        : loss == LossKind::binary_cross_entropy
+            ? binary_cross_entropy(*net.backend, output, view(targets, batch, outputs),
+                                   {.scale = scale, .want_gradient = want_gradient})
             : mean_squared_error(*net.backend, output, view(targets, batch, outputs), scale, want_gradient);
     if (want_gradient) network.backward(made, output, Accumulate::no, {});
     return scale * sums.loss;
@@ -160,6 +187,7 @@ INSTANTIATE_TEST_SUITE_P(Networks, NetworkGradient,
                                            NetworkCase{{7, 4, 9}, Activation::tanh, LossKind::softmax_cross_entropy},
                                            NetworkCase{{7, 4}, Activation::tanh, LossKind::mean_squared_error},
                                            NetworkCase{{4, 9}, Activation::sigmoid, LossKind::softmax_cross_entropy},
+                                           NetworkCase{{7, 4}, Activation::tanh, LossKind::binary_cross_entropy},
                                            NetworkCase{{7}, Activation::sigmoid, LossKind::mean_squared_error}));
 
 }  // namespace

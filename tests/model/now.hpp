@@ -18,7 +18,7 @@ inline LossSums softmax_cross_entropy(Backend& backend, const Tensor& logits, co
                                       const LossOptions& options) {
   std::array<double, 3> sums{};
   backend.softmax_cross_entropy(logits, labels, options, scalars(sums));
-  return {.loss = sums[0], .metric = sums[1], .top5 = sums[2]};
+  return {.loss = sums[0], .metric = sums[1], .found = sums[2]};
 }
 
 inline LossSums softmax_cross_entropy(Backend& backend, const Tensor& logits, const Tensor& labels, double scale,
@@ -30,7 +30,14 @@ inline LossSums mean_squared_error(Backend& backend, const Tensor& predictions, 
                                    bool want_gradient) {
   std::array<double, 3> sums{};
   backend.mean_squared_error(predictions, targets, {.scale = scale, .want_gradient = want_gradient}, scalars(sums));
-  return {.loss = sums[0], .metric = sums[1], .top5 = sums[2]};
+  return {.loss = sums[0], .metric = sums[1], .found = sums[2]};
+}
+
+inline LossSums binary_cross_entropy(Backend& backend, const Tensor& logits, const Tensor& targets,
+                                     const LossOptions& options) {
+  std::array<double, 3> sums{};
+  backend.binary_cross_entropy(logits, targets, options, scalars(sums));
+  return {.loss = sums[0], .metric = sums[1], .found = sums[2]};
 }
 
 /// An update with an open gate, unless `non_finite` says otherwise.

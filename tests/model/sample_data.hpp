@@ -44,6 +44,13 @@ inline std::vector<std::int32_t> labels(std::int64_t count, std::int64_t classes
   return values;
 }
 
+/// Labels that are there or not: 1 or 0, of three about one.
+inline std::vector<float> binary(std::int64_t count) {
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = sample("there", i) > 1.0 / 3 ? 1.0f : 0.0f;
+  return values;
+}
+
 /// The keys of `count` samples of one epoch from the sample `first` on.
 inline std::vector<std::uint64_t> sample_keys(std::int64_t count, std::int64_t first = 0) {
   std::vector<std::uint64_t> keys(static_cast<std::size_t>(count));

@@ -382,7 +382,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Enumerated{"verify", "al", "all", "auto, all and none"},
                     Enumerated{"progress", "of", "off", "auto, on and off"},
                     Enumerated{"loss", "mean-square-error", "mean-squared-error",
-                               "auto, softmax-cross-entropy and mean-squared-error"}));
+                               "auto, softmax-cross-entropy, mean-squared-error and binary-cross-entropy"}));
 
 TEST(TrainOptionsTest, SumsBetweenHostsGoByAScheduleOrByTwoSizes) {
   EXPECT_EQ(parse({}).execution.all_reduce, std::nullopt);

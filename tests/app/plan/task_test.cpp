@@ -23,11 +23,11 @@ Task language(double bytes_per_token) {
 }
 
 TEST(Task, ClassesAreCountedAndSoAreTheFirstFiveOfManyClasses) {
-  const Score score = task_of(10).score({.loss = 5, .metric = 6, .top5 = 9}, 10, false);
+  const Score score = task_of(10).score({.loss = 5, .metric = 6, .found = 9}, 10, false);
   EXPECT_DOUBLE_EQ(score.loss, 0.5);
   EXPECT_EQ(task_of(10).format_evaluation(score), "loss 0.5  accuracy 60.00 %  top-5 90.00 %  (10 samples)");
-  EXPECT_LT(task_of(10).score({.loss = 5, .metric = 6, .top5 = 9}, 10, true).top5, 0);
-  EXPECT_THAT(task_of(9).format_evaluation(task_of(9).score({.top5 = 9}, 10, false)), Not(HasSubstr("top-5")));
+  EXPECT_LT(task_of(10).score({.loss = 5, .metric = 6, .found = 9}, 10, true).top5, 0);
+  EXPECT_THAT(task_of(9).format_evaluation(task_of(9).score({.found = 9}, 10, false)), Not(HasSubstr("top-5")));
   EXPECT_TRUE(task_of(10).is_better(0.9, 0.8));
 }
 
@@ -35,6 +35,19 @@ TEST(Task, ErrorsAreBetterWhenSmaller) {
   const Task task = task_of(1, model::LossKind::mean_squared_error);
   EXPECT_STREQ(task.metric_key(), "mean_absolute_error");
   EXPECT_TRUE(task.is_better(0.1, 0.2));
+}
+
+/// 10 samples of 4 labels: 30 of the 40 answers are right, 5 labels are there and found.
+TEST(Task, LabelsAreCountedAndSoIsWhatIsFoundOfThem) {
+  const Task task = task_of(4, model::LossKind::binary_cross_entropy);
+  const Score score = task.score({.loss = 3, .metric = 7.5, .found = 1.25}, 10, false);
+  EXPECT_DOUBLE_EQ(score.f1, 0.5) << "10 / (10 + 10)";
+  EXPECT_EQ(task.format_evaluation(score), "loss 0.3  label accuracy 75.00 %  F1 0.5000  (10 samples)");
+  EXPECT_EQ(io::to_json_line(task.record(score)), R"({"loss":0.3,"label_accuracy":0.75,"f1":0.5})");
+  EXPECT_LT(task.score({.metric = 7.5}, 10, true).f1, 0);
+  EXPECT_LT(task.score({.metric = 10}, 10, false).f1, 0) << "nothing is there, nothing is said";
+  EXPECT_TRUE(task.is_better(0.9, 0.8));
+  EXPECT_EQ(task.format_metric(0.75), "75.00 %");
 }
 
 /// 10 samples of 8 tokens; a loss of ln 4 nats is 2 bits a token.

@@ -269,7 +269,14 @@ TEST_F(ShardedDatasetTest, UnderstandsFilesOfOthersAtFirstSight) {
   EXPECT_EQ((read<std::uint8_t, std::int32_t>(one_hot, {1, 0}).y), (std::vector<std::int32_t>{0, 2}));
   const ShardedDataset several(file({0, 1, 1, 1, 0, 0}, {2, 4}));
   EXPECT_FALSE(several.info().labels_are_classes);
-  EXPECT_THAT(several.warnings().back(), HasSubstr("rows of 0 and 1"));
+  EXPECT_TRUE(several.info().targets_are_binary);
+  EXPECT_THAT(several.warnings().back(), HasSubstr("taken as 3 labels"));
+  EXPECT_FALSE(ShardedDataset(file({0, 1, 2, 1, 0, 0}, {2, 4})).info().targets_are_binary);
+  DatasetOptions as_numbers = file({0, 0, 1, 1, 0, 0}, {2, 4});
+  as_numbers.one_hot = OneHot::numbers;
+  const ShardedDataset numbers(as_numbers);
+  EXPECT_TRUE(numbers.info().targets_are_binary);
+  EXPECT_EQ((read<std::uint8_t, float>(numbers, {1}).y), (std::vector<float>{1, 0, 0}));
   DatasetOptions pictures = file({0, 1, 1, 0}, {2, 3, 5, 5});
   const ShardedDataset first(pictures);
   EXPECT_EQ(first.info().x.sample_shape, (std::vector<std::int64_t>{5, 5, 3}));

@@ -1,8 +1,12 @@
 #include "io/shards/shard_writer.hpp"
 
+#include <atomic>
+#include <barrier>
 #include <cmath>
 #include <cstring>
+#include <exception>
 #include <limits>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -112,6 +116,119 @@ TEST(ShardWriter, RefusesToOverwriteAndNeverReplacesAForeignFolder) {
   pack({.samples = 7}, {.folder = folder.path() / "empty" / ""});
   EXPECT_EQ(read_manifest(folder.path() / "empty").samples, 7);
   EXPECT_EQ(folder_names(folder.path()), (std::vector<std::string>{"empty", "file", "set"}));
+}
+
+/// Threads in the place of processes.
+class Threads final : public PackPeers {
+ public:
+  struct Shared {
+    explicit Shared(int size) : barrier(size), texts(static_cast<std::size_t>(size)) {}
+    std::barrier<> barrier;
+    std::atomic<bool> failed = false;
+    std::vector<std::string> texts;
+  };
+  Threads(int rank, Shared& shared) : rank_(rank), shared_(shared) {}
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(shared_.texts.size()); }
+  void all_succeed(const std::function<void()>& work) override {
+    std::exception_ptr error;
+    try {
+      work();
+    } catch (...) {
+      error = std::current_exception();
+      shared_.failed = true;
+    }
+    shared_.barrier.arrive_and_wait();
+    const bool failed = shared_.failed;
+    shared_.barrier.arrive_and_wait();  // nobody begins what comes next before all have looked
+    if (error) std::rethrow_exception(error);
+    if (failed) throw FileError("another one failed");
+  }
+  std::vector<std::string> gather(std::string own) override {
+    shared_.texts[static_cast<std::size_t>(rank_)] = std::move(own);
+    shared_.barrier.arrive_and_wait();
+    std::vector<std::string> all = shared_.texts;
+    shared_.barrier.arrive_and_wait();
+    return all;
+  }
+
+ private:
+  int rank_;
+  Shared& shared_;
+};
+
+/// What of them failed.
+int pack_by(int size, const std::function<void(ShardWriterOptions, int rank)>& work,
+            const ShardWriterOptions& options) {
+  Threads::Shared shared(size);
+  std::atomic<int> failures = 0;
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      Threads peers(rank, shared);
+      ShardWriterOptions own = options;
+      own.peers = &peers;
+      try {
+        work(own, rank);
+      } catch (const FileError&) {
+        ++failures;
+      }
+    });
+  }
+  threads.clear();
+  return failures;
+}
+
+std::string bytes_of(const std::filesystem::path& folder) {
+  std::string all;
+  for (const std::string& name : folder_names(folder)) all += name + read_text(folder / name);
+  return all;
+}
+
+TEST(ShardWriter, SeveralProcessesWriteTheBytesOfOne) {
+  const TemporaryFolder folder;
+  const MemorySource::Options samples{
+      .samples = 103, .x_type = FileType::float32, .label = [](std::int64_t i) { return static_cast<double>(i % 7); }};
+  const auto alone = folder.path() / "alone", together = folder.path() / "together";
+  pack(samples, {.folder = alone, .shards = 5});
+  for (const int size : {2, 3, 8}) {
+    EXPECT_EQ(pack_by(size, [&](const ShardWriterOptions& own, int) { pack(samples, own); },
+                      {.folder = together, .shards = 5, .overwrite = true}),
+              0);
+    EXPECT_EQ(bytes_of(together), bytes_of(alone)) << size;
+  }
+  const OpenSource open = [&] { return std::make_unique<MemorySource>(samples); };
+  write_split(open, {.validation = 31}, {.folder = folder.path() / "split", .shards = 4}, {});
+  pack_by(3, [&](const ShardWriterOptions& own, int) { write_split(open, {.validation = 31}, own, {}); },
+          {.folder = folder.path() / "split_together", .shards = 4});
+  for (const char* part : {kTrainName, kValidationName}) {
+    EXPECT_EQ(bytes_of(folder.path() / "split_together" / part), bytes_of(folder.path() / "split" / part));
+  }
+}
+
+TEST(ShardWriter, WhereOneProcessFailsAllDoAndNothingIsLeft) {
+  const TemporaryFolder folder;
+  const MemorySource::Options samples{
+      .samples = 90, .class_names = {"a", "b"}, .label = [](std::int64_t i) { return i == 80 ? 200.0 : 1.0; }};
+  EXPECT_EQ(pack_by(3, [&](const ShardWriterOptions& own, int) { pack(samples, own); },
+                    {.folder = folder.path() / "set", .shards = 3}),
+            3);
+  EXPECT_EQ(folder_names(folder.path()), std::vector<std::string>{});
+}
+
+TEST(ShardWriter, TheManifestSaysWhatTargetsLookLike) {
+  const TemporaryFolder folder;
+  const auto values = [&](const std::function<double(std::int64_t)>& label, std::vector<std::int64_t> shape) {
+    pack({.samples = 60, .y_type = FileType::float32, .y_shape = std::move(shape), .classes = false, .label = label},
+         {.folder = folder.path() / "set", .shards = 3, .overwrite = true});
+    return read_manifest(folder.path() / "set").target_values;
+  };
+  EXPECT_EQ(values([](std::int64_t i) { return static_cast<double>(i % 2); }, {2}), TargetValues::binary);
+  EXPECT_TRUE(ShardedDataset({.path = folder.path() / "set"}).info().targets_are_binary);
+  EXPECT_EQ(values([](std::int64_t i) { return i == 50 ? 0.5 : 1.0; }, {2}), TargetValues::any);
+  EXPECT_FALSE(ShardedDataset({.path = folder.path() / "set"}).info().targets_are_binary);
+  EXPECT_EQ(values([](std::int64_t) { return 1.0; }, {}), TargetValues::binary);
+  EXPECT_EQ(values([](std::int64_t) { return 1.0; }, {1}), TargetValues::binary);
 }
 
 TEST(ShardWriter, CancellingLeavesNothingBehind) {
