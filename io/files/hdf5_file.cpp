@@ -112,15 +112,31 @@ std::vector<std::string> Hdf5File::children(std::string_view group) const {
 }
 
 std::vector<std::string> Hdf5File::datasets(std::string_view group) const {
-  std::vector<std::string> names;
-  for (const std::string& name : children(group)) {
-    const Hdf5Lock lock;
-    const std::string path = fmt::format("{}{}{}", group, group.ends_with('/') ? "" : "/", name);
-    if (H5Oexists_by_name(handles_->usable(), path.c_str(), H5P_DEFAULT) <= 0) continue;  // a link to nowhere
-    const Hdf5Id object(H5Oopen(handles_->usable(), path.c_str(), H5P_DEFAULT), H5Oclose);
-    if (object.valid() && H5Iget_type(object.get()) == H5I_DATASET) names.push_back(name);
+  constexpr int kMostDepth = 8;
+  constexpr std::size_t kMostNames = 10'000;
+  const std::string root = fmt::format("{}{}", group, group.ends_with('/') ? "" : "/");
+  std::vector<std::string> found, groups{""};
+  for (int depth = 0; depth < kMostDepth && !groups.empty(); ++depth) {
+    std::vector<std::string> deeper;
+    for (const std::string& within : groups) {
+      for (const std::string& name : children(root + within)) {
+        const Hdf5Lock lock;
+        const std::string relative = within + name, path = root + relative;
+        H5L_info_t link;
+        const bool is_hard =
+            H5Lget_info(handles_->usable(), path.c_str(), &link, H5P_DEFAULT) >= 0 && link.type == H5L_TYPE_HARD;
+        if (H5Oexists_by_name(handles_->usable(), path.c_str(), H5P_DEFAULT) <= 0) continue;  // a link to nowhere
+        const Hdf5Id object(H5Oopen(handles_->usable(), path.c_str(), H5P_DEFAULT), H5Oclose);
+        if (!object.valid()) continue;
+        const H5I_type_t type = H5Iget_type(object.get());
+        if (type == H5I_DATASET) found.push_back(relative);
+        if (type == H5I_GROUP && is_hard) deeper.push_back(relative + "/");
+        if (found.size() + deeper.size() >= kMostNames) return found;
+      }
+    }
+    groups = std::move(deeper);
   }
-  return names;
+  return found;
 }
 
 void Hdf5File::give_up() noexcept { handles_->failed = true; }

@@ -65,7 +65,8 @@ class Hdf5File {
   /// Throws FileError for shapes and chunks that the library never writes: a damaged header.
   DatasetLayout layout(std::string_view dataset) const;
 
-  /// Names of the datasets in a group, not in those within it; sorted.
+  /// Paths of the datasets below a group, "x" or "train/x"; sorted, nearer ones first. Groups are followed eight deep,
+  /// where they are not mere links, and up to 10,000 datasets.
   std::vector<std::string> datasets(std::string_view group) const;
   /// Chunks that are stored, read from the whole index: what is wrong with it anywhere throws FileError, or crashes the
   /// library. 0 where the dataset is not chunked.

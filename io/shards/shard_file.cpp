@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <limits>
+#include <optional>
+#include <span>
 #include <system_error>
 #include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,9 +20,20 @@ namespace lockstep::io {
 namespace {
 
 std::string datasets_in(const Hdf5File& file) {
-  std::string text;
-  for (const std::string& name : file.children("/")) text += fmt::format("{}{}", text.empty() ? "" : ", ", name);
-  return text.empty() ? "nothing" : text;
+  constexpr std::size_t kMostShown = 20;
+  const std::vector<std::string> all = file.datasets("/");
+  if (all.empty()) return "nothing";
+  const auto shown = std::span(all).first(std::min(all.size(), kMostShown));
+  return fmt::format("{}{}", fmt::join(shown, ", "),
+                     all.size() > shown.size() ? fmt::format(" and {} more", all.size() - shown.size()) : "");
+}
+
+/// The only one of that name, in whatever group.
+std::optional<std::string> alone_of_name(const std::vector<std::string>& datasets, const std::string& name) {
+  const auto has_name = [&](const std::string& path) { return path.ends_with("/" + name); };
+  const auto first = std::find_if(datasets.begin(), datasets.end(), has_name);
+  if (first == datasets.end() || std::any_of(first + 1, datasets.end(), has_name)) return std::nullopt;
+  return *first;
 }
 
 std::optional<ShardAttributes> read_attributes(const Hdf5File& file) {
@@ -154,7 +168,15 @@ void ShardFile::choose(const Hdf5File& file, std::string& x, std::string& y, Unl
     bool text = false;
   };
   std::vector<Candidate> candidates;
-  for (const std::string& name : file.datasets("/")) {
+  const std::vector<std::string> datasets = file.datasets("/");
+  const std::optional<std::string> named_x = wants_x ? alone_of_name(datasets, x) : x,
+                                   named_y = wants_y ? alone_of_name(datasets, y) : y;
+  if (named_x && named_y) {
+    x = *named_x, y = *named_y;
+    chosen_ = fmt::format("takes {} for the samples{}", x, y.empty() ? "" : fmt::format(" and {} for the labels", y));
+    return;
+  }
+  for (const std::string& name : datasets) {
     if ((!wants_x && name == x) || (!wants_y && name == y)) continue;
     const DatasetLayout layout = file.layout(name);
     if (layout.shape.empty() || (layout.type == FileType::other && !layout.text)) continue;

@@ -55,11 +55,12 @@ enum class Unlabelled {
 
 class ShardFile {
  public:
-  /// Empty y: the file has no labels. Where nothing is called x (or y), two data sets of equal length that are alone in
-  /// the file are taken; the one with more numbers per sample is x. Throws FileError: everything that Hdf5File throws,
-  /// a dataset missing (lists those there are), of an unreadable type, without a sample dimension, x and y of different
-  /// lengths, data beyond the end of the file, a newer schema. One descriptor stays open when both fields are read by
-  /// offset. `deadline` is that of opening and reading, and outlives the file.
+  /// Empty y: the file has no labels. Names are paths within the file. Where nothing is called x (or y), the only one
+  /// of that name in a group is taken; else two data sets of equal length that are alone in the file, of which the one
+  /// with more numbers per sample is x. Throws FileError: everything that Hdf5File throws, a dataset missing (lists
+  /// those there are), of an unreadable type, without a sample dimension, x and y of different lengths, data beyond the
+  /// end of the file, a newer schema. One descriptor stays open when both fields are read by offset. `deadline` is that
+  /// of opening and reading, and outlives the file.
   ShardFile(const std::filesystem::path& path, const std::string& x, const std::string& y,
             IoDeadline* deadline = nullptr, Unlabelled unlabelled = Unlabelled::refused);
 

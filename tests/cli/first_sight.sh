@@ -11,6 +11,12 @@ pictures = (np.clip(random.normal(60, 9, size=(240, 3, 8, 8)) + 120 * (labels[:,
 def file(name, **fields):
     with h5py.File(name, "w") as f:
         for key, value in fields.items(): f.create_dataset(key, data=value)
+with h5py.File("groups.h5", "w") as f:
+    f["train/x"], f["train/y"] = x.astype("f4"), labels
+    f["about/version"] = 3.0
+with h5py.File("parts.h5", "w") as f:
+    for part in "train", "test":
+        f[part + "/data/features"], f[part + "/species"] = x.astype("f4"), labels
 names = np.array(["oak", "ash", "elm", "fir"])[labels]
 file("found.h5", features=x.astype("f4"), species=labels.astype("i8"))
 file("three.h5", features=x.astype("f4"), species=labels, weight=np.ones(240))
@@ -49,6 +55,19 @@ run eval runs/found --data half.h5 --x species
 expect_error 1 "has no dataset species"
 run $train --data three.h5 --run runs/three
 expect_error 1 "has no dataset x; it holds features, species, weight: choose with --x"
+
+check "data sets inside groups"
+run $train --data groups.h5 --validation 0.25 --run runs/groups
+expect_status 0; expect_err "takes train/x for the samples and train/y for the labels"; learns runs/groups
+run $train --data parts.h5 --run runs/parts
+expect_error 1 "has no dataset x; it holds test/species, train/species, test/data/features, train/data/features: choose with --x"
+run $train --data parts.h5 --x train/data/features --y train/species --validation 0.25 --run runs/parts
+expect_status 0; learns runs/parts
+run eval runs/parts --data parts.h5 --x test/data/features --y test/species
+expect_status 0; expect_out "240 samples"
+run info groups.h5
+expect_status 0; expect_out "data set train/x, contiguous"
+must_run pack --x parts.h5 --x-name test/data/features --y-name test/species --out packed_part
 
 check "names belong to the data that they are given with"
 must_run pack --x found.h5 --out packed
