@@ -16,6 +16,7 @@
 #include "app/plan/training_text.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/result_file.hpp"
+#include "app/report/text_table.hpp"
 #include "comm/device_communicator.hpp"
 #include "comm/messages.hpp"
 #include "comm/session/network_interfaces.hpp"
@@ -508,18 +509,17 @@ std::string format_plan(const Plan& plan, const comm::Communicator& communicator
   const std::vector<comm::Slice>& buckets = plan.buckets;
   const WorkPlan& work = workload.work;
   const io::DatasetInfo& info = workload.training->info();
-  std::string text = "network\n";
-  text += fmt::format("  {:<12} {:<34} {:>12} {:>14} {:>22}\n", "layer", "", "parameters", "outputs/sample",
-                      "FLOPs/sample fwd+bwd");
+  std::vector<std::vector<std::string>> layers{{"  layer", "", "parameters", "outputs/sample", "FLOPs/sample fwd+bwd"}};
   double flops = 0;
   std::int64_t parameters = 0;
   for (const model::LayerPlan& layer : workload.network->plan()) {
-    text += fmt::format("  {:<12} {:<34} {:>12} {:>14} {:>22}\n", layer.name, layer.description,
-                        with_commas(layer.parameters), with_commas(layer.activation_elements),
-                        format_flops(layer.forward_flops + layer.backward_flops));
+    layers.push_back({"  " + layer.name, layer.description, with_commas(layer.parameters),
+                      with_commas(layer.activation_elements),
+                      format_flops(layer.forward_flops + layer.backward_flops)});
     flops += layer.forward_flops + layer.backward_flops;
     parameters += layer.parameters;
   }
+  std::string text = "network\n" + format_table(layers, {2, 3, 4});
   const model::MemoryPlan& memory = plan.memory;
   text += fmt::format("  {} parameters, {} per step over all ranks\n", with_commas(parameters),
                       format_flops(flops * static_cast<double>(work.global_batch)));

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "app/report/terminal.hpp"
+#include "app/report/wrapped_text.hpp"
 #include "io/files/file_error.hpp"
 
 namespace lockstep::app {
@@ -85,7 +86,8 @@ void Console::attach_log(const std::filesystem::path& path, bool append) {
 
 void Console::info(std::string_view text) {
   const std::string lines = as_lines("", text);
-  say(lines, lines);
+  const Terminal where = terminal_at(output_.descriptor);
+  say(where.interactive ? wrapped_text(lines, where.columns) : lines, lines);
 }
 
 void Console::info(const std::vector<LineField>& fields) {

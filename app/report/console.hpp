@@ -47,9 +47,10 @@ class Console {
   /// that find no room for a second are left out there, and how many they were is said when there is room again. Once.
   /// Throws io::FileError.
   void attach_log(const std::filesystem::path& path, bool append);
-  /// One or more lines to stdout and the log; the final newline is added. Throws io::FileError when the log cannot be
-  /// written (disk full), once: the log is given up then. A stdout that fails is not thrown: it must not end a long
-  /// run. Where there is a log, a warning says once that only the log has all lines.
+  /// One or more lines to stdout, where a terminal gets them in its width, and the log; the final newline is added.
+  /// Throws io::FileError when the log cannot be written (disk full), once: the log is given up then. A stdout that
+  /// fails is not thrown: it must not end a long run. Where there is a log, a warning says once that only the log has
+  /// all lines.
   void info(std::string_view text);
   /// A line of figures: as much of it as fits on a terminal, all of it elsewhere and in the log.
   void info(const std::vector<LineField>& fields);
