@@ -70,7 +70,7 @@ completions() {
         2>err | cut -f 1 | sed 's/^--[a-z-]*=//' >out
       ;;
     zsh)
-      # Without a terminal zsh completes nothing: what the script gives its completion system is looked at.
+      # What the script gives zsh's completion system; below zsh itself completes, at a terminal.
       timeout 20 zsh -f -c '
         _describe() { print -rl -- "${(@)commands%%:*}"; }
         compadd() { shift; print -rl -- "$@"; }
@@ -120,6 +120,29 @@ for shell in bash zsh fish; do
   completions $shell "lockstep bench all-reduce --csv a-"
   expect_out '^a-file$'
 done
+
+if command -v zsh >/dev/null; then
+  check "zsh at a terminal completes by itself"
+  cat >terminal.zsh <<'END'
+zmodload zsh/zpty
+zpty shell zsh -f -i
+said() { local all= part; until [[ $all == *$1* ]]; do zpty -r shell part || return; all+=$part; done; print -r -- "$all"; }
+zpty -w shell "PS1= RPS1=; unsetopt prompt_sp; fpath=($1 \$fpath); autoload -Uz compinit; compinit -D -u; setopt no_beep"
+zpty -w shell "report() { print -r -- \"[:\$BUFFER:]\"; BUFFER= }; zle -N report; bindkey '^X' report; print ready-\$((1+1))"
+said ready-2 >/dev/null
+shift
+for words in "$@"; do
+  zpty -w -n shell "$words"$'\t\x18'
+  all=$(said ':]')
+  print -r -- ${${all##*\[:}%%:\]*}
+done
+END
+  command_line="zsh: lockstep tra<tab> ..."
+  timeout 60 zsh -f terminal.zsh "$share/zsh/site-functions" "lockstep tra" "lockstep train --unro" "lockstep train --optimizer lam" \
+    "lockstep train --wire=bf16-" "lockstep bench all-reduce --csv a-" >out 2>err </dev/null
+  printf 'lockstep %s\n' "train " "train --unroll=" "train --optimizer lamb " "train --wire=bf16-feedback " "bench all-reduce --csv a-file " >wanted
+  expect_same out wanted
+fi
 
 check "the scripts start the installed program, and every document is as in the tree"
 echo >err
