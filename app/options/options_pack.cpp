@@ -18,7 +18,7 @@ constexpr std::string_view kPackUsage =
     "Usage: lockstep pack --x FILE [--y FILE] --out FOLDER [options]\n"
     "\n"
     "Writes samples, or the tokens of a text, into a folder of HDF5 shards that `lockstep train` reads.\n"
-    "Runs as one process.\n";
+    "Runs alone, or on several ranks, each of which writes a part of the shards.\n";
 constexpr std::string_view kPackExamples =
     "\n"
     "Examples\n"
@@ -28,6 +28,8 @@ constexpr std::string_view kPackExamples =
     "  lockstep pack --x cifar-10-batches-bin/test_batch.bin --out shards/cifar10/test\n"
     "  lockstep pack --x pictures --size 224 --shards 16 --validation 0.05 --out shards/pictures\n"
     "      pictures holds a folder of JPEG and PNG files for each class\n"
+    "  mpirun -np 4 lockstep pack --x measured.h5 --shards 64 --out shards/measured\n"
+    "      each rank writes a part of the shards, with the bytes that one process would write\n"
     "  lockstep pack --x input.txt --validation 0.1 --out shards/shakespeare\n"
     "  lockstep pack --x ptb.train.txt --tokenizer word --vocabulary 10000 --out shards/ptb/train\n"
     "  lockstep pack --x ptb.valid.txt --vocabulary-from shards/ptb/train --out shards/ptb/validation\n"
