@@ -7,49 +7,15 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include "comm/messages.hpp"
+#include "comm/session/own_cores.hpp"
 #include "comm/session/this_process.hpp"
+#include "comm/survey/numa_nodes.hpp"
 
 namespace lockstep::comm {
 namespace {
-
-/// "0-3,8": ascending numbers, runs folded.
-std::string folded(const std::set<int>& numbers) {
-  std::vector<std::string> runs;
-  for (auto at = numbers.begin(); at != numbers.end();) {
-    const int first = *at;
-    int last = first;
-    while (++at != numbers.end() && *at == last + 1) ++last;
-    runs.push_back(first == last ? fmt::format("{}", first) : fmt::format("{}-{}", first, last));
-  }
-  return fmt::format("{}", fmt::join(runs, ","));
-}
-
-std::set<int> unfolded(const std::string& text) {
-  std::set<int> numbers;
-  std::istringstream runs(text);
-  for (std::string run; std::getline(runs, run, ',');) {
-    const std::size_t dash = run.find('-');
-    const int first = std::stoi(run), last = dash == std::string::npos ? first : std::stoi(run.substr(dash + 1));
-    for (int number = first; number <= last; ++number) numbers.insert(number);
-  }
-  return numbers;
-}
-
-std::set<int> own_cores() {
-  std::set<int> cores;
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  if (sched_getaffinity(0, sizeof(mask), &mask) == 0) {
-    for (int core = 0; core < CPU_SETSIZE; ++core) {
-      if (CPU_ISSET(core, &mask)) cores.insert(core);
-    }
-  }
-  return cores;
-}
 
 using Rows = std::vector<std::vector<std::string>>;
 
@@ -99,24 +65,31 @@ std::string name_ranks(std::span<const int> ranks) {
 
 std::vector<RankPlace> gather_topology(Communicator& communicator, const std::string& device,
                                        const std::string& identity) {
+  const std::vector<int> cores = own_cores();
+  const std::vector<NumaNode> nodes = numa_nodes();
+  const auto with_cores = std::ranges::count_if(nodes, [](const NumaNode& node) { return !node.cores.empty(); });
   // One line a value.
   const std::vector<std::string> cards =
-      all_gather_text(communicator, fmt::format("{}\n{}\n{}\n{}\n{}\n{}", host_name(), getpid(), folded(own_cores()),
-                                                sysconf(_SC_NPROCESSORS_ONLN), device, identity));
+      all_gather_text(communicator, fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", host_name(), getpid(),
+                                                folded({cores.begin(), cores.end()}), sysconf(_SC_NPROCESSORS_ONLN),
+                                                device, identity, folded(nodes_of(cores, nodes)), with_cores));
   std::vector<RankPlace> places;
   std::map<std::string, int> ranks_on_host;
   for (const std::string& card : cards) {
     std::istringstream lines(card);
     RankPlace place;
-    std::string pid, host_cores;
+    std::string pid, host_cores, host_nodes;
     std::getline(lines, place.host);
     std::getline(lines, pid);
     std::getline(lines, place.cores);
     std::getline(lines, host_cores);
     std::getline(lines, place.device);
     std::getline(lines, place.identity);
+    std::getline(lines, place.nodes);
+    std::getline(lines, host_nodes);
     place.pid = std::stoi(pid);
     place.host_cores = std::stoi(host_cores);
+    place.host_nodes = std::stoi(host_nodes);
     place.rank = static_cast<int>(places.size());
     place.local_rank = ranks_on_host[place.host]++;
     places.push_back(std::move(place));
@@ -128,13 +101,15 @@ std::string format_topology(const std::vector<RankPlace>& places, int max_rows) 
   if (places.size() <= static_cast<std::size_t>(std::max(max_rows, 0))) {
     const bool identified =
         std::any_of(places.begin(), places.end(), [](const auto& p) { return !p.identity.empty(); });
-    Rows rows{{"rank", "host", "local", "pid", "device", "identity", "cores"}};
+    const bool several_nodes = std::ranges::any_of(places, [](const RankPlace& p) { return p.host_nodes > 1; });
+    Rows rows{{"rank", "host", "local", "pid", "device", "identity", "cores", "NUMA"}};
     for (const RankPlace& place : places) {
       rows.push_back({fmt::format("{}", place.rank), place.host, fmt::format("{}", place.local_rank),
-                      fmt::format("{}", place.pid), place.device, place.identity, place.cores});
+                      fmt::format("{}", place.pid), place.device, place.identity, place.cores, place.nodes});
     }
-    if (!identified) {
-      for (auto& row : rows) row.erase(row.end() - 2);
+    for (auto& row : rows) {
+      if (!several_nodes) row.pop_back();
+      if (!identified) row.erase(row.begin() + 5);
     }
     return table(rows);
   }
@@ -167,6 +142,18 @@ std::vector<TopologyWarning> topology_warnings(const std::vector<RankPlace>& pla
                           .what = fmt::format("{} runs {} on {}", host[0].host, work, plural(cores, "core")),
                           .remedy = "start fewer ranks per host, or use fewer threads"});
       continue;
+    }
+    std::set<int> spread;  // ranks that may run on several nodes
+    for (const RankPlace& place : host) {
+      if (unfolded(place.nodes).size() > 1) spread.insert(place.rank);
+    }
+    if (!spread.empty() && host.size() >= static_cast<std::size_t>(host[0].host_nodes)) {
+      warnings.push_back({.host = host[0].host,
+                          .what = fmt::format("{}: {} {} may run on several of {} NUMA nodes, far from {} memory",
+                                              host[0].host, spread.size() == 1 ? "rank" : "ranks", folded(spread),
+                                              host[0].host_nodes, spread.size() == 1 ? "its" : "their"),
+                          .remedy = "start mpirun with `--map-by numa --bind-to numa`, or srun with "
+                                    "`--cpu-bind=ldoms`"});
     }
     // Ranks bound to the same cores, of which there are too few for them while the host has others.
     std::vector<std::vector<RankPlace>> bindings;

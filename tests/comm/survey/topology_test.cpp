@@ -96,6 +96,32 @@ TEST(TopologyWarnings, SeeRanksBoundToOneCoreWhileOthersAreFree) {
                                 Eq("a: rank 0 bound to core 5 for 4 threads, while the host has 8 cores"))));
 }
 
+/// A rank of a host of two nodes of four cores.
+RankPlace on_nodes(int rank, const std::string& cores, const std::string& nodes) {
+  RankPlace result = place(rank, "big", cores, 8);
+  result.nodes = nodes;
+  result.host_nodes = 2;
+  return result;
+}
+
+TEST(Topology, ShowsNumaNodesWhereThereAreSeveral) {
+  EXPECT_EQ(format_topology({on_nodes(0, "0-3", "0"), on_nodes(1, "0-7", "0-1"), place(2, "a", "0", 1)}),
+            "rank  host  local  pid  device  cores  NUMA\n"
+            "   0  big   0      100  cpu     0-3    0\n"
+            "   1  big   0      101  cpu     0-7    0-1\n"
+            "   2  a     0      102  cpu     0\n");
+}
+
+TEST(TopologyWarnings, SeeRanksThatMayRunOnSeveralNumaNodes) {
+  EXPECT_THAT(topology_warnings({on_nodes(0, "0-3", "0"), on_nodes(1, "4-7", "1")}, 4), IsEmpty());
+  EXPECT_THAT(topology_warnings({on_nodes(0, "0-7", "0-1")}, 8), IsEmpty()) << "alone it needs both";
+  const auto warnings = topology_warnings({on_nodes(0, "0-7", "0-1"), on_nodes(1, "0-7", "0-1")}, 4);
+  EXPECT_THAT(warnings, ElementsAre(Field(&TopologyWarning::what,
+                                          Eq("big: ranks 0-1 may run on several of 2 NUMA nodes, far from their "
+                                             "memory"))));
+  EXPECT_THAT(warnings.front().remedy, HasSubstr("--bind-to numa"));
+}
+
 TEST(TopologyWarnings, SayWhatToDo) {
   const auto warnings = topology_warnings({place(0, "a", "5", 8)}, 4);
   ASSERT_EQ(warnings.size(), 1u);
