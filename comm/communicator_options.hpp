@@ -16,9 +16,10 @@ enum class Transport {
   shared_memory,
   two_level,
   ring,
+  mpi,  ///< the library's own sums
   nccl
 };
-/// "serial", "shared memory", "two-level", "ring", "nccl": for the plan and the logs.
+/// "serial", "shared memory", "two-level", "ring", "mpi", "nccl": for the plan and the logs.
 std::string_view name_of(Transport transport) noexcept;
 
 /// The numbers that sums over ranks of different hosts, or of different GPUs, travel as. Within a host's memory they
@@ -46,6 +47,7 @@ struct CommunicatorOptions {
   bool overlap = false;          ///< between hosts: a thread drives collectives beside the computation
   double deadline_seconds = 60;  ///< longest wait for a peer before it is called dead; > 0
   double excuse_seconds = 0;     ///< a peer in a long operation is waited for so long at least; else 30 deadlines
+  int threads = 1;               ///< that compute, in this process
   int pretended_machine = 0;     ///< ranks that differ here believe in different machines, wherever they are (tests)
 };
 

@@ -162,7 +162,8 @@ comm::CommunicatorOptions communicator_options(const ExecutionOptions& options) 
           .all_reduce = options.all_reduce,
           .overlap = true,
           .deadline_seconds = options.deadline,
-          .excuse_seconds = options.io_deadline + options.deadline};
+          .excuse_seconds = options.io_deadline + options.deadline,
+          .threads = options.threads};
 }
 
 std::unique_ptr<model::Backend> make_backend(const Place& place, const ExecutionOptions& options) {

@@ -39,6 +39,7 @@ FailureDetector::FailureDetector(MpiSession::State& state, PeerTable peers, cons
       excuse_seconds_(options.excuse_seconds),
       urgency_(urgency),
       oversubscribed_(peers_.oversubscribed()),
+      has_own_core_(peers_.cores_left(options.threads + 1) >= 0),
       leave_(state.leave_taking->add([this] { take_leave(); })) {
   if (state.connections) look_ = state.connections->add_look([this](int dead) { look_for_a_kept_wait(dead); });
 }
@@ -80,7 +81,7 @@ Backoff::Pace FailureDetector::pace() const noexcept {
 }
 
 void FailureDetector::rest(Backoff& backoff, int idle) const {
-  if (urgency_.urgent()) return backoff.pause();
+  if (urgency_.urgent() || has_own_core_) return backoff.pause();
   constexpr std::chrono::microseconds kFirst{50};
   urgency_.sleep_unless_urgent(kFirst * (1 << std::min(idle - 1, 2)));  // what comes seldom is looked for seldom
 }
@@ -317,8 +318,8 @@ std::string FailureDetector::verdict(Collective operation, double waited) {
   return fmt::format(
       "{} has got no data from {} in {} for {} s although every rank answers: the network between two hosts "
       "loses large messages. Ending the job.",
-      peers_.describe(state_.rank), peers_.describe((state_.rank + state_.size - 1) % state_.size),
-      with_article(operation), seconds_text(longest));
+      peers_.describe(state_.rank), awaited_ < 0 ? "its peers" : peers_.describe(awaited_), with_article(operation),
+      seconds_text(longest));
 }
 
 void FailureDetector::diverged(Collective operation, int peer, std::int64_t got, std::size_t expected) {

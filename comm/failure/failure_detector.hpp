@@ -6,9 +6,10 @@
 /// report when it waits too long or leaves (StatusChannel), and the end of its connection (ConnectionWatch).
 ///
 /// WAITS. Messages are polled: a while at full speed, then yielding, then with short sleeps (Backoff); ranks that
-/// outnumber their cores yield at once, and where nobody stands still for the result (Urgency) they sleep. After the
-/// deadline without progress the rank names who has not come, where their pages tell. Else it reports to all others and
-/// listens for their reports for 1.5 s; a rank that waits, too, reports at once. Who stays silent is the culprit.
+/// outnumber their cores yield at once. Where nobody stands still for the result (Urgency) and computation wants all
+/// cores, they sleep. After the deadline without progress the rank names who has not come, where their pages tell. Else
+/// it reports to all others and listens for their reports for 1.5 s; a rank that waits, too, reports at once. Who stays
+/// silent is the culprit.
 ///
 /// A WAIT THAT MPI KEEPS. Open MPI tells the launcher of a lost connection inside a call, and the launcher, which ends
 /// the job within a second, does not answer. Where polls have stood still for 0.4 s after a death the thread of
@@ -68,7 +69,9 @@ class FailureDetector {
   double deadline_seconds() const noexcept { return deadline_seconds_; }
 
   /// A collective begins: they are counted, to tell who is in another one.
-  void enter() noexcept { ++sequence_; }
+  void enter() noexcept { ++sequence_, awaited_ = -1; }
+  /// What comes next in it comes from `rank`; -1: from several.
+  void await(int rank) noexcept { awaited_ = rank; }
   /// Calls `advance` until it says done, resting in between as above.
   template <class Advance>
   void wait_until_done(Collective operation, Advance advance);
@@ -119,8 +122,8 @@ class FailureDetector {
     bool before_;
   };
 
-  /// After a poll without progress, the `idle`-th in a row; where nobody waits for the result asleep at once, for
-  /// longer and longer (50 to 200 us).
+  /// After a poll without progress, the `idle`-th in a row; where nobody waits for the result and computation wants all
+  /// cores asleep at once, for longer and longer (50 to 200 us).
   void rest(Backoff& backoff, int idle) const;
   Backoff::Pace pace() const noexcept;
   void show_farewell() noexcept;
@@ -160,7 +163,9 @@ class FailureDetector {
   double deadline_seconds_, excuse_seconds_;
   const Urgency& urgency_;
   bool oversubscribed_;
+  bool has_own_core_;           ///< the thread that drives collectives, beside those that compute
   std::uint64_t sequence_ = 0;  ///< collectives entered
+  int awaited_ = -1;            ///< whose data the present one waits for
   std::atomic<const char*> activity_{"the start"};
   std::atomic<std::int64_t> step_{-1};
   std::atomic<bool> driven_{false};

@@ -28,6 +28,7 @@ void MessageExchange::start(const Round& round) {
   sends_.clear();
   received_ = sent_ = 0;
   from_ = round.from;
+  if (from_ >= 0) detector_.await(from_);
   try {
     if (round.from >= 0) {
       for_each_piece(round.in.size(), [&](std::size_t offset, std::size_t length) {

@@ -9,8 +9,9 @@
 /// (MPI_THREAD_SERIALIZED). Collectives are done in the order in which they are enqueued, with the same calls as
 /// without the thread: the same bits.
 ///
-/// ITS SHARE OF THE CORES. While the main thread computes, the waiting thread sleeps between its looks at the network;
-/// while the main thread waits in join() it polls at full speed (Urgency).
+/// ITS SHARE OF THE CORES. Where the ranks of a kernel have a core for it beside those that compute, the thread polls,
+/// yields and sleeps as any wait does. Else it sleeps between its looks at the network while the main thread computes,
+/// and polls at full speed while that waits in join() (Urgency).
 #pragma once
 
 #include <condition_variable>

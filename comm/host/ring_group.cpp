@@ -62,6 +62,7 @@ void RingGroup::run_ring(std::span<T> data, std::span<float> residual, const Rin
   if (staging_.size() < Schedule::kStagingBytes) staging_.resize(Schedule::kStagingBytes);
   const RingPosition ring{
       .size = size(), .position = position_, .previous = rank_at(position_ - 1), .following = rank_at(position_ + 1)};
+  detector_.await(ring.previous);
   Schedule schedule(ring, detector_.state(), data, residual, parts, handler, work.phases, staging_);
   try {
     detector_.wait_until_done(work.operation, [&] {

@@ -11,18 +11,24 @@
 #include <tuple>
 
 #include <fmt/format.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "comm/session/own_cores.hpp"
+
 namespace lockstep::comm {
 namespace {
 
-/// Two processes of one value run under one kernel and see each other's process ids.
-std::uint64_t machine_identity() {
+/// Of the kernel's start; empty: it does not tell.
+std::string boot_identity() {
   std::string boot;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id") >> std::ws, boot);
+  return boot;
+}
+
+/// Two processes of one value run under one kernel and see each other's process ids.
+std::uint64_t machine_identity(const std::string& boot) {
   struct stat pid_namespace {};
   if (boot.empty() || stat("/proc/self/ns/pid", &pid_namespace) != 0) return 0;
   return std::hash<std::string>{}(fmt::format("{} {}", boot, pid_namespace.st_ino));
@@ -59,13 +65,13 @@ bool truly_together(const PeerInfo& one, const PeerInfo& other) {
 PeerInfo own_info() {
   PeerInfo info;
   if (gethostname(info.host.data(), info.host.size() - 1) != 0) std::strcpy(info.host.data(), "unknown");
-  info.machine = machine_identity();
+  const std::string boot = boot_identity();
+  info.machine = machine_identity(boot);
+  info.kernel = boot.empty() ? 0 : std::hash<std::string>{}(boot);
   info.pid = static_cast<std::int32_t>(getpid());
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  if (sched_getaffinity(0, sizeof(cores), &cores) == 0) {
-    static_assert(sizeof(cores) == sizeof(info.cores));
-    std::memcpy(info.cores.data(), &cores, sizeof(cores));
+  for (const int core : own_cores()) {
+    const std::size_t bit = static_cast<std::size_t>(core) % (64 * info.cores.size());
+    info.cores[bit / 64] |= std::uint64_t{1} << bit % 64;
   }
   return info;
 }
@@ -102,16 +108,17 @@ ProcessState PeerTable::process_state(int rank) const {
   return same_machine(rank) || state == ProcessState::gone ? state : ProcessState::out_of_sight;
 }
 
-bool PeerTable::oversubscribed() const {
-  std::array<std::uint64_t, 16> together{};
+int PeerTable::cores_left(int threads) const {
+  std::array<std::uint64_t, PeerInfo::kCoreWords> together{};
   int ranks = 0, cores = 0;
   for (int rank = 0; rank < size(); ++rank) {
-    if (rank != own_rank_ && !truly_together(info(own_rank_), info(rank))) continue;
+    const bool same_kernel = info(rank).kernel != 0 && info(rank).kernel == info(own_rank_).kernel;
+    if (rank != own_rank_ && !same_kernel) continue;
     ++ranks;
     for (std::size_t i = 0; i < together.size(); ++i) together[i] |= info(rank).cores[i];
   }
   for (const std::uint64_t word : together) cores += std::popcount(word);
-  return ranks > cores;
+  return cores - threads * ranks;
 }
 
 const char* explanation(ProcessState state) {

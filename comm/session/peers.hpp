@@ -12,11 +12,13 @@ namespace lockstep::comm {
 
 /// What a rank tells the others about itself, sent as bytes.
 struct PeerInfo {
+  static constexpr std::size_t kCoreWords = 32;
   std::array<char, 64> host{};  ///< zero-terminated, cut if longer
   std::uint64_t machine = 0;    ///< hash of kernel boot and PID namespace: equal where one can signal and map the other
-  std::uint64_t segment_nonce = 0;        ///< what its shared control segment starts with
-  std::uint64_t segment_address = 0;      ///< where it sends and gets descriptors of shared segments; 0: nowhere
-  std::array<std::uint64_t, 16> cores{};  ///< bit set: cores this process may run on (the first 1,024)
+  std::uint64_t kernel = 0;  ///< hash of its boot: equal where cores are the same, whatever the namespaces; 0: unknown
+  std::uint64_t segment_nonce = 0;    ///< what its shared control segment starts with
+  std::uint64_t segment_address = 0;  ///< where it sends and gets descriptors of shared segments; 0: nowhere
+  std::array<std::uint64_t, kCoreWords> cores{};  ///< bit set: cores this process may run on, counted modulo 2,048
   std::int32_t pid = 0;
   std::int32_t pretended_machine = 0;  ///< ranks that differ here take each other for strangers
 };
@@ -43,8 +45,10 @@ class PeerTable {
   /// The ranks of each machine, ascending; machines in the order of their lowest ranks. The same on every rank.
   std::vector<std::vector<int>> machines() const;
   ProcessState process_state(int rank) const;
-  /// More ranks on this machine than cores that they may use together.
-  bool oversubscribed() const;
+  /// More ranks on this kernel, containers and all, than cores that they may use together.
+  bool oversubscribed() const { return cores_left(1) < 0; }
+  /// Those cores, less `threads` for each of these ranks.
+  int cores_left(int threads) const;
 
  private:
   bool same_machine(int one, int other) const;

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "comm/agreement.hpp"
+#include "comm/failure/failure_detector.hpp"
+#include "comm/failure/urgency.hpp"
 #include "world.hpp"
 
 namespace lockstep::comm {
@@ -105,6 +107,28 @@ TEST(SharedMemoryDeadline, NamesTheRankThatDoesNotCome) {
   EXPECT_THAT(error, AllOf(HasSubstr("rank 1 (host " + session().host() + ", pid "),
                            HasSubstr("has not arrived at a barrier for 0.5 s; last seen in step 42: backward."),
                            HasSubstr("Ending the job.")));
+}
+
+/// Stands still in a wait for that rank until the deadline, as all others do.
+std::string verdict_of_all(int awaited) {
+  const Urgency urgency;
+  FailureDetector detector(session().state(), PeerTable(session().rank(), session().state().peers),
+                           {.deadline_seconds = 1}, urgency);
+  const auto together = communicator_over(Transport::ring);
+  together->barrier();
+  together->wait();
+  detector.enter();
+  if (awaited >= 0) detector.await(awaited);
+  return peer_error([&] { detector.wait_until_done(Collective::all_reduce, [] { return Progress::none; }); });
+}
+
+TEST(LostMessages, NameTheRankThatTheyShouldHaveComeFrom) {
+  if (session().size() == 1) return;  // nobody to wait for
+  const int partner = (session().rank() + 2) % session().size();
+  EXPECT_THAT(verdict_of_all(partner),
+              AllOf(HasSubstr("has got no data from rank " + std::to_string(partner) + " (host "),
+                    HasSubstr("in an all-reduce"), HasSubstr("although every rank answers")));
+  EXPECT_THAT(verdict_of_all(-1), HasSubstr("has got no data from its peers in an all-reduce"));
 }
 
 TEST(SharedMemoryDivergence, IsSeenBeforeAnythingIsAdded) {

@@ -96,7 +96,7 @@ TEST(PeerTable, ComparesRanksWithTheCoresTheyShare) {
   second.cores = {2};
   EXPECT_FALSE(PeerTable(0, {first, second}).oversubscribed());
   second.cores = {1};
-  second.machine += 1;  // core 0 of another machine
+  second.kernel += 1;  // core 0 of another machine
   EXPECT_FALSE(PeerTable(0, {first, second}).oversubscribed());
 }
 

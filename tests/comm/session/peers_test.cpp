@@ -40,5 +40,22 @@ TEST(Machines, ArePretendedForTests) {
   EXPECT_FALSE(peers.same_machine(1));
 }
 
+TEST(Cores, AreSharedByAllRanksOfAKernelWhateverContainersTheyAreIn) {
+  const auto rank_on = [](const char* host, std::uint64_t machine, std::uint64_t kernel, std::uint64_t cores) {
+    PeerInfo info = card_of(host, machine);
+    info.kernel = kernel;
+    info.cores[0] = cores;
+    return info;
+  };
+  const std::vector<PeerInfo> infos{rank_on("pod1", 1, 9, 0b0011), rank_on("pod2", 2, 9, 0b0110),
+                                    rank_on("node", 3, 8, 0b1111)};
+  EXPECT_EQ(PeerTable(0, infos).cores_left(1), 1) << "three cores, two ranks";
+  EXPECT_EQ(PeerTable(1, infos).cores_left(2), -1);
+  EXPECT_EQ(PeerTable(2, infos).cores_left(2), 2);
+  EXPECT_FALSE(PeerTable(0, infos).oversubscribed());
+  EXPECT_TRUE(PeerTable(0, {rank_on("a", 1, 9, 1), rank_on("b", 2, 9, 1)}).oversubscribed());
+  EXPECT_FALSE(PeerTable(0, {rank_on("a", 1, 0, 1), rank_on("a", 1, 0, 1)}).oversubscribed()) << "nobody knows";
+}
+
 }  // namespace
 }  // namespace lockstep::comm
