@@ -19,6 +19,8 @@ std::string_view name_of(Transport transport) noexcept {
       return "two-level";
     case Transport::ring:
       return "ring";
+    case Transport::mpi:
+      return "mpi";
     case Transport::nccl:
       return "nccl";
   }

@@ -5,6 +5,7 @@
 
 #include "comm/agreement.hpp"
 #include "comm/communicator.hpp"
+#include "comm/host/mpi_communicator.hpp"
 #include "comm/host/ring_communicator.hpp"
 #include "comm/host/serial_communicator.hpp"
 #include "comm/host/shared_memory_communicator.hpp"
@@ -56,6 +57,9 @@ Made make_in_session(MpiSession& session, const CommunicatorOptions& options) {
   MpiSession::State& state = session.state();
   if (options.transport == Transport::ring) {
     return {std::make_unique<RingCommunicator>(state, PeerTable(state.rank, state.peers, state.first_rank), options)};
+  }
+  if (options.transport == Transport::mpi) {
+    return {std::make_unique<MpiCommunicator>(state, PeerTable(state.rank, state.peers, state.first_rank), options)};
   }
 
   OwnSegment own{.pretended_machine = options.pretended_machine};

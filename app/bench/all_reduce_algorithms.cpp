@@ -43,6 +43,8 @@ comm::Transport own_transport(AllReduceAlgorithm kind) {
       return comm::Transport::shared_memory;
     case AllReduceAlgorithm::two_level:
       return comm::Transport::two_level;
+    case AllReduceAlgorithm::iallreduce:
+      return comm::Transport::mpi;
     default:
       return comm::Transport::ring;
   }
@@ -112,7 +114,9 @@ class CommunicatorAllReduce final : public HostAllReduce {
   }
   std::string description() const override {
     const auto limits = communicator_.all_reduce_limits();
-    return limits ? fmt::format("{}: {}", name_, to_text(*limits)) : "";
+    if (limits) return fmt::format("{}: {}", name_, to_text(*limits));
+    const std::string what = communicator_.description();
+    return what.empty() ? "" : name_ + ": " + what;
   }
   void sum(std::size_t count, std::int64_t times) override {
     for (std::int64_t i = 0; i < times; ++i) communicator_.all_reduce(values(count));
@@ -206,6 +210,8 @@ std::vector<AllReduceAlgorithm> usual_algorithms(comm::Transport transport, bool
     if (transport == comm::Transport::two_level) kinds.push_back(AllReduceAlgorithm::two_level);
     if (transport == comm::Transport::shared_memory) kinds.push_back(AllReduceAlgorithm::shared_memory);
     if (transport != comm::Transport::serial) kinds.push_back(AllReduceAlgorithm::mpi);
+    const bool network = transport != comm::Transport::serial && transport != comm::Transport::shared_memory;
+    if (network) kinds.push_back(AllReduceAlgorithm::iallreduce);
   }
   if (gpus) kinds.push_back(AllReduceAlgorithm::nccl);
   return kinds;

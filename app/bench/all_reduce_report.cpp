@@ -13,6 +13,7 @@ namespace lockstep::app {
 namespace {
 
 constexpr const char* kMpi = "mpi";
+constexpr const char* kIallreduce = "iallreduce";
 
 /// Microseconds with as many digits as mean something, in 10 columns.
 std::string microseconds(double seconds) {
@@ -32,6 +33,7 @@ std::string size_text(double bytes) { return format_axis_number(bytes, AxisNumbe
 /// The full name, for a chart.
 std::string chart_name(const std::string& algorithm) {
   if (algorithm == kMpi) return "MPI_Allreduce";
+  if (algorithm == kIallreduce) return "MPI_Iallreduce";
   if (algorithm == "shared-memory") return "shared memory";
   return algorithm == "nccl" ? "NCCL" : algorithm;
 }
@@ -180,6 +182,38 @@ std::optional<comm::AllReduceLimits> best_limits(std::span<const AllReduceRow> r
     if (doubling || halving) limits.halving = bytes;
   }
   return sizes.empty() ? std::nullopt : std::optional(limits);
+}
+
+std::optional<FastestTransport> fastest_transport(std::span<const AllReduceRow> rows) {
+  constexpr double kOfGradients = 1 << 20, kAsFast = 1.03;
+  const std::map<std::string, std::string> words{
+      {"ring", "ring"}, {"two-level", "two-level"}, {"shared-memory", "shared-memory"}, {kIallreduce, "mpi"}};
+  const bool large = std::ranges::any_of(rows, [](const AllReduceRow& row) { return row.bytes() >= kOfGradients; });
+  std::map<std::string, std::map<std::int64_t, double>> logarithms;  // of the seconds of each size
+  std::size_t sizes = 0;
+  for (const AllReduceRow& row : rows) {
+    const auto word = words.find(row.algorithm);
+    if (word == words.end() || (large && row.bytes() < kOfGradients) || !(row.seconds.median > 0)) continue;
+    logarithms[word->second][row.count] = std::log(row.seconds.median);
+    sizes = std::max(sizes, logarithms[word->second].size());
+  }
+  std::vector<std::pair<double, std::string>> order;  // the means, the fastest first
+  for (const auto& [word, seconds] : logarithms) {
+    if (seconds.size() < sizes) continue;
+    double sum = word == "mpi" ? std::log(kAsFast) * static_cast<double>(sizes) : 0;
+    for (const auto& [count, value] : seconds) sum += value;
+    order.emplace_back(sum / static_cast<double>(sizes), word);
+  }
+  if (order.size() < 2) return std::nullopt;
+  std::ranges::sort(order);
+  const auto mean = [&](std::size_t i) { return order[i].first - (order[i].second == "mpi" ? std::log(kAsFast) : 0); };
+  return FastestTransport{.word = order[0].second, .second = order[1].second, .times = std::exp(mean(1) - mean(0))};
+}
+
+std::string to_text(const FastestTransport& fastest) {
+  return fmt::format(
+      "--transport {} ({:.2f} times as fast as {}{})", fastest.word, fastest.times, fastest.second,
+      fastest.word == "mpi" ? "; its sums repeat bit for bit only where the library's order is fixed" : "");
 }
 
 std::string format_summary(std::span<const AllReduceRow> rows) {

@@ -81,6 +81,18 @@ std::string format_summary(std::span<const AllReduceRow> rows);
 /// them, or one at most 3 % slower. nullopt: they have not.
 std::optional<comm::AllReduceLimits> best_limits(std::span<const AllReduceRow> rows);
 
+/// The transport that was fastest for what gradients travel in: by the geometric mean over the sizes from 1 MiB up, or
+/// over all where none is so large.
+struct FastestTransport {
+  std::string word;    ///< as --transport takes it
+  std::string second;  ///< likewise
+  double times = 1;    ///< as fast as the second
+};
+/// nullopt: fewer than two transports were timed at all of these sizes. MPI's own has to win by 3 %, since its sums may
+/// not repeat bit for bit.
+std::optional<FastestTransport> fastest_transport(std::span<const AllReduceRow> rows);
+std::string to_text(const FastestTransport& fastest);
+
 /// Bus bandwidth over size, a line for each algorithm, the links' bound dashed.
 Chart bandwidth_chart(std::span<const AllReduceRow> rows, const std::string& subtitle);
 

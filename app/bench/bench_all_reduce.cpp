@@ -263,6 +263,9 @@ int run_bench_all_reduce(comm::MpiSession& session, const BenchAllReduceOptions&
   if (const auto best = best_limits(all)) {
     console.info(fmt::format("fastest on this network: --all-reduce {} ({})", all_reduce_word(best), to_text(*best)));
   }
+  if (const auto fastest = fastest_transport(all)) {
+    console.info("fastest for gradients: " + to_text(*fastest));
+  }
   svg.write(to_svg(bandwidth_chart(all, where + ", float32, in place; median of the slowest rank's times")));
   require_right(all);
   require_output(*control, console);

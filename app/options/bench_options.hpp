@@ -94,7 +94,7 @@ struct BenchAgreeOptions {
 };
 
 /// What adds up over all ranks.
-enum class AllReduceAlgorithm { ring, two_level, shared_memory, mpi, nccl, doubling, halving, ring_only };
+enum class AllReduceAlgorithm { ring, two_level, shared_memory, mpi, iallreduce, nccl, doubling, halving, ring_only };
 
 /// Names with commas between them, in any order; a algorithm named twice counts once. Throws std::invalid_argument
 /// saying what is wrong with `text`, with all valid names.

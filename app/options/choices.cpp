@@ -33,7 +33,8 @@ std::vector<Choice<comm::Transport>> choices() {
   return {{"auto", Transport::automatic},
           {"shared-memory", Transport::shared_memory},
           {"two-level", Transport::two_level},
-          {"ring", Transport::ring}};
+          {"ring", Transport::ring},
+          {"mpi", Transport::mpi}};
 }
 
 template <>
@@ -122,6 +123,7 @@ std::vector<Choice<AllReduceAlgorithm>> choices() {
           {"two-level", AllReduceAlgorithm::two_level},
           {"shared-memory", AllReduceAlgorithm::shared_memory},
           {"mpi", AllReduceAlgorithm::mpi},
+          {"iallreduce", AllReduceAlgorithm::iallreduce},
           {"nccl", AllReduceAlgorithm::nccl},
           {"doubling", AllReduceAlgorithm::doubling},
           {"halving", AllReduceAlgorithm::halving},

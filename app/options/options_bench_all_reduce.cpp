@@ -16,7 +16,8 @@ constexpr std::string_view kAllReduceUsage =
     "Usage: mpirun -np RANKS lockstep bench all-reduce [options]\n"
     "\n"
     "Times all-reduces of growing size by every algorithm that the ranks have: ring, two-level\n"
-    "and shared memory between CPUs, MPI_Allreduce beside them, NCCL between GPUs. Checks every element.\n";
+    "and shared memory between CPUs, MPI's own beside them, NCCL between GPUs. Checks every element.\n"
+    "Says which --transport and --all-reduce were fastest.\n";
 constexpr std::string_view kAllReduceExamples =
     "\n"
     "Examples\n"
@@ -73,11 +74,12 @@ BenchAllReduceOptions parse_bench_all_reduce(const std::vector<std::string>& arg
   table.add("min", options.min, "ELEMENTS", "the smallest all-reduce").at_least(1);
   table.add("max", options.max, "ELEMENTS", "the largest").at_least(1).at_most(1e12);
   table.add("factor", options.factor, "N", "from one size to the next").at_least(2);
-  table.add_parsed("algorithms", options.algorithms, "NAMES",
-                   "all-reduce algorithms, comma-separated: ring, two-level, shared-memory, mpi, nccl; doubling, "
-                   "halving and ring-only: "
-                   "the ring's schedules (--all-reduce) beside each other; auto: all transports that are possible",
-                   algorithms_of_text, to_text);
+  table.add_parsed(
+      "algorithms", options.algorithms, "NAMES",
+      "all-reduce algorithms, comma-separated: ring, two-level, shared-memory, mpi (MPI_Allreduce), iallreduce "
+      "(--transport mpi), nccl; doubling, halving and ring-only: the ring's schedules (--all-reduce) "
+      "beside each other; auto: all transports that are possible",
+      algorithms_of_text, to_text);
   table
       .add("warmup", options.repetitions.warmup, "N",
            "all-reduces of each size before the clock starts, for one second at most")

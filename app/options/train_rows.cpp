@@ -662,9 +662,10 @@ void add_execution_options(OptionTable& table, ExecutionOptions& options) {
       .at_least(1)
       .at_most(1024)
       .only_with("device", {"auto", "cpu"});
-  table.add_choice("transport", options.transport, "NAME",
-                   "how ranks on CPUs reduce; auto: shared memory where all ranks share a host, two-level (shared "
-                   "memory within hosts, rings between them) where some do, else the ring");
+  table.add_choice(
+      "transport", options.transport, "NAME",
+      "how ranks on CPUs reduce; auto: shared memory where all ranks share a host, two-level (shared "
+      "memory within hosts, rings between them) where some do, else the ring; mpi: the MPI library's own sums");
   add_deadline_options(table, options);
   table.add("share-gpu", options.share_gpu, "let several ranks use one GPU: slow, for tests")
       .only_with("device", {"auto", "gpu"});

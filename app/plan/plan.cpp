@@ -354,6 +354,10 @@ model::MemoryPlan memory_with(const Plan& plan, const comm::Communicator& commun
 Plan complete_plan(const comm::Communicator& communicator, const TrainOptions& options, Workload workload,
                    const Place& place) {
   const ExecutionOptions& execution = options.execution;
+  if (communicator.transport() == comm::Transport::mpi && !place.gpu && execution.wire != comm::WireFormat::fp32) {
+    throw UsageError(fmt::format("--transport mpi sums in full: take one of --transport mpi and --wire {}",
+                                 word_of(execution.wire)));
+  }
   if (execution.shard_optimizer && place.gpu && execution.wire != comm::WireFormat::fp32) {
     throw UsageError(
         "--shard-optimizer on GPUs goes with --wire fp32 only: take one of --shard-optimizer and --wire bf16");
@@ -498,6 +502,9 @@ std::string format_sums(const Plan& plan, const comm::Communicator& communicator
   if (const auto limits = communicator.all_reduce_limits(); limits && !plan.place.gpu) {
     text += fmt::format("  sums between hosts: {} (--all-reduce {})\n", to_text(*limits),
                         all_reduce_word(plan.settings.execution.all_reduce));
+  }
+  if (transport_of(plan.place, communicator) == comm::Transport::mpi) {
+    text += "  the MPI library decides the order of the additions: a run repeats bit for bit where that is fixed\n";
   }
   return text;
 }

@@ -29,6 +29,7 @@ class ReductionMemory final : public std::pmr::memory_resource {
   ReductionMemory& operator=(const ReductionMemory&) = delete;
 
   std::span<const std::byte> block() const noexcept { return {begin_, bytes_}; }
+  std::span<std::byte> writable_block() noexcept { return {begin_, bytes_}; }
   /// `release` is called as well, before what frees the block.
   void on_release(std::function<void()> release) { releases_.push_back(std::move(release)); }
 

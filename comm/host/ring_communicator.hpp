@@ -8,7 +8,7 @@
 
 namespace lockstep::comm {
 
-class RingCommunicator final : public NetworkCommunicator {
+class RingCommunicator : public NetworkCommunicator {
  public:
   /// `state` belongs to the session, which outlives this.
   RingCommunicator(MpiSession::State& state, PeerTable peers, const CommunicatorOptions& options);

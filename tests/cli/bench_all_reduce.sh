@@ -77,6 +77,14 @@ for way, schedule in (("doubling", "doubling"), ("halving", "halving"), ("ring-o
 assert all(row["wrong"] == 0 for row in rows)
 PYTHON
 
+check "the library's own sums under our watch, and which transport is best"
+run -n 3 bench all-reduce --algorithms ring,iallreduce,mpi --wire bf16 --max 300000 --factor 1000 --repeat 2 --json own.json
+expect_status 0; expect_silence
+expect_out "^iallreduce: MPI_Iallreduce of .*MPI"
+expect_out "^fastest for gradients: --transport (ring|mpi) \([0-9.]+ times as fast as (ring|mpi)[;)]"
+[ "$(grep '"way":"iallreduce"' own.json | grep '"wire":"fp32"' | grep '"transport":"mpi"' | grep -c '"wrong":0,')" = 3 ] ||
+  failed "rows of iallreduce"
+
 check "a bound needs a link to cross"
 run -n 2 bench all-reduce --link-gbps 10 --max 8 --repeat 1
 expect_status 0; expect_out "^bound: none, all ranks are on one host"
@@ -94,7 +102,7 @@ expect_error 2 "--min 7 is more than --max 6"
 run bench all-reduc
 expect_error 2 "bench all-reduce"
 run -n 2 bench all-reduce --algorithms ring,mpu
-expect_error 2 "--algorithms: ring,mpu names no all-reduce algorithm 'mpu'; the algorithms are ring, two-level, shared-memory, mpi, nccl, doubling, halving and ring-only; did you mean mpi"
+expect_error 2 "--algorithms: ring,mpu names no all-reduce algorithm 'mpu'; the algorithms are ring, two-level, shared-memory, mpi, iallreduce, nccl, doubling, halving and ring-only; did you mean mpi"
 run bench all-reduce --algorithms nccl --device cpu
 expect_error 2 "--algorithms nccl is between GPUs"
 run bench all-reduce --csv rows --svg rows

@@ -26,6 +26,12 @@ check "buckets of the user's size, on the ring"
 run -n 2 bench step "${small[@]}" --transport ring --bucket-size 5000 --json step.json
 expect_status 0
 expect_out "^buckets +[2-9] buckets \([0-9.]+ KiB to [0-9.]+ KiB\), .*as asked for$"
+check "sums of the MPI library, which travel in full"
+run -n 2 bench step "${small[@]}" --transport mpi
+expect_status 0; expect_silence
+run -n 2 bench step "${small[@]}" --transport mpi --wire bf16
+expect_error 2 "--transport mpi sums in full: take one of --transport mpi and --wire bf16"
+
 check "half the bytes, on the ring"
 run -n 2 bench step "${small[@]}" --transport ring --wire bf16
 expect_status 0; expect_silence

@@ -84,11 +84,9 @@ TEST_P(Collectives, TheTransportIsTheOneAskedFor) {
     EXPECT_EQ(name_of(communicator_->transport()), "serial");
   } else {
     const Transport asked = GetParam().transport;
-    EXPECT_EQ(name_of(communicator_->transport()), asked == Transport::ring        ? "ring"
-                                                   : asked == Transport::two_level ? "two-level"
-                                                                                   : "shared memory");
+    EXPECT_EQ(name_of(communicator_->transport()), name_of(asked));
     EXPECT_EQ(communicator_->uses_network(),
-              asked != Transport::shared_memory && (asked == Transport::ring || machines_of(GetParam()) > 1));
+              asked != Transport::shared_memory && (asked != Transport::two_level || machines_of(GetParam()) > 1));
     EXPECT_EQ(communicator_->transport_note(), "");
     Way automatic = GetParam();
     automatic.transport = Transport::automatic;
@@ -384,6 +382,7 @@ TEST_P(Collectives, TheTimeSpentIsCounted) {
 }
 
 LOCKSTEP_OVER_EVERY_GROUPING(Collectives);
+INSTANTIATE_TEST_SUITE_P(OfTheLibrary, Collectives, testing::Values(kMpi, kMpiThread), way_name);
 
 class OneLevelOfTwo : public Collectives {};
 

@@ -106,6 +106,7 @@ TEST_P(Overlap, ALongOperationBeginsWhenEverythingIsDone) {
 }
 
 LOCKSTEP_OVER_EVERY_TRANSPORT(Overlap);
+INSTANTIATE_TEST_SUITE_P(OfTheLibrary, Overlap, testing::Values(kMpi), way_name);
 
 /// Sends nothing; fails to gather.
 class Failing final : public NetworkCommunicator {

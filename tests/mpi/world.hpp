@@ -33,6 +33,8 @@ struct Way {
 inline constexpr Way kSharedMemory{Transport::shared_memory, "shared_memory"};
 inline constexpr Way kRing{Transport::ring, "ring"};
 inline constexpr Way kRingThread{Transport::ring, "ring_with_thread", {}, true};
+inline constexpr Way kMpi{Transport::mpi, "mpi"};
+inline constexpr Way kMpiThread{Transport::mpi, "mpi_with_thread", {}, true};
 /// Hosts with several ranks, in blocks as schedulers place them by default, or in turn.
 inline constexpr Way kTwoLevelBlocks{Transport::two_level, "two_level_in_blocks", {0, 0, 1, 1, 2}};
 inline constexpr Way kTwoLevelInTurn{Transport::two_level, "two_level_in_turn", {0, 1, 0, 1, 1}};

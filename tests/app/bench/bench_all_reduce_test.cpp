@@ -111,8 +111,8 @@ TEST(Algorithms, AreNamedOnce) {
   EXPECT_THAT(parse_algorithms("mpi,ring,mpi"), ElementsAre(AllReduceAlgorithm::mpi, AllReduceAlgorithm::ring));
   for (const AllReduceAlgorithm kind :
        {AllReduceAlgorithm::ring, AllReduceAlgorithm::two_level, AllReduceAlgorithm::shared_memory,
-        AllReduceAlgorithm::mpi, AllReduceAlgorithm::nccl, AllReduceAlgorithm::doubling, AllReduceAlgorithm::halving,
-        AllReduceAlgorithm::ring_only}) {
+        AllReduceAlgorithm::mpi, AllReduceAlgorithm::iallreduce, AllReduceAlgorithm::nccl, AllReduceAlgorithm::doubling,
+        AllReduceAlgorithm::halving, AllReduceAlgorithm::ring_only}) {
     EXPECT_THAT(parse_algorithms(word_of(kind)), ElementsAre(kind));
   }
 }
@@ -123,9 +123,11 @@ TEST(Algorithms, AreTheUsualOnesOfTheWorld) {
   EXPECT_THAT(usual_algorithms(comm::Transport::shared_memory, false, DeviceChoice::cpu),
               ElementsAre(AllReduceAlgorithm::ring, AllReduceAlgorithm::shared_memory, AllReduceAlgorithm::mpi));
   EXPECT_THAT(usual_algorithms(comm::Transport::two_level, false, DeviceChoice::automatic),
-              ElementsAre(AllReduceAlgorithm::ring, AllReduceAlgorithm::two_level, AllReduceAlgorithm::mpi));
+              ElementsAre(AllReduceAlgorithm::ring, AllReduceAlgorithm::two_level, AllReduceAlgorithm::mpi,
+                          AllReduceAlgorithm::iallreduce));
   EXPECT_THAT(usual_algorithms(comm::Transport::ring, true, DeviceChoice::automatic),
-              ElementsAre(AllReduceAlgorithm::ring, AllReduceAlgorithm::mpi, AllReduceAlgorithm::nccl));
+              ElementsAre(AllReduceAlgorithm::ring, AllReduceAlgorithm::mpi, AllReduceAlgorithm::iallreduce,
+                          AllReduceAlgorithm::nccl));
   EXPECT_THAT(usual_algorithms(comm::Transport::shared_memory, true, DeviceChoice::gpu),
               ElementsAre(AllReduceAlgorithm::nccl));
 }
@@ -146,6 +148,30 @@ TEST(BestLimits, AreWhereTheFastestChanges) {
   rows.resize(4);
   rows[2].seconds.median = 0.5;  // the ring is fastest everywhere
   EXPECT_EQ(best_limits(std::span(rows).first(3)), std::nullopt);
+}
+
+TEST(FastestTransport, IsThatOfLargeSumsAndMpisOwnHasToWinClearly) {
+  std::vector<AllReduceRow> rows;
+  const auto add = [&](std::int64_t count, double ring, double library) {
+    rows.push_back({.algorithm = "ring", .count = count, .seconds = {.median = ring}});
+    rows.push_back({.algorithm = "mpi", .count = count, .seconds = {.median = 1e-9}});  // no transport
+    rows.push_back({.algorithm = "iallreduce", .count = count, .seconds = {.median = library}});
+  };
+  EXPECT_EQ(fastest_transport(rows), std::nullopt);
+  add(256, 9, 1);
+  EXPECT_EQ(fastest_transport(rows)->word, "mpi") << "nothing larger was timed";
+  EXPECT_EQ(fastest_transport(std::span(rows).first(2)), std::nullopt) << "one transport alone";
+  add(1 << 20, 8, 16), add(1 << 22, 8, 4.5);
+  EXPECT_EQ(fastest_transport(rows)->word, "ring");
+  EXPECT_EQ(fastest_transport(rows)->second, "mpi");
+  EXPECT_NEAR(fastest_transport(rows)->times, std::sqrt(16.0 * 4.5 / 64), 1e-12);
+  EXPECT_EQ(to_text(*fastest_transport(rows)), "--transport ring (1.06 times as fast as mpi)");
+  rows.back().seconds.median = 3.9;
+  EXPECT_EQ(fastest_transport(rows)->word, "ring") << "by 1 %";
+  rows.back().seconds.median = 3;
+  EXPECT_THAT(to_text(*fastest_transport(rows)), HasSubstr("--transport mpi (1.15 times as fast as ring; its sums"));
+  rows.pop_back();
+  EXPECT_EQ(fastest_transport(rows), std::nullopt) << "of different sizes";
 }
 
 TEST(BenchSizes, GoFromTheSmallestToTheLargest) {

@@ -375,7 +375,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Enumerated{"schedule", "cosin", "cosine", "constant, exponential, step, cosine and polynomial"},
                     Enumerated{"activation", "Relu", "relu", "relu, tanh, sigmoid and gelu"},
                     Enumerated{"transport", "shared_memory", "shared-memory",
-                               "auto, shared-memory, two-level and ring"},
+                               "auto, shared-memory, two-level, ring and mpi"},
                     Enumerated{"device", "gpus", "gpu", "auto, cpu and gpu"},
                     Enumerated{"precision", "bfp16", "bf16", "auto, fp32, tf32 and bf16"},
                     Enumerated{"wire", "f32", "fp32", "fp32, bf16, bf16-feedback and int8-feedback"},

@@ -25,6 +25,7 @@ using namespace lockstep::comm;
 CommunicatorOptions options_of(const std::string& transport, int rank) {
   if (transport == "shared-memory") return {.transport = Transport::shared_memory};
   if (transport == "ring") return {.transport = Transport::ring};
+  if (transport == "mpi") return {.transport = Transport::mpi};
   const std::size_t machines = transport.find(':') + 1;
   return {.transport = Transport::two_level,
           .pretended_machine = transport.at(machines + 2 * static_cast<std::size_t>(rank))};
