@@ -103,8 +103,9 @@ void TrainedModel::find_data(comm::Communicator& communicator, const Request& re
 
 void TrainedModel::open_data(comm::Communicator& communicator, const Request& request, io::IoDeadline& deadline) {
   const std::string of_classes = broadcast_text(communicator, source_.metric_key() == "accuracy" ? "classes" : "");
+  const SharedData shared = open_together(communicator, std::array{data()}, &deadline);
   all_succeed_or_usage(communicator, [&] {
-    std::unique_ptr<io::Dataset> opened = open_dataset(format_of(trained_, request), data(), &deadline);
+    std::unique_ptr<io::Dataset> opened = open_dataset(format_of(trained_, request), data(), &deadline, shared);
     if (const double share = trained_.data.validation_share; share > 0) {
       opened = std::make_unique<io::SplitDataset>(std::move(opened), share, io::SplitDataset::Part::validation);
     }

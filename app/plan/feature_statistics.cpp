@@ -133,7 +133,9 @@ FeatureStatistics gather_statistics(comm::Communicator& communicator, const io::
     const std::int64_t sections =
         std::min(samples, std::clamp<std::int64_t>(kMostSums / static_cast<std::int64_t>(features), 1, kMostSections));
     sums.resize(static_cast<std::size_t>(sections) * features);  // zeros where another rank adds
-    for (std::int64_t k = communicator.rank(); k < sections; k += communicator.size()) {
+    // Neighbouring sections, so that a rank opens few files.
+    const std::int64_t rank = communicator.rank(), size = communicator.size();
+    for (std::int64_t k = sections * rank / size; k < sections * (rank + 1) / size; ++k) {
       reading.add(samples * k / sections, samples * (k + 1) / sections, std::max<std::int64_t>(1, stride),
                   std::span(sums).subspan(static_cast<std::size_t>(k) * features, features));
     }

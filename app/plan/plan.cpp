@@ -1,6 +1,7 @@
 #include "app/plan/plan.hpp"
 
 #include <algorithm>
+#include <array>
 #include <set>
 #include <stdexcept>
 
@@ -419,7 +420,10 @@ Workload open_workload(comm::Communicator& communicator, const TrainOptions& opt
   Workload workload;
   const std::optional<Servers> servers = find_servers(options, communicator.size());
   const int world = servers ? servers->workers : communicator.size();
-  all_succeed_or_usage(communicator, [&] { workload = prepare_workload(options, world, deadline); });
+  DataPaths paths;
+  all_succeed_or_usage(communicator, [&] { paths = resolve_data_paths(options.data); });
+  const SharedData shared = open_together(communicator, std::array{paths.training, paths.validation}, deadline);
+  all_succeed_or_usage(communicator, [&] { workload = prepare_workload(options, world, deadline, shared); });
   standardize(communicator, options, before, workload);
   return workload;
 }

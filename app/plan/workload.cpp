@@ -170,7 +170,10 @@ void inspect_data(const DataFormat& format, const fs::path& path) {
                        {});
 }
 
-std::unique_ptr<io::Dataset> open_dataset(const DataFormat& format, const fs::path& path, io::IoDeadline* deadline) {
+std::unique_ptr<io::Dataset> open_dataset(const DataFormat& format, const fs::path& path, io::IoDeadline* deadline,
+                                          const SharedData& shared) {
+  const auto together = shared.find(path);
+  const std::shared_ptr<io::SharedShards> shards = together == shared.end() ? nullptr : together->second;
   if (format.context > 0) {
     return std::make_unique<io::TokenDataset>(io::TokenDatasetOptions{.path = path,
                                                                       .x = format.x,
@@ -180,6 +183,7 @@ std::unique_ptr<io::Dataset> open_dataset(const DataFormat& format, const fs::pa
                                                                       .deadline = deadline});
   }
   const bool tokens = [&] {
+    if (shards) return shards->manifest().tokens.has_value();
     const io::IoDeadline::Operation looking(deadline, io::IoDeadline::Kind::reading, path);
     return io::holds_tokens(path);
   }();
@@ -193,7 +197,8 @@ std::unique_ptr<io::Dataset> open_dataset(const DataFormat& format, const fs::pa
                                                                  .unlabelled = format.unlabelled,
                                                                  .layout = format.layout,
                                                                  .one_hot = format.one_hot,
-                                                                 .deadline = deadline});
+                                                                 .deadline = deadline,
+                                                                 .shared = shards});
 }
 
 bool is_recurrent(const model::Network& network) noexcept { return !network.recurrent_state().all().empty(); }
@@ -331,7 +336,7 @@ void match_validation(Workload& workload) {
 
 }  // namespace
 
-Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline* deadline) {
+Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline* deadline, const SharedData& shared) {
   Workload workload;
   workload.paths = resolve_data_paths(options.data);
   const DataPaths& paths = workload.paths;
@@ -347,13 +352,13 @@ Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline
     if (workload.training && !workload.training->info().labels_are_classes) of_data.one_hot = io::OneHot::numbers;
     return of_data;
   };
-  workload.training = open_dataset(format_of_data(paths.training), paths.training, deadline);
+  workload.training = open_dataset(format_of_data(paths.training), paths.training, deadline, shared);
   if (options.data.validation_share > 0) split_training(options.data.validation_share, workload);
   const io::DatasetInfo& info = workload.training->info();
   require_labels(info, paths.training);
   workload.model.loss = loss_kind(options.loss, info);
   if (!paths.validation.empty()) {
-    workload.validation = open_dataset(format_of_data(paths.validation), paths.validation, deadline);
+    workload.validation = open_dataset(format_of_data(paths.validation), paths.validation, deadline, shared);
     require_labels(workload.validation->info(), paths.validation);
     match_validation(workload);
     const io::DatasetInfo& other = workload.validation->info();

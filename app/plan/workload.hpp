@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "app/options/train_options.hpp"
+#include "app/plan/shared_data.hpp"
 #include "app/plan/task.hpp"
 #include "io/checkpoints/checkpoint.hpp"
 #include "io/datasets/dataset.hpp"
@@ -66,7 +67,7 @@ void inspect_data(const DataFormat& format, const std::filesystem::path& path);
 /// Samples, or a corpus for a network that reads tokens. Throws UsageError where one is needed and the other is there.
 /// `deadline` outlives the dataset; nullptr: none.
 std::unique_ptr<io::Dataset> open_dataset(const DataFormat& format, const std::filesystem::path& path,
-                                          io::IoDeadline* deadline = nullptr);
+                                          io::IoDeadline* deadline = nullptr, const SharedData& shared = {});
 
 /// Samples of a step follow those of the step before, sequence by sequence: what a recurrent state needs.
 bool is_recurrent(const model::Network& network) noexcept;
@@ -131,7 +132,8 @@ struct Workload {
 
 /// Opens and validates the data and builds the network; no communication. Throws UsageError, io::FileError.
 /// `deadline`: of its files; outlives them.
-Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline* deadline = nullptr);
+Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline* deadline = nullptr,
+                          const SharedData& shared = {});
 /// How a rank reads its part of the training data, from the first epoch on.
 io::PrefetcherOptions reading(const Workload& workload, int rank, int world);
 

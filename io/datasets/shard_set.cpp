@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <set>
 #include <stdexcept>
 
@@ -121,20 +122,22 @@ bool is_packed(const std::filesystem::path& path) {
 }
 
 ShardSet::ShardSet(const std::filesystem::path& folder, const ShardManifest& manifest, IoDeadline* deadline)
-    : cache_(kBlockCacheBytes) {
+    : ShardSet(folder, manifest, deadline, 0, 1) {
+  manifest_.reset();
+  explain_layouts();
+}
+
+ShardSet::ShardSet(const std::filesystem::path& folder, const ShardManifest& manifest, IoDeadline* deadline, int part,
+                   int parts)
+    : manifest_(manifest), deadline_(deadline), slots_(manifest.shards.size()), cache_(kBlockCacheBytes) {
   allow_descriptors(manifest.shards.size());
   for (const ManifestShard& shard : manifest.shards) {
-    const std::filesystem::path path = folder / shard.file;
-    if (!std::filesystem::exists(path)) {
-      throw FileError(
-          fmt::format("{}: is missing, though the manifest lists it; copy it again, or pack again", path.string()));
-    }
-    files_.emplace_back(path, manifest.fields[0].name, manifest.fields.size() > 1 ? manifest.fields[1].name : "",
-                        deadline);
-    require_as_listed(files_.back(), manifest, shard);
+    list(folder / shard.file, shard.count, shard.bytes, shard.checksum_x, shard.checksum_y);
   }
-  list_shards();
-  explain_layouts();
+  for (auto s = static_cast<std::size_t>(part); s < size(); s += static_cast<std::size_t>(parts)) {
+    open(s, open_listed(s));
+    note_layout(s);
+  }
 }
 
 ShardSet::ShardSet(const std::filesystem::path& path, const std::string& x, const std::string& y, IoDeadline* deadline,
@@ -143,16 +146,21 @@ ShardSet::ShardSet(const std::filesystem::path& path, const std::string& x, cons
   const std::vector<std::filesystem::path> paths = hdf5_files_in(path);
   const bool folder = std::filesystem::is_directory(path);
   allow_descriptors(paths.size());
-  for (const auto& file : paths) {
-    files_.emplace_back(file, x, y, deadline, unlabelled);
-    require_like_first(files_.front(), files_.back());
+  for (const auto& one : paths) {
+    ShardFile opened(one, x, y, deadline, unlabelled);
+    const std::size_t shard = slots_.size();
+    if (shard > 0) require_like_first(file(0), opened);
+    const auto& fields = opened.fields();
+    list(one, opened.count(), opened.bytes(), fields[0].checksum, fields.size() > 1 ? fields[1].checksum : "");
+    slots_.emplace_back();
+    open(shard, std::move(opened));
+    note_layout(shard);
   }
-  if (!files_.front().chosen().empty()) {
-    warnings_.push_back(fmt::format("{} has no x and y: {} (--x and --y say otherwise)", files_.front().path().string(),
-                                    files_.front().chosen()));
+  if (!file(0).chosen().empty()) {
+    warnings_.push_back(
+        fmt::format("{} has no x and y: {} (--x and --y say otherwise)", path_text(0), file(0).chosen()));
   }
   number_texts();
-  list_shards();
   if (rows_ == 0) throw FileError(fmt::format("{}: holds no samples", path.string()));
   if (folder) {
     warnings_.push_back(
@@ -163,71 +171,106 @@ ShardSet::ShardSet(const std::filesystem::path& path, const std::string& x, cons
   explain_layouts();
 }
 
+void ShardSet::complete(ShardLayouts layouts) {
+  layouts_ = std::move(layouts);
+  for (const ShardLayouts::Slow& slow : layouts_.slow) shards_[slow.shard].by_offset = false;
+  explain_layouts();
+}
+
+const ShardFile& ShardSet::file(std::size_t shard) const {
+  Slot& slot = slots_[shard];
+  if (!slot.open.load(std::memory_order_acquire)) {
+    const std::lock_guard lock(slot.opening);
+    if (!slot.open.load(std::memory_order_relaxed)) open(shard, open_listed(shard));
+  }
+  return *slot.file;
+}
+
+void ShardSet::open(std::size_t shard, ShardFile file) const {
+  slots_[shard].file.emplace(std::move(file));
+  slots_[shard].open.store(true, std::memory_order_release);
+}
+
+ShardFile ShardSet::open_listed(std::size_t shard) const {
+  if (!std::filesystem::exists(path(shard))) {
+    throw FileError(
+        fmt::format("{}: is missing, though the manifest lists it; copy it again, or pack again", path_text(shard)));
+  }
+  const std::vector<Field>& fields = manifest_->fields;
+  ShardFile file(path(shard), fields[0].name, fields.size() > 1 ? fields[1].name : "", deadline_);
+  require_as_listed(file, *manifest_, manifest_->shards[shard]);
+  return file;
+}
+
 /// Labels that are texts: a name has one number in all files.
 void ShardSet::number_texts() {
   constexpr std::size_t kMostNames = 65'536;
   std::set<std::string> names;
-  for (const ShardFile& file : files_) {
-    names.insert(file.texts().begin(), file.texts().end());
+  for (const Slot& slot : slots_) {
+    names.insert(slot.file->texts().begin(), slot.file->texts().end());
     if (names.size() <= kMostNames) continue;
     throw FileError(
         fmt::format("{}: its labels are more than {} different texts, which are no names of classes: choose "
                     "another data set with --y",
-                    file.path().string(), kMostNames));
+                    slot.file->path().string(), kMostNames));
   }
   text_classes_.assign(names.begin(), names.end());
   for (const std::string& name : text_classes_) {
     if (!first_not_utf8(name)) continue;
-    throw FileError(fmt::format("{}: the label {} is no UTF-8, as the names of classes are", files_[0].path().string(),
-                                readable(name)));
+    throw FileError(
+        fmt::format("{}: the label {} is no UTF-8, as the names of classes are", path_text(0), readable(name)));
   }
-  for (ShardFile& file : files_) file.number_texts(text_classes_);
+  for (Slot& slot : slots_) slot.file->number_texts(text_classes_);
 }
 
-void ShardSet::list_shards() {
-  for (const ShardFile& file : files_) {
-    const auto& fields = file.fields();
-    const bool by_offset =
-        std::all_of(fields.begin(), fields.end(), [](const StoredField& stored) { return stored.offset.has_value(); });
-    shards_.push_back({file.path(), rows_, file.count(), file.bytes(), by_offset, fields[0].checksum,
-                       fields.size() > 1 ? fields[1].checksum : ""});
-    firsts_.push_back(rows_);
-    rows_ += file.count();
-    if (!fields[0].offset) block_multiple_ = std::max(block_multiple_, fields[0].chunk_rows());
-    for (const StoredField& stored : fields) {
-      if (!stored.offset && !stored.text) in_blocks_ += static_cast<std::size_t>(file.count()) * stored.field.bytes();
+void ShardSet::list(const std::filesystem::path& file, std::int64_t count, std::uint64_t bytes, std::string checksum_x,
+                    std::string checksum_y) {
+  shards_.push_back({file, rows_, count, bytes, true, std::move(checksum_x), std::move(checksum_y)});
+  firsts_.push_back(rows_);
+  rows_ += count;
+}
+
+/// Of an open file. Of the reasons why a field is slow, the one that costs most.
+void ShardSet::note_layout(std::size_t shard) {
+  const std::vector<StoredField>& fields = file(shard).fields();
+  if (!fields[0].offset) layouts_.block_multiple = std::max(layouts_.block_multiple, fields[0].chunk_rows());
+  for (std::size_t f = 0; f < fields.size(); ++f) {
+    const StoredField& stored = fields[f];
+    if (stored.offset) continue;
+    shards_[shard].by_offset = false;
+    ShardLayouts::Slow& slow = layouts_.slow.emplace_back(ShardLayouts::Slow{.shard = shard, .field = f});
+    if (stored.text) continue;
+    layouts_.in_blocks += static_cast<std::size_t>(stored.count) * stored.field.bytes();
+    if (stored.count == 0) continue;
+    std::string reason;
+    if (stored.splits_samples()) {
+      reason = fmt::format(
+          "is stored in chunks of ({}), so that one sample lies in several chunks and reading one "
+          "means reading {}",
+          fmt::join(stored.chunk, ", "), stored.chunk_rows());
+    } else if (stored.compressed) {
+      reason = "is compressed, so that reading it costs about a second of computing per 200 MB";
+    } else if (!stored.native_order) {
+      reason = "is stored in the other byte order or as float16, so that every element is converted";
+    } else {
+      reason = "is not stored contiguously, so that reading it goes through the HDF5 library";
     }
+    slow.why = fmt::format(
+        "{}: {} {}. `lockstep pack` or `h5repack -l {}:CONTI -f {}:NONE IN OUT` makes a "
+        "copy that is read at full speed",
+        path_text(shard), stored.dataset, reason, stored.dataset, stored.dataset);
   }
 }
 
-std::size_t ShardSet::cache_bytes() const noexcept { return std::min(in_blocks_, kBlockCacheBytes); }
+std::size_t ShardSet::cache_bytes() const noexcept { return std::min(layouts_.in_blocks, kBlockCacheBytes); }
 
-/// One warning per field; of the reasons, the one that costs most.
+/// One warning per field.
 void ShardSet::explain_layouts() {
-  for (std::size_t f = 0; f < files_[0].fields().size(); ++f) {
-    for (const ShardFile& file : files_) {
-      const StoredField& stored = file.fields()[f];
-      if (stored.offset || stored.count == 0 || stored.text) continue;
-      std::string reason;
-      if (stored.splits_samples()) {
-        reason = fmt::format(
-            "is stored in chunks of ({}), so that one sample lies in several chunks and reading one "
-            "means reading {}",
-            fmt::join(stored.chunk, ", "), stored.chunk_rows());
-      } else if (stored.compressed) {
-        reason = "is compressed, so that reading it costs about a second of computing per 200 MB";
-      } else if (!stored.native_order) {
-        reason = "is stored in the other byte order or as float16, so that every element is converted";
-      } else {
-        reason = "is not stored contiguously, so that reading it goes through the HDF5 library";
-      }
-      warnings_.push_back(
-          fmt::format("{}: {} {}. `lockstep pack` or `h5repack -l {}:CONTI -f {}:NONE IN OUT` makes a "
-                      "copy that is read at full speed",
-                      file.path().string(), stored.dataset, reason, stored.dataset, stored.dataset));
-      break;
-    }
+  std::map<std::size_t, std::string> warnings;
+  for (const ShardLayouts::Slow& slow : layouts_.slow) {
+    if (!slow.why.empty()) warnings.try_emplace(slow.field, slow.why);
   }
+  for (auto& [field, why] : warnings) warnings_.push_back(std::move(why));
 }
 
 std::size_t ShardSet::shard_of(std::int64_t row) const {
@@ -239,7 +282,7 @@ std::size_t ShardSet::shard_of(std::int64_t row) const {
 
 void ShardSet::read(std::size_t shard, std::size_t f, std::int64_t first, std::int64_t rows,
                     std::span<std::byte> out) const {
-  const ShardFile& file = files_[shard];
+  const ShardFile& file = this->file(shard);
   const StoredField& stored = file.fields()[f];
   if (stored.offset) return file.read_rows(f, first, rows, out);
   const std::size_t row_bytes = stored.field.bytes();
@@ -266,15 +309,19 @@ void ShardSet::read(std::size_t shard, std::size_t f, std::int64_t first, std::i
 }
 
 void ShardSet::will_need(std::int64_t first, std::int64_t count) const noexcept {
-  for (std::size_t s = 0; s < files_.size(); ++s) {
+  for (std::size_t s = 0; s < size(); ++s) {
     const std::int64_t begin = std::max(first, firsts_[s]);
-    const std::int64_t end = std::min(first + count, firsts_[s] + files_[s].count());
-    if (begin < end) files_[s].will_need(0, begin - firsts_[s], end - begin);
+    const std::int64_t end = std::min(first + count, firsts_[s] + shards_[s].count);
+    if (begin >= end) continue;
+    try {
+      file(s).will_need(0, begin - firsts_[s], end - begin);
+    } catch (const std::exception&) {  // who reads it says so
+    }
   }
 }
 
 void ShardSet::stream(std::size_t shard, std::size_t field, const RowsWork& work) const {
-  const ShardFile& file = files_[shard];
+  const ShardFile& file = this->file(shard);
   const StoredField& stored = file.fields()[field];
   const std::int64_t rows = block_rows(stored, kStreamBytes);
   std::vector<std::byte> buffer(static_cast<std::size_t>(std::min(rows, file.count())) * stored.field.bytes());
@@ -292,9 +339,9 @@ std::uint64_t ShardSet::verify(int part, int parts, const BlockWork& look) const
     throw std::invalid_argument(fmt::format("there is no part {} of {}", part, parts));
   }
   std::uint64_t bytes = 0;
-  for (std::size_t s = static_cast<std::size_t>(part); s < files_.size(); s += static_cast<std::size_t>(parts)) {
-    for (std::size_t f = 0; f < files_[s].fields().size(); ++f) {
-      const StoredField& stored = files_[s].fields()[f];
+  for (std::size_t s = static_cast<std::size_t>(part); s < size(); s += static_cast<std::size_t>(parts)) {
+    for (std::size_t f = 0; f < file(s).fields().size(); ++f) {
+      const StoredField& stored = file(s).fields()[f];
       if (stored.checksum.empty() && !look) continue;
       Checksum sum;
       stream(s, f, [&](std::int64_t first, std::span<const std::byte> block) {
@@ -305,7 +352,7 @@ std::uint64_t ShardSet::verify(int part, int parts, const BlockWork& look) const
       if (!stored.checksum.empty() && to_hex(sum.value()) != stored.checksum) {
         throw FileError(
             fmt::format("{}: {} is damaged: its checksum is {}, it was packed with {}; copy or pack it again",
-                        files_[s].path().string(), stored.dataset, to_hex(sum.value()), stored.checksum));
+                        path_text(s), stored.dataset, to_hex(sum.value()), stored.checksum));
       }
     }
   }
@@ -313,9 +360,11 @@ std::uint64_t ShardSet::verify(int part, int parts, const BlockWork& look) const
 }
 
 void ShardSet::check_unchanged(int part, int parts) {
-  const int files = static_cast<int>(files_.size());
+  const int files = static_cast<int>(size());
   for (int s = part; s < files; s += parts) {
-    if (files_[static_cast<std::size_t>(s)].check_unchanged()) verify(s, files, {});
+    const auto shard = static_cast<std::size_t>(s);
+    file(shard);  // which compares it with the manifest where nobody has opened it here
+    if (slots_[shard].file->check_unchanged()) verify(s, files, {});
   }
 }
 

@@ -3,10 +3,14 @@
 /// checksums, reading ahead. What samples and corpora have in common. Internal to io.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <functional>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,16 +29,39 @@ std::vector<std::filesystem::path> hdf5_files_in(const std::filesystem::path& pa
 /// Whether the folder has a manifest: was made by `lockstep pack`. False for what does not exist.
 bool is_packed(const std::filesystem::path& path);
 
+/// How the files of a set are stored, as far as all who read it must know.
+struct ShardLayouts {
+  struct Slow {
+    std::size_t shard = 0, field = 0;
+    std::string why = {};  ///< for the user; "": a field of the shard that nobody has to hear of
+  };
+  std::int64_t block_multiple = 1;  ///< ShardSet::block_multiple()
+  std::size_t in_blocks = 0;        ///< bytes that cannot be read by offset
+  std::vector<Slow> slow;           ///< fields that cannot; ascending by shard
+};
+
 class ShardSet {
  public:
   /// The shards that a manifest lists. Throws FileError: a shard is missing, or is not as the manifest says.
   ShardSet(const std::filesystem::path& folder, const ShardManifest& manifest, IoDeadline* deadline = nullptr);
+  /// Of those only part, part + parts, ... for now: others open the rest. layouts() is of these, until complete() is
+  /// told of all. A file that nobody has opened here is opened, and compared with the manifest, when it is read.
+  ShardSet(const std::filesystem::path& folder, const ShardManifest& manifest, IoDeadline* deadline, int part,
+           int parts);
   /// A folder of HDF5 files made by others, or one such file; an empty y: no labels. Throws FileError: nothing there,
   /// files that differ from each other.
   ShardSet(const std::filesystem::path& path, const std::string& x, const std::string& y,
            IoDeadline* deadline = nullptr, Unlabelled unlabelled = Unlabelled::refused);
 
-  const std::vector<ShardFile>& files() const noexcept { return files_; }
+  const ShardLayouts& layouts() const noexcept { return layouts_; }
+  void complete(ShardLayouts layouts);
+
+  std::size_t size() const noexcept { return shards_.size(); }
+  const std::filesystem::path& path(std::size_t shard) const { return shards_[shard].file; }
+  /// Opens it if need be. Throws FileError. Thread-safe.
+  const ShardFile& file(std::size_t shard) const;
+  /// All files have been opened here.
+  bool all_open() const noexcept { return !manifest_; }
   const std::vector<ShardInfo>& shards() const noexcept { return shards_; }
   std::vector<std::string>& warnings() noexcept { return warnings_; }
   const std::vector<std::string>& warnings() const noexcept { return warnings_; }
@@ -43,7 +70,7 @@ class ShardSet {
   /// In all files.
   std::int64_t rows() const noexcept { return rows_; }
   /// Chunked data is best read in blocks that are multiples of this many rows of x.
-  std::int64_t block_multiple() const noexcept { return block_multiple_; }
+  std::int64_t block_multiple() const noexcept { return layouts_.block_multiple; }
   /// Most bytes that the cache of blocks takes: none where all is read by offset.
   std::size_t cache_bytes() const noexcept;
 
@@ -72,17 +99,29 @@ class ShardSet {
   std::string identity() const;
 
  private:
-  void list_shards();
+  /// A file, once it has been opened.
+  struct Slot {
+    std::mutex opening;
+    std::atomic<bool> open{false};
+    std::optional<ShardFile> file;
+  };
+  std::string path_text(std::size_t shard) const { return path(shard).string(); }
+  void open(std::size_t shard, ShardFile file) const;
+  ShardFile open_listed(std::size_t shard) const;
+  void list(const std::filesystem::path& file, std::int64_t count, std::uint64_t bytes, std::string checksum_x,
+            std::string checksum_y);
+  void note_layout(std::size_t shard);
   void number_texts();
   void explain_layouts();
 
-  std::vector<ShardFile> files_;
+  std::optional<ShardManifest> manifest_;  ///< where files are opened when they are read
+  IoDeadline* deadline_ = nullptr;
+  mutable std::deque<Slot> slots_;
+  ShardLayouts layouts_;
   std::vector<ShardInfo> shards_;
   std::vector<std::int64_t> firsts_;  ///< of each shard: the search for a row's shard
   std::vector<std::string> warnings_, text_classes_;
   std::int64_t rows_ = 0;
-  std::int64_t block_multiple_ = 1;
-  std::size_t in_blocks_ = 0;  ///< bytes that cannot be read by offset
   mutable BlockCache cache_;
 };
 

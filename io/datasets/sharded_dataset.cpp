@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <limits>
+#include <mutex>
 #include <optional>
 #include <stdexcept>
 
@@ -61,17 +63,26 @@ void to_float32(FileType type, std::span<const std::byte> raw, std::byte* out) {
 struct ShardedDataset::Files {
   DatasetInfo info;
   std::optional<TargetValues> known_targets;  ///< as the manifest says it
-  ShardSet set;
-  std::vector<std::vector<std::byte>> labels;  ///< per shard as stored; empty: read on demand
-  Field stored_y;                              ///< info.y, but for one-hot labels, which are delivered as numbers
+  std::shared_ptr<ShardSet> owned;
+  ShardSet& set;
+  /// Of a shard, as stored; empty: not read yet.
+  struct ShardLabels {
+    std::mutex loading;
+    std::vector<std::byte> stored;
+  };
+  mutable std::deque<ShardLabels> labels;
+  bool holds_labels = false;  ///< in memory, for good
+  Field stored_y;             ///< info.y, but for one-hot labels, which are delivered as numbers
   bool one_hot = false, channels_first = false;
 
   bool has_y() const noexcept { return !info.y.name.empty(); }
 
   explicit Files(const DatasetOptions& options)
-      : set(is_packed(options.path)
-                ? open_packed(options)
-                : ShardSet(options.path, options.x, options.y, options.deadline, options.unlabelled)) {
+      : owned(is_packed(options.path) ? open_packed(options)
+                                      : std::make_shared<ShardSet>(options.path, options.x, options.y, options.deadline,
+                                                                   options.unlabelled)),
+        set(*owned),
+        labels(set.size()) {
     if (!is_packed(options.path)) describe_without_manifest(options.path);
     stored_y = info.y;
     if (has_y() && !info.labels_are_classes) understand_targets(options.one_hot);
@@ -87,12 +98,13 @@ struct ShardedDataset::Files {
     const bool looks_so = (first == 1 || first == 3 || first == 4) && shape[1] > 4 && shape[2] > 4;
     if (!looks_so && layout == Layout::automatic) return;
     channels_first = true;
+    const std::vector<std::int64_t> stored = shape;
     std::rotate(shape.begin(), shape.begin() + 1, shape.end());
     if (layout == Layout::channels_first) return;
     set.warnings().push_back(
         fmt::format("{}: samples of [{}] are taken as channels first, {} x {} pixels of {} "
                     "(--layout says otherwise)",
-                    path_of(0), fmt::join(set.files()[0].fields()[0].field.sample_shape, ", "), shape[0], shape[1],
+                    path_of(0), fmt::join(stored, ", "), shape[0], shape[1],
                     shape[2] == 1 ? "1 channel" : fmt::format("{} channels", shape[2])));
   }
 
@@ -104,8 +116,9 @@ struct ShardedDataset::Files {
                                 fmt::join(info.y.sample_shape, ", ")));
   }
 
-  ShardSet open_packed(const DatasetOptions& options) {
+  std::shared_ptr<ShardSet> open_packed(const DatasetOptions& options) {
     const ShardManifest manifest = [&] {
+      if (options.shared) return options.shared->manifest();
       const IoDeadline::Operation reading(options.deadline, IoDeadline::Kind::reading, options.path);
       return read_manifest(options.path);
     }();
@@ -130,11 +143,12 @@ struct ShardedDataset::Files {
     info.has_statistics = true;
     info.source = manifest.source;
     known_targets = manifest.target_values;
-    return ShardSet(options.path, manifest, options.deadline);
+    if (options.shared) return options.shared->set();
+    return std::make_shared<ShardSet>(options.path, manifest, options.deadline);
   }
 
   void describe_without_manifest(const std::filesystem::path& path) {
-    const ShardFile& first = set.files()[0];
+    const ShardFile& first = set.file(0);
     info.samples = set.rows();
     info.x = first.fields()[0].field;
     if (first.fields().size() > 1) info.y = first.fields()[1].field;
@@ -163,7 +177,7 @@ struct ShardedDataset::Files {
 
   TargetValues look_at_targets() const {
     TargetPattern pattern(info.y.elements());
-    for (std::size_t shard = 0; shard < set.files().size() && pattern.is_binary(); ++shard) {
+    for (std::size_t shard = 0; shard < set.size() && pattern.is_binary(); ++shard) {
       set.stream(shard, 1, [&](std::int64_t, std::span<const std::byte> block) { pattern.add(info.y.type, block); });
     }
     return pattern.values();
@@ -184,7 +198,7 @@ struct ShardedDataset::Files {
       info.classes = columns;
     }
     if (known_targets || columns < 2) return;
-    const std::string where = fmt::format("{}: {}", path_of(0), set.files()[0].fields()[1].dataset);
+    const std::string where = fmt::format("{}: {}", path_of(0), set.file(0).fields()[1].dataset);
     set.warnings().push_back(
         one_hot ? fmt::format("{} holds one 1 in each row: taken as labels of {} classes", where, columns)
                 : fmt::format("{} holds rows of 0 and 1: taken as {} labels, any of which a sample may have (--loss "
@@ -193,7 +207,7 @@ struct ShardedDataset::Files {
   }
 
   void count_classes() {
-    for (std::size_t shard = 0; shard < set.files().size(); ++shard) {
+    for (std::size_t shard = 0; shard < set.size(); ++shard) {
       set.stream(shard, 1, [&](std::int64_t first, std::span<const std::byte> block) {
         with_elements(info.y.type, block, [&](auto elements) {
           for (std::size_t i = 0; i < elements.size(); ++i) {
@@ -208,7 +222,7 @@ struct ShardedDataset::Files {
                   fmt::format("{}: sample {} has label {}, which {} samples do not explain: it is damaged, "
                               "or {} holds no class numbers (numbers to predict are floats)",
                               path_of(shard), first + static_cast<std::int64_t>(i), label, info.samples,
-                              set.files()[shard].fields()[1].dataset));
+                              set.file(shard).fields()[1].dataset));
             }
           }
         });
@@ -216,17 +230,25 @@ struct ShardedDataset::Files {
     }
   }
 
+  /// Where all files are open anyway, at once.
   void load_labels() {
-    const std::vector<ShardFile>& files = set.files();
-    labels.resize(files.size());
-    if (!has_y() || stored_y.bytes() * static_cast<std::uint64_t>(info.samples) > kResidentLabelBytes) return;
-    for (std::size_t s = 0; s < files.size(); ++s) {
-      labels[s].resize(stored_y.bytes() * static_cast<std::size_t>(files[s].count()));
-      if (!labels[s].empty()) files[s].read_rows(1, 0, files[s].count(), labels[s]);
-    }
+    holds_labels = has_y() && stored_y.bytes() * static_cast<std::uint64_t>(info.samples) <= kResidentLabelBytes;
+    if (!holds_labels || !set.all_open()) return;
+    for (std::size_t s = 0; s < set.size(); ++s) labels_of(s);
   }
 
-  std::string path_of(std::size_t shard) const { return set.files()[shard].path().string(); }
+  std::span<const std::byte> labels_of(std::size_t shard) const {
+    ShardLabels& own = labels[shard];
+    const std::lock_guard lock(own.loading);
+    if (own.stored.empty() && set.shards()[shard].count > 0) {
+      std::vector<std::byte> read(stored_y.bytes() * static_cast<std::size_t>(set.shards()[shard].count));
+      set.file(shard).read_rows(1, 0, set.shards()[shard].count, read);
+      own.stored = std::move(read);
+    }
+    return own.stored;
+  }
+
+  std::string path_of(std::size_t shard) const { return set.path(shard).string(); }
 
   [[noreturn]] void not_finite(std::size_t shard, std::int64_t row, std::string_view field) const {
     throw FileError(fmt::format("{}: sample {} holds NaN or infinity in {}; clean the data and pack it again",
@@ -274,13 +296,13 @@ struct ShardedDataset::Files {
               std::vector<std::byte>& scratch) const {
     const std::size_t row_bytes = stored_y.bytes();
     std::span<const std::byte> raw;
-    if (labels[shard].empty()) {
+    if (!holds_labels) {
       scratch.resize(row_bytes * static_cast<std::size_t>(rows));
       set.read(shard, 1, first, rows, scratch);
       raw = scratch;
     } else {
-      raw = std::span(labels[shard])
-                .subspan(static_cast<std::size_t>(first) * row_bytes, static_cast<std::size_t>(rows) * row_bytes);
+      raw = labels_of(shard).subspan(static_cast<std::size_t>(first) * row_bytes,
+                                     static_cast<std::size_t>(rows) * row_bytes);
     }
     if (!info.labels_are_classes) {
       to_float32(info.y.type, raw, out.data());

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "io/datasets/dataset.hpp"
+#include "io/datasets/shared_shards.hpp"
 #include "io/files/io_deadline.hpp"
 #include "io/shards/shard_file.hpp"
 
@@ -33,13 +34,14 @@ struct DatasetOptions {
   Unlabelled unlabelled = Unlabelled::refused;  ///< files made by others that have no y
   Layout layout = Layout::automatic;
   OneHot one_hot = OneHot::classes;
-  IoDeadline* deadline = nullptr;  ///< of opening and reading; it outlives the dataset. nullptr: none
+  IoDeadline* deadline = nullptr;             ///< of opening and reading; it outlives the dataset. nullptr: none
+  std::shared_ptr<SharedShards> shared = {};  ///< path's, opened by all ranks together; nullptr: opened here
 };
 
 class ShardedDataset final : public Dataset {
  public:
-  /// Opens and validates every file: schema, shapes, types, counts against the manifest and the siblings, file sizes.
-  /// Throws FileError naming the file and what to do.
+  /// Opens and validates every file (of shared ones, when it is read): schema, shapes, types, counts against the
+  /// manifest and the siblings, file sizes. Throws FileError naming the file and what to do.
   explicit ShardedDataset(const DatasetOptions& options);
   ~ShardedDataset() override;
 

@@ -21,9 +21,11 @@ namespace {
 /// Read, converted and checked at once, on the stack: a window of this size takes one read.
 constexpr std::int64_t kTokensAtOnce = 2048;
 
-ShardSet open_corpus(const TokenDatasetOptions& options, std::optional<ShardManifest>& manifest) {
-  if (!is_packed(options.path)) return ShardSet(options.path, options.x, "", options.deadline);
-  {
+std::shared_ptr<ShardSet> open_corpus(const TokenDatasetOptions& options, std::optional<ShardManifest>& manifest) {
+  if (!is_packed(options.path)) return std::make_shared<ShardSet>(options.path, options.x, "", options.deadline);
+  if (options.shared) {
+    manifest = options.shared->manifest();
+  } else {
     const IoDeadline::Operation reading(options.deadline, IoDeadline::Kind::reading, options.path);
     manifest = read_manifest(options.path);
   }
@@ -33,7 +35,8 @@ ShardSet open_corpus(const TokenDatasetOptions& options, std::optional<ShardMani
                     "makes one",
                     options.path.string()));
   }
-  return ShardSet(options.path, *manifest, options.deadline);
+  if (options.shared) return options.shared->set();
+  return std::make_shared<ShardSet>(options.path, *manifest, options.deadline);
 }
 
 /// The position of the first token outside [0, vocabulary).
@@ -56,7 +59,8 @@ std::optional<std::size_t> first_outside(std::span<const Element> tokens, std::i
 
 struct TokenDataset::Files {
   std::optional<ShardManifest> manifest;
-  ShardSet set;
+  std::shared_ptr<ShardSet> owned;
+  ShardSet& set;
   DatasetInfo info;
   std::int64_t context;
   std::uint64_t seed;
@@ -64,11 +68,12 @@ struct TokenDataset::Files {
   FileType type;  ///< as stored
 
   explicit Files(const TokenDatasetOptions& options)
-      : set(open_corpus(options, manifest)),
+      : owned(open_corpus(options, manifest)),
+        set(*owned),
         context(options.context),
         seed(options.seed),
         shifts(options.shift),
-        type(set.files()[0].fields()[0].field.type) {
+        type(stored().type) {
     if (context < 1) throw std::invalid_argument(fmt::format("windows of {} tokens", context));
     check_kind();
     if (manifest) {
@@ -91,18 +96,19 @@ struct TokenDataset::Files {
     info.value_max = static_cast<double>(info.classes - 1);
   }
 
+  const Field& stored() const { return manifest ? manifest->fields[0] : set.file(0).fields()[0].field; }
+
   void check_kind() const {
-    const StoredField& stored = set.files()[0].fields()[0];
-    if (!stored.field.sample_shape.empty() || type == FileType::float32 || type == FileType::float64) {
+    if (!stored().sample_shape.empty() || type == FileType::float32 || type == FileType::float64) {
       throw FileError(fmt::format("{}: {} is no corpus of tokens, which is one sequence of integers",
-                                  set.files()[0].path().string(), stored.dataset));
+                                  set.path(0).string(), set.file(0).fields()[0].dataset));
     }
   }
 
   /// Of files without a manifest: reads them once.
   std::int64_t largest_token() const {
     std::int64_t largest = 0;
-    for (std::size_t shard = 0; shard < set.files().size(); ++shard) {
+    for (std::size_t shard = 0; shard < set.size(); ++shard) {
       set.stream(shard, 0, [&](std::int64_t first, std::span<const std::byte> block) {
         with_elements(type, block, [&](auto tokens) {
           require_in_vocabulary(shard, first, tokens, std::numeric_limits<std::int32_t>::max());
@@ -111,7 +117,7 @@ struct TokenDataset::Files {
           throw FileError(
               fmt::format("{}: holds token {}, which {} tokens do not explain: it is damaged, or no corpus of "
                           "tokens",
-                          set.files()[shard].path().string(), largest, set.rows()));
+                          set.path(shard).string(), largest, set.rows()));
         });
       });
     }
@@ -124,8 +130,8 @@ struct TokenDataset::Files {
     const auto bad = first_outside(tokens, vocabulary);
     if (!bad) return;
     throw FileError(fmt::format("{}: token {} is {}, outside the vocabulary of {}; pack it again",
-                                set.files()[shard].path().string(), first + static_cast<std::int64_t>(*bad),
-                                tokens[*bad], vocabulary));
+                                set.path(shard).string(), first + static_cast<std::int64_t>(*bad), tokens[*bad],
+                                vocabulary));
   }
 
   std::int64_t shift(std::int64_t epoch) const noexcept {

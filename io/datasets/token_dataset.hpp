@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "io/datasets/dataset.hpp"
+#include "io/datasets/shared_shards.hpp"
 #include "io/files/io_deadline.hpp"
 
 namespace lockstep::io {
@@ -19,9 +20,10 @@ struct TokenDatasetOptions {
       path;                  ///< a folder of `tokens` shards with a manifest, or an HDF5 file/folder of others with `x`
   std::string x = "tokens";  ///< dataset name, for files made by others (one-dimensional, an integer type)
   std::int64_t context = 0;
-  std::uint64_t seed = 1;          ///< of the shifts
-  bool shift = true;               ///< false: windows begin at the same tokens in every epoch
-  IoDeadline* deadline = nullptr;  ///< of opening and reading; it outlives the dataset. nullptr: none
+  std::uint64_t seed = 1;                     ///< of the shifts
+  bool shift = true;                          ///< false: windows begin at the same tokens in every epoch
+  IoDeadline* deadline = nullptr;             ///< of opening and reading; it outlives the dataset. nullptr: none
+  std::shared_ptr<SharedShards> shared = {};  ///< path's, opened by all ranks together; nullptr: opened here
 };
 
 class TokenDataset final : public Dataset {

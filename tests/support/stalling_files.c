@@ -1,6 +1,7 @@
 // A file system that stalls, preloaded (LD_PRELOAD) into the program. While the file that STALLED_FILES names exists and
 // its one line is "RANK TEXT" (RANK -1: all), whoever reads, writes, opens, lists or flushes a file whose path contains TEXT on
-// that rank waits until the line is gone. The program itself is not changed.
+// that rank waits until the line is gone. Where OPENED_FILES is set, each open appends a line "RANK PATH" to the file that it
+// names. The program itself is not changed.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -34,6 +35,18 @@ static int stalls(const char* path) {
 static void wait_for_path(const char* path) {
   const struct timespec moment = {0, 20 * 1000 * 1000};
   while (stalls(path)) nanosleep(&moment, NULL);
+}
+
+static void note_open(const char* path) {
+  const char* const log = getenv("OPENED_FILES");
+  if (log == NULL) return;
+  const char* const rank = getenv("OMPI_COMM_WORLD_RANK");
+  char line[4200];
+  const int length = snprintf(line, sizeof(line), "%s %s\n", rank == NULL ? "0" : rank, path);
+  const int file = (int)syscall(SYS_openat, AT_FDCWD, log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  if (file < 0) return;
+  syscall(SYS_write, file, line, length);
+  syscall(SYS_close, file);
 }
 
 static void wait_for(int descriptor) {
@@ -86,6 +99,7 @@ int fsync(int descriptor) {
       va_end(rest);                                                  \
     }                                                                \
     wait_for_path(path);                                             \
+    note_open(path);                                                 \
     return NEXT(int (*)(const char*, int, ...), #name)(path, flags, mode); \
   }
 OPEN(open)
@@ -100,5 +114,6 @@ int openat(int folder, const char* path, int flags, ...) {  // what std::filesys
     va_end(rest);
   }
   wait_for_path(path);
+  note_open(path);
   return NEXT(int (*)(int, const char*, int, ...), "openat")(folder, path, flags, mode);
 }
