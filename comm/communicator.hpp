@@ -82,6 +82,8 @@ class Communicator {
   /// Positions on the ring that sums between hosts travel: every rank on the flat ring, every machine on two levels;
   /// else 1, there is none.
   virtual int ring_length() const noexcept { return 1; }
+  /// Ranks of this machine, this one among them, that each map the reduction memory of all of them.
+  virtual int ranks_sharing_memory() const noexcept { return 1; }
   /// Which sums between hosts take which schedule; nullopt: there are none.
   virtual std::optional<AllReduceLimits> all_reduce_limits() const noexcept { return std::nullopt; }
   /// Why Transport::automatic fell back to the ring although all ranks share a host; empty when it did not. The same on

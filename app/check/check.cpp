@@ -128,7 +128,9 @@ void Check::open_data() {
     const Workload& workload = plan_->workload;
     const io::Dataset* const datasets[] = {workload.training.get(), workload.validation.get()};
     add_files(own_.data, datasets);
-    own_.memory_wanted = training_memory(place_, plan_->memory, workload, communicator_.rank()).total();
+    own_.memory_wanted =
+        training_memory(place_, plan_->memory, workload, communicator_.rank(), communicator_.ranks_sharing_memory())
+            .total();
   } catch (const UsageError& error) {
     own_.data.misfit = error.what();
   } catch (const std::exception& error) {

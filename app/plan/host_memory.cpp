@@ -79,15 +79,16 @@ std::string complaint(const Takers& takers, const std::string& has) {
 
 /// A view as it travels, without its host.
 std::string to_text(const MemoryView& view) {
-  return fmt::format("{} {} {} {} {} {} {} {} {} {}", view.wanted.arenas, view.wanted.snapshot, view.wanted.input,
-                     view.wanted.program, view.host_free, view.host_bytes, view.group_free, view.group_limit,
-                     view.address_space, view.group);
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {}", view.wanted.arenas, view.wanted.snapshot, view.wanted.input,
+                     view.wanted.page_tables, view.wanted.program, view.host_free, view.host_bytes, view.group_free,
+                     view.group_limit, view.address_space, view.group);
 }
 MemoryView view_from_text(const std::string& text, std::string host) {
   MemoryView view{.host = std::move(host), .wanted = {}, .group = {}};
   std::istringstream words(text);
-  words >> view.wanted.arenas >> view.wanted.snapshot >> view.wanted.input >> view.wanted.program >> view.host_free >>
-      view.host_bytes >> view.group_free >> view.group_limit >> view.address_space >> std::ws;
+  words >> view.wanted.arenas >> view.wanted.snapshot >> view.wanted.input >> view.wanted.page_tables >>
+      view.wanted.program >> view.host_free >> view.host_bytes >> view.group_free >> view.group_limit >>
+      view.address_space >> std::ws;
   std::getline(words, view.group);
   return view;
 }
@@ -102,12 +103,15 @@ std::string describe(const HostMemoryPlan& memory) {
   add(memory.arenas, "the network");
   add(memory.snapshot, "checkpoints");
   add(memory.input, "input");
+  add(memory.page_tables, "page tables");
   add(memory.program, "the program itself");
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-HostMemoryPlan training_memory(const Place& place, const model::MemoryPlan& plan, const Workload& workload, int rank) {
+HostMemoryPlan training_memory(const Place& place, const model::MemoryPlan& plan, const Workload& workload, int rank,
+                               int sharing) {
   HostMemoryPlan memory = on_host(place, plan);
+  if (!place.gpu) memory.page_tables = page_table_bytes(static_cast<std::uint64_t>(sharing) * plan.gradients);
   if (rank == 0) memory.snapshot = plan.snapshot;
   if (workload.training) {
     memory.input = static_cast<std::uint64_t>(io::PrefetcherOptions{}.depth) *

@@ -18,19 +18,23 @@ namespace lockstep::app {
 
 /// Bytes of host memory that one rank takes.
 struct HostMemoryPlan {
-  std::uint64_t arenas = 0;    ///< parameters, gradients, optimiser, average, activations; 0 where they lie on a GPU
-  std::uint64_t snapshot = 0;  ///< the copy of the state that checkpoints are written from
-  std::uint64_t input = 0;     ///< batches in flight, and blocks of chunked or compressed data
+  std::uint64_t arenas = 0;       ///< parameters, gradients, optimiser, average, activations; 0 where they lie on a GPU
+  std::uint64_t snapshot = 0;     ///< the copy of the state that checkpoints are written from
+  std::uint64_t input = 0;        ///< batches in flight, and blocks of chunked or compressed data
+  std::uint64_t page_tables = 0;  ///< of the gradients of all ranks that share memory, which each maps
   std::uint64_t program = std::uint64_t{128} << 20;  ///< libraries, MPI's buffers, the rest
 
-  std::uint64_t total() const noexcept { return arenas + snapshot + input + program; }
+  std::uint64_t total() const noexcept { return arenas + snapshot + input + page_tables + program; }
 };
 /// "16.0 GiB for the network, 1.2 GiB for checkpoints, ...", without what is nothing.
 std::string describe(const HostMemoryPlan& memory);
 
 /// Of a rank in training that has planned `plan` for its place. Rank 0 counts the whole copy for checkpoints, also
-/// where several writers share it.
-HostMemoryPlan training_memory(const Place& place, const model::MemoryPlan& plan, const Workload& workload, int rank);
+/// where several writers share it. `sharing`: Communicator::ranks_sharing_memory().
+HostMemoryPlan training_memory(const Place& place, const model::MemoryPlan& plan, const Workload& workload, int rank,
+                               int sharing = 1);
+/// What a process takes to map so many bytes in pages of 4 KiB, as shared memory mostly comes.
+constexpr std::uint64_t page_table_bytes(std::uint64_t mapped) noexcept { return mapped / 4096 * 8; }
 /// Of a rank that evaluates `batch` samples at once.
 HostMemoryPlan evaluation_memory(const Place& place, const model::MemoryPlan& plan, const io::Dataset& dataset,
                                  std::int64_t batch);

@@ -13,6 +13,7 @@
 #include "app/plan/agreement.hpp"
 #include "app/plan/configuration.hpp"
 #include "app/plan/data_match.hpp"
+#include "app/plan/host_memory.hpp"
 #include "app/plan/standardization.hpp"
 #include "app/plan/training_text.hpp"
 #include "app/report/figures.hpp"
@@ -540,6 +541,13 @@ std::string format_plan(const Plan& plan, const comm::Communicator& communicator
       bytes(memory.total()), bytes(memory.parameters), bytes(memory.gradients), bytes(memory.optimizer),
       bytes(memory.average), bytes(memory.activations),
       memory.input > 0 ? fmt::format(" + input {}", bytes(memory.input)) : "", beside_arenas(memory));
+  constexpr std::uint64_t kWorthALine = std::uint64_t{1} << 20;
+  const int sharing = communicator.ranks_sharing_memory();
+  const std::uint64_t tables = page_table_bytes(static_cast<std::uint64_t>(sharing) * memory.gradients);
+  if (sharing > 1 && !plan.place.gpu && tables >= kWorthALine) {
+    text += fmt::format("  page tables per rank: up to {}, for each maps the gradients of {} ranks\n", bytes(tables),
+                        sharing);
+  }
   const auto recurrent = work.global_batch * workload.network->recurrent_state().elements_per_sample();
   const std::string copy = bytes(memory.snapshot / static_cast<std::size_t>(plan.checkpoint_writers) +
                                  static_cast<std::size_t>(recurrent) * sizeof(float));

@@ -29,6 +29,7 @@ class ForwardingCommunicator : public Communicator {
   WireFormat wire_format() const noexcept override { return inner_->wire_format(); }
   bool uses_network() const noexcept override { return inner_->uses_network(); }
   int ring_length() const noexcept override { return inner_->ring_length(); }
+  int ranks_sharing_memory() const noexcept override { return inner_->ranks_sharing_memory(); }
   std::optional<AllReduceLimits> all_reduce_limits() const noexcept override { return inner_->all_reduce_limits(); }
   void forget_rounding_errors() noexcept override { inner_->forget_rounding_errors(); }
   double exposed_seconds() const noexcept override { return before_ + inner_->exposed_seconds(); }

@@ -32,6 +32,7 @@ class SharedMemoryCommunicator final : public Communicator {
                            const CommunicatorOptions& options);
 
   Transport transport() const noexcept override { return Transport::shared_memory; }
+  int ranks_sharing_memory() const noexcept override { return size(); }
   std::vector<int> dead_peers() const override { return detector_.dead_peers(); }
 
  private:

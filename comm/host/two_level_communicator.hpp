@@ -53,6 +53,7 @@ class TwoLevelCommunicator final : public NetworkCommunicator {
     return uses_network() ? NetworkCommunicator::wire_format() : WireFormat::fp32;
   }
   int ring_length() const noexcept override { return static_cast<int>(machines_.size()); }
+  int ranks_sharing_memory() const noexcept override { return static_cast<int>(machines_[own_machine_].size()); }
 
  private:
   /// Memory that all ranks of the machine map, or AgreedError on all ranks when some machine has none.

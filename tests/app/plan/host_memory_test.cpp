@@ -33,8 +33,8 @@ TEST(HostMemory, OfAHostIsSharedByItsRanksAndNobodyElse) {
 }
 
 TEST(HostMemory, CountsEveryKind) {
-  for (auto kind :
-       {&HostMemoryPlan::arenas, &HostMemoryPlan::snapshot, &HostMemoryPlan::input, &HostMemoryPlan::program}) {
+  for (auto kind : {&HostMemoryPlan::arenas, &HostMemoryPlan::snapshot, &HostMemoryPlan::input,
+                    &HostMemoryPlan::page_tables, &HostMemoryPlan::program}) {
     std::vector<MemoryView> ranks{rank_on("a", 10 * kGiB, 20 * kGiB)};
     ranks[0].wanted.*kind = 21 * kGiB;
     EXPECT_THAT(host_memory_complaint(ranks), HasSubstr("one rank wants"));
@@ -87,6 +87,15 @@ TEST(HostMemory, OfTrainingHasActivationsBatchesAndTheCopyOfRankZero) {
   const HostMemoryPlan beside_gpu = training_memory(gpu, plan, workload, 0);
   EXPECT_EQ(beside_gpu.arenas, 0u);
   EXPECT_EQ(beside_gpu.snapshot, 7u);
+}
+
+TEST(HostMemory, OfTrainingHasThePageTablesOfAllGradientsThatARankMaps) {
+  const model::MemoryPlan plan{.gradients = std::size_t{1} << 30};
+  EXPECT_EQ(training_memory({}, plan, {}, 1, 64).page_tables, std::uint64_t{128} << 20);
+  EXPECT_THAT(describe(training_memory({}, plan, {}, 1, 64)), HasSubstr("128.0 MiB for page tables"));
+  Place gpu;
+  gpu.gpu = model::Device{};
+  EXPECT_EQ(training_memory(gpu, plan, {}, 1, 64).page_tables, 0u);
 }
 
 }  // namespace
