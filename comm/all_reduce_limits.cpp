@@ -34,14 +34,12 @@ std::string_view name_of(AllReduceSchedule schedule) noexcept {
   return "ring";
 }
 
-AllReduceLimits AllReduceLimits::usual(int positions) noexcept {
-  // What a network carries in the time of a message's way: 16 KiB at 10 Gbit/s and 13 us, or 100 Gbit/s and 1.3 us.
-  constexpr std::size_t kInFlight = std::size_t{16} << 10;
+AllReduceLimits AllReduceLimits::of_network(int positions, std::size_t in_flight) noexcept {
   // Halving adds when a message has come, a ring while others come: an eighth of the time of the bytes.
   constexpr std::size_t kLoss = 8;
   const auto rounds = static_cast<int>(std::bit_width(static_cast<unsigned>(std::max(positions, 1) - 1)));
   const auto saved = static_cast<std::size_t>(std::max(positions - 1 - rounds, 0));  // pairs of messages
-  return {.doubling = kInFlight, .halving = std::max(kInFlight, saved * kLoss * kInFlight)};
+  return {.doubling = in_flight, .halving = std::max(in_flight, saved * kLoss * in_flight)};
 }
 
 AllReduceLimits AllReduceLimits::all_by(AllReduceSchedule schedule) noexcept {

@@ -24,10 +24,14 @@ struct AllReduceLimits {
            : bytes <= halving ? AllReduceSchedule::halving
                               : AllReduceSchedule::ring;
   }
-  /// The rule that suits most networks, for a ring of so many positions: by doubling what is in flight at once (16
-  /// KiB), by halving what the messages that it saves outweigh (128 KiB for each pair of messages that a ring takes
-  /// more).
-  static AllReduceLimits usual(int positions) noexcept;
+  /// The rule for a ring of so many positions over a network that carries so many bytes in the time of a message's way
+  /// (latency times bandwidth): by doubling what is in flight at once, by halving what the messages that it saves
+  /// outweigh (eight times as much for each pair of messages that a ring takes more).
+  static AllReduceLimits of_network(int positions, std::size_t in_flight) noexcept;
+  /// The same of what suits most networks.
+  static AllReduceLimits usual(int positions) noexcept { return of_network(positions, kUsuallyInFlight); }
+  /// 10 Gbit/s and 13 us, or 100 Gbit/s and 1.3 us.
+  static constexpr std::size_t kUsuallyInFlight = std::size_t{16} << 10;
   /// All sums but the smallest, which are one message, by the same schedule.
   static AllReduceLimits all_by(AllReduceSchedule schedule) noexcept;
   bool operator==(const AllReduceLimits&) const = default;

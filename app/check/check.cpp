@@ -213,6 +213,7 @@ void Check::look_at_network() {
                {judge_interfaces(host_facts_, host_names_), judge_fabric(host_facts_, host_names_)}));
   tell(subject("network", describe_pairs(pairs_, hosts),
                {judge_pairs(pairs_, host_names_), judge_speed(pairs_, host_facts_)}));
+  tell({.name = "all-reduce", .summary = describe_all_reduce(pairs_, hosts)});
 
   communicator_.note_activity("comparing clocks", -1);
   const std::vector<comm::ClockOffset> clocks = comm::measure_clocks(session_, communicator_, speakers_, deadline);

@@ -1,12 +1,14 @@
 #include "app/check/check_network.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <map>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/options/all_reduce_option.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/statistics.hpp"
 
@@ -177,6 +179,23 @@ std::vector<Finding> judge_pairs(std::span<const comm::PairFigures> pairs, std::
          .after_pairs = compared,
          .remedy = elsewhere});
   return findings;
+}
+
+std::string describe_all_reduce(std::span<const comm::PairFigures> pairs, int hosts) {
+  if (hosts < 2) return "one host: nothing travels";
+  constexpr std::size_t kFar = 4, kLeast = std::size_t{4} << 10, kMost = std::size_t{1} << 20;
+  const comm::AllReduceLimits rule = comm::AllReduceLimits::usual(hosts);
+  std::string text = to_text(rule);
+  const Usual usual = usual_figures(pairs, hosts);
+  const double carried = usual.latency * usual.bandwidth;
+  if (!(carried > 0)) return text;
+  const std::size_t in_flight =
+      std::bit_floor(std::clamp(static_cast<std::size_t>(std::min(carried, 1e18)), kLeast, kMost));
+  constexpr std::size_t kUsual = comm::AllReduceLimits::kUsuallyInFlight;
+  if (in_flight < kUsual * kFar && in_flight * kFar > kUsual) return text;
+  return text +
+         fmt::format("; {} are on their way at once here: `bench all-reduce` tells whether --all-reduce {} is faster",
+                     format_bytes(in_flight), all_reduce_word(comm::AllReduceLimits::of_network(hosts, in_flight)));
 }
 
 std::string describe_pairs(std::span<const comm::PairFigures> pairs, int hosts) {

@@ -35,6 +35,11 @@ TEST(AllReduceLimitsTest, UsuallyGrowWithTheRing) {
   EXPECT_EQ(AllReduceLimits::usual(1024), (AllReduceLimits{.doubling = 16 * kKi, .halving = 1013 * 128 * kKi}));
 }
 
+TEST(AllReduceLimitsTest, GrowWithWhatTheNetworkCarriesAtOnce) {
+  EXPECT_EQ(AllReduceLimits::of_network(8, 1000), (AllReduceLimits{.doubling = 1000, .halving = 32'000}));
+  EXPECT_EQ(AllReduceLimits::of_network(2, 1000), (AllReduceLimits{.doubling = 1000, .halving = 1000}));
+}
+
 TEST(AllReduceLimitsTest, AreToldInWords) {
   EXPECT_EQ(to_text({.doubling = 16384, .halving = 3 << 20}),
             "by doubling up to 16 KiB, by halving up to 3 MiB, then by the ring");

@@ -148,6 +148,21 @@ TEST(CheckPairs, AreDescribed) {
   EXPECT_EQ(describe_pairs(pairs, 3), "3 pairs of hosts, 3 failed");
 }
 
+TEST(CheckAllReduce, TellsTheRuleAndWhatTheFiguresSpeakFor) {
+  EXPECT_EQ(describe_all_reduce({}, 1), "one host: nothing travels");
+  const std::string rule = "by doubling up to 16 KiB, by halving up to 128 KiB, then by the ring";
+  EXPECT_EQ(describe_all_reduce({}, 4), rule);
+  std::vector<PairFigures> pairs = alike(4);  // 1 GB/s, 20 us
+  EXPECT_EQ(describe_all_reduce(pairs, 4), rule);
+  for (PairFigures& p : pairs) p.latency = 1e-3;  // 1 MB on its way
+  EXPECT_EQ(describe_all_reduce(pairs, 4),
+            rule +
+                "; 512.0 KiB are on their way at once here: `bench all-reduce` tells whether --all-reduce "
+                "524288,4194304 is faster");
+  for (PairFigures& p : pairs) p.latency = 1;
+  EXPECT_THAT(describe_all_reduce(pairs, 4), HasSubstr("--all-reduce 1048576,")) << "at most";
+}
+
 TEST(CheckInterfaces, AllIsWell) {
   const std::vector<RankFacts> facts = healthy(3);
   EXPECT_THAT(judge_interfaces(facts, names_of(facts)), IsEmpty());
