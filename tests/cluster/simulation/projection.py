@@ -53,19 +53,20 @@ class Cluster:
     """`ranks` of a machine on hosts with one link of `gbps` each."""
 
     def __init__(self, simulator, machine, ranks, gbps, ranks_per_host=None, oversubscription=1,
-                 bucket_size=0):
+                 bucket_size=0, topology="fat-tree"):
         self.simulator, self.machine, self.ranks = simulator, machine, ranks
         self.local = min(ranks, ranks_per_host or machine["ranks_per_host"])
         if ranks % self.local != 0:
             raise ValueError(f"{ranks} ranks do not fill hosts of {self.local}")
         self.hosts = ranks // self.local
         self.link = gbps * 1e9 / 8
-        self.oversubscription, self.bucket_size = oversubscription, bucket_size
+        self.oversubscription, self.bucket_size, self.topology = oversubscription, bucket_size, topology
+        self.halving = 0  # sums of so many bytes and fewer take few rounds; known with the buckets
 
     def _run(self, arguments, share=1, per_host=None, inputs=()):
         message = self.machine["message"]
         xml = fat_tree.platform(self.hosts, self.link / share, LINK_LATENCY, message["bytes_per_second"],
-                                message["latency"], self.oversubscription)
+                                message["latency"], self.oversubscription, self.topology)
         return self.simulator.run(xml, self.hosts, per_host or self.local, *arguments, inputs=inputs)
 
     def rule(self, algorithm):
@@ -73,7 +74,9 @@ class Cluster:
 
     def _rates(self, algorithm):
         shared, adds = self.machine["shared"], self.machine["adds"]
-        rates = [f"local={self.local}", f"add={adds['bytes_per_second']:.9g}"]
+        thread = self.machine.get("thread", {"poll_seconds": 0, "sleep_seconds": 0})
+        rates = [f"local={self.local}", f"add={adds['bytes_per_second']:.9g}", f"poll={thread['poll_seconds']:.9g}",
+                 f"sleep={thread['sleep_seconds']:.9g}"]
         if algorithm == "two-level":
             rates += [f"memory={shared['bytes_per_second']:.9g}",
                       f"sync={shared['barrier_seconds']:.9g}"]
@@ -83,10 +86,13 @@ class Cluster:
         xml = fat_tree.platform(1, self.link, LINK_LATENCY, 1e9, 1e-6)
         lines = self.simulator.run(xml, 1, 1, f"schedule={schedule}", f"transport={self.rule(algorithm)}",
                                    f"ranks={self.ranks}", f"local={self.local}", f"bucket={self.bucket_size}", "list=1", inputs=[schedule])
-        return [Bucket(int(f["bytes"]), f["ready"]) for f in map(fields, lines)]
+        # GPUs on one ring have NCCL's, and no other schedule.
+        self.halving = 0 if self.rule(algorithm) == "nccl" else int(fields(lines[-1])["halving"])
+        return [Bucket(int(f["bytes"]), f["ready"]) for f in map(fields, lines[:-1])]
 
     def _time_all_reduce(self, size, algorithm, places=0, all_rings=False):
-        arguments = [f"algorithm={algorithm}", f"places={places}", f"bytes={size}"] + self._rates(algorithm)
+        arguments = [f"algorithm={algorithm}", f"places={places}", f"bytes={size}",
+                     f"limits={int(self.halving > 0)}"] + self._rates(algorithm)
         if algorithm == "two-level" and not all_rings:
             lines = self._run(arguments + ["rings=1"], share=self.local, per_host=1)
         else:
@@ -102,6 +108,8 @@ class Cluster:
         the difference."""
         length = self.ring_length(algorithm)
         part = size / self.local if algorithm == "two-level" else size
+        if part <= self.halving:
+            return self._time_all_reduce(size, algorithm, 0, all_rings)
         segments = max(1, math.ceil(part / length / SEGMENT))
         simulated = self.ranks if algorithm != "two-level" or all_rings else self.hosts
         least = 2 if algorithm == "two-level" else 2 * self.local  # a ring's hops repeat from host to host
@@ -132,7 +140,8 @@ class Cluster:
     def whole_step(self, schedule, algorithm, overlap):
         """The step simulated in one piece, every rank of it."""
         lines = self._run([f"schedule={schedule}", f"algorithm={algorithm}", f"transport={self.rule(algorithm)}",
-                           f"bucket={self.bucket_size}", f"overlap={int(overlap)}"] + self._rates(algorithm),
+                           f"bucket={self.bucket_size}", f"overlap={int(overlap)}",
+                           f"limits={int(self.halving > 0)}"] + self._rates(algorithm),
                           inputs=[schedule])
         return fields(lines[-1])["seconds"]
 

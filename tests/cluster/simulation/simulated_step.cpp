@@ -20,6 +20,11 @@
 ///   memory=BYTES        of a host per second, of which each of its ranks has its share (two-level)
 ///   add=BYTES           of terms that have come in, added per second; 0: in no time
 ///   sync=SECONDS        a barrier of the ranks of a host (two-level)
+///   limits=1            sums take the schedule that comm::AllReduceLimits chooses by their size: halving too; 0: the
+///   ring poll=SECONDS        what a look costs at which something has come sleep=SECONDS       the first sleep of a
+///   rank that waits, later ones are twice and four times as long, as
+///                       comm::FailureDetector sleeps beside computation: what comes meanwhile is seen afterwards; 0:
+///                       it polls
 ///   overlap=1           a bucket travels once it is ready; 0: all of them after the backward pass
 ///   places=N            each ring goes round N places instead of all, with parts of the same size: what a long ring is
 ///                       continued from (bytes=)
@@ -46,6 +51,7 @@
 
 #include "comm/communicator.hpp"
 #include "comm/gradient_reducer.hpp"
+#include "comm/host/halving_rounds.hpp"
 #include "comm/session/mpi_state.hpp"
 
 namespace {
@@ -133,8 +139,8 @@ struct Options {
   Transport transport = Transport::ring;
   int ranks = 0, local = 1, places = 0;
   std::size_t bucket_elements = 0;
-  double memory = 1e11, add = 0, sync = 1e-6;
-  bool overlap = true, list = false, one_ring = false;
+  double memory = 1e11, add = 0, sync = 1e-6, poll = 0, sleep = 0;
+  bool overlap = true, list = false, one_ring = false, limits = false;
   std::vector<std::size_t> bytes;
 };
 
@@ -172,10 +178,16 @@ Options parse(int argc, char** argv) {
       options.add = std::stod(value);
     else if (key == "sync")
       options.sync = std::stod(value);
+    else if (key == "poll")
+      options.poll = std::stod(value);
+    else if (key == "sleep")
+      options.sleep = std::stod(value);
     else if (key == "overlap")
       options.overlap = value == "1";
     else if (key == "rings")
       options.one_ring = value == "1";
+    else if (key == "limits")
+      options.limits = value == "1";
     else if (key == "list")
       options.list = value == "1";
     else if (key == "bytes") {
@@ -311,6 +323,10 @@ class Rank {
       handler.load(whole), handler.unload(whole);
       return;
     }
+    if (options_.limits &&
+        AllReduceLimits::usual(ring_size_).schedule(whole.count * sizeof(float)) != AllReduceSchedule::ring) {
+      return travel_by_halving(whole, handler);
+    }
     // Places repeat along the ring: each still has the next one as its neighbour.
     const RingPosition ring{.size = places(),
                             .position = ring_rank_ % places(),
@@ -322,8 +338,55 @@ class Rank {
     Polls& polls = own_polls();
     while (!schedule.done()) {
       polls.forget();
-      if (!schedule.advance() && !schedule.done()) polls.wait();
+      if (schedule.advance() || schedule.done()) continue;
+      const double begin = MPI_Wtime();
+      polls.wait();
+      pause(seconds_until_seen(MPI_Wtime() - begin));
     }
+  }
+
+  /// As comm::HalvingSum: a round's blocks leave together, and are added when they have come. Each round's is one
+  /// message here: its pieces follow each other without waiting. What takes the doubling is so small that both take as
+  /// long.
+  void travel_by_halving(Slice whole, SegmentHandler& handler) {
+    const std::vector<HalvingRound> rounds = halving_rounds(ring_size_);
+    const std::size_t block = whole.count / static_cast<std::size_t>(ring_size_);
+    const auto blocks = [&](int count) {
+      return Slice{.offset = whole.offset, .count = block * static_cast<std::size_t>(count)};
+    };
+    int loaded = ring_size_;
+    for (const HalvingRound& round : rounds) {
+      if (loaded > round.skip) handler.load(blocks(loaded - round.skip)), loaded = round.skip;
+      exchange(round.skip, blocks(round.blocks), [&] {
+        if (loaded > 0) handler.load(blocks(loaded)), loaded = 0;
+      });
+      add_to(arena_.data(), static_cast<const float*>(arena_.data()), blocks(round.blocks).count);
+    }
+    handler.unload(blocks(1));
+    for (auto round = rounds.rbegin(); round != rounds.rend(); ++round) {
+      exchange(-round->skip, blocks(round->blocks), [] {});
+      handler.unload(blocks(round->blocks));
+    }
+  }
+
+  template <class Meanwhile>
+  void exchange(int distance, Slice data, Meanwhile meanwhile) {
+    const auto bytes = static_cast<int>(data.count * sizeof(float));
+    std::array<MPI_Request, 2> requests;
+    MPI_Irecv(arena_.data(), bytes, MPI_BYTE, ring_neighbour(-distance), kDataTag, state_.data, &requests[0]);
+    MPI_Isend(arena_.data(), bytes, MPI_BYTE, ring_neighbour(distance), kDataTag, state_.data, &requests[1]);
+    meanwhile();
+    const double begin = MPI_Wtime();
+    MPI_Waitall(2, requests.data(), MPI_STATUSES_IGNORE);
+    pause(seconds_until_seen(MPI_Wtime() - begin));
+  }
+
+  /// After what has come so many seconds after the wait began.
+  double seconds_until_seen(double waited) const {
+    if (options_.sleep <= 0) return options_.poll;
+    double awake = options_.sleep;
+    for (int sleeps = 1; awake < waited; ++sleeps) awake += options_.sleep * (1 << std::min(sleeps, 2));
+    return awake - waited + options_.poll;
   }
 
   void travel_plainly(Slice whole) {
@@ -424,6 +487,8 @@ void run(int argc, char** argv) {
       if (rank.rank() == 0)
         std::printf("bucket bytes=%zu ready=%.9f\n", bucket.slice.count * sizeof(float), bucket.ready);
     }
+    const int ring_length = options.transport == Transport::two_level ? options.ranks / options.local : options.ranks;
+    if (rank.rank() == 0) std::printf("limits halving=%zu\n", AllReduceLimits::usual(ring_length).halving);
     return;
   }
   if (all_polls.empty()) all_polls.resize(static_cast<std::size_t>(rank.size()) + 2);  // processes count from 1

@@ -59,9 +59,23 @@ class Shortcuts(unittest.TestCase):
 
     def test_a_long_ring_is_continued_from_short_ones(self):
         cluster = Cluster(SIMULATOR, MACHINES["gpu"], 64, 100)
+        places, simulate = [], cluster._time_all_reduce
+        cluster._time_all_reduce = lambda *arguments: places.append(arguments[2]) or simulate(*arguments)
         some, every = (cluster.all_reduce_seconds(4 * MEBI, "ring", messages) for messages in (3000, 10**9))
-        self.assertNotEqual(some, every, "nothing was continued")
+        self.assertEqual(places, [places[0], 2 * places[0], 0], "nothing was continued")
         self.assertAlmostEqual(some / every, 1, delta=0.02)
+
+    def test_looks_and_sleeps_take_time(self):
+        def seconds(**thread):
+            machine = {**MACHINES["gpu"], "thread": {"poll_seconds": 0, "sleep_seconds": 0, **thread}}
+            return Cluster(SIMULATOR, machine, 16, 100, ranks_per_host=1).all_reduce_seconds(MEBI, "ring")
+
+        busy, looking, sleeping = seconds(), seconds(poll_seconds=1e-5), seconds(sleep_seconds=1e-3)
+        self.assertEqual(busy, seconds())
+        self.assertGreater(looking, busy + 30 * 1e-5, "each of 30 messages is looked at")
+        # At least one message of the ring's way is waited for asleep, and no step is later than a sleep.
+        self.assertGreater(sleeping, busy + 1e-3)
+        self.assertLess(sleeping, busy + 2 * 30 * 4e-3)
 
     def test_buckets_add_up_to_the_step(self):
         schedule = self.schedule(0.05)
