@@ -53,7 +53,7 @@ std::vector<Slice> BucketRule::cut(std::span<const std::size_t> slice_ends) cons
       throw std::invalid_argument(fmt::format("slices end at {} after {}: they must ascend", slice_end, end));
     }
     const std::size_t limit = schedule.empty() ? first_
-                              : shrinks_       ? std::clamp(std::min(all / 16, (all - begin) / 2), first_, usual_)
+                              : shrinks_       ? std::clamp(std::min(all / 32, (all - begin) / 2), first_, usual_)
                                                : usual_;
     // A slice becomes final at once: one that is larger than a bucket is a bucket of its own, splitting it gains
     // nothing.

@@ -20,8 +20,8 @@ namespace lockstep::comm {
 /// Between hosts the first bucket is small (256 KiB) so that the wire starts early, later ones hold 4 MiB, 64 MiB in
 /// large worlds. A ring passes a part of 1/`ring_length` of a bucket on 2 (ring_length - 1) times: below 128 KiB (32
 /// KiB of the first) that would be all latency, and so would messages below 16 KiB where the ranks of a host share the
-/// part. No bucket holds more than a sixteenth of all gradients, for where the wire is as fast as the computation it
-/// runs a bucket behind; nor more than half of what is left, for beside the last one nothing is left to compute; but
+/// part. No bucket holds more than a 32nd of all gradients, for where the wire is as fast as the computation it runs
+/// a bucket behind; nor more than half of what is left, for beside the last one nothing is left to compute; but
 /// always as much as the first.
 ///
 /// With NCCL, which wants more to fill its channels, 1 MiB and 16 MiB.

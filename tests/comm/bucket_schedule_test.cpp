@@ -66,13 +66,13 @@ TEST(BucketSchedule, OnTheRingTheFirstBucketIsSmall) {
             (Counts{kMebi / 4, 3 * kMebi / 4, 4 * kMebi, 59 * kMebi}));
 }
 
-TEST(BucketSchedule, BetweenHostsABucketHoldsASixteenthOfAllAndHalfOfTheRest) {
+TEST(BucketSchedule, BetweenHostsABucketHoldsA32ndOfAllAndHalfOfTheRest) {
   Counts ends;
   for (std::size_t end = kMebi / 8; end <= 32 * kMebi; end += kMebi / 8) ends.push_back(end);
   const Counts counts = bucket_counts(ends, Transport::ring);
   EXPECT_EQ(counts.front(), kMebi / 4);
-  EXPECT_EQ(counts[1], 2 * kMebi);
-  EXPECT_EQ(*std::max_element(counts.begin(), counts.end()), 2 * kMebi);
+  EXPECT_EQ(counts[1], kMebi);
+  EXPECT_EQ(*std::max_element(counts.begin(), counts.end()), kMebi);
   std::size_t left = ends.back();
   for (const std::size_t count : counts) {
     EXPECT_LE(count, std::max(left / 2, kMebi / 4));
@@ -95,7 +95,7 @@ TEST(BucketSchedule, SlicesMustAscend) {
 TEST(BucketSchedule, BetweenManyRanksBucketsGrow) {
   const Counts ends{kMebi, 4 * kMebi, 8 * kMebi, 12 * kMebi, 200 * kMebi};
   EXPECT_EQ(bucket_counts(ends, Transport::ring, 0, 32), (Counts{kMebi, 3 * kMebi, 4 * kMebi, 4 * kMebi, 188 * kMebi}));
-  EXPECT_EQ(bucket_counts(ends, Transport::ring, 0, 64), (Counts{kMebi, 7 * kMebi, 4 * kMebi, 188 * kMebi}));
+  EXPECT_EQ(bucket_counts(ends, Transport::ring, 0, 64), (Counts{kMebi, 3 * kMebi, 4 * kMebi, 4 * kMebi, 188 * kMebi}));
   EXPECT_EQ(BucketRule(Transport::ring, 4, 4).text(), "the first up to 256 KiB, then up to 4 MiB");
   EXPECT_EQ(BucketRule(Transport::ring, 4096, 4096).text(), "up to 64 MiB");
   EXPECT_EQ(BucketRule(Transport::shared_memory, 64, 1).text(), "up to 4 MiB");
