@@ -57,7 +57,8 @@ run -H node1:1,node2:1,node3:1 train --agree async --resume --run runs/dies --st
 expect_status 0; expect_out "done at step $((step + 20)) "
 
 check "a worker that dies beside others on its host is named, and the others go on"
-start -H node1:2,node2:2,node3:1 -m "--mca orte_enable_recovery 1" "${train[@]}" --steps 100000000 --checkpoint-every -1 --agree async --run runs/goes
+start -H node1:2,node2:2,node3:1 -m "--mca orte_enable_recovery 1" "${train[@]}" --steps 100000000 \
+  --evaluate-every -1 --checkpoint-every -1 --agree async --run runs/goes  # in a validation it would end the job
 wait_for 60 grep -q '^ *step ' out
 pid=$(ranks_on node2 | tail -n 1)
 "$hosts" exec node2 kill -9 "$pid"
