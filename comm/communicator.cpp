@@ -74,6 +74,13 @@ std::unique_ptr<std::pmr::memory_resource> Communicator::reduction_memory(std::s
   return memory;
 }
 
+std::vector<std::byte*> Communicator::mapped(std::span<std::byte> data) const {
+  std::vector<std::byte*> everywhere(static_cast<std::size_t>(size_), nullptr);
+  do_map(data, everywhere);
+  everywhere[static_cast<std::size_t>(rank_)] = data.data();
+  return everywhere;
+}
+
 void Communicator::all_reduce(std::span<float> data) {
   collective([&] { do_all_reduce(data); });
 }

@@ -96,6 +96,10 @@ class Communicator {
   /// communicator. Throws AgreedError where some rank has none.
   std::unique_ptr<std::pmr::memory_resource> reduction_memory(std::size_t bytes, MemoryUse use = MemoryUse::reduced);
 
+  /// Where each rank has what this one has at `data`, in memory of reduction_memory() that all lay out alike; nullptr
+  /// where that is out of reach: on another host, and where a transport shares no memory. Not collective.
+  std::vector<std::byte*> mapped(std::span<std::byte> data) const;
+
   /// data[i] = sum over ranks of data[i], in place, the same bits on every rank; the order of the additions is fixed
   /// by rank, so a run repeats exactly. Wire: 2 (p-1)/p * count elements per rank (ring).
   void all_reduce(std::span<float> data);
@@ -172,6 +176,8 @@ class Communicator {
 
  private:
   virtual std::unique_ptr<std::pmr::memory_resource> do_reduction_memory(std::size_t bytes, MemoryUse use) = 0;
+  /// Fills in what other ranks have.
+  virtual void do_map(std::span<std::byte>, std::vector<std::byte*>&) const {}
   virtual void do_all_reduce(std::span<float> data) = 0;
   virtual void do_all_reduce(std::span<double> data) = 0;
   virtual void do_all_reduce(const TreeTerms& terms);

@@ -70,11 +70,15 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
     const std::size_t arena = network.parameters().arena_elements() * sizeof(float);
     const std::size_t gradients = network.parameters().updated_elements() * sizeof(float);
     const std::size_t kept = tree_ ? static_cast<std::size_t>(tree_->most_kept()) * gradients : 0;
-    gradient_memory_ = stepping().reduction_memory(comm::rounded_up(gradients) + kept);
+    const std::size_t shown = plan.servers ? comm::HostWindow::bytes(communicator.size()) : 0;
+    gradient_memory_ =
+        (plan.servers ? communicator : stepping()).reduction_memory(shown + comm::rounded_up(gradients) + kept);
+    if (plan.servers) window_.emplace(session, communicator, *gradient_memory_);
     state_options.gradient_memory = gradient_memory_.get();
-    if (plan.shards_optimizer) {
+    if (plan.shards_optimizer || plan.servers) {
       parameter_memory_ = communicator.reduction_memory(arena, comm::MemoryUse::gathered);
-      state_options.parameter_memory = parameter_memory_.get();
+      const bool of_server = update_ == Trainer::Update::elsewhere_of_sums && plan.servers->on(rank_) >= 0;
+      state_options.parameter_memory = of_server ? nullptr : parameter_memory_.get();
     }
   }
   const bool all_at_first = plan.settings.agree.after > 0 && plan.islands;
@@ -104,7 +108,11 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
       gradient_communicator(), training_->parameters.gradient_elements(), plan.buckets,
       training_->optimizer.is_partitioned() ? comm::SumsFor::owners : comm::SumsFor::everybody, terms);
   if (plan.servers) {
-    server_rounds_.emplace(ServerRounds::Parts{.session = session, .communicator = *survivors, .training = *training_},
+    server_rounds_.emplace(ServerRounds::Parts{.session = session,
+                                               .communicator = *survivors,
+                                               .training = *training_,
+                                               .window = *window_,
+                                               .weight_memory = parameter_memory_.get()},
                            plan);
   }
   if (plan.islands) {

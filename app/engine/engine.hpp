@@ -18,6 +18,7 @@
 #include "comm/communicator.hpp"
 #include "comm/gradient_reducer.hpp"
 #include "comm/host/forwarding_communicator.hpp"
+#include "comm/servers/host_window.hpp"
 #include "model/backend.hpp"
 #include "model/training/training.hpp"
 
@@ -75,6 +76,7 @@ class Engine {
   comm::ForwardingCommunicator stepping_;
   std::unique_ptr<std::pmr::memory_resource> gradient_memory_;
   std::unique_ptr<std::pmr::memory_resource> parameter_memory_;  ///< where ranks bring each other weights
+  std::optional<comm::HostWindow> window_;                       ///< of servers and workers
   std::unique_ptr<model::Backend> backend_;
   std::unique_ptr<comm::Communicator> on_device_;  ///< between GPUs
   std::unique_ptr<model::Training> training_;

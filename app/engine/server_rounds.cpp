@@ -1,7 +1,6 @@
 #include "app/engine/server_rounds.hpp"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <mutex>
@@ -14,7 +13,6 @@
 #include "app/report/stop_watch.hpp"
 #include "comm/agreement.hpp"
 #include "comm/servers/changed_blocks.hpp"
-#include "comm/session/backoff.hpp"
 
 namespace lockstep::app {
 
@@ -26,19 +24,31 @@ constexpr double kSecondsBetweenGlances = 0.1;
 
 comm::ServerNote worker_note(Say say) { return {.kind = static_cast<std::int32_t>(say)}; }
 
-comm::ServerMessages::Options worker_options(const Plan& plan, const std::shared_ptr<comm::TurnMutex>& mpi) {
+comm::ServerMessages::Options worker_options(const Plan& plan, comm::HostWindow& window,
+                                             const std::shared_ptr<comm::TurnMutex>& mpi) {
   const Servers& servers = *plan.servers;
   comm::ServerMessages::Options options{.send = comm::ServerMessages::Lane::to_servers,
                                         .receive = comm::ServerMessages::Lane::to_workers,
                                         .peers = {},
-                                        .most_values = 0,
-                                        .mpi = mpi};
+                                        .most_values = {},
+                                        .mpi = mpi,
+                                        .window = &window};
   for (int server = 0; server < servers.count; ++server) {
     options.peers.push_back(servers.rank_of(server));
     const std::size_t part = served_part(servers, plan.workload.network->parameters().updated_elements(), server).count;
-    options.most_values = std::max(options.most_values, part);
+    const auto lost = static_cast<std::size_t>(servers.workers);  // of the coordinator's words
+    options.most_values.push_back(window.reaches(options.peers.back()) ? lost : std::max(lost, part));
   }
   return options;
+}
+
+/// Where each rank has what this one has at `values`.
+std::vector<float*> mapped(const comm::Communicator& communicator, std::span<float> values) {
+  std::vector<float*> everywhere;
+  for (std::byte* const at : communicator.mapped(std::as_writable_bytes(values))) {
+    everywhere.push_back(reinterpret_cast<float*>(at));
+  }
+  return everywhere;
 }
 
 }  // namespace
@@ -51,8 +61,24 @@ ServerRounds::ServerRounds(const Parts& parts, const Plan& plan)
       sums_(plan.settings.agree.quorum > 0 || plan.settings.agree.staleness == 0),
       mpi_(std::make_shared<comm::TurnMutex>()),
       arena_(parts.training.parameters.elements()) {
-  if (const int own = servers_.on(rank_); own >= 0) server_.emplace(parts.session, plan, own, mpi_);
-  if (servers_.trains(rank_)) to_servers_.emplace(parts.session, worker_options(plan, mpi_));
+  model::ParameterState& own = parts.training.parameters;
+  std::span<float> weights = own.weight_elements(model::Weights::current);
+  if (const int server = servers_.on(rank_); server >= 0) {
+    ServedMemory memory{.window = parts.window,
+                        .weights = sums_ ? parts.weight_memory : nullptr,
+                        .gradients = mapped(parts.communicator, own.gradient_elements()),
+                        .workers_weights = {}};
+    if (!sums_) memory.workers_weights = mapped(parts.communicator, weights);
+    server_.emplace(parts.session, plan, server, mpi_, std::move(memory));
+    weights = server_->all_weights();
+  }
+  if (sums_) servers_weights_ = mapped(parts.communicator, weights);
+  if (servers_.trains(rank_)) to_servers_.emplace(parts.session, worker_options(plan, parts.window, mpi_));
+  const ExecutionOptions& execution = plan.settings.execution;
+  work_.emplace(parts.session, parts.communicator, parts.window,
+                comm::SurvivorWork::Options{.limit_seconds = execution.deadline + execution.io_deadline,
+                                            .dispensable = [this](int rank) { return is_dispensable(rank); },
+                                            .mpi = mpi_});
 }
 
 void ServerRounds::begin(const ServedCourse& course) {
@@ -63,10 +89,27 @@ void ServerRounds::begin(const ServedCourse& course) {
     if (server_) server_->load(parts_.training.parameters, course);
   });
   if (plan_.replay.empty()) return;
-  std::array<double, 1> ends{server_ ? static_cast<double>(server_->scripted_steps()) : 0};  // one has read it
+  std::vector<double> ends(static_cast<std::size_t>(servers_.count), 0.0);  // those who have read one say so
+  if (server_) ends[static_cast<std::size_t>(servers_.on(rank_))] = static_cast<double>(server_->script_end());
+  if (sums_) ends.resize(1);  // the coordinator's is that of all
+  if (sums_ && !(server_ && server_->coordinates())) ends[0] = 0;
   parts_.communicator.all_reduce(std::span(ends));
   parts_.communicator.wait();
-  replay_ends_ = static_cast<std::int64_t>(ends[0]);
+  const auto end = static_cast<std::int64_t>(*std::ranges::min_element(ends));
+  if (server_) server_->follow_script(end);
+  replay_ends_ = end / (sums_ ? 1 : servers_.workers);
+}
+
+/// Nobody can do without servers, nor without one whose gradients are to be repeated.
+bool ServerRounds::is_dispensable(int rank) const { return rank != 0 && servers_.on(rank) < 0 && plan_.replay.empty(); }
+
+void ServerRounds::together(const std::function<void()>& work, const std::function<void(const std::string&)>& warn) {
+  for (const int dead : work_->run(work)) {
+    if (server_) server_->lost_between_rounds(dead);
+    dead_.push_back(dead);
+    see_the_dead({dead}, warn);
+  }
+  std::ranges::sort(dead_);
 }
 
 /// Has a peer died? The coordinator hears of a worker; nobody can go on without others.
@@ -74,8 +117,7 @@ void ServerRounds::look() {
   if (server_failed_) std::rethrow_exception(server_error_);
   for (const int dead : parts_.communicator.dead_peers()) {
     if (std::ranges::find(seen_dead_, dead) != seen_dead_.end()) continue;
-    // Nor without one whose gradients are to be repeated.
-    if (dead == 0 || servers_.on(dead) >= 0 || !plan_.replay.empty()) {
+    if (!is_dispensable(dead)) {
       const std::lock_guard lock(*mpi_);
       parts_.communicator.look_at_peers();  // throws with what is known of it
     }
@@ -91,15 +133,15 @@ void ServerRounds::look() {
 }
 
 /// What the coordinator knows of the dead.
-void ServerRounds::see_the_dead(const std::vector<int>& dead, const Calls& calls) {
+void ServerRounds::see_the_dead(const std::vector<int>& dead, const std::function<void(const std::string&)>& warn) {
   for (const int rank : dead) {
     if (std::ranges::find(seen_dead_, rank) == seen_dead_.end()) seen_dead_.push_back(rank);
     if (rank_ != 0 || std::ranges::find(warned_, rank) != warned_.end()) continue;
     warned_.push_back(rank);
     const int left = servers_.workers - static_cast<int>(warned_.size()), quorum = plan_.settings.agree.quorum;
-    calls.warn(fmt::format("{} has died; {} on without it{}. Its share of the samples is left out from here on",
-                           parts_.session.describe(rank), left == 1 ? "1 rank goes" : fmt::format("{} ranks go", left),
-                           quorum > left ? fmt::format(", and the gradients of {} make an update", left) : ""));
+    warn(fmt::format("{} has died; {} on without it{}. Its share of the samples is left out from here on",
+                     parts_.session.describe(rank), left == 1 ? "1 rank goes" : fmt::format("{} ranks go", left),
+                     quorum > left ? fmt::format(", and the gradients of {} make an update", left) : ""));
   }
 }
 
@@ -113,15 +155,38 @@ void ServerRounds::go_on_with_the_living() {
 }
 
 template <class Done>
-void ServerRounds::wait(const char* what, Done done) {
-  using std::chrono::microseconds;
+void ServerRounds::wait(const char* what, Done done, Drive drive) {
   const StopWatch watch;
   StopWatch since_look;
-  comm::Backoff backoff({.spin = {}, .yield = microseconds(2000), .sleep = microseconds(50)});
+  bool near = true;
+  for (int server = 0; server < servers_.count; ++server) {
+    near = near && parts_.window.reaches(servers_.rank_of(server));
+  }
+  // A server beside this worker: this thread sees to it while it waits awake, else that one's own does.
+  constexpr comm::HostWindow::End kServer = comm::HostWindow::End::server;
+  const bool beside = server_.has_value() && to_servers_.has_value();
+  const bool drives = drive == Drive::yes && beside && near && !parts_.window.oversubscribed();
+  comm::MessageWait waiting(parts_.window,
+                            {.end = comm::HostWindow::End::worker, .near = near, .lends = beside && !drives});
+  std::uint32_t rings = 0;
+  if (drives) parts_.window.mute(kServer);
   const ExecutionOptions& execution = plan_.settings.execution;
   const double most = 2 * (execution.deadline + execution.io_deadline) + kMostTimesLonger * step_seconds_;
-  while (!done()) {
-    backoff.pause();
+  const auto let_it_see = [&] {
+    if (drives) parts_.window.unmute(kServer, rings, server_->awaited());
+  };
+  for (waiting.look(); !done(); waiting.look()) {
+    if (drives) {
+      rings = parts_.window.rings(kServer);
+      server_->drive();
+    }
+    if (!drives) {
+      waiting.pause(to_servers_ && !to_servers_->all_sent());
+    } else if (!waiting.stays_awake()) {
+      let_it_see();
+      waiting.pause(false);
+      parts_.window.mute(kServer);
+    }
     if (since_look.seconds() < kSecondsBetweenGlances) continue;
     since_look.lap();
     look();
@@ -131,6 +196,7 @@ void ServerRounds::wait(const char* what, Done done) {
                       rank_, what, watch.seconds()));
     }
   }
+  let_it_see();
   waited_ += watch.seconds();
 }
 
@@ -144,26 +210,48 @@ ServerRounds::Word ServerRounds::wait_for_word() {
   return word;
 }
 
-/// The servers' weights, of this version or later ones.
-void ServerRounds::pull(std::int64_t version) {
-  comm::ServerNote note = worker_note(Say::pull);
-  note.version = version;
-  for (int server = 0; server < servers_.count; ++server) to_servers_->send(server, note);
+/// A server of sums has its weights within reach, of the version of the word or a later one. False: it has not.
+bool ServerRounds::read_in_place(int server, std::int64_t version) {
+  const int rank = servers_.rank_of(server);
+  if (!sums_ || !parts_.window.reaches(rank)) return false;
   const std::span<float> weights = parts_.training.parameters.weight_elements(model::Weights::current);
-  int missing = servers_.count;
+  const comm::Slice part = served_part(servers_, weights.size(), server);
+  const std::span<const float> theirs(servers_weights_[static_cast<std::size_t>(rank)] + part.offset, part.count);
+  return parts_.window.read(rank, version, theirs, weights.subspan(part.offset, part.count));
+}
+
+/// The servers' weights, of the word's version or later ones.
+void ServerRounds::pull(const comm::ServerNote& word) {
+  comm::ServerNote note = worker_note(Say::pull);
+  note.version = word.version;
+  const std::span<float> weights = parts_.training.parameters.weight_elements(model::Weights::current);
+  int missing = 0;
+  for (int server = 0; server < servers_.count; ++server) {
+    const bool here = server == 0 && (word.flags & kInPlace) != 0;  // by the coordinator
+    if (here || read_in_place(server, word.version)) continue;
+    to_servers_->send(server, note);
+    ++missing;
+  }
   wait("the parameters", [&] {
     while (const auto message = to_servers_->poll()) {
       const comm::Slice part = served_part(servers_, weights.size(), message->peer);
       const std::span<float> own = weights.subspan(part.offset, part.count);
       const bool packed = (message->note.flags & kPacked) != 0;
+      const bool in_place = (message->note.flags & kInPlace) != 0;
       if (message->note.kind != static_cast<std::int32_t>(Say::part) ||
-          (packed ? !comm::unpack_blocks(message->values, own) : message->values.size() != part.count)) {
+          (packed     ? !comm::unpack_blocks(message->values, own)
+           : in_place ? !message->values.empty()
+                      : message->values.size() != part.count)) {
         throw comm::PeerError(
             fmt::format("server {} answers with {} numbers of {}; this is a bug in lockstep, please "
                         "report it",
                         message->peer, message->values.size(), part.count));
       }
-      if (!packed) std::ranges::copy(message->values, own.begin());
+      if (!packed && !in_place) std::ranges::copy(message->values, own.begin());
+      if (in_place && sums_ && !read_in_place(message->peer, word.version)) {  // the next update has begun
+        to_servers_->send(message->peer, note);
+        continue;
+      }
       --missing;
     }
     return missing == 0;
@@ -181,9 +269,19 @@ void ServerRounds::push(const Trainer::Result& result, std::int64_t step, bool w
   note.metric = result.figures.metric_sum;
   note.squares = spoilt_.empty() ? parts_.training.status.posted().gradient_squares : 0;
   const std::span<const float> gradients = parts_.training.parameters.gradient_elements();
+  // One of a sum that others are missing of wakes nobody; who is late wants to be told so.
+  const int coordinator = servers_.rank_of(0);
+  const bool late = !parts_.window.reaches(coordinator) || parts_.window.version(coordinator) > step;
+  const comm::HostWindow::Haste haste =
+      sums_ && !late && !wants_end ? comm::HostWindow::Haste::with_others : comm::HostWindow::Haste::at_once;
   for (int server = 0; server < servers_.count; ++server) {
     const comm::Slice part = served_part(servers_, gradients.size(), server);
     const std::span<const float> own = gradients.subspan(part.offset, part.count);
+    if (parts_.window.reaches(servers_.rank_of(server))) {
+      note.flags = flags | kInPlace;
+      to_servers_->send(server, note, {}, haste);
+      continue;
+    }
     comm::find_blocks_not_zero(own, blocks_);
     const bool packed = comm::pack_blocks(own, blocks_, packed_);
     note.flags = flags | (packed ? kPacked : 0);
@@ -236,16 +334,16 @@ void ServerRounds::work(Trainer& trainer, const Calls& calls) {
     parts_.communicator.note_activity("waiting for the servers", trainer.steps_done() + 1);
     const double waited = waited_;
     const auto [word, dead] = wait_for_word();
-    see_the_dead(dead, calls);
+    see_the_dead(dead, calls.warn);
     tell(word, calls);
     if (word.kind == static_cast<std::int32_t>(Say::pause)) {
       for (int server = 0; server < servers_.count; ++server) to_servers_->send(server, worker_note(Say::bye));
       dead_ = wait_for_word().dead;  // the end of the round
-      see_the_dead(dead_, calls);
+      see_the_dead(dead_, calls.warn);
       wait("the end of a round", [&] { return to_servers_->all_sent(); });
       return;
     }
-    pull(word.version);
+    pull(word);
     if (sums_ && own_steps_ < word.step) jump_to(word.step, calls);
     trainer.add_communication(waited_ - waited);
     parts_.communicator.note_activity("forward and backward", word.step + 1);
@@ -280,8 +378,11 @@ Trainer::Result ServerRounds::round(Trainer& trainer, std::int64_t steps, const 
       std::jthread joining([&] {
         beside.join();
         served = true;
+        parts_.window.ring(rank_, comm::HostWindow::End::worker, comm::HostWindow::Haste::at_once);
       });
-      wait("the others' gradients", [&] { return served.load(); });
+      parts_.window.ring(rank_, comm::HostWindow::End::server, comm::HostWindow::Haste::at_once);
+      wait(
+          "the others' gradients", [&] { return served.load(); }, Drive::no);
       joining.join();
       if (server_failed_) std::rethrow_exception(server_error_);
     } else if (server_) {
@@ -307,36 +408,50 @@ Trainer::Result ServerRounds::round(Trainer& trainer, std::int64_t steps, const 
   const Trainer::Request wanted = calls.ask();
   const StopWatch agreeing;
   const ExecutionOptions& execution = plan_.settings.execution;
-  const double usual =
-      parts_.communicator.set_deadline(execution.deadline + execution.io_deadline + kMostTimesLonger * step_seconds_);
+  const double usual = execution.deadline;
+  const double patience = usual + execution.io_deadline + kMostTimesLonger * step_seconds_;
   parts_.communicator.note_activity("waiting for the other ranks", before);
   const bool speaks = server_ && server_->coordinates();
   const ServerFigures figures = speaks ? server_->figures() : ServerFigures{};
   const std::string& spoilt = spoilt_.empty() && server_ ? server_->spoilt() : spoilt_;
-  std::vector<double> sums{speaks ? figures.loss : 0.0,
-                           speaks ? figures.metric : 0.0,
-                           speaks ? figures.samples : 0.0,
-                           speaks ? figures.learning_rate : 0.0,
-                           speaks ? figures.gradient_norm : 0.0,
-                           speaks ? static_cast<double>(figures.updates) : 0.0,
-                           wanted.stop ? 1.0 : 0.0,
-                           wanted.save ? 1.0 : 0.0,
-                           wanted.save_due ? 1.0 : 0.0,
-                           wanted.error.empty() ? 0.0 : 1.0,
-                           spoilt.empty() ? 0.0 : 1.0};
-  parts_.communicator.all_reduce(std::span(sums));
-  parts_.communicator.wait("agreeing on a round", before);
-  if (sums[9] > 0) throw comm::AgreedError(comm::gather_distinct(parts_.communicator, wanted.error));
-  collect();
-  share_record(speaks ? server_->take_record() : "", calls);
-  parts_.communicator.set_deadline(usual);
+  const std::string record = server_ ? server_->take_record() : "";
+  const std::vector<double> own{speaks ? figures.loss : 0.0,
+                                speaks ? figures.metric : 0.0,
+                                speaks ? figures.samples : 0.0,
+                                speaks ? figures.learning_rate : 0.0,
+                                speaks ? figures.gradient_norm : 0.0,
+                                speaks ? static_cast<double>(figures.updates) : 0.0,
+                                wanted.stop ? 1.0 : 0.0,
+                                wanted.save ? 1.0 : 0.0,
+                                wanted.save_due ? 1.0 : 0.0,
+                                wanted.error.empty() ? 0.0 : 1.0,
+                                spoilt.empty() ? 0.0 : 1.0};
+  std::vector<double> sums;
+  std::vector<std::string> recorded;
+  std::string apart;
+  const auto agree = [&] {
+    parts_.communicator.set_deadline(patience);
+    sums = own;
+    parts_.communicator.all_reduce(std::span(sums));
+    parts_.communicator.wait("agreeing on a round", before);
+    if (sums[9] > 0) throw comm::AgreedError(comm::gather_distinct(parts_.communicator, wanted.error));
+    collect();
+    recorded = share_records(record);
+    if (sums[10] > 0) {
+      apart = comm::with_ranks_unless_all(comm::gather_distinct(parts_.communicator, spoilt).front());
+    }
+    parts_.communicator.set_deadline(usual);
+  };
+  together(agree, calls.warn);
+  for (std::size_t server = 0; rank_ == 0 && server < recorded.size(); ++server) {
+    if (!recorded[server].empty()) calls.record(static_cast<int>(server), recorded[server]);
+  }
   trainer.add_communication(agreeing.seconds());
   const std::int64_t done = static_cast<std::int64_t>(sums[5]) / (sums_ ? 1 : servers_.workers);
   const DataPlace place = place_after(plan_.workload.work, {epoch_, position_}, done - first_step_);
   trainer.start_at(done, place.epoch, place.position);
   if (sums[10] > 0) {
-    throw Divergence(done, before,
-                     comm::with_ranks_unless_all(comm::gather_distinct(parts_.communicator, spoilt).front()));
+    throw Divergence(done, before, apart);
   }
   return {.figures = unreported(done, sums),
           .stop_requests = static_cast<int>(sums[6]),
@@ -364,35 +479,45 @@ void ServerRounds::collect() {
   }
 }
 
-/// The coordinator's, for rank 0.
-void ServerRounds::share_record(std::string bytes, const Calls& calls) {
-  const int root = parts_.communicator.rank_of(servers_.rank_of(0));
-  std::uint64_t size = bytes.size();
-  parts_.communicator.broadcast(std::as_writable_bytes(std::span(&size, 1)), root);
-  parts_.communicator.wait("the order of the gradients");
-  bytes.resize(size);
-  parts_.communicator.broadcast(std::as_writable_bytes(std::span(bytes.data(), bytes.size())), root);
-  parts_.communicator.wait("the order of the gradients");
-  if (rank_ == 0 && !bytes.empty()) calls.record(bytes);
+/// The servers', on all ranks.
+std::vector<std::string> ServerRounds::share_records(const std::string& own) {
+  std::vector<std::string> records(static_cast<std::size_t>(sums_ ? 1 : servers_.count));
+  for (int server = 0; server < static_cast<int>(records.size()); ++server) {
+    const int root = parts_.communicator.rank_of(servers_.rank_of(server));
+    std::string& bytes = records[static_cast<std::size_t>(server)];
+    if (server_ && servers_.on(rank_) == server) bytes = own;
+    std::uint64_t size = bytes.size();
+    parts_.communicator.broadcast(std::as_writable_bytes(std::span(&size, 1)), root);
+    parts_.communicator.wait("the order of the gradients");
+    bytes.resize(size);
+    parts_.communicator.broadcast(std::as_writable_bytes(std::span(bytes.data(), bytes.size())), root);
+    parts_.communicator.wait("the order of the gradients");
+  }
+  return records;
 }
 
-std::string ServerRounds::report() {
+std::string ServerRounds::report(const std::function<void(const std::string&)>& warn) {
   // The coordinator's figures and what each worker has waited, by sums with zeros.
   const auto workers = static_cast<std::size_t>(servers_.workers);
-  std::vector<double> sums(ServerFigures::kHistogram + 3 * workers + 2, 0.0);
-  if (server_) sums[sums.size() - 2] = server_->figures().bytes;
+  std::vector<double> own(ServerFigures::kHistogram + 3 * workers + 2, 0.0), sums;
+  if (server_) own[own.size() - 2] = server_->figures().bytes;
   if (server_ && server_->coordinates()) {
     const ServerFigures& figures = server_->figures();
-    std::copy(figures.staleness.begin(), figures.staleness.end(), sums.begin());
-    std::copy(figures.accepted.begin(), figures.accepted.end(), sums.begin() + ServerFigures::kHistogram);
+    std::copy(figures.staleness.begin(), figures.staleness.end(), own.begin());
+    std::copy(figures.accepted.begin(), figures.accepted.end(), own.begin() + ServerFigures::kHistogram);
     std::copy(figures.dropped.begin(), figures.dropped.end(),
-              sums.begin() + static_cast<std::ptrdiff_t>(ServerFigures::kHistogram + workers));
+              own.begin() + static_cast<std::ptrdiff_t>(ServerFigures::kHistogram + workers));
   }
   if (servers_.trains(rank_)) {
-    sums[ServerFigures::kHistogram + 2 * workers + static_cast<std::size_t>(rank_)] = waited_;
+    own[ServerFigures::kHistogram + 2 * workers + static_cast<std::size_t>(rank_)] = waited_;
   }
-  parts_.communicator.all_reduce(std::span(sums));
-  parts_.communicator.wait("the servers' figures");
+  together(
+      [&] {
+        sums = own;
+        parts_.communicator.all_reduce(std::span(sums));
+        parts_.communicator.wait("the servers' figures");
+      },
+      warn);
   const auto list = [&](std::size_t first, const char* format) {
     std::vector<std::string> words;
     for (std::size_t worker = 0; worker < workers; ++worker) {

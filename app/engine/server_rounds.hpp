@@ -7,6 +7,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <memory_resource>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -17,8 +18,10 @@
 #include "app/plan/plan.hpp"
 #include "app/servers/parameter_server.hpp"
 #include "comm/communicator.hpp"
+#include "comm/servers/host_window.hpp"
 #include "comm/servers/server_messages.hpp"
 #include "comm/servers/survivor_communicator.hpp"
+#include "comm/servers/survivor_work.hpp"
 #include "model/training/training.hpp"
 
 namespace lockstep::app {
@@ -33,6 +36,10 @@ class ServerRounds {
     comm::MpiSession& session;
     comm::SurvivorCommunicator& communicator;  ///< between the host memories of all ranks
     model::Training& training;
+    comm::HostWindow& window;
+    /// Memory that the ranks of a host share: for servers' weights where these are read there (sums), else the
+    /// workers'.
+    std::pmr::memory_resource* weight_memory;
   };
   /// `plan` has servers, and outlives the rounds.
   ServerRounds(const Parts& parts, const Plan& plan);
@@ -43,18 +50,22 @@ class ServerRounds {
   std::int64_t replay_ends() const noexcept { return replay_ends_; }
   /// What a round asks of the rank that it runs on.
   struct Calls {
-    std::function<Trainer::Request()> ask;           ///< what this rank wants, after each of its steps
-    std::function<void(const StepFigures&)> report;  ///< rank 0: what has been done since the last call
-    std::function<void(const std::string&)> warn;    ///< rank 0
-    std::function<void(const std::string&)> record;  ///< rank 0: bytes for the file of arrivals
-    std::function<void(DataPlace)> go_on_at;         ///< the data: others have made steps without this rank
+    std::function<Trainer::Request()> ask;                ///< what this rank wants, after each of its steps
+    std::function<void(const StepFigures&)> report;       ///< rank 0: what has been done since the last call
+    std::function<void(const std::string&)> warn;         ///< rank 0
+    std::function<void(int, const std::string&)> record;  ///< rank 0: bytes for a server's file of arrivals
+    std::function<void(DataPlace)> go_on_at;              ///< the data: others have made steps without this rank
   };
   /// Collective. Until `steps` are done in all, or somebody wants something. The figures are those that have not been
   /// reported. Throws Divergence where training has come apart, comm::AgreedError where a rank has failed between
   /// steps, comm::PeerError where one has in a step: the others do not know of it.
   Trainer::Result round(Trainer& trainer, std::int64_t steps, const Calls& calls);
+  /// Collective, between rounds. Work of all ranks whose collectives are the communicator's, and which may be done
+  /// again: it is, where a worker dies in it, without that one. Throws what `work` throws, comm::PeerError where the
+  /// others cannot go on.
+  void together(const std::function<void()>& work, const std::function<void(const std::string&)>& warn);
   /// Collective, between rounds: what came of the gradients, a few lines for rank 0.
-  std::string report();
+  std::string report(const std::function<void(const std::string&)>& warn);
 
  private:
   void work(Trainer& trainer, const Calls& calls);
@@ -65,17 +76,21 @@ class ServerRounds {
     std::vector<int> dead;
   };
   Word wait_for_word();
-  void pull(std::int64_t version);
+  bool read_in_place(int server, std::int64_t version);
+  void pull(const comm::ServerNote& word);
   void push(const Trainer::Result& result, std::int64_t step, bool wants_end);
   void tell(const comm::ServerNote& word, const Calls& calls);
+  /// Whether a worker that waits sees to the server beside it.
+  enum class Drive { no, yes };
   /// Until `done`; peers are watched meanwhile.
   template <class Done>
-  void wait(const char* what, Done done);
+  void wait(const char* what, Done done, Drive drive = Drive::yes);
   void look();
-  void see_the_dead(const std::vector<int>& dead, const Calls& calls);
+  bool is_dispensable(int rank) const;
+  void see_the_dead(const std::vector<int>& dead, const std::function<void(const std::string&)>& warn);
   void go_on_with_the_living();
   void collect();
-  void share_record(std::string bytes, const Calls& calls);
+  std::vector<std::string> share_records(const std::string& own);
   StepFigures unreported(std::int64_t steps, const std::vector<double>& sums);
 
   Parts parts_;
@@ -86,8 +101,10 @@ class ServerRounds {
   std::shared_ptr<comm::TurnMutex> mpi_;
   std::optional<ParameterServer> server_;
   std::optional<comm::ServerMessages> to_servers_;  ///< a worker's
+  std::optional<comm::SurvivorWork> work_;          ///< of all between rounds
   std::vector<float> arena_;
-  std::exception_ptr server_error_;  ///< of the thread; guarded by server_failed_
+  std::vector<float*> servers_weights_;  ///< of sums: on each rank; nullptr: out of reach
+  std::exception_ptr server_error_;      ///< of the thread; guarded by server_failed_
   std::atomic<bool> server_failed_ = false;
   std::int64_t replay_ends_ = -1;
   std::int64_t own_steps_ = 0;                              ///< of this worker, in its samples

@@ -162,9 +162,6 @@ void require_servers(const TrainOptions& options, const Place& place, const mode
     refuse(fmt::format("--wire {}", word_of(options.execution.wire)), "gradients travel in full");
   if (options.run.checkpoint_writers > 1) refuse("--checkpoint-writers", "rank 0 brings together what servers keep");
   if (network.synchronizes()) refuse("--sync-batch-norm", "ranks are in different steps");
-  if (servers.count > 1 && options.agree.quorum == 0 && options.agree.staleness != 0 && !options.agree.replay.empty()) {
-    refuse("--replay on several servers", "each hears gradients in an order of its own");
-  }
   const model::OptimizerKind kind = workload.optimizer.kind;
   if (servers.count > 1 && (kind == model::OptimizerKind::lars || kind == model::OptimizerKind::lamb)) {
     refuse(fmt::format("--optimizer {} on {} servers", model::name_of(kind), servers.count),

@@ -62,6 +62,8 @@ class Admission {
   /// Gradients of an update, as few as there are workers left.
   int quorum() const noexcept;
   int living() const noexcept;
+  /// Gradients that the sum at hand lacks.
+  int wanting() const noexcept { return quorum() - count(State::contributed); }
   bool lives(int worker) const { return at(worker).state != State::lost; }
   /// Everybody pauses.
   bool over() const noexcept;

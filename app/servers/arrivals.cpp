@@ -48,6 +48,15 @@ void ArrivalRecord::add(const Arrival& arrival) { append(bytes_of(arrival)); }
 
 void ArrivalRecord::end_round() { append(bytes_of(Arrival{.worker = kRoundEnd, .late = folded(hash_)})); }
 
+void ArrivalScript::end_at(std::int64_t last) {
+  updates.resize(static_cast<std::size_t>(std::clamp<std::int64_t>(last - head.first, 0, std::ssize(updates))));
+  std::erase_if(round_ends, [last](std::int64_t round) { return round > last; });
+}
+
+std::filesystem::path arrivals_of(const std::filesystem::path& file, int server) {
+  return server == 0 ? file : std::filesystem::path(fmt::format("{}.{}", file.string(), server));
+}
+
 ArrivalScript read_arrivals(const std::filesystem::path& path, const ArrivalHead& of) {
   std::ifstream file(path, std::ios::binary);
   if (!file)

@@ -2,9 +2,10 @@
 /// The order in which gradients made updates: what a run of --agree async or quorum depends on besides its options,
 /// kept in the run folder, and what --replay repeats.
 ///
-/// A file `arrivals-N` holds the updates of one process that began with N steps done: a head, then four bytes for each
-/// gradient that counted (its rank; by how many updates it was late, or in sums the last 16 bits of the update's
-/// number) and four for each end of a round, which hold a checksum of all before them.
+/// A file `arrivals-N` holds the updates of one process that began with N steps done; where each of several servers
+/// makes them in an order of its own, those of the others are in `arrivals-N.1` and so on. It is a head, then four
+/// bytes for each gradient that counted (its rank; by how many updates it was late, or in sums the last 16 bits of the
+/// update's number) and four for each end of a round, which hold a checksum of all before them.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +34,8 @@ struct ArrivalScript {
   std::vector<std::vector<Arrival>> updates;  ///< who made each
   std::vector<std::int64_t> round_ends;       ///< updates made by then, ascending
 
+  /// What comes after so many updates is forgotten.
+  void end_at(std::int64_t end);
   std::int64_t end() const noexcept { return head.first + static_cast<std::int64_t>(updates.size()); }
   const std::vector<Arrival>& at(std::int64_t update) const {
     return updates[static_cast<std::size_t>(update - head.first)];
@@ -54,6 +57,9 @@ class ArrivalRecord {
   std::string bytes_;
   std::uint32_t hash_;
 };
+
+/// Of one server where each gradient is an update: those of the first server are in `file`, of the others beside it.
+std::filesystem::path arrivals_of(const std::filesystem::path& file, int server);
 
 /// Up to the last end of a round: behind it a process may have died in the middle of a write.
 /// Throws std::runtime_error with a sentence where the file is none, is damaged, or is not of such a run.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <thread>
 
@@ -21,8 +22,9 @@ namespace {
 constexpr double kMostTimesLongerStep = 10;
 constexpr double kSecondsBetweenGlances = 0.1;
 
-model::ParameterStateOptions server_state(const Plan& plan, const comm::Slice& part, int servers) {
-  model::ParameterStateOptions options{.optimizer = plan.workload.optimizer};
+model::ParameterStateOptions server_state(const Plan& plan, const comm::Slice& part, int servers,
+                                          std::pmr::memory_resource* weights) {
+  model::ParameterStateOptions options{.optimizer = plan.workload.optimizer, .parameter_memory = weights};
   if (servers > 1) options.owned = {{.offset = part.offset, .count = part.count}};
   return options;
 }
@@ -33,27 +35,39 @@ std::vector<int> ranks_of_workers(const Servers& servers) {
   return ranks;
 }
 
+/// Workers of this host say in a note that a gradient is there; all hear who is lost.
+std::vector<std::size_t> most_values_of(const ServedMemory& memory, std::size_t workers, std::size_t part) {
+  std::vector<std::size_t> most;
+  for (std::size_t worker = 0; worker < workers; ++worker)
+    most.push_back(memory.gradients[worker] != nullptr ? 0 : part);
+  return most;
+}
+
 comm::ServerNote note_of(Say say) { return {.kind = static_cast<std::int32_t>(say)}; }
 
 }  // namespace
 
 ParameterServer::ParameterServer(comm::MpiSession& session, const Plan& plan, int index,
-                                 const std::shared_ptr<comm::TurnMutex>& mpi)
+                                 const std::shared_ptr<comm::TurnMutex>& mpi, ServedMemory memory)
     : plan_(plan),
       servers_(*plan.servers),
+      memory_(std::move(memory)),
       index_(index),
       workers_count_(servers_.workers),
       sums_(plan.settings.agree.quorum > 0 || plan.settings.agree.staleness == 0),
       part_(served_part(servers_, plan.workload.network->parameters().updated_elements(), index)),
       backend_(make_backend(plan.place, plan.settings.execution)),
-      state_(*backend_, plan.workload.network->parameters(), server_state(plan, part_, servers_.count)),
+      state_(*backend_, plan.workload.network->parameters(),
+             server_state(plan, part_, servers_.count, memory_.weights)),
       status_(*backend_, {}),
       optimizer_(*backend_, state_, status_, plan.workload.optimizer),
-      to_workers_(session, {.send = comm::ServerMessages::Lane::to_workers,
-                            .receive = comm::ServerMessages::Lane::to_servers,
-                            .peers = ranks_of_workers(servers_),
-                            .most_values = part_.count,
-                            .mpi = mpi}),
+      to_workers_(session,
+                  {.send = comm::ServerMessages::Lane::to_workers,
+                   .receive = comm::ServerMessages::Lane::to_servers,
+                   .peers = ranks_of_workers(servers_),
+                   .most_values = most_values_of(memory_, static_cast<std::size_t>(workers_count_), part_.count),
+                   .mpi = mpi,
+                   .window = &memory_.window}),
       workers_(static_cast<std::size_t>(workers_count_)),
       schedule_(plan.schedule),
       session_(session) {
@@ -63,14 +77,15 @@ ParameterServer::ParameterServer(comm::MpiSession& session, const Plan& plan, in
       if (other != index) others.push_back(servers_.rank_of(other));
     }
     squares_.assign(others.size(), 0.0);
+    const std::vector<std::size_t> most(others.size(), static_cast<std::size_t>(workers_count_));
     to_servers_.emplace(session, comm::ServerMessages::Options{.send = comm::ServerMessages::Lane::between_servers,
                                                                .receive = comm::ServerMessages::Lane::between_servers,
                                                                .peers = std::move(others),
-                                                               .most_values = static_cast<std::size_t>(workers_count_),
-                                                               .mpi = mpi});
+                                                               .most_values = most,
+                                                               .mpi = mpi,
+                                                               .window = &memory_.window});
   }
   for (Worker& worker : workers_) {
-    if (sums_) worker.gradient.resize(part_.count);
     if (!sums_ && plan.settings.agree.stale_rate == StaleRate::compensate) worker.read.resize(part_.count);
   }
   figures_.accepted.assign(workers_.size(), 0.0);
@@ -84,13 +99,14 @@ std::span<float> ParameterServer::weights() {
 std::span<float> ParameterServer::gradients() { return state_.gradient_elements().subspan(part_.offset, part_.count); }
 
 void ParameterServer::load(const model::ParameterState& from, const ServedCourse& course) {
+  const std::int64_t updates_per_step = sums_ ? 1 : workers_count_;
+  const comm::HostWindow::Change change(memory_.window, course.steps * updates_per_step);
   std::vector<float> arena(from.elements());
   for (const std::string& group : from.state_groups()) {
     const std::span<float> values = std::span(arena).first(from.group_elements(group));
     from.download_group(group, values);
     state_.upload_group(group, values);
   }
-  const std::int64_t updates_per_step = sums_ ? 1 : workers_count_;
   version_ = course.steps * updates_per_step;
   optimizer_since_ = course.optimizer_since * updates_per_step;
   schedule_ = plan_.schedule.scaled(course.rate_factor);
@@ -98,60 +114,62 @@ void ParameterServer::load(const model::ParameterState& from, const ServedCourse
   spoilt_.clear();
   for (Worker& worker : workers_) worker.has_version = -1;
   figures_.loss = figures_.metric = figures_.samples = 0;
-  const AgreeOptions& agree = plan_.settings.agree;
+  for (Worker& worker : workers_) worker.scripted = worker.reads_for = -1;
+  script_.reset();
+  if (!coordinates() && sums_) return;
+  const ArrivalHead head{.first = version_, .workers = workers_count_, .sums = sums_ ? 1 : 0};
+  record_.emplace(head);
+  if (plan_.replay.empty()) return begin_admission();
+  script_ = std::make_shared<ArrivalScript>(read_arrivals(arrivals_of(plan_.replay, index_), head));
+}
+
+void ParameterServer::follow_script(std::int64_t end) {
+  if (script_) script_->end_at(end);
+  begin_admission();
+}
+
+void ParameterServer::begin_admission() {
   if (!coordinates()) return;
+  const AgreeOptions& agree = plan_.settings.agree;
   Admission::Options options{.workers = workers_count_,
                              .quorum = !sums_             ? 0
                                        : agree.quorum > 0 ? agree.quorum
                                                           : workers_count_,
                              .staleness = {},
-                             .updates = version_};
+                             .updates = version_,
+                             .script = script_};
   if (!sums_ && agree.staleness > 0) options.staleness = agree.staleness;
-  const ArrivalHead head{.first = version_, .workers = workers_count_, .sums = sums_ ? 1 : 0};
-  if (!plan_.replay.empty()) {
-    options.script = std::make_shared<ArrivalScript>(read_arrivals(plan_.replay, head));
-    scripted_steps_ = options.script->end() / updates_per_step;
-  }
-  if (sums_ || servers_.count == 1) record_.emplace(head);
   admission_.emplace(options);
   for (const int worker : lost_) admission_->lost(worker);
 }
 
 void ParameterServer::serve(std::int64_t steps, const Look& look, const std::stop_token& stop) {
-  using std::chrono::microseconds;
-  comm::Backoff backoff({.spin = {}, .yield = microseconds(2000), .sleep = microseconds(50)});
+  comm::MessageWait waiting = message_wait();
   const ExecutionOptions& execution = plan_.settings.execution;
   stop_ = &stop;
   byes_ = static_cast<int>(lost_.size());
   ended_ = false;
-  for (Worker& worker : workers_) worker.paused = false;
+  for (Worker& worker : workers_) worker.paused = worker.listens = false;
   for (const int worker : lost_) workers_[static_cast<std::size_t>(worker)].paused = true;
   if (admission_) admission_->begin_round(sums_ ? steps : steps * workers_count_);
   since_heard_.lap();
   StopWatch since_look;
+  const auto over_on_all_sides = [&] { return over() && ended_ && all_sent(); };
+  std::unique_lock serving(serving_);
+  is_serving_ = true;
+  if (script_ && version_ >= script_->end()) script_.reset();
   while (!stop.stop_requested()) {
-    bool heard = false;
-    if (admission_) tell_workers();
-    while (const auto message = to_workers_.poll()) {
-      hear(*message);
-      heard = true;
-      if (admission_) tell_workers();
-    }
-    while (to_servers_) {
-      const auto message = to_servers_->poll();
-      if (!message) break;
-      hear_server(*message);
-      heard = true;
-    }
-    if (decided_ && apply_sum()) heard = true;
-    if (!sums_ && admission_ && admission_->follows_script()) apply_scripted();
-    if (over() && !ended_ && admission_) say_end();
-    if (over() && ended_ && to_workers_.all_sent() && (!to_servers_ || to_servers_->all_sent())) return;
+    waiting.look();
+    const bool heard = progress();
+    if (over_on_all_sides()) break;
     if (heard) {
-      since_heard_.lap();
-      backoff.reset();
+      waiting.reset();
     } else {
-      backoff.pause();
+      const bool sending = !all_sent();
+      const std::uint32_t lacks = lacking();
+      serving.unlock();
+      waiting.pause(sending, lacks);
+      serving.lock();
     }
     if (since_look.seconds() < kSecondsBetweenGlances) continue;
     since_look.lap();
@@ -166,7 +184,59 @@ void ParameterServer::serve(std::int64_t steps, const Look& look, const std::sto
                                       index_, since_heard_.seconds(), silent.size() == 1 ? "rank" : "ranks",
                                       fmt::join(silent, ", ")));
   }
+  is_serving_ = false;
+  if (record_ && over()) record_->end_round();
 }
+
+comm::MessageWait ParameterServer::message_wait() {
+  bool near = true;
+  for (int rank = 0; rank < session_.size(); ++rank) {
+    if (servers_.trains(rank) || servers_.on(rank) >= 0) near = near && memory_.window.reaches(rank);
+  }
+  return {memory_.window,
+          {.end = comm::HostWindow::End::server, .near = near, .lends = servers_.trains(session_.rank())}};
+}
+
+/// Hears what has come, and does it. False: nothing.
+bool ParameterServer::progress() {
+  bool heard = false;
+  if (admission_) tell_workers();
+  while (const auto message = to_workers_.poll()) {
+    hear(*message);
+    heard = true;
+    if (admission_) tell_workers();
+  }
+  while (to_servers_) {
+    const auto message = to_servers_->poll();
+    if (!message) break;
+    hear_server(*message);
+    heard = true;
+  }
+  if (decided_ && apply_sum()) heard = true;
+  if (!sums_ && script_) apply_scripted();
+  if (over() && !ended_ && admission_) say_end();
+  if (heard) since_heard_.lap();
+  return heard;
+}
+
+void ParameterServer::drive() {
+  const std::unique_lock serving(serving_, std::try_to_lock);
+  if (serving && is_serving_) progress();
+}
+
+std::uint32_t ParameterServer::awaited() {
+  const std::lock_guard serving(serving_);
+  return lacking();
+}
+
+/// Messages that it takes until there is something to do, but for those that say so.
+std::uint32_t ParameterServer::lacking() const {
+  if (!sums_) return 1;
+  if (admission_) return static_cast<std::uint32_t>(std::max(1, admission_->wanting()));
+  return decided_ ? 1 : std::numeric_limits<std::uint16_t>::max();
+}
+
+bool ParameterServer::all_sent() { return to_workers_.all_sent() && (!to_servers_ || to_servers_->all_sent()); }
 
 bool ParameterServer::over() const { return byes_ == workers_count_ && !decided_; }
 
@@ -177,7 +247,6 @@ void ParameterServer::say_end() {
     to_servers_->send(other, note_of(Say::end), lost);
   }
   ended_ = true;
-  if (record_) record_->end_round();
 }
 
 void ParameterServer::lost(int index) {
@@ -200,6 +269,12 @@ void ParameterServer::lost(int index) {
   const bool complete = admission_->lost(index);
   leave_out(index);
   if (complete && !decided_) decide();
+}
+
+void ParameterServer::lost_between_rounds(int index) {
+  if (std::ranges::find(lost_, index) != lost_.end()) return;
+  if (admission_) admission_->lost(index);
+  leave_out(index);
 }
 
 /// Nothing is expected of a worker any more.
@@ -235,19 +310,28 @@ void ParameterServer::tell_workers() {
     note.squares = figures_.gradient_norm * figures_.gradient_norm;
     note.rate = figures_.learning_rate;
     note.divisor = static_cast<double>(step());
-    workers_[static_cast<std::size_t>(word->worker)].since_go.lap();
+    Worker& worker = workers_[static_cast<std::size_t>(word->worker)];
+    if (!sums_ && word->goes_on && worker.listens && !script_ && write_weights(word->worker)) {
+      note.flags = kInPlace;
+    }
+    worker.since_go.lap();
     to_workers_.send(word->worker, note, lost_values());
   }
 }
 
 void ParameterServer::hear(const comm::ServerMessages::Received& message) {
   Worker& worker = workers_[static_cast<std::size_t>(message.peer)];
+  worker.listens = true;
   switch (static_cast<Say>(message.note.kind)) {
     case Say::pull:
       worker.wants = message.note.version;
-      if (!sums_ && admission_ && admission_->follows_script()) {
-        worker.scripted = admission_->scripted(message.peer);
-        worker.wants = worker.scripted - admission_->script().at(worker.scripted).front().late;
+      if (!sums_ && script_) {
+        worker.reads_for = next_scripted(worker);
+        if (worker.reads_for < 0) {
+          throw comm::PeerError(fmt::format("--replay: the record of server {} knows no further gradient of rank {}",
+                                            index_, message.peer));
+        }
+        worker.wants = worker.reads_for - script_->at(worker.reads_for).front().late;
         if (*worker.wants < version_) {
           throw comm::PeerError(fmt::format(
               "--replay: rank {} is to read the weights of update {}, and {} are made: give the same --evaluate-every "
@@ -300,13 +384,8 @@ void ParameterServer::take(int index, const comm::ServerMessages::Received& mess
   Worker& worker = workers_[static_cast<std::size_t>(index)];
   worker.note = message.note;
   if (admission_ && (message.note.flags & kWantsEnd) != 0) admission_->drain();
-  if (!sums_ && admission_ && admission_->follows_script()) {
-    worker.gradient.resize(part_.count);
-    read_gradient(message, worker.gradient);
-    worker.has_gradient = true;
-    return;
-  }
-  if (!sums_) {
+  const bool at_once = !sums_ && !script_;
+  if (at_once) {
     if (admission_) {
       admission_->arrived(index);
       count(message.note);
@@ -314,8 +393,16 @@ void ParameterServer::take(int index, const comm::ServerMessages::Received& mess
     read_gradient(message, gradients());
     return apply_each(worker);
   }
-  read_gradient(message, worker.gradient);
+  if ((message.note.flags & kInPlace) != 0) {
+    worker.source = memory_.gradients[static_cast<std::size_t>(index)] + part_.offset;
+  } else {
+    worker.gradient.resize(part_.count);
+    read_gradient(message, worker.gradient);
+    worker.source = worker.gradient.data();
+  }
   worker.has_gradient = true;
+  worker.scripted = worker.reads_for;
+  if (!sums_) return;
   if (!admission_) return;  // the coordinator's word decides
   switch (admission_->arrived(index)) {
     case Admission::Verdict::update:
@@ -331,6 +418,10 @@ void ParameterServer::take(int index, const comm::ServerMessages::Received& mess
 /// Whoever sends blocks has tables of which each batch meets a few rows. Plain SGD leaves the others alone, so the
 /// weights may travel in blocks, too; with other optimisers all that was ever met changes in every update.
 void ParameterServer::read_gradient(const comm::ServerMessages::Received& message, std::span<float> into) {
+  if ((message.note.flags & kInPlace) != 0) {
+    std::copy_n(memory_.gradients[static_cast<std::size_t>(message.peer)] + part_.offset, into.size(), into.begin());
+    return;
+  }
   const bool packed = (message.note.flags & kPacked) != 0;
   if (packed) std::ranges::fill(into, 0.0f);
   if (packed ? !comm::unpack_blocks(message.values, into) : message.values.size() != into.size()) {
@@ -345,27 +436,35 @@ void ParameterServer::read_gradient(const comm::ServerMessages::Received& messag
   }
 }
 
+/// The update of this worker after the one that it has read for, or brought; -1: there is none.
+std::int64_t ParameterServer::next_scripted(const Worker& worker) const {
+  const int index = static_cast<int>(&worker - workers_.data());
+  for (std::int64_t update = std::max(version_, std::max(worker.scripted, worker.reads_for) + 1);
+       update < script_->end(); ++update) {
+    if (script_->at(update).front().worker == index) return update;
+  }
+  return -1;
+}
+
 /// What is next in the script, as long as it is here, and everybody has read what it changes.
 void ParameterServer::apply_scripted() {
-  for (;;) {
-    Worker* next = nullptr;
-    int index = 0;
-    for (int other = 0; other < workers_count_; ++other) {
-      Worker& worker = workers_[static_cast<std::size_t>(other)];
-      if (worker.has_gradient && worker.scripted == version_) next = &worker, index = other;
-      if (worker.has_gradient) continue;
-      const std::int64_t update = worker.scripted >= version_ ? worker.scripted : admission_->scripted(other);
-      const bool has_read = worker.scripted == update && !worker.wants;
-      if (update >= 0 && !has_read && update - admission_->script().at(update).front().late <= version_) return;
+  while (version_ < script_->end()) {
+    Worker& next = workers_[script_->at(version_).front().worker];
+    if (!next.has_gradient || next.scripted != version_) return;
+    for (const Worker& worker : workers_) {
+      const bool reads = worker.reads_for >= version_ && worker.reads_for != worker.scripted;
+      const std::int64_t update = reads ? worker.reads_for : next_scripted(worker);
+      const bool has_read = reads && !worker.wants;
+      if (update >= 0 && !has_read && update - script_->at(update).front().late <= version_) return;
     }
-    if (next == nullptr) return;
-    next->has_gradient = false;
-    next->scripted = -1;
-    admission_->arrived(index);
-    count(next->note);
-    std::ranges::copy(next->gradient, gradients().begin());
-    apply_each(*next);
-    tell_workers();
+    next.has_gradient = false;
+    if (admission_) {
+      admission_->arrived(script_->at(version_).front().worker);
+      count(next.note);
+    }
+    std::copy_n(next.source, part_.count, gradients().begin());
+    apply_each(next);
+    if (admission_) tell_workers();
   }
 }
 
@@ -421,7 +520,7 @@ bool ParameterServer::apply_sum() {
   for (const int index : *decided_) {
     Worker& worker = workers_[static_cast<std::size_t>(index)];
     if (!worker.has_gradient || worker.note.step != version_) return false;
-    terms.push_back(worker.gradient.data());
+    terms.push_back(worker.source);
     samples += worker.note.samples;
     divisor = std::max(divisor, worker.note.divisor);
   }
@@ -462,10 +561,11 @@ double ParameterServer::sum_squares(double own) {
   comm::ServerNote note = note_of(Say::squares);
   note.squares = own;
   for (int other = 0; other < to_servers_->peers(); ++other) to_servers_->send(other, note);
-  using std::chrono::microseconds;
-  comm::Backoff backoff({.spin = {}, .yield = microseconds(2000), .sleep = microseconds(50)});
+  comm::MessageWait pauses(memory_.window,
+                           {.end = comm::HostWindow::End::server, .lends = memory_.window.oversubscribed()});
   const StopWatch waiting;
   while (squares_heard_ < to_servers_->peers()) {
+    pauses.look();
     if (const auto message = to_servers_->poll()) {
       hear_server(*message);
       continue;
@@ -475,7 +575,7 @@ double ParameterServer::sum_squares(double own) {
       throw comm::PeerError(fmt::format("server {}: the other servers do not come to update {} for {:.0f} s", index_,
                                         version_ + 1, waiting.seconds()));
     }
-    backoff.pause();
+    pauses.pause(!all_sent());
   }
   squares_heard_ = 0;
   double sum = 0;
@@ -486,6 +586,7 @@ double ParameterServer::sum_squares(double own) {
 }
 
 void ParameterServer::update(double rate, double squares) {
+  const comm::HostWindow::Change change(memory_.window, version_ + 1);
   if (!spoilt_.empty()) return;
   if (!std::isfinite(squares)) {
     spoilt_ = fmt::format(
@@ -503,16 +604,31 @@ void ParameterServer::update(double rate, double squares) {
   figures_.gradient_norm = std::sqrt(squares);
 }
 
+/// A worker reads this version: where it is within reach, its own weights are that from here on. False: it is not.
+bool ParameterServer::write_weights(int index) {
+  Worker& worker = workers_[static_cast<std::size_t>(index)];
+  const std::span<const float> now = weights();
+  worker.read_version = version_;
+  if (!worker.read.empty()) std::copy(now.begin(), now.end(), worker.read.begin());
+  float* const theirs = memory_.workers_weights[static_cast<std::size_t>(index)];
+  if (theirs == nullptr) return false;
+  std::copy(now.begin(), now.end(), theirs + part_.offset);
+  return true;
+}
+
 void ParameterServer::answer_pulls() {
   for (std::size_t i = 0; i < workers_.size(); ++i) {
     Worker& worker = workers_[i];
     if (!worker.wants || version_ < *worker.wants) continue;
     worker.wants.reset();
-    worker.read_version = version_;
-    const std::span<const float> now = weights();
-    if (!worker.read.empty()) std::copy(now.begin(), now.end(), worker.read.begin());
     comm::ServerNote note = note_of(Say::part);
     note.version = version_;
+    if (sums_ ? memory_.window.reaches(static_cast<int>(i)) : write_weights(static_cast<int>(i))) {
+      note.flags = kInPlace;
+      to_workers_.send(static_cast<int>(i), note);
+      continue;
+    }
+    const std::span<const float> now = weights();
     if (changed_.since(worker.has_version, blocks_) && comm::pack_blocks(now, blocks_, packed_)) {
       note.flags = kPacked;
       to_workers_.send(static_cast<int>(i), note, packed_);

@@ -12,6 +12,12 @@
 /// and one server or no clipping, the weights have the bits of a sum in shared memory. Where some are missing the sum
 /// is scaled to the mean over the samples that are there.
 ///
+/// WHAT STAYS IN PLACE. On one host gradients are read where the worker has them: it writes the next one only when it
+/// has been told to. Weights of sums are read where the server has them; each update waits for gradients of who has
+/// read the ones before, and who is late and meets a change reads again. Of gradients each by itself the server writes
+/// the weights to where the worker has its own, which waits meanwhile. Then `go` of the coordinator brings the weights,
+/// too.
+///
 /// WHAT IS LEFT OUT. Blocks of a gradient that are zero (rows of a word embedding that no batch has met) do not travel,
 /// nor do, with plain SGD, those of the weights that a worker has already.
 ///
@@ -26,6 +32,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <memory_resource>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <stop_token>
@@ -37,6 +45,7 @@
 #include "app/report/stop_watch.hpp"
 #include "app/servers/admission.hpp"
 #include "comm/servers/changed_blocks.hpp"
+#include "comm/servers/host_window.hpp"
 #include "comm/servers/server_messages.hpp"
 #include "model/backend.hpp"
 #include "model/state/parameter_state.hpp"
@@ -51,6 +60,15 @@ enum class Say : std::int32_t { go, pause, pull, part, push, bye, decided, squar
 /// ServerNote::flags.
 inline constexpr std::int32_t kWantsEnd = 1;  ///< of a push: the round is to end
 inline constexpr std::int32_t kPacked = 2;    ///< the values are blocks of the part
+inline constexpr std::int32_t kInPlace = 4;   ///< they lie in the host's common memory
+
+/// What the ranks of a host have in memory that all of them map.
+struct ServedMemory {
+  comm::HostWindow& window;
+  std::pmr::memory_resource* weights = nullptr;  ///< where a server of sums keeps its own
+  std::vector<float*> gradients;                 ///< of each rank; nullptr: out of reach
+  std::vector<float*> workers_weights;           ///< likewise; where each gradient is an update
+};
 
 /// Where a run is that servers take over.
 struct ServedCourse {
@@ -75,28 +93,41 @@ class ParameterServer {
   /// What a rank gets done while it serves; called every 0.1 s or so, and must not block.
   using Look = std::function<void()>;
 
-  /// The server of this rank, number `index`. `session` and `plan` outlive it; `mpi`: see ServerMessages.
-  ParameterServer(comm::MpiSession& session, const Plan& plan, int index, const std::shared_ptr<comm::TurnMutex>& mpi);
+  /// The server of this rank, number `index`. `session`, `plan` and what `memory` refers to outlive it; `mpi`: see
+  /// ServerMessages.
+  ParameterServer(comm::MpiSession& session, const Plan& plan, int index, const std::shared_ptr<comm::TurnMutex>& mpi,
+                  ServedMemory memory);
 
   bool coordinates() const noexcept { return index_ == 0; }
   /// Takes its part of all state. Between rounds.
   void load(const model::ParameterState& from, const ServedCourse& course);
-  /// The coordinator's, where a record is repeated: steps done when it ends; else 0.
-  std::int64_t scripted_steps() const noexcept { return scripted_steps_; }
-  /// The coordinator's: what arrived since the last call, as a file of arrivals has it. Empty where several servers
-  /// hear gradients in orders of their own.
+  /// Where a record is repeated, after load(): updates made when this server's ends; else 0.
+  std::int64_t script_end() const noexcept { return script_ ? script_->end() : 0; }
+  /// Then: those of all servers go as far as this, and no further.
+  void follow_script(std::int64_t end);
+  /// What arrived since the last call, as a file of arrivals has it: the coordinator's, and where each gradient is an
+  /// update every server's.
   std::string take_record() { return record_ ? record_->take() : std::string(); }
   /// What is not finite in the sums of the last round; empty: nothing.
   const std::string& spoilt() const noexcept { return spoilt_; }
   /// Until all workers pause: when so many steps are done, or earlier when somebody asks for it. Throws
   /// comm::PeerError where a worker does not come; returns early where `stop` is requested.
   void serve(std::int64_t steps, const Look& look, const std::stop_token& stop);
+  /// Does what there is to do of a round under way: for a worker on this rank that waits, while serve() sleeps in
+  /// another thread. Nothing happens where that one is awake. Throws as serve().
+  void drive();
+  /// What serve() would wait for.
+  std::uint32_t awaited();
   /// The round is to end. From the thread that serves.
   void drain();
   /// A worker has died. From the thread that serves. Throws comm::PeerError where the others cannot go on.
   void lost(int worker);
+  /// All know it, and no round is under way.
+  void lost_between_rounds(int worker);
   /// Those who have died, ascending: the same on all ranks after a round.
   const std::vector<int>& lost_workers() const noexcept { return lost_; }
+  /// All updated ones, of which its part is its own.
+  std::span<float> all_weights() { return state_.weight_elements(model::Weights::current); }
   /// out = this server's part of a group; `out` is an arena.
   void download(std::string_view group, std::span<float> out) const { state_.download_group(group, out); }
   /// The coordinator's are whole.
@@ -106,14 +137,18 @@ class ParameterServer {
   /// What a worker has sent and is not used yet, or what it reads meanwhile.
   struct Worker {
     comm::ServerNote note;
-    std::vector<float> gradient;  ///< of sums
+    std::vector<float> gradient;  ///< that has come in messages and waits
+    float* source = nullptr;      ///< this server's part of the gradient that waits
     std::vector<float> read;      ///< weights that it computes with, for compensation
     std::int64_t read_version = 0;
     std::int64_t has_version = -1;      ///< of the weights that it has; -1: not known
     std::optional<std::int64_t> wants;  ///< this version or a later one, and is not answered yet
     bool has_gradient = false;
-    std::int64_t scripted = -1;  ///< of a replay: the update that it works on
-    bool paused = false;         ///< or dead
+    // Of a replay: updates, of this server.
+    std::int64_t scripted = -1;   ///< that its gradient makes
+    std::int64_t reads_for = -1;  ///< that it has read, or wants to read, the weights for
+    bool paused = false;          ///< or dead
+    bool listens = false;         ///< has been heard in this round: it waits for weights when it is told so
     StopWatch since_go;
   };
 
@@ -124,6 +159,7 @@ class ParameterServer {
   void hear_server(const comm::ServerMessages::Received& message);
   void take(int worker, const comm::ServerMessages::Received& message);
   void read_gradient(const comm::ServerMessages::Received& message, std::span<float> into);
+  bool write_weights(int worker);
   void count(const comm::ServerNote& note);
   void apply_each(Worker& from);
   void decide();
@@ -133,13 +169,20 @@ class ParameterServer {
   void answer_pulls();
   void leave_out(int worker);
   void apply_scripted();
+  std::int64_t next_scripted(const Worker& worker) const;
+  void begin_admission();
   void tell_workers();
   bool over() const;
+  bool progress();
+  std::uint32_t lacking() const;
+  bool all_sent();
+  comm::MessageWait message_wait();
   void say_end();
   std::vector<float> lost_values() const { return {lost_.begin(), lost_.end()}; }
 
   const Plan& plan_;
   const Servers servers_;
+  const ServedMemory memory_;
   int index_, workers_count_;
   bool sums_;
   comm::Slice part_;
@@ -154,9 +197,9 @@ class ParameterServer {
   std::optional<std::vector<int>> decided_;  ///< whose gradients make the next update
   std::vector<double> squares_;              ///< of the other servers, for the update under way
   int squares_heard_ = 0;
-  std::int64_t version_ = 0;  ///< updates of this part
-  std::int64_t scripted_steps_ = 0;
-  std::int64_t optimizer_since_ = 0;  ///< updates
+  std::int64_t version_ = 0;               ///< updates of this part
+  std::shared_ptr<ArrivalScript> script_;  ///< that is repeated, until its end
+  std::int64_t optimizer_since_ = 0;       ///< updates
   model::LearningRateSchedule schedule_;
   std::optional<ArrivalRecord> record_;
   comm::ChangedBlocks changed_;  ///< of the weights, where that is worth looking at
@@ -170,6 +213,8 @@ class ParameterServer {
   double longest_ = 0;  ///< seconds of a worker's step
   StopWatch since_heard_;
   const std::stop_token* stop_ = nullptr;
+  std::mutex serving_;       ///< of the round under way: held by who sees to it
+  bool is_serving_ = false;  ///< there is one
   ServerFigures figures_;
 };
 

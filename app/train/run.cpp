@@ -49,6 +49,14 @@ void Run::keep_error(Work work) {
   }
 }
 
+/// What all ranks do between steps; where servers keep the parameters a worker may die in it.
+template <class Work>
+void Run::together(Work work) {
+  ServerRounds* const servers = engine_.server_rounds();
+  if (servers == nullptr) return work();
+  servers->together(work, [&](const std::string& text) { console_.warn(text); });
+}
+
 /// Rank 0's work with the outside world.
 template <class Work>
 void Run::on_rank0(Work work) {
@@ -198,9 +206,12 @@ void Run::evaluate_now() {
   communicator_.note_activity("validation", trainer_.steps_done());
   StopWatch watch;
   if (validation_.average) engine_.bring_together(training_.parameters.weight_elements(model::Weights::average));
-  const Score evaluation = evaluate(training_.model, *workload_.validation, communicator_,
-                                    validation_.average ? model::Weights::average : model::Weights::current,
-                                    validation_.batch, *workload_.task);
+  Score evaluation;
+  together([&] {
+    evaluation = evaluate(training_.model, *workload_.validation, communicator_,
+                          validation_.average ? model::Weights::average : model::Weights::current, validation_.batch,
+                          *workload_.task);
+  });
   evaluated_at_ = trainer_.steps_done();
   const double seconds = watch.seconds();
   interrupted_seconds_ += seconds;
@@ -253,7 +264,7 @@ void Run::check_own_shards() {
 
 /// Collective. Weights that have seen other data than the run began with are not saved.
 void Run::require_unchanged_data() {
-  comm::all_succeed(communicator_, [&] { check_own_shards(); });
+  together([&] { comm::all_succeed(communicator_, [&] { check_own_shards(); }); });
 }
 
 /// Copies the state; the next steps change the original while rank 0 writes the copy.
@@ -263,7 +274,7 @@ void Run::save_now() {
   communicator_.note_activity("checkpoint", trainer_.steps_done());
   await_checkpoint();
   const StopWatch watch;
-  checkpointer_.take();
+  together([&] { checkpointer_.take(); });
   keep_error([&] { checkpointer_.write(record()); });
   // Whoever waits for rank 0 does so here, where a long operation is excused, not in a sum between devices.
   if (waits_on_devices_) {
@@ -343,11 +354,11 @@ void Run::make_steps(StopSignals& signals) {
 }
 
 /// A file for each process that has trained in this folder, by the steps done before: a replay begins there.
-void Run::record_arrivals(const std::string& bytes) {
-  const std::filesystem::path path = folder_->path() / fmt::format("arrivals-{}", first_step_);
+void Run::record_arrivals(int server, const std::string& bytes) {
+  const std::filesystem::path path = arrivals_of(folder_->path() / fmt::format("arrivals-{}", first_step_), server);
   const io::IoDeadline::Operation writing(io_deadline_, io::IoDeadline::Kind::writing, path);
-  std::ofstream file(path, std::ios::binary | (recorded_arrivals_ ? std::ios::app : std::ios::trunc));
-  recorded_arrivals_ = true;
+  std::ofstream file(path, std::ios::binary | (records_.contains(server) ? std::ios::app : std::ios::trunc));
+  records_.insert(server);
   file << bytes << std::flush;
   if (!file) throw io::FileError(fmt::format("{} cannot be written: is the disk full?", path.string()));
 }
@@ -366,20 +377,21 @@ std::int64_t Run::next_due() const {
 Trainer::Result Run::make_step(StopSignals& signals) {
   steps_before_ = trainer_.steps_done();
   if (ServerRounds* const servers = engine_.server_rounds()) {
-    return servers->round(trainer_, next_due(),
-                          {.ask = [&] { return next_request(signals); },
-                           .report =
-                               [&](StepFigures figures) {
-                                 on_rank0([&] {
-                                   figures.epoch = static_cast<double>(figures.step) /
-                                                   static_cast<double>(workload_.work.steps_per_epoch);
-                                   reporter_.step(figures, time(), [this] { return training_.optimizer.l2_loss(); });
-                                 });
-                                 report_checkpoint();  // one rank writes: nobody else is asked
-                               },
-                           .warn = [&](const std::string& text) { console_.warn(text); },
-                           .record = [&](const std::string& bytes) { on_rank0([&] { record_arrivals(bytes); }); },
-                           .go_on_at = go_on_at_});
+    return servers->round(
+        trainer_, next_due(),
+        {.ask = [&] { return next_request(signals); },
+         .report =
+             [&](StepFigures figures) {
+               on_rank0([&] {
+                 figures.epoch =
+                     static_cast<double>(figures.step) / static_cast<double>(workload_.work.steps_per_epoch);
+                 reporter_.step(figures, time(), [this] { return training_.optimizer.l2_loss(); });
+               });
+               report_checkpoint();  // one rank writes: nobody else is asked
+             },
+         .warn = [&](const std::string& text) { console_.warn(text); },
+         .record = [&](int server, const std::string& bytes) { on_rank0([&] { record_arrivals(server, bytes); }); },
+         .go_on_at = go_on_at_});
   }
   LocalRounds* const rounds = engine_.local_rounds();
   if (rounds == nullptr) return trainer_.step(next_request(signals));
@@ -406,7 +418,9 @@ int Run::train(StopSignals& signals) {
       console_.info(fmt::format("time in steps: {}", format_split(split)));
       if (const std::string advice = faster_alone(split); !advice.empty()) console_.info(advice);
     });
-    if (ServerRounds* const servers = engine_.server_rounds()) console_.info(servers->report());
+    if (ServerRounds* const servers = engine_.server_rounds()) {
+      console_.info(servers->report([&](const std::string& text) { console_.warn(text); }));
+    }
   }
   save_now();
   await_checkpoint();
@@ -414,10 +428,12 @@ int Run::train(StopSignals& signals) {
   if (idle.empty()) {
     on_rank0([&] { reporter_.end(trainer_.steps_done(), how_it_ended()); });
   }
-  comm::all_succeed(communicator_, [&] {
-    if (!error_.empty()) throw std::runtime_error(error_);
-    console_.info(idle.empty() || stopped_ ? ending(signals) : idle);
+  together([&] {
+    comm::all_succeed(communicator_, [&] {
+      if (!error_.empty()) throw std::runtime_error(error_);
+    });
   });
+  console_.info(idle.empty() || stopped_ ? ending(signals) : idle);
   return stopped_ ? kExitStoppedEarly : kExitDone;
 }
 

@@ -10,6 +10,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "app/engine/checkpointer.hpp"
@@ -102,12 +103,14 @@ class Run {
   void make_steps(StopSignals& signals);
   Trainer::Result make_step(StopSignals& signals);
   std::int64_t next_due() const;
-  void record_arrivals(const std::string& bytes);
+  void record_arrivals(int server, const std::string& bytes);
   Trainer::Request next_request(StopSignals& signals);
   bool checkpoint_is_due();
   std::string summary() const;
   std::string faster_alone(const TimeSplit& split) const;
   std::string ending(const StopSignals& signals) const;
+  template <class Work>
+  void together(Work work);
   template <class Work>
   void keep_error(Work work);
   template <class Work>
@@ -139,8 +142,8 @@ class Run {
   double best_metric_ = std::numeric_limits<double>::quiet_NaN();
   Patience patience_;
   LossWatch loss_watch_;
-  std::int64_t first_step_ = 0;     ///< done when this process began
-  bool recorded_arrivals_ = false;  ///< of servers, by this process
+  std::int64_t first_step_ = 0;  ///< done when this process began
+  std::set<int> records_;        ///< of arrivals that this process has begun, by their servers
   io::IoDeadline* io_deadline_ = nullptr;
   std::int64_t steps_before_ = 0;  ///< done when the last step, or round, began
   bool target_reached_ = false, stopped_ = false;

@@ -40,6 +40,9 @@ class ForwardingCommunicator : public Communicator {
   std::unique_ptr<std::pmr::memory_resource> do_reduction_memory(std::size_t bytes, MemoryUse use) override {
     return inner_->reduction_memory(bytes, use);
   }
+  void do_map(std::span<std::byte> data, std::vector<std::byte*>& everywhere) const override {
+    everywhere = inner_->mapped(data);
+  }
   void do_all_reduce(std::span<float> data) override { inner_->all_reduce(data); }
   void do_all_reduce(std::span<double> data) override { inner_->all_reduce(data); }
   void do_all_reduce(const TreeTerms& terms) override { inner_->all_reduce(terms); }

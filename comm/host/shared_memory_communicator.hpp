@@ -37,6 +37,9 @@ class SharedMemoryCommunicator final : public Communicator {
 
  private:
   std::unique_ptr<std::pmr::memory_resource> do_reduction_memory(std::size_t bytes, MemoryUse use) override;
+  void do_map(std::span<std::byte> data, std::vector<std::byte*>& everywhere) const override {
+    group_.find_common(data, everywhere);
+  }
   void do_all_reduce(std::span<float> data) override;
   void do_all_reduce(std::span<double> data) override;
   void do_all_reduce(const TreeTerms& terms) override;

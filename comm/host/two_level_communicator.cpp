@@ -114,6 +114,12 @@ TwoLevelCommunicator::TwoLevelCommunicator(MpiSession::State& state, PeerTable p
   staging_ = {static_cast<std::byte*>(staging_memory_->allocate(bytes, kLineBytes)), bytes};
 }
 
+void TwoLevelCommunicator::do_map(std::span<std::byte> data, std::vector<std::byte*>& everywhere) const {
+  std::vector<std::byte*> here(group_.ranks().size(), nullptr);
+  group_.find_common(data, here);
+  for (std::size_t i = 0; i < here.size(); ++i) everywhere[static_cast<std::size_t>(group_.ranks()[i])] = here[i];
+}
+
 // Sums and copies -----------------------------------------------------------------------------------------------------
 
 void TwoLevelCommunicator::run_all_reduce(std::span<float> data) {

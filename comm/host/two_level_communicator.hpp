@@ -58,6 +58,7 @@ class TwoLevelCommunicator final : public NetworkCommunicator {
  private:
   /// Memory that all ranks of the machine map, or AgreedError on all ranks when some machine has none.
   std::unique_ptr<ReductionMemory> take_memory(std::size_t bytes) override;
+  void do_map(std::span<std::byte> data, std::vector<std::byte*>& everywhere) const override;
   void run_all_reduce(std::span<float> data) override;
   void run_all_reduce(std::span<double> data) override;
   void run_reduce_scatter(std::span<float> data) override;

@@ -4,7 +4,8 @@
 ///
 /// WHAT TRAVELS. A note of fixed size, and float32 values behind it. One receive per peer lies ready all the time, so
 /// nobody who sends waits for the other side, and the memory is one message per peer. Two-sided MPI: one-sided windows
-/// lack threads in Open MPI 4.
+/// lack threads in Open MPI 4. Between ranks of a host nothing passes through MPI: a note lies in a mailbox of memory
+/// that both map (HostWindow), and what it is of lies there, too.
 ///
 /// THREADS. A rank may have two ends, one that trains and one that serves, in two threads; they share a mutex, and each
 /// call holds it while it is inside MPI (MPI_THREAD_SERIALIZED). No call blocks.
@@ -19,6 +20,7 @@
 #include <thread>
 #include <vector>
 
+#include "comm/servers/host_window.hpp"
 #include "comm/session/mpi_session.hpp"
 
 namespace lockstep::comm {
@@ -47,12 +49,14 @@ class TurnMutex {
 class ServerMessages {
  public:
   /// Who hears whom: messages of a lane come from the same lane of the other side.
-  enum class Lane { to_servers, to_workers, between_servers };
+  enum class Lane { to_servers, to_workers, between_servers, to_judge, from_judge };
   struct Options {
     Lane send, receive;
-    std::vector<int> peers;       ///< ranks of the session
-    std::size_t most_values = 0;  ///< received in one message; 0: notes alone
+    std::vector<int> peers;  ///< ranks of the session
+    /// Received in one message of each peer; of one within reach, as many as there are ranks, whatever this says.
+    std::vector<std::size_t> most_values;
     std::shared_ptr<TurnMutex> mpi;
+    HostWindow* window;  ///< outlives this
   };
   struct Received {
     int peer = 0;  ///< index in Options::peers
@@ -69,8 +73,10 @@ class ServerMessages {
   ServerMessages& operator=(const ServerMessages&) = delete;
 
   int peers() const noexcept;
-  /// Copies what is sent; returns at once. Throws PeerError.
-  void send(int peer, const ServerNote& note, std::span<const float> values = {});
+  /// Copies what is sent; returns at once. To a peer within reach no more values than there are ranks. Throws
+  /// PeerError.
+  void send(int peer, const ServerNote& note, std::span<const float> values = {},
+            HostWindow::Haste haste = HostWindow::Haste::at_once);
   /// The next message, if there is one. Throws PeerError.
   std::optional<Received> poll();
   /// Everything that was sent has left. Throws PeerError.

@@ -1,0 +1,162 @@
+#include "comm/servers/host_window.hpp"
+
+#include <cstring>
+#include <new>
+
+#include "comm/failure/shared_control.hpp"
+#include "comm/host/reduction_memory.hpp"
+#include "comm/session/mpi_state.hpp"
+#include "comm/session/peers.hpp"
+
+namespace lockstep::comm {
+
+namespace {
+
+/// Sleeps end now and then: who waits looks after its peers.
+constexpr std::chrono::milliseconds kLongestSleep{20};
+/// What a ring of haste counts: more than anybody waits for.
+constexpr std::uint32_t kOfHaste = 1 << 16;
+
+Backoff::Pace pace_of_messages(bool near, bool lends) {
+  using std::chrono::microseconds;
+  if (near) return {.spin = microseconds(lends ? 0 : 50), .yield = microseconds(lends ? 0 : 2000), .sleep = {}};
+  return {.spin = {}, .yield = microseconds(lends ? 0 : 2000), .sleep = microseconds(50)};
+}
+
+}  // namespace
+
+std::size_t HostWindow::slot_bytes(int ranks) noexcept {
+  // A note, and a number for each rank.
+  constexpr std::size_t kNote = 128, kLine = 64;
+  return (kNote + static_cast<std::size_t>(ranks) * sizeof(float) + kLine - 1) / kLine * kLine;
+}
+
+std::size_t HostWindow::bytes(int ranks) noexcept {
+  const std::size_t boxes = static_cast<std::size_t>(ranks) * kLanes;
+  return rounded_up(sizeof(Control) + boxes * (sizeof(Mailbox) + kSlots * slot_bytes(ranks)));
+}
+
+HostWindow::HostWindow(MpiSession& session, const Communicator& communicator, std::pmr::memory_resource& memory)
+    : rank_(communicator.rank()),
+      slot_bytes_(slot_bytes(communicator.size())),
+      most_bytes_(slot_bytes_ - sizeof(std::uint32_t)),
+      oversubscribed_(PeerTable(session.state().rank, session.state().peers).oversubscribed()) {
+  const std::size_t all = bytes(communicator.size());
+  auto* const own = static_cast<std::byte*>(memory.allocate(all, alignof(Control)));
+  for (std::byte* const at : communicator.mapped({own, all})) controls_.push_back(reinterpret_cast<Control*>(at));
+  new (own) Control{};
+  for (int from = 0; from < communicator.size(); ++from) {
+    for (int lane = 0; lane < kLanes; ++lane) new (&mailbox(rank_, from, lane)) Mailbox{};
+  }
+}
+
+HostWindow::Mailbox& HostWindow::mailbox(int of, int from, int lane) const noexcept {
+  const auto number = static_cast<std::size_t>(from * kLanes + lane);
+  return *reinterpret_cast<Mailbox*>(reinterpret_cast<std::byte*>(control(of) + 1) +
+                                     number * (sizeof(Mailbox) + kSlots * slot_bytes_));
+}
+
+std::byte* HostWindow::slot(Mailbox& box, std::uint32_t number) const noexcept {
+  return reinterpret_cast<std::byte*>(&box + 1) + number % kSlots * slot_bytes_;
+}
+
+bool HostWindow::leave(int rank, int lane, std::span<const std::byte> head, std::span<const std::byte> tail) noexcept {
+  Mailbox& box = mailbox(rank, rank_, lane);
+  const std::uint32_t number = box.left.load(std::memory_order_relaxed);
+  if (number - box.taken.load(std::memory_order_acquire) >= kSlots) return false;
+  std::byte* const note = slot(box, number);
+  const auto size = static_cast<std::uint32_t>(head.size() + tail.size());
+  std::memcpy(note, &size, sizeof size);
+  std::memcpy(note + sizeof size, head.data(), head.size());
+  if (!tail.empty()) std::memcpy(note + sizeof size + head.size(), tail.data(), tail.size());
+  box.left.store(number + 1, std::memory_order_release);
+  return true;
+}
+
+std::span<const std::byte> HostWindow::note_of(int rank, int lane) const noexcept {
+  Mailbox& box = mailbox(rank_, rank, lane);
+  const std::uint32_t number = box.taken.load(std::memory_order_relaxed);
+  if (box.left.load(std::memory_order_acquire) == number) return {};
+  const std::byte* const note = slot(box, number);
+  std::uint32_t size = 0;
+  std::memcpy(&size, note, sizeof size);
+  return {note + sizeof size, size};
+}
+
+void HostWindow::take(int rank, int lane) noexcept {
+  std::atomic<std::uint32_t>& taken = mailbox(rank_, rank, lane).taken;
+  taken.store(taken.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+}
+
+void HostWindow::ring(int rank, End end, Haste haste) noexcept {
+  Bell& bell = control(rank)->bells[static_cast<int>(end)];
+  const std::uint32_t more = haste == Haste::at_once ? kOfHaste : 1;
+  // Sequentially consistent against sleep(): either this sees the sleeper, or the sleeper sees the ring.
+  const std::uint32_t rings = bell.rings.fetch_add(more, std::memory_order_seq_cst) + more;
+  if (bell.sleepers.load(std::memory_order_seq_cst) == 0 || bell.muted.load(std::memory_order_seq_cst) != 0) return;
+  if (static_cast<std::int32_t>(rings - bell.awaited.load(std::memory_order_relaxed)) >= 0) futex_wake_all(bell.rings);
+}
+
+std::uint32_t HostWindow::rings(End end) const noexcept { return own_bell(end).rings.load(std::memory_order_acquire); }
+
+void HostWindow::sleep(End end, std::uint32_t seen, std::uint32_t awaited, std::chrono::milliseconds most) noexcept {
+  Bell& bell = own_bell(end);
+  bell.awaited.store(seen + awaited, std::memory_order_relaxed);
+  bell.sleepers.store(1, std::memory_order_seq_cst);
+  const std::uint32_t rings = bell.rings.load(std::memory_order_seq_cst);
+  if (static_cast<std::int32_t>(rings - (seen + awaited)) < 0) {
+    futex_wait(bell.rings, rings, static_cast<int>(most.count()));
+  }
+  bell.sleepers.store(0, std::memory_order_seq_cst);
+}
+
+void HostWindow::mute(End end) noexcept { own_bell(end).muted.store(1, std::memory_order_seq_cst); }
+
+void HostWindow::unmute(End end, std::uint32_t seen, std::uint32_t awaited) noexcept {
+  Bell& bell = own_bell(end);
+  bell.awaited.store(seen + awaited, std::memory_order_relaxed);
+  bell.muted.store(0, std::memory_order_seq_cst);
+  if (static_cast<std::int32_t>(bell.rings.load(std::memory_order_seq_cst) - (seen + awaited)) >= 0) {
+    futex_wake_all(bell.rings);
+  }
+}
+
+HostWindow::Change::Change(HostWindow& window, std::int64_t version) : window_(window), version_(version) {
+  window_.changing_.lock();
+  std::atomic<std::uint64_t>& word = window_.control(window_.rank_)->version;
+  word.store(word.load(std::memory_order_relaxed) | 1, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);  // whoever sees what is written next sees the mark
+}
+
+HostWindow::Change::~Change() {
+  window_.control(window_.rank_)
+      ->version.store(2 * static_cast<std::uint64_t>(version_) + 2, std::memory_order_release);
+  window_.changing_.unlock();
+}
+
+bool HostWindow::read(int rank, std::int64_t least, std::span<const float> from, std::span<float> to) {
+  std::unique_lock<std::mutex> own(changing_, std::defer_lock);
+  if (rank == rank_) own.lock();
+  const std::atomic<std::uint64_t>& word = control(rank)->version;
+  const std::uint64_t before = word.load(std::memory_order_acquire);
+  if (before % 2 != 0 || before < 2 * static_cast<std::uint64_t>(least) + 2) return false;
+  std::memcpy(to.data(), from.data(), to.size_bytes());
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return word.load(std::memory_order_relaxed) == before;
+}
+
+MessageWait::MessageWait(HostWindow& window, const Options& options)
+    : window_(window),
+      options_(options),
+      backoff_(pace_of_messages(options.near, options.lends || window.oversubscribed())) {}
+
+void MessageWait::pause(bool sending, std::uint32_t awaited) {
+  if (!options_.near || sending) {
+    constexpr std::chrono::microseconds kMoment{50};
+    if (!backoff_.stays_awake()) std::this_thread::sleep_for(kMoment);
+    return;
+  }
+  if (!backoff_.stays_awake()) window_.sleep(options_.end, seen_, awaited, kLongestSleep);
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,154 @@
+/// \file
+/// What workers and servers on one host show each other in memory that all of them map: mailboxes, bells that wake who
+/// sleeps, and which version of the weights lies there. Gradients and weights themselves lie in arenas of such memory,
+/// so that nobody copies them into messages.
+///
+/// MAILBOXES. A rank has one for each rank and lane that sends to it: a ring of notes with one writer and one reader,
+/// without locks.
+///
+/// BELLS. A rank has one for its worker and one for its server. Who has left a note rings the receiver's; who waits
+/// counts the rings, looks for notes, and sleeps (futex) until the bell has rung often enough. Nobody polls meanwhile,
+/// so that where ranks outnumber cores those who compute have them. A gradient that makes no sum yet wakes nobody.
+///
+/// VERSIONS. Readers take a server's weights while it may begin to change them. It marks the change before and after,
+/// and a reader that has met one knows that (a sequence lock). Within a process, where the server is a thread beside
+/// the reader, they exclude each other.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory_resource>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "comm/session/backoff.hpp"
+#include "comm/session/mpi_session.hpp"
+
+namespace lockstep::comm {
+
+class HostWindow {
+ public:
+  /// A rank may have both, in two threads.
+  enum class End { worker, server };
+  static constexpr int kLanes = 5;
+  /// Taken from the memory where there are so many ranks.
+  static std::size_t bytes(int ranks) noexcept;
+
+  /// Collective. `memory` is reduction_memory() of the communicator, and on all ranks this takes the same place in it.
+  /// All outlive this.
+  HostWindow(MpiSession& session, const Communicator& communicator, std::pmr::memory_resource& memory);
+
+  /// This one is among the ranks that share memory with `rank` (or is it).
+  bool reaches(int rank) const noexcept { return control(rank) != nullptr; }
+  /// More ranks than cores: who waits leaves them to others.
+  bool oversubscribed() const noexcept { return oversubscribed_; }
+
+  /// Leaves a note for `rank`, which is within reach. False: its mailbox is full. The two parts together have at most
+  /// most_bytes().
+  bool leave(int rank, int lane, std::span<const std::byte> head, std::span<const std::byte> tail) noexcept;
+  std::size_t most_bytes() const noexcept { return most_bytes_; }
+  /// The oldest note of a rank within reach that has not been taken; empty: there is none.
+  std::span<const std::byte> note_of(int rank, int lane) const noexcept;
+  /// That one is read.
+  void take(int rank, int lane) noexcept;
+
+  enum class Haste {
+    at_once,      ///< whoever sleeps wakes
+    with_others,  ///< once there are as many as it waits for
+  };
+  /// That end of a rank within reach.
+  void ring(int rank, End end, Haste haste) noexcept;
+  /// Grows with each ring at this rank's end, by 1 with those of no haste.
+  std::uint32_t rings(End end) const noexcept;
+  /// Until so many (< 65,536) rings have come since rings() was `seen`, or one of haste, or the time is up.
+  void sleep(End end, std::uint32_t seen, std::uint32_t awaited, std::chrono::milliseconds most) noexcept;
+  /// From here on another thread of this rank sees to that end, and rings wake nobody.
+  void mute(End end) noexcept;
+  /// No more, since rings() was `seen`: the one that sleeps waits for so many.
+  void unmute(End end, std::uint32_t seen, std::uint32_t awaited) noexcept;
+
+  /// Scope of a change to the weights of this rank's server, which are of `version` after it.
+  class Change {
+   public:
+    Change(HostWindow& window, std::int64_t version);
+    ~Change();
+    Change(const Change&) = delete;
+    Change& operator=(const Change&) = delete;
+
+   private:
+    HostWindow& window_;
+    std::int64_t version_;
+  };
+  /// to = from, weights of the server on `rank`, which is within reach. False, and `to` is unspecified: they are of a
+  /// version before `least`, or have begun to change.
+  bool read(int rank, std::int64_t least, std::span<const float> from, std::span<float> to);
+  /// The last version of the weights on a rank within reach; -1: none.
+  std::int64_t version(int rank) const noexcept {
+    return static_cast<std::int64_t>(control(rank)->version.load(std::memory_order_relaxed) / 2) - 1;
+  }
+
+ private:
+  struct Bell {
+    alignas(64) std::atomic<std::uint32_t> rings;
+    std::atomic<std::uint32_t> awaited;  ///< what `rings` is to become
+    std::atomic<std::uint32_t> sleepers;
+    std::atomic<std::uint32_t> muted;
+  };
+  struct Control {
+    Bell bells[2];
+    alignas(64) std::atomic<std::uint64_t> version;  ///< 0: none; twice the version and 2; odd: it changes
+  };
+  static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+  /// Notes follow it, kSlots of them, each the number of its bytes and these.
+  struct Mailbox {
+    alignas(64) std::atomic<std::uint32_t> left;
+    alignas(64) std::atomic<std::uint32_t> taken;
+  };
+  static constexpr std::uint32_t kSlots = 8;
+  static std::size_t slot_bytes(int ranks) noexcept;
+  Mailbox& mailbox(int of, int from, int lane) const noexcept;
+  std::byte* slot(Mailbox& box, std::uint32_t number) const noexcept;
+
+  Control* control(int rank) const noexcept { return controls_[static_cast<std::size_t>(rank)]; }
+  Bell& own_bell(End end) const noexcept { return control(rank_)->bells[static_cast<int>(end)]; }
+
+  int rank_;
+  std::size_t slot_bytes_, most_bytes_;
+  bool oversubscribed_;
+  std::vector<Control*> controls_;  ///< of each rank; nullptr: out of reach
+  std::mutex changing_;             ///< of this rank's weights: for its own threads
+};
+
+/// How an end waits between polls without result: where all that may send are on this host a while at full speed,
+/// unless others need the core, then asleep until the bell rings; else asleep for a moment.
+class MessageWait {
+ public:
+  struct Options {
+    HostWindow::End end;
+    bool near = false;   ///< all senders are within reach
+    bool lends = false;  ///< another thread of this rank may need the core
+  };
+  MessageWait(HostWindow& window, const Options& options);
+
+  /// Before polls: what comes from here on ends the next pause.
+  void look() noexcept { seen_ = window_.rings(options_.end); }
+  /// The first part of a pause: true while it is short.
+  bool stays_awake() noexcept { return backoff_.stays_awake(); }
+  /// After polls without result. `sending`: what this end has sent has not left yet, and needs it awake. `awaited`: so
+  /// many messages are needed.
+  void pause(bool sending, std::uint32_t awaited = 1);
+  /// There was a message.
+  void reset() noexcept { backoff_.reset(); }
+
+ private:
+  HostWindow& window_;
+  Options options_;
+  Backoff backoff_;
+  std::uint32_t seen_ = 0;
+};
+
+}  // namespace lockstep::comm

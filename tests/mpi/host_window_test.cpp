@@ -1,0 +1,159 @@
+#include "comm/servers/host_window.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <memory_resource>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "world.hpp"
+
+namespace lockstep::comm {
+namespace {
+
+using End = HostWindow::End;
+using Haste = HostWindow::Haste;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+/// A window, and weights of each rank's server behind it.
+struct Shown {
+  explicit Shown(const Way& way)
+      : communicator(communicator_over(way)),
+        memory(communicator->reduction_memory(HostWindow::bytes(communicator->size()) + 4096)),
+        window(session(), *communicator, *memory),
+        weights(static_cast<float*>(memory->allocate(4096, 64)), 1024) {
+    for (std::byte* const at : communicator->mapped(std::as_writable_bytes(weights))) {
+      of_rank.push_back(reinterpret_cast<float*>(at));
+    }
+    together();
+  }
+  void together() {
+    communicator->barrier();
+    communicator->wait();
+  }
+  int next() const { return (communicator->rank() + 1) % communicator->size(); }
+  int before() const { return (communicator->rank() + communicator->size() - 1) % communicator->size(); }
+
+  std::unique_ptr<Communicator> communicator;
+  std::unique_ptr<std::pmr::memory_resource> memory;
+  HostWindow window;
+  std::span<float> weights;
+  std::vector<float*> of_rank;
+};
+
+std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
+std::string_view text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+TEST(HostWindow, ReachesTheRanksOfItsHostAndSeesWhatTheyHave) {
+  for (const Way& way : {kSharedMemory, kTwoLevelInTurn, kRing}) {
+    Shown shown(way);
+    const auto own = static_cast<std::size_t>(shown.communicator->rank());
+    shown.weights.front() = static_cast<float>(own);
+    shown.together();
+    for (std::size_t rank = 0; rank < shown.of_rank.size(); ++rank) {
+      const bool two_levels = shown.communicator->transport() == Transport::two_level;
+      const bool near = rank == own || way.transport == Transport::shared_memory ||
+                        (two_levels && way.machine_of_rank.at(rank) == way.machine_of_rank.at(own));
+      EXPECT_EQ(shown.window.reaches(static_cast<int>(rank)), near) << way.name;
+      if (shown.of_rank[rank] == nullptr) continue;
+      EXPECT_EQ(*shown.of_rank[rank], static_cast<float>(rank)) << way.name;
+    }
+    shown.together();
+  }
+}
+
+TEST(HostWindow, NotesComeInTheirOrderAndAFullMailboxTakesNone) {
+  Shown shown(kSharedMemory);
+  int left = 0;
+  for (; left < 100; ++left) {
+    if (!shown.window.leave(shown.next(), 1, bytes_of("note "), bytes_of(std::to_string(left)))) break;
+  }
+  EXPECT_GT(left, 1);
+  EXPECT_LT(left, 100);
+  shown.together();
+  EXPECT_TRUE(shown.window.note_of(shown.before(), 0).empty()) << "of another lane";
+  for (int i = 0; i < left; ++i) {
+    EXPECT_EQ(text_of(shown.window.note_of(shown.before(), 1)), "note " + std::to_string(i));
+    shown.window.take(shown.before(), 1);
+  }
+  EXPECT_TRUE(shown.window.note_of(shown.before(), 1).empty());
+  shown.together();
+  EXPECT_TRUE(shown.window.leave(shown.next(), 1, bytes_of("more"), {}));
+  shown.together();
+}
+
+TEST(HostWindow, WhoSleepsWakesWhenTheBellHasRungOftenEnough) {
+  Shown shown(kSharedMemory);
+  const int own = shown.communicator->rank();
+  constexpr milliseconds kLong{20'000}, kShort{30};
+  const auto sleeps = [&](std::uint32_t awaited, milliseconds most) {
+    const auto begin = steady_clock::now();
+    const std::uint32_t seen = shown.window.rings(End::server);
+    shown.together();  // the ring comes when it is counted
+    shown.window.sleep(End::server, seen, awaited, most);
+    return steady_clock::now() - begin;
+  };
+  const auto rings = [&](Haste haste, int times, milliseconds most, std::uint32_t awaited) {
+    std::thread other([&] {
+      std::this_thread::sleep_for(milliseconds(50));
+      for (int i = 0; i < times; ++i) shown.window.ring(shown.next(), End::server, haste);
+    });
+    const auto slept = sleeps(awaited, most);
+    other.join();
+    shown.together();
+    return slept;
+  };
+  EXPECT_LT(rings(Haste::at_once, 1, kLong, 5), kLong);
+  EXPECT_LT(rings(Haste::with_others, 3, kLong, 3), kLong);
+  EXPECT_GE(rings(Haste::with_others, 2, milliseconds(300), 3), milliseconds(300)) << "one is missing";
+  shown.window.mute(End::server);
+  EXPECT_GE(rings(Haste::at_once, 1, milliseconds(300), 1), milliseconds(300)) << "another thread sees to it";
+  const std::uint32_t seen = shown.window.rings(End::server);
+  shown.window.unmute(End::server, seen, 1);
+  const auto begin = steady_clock::now();
+  shown.window.ring(own, End::server, Haste::at_once);
+  shown.window.sleep(End::server, seen, 1, kLong);
+  EXPECT_LT(steady_clock::now() - begin, kLong) << "it has rung before";
+  shown.window.sleep(End::worker, shown.window.rings(End::worker), 1, kShort);
+  shown.together();
+}
+
+TEST(HostWindow, WeightsAreReadInAVersionAndNotWhileTheyChange) {
+  Shown shown(kSharedMemory);
+  std::vector<float> read(shown.weights.size());
+  const auto reads = [&](std::int64_t least) {
+    const int from = shown.before();
+    return shown.window.read(from, least, {shown.of_rank[static_cast<std::size_t>(from)], read.size()}, read);
+  };
+  EXPECT_FALSE(reads(0)) << "there are none";
+  shown.together();
+  {
+    const HostWindow::Change change(shown.window, 7);
+    std::ranges::fill(shown.weights, 7.0f);
+    if (shown.communicator->size() > 1) {
+      shown.together();
+      EXPECT_FALSE(reads(0)) << "they change";
+      shown.together();
+    }
+  }
+  shown.together();
+  EXPECT_EQ(shown.window.version(shown.before()), 7);
+  EXPECT_FALSE(reads(8));
+  EXPECT_TRUE(reads(7));
+  EXPECT_EQ(read.back(), 7.0f);
+  EXPECT_TRUE(reads(3));
+  shown.together();
+}
+
+}  // namespace
+}  // namespace lockstep::comm
