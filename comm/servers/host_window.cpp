@@ -8,6 +8,12 @@
 #include "comm/session/mpi_state.hpp"
 #include "comm/session/peers.hpp"
 
+// ThreadSanitizer does not know fences. Those here order memory between processes, which it does not see either; within
+// one a mutex does.
+#if defined(__SANITIZE_THREAD__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wtsan"
+#endif
+
 namespace lockstep::comm {
 
 namespace {
