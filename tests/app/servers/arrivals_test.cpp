@@ -87,6 +87,20 @@ TEST_F(ArrivalsTest, WhatComesBehindTheLastWholeRoundIsLeftOut) {
   EXPECT_EQ(read_arrivals(file_, each_).end(), 12);
 }
 
+TEST_F(ArrivalsTest, ScriptsOfSeveralServersLieBesideEachOtherAndEndTogether) {
+  EXPECT_EQ(arrivals_of("runs/a/arrivals-7", 0), "runs/a/arrivals-7");
+  EXPECT_EQ(arrivals_of("runs/a/arrivals-7", 2), "runs/a/arrivals-7.2");
+  write(record_of(each_, {{{.worker = 2, .late = 0}, {.worker = 0, .late = 1}}, {{.worker = 0, .late = 2}}}));
+  ArrivalScript script = read_arrivals(file_, each_);
+  script.end_at(12);
+  EXPECT_EQ(script.end(), 12);
+  EXPECT_EQ(script.round_ends, std::vector<std::int64_t>{12});
+  script.end_at(20);
+  EXPECT_EQ(script.end(), 12) << "it does not grow";
+  script.end_at(10);
+  EXPECT_EQ(script.end(), 10);
+}
+
 TEST_F(ArrivalsTest, WhatCannotBeIsRefusedInASentence) {
   const std::string head = record_of(each_, {});
   EXPECT_THAT(refusal("", each_), HasSubstr("no record of arrivals"));
