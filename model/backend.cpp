@@ -20,17 +20,23 @@ void require_slices(std::span<const UpdateSlice> slices, const Tensor& arena, co
   }
 }
 
+/// Rows of y are as long as those of w, or longer where such rows are padded.
+bool has_outputs(const Tensor& y, ElementType type, std::int64_t rows, const Tensor& w) {
+  const bool padded = type == ElementType::bfloat16 && y.columns > w.columns;
+  return is(y, type, rows, padded ? y.columns : w.columns);
+}
+
 void require_linear_backward(const LinearBackwardOperands& operands, Activation activation, ElementType type,
                              ElementType master) {
   const auto& [x, w, y, d_y, d_w, d_bias, d_x] = operands;
   require(is(x, type, x.rows, w.rows), "linear_backward", "x must be [batch, inputs] in the compute type");
   require(is(w, type, w.rows, w.columns) && w.rows > 0 && w.columns > 0, "linear_backward",
           "w must be [inputs, outputs] in the compute type");
-  require(is(d_y, type, x.rows, w.columns), "linear_backward", "d_y must be [batch, outputs] in the compute type");
-  require(activation == Activation::none || is(y, type, x.rows, w.columns), "linear_backward",
+  require(has_outputs(d_y, type, x.rows, w), "linear_backward", "d_y must be [batch, outputs] in the compute type");
+  require(activation == Activation::none || is(y, type, x.rows, d_y.columns), "linear_backward",
           "y must be [batch, outputs] where there is an activation");
   require(absent_or(d_w, master, w.rows, w.columns), "linear_backward", "d_w must have the shape of w");
-  require(!d_bias.present() || is(d_bias, master, 1, w.columns), "linear_backward", "d_bias must be [1, outputs]");
+  require(!d_bias.present() || is(d_bias, master, 1, d_y.columns), "linear_backward", "d_bias must be [1, outputs]");
   require(!d_x.present() || is(d_x, type, x.rows, x.columns), "linear_backward", "d_x must have the shape of x");
   require(d_x.count() == 0 || d_x.data != x.data, "linear_backward", "d_x must have memory of its own");
 }
@@ -79,8 +85,8 @@ void Backend::linear_forward(const Tensor& x, const Tensor& w, const Tensor& bia
   require(is(x, type, x.rows, w.rows), "linear_forward", "x must be [batch, inputs] in the compute type");
   require(is(w, type, w.rows, w.columns) && w.rows > 0 && w.columns > 0, "linear_forward",
           "w must be [inputs, outputs] in the compute type");
-  require(!bias.present() || is(bias, type, 1, w.columns), "linear_forward", "bias must be [1, outputs]");
-  require(is(y, type, x.rows, w.columns), "linear_forward", "y must be [batch, outputs] in the compute type");
+  require(has_outputs(y, type, x.rows, w), "linear_forward", "y must be [batch, outputs] in the compute type");
+  require(!bias.present() || is(bias, type, 1, y.columns), "linear_forward", "bias must be [1, outputs]");
   do_linear_forward(x, w, bias, activation, y);
 }
 
@@ -142,8 +148,9 @@ void Backend::mean_squared_error(const Tensor& predictions, const Tensor& target
                                  const Tensor& sums) {
   require(is(predictions, compute_type(), predictions.rows, predictions.columns) && predictions.columns > 0,
           "mean_squared_error", "predictions must be [batch, outputs] in the compute type");
-  require(is(targets, ElementType::float32, predictions.rows, predictions.columns), "mean_squared_error",
-          "targets must be float32 with the shape of the predictions");
+  require(is(targets, ElementType::float32, predictions.rows, targets.columns) &&
+              has_outputs(predictions, compute_type(), predictions.rows, targets),
+          "mean_squared_error", "targets must be float32 with the shape of the predictions");
   require(is(sums, ElementType::float64, 1, kLossSums), "mean_squared_error", "sums must be float64 [1, 3]");
   do_mean_squared_error(predictions, targets, options, sums);
 }
@@ -152,8 +159,9 @@ void Backend::binary_cross_entropy(const Tensor& logits, const Tensor& targets, 
                                    const Tensor& sums) {
   require(is(logits, compute_type(), logits.rows, logits.columns) && logits.columns > 0, "binary_cross_entropy",
           "logits must be [batch, labels] in the compute type");
-  require(is(targets, ElementType::float32, logits.rows, logits.columns), "binary_cross_entropy",
-          "targets must be float32 with the shape of the logits");
+  require(is(targets, ElementType::float32, logits.rows, targets.columns) &&
+              has_outputs(logits, compute_type(), logits.rows, targets),
+          "binary_cross_entropy", "targets must be float32 with the shape of the logits");
   require(is(sums, ElementType::float64, 1, kLossSums), "binary_cross_entropy", "sums must be float64 [1, 3]");
   require(options.smoothing >= 0 && options.smoothing < 1, "binary_cross_entropy", "smoothing must be in [0, 1)");
   do_binary_cross_entropy(logits, targets, options, sums);

@@ -27,6 +27,7 @@
 #include "model/device.hpp"
 #include "model/image_operations.hpp"
 #include "model/operation_types.hpp"
+#include "model/product_padding.hpp"
 #include "model/sequence_operations.hpp"
 #include "model/step_status.hpp"
 #include "model/tensor.hpp"
@@ -173,11 +174,12 @@ class Backend {
   /// sums += loss, metric and (without gradient) found as in LossSums. One pass of exponentials, in place, for any C.
   void softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const LossOptions& options,
                              const Tensor& sums);
-  /// predictions [B, O] become 2 (p - t) / O * scale with want_gradient; targets float32 [B, O]. sums likewise.
+  /// predictions [B, O] become 2 (p - t) / O * scale with want_gradient; targets float32 [B, O]. sums likewise. In
+  /// bfloat16 rows of predictions may have padding behind O, whose gradient is 0.
   void mean_squared_error(const Tensor& predictions, const Tensor& targets, const LossOptions& options,
                           const Tensor& sums);
   /// Of labels, each of which is there or not: logits [B, L] become (sigmoid - target) / L * scale with want_gradient;
-  /// targets float32 [B, L], 0 or 1. sums likewise. A logit above 0 says that the label is there.
+  /// targets float32 [B, L], 0 or 1. sums likewise. A logit above 0 says that the label is there. Padding likewise.
   void binary_cross_entropy(const Tensor& logits, const Tensor& targets, const LossOptions& options,
                             const Tensor& sums);
   /// to += x; both in the compute type.
@@ -281,6 +283,7 @@ struct BackendOptions {
   Precision precision = Precision::fp32;  ///< cuda; the others know one
   bool graphs = true;                     ///< cuda: record and replay in repeat()
   bool tune = false;                      ///< cuda: choose the algorithm of a product by timing a few, once per shape
+  double worth_padding = kFlopsPerCopiedByte;  ///< cuda: FLOPs per byte from which products are made of padded copies
   int reserved_processors = 0;  ///< cuda: streaming multiprocessors that use_processors() leaves to communication
 };
 /// The one place that knows which backends were compiled. name: "cpu", "cuda" or "reference". Throws

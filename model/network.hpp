@@ -19,6 +19,7 @@
 #include "model/network_options.hpp"
 #include "model/parameters.hpp"
 #include "model/pass.hpp"
+#include "model/product_padding.hpp"
 
 namespace lockstep::model {
 
@@ -45,6 +46,7 @@ struct LayerPlan {
   double forward_flops = 0;              ///< per sample; a multiply-add is two
   double backward_flops = 0;             ///< per sample
   std::int64_t patch_elements = 0;       ///< per sample: of the patches of its largest convolution (im2col)
+  std::vector<LinearMap> products = {};  ///< rows per sample
 };
 
 class Network {

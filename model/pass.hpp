@@ -62,6 +62,9 @@ struct Pass {
   /// The same in a view of `rows` rows: those that it does not have lie in its padding, and are zero.
   Tensor weight(std::size_t parameter, std::int64_t rows) const;
   Tensor gradient(std::size_t parameter, std::int64_t rows) const;
+  /// Of a vector, with so many columns: those that it does not have lie in its padding, and are zero.
+  Tensor vector(std::size_t parameter, std::int64_t columns) const;
+  Tensor vector_gradient(std::size_t parameter, std::int64_t columns) const;
 };
 
 }  // namespace lockstep::model

@@ -6,8 +6,9 @@
 /// gradient of the filters is added to that of the tiles before it: the order of all sums follows from the shapes
 /// alone.
 ///
-/// Patches are kept in the compute type; so are, before they are added, the gradients of patches, which in bfloat16 are
-/// rounded once more than the sum that they are terms of.
+/// In bfloat16 rows of patches are whole packs (product_padding.hpp): the 7 x 7 x 3 = 147 elements of a usual first
+/// layer are followed by five zeros. Patches are kept in the compute type; so are, before they are added, the gradients
+/// of patches, which in bfloat16 are rounded once more than the sum that they are terms of.
 #pragma once
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 
 #include "model/cuda/image_kernels.hpp"
 #include "model/device_workspaces.hpp"
+#include "model/product_padding.hpp"
 
 namespace lockstep::model::cuda {
 
@@ -26,9 +28,15 @@ inline bool is_product(const Convolution& shape) {
          window.left == 0 && window.right == 0;
 }
 
+/// Columns of patches.
+inline std::int64_t patch_columns(const Convolution& shape, ElementType type) {
+  return type == ElementType::bfloat16 ? whole_packs(shape.patch()) : shape.patch();
+}
+
 /// Images of a tile: as many as fit, but at least one.
 inline std::int64_t images_of_tile(const Convolution& shape, ElementType type, std::int64_t images, std::size_t most) {
-  const std::size_t of_image = static_cast<std::size_t>(shape.out.pixels() * shape.patch()) * size_of(type);
+  const std::size_t of_image =
+      static_cast<std::size_t>(shape.out.pixels() * patch_columns(shape, type)) * size_of(type);
   const auto fitting = static_cast<std::int64_t>(most / std::max<std::size_t>(of_image, 1));
   return std::clamp<std::int64_t>(fitting, 1, std::max<std::int64_t>(images, 1));
 }
@@ -37,8 +45,8 @@ inline std::int64_t images_of_tile(const Convolution& shape, ElementType type, s
 inline std::size_t patch_bytes(const Convolution& shape, ElementType type, std::int64_t images,
                                std::size_t most = kMostPatchBytes) {
   if (is_product(shape) || images == 0) return 0;
-  return static_cast<std::size_t>(images_of_tile(shape, type, images, most) * shape.out.pixels() * shape.patch()) *
-         size_of(type);
+  const std::int64_t pixels = images_of_tile(shape, type, images, most) * shape.out.pixels();
+  return static_cast<std::size_t>(pixels * patch_columns(shape, type)) * size_of(type);
 }
 
 /// Some images of a batch, as a matrix with a row per pixel.
@@ -53,7 +61,7 @@ void for_tiles(const Convolution& shape, ElementType type, std::int64_t images, 
   const std::int64_t tile = images_of_tile(shape, type, images, most);
   for (std::int64_t first = 0; first < images; first += tile) {
     const std::int64_t count = std::min(tile, images - first);
-    visit(first, count, Tensor{workspace, type, count * shape.out.pixels(), shape.patch()});
+    visit(first, count, Tensor{workspace, type, count * shape.out.pixels(), patch_columns(shape, type)});
   }
 }
 

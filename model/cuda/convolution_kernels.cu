@@ -9,8 +9,14 @@ namespace lockstep::model::cuda {
 void gather_patches(cudaStream_t stream, const Convolution& shape, const Tensor& x, const Tensor& patches) {
   with_compute_type("gather_patches", x, [&]<class T>() {
     const GatherPatches<T> body{static_cast<const T*>(x.data), static_cast<T*>(patches.data),
-                                Slide(shape.in, shape.out, shape.window), shape.in.channels, shape.patch()};
-    run_rows<T>("gather_patches", stream, body, x.rows * shape.out.pixels(), shape.patch(), shape.in.channels,
+                                Slide(shape.in, shape.out, shape.window), shape.in.channels, patches.columns};
+    const std::int64_t rows = x.rows * shape.out.pixels();
+    if (patches.columns != shape.patch()) {
+      const GatherPaddedPatches<T> padded{body, shape.patch()};
+      return run_rows<T>("gather_patches", stream, padded, rows, patches.columns, patches.columns,
+                         take_packs(body.patches));
+    }
+    run_rows<T>("gather_patches", stream, body, rows, patches.columns, shape.in.channels,
                 take_packs(body.x, body.patches));
   });
 }
@@ -18,7 +24,7 @@ void gather_patches(cudaStream_t stream, const Convolution& shape, const Tensor&
 void add_patches(cudaStream_t stream, const Convolution& shape, const Tensor& d_patches, const Tensor& d_x) {
   with_compute_type("add_patches", d_x, [&]<class T>() {
     const AddPatches<T> body{static_cast<const T*>(d_patches.data), static_cast<T*>(d_x.data),
-                             Slide(shape.in, shape.out, shape.window), shape.in.channels, shape.patch()};
+                             Slide(shape.in, shape.out, shape.window), shape.in.channels, d_patches.columns};
     run_rows<T>("add_patches", stream, body, d_x.rows * shape.in.pixels(), shape.in.channels, shape.in.channels,
                 take_packs(body.d_patches, body.d_x));
   });

@@ -12,7 +12,7 @@ struct GatherPatches {
   const T* x;
   T* patches;
   Slide slide;
-  std::int64_t channels, patch;
+  std::int64_t channels, patch;  ///< patch: columns of a row
 
   struct Position {
     int row, column;  ///< in the image, of the window at its first pixel
@@ -34,6 +34,45 @@ struct GatherPatches {
           x + offset_of(pixel.image, h, w, slide.in_height, slide.in_width, channels) + position.channel, wide);
     }
     store_pack(pack, wide, patches + row * patch + column);
+  }
+};
+
+/// Where rows are longer than a patch, zeros come behind it. A pack may begin and end within a pixel's channels: its
+/// elements are gathered one by one and stored at once.
+template <class T>
+struct GatherPaddedPatches {
+  GatherPatches<T> of;
+  std::int64_t elements;  ///< of a patch
+
+  template <int kWidth>
+  struct Positions {
+    typename GatherPatches<T>::Position of[kWidth];
+  };
+  template <int kWidth>
+  __device__ Positions<kWidth> columns(std::int64_t column, bool wide) const {
+    Positions<kWidth> positions;
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      positions.of[k] = of.template columns<1>(column + k, wide);
+      if (column + k >= elements) positions.of[k].row = -of.slide.in_height - of.slide.out_height * of.slide.stride;
+    }
+    return positions;
+  }
+  template <int kWidth>
+  __device__ void at(const Positions<kWidth>& positions, std::uint32_t row, std::int64_t column, bool wide) const {
+    const Slide& slide = of.slide;
+    const Pixel pixel = pixel_of(row, slide.out_height, slide.out_width);
+    Pack<T, kWidth> pack;
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      const auto& position = positions.of[k];
+      const int h = pixel.row * slide.stride + position.row, w = pixel.column * slide.stride + position.column;
+      const bool inside = h >= 0 && h < slide.in_height && w >= 0 && w < slide.in_width;
+      pack.values[k] =
+          inside ? of.x[offset_of(pixel.image, h, w, slide.in_height, slide.in_width, of.channels) + position.channel]
+                 : static_cast<T>(0.0f);
+    }
+    store_pack(pack, wide, of.patches + row * of.patch + column);
   }
 };
 

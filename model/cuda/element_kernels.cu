@@ -85,6 +85,22 @@ void activate_as(cudaStream_t stream, const Tensor& y, const Tensor& bias, Activ
   }
 }
 
+template <class T>
+void copy_rows_as(cudaStream_t stream, const Tensor& from, const Tensor& to) {
+  auto* const out = static_cast<T*>(to.data);
+  const auto run = [&]<int kWidth>() {
+    const Tiling tiling = tiling_of(to.rows, to.columns, kWidth, kBlock);
+    launch("copy_rows", copy_rows_of<kWidth, T>, {.blocks = tiling.tiles, .parts = tiling.parts, .threads = kBlock},
+           stream, static_cast<const T*>(from.data), from.rows, from.columns, to.rows, to.columns, tiling.column_bits,
+           out);
+  };
+  if (to.columns % kWideWidth<T> == 0 && takes_packs<kWideWidth<T>>(out)) {
+    run.template operator()<kWideWidth<T>>();
+  } else {
+    run.template operator()<1>();
+  }
+}
+
 }  // namespace
 
 void convert_input(cudaStream_t stream, const Tensor& in, const InputTransform& transform, const Tensor& out) {
@@ -119,6 +135,13 @@ void cast(cudaStream_t stream, const Tensor& in, const Tensor& out) {
     return cast_to<Bfloat16, float>(stream, in, out);
   }
   throw std::invalid_argument(std::string("cast: ") + name_of(in.type) + " to " + name_of(out.type));
+}
+
+void copy_rows(cudaStream_t stream, const Tensor& from, const Tensor& to) {
+  if (to.count() == 0) return;
+  if (to.type == ElementType::float32) return copy_rows_as<float>(stream, from, to);
+  if (to.type == ElementType::bfloat16) return copy_rows_as<Bfloat16>(stream, from, to);
+  throw std::invalid_argument(std::string("copy_rows: ") + name_of(to.type));
 }
 
 }  // namespace lockstep::model::cuda

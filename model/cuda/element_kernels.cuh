@@ -146,4 +146,26 @@ __global__ void __launch_bounds__(kBlock)
   }
 }
 
+/// to[row, column] = from[row, column], or 0 where `from` has none. Threads of a block stand in rows of
+/// 1 << column_bits, each at kWidth columns of `to`. Rows of `from` begin anywhere: its elements are read one by one.
+template <int kWidth, class T>
+__global__ void __launch_bounds__(kBlock)
+    copy_rows_of(const T* from, std::int64_t from_rows, std::int64_t from_columns, std::int64_t rows,
+                 std::int64_t columns, int column_bits, T* to) {
+  const std::int64_t lane = threadIdx.x & ((1u << column_bits) - 1);
+  const std::int64_t column = ((static_cast<std::int64_t>(blockIdx.x) << column_bits) + lane) * kWidth;
+  if (column >= columns) return;
+  const std::int64_t rows_of_block = blockDim.x >> column_bits;
+  const std::int64_t stride = gridDim.y * rows_of_block;
+  for (std::int64_t row = blockIdx.y * rows_of_block + (threadIdx.x >> column_bits); row < rows; row += stride) {
+    Pack<T, kWidth> pack;
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      const bool there = row < from_rows && column + k < from_columns;
+      pack.values[k] = there ? from[row * from_columns + column + k] : static_cast<T>(0.0f);
+    }
+    store_pack(pack, true, to + row * columns + column);
+  }
+}
+
 }  // namespace lockstep::model::cuda

@@ -19,7 +19,7 @@ namespace lockstep::model::cuda {
 
 /// patches[(b * out pixels + pixel), (row * width + column) * channels + c] = x at that position of the window, or 0 in
 /// the padding: the matrix that a convolution multiplies with its filters. x: [B, in.elements()], patches:
-/// [B * out pixels, patch()].
+/// [B * out pixels, patch() or more]; columns from patch() on become 0.
 void gather_patches(cudaStream_t stream, const Convolution& shape, const Tensor& x, const Tensor& patches);
 /// d_x = for each input pixel the sum over all patches that hold it, rows and columns of the window ascending.
 void add_patches(cudaStream_t stream, const Convolution& shape, const Tensor& d_patches, const Tensor& d_x);

@@ -73,5 +73,7 @@ void add_l2_gradient(cudaStream_t stream, const Tensor& parameters, const Tensor
 void update(cudaStream_t stream, const UpdateArenas& arenas, OptimizerKind kind, Averaging averaging,
             const Tensor& rule, const UpdateChunks& chunks, const UpdateGate& gate);
 void cast(cudaStream_t stream, const Tensor& in, const Tensor& out);
+/// to = from, of one type, where both have an element; 0 where `from` has none.
+void copy_rows(cudaStream_t stream, const Tensor& from, const Tensor& to);
 
 }  // namespace lockstep::model::cuda

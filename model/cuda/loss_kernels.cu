@@ -84,7 +84,15 @@ void run_typed(const LossOfOutputs& work, const Loss& loss) {
   constexpr int kWidth = kWideWidth<T>;
   auto* const p = static_cast<T*>(work.predictions.data);
   const auto* const t = static_cast<const float*>(work.targets.data);
-  const double factor = 1 / static_cast<double>(work.predictions.columns);
+  const std::int64_t columns = work.predictions.columns, outputs = work.targets.columns;
+  const double factor = 1 / static_cast<double>(outputs);
+  if (columns != outputs) {
+    const unsigned blocks = blocks_of_sum(work.predictions.count());
+    launch(work.name, loss_of_padded_rows<T, Loss>,
+           {.blocks = blocks, .threads = kBlock, .shared_bytes = sizeof(WarpSums)}, work.stream, loss, p, t,
+           work.predictions.count(), columns, outputs, factor, work.want_gradient, work.parts, work.sums);
+    return finish(work.stream, blocks, work.parts, factor, work.sums);
+  }
   const unsigned blocks = blocks_of_sum(work.predictions.count() / kWidth);
   launch(work.name, loss_of_outputs<kWidth, T, Loss>,
          {.blocks = blocks, .threads = kBlock, .shared_bytes = sizeof(WarpSums)}, work.stream, loss, p, t,
@@ -127,7 +135,7 @@ void softmax_cross_entropy(cudaStream_t stream, const Tensor& logits, const Tens
 void mean_squared_error(cudaStream_t stream, const Tensor& predictions, const Tensor& targets,
                         const LossOptions& options, const Tensor& sums, const Scratch& scratch) {
   if (predictions.count() == 0) return;
-  const double factor = 2 * options.scale / static_cast<double>(predictions.columns);
+  const double factor = 2 * options.scale / static_cast<double>(targets.columns);
   run({"mean_squared_error", stream, predictions, targets, options.want_gradient, parts_in(scratch),
        static_cast<double*>(sums.data)},
       SquaredError{.factor = static_cast<float>(factor)});
@@ -136,7 +144,7 @@ void mean_squared_error(cudaStream_t stream, const Tensor& predictions, const Te
 void binary_cross_entropy(cudaStream_t stream, const Tensor& logits, const Tensor& targets, const LossOptions& options,
                           const Tensor& sums, const Scratch& scratch) {
   if (logits.count() == 0) return;
-  const double factor = options.scale / static_cast<double>(logits.columns);
+  const double factor = options.scale / static_cast<double>(targets.columns);
   run({"binary_cross_entropy", stream, logits, targets, options.want_gradient, parts_in(scratch),
        static_cast<double*>(sums.data)},
       BinaryCrossEntropy{.factor = static_cast<float>(factor), .smoothing = options.smoothing});

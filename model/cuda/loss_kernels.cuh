@@ -282,4 +282,25 @@ __global__ void __launch_bounds__(kBlock)
   if (threadIdx.x == 0) hand_over(total, factor, parts, sums);
 }
 
+/// The same where rows of predictions have padding behind the `outputs` of a row of targets: its gradient is 0.
+template <class T, class Loss>
+__global__ void __launch_bounds__(kBlock)
+    loss_of_padded_rows(Loss loss, T* predictions, const float* targets, std::int64_t count, std::int64_t columns,
+                        std::int64_t outputs, double factor, bool want_gradient, Sums* parts, double* sums) {
+  const std::int64_t threads = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  Sums sum;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += threads) {
+    const std::int64_t row = i / columns, column = i - row * columns;
+    float gradient[1] = {0};
+    if (column < outputs) {
+      const float value = to_float(predictions[i]), wanted = targets[row * outputs + column];
+      loss.add(value, wanted, sum);
+      gradient[0] = loss.gradient(value, wanted);
+    }
+    if (want_gradient) store<1>(gradient, true, predictions + i);
+  }
+  const Sums total = sum_of_block(sum, shared<WarpSums>());
+  if (threadIdx.x == 0) hand_over(total, factor, parts, sums);
+}
+
 }  // namespace lockstep::model::cuda

@@ -60,7 +60,7 @@ std::int64_t columns_of(const Matmul::Operand& operand) {
 }  // namespace
 
 Matmul::Matmul(DeviceMemory& memory, const Options& options)
-    : options_(options), memory_(memory), workspace_(memory, options.workspace) {
+    : options_(options), memory_(memory), workspace_(memory, options.workspace), copies_(memory, options.padding) {
   cublasLtHandle_t handle = nullptr;
   check(cublasLtCreate(&handle), "starting");
   handle_.reset(handle);
@@ -81,6 +81,15 @@ void Matmul::multiply(cudaStream_t stream, const Operand& a, const Operand& b, A
     check(cudaMemsetAsync(out.data, 0, out.bytes(), stream), "clearing an empty product");
     return;
   }
+  const PaddedCopies::Product product =
+      copies_.product_of({a.tensor, b.tensor, out}, a.transposed == Transposed::yes, b.transposed == Transposed::yes);
+  PaddedCopies::run(stream, product, accumulate, [&](const Tensor& left, const Tensor& right, const Tensor& to) {
+    multiply_made(stream, {left, a.transposed}, {right, b.transposed}, accumulate, to);
+  });
+}
+
+void Matmul::multiply_made(cudaStream_t stream, const Operand& a, const Operand& b, Accumulate accumulate,
+                           const Tensor& out) {
   const Problem problem = problem_of(a, b, {}, accumulate, out);
   const Pointers pointers{b.tensor.data, a.tensor.data, out.data, nullptr, nullptr};
   const Plan& plan = plan_for(stream, problem, pointers);
@@ -93,7 +102,7 @@ bool Matmul::multiply_with_bias(cudaStream_t stream, const Operand& a, const Ope
                                 const Tensor& out) {
   if (out.count() == 0) return true;
   if (!bias.present() || columns_of(a) == 0) return false;
-  if (alignment_of(bias.data) < kBiasAlignment || bias.type != out.type) return false;
+  if (alignment_of(bias.data) < kBiasAlignment || bias.type != out.type || bias.columns != out.columns) return false;
   return multiply_with(stream, a, b, {.kind = CUBLASLT_EPILOGUE_BIAS, .bias = bias}, out);
 }
 
@@ -113,12 +122,25 @@ bool Matmul::multiply_through_gelu(cudaStream_t stream, const Operand& a, const 
 bool Matmul::multiply_with(cudaStream_t stream, const Operand& a, const Operand& b, const Epilogue& epilogue,
                            const Tensor& out) {
   if (columns_of(a) == 0) return false;
-  const Problem problem = problem_of(a, b, epilogue, Accumulate::no, out);
-  const Pointers pointers{b.tensor.data, a.tensor.data, out.data, epilogue.bias.data, epilogue.aux.data};
+  const PaddedCopies::Product product =
+      copies_.product_of({a.tensor, b.tensor, out}, a.transposed == Transposed::yes, b.transposed == Transposed::yes);
+  const auto& [left, right, result] = product.made;
+  Tensor bias = epilogue.bias;
+  if (product.padded.copies_out) {
+    if (epilogue.kind != CUBLASLT_EPILOGUE_BIAS) return false;
+    bias = {product.bias_room, bias.type, 1, result.columns};
+  }
+  const Problem problem =
+      problem_of({left, a.transposed}, {right, b.transposed},
+                 {.kind = epilogue.kind, .bias = bias, .aux = epilogue.aux}, Accumulate::no, result);
+  const Pointers pointers{right.data, left.data, result.data, bias.data, epilogue.aux.data};
   const Plan& plan = plan_for(stream, problem, pointers);
   if (!plan.found) return false;
-  point_at(plan.operation.get(), pointers);
-  run(stream, problem, plan, pointers);
+  if (product.padded.copies_out) copy_rows(stream, epilogue.bias, bias);
+  PaddedCopies::run(stream, product, Accumulate::no, [&](const Tensor&, const Tensor&, const Tensor&) {
+    point_at(plan.operation.get(), pointers);
+    run(stream, problem, plan, pointers);
+  });
   return true;
 }
 

@@ -10,6 +10,9 @@
 /// that cuBLASLt's heuristics propose: a static rule, hence the same in every run on one kind of device. Of the ways to
 /// split a sum over several blocks only those are allowed that add the parts in fp32 in a step of their own: results
 /// repeat bit for bit.
+///
+/// In bfloat16 a product that is worth it is made of padded copies (product_padding.hpp), which lie in memory that
+/// grows with the largest product. Where matrices differ in an extent that they share, the smaller one is padded.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +25,7 @@
 
 #include "model/backend.hpp"
 #include "model/cuda/device_memory.hpp"
+#include "model/cuda/padded_copies.hpp"
 
 namespace lockstep::model::cuda {
 
@@ -36,6 +40,7 @@ class Matmul {
     Precision precision = Precision::fp32;
     std::size_t workspace = 0;  ///< bytes, allocated once
     Tuning tuning = Tuning::first;
+    PaddedCopies::Options padding = {};
   };
   enum class Transposed : bool { no, yes };
   struct Operand {
@@ -53,7 +58,8 @@ class Matmul {
   /// With no terms to add, out becomes or stays what an empty sum says.
   void multiply(cudaStream_t stream, const Operand& a, const Operand& b, Accumulate accumulate, const Tensor& out);
   /// out = a b + bias, rounded once, in one kernel where there is one: else nothing is done, and false. No activations:
-  /// cuBLASLt's ReLU turns NaN into 0, and what is not finite must come through.
+  /// cuBLASLt's ReLU turns NaN into 0, and what is not finite must come through. `bias` has a value for each column of
+  /// out.
   [[nodiscard]] bool multiply_with_bias(cudaStream_t stream, const Operand& a, const Operand& b, const Tensor& bias,
                                         const Tensor& out);
 
@@ -109,6 +115,9 @@ class Matmul {
     bool found = false;
   };
 
+  /// Of matrices whose extents fit.
+  void multiply_made(cudaStream_t stream, const Operand& a, const Operand& b, Accumulate accumulate, const Tensor& out);
+
   /// What is done with a product before it is stored; `aux` has the shape of the product.
   struct Epilogue {
     cublasLtEpilogue_t kind = CUBLASLT_EPILOGUE_DEFAULT;
@@ -133,6 +142,7 @@ class Matmul {
   Options options_;
   DeviceMemory& memory_;
   Block workspace_;
+  PaddedCopies copies_;
   Owned<cublasLtContext> handle_;
   std::map<Problem, Plan> plans_;
   int processors_ = 0;

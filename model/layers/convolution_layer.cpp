@@ -49,7 +49,11 @@ LayerPlan ConvolutionLayer::plan(const ParameterTable& table) const {
           .activation_elements = (options_.activation.gelu ? 2 : 1) * shape_.out.elements(),
           .forward_flops = product,
           .backward_flops = backward_flops(table, product, weight_, options_.first ? Input::given : Input::computed),
-          .patch_elements = is_product ? 0 : shape_.patch() * shape_.out.pixels()};
+          .patch_elements = is_product ? 0 : whole_packs(shape_.patch()) * shape_.out.pixels(),
+          .products = {{.rows = shape_.out.pixels(),
+                        .inputs = shape_.patch(),
+                        .outputs = options_.channels,
+                        .stored_inputs = is_product ? 0 : whole_packs(shape_.patch())}}};
 }
 
 Tensor ConvolutionLayer::forward(const Pass& pass, const Tensor& x) const {

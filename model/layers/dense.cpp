@@ -4,10 +4,12 @@
 
 #include <fmt/format.h>
 
+#include "model/product_padding.hpp"
+
 namespace lockstep::model {
 
 Dense::Dense(ParameterTable& parameters, ActivationTable& activations, std::string name, const DenseOptions& options)
-    : Layer(activations, name, options.rows, options.outputs),
+    : Layer(activations, name, options.rows, options.outputs, options.last ? padded_outputs(options.outputs) : 0),
       name_(std::move(name)),
       options_(options),
       weight_(parameters.add({.name = name_ + "/weight",
@@ -21,7 +23,9 @@ Dense::Dense(ParameterTable& parameters, ActivationTable& activations, std::stri
                             .initializer = options.bias_initializer,
                             .fan_in = options.inputs,
                             .fan_out = options.outputs,
-                            .decay = Decay::no})) {
+                            .decay = Decay::no,
+                            .padding = options.last ? padded_outputs(options.outputs) - options.outputs : 0})) {
+  assert(!options.last || options.activation.is_none());
   set_first_weight(weight_);
   if (options.activation.gelu) {
     before_gelu_ = activations.add({.name = "", .rows = options.rows, .columns = options.outputs});
@@ -38,20 +42,25 @@ LayerPlan Dense::plan(const ParameterTable& table) const {
           .parameters = options_.inputs * options_.outputs + options_.outputs,
           .activation_elements = (options_.activation.gelu ? 2 : 1) * options_.rows * options_.outputs,
           .forward_flops = product,
-          .backward_flops = backward_flops(table, product, weight_, options_.first ? Input::given : Input::computed)};
+          .backward_flops = backward_flops(table, product, weight_, options_.first ? Input::given : Input::computed),
+          .products = {{.rows = options_.rows,
+                        .inputs = options_.inputs,
+                        .outputs = options_.outputs,
+                        .stored_outputs = options_.last ? padded_outputs(options_.outputs) : 0}}};
 }
 
 Tensor Dense::forward(const Pass& pass, const Tensor& x) const {
   const Tensor y = output(pass);
   const Tensor product = options_.activation.gelu ? pass.at(before_gelu_) : y;
-  pass.backend.linear_forward(x, pass.weight(weight_), pass.weight(bias_), options_.activation.fused, product);
+  pass.backend.linear_forward(x, pass.weight(weight_), pass.vector(bias_, product.columns), options_.activation.fused,
+                              product);
   if (options_.activation.gelu) pass.sequences().gelu_forward(product, {}, y);
   return y;
 }
 
 void Dense::backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate,
                      const Tensor& d_x) const {
-  const Tensor d_w = pass.gradient(weight_), d_bias = pass.gradient(bias_);
+  const Tensor d_w = pass.gradient(weight_), d_bias = pass.vector_gradient(bias_, d_y.columns);
   if (!d_w.present() && !d_bias.present() && !d_x.present()) return;
   if (options_.activation.gelu) pass.sequences().gelu_backward(pass.at(before_gelu_), d_y, accumulate, {});
   pass.backend.linear_backward(

@@ -20,6 +20,9 @@ struct DenseOptions {
   Decay decay = Decay::yes;  ///< of the weight; the bias is never decayed
   /// The first layer of a network: nobody asks for the gradient of its input.
   bool first = false;
+  /// The last one, without an activation: the loss reads its output, whose rows have padded_outputs() columns in
+  /// bfloat16.
+  bool last = false;
 };
 
 class Dense final : public Layer {

@@ -26,7 +26,8 @@ DenseChain::DenseChain(std::string name, const Numbers& hidden, const NetworkOpt
                      .weight_initializer =
                          options.initializer("weight-init").value_or(Initializer{Initializer::Scheme::he_normal}),
                      .bias_initializer = options.initializer("bias-init").value_or(Initializer{}),
-                     .first = i == 0});
+                     .first = i == 0,
+                     .last = last});
     if (!last && dropout > 0) {
       append<DropoutStage>(fmt::format("dropout_{}", i + 1), widths[i + 1],
                            Dropout{.rate = dropout, .stream = kFirstDropoutStream + static_cast<std::uint32_t>(i)});

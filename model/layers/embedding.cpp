@@ -2,26 +2,23 @@
 
 #include <fmt/format.h>
 
-namespace lockstep::model {
+#include "model/product_padding.hpp"
 
-std::int64_t padded_vocabulary(std::int64_t vocabulary) noexcept {
-  const std::int64_t granule = vocabulary < 1024 ? 8 : 128;
-  return (vocabulary + granule - 1) / granule * granule;
-}
+namespace lockstep::model {
 
 Embedding::Embedding(ParameterTable& parameters, ActivationTable& activations, std::string name,
                      const EmbeddingOptions& options)
     : Layer(activations, name, options.context, options.width),
       name_(std::move(name)),
       options_(options),
-      tokens_(parameters.add(
-          {.name = name_ + "/tokens",
-           .shape = {options.vocabulary, options.width},
-           .initializer = options.initializer,
-           .fan_in = options.vocabulary,
-           .fan_out = options.width,
-           .padding =
-               options.shared ? (padded_vocabulary(options.vocabulary) - options.vocabulary) * options.width : 0})) {
+      tokens_(parameters.add({.name = name_ + "/tokens",
+                              .shape = {options.vocabulary, options.width},
+                              .initializer = options.initializer,
+                              .fan_in = options.vocabulary,
+                              .fan_out = options.width,
+                              .padding = options.shared
+                                             ? (padded_columns(options.vocabulary) - options.vocabulary) * options.width
+                                             : 0})) {
   if (options.positions) {
     positions_ = parameters.add({.name = name_ + "/positions",
                                  .shape = {options.context, options.width},

@@ -8,10 +8,6 @@
 
 namespace lockstep::model {
 
-/// Rows of a table, and columns of logits, that products in bfloat16 are fast with: a multiple of the 128 of their
-/// tiles, or of the 8 of one access where the vocabulary is small.
-std::int64_t padded_vocabulary(std::int64_t vocabulary) noexcept;
-
 struct EmbeddingOptions {
   std::int64_t context = 0, vocabulary = 0, width = 0;
   bool positions = false;  ///< learn a vector for each position, too

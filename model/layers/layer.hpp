@@ -51,8 +51,11 @@ class Layer {
   Tensor whole_output(const Pass& pass) const { return pass.whole(output_); }
 
  protected:
-  Layer(ActivationTable& activations, const std::string& name, std::int64_t rows, std::int64_t columns)
-      : output_(activations.add({.name = name, .rows = rows, .columns = columns})), rows_(rows), columns_(columns) {}
+  Layer(ActivationTable& activations, const std::string& name, std::int64_t rows, std::int64_t columns,
+        std::int64_t padded_columns = 0)
+      : output_(activations.add({.name = name, .rows = rows, .columns = columns, .padded_columns = padded_columns})),
+        rows_(rows),
+        columns_(columns) {}
   /// The layer's weight that was declared first.
   void set_first_weight(std::size_t parameter) noexcept {
     first_weight_ = parameter;

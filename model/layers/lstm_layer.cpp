@@ -42,7 +42,9 @@ LayerPlan LstmLayer::plan(const ParameterTable& table) const {
           .forward_flops = product,
           .backward_flops = backward_flops(table, to_gates, input_) +
                             (table.trains_below(bias_ + 1) ? through_time : 0) +
-                            (table[recurrent_].frozen ? 0 : through_time)};
+                            (table[recurrent_].frozen ? 0 : through_time),
+          .products = {{.rows = options_.context, .inputs = options_.inputs, .outputs = 4 * options_.hidden},
+                       {.rows = options_.context, .inputs = options_.hidden, .outputs = 4 * options_.hidden}}};
 }
 
 Lstm LstmLayer::shape(const Pass& pass) const noexcept {

@@ -21,6 +21,7 @@ void add_costs(const LayerPlan& part, LayerPlan& sum) {
   sum.forward_flops += part.forward_flops;
   sum.backward_flops += part.backward_flops;
   sum.patch_elements = std::max(sum.patch_elements, part.patch_elements);
+  sum.products.insert(sum.products.end(), part.products.begin(), part.products.end());
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "model/layers/embedding.hpp"
+#include "model/product_padding.hpp"
 
 namespace lockstep::model {
 
@@ -12,20 +12,21 @@ TokenHead::TokenHead(ParameterTable& parameters, ActivationTable& activations, s
                      const TokenHeadOptions& options)
     : name_(std::move(name)), options_(options) {
   if (options.table) {
-    const std::int64_t more = padded_vocabulary(options.vocabulary) - options.vocabulary;
+    const std::int64_t more = padded_columns(options.vocabulary) - options.vocabulary;
     if (parameters[*options.table].padding < more * options.width) {
       throw std::invalid_argument(fmt::format("{}: the embedding's table was not made to be shared", name_));
     }
     logits_ = activations.add({.name = name_,
                                .rows = options.context,
                                .columns = options.vocabulary,
-                               .padded_columns = padded_vocabulary(options.vocabulary)});
+                               .padded_columns = padded_columns(options.vocabulary)});
   } else {
     own_.emplace(parameters, activations, name_,
                  DenseOptions{.rows = options.context,
                               .inputs = options.width,
                               .outputs = options.vocabulary,
-                              .weight_initializer = options.initializer});
+                              .weight_initializer = options.initializer,
+                              .last = true});
   }
 }
 
@@ -37,7 +38,9 @@ LayerPlan TokenHead::plan(const ParameterTable& table) const {
           .description = fmt::format("{} -> {}, the embedding's table", options_.width, options_.vocabulary),
           .activation_elements = options_.context * options_.vocabulary,
           .forward_flops = product,
-          .backward_flops = (table[*options_.table].frozen ? 1 : 2) * product};
+          .backward_flops = (table[*options_.table].frozen ? 1 : 2) * product,
+          .products = {
+              {.rows = options_.context, .inputs = options_.width, .outputs = padded_columns(options_.vocabulary)}}};
 }
 
 Tensor TokenHead::forward(const Pass& pass, const Tensor& x) const {

@@ -3,7 +3,7 @@
 /// embedding's table E (Press & Wolf 2017), or a dense layer of its own.
 ///
 /// Rows of 50,257 logits of bfloat16 begin at odd multiples of 2 bytes, where tensor cores cannot be fed. So tied
-/// logits have padded_vocabulary() columns in bfloat16, and E is read with as many rows: zeros of its padding in the
+/// logits have padded_columns() columns in bfloat16, and E is read with as many rows: zeros of its padding in the
 /// arena. The loss leaves these columns out and makes their gradient zero, so what is added to E's padding is zero,
 /// too.
 #pragma once

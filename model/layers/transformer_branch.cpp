@@ -60,7 +60,8 @@ LayerPlan AttentionBranch::plan(const ParameterTable& table) const {
       .activation_elements = joint.activation_elements + output.activation_elements + shape_.context * shape_.width(),
       .forward_flops = joint.forward_flops + attention + output.forward_flops,
       .backward_flops =
-          joint.backward_flops + output.backward_flops + (output_.trains_below(table) ? 2 * attention : 0)};
+          joint.backward_flops + output.backward_flops + (output_.trains_below(table) ? 2 * attention : 0),
+      .products = {joint.products.front(), output.products.front()}};
 }
 
 Tensor AttentionBranch::forward(const Pass& pass, const Tensor& x) const {
@@ -132,7 +133,8 @@ LayerPlan FeedForwardBranch::plan(const ParameterTable& table) const {
           .parameters = width_ * wide + wide + contract.parameters,
           .activation_elements = 2 * context_ * wide + contract.activation_elements,
           .forward_flops = 2 * contract.forward_flops,
-          .backward_flops = contract.backward_flops + backward_flops(table, contract.forward_flops, weight_)};
+          .backward_flops = contract.backward_flops + backward_flops(table, contract.forward_flops, weight_),
+          .products = {contract.products.front(), {.rows = context_, .inputs = width_, .outputs = wide}}};
 }
 
 Tensor FeedForwardBranch::forward(const Pass& pass, const Tensor& x) const {

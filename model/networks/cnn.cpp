@@ -77,7 +77,8 @@ class TutorialCnn final : public LayerChain {
                                                 .activation = activation,
                                                 .weight_initializer = weights(deviation),
                                                 .bias_initializer = biases(bias),
-                                                .decay = decay});
+                                                .decay = decay,
+                                                .last = activation.is_none()});
     features_ = outputs;
   }
 

@@ -87,7 +87,8 @@ class ResidualNetwork final : public Network {
                      .outputs = shape.outputs,
                      .weight_initializer =
                          weight_initializer.value_or(Initializer{.scheme = Initializer::Scheme::normal, .value = 0.01}),
-                     .bias_initializer = options.initializer("bias-init").value_or(Initializer{})});
+                     .bias_initializer = options.initializer("bias-init").value_or(Initializer{}),
+                     .last = true});
     d_average_ = activations_.add({.name = "", .columns = in.channels});
     workspaces_.add_to(activations_);
     parameters_.lay_out();

@@ -4,6 +4,7 @@
 
 #include "model/batch.hpp"
 #include "model/device_workspaces.hpp"
+#include "model/product_padding.hpp"
 #include "model/state/recurrent_state.hpp"
 
 namespace lockstep::model {
@@ -17,6 +18,22 @@ std::size_t patch_bytes(const Network& network, std::int64_t samples, ElementTyp
     const std::size_t of_sample = static_cast<std::size_t>(layer.patch_elements) * size_of(type);
     const std::size_t of_batch = of_sample * static_cast<std::size_t>(samples);
     most = std::max(most, of_batch <= kMostPatchBytes ? of_batch : std::max(of_sample, kMostPatchBytes));
+  }
+  return most;
+}
+
+/// Copies in rows of whole packs. Images go through a product in tiles.
+std::size_t padding_bytes(const Network& network, std::int64_t samples, const MemoryTypes& types) {
+  std::size_t most = 0;
+  for (const LayerPlan& layer : network.plan()) {
+    const std::size_t of_sample = static_cast<std::size_t>(layer.patch_elements) * size_of(types.compute);
+    const std::int64_t tile =
+        of_sample == 0 ? samples
+                       : std::clamp<std::int64_t>(static_cast<std::int64_t>(kMostPatchBytes / of_sample), 1, samples);
+    for (LinearMap map : layer.products) {
+      map.rows *= tile;
+      most = std::max(most, model::padding_bytes(map, types.compute, types.master));
+    }
   }
   return most;
 }
@@ -57,7 +74,7 @@ MemoryPlan plan_memory(const Network& network, const ModelOptions& options, cons
   }
   if (types.is_host) return plan;
   plan.input = BatchStage::slot_bytes(network, options, state_options.purpose);
-  plan.products = kProductWorkspace;
+  plan.products = kProductWorkspace + padding_bytes(network, options.max_batch, types);
   plan.patches = patch_bytes(network, options.max_batch, types.compute);
   if (plan.patches > 0 && types.compute == ElementType::bfloat16) plan.cudnn = kMostLibraryWorkspace;
   plan.kernels = kKernelBytes;

@@ -17,7 +17,7 @@ struct MemoryPlan {
   std::size_t gradients = 0, optimizer = 0, average = 0;
   std::size_t activations = 0;    ///< with recurrent state
   std::size_t input = 0;          ///< batches on their way to a device
-  std::size_t products = 0;       ///< a device's workspace for matrix products (cuBLASLt)
+  std::size_t products = 0;       ///< a device's workspace for matrix products (cuBLASLt), and padded copies for them
   std::size_t patches = 0;        ///< a device's, of convolutions as products (im2col)
   std::size_t cudnn = 0;          ///< a device's, of convolutions
   std::size_t kernels = 0;        ///< a device's code, loaded when it is first used, and recorded graphs

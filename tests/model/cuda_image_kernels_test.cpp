@@ -12,8 +12,8 @@
 
 #include "model/cuda/convolution_by_gemm.hpp"
 #include "model/cuda/image_kernels.hpp"
-#include "model/cuda/plain_matmul.hpp"
 #include "model/kernel_harness.hpp"
+#include "model/plain_product.hpp"
 #include "model/reference/reference_images.hpp"
 
 namespace lockstep::model::cuda {
@@ -69,7 +69,7 @@ void for_each_convolution(const With& with) {
 
 /// A workspace with space for two images' patches: batches of three and more come in several tiles.
 std::size_t two_images(const Convolution& shape, ElementType type) {
-  return static_cast<std::size_t>(2 * shape.out.pixels() * shape.patch()) * size_of(type);
+  return static_cast<std::size_t>(2 * shape.out.pixels() * patch_columns(shape, type)) * size_of(type);
 }
 void* workspace_for(Tensors& t, const Convolution& shape, ElementType type, std::int64_t batch) {
   const std::size_t bytes = patch_bytes(shape, type, batch, two_images(shape, type));
@@ -88,7 +88,7 @@ TEST(ConvolutionByProducts, ForwardMatchesFloat64) {
               convolution_by_gemm(
                   nullptr, shape, x, w, t.add("y", type, batch, outputs).tensor(), workspace_for(t, shape, type, batch),
                   [](const Tensor& a, const Tensor& b, const Tensor& out) {
-                    if (out.count() > 0) plain_matmul(nullptr, a, false, b, false, Accumulate::no, out);
+                    if (out.count() > 0) plain_product(a, false, b, false, Accumulate::no, out);
                   },
                   two_images(shape, type));
             },
@@ -122,13 +122,13 @@ TEST(ConvolutionByProducts, BackwardMatchesFloat64) {
               filter_gradient_by_gemm(
                   nullptr, shape, x, d_y, accumulate, d_w, workspace,
                   [](const Tensor& a, const Tensor& b, Accumulate add, const Tensor& out) {
-                    plain_matmul(nullptr, a, true, b, false, add, out);
+                    plain_product(a, true, b, false, add, out);
                   },
                   most);
               image_gradient_by_gemm(
                   nullptr, shape, w, d_y, t.add("d_x", type, batch, inputs).tensor(), workspace,
                   [](const Tensor& a, const Tensor& b, const Tensor& out) {
-                    plain_matmul(nullptr, a, false, b, true, Accumulate::no, out);
+                    plain_product(a, false, b, true, Accumulate::no, out);
                   },
                   most);
             },

@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "model/cuda/convolution_by_gemm.hpp"
-#include "model/cuda/plain_matmul.hpp"
 #include "model/kernel_harness.hpp"
+#include "model/plain_product.hpp"
 #include "model/reference/reference_images.hpp"
 
 namespace lockstep::model::cuda {
@@ -24,7 +24,7 @@ class PretendedLibrary final : public ConvolutionLibrary {
                const Tensor& y) override {
     return take(shape, x, [&](void* workspace) {
       convolution_by_gemm(stream, shape, x, w, y, workspace, [](const Tensor& a, const Tensor& b, const Tensor& out) {
-        plain_matmul(nullptr, a, false, b, false, Accumulate::no, out);
+        test::plain_product(a, false, b, false, Accumulate::no, out);
       });
     });
   }
@@ -33,7 +33,7 @@ class PretendedLibrary final : public ConvolutionLibrary {
     return take(shape, x, [&](void* workspace) {
       filter_gradient_by_gemm(stream, shape, x, d_y, accumulate, d_w, workspace,
                               [](const Tensor& a, const Tensor& b, Accumulate add, const Tensor& out) {
-                                plain_matmul(nullptr, a, true, b, false, add, out);
+                                test::plain_product(a, true, b, false, add, out);
                               });
     });
   }
@@ -42,7 +42,7 @@ class PretendedLibrary final : public ConvolutionLibrary {
     return take(shape, d_x, [&](void* workspace) {
       image_gradient_by_gemm(stream, shape, w, d_y, d_x, workspace,
                              [](const Tensor& a, const Tensor& b, const Tensor& out) {
-                               plain_matmul(nullptr, a, false, b, true, Accumulate::no, out);
+                               test::plain_product(a, false, b, true, Accumulate::no, out);
                              });
     });
   }

@@ -72,10 +72,10 @@ TEST(ActivationLayout, PadsColumnsInBfloat16Alone) {
 }
 
 TEST(Vocabulary, IsPaddedToWholeTiles) {
-  EXPECT_EQ(padded_vocabulary(50257), 50304);
-  EXPECT_EQ(padded_vocabulary(50304), 50304);
-  EXPECT_EQ(padded_vocabulary(65), 72);
-  EXPECT_EQ(padded_vocabulary(8), 8);
+  EXPECT_EQ(padded_columns(50257), 50304);
+  EXPECT_EQ(padded_columns(50304), 50304);
+  EXPECT_EQ(padded_columns(65), 72);
+  EXPECT_EQ(padded_columns(8), 8);
 }
 
 TEST(ParameterTable, RefusesNonsense) {

@@ -47,6 +47,8 @@ const Layout& layout_of(cublasLtMatrixLayout_t it) { return *reinterpret_cast<co
 bool products_are_refused = false;
 std::vector<std::string> the_refusals;
 
+std::vector<lockstep::test::UnalignedProduct> the_unaligned;
+
 cublasStatus_t refuse(cublasStatus_t status, std::string why) {
   the_refusals.push_back(std::move(why));
   return status;
@@ -302,6 +304,19 @@ void compute(const View& view, float alpha, const void* a, const void* b, float 
   }
 }
 
+void note_alignment(const View& view) {
+  const auto starts_aligned = [](const Layout& layout) {
+    return layout.leading_dimension * static_cast<std::int64_t>(size_of_type(layout.type)) % 16 == 0;
+  };
+  if (view.a.type != CUDA_R_16BF) return;
+  if (starts_aligned(view.a) && starts_aligned(view.b) && starts_aligned(view.d)) return;
+  the_unaligned.push_back(
+      {2.0 * static_cast<double>(view.rows()) * static_cast<double>(view.columns()) * static_cast<double>(view.terms()),
+       "a product of " + std::to_string(view.columns()) + " x " + std::to_string(view.terms()) + " x " +
+           std::to_string(view.rows()) + ", columns " + std::to_string(view.a.leading_dimension) + ", " +
+           std::to_string(view.b.leading_dimension) + " and " + std::to_string(view.d.leading_dimension) + " apart"});
+}
+
 MemoryAccess matrix_access(const void* data, const Layout& layout, bool writes) {
   const auto elements = static_cast<std::size_t>(layout.leading_dimension) * (layout.columns - 1) + layout.rows;
   return {data, elements * size_of_type(layout.type), writes};
@@ -313,6 +328,7 @@ namespace lockstep::test {
 
 void refuse_products(bool refuse) { products_are_refused = refuse; }
 std::vector<std::string> take_refusals() { return std::exchange(the_refusals, {}); }
+std::vector<UnalignedProduct> take_unaligned_products() { return std::exchange(the_unaligned, {}); }
 
 }  // namespace lockstep::test
 
@@ -433,6 +449,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
   if ((has_vector && view.vector == nullptr) || (view.has_aux() && view.aux == nullptr)) {
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "an epilogue without its pointer");
   }
+  note_alignment(view);
   float factor = 0, kept = 0;
   std::memcpy(&factor, alpha, sizeof factor);
   std::memcpy(&kept, beta, sizeof kept);

@@ -21,4 +21,13 @@ void refuse_products(bool refuse);
 /// What was wrong with the calls that were refused since the last call of this function, a sentence each.
 std::vector<std::string> take_refusals();
 
+/// A product whose columns, in one of its matrices, do not all begin at multiples of 16 bytes: the library has only
+/// slow kernels for it.
+struct UnalignedProduct {
+  double flops;
+  std::string what;
+};
+/// Those of bfloat16 since the last call of this function.
+std::vector<UnalignedProduct> take_unaligned_products();
+
 }  // namespace lockstep::test
