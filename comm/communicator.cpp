@@ -1,9 +1,12 @@
 #include "comm/communicator.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <stdexcept>
 
 #include <fmt/format.h>
+
+#include "comm/host/summation.hpp"
 
 namespace lockstep::comm {
 
@@ -40,6 +43,11 @@ class Stopwatch {
   double& seconds_;
   std::chrono::steady_clock::time_point start_;
 };
+
+void require_equal_counts(std::span<const float> from, std::span<const float> to) {
+  if (from.size() == to.size()) return;
+  throw std::invalid_argument(fmt::format("{} elements to {}", from.size(), to.size()));
+}
 
 }  // namespace
 
@@ -98,6 +106,23 @@ void Communicator::all_reduce(const TreeTerms& terms) {
 
 void Communicator::do_all_reduce(const TreeTerms&) {
   if (size_ > 1) throw std::logic_error("these ranks do not sum by a tree");
+}
+
+void Communicator::copy_here(std::span<const float> from, std::span<float> to) {
+  require_equal_counts(from, to);
+  do_copy_here(from, to);
+}
+
+void Communicator::add_here(std::span<const float> from, std::span<float> to) {
+  require_equal_counts(from, to);
+  do_add_here(from, to);
+}
+
+void Communicator::do_copy_here(std::span<const float> from, std::span<float> to) {
+  std::ranges::copy(from, to.begin());
+}
+void Communicator::do_add_here(std::span<const float> from, std::span<float> to) {
+  add_to(to.data(), from.data(), to.size());
 }
 
 void Communicator::reduce_scatter(std::span<float> data) {

@@ -106,8 +106,13 @@ class Communicator {
   void all_reduce(std::span<double> data);
   /// terms.data = the sum over the subtrees of all ranks, in the order of the tree, the same bits on every rank and at
   /// any number of ranks. In memory of reduction_memory, where the communicator shares any, and laid out alike on all
-  /// ranks. Wire: (s + 1) (p-1)/p * count elements per rank with s subtrees, always float32. Not between GPUs.
+  /// ranks. Wire: (s + 1) (p-1)/p * count elements per rank with s subtrees, always float32. GPUs want to be made for
+  /// the tree (DeviceCommunicatorOptions).
   void all_reduce(const TreeTerms& terms);
+  /// Of this rank alone, where the data live, in the order of what is enqueued on the producer's stream (on a host: at
+  /// once): to = from, and to[i] += from[i], of as many elements.
+  void copy_here(std::span<const float> from, std::span<float> to);
+  void add_here(std::span<const float> from, std::span<float> to);
   /// slice_of in this world: the slice that `rank` owns of `count` elements.
   Slice own_slice(std::size_t count, int rank) const noexcept { return slice_of(count, rank, size_); }
   /// The first half of a sum: after it, this rank's own_slice of data holds the sum; the rest of data is unspecified.
@@ -181,6 +186,8 @@ class Communicator {
   virtual void do_all_reduce(std::span<float> data) = 0;
   virtual void do_all_reduce(std::span<double> data) = 0;
   virtual void do_all_reduce(const TreeTerms& terms);
+  virtual void do_copy_here(std::span<const float> from, std::span<float> to);
+  virtual void do_add_here(std::span<const float> from, std::span<float> to);
   virtual void do_reduce_scatter(std::span<float> data) = 0;
   /// Of elements of so many bytes.
   virtual void do_all_gather(std::span<std::byte> data, std::size_t element_bytes) = 0;

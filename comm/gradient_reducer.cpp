@@ -5,8 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "comm/host/summation.hpp"
-
 namespace lockstep::comm {
 
 namespace {
@@ -103,12 +101,14 @@ void GradientReducer::begin_term(std::int64_t index) {
 void GradientReducer::fold(std::size_t end) {
   const SummationTree::Step& step = steps_[term_];
   const std::size_t count = end - folded_;
-  float* const own = gradients_.data() + folded_;
+  const std::span<float> own = gradients_.subspan(folded_, count);
   const auto kept = [&](int place) {
-    return terms_.kept.data() + static_cast<std::size_t>(place) * gradients_.size() + folded_;
+    return terms_.kept.subspan(static_cast<std::size_t>(place) * gradients_.size() + folded_, count);
   };
-  for (int place = step.place + step.additions - 1; place >= step.place; --place) add_to(own, kept(place), count);
-  if (term_ + 1 < steps_.size()) std::copy_n(own, count, kept(step.place));
+  for (int place = step.place + step.additions - 1; place >= step.place; --place) {
+    communicator_.add_here(kept(place), own);
+  }
+  if (term_ + 1 < steps_.size()) communicator_.copy_here(own, kept(step.place));
   folded_ = end;
 }
 

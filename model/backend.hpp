@@ -120,6 +120,8 @@ class Backend {
 
   virtual std::string_view name() const noexcept = 0;  ///< "cpu", "cuda", "reference"
   virtual std::string description() const = 0;         ///< "cpu: OpenBLAS 0.3.21 SkylakeX, loops x86-64-v4, 1 thread"
+  /// What the bits of results depend on besides the inputs.
+  virtual std::string arithmetic() const { return description(); }
   /// What users should hear about how operations are done here, known once each has been done: a slow implementation
   /// where a fast one was expected. A sentence each.
   virtual std::vector<std::string> notes() const { return {}; }

@@ -88,22 +88,21 @@ LossOptions Model::loss_options(double scale) const {
           .smoothing = options_.label_smoothing};
 }
 
-Model::Forward Model::forward(double scale, Accumulate accumulate) {
+Model::Forward Model::forward(double scale, Accumulate accumulate, const Tensor& sums) {
   require_training("forward");
-  if (accumulate == Accumulate::no) backend_.fill_zero(training_sums_.tensor());
+  const Tensor& to = sums.present() ? sums : training_sums_.tensor();
+  if (accumulate == Accumulate::no) backend_.fill_zero(to);
   Pass here = pass(stage_.current(), Weights::current, Purpose::training);
   here.share = static_cast<double>(here.batch) * scale;
   if (options_.sum_over_ranks) here.sum_over_ranks = &options_.sum_over_ranks;
   const Tensor output = network_.forward(here);
-  loss(here, output, stage_.current().data.y, loss_options(scale), training_sums_.tensor());
+  loss(here, output, stage_.current().data.y, loss_options(scale), to);
   return {.pass = here, .d_output = output, .accumulate = accumulate};
 }
 
 void Model::backward(const Forward& forward, const GradientReady& ready) {
   network_.backward(forward.pass, forward.d_output, forward.accumulate, ready);
 }
-
-bool Model::loss_is_finite() { return std::isfinite(training_sums_.read_now()[0]); }
 
 /// use(pass, output, y) enqueues what is done with the output.
 template <class Use>

@@ -48,8 +48,9 @@ class Model {
   };
   /// Forward and loss on the staged batch. Gradients will be those of the loss times `scale` (1 / global batch, folded
   /// in here and nowhere else; where a sample has several positions, so is the mean over them). The sums of loss and
-  /// metric are written (Accumulate::no) or added, and so will the gradients be.
-  Forward forward(double scale, Accumulate accumulate);
+  /// metric are written (Accumulate::no) or added, and so will the gradients be. `sums`: where these are; absent: in
+  /// loss_sums().
+  Forward forward(double scale, Accumulate accumulate, const Tensor& sums = {});
   /// Calls `ready` (which may be empty) as gradients become final. A batch of 0 samples zeroes the gradients
   /// (Accumulate::no) and calls ready as any other.
   void backward(const Forward& forward, const GradientReady& ready);
@@ -58,9 +59,6 @@ class Model {
   void release_batch() { stage_.release_current(); }
   /// The LossSums of the batches since Accumulate::no, in the backend's memory.
   Tensor loss_sums() const noexcept { return training_sums_.tensor(); }
-  /// Whether the loss of the batches since Accumulate::no is a finite number; synchronises.
-  bool loss_is_finite();
-
   /// Sums over the rows (samples, or positions of samples) of the batch; synchronises.
   LossSums evaluate(const Batch& batch, Weights weights = Weights::current);
   /// For generating text: the network's output for the last of the positions [first, end) of a sample, a row of the

@@ -59,10 +59,13 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
                      [&](std::int64_t batch) { return memory_with(plan, communicator, batch); });
   backend_ = make_agreed_backend(communicator, plan.place, options);
   if (tree_) {
-    const comm::FingerprintItem kind{"instruction set", backend_->description()};
+    const comm::FingerprintItem kind{"instruction set", backend_->arithmetic()};
     comm::require_equal(communicator, {&kind, 1});
   }
-  if (plan.place.gpu) on_device_ = make_device_communicator(session, communicator, plan.place, *backend_, options);
+  if (plan.place.gpu) {
+    on_device_ =
+        make_device_communicator(session, communicator, plan.place, *backend_, options, tree_ ? &*tree_ : nullptr);
+  }
   model::ModelOptions model_options = workload.model;
   model::ParameterStateOptions state_options{.optimizer = workload.optimizer,
                                              .owned = owned_ranges(plan, communicator.rank(), communicator.size())};
@@ -101,8 +104,14 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
   comm::OrderedTerms terms;
   if (tree_) {
     const std::size_t kept = static_cast<std::size_t>(tree_->most_kept()) * training_->parameters.updated_elements();
-    terms = {.tree = &*tree_,
-             .kept = {static_cast<float*>(gradient_memory_->allocate(kept * sizeof(float), alignof(float))), kept}};
+    terms.tree = &*tree_;
+    if (gradient_memory_) {
+      terms.kept = {static_cast<float*>(gradient_memory_->allocate(kept * sizeof(float), alignof(float))), kept};
+    } else {
+      comm::all_succeed(communicator,
+                        [&] { kept_terms_ = model::Arena(backend_->memory(), model::ElementType::float32, kept); });
+      terms.kept = kept_terms_.tensor().elements<float>();
+    }
   }
   reducer_ = std::make_unique<comm::GradientReducer>(
       gradient_communicator(), training_->parameters.gradient_elements(), plan.buckets,

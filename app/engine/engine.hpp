@@ -80,6 +80,7 @@ class Engine {
   std::unique_ptr<model::Backend> backend_;
   std::unique_ptr<comm::Communicator> on_device_;  ///< between GPUs
   std::unique_ptr<model::Training> training_;
+  model::Arena kept_terms_;                  ///< of gradients on a device
   std::optional<comm::SummationTree> tree_;  ///< of the gradients' sums
   std::unique_ptr<comm::GradientReducer> reducer_;
   std::optional<LocalRounds> rounds_;

@@ -39,7 +39,8 @@ Trainer::Trainer(const Parts& parts, const model::LearningRateSchedule& schedule
       input_(parts.backend, parts.training.model, std::move(next)),
       reduce_([this](std::size_t end) {
         parts_.reducer.ready_up_to(end);
-        if (parts_.reducer.has_begun_to_reduce()) {
+        // With a tree a product has the same bits at any number of ranks: it counts on as many processors.
+        if (parts_.tree == nullptr && parts_.reducer.has_begun_to_reduce()) {
           parts_.backend.use_processors(model::Backend::Processors::unreserved);
         }
       }),
@@ -47,8 +48,11 @@ Trainer::Trainer(const Parts& parts, const model::LearningRateSchedule& schedule
         parts_.reducer.gather(parts_.training.parameters.weight_elements(model::Weights::current), part);
       }),
       micro_losses_(parts.backend.is_host() ? 0 : static_cast<std::size_t>(accumulate - 1),
-                    parts.backend.host_memory()),
-      term_losses_(parts.tree != nullptr ? 2 * static_cast<std::size_t>(parts.tree->terms()) : 0) {}
+                    parts.backend.host_memory()) {
+  if (parts.tree != nullptr) {
+    term_losses_.emplace(parts.backend, static_cast<std::size_t>(model::kLossSums * parts.tree->terms()));
+  }
+}
 
 Trainer::Result Trainer::step(const Request& request) {
   StopWatch watch;
@@ -65,7 +69,6 @@ Trainer::Result Trainer::step(const Request& request) {
     replay(at, [this, at] {
       const model::Model::Forward output = forward(at);
       backward(output, at);
-      if (parts_.tree != nullptr) note_term_loss(at.index);
       if (at.is_last) update();
     });
     input_.release();
@@ -96,17 +99,31 @@ Trainer::Result Trainer::step(const Request& request) {
 template <class Work>
 void Trainer::replay(MicroStep at, const Work& work) {
   const MicroBatch& micro = input_.current();
-  const std::array<std::int64_t, 6> key{at.is_first,       at.is_last,       parts_.training.model.slot(),
-                                        micro.batch.count, micro.step_count, micro.batch.first_sequence};
+  const std::array<std::int64_t, 7> key{at.is_first,
+                                        at.is_last,
+                                        parts_.training.model.slot(),
+                                        micro.batch.count,
+                                        micro.step_count,
+                                        micro.batch.first_sequence,
+                                        parts_.tree != nullptr ? at.index : 0};
   if (at.is_first) parts_.backend.mark_begin();
   parts_.backend.repeat(key, work);
   if (at.is_last) parts_.backend.mark_end();
 }
 
 model::Model::Forward Trainer::forward(MicroStep at) {
-  return parts_.training.model.forward(
-      1.0 / static_cast<double>(input_.current().step_count),
-      at.is_first || parts_.tree != nullptr ? model::Accumulate::no : model::Accumulate::yes);
+  model::Model& model = parts_.training.model;
+  const double scale = 1.0 / static_cast<double>(input_.current().step_count);
+  if (parts_.tree == nullptr) return model.forward(scale, at.is_first ? model::Accumulate::no : model::Accumulate::yes);
+  if (at.is_first) parts_.backend.fill_zero(term_losses_->tensor());
+  return model.forward(scale, model::Accumulate::no, loss_sums(at.index));
+}
+
+/// Where those of a micro-step are added up. The loss of a term stays apart until all of them are there.
+model::Tensor Trainer::loss_sums(std::int64_t micro) const {
+  if (parts_.tree == nullptr) return parts_.training.model.loss_sums();
+  const std::int64_t term = parts_.tree->first_term(parts_.communicator.rank()) + micro;
+  return term_losses_->at(static_cast<std::size_t>(model::kLossSums * term), model::kLossSums);
 }
 
 void Trainer::backward(const model::Model::Forward& forward, MicroStep at) {
@@ -131,24 +148,26 @@ void Trainer::prepare_update(RankStatus& own) {
   parts_.training.optimizer.prepare(schedule_.at(steps_done_), steps_done_ - optimizer_since_);
 }
 
-/// The loss of a term stays apart until all of them are there. What the status gets tells only whether all of this
-/// rank's are finite.
-void Trainer::note_term_loss(std::int64_t micro) {
-  const std::span<double> sums = parts_.training.model.loss_sums().elements<double>();
-  const std::size_t own = 2 * static_cast<std::size_t>(parts_.tree->first_term(parts_.communicator.rank()));
-  if (micro == 0) std::fill(term_losses_.begin(), term_losses_.end(), 0.0);
-  const std::size_t at = own + 2 * static_cast<std::size_t>(micro);
-  term_losses_[at] = sums[0];
-  term_losses_[at + 1] = sums[1];
-  for (std::size_t i = own; i < at; i += 2) sums[0] += term_losses_[i];
+/// The status counts the terms whose loss is not finite; loss and metric of a step are added up where all terms are
+/// there.
+void Trainer::report_losses() {
+  model::StepStatusBuffer& status = parts_.training.status;
+  const std::int64_t parts = parts_.tree == nullptr ? 1 : parts_.tree->term_count(parts_.communicator.rank());
+  for (std::int64_t part = 0; part < parts; ++part) status.report_loss(loss_sums(part));
+  parts_.gradient_communicator.all_reduce(status.summed());
+  if (parts_.tree == nullptr) return;
+  parts_.gradient_communicator.all_reduce(term_losses_->tensor().elements<double>());
+  parts_.gradient_communicator.join();
+  term_losses_->post();
 }
 
 /// Each term's sums come from one rank, the other ranks' zeros change nothing.
 StepOutcome Trainer::add_term_losses(StepOutcome outcome) const {
   outcome.loss_sum = outcome.metric_sum = 0;
-  for (std::size_t i = 0; i < term_losses_.size(); i += 2) {
-    outcome.loss_sum += term_losses_[i];
-    outcome.metric_sum += term_losses_[i + 1];
+  const std::span<const double> sums = term_losses_->posted();
+  for (std::size_t i = 0; i < sums.size(); i += model::kLossSums) {
+    outcome.loss_sum += sums[i];
+    outcome.metric_sum += sums[i + 1];
   }
   return outcome;
 }
@@ -162,9 +181,7 @@ void Trainer::update() {
   } else {
     optimizer.finish_gradients();  // before the status: where ranks share the update it carries their norms
   }
-  status.report_loss(model.loss_sums());
-  parts_.gradient_communicator.all_reduce(status.summed());
-  if (parts_.tree != nullptr) parts_.gradient_communicator.all_reduce(std::span(term_losses_));
+  report_losses();
   parts_.gradient_communicator.join();
   if (parts_.update != Update::here) return status.post();
   optimizer.update(send_part_);
@@ -177,13 +194,14 @@ void Trainer::update() {
 /// On a host a micro-step that spoils the sum is found while its batch is there. The step fails anyway, so the
 /// gradients may be overwritten. Nobody waits for a device: what tells the micro-step comes with the end of the step.
 void Trainer::check_loss(std::int64_t micro) {
-  model::Model& model = parts_.training.model;
+  const model::Tensor loss = loss_sums(micro).slice({0, 1});
   if (!parts_.backend.is_host()) {
-    const std::span<double> loss = std::span(micro_losses_).subspan(static_cast<std::size_t>(micro), 1);
-    return parts_.backend.read(model.loss_sums().slice({0, 1}), std::as_writable_bytes(loss));
+    const std::span<double> copy = std::span(micro_losses_).subspan(static_cast<std::size_t>(micro), 1);
+    return parts_.backend.read(loss, std::as_writable_bytes(copy));
   }
-  if (!input_.error().empty() || !not_finite_.empty() || model.loss_is_finite()) return;
-  not_finite_ = fmt::format("{} in micro-step {} of {}", model.locate_not_finite(), micro + 1, accumulate_);
+  if (!input_.error().empty() || !not_finite_.empty() || std::isfinite(loss.elements<double>().front())) return;
+  not_finite_ =
+      fmt::format("{} in micro-step {} of {}", parts_.training.model.locate_not_finite(), micro + 1, accumulate_);
 }
 
 /// Waits for the step, and throws where a rank could not do its part.

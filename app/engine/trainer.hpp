@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory_resource>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "comm/communicator.hpp"
 #include "comm/gradient_reducer.hpp"
 #include "model/backend.hpp"
+#include "model/state/scalars.hpp"
 #include "model/training/schedule.hpp"
 #include "model/training/training.hpp"
 
@@ -88,7 +90,8 @@ class Trainer {
   void backward(const model::Model::Forward& forward, MicroStep at);
   void prepare_update(RankStatus& own);
   void update();
-  void note_term_loss(std::int64_t micro);
+  model::Tensor loss_sums(std::int64_t micro) const;
+  void report_losses();
   StepOutcome add_term_losses(StepOutcome outcome) const;
   void check_loss(std::int64_t micro);
   std::string place_not_finite() const;
@@ -104,8 +107,9 @@ class Trainer {
   model::PartUpdated send_part_;  ///< of the weights, where ranks share the update
   std::int64_t steps_done_ = 0, optimizer_since_ = 0;
   std::pmr::vector<double> micro_losses_;  ///< on a device: sums of the losses up to each micro-step but the last
-  std::vector<double> term_losses_;        ///< with a tree: sums of loss and metric of each term, over all ranks
-  std::string not_finite_;                 ///< where an early micro-step of a step that is going to fail went wrong
+  /// With a tree: LossSums of each term, over all ranks.
+  std::optional<model::Scalars> term_losses_;
+  std::string not_finite_;  ///< where an early micro-step of a step that is going to fail went wrong
   TimeSplit time_;
 };
 

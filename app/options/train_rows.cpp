@@ -414,7 +414,7 @@ void add_micro_step_options(OptionTable& table, WorkOptions& options) {
       .at_most(1000000);
   table.add("reproducible", options.reproducible,
             "the same bits at any number of ranks: a step of --global-batch samples is computed in as many parts "
-            "(virtual ranks) whoever computes them, and added up in one order; on CPUs of one kind");
+            "(virtual ranks) whoever computes them, and added up in one order; on CPUs of one kind, or GPUs of one");
   table
       .add("virtual-ranks", options.virtual_ranks, "N",
            "the parts of a step, at least as many as ranks; 0: 24, more for more ranks, fewer for small batches")

@@ -176,7 +176,7 @@ std::unique_ptr<model::Backend> make_backend(const Place& place, const Execution
 }
 
 comm::DeviceCommunicatorOptions device_communicator_options(const Place& place, const ExecutionOptions& options,
-                                                            void* stream) {
+                                                            void* stream, const comm::SummationTree* tree) {
   return {.stream = stream,
           .device = place.gpu->index,
           .device_name = name_with_pci(*place.gpu),
@@ -186,14 +186,16 @@ comm::DeviceCommunicatorOptions device_communicator_options(const Place& place, 
           .ring = options.ring,
           .nvls = options.nvls,
           .shared_device = place.gpus_are_shared,
-          .processors = std::max(place.communication_processors, 1)};
+          .processors = std::max(place.communication_processors, 1),
+          .tree = tree};
 }
 
 std::unique_ptr<comm::Communicator> make_device_communicator(comm::MpiSession& session,
                                                              comm::Communicator& communicator, const Place& place,
-                                                             model::Backend& backend, const ExecutionOptions& options) {
+                                                             model::Backend& backend, const ExecutionOptions& options,
+                                                             const comm::SummationTree* tree) {
   return comm::make_device_communicator(session, communicator,
-                                        device_communicator_options(place, options, backend.stream()));
+                                        device_communicator_options(place, options, backend.stream(), tree));
 }
 
 comm::Transport transport_of(const Place& place, const comm::Communicator& communicator) {

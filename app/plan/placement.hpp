@@ -107,10 +107,11 @@ std::unique_ptr<model::Backend> make_backend(const Place& place, const Execution
 /// Collective: between the GPUs of such a place. `communicator` and `backend` must outlive it.
 std::unique_ptr<comm::Communicator> make_device_communicator(comm::MpiSession& session,
                                                              comm::Communicator& communicator, const Place& place,
-                                                             model::Backend& backend, const ExecutionOptions& options);
+                                                             model::Backend& backend, const ExecutionOptions& options,
+                                                             const comm::SummationTree* tree = nullptr);
 /// What such a communicator is made with. `stream`: of the backend; none for a plan.
 comm::DeviceCommunicatorOptions device_communicator_options(const Place& place, const ExecutionOptions& options,
-                                                            void* stream);
+                                                            void* stream, const comm::SummationTree* tree = nullptr);
 /// The transport of gradients, for plans that are made before there is a device communicator.
 comm::Transport transport_of(const Place& place, const comm::Communicator& communicator);
 /// How gradients are cut into buckets of `elements`; 0: of sizes that suit the ranks.

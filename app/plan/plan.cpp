@@ -99,7 +99,7 @@ void require_reproducible(const TrainOptions& options, const model::Network& net
   const auto refuse = [](const char* with, const char* why) {
     throw UsageError(fmt::format("--reproducible does not go with {}: {}", with, why));
   };
-  if (place.gpu) refuse("GPUs yet", "give --device cpu");
+  if (place.gpu && options.execution.tune) refuse("--tune", "each rank would choose the algorithms of its products");
   if (options.execution.shard_optimizer) {
     refuse("--shard-optimizer", "each rank would sum the squares of its own part for the gradient norm");
   }
@@ -317,7 +317,8 @@ model::MemoryPlan memory_with(const Plan& plan, const comm::Communicator& commun
       memory_types(plan.place));
   if (plan.place.gpu) {
     memory.communication = comm::device_communicator_bytes(
-        ranks, device_communicator_options(plan.place, plan.settings.execution, nullptr));
+        ranks,
+        device_communicator_options(plan.place, plan.settings.execution, nullptr, plan.tree ? &*plan.tree : nullptr));
   }
   if (plan.settings.agree.local_steps > 0) {
     const std::size_t arena = network.parameters().updated_elements() * sizeof(float);

@@ -12,6 +12,7 @@
 #include "comm/nccl/device_handles.hpp"
 #include "comm/nccl/nccl_communicator.hpp"
 #include "comm/nccl/nccl_log.hpp"
+#include "comm/nccl/nccl_tree.hpp"
 
 namespace lockstep::comm {
 namespace {
@@ -26,6 +27,9 @@ class SerialDeviceCommunicator final : public SerialCommunicator {
  private:
   std::unique_ptr<std::pmr::memory_resource> do_reduction_memory(std::size_t bytes, MemoryUse use) override;
   void do_wait(const char* what, std::int64_t step) override;
+  void do_copy_here(std::span<const float> from, std::span<float> to) override;
+  void do_add_here(std::span<const float> from, std::span<float> to) override;
+  void require_done(cudaError_t state, const char* what, std::int64_t step = -1) const;
 
   ::CUstream_st* producer_;
   std::string who_;
@@ -46,6 +50,20 @@ void SerialDeviceCommunicator::do_wait(const char* what, std::int64_t step) {
   cudaError_t state = cudaEventRecord(reached_.get(), producer_);
   if (state == cudaSuccess) state = query_event(reached_.get());
   for (Backoff backoff(kDevicePace); state == cudaErrorNotReady; state = query_event(reached_.get())) backoff.pause();
+  require_done(state, what, step);
+}
+
+void SerialDeviceCommunicator::do_copy_here(std::span<const float> from, std::span<float> to) {
+  require_done(cudaMemcpyAsync(to.data(), from.data(), to.size_bytes(), cudaMemcpyDeviceToDevice, producer_),
+               "a copy of gradients");
+}
+
+void SerialDeviceCommunicator::do_add_here(std::span<const float> from, std::span<float> to) {
+  require_done(static_cast<cudaError_t>(enqueue_addition(producer_, to.data(), from.data(), to.size())),
+               "an addition of gradients");
+}
+
+void SerialDeviceCommunicator::require_done(cudaError_t state, const char* what, std::int64_t step) const {
   if (state == cudaSuccess) return;
   cudaGetLastError();
   throw PeerError(fmt::format("{}: the device failed in {}: {}", who_, at_step(what, step), cuda_text(state)));

@@ -21,6 +21,7 @@
 #include "comm/nccl/collective_report.hpp"
 #include "comm/nccl/nccl_bf16.hpp"
 #include "comm/nccl/nccl_log.hpp"
+#include "comm/nccl/nccl_tree.hpp"
 #include "comm/session/backoff.hpp"
 #include "comm/session/deadline.hpp"
 #include "comm/session/peers.hpp"
@@ -76,6 +77,7 @@ NcclCommunicator::NcclCommunicator(Communicator& host, const std::string& host_n
     since_ = make_event(cudaEventDefault);
     require_success(cudaEventRecord(since_.get(), producer_), label_, "cudaEventRecord");
     if (wire_ == WireFormat::bf16) staging_ = take_device_memory(kDeviceStagingBytes, label_);
+    if (options.tree != nullptr) prepare_tree(*options.tree);
   });
   NcclLog log;
   const NcclId id = make_nccl_id(host_);
@@ -205,6 +207,77 @@ void NcclCommunicator::all_reduce_as_bf16(std::span<float> data) {
     });
     check(enqueue_widening(own_.get(), part.data(), staging, part.size()), "widening of bfloat16");
   }
+}
+
+void NcclCommunicator::prepare_tree(const SummationTree& tree) {
+  tree_ = &tree;
+  first_subtrees_.push_back(0);
+  for (int rank = 0; rank < size(); ++rank) first_subtrees_.push_back(first_subtrees_.back() + tree.subtrees(rank));
+  pieces_ = take_device_memory(ordered_staging_bytes(tree), label_);
+  const std::span<const SummationTree::Step> steps = tree.steps_over_subtrees();
+  steps_ = take_device_memory(steps.size_bytes(), label_);
+  // From memory that is not pinned: it is read when the call returns.
+  require_success(cudaMemcpyAsync(steps_.get(), steps.data(), steps.size_bytes(), cudaMemcpyHostToDevice, own_.get()),
+                  label_, "cudaMemcpyAsync");
+}
+
+void NcclCommunicator::do_all_reduce(const TreeTerms& terms) {
+  if (terms.tree != tree_) throw std::invalid_argument("NCCL's ranks were not made for this tree");
+  // The largest piece is the last rank's: its share, and up to 16 elements of each rank besides.
+  const std::size_t ranks = static_cast<std::size_t>(size()), subtrees = tree_->steps_over_subtrees().size();
+  const std::size_t piece = ordered_staging_bytes(*tree_) / sizeof(float) / subtrees;
+  const std::size_t most = (piece - 16 * ranks) / 16 * 16 * ranks;
+  for (std::size_t done = 0; done < terms.data.size(); done += most) {
+    sum_part_by_tree(terms, done, terms.data.subspan(done, std::min(most, terms.data.size() - done)));
+  }
+}
+
+void NcclCommunicator::sum_part_by_tree(const TreeTerms& terms, std::size_t at, std::span<float> part) {
+  auto* const pieces = static_cast<float*>(pieces_.get());
+  const Slice own = own_slice(part.size(), rank());
+  const auto piece_of = [&](int subtree) { return pieces + static_cast<std::size_t>(subtree) * own.count; };
+  const int own_subtrees = tree_->subtrees(rank()), first = first_subtrees_[static_cast<std::size_t>(rank())];
+  messages_.clear();
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer == rank()) continue;
+    const Slice theirs = own_slice(part.size(), peer);
+    for (int i = 0; i < own_subtrees && theirs.count > 0; ++i) {
+      messages_.push_back({.way = NcclHandle::Message::Way::send,
+                           .data = terms.subtree(i, own_subtrees).data() + at + theirs.offset,
+                           .count = theirs.count,
+                           .peer = peer});
+    }
+    const auto index = static_cast<std::size_t>(peer);
+    for (int i = first_subtrees_[index]; i < first_subtrees_[index + 1] && own.count > 0; ++i) {
+      messages_.push_back(
+          {.way = NcclHandle::Message::Way::receive, .data = piece_of(i), .count = own.count, .peer = peer});
+    }
+  }
+  start(part.size(), [&] {
+    for (int i = 0; i < own_subtrees; ++i) {
+      check(cudaMemcpyAsync(piece_of(first + i), terms.subtree(i, own_subtrees).data() + at + own.offset,
+                            own.count * sizeof(float), cudaMemcpyDeviceToDevice, own_.get()),
+            "cudaMemcpyAsync");
+    }
+    nccl_->start_messages(messages_, own_.get());
+  });
+  const SubtreeSums subtrees{.first = pieces,
+                             .stride = own.count,
+                             .steps = static_cast<const SummationTree::Step*>(steps_.get()),
+                             .count = first_subtrees_.back()};
+  check(enqueue_tree_sum(own_.get(), part.data() + own.offset, subtrees, own.count), "a sum in the order of a tree");
+  do_all_gather(std::as_writable_bytes(part), sizeof(float));
+}
+
+void NcclCommunicator::do_copy_here(std::span<const float> from, std::span<float> to) {
+  require_usable();
+  check(cudaMemcpyAsync(to.data(), from.data(), to.size_bytes(), cudaMemcpyDeviceToDevice, producer_),
+        "cudaMemcpyAsync");
+}
+
+void NcclCommunicator::do_add_here(std::span<const float> from, std::span<float> to) {
+  require_usable();
+  check(enqueue_addition(producer_, to.data(), from.data(), to.size()), "an addition");
 }
 
 void NcclCommunicator::do_reduce_scatter(std::span<float> data) {

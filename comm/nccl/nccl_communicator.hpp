@@ -33,6 +33,11 @@
 /// AS BFLOAT16. The own stream rounds what is to be summed into a staging buffer of fixed size, sums there, and widens
 /// the result back, a part of that size at a time: in the order of the stream, so one buffer does for all.
 ///
+/// IN THE ORDER OF A TREE. A part of the data at a time, of which each rank owns its own_slice(): every rank sends each
+/// owner that slice of each of its subtrees, all messages in one group. The owner, who has them in a staging buffer in
+/// the order of the tree, adds them up in one kernel, and all gather. A kernel per part, and the ranks' own additions
+/// (add_here) on the producer's stream: the order of all additions is the tree's.
+///
 /// WHEN IT FAILS. wait() polls: the producer's event, NCCL's asynchronous error, and every 0.1 s the peers' processes.
 /// A device that fails, an error of NCCL and a dead peer end it at once; silence ends it after 3/4 of the deadline.
 /// Then the communicator is aborted, first of all, so that the device is free and the peers' kernels fail, too; after
@@ -76,6 +81,9 @@ class NcclCommunicator final : public Communicator {
   std::unique_ptr<std::pmr::memory_resource> do_reduction_memory(std::size_t bytes, MemoryUse use) override;
   void do_all_reduce(std::span<float> data) override;
   void do_all_reduce(std::span<double> data) override;
+  void do_all_reduce(const TreeTerms& terms) override;
+  void do_copy_here(std::span<const float> from, std::span<float> to) override;
+  void do_add_here(std::span<const float> from, std::span<float> to) override;
   void do_reduce_scatter(std::span<float> data) override;
   void do_all_gather(std::span<std::byte> data, std::size_t element_bytes) override;
   void do_broadcast(std::span<std::byte> data, int root) override;
@@ -90,6 +98,9 @@ class NcclCommunicator final : public Communicator {
   bool do_look_at_peers() override { return host_.look_at_peers(); }
 
   void all_reduce_as_bf16(std::span<float> data);
+  void prepare_tree(const SummationTree& tree);
+  /// `at`: of the part within the data.
+  void sum_part_by_tree(const TreeTerms& terms, std::size_t at, std::span<float> part);
   /// What every collective has in common around its call of NCCL, of `count` elements in all.
   template <class Call>
   void start(std::size_t count, const Call& call);
@@ -137,7 +148,12 @@ class NcclCommunicator final : public Communicator {
   std::size_t immediate_used_ = 0;
   std::vector<ExposedWait> recorded_;  ///< in graphs
   DeviceMemory staging_;               ///< sums as bfloat16; nothing where they travel as float32
-  std::optional<NcclHandle> nccl_;     ///< last: after an error it must let go of the device before memory is freed
+  DeviceMemory pieces_;                ///< of subtrees; nothing without a tree
+  DeviceMemory steps_;                 ///< of the tree
+  const SummationTree* tree_ = nullptr;
+  std::vector<int> first_subtrees_;                 ///< of each rank, in the order of the tree
+  std::vector<NcclHandle::Message> messages_ = {};  ///< of one part
+  std::optional<NcclHandle> nccl_;  ///< last: after an error it must let go of the device before memory is freed
 };
 
 }  // namespace lockstep::comm

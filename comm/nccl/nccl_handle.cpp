@@ -204,6 +204,22 @@ void NcclHandle::start_broadcast(std::byte* data, std::size_t count, int root, v
         "ncclBroadcast", communicator_);
 }
 
+void NcclHandle::start_messages(std::span<const Message> messages, void* stream) {
+  if (communicator_ == nullptr) throw NcclError("the communicator has been aborted");
+  const auto on = static_cast<cudaStream_t>(stream);
+  check(ncclGroupStart(), "ncclGroupStart", communicator_);
+  ncclResult_t result = ncclSuccess;
+  for (const Message& message : messages) {
+    const auto& [way, data, count, peer] = message;
+    result = way == Message::Way::send ? ncclSend(data, count, ncclFloat32, peer, communicator_, on)
+                                       : ncclRecv(data, count, ncclFloat32, peer, communicator_, on);
+    if (result != ncclSuccess && result != ncclInProgress) break;
+  }
+  const ncclResult_t together = ncclGroupEnd();  // in any case: what was started must not stay open
+  check(result, "ncclSend and ncclRecv", communicator_);
+  check(together, "ncclSend and ncclRecv", communicator_);
+}
+
 void NcclHandle::abort() noexcept {
   if (communicator_ != nullptr) abort_in_time(std::exchange(communicator_, nullptr));
 }

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstddef>
+#include <span>
 #include <stdexcept>
 #include <string>
 
@@ -63,6 +64,16 @@ class NcclHandle {
   /// In bytes.
   void start_gather(std::byte* data, std::size_t share, std::size_t rest, void* stream);
   void start_broadcast(std::byte* data, std::size_t count, int root, void* stream);
+  /// Messages between two ranks; `peer` sends and receives as many, of the same sizes and in the same order. All travel
+  /// at once.
+  struct Message {
+    enum class Way { send, receive };
+    Way way;
+    float* data;
+    std::size_t count;
+    int peer;
+  };
+  void start_messages(std::span<const Message> messages, void* stream);
   /// Ends what runs on the device and gives everything up; 2 s at most. Nothing may be called any more.
   void abort() noexcept;
 

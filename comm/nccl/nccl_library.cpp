@@ -73,6 +73,14 @@ ncclResult_t ncclBroadcast(const void* from, void* to, size_t count, ncclDataTyp
                            ncclComm_t communicator, cudaStream_t stream) {
   return LOCKSTEP_LOADED(ncclBroadcast)(from, to, count, type, root, communicator, stream);
 }
+ncclResult_t ncclSend(const void* from, size_t count, ncclDataType_t type, int peer, ncclComm_t communicator,
+                      cudaStream_t stream) {
+  return LOCKSTEP_LOADED(ncclSend)(from, count, type, peer, communicator, stream);
+}
+ncclResult_t ncclRecv(void* to, size_t count, ncclDataType_t type, int peer, ncclComm_t communicator,
+                      cudaStream_t stream) {
+  return LOCKSTEP_LOADED(ncclRecv)(to, count, type, peer, communicator, stream);
+}
 ncclResult_t ncclGroupStart() { return LOCKSTEP_LOADED(ncclGroupStart)(); }
 ncclResult_t ncclGroupEnd() { return LOCKSTEP_LOADED(ncclGroupEnd)(); }
 const char* ncclGetErrorString(ncclResult_t result) { return LOCKSTEP_LOADED(ncclGetErrorString)(result); }

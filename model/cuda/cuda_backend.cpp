@@ -104,6 +104,11 @@ std::string CudaBackend::description() const {
                      unplanned == 0 ? "" : fmt::format(", {} matrix shapes that cuBLASLt has nothing for", unplanned));
 }
 
+std::string CudaBackend::arithmetic() const {
+  return fmt::format("cuda: {} ({}.{}, {} processors), {}, cuBLASLt {}, {}", device_.name, device_.major, device_.minor,
+                     device_.processors, name_of(precision_), Matmul::version(), images_.description());
+}
+
 ElementType CudaBackend::compute_type() const noexcept {
   return precision_ == Precision::bf16 ? ElementType::bfloat16 : ElementType::float32;
 }

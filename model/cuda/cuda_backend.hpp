@@ -29,6 +29,7 @@ class CudaBackend final : public Backend {
 
   std::string_view name() const noexcept override { return "cuda"; }
   std::string description() const override;
+  std::string arithmetic() const override;
   ElementType compute_type() const noexcept override;
   ElementType master_type() const noexcept override { return ElementType::float32; }
   std::pmr::memory_resource* memory() noexcept override { return &memory_; }

@@ -115,6 +115,11 @@ case $1 in
     train $ranks ranks $(on fp32) $(shared)
     train 1 one $(on fp32) --accumulate $ranks
     close ranks one 1e-4 ;;
+  reproducible)
+    train 1 one $(on bf16) --reproducible --virtual-ranks 6
+    train 2 two $(on bf16) $(shared) --reproducible --virtual-ranks 6
+    same one two
+    echo "60 steps on one rank and on two: the same bits" ;;
   one_rank_per_gpu)
     needs_gpu
     ranks=$(launch 1 gpu_tests --survey | grep -c '^device ')

@@ -86,11 +86,46 @@ for first in cpu gpu; do
   close moved cpu 1e-6
 done
 
+check "layers frozen above trained ones, on three ranks, the optimiser in parts, too"
+frozen="--learning-rate 0.01 --freeze block_2/attention/*,norm/shift"
+trained cpu 1 $gpt --device cpu $frozen
+expect_out 'frozen: block_2/attention'
+trained three 3 $gpt $on_gpu $frozen --bucket-size 3000
+close three cpu 1e-6
+trained parts 3 $gpt $on_gpu $frozen --bucket-size 3000 --shard-optimizer
+close parts cpu 1e-6
+
 check "bf16, on the wire, too"
 trained wire 2 $gpt --device gpu --precision bf16 --wire bf16
 close wire one 1e-3
 trained plain 2 $gpt --device gpu --precision bf16 --wire bf16 --no-graph
 close wire plain 0
+
+check "--reproducible: the same file on 1, 2, 3 and 4 ranks, recorded and plain"
+# reproduced NAME RANKS OPTION...: leaves the last checkpoint in NAME.h5; the run's folder is part of it.
+reproduced() {
+  local name=$1 ranks=$2
+  shift 2
+  rm -rf here
+  run -n "$ranks" train $usual --steps 6 $on_gpu "$@" --run here
+  expect_status 0
+  cp "$(newest_checkpoint here)" "$name.h5"
+}
+for network in mlp cnn; do
+  reproduced one 1 ${!network}
+  reproduced three 3 ${!network}
+  ! cmp -s one.h5 three.h5 || failed "$network: nothing to show: the bytes are the same anyway"
+  reproduced one 1 ${!network} --reproducible --virtual-ranks 5 --bucket-size 3000
+  for n in 2 3 4; do
+    reproduced many $n ${!network} --reproducible --virtual-ranks 5 --bucket-size 3000
+    cmp one.h5 many.h5 || failed "$network on $n ranks"
+  done
+done
+reproduced one 1 $mlp --reproducible --virtual-ranks 5 --no-graph
+reproduced many 4 $mlp --reproducible --virtual-ranks 5 --no-graph
+cmp one.h5 many.h5 || failed "plain on 4 ranks"
+run -n 2 train $usual --steps 6 $mlp $on_gpu --reproducible --tune --run here
+expect_error 2 '--reproducible does not go with --tune'
 
 check "missing events are found"
 LOCKSTEP_PLANT=events run -n 2 train $usual --steps 3 $gpt $on_gpu --no-graph --run planted

@@ -20,6 +20,7 @@
 #include <nccl.h>
 
 #include "comm/nccl/nccl_bf16.hpp"
+#include "comm/nccl/nccl_tree.hpp"
 #include "support/runtime_on_cpu.hpp"
 
 struct ncclComm {
@@ -45,6 +46,16 @@ using Call = std::function<cudaError_t()>;
 std::vector<Call> calls_to_launch;
 ncclComm_t caller = nullptr;
 bool group_is_open = false;
+
+/// Of the open group: they travel at once.
+struct Message {
+  bool is_sent;
+  void* data;
+  std::size_t bytes;
+  int peer;
+};
+std::vector<Message> messages_to_launch;
+cudaStream_t stream_of_messages = nullptr;
 
 ncclResult_t launch_calls() {
   ncclComm_t const communicator = std::exchange(caller, nullptr);
@@ -81,6 +92,43 @@ ncclResult_t enqueue_collective(ncclComm_t communicator, cudaStream_t stream, co
   });
   caller = communicator;
   return group_is_open ? ncclSuccess : launch_calls();
+}
+
+/// All messages of a group are one operation: it is over when all have arrived.
+void enqueue_messages() {
+  if (messages_to_launch.empty()) return;
+  const auto messages = std::make_shared<const std::vector<Message>>(std::exchange(messages_to_launch, {}));
+  const auto requests = std::make_shared<std::vector<MPI_Request>>(messages->size(), MPI_REQUEST_NULL);
+  std::vector<lockstep::test::MemoryAccess> accesses;
+  for (const Message& each : *messages) accesses.push_back({each.data, each.bytes, !each.is_sent});
+  calls_to_launch.emplace_back([=, communicator = caller, stream = stream_of_messages] {
+    return lockstep::test::enqueue_on_cpu(
+        stream, "NCCL's messages", accesses,
+        [=] {
+          for (std::size_t i = 0; i < messages->size(); ++i) {
+            const auto& [is_sent, data, bytes, peer] = (*messages)[i];
+            const int count = static_cast<int>(bytes);
+            is_sent ? MPI_Isend(data, count, MPI_BYTE, peer, 0, communicator->mpi, &(*requests)[i])
+                    : MPI_Irecv(data, count, MPI_BYTE, peer, 0, communicator->mpi, &(*requests)[i]);
+          }
+        },
+        [=] {
+          int over = 0;
+          if (communicator->is_aborted) return true;
+          MPI_Testall(static_cast<int>(requests->size()), requests->data(), &over, MPI_STATUSES_IGNORE);
+          return over != 0;
+        });
+  });
+}
+
+ncclResult_t add_message(ncclComm_t communicator, cudaStream_t stream, const Message& message) {
+  if (!group_is_open) misuse_of_nccl("a message outside of a group: its peer's may wait for this one");
+  if (communicator->is_launching) misuse_of_nccl("a call before the one before has been enqueued");
+  if (!messages_to_launch.empty() && stream != stream_of_messages) misuse_of_nccl("one group on two streams");
+  messages_to_launch.push_back(message);
+  stream_of_messages = stream;
+  caller = communicator;
+  return ncclSuccess;
 }
 
 float widened_bits(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
@@ -160,6 +208,7 @@ ncclResult_t ncclGroupStart() {
 }
 ncclResult_t ncclGroupEnd() {
   if (!std::exchange(group_is_open, false)) misuse_of_nccl("the end of a group that is not open");
+  enqueue_messages();
   return launch_calls();
 }
 
@@ -208,6 +257,14 @@ ncclResult_t ncclAllGather(const void* from, void* to, std::size_t count, ncclDa
         MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, to, as_int(count), mpi_type_of(type), here->mpi, request);
       });
 }
+ncclResult_t ncclSend(const void* from, std::size_t count, ncclDataType_t type, int peer, ncclComm_t communicator,
+                      cudaStream_t stream) {
+  return add_message(communicator, stream, {true, const_cast<void*>(from), count * bytes_of_type(type), peer});
+}
+ncclResult_t ncclRecv(void* to, std::size_t count, ncclDataType_t type, int peer, ncclComm_t communicator,
+                      cudaStream_t stream) {
+  return add_message(communicator, stream, {false, to, count * bytes_of_type(type), peer});
+}
 ncclResult_t ncclBroadcast(const void* from, void* to, std::size_t count, ncclDataType_t type, int root,
                            ncclComm_t communicator, cudaStream_t stream) {
   if (from != to) misuse_of_nccl("not a broadcast in place");
@@ -231,6 +288,35 @@ int enqueue_widening(void* stream, float* values, const std::uint16_t* from, std
   return test::enqueue_on_cpu(static_cast<cudaStream_t>(stream), "widening of bfloat16",
                               {{from, count * sizeof *from, false}, {values, count * sizeof *values, true}},
                               [=] { std::transform(from, from + count, values, widened_bits); });
+}
+
+int enqueue_addition(void* stream, float* to, const float* from, std::size_t count) noexcept {
+  return test::enqueue_on_cpu(static_cast<cudaStream_t>(stream), "an addition",
+                              {{from, count * sizeof *from, false}, {to, count * sizeof *to, true}},
+                              [=] { std::transform(from, from + count, to, to, std::plus()); });
+}
+
+int enqueue_tree_sum(void* stream, float* to, const SubtreeSums& subtrees, std::size_t count) noexcept {
+  const auto& [first, stride, steps, terms] = subtrees;
+  const std::size_t all = static_cast<std::size_t>(terms) * stride;
+  return test::enqueue_on_cpu(static_cast<cudaStream_t>(stream), "a sum by a tree",
+                              {{first, all * sizeof *first, false},
+                               {steps, static_cast<std::size_t>(terms) * sizeof *steps, false},
+                               {to, count * sizeof *to, true}},
+                              [=] {
+                                for (std::size_t i = 0; i < count; ++i) {
+                                  std::vector<float> stack;
+                                  for (int k = 0; k < subtrees.count; ++k) {
+                                    stack.push_back(subtrees.first[static_cast<std::size_t>(k) * subtrees.stride + i]);
+                                    for (int more = subtrees.steps[k].additions; more > 0; --more) {
+                                      const float right = stack.back();
+                                      stack.pop_back();
+                                      stack.back() += right;
+                                    }
+                                  }
+                                  to[i] = stack.front();
+                                }
+                              });
 }
 
 }  // namespace lockstep::comm
