@@ -139,7 +139,7 @@ class ImageOperations {
                              const Tensor& d_mean, const Tensor& d_variance);
   /// y from fixed statistics (compute type [1, channels]). y may be the same tensor as x or as residual.
   void batch_norm_inference(const BatchNorm& norm, const BatchNormInferenceOperands& operands);
-  /// Behind batch_norm_inference, on a host: d_y is overwritten with the gradient before the relu (where y > 0), which
+  /// Behind batch_norm_inference: d_y is overwritten with the gradient before the relu (where y > 0), which
   /// is also the residual's; d_x = scale * d_y / sqrt(variance + epsilon). d_x may be the same tensor as d_y.
   void batch_norm_inference_backward(const BatchNorm& norm, const BatchNormInferenceBackwardOperands& operands);
   /// d_y is overwritten with the gradient before the relu (where y > 0), which is also the residual's. sums: float64

@@ -32,11 +32,7 @@ Model::Model(Backend& backend, const Network& network, ParameterState& parameter
       recurrent_state_(backend, network, options.most_sequences(), purpose_of(parameters)),
       stage_(backend, network, options, purpose_of(parameters)),
       training_sums_(backend, kLossSums),
-      evaluation_sums_(backend, kLossSums) {
-  if (parameters.has_gradients() && !backend.is_host() && network.parameters().freezes_above_trained()) {
-    throw std::invalid_argument("on GPUs nothing above a trained layer can be frozen");
-  }
-}
+      evaluation_sums_(backend, kLossSums) {}
 
 void Model::require_training(const char* operation) const {
   if (!parameters_.has_gradients()) {

@@ -18,7 +18,7 @@ struct LinearBackwardOperands {
   Tensor x, w;
   Tensor y = {};       ///< may be absent where there is no activation
   Tensor d_y;          ///< is overwritten with the gradient before the activation
-  Tensor d_w = {};     ///< may be absent: of a frozen weight, on a host
+  Tensor d_w = {};     ///< may be absent: of a frozen weight
   Tensor d_bias = {};  ///< may be absent
   Tensor d_x = {};     ///< may be absent
 };

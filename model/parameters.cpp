@@ -83,13 +83,6 @@ void ParameterTable::set_rate_scale(std::size_t index, double scale) {
   parameter.rate_scale = static_cast<float>(scale);
 }
 
-bool ParameterTable::freezes_above_trained() const noexcept {
-  for (std::size_t i = first_trained_; i < parameters_.size(); ++i) {
-    if (parameters_[i].frozen) return true;
-  }
-  return false;
-}
-
 std::size_t ParameterTable::gradients_end(std::size_t first) const noexcept {
   for (std::size_t i = first; i < parameters_.size(); ++i) {
     if (parameters_[i].role == Role::weight && !parameters_[i].frozen) return parameters_[i].end();

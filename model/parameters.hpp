@@ -82,8 +82,6 @@ class ParameterTable {
   /// Whether a weight is trained that was declared before `index`: only then does a layer whose first parameter this is
   /// need the gradient of its input.
   bool trains_below(std::size_t index) const noexcept { return first_trained_ < index; }
-  /// Whether a weight is frozen that was declared behind one that is trained.
-  bool freezes_above_trained() const noexcept;
   /// The end of the part of the gradients that is final once those of all parameters are that were declared at `first`
   /// or later; 0 where no weight of them is trained.
   std::size_t gradients_end(std::size_t first) const noexcept;

@@ -86,7 +86,7 @@ class SequenceOperations {
   /// y = x table' : the output layer that shares the embedding's table [vocabulary, width]. x [R, width],
   /// y [R, vocabulary].
   void project_forward(const Tensor& x, const Tensor& table, const Tensor& y);
-  /// d_table (may be empty on a host) = or += d_y' x; d_x = d_y table.
+  /// d_table (may be empty) = or += d_y' x; d_x = d_y table.
   void project_backward(const Tensor& x, const Tensor& table, const Tensor& d_y, Accumulate accumulate,
                         const Tensor& d_table, const Tensor& d_x);
 
@@ -122,7 +122,7 @@ class SequenceOperations {
   void lstm_forward(const Lstm& shape, const LstmForwardOperands& operands);
   /// d_hidden [steps * sequences, hidden]: gradient of h(1) ... h(steps) from above; is used up. gates become the
   /// gradients before their activations: what the input's product needs. No gradient goes beyond the first step.
-  /// d_recurrent (may be empty on a host) = or +=: one product over all steps. d_cell: compute type [sequences,
+  /// d_recurrent (may be empty) = or +=: one product over all steps. d_cell: compute type [sequences,
   /// hidden], workspace.
   void lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands, Accumulate accumulate);
 

@@ -362,11 +362,6 @@ Plan complete_plan(const comm::Communicator& communicator, const TrainOptions& o
     throw UsageError(
         "--shard-optimizer on GPUs goes with --wire fp32 only: take one of --shard-optimizer and --wire bf16");
   }
-  if (place.gpu && workload.network->parameters().freezes_above_trained()) {
-    throw UsageError(
-        "--freeze on GPUs goes with layers below all trained ones only: freeze what lies below, too, or give --device "
-        "cpu");
-  }
   if (options.work.reproducible) require_reproducible(options, *workload.network, place);
   const int ranks = communicator.size();
   if (options.agree.local_steps > 0) require_local_steps(options, place, ranks);

@@ -141,6 +141,22 @@ void batch_norm_inference(cudaStream_t stream, const BatchNorm& norm, const Batc
   });
 }
 
+void batch_norm_inference_backward(cudaStream_t stream, const BatchNorm& norm,
+                                   const BatchNormInferenceBackwardOperands& operands) {
+  const auto& [y, d_y, variance, scale, d_x] = operands;
+  with_relu("batch_norm_inference_backward", d_y, norm.relu, [&]<class T, bool kRelu>() {
+    const BatchNormInferenceBackward<T, kRelu> body{static_cast<const T*>(y.data),
+                                                    static_cast<T*>(d_y.data),
+                                                    static_cast<const T*>(variance.data),
+                                                    static_cast<const T*>(scale.data),
+                                                    static_cast<T*>(d_x.data),
+                                                    norm.channels,
+                                                    norm.epsilon};
+    run_rows<T>("batch_norm_inference_backward", stream, body, pixels_of(norm, d_y), norm.channels, norm.channels,
+                take_packs(body.d_y, body.d_x) && (!kRelu || take_packs(body.y)));
+  });
+}
+
 void batch_norm_backward_sums(cudaStream_t stream, const BatchNorm& norm, const BatchNormBackwardSumsOperands& operands,
                               Accumulate accumulate, const Scratch& scratch) {
   const auto& [x, y, d_y, mean, inverse, d_scale, d_shift, sums] = operands;

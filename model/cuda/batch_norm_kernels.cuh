@@ -258,6 +258,48 @@ struct BatchNormInference {
   }
 };
 
+/// d_y becomes the gradient before the relu, and d_x = gain * d_y; d_x may be d_y.
+template <class T, bool kRelu>
+struct BatchNormInferenceBackward {
+  const T* y;
+  T* d_y;
+  const T* variance;
+  const T* scale;
+  T* d_x;
+  std::int64_t channels;
+  float epsilon;
+
+  template <int kWidth>
+  struct Gains {
+    float of[kWidth];
+  };
+  template <int kWidth>
+  __device__ Gains<kWidth> columns(std::int64_t column, bool) const {
+    Gains<kWidth> gains;
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      gains.of[k] = to_float(scale[column + k]) / std::sqrt(to_float(variance[column + k]) + epsilon);
+    }
+    return gains;
+  }
+  template <int kWidth>
+  __device__ void at(const Gains<kWidth>& gains, std::uint32_t row, std::int64_t column, bool wide) const {
+    const std::int64_t i = row * channels + column;
+    float gradients[kWidth];
+    load<kWidth>(d_y + i, wide, gradients);
+    if constexpr (kRelu) {
+      float values[kWidth];
+      load<kWidth>(y + i, wide, values);
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) gradients[k] = values[k] > 0 ? gradients[k] : 0.0f;
+      store<kWidth>(gradients, wide, d_y + i);
+    }
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) gradients[k] *= gains.of[k];
+    store<kWidth>(gradients, wide, d_x + i);
+  }
+};
+
 /// d_x = gain * (d_y - first - (x - mean) * second): gain = scale * inverse, first = mean of d_y, second = inverse *
 /// mean of d_y * x_hat.
 template <class T>

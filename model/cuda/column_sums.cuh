@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kBlock)
       }
       __syncthreads();
     }
-    if (threadIdx.x >= columns_of_block || column >= columns) continue;
+    if (threadIdx.x >= columns_of_block || column >= columns || targets.to[s] == nullptr) continue;
     float* const to = targets.to[s] + blockIdx.y * part_step + column;
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) {
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(kBlock)
   for (int s = 1; s < kSums; ++s) {
     if (blockIdx.y == static_cast<unsigned>(s)) to = targets.to[s];
   }
-  to[column] = add ? to[column] + sum : sum;
+  if (to != nullptr) to[column] = add ? to[column] + sum : sum;
 }
 
 /// Enqueues add_parts() of what lies in `scratch`.

@@ -161,13 +161,12 @@ void CudaBackend::do_linear_backward(const LinearBackwardOperands& operands, Act
   if (d_y.count() == 0) {  // no samples: sums of nothing
     if (accumulate == Accumulate::yes) return;
     do_fill_zero(d_w);
-    if (d_bias.present()) do_fill_zero(d_bias);
-    return;
+    return do_fill_zero(d_bias);
   }
   if (activation != Activation::none || d_bias.present()) {
     cuda::activation_gradient(stream_.get(), activation, y, d_y, accumulate, d_bias, scratch());
   }
-  matmul_.multiply(stream_.get(), {x, Matmul::Transposed::yes}, {d_y}, accumulate, d_w);
+  if (d_w.present()) matmul_.multiply(stream_.get(), {x, Matmul::Transposed::yes}, {d_y}, accumulate, d_w);
   if (d_x.present()) {
     matmul_.multiply(stream_.get(), {d_y}, {w, Matmul::Transposed::yes}, Accumulate::no, d_x);
   }

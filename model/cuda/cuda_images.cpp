@@ -85,7 +85,7 @@ void CudaImages::do_convolution_backward(const Convolution& shape, const LinearB
   }
   ConvolutionLibrary* const library = library_for(shape);
   const bool rounded = library != nullptr && device_.rounded_filter_gradients;
-  if (!rounded || !library->filter_gradient(stream, shape, x, d_y, accumulate, d_w)) {
+  if (d_w.present() && (!rounded || !library->filter_gradient(stream, shape, x, d_y, accumulate, d_w))) {
     filter_gradient_by_gemm(stream, shape, x, d_y, accumulate, d_w, patch_workspace(shape, x),
                             [&](const Tensor& patches, const Tensor& gradient, Accumulate add, const Tensor& out) {
                               device_.matmul.multiply(stream, {patches, Matmul::Transposed::yes}, {gradient}, add, out);
@@ -160,9 +160,9 @@ void CudaImages::do_batch_norm_inference(const BatchNorm& norm, const BatchNormI
   cuda::batch_norm_inference(device_.stream, norm, operands);
 }
 
-/// A model refuses to freeze what lies above trained layers here.
-void CudaImages::do_batch_norm_inference_backward(const BatchNorm&, const BatchNormInferenceBackwardOperands&) {
-  throw std::logic_error("batch_norm_inference_backward: GPUs have none");
+void CudaImages::do_batch_norm_inference_backward(const BatchNorm& norm,
+                                                  const BatchNormInferenceBackwardOperands& operands) {
+  cuda::batch_norm_inference_backward(device_.stream, norm, operands);
 }
 
 void CudaImages::do_batch_norm_backward_sums(const BatchNorm& norm, const BatchNormBackwardSumsOperands& operands,

@@ -36,7 +36,7 @@ void CudaSequences::do_embedding_forward(const Tensor& tokens, const Tensor& tab
 void CudaSequences::do_embedding_backward(const Tensor& tokens, const Tensor& d_y, Accumulate accumulate,
                                           const Tensor& d_table, const Tensor& d_positions) {
   if (accumulate == Accumulate::no) fill_zero(d_table);
-  cuda::add_embedding_gradient(tools_.stream, tokens, d_y, d_table, tools_.scratch);
+  if (d_table.present()) cuda::add_embedding_gradient(tools_.stream, tokens, d_y, d_table, tools_.scratch);
   if (d_positions.present()) add_position_gradient(d_y, accumulate, d_positions);
 }
 
@@ -68,7 +68,9 @@ void CudaSequences::do_project_backward(const Tensor& x, const Tensor& table, co
     if (accumulate == Accumulate::no) fill_zero(d_table);
     return;
   }
-  tools_.matmul.multiply(tools_.stream, {d_y, Matmul::Transposed::yes}, {x}, accumulate, d_table);
+  if (d_table.present()) {
+    tools_.matmul.multiply(tools_.stream, {d_y, Matmul::Transposed::yes}, {x}, accumulate, d_table);
+  }
   tools_.matmul.multiply(tools_.stream, {d_y}, {table}, Accumulate::no, d_x);
 }
 
@@ -136,6 +138,7 @@ void CudaSequences::do_lstm_backward(const Lstm& shape, const LstmBackwardOperan
     cuda::lstm_step_backward(tools_.stream, step_of(gates, step), step_of(cells, step), step_of(cells, step + 1),
                              reaches, is_last ? LastStep::yes : LastStep::no, d_cell);
   }
+  if (!d_recurrent.present()) return;
   const Tensor before = hidden.row_range(0, shape.steps * shape.sequences);
   tools_.matmul.multiply(tools_.stream, {before, Matmul::Transposed::yes}, {gates}, accumulate, d_recurrent);
 }

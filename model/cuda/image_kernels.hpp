@@ -58,6 +58,8 @@ void batch_norm_forward(cudaStream_t stream, const BatchNorm& norm, const BatchN
 void batch_norm_statistics(cudaStream_t stream, const BatchNorm& norm, const Tensor& sums, double weight,
                            Accumulate accumulate, const Tensor& d_mean, const Tensor& d_variance);
 void batch_norm_inference(cudaStream_t stream, const BatchNorm& norm, const BatchNormInferenceOperands& operands);
+void batch_norm_inference_backward(cudaStream_t stream, const BatchNorm& norm,
+                                   const BatchNormInferenceBackwardOperands& operands);
 void batch_norm_backward_sums(cudaStream_t stream, const BatchNorm& norm, const BatchNormBackwardSumsOperands& operands,
                               Accumulate accumulate, const Scratch& scratch);
 void batch_norm_backward(cudaStream_t stream, const BatchNorm& norm, const BatchNormBackwardOperands& operands);

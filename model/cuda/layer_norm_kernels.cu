@@ -55,17 +55,18 @@ void backward_at_once(cudaStream_t stream, const NormBackward<T>& p, std::int64_
 template <int kWidth, class T>
 void backward(cudaStream_t stream, const NormBackward<T>& p, std::int64_t rows, std::int64_t columns, bool add,
               const SumTargets<2>& sums, const Scratch& scratch) {
+  const bool summed = sums.to[0] != nullptr || sums.to[1] != nullptr;
   const bool wide_sums = takes_packs<kWidth>(p.x) && takes_packs<kWidth>(p.d_y);
   const bool wide =
       wide_sums && takes_packs<kWidth>(p.scale) && takes_packs<kWidth>(p.d_residual) && takes_packs<kWidth>(p.d_x);
   if constexpr (kWidth > 1) {
-    if (wide && rows > 0 && columns <= kMostPacks * static_cast<std::int64_t>(kWarp) * kWidth) {
+    if (summed && wide && rows > 0 && columns <= kMostPacks * static_cast<std::int64_t>(kWarp) * kWidth) {
       return backward_at_once<kWidth>(stream, p, rows, columns, add, sums, scratch);
     }
   }
   const LayerNormColumns<T> terms{p.x, p.mean, p.inverse, p.d_y, columns, wide_sums};
   // First, because d_x may be written over d_y.
-  run_sum_columns<kWidth>("layer_norm_sums", stream, terms, rows, columns, add, sums, scratch);
+  if (summed) run_sum_columns<kWidth>("layer_norm_sums", stream, terms, rows, columns, add, sums, scratch);
   if (rows == 0) return;
   launch("layer_norm_backward", normalize_rows_back<kWidth, T>, {.blocks = blocks_of_rows(rows), .threads = kBlock},
          stream, p, rows, columns, wide);

@@ -199,6 +199,7 @@ __global__ void __launch_bounds__(kBlock, kWidth* kPacks > 24 ? 1 : 2)
   auto& all = shared<SumWorkspace<kWidth>>();
 #pragma unroll
   for (int s = 0; s < 2; ++s) {
+    if (sums.to[s] == nullptr) continue;  // frozen
     float* const to = sums.to[s] + static_cast<std::int64_t>(blockIdx.x) * 2 * columns;
 #pragma unroll
     for (int i = 0; i < kPacks; ++i) {

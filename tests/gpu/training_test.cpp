@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <optional>
 
@@ -31,6 +32,7 @@ struct Workload {
   int accumulate = 1;
   std::optional<Augmentation> augmentation = {};
   float smoothing = 0;
+  std::function<bool(const Parameter&, std::size_t)> frozen = {};  ///< by the parameter and its place
 };
 
 std::vector<Workload> workloads() {
@@ -176,7 +178,7 @@ class Side {
   Side(std::unique_ptr<Backend> backend, const Workload& workload, std::vector<Slice> owned = {})
       : workload_(workload),
         backend_(std::move(backend)),
-        network_(make_network(workload.network, workload.shape)),
+        network_(make_frozen(workload)),
         training_(*backend_, *network_,
                   {.loss = workload.loss,
                    .input_transform = {0.5f, 0.1f},
@@ -227,13 +229,24 @@ class Side {
   }
 
   Floats download(const std::string& group) {
-    Floats values(training_.parameters.elements());
+    Floats values(training_.parameters.group_elements(group));
     training_.parameters.download_group(group, values);
     return values;
   }
   Floats fetch(const std::string& group) { return seen(download(group)); }
 
  private:
+  static std::unique_ptr<Network> make_frozen(const Workload& workload) {
+    auto network = make_network(workload.network, workload.shape);
+    std::vector<std::size_t> frozen;
+    const auto& parameters = network->parameters().all();
+    for (std::size_t i = 0; workload.frozen && i < parameters.size(); ++i) {
+      if (workload.frozen(parameters[i], i)) frozen.push_back(i);
+    }
+    if (!frozen.empty()) network->freeze(frozen);
+    return network;
+  }
+
   const Workload& workload_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Network> network_;
@@ -313,6 +326,43 @@ TEST_P(Training, SameLossesAsOnTheCpu) {
     }
     EXPECT_LT(last_loss, first_loss) << "it learns, or nothing is compared here";
     EXPECT_GT(relative_error(cpu.fetch("parameters"), widened(initial)), 1e-3) << "the weights have moved";
+  }
+}
+
+/// Frozen layers and parts of layers behind trained ones: what is frozen has no gradient, and gradients go through it.
+TEST_P(Training, SameLossesWithFrozenLayersAsOnTheCpu) {
+  for (Workload workload : workloads()) {
+    if (workload.name.starts_with("784") || workload.name.starts_with("600") || workload.name.starts_with("100"))
+      continue;
+    const bool normalized = workload.network.name == "resnet";
+    for (const std::size_t third : {1, 2}) {
+      if (normalized && third == 2) continue;
+      SCOPED_TRACE(fmt::format("{}, {}", workload.name, third));
+      workload.frozen = [=](const Parameter& parameter, std::size_t place) {
+        return normalized ? parameter.name.find("block_3/") != std::string::npos : place % 3 == third;
+      };
+      Random random;
+      const Samples samples(workload, random);
+      Side here(make_subject(GetParam()), workload), cpu(make_backend("cpu"), workload);
+      ASSERT_LT(here.training().parameters.updated_elements(), here.training().parameters.elements());
+      const Floats initial = here.fetch("parameters");
+      double size = 0;
+      for (int number = 0; number < 5; ++number) {  // plain, recorded, replayed
+        SCOPED_TRACE(fmt::format("step {}", number));
+        const StepStatus got = here.step(number, samples), expected = cpu.step(number, samples);
+        if (number == 0) size = expected.loss;
+        ASSERT_NEAR(got.loss, expected.loss, tolerance_.loss * size);
+        const double norm = std::sqrt(expected.gradient_squares);
+        ASSERT_NEAR(std::sqrt(got.gradient_squares), norm, tolerance_.norm * norm);
+        EXPECT_LE(relative_error(here.fetch("parameters"), widened(cpu.download("parameters"))), tolerance_.weights);
+        if (HasFailure()) return;
+        carry(cpu, here, workload);
+      }
+      const auto trained = static_cast<std::ptrdiff_t>(here.training().parameters.updated_elements());
+      const Floats last = here.fetch("parameters");
+      EXPECT_TRUE(std::equal(initial.begin() + trained, initial.end(), last.begin() + trained)) << "frozen";
+      EXPECT_FALSE(std::equal(initial.begin(), initial.begin() + trained, last.begin())) << "trained";
+    }
   }
 }
 

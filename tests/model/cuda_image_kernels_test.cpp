@@ -581,6 +581,14 @@ TEST(BatchNorm, BackwardMatchesFloat64) {
               GuardedTensor& forward_sums = t.add("forward_sums", ElementType::float64, 1, 2 * c.channels + 1);
               forward_sums.set(static_cast<std::size_t>(2 * c.channels), static_cast<double>(c.batch * c.pixels));
               const Tensor d_x = t.add("d_x", type, c.batch, columns).tensor();
+              GuardedTensor& variance = t.add_filled("variance", type, 1, c.channels);
+              for (std::size_t i = 0; i < variance.count(); ++i) variance.set(i, 1 + variance.get(i) / 2);
+              batch_norm_inference_backward(nullptr, norm,
+                                            {.y = relu ? y : Tensor{},
+                                             .d_y = t.add_filled("d_z", type, c.batch, columns).tensor(),
+                                             .variance = variance.tensor(),
+                                             .scale = scale,
+                                             .d_x = t.add("d_fixed", type, c.batch, columns).tensor()});
               batch_norm_backward(nullptr, norm,
                                   {.x = x,
                                    .d_y = d_y,
@@ -623,6 +631,14 @@ TEST(BatchNorm, BackwardMatchesFloat64) {
               Doubles sums = zeros(2 * c.channels), forward_sums = zeros(2 * c.channels + 1);
               forward_sums.back() = static_cast<double>(c.batch * c.pixels);
               ReferenceImages reference;
+              Doubles d_z = filled("d_z", type, c.batch, columns), d_fixed = d_x, variance = t["variance"].values();
+              reference.batch_norm_inference_backward(norm, {.y = relu ? batch(y) : Tensor{},
+                                                             .d_y = batch(d_z),
+                                                             .variance = row(variance),
+                                                             .scale = row(scale),
+                                                             .d_x = batch(d_fixed)});
+              expect_close(t["d_z"].values(), d_z, tolerance(type), "d_y of fixed statistics of " + what);
+              expect_close(t["d_fixed"].values(), d_fixed, tolerance(type), "d_x of fixed statistics of " + what);
               reference.batch_norm_backward_sums(norm,
                                                  {.x = batch(x),
                                                   .y = relu ? batch(y) : Tensor{},
