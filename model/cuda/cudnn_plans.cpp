@@ -1,6 +1,7 @@
 #include "model/cuda/cudnn_plans.hpp"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -195,12 +196,12 @@ std::array<std::int64_t, 13> CudnnProblem::key() const noexcept {
 std::optional<CudnnPlan> find_cudnn_plan(const CudnnDevice& device, const CudnnProblem& problem,
                                          std::size_t most_workspace) {
   const Convolution& shape = problem.shape;
-  const CudnnDescriptor images = tensor_of(kCudnnImages, problem.images, shape.in, CUDNN_DATA_BFLOAT16);
-  const CudnnDescriptor filters =
+  CudnnDescriptor images = tensor_of(kCudnnImages, problem.images, shape.in, CUDNN_DATA_BFLOAT16);
+  CudnnDescriptor filters =
       tensor_of(kCudnnFilters, shape.out.channels, {shape.window.height, shape.window.width, shape.in.channels},
                 CUDNN_DATA_BFLOAT16);
-  const CudnnDescriptor output = tensor_of(kCudnnOutput, problem.images, shape.out, CUDNN_DATA_BFLOAT16);
-  const CudnnDescriptor window = window_of(shape.window);
+  CudnnDescriptor output = tensor_of(kCudnnOutput, problem.images, shape.out, CUDNN_DATA_BFLOAT16);
+  CudnnDescriptor window = window_of(shape.window);
   const Names names = names_of(problem.kind);
   const double alpha = 1, beta = 0;
   CudnnDescriptor operation(names.operation);
@@ -233,7 +234,13 @@ std::optional<CudnnPlan> find_cudnn_plan(const CudnnDevice& device, const CudnnP
     if (workspace.empty()) continue;
     for (const cudnnBackendDescriptor_t each : list_of(heuristics.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
                                                        CUDNN_TYPE_BACKEND_DESCRIPTOR, std::move(workspace))) {
-      if (auto plan = plan_from(device, each, most_workspace)) return plan;
+      auto plan = plan_from(device, each, most_workspace);
+      if (!plan) continue;
+      plan->made_of = std::move(configurations);
+      for (CudnnDescriptor* const part : {&images, &filters, &output, &window, &operation, &graph, &heuristics}) {
+        plan->made_of.push_back(std::move(*part));
+      }
+      return plan;
     }
   }
   return std::nullopt;

@@ -15,6 +15,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include <cudnn.h>
 
@@ -87,6 +88,8 @@ inline constexpr std::int64_t kCudnnAlignment = 16;
 struct CudnnPlan {
   CudnnDescriptor descriptor;
   std::size_t workspace = 0;  ///< bytes
+  /// What it was made of. Nothing says that the library copies it.
+  std::vector<CudnnDescriptor> made_of = {};
 };
 
 /// Whether an engine of which cuDNN notes this uses tensor cores (without them, matrix multiplications are faster) and

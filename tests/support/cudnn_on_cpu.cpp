@@ -1,0 +1,493 @@
+#include "support/cudnn_on_cpu.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include <cudnn.h>
+
+#include "model/cuda/cudnn_plans.hpp"
+#include "model/formulas/bfloat16.hpp"
+#include "support/runtime_on_cpu.hpp"
+
+struct cudnnContext {
+  cudaStream_t stream = nullptr;
+};
+
+namespace {
+
+using lockstep::test::MemoryAccess;
+
+std::vector<std::string> the_convolution_refusals;
+int the_convolutions = 0;
+bool convolutions_are_refused = false;
+
+cudnnStatus_t refuse_call(cudnnStatus_t status, std::string why) {
+  the_convolution_refusals.push_back(std::move(why));
+  return status;
+}
+
+/// What an engine of ours is: three, in the order in which they are proposed.
+enum class Engine : std::int64_t { does_not_repeat, wants_too_much, will_do };
+constexpr std::int64_t kWorkspaceOfEngine[] = {0, std::int64_t{1} << 40, 4096};
+
+struct Attribute {
+  cudnnBackendAttributeType_t type;
+  std::vector<std::byte> bytes;
+};
+/// Behind cudnnBackendDescriptor_t.
+struct BackendDescriptor {
+  cudnnBackendDescriptorType_t type{};
+  bool finalized = false;
+  std::map<cudnnBackendAttributeName_t, Attribute> attributes = {};
+  Engine engine = Engine::will_do;           ///< of configurations and engines that were asked for
+  const BackendDescriptor* graph = nullptr;  ///< likewise
+};
+/// Those that are there.
+std::set<const BackendDescriptor*>& living() {
+  static std::set<const BackendDescriptor*>& all = *new std::set<const BackendDescriptor*>;
+  return all;
+}
+
+std::size_t bytes_of_attribute(cudnnBackendAttributeType_t type) {
+  switch (type) {
+    case CUDNN_TYPE_DATA_TYPE:
+    case CUDNN_TYPE_CONVOLUTION_MODE:
+    case CUDNN_TYPE_HEUR_MODE:
+    case CUDNN_TYPE_NUMERICAL_NOTE:
+      return 4;
+    case CUDNN_TYPE_INT64:
+    case CUDNN_TYPE_DOUBLE:
+    case CUDNN_TYPE_HANDLE:
+    case CUDNN_TYPE_VOID_PTR:
+    case CUDNN_TYPE_BACKEND_DESCRIPTOR:
+      return 8;
+    default:
+      return 0;
+  }
+}
+
+/// What an attribute must be: its type, and how many there are of it; 0: any number.
+struct Rule {
+  cudnnBackendAttributeType_t type;
+  std::int64_t count;
+};
+using Rules = std::map<cudnnBackendAttributeName_t, Rule>;
+
+struct OperationNames {
+  cudnnBackendAttributeName_t x, w, y, window, alpha, beta;
+};
+std::optional<OperationNames> names_of_operation(cudnnBackendDescriptorType_t type) {
+  switch (type) {
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
+      return OperationNames{
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR:
+      return OperationNames{
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
+      return OperationNames{
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
+    default:
+      return std::nullopt;
+  }
+}
+
+/// Attributes that may be set, all of which must be.
+Rules rules_of(cudnnBackendDescriptorType_t type) {
+  if (const auto names = names_of_operation(type)) {
+    return {{names->x, {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1}}, {names->w, {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1}},
+            {names->y, {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1}}, {names->window, {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1}},
+            {names->alpha, {CUDNN_TYPE_DOUBLE, 1}},         {names->beta, {CUDNN_TYPE_DOUBLE, 1}}};
+  }
+  switch (type) {
+    case CUDNN_BACKEND_TENSOR_DESCRIPTOR:
+      return {{CUDNN_ATTR_TENSOR_DATA_TYPE, {CUDNN_TYPE_DATA_TYPE, 1}},
+              {CUDNN_ATTR_TENSOR_DIMENSIONS, {CUDNN_TYPE_INT64, 4}},
+              {CUDNN_ATTR_TENSOR_STRIDES, {CUDNN_TYPE_INT64, 4}},
+              {CUDNN_ATTR_TENSOR_UNIQUE_ID, {CUDNN_TYPE_INT64, 1}},
+              {CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, {CUDNN_TYPE_INT64, 1}}};
+    case CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR:
+      return {{CUDNN_ATTR_CONVOLUTION_COMP_TYPE, {CUDNN_TYPE_DATA_TYPE, 1}},
+              {CUDNN_ATTR_CONVOLUTION_CONV_MODE, {CUDNN_TYPE_CONVOLUTION_MODE, 1}},
+              {CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, {CUDNN_TYPE_INT64, 1}},
+              {CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, {CUDNN_TYPE_INT64, 2}},
+              {CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, {CUDNN_TYPE_INT64, 2}},
+              {CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, {CUDNN_TYPE_INT64, 2}},
+              {CUDNN_ATTR_CONVOLUTION_DILATIONS, {CUDNN_TYPE_INT64, 2}}};
+    case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR:
+      return {{CUDNN_ATTR_OPERATIONGRAPH_OPS, {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1}},
+              {CUDNN_ATTR_OPERATIONGRAPH_HANDLE, {CUDNN_TYPE_HANDLE, 1}}};
+    case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
+      return {{CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1}},
+              {CUDNN_ATTR_ENGINEHEUR_MODE, {CUDNN_TYPE_HEUR_MODE, 1}}};
+    case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR:
+      return {{CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1}},
+              {CUDNN_ATTR_EXECUTION_PLAN_HANDLE, {CUDNN_TYPE_HANDLE, 1}}};
+    case CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR:
+      return {{CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, {CUDNN_TYPE_INT64, 0}},
+              {CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, {CUDNN_TYPE_VOID_PTR, 0}},
+              {CUDNN_ATTR_VARIANT_PACK_WORKSPACE, {CUDNN_TYPE_VOID_PTR, 1}}};
+    default:
+      return {};
+  }
+}
+
+BackendDescriptor* as_descriptor(cudnnBackendDescriptor_t it) { return static_cast<BackendDescriptor*>(it); }
+
+template <class T>
+std::vector<T> values_of(const BackendDescriptor& it, cudnnBackendAttributeName_t name) {
+  const Attribute& attribute = it.attributes.at(name);
+  std::vector<T> values(attribute.bytes.size() / sizeof(T));
+  std::memcpy(values.data(), attribute.bytes.data(), attribute.bytes.size());
+  return values;
+}
+template <class T>
+T value_of(const BackendDescriptor& it, cudnnBackendAttributeName_t name) {
+  return values_of<T>(it, name).front();
+}
+const BackendDescriptor& descriptor_in(const BackendDescriptor& it, cudnnBackendAttributeName_t name) {
+  return *as_descriptor(value_of<cudnnBackendDescriptor_t>(it, name));
+}
+
+/// Null: what this one refers to, and what that refers to, is finalized and still there.
+const char* obstacle_to_use(const BackendDescriptor& it) {
+  if (!it.finalized) return "a descriptor that is not finalized";
+  if (it.graph != nullptr && !living().contains(it.graph)) return "a descriptor that was destroyed";
+  for (const auto& [name, attribute] : it.attributes) {
+    if (attribute.type != CUDNN_TYPE_BACKEND_DESCRIPTOR) continue;
+    const BackendDescriptor& other = descriptor_in(it, name);
+    if (!living().contains(&other)) return "a descriptor that was destroyed";
+    if (const char* const obstacle = obstacle_to_use(other)) return obstacle;
+  }
+  return it.graph == nullptr ? nullptr : obstacle_to_use(*it.graph);
+}
+
+/// [batch or out channels, channels, height, width].
+using Extents4 = std::array<std::int64_t, 4>;
+struct TensorView {
+  Extents4 extents{}, strides{};
+  std::int64_t name = 0, alignment = 1;
+
+  std::size_t bytes() const {
+    std::int64_t last = 0;
+    for (std::size_t i = 0; i < 4; ++i) last += (extents[i] - 1) * strides[i];
+    return static_cast<std::size_t>(last + 1) * sizeof(std::uint16_t);
+  }
+  std::size_t at(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) const {
+    return static_cast<std::size_t>(n * strides[0] + c * strides[1] + h * strides[2] + w * strides[3]);
+  }
+};
+TensorView tensor_view(const BackendDescriptor& it) {
+  TensorView view{.name = value_of<std::int64_t>(it, CUDNN_ATTR_TENSOR_UNIQUE_ID),
+                  .alignment = value_of<std::int64_t>(it, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT)};
+  std::ranges::copy(values_of<std::int64_t>(it, CUDNN_ATTR_TENSOR_DIMENSIONS), view.extents.begin());
+  std::ranges::copy(values_of<std::int64_t>(it, CUDNN_ATTR_TENSOR_STRIDES), view.strides.begin());
+  return view;
+}
+
+struct WindowView {
+  std::vector<std::int64_t> before, after, strides;
+};
+struct ConvolutionView {
+  cudnnBackendDescriptorType_t kind{};
+  TensorView x, w, y;
+  WindowView window;
+};
+ConvolutionView convolution_view(const BackendDescriptor& operation) {
+  const OperationNames names = *names_of_operation(operation.type);
+  const BackendDescriptor& window = descriptor_in(operation, names.window);
+  return {.kind = operation.type,
+          .x = tensor_view(descriptor_in(operation, names.x)),
+          .w = tensor_view(descriptor_in(operation, names.w)),
+          .y = tensor_view(descriptor_in(operation, names.y)),
+          .window = {.before = values_of<std::int64_t>(window, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS),
+                     .after = values_of<std::int64_t>(window, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS),
+                     .strides = values_of<std::int64_t>(window, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES)}};
+}
+
+const char* obstacle_in_tensor(const BackendDescriptor& it) {
+  if (value_of<cudnnDataType_t>(it, CUDNN_ATTR_TENSOR_DATA_TYPE) != CUDNN_DATA_BFLOAT16) {
+    return "a tensor of another type than bfloat16";
+  }
+  const TensorView view = tensor_view(it);
+  std::array<std::size_t, 4> order{0, 1, 2, 3};
+  std::ranges::sort(order, {}, [&](std::size_t i) { return std::pair(view.strides[i], view.extents[i]); });
+  std::int64_t least = 1;
+  for (const std::size_t i : order) {
+    if (view.extents[i] < 1) return "an empty tensor";
+    if (view.extents[i] > 1 && view.strides[i] < least) return "a tensor whose elements overlap";
+    least = std::max(least, view.strides[i] * view.extents[i]);
+  }
+  return nullptr;
+}
+const char* obstacle_in_operation(const BackendDescriptor& it) {
+  const auto [kind, x, w, y, window] = convolution_view(it);
+  const OperationNames names = *names_of_operation(it.type);
+  if (value_of<double>(it, names.alpha) != 1 || value_of<double>(it, names.beta) != 0) return "factors other than 1, 0";
+  if (x.extents[0] != y.extents[0] || x.extents[1] != w.extents[1] || y.extents[1] != w.extents[0]) {
+    return "numbers of images or channels that do not fit together";
+  }
+  for (std::size_t i = 0; i < 2; ++i) {
+    const std::int64_t room = x.extents[2 + i] + window.before[i] + window.after[i] - w.extents[2 + i];
+    if (room < 0 || room / window.strides[i] + 1 != y.extents[2 + i]) {
+      return "an output that is not what window, strides and paddings make of the images";
+    }
+  }
+  return nullptr;
+}
+const char* obstacle_in(const BackendDescriptor& it) {
+  switch (it.type) {
+    case CUDNN_BACKEND_TENSOR_DESCRIPTOR:
+      return obstacle_in_tensor(it);
+    case CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR:
+      return value_of<cudnnDataType_t>(it, CUDNN_ATTR_CONVOLUTION_COMP_TYPE) != CUDNN_DATA_FLOAT ||
+                     value_of<cudnnConvolutionMode_t>(it, CUDNN_ATTR_CONVOLUTION_CONV_MODE) !=
+                         CUDNN_CROSS_CORRELATION ||
+                     values_of<std::int64_t>(it, CUDNN_ATTR_CONVOLUTION_DILATIONS) != std::vector<std::int64_t>{1, 1} ||
+                     value_of<std::int64_t>(it, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS) != 2
+                 ? "a window that is not understood here"
+                 : nullptr;
+    case CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR:
+      return values_of<std::int64_t>(it, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS).size() !=
+                     values_of<void*>(it, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS).size()
+                 ? "more names than pointers"
+                 : nullptr;
+    default:
+      return names_of_operation(it.type) ? obstacle_in_operation(it) : nullptr;
+  }
+}
+
+double number_in(const void* data, std::size_t index) {
+  const auto bits = static_cast<const std::uint16_t*>(data)[index];
+  return static_cast<double>(lockstep::model::formulas::from_bfloat16_bits(bits));
+}
+void put_number(double value, void* data, std::size_t index) {
+  static_cast<std::uint16_t*>(data)[index] = lockstep::model::formulas::bfloat16_bits(static_cast<float>(value));
+}
+
+/// Calls visit(y's index, w's index, x's index) for every product of a term.
+template <class Visit>
+void each_term(const ConvolutionView& of, const Visit& visit) {
+  const auto& [kind, x, w, y, window] = of;
+  for (std::int64_t n = 0; n < y.extents[0]; ++n) {
+    for (std::int64_t o = 0; o < y.extents[1]; ++o) {
+      for (std::int64_t i = 0; i < y.extents[2]; ++i) {
+        for (std::int64_t j = 0; j < y.extents[3]; ++j) {
+          for (std::int64_t p = 0; p < w.extents[2]; ++p) {
+            const std::int64_t h = i * window.strides[0] + p - window.before[0];
+            if (h < 0 || h >= x.extents[2]) continue;
+            for (std::int64_t q = 0; q < w.extents[3]; ++q) {
+              const std::int64_t v = j * window.strides[1] + q - window.before[1];
+              if (v < 0 || v >= x.extents[3]) continue;
+              for (std::int64_t c = 0; c < x.extents[1]; ++c)
+                visit(y.at(n, o, i, j), w.at(o, c, p, q), x.at(n, c, h, v));
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+void convolve(const ConvolutionView& of, void* x, void* w, void* y) {
+  const bool forward = of.kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+             filters = of.kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR;
+  const TensorView& written = forward ? of.y : filters ? of.w : of.x;
+  void* const to = forward ? y : filters ? w : x;
+  std::vector<double> sums(written.bytes() / sizeof(std::uint16_t));
+  each_term(of, [&](std::size_t in_y, std::size_t in_w, std::size_t in_x) {
+    if (forward) {
+      sums[in_y] += number_in(w, in_w) * number_in(x, in_x);
+    } else if (filters) {
+      sums[in_w] += number_in(y, in_y) * number_in(x, in_x);
+    } else {
+      sums[in_x] += number_in(y, in_y) * number_in(w, in_w);
+    }
+  });
+  const Extents4& all = written.extents;
+  for (std::int64_t n = 0; n < all[0]; ++n) {
+    for (std::int64_t c = 0; c < all[1]; ++c) {
+      for (std::int64_t h = 0; h < all[2]; ++h) {
+        for (std::int64_t v = 0; v < all[3]; ++v) put_number(sums[written.at(n, c, h, v)], to, written.at(n, c, h, v));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+namespace lockstep::test {
+
+std::vector<std::string> take_convolution_refusals() { return std::exchange(the_convolution_refusals, {}); }
+int take_convolutions() { return std::exchange(the_convolutions, 0); }
+void refuse_convolutions(bool refuse) { convolutions_are_refused = refuse; }
+
+}  // namespace lockstep::test
+
+namespace lockstep::model::cuda {
+
+std::string cudnn_obstacle() { return ""; }
+
+}  // namespace lockstep::model::cuda
+
+extern "C" {
+
+size_t cudnnGetVersion() { return CUDNN_VERSION; }
+const char* cudnnGetErrorString(cudnnStatus_t) {
+  return the_convolution_refusals.empty() ? "cuDNN on the CPU" : the_convolution_refusals.back().c_str();
+}
+cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) { return *handle = new cudnnContext, CUDNN_STATUS_SUCCESS; }
+cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) { return delete handle, CUDNN_STATUS_SUCCESS; }
+cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
+  return handle->stream = stream, CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t* made) {
+  auto* const it = new BackendDescriptor{.type = type};
+  living().insert(it);
+  return *made = it, CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t it) {
+  living().erase(as_descriptor(it));
+  return delete as_descriptor(it), CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t it, cudnnBackendAttributeName_t name,
+                                       cudnnBackendAttributeType_t type, int64_t count, const void* elements) {
+  BackendDescriptor& descriptor = *as_descriptor(it);
+  const Rules rules = rules_of(descriptor.type);
+  const auto rule = rules.find(name);
+  if (descriptor.finalized) return refuse_call(CUDNN_STATUS_NOT_INITIALIZED, "an attribute of a finalized descriptor");
+  if (rule == rules.end() || rule->second.type != type || count < 1) {
+    return refuse_call(CUDNN_STATUS_BAD_PARAM, "an attribute of another type, or none that is known");
+  }
+  const auto* const begin = static_cast<const std::byte*>(elements);
+  descriptor.attributes[name] = {type, {begin, begin + static_cast<std::size_t>(count) * bytes_of_attribute(type)}};
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t it) {
+  BackendDescriptor& descriptor = *as_descriptor(it);
+  for (const auto& [name, rule] : rules_of(descriptor.type)) {
+    const auto found = descriptor.attributes.find(name);
+    if (found == descriptor.attributes.end()) {
+      return refuse_call(CUDNN_STATUS_BAD_PARAM, "a descriptor that lacks attribute " + std::to_string(name));
+    }
+    if (rule.count > 0 &&
+        found->second.bytes.size() != static_cast<std::size_t>(rule.count) * bytes_of_attribute(rule.type)) {
+      return refuse_call(CUDNN_STATUS_BAD_PARAM, "another number of an attribute's values");
+    }
+  }
+  descriptor.finalized = true;
+  if (const char* const obstacle = obstacle_to_use(descriptor)) {
+    descriptor.finalized = false;
+    return refuse_call(CUDNN_STATUS_BAD_PARAM, obstacle);
+  }
+  if (const char* const obstacle = obstacle_in(descriptor)) {
+    descriptor.finalized = false;
+    return refuse_call(CUDNN_STATUS_BAD_PARAM, obstacle);
+  }
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnBackendGetAttribute(const cudnnBackendDescriptor_t it, cudnnBackendAttributeName_t name,
+                                       cudnnBackendAttributeType_t type, int64_t wanted, int64_t* count,
+                                       void* elements) {
+  const BackendDescriptor& descriptor = *as_descriptor(it);
+  if (!descriptor.finalized) return refuse_call(CUDNN_STATUS_NOT_INITIALIZED, "a descriptor that is not finalized");
+  switch (name) {
+    case CUDNN_ATTR_ENGINEHEUR_RESULTS: {
+      if (type != CUDNN_TYPE_BACKEND_DESCRIPTOR) break;
+      const bool usual = value_of<cudnnBackendHeurMode_t>(descriptor, CUDNN_ATTR_ENGINEHEUR_MODE) == CUDNN_HEUR_MODE_A;
+      *count = convolutions_are_refused || !usual ? 0 : 3;
+      for (std::int64_t i = 0; i < std::min(wanted, *count); ++i) {
+        BackendDescriptor& to = *as_descriptor(static_cast<cudnnBackendDescriptor_t*>(elements)[i]);
+        if (to.type != CUDNN_BACKEND_ENGINECFG_DESCRIPTOR) break;
+        to.engine = static_cast<Engine>(i);
+        to.graph = &descriptor_in(descriptor, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
+        to.finalized = true;
+      }
+      return CUDNN_STATUS_SUCCESS;
+    }
+    case CUDNN_ATTR_ENGINECFG_ENGINE: {
+      BackendDescriptor& to = *as_descriptor(*static_cast<cudnnBackendDescriptor_t*>(elements));
+      if (type != CUDNN_TYPE_BACKEND_DESCRIPTOR || wanted != 1 || to.type != CUDNN_BACKEND_ENGINE_DESCRIPTOR) break;
+      to.engine = descriptor.engine;
+      to.finalized = true;
+      return *count = 1, CUDNN_STATUS_SUCCESS;
+    }
+    case CUDNN_ATTR_ENGINE_NUMERICAL_NOTE: {
+      if (type != CUDNN_TYPE_NUMERICAL_NOTE) break;
+      const cudnnBackendNumericalNote_t notes[] = {CUDNN_NUMERICAL_NOTE_TENSOR_CORE,
+                                                   CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC};
+      *count = descriptor.engine == Engine::does_not_repeat ? 2 : 1;
+      std::memcpy(elements, notes, static_cast<std::size_t>(std::min(wanted, *count)) * sizeof notes[0]);
+      return CUDNN_STATUS_SUCCESS;
+    }
+    case CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE: {
+      if (type != CUDNN_TYPE_INT64 || wanted != 1) break;
+      const Engine engine = descriptor_in(descriptor, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG).engine;
+      std::memcpy(elements, &kWorkspaceOfEngine[static_cast<std::size_t>(engine)], sizeof(std::int64_t));
+      return *count = 1, CUDNN_STATUS_SUCCESS;
+    }
+    default:
+      break;
+  }
+  return refuse_call(CUDNN_STATUS_BAD_PARAM, "a question of another type or number, or none that is known");
+}
+
+cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan_it,
+                                  cudnnBackendDescriptor_t pack_it) {
+  const BackendDescriptor &plan = *as_descriptor(plan_it), &pack = *as_descriptor(pack_it);
+  for (const BackendDescriptor* const each : {&plan, &pack}) {
+    if (const char* const obstacle = obstacle_to_use(*each)) return refuse_call(CUDNN_STATUS_BAD_PARAM, obstacle);
+  }
+  if (value_of<cudnnHandle_t>(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE) != handle) {
+    return refuse_call(CUDNN_STATUS_BAD_PARAM, "a plan of another handle");
+  }
+  const BackendDescriptor& configuration = descriptor_in(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+  const ConvolutionView of = convolution_view(descriptor_in(*configuration.graph, CUDNN_ATTR_OPERATIONGRAPH_OPS));
+  const auto names = values_of<std::int64_t>(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
+  const auto pointers = values_of<void*>(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
+  void* found[3] = {};
+  std::vector<MemoryAccess> accesses;
+  const TensorView* const tensors[] = {&of.x, &of.w, &of.y};
+  const std::size_t written = of.kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR           ? 2
+                              : of.kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR ? 1
+                                                                                                          : 0;
+  for (std::size_t i = 0; i < 3; ++i) {
+    const auto at = std::ranges::find(names, tensors[i]->name);
+    if (at == names.end()) return refuse_call(CUDNN_STATUS_BAD_PARAM, "a tensor without a pointer");
+    found[i] = pointers[static_cast<std::size_t>(at - names.begin())];
+    if (reinterpret_cast<std::uintptr_t>(found[i]) % static_cast<std::uintptr_t>(tensors[i]->alignment) != 0) {
+      return refuse_call(CUDNN_STATUS_BAD_PARAM, "a pointer that is less aligned than its tensor says");
+    }
+    accesses.push_back({found[i], tensors[i]->bytes(), i == written});
+  }
+  const auto bytes = static_cast<std::size_t>(kWorkspaceOfEngine[static_cast<std::size_t>(configuration.engine)]);
+  void* const workspace = value_of<void*>(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
+  if (bytes > 0 && workspace == nullptr) return refuse_call(CUDNN_STATUS_BAD_PARAM, "a workspace that is missing");
+  if (bytes > 0) accesses.push_back({workspace, bytes, true});
+  ++the_convolutions;
+  const cudaError_t error = lockstep::test::enqueue_on_cpu(handle->stream, "a convolution", std::move(accesses),
+                                                           [=, x = found[0], w = found[1], y = found[2]] {
+                                                             if (bytes > 0) std::memset(workspace, 0xff, bytes);
+                                                             convolve(of, x, w, y);
+                                                           });
+  return error == cudaSuccess ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED;
+}
+
+}  // extern "C"

@@ -1,0 +1,27 @@
+/// \file
+/// cuDNN's backend interface on a host, as far as model/cuda convolves with it: descriptors keep their attributes and
+/// are checked when they are finalized, the heuristics propose engines, and a plan computes what its operation, window,
+/// dimensions and strides say, in float64 inside, when its turn in the stream has come (support/runtime_on_cpu.hpp).
+///
+/// What it refuses: attributes of another type or number than the library's, descriptors that are used before they are
+/// finalized or after they are destroyed, convolutions whose extents do not follow from window, strides and paddings,
+/// tensors whose elements overlap, pointers that are less aligned than their tensors say, workspaces that are missing,
+/// plans of another handle. Of the engines that it proposes the first does not repeat, and says so; the second wants
+/// more workspace than anybody gives; the third will do and overwrites its workspace.
+///
+/// What it does not know: which engines the library has for which convolution, and their order of summation.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace lockstep::test {
+
+/// What was wrong with the calls that were refused since the last call of this function, a sentence each.
+std::vector<std::string> take_convolution_refusals();
+/// Convolutions that were computed since the last call of this function.
+int take_convolutions();
+/// The heuristics propose nothing from now on, or everything again.
+void refuse_convolutions(bool refuse);
+
+}  // namespace lockstep::test
