@@ -2,8 +2,11 @@
 /// What all kernels of attention share: where queries, keys and values lie, which block does what, and the dropout.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "model/cuda/launch.cuh"
 #include "model/cuda/packs.cuh"
@@ -11,6 +14,29 @@
 #include "model/formulas/dropout.hpp"
 
 namespace lockstep::model::cuda {
+
+/// Every block of a pair reads its keys and values: those of so many pairs stay in the L2 cache (40 MB on an A100, 50
+/// on an H100), beside what streams through it.
+inline constexpr std::int64_t kKeysTogether = std::int64_t{16} << 20;
+inline int pairs_together(const Attention& shape, std::size_t element_bytes) {
+  const std::int64_t of_pair = 2 * shape.context * shape.head_size * static_cast<std::int64_t>(element_bytes);
+  return static_cast<int>(std::clamp<std::int64_t>(kKeysTogether / of_pair, 1, std::numeric_limits<int>::max()));
+}
+
+/// The pair and the tile of a block, among `tiles` of each pair: `together` pairs at a time, all their first tiles
+/// before all their second ones.
+struct AttentionOrder {
+  int pairs, tiles, together;
+
+  struct Place {
+    int pair, tile;
+  };
+  LOCKSTEP_HOST_DEVICE Place at(int block) const {
+    const int group = block / tiles / together, within = block - group * together * tiles;
+    const int left = pairs - group * together, pairs_of_group = left < together ? left : together;
+    return {group * together + within % pairs_of_group, within / pairs_of_group};
+  }
+};
 
 /// The tensors of a call. dropout_keys: null where nothing is dropped. Those of the backward pass are null in the
 /// forward pass.
@@ -24,6 +50,7 @@ struct AttentionData {
   T* d_joint;
   float *log_sums, *deltas;
   int context, heads, head_size, pairs;  ///< pairs: of samples and heads
+  int together;                          ///< pairs whose blocks come one after another
   float scale;                           ///< of the products of queries and keys
   formulas::DropoutNumbers dropout;
 };
@@ -46,6 +73,7 @@ AttentionData<T> attention_data(const Attention& shape, const AttentionBackwardO
   data.heads = static_cast<int>(shape.heads);
   data.head_size = static_cast<int>(shape.head_size);
   data.pairs = static_cast<int>(joint.rows / shape.context * shape.heads);
+  data.together = pairs_together(shape, sizeof(T));
   data.scale = 1 / std::sqrt(static_cast<float>(shape.head_size));
   data.dropout = formulas::dropout_numbers(shape.dropout);
   return data;
@@ -64,12 +92,12 @@ unsigned blocks_of_tiles(const AttentionData<T>& data, int rows) {
 
 enum class TileOf { queries, keys };
 
-/// Of this block. The mask leaves much to do for late queries and for early keys: those blocks come first.
+/// Of this block. The mask leaves much to do for late queries and for early keys: of the pairs that are worked on
+/// together those blocks come first.
 template <class T>
 __device__ AttentionTile tile_of_block(const AttentionData<T>& data, int rows, TileOf of) {
-  const int pairs = data.pairs;
-  const int pair = static_cast<int>(blockIdx.x) % pairs, order = static_cast<int>(blockIdx.x) / pairs;
   const int tiles = (data.context + rows - 1) / rows;
+  const auto [pair, order] = AttentionOrder{data.pairs, tiles, data.together}.at(static_cast<int>(blockIdx.x));
   const int tile = of == TileOf::queries ? tiles - 1 - order : order;
   return {pair / data.heads, pair % data.heads, pair, tile * rows};
 }

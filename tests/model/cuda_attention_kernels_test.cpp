@@ -206,6 +206,22 @@ TEST(TensorCores, ShowACopyThatNobodyWaitsFor) {
   for (const double v : out.values()) EXPECT_TRUE(std::isnan(v));
 }
 
+TEST(AttentionKernels, GoThroughAFewPairsAtATime) {
+  EXPECT_EQ(pairs_together({.context = 1024, .heads = 12, .head_size = 64, .dropout = {}}, 2), 64);
+  EXPECT_EQ(pairs_together({.context = 1 << 20, .heads = 1, .head_size = 128, .dropout = {}}, 2), 1);
+  for (const AttentionOrder order : {AttentionOrder{10, 3, 4}, AttentionOrder{1, 5, 7}, AttentionOrder{8, 2, 4},
+                                     AttentionOrder{3, 1, 1}, AttentionOrder{5, 4, 100}}) {
+    std::vector<int> seen(static_cast<std::size_t>(order.pairs * order.tiles));
+    for (int block = 0; block < order.pairs * order.tiles; ++block) {
+      const auto [pair, tile] = order.at(block);
+      ASSERT_TRUE(pair >= 0 && pair < order.pairs && tile >= 0 && tile < order.tiles) << block;
+      ++seen[static_cast<std::size_t>(pair * order.tiles + tile)];
+      EXPECT_EQ(pair / order.together, block / order.tiles / order.together) << "another group's";
+    }
+    EXPECT_EQ(seen, std::vector<int>(seen.size(), 1));
+  }
+}
+
 TEST(AttentionKernels, TakeTensorCoresByAStaticRule) {
   const auto takes = [](std::int64_t head_size, std::size_t shift) {
     const GuardedTensor joint(ElementType::bfloat16, 4, 3 * head_size, shift);
