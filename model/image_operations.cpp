@@ -330,14 +330,19 @@ void ImageOperations::batch_norm_inference_backward(const BatchNorm& norm,
 
 void ImageOperations::batch_norm_backward_sums(const BatchNorm& norm, const BatchNormBackwardSumsOperands& operands,
                                                Accumulate accumulate) {
-  const auto& [x, y, d_y, mean, inverse, d_scale, d_shift, sums] = operands;
+  const auto& [x, y, d_y, mean, inverse, scale, shift, d_scale, d_shift, sums] = operands;
   const char* const operation = "batch_norm_backward_sums";
+  const bool recomputed = norm.relu && recomputes_relu() && shift.present();
   require_shape(norm, operation);
   require(has_channels(x, types_.compute, norm.channels), operation,
           "x must be [batch, pixels * channels] in the compute type");
   require(is(d_y, types_.compute, x.rows, x.columns), operation, "d_y must have the shape of x");
-  require(!norm.relu || is(y, types_.compute, x.rows, x.columns), operation,
+  require(!norm.relu || recomputed || is(y, types_.compute, x.rows, x.columns), operation,
           "y must have the shape of x where there is a relu");
+  require(recomputed ? is(scale, types_.compute, 1, norm.channels) && is(shift, types_.compute, 1, norm.channels)
+                     : !scale.present() && !shift.present(),
+          operation,
+          "scale and shift must be [1, channels] in the compute type where a relu is recomputed, else absent");
   require(is(mean, types_.master, 1, norm.channels) && is(inverse, types_.master, 1, norm.channels), operation,
           "mean and inverse must be [1, channels] in the master type");
   require(absent_or(d_scale, types_.master, 1, norm.channels) && absent_or(d_shift, types_.master, 1, norm.channels),
@@ -348,8 +353,10 @@ void ImageOperations::batch_norm_backward_sums(const BatchNorm& norm, const Batc
 }
 
 void ImageOperations::batch_norm_backward(const BatchNorm& norm, const BatchNormBackwardOperands& operands) {
-  const auto& [x, d_y, mean, inverse, scale, forward_sums, sums, d_x] = operands;
+  const auto& [x, d_y, mean, inverse, scale, shift, forward_sums, sums, d_x] = operands;
   const char* const operation = "batch_norm_backward";
+  require(!shift.present() || (norm.relu && recomputes_relu() && is(shift, types_.compute, 1, norm.channels)),
+          operation, "shift must be [1, channels] in the compute type where a relu is recomputed, else absent");
   require_shape(norm, operation);
   require(has_channels(x, types_.compute, norm.channels), operation,
           "x must be [batch, pixels * channels] in the compute type");

@@ -74,12 +74,17 @@ struct BatchNormInferenceBackwardOperands {
   Tensor y, d_y, variance, scale, d_x;
 };
 struct BatchNormBackwardSumsOperands {
-  Tensor x, y, d_y, mean, inverse;
+  Tensor x;
+  Tensor y = {};  ///< absent where there is no relu, or scale and shift are there
+  Tensor d_y, mean, inverse;
+  Tensor scale = {}, shift = {};      ///< where the relu is recomputed (recomputes_relu())
   Tensor d_scale = {}, d_shift = {};  ///< may be absent
   Tensor sums;
 };
 struct BatchNormBackwardOperands {
-  Tensor x, d_y, mean, inverse, scale, forward_sums, sums, d_x;
+  Tensor x, d_y, mean, inverse, scale;
+  Tensor shift = {};  ///< where the relu is recomputed
+  Tensor forward_sums, sums, d_x;
 };
 
 class ImageOperations {
@@ -142,6 +147,9 @@ class ImageOperations {
   /// Behind batch_norm_inference: d_y is overwritten with the gradient before the relu (where y > 0), which
   /// is also the residual's; d_x = scale * d_y / sqrt(variance + epsilon). d_x may be the same tensor as d_y.
   void batch_norm_inference_backward(const BatchNorm& norm, const BatchNormInferenceBackwardOperands& operands);
+  /// Whether the two below take scale and shift in place of y, where nothing was added before the relu: they see from x
+  /// where it was positive, and leave d_y as it is. It saves a pass of reading and writing.
+  virtual bool recomputes_relu() const noexcept { return false; }
   /// d_y is overwritten with the gradient before the relu (where y > 0), which is also the residual's. sums: float64
   /// [1, 2 channels] = sum of that d_y, sum of d_y * (x - mean) * inverse. d_scale and d_shift (may be empty) are this
   /// rank's alone: = or +=.

@@ -225,7 +225,7 @@ void CpuImages::do_batch_norm_inference_backward(const BatchNorm& norm,
 
 void CpuImages::do_batch_norm_backward_sums(const BatchNorm& norm, const BatchNormBackwardSumsOperands& operands,
                                             Accumulate accumulate) {
-  const auto& [x, y, d_y, mean, inverse, d_scale, d_shift, sums] = operands;
+  const auto& [x, y, d_y, mean, inverse, no_scale, no_shift, d_scale, d_shift, sums] = operands;
   const std::size_t channels = size(norm.channels);
   const auto all = sums.elements<double>();
   sum_of_blocks(pixels_of(x, channels), channels, all, [&](Slice range, double* part) {
@@ -240,7 +240,7 @@ void CpuImages::do_batch_norm_backward_sums(const BatchNorm& norm, const BatchNo
 }
 
 void CpuImages::do_batch_norm_backward(const BatchNorm& norm, const BatchNormBackwardOperands& operands) {
-  const auto& [x, d_y, mean, inverse, scale, forward_sums, sums, d_x] = operands;
+  const auto& [x, d_y, mean, inverse, scale, no_shift, forward_sums, sums, d_x] = operands;
   const std::size_t channels = size(norm.channels);
   const auto all = sums.elements<double>();
   const double count = forward_sums.elements<double>()[2 * channels];

@@ -159,31 +159,41 @@ void batch_norm_inference_backward(cudaStream_t stream, const BatchNorm& norm,
 
 void batch_norm_backward_sums(cudaStream_t stream, const BatchNorm& norm, const BatchNormBackwardSumsOperands& operands,
                               Accumulate accumulate, const Scratch& scratch) {
-  const auto& [x, y, d_y, mean, inverse, d_scale, d_shift, sums] = operands;
+  const auto& [x, y, d_y, mean, inverse, scale, shift, d_scale, d_shift, sums] = operands;
   const PairCopies copies{static_cast<float*>(d_shift.data), static_cast<float*>(d_scale.data),
                           accumulate == Accumulate::yes};
-  with_relu("batch_norm_backward_sums", x, norm.relu, [&]<class T, bool kRelu>() {
-    const SumBackward<T, kRelu> body{static_cast<const T*>(x.data), static_cast<const T*>(y.data),
-                                     static_cast<T*>(d_y.data), static_cast<const float*>(mean.data),
-                                     static_cast<const float*>(inverse.data)};
-    pairs_of<T>("batch_norm_backward_sums", stream, body, pixels_of(norm, x), norm.channels,
-                take_packs(body.x, body.d_y) && (!kRelu || take_packs(body.y)), static_cast<double*>(sums.data), copies,
-                scratch);
+  with_compute_type("batch_norm_backward_sums", x, [&]<class T>() {
+    const auto run = [&]<ReluGradient kRelu>() {
+      const SumBackward<T, kRelu> body{static_cast<const T*>(x.data),
+                                       static_cast<const T*>(y.data),
+                                       static_cast<T*>(d_y.data),
+                                       static_cast<const float*>(mean.data),
+                                       static_cast<const float*>(inverse.data),
+                                       static_cast<const T*>(scale.data),
+                                       static_cast<const T*>(shift.data)};
+      pairs_of<T>("batch_norm_backward_sums", stream, body, pixels_of(norm, x), norm.channels,
+                  take_packs(body.x, body.d_y) && (kRelu != ReluGradient::of_y || take_packs(body.y)),
+                  static_cast<double*>(sums.data), copies, scratch);
+    };
+    if (shift.present()) return run.template operator()<ReluGradient::recomputed>();
+    if (norm.relu) return run.template operator()<ReluGradient::of_y>();
+    run.template operator()<ReluGradient::all>();
   });
 }
 
 void batch_norm_backward(cudaStream_t stream, const BatchNorm& norm, const BatchNormBackwardOperands& operands) {
-  const auto& [x, d_y, mean, inverse, scale, forward_sums, sums, d_x] = operands;
-  with_compute_type("batch_norm_backward", x, [&]<class T>() {
-    const BatchNormBackward<T> body{static_cast<const T*>(x.data),
-                                    static_cast<const T*>(d_y.data),
-                                    static_cast<const float*>(mean.data),
-                                    static_cast<const float*>(inverse.data),
-                                    static_cast<const T*>(scale.data),
-                                    static_cast<const double*>(forward_sums.data),
-                                    static_cast<const double*>(sums.data),
-                                    static_cast<T*>(d_x.data),
-                                    norm.channels};
+  const auto& [x, d_y, mean, inverse, scale, shift, forward_sums, sums, d_x] = operands;
+  with_relu("batch_norm_backward", x, shift.present(), [&]<class T, bool kRecomputed>() {
+    const BatchNormBackward<T, kRecomputed> body{static_cast<const T*>(x.data),
+                                                 static_cast<const T*>(d_y.data),
+                                                 static_cast<const float*>(mean.data),
+                                                 static_cast<const float*>(inverse.data),
+                                                 static_cast<const T*>(scale.data),
+                                                 static_cast<const T*>(shift.data),
+                                                 static_cast<const double*>(forward_sums.data),
+                                                 static_cast<const double*>(sums.data),
+                                                 static_cast<T*>(d_x.data),
+                                                 norm.channels};
     run_rows<T>("batch_norm_backward", stream, body, pixels_of(norm, x), norm.channels, norm.channels,
                 take_packs(body.x, body.d_y, body.d_x));
   });

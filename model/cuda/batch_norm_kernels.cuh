@@ -127,26 +127,36 @@ struct SumForward {
   }
 };
 
-/// d_y, after it has become the gradient before the relu, and d_y * x_hat.
-template <class T, bool kRelu>
+/// Which gradients come through the relu: all, where there is none; those where y was positive, which replace d_y; or
+/// those where what x makes of y is, as Normalize makes it.
+enum class ReluGradient { all, of_y, recomputed };
+
+/// Gradients before the relu, and those times x_hat. scale and shift: null unless it is recomputed; then y is.
+template <class T, ReluGradient kRelu>
 struct SumBackward {
   const T* x;
   const T* y;
   T* d_y;
   const float* mean;
   const float* inverse;
+  const T* scale;
+  const T* shift;
 
   template <int kWidth>
   struct Kept {
-    float mean[kWidth], inverse[kWidth];
+    float mean[kWidth], inverse[kWidth], gain[kWidth], shift[kWidth];
   };
   template <int kWidth>
   __device__ Kept<kWidth> columns(std::int64_t column, bool) const {
-    Kept<kWidth> kept;
+    Kept<kWidth> kept{};
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) {
       kept.mean[k] = mean[column + k];
       kept.inverse[k] = inverse[column + k];
+      if constexpr (kRelu == ReluGradient::recomputed) {
+        kept.gain[k] = to_float(scale[column + k]) * inverse[column + k];
+        kept.shift[k] = to_float(shift[column + k]);
+      }
     }
     return kept;
   }
@@ -155,7 +165,7 @@ struct SumBackward {
                      double (&second)[kWidth]) const {
     float values[kWidth], gradients[kWidth];
     load<kWidth>(d_y + i, wide, gradients);
-    if constexpr (kRelu) {
+    if constexpr (kRelu == ReluGradient::of_y) {
       load<kWidth>(y + i, wide, values);
 #pragma unroll
       for (int k = 0; k < kWidth; ++k) gradients[k] = values[k] > 0 ? gradients[k] : 0.0f;
@@ -164,6 +174,9 @@ struct SumBackward {
     load<kWidth>(x + i, wide, values);
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) {
+      if constexpr (kRelu == ReluGradient::recomputed) {
+        gradients[k] = (values[k] - kept.mean[k]) * kept.gain[k] + kept.shift[k] > 0 ? gradients[k] : 0.0f;
+      }
       first[k] += static_cast<double>(gradients[k]);
       second[k] += static_cast<double>(gradients[k] * ((values[k] - kept.mean[k]) * kept.inverse[k]));
     }
@@ -301,14 +314,15 @@ struct BatchNormInferenceBackward {
 };
 
 /// d_x = gain * (d_y - first - (x - mean) * second): gain = scale * inverse, first = mean of d_y, second = inverse *
-/// mean of d_y * x_hat.
-template <class T>
+/// mean of d_y * x_hat. shift: where the relu is recomputed.
+template <class T, bool kRecomputed>
 struct BatchNormBackward {
   const T* x;
   const T* d_y;
   const float* mean;
   const float* inverse;
   const T* scale;
+  const T* shift;
   const double* forward_sums;
   const double* sums;
   T* d_x;
@@ -316,11 +330,11 @@ struct BatchNormBackward {
 
   template <int kWidth>
   struct Kept {
-    float mean[kWidth], gain[kWidth], first[kWidth], second[kWidth];
+    float mean[kWidth], gain[kWidth], first[kWidth], second[kWidth], shift[kWidth];
   };
   template <int kWidth>
   __device__ Kept<kWidth> columns(std::int64_t column, bool) const {
-    Kept<kWidth> kept;
+    Kept<kWidth> kept{};
     const double share = 1 / forward_sums[2 * channels];
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) {
@@ -329,6 +343,7 @@ struct BatchNormBackward {
       kept.gain[k] = to_float(scale[column + k]) * deviation;
       kept.first[k] = static_cast<float>(sums[column + k] * share);
       kept.second[k] = static_cast<float>(sums[channels + column + k] * share) * deviation;
+      if constexpr (kRecomputed) kept.shift[k] = to_float(shift[column + k]);
     }
     return kept;
   }
@@ -340,6 +355,9 @@ struct BatchNormBackward {
     load<kWidth>(d_y + i, wide, gradients);
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) {
+      if constexpr (kRecomputed) {
+        gradients[k] = (values[k] - kept.mean[k]) * kept.gain[k] + kept.shift[k] > 0 ? gradients[k] : 0.0f;
+      }
       gradients[k] = kept.gain[k] * (gradients[k] - kept.first[k] - (values[k] - kept.mean[k]) * kept.second[k]);
     }
     store<kWidth>(gradients, wide, d_x + i);

@@ -34,6 +34,7 @@ class CudaImages final : public ImageOperations {
 
   /// "convolutions by cuDNN 9.19.0" or "convolutions by products"
   std::string description() const;
+  bool recomputes_relu() const noexcept override { return true; }
 
  private:
   void do_augment(const Tensor& images, const Tensor& keys, const Augmentation& spec, const Tensor& out) override;

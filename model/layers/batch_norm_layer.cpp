@@ -1,5 +1,7 @@
 #include "model/layers/batch_norm_layer.hpp"
 
+#include <cassert>
+
 #include <fmt/format.h>
 
 namespace lockstep::model {
@@ -9,6 +11,7 @@ BatchNormLayer::BatchNormLayer(ParameterTable& parameters, ActivationTable& acti
     : Layer(activations, name, 1, options.shape.elements()),
       name_(std::move(name)),
       norm_{.channels = options.shape.channels, .relu = options.relu},
+      residual_(options.residual),
       synchronize_(options.synchronize) {
   const auto declare = [&](const char* what, double value, Role role, std::optional<std::size_t> with) {
     return parameters.add({.name = name_ + what,
@@ -45,6 +48,7 @@ void BatchNormLayer::sum_over_ranks(const Pass& pass, const Tensor& sums) const 
 
 Tensor BatchNormLayer::forward(const Pass& pass, const Tensor& x, const Tensor& residual) const {
   const Tensor y = output(pass), scale = pass.weight(scale_), shift = pass.weight(shift_);
+  assert(residual_ || !residual.present());
   if (!pass.training || pass.table[scale_].frozen) {
     pass.images().batch_norm_inference(norm_, {.x = x,
                                                .mean = pass.weight(running_mean_),
@@ -82,12 +86,16 @@ void BatchNormLayer::backward(const Pass& pass, const Tensor& x, const Tensor& d
                backward_sums = pass.at(backward_sums_);
   pass.images().batch_norm_statistics(norm_, sums, pass.share, accumulate, pass.gradient(running_mean_),
                                       pass.gradient(running_variance_));
+  const bool recomputed = norm_.relu && !residual_ && pass.images().recomputes_relu();
+  const Tensor scale = pass.weight(scale_), shift = recomputed ? pass.weight(shift_) : Tensor{};
   pass.images().batch_norm_backward_sums(norm_,
                                          {.x = x,
-                                          .y = output(pass),
+                                          .y = recomputed ? Tensor{} : output(pass),
                                           .d_y = d_y,
                                           .mean = mean,
                                           .inverse = inverse,
+                                          .scale = recomputed ? scale : Tensor{},
+                                          .shift = shift,
                                           .d_scale = pass.gradient(scale_),
                                           .d_shift = pass.gradient(shift_),
                                           .sums = backward_sums},
@@ -97,7 +105,8 @@ void BatchNormLayer::backward(const Pass& pass, const Tensor& x, const Tensor& d
                                             .d_y = d_y,
                                             .mean = mean,
                                             .inverse = inverse,
-                                            .scale = pass.weight(scale_),
+                                            .scale = scale,
+                                            .shift = shift,
                                             .forward_sums = sums,
                                             .sums = backward_sums,
                                             .d_x = d_x});

@@ -17,6 +17,7 @@ namespace lockstep::model {
 struct BatchNormOptions {
   ImageShape shape;
   bool relu = false;         ///< after the addition of the residual
+  bool residual = false;     ///< there is one in every pass
   bool zero_scale = false;   ///< the scale starts at 0: the last one of a residual block (Goyal et al. 2017)
   bool synchronize = false;  ///< over all ranks
 };
@@ -30,9 +31,9 @@ class BatchNormLayer final : public Layer {
 
   LayerPlan plan(const ParameterTable& table) const override;
   Tensor forward(const Pass& pass, const Tensor& x) const override { return forward(pass, x, {}); }
-  /// residual: shape of x, or empty.
+  /// residual: shape of x, or empty without BatchNormOptions::residual.
   Tensor forward(const Pass& pass, const Tensor& x, const Tensor& residual) const;
-  /// d_y becomes the gradient of the residual. d_x may be d_y's memory where nobody wants that.
+  /// d_y becomes the gradient of the residual, where there is one. d_x may be d_y's memory where nobody wants that.
   void backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate,
                 const Tensor& d_x) const override;
 
@@ -41,7 +42,7 @@ class BatchNormLayer final : public Layer {
 
   std::string name_;
   BatchNorm norm_;
-  bool synchronize_;
+  bool residual_, synchronize_;
   std::size_t scale_, shift_, running_mean_, running_variance_;
   std::size_t mean_, inverse_, sums_, backward_sums_;
 };

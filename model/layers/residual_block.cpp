@@ -39,6 +39,7 @@ NormalizedConvolution::NormalizedConvolution(ParameterTable& parameters, Activat
       norm_(parameters, activations, name + "/norm",
             {.shape = convolution_.out(),
              .relu = options.relu,
+             .residual = options.residual,
              .zero_scale = options.zero_scale,
              .synchronize = options.synchronize}) {}
 
@@ -97,6 +98,7 @@ ResidualBlock::ResidualBlock(ParameterTable& parameters, ActivationTable& activa
         NormalizedConvolution::Options{.in = in,
                                        .window = wide ? even_padding(3, stride, 1) : even_padding(1, stride, 0),
                                        .channels = last ? channels : options.channels,
+                                       .residual = last,
                                        .zero_scale = last,
                                        .synchronize = options.synchronize,
                                        .weight_initializer = options.weight_initializer}));

@@ -41,6 +41,7 @@ class NormalizedConvolution {
     Sliding window;
     std::int64_t channels = 0;
     bool relu = true;
+    bool residual = false;
     bool zero_scale = false;
     bool synchronize = false;
     bool first = false;

@@ -344,13 +344,19 @@ void ReferenceImages::do_batch_norm_inference_backward(const BatchNorm& norm,
 
 void ReferenceImages::do_batch_norm_backward_sums(const BatchNorm& norm, const BatchNormBackwardSumsOperands& operands,
                                                   Accumulate accumulate) {
-  const auto& [x, y, d_y, mean, inverse, d_scale, d_shift, sums] = operands;
+  const auto& [x, y, d_y, mean, inverse, scale, shift, d_scale, d_shift, sums] = operands;
   std::ranges::fill(sums.elements<double>(), 0.0);
   for (std::int64_t i = 0; i < x.count(); ++i) {
     const std::int64_t c = i % norm.channels;
-    if (norm.relu) at(d_y, i) = activation_gradient(Activation::relu, at(y, i), at(d_y, i));
-    at(sums, c) += at(d_y, i);
-    at(sums, norm.channels + c) += at(d_y, i) * (at(x, i) - at(mean, c)) * at(inverse, c);
+    const double x_hat = (at(x, i) - at(mean, c)) * at(inverse, c);
+    double gradient = at(d_y, i);
+    if (shift.present()) {
+      gradient = activation_gradient(Activation::relu, at(scale, c) * x_hat + at(shift, c), gradient);
+    } else if (norm.relu) {
+      at(d_y, i) = gradient = activation_gradient(Activation::relu, at(y, i), gradient);
+    }
+    at(sums, c) += gradient;
+    at(sums, norm.channels + c) += gradient * x_hat;
   }
   for (std::int64_t c = 0; c < norm.channels; ++c) {
     if (d_shift.present()) write(at(sums, c), accumulate, at(d_shift, c));
@@ -359,13 +365,16 @@ void ReferenceImages::do_batch_norm_backward_sums(const BatchNorm& norm, const B
 }
 
 void ReferenceImages::do_batch_norm_backward(const BatchNorm& norm, const BatchNormBackwardOperands& operands) {
-  const auto& [x, d_y, mean, inverse, scale, forward_sums, sums, d_x] = operands;
+  const auto& [x, d_y, mean, inverse, scale, shift, forward_sums, sums, d_x] = operands;
   const double count = at(forward_sums, 2 * norm.channels);
   for (std::int64_t i = 0; i < x.count(); ++i) {
     const std::int64_t c = i % norm.channels;
     const double x_hat = (at(x, i) - at(mean, c)) * at(inverse, c);
+    const double gradient = shift.present()
+                                ? activation_gradient(Activation::relu, at(scale, c) * x_hat + at(shift, c), at(d_y, i))
+                                : at(d_y, i);
     at(d_x, i) =
-        at(scale, c) * at(inverse, c) * (at(d_y, i) - (at(sums, c) + x_hat * at(sums, norm.channels + c)) / count);
+        at(scale, c) * at(inverse, c) * (gradient - (at(sums, c) + x_hat * at(sums, norm.channels + c)) / count);
   }
 }
 

@@ -9,6 +9,7 @@ namespace lockstep::model {
 class ReferenceImages final : public ImageOperations {
  public:
   ReferenceImages() : ImageOperations({ElementType::float64, ElementType::float64}) {}
+  bool recomputes_relu() const noexcept override { return true; }
 
  private:
   void do_augment(const Tensor& images, const Tensor& keys, const Augmentation& spec, const Tensor& out) override;

@@ -52,7 +52,8 @@ def gpt(lockstep):
 
 
 def resnet(lockstep):
-    """`outputs`: bytes of all convolutions' outputs, as many as those of batch norms."""
+    """`outputs`: bytes of all convolutions' outputs, as many as those of batch norms. Batch norm goes backward over x and
+    d_y twice and writes d_x. Behind a residual, two thirds of the outputs, it also reads y and writes d_y between."""
     layers = plan(lockstep, "--model", "resnet", "--depth", "50", "--image", "224x224x3", "--outputs", "1000", "--batch", "1")
     outputs = sum(2 * layer["outputs"] for layer in layers) / 2
     forward, backward = sum(x["forward_flops"] for x in layers), sum(x["backward_flops"] for x in layers)
@@ -61,7 +62,7 @@ def resnet(lockstep):
         ("gradients of images and filters", backward, 4 * outputs, TENSOR, 0),
         ("patches for the filters' gradients", 0, 2 * 57e6, 1, 0),
         ("batch norm and ReLU forward", 0, 3 * outputs, 1, 0),
-        ("batch norm and ReLU backward", 0, 6 * outputs, 1, 0)]
+        ("batch norm and ReLU backward", 0, (5 + 2 * 2 / 3) * outputs, 1, 0)]
 
 
 def lstm(lockstep):

@@ -619,6 +619,30 @@ TEST(BatchNorm, BackwardMatchesFloat64) {
                                    .sums = sums,
                                    .d_x = again});
               EXPECT_TRUE(std::ranges::equal(t["d_y again"].bytes(), t["d_x"].bytes())) << what;
+              if (!relu) return;
+              // Where nothing was added before the relu, x tells where it was positive.
+              const Tensor shift = t.add_filled("shift", type, 1, c.channels).tensor();
+              const Tensor kept = t.add_filled("d_y kept", type, c.batch, columns).tensor();
+              const Tensor sums_of_x = t.add("sums of x", ElementType::float64, 1, 2 * c.channels).tensor();
+              batch_norm_backward_sums(nullptr, norm,
+                                       {.x = x,
+                                        .d_y = kept,
+                                        .mean = mean,
+                                        .inverse = inverse.tensor(),
+                                        .scale = scale,
+                                        .shift = shift,
+                                        .sums = sums_of_x},
+                                       accumulate, norm_scratch(memory));
+              batch_norm_backward(nullptr, norm,
+                                  {.x = x,
+                                   .d_y = kept,
+                                   .mean = mean,
+                                   .inverse = inverse.tensor(),
+                                   .scale = scale,
+                                   .shift = shift,
+                                   .forward_sums = forward_sums.tensor(),
+                                   .sums = sums_of_x,
+                                   .d_x = t.add("d_x of x", type, c.batch, columns).tensor()});
             },
             [&](Tensors& t) {
               const auto row = [&](Doubles& values) { return doubles(values, 1, c.channels); };
@@ -639,6 +663,31 @@ TEST(BatchNorm, BackwardMatchesFloat64) {
                                                              .d_x = batch(d_fixed)});
               expect_close(t["d_z"].values(), d_z, tolerance(type), "d_y of fixed statistics of " + what);
               expect_close(t["d_fixed"].values(), d_fixed, tolerance(type), "d_x of fixed statistics of " + what);
+              if (relu) {
+                Doubles shift = t["shift"].values(), as_it_was = filled("d_y kept", type, c.batch, columns);
+                Doubles d_x_of_x = d_x, sums_of_x = sums;
+                reference.batch_norm_backward_sums(norm,
+                                                   {.x = batch(x),
+                                                    .d_y = batch(as_it_was),
+                                                    .mean = row(mean),
+                                                    .inverse = row(inverse),
+                                                    .scale = row(scale),
+                                                    .shift = row(shift),
+                                                    .sums = doubles(sums_of_x, 1, 2 * c.channels)},
+                                                   Accumulate::no);
+                reference.batch_norm_backward(norm, {.x = batch(x),
+                                                     .d_y = batch(as_it_was),
+                                                     .mean = row(mean),
+                                                     .inverse = row(inverse),
+                                                     .scale = row(scale),
+                                                     .shift = row(shift),
+                                                     .forward_sums = doubles(forward_sums, 1, 2 * c.channels + 1),
+                                                     .sums = doubles(sums_of_x, 1, 2 * c.channels),
+                                                     .d_x = batch(d_x_of_x)});
+                EXPECT_EQ(t["d_y kept"].values(), as_it_was) << what;
+                expect_close(t["sums of x"].values(), sums_of_x, 1e-6, "sums of a recomputed relu of " + what, 1e-5);
+                expect_close(t["d_x of x"].values(), d_x_of_x, tolerance(type), "d_x of a recomputed relu of " + what);
+              }
               reference.batch_norm_backward_sums(norm,
                                                  {.x = batch(x),
                                                   .y = relu ? batch(y) : Tensor{},
