@@ -79,7 +79,10 @@ put_mpich_first() {
   local mpirun
   mpirun=$(command -v mpirun.mpich || command -v mpiexec.hydra) || stop "MPICH is needed: mpicc.mpich and mpirun.mpich"
   mkdir -p "$1"
-  ln -sf "$mpirun" "$1/mpirun"
+  # No link: it looks beside its own name for the programs that it starts.
+  rm -f "$1/mpirun"
+  printf '#!/bin/sh\nexec %s "$@"\n' "$mpirun" >"$1/mpirun"
+  chmod +x "$1/mpirun"
   export PATH=$PWD/$1:$PATH
 }
 

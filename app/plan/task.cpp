@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "app/report/figures.hpp"
 
@@ -50,20 +51,33 @@ const char* Task::metric_key() const noexcept { return metric_keys()[static_cast
 /// Of the text: nats per token, in bits, over the bytes that a token stands for.
 double Task::bits_per_byte(const Score& score) const { return score.loss / std::numbers::ln2 / bytes_per_token_; }
 
-std::string Task::format(const Score& score) const {
-  if (kind_ == Kind::classification) {
-    return fmt::format("accuracy {:.2f} %", 100 * score.metric) +
-           (score.top5 >= 0 ? fmt::format("  top-5 {:.2f} %", 100 * score.top5) : "");
+std::vector<std::string> Task::figures(const Score& score) const {
+  std::vector<std::string> figures;
+  switch (kind_) {
+    case Kind::classification:
+      figures.push_back(fmt::format("accuracy {:.2f} %", 100 * score.metric));
+      if (score.top5 >= 0) figures.push_back(fmt::format("top-5 {:.2f} %", 100 * score.top5));
+      break;
+    case Kind::labels:
+      figures.push_back(fmt::format("label accuracy {:.2f} %", 100 * score.metric));
+      if (score.f1 >= 0) figures.push_back(fmt::format("F1 {:.4f}", score.f1));
+      break;
+    case Kind::regression:
+      figures.push_back(fmt::format("mean absolute error {:.6g}{}", score.metric,
+                                    errors_are_deviations_ ? " (standard deviations)" : ""));
+      break;
+    case Kind::language:
+      figures.push_back(fmt::format("perplexity {:.5g}", score.metric));
+      if (bytes_per_token_ > 0) figures.push_back(fmt::format("bits per byte {:.4f}", bits_per_byte(score)));
+      break;
   }
-  if (kind_ == Kind::labels) {
-    return fmt::format("label accuracy {:.2f} %", 100 * score.metric) +
-           (score.f1 >= 0 ? fmt::format("  F1 {:.4f}", score.f1) : "");
-  }
-  if (kind_ == Kind::regression)
-    return fmt::format("mean absolute error {:.6g}{}", score.metric,
-                       errors_are_deviations_ ? " (standard deviations)" : "");
-  return fmt::format("perplexity {:.5g}", score.metric) +
-         (bytes_per_token_ > 0 ? fmt::format("  bits per byte {:.4f}", bits_per_byte(score)) : "");
+  return figures;
+}
+
+std::string Task::format(const Score& score) const { return fmt::format("{}", fmt::join(figures(score), "  ")); }
+
+std::string Task::format_count(const Score& score) const {
+  return counted(score.samples * positions_, is_language() ? "token" : "sample");
 }
 
 std::string Task::metric_words() const {
@@ -77,8 +91,7 @@ std::string Task::format_metric(double metric) const {
 }
 
 std::string Task::format_evaluation(const Score& score) const {
-  return fmt::format("loss {:.6g}  {}  ({})", score.loss, format(score),
-                     counted(score.samples * positions_, is_language() ? "token" : "sample"));
+  return fmt::format("loss {:.6g}  {}  ({})", score.loss, format(score), format_count(score));
 }
 
 io::MetricRecord Task::record(const Score& score) const {

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "io/runs/metrics_log.hpp"
 #include "io/shards/feature_scale.hpp"
@@ -42,8 +43,12 @@ class Task {
   }
   /// Of two metrics.
   bool is_better(double a, double b) const noexcept { return is_share() ? a > b : a < b; }
-  /// "accuracy 88.41 %", "perplexity 6.51  bits per byte 2.70": without the loss.
+  /// "accuracy 88.41 %" and "top-5 99.70 %", "perplexity 6.51" and "bits per byte 2.70": without the loss.
+  std::vector<std::string> figures(const Score& score) const;
+  /// The same in one line.
   std::string format(const Score& score) const;
+  /// "10,000 samples", of a language model tokens.
+  std::string format_count(const Score& score) const;
   /// "accuracy" and "88.41 %", "mean absolute error" and "0.3214": for a table.
   std::string metric_words() const;
   std::string format_metric(double metric) const;

@@ -11,10 +11,16 @@ std::size_t letters_of(std::string_view text) {
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
 }
 
+constexpr std::string_view kGap = "   ";
+
 std::string wrapped_line(std::string_view line, std::size_t columns) {
   const std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
-  if (letters_of(line) <= columns || line.find("   ", indent) != std::string_view::npos) return std::string(line);
-  const std::string further(std::min(indent + 4, columns / 2), ' ');
+  if (letters_of(line) <= columns) return std::string(line);
+  const std::size_t gap = line.find(kGap, indent);
+  const std::size_t value = gap == std::string_view::npos ? gap : line.find_first_not_of(' ', gap);
+  if (value != std::string_view::npos && line.find(kGap, value) != std::string_view::npos) return std::string(line);
+  const std::size_t inwards = value == std::string_view::npos ? indent + 4 : letters_of(line.substr(0, value));
+  const std::string further(std::min(inwards, columns / 2), ' ');
   std::string text, current(line.substr(0, indent));
   bool has_word = false;
   for (std::size_t at = indent; at < line.size();) {

@@ -139,10 +139,13 @@ void Reporter::evaluation(std::int64_t step, double epoch, const Score& score, b
   check_owner();
   const bool better = !best_ || task_.is_better(score.metric, *best_);
   if (better) best_ = score.metric;
-  std::vector<LineField> line{{fmt::format("validation at step {}{}: {}", step, averaged ? " (averaged weights)" : "",
-                                           task_.format_evaluation(score)),
-                               9, better ? LineStyle::good : LineStyle::plain},
-                              {fmt::format("in {:.2f} s", time.seconds), 0, LineStyle::quiet}};
+  const LineStyle style = better ? LineStyle::good : LineStyle::plain;
+  std::vector<LineField> line{
+      {fmt::format("validation at step {}{}: loss {:.6g}", step, averaged ? " (averaged weights)" : "", score.loss), 9,
+       style}};
+  for (const std::string& figure : task_.figures(score)) line.push_back({figure, line.size() == 1 ? 8 : 3, style});
+  line.push_back({fmt::format("({})", task_.format_count(score)), 2, style});
+  line.push_back({fmt::format("in {:.2f} s", time.seconds), 0, LineStyle::quiet});
   io::MetricRecord record{{"kind", "validation"}, {"step", step}, {"epoch", epoch}};
   for (auto& entry : task_.record(score)) record.push_back(std::move(entry));
   record.emplace_back("samples", score.samples);

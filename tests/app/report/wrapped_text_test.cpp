@@ -16,7 +16,15 @@ TEST(WrappedText, GoesOnFurtherInWhereALineIsTooWide) {
   EXPECT_EQ(wrapped_text("", 10), "");
 }
 
-TEST(WrappedText, LeavesTablesAlone) { EXPECT_EQ(wrapped_text("  dense_1   20 -> 32", 8), "  dense_1   20 -> 32"); }
+TEST(WrappedText, WhatStandsBehindANameGoesOnBelowItself) {
+  EXPECT_EQ(wrapped_text("  owner    a b c d e f", 16), "  owner    a b c\n        d e f")
+      << "at most half of the width";
+  EXPECT_EQ(wrapped_text("  owner    a b c d e f g h i", 24), "  owner    a b c d e f g\n           h i");
+}
+
+TEST(WrappedText, LeavesTablesAlone) {
+  EXPECT_EQ(wrapped_text("  dense_1   20 -> 32   672", 8), "  dense_1   20 -> 32   672");
+}
 
 }  // namespace
 }  // namespace lockstep::app
