@@ -168,7 +168,7 @@ void ServerRounds::wait(const char* what, Done done, Drive drive) {
   const bool drives = drive == Drive::yes && beside && near && !parts_.window.oversubscribed();
   comm::MessageWait waiting(parts_.window,
                             {.end = comm::HostWindow::End::worker, .near = near, .lends = beside && !drives});
-  std::uint32_t rings = 0;
+  std::uint32_t rings = drives ? parts_.window.rings(kServer) : 0;
   if (drives) parts_.window.mute(kServer);
   const ExecutionOptions& execution = plan_.settings.execution;
   const double most = 2 * (execution.deadline + execution.io_deadline) + kMostTimesLonger * step_seconds_;
