@@ -53,20 +53,20 @@ class Cluster:
     """`ranks` of a machine on hosts with one link of `gbps` each."""
 
     def __init__(self, simulator, machine, ranks, gbps, ranks_per_host=None, oversubscription=1,
-                 bucket_size=0, topology="fat-tree"):
+                 bucket_size=0):
         self.simulator, self.machine, self.ranks = simulator, machine, ranks
         self.local = min(ranks, ranks_per_host or machine["ranks_per_host"])
         if ranks % self.local != 0:
             raise ValueError(f"{ranks} ranks do not fill hosts of {self.local}")
         self.hosts = ranks // self.local
         self.link = gbps * 1e9 / 8
-        self.oversubscription, self.bucket_size, self.topology = oversubscription, bucket_size, topology
+        self.oversubscription, self.bucket_size = oversubscription, bucket_size
         self.halving = 0  # sums of so many bytes and fewer take few rounds; known with the buckets
 
     def _run(self, arguments, share=1, per_host=None, inputs=()):
         message = self.machine["message"]
         xml = fat_tree.platform(self.hosts, self.link / share, LINK_LATENCY, message["bytes_per_second"],
-                                message["latency"], self.oversubscription, self.topology)
+                                message["latency"], self.oversubscription)
         return self.simulator.run(xml, self.hosts, per_host or self.local, *arguments, inputs=inputs)
 
     def rule(self, algorithm):
