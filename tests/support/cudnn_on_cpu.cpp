@@ -218,20 +218,23 @@ ConvolutionView convolution_view(const BackendDescriptor& operation) {
                      .strides = values_of<std::int64_t>(window, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES)}};
 }
 
-const char* obstacle_in_tensor(const BackendDescriptor& it) {
-  if (value_of<cudnnDataType_t>(it, CUDNN_ATTR_TENSOR_DATA_TYPE) != CUDNN_DATA_BFLOAT16) {
-    return "a tensor of another type than bfloat16";
-  }
-  const TensorView view = tensor_view(it);
+bool overlaps(const TensorView& view) {
   std::array<std::size_t, 4> order{0, 1, 2, 3};
   std::ranges::sort(order, {}, [&](std::size_t i) { return std::pair(view.strides[i], view.extents[i]); });
   std::int64_t least = 1;
   for (const std::size_t i : order) {
-    if (view.extents[i] < 1) return "an empty tensor";
-    if (view.extents[i] > 1 && view.strides[i] < least) return "a tensor whose elements overlap";
+    if (view.extents[i] > 1 && view.strides[i] < least) return true;
     least = std::max(least, view.strides[i] * view.extents[i]);
   }
-  return nullptr;
+  return false;
+}
+const char* obstacle_in_tensor(const BackendDescriptor& it) {
+  if (value_of<cudnnDataType_t>(it, CUDNN_ATTR_TENSOR_DATA_TYPE) != CUDNN_DATA_BFLOAT16) {
+    return "a tensor of another type than bfloat16";
+  }
+  return std::ranges::any_of(tensor_view(it).extents, [](std::int64_t extent) { return extent < 1; })
+             ? "an empty tensor"
+             : nullptr;
 }
 const char* obstacle_in_operation(const BackendDescriptor& it) {
   const auto [kind, x, w, y, window] = convolution_view(it);
@@ -239,6 +242,9 @@ const char* obstacle_in_operation(const BackendDescriptor& it) {
   if (value_of<double>(it, names.alpha) != 1 || value_of<double>(it, names.beta) != 0) return "factors other than 1, 0";
   if (x.extents[0] != y.extents[0] || x.extents[1] != w.extents[1] || y.extents[1] != w.extents[0]) {
     return "numbers of images or channels that do not fit together";
+  }
+  for (const auto name : {names.x, names.w, names.y}) {
+    if (overlaps(tensor_view(descriptor_in(it, name)))) return "a tensor whose elements overlap";
   }
   for (std::size_t i = 0; i < 2; ++i) {
     const std::int64_t room = x.extents[2 + i] + window.before[i] + window.after[i] - w.extents[2 + i];

@@ -116,7 +116,7 @@ struct Description {
 
   Description(const Functions& functions, Fault fault) : functions_(functions) {
     const auto images = tensor(1, {2, 8, 6, 6}, fault, fault == Fault::wrong_stride ? 4 : 8);
-    const auto filters = tensor(2, {8, fault == Fault::wrong_channels ? 4 : 8, 3, 3}, Fault::none, 8);
+    const auto filters = tensor(2, {8, fault == Fault::wrong_channels ? 3 : 8, 3, 3}, Fault::none, 8);
     const auto output = tensor(3, {2, 8, fault == Fault::wrong_extent ? 5 : 6, 6}, Fault::none, 8);
     const auto window = make(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
     const cudnnDataType_t compute = CUDNN_DATA_FLOAT;
