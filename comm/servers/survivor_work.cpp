@@ -97,6 +97,17 @@ std::vector<int> SurvivorWork::newly_dead() {
   return dead;
 }
 
+/// Throws PeerError where one of the dead is not.
+void SurvivorWork::expect_dispensable(const std::vector<int>& dead) {
+  const auto missed = std::ranges::find_if_not(dead, options_.dispensable);
+  if (missed == dead.end()) return;
+  communicator_.look_at_peers();  // throws with what is known of it
+  throw PeerError(
+      fmt::format("{} has died, without which the others cannot go on. Ending the job: --resume goes on from the last "
+                  "checkpoint.",
+                  session_.describe(*missed)));
+}
+
 /// The next message. Throws PeerError where nobody says anything, or somebody has died that nobody can do without.
 /// Without a message where `enough()` says so.
 std::optional<ServerMessages::Received> SurvivorWork::hear(std::string_view whom, const std::function<bool()>& enough) {
@@ -148,6 +159,7 @@ bool SurvivorWork::judge(bool whole, std::vector<int>& dead) {
     }
   }
   std::ranges::sort(dead);
+  expect_dispensable(dead);
   const std::vector<float> ranks(dead.begin(), dead.end());
   const ServerNote verdict{.kind = static_cast<std::int32_t>(whole ? Outcome::done : Outcome::again)};
   for (const int rank : dead) messages_.forget(rank - 1);

@@ -44,6 +44,7 @@ class SurvivorWork {
  private:
   bool attempt(const std::function<void()>& work);
   std::vector<int> newly_dead();
+  void expect_dispensable(const std::vector<int>& dead);
   bool judge(bool whole, std::vector<int>& dead);
   bool ask(bool whole, std::vector<int>& dead);
   std::optional<ServerMessages::Received> hear(std::string_view whom, const std::function<bool()>& enough);

@@ -164,5 +164,14 @@ kill -STOP "$(cat "$folder/pid.0")"
 finish 8
 says 1 "error on rank 1: rank 0 \(host"
 
+# Nobody can do without the dead, and no collective notices that it is gone.
+if [ "$1" = shared-memory ]; then
+  start "$1" behind-the-work
+  finish 5
+  says 1 "Ending the job"
+  says 1 "rank 1 \(host .*, pid $pid\) has died"
+  says 0 "goes on without"
+fi
+
 [ $failures -eq 0 ] || { echo "$failures checks failed"; exit 1; }
 echo "every fault was named"

@@ -17,6 +17,9 @@
 
 #include "comm/agreement.hpp"
 #include "comm/communicator.hpp"
+#include "comm/servers/host_window.hpp"
+#include "comm/servers/survivor_communicator.hpp"
+#include "comm/servers/survivor_work.hpp"
 
 namespace {
 
@@ -50,10 +53,28 @@ void be_overtaken(int rank, const std::string& folder) {
   raise(SIGKILL);
 }
 
+/// Rank 1, without which the others cannot go on, dies when its part of work is done: no collective waits for it any
+/// more, and rank 0 asks who has come to the end.
+int die_behind_the_work(MpiSession& session, const CommunicatorOptions& options, const std::string& folder) {
+  SurvivorCommunicator communicator(session, options);
+  const auto memory = communicator.reduction_memory(HostWindow::bytes(session.size()));
+  HostWindow window(session, communicator, *memory);
+  SurvivorWork survivors(session, communicator, window,
+                         {.dispensable = [](int rank) { return rank == 2; }, .mpi = std::make_shared<TurnMutex>()});
+  std::ofstream(folder + "/pid." + std::to_string(session.rank())) << getpid() << std::endl;
+  const std::vector<int> dead = survivors.run([&] {
+    communicator.barrier();
+    communicator.wait();
+    if (session.rank() == 1) raise(SIGKILL);
+  });
+  throw std::runtime_error("goes on without " + std::to_string(dead.size()) + " others");
+}
+
 int work(MpiSession& session, const std::string& transport, double deadline, const std::string& folder,
          const std::string& conduct) {
   CommunicatorOptions options = options_of(transport, session.rank());
   options.deadline_seconds = deadline;
+  if (conduct == "behind-the-work") return die_behind_the_work(session, options, folder);
   const auto communicator = make_communicator(session, options);
   const auto memory = communicator->reduction_memory(400'000);
   const std::span<float> gradients(static_cast<float*>(memory->allocate(400'000, 64)), 100'000);
