@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "app/plan/placement.hpp"
 #include "comm/host/summation.hpp"
 #include "comm/session/backoff.hpp"
 
@@ -21,13 +20,6 @@ namespace {
 /// How much longer than the longest step so far a worker may take before it counts as stuck.
 constexpr double kMostTimesLongerStep = 10;
 constexpr double kSecondsBetweenGlances = 0.1;
-
-model::ParameterStateOptions server_state(const Plan& plan, const comm::Slice& part, int servers,
-                                          std::pmr::memory_resource* weights) {
-  model::ParameterStateOptions options{.optimizer = plan.workload.optimizer, .parameter_memory = weights};
-  if (servers > 1) options.owned = {{.offset = part.offset, .count = part.count}};
-  return options;
-}
 
 std::vector<int> ranks_of_workers(const Servers& servers) {
   std::vector<int> ranks(static_cast<std::size_t>(servers.workers));
@@ -55,21 +47,15 @@ ParameterServer::ParameterServer(comm::MpiSession& session, const Plan& plan, in
       index_(index),
       workers_count_(servers_.workers),
       sums_(plan.settings.agree.quorum > 0 || plan.settings.agree.staleness == 0),
-      part_(served_part(servers_, plan.workload.network->parameters().updated_elements(), index)),
-      backend_(make_backend(plan.place, plan.settings.execution)),
-      state_(*backend_, plan.workload.network->parameters(),
-             server_state(plan, part_, servers_.count, memory_.weights)),
-      status_(*backend_, {}),
-      optimizer_(*backend_, state_, status_, plan.workload.optimizer),
-      to_workers_(session,
-                  {.send = comm::ServerMessages::Lane::to_workers,
-                   .receive = comm::ServerMessages::Lane::to_servers,
-                   .peers = ranks_of_workers(servers_),
-                   .most_values = most_values_of(memory_, static_cast<std::size_t>(workers_count_), part_.count),
-                   .mpi = mpi,
-                   .window = &memory_.window}),
+      part_(plan, index, memory_.window, memory_.weights, sums_ ? 1 : workers_count_),
+      to_workers_(session, {.send = comm::ServerMessages::Lane::to_workers,
+                            .receive = comm::ServerMessages::Lane::to_servers,
+                            .peers = ranks_of_workers(servers_),
+                            .most_values =
+                                most_values_of(memory_, static_cast<std::size_t>(workers_count_), part_.place().count),
+                            .mpi = mpi,
+                            .window = &memory_.window}),
       workers_(static_cast<std::size_t>(workers_count_)),
-      schedule_(plan.schedule),
       session_(session) {
   if (servers_.count > 1) {
     std::vector<int> others;
@@ -86,38 +72,21 @@ ParameterServer::ParameterServer(comm::MpiSession& session, const Plan& plan, in
                                                                .window = &memory_.window});
   }
   for (Worker& worker : workers_) {
-    if (!sums_ && plan.settings.agree.stale_rate == StaleRate::compensate) worker.read.resize(part_.count);
+    if (!sums_ && plan.settings.agree.stale_rate == StaleRate::compensate) worker.read.resize(part_.place().count);
   }
   figures_.accepted.assign(workers_.size(), 0.0);
   figures_.dropped.assign(workers_.size(), 0.0);
 }
 
-std::span<float> ParameterServer::weights() {
-  return state_.weight_elements(model::Weights::current).subspan(part_.offset, part_.count);
-}
-
-std::span<float> ParameterServer::gradients() { return state_.gradient_elements().subspan(part_.offset, part_.count); }
-
 void ParameterServer::load(const model::ParameterState& from, const ServedCourse& course) {
-  const std::int64_t updates_per_step = sums_ ? 1 : workers_count_;
-  const comm::HostWindow::Change change(memory_.window, course.steps * updates_per_step);
-  std::vector<float> arena(from.elements());
-  for (const std::string& group : from.state_groups()) {
-    const std::span<float> values = std::span(arena).first(from.group_elements(group));
-    from.download_group(group, values);
-    state_.upload_group(group, values);
-  }
-  version_ = course.steps * updates_per_step;
-  optimizer_since_ = course.optimizer_since * updates_per_step;
-  schedule_ = plan_.schedule.scaled(course.rate_factor);
-  changed_ = {};
+  part_.load(from, course);
   spoilt_.clear();
   for (Worker& worker : workers_) worker.has_version = -1;
   figures_.loss = figures_.metric = figures_.samples = 0;
   for (Worker& worker : workers_) worker.scripted = worker.reads_for = -1;
   script_.reset();
   if (!coordinates() && sums_) return;
-  const ArrivalHead head{.first = version_, .workers = workers_count_, .sums = sums_ ? 1 : 0};
+  const ArrivalHead head{.first = part_.version(), .workers = workers_count_, .sums = sums_ ? 1 : 0};
   record_.emplace(head);
   if (plan_.replay.empty()) return begin_admission();
   script_ = std::make_shared<ArrivalScript>(read_arrivals(arrivals_of(plan_.replay, index_), head));
@@ -136,7 +105,7 @@ void ParameterServer::begin_admission() {
                                        : agree.quorum > 0 ? agree.quorum
                                                           : workers_count_,
                              .staleness = {},
-                             .updates = version_,
+                             .updates = part_.version(),
                              .script = script_};
   if (!sums_ && agree.staleness > 0) options.staleness = agree.staleness;
   admission_.emplace(options);
@@ -157,7 +126,7 @@ void ParameterServer::serve(std::int64_t steps, const Look& look, const std::sto
   const auto over_on_all_sides = [&] { return over() && ended_ && all_sent(); };
   std::unique_lock serving(serving_);
   is_serving_ = true;
-  if (script_ && version_ >= script_->end()) script_.reset();
+  if (script_ && part_.version() >= script_->end()) script_.reset();
   while (!stop.stop_requested()) {
     waiting.look();
     const bool heard = progress();
@@ -303,13 +272,13 @@ void ParameterServer::tell_workers() {
   while (const auto word = admission_->next()) {
     comm::ServerNote note = note_of(word->goes_on ? Say::go : Say::pause);
     note.step = word->step;
-    note.version = sums_ ? version_ : 0;
+    note.version = sums_ ? part_.version() : 0;
     note.samples = figures_.samples;
     note.loss = figures_.loss;
     note.metric = figures_.metric;
     note.squares = figures_.gradient_norm * figures_.gradient_norm;
     note.rate = figures_.learning_rate;
-    note.divisor = static_cast<double>(step());
+    note.divisor = static_cast<double>(part_.step());
     Worker& worker = workers_[static_cast<std::size_t>(word->worker)];
     if (!sums_ && word->goes_on && worker.listens && !script_ && write_weights(word->worker)) {
       note.flags = kInPlace;
@@ -332,11 +301,11 @@ void ParameterServer::hear(const comm::ServerMessages::Received& message) {
                                             index_, message.peer));
         }
         worker.wants = worker.reads_for - script_->at(worker.reads_for).front().late;
-        if (*worker.wants < version_) {
+        if (*worker.wants < part_.version()) {
           throw comm::PeerError(fmt::format(
               "--replay: rank {} is to read the weights of update {}, and {} are made: give the same --evaluate-every "
               "and --checkpoint-every as in the run that is repeated",
-              message.peer, *worker.wants, version_));
+              message.peer, *worker.wants, part_.version()));
         }
       }
       return answer_pulls();
@@ -390,13 +359,13 @@ void ParameterServer::take(int index, const comm::ServerMessages::Received& mess
       admission_->arrived(index);
       count(message.note);
     }
-    read_gradient(message, gradients());
+    read_gradient(message, part_.gradients());
     return apply_each(worker);
   }
   if ((message.note.flags & kInPlace) != 0) {
-    worker.source = memory_.gradients[static_cast<std::size_t>(index)] + part_.offset;
+    worker.source = memory_.gradients[static_cast<std::size_t>(index)] + part_.place().offset;
   } else {
-    worker.gradient.resize(part_.count);
+    worker.gradient.resize(part_.place().count);
     read_gradient(message, worker.gradient);
     worker.source = worker.gradient.data();
   }
@@ -419,7 +388,8 @@ void ParameterServer::take(int index, const comm::ServerMessages::Received& mess
 /// weights may travel in blocks, too; with other optimisers all that was ever met changes in every update.
 void ParameterServer::read_gradient(const comm::ServerMessages::Received& message, std::span<float> into) {
   if ((message.note.flags & kInPlace) != 0) {
-    std::copy_n(memory_.gradients[static_cast<std::size_t>(message.peer)] + part_.offset, into.size(), into.begin());
+    std::copy_n(memory_.gradients[static_cast<std::size_t>(message.peer)] + part_.place().offset, into.size(),
+                into.begin());
     return;
   }
   const bool packed = (message.note.flags & kPacked) != 0;
@@ -431,15 +401,13 @@ void ParameterServer::read_gradient(const comm::ServerMessages::Received& messag
                     index_, message.peer, message.values.size(), into.size()));
   }
   if (!packed) std::ranges::copy(message.values, into.begin());
-  if (packed && !changed_.has_begun() && plan_.workload.optimizer.kind == model::OptimizerKind::sgd) {
-    changed_.begin(weights(), version_);
-  }
+  if (packed && plan_.workload.optimizer.kind == model::OptimizerKind::sgd) part_.watch_changes();
 }
 
 /// The update of this worker after the one that it has read for, or brought; -1: there is none.
 std::int64_t ParameterServer::next_scripted(const Worker& worker) const {
   const int index = static_cast<int>(&worker - workers_.data());
-  for (std::int64_t update = std::max(version_, std::max(worker.scripted, worker.reads_for) + 1);
+  for (std::int64_t update = std::max(part_.version(), std::max(worker.scripted, worker.reads_for) + 1);
        update < script_->end(); ++update) {
     if (script_->at(update).front().worker == index) return update;
   }
@@ -448,21 +416,21 @@ std::int64_t ParameterServer::next_scripted(const Worker& worker) const {
 
 /// What is next in the script, as long as it is here, and everybody has read what it changes.
 void ParameterServer::apply_scripted() {
-  while (version_ < script_->end()) {
-    Worker& next = workers_[script_->at(version_).front().worker];
-    if (!next.has_gradient || next.scripted != version_) return;
+  while (part_.version() < script_->end()) {
+    Worker& next = workers_[script_->at(part_.version()).front().worker];
+    if (!next.has_gradient || next.scripted != part_.version()) return;
     for (const Worker& worker : workers_) {
-      const bool reads = worker.reads_for >= version_ && worker.reads_for != worker.scripted;
+      const bool reads = worker.reads_for >= part_.version() && worker.reads_for != worker.scripted;
       const std::int64_t update = reads ? worker.reads_for : next_scripted(worker);
       const bool has_read = reads && !worker.wants;
-      if (update >= 0 && !has_read && update - script_->at(update).front().late <= version_) return;
+      if (update >= 0 && !has_read && update - script_->at(update).front().late <= part_.version()) return;
     }
     next.has_gradient = false;
     if (admission_) {
-      admission_->arrived(script_->at(version_).front().worker);
+      admission_->arrived(script_->at(part_.version()).front().worker);
       count(next.note);
     }
-    std::copy_n(next.source, part_.count, gradients().begin());
+    std::copy_n(next.source, part_.place().count, part_.gradients().begin());
     apply_each(next);
     if (admission_) tell_workers();
   }
@@ -479,7 +447,7 @@ void ParameterServer::decide() {
   decided_ = admission_->contributors();
   const std::vector<float> members(decided_->begin(), decided_->end());
   comm::ServerNote note = note_of(Say::decided);
-  note.step = version_;
+  note.step = part_.version();
   for (int other = 0; to_servers_ && other < to_servers_->peers(); ++other) to_servers_->send(other, note, members);
   apply_sum();
 }
@@ -487,29 +455,22 @@ void ParameterServer::decide() {
 /// An update of one gradient, which lies in gradients().
 void ParameterServer::apply_each(Worker& from) {
   const AgreeOptions& agree = plan_.settings.agree;
-  const std::int64_t staleness = version_ - from.read_version;
+  const std::int64_t staleness = part_.version() - from.read_version;
   if (record_) {
     record_->add(
         {.worker = static_cast<std::uint16_t>(&from - workers_.data()), .late = static_cast<std::uint16_t>(staleness)});
   }
   ++figures_.staleness[std::min(static_cast<std::size_t>(staleness), ServerFigures::kHistogram - 1)];
   if (from.note.samples > 0) {
-    if (agree.stale_rate == StaleRate::compensate && staleness > 0) {
-      // Zheng et al., ICML 2017, "Asynchronous stochastic gradient descent with delay compensation": the Hessian
-      // is approximated by the gradient's own outer product, of which the diagonal is kept.
-      const auto lambda = static_cast<float>(agree.compensation);
-      const std::span<float> g = gradients(), now = weights();
-      const std::size_t all_trained = state_.table().trained_elements();
-      const std::size_t trained = std::clamp(all_trained, part_.offset, part_.offset + part_.count) - part_.offset;
-      for (std::size_t i = 0; i < trained; ++i) g[i] += lambda * g[i] * g[i] * (now[i] - from.read[i]);
-    }
-    const double base = schedule_.at(std::min(step(), plan_.workload.work.total_steps - 1));
+    if (agree.stale_rate == StaleRate::compensate && staleness > 0) part_.compensate(from.read, agree.compensation);
+    const double base = part_.learning_rate();
     // Zhang et al., IJCAI 2016, "Staleness-aware async-SGD".
     const double rate =
         agree.stale_rate == StaleRate::scale ? base / static_cast<double>(std::max<std::int64_t>(1, staleness)) : base;
     update(rate, from.note.squares);
+  } else {
+    part_.pass();
   }
-  ++version_;
   answer_pulls();
 }
 
@@ -519,36 +480,33 @@ bool ParameterServer::apply_sum() {
   double samples = 0, divisor = 0;
   for (const int index : *decided_) {
     Worker& worker = workers_[static_cast<std::size_t>(index)];
-    if (!worker.has_gradient || worker.note.step != version_) return false;
+    if (!worker.has_gradient || worker.note.step != part_.version()) return false;
     terms.push_back(worker.source);
     samples += worker.note.samples;
     divisor = std::max(divisor, worker.note.divisor);
   }
-  float* const sum = gradients().data();
+  const std::span<float> gradients = part_.gradients();
+  float* const sum = gradients.data();
   if (terms.size() == 1) {
-    std::copy_n(terms.front(), part_.count, sum);
+    std::copy_n(terms.front(), gradients.size(), sum);
   } else {
-    comm::sum_into({&sum, 1}, terms, 0, part_.count);
+    comm::sum_into({&sum, 1}, terms, 0, gradients.size());
   }
   if (samples > 0 && samples != divisor) {
     const auto scale = static_cast<float>(divisor / samples);
-    for (float& element : gradients()) element *= scale;
+    for (float& element : gradients) element *= scale;
   }
-  status_.write({});
-  optimizer_.finish_gradients();
-  status_.post();
-  const double squares = sum_squares(status_.posted().gradient_squares);
-  update(schedule_.at(std::min(step(), plan_.workload.work.total_steps - 1)), squares);
+  const std::int64_t number = part_.version();
+  update(part_.learning_rate(), sum_squares(part_.gradient_squares()));
   for (const int index : *decided_) {
     Worker& worker = workers_[static_cast<std::size_t>(index)];
     worker.has_gradient = false;
     count(worker.note);
     if (record_) {
-      record_->add({.worker = static_cast<std::uint16_t>(index), .late = static_cast<std::uint16_t>(version_)});
+      record_->add({.worker = static_cast<std::uint16_t>(index), .late = static_cast<std::uint16_t>(number)});
     }
   }
   decided_.reset();
-  ++version_;
   if (admission_) admission_->updated();
   answer_pulls();
   return true;
@@ -573,7 +531,7 @@ double ParameterServer::sum_squares(double own) {
     if (stop_->stop_requested()) return own;
     if (waiting.seconds() > plan_.settings.execution.deadline + kMostTimesLongerStep * longest_) {
       throw comm::PeerError(fmt::format("server {}: the other servers do not come to update {} for {:.0f} s", index_,
-                                        version_ + 1, waiting.seconds()));
+                                        part_.version() + 1, waiting.seconds()));
     }
     pauses.pause(!all_sent());
   }
@@ -586,20 +544,15 @@ double ParameterServer::sum_squares(double own) {
 }
 
 void ParameterServer::update(double rate, double squares) {
-  const comm::HostWindow::Change change(memory_.window, version_ + 1);
-  if (!spoilt_.empty()) return;
-  if (!std::isfinite(squares)) {
+  if (spoilt_.empty() && !std::isfinite(squares)) {
     spoilt_ = fmt::format(
         "step {}: the gradient norm is not finite, though each rank's is: in their sum. The last checkpoint is intact. "
         "A smaller --learning-rate, --warmup-steps or --clip-norm usually helps",
-        step() + 1);
+        part_.step() + 1);
     if (admission_) admission_->drain();
-    return;
   }
-  status_.write({.gradient_squares = squares});
-  optimizer_.prepare(rate, version_ - optimizer_since_);
-  optimizer_.update();
-  if (changed_.has_begun()) changed_.see(weights(), version_ + 1);
+  if (!spoilt_.empty()) return part_.pass();
+  part_.update(rate, squares);
   figures_.learning_rate = rate;
   figures_.gradient_norm = std::sqrt(squares);
 }
@@ -607,40 +560,40 @@ void ParameterServer::update(double rate, double squares) {
 /// A worker reads this version: where it is within reach, its own weights are that from here on. False: it is not.
 bool ParameterServer::write_weights(int index) {
   Worker& worker = workers_[static_cast<std::size_t>(index)];
-  const std::span<const float> now = weights();
-  worker.read_version = version_;
+  const std::span<const float> now = part_.weights();
+  worker.read_version = part_.version();
   if (!worker.read.empty()) std::copy(now.begin(), now.end(), worker.read.begin());
   float* const theirs = memory_.workers_weights[static_cast<std::size_t>(index)];
   if (theirs == nullptr) return false;
-  std::copy(now.begin(), now.end(), theirs + part_.offset);
+  std::copy(now.begin(), now.end(), theirs + part_.place().offset);
   return true;
 }
 
 void ParameterServer::answer_pulls() {
   for (std::size_t i = 0; i < workers_.size(); ++i) {
     Worker& worker = workers_[i];
-    if (!worker.wants || version_ < *worker.wants) continue;
+    if (!worker.wants || part_.version() < *worker.wants) continue;
     worker.wants.reset();
     comm::ServerNote note = note_of(Say::part);
-    note.version = version_;
+    note.version = part_.version();
     if (sums_ ? memory_.window.reaches(static_cast<int>(i)) : write_weights(static_cast<int>(i))) {
       note.flags = kInPlace;
       to_workers_.send(static_cast<int>(i), note);
       continue;
     }
-    const std::span<const float> now = weights();
-    if (changed_.since(worker.has_version, blocks_) && comm::pack_blocks(now, blocks_, packed_)) {
+    const std::span<const float> now = part_.weights();
+    if (part_.since(worker.has_version, blocks_) && comm::pack_blocks(now, blocks_, packed_)) {
       note.flags = kPacked;
       to_workers_.send(static_cast<int>(i), note, packed_);
     } else {
       to_workers_.send(static_cast<int>(i), note, now);
     }
-    worker.has_version = version_;
+    worker.has_version = part_.version();
   }
 }
 
 const ServerFigures& ParameterServer::figures() {
-  figures_.updates = version_;
+  figures_.updates = part_.version();
   figures_.bytes = static_cast<double>(to_workers_.bytes() + (to_servers_ ? to_servers_->bytes() : 0));
   for (int worker = 0; admission_ && worker < workers_count_; ++worker) {
     figures_.accepted[static_cast<std::size_t>(worker)] = static_cast<double>(admission_->accepted(worker));

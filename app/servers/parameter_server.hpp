@@ -44,14 +44,10 @@
 #include "app/plan/plan.hpp"
 #include "app/report/stop_watch.hpp"
 #include "app/servers/admission.hpp"
-#include "comm/servers/changed_blocks.hpp"
+#include "app/servers/served_part.hpp"
 #include "comm/servers/host_window.hpp"
 #include "comm/servers/server_messages.hpp"
-#include "model/backend.hpp"
 #include "model/state/parameter_state.hpp"
-#include "model/state/step_status_buffer.hpp"
-#include "model/training/optimizer.hpp"
-#include "model/training/schedule.hpp"
 
 namespace lockstep::app {
 
@@ -68,13 +64,6 @@ struct ServedMemory {
   std::pmr::memory_resource* weights = nullptr;  ///< where a server of sums keeps its own
   std::vector<float*> gradients;                 ///< of each rank; nullptr: out of reach
   std::vector<float*> workers_weights;           ///< likewise; where each gradient is an update
-};
-
-/// Where a run is that servers take over.
-struct ServedCourse {
-  std::int64_t steps = 0;            ///< done
-  double rate_factor = 1;            ///< of the learning rate, after roll-backs
-  std::int64_t optimizer_since = 0;  ///< the step after which the optimiser's state began
 };
 
 /// What the coordinator knows of a run's gradients.
@@ -127,9 +116,9 @@ class ParameterServer {
   /// Those who have died, ascending: the same on all ranks after a round.
   const std::vector<int>& lost_workers() const noexcept { return lost_; }
   /// All updated ones, of which its part is its own.
-  std::span<float> all_weights() { return state_.weight_elements(model::Weights::current); }
+  std::span<float> all_weights() { return part_.all_weights(); }
   /// out = this server's part of a group; `out` is an arena.
-  void download(std::string_view group, std::span<float> out) const { state_.download_group(group, out); }
+  void download(std::string_view group, std::span<float> out) const { part_.download(group, out); }
   /// The coordinator's are whole.
   const ServerFigures& figures();
 
@@ -152,9 +141,6 @@ class ParameterServer {
     StopWatch since_go;
   };
 
-  std::int64_t step() const noexcept { return sums_ ? version_ : version_ / workers_count_; }
-  std::span<float> weights();
-  std::span<float> gradients();
   void hear(const comm::ServerMessages::Received& message);
   void hear_server(const comm::ServerMessages::Received& message);
   void take(int worker, const comm::ServerMessages::Received& message);
@@ -185,11 +171,7 @@ class ParameterServer {
   const ServedMemory memory_;
   int index_, workers_count_;
   bool sums_;
-  comm::Slice part_;
-  std::unique_ptr<model::Backend> backend_;
-  model::ParameterState state_;
-  model::StepStatusBuffer status_;
-  model::Optimizer optimizer_;
+  ServedPart part_;
   comm::ServerMessages to_workers_;
   std::optional<comm::ServerMessages> to_servers_;  ///< the others
   std::optional<Admission> admission_;              ///< the coordinator's
@@ -197,12 +179,8 @@ class ParameterServer {
   std::optional<std::vector<int>> decided_;  ///< whose gradients make the next update
   std::vector<double> squares_;              ///< of the other servers, for the update under way
   int squares_heard_ = 0;
-  std::int64_t version_ = 0;               ///< updates of this part
   std::shared_ptr<ArrivalScript> script_;  ///< that is repeated, until its end
-  std::int64_t optimizer_since_ = 0;       ///< updates
-  model::LearningRateSchedule schedule_;
   std::optional<ArrivalRecord> record_;
-  comm::ChangedBlocks changed_;  ///< of the weights, where that is worth looking at
   std::vector<std::uint32_t> blocks_;
   std::vector<float> packed_;
   std::string spoilt_;
