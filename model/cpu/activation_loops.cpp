@@ -28,7 +28,7 @@ LOCKSTEP_INLINE void activate_rows(std::span<float> y, std::size_t columns, std:
 }
 
 LOCKSTEP_INLINE void exp_loop(const float* from, float* to, std::size_t count) {
-#pragma GCC ivdep
+  LOCKSTEP_INDEPENDENT
   for (std::size_t i = 0; i < count; ++i) to[i] = fast_exp(from[i]);
 }
 

@@ -14,3 +14,11 @@
 
 /// A piece of a cloned function: it must be inlined to be compiled for the clone's instruction set.
 #define LOCKSTEP_INLINE __attribute__((always_inline)) inline
+
+/// Before a loop whose iterations do not depend on each other, though their pointers might. Clang looks at the pointers
+/// when the loop runs.
+#ifdef __clang__
+#define LOCKSTEP_INDEPENDENT
+#else
+#define LOCKSTEP_INDEPENDENT _Pragma("GCC ivdep")
+#endif

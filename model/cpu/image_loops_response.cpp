@@ -90,7 +90,7 @@ LOCKSTEP_INLINE void backward(const ResponseNormalization& norm, const float* x,
       terms[c] = gradient[c] * value[c] / (norm.bias + norm.alpha * sums[c]);
     }
     sum_of_neighbours<kNeighbours>(workspace.padded, 2 * radius + 1, channels, workspace.sums);
-#pragma GCC ivdep
+    LOCKSTEP_INDEPENDENT
     for (std::size_t c = 0; c < channels; ++c) to[c] = gradient[c] * powers[c] - factor * input[c] * sums[c];
   }
 }

@@ -120,7 +120,7 @@ LOCKSTEP_CLONES void layer_norm(const NormRows& norm, const float* residual, flo
     if (residual != nullptr) {
       const float* const other = residual + row * width;
       float* const to = sum + row * width;
-#pragma GCC ivdep
+      LOCKSTEP_INDEPENDENT
       for (std::size_t o = 0; o < width; ++o) to[o] = x[o] + other[o];
       x = to;
     }
@@ -159,11 +159,11 @@ LOCKSTEP_CLONES void layer_norm_gradient(const NormRows& norm, const float* d_y,
       return inverse * (gradient[o] * scale[o] - plain - (x[o] - mean) * inverse * along);
     };
     if (d_residual == nullptr) {
-#pragma GCC ivdep
+      LOCKSTEP_INDEPENDENT
       for (std::size_t o = 0; o < width; ++o) out[o] = through(o);
     } else {
       const float* const past = d_residual + row * width;  // may be `out` itself
-#pragma GCC ivdep
+      LOCKSTEP_INDEPENDENT
       for (std::size_t o = 0; o < width; ++o) out[o] = through(o) + past[o];
     }
   }
@@ -215,7 +215,7 @@ LOCKSTEP_CLONES void drop(const formulas::DropoutNumbers& numbers, std::uint64_t
     const float* const factor = block_factors(numbers, key, first + done, count, block);
     const float* const from = x.data() + done;
     float* const to = y.data() + done;
-#pragma GCC ivdep
+    LOCKSTEP_INDEPENDENT
     for (std::size_t i = 0; i < count; ++i) to[i] = from[i] * factor[i];
   }
 }
@@ -271,7 +271,7 @@ LOCKSTEP_CLONES void lstm_row(const LstmRow& row, float* h) {
   const float* __restrict before = row.cell_before;
   float* __restrict after = row.cell;
   float* __restrict shown = h;
-#pragma GCC ivdep
+  LOCKSTEP_INDEPENDENT
   for (std::size_t u = row.begin; u < row.end; ++u) {
     const float i = fast_sigmoid(input[u]), f = fast_sigmoid(forget[u]);
     const float g = fast_tanh(candidate[u]), o = fast_sigmoid(output[u]);
@@ -294,7 +294,7 @@ LOCKSTEP_CLONES void lstm_row_back(const LstmRow& row, const float* d_hidden, fl
   const float* __restrict after = row.cell;
   const float* __restrict d_h = d_hidden;
   float* __restrict d_c = d_cell;
-#pragma GCC ivdep
+  LOCKSTEP_INDEPENDENT
   for (std::size_t u = row.begin; u < row.end; ++u) {
     const float i = input[u], f = forget[u], g = candidate[u], o = output[u];
     const float shown = fast_tanh(after[u]);
