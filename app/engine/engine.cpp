@@ -47,8 +47,7 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
     island_session_ = session.group(communicator.rank(), 1, plan.settings.execution.deadline);
     island_ = comm::make_communicator(*island_session_, communicator_options(plan.settings.execution));
     stepping_.go_on_with(*island_);
-    update_ = plan.settings.agree.quorum > 0 || plan.settings.agree.staleness == 0 ? Trainer::Update::elsewhere_of_sums
-                                                                                   : Trainer::Update::elsewhere;
+    update_ = plan.settings.agree.sums_on_servers() ? Trainer::Update::elsewhere_of_sums : Trainer::Update::elsewhere;
   }
   const Workload& workload = plan.workload;
   const ExecutionOptions& options = plan.settings.execution;
@@ -59,7 +58,7 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
                      [&](std::int64_t batch) { return memory_with(plan, communicator, batch); });
   backend_ = make_agreed_backend(communicator, plan.place, options);
   if (tree_) {
-    const comm::FingerprintItem kind{"instruction set", backend_->arithmetic()};
+    const comm::FingerprintItem kind{"arithmetic (--reproducible)", backend_->arithmetic()};
     comm::require_equal(communicator, {&kind, 1});
   }
   if (plan.place.gpu) {

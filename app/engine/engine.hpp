@@ -78,10 +78,10 @@ class Engine {
   std::unique_ptr<std::pmr::memory_resource> parameter_memory_;  ///< where ranks bring each other weights
   std::optional<comm::HostWindow> window_;                       ///< of servers and workers
   std::unique_ptr<model::Backend> backend_;
+  std::optional<comm::SummationTree> tree_;        ///< of the gradients' sums
   std::unique_ptr<comm::Communicator> on_device_;  ///< between GPUs
   std::unique_ptr<model::Training> training_;
   model::Arena kept_terms_;                  ///< of gradients on a device
-  std::optional<comm::SummationTree> tree_;  ///< of the gradients' sums
   std::unique_ptr<comm::GradientReducer> reducer_;
   std::optional<LocalRounds> rounds_;
   std::optional<ServerRounds> server_rounds_;

@@ -22,14 +22,13 @@ const io::InputBatch& BatchFeed::wait() {
 BatchFeed::Options feed_options(const Plan& plan, model::Backend& backend, int ranks) {
   const Workload& workload = plan.workload;
   // Of sums that servers make a rank brings its part, else a gradient of its own.
-  const AgreeOptions& agree = plan.settings.agree;
   return {.x_type = element_type(workload.training->x_type()),
           .seed = workload.seed,
           .stateful = is_recurrent(*workload.network),
           .most = workload.work.largest_part,
           .memory = backend.host_memory(),
           .ranks = training_ranks(plan, ranks),
-          .sums = plan.servers && (agree.quorum > 0 || agree.staleness == 0)};
+          .sums = plan.servers && plan.settings.agree.sums_on_servers()};
 }
 
 std::int64_t BatchFeed::samples_together(std::int64_t all) const {

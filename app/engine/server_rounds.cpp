@@ -1,7 +1,6 @@
 #include "app/engine/server_rounds.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <mutex>
 
@@ -58,7 +57,7 @@ ServerRounds::ServerRounds(const Parts& parts, const Plan& plan)
       plan_(plan),
       servers_(*plan.servers),
       rank_(parts.communicator.rank()),
-      sums_(plan.settings.agree.quorum > 0 || plan.settings.agree.staleness == 0),
+      sums_(plan.settings.agree.sums_on_servers()),
       mpi_(std::make_shared<comm::TurnMutex>()),
       arena_(parts.training.parameters.elements()) {
   model::ParameterState& own = parts.training.parameters;
@@ -89,10 +88,11 @@ void ServerRounds::begin(const ServedCourse& course) {
     if (server_) server_->load(parts_.training.parameters, course);
   });
   if (plan_.replay.empty()) return;
-  std::vector<double> ends(static_cast<std::size_t>(servers_.count), 0.0);  // those who have read one say so
-  if (server_) ends[static_cast<std::size_t>(servers_.on(rank_))] = static_cast<double>(server_->script_end());
-  if (sums_) ends.resize(1);  // the coordinator's is that of all
-  if (sums_ && !(server_ && server_->coordinates())) ends[0] = 0;
+  // Of sums the coordinator's record is that of all.
+  std::vector<double> ends(sums_ ? 1 : static_cast<std::size_t>(servers_.count), 0.0);
+  if (server_ && (!sums_ || server_->coordinates())) {
+    ends[static_cast<std::size_t>(servers_.on(rank_))] = static_cast<double>(server_->script_end());
+  }
   parts_.communicator.all_reduce(std::span(ends));
   parts_.communicator.wait();
   const auto end = static_cast<std::int64_t>(*std::ranges::min_element(ends));
@@ -362,28 +362,25 @@ Trainer::Result ServerRounds::round(Trainer& trainer, std::int64_t steps, const 
   if (before == first_step_) epoch_ = trainer.epoch(), position_ = trainer.next_position();
   {
     server_failed_ = false;
-    std::jthread beside;
+    std::atomic<bool> served = false;
+    std::jthread beside;  // where this thread fails, it is told to stop and waited for
     if (server_ && servers_.trains(rank_)) {
-      beside = std::jthread([this, steps](const std::stop_token& stop) {
+      beside = std::jthread([&, steps](const std::stop_token& stop) {
         try {
           server_->serve(steps, {}, stop);
         } catch (...) {
           server_error_ = std::current_exception();
           server_failed_ = true;
         }
-      });
-      work(trainer, calls);
-      // The other workers' last gradients may still come to the server of this one.
-      std::atomic<bool> served = false;
-      std::jthread joining([&] {
-        beside.join();
         served = true;
         parts_.window.ring(rank_, comm::HostWindow::End::worker, comm::HostWindow::Haste::at_once);
       });
+      work(trainer, calls);
+      // The other workers' last gradients may still come to the server of this one.
       parts_.window.ring(rank_, comm::HostWindow::End::server, comm::HostWindow::Haste::at_once);
       wait(
           "the others' gradients", [&] { return served.load(); }, Drive::no);
-      joining.join();
+      beside.join();
       if (server_failed_) std::rethrow_exception(server_error_);
     } else if (server_) {
       parts_.communicator.note_activity("serving parameters", before);

@@ -163,6 +163,8 @@ struct AgreeOptions : AgreeMode {
   std::int64_t round_begin(std::int64_t steps_done) const noexcept {
     return is_apart(steps_done) ? steps_done - (steps_done - after) % local_steps : steps_done;
   }
+  /// The updates that servers make are of sums over ranks, in their order; else of each gradient by itself.
+  bool sums_on_servers() const noexcept { return uses_servers() && (quorum > 0 || staleness == 0); }
   bool operator==(const AgreeOptions&) const = default;
 };
 

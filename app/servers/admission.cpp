@@ -62,8 +62,8 @@ bool Admission::may_begin(const Worker& worker) const {
   return worker.clock - least <= *options_.staleness;
 }
 
+/// In a script: the next update of this worker from now on; -1: none.
 std::int64_t Admission::scripted(int worker) const {
-  if (!options_.script) return -1;
   for (std::int64_t update = std::max(updates_, at(worker).step); update < target_; ++update) {
     for (const Arrival& arrival : options_.script->at(update)) {
       if (arrival.worker == worker) return update;

@@ -64,16 +64,11 @@ class Admission {
   int living() const noexcept;
   /// Gradients that the sum at hand lacks.
   int wanting() const noexcept { return quorum() - count(State::contributed); }
-  bool lives(int worker) const { return at(worker).state != State::lost; }
   /// Everybody pauses.
   bool over() const noexcept;
   /// Gradients per worker.
   std::int64_t accepted(int worker) const { return at(worker).accepted; }
   std::int64_t dropped(int worker) const { return at(worker).dropped; }
-  /// In a script: the next update of this worker from now on; -1: none, or there is no script.
-  std::int64_t scripted(int worker) const;
-  const ArrivalScript& script() const { return *options_.script; }
-  bool follows_script() const noexcept { return options_.script != nullptr; }
   /// Whose gradient is under way.
   std::vector<int> missing() const;
 
@@ -90,6 +85,7 @@ class Admission {
   bool sums() const noexcept { return options_.quorum > 0; }
   int count(State state) const noexcept;
   bool may_begin(const Worker& worker) const;
+  std::int64_t scripted(int worker) const;
   std::optional<Word> next_of_script();
 
   Options options_;

@@ -1,17 +1,14 @@
 #include "app/servers/parameter_server.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <numeric>
-#include <thread>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "comm/host/summation.hpp"
-#include "comm/session/backoff.hpp"
 
 namespace lockstep::app {
 
@@ -46,7 +43,7 @@ ParameterServer::ParameterServer(comm::MpiSession& session, const Plan& plan, in
       memory_(std::move(memory)),
       index_(index),
       workers_count_(servers_.workers),
-      sums_(plan.settings.agree.quorum > 0 || plan.settings.agree.staleness == 0),
+      sums_(plan.settings.agree.sums_on_servers()),
       part_(plan, index, memory_.window, memory_.weights, sums_ ? 1 : workers_count_),
       to_workers_(session, {.send = comm::ServerMessages::Lane::to_workers,
                             .receive = comm::ServerMessages::Lane::to_servers,
@@ -125,7 +122,11 @@ void ParameterServer::serve(std::int64_t steps, const Look& look, const std::sto
   StopWatch since_look;
   const auto over_on_all_sides = [&] { return over() && ended_ && all_sent(); };
   std::unique_lock serving(serving_);
-  is_serving_ = true;
+  /// Ends the round for drive(), too, whatever ends it here. Before `serving` does.
+  struct Serving {
+    bool& is;
+    ~Serving() { is = false; }
+  } const round{is_serving_ = true};
   if (script_ && part_.version() >= script_->end()) script_.reset();
   while (!stop.stop_requested()) {
     waiting.look();
@@ -153,7 +154,6 @@ void ParameterServer::serve(std::int64_t steps, const Look& look, const std::sto
                                       index_, since_heard_.seconds(), silent.size() == 1 ? "rank" : "ranks",
                                       fmt::join(silent, ", ")));
   }
-  is_serving_ = false;
   if (record_ && over()) record_->end_round();
 }
 

@@ -32,8 +32,7 @@ Backoff::Pace pace_of_messages(bool near, bool lends) {
 }  // namespace
 
 std::size_t HostWindow::slot_bytes(int ranks) noexcept {
-  // A note, and a number for each rank.
-  constexpr std::size_t kNote = 128, kLine = 64;
+  constexpr std::size_t kLine = 64;
   return (kNote + static_cast<std::size_t>(ranks) * sizeof(float) + kLine - 1) / kLine * kLine;
 }
 

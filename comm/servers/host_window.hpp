@@ -35,6 +35,7 @@ class HostWindow {
   /// A rank may have both, in two threads.
   enum class End { worker, server };
   static constexpr int kLanes = 5;
+  static constexpr std::size_t kNote = 128;  ///< bytes of a note; behind it is room for a number for each rank
   /// Taken from the memory where there are so many ranks.
   static std::size_t bytes(int ranks) noexcept;
 

@@ -26,6 +26,9 @@ HostWindow::End receiver_of(ServerMessages::Lane lane) {
   return lane == Lane::to_servers || lane == Lane::between_servers ? HostWindow::End::server : HostWindow::End::worker;
 }
 
+static_assert(static_cast<int>(ServerMessages::Lane::from_judge) + 1 == HostWindow::kLanes);
+static_assert(sizeof(ServerNote) + sizeof(std::uint32_t) <= HostWindow::kNote);
+
 }  // namespace
 
 /// All memory that messages lie in.
@@ -60,7 +63,12 @@ struct ServerMessages::Lines {
     }
   }
   Received received_of(std::size_t peer, std::span<const std::byte> data) {
-    if (data.size() < sizeof(ServerNote)) throw PeerError("a message to or from a parameter server is cut off");
+    if (data.size() < sizeof(ServerNote)) {
+      throw PeerError(
+          fmt::format("a message of rank {} has {} bytes, fewer than its head; this is a bug in lockstep, "
+                      "please report it",
+                      options.peers[peer], data.size()));
+    }
     next = (peer + 1) % options.peers.size();
     taken = peer;
     bytes += data.size();
@@ -142,6 +150,10 @@ void ServerMessages::send(int peer, const ServerNote& note, std::span<const floa
   const std::span<const std::byte> head = std::as_bytes(std::span(&note, 1)), tail = std::as_bytes(values);
   lines.bytes += head.size() + tail.size();
   if (lines.near(index)) {
+    if (head.size() + tail.size() > lines.window().most_bytes()) {
+      throw std::invalid_argument(
+          fmt::format("{} values are more than a mailbox of a host takes at a time", values.size()));
+    }
     auto& before = lines.left_over[index];
     if (!before.empty() || !lines.window().leave(lines.options.peers[index], lines.lane_to(), head, tail)) {
       before.emplace_back(head.begin(), head.end());
@@ -188,7 +200,7 @@ std::optional<ServerMessages::Received> ServerMessages::poll() {
     MPI_Status status;
     check(MPI_Test(&lines.receives[peer], &done, &status), "MPI_Test", lines.state, ranks[peer]);
     if (!done) continue;
-    MPI_Get_count(&status, MPI_BYTE, &count);
+    check(MPI_Get_count(&status, MPI_BYTE, &count), "MPI_Get_count", lines.state, ranks[peer]);
     return lines.received_of(peer, std::span(lines.received[peer]).first(static_cast<std::size_t>(count)));
   }
   return std::nullopt;

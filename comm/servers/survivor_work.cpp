@@ -7,13 +7,15 @@
 
 #include <fmt/format.h>
 
+#include "comm/session/deadline.hpp"
+
 namespace lockstep::comm {
 
 namespace {
 
 enum class Outcome : std::int32_t { done, again };
 
-constexpr double kSecondsBetweenDeadLooks = 0.1;
+constexpr std::chrono::milliseconds kBetweenDeadLooks{100};
 
 /// Of rank 0 all others are peers, by rank; of the others rank 0.
 ServerMessages::Options judging_options(const MpiSession& session, HostWindow& window,
@@ -30,15 +32,6 @@ ServerMessages::Options judging_options(const MpiSession& session, HostWindow& w
   options.most_values.assign(options.peers.size(), static_cast<std::size_t>(session.size()));
   return options;
 }
-
-class Seconds {
- public:
-  double so_far() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
-  void restart() { start_ = std::chrono::steady_clock::now(); }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
 
 }  // namespace
 
@@ -109,28 +102,32 @@ void SurvivorWork::expect_dispensable(const std::vector<int>& dead) {
 }
 
 /// The next message. Throws PeerError where nobody says anything, or somebody has died that nobody can do without.
-/// Without a message where `enough()` says so.
-std::optional<ServerMessages::Received> SurvivorWork::hear(std::string_view whom, const std::function<bool()>& enough) {
+/// Without a message where `enough()` says so; `see` learns who has died.
+std::optional<ServerMessages::Received> SurvivorWork::hear(std::string_view whom, const std::function<bool()>& enough,
+                                                           const std::function<void(const std::vector<int>&)>& see) {
   MessageWait waiting(window_, {.end = HostWindow::End::worker, .near = true});
-  Seconds silent, unlooked;
+  Patience patience(options_.limit_seconds);
+  auto next_look = std::chrono::steady_clock::now() + kBetweenDeadLooks;
   for (;;) {
     waiting.look();
     if (const auto message = messages_.poll()) return message;
     if (enough()) return std::nullopt;
     waiting.pause(!messages_.all_sent());
-    if (unlooked.so_far() < kSecondsBetweenDeadLooks) continue;
-    unlooked.restart();
+    if (std::chrono::steady_clock::now() < next_look) continue;
+    next_look = std::chrono::steady_clock::now() + kBetweenDeadLooks;
+    const std::vector<int> dead = newly_dead();
+    see(dead);
     bool busy = false;
     try {
       busy = communicator_.look_at_peers();
     } catch (const PeerError&) {
-      if (!std::ranges::all_of(newly_dead(), options_.dispensable)) throw;
+      if (dead.empty() || !std::ranges::all_of(dead, options_.dispensable)) throw;
     }
-    if (busy) silent.restart();
-    if (silent.so_far() > options_.limit_seconds) {
-      throw PeerError(
-          fmt::format("rank {} waits for the word of {} for {:.0f} s at the end of work that all do together",
-                      session_.rank(), whom, silent.so_far()));
+    if (patience.exhausted(busy)) {
+      throw PeerError(fmt::format(
+          "{} has heard nothing of {} for {:.0f} s after a validation, a checkpoint or a round: look at what "
+          "they do, or give a longer --deadline or --io-deadline",
+          session_.describe(session_.rank()), whom, patience.waited()));
     }
   }
 }
@@ -138,10 +135,12 @@ std::optional<ServerMessages::Received> SurvivorWork::hear(std::string_view whom
 /// Rank 0: has everybody done it? Adds to the dead, and tells the others.
 bool SurvivorWork::judge(bool whole, std::vector<int>& dead) {
   std::vector<int> heard;
-  const auto everybody_is_heard = [&] {
-    for (const int rank : newly_dead()) {
-      if (std::ranges::find(dead, rank) == dead.end()) dead.push_back(rank);
+  const auto add_dead = [&dead](const auto& ranks) {
+    for (const auto rank : ranks) {
+      if (std::ranges::find(dead, static_cast<int>(rank)) == dead.end()) dead.push_back(static_cast<int>(rank));
     }
+  };
+  const auto everybody_is_heard = [&] {
     for (int rank = 1; rank < communicator_.size(); ++rank) {
       const int of_job = communicator_.job_rank(rank);
       const auto among = [of_job](const std::vector<int>& ranks) {
@@ -151,12 +150,10 @@ bool SurvivorWork::judge(bool whole, std::vector<int>& dead) {
     }
     return true;
   };
-  while (const auto message = hear("the other ranks", everybody_is_heard)) {
+  while (const auto message = hear("the other ranks", everybody_is_heard, add_dead)) {
     heard.push_back(message->peer + 1);
     whole = whole && message->note.kind == static_cast<std::int32_t>(Outcome::done);
-    for (const float rank : message->values) {
-      if (std::ranges::find(dead, static_cast<int>(rank)) == dead.end()) dead.push_back(static_cast<int>(rank));
-    }
+    add_dead(message->values);
   }
   std::ranges::sort(dead);
   expect_dispensable(dead);
@@ -171,7 +168,8 @@ bool SurvivorWork::judge(bool whole, std::vector<int>& dead) {
 bool SurvivorWork::ask(bool whole, std::vector<int>& dead) {
   const std::vector<float> seen(dead.begin(), dead.end());
   messages_.send(0, {.kind = static_cast<std::int32_t>(whole ? Outcome::done : Outcome::again)}, seen);
-  const auto verdict = hear("rank 0", [] { return false; });
+  const auto verdict = hear(
+      "rank 0", [] { return false; }, [](const std::vector<int>&) {});
   dead.assign(verdict->values.begin(), verdict->values.end());
   return verdict->note.kind == static_cast<std::int32_t>(Outcome::done);
 }

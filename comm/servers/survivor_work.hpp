@@ -47,7 +47,8 @@ class SurvivorWork {
   void expect_dispensable(const std::vector<int>& dead);
   bool judge(bool whole, std::vector<int>& dead);
   bool ask(bool whole, std::vector<int>& dead);
-  std::optional<ServerMessages::Received> hear(std::string_view whom, const std::function<bool()>& enough);
+  std::optional<ServerMessages::Received> hear(std::string_view whom, const std::function<bool()>& enough,
+                                               const std::function<void(const std::vector<int>&)>& see);
 
   MpiSession& session_;
   SurvivorCommunicator& communicator_;

@@ -23,14 +23,21 @@ bool Patience::exhausted(bool excused) {
 
 double precedence_seconds(bool speaks_first, int rank) { return speaks_first ? 0 : 1.0 + 0.5 * std::min(rank, 10); }
 
+void Suspects::mark(std::span<const int> ranks) {
+  const std::lock_guard lock(mutex_);
+  ranks_.insert(ranks_.end(), ranks.begin(), ranks.end());
+}
+
 void Suspects::mark_dead(int rank) {
   mark(std::span(&rank, 1));
-  if (dead_ < 0) dead_ = rank;
+  int none = -1;
+  dead_.compare_exchange_strong(none, rank);
 }
 
 bool Suspects::suspected(int rank) const { return std::find(ranks_.begin(), ranks_.end(), rank) != ranks_.end(); }
 
 bool Suspects::speaks_first(int rank, int size) const {
+  const std::lock_guard lock(mutex_);
   if (dead_ >= 0) {
     int witness = dead_;
     do {

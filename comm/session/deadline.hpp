@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -37,11 +38,11 @@ class Patience {
 /// all where it `speaks_first`.
 double precedence_seconds(bool speaks_first, int rank);
 
-/// Ranks this rank has given up.
+/// Ranks this rank has given up. From any thread: one waits for messages, another watches connections.
 class Suspects {
  public:
   /// They are silent.
-  void mark(std::span<const int> ranks) { ranks_.insert(ranks_.end(), ranks.begin(), ranks.end()); }
+  void mark(std::span<const int> ranks);
   /// Its process has died: seen with own eyes, of which not everybody has been in the place.
   void mark_dead(int rank);
   /// Whether `rank` of `size` speaks for the job. Of the silent: the lowest that it does not suspect itself, unless it
@@ -50,14 +51,15 @@ class Suspects {
   bool speaks_first(int rank, int size) const;
   /// A call of MPI has failed, most often because a peer has gone; nobody knows yet which.
   void mark_lost_peer() noexcept { lost_peer_ = true; }
-  /// The first that has died; -1: none; kUnknownRank: MPI fails. From any thread.
+  /// The first that has died; -1: none; kUnknownRank: MPI fails.
   int dead() const noexcept { return dead_ >= 0 || !lost_peer_ ? dead_.load() : kUnknownRank; }
   static constexpr int kUnknownRank = -2;
 
  private:
   bool suspected(int rank) const;
 
-  std::vector<int> ranks_;
+  mutable std::mutex mutex_;
+  std::vector<int> ranks_;  ///< guarded by it
   std::atomic<int> dead_{-1};
   std::atomic<bool> lost_peer_{false};
 };

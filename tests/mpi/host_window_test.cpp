@@ -96,19 +96,16 @@ TEST(HostWindow, WhoSleepsWakesWhenTheBellHasRungOftenEnough) {
   Shown shown(kSharedMemory);
   const int own = shown.communicator->rank();
   constexpr milliseconds kLong{20'000}, kShort{30};
-  const auto sleeps = [&](std::uint32_t awaited, milliseconds most) {
+  const auto rings = [&](Haste haste, int times, milliseconds most, std::uint32_t awaited) {
     const auto begin = steady_clock::now();
     const std::uint32_t seen = shown.window.rings(End::server);
-    shown.together();  // the ring comes when it is counted
-    shown.window.sleep(End::server, seen, awaited, most);
-    return steady_clock::now() - begin;
-  };
-  const auto rings = [&](Haste haste, int times, milliseconds most, std::uint32_t awaited) {
+    shown.together();  // everybody has counted before anybody rings
     std::thread other([&] {
       std::this_thread::sleep_for(milliseconds(50));
       for (int i = 0; i < times; ++i) shown.window.ring(shown.next(), End::server, haste);
     });
-    const auto slept = sleeps(awaited, most);
+    shown.window.sleep(End::server, seen, awaited, most);
+    const auto slept = steady_clock::now() - begin;
     other.join();
     shown.together();
     return slept;

@@ -117,6 +117,8 @@ TEST(ConnectionWatch, AKilledRankIsMissed) {
   kill(child, SIGKILL);
   EXPECT_TRUE(soon([&] { return line.dead_rank() == 1; }));
   EXPECT_TRUE(soon([&] { return looks == 2; })) << "again and again until somebody takes leave";
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  EXPECT_EQ(looks, 2) << "and no more";
   EXPECT_EQ(forgotten, 0);
   line.remove_look(look);
   waitpid(child, nullptr, 0);
