@@ -180,7 +180,8 @@ std::unique_ptr<io::Dataset> open_dataset(const DataFormat& format, const fs::pa
                                                                       .context = format.context,
                                                                       .seed = format.seed,
                                                                       .shift = format.shift_windows,
-                                                                      .deadline = deadline});
+                                                                      .deadline = deadline,
+                                                                      .shared = shards});
   }
   const bool tokens = [&] {
     if (shards) return shards->manifest().tokens.has_value();

@@ -8,7 +8,9 @@
 
 #include "io/datasets/shard_set.hpp"
 #include "io/datasets/sharded_dataset.hpp"
+#include "io/datasets/token_dataset.hpp"
 #include "io/io_test_support.hpp"
+#include "io/memory_corpus.hpp"
 #include "io/memory_source.hpp"
 #include "io/shards/shard_writer.hpp"
 
@@ -63,6 +65,20 @@ TEST_F(SharedShardsTest, HaveTheSamplesAndTheFingerprintOfThoseThatOneOpens) {
     EXPECT_EQ(data.block_multiple(), alone.block_multiple());
     EXPECT_TRUE(all_of(data) == all_of(alone));
     EXPECT_EQ(data.verify(1, 2), alone.verify(1, 2));
+    EXPECT_NO_THROW(data.check_unchanged(0, 1));
+  }
+}
+
+TEST_F(SharedShardsTest, HaveTheWindowsOfACorpusThatOneOpens) {
+  MemoryCorpus source({.tokens = 1000, .vocabulary = 300});
+  write_shards(source, {.folder = set(), .shards = 7}, {});
+  const TokenDataset alone({.path = set(), .context = 9});
+  for (const auto& shared : together()) {
+    TokenDataset data({.path = set(), .context = 9, .shared = shared});
+    EXPECT_EQ(data.fingerprint(), alone.fingerprint());
+    EXPECT_EQ(data.shard_counts(), alone.shard_counts());
+    EXPECT_TRUE(all_of(data) == all_of(alone));
+    EXPECT_EQ(data.verify(0, 1), alone.verify(0, 1));
     EXPECT_NO_THROW(data.check_unchanged(0, 1));
   }
 }
