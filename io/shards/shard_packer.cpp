@@ -66,13 +66,15 @@ ShardPacker::ShardPacker(SampleSource& source, std::int64_t shards, std::int64_t
   for (const Field& field : manifest_.fields) {
     buffers_.emplace_back(field.bytes() * static_cast<std::size_t>(block_samples_));
   }
+  // For all processes, before any of them has taken a part of it.
+  require_space(folder_.parent_path(), sample_bytes_ * static_cast<std::uint64_t>(manifest_.samples));
 }
 
 void ShardPacker::write(int part, int parts) {
   const std::int64_t first = shard_count_ * part / parts, end = shard_count_ * (part + 1) / parts;
   first_ = boundary(first);
   end_ = boundary(end);
-  require_space(folder_.parent_path(), sample_bytes_ * static_cast<std::uint64_t>(manifest_.samples - first_));
+  require_space(folder_.parent_path(), sample_bytes_ * static_cast<std::uint64_t>(end_ - first_));
   if (first_ > 0) source_.skip(first_);
   done_ = first_;
   report(true);
