@@ -14,7 +14,7 @@ namespace {
 
 /// What the library of these tests does.
 enum class Library { absent, refuses, convolves };
-Library library = Library::absent;
+Library behaviour = Library::absent;
 int convolutions_of_library = 0;
 
 /// By products, without bias and activation.
@@ -51,7 +51,7 @@ class PretendedLibrary final : public ConvolutionLibrary {
  private:
   template <class Work>
   bool take(const Convolution& shape, const Tensor& batch, const Work& work) {
-    if (library == Library::refuses) return false;
+    if (behaviour == Library::refuses) return false;
     ++convolutions_of_library;
     std::vector<std::byte> workspace(patch_bytes(shape, batch.type, batch.rows));
     work(workspace.data());
@@ -62,7 +62,7 @@ class PretendedLibrary final : public ConvolutionLibrary {
 }  // namespace
 
 std::unique_ptr<ConvolutionLibrary> make_convolution_library(DeviceMemory&, std::function<void()>) {
-  return library == Library::absent ? nullptr : std::make_unique<PretendedLibrary>();
+  return behaviour == Library::absent ? nullptr : std::make_unique<PretendedLibrary>();
 }
 
 namespace {
@@ -153,7 +153,7 @@ void expect_convolution(Subject& subject, ElementType type, const Convolution& s
 
 TEST(CudaImages, ConvolvesAsTheReference) {
   for (const Library each : {Library::absent, Library::refuses, Library::convolves}) {
-    library = each;
+    behaviour = each;
     for (const ElementType type : kTypes) {
       for (const bool rounded : {false, true}) {
         Subject subject(type, rounded);
@@ -171,7 +171,7 @@ TEST(CudaImages, ConvolvesAsTheReference) {
       }
     }
   }
-  library = Library::absent;
+  behaviour = Library::absent;
 }
 
 TEST(CudaImages, ForgetsRecordingsBeforePatchesMove) {
@@ -193,11 +193,11 @@ TEST(CudaImages, ForgetsRecordingsBeforePatchesMove) {
 
 TEST(CudaImages, SaysWhatConvolves) {
   EXPECT_EQ((*Subject(ElementType::bfloat16)).description(), "convolutions by products");
-  library = Library::convolves;
+  behaviour = Library::convolves;
   EXPECT_EQ((*Subject(ElementType::bfloat16)).description(), "convolutions by pretence");
   EXPECT_EQ((*Subject(ElementType::float32)).description(), "convolutions by products")
       << "the library is for bfloat16";
-  library = Library::absent;
+  behaviour = Library::absent;
 }
 
 /// The other operations: each reaches its kernel with its arguments in their places.
