@@ -52,6 +52,7 @@ while read -r name data options; do
 done <<'END'
 linear images.h5 --model linear --learning-rate 0.01
 mlp images.h5 --model mlp --hidden 9,8 --activation tanh --average-decay 0.8 --evaluate-average
+gelu images.h5 --model mlp --hidden 9,8 --activation gelu
 per_image images.h5 --model mlp --hidden 9 --activation sigmoid --normalize per-image --augment crop=15x11,flip
 regression numbers.h5 --model mlp --hidden 9 --learning-rate 0.01
 cnn images.h5 --model cnn --augment crop=15,flip --learning-rate 0.01 --decay-steps 100

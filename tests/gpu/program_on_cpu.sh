@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Whole runs of lockstep on one to three ranks whose GPUs, cuBLASLt and NCCL are the stand-ins of tests/support: the CPU's
+# Whole runs of lockstep on one to four ranks whose GPUs, cuBLASLt and NCCL are the stand-ins of tests/support: the CPU's
 # losses, the same bits recorded and plain, and states that travel between devices. Whatever the stand-ins find (a missing
 # event, a late reuse, a call that a capture does not allow) ends a run with 97.
 . "$(dirname "$0")/../cli/harness.sh"

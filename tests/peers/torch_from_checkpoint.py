@@ -7,6 +7,7 @@ Its only source is io/checkpoints/checkpoint_format.md: who wants to use a check
 `x` and `y`, or the tokens of a shard. Prints a JSON line with `loss` and the metric, as `lockstep eval --evaluation-batch 1`.
 """
 import configparser
+import functools
 import json
 import sys
 
@@ -51,7 +52,8 @@ def convolution(c, name, x, stride, padding, bias):
 
 
 def activation(c):
-    return {"relu": torch.relu, "tanh": torch.tanh, "sigmoid": torch.sigmoid}[c.options["activation"]]
+    gelu = functools.partial(functional.gelu, approximate="tanh")
+    return {"relu": torch.relu, "tanh": torch.tanh, "sigmoid": torch.sigmoid, "gelu": gelu}[c.options["activation"]]
 
 
 def mlp(c, x):

@@ -29,7 +29,7 @@ expect_err "rank [0-9]+ \(host node3, pid $pid\) has died; "
 [ "$(grep -c 'Ending the job' err)" = 1 ] || failed "not one line of ours"
 nobody_remains 20 head $(all_nodes)
 
-check "the others go on with a new one"
+check "the job resumes from its last checkpoint"
 step=$(basename "$(newest_checkpoint runs/many)" .h5)
 step=$((10#${step#step-}))
 run -H $slots "${train[@]}" --steps $((step + 6)) --resume
