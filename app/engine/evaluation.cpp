@@ -76,7 +76,9 @@ class Lanes {
         if (step < length(lane) && begin(lane) + step >= 0) samples.push_back(begin(lane) + step);
       }
       if (samples.empty()) continue;
-      const model::LossSums part = model.evaluate(reader.read(samples), weights);
+      model::Batch batch = reader.read(samples);
+      batch.begins = false;  // its sequences go on
+      const model::LossSums part = model.evaluate(batch, weights);
       if (step >= 0) add(part, sums);
     }
     return sums;

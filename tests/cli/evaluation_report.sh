@@ -125,3 +125,15 @@ expect python3 -c '
 import json
 found = [json.load(open(f"long.{batch}.json"))["perplexity"] for batch in (1, 3, 20, 250)]
 assert max(found) - min(found) < 1e-5 * found[0], found'
+
+check "a recurrent network goes through a text with its state, however short the windows"
+must_run train --data long --model lstm --hidden 16 --layers 1 --unroll 20 --global-batch 8 --steps 200 --optimizer adam \
+  --learning-rate 0.01 --progress off --run runs/learnt
+for unroll in 1 20; do  # the same weights
+  run train --data long --model lstm --hidden 16 --layers 1 --unroll $unroll --global-batch 8 --steps 1 --optimizer sgd \
+    --learning-rate 1e-12 --initialize-from "$(newest_checkpoint runs/learnt)" --progress off --run runs/unroll$unroll
+  expect_status 0
+done
+one=$(metric runs/unroll1 validation loss | tail -n 1 | cut -d' ' -f2) twenty=$(metric runs/unroll20 validation loss | tail -n 1 | cut -d' ' -f2)
+python3 -c 'import sys; one, twenty = map(float, sys.argv[1:]); sys.exit(not (twenty < 0.2 and abs(one - twenty) < 0.01 * twenty))' \
+  "$one" "$twenty" || failed "loss $one by windows of 1 token, $twenty by windows of 20"
