@@ -53,7 +53,7 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
   const ExecutionOptions& options = plan.settings.execution;
   const model::Network& network = *workload.network;
   require_host_memory(communicator, training_memory(plan.place, plan.memory, workload, communicator.rank(),
-                                                    stepping_.ranks_sharing_memory()));
+                                                    (plan.servers ? communicator : stepping()).ranks_sharing_memory()));
   require_gpu_memory(communicator, plan.place, plan.memory, workload.model.max_batch,
                      [&](std::int64_t batch) { return memory_with(plan, communicator, batch); });
   backend_ = make_agreed_backend(communicator, plan.place, options);

@@ -35,7 +35,7 @@ struct ArrivalScript {
   std::vector<std::int64_t> round_ends;       ///< updates made by then, ascending
 
   /// What comes after so many updates is forgotten.
-  void end_at(std::int64_t end);
+  void end_at(std::int64_t last);
   std::int64_t end() const noexcept { return head.first + static_cast<std::int64_t>(updates.size()); }
   const std::vector<Arrival>& at(std::int64_t update) const {
     return updates[static_cast<std::size_t>(update - head.first)];

@@ -297,8 +297,10 @@ void ParameterServer::hear(const comm::ServerMessages::Received& message) {
       if (!sums_ && script_) {
         worker.reads_for = next_scripted(worker);
         if (worker.reads_for < 0) {
-          throw comm::PeerError(fmt::format("--replay: the record of server {} knows no further gradient of rank {}",
-                                            index_, message.peer));
+          throw comm::PeerError(
+              fmt::format("--replay: the record of server {} knows no further gradient of rank {}: give "
+                          "the options of the run that is repeated, and the records of all servers",
+                          index_, message.peer));
         }
         worker.wants = worker.reads_for - script_->at(worker.reads_for).front().late;
         if (*worker.wants < part_.version()) {

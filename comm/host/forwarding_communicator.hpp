@@ -46,6 +46,8 @@ class ForwardingCommunicator : public Communicator {
   void do_all_reduce(std::span<float> data) override { inner_->all_reduce(data); }
   void do_all_reduce(std::span<double> data) override { inner_->all_reduce(data); }
   void do_all_reduce(const TreeTerms& terms) override { inner_->all_reduce(terms); }
+  void do_copy_here(std::span<const float> from, std::span<float> to) override { inner_->copy_here(from, to); }
+  void do_add_here(std::span<const float> from, std::span<float> to) override { inner_->add_here(from, to); }
   void do_reduce_scatter(std::span<float> data) override { inner_->reduce_scatter(data); }
   void do_all_gather(std::span<std::byte> data, std::size_t element_bytes) override;
   void do_broadcast(std::span<std::byte> data, int root) override { inner_->broadcast(data, root); }

@@ -29,7 +29,7 @@ class SerialDeviceCommunicator final : public SerialCommunicator {
   void do_wait(const char* what, std::int64_t step) override;
   void do_copy_here(std::span<const float> from, std::span<float> to) override;
   void do_add_here(std::span<const float> from, std::span<float> to) override;
-  void require_done(cudaError_t state, const char* what, std::int64_t step = -1) const;
+  void require_no_error(cudaError_t state, const char* what, std::int64_t step = -1) const;
 
   ::CUstream_st* producer_;
   std::string who_;
@@ -50,20 +50,20 @@ void SerialDeviceCommunicator::do_wait(const char* what, std::int64_t step) {
   cudaError_t state = cudaEventRecord(reached_.get(), producer_);
   if (state == cudaSuccess) state = query_event(reached_.get());
   for (Backoff backoff(kDevicePace); state == cudaErrorNotReady; state = query_event(reached_.get())) backoff.pause();
-  require_done(state, what, step);
+  require_no_error(state, what, step);
 }
 
 void SerialDeviceCommunicator::do_copy_here(std::span<const float> from, std::span<float> to) {
-  require_done(cudaMemcpyAsync(to.data(), from.data(), to.size_bytes(), cudaMemcpyDeviceToDevice, producer_),
-               "a copy of gradients");
+  require_no_error(cudaMemcpyAsync(to.data(), from.data(), to.size_bytes(), cudaMemcpyDeviceToDevice, producer_),
+                   "a copy of gradients");
 }
 
 void SerialDeviceCommunicator::do_add_here(std::span<const float> from, std::span<float> to) {
-  require_done(static_cast<cudaError_t>(enqueue_addition(producer_, to.data(), from.data(), to.size())),
-               "an addition of gradients");
+  require_no_error(static_cast<cudaError_t>(enqueue_addition(producer_, to.data(), from.data(), to.size())),
+                   "an addition of gradients");
 }
 
-void SerialDeviceCommunicator::require_done(cudaError_t state, const char* what, std::int64_t step) const {
+void SerialDeviceCommunicator::require_no_error(cudaError_t state, const char* what, std::int64_t step) const {
   if (state == cudaSuccess) return;
   cudaGetLastError();
   throw PeerError(fmt::format("{}: the device failed in {}: {}", who_, at_step(what, step), cuda_text(state)));

@@ -42,8 +42,8 @@ struct PackSummary {
   std::uint64_t bytes = 0;
 };
 
-/// `progress(samples done, samples in all)` is called a few times a second; throwing from it cancels cleanly (the
-/// temporary folder goes).
+/// `progress(samples done, samples in all)`, of this process's part, is called a few times a second; throwing from it
+/// cancels cleanly (the temporary folder goes).
 using PackProgress = std::function<void(std::int64_t, std::int64_t)>;
 
 /// The same bytes whatever the number of processes, each of which reads the source; process 0 has the summary. Throws
