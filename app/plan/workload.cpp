@@ -63,15 +63,14 @@ model::ElementType element_type(io::FileType type) {
 }
 
 model::InputTransform input_transform(const Normalization& normalize, const io::DatasetInfo& info) {
-  using Kind = Normalization::Kind;
-  if (normalize.kind == Kind::affine) return normalize.affine;
-  const bool range =
-      normalize.kind == Kind::range || (normalize.kind == Kind::automatic && info.x.type == io::FileType::uint8);
+  if (normalize.kind == Normalization::Kind::affine) return normalize.affine;
+  const bool range = normalize.kind == Normalization::Kind::range ||
+                     (normalize.kind == Normalization::Kind::automatic && info.x.type == io::FileType::uint8);
   model::InputTransform transform;
   if (range && info.value_max > info.value_min) {
     transform.scale = static_cast<float>(1 / (info.value_max - info.value_min));
     transform.shift = static_cast<float>((0 - info.value_min) / (info.value_max - info.value_min));
-  } else if (normalize.kind == Kind::standard) {
+  } else if (normalize.kind == Normalization::Kind::standard) {
     if (!info.has_statistics) {
       throw UsageError(
           "--normalize standard needs mean and deviation, which only packed shards have: run `lockstep pack`, or "

@@ -33,6 +33,7 @@ constexpr std::size_t kAlignment = 256;
 void fail(cudaError_t error, const char* what) { throw DeviceError(std::string(what) + ": " + std::to_string(error)); }
 
 void* DeviceMemory::do_allocate(std::size_t bytes, std::size_t alignment) {
+  static_cast<void>(device_);
   void* const block = ::operator new (bytes, std::align_val_t{alignment});
   std::memset(block, 0xff, bytes);
   return block;
