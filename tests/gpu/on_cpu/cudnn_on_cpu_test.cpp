@@ -262,6 +262,36 @@ TEST(CudnnOnCpu, FindsAPlanWhosePartsAreGone) {
   ASSERT_EQ(cudnnDestroy(handle), CUDNN_STATUS_SUCCESS);
 }
 
+TEST(CudnnOnCpu, RefusesPointersThatDoNotFitThePlan) {
+  cudnnHandle_t handle = nullptr, other = nullptr;
+  ASSERT_EQ(cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
+  ASSERT_EQ(cudnnCreate(&other), CUDNN_STATUS_SUCCESS);
+  const auto plan = cuda::find_cudnn_plan(cuda::CudnnDevice(handle),
+                                          {cuda::CudnnProblem::Kind::forward, shapes()[1], 2}, std::size_t{1} << 20);
+  ASSERT_TRUE(plan.has_value());
+  ASSERT_GT(plan->workspace, 0U);
+  alignas(256) std::array<std::byte, 512> memory{};
+  const std::array names{cuda::kCudnnImages, cuda::kCudnnFilters, cuda::kCudnnOutput};
+  const auto refusal = [&](cudnnHandle_t of, std::size_t count, std::size_t shift, bool has_room) {
+    void* const room = has_room ? memory.data() : nullptr;
+    const std::array<void*, 3> pointers{memory.data() + shift, memory.data(), memory.data()};
+    cuda::CudnnDescriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, names.data(), static_cast<std::int64_t>(count))
+        .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, pointers.data(),
+             static_cast<std::int64_t>(count))
+        .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, &room)
+        .finalize();
+    EXPECT_EQ(cudnnBackendExecute(of, plan->descriptor.get(), pack.get()), CUDNN_STATUS_BAD_PARAM);
+    return take_convolution_refusals();
+  };
+  EXPECT_THAT(refusal(other, 3, 0, true), Contains(HasSubstr("a plan of another handle")));
+  EXPECT_THAT(refusal(handle, 2, 0, true), Contains(HasSubstr("a tensor without a pointer")));
+  EXPECT_THAT(refusal(handle, 3, 2, true), Contains(HasSubstr("less aligned")));
+  EXPECT_THAT(refusal(handle, 3, 0, false), Contains(HasSubstr("a workspace that is missing")));
+  ASSERT_EQ(cudnnDestroy(handle), CUDNN_STATUS_SUCCESS);
+  ASSERT_EQ(cudnnDestroy(other), CUDNN_STATUS_SUCCESS);
+}
+
 /// What the library itself says of descriptions, which it does without a device.
 TEST(CudnnItself, TakesDescriptionsAsItsStandInDoes) {
   const std::string name = fmt::format("libcudnn.so.{}", CUDNN_MAJOR);
