@@ -6,7 +6,7 @@ pack_small data/test
 
 # 90 does not divide 600, nor do 2, 3 and 4 ranks divide every step's share: short steps and unequal ranks are part of it.
 for n in 1 2 3 4; do
-  for transport in shared-memory ring; do
+  for transport in shared-memory ring mpi; do
     check "the same loss curve on $n ranks over $transport"
     run -n $n train --data data --hidden 32,16 --global-batch 90 --epochs 4 --learning-rate 0.05 --optimizer momentum \
       --report-every 1 --transport $transport --run runs/$n-$transport
