@@ -475,6 +475,7 @@ Subject planted(std::string_view fault) {
     subject.read = [=](const fs::path& folder) {
       if (sound(text_of(folder))) return std::string();
       const std::vector<char> promised(std::size_t{3} << 29, 'x');
+      [[maybe_unused]] const char* const volatile shown = promised.data();  // so that a compiler does not leave it out
       throw io::FileError(fmt::format("{}: {} bytes are too many", folder.string(), promised.size()));
     };
   } else if (fault == "altered") {
