@@ -1,5 +1,6 @@
 #include "comm/session/mpi_session.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -66,8 +67,10 @@ void end_process_after(std::chrono::duration<double> limit, int exit_code, std::
   }).detach();
 }
 
-/// Of a process that waits for its turn to speak; a signal handler can reach nothing but static storage.
-volatile std::sig_atomic_t silent_exit_code = 1;
+/// Of a process that waits for its turn to speak. A signal handler can reach nothing but static storage, and any thread
+/// may be the one it runs in.
+std::atomic<int> silent_exit_code = 1;
+static_assert(std::atomic<int>::is_always_lock_free);
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 #include "comm/session/start_guard.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -45,8 +46,9 @@ bool is_here(const std::string& item, const std::vector<std::string>& names) {
   return false;
 }
 
-/// A signal handler can reach nothing but static storage.
-volatile std::sig_atomic_t continued = 0;
+/// A signal handler can reach nothing but static storage, and any thread may be the one it runs in.
+std::atomic<bool> continued = false;
+static_assert(std::atomic<bool>::is_always_lock_free);
 
 }  // namespace
 
@@ -83,7 +85,7 @@ std::string network_hint(const InterfaceLists& lists) {
 StartGuard::StartGuard(const char* call, double seconds)
     : rank_(launched_rank().value_or(0)),
       lists_(InterfaceLists::from_environment()),
-      before_(std::signal(SIGCONT, [](int) { continued = 1; })),
+      before_(std::signal(SIGCONT, [](int) { continued = true; })),
       thread_([this, call, seconds](const std::stop_token& stop) { watch(stop, call, seconds); }) {}
 
 void StartGuard::watch(const std::stop_token& stop, const char* call, double seconds) {
@@ -93,8 +95,7 @@ void StartGuard::watch(const std::stop_token& stop, const char* call, double sec
   std::unique_lock lock(mutex_);
   for (;;) {
     if (wake_.wait_for(lock, stop, std::chrono::milliseconds(100), [&] { return stop.stop_requested(); })) return;
-    if (continued) {
-      continued = 0;
+    if (continued.exchange(false)) {
       patience.emplace(std::max(seconds, 5.0));
     }
     if (patience->exhausted(false)) break;

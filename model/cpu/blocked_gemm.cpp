@@ -25,10 +25,10 @@ constexpr std::size_t kMostColumns = 32;  ///< of a tile
 /// One tile of c: `rows` is a template argument of each. a: [inner][rows], b: [inner][tile's columns].
 using Tile = void (*)(std::size_t inner, const float* a, const float* b, float* c, std::size_t stride, bool accumulate);
 
-// Without alignment: rows of c begin anywhere.
-using Sixteen = float __attribute__((vector_size(64), aligned(4), may_alias));
-using Eight = float __attribute__((vector_size(32), aligned(4), may_alias));
-using Four = float __attribute__((vector_size(16), aligned(4), may_alias));
+// Memory is read and written by memcpy: rows of c begin anywhere.
+using Sixteen = float __attribute__((vector_size(64)));
+using Eight = float __attribute__((vector_size(32)));
+using Four = float __attribute__((vector_size(16)));
 
 // The same text for each instruction set: vector code is lowered where it is defined, before any inlining, so that a
 // common inline function would be compiled for the baseline.
@@ -44,8 +44,9 @@ using Four = float __attribute__((vector_size(16), aligned(4), may_alias));
     Vector sums[kRows][kVectors] = {};                                                                              \
     for (std::size_t p = 0; p < inner; ++p) {                                                                       \
       Vector right[kVectors];                                                                                       \
-      _Pragma("GCC unroll 4") for (std::size_t v = 0; v < kVectors; ++v) right[v] =                                 \
-          *reinterpret_cast<const Vector*>(b + v * kWidth);                                                         \
+      _Pragma("GCC unroll 4") for (std::size_t v = 0; v < kVectors; ++v) {                                          \
+        std::memcpy(&right[v], b + v * kWidth, sizeof(Vector));                                                     \
+      }                                                                                                             \
       _Pragma("GCC unroll 16") for (std::size_t i = 0; i < kRows; ++i) {                                            \
         _Pragma("GCC unroll 4") for (std::size_t v = 0; v < kVectors; ++v) sums[i][v] += a[i] * right[v];           \
       }                                                                                                             \
@@ -54,8 +55,11 @@ using Four = float __attribute__((vector_size(16), aligned(4), may_alias));
     }                                                                                                               \
     _Pragma("GCC unroll 16") for (std::size_t i = 0; i < kRows; ++i) {                                              \
       _Pragma("GCC unroll 4") for (std::size_t v = 0; v < kVectors; ++v) {                                          \
-        auto* const to = reinterpret_cast<Vector*>(c + i * stride + v * kWidth);                                    \
-        *to = accumulate ? *to + sums[i][v] : sums[i][v];                                                           \
+        float* const to = c + i * stride + v * kWidth;                                                              \
+        Vector before = {};                                                                                         \
+        if (accumulate) std::memcpy(&before, to, sizeof(Vector));                                                   \
+        const Vector sum = accumulate ? before + sums[i][v] : sums[i][v];                                           \
+        std::memcpy(to, &sum, sizeof(Vector));                                                                      \
       }                                                                                                             \
     }                                                                                                               \
   }
@@ -163,13 +167,17 @@ LOCKSTEP_CLONES void pack_across(const float* source, std::size_t stride, std::s
       if (p % kLine == 0) {  // the next four rows
         for (std::size_t i = 4; i < 8; ++i) __builtin_prefetch(row + i * stride + p);
       }
-      const auto at = [&](std::size_t i) { return *reinterpret_cast<const Four*>(row + i * stride + p); };
+      const auto at = [&](std::size_t i) {
+        Four four;
+        std::memcpy(&four, row + i * stride + p, sizeof(Four));
+        return four;
+      };
       const Four r0 = at(0), r1 = at(1), r2 = at(2), r3 = at(3);
       const Four low01 = __builtin_shufflevector(r0, r1, 0, 4, 1, 5);
       const Four high01 = __builtin_shufflevector(r0, r1, 2, 6, 3, 7);
       const Four low23 = __builtin_shufflevector(r2, r3, 0, 4, 1, 5);
       const Four high23 = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
-      const auto put = [&](std::size_t i, Four v) { *reinterpret_cast<Four*>(to + (p + i) * width) = v; };
+      const auto put = [&](std::size_t i, Four v) { std::memcpy(to + (p + i) * width, &v, sizeof(Four)); };
       put(0, __builtin_shufflevector(low01, low23, 0, 1, 4, 5));
       put(1, __builtin_shufflevector(low01, low23, 2, 3, 6, 7));
       put(2, __builtin_shufflevector(high01, high23, 0, 1, 4, 5));

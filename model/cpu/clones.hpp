@@ -3,8 +3,9 @@
 /// sanitizers (they instrument the resolver before they are ready) nor on other processors.
 #pragma once
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)
+#include "model/cpu/instruction_sets.hpp"
+
+#if LOCKSTEP_HAS_INSTRUCTION_SETS && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define LOCKSTEP_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #define LOCKSTEP_HAS_CLONES 1
 #else

@@ -1,13 +1,16 @@
 /// \file
 /// Code for one instruction set, where several clones of the same text (clones.hpp) are not enough:
 /// LOCKSTEP_TARGET(set) before a function compiles it for that set alone, and whoever calls it has asked
-/// LOCKSTEP_SUPPORTS(set) first. Works under sanitizers, too. On other processors nothing is supported.
+/// LOCKSTEP_SUPPORTS(set) first. Works under sanitizers, too. On other processors nothing is supported,
+/// nor by Clang before 19, which does not know the sets by name.
 #pragma once
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#if defined(__x86_64__) && defined(__GNUC__) && (!defined(__clang__) || __clang_major__ >= 19)
+#define LOCKSTEP_HAS_INSTRUCTION_SETS 1
 #define LOCKSTEP_TARGET(set) __attribute__((target("arch=" set)))
 #define LOCKSTEP_SUPPORTS(set) (__builtin_cpu_init(), __builtin_cpu_supports(set) != 0)
 #else
+#define LOCKSTEP_HAS_INSTRUCTION_SETS 0
 #define LOCKSTEP_TARGET(set)
 #define LOCKSTEP_SUPPORTS(set) false
 #endif

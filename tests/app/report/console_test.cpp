@@ -256,14 +256,14 @@ TEST_F(ConsoleTest, HasADeadlineWhereItWaitsForItsReader) {
   std::array<int, 2> ends{};
   ASSERT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
   std::string waited_for;
-  // What ends the process in the program makes room here.
-  io::IoDeadline deadline(1.5, {.expired = [&](const io::IoDeadline::Pending& pending) {
-                            waited_for = pending.file;
-                            std::string seen(65536, '\0');
-                            EXPECT_GT(read(ends[0], seen.data(), seen.size()), 0);
-                          }});
   Console console(ends[1], error_.in());
   {
+    // What ends the process in the program makes room here.
+    io::IoDeadline deadline(1.5, {.expired = [&](const io::IoDeadline::Pending& pending) {
+                              waited_for = pending.file;
+                              std::string seen(65536, '\0');
+                              EXPECT_GT(read(ends[0], seen.data(), seen.size()), 0);
+                            }});
     const Console::Watch watched(console, deadline);
     console.info(std::string(70000, 'x'));
   }
