@@ -213,10 +213,12 @@ run -w ./signalled info data/train
 expect_status 143
 run -w ./signalled pack --format synthetic --samples 600 --features 20 --classes 5 --out packed
 expect_status 143; expect_no_file packed
-check "two INT end a start at once"
-start "${endless[@]}" --run runs/$run --config options.ini
-exec 5>options.ini
-kill -INT "$job"; sleep 0.2; kill -INT "$job"
-finish 10
-exec 5>&-
-expect_status 130
+if ! grep -q -a __tsan_init "$lockstep"; then # ThreadSanitizer keeps signals back until read(2) returns
+  check "two INT end a start at once"
+  start "${endless[@]}" --run runs/$run --config options.ini
+  exec 5>options.ini
+  kill -INT "$job"; sleep 0.2; kill -INT "$job"
+  finish 10
+  exec 5>&-
+  expect_status 130
+fi
