@@ -1,4 +1,5 @@
 """What must hold of a projection, whatever the figures are."""
+import math
 
 
 def complaints(rows):
@@ -34,3 +35,9 @@ def complaints(rows):
 def plain_ring_seconds(size, ranks, bytes_per_second, latency):
     """A ring of one rank per host, a slice at a time: 2 (p - 1) steps of a slice and a latency each."""
     return 2 * (ranks - 1) * (size / ranks / bytes_per_second + latency)
+
+
+def halving_seconds(size, ranks, bytes_per_second, latency):
+    """Recursive halving, then doubling (Thakur, Rabenseifner, Gropp 2005, one rank per host, a power of two): as many bytes
+    as a ring's, in 2 log2 p messages."""
+    return 2 * math.log2(ranks) * latency + 2 * (ranks - 1) / ranks * size / bytes_per_second

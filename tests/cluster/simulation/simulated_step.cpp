@@ -21,8 +21,9 @@
 ///   add=BYTES           of terms that have come in, added per second; 0: in no time
 ///   sync=SECONDS        a barrier of the ranks of a host (two-level)
 ///   limits=1            sums take the schedule that comm::AllReduceLimits chooses by their size: halving too; 0: the
-///   ring poll=SECONDS        what a look costs at which something has come sleep=SECONDS       the first sleep of a
-///   rank that waits, later ones are twice and four times as long, as
+///                       ring
+///   poll=SECONDS        what a look costs at which something has come
+///   sleep=SECONDS       the first sleep of a rank that waits, later ones are twice and four times as long, as
 ///                       comm::FailureDetector sleeps beside computation: what comes meanwhile is seen afterwards; 0:
 ///                       it polls
 ///   overlap=1           a bucket travels once it is ready; 0: all of them after the backward pass
