@@ -7,7 +7,11 @@
 
 #if defined(__x86_64__) && defined(__GNUC__) && (!defined(__clang__) || __clang_major__ >= 19)
 #define LOCKSTEP_HAS_INSTRUCTION_SETS 1
+#ifdef __clang__  // which cuts vectors of 64 bytes in halves unless told that they are wanted
+#define LOCKSTEP_TARGET(set) __attribute__((target("arch=" set), min_vector_width(512)))
+#else
 #define LOCKSTEP_TARGET(set) __attribute__((target("arch=" set)))
+#endif
 #define LOCKSTEP_SUPPORTS(set) (__builtin_cpu_init(), __builtin_cpu_supports(set) != 0)
 #else
 #define LOCKSTEP_HAS_INSTRUCTION_SETS 0
