@@ -35,3 +35,11 @@ if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
   [ "$status" != 0 ] || failed "it went on"
   expect_line "NCCL (nccl.h and libnccl: NCCL_ROOT says where)"
 fi
+
+check "the files that the container's recipe copies are enough"
+mkdir copied
+for part in $(sed -n '/^%files$/,/^%post$/s|^ *\([^ ]*\) /src/$|\1|p' "$tree/slurm/lockstep.def"); do cp -r "$tree/$part" copied/; done
+command_line="cmake -S copied"
+cmake -S copied -B copied/build -G Ninja -DLOCKSTEP_TESTS=OFF -DLOCKSTEP_CUDA=OFF >out 2>err
+status=$?
+expect_status 0

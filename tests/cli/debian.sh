@@ -4,6 +4,7 @@
 # seconds: 1200
 # alone
 . "$(dirname "$0")/harness.sh"
+. "$tree/tests/support/bare_debian.sh"
 build=$(dirname "$lockstep")
 [ "$(id -u)" = 0 ] || skip_all "a chroot needs root"
 command -v debootstrap >/dev/null || skip_all "debootstrap is not here"
@@ -35,21 +36,7 @@ fi
 
 check "a bare system installs it with what it needs, and nothing else"
 root=$work/root
-mirror=$(sed -n -e 's/^deb \(\[[^]]*\] \)\?\(http[^ ]*\) .*/\2/p' -e 's/^URIs: *\(http[^ ]*\).*/\2/p' /etc/apt/sources.list \
-  /etc/apt/sources.list.d/* 2>/dev/null | head -n 1)
-command_line="debootstrap --variant=minbase $release"
-debootstrap --variant=minbase "$release" "$root" ${mirror:+"$mirror"} >out 2>err
-status=$?
-if [ "$status" != 0 ]; then
-  tail -n 3 out err
-  skip_all "debootstrap could not make a system (no mirror in reach?)"
-fi
-cp /etc/resolv.conf "$root/etc/" 2>/dev/null
-cp -r /etc/apt/apt.conf.d "$root/etc/apt/" 2>/dev/null
-[ -f /etc/apt/sources.list ] && cp /etc/apt/sources.list "$root/etc/apt/"
-cp -r /etc/apt/sources.list.d /etc/apt/auth.conf.d "$root/etc/apt/" 2>/dev/null
-cp -r /usr/share/keyrings/. "$root/usr/share/keyrings/" 2>/dev/null
-cp -r /etc/apt/trusted.gpg.d/. "$root/etc/apt/trusted.gpg.d/" 2>/dev/null
+bare_debian "$release" "$root" || skip_all "debootstrap could not make a system (no mirror in reach?)"
 cp "$package" "$root/tmp/lockstep.deb"
 umount_all() { umount -l "$root/dev" "$root/proc" 2>/dev/null; }
 trap 'code=$?; umount_all; (exit $code); end_of_script' EXIT

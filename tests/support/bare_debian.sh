@@ -1,0 +1,15 @@
+# Sourced: bare_debian RELEASE FOLDER makes a Debian of that release in FOLDER, with this machine's sources of packages.
+# It ends with another code than 0, and says why in ./err, where debootstrap cannot (no mirror in reach?). Needs root.
+bare_debian() {
+  local mirror
+  mirror=$(sed -n -e 's/^deb \(\[[^]]*\] \)\?\(http[^ ]*\) .*/\2/p' -e 's/^URIs: *\(http[^ ]*\).*/\2/p' /etc/apt/sources.list \
+    /etc/apt/sources.list.d/* 2>/dev/null | head -n 1)
+  debootstrap --variant=minbase "$1" "$2" ${mirror:+"$mirror"} >out 2>err || { tail -n 3 out err; return 1; }
+  cp /etc/resolv.conf "$2/etc/" 2>/dev/null
+  cp -r /etc/apt/apt.conf.d "$2/etc/apt/" 2>/dev/null
+  [ -f /etc/apt/sources.list ] && cp /etc/apt/sources.list "$2/etc/apt/"
+  cp -r /etc/apt/sources.list.d /etc/apt/auth.conf.d "$2/etc/apt/" 2>/dev/null
+  cp -r /usr/share/keyrings/. "$2/usr/share/keyrings/" 2>/dev/null
+  cp -r /etc/apt/trusted.gpg.d/. "$2/etc/apt/trusted.gpg.d/" 2>/dev/null
+  return 0
+}
