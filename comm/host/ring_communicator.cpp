@@ -1,8 +1,12 @@
 #include "comm/host/ring_communicator.hpp"
 
+#include <exception>
+#include <memory>
 #include <numeric>
 #include <utility>
 #include <vector>
+
+#include "comm/session/mpi_state.hpp"
 
 namespace lockstep::comm {
 namespace {
@@ -19,7 +23,13 @@ RingCommunicator::RingCommunicator(MpiSession::State& state, PeerTable peers, co
     : NetworkCommunicator(state, std::move(peers), options), ring_(detector(), all_ranks(state.size)) {}
 
 std::unique_ptr<ReductionMemory> RingCommunicator::take_memory(std::size_t bytes) {
-  return plain_reduction_memory(bytes);
+  const std::shared_ptr<ReductionMemory> block = plain_reduction_memory(bytes);
+  const std::span<std::byte> all = block->writable_block();
+  // A rank that fails keeps it until its process ends: another may be reading a message out of it, and an MPI library
+  // that finds nothing there ends the job in its own words.
+  return std::make_unique<ReductionMemory>(all.data(), all.size(), [kept = detector().state().kept, block] {
+    if (std::uncaught_exceptions() > 0) kept->add(block);
+  });
 }
 
 const RingParts& RingCommunicator::parts_of(std::size_t count) {
