@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 #include <stdexcept>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -24,6 +25,9 @@ constexpr std::size_t kStreamBytes = std::size_t{1} << 20;
 
 constexpr const char* kExpected =
     "expected a folder of shards made by lockstep pack, a folder of HDF5 files (.h5, .hdf5), or one such file";
+/// What lockstep pack makes shards of: how such names end.
+constexpr std::string_view kPackedFirst[] = {".csv", ".tsv", ".npy", ".idx", "-ubyte",
+                                             ".gz",  ".txt", ".png", ".jpg", ".jpeg"};
 
 std::string shape_text(const StoredField& stored) {
   return fmt::format(
@@ -103,7 +107,14 @@ std::vector<std::filesystem::path> hdf5_files_in(const std::filesystem::path& pa
   if (!std::filesystem::exists(status)) {
     throw FileError(fmt::format("{}: does not exist; {}", path.string(), kExpected));
   }
-  if (!std::filesystem::is_directory(status)) return {path};
+  if (!std::filesystem::is_directory(status)) {
+    const std::string name = path.filename().string();
+    if (std::ranges::any_of(kPackedFirst, [&](std::string_view ending) { return name.ends_with(ending); })) {
+      throw FileError(fmt::format("{}: is no HDF5 file; `lockstep pack --x {} --out FOLDER` makes shards of it",
+                                  path.string(), path.string()));
+    }
+    return {path};
+  }
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(path)) {
     const std::string name = entry.path().filename().string();
@@ -112,7 +123,11 @@ std::vector<std::filesystem::path> hdf5_files_in(const std::filesystem::path& pa
     if (hdf5 && !name.starts_with('.') && entry.is_regular_file()) files.push_back(entry.path());
   }
   std::sort(files.begin(), files.end());
-  if (files.empty()) throw FileError(fmt::format("{}: holds no HDF5 file; {}", path.string(), kExpected));
+  if (files.empty())
+    throw FileError(
+        fmt::format("{}: holds no HDF5 file; {}. `lockstep pack` makes shards of "
+                    "images, tables, texts, NumPy and IDX files",
+                    path.string(), kExpected));
   return files;
 }
 

@@ -53,8 +53,8 @@ std::string quoted(const std::string& text) {
   return quoted.append(1, '"');
 }
 
-/// For spreadsheets: a line of names, then `index,target,class,SCORES` for each sample of `file`. Returns the temporary
-/// that holds it, on the device.
+/// For spreadsheets: a line of names, then `index,target,class,SCORES` for each sample of `file`, classes by their
+/// names where they have some. Returns the temporary that holds it, on the device.
 fs::path write_as_text(const fs::path& file, const fs::path& csv, IoDeadline* deadline) {
   const Hdf5File in(file, Hdf5File::Access::read);
   const std::vector<std::int64_t> shape = in.layout(kScores).shape;
@@ -66,6 +66,10 @@ fs::path write_as_text(const fs::path& file, const fs::path& csv, IoDeadline* de
     const auto known = static_cast<std::size_t>(i) < names.size();
     return known ? quoted(fmt::format("{}_{}", kind, names[static_cast<std::size_t>(i)]))
                  : fmt::format("{}_{}", kind, i);
+  };
+  const auto name_of_class = [&](std::int32_t label) {
+    const auto i = static_cast<std::size_t>(label);  // below zero: beyond all names
+    return i < names.size() ? quoted(names[i]) : fmt::format("{}", label);
   };
   std::vector<std::string> head{"index"};
   for (std::int64_t i = 0; i < target_columns; ++i) head.push_back(classes ? "target" : name_of_column("target", i));
@@ -94,10 +98,10 @@ fs::path write_as_text(const fs::path& file, const fs::path& csv, IoDeadline* de
       std::string text;
       for (std::int64_t row = 0; row < count; ++row) {
         text += fmt::format("{}", first + row);
-        if (!label.empty()) text += fmt::format(",{}", label[static_cast<std::size_t>(row)]);
+        if (!label.empty()) text += fmt::format(",{}", name_of_class(label[static_cast<std::size_t>(row)]));
         for (std::int64_t i = 0; !numbers.empty() && i < outputs; ++i)
           text += fmt::format(",{}", numbers[static_cast<std::size_t>(row * outputs + i)]);
-        if (classes) text += fmt::format(",{}", its_class[static_cast<std::size_t>(row)]);
+        if (classes) text += fmt::format(",{}", name_of_class(its_class[static_cast<std::size_t>(row)]));
         for (std::int64_t i = 0; i < outputs; ++i)
           text += fmt::format(",{}", scores[static_cast<std::size_t>(row * outputs + i)]);
         text += '\n';

@@ -56,6 +56,13 @@ expect_error 1 "has no dataset species"
 run $train --data three.h5 --run runs/three
 expect_error 1 "has no dataset x; it holds features, species, weight: choose with --x"
 
+check "what is to be packed first"
+run $train --data houses.csv --run runs/never
+expect_error 1 'houses.csv: is no HDF5 file; `lockstep pack --x houses.csv --out FOLDER` makes shards of it'
+mkdir pictures; cp houses.csv pictures/
+run $train --data pictures --run runs/never
+expect_error 1 'pictures: holds no HDF5 file; .*`lockstep pack` makes shards of images, tables'
+
 check "data sets inside groups"
 run $train --data groups.h5 --validation 0.25 --run runs/groups
 expect_status 0; expect_err "takes train/x for the samples and train/y for the labels"; learns runs/groups

@@ -50,6 +50,23 @@ with h5py.File("csv.h5") as f:
     assert all(abs(float(list(r.values())[3]) - s[0]) < 1e-6 for r, s in zip(rows, f["scores"]))
 END
 
+check "as text, classes by their names"
+python3 -c '
+print("a,b,kind")
+for i in range(60): print("%d,%d,\"%s\"" % (i % 7 - 3 * (i % 2), i % 5, ["oak, red", "ash"][i % 2]))' >trees.csv
+must_run pack --x trees.csv --label-column kind --out trees
+must_run train trees --steps 5 --batch 20 --progress off --run runs/trees
+run predict runs/trees --data trees --out trees.h5 --csv named.csv
+expect_status 0
+python3 - <<'END' || failed "the names"
+import csv, h5py
+rows = list(csv.DictReader(open("named.csv")))
+with h5py.File("trees.h5") as f:
+    names = [n.decode() if isinstance(n, bytes) else n for n in f.attrs["class_names"]]
+    assert set(names) == {"oak, red", "ash"}, names
+    assert all(r["class"] == names[c] and r["target"] == names[t] for r, c, t in zip(rows, f["class"], f["target"]))
+END
+
 check "data without labels"
 python3 -c 'import numpy; numpy.save("x.npy", numpy.random.default_rng(3).random((70, 20), numpy.float32))'
 must_run pack --format npy --x x.npy --out bare
