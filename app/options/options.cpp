@@ -90,7 +90,7 @@ PredictOptions parse_predict(const std::vector<std::string>& arguments) {
             "shard folder, HDF5 folder or file, with labels or without; default: the validation data of the run");
   add_data_names(table, options.x, options.y);
   table.add("out", options.out, "FILE", "HDF5 file for the predictions: scores, class, target, index");
-  table.add("csv", options.csv, "FILE", "also write them as text there");
+  table.add("csv", options.csv, "FILE", "also write them as text there, classes by their names");
   table.add("force", options.force, "replace an --out and a --csv that are there already");
   bool average = false;
   table.add("average", average, "predict with the averaged weights; default: what the run validated with");
