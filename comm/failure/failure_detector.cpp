@@ -24,6 +24,9 @@ constexpr int kKept = 4;
 /// this rank, too, after it has ended another.
 constexpr std::chrono::milliseconds kGrace{1500};
 
+/// What the end of a process may take to be seen, from when messages to it fail.
+constexpr std::chrono::milliseconds kUntilSeen{300};
+
 /// What a message that a rank sent before it died may take to be seen here: this rank may just have been woken up.
 constexpr std::chrono::milliseconds kLastWords{30};
 
@@ -134,6 +137,13 @@ void FailureDetector::look_for_the_dead() {
     }
     throw PeerError(fmt::format("{} has died; {}. Its host's system log may say why (out of memory?). Ending the job.",
                                 peers_.describe(peer), whereabouts(peer, "are")));
+  }
+}
+
+void FailureDetector::blame_the_dead() {
+  for (const auto end = Clock::now() + kUntilSeen; Clock::now() < end;) {
+    look_for_the_dead();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
 }
 

@@ -84,6 +84,9 @@ class FailureDetector {
   /// One look aside during a wait, every 0.1 s or so: has anybody died, reported, or run out of time? Charges the
   /// patience of this wait; throws PeerError. `missing`: the ranks that are waited for, where all of them have pages.
   void look_around(Collective operation, Patience& patience, std::span<const int> missing = {});
+  /// A call of MPI has failed. Throws PeerError where a peer has died, which is why: it may be some time until this can
+  /// be seen.
+  void blame_the_dead();
   /// `peer` sent `got` bytes (-1: a longer message) where `expected` were to come.
   [[noreturn]] void diverged(Collective operation, int peer, std::int64_t got, std::size_t expected);
 

@@ -86,10 +86,12 @@ void StatusChannel::take_in(const Report& report) {
 
 void StatusChannel::forget_delivered() {
   outgoing_.remove_if([this](Outgoing& message) {
-    int done = 0;
-    check(MPI_Testall(static_cast<int>(message.requests.size()), message.requests.data(), &done, MPI_STATUSES_IGNORE),
-          "MPI_Testall", state_);
-    return done != 0;
+    return std::ranges::all_of(message.requests, [](MPI_Request& request) {
+      int done = 0;
+      if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS) return done != 0;
+      request = MPI_REQUEST_NULL;  // its receiver has died
+      return true;
+    });
   });
 }
 
@@ -106,9 +108,9 @@ void StatusChannel::send_to_contacts(const Report& report, int source) {
   message.report = report;
   for (const int peer : contacts_) {
     if (peer == source || peer == report.origin) continue;
-    check(MPI_Isend(&message.report, sizeof(Report), MPI_BYTE, peer, kStatusTag, state_.status,
-                    &message.requests.emplace_back(MPI_REQUEST_NULL)),
-          "MPI_Isend", state_, peer);
+    MPI_Request& request = message.requests.emplace_back(MPI_REQUEST_NULL);
+    const int code = MPI_Isend(&message.report, sizeof(Report), MPI_BYTE, peer, kStatusTag, state_.status, &request);
+    if (code != MPI_SUCCESS) request = MPI_REQUEST_NULL;  // likewise: the others hear all the same
   }
 }
 

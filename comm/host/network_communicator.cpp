@@ -128,6 +128,15 @@ void NetworkCommunicator::run_queue(const std::stop_token& stop) {
 }
 
 void NetworkCommunicator::run(const Queued& collective) {
+  try {
+    perform(collective);
+  } catch (const MpiCallError&) {
+    detector_.blame_the_dead();
+    throw;
+  }
+}
+
+void NetworkCommunicator::perform(const Queued& collective) {
   switch (collective.operation) {
     case Collective::all_reduce:
       if (collective.terms.tree != nullptr) return run_tree_sum(collective.terms);

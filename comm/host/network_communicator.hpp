@@ -99,7 +99,9 @@ class NetworkCommunicator : public Communicator {
 
   void enqueue(const Queued& collective);
   void run_queue(const std::stop_token& stop);
+  /// What a call of MPI says of a dead peer is put into words.
   void run(const Queued& collective);
+  void perform(const Queued& collective);
   /// Every rank sends its subtrees' part of each slice to the rank that owns the slice; the owners add up, and gather.
   void run_tree_sum(const TreeTerms& terms);
 

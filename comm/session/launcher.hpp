@@ -14,6 +14,9 @@ std::optional<int> launched_rank();
 /// How many processes have been started for this program; 1: by hand, or the launcher does not tell.
 int launched_size();
 
+/// By MPICH's mpirun, together with others.
+bool launched_by_hydra();
+
 /// There is something to find peers by. Without it every MPI makes a world of one.
 bool launcher_offers_peers();
 

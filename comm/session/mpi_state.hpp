@@ -71,7 +71,13 @@ struct MpiSession::State {
   bool uses_mpi() const noexcept { return data != MPI_COMM_NULL; }
 };
 
-/// An MPI call's return code as PeerError: call, this rank and host, the peer (-1: all of them), MPI's own words.
+/// A call of MPI has failed; why, it seldom says.
+class MpiCallError : public PeerError {
+ public:
+  using PeerError::PeerError;
+};
+
+/// An MPI call's return code as MpiCallError: call, this rank and host, the peer (-1: all of them), MPI's own words.
 void check(int code, const char* call, const MpiSession::State& state, int peer = -1);
 
 /// After an error: posted receives that are not done shall not land in memory that its owner takes back. What has begun

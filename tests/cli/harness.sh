@@ -99,8 +99,15 @@ finish() {
   status=$?
   job=""
 }
-# The process ids of the started job's ranks, in order.
-ranks() { pgrep -P "$(pgrep -P "$job" -x mpirun || echo "$job")" -f "$lockstep" | sort -n; }
+# The process ids of the started job's ranks, in order. Hydra's ranks are the children of what it has started.
+ranks() {
+  local launcher proxy pid
+  launcher=$(pgrep -P "$job" -x mpirun || echo "$job")
+  proxy=$(pgrep -P "$launcher" -x hydra_pmi_proxy) || { pgrep -P "$launcher" -f "$lockstep" | sort -n; return; }
+  for pid in $(pgrep -P "$proxy" -f "$lockstep"); do
+    echo "$(tr '\0' '\n' <"/proc/$pid/environ" | sed -n 's/^PMI_RANK=//p') $(pgrep -P "$pid" -f "$lockstep")"
+  done | sort -n | cut -d' ' -f2
+}
 rank() { ranks | sed -n "$(($1 + 1))p"; }
 # wait_for SECONDS COMMAND...: until it succeeds.
 wait_for() {
@@ -134,7 +141,7 @@ expect() { "$@" >/dev/null 2>&1 || failed "not so: $*"; }
 # stderr without what the launcher says of its own: dashed paragraphs, lines that start with [host:pid] or [host][[, and what its
 # libevent says of files that went with a rank.
 own_words() {
-  awk '/^-----------+$/ { inside = !inside; next } !inside && !/^\[[^]]*(:[0-9]+\]|\]\[\[)/ && !/^\[warn\] Epoll / && !/^[ \t]*$/' err
+  awk '/^-----------+$/ { inside = !inside; next } !inside && !/^\[[^]]*(:[0-9]+\]|\]\[\[)/ && !/^\[warn\] Epoll / && !/^Abort\(/ && !/^[ \t]*$/' err
 }
 # One message and nothing else, whatever the number of ranks: expect_error EXIT REGEX
 expect_error() {

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # A run that was interrupted is the run that was not.
+# label: mpich
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 pack_small data/test

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # A whole job on small data: what a run folder holds, what eval says of it, how it goes on.
+# label: mpich
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 pack_small data/test

@@ -65,7 +65,8 @@ TEST(PredictionFile, AsTextItHasALineForEachSample) {
   write_rows(writer, 0, 3);
   writer.finish();
   EXPECT_EQ(bytes_of(csv),
-            "index,target,class,score_cat,\"score_a, \"\"b\"\"\"\n0,1,1,0.25,0.75\n1,1,0,0.5,0.5\n2,0,0,1,0\n");
+            "index,target,class,score_cat,\"score_a, \"\"b\"\"\"\n"
+            "0,\"a, \"\"b\"\"\",\"a, \"\"b\"\"\",0.25,0.75\n1,\"a, \"\"b\"\"\",cat,0.5,0.5\n2,cat,cat,1,0\n");
 }
 
 TEST(PredictionFile, ASecondWriterOfTheSameFileIsRefused) {

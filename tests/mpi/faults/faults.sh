@@ -35,6 +35,8 @@ start() {
   case="$1, $2"
   rm -f "$folder"/pid.*
   orphans > "$folder/before"
+  # UCX ends a rank that reads a message out of the memory of a dead one, as only ranks of one machine do.
+  if [ "$2" = diverges ]; then unset UCX_TLS; else export UCX_TLS=^cma; fi
   timeout -k 1 40 "$launch" 3 "$worker" "$1" "${3:-3}" "$folder" "$2" > "$folder/output" 2>&1 &
   job=$!
   for _ in $(seq 300); do
@@ -83,16 +85,11 @@ says() {
   [ "$count" -eq "$1" ] || fail "$count lines, not $1, say \"$2\""
 }
 
-# Hydra (MPICH's launcher) ends the others at once when one has died, and says so itself; now and then a rank is faster.
 hydra=""
 case $(mpirun --version 2>/dev/null) in HYDRA*) hydra=yes ;; esac
 
 # names_the_dead: one line does, of a rank that ends the job.
 names_the_dead() {
-  if [ -n "$hydra" ]; then
-    grep -q -E "BAD TERMINATION OF ONE OF YOUR|rank 1 \(host .*, pid $pid\) has died" "$folder/output" || fail "nobody names it"
-    return
-  fi
   says 1 "Ending the job"
   says 1 "rank 1 \(host .*, pid $pid\) has died"
 }
@@ -186,6 +183,15 @@ if [ "$1" = shared-memory ]; then
   finish 5
   names_the_dead
   says 0 "goes on without"
+fi
+
+# Nobody can speak: the process above the rank does.
+if [ -n "$hydra" ] && [ "$1" = shared-memory ]; then
+  start "$1" stopped-all
+  kill -STOP "$(cat "$folder/pid.0")" "$(cat "$folder/pid.2")"
+  kill -KILL "$pid"
+  finish 9
+  says 1 "lockstep: rank 1 \(host .*, pid $pid\) has been ended by signal 9 \(Killed\)"
 fi
 
 [ $failures -eq 0 ] || { echo "$failures checks failed"; exit 1; }
