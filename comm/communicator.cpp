@@ -153,7 +153,20 @@ void Communicator::join() {
 }
 
 void Communicator::wait(const char* what, std::int64_t step) {
+  if (ended_steps_ > 0) throw std::logic_error("a wait for everything while steps are left to wait for");
   collective([&] { do_wait(what, step); });
+}
+
+void Communicator::end_step() {
+  if (ended_steps_ == 2) throw std::logic_error("a third step ends while two are left to wait for");
+  collective([&] { do_end_step(); });
+  ++ended_steps_;
+}
+
+void Communicator::wait_for_step(const char* what, std::int64_t step) {
+  if (ended_steps_ == 0) throw std::logic_error("a wait for a step that has not ended");
+  --ended_steps_;
+  collective([&] { do_wait_for_step(what, step); });
 }
 
 double Communicator::set_deadline(double seconds) {

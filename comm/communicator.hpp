@@ -130,6 +130,11 @@ class Communicator {
   /// a string literal, for messages. Throws PeerError past the deadline, or when a peer has died or its device failed:
   /// names rank, host, device and what was waited for. After that a device communicator takes no more calls.
   void wait(const char* what = "a collective", std::int64_t step = -1);
+  /// A step ends here: join(), and a mark on the producer's stream. wait_for_step() waits for the oldest mark that
+  /// nobody has waited for, as wait() does, and for nothing that was enqueued after it. Two at most may be left to wait
+  /// for, and wait() wants none; else std::logic_error. (On a host, where nothing is enqueued, it is wait() itself.)
+  void end_step();
+  void wait_for_step(const char* what, std::int64_t step);
 
   /// What rounding on the wire has kept back so far is forgotten (formats that feed back; else nothing happens).
   virtual void forget_rounding_errors() noexcept {}
@@ -196,6 +201,9 @@ class Communicator {
   /// As they are where every collective is done when its call returns.
   virtual void do_join() {}
   virtual void do_wait(const char*, std::int64_t) { do_join(); }
+  /// As they are on a host.
+  virtual void do_end_step() {}
+  virtual void do_wait_for_step(const char* what, std::int64_t step) { do_wait(what, step); }
   virtual void do_note_activity(const char* what, std::int64_t step) noexcept = 0;
   virtual void do_begin_long_operation(const char* what) = 0;
   virtual void do_end_long_operation() noexcept = 0;
@@ -214,7 +222,8 @@ class Communicator {
   int size_;
   int first_rank_ = 0;
   int long_operations_ = 0;
-  double seconds_ = 0;  ///< inside collectives, join() and wait()
+  int ended_steps_ = 0;  ///< that nobody has waited for
+  double seconds_ = 0;   ///< inside collectives, join() and wait()
   std::string transport_note_;
 };
 

@@ -81,11 +81,12 @@ class Engine {
   std::optional<comm::SummationTree> tree_;        ///< of the gradients' sums
   std::unique_ptr<comm::Communicator> on_device_;  ///< between GPUs
   std::unique_ptr<model::Training> training_;
-  model::Arena kept_terms_;                  ///< of gradients on a device
+  model::Arena kept_terms_;  ///< of gradients on a device
   std::unique_ptr<comm::GradientReducer> reducer_;
   std::optional<LocalRounds> rounds_;
   std::optional<ServerRounds> server_rounds_;
   Trainer::Update update_ = Trainer::Update::here;
+  bool looks_ahead_ = false;
   int rank_ = 0, training_ranks_ = 1;  ///< of the job as it began
 };
 

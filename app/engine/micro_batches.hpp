@@ -79,17 +79,15 @@ class StagedInput {
   /// The micro-batch that was staged last.
   const MicroBatch& current() const noexcept { return current_; }
   /// What has been enqueued is the last to read the current micro-batch.
-  void release();
+  void release() { model_.release_batch(); }
+  /// On a device: fetches and stages the micro-batch after the current one, which must have been released, if that has
+  /// not been done. It takes the place of the one before the current one.
+  void fetch_ahead();
 
   /// Why this rank fails the step; empty: it does not.
   const std::string& error() const noexcept { return error_; }
   /// Seconds that readers made this rank wait, since construction.
   double waited_seconds() const noexcept { return waited_seconds_; }
-  /// Where a resumed run goes on: what current() says until the first step.
-  void start_at(std::int64_t epoch, std::int64_t position) noexcept {
-    current_.epoch = epoch;
-    current_.next_position = position;
-  }
 
  private:
   MicroBatch fetch();

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -27,19 +29,22 @@ class SerialDeviceCommunicator final : public SerialCommunicator {
  private:
   std::unique_ptr<std::pmr::memory_resource> do_reduction_memory(std::size_t bytes, MemoryUse use) override;
   void do_wait(const char* what, std::int64_t step) override;
+  void do_end_step() override;
+  void do_wait_for_step(const char* what, std::int64_t step) override;
   void do_copy_here(std::span<const float> from, std::span<float> to) override;
   void do_add_here(std::span<const float> from, std::span<float> to) override;
   void require_no_error(cudaError_t state, const char* what, std::int64_t step = -1) const;
 
   ::CUstream_st* producer_;
   std::string who_;
-  DeviceEvent reached_;
+  std::array<DeviceEvent, 2> ends_;  ///< of the last two steps
+  std::size_t ended_ = 0, waited_for_ = 0;
 };
 
 SerialDeviceCommunicator::SerialDeviceCommunicator(const std::string& host, const DeviceCommunicatorOptions& options)
     : producer_(static_cast<cudaStream_t>(options.stream)),
       who_(device_label(host, options)),
-      reached_(make_event(cudaEventDisableTiming)) {}
+      ends_{make_event(cudaEventDisableTiming), make_event(cudaEventDisableTiming)} {}
 
 std::unique_ptr<std::pmr::memory_resource> SerialDeviceCommunicator::do_reduction_memory(std::size_t bytes, MemoryUse) {
   const std::size_t size = rounded_up(std::max<std::size_t>(bytes, 1));
@@ -47,9 +52,20 @@ std::unique_ptr<std::pmr::memory_resource> SerialDeviceCommunicator::do_reductio
 }
 
 void SerialDeviceCommunicator::do_wait(const char* what, std::int64_t step) {
-  cudaError_t state = cudaEventRecord(reached_.get(), producer_);
-  if (state == cudaSuccess) state = query_event(reached_.get());
-  for (Backoff backoff(kDevicePace); state == cudaErrorNotReady; state = query_event(reached_.get())) backoff.pause();
+  do_end_step();
+  do_wait_for_step(what, step);
+}
+
+void SerialDeviceCommunicator::do_end_step() {
+  require_no_error(cudaEventRecord(ends_[ended_ % ends_.size()].get(), producer_), "the end of a step");
+  ++ended_;
+}
+
+void SerialDeviceCommunicator::do_wait_for_step(const char* what, std::int64_t step) {
+  const DeviceEvent& end = ends_[waited_for_ % ends_.size()];
+  ++waited_for_;
+  cudaError_t state = query_event(end.get());
+  for (Backoff backoff(kDevicePace); state == cudaErrorNotReady; state = query_event(end.get())) backoff.pause();
   require_no_error(state, what, step);
 }
 

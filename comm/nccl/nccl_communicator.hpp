@@ -25,10 +25,11 @@
 /// additions from them: a run repeats bit for bit on the same machines.
 ///
 /// EXPOSED TIME. Two timing events around the wait of join() on the producer's stream tell how long it stood still. In
-/// a capture they are recorded as external events, so that each replay records them again; whether a replay did is seen
-/// by their time being after the last wait(). To read the times costs the host microseconds for each pair while the
-/// device idles, so after the first 7 steps they are read in every 7th step alone, and each step between counts as much
-/// as the last that was read. What is no step (a negative one) is always read.
+/// a capture they are recorded as external events, so that each replay records them again; whether a replay did in a
+/// step is seen by their time being between the ends of the step before and of this one. To read the times costs the
+/// host microseconds for each pair while the device idles, so after the first 7 steps they are read in every 7th step
+/// alone, and each step between counts as much as the last that was read. What is no step (a negative one) is always
+/// read.
 ///
 /// AS BFLOAT16. The own stream rounds what is to be summed into a staging buffer of fixed size, sums there, and widens
 /// the result back, a part of that size at a time: in the order of the stream, so one buffer does for all.
@@ -45,6 +46,7 @@
 /// named.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -77,6 +79,12 @@ class NcclCommunicator final : public Communicator {
   struct ExposedWait {
     DeviceEvent begin, end;
   };
+  /// The end of a step, or of what somebody waits for, on the producer's stream.
+  struct StepEnd {
+    DeviceEvent reached;
+    std::vector<ExposedWait> immediate;  ///< the first `used` since the end before
+    std::size_t used = 0;
+  };
 
   std::unique_ptr<std::pmr::memory_resource> do_reduction_memory(std::size_t bytes, MemoryUse use) override;
   void do_all_reduce(std::span<float> data) override;
@@ -90,6 +98,8 @@ class NcclCommunicator final : public Communicator {
   void do_barrier() override;
   void do_join() override;
   void do_wait(const char* what, std::int64_t step) override;
+  void do_end_step() override;
+  void do_wait_for_step(const char* what, std::int64_t step) override;
   void do_note_activity(const char* what, std::int64_t step) noexcept override { host_.note_activity(what, step); }
   void do_begin_long_operation(const char* what) override { host_.begin_long_operation(what); }
   void do_end_long_operation() noexcept override { host_.end_long_operation(); }
@@ -114,8 +124,8 @@ class NcclCommunicator final : public Communicator {
   void describe_way(std::string_view log, bool listened);
   ExposedWait make_exposed_wait() const;
   ExposedWait* next_exposed_wait(bool capturing);
-  void add_up_exposed_waits(std::int64_t step);
-  double read_exposed_waits();
+  void add_up_exposed_waits(const StepEnd& before, const StepEnd& end, std::int64_t step);
+  double read_exposed_waits(const StepEnd& before, const StepEnd& end);
 
   /// Polls between two looks at the peers; returns when `done` does. Throws PeerError.
   template <class Done>
@@ -142,14 +152,14 @@ class NcclCommunicator final : public Communicator {
   std::int64_t steps_waited_for_ = 0;
   std::string description_;
   DeviceStream own_;
-  DeviceEvent ready_, done_, reached_;
-  DeviceEvent since_;                   ///< the end of the last wait()
-  std::vector<ExposedWait> immediate_;  ///< the first immediate_used_ since the last wait()
-  std::size_t immediate_used_ = 0;
-  std::vector<ExposedWait> recorded_;  ///< in graphs
-  DeviceMemory staging_;               ///< sums as bfloat16; nothing where they travel as float32
-  DeviceMemory pieces_;                ///< of subtrees; nothing without a tree
-  DeviceMemory steps_;                 ///< of the tree
+  DeviceEvent ready_, done_;
+  /// Of end `number` at number % 3: the two that may be left to wait for, and the one before them.
+  std::array<StepEnd, 3> ends_;
+  std::size_t ended_ = 1, waited_for_ = 1;  ///< end 0: the start
+  std::vector<ExposedWait> recorded_;       ///< in graphs
+  DeviceMemory staging_;                    ///< sums as bfloat16; nothing where they travel as float32
+  DeviceMemory pieces_;                     ///< of subtrees; nothing without a tree
+  DeviceMemory steps_;                      ///< of the tree
   const SummationTree* tree_ = nullptr;
   std::vector<int> first_subtrees_;                 ///< of each rank, in the order of the tree
   std::vector<NcclHandle::Message> messages_ = {};  ///< of one part

@@ -10,6 +10,7 @@
 
 #include "model/backend.hpp"
 #include "model/state/parameter_state.hpp"
+#include "model/state/scalars.hpp"
 #include "model/state/step_status_buffer.hpp"
 #include "model/update_rule.hpp"
 

@@ -222,8 +222,8 @@ class Side {
       training_.status.report_loss(training_.model.loss_sums());
       training_.optimizer.finish_gradients();
       training_.optimizer.update();
-      training_.status.post();
     });
+    if (last) training_.status.post();
     training_.model.release_batch();
     backend_->synchronize();
   }

@@ -158,8 +158,8 @@ Trained trained(std::unique_ptr<Backend> backend, const Workload& workload, int 
       training.status.report_loss(model.loss_sums());
       training.optimizer.finish_gradients();
       training.optimizer.update();
-      training.status.post();
     });
+    training.status.post();
     training.model.release_batch();
     backend->synchronize();
     training.model.wait_staged();

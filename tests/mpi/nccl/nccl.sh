@@ -74,7 +74,7 @@ rm -f "$own"
 worker=$pretender
 for transport in automatic ring; do
   for n in 2 3; do
-    for conduct in sums tree graph shards bf16; do
+    for conduct in sums tree graph steps shards bf16; do
       run $n $transport $conduct
       [ $code = 0 ] || fail "exit $code"
     done

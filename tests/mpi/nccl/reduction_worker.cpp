@@ -230,6 +230,33 @@ class Job {
     sampled();
   }
 
+  /// A wait for a step is not one for what was enqueued after it.
+  void steps() {
+    const double ranks = host_.size();
+    const auto refuses = [&](const auto& call) {
+      try {
+        call();
+      } catch (const std::logic_error&) {
+        return true;
+      }
+      return false;
+    };
+    require(refuses([&] { communicator_->wait_for_step("a step", 1); }), "there must be a step to wait for");
+    communicator_->all_reduce(std::span(floats_));
+    communicator_->end_step();
+    communicator_->all_reduce(std::span(doubles_));
+    communicator_->end_step();
+    require(refuses([&] { communicator_->end_step(); }), "two steps may be left to wait for");
+    require(refuses([&] { communicator_->wait("all", 3); }), "a wait for all wants no steps");
+    const double before = communicator_->exposed_seconds();
+    communicator_->wait_for_step("a step", 1);
+    const double between = communicator_->exposed_seconds();
+    communicator_->wait_for_step("a step", 2);
+    require(between > before && communicator_->exposed_seconds() > between, "each step has its exposed time");
+    check(ranks);
+    wait(3);
+  }
+
   /// An event behind a sum that NCCL has not yet recorded would not wait for it: the pretender ends the program.
   static void records_too_early(Communicator& host) {
     const NcclId id = make_nccl_id(host);
@@ -291,6 +318,7 @@ void work(MpiSession& session, Communicator& host, const std::string& conduct) {
   require(nvls != nullptr && nvls == std::string_view("0"), "sums that repeat");
   if (conduct == "sums" || conduct == "tree") return job.sums();
   if (conduct == "graph") return job.graph();
+  if (conduct == "steps") return job.steps();
   if (conduct == "shards") return job.shards();
   if (conduct == "bf16") return job.bf16();
   if (conduct == "chatter") return job.chatter();
