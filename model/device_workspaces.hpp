@@ -11,7 +11,8 @@ namespace lockstep::model {
 inline constexpr std::size_t kProductWorkspace = std::size_t{64} << 20;
 /// For the patches of convolutions that are done as products. A tile is at least one image, whatever it takes.
 inline constexpr std::size_t kMostPatchBytes = std::size_t{256} << 20;
-/// For convolutions by a library: its plans that want more are not taken.
+/// For convolutions by a library: its plans that want more are not taken. The patches of what it has no plan for lie
+/// there, too: one after the other.
 inline constexpr std::size_t kMostLibraryWorkspace = std::size_t{256} << 20;
 /// For code, which CUDA loads when it is first used, and graphs. A process that had used cuBLAS held 287 MB with this
 /// way of loading and 667 MB with all code at once, its context included (pytorch/pytorch pull request 86509); the

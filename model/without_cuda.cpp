@@ -13,6 +13,8 @@ DeviceSurvey survey_devices() { return {.devices = {}, .obstacle = kObstacle}; }
 
 std::string gpu_library_error() { return kObstacle; }
 
+std::string convolution_library_error() { return kObstacle; }
+
 std::size_t free_memory(const Device&) { throw DeviceError(kObstacle); }
 
 std::string cuda_build() { return "without CUDA"; }

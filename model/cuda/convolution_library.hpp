@@ -30,6 +30,10 @@ class ConvolutionLibrary {
                                              const Tensor& d_y, Accumulate accumulate, const Tensor& d_w) = 0;
   [[nodiscard]] virtual bool image_gradient(cudaStream_t stream, const Convolution& shape, const Tensor& w,
                                             const Tensor& d_y, const Tensor& d_x) = 0;
+  /// Whether it has been found to be here, by the first call of the functions above.
+  virtual bool is_there() const noexcept = 0;
+  /// Memory for what comes next on the stream, until the next call of any function.
+  virtual void* workspace(std::size_t bytes) = 0;
   /// "cuDNN 9.19.0"
   virtual std::string description() const = 0;
 

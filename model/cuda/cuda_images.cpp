@@ -24,7 +24,7 @@ CudaImages::CudaImages(Device device)
     : ImageOperations(device.types),
       device_(std::move(device)),
       pair_sums_(device_.memory, batch_norm_scratch_bytes()) {
-  if (device_.use_library && device_.types.compute == ElementType::bfloat16) {
+  if (device_.types.compute == ElementType::bfloat16) {
     library_ = make_convolution_library(device_.memory, device_.forget_recordings);
   }
 }
@@ -37,6 +37,7 @@ std::string CudaImages::description() const {
 
 void* CudaImages::patch_workspace(const Convolution& shape, const Tensor& x) {
   const std::size_t bytes = patch_bytes(shape, x.type, x.rows);
+  if (bytes > 0 && library_ != nullptr && library_->is_there()) return library_->workspace(bytes);
   if (bytes > patches_.bytes()) {
     // Nobody may still use the old one, and it goes before the new one comes: both may not fit.
     if (patches_.data() != nullptr) device_.forget_recordings();
@@ -84,8 +85,7 @@ void CudaImages::do_convolution_backward(const Convolution& shape, const LinearB
                         accumulate, d_bias, device_.scratch);
   }
   ConvolutionLibrary* const library = library_for(shape);
-  const bool rounded = library != nullptr && device_.rounded_filter_gradients;
-  if (d_w.present() && (!rounded || !library->filter_gradient(stream, shape, x, d_y, accumulate, d_w))) {
+  if (d_w.present() && (library == nullptr || !library->filter_gradient(stream, shape, x, d_y, accumulate, d_w))) {
     filter_gradient_by_gemm(stream, shape, x, d_y, accumulate, d_w, patch_workspace(shape, x),
                             [&](const Tensor& patches, const Tensor& gradient, Accumulate add, const Tensor& out) {
                               device_.matmul.multiply(stream, {patches, Matmul::Transposed::yes}, {gradient}, add, out);

@@ -26,9 +26,6 @@ class CudaImages final : public ImageOperations {
     OperationTypes types;
     /// Called before memory that recorded work may use is given back: waits for the stream and drops the recordings.
     std::function<void()> forget_recordings;
-    bool use_library = true;  ///< use a library for convolutions in bfloat16 where there is one
-    /// Also for the filters' gradients, which it rounds to bfloat16; else they are products in fp32.
-    bool rounded_filter_gradients = false;
   };
   explicit CudaImages(Device device);
 
@@ -70,7 +67,7 @@ class CudaImages final : public ImageOperations {
 
   const Device device_;
   Block pair_sums_;  ///< parts of batch normalisation's sums
-  Block patches_;    ///< of the largest tile so far
+  Block patches_;    ///< of the largest tile so far, where no library has room for them
   std::unique_ptr<ConvolutionLibrary> library_;
 };
 

@@ -1,5 +1,6 @@
 // Convolutions in bfloat16 through cuDNN. Its engines want filters as [out channels, patch], ours are [patch, out
-// channels]: they are transposed on the way, which costs little, for they are small beside the images.
+// channels]: they are transposed on the way, which costs little, for they are small beside the images. Gradients of
+// filters come in bfloat16, rounded once from sums in fp32, and are added to ours in fp32.
 #include <array>
 #include <map>
 #include <memory>
@@ -15,7 +16,11 @@
 #include "model/device.hpp"
 #include "model/device_workspaces.hpp"
 
-namespace lockstep::model::cuda {
+namespace lockstep::model {
+
+std::string convolution_library_error() { return cuda::cudnn_obstacle(); }
+
+namespace cuda {
 
 namespace {
 
@@ -58,6 +63,9 @@ class CudnnConvolution final : public ConvolutionLibrary {
     return true;
   }
 
+  bool is_there() const noexcept override { return obstacle_ && obstacle_->empty(); }
+  void* workspace(std::size_t bytes) override { return grown(workspace_, bytes); }
+
   std::string description() const override {
     if (!obstacle_) return "cuDNN once there are any";
     if (!obstacle_->empty()) return "products: " + *obstacle_;
@@ -72,7 +80,7 @@ class CudnnConvolution final : public ConvolutionLibrary {
   };
 
   /// Loads cuDNN when it is needed first; false where that fails.
-  bool is_there() {
+  bool start() {
     if (!obstacle_) {
       obstacle_ = cudnn_obstacle();
       if (obstacle_->empty()) {
@@ -89,7 +97,7 @@ class CudnnConvolution final : public ConvolutionLibrary {
 
   /// Null where there is none.
   const CudnnPlan* plan_for(const CudnnProblem& problem) {
-    if (!is_there()) return nullptr;
+    if (!start()) return nullptr;
     const auto key = problem.key();
     auto known = plans_.find(key);
     if (known == plans_.end()) {
@@ -147,4 +155,6 @@ std::unique_ptr<ConvolutionLibrary> make_convolution_library(DeviceMemory& memor
   return std::make_unique<CudnnConvolution>(memory, std::move(before_moving));
 }
 
-}  // namespace lockstep::model::cuda
+}  // namespace cuda
+
+}  // namespace lockstep::model

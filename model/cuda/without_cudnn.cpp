@@ -1,8 +1,15 @@
 // Built without cuDNN: convolutions are matrix multiplications.
 #include "model/cuda/convolution_library.hpp"
+#include "model/device.hpp"
 
-namespace lockstep::model::cuda {
+namespace lockstep::model {
+
+std::string convolution_library_error() { return "this lockstep was built without cuDNN"; }
+
+namespace cuda {
 
 std::unique_ptr<ConvolutionLibrary> make_convolution_library(DeviceMemory&, std::function<void()>) { return nullptr; }
 
-}  // namespace lockstep::model::cuda
+}  // namespace cuda
+
+}  // namespace lockstep::model

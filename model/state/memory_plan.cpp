@@ -1,8 +1,10 @@
 #include "model/state/memory_plan.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "model/batch.hpp"
+#include "model/device.hpp"
 #include "model/device_workspaces.hpp"
 #include "model/product_padding.hpp"
 #include "model/state/recurrent_state.hpp"
@@ -76,7 +78,10 @@ MemoryPlan plan_memory(const Network& network, const ModelOptions& options, cons
   plan.input = BatchStage::slot_bytes(network, options, state_options.purpose);
   plan.products = kProductWorkspace + padding_bytes(network, options.max_batch, types);
   plan.patches = patch_bytes(network, options.max_batch, types.compute);
-  if (plan.patches > 0 && types.compute == ElementType::bfloat16) plan.cudnn = kMostLibraryWorkspace;
+  if (plan.patches > 0 && types.compute == ElementType::bfloat16 &&
+      (types.convolution_library ? *types.convolution_library : convolution_library_error().empty())) {
+    plan.cudnn = std::max(kMostLibraryWorkspace, std::exchange(plan.patches, 0));
+  }
   plan.kernels = kKernelBytes;
   return plan;
 }

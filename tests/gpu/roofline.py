@@ -60,7 +60,6 @@ def resnet(lockstep):
     return "ResNet-50, 224 x 224", "images", 1, [
         ("convolutions forward", forward, 2 * outputs, TENSOR, 0),
         ("gradients of images and filters", backward, 4 * outputs, TENSOR, 0),
-        ("patches for the filters' gradients", 0, 2 * 57e6, 1, 0),
         ("batch norm and ReLU forward", 0, 3 * outputs, 1, 0),
         ("batch norm and ReLU backward", 0, (5 + 2 * 2 / 3) * outputs, 1, 0)]
 

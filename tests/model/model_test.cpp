@@ -441,16 +441,21 @@ TEST_F(ModelTest, MemoryOfADeviceHoldsWorkspaces) {
 
   const auto resnet =
       make_network({.name = "resnet"}, {.features = 32 * 32 * 3, .outputs = 10, .image = ImageShape{32, 32, 3}});
-  const auto images = [&](std::int64_t batch, Precision precision) {
-    return plan_memory(*resnet, {.max_batch = batch}, {}, memory_types_on_gpu(precision));
+  const auto images = [&](std::int64_t batch, Precision precision, bool library = false) {
+    MemoryTypes types = memory_types_on_gpu(precision);
+    types.convolution_library = library;
+    return plan_memory(*resnet, {.max_batch = batch}, {}, types);
   };
   const std::size_t of_image = images(1, Precision::bf16).patches;
   EXPECT_GT(of_image, 0u);
   EXPECT_EQ(images(3, Precision::bf16).patches, 3 * of_image);
   EXPECT_EQ(images(1, Precision::fp32).patches, 2 * of_image);
   EXPECT_EQ(images(1'000'000, Precision::bf16).patches, kMostPatchBytes);
-  EXPECT_EQ(images(1, Precision::bf16).cudnn, kMostLibraryWorkspace);
-  EXPECT_EQ(images(1, Precision::fp32).cudnn, 0u) << "which does no convolutions in fp32";
+  EXPECT_EQ(images(1, Precision::bf16).cudnn, 0u);
+  EXPECT_EQ(images(300, Precision::bf16, true).patches, 0u) << "a library does them all";
+  EXPECT_EQ(images(300, Precision::bf16, true).cudnn, kMostLibraryWorkspace);
+  EXPECT_EQ(images(1, Precision::fp32, true).cudnn, 0u) << "which does no convolutions in fp32";
+  EXPECT_EQ(images(1, Precision::fp32, true).patches, 2 * of_image);
   EXPECT_EQ(plan_memory(*resnet, {.max_batch = 1}, {}, {}).patches, 0u) << "on a host";
 }
 

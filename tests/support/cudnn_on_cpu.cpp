@@ -33,9 +33,9 @@ cudnnStatus_t refuse_call(cudnnStatus_t status, std::string why) {
   return status;
 }
 
-/// What an engine of ours is: three, in the order in which they are proposed.
-enum class Engine : std::int64_t { does_not_repeat, wants_too_much, will_do };
-constexpr std::int64_t kWorkspaceOfEngine[] = {0, std::int64_t{1} << 40, 4096};
+/// What an engine of ours is: four, in the order in which they are proposed.
+enum class Engine : std::int64_t { does_not_repeat, rounds_sums, wants_too_much, will_do };
+constexpr std::int64_t kWorkspaceOfEngine[] = {0, 0, std::int64_t{1} << 40, 4096};
 
 struct Attribute {
   cudnnBackendAttributeType_t type;
@@ -418,7 +418,7 @@ cudnnStatus_t cudnnBackendGetAttribute(const cudnnBackendDescriptor_t it, cudnnB
     case CUDNN_ATTR_ENGINEHEUR_RESULTS: {
       if (type != CUDNN_TYPE_BACKEND_DESCRIPTOR) break;
       const bool usual = value_of<cudnnBackendHeurMode_t>(descriptor, CUDNN_ATTR_ENGINEHEUR_MODE) == CUDNN_HEUR_MODE_A;
-      *count = convolutions_are_refused || !usual ? 0 : 3;
+      *count = convolutions_are_refused || !usual ? 0 : 4;
       for (std::int64_t i = 0; i < std::min(wanted, *count); ++i) {
         BackendDescriptor& to = *as_descriptor(static_cast<cudnnBackendDescriptor_t*>(elements)[i]);
         if (to.type != CUDNN_BACKEND_ENGINECFG_DESCRIPTOR) break;
@@ -437,9 +437,12 @@ cudnnStatus_t cudnnBackendGetAttribute(const cudnnBackendDescriptor_t it, cudnnB
     }
     case CUDNN_ATTR_ENGINE_NUMERICAL_NOTE: {
       if (type != CUDNN_TYPE_NUMERICAL_NOTE) break;
+      const Engine engine = descriptor.engine;
       const cudnnBackendNumericalNote_t notes[] = {CUDNN_NUMERICAL_NOTE_TENSOR_CORE,
-                                                   CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC};
-      *count = descriptor.engine == Engine::does_not_repeat ? 2 : 1;
+                                                   engine == Engine::does_not_repeat
+                                                       ? CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC
+                                                       : CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION};
+      *count = engine == Engine::does_not_repeat || engine == Engine::rounds_sums ? 2 : 1;
       std::memcpy(elements, notes, static_cast<std::size_t>(std::min(wanted, *count)) * sizeof notes[0]);
       return CUDNN_STATUS_SUCCESS;
     }
@@ -465,6 +468,9 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     return refuse_call(CUDNN_STATUS_BAD_PARAM, "a plan of another handle");
   }
   const BackendDescriptor& configuration = descriptor_in(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+  if (configuration.engine == Engine::does_not_repeat || configuration.engine == Engine::rounds_sums) {
+    return refuse_call(CUDNN_STATUS_NOT_SUPPORTED, "a plan of an engine that does not repeat or rounds its sums");
+  }
   const ConvolutionView of = convolution_view(descriptor_in(*configuration.graph, CUDNN_ATTR_OPERATIONGRAPH_OPS));
   const auto names = values_of<std::int64_t>(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
   const auto pointers = values_of<void*>(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);

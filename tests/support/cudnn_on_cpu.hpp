@@ -6,8 +6,9 @@
 /// What it refuses: attributes of another type or number than the library's, descriptors that are used before they are
 /// finalized or after they are destroyed, convolutions whose extents do not follow from window, strides and paddings,
 /// tensors whose elements overlap, pointers that are less aligned than their tensors say, workspaces that are missing,
-/// plans of another handle. Of the engines that it proposes the first does not repeat, and says so; the second wants
-/// more workspace than anybody gives; the third will do and overwrites its workspace.
+/// plans of another handle, and plans of engines that say of themselves that they do not repeat or add in less than
+/// fp32: of those that it proposes the first does not repeat, the second rounds what it adds up; the third wants more
+/// workspace than anybody gives; the fourth will do and overwrites its workspace.
 ///
 /// What it does not know: which engines the library has for which convolution, and their order of summation.
 #pragma once

@@ -100,8 +100,27 @@ struct Functions {
   decltype(&cudnnBackendFinalize) finalize = cudnnBackendFinalize;
 };
 
-/// Describes a forward convolution of 2 images of 6 x 6 x 8 with 8 filters of 3 x 3, with a fault; whether each call
-/// was taken, in their order.
+/// An operation and its attributes.
+struct Operation {
+  cudnnBackendDescriptorType_t type;
+  cudnnBackendAttributeName_t images, filters, output, window, alpha, beta;
+};
+constexpr std::array kOperations{
+    Operation{CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA},
+    Operation{CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
+    Operation{CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA}};
+
+/// Describes a convolution of 2 images of 6 x 6 x 8 with 8 filters of 3 x 3, or a gradient of one, with a fault;
+/// whether each call was taken, in their order.
 struct Description {
   enum class Fault {
     none,
@@ -114,7 +133,7 @@ struct Description {
     not_finalized  ///< a tensor
   };
 
-  Description(const Functions& functions, Fault fault) : functions_(functions) {
+  Description(const Functions& functions, const Operation& names, Fault fault) : functions_(functions) {
     const auto images = tensor(1, {2, 8, 6, 6}, fault, fault == Fault::wrong_stride ? 4 : 8);
     const auto filters = tensor(2, {8, fault == Fault::wrong_channels ? 3 : 8, 3, 3}, Fault::none, 8);
     const auto output = tensor(3, {2, 8, fault == Fault::wrong_extent ? 5 : 6, 6}, Fault::none, 8);
@@ -131,14 +150,14 @@ struct Description {
       set(window, name, CUDNN_TYPE_INT64, 2, ones.data());
     }
     finish(window);
-    const auto operation = make(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
+    const auto operation = make(names.type);
     const double alpha = 1, beta = 0;
-    set(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &images);
-    set(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &filters);
-    set(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &output);
-    set(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &window);
-    set(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_TYPE_DOUBLE, 1, &alpha);
-    set(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_TYPE_DOUBLE, 1, &beta);
+    set(operation, names.images, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &images);
+    set(operation, names.filters, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &filters);
+    set(operation, names.output, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &output);
+    set(operation, names.window, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &window);
+    set(operation, names.alpha, CUDNN_TYPE_DOUBLE, 1, &alpha);
+    set(operation, names.beta, CUDNN_TYPE_DOUBLE, 1, &beta);
     finish(operation);
   }
   ~Description() {
@@ -192,14 +211,16 @@ constexpr std::array kFaults{Fault::wrong_extent, Fault::wrong_stride, Fault::wr
                              Fault::wrong_type,   Fault::wrong_number, Fault::not_finalized};
 
 TEST(CudnnOnCpu, FindsWhatIsWrongWithADescription) {
-  EXPECT_TRUE(Description(Functions(), Fault::none).all_taken());
-  EXPECT_THAT(take_convolution_refusals(), IsEmpty());
   const std::array words{
       "an output that is not what", "elements overlap", "do not fit together", "lacks attribute", "another type",
       "another number of",          "not finalized"};
-  for (std::size_t i = 0; i < kFaults.size(); ++i) {
-    EXPECT_FALSE(Description(Functions(), kFaults[i]).all_taken());
-    EXPECT_THAT(take_convolution_refusals(), Contains(HasSubstr(words[i])));
+  for (const Operation& operation : kOperations) {
+    EXPECT_TRUE(Description(Functions(), operation, Fault::none).all_taken());
+    EXPECT_THAT(take_convolution_refusals(), IsEmpty());
+    for (std::size_t i = 0; i < kFaults.size(); ++i) {
+      EXPECT_FALSE(Description(Functions(), operation, kFaults[i]).all_taken());
+      EXPECT_THAT(take_convolution_refusals(), Contains(HasSubstr(words[i])));
+    }
   }
 }
 
@@ -262,6 +283,33 @@ TEST(CudnnOnCpu, FindsAPlanWhosePartsAreGone) {
   ASSERT_EQ(cudnnDestroy(handle), CUDNN_STATUS_SUCCESS);
 }
 
+/// Of the engines that are proposed for a gradient of filters, the first two must not be taken.
+TEST(CudnnOnCpu, RefusesToRunEnginesThatDoNotRepeatOrRoundTheirSums) {
+  cudnnHandle_t handle = nullptr;
+  ASSERT_EQ(cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
+  const auto found = cuda::find_cudnn_plan(
+      cuda::CudnnDevice(handle), {cuda::CudnnProblem::Kind::filter_gradient, shapes()[1], 2}, std::size_t{1} << 20);
+  ASSERT_TRUE(found.has_value());
+  alignas(256) std::array<std::byte, 64 << 10> memory{};
+  const std::array names{cuda::kCudnnImages, cuda::kCudnnFilters, cuda::kCudnnOutput};
+  const std::array<void*, 3> pointers{memory.data(), memory.data() + (16 << 10), memory.data() + (32 << 10)};
+  void* const room = memory.data() + (48 << 10);
+  cuda::CudnnDescriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, names.data(), 3)
+      .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, pointers.data(), 3)
+      .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, &room)
+      .finalize();
+  for (const std::size_t engine : {std::size_t{0}, std::size_t{1}}) {
+    cuda::CudnnDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, found->made_of[engine])
+        .set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, &handle)
+        .finalize();
+    EXPECT_EQ(cudnnBackendExecute(handle, plan.get(), pack.get()), CUDNN_STATUS_NOT_SUPPORTED);
+    EXPECT_THAT(take_convolution_refusals(), Contains(HasSubstr("does not repeat or rounds its sums")));
+  }
+  ASSERT_EQ(cudnnDestroy(handle), CUDNN_STATUS_SUCCESS);
+}
+
 TEST(CudnnOnCpu, RefusesPointersThatDoNotFitThePlan) {
   cudnnHandle_t handle = nullptr, other = nullptr;
   ASSERT_EQ(cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
@@ -306,15 +354,17 @@ TEST(CudnnItself, TakesDescriptionsAsItsStandInDoes) {
                          .destroy = real(cudnnBackendDestroyDescriptor, "cudnnBackendDestroyDescriptor"),
                          .set = real(cudnnBackendSetAttribute, "cudnnBackendSetAttribute"),
                          .finalize = real(cudnnBackendFinalize, "cudnnBackendFinalize")};
-  EXPECT_TRUE(Description(itself, Fault::none).all_taken());
-  for (const Fault fault : kFaults) {
-    const Description theirs(itself, fault), ours(Functions(), fault);
-    const auto text = [](const Description& description) {
-      std::string calls;
-      for (const bool taken : description.taken()) calls += taken ? '+' : '-';
-      return calls;
-    };
-    EXPECT_EQ(text(theirs), text(ours)) << "fault " << static_cast<int>(fault);
+  for (const Operation& operation : kOperations) {
+    EXPECT_TRUE(Description(itself, operation, Fault::none).all_taken());
+    for (const Fault fault : kFaults) {
+      const Description theirs(itself, operation, fault), ours(Functions(), operation, fault);
+      const auto text = [](const Description& description) {
+        std::string calls;
+        for (const bool taken : description.taken()) calls += taken ? '+' : '-';
+        return calls;
+      };
+      EXPECT_EQ(text(theirs), text(ours)) << "operation " << operation.type << ", fault " << static_cast<int>(fault);
+    }
   }
   static_cast<void>(take_convolution_refusals());
 }

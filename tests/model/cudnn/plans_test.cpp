@@ -9,6 +9,7 @@
 
 #include "model/cuda/cudnn_plans.hpp"
 #include "model/device.hpp"
+#include "model/device_workspaces.hpp"
 
 namespace lockstep::model::cuda {
 namespace {
@@ -22,7 +23,7 @@ constexpr const char* kDevice = R"({
   "regsPerBlock": 65536, "reservedSharedMemoryPerBlock": 1024, "smClockRateKHz": 1980000, "supportCoopLaunch": 1,
   "totalGlobalMem": 150000000000, "warpSize": 32, "maxGridSize": [2147483647, 65535, 65535],
   "maxBlockSize": [1024, 1024, 64]})";
-constexpr std::size_t kMostWorkspace = std::size_t{256} << 20;
+constexpr std::size_t kMostWorkspace = kMostLibraryWorkspace;
 constexpr std::array kKinds{CudnnProblem::Kind::forward, CudnnProblem::Kind::filter_gradient,
                             CudnnProblem::Kind::image_gradient};
 
