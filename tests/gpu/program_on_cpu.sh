@@ -101,6 +101,44 @@ for back in "" "--roll-back 1 --roll-back-factor 1e-31"; do
   grep -q 'not finite' cpu.said && cmp cpu.said gpu.said && cmp cpu.said plain.said || failed "not alike: $(cat ./*.said)"
 done
 
+check "what is asked for comes after the step that has begun: checkpoints hold the state after the steps that they name"
+steady="train $lstm $on_gpu --global-batch 12 --report-every 1 --evaluate-every -1 --checkpoint-every 100000 --seed 3 --progress off --no-tensorboard"
+rm -rf asked
+start -n 2 $steady --steps 100000 --run asked
+wait_for 60 grep -q '^ *step ' out && touch asked/checkpoint-now
+wait_for 60 sh -c 'ls asked/checkpoints/step-*.h5'
+kill -USR1 "$job"
+finish 60
+expect_status 75
+[ "$(ls asked/checkpoints/step-*.h5 | wc -l)" = 2 ] || failed "$(ls asked/checkpoints)"
+for file in asked/checkpoints/step-*.h5; do
+  step=$((10#$(basename "$file" .h5 | cut -d- -f2)))
+  rm -rf straight
+  run -n 2 $steady --steps "$step" --run straight
+  expect_status 0
+  python3 - "$file" "straight/checkpoints/$(basename "$file")" <<'END' || failed "step $step is not what it is without being asked"
+import h5py, sys
+def tensors(file):
+    found = {}
+    h5py.File(file).visititems(lambda name, it: found.update({name: it[...].tobytes()}) if isinstance(it, h5py.Dataset) and it.dtype.kind == "f" else None)
+    return found
+a, b = map(tensors, sys.argv[1:])
+assert a.keys() == b.keys() and len(a) >= 8, (sorted(a), sorted(b))
+sys.exit(a != b)
+END
+done
+
+check "a leap of the loss is left behind as on the CPU"
+leaps="--data data --optimizer sgd --hidden 16 --global-batch 40 --schedule step --boundaries 60 --decay-rate 300 --steps 100 --checkpoint-every 5
+  --keep 50 --seed 3 --progress off --no-tensorboard --roll-back 1 --roll-back-factor 0.003"
+for device in cpu gpu; do
+  rm -rf leaps
+  run -n 2 train $leaps --learning-rate 0.1 --device $device --precision fp32 --run leaps
+  expect_status 0
+  { own_words | grep -o 'step [0-9]*: the loss leaps'; grep -o '"kind":"roll_back","step":[0-9]*' leaps/metrics.jsonl; ls leaps/checkpoints; } >$device.said
+done
+grep -q 'leaps' cpu.said && cmp cpu.said gpu.said || failed "not alike: $(cat cpu.said gpu.said)"
+
 check "layers frozen above trained ones, on three ranks, the optimiser in parts, too"
 frozen="--learning-rate 0.01 --freeze block_2/attention/*,norm/shift"
 trained cpu 1 $gpt --device cpu $frozen
