@@ -116,9 +116,10 @@ void Trainer::enqueue(const Request& request) {
 }
 
 void Trainer::give_up_ahead() {
-  if (under_way_ == 0) return;
-  parts_.gradient_communicator.wait_for_step("a step that is not counted", enqueued_.front().number);
-  under_way_ = 0;
+  if (under_way_ > 0) {
+    parts_.gradient_communicator.wait_for_step("a step that is not counted", enqueued_.front().number);
+    under_way_ = 0;
+  }
   parts_.training.status.allow_updates();
 }
 
@@ -289,7 +290,6 @@ std::string Trainer::place_not_finite(int later) const {
 void Trainer::fail_not_finite(const StepOutcome& outcome, double gradient_norm) {
   const int later = under_way_;
   give_up_ahead();
-  parts_.training.status.allow_updates();
   // The reduction has mixed the gradients of all ranks: each one recomputes its own part to find where it began.
   const std::string place = place_not_finite(later);
   std::vector<std::string> places;

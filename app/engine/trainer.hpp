@@ -76,7 +76,7 @@ class Trainer {
   }
   /// A step has begun that step() has not told of: the state is that after it, or on its way there.
   bool is_ahead() const noexcept { return under_way_ > 0; }
-  /// Waits for it. Nobody hears of it any more.
+  /// Waits for it, if there is one: nobody hears of it any more. Updates that were refused keep none back from here on.
   void give_up_ahead();
 
   /// Steps that step() has told of.
