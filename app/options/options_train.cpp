@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -44,14 +42,6 @@ OptionTable train_table(TrainOptions& options) {
   return table;
 }
 
-/// Configurations of programs that did not know --shift-windows: they always did.
-void complete_older(const std::string& configuration, OptionTable& table) {
-  const bool whole = configuration.find("\nshuffle = ") != std::string::npos;
-  if (!whole || configuration.find("shift-windows = ") != std::string::npos) return;
-  Option* const shift = table.find("shift-windows");
-  shift->assign("yes", OptionSource::file, "shift-windows");
-}
-
 /// What the user has not given is as it was in what the run goes on from. With `--resume FILE` that is the
 /// configuration in FILE; with `--resume --run FOLDER` alone the one in the folder, if there is one.
 void apply_configuration_to_continue(const CommandLine& line, OptionTable& table,
@@ -73,7 +63,6 @@ void apply_configuration_to_continue(const CommandLine& line, OptionTable& table
       return;  // whoever goes on from it says it
     }
     apply_ini(text, fmt::format("the configuration in {}", *resume), table);
-    complete_older(text, table);
     if (value_of("data") != nullptr) table.find("validation")->reset();  // goes with the data
     return table.find("run")->reset();                                   // a run of its own
   }
@@ -86,8 +75,6 @@ void apply_configuration_to_continue(const CommandLine& line, OptionTable& table
     const std::filesystem::path there = moved_along(path->text(), table.find("run")->text(), *run);
     if (there != path->text()) path->assign(there.string(), OptionSource::file, name);
   }
-  std::ifstream stream(file);
-  complete_older({std::istreambuf_iterator<char>(stream), {}}, table);
 }
 
 }  // namespace
@@ -162,7 +149,6 @@ TrainOptions train_options_from_ini(const std::string& ini) {
   TrainOptions options;
   OptionTable table = train_table(options);
   apply_ini(ini, "stored configuration", table);
-  complete_older(ini, table);
   settle(table, options);
   return options;
 }

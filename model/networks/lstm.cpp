@@ -159,7 +159,6 @@ const NetworkKind lstm_network{
                           {"learning-rate", "1"},
                           {"clip-norm", "5"},
                           {"batch", "20"},
-                          {"shift-windows", "no"},
                           {"evaluation-batch", "20"}},
     .make = make};
 
