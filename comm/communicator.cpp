@@ -97,6 +97,15 @@ void Communicator::all_reduce(std::span<double> data) {
   collective([&] { do_all_reduce(data); });
 }
 
+void Communicator::urgent_all_reduce(std::span<double> data) {
+  collective([&] { do_urgent_all_reduce(data); });
+}
+
+void Communicator::do_urgent_all_reduce(std::span<double> data) {
+  do_all_reduce(data);
+  do_join();
+}
+
 void Communicator::all_reduce(const TreeTerms& terms) {
   if (terms.tree == nullptr || terms.tree->ranks() != size_) {
     throw std::invalid_argument(fmt::format("a sum by a tree that is not of {} ranks", size_));

@@ -104,6 +104,11 @@ class Communicator {
   /// by rank, so a run repeats exactly. Wire: 2 (p-1)/p * count elements per rank (ring).
   void all_reduce(std::span<float> data);
   void all_reduce(std::span<double> data);
+  /// The same sums with the same bits, at once: they are there when it returns. Up to 128 KiB overtake what is
+  /// enqueued and not done between hosts (ring and two-level, where a thread drives them), so that ranks may also
+  /// differ in what they have enqueued before. Else it is all_reduce() and join(): on a GPU the sums are there for what
+  /// comes next on the producer's stream.
+  void urgent_all_reduce(std::span<double> data);
   /// terms.data = the sum over the subtrees of all ranks, in the order of the tree, the same bits on every rank and at
   /// any number of ranks. In memory of reduction_memory, where the communicator shares any, and laid out alike on all
   /// ranks. Wire: (s + 1) (p-1)/p * count elements per rank with s subtrees, always float32. GPUs want to be made for
@@ -190,6 +195,7 @@ class Communicator {
   virtual void do_map(std::span<std::byte>, std::vector<std::byte*>&) const {}
   virtual void do_all_reduce(std::span<float> data) = 0;
   virtual void do_all_reduce(std::span<double> data) = 0;
+  virtual void do_urgent_all_reduce(std::span<double> data);
   virtual void do_all_reduce(const TreeTerms& terms);
   virtual void do_copy_here(std::span<const float> from, std::span<float> to);
   virtual void do_add_here(std::span<const float> from, std::span<float> to);

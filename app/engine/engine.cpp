@@ -87,8 +87,7 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
   const bool all_at_first = plan.settings.agree.after > 0 && plan.islands;
   if ((all_at_first ? communicator : stepping()).size() > 1 && network.synchronizes()) {
     model_options.sum_over_ranks = [this](const model::Tensor& sums) {
-      gradient_communicator().all_reduce(sums.elements<double>());
-      gradient_communicator().join();
+      gradient_communicator().urgent_all_reduce(sums.elements<double>());
     };
   }
   comm::all_succeed(communicator, [&] {

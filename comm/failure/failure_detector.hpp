@@ -21,11 +21,13 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "comm/communicator_options.hpp"
@@ -59,6 +61,15 @@ class FailureDetector {
   FailureDetector(const FailureDetector&) = delete;
   FailureDetector& operator=(const FailureDetector&) = delete;
 
+  /// Whoever waits calls `serve` at each poll, for a sum that overtakes what it waits for: it does what can be done
+  /// without waiting and says whether anything could. Before the first wait.
+  void set_overtaking(std::function<bool()> serve) { serve_ = std::move(serve); }
+  /// From here on such sums may come. From any thread.
+  void expect_overtaking() noexcept { expects_overtaking_.store(true, std::memory_order_relaxed); }
+  bool expects_overtaking() const noexcept { return expects_overtaking_.load(std::memory_order_relaxed); }
+  /// Of a wait that is not wait_until_done(), in the thread that drives collectives.
+  bool serve_overtaking() const { return expects_overtaking() && serve_(); }
+
   /// `rank` shows what it is doing at `page`. Before the first wait.
   void add_page(int rank, SharedControl& page);
   /// This rank waits no more, says farewell on its page, and the pages go.
@@ -72,6 +83,7 @@ class FailureDetector {
   void enter() noexcept { ++sequence_, awaited_ = -1; }
   /// What comes next in it comes from `rank`; -1: from several.
   void await(int rank) noexcept { awaited_ = rank; }
+  int awaited() const noexcept { return awaited_; }
   /// Calls `advance` until it says done, resting in between as above.
   template <class Advance>
   void wait_until_done(Collective operation, Advance advance);
@@ -165,6 +177,8 @@ class FailureDetector {
   bool by_messages_ = true;            ///< some peer has no page
   double deadline_seconds_, excuse_seconds_;
   const Urgency& urgency_;
+  std::function<bool()> serve_;
+  std::atomic<bool> expects_overtaking_{false};
   bool oversubscribed_;
   bool has_own_core_;           ///< the thread that drives collectives, beside those that compute
   std::uint64_t sequence_ = 0;  ///< collectives entered
@@ -191,7 +205,8 @@ void FailureDetector::wait_until_done(Collective operation, Advance advance) {
     polls_.store(polls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     const Progress progress = advance();
     if (progress == Progress::done) return;
-    if (progress == Progress::some) {
+    const bool served = serve_overtaking();
+    if (progress == Progress::some || served) {
       idle = 0;
       backoff.reset();
       patience.reset();

@@ -86,8 +86,8 @@ std::string SharedControl::last_seen() const {
   return at < 0 ? text : fmt::format("step {}: {}", at, text);
 }
 
-void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen, int milliseconds) noexcept {
-  const timespec limit{.tv_sec = milliseconds / 1000, .tv_nsec = milliseconds % 1000 * 1'000'000L};
+void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::chrono::microseconds time) noexcept {
+  const timespec limit{.tv_sec = time.count() / 1'000'000, .tv_nsec = time.count() % 1'000'000 * 1000};
   syscall(SYS_futex, &word, FUTEX_WAIT, seen, &limit, nullptr, 0);  // any return is a reason to look again
 }
 

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -52,6 +53,11 @@ struct SharedControl {
   std::atomic<std::uint64_t> progress;  ///< grows while it moves data that the others of its machine wait for
   std::array<std::atomic<std::uint64_t>, 6> activity;
   std::array<std::atomic<std::uint64_t>, 16> wait;  ///< what else than its peers it waits for: set_wait
+  /// Line 6: of the sums that overtake others (TwoLevelCommunicator): the last that it has brought its terms to, how
+  /// many, and the last of which it has written the sums.
+  alignas(64) std::atomic<std::uint32_t> urgent_brought;
+  std::atomic<std::uint32_t> urgent_summed;
+  std::atomic<std::uint64_t> urgent_count;
   alignas(64) std::array<std::array<std::byte, kMessageBytes>, 2> message;
 
   void set_call(std::uint32_t barrier, const CollectiveCall& own_call) noexcept;
@@ -67,7 +73,7 @@ struct SharedControl {
 static_assert(sizeof(SharedControl) <= 4096 && std::atomic<std::uint64_t>::is_always_lock_free);
 
 /// Sleeps until `word` differs from `seen`, somebody calls futex_wake, or the time is up. Works across processes.
-void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen, int milliseconds) noexcept;
+void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::chrono::microseconds time) noexcept;
 void futex_wake_all(std::atomic<std::uint32_t>& word) noexcept;
 
 }  // namespace lockstep::comm

@@ -45,6 +45,7 @@ class ForwardingCommunicator : public Communicator {
   }
   void do_all_reduce(std::span<float> data) override { inner_->all_reduce(data); }
   void do_all_reduce(std::span<double> data) override { inner_->all_reduce(data); }
+  void do_urgent_all_reduce(std::span<double> data) override { inner_->urgent_all_reduce(data); }
   void do_all_reduce(const TreeTerms& terms) override { inner_->all_reduce(terms); }
   void do_copy_here(std::span<const float> from, std::span<float> to) override { inner_->copy_here(from, to); }
   void do_add_here(std::span<const float> from, std::span<float> to) override { inner_->add_here(from, to); }

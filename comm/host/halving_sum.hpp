@@ -8,6 +8,7 @@
 #include <cstring>
 #include <span>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "comm/host/halving_rounds.hpp"
@@ -24,11 +25,12 @@ class HalvingSum {
   using Code = WireCode<OnWire>;
   static constexpr bool kRounds = !std::is_same_v<T, OnWire>;
 
-  /// `ranks`: of the ring, in its order. All arguments outlive this.
-  HalvingSum(std::span<const int> ranks, int position, std::span<T> data, std::span<float> residual,
-             const RingParts& parts, SegmentHandler& handler, RoundMemory& memory, MessageExchange& exchange,
-             Collective operation)
+  /// `ranks`: of the ring, in its order; `rounds`: halving_rounds() of as many. All arguments outlive this.
+  HalvingSum(std::span<const int> ranks, std::span<const HalvingRound> rounds, int position, std::span<T> data,
+             std::span<float> residual, const RingParts& parts, SegmentHandler& handler, RoundMemory& memory,
+             MessageExchange& exchange, const RingWork& work)
       : ranks_(ranks),
+        rounds_(rounds),
         position_(position),
         data_(data),
         residual_(residual),
@@ -36,34 +38,72 @@ class HalvingSum {
         handler_(handler),
         memory_(memory),
         exchange_(exchange),
-        operation_(operation) {}
+        operation_(work.operation),
+        round_(work.phases == RingPhases::all_gather ? rounds.size() : 0),
+        last_(work.phases == RingPhases::reduce_scatter ? rounds.size() : 2 * rounds.size()),
+        loaded_(size()) {}
 
-  void run(std::span<const HalvingRound> rounds, RingPhases phases) {
-    if constexpr (!std::is_same_v<T, std::byte>) {
-      if (phases != RingPhases::all_gather) reduce_scatter(rounds, phases == RingPhases::all_reduce);
+  /// After an error receives may still be posted.
+  ~HalvingSum() { exchange_.call_back(); }
+  HalvingSum(const HalvingSum&) = delete;
+  HalvingSum& operator=(const HalvingSum&) = delete;
+
+  bool done() const { return round_ == last_; }
+
+  /// Does what can be done without waiting; true when anything could.
+  bool advance() {
+    bool progress = false;
+    while (!done()) {
+      if (!std::exchange(under_way_, true)) begin_round();
+      const Progress made = exchange_.advance(operation_);
+      if (made != Progress::done) return progress || made == Progress::some;
+      end_round();
+      under_way_ = false;
+      progress = true;
     }
-    if (phases == RingPhases::all_gather) for_each_slice(0, 1, [&](Slice slice) { handler_.load(slice); });
-    for_each_slice(0, 1, [&](Slice slice) { handler_.unload(slice); });
-    if (phases != RingPhases::reduce_scatter) all_gather(rounds);
+    return progress;
   }
 
  private:
-  /// `goes_on`: the sum will be gathered, so its owner keeps it as it is rounded.
-  void reduce_scatter(std::span<const HalvingRound> rounds, bool goes_on) {
-    int loaded = size();  // blocks from here on are this rank's terms
-    const auto load_from = [&](int first) {
-      for_each_slice(first, loaded - first, [&](Slice slice) { load(slice); });
-      loaded = std::min(loaded, first);
-    };
-    for (const HalvingRound& round : rounds) {
-      load_from(std::min(round.skip, loaded));
-      start(round.skip, round.skip, 0, round.blocks, [&](Slice slice) { return errors(slice); });
-      load_from(0);  // while they travel
-      exchange_.finish(operation_);
-      const std::byte* from = memory_.in.data();
-      for_each_slice(0, round.blocks, [&](Slice slice) { from = add(slice, from); });
+  bool reduces() const { return round_ < rounds_.size(); }
+  /// The all-gather goes back through the rounds.
+  const HalvingRound& round() const { return rounds_[reduces() ? round_ : 2 * rounds_.size() - 1 - round_]; }
+
+  void begin_round() {
+    if constexpr (!std::is_same_v<T, std::byte>) {
+      if (reduces()) {
+        load_from(std::min(round().skip, loaded_));
+        start(round().skip, round().skip, 0, round().blocks, [&](Slice slice) { return errors(slice); });
+        return load_from(0);  // while they travel
+      }
     }
+    if (gathers_only() && round_ == rounds_.size()) {
+      for_each_slice(0, 1, [&](Slice slice) { handler_.load(slice); });
+      for_each_slice(0, 1, [&](Slice slice) { handler_.unload(slice); });
+    }
+    start(-round().skip, 0, round().skip, round().blocks, [](Slice) -> float* { return nullptr; });
+  }
+
+  void end_round() {
+    const std::byte* from = memory_.in.data();
+    if (!reduces()) {
+      for_each_slice(round().skip, round().blocks, [&](Slice slice) {
+        from = take(slice, from);
+        handler_.unload(slice);
+      });
+      ++round_;
+      return;
+    }
+    if constexpr (!std::is_same_v<T, std::byte>) {
+      for_each_slice(0, round().blocks, [&](Slice slice) { from = add(slice, from); });
+    }
+    if (++round_ == rounds_.size()) end_reduction();
+  }
+
+  /// The own block has the terms of all.
+  void end_reduction() {
     if constexpr (kRounds) {
+      const bool goes_on = !done();  // it will be gathered, so its owner keeps it as it is rounded
       for_each_slice(0, 1, [&](Slice slice) {
         if (goes_on) {
           Code::round_in_place(&data_[slice.offset], errors(slice), slice.count);
@@ -72,19 +112,14 @@ class HalvingSum {
         }
       });
     }
+    for_each_slice(0, 1, [&](Slice slice) { handler_.unload(slice); });
   }
 
-  void all_gather(std::span<const HalvingRound> rounds) {
-    for (std::size_t i = rounds.size(); i-- > 0;) {
-      const HalvingRound& round = rounds[i];
-      start(-round.skip, 0, round.skip, round.blocks, [](Slice) -> float* { return nullptr; });
-      exchange_.finish(operation_);
-      const std::byte* from = memory_.in.data();
-      for_each_slice(round.skip, round.blocks, [&](Slice slice) {
-        from = take(slice, from);
-        handler_.unload(slice);
-      });
-    }
+  bool gathers_only() const { return loaded_ == size(); }
+  /// Blocks from `first` on become this rank's terms.
+  void load_from(int first) {
+    for_each_slice(first, loaded_ - first, [&](Slice slice) { load(slice); });
+    loaded_ = std::min(loaded_, first);
   }
 
   /// Sends `blocks` blocks from `outgoing` on by `distance` positions, and receives as many for those from `incoming`.
@@ -154,6 +189,7 @@ class HalvingSum {
   int rank_at(int position) const { return ranks_[static_cast<std::size_t>((position + size()) % size())]; }
 
   std::span<const int> ranks_;
+  std::span<const HalvingRound> rounds_;
   int position_;
   std::span<T> data_;
   std::span<float> residual_;
@@ -162,6 +198,9 @@ class HalvingSum {
   RoundMemory& memory_;
   MessageExchange& exchange_;
   Collective operation_;
+  std::size_t round_, last_;  ///< of the sums, then of the gathering
+  int loaded_;                ///< blocks from here on are this rank's terms
+  bool under_way_ = false;    ///< the round
   int to_ = 0;
 };
 

@@ -29,40 +29,28 @@ void MessageExchange::start(const Round& round) {
   received_ = sent_ = 0;
   from_ = round.from;
   if (from_ >= 0) detector_.await(from_);
-  try {
-    if (round.from >= 0) {
-      for_each_piece(round.in.size(), [&](std::size_t offset, std::size_t length) {
-        check(MPI_Irecv(round.in.data() + offset, static_cast<int>(length), MPI_BYTE, round.from, kDataTag, data,
-                        &receives_.emplace_back(MPI_REQUEST_NULL)),
-              "MPI_Irecv", detector_.state(), round.from);
-        lengths_.push_back(length);
-      });
-    }
-    for_each_piece(round.out.size(), [&](std::size_t offset, std::size_t length) {
-      for (const int to : round.to) {
-        check(MPI_Isend(round.out.data() + offset, static_cast<int>(length), MPI_BYTE, to, kDataTag, data,
-                        &sends_.emplace_back(MPI_REQUEST_NULL)),
-              "MPI_Isend", detector_.state(), to);
-      }
+  if (round.from >= 0) {
+    for_each_piece(round.in.size(), [&](std::size_t offset, std::size_t length) {
+      check(MPI_Irecv(round.in.data() + offset, static_cast<int>(length), MPI_BYTE, round.from, tag_, data,
+                      &receives_.emplace_back(MPI_REQUEST_NULL)),
+            "MPI_Irecv", detector_.state(), round.from);
+      lengths_.push_back(length);
     });
-  } catch (...) {
-    call_back(receives_);
-    throw;
   }
+  for_each_piece(round.out.size(), [&](std::size_t offset, std::size_t length) {
+    for (const int to : round.to) {
+      check(MPI_Isend(round.out.data() + offset, static_cast<int>(length), MPI_BYTE, to, tag_, data,
+                      &sends_.emplace_back(MPI_REQUEST_NULL)),
+            "MPI_Isend", detector_.state(), to);
+    }
+  });
 }
 
-void MessageExchange::finish(Collective operation) {
-  try {
-    detector_.wait_until_done(operation, [&] {
-      const bool progress = take_received(operation);
-      const bool more = take_sent();
-      if (received_ == receives_.size() && sent_ == sends_.size()) return Progress::done;
-      return progress || more ? Progress::some : Progress::none;
-    });
-  } catch (...) {
-    call_back(receives_);
-    throw;
-  }
+Progress MessageExchange::advance(Collective operation) {
+  const bool progress = take_received(operation);
+  const bool more = take_sent();
+  if (received_ == receives_.size() && sent_ == sends_.size()) return Progress::done;
+  return progress || more ? Progress::some : Progress::none;
 }
 
 bool MessageExchange::take_received(Collective operation) {

@@ -14,11 +14,11 @@ namespace lockstep::comm {
 /// one empty piece, so that it, too, is waited for.
 class MessageExchange {
  public:
-  /// `detector` outlives this.
-  explicit MessageExchange(FailureDetector& detector) : detector_(detector) {}
+  /// `detector` outlives this; `tag` is that of all messages.
+  MessageExchange(FailureDetector& detector, int tag) : detector_(detector), tag_(tag) {}
 
   /// What goes to every rank of `to`, and what comes from rank `from`; -1: nothing comes. Both memories stay as they
-  /// are until finish().
+  /// are until the round is done, or called back.
   struct Round {
     std::span<const std::byte> out = {};
     std::span<const int> to = {};
@@ -26,8 +26,11 @@ class MessageExchange {
     int from = -1;
   };
   void start(const Round& round);
-  /// Until everything has come and gone. Throws PeerError.
-  void finish(Collective operation);
+  /// Does what can be done without waiting; done when everything has come and gone. Throws PeerError. `operation`: what
+  /// the rank is in, for messages.
+  Progress advance(Collective operation);
+  /// After an error, receives are still posted into the memory of the round.
+  void call_back() noexcept { comm::call_back(receives_); }
 
  private:
   /// The next pieces that have come, in their order; true: there were some.
@@ -35,6 +38,7 @@ class MessageExchange {
   bool take_sent();
 
   FailureDetector& detector_;
+  int tag_;
   int from_ = -1;
   std::vector<std::size_t> lengths_;  ///< of what comes, piece by piece
   std::vector<MPI_Request> receives_, sends_;

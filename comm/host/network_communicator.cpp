@@ -29,6 +29,7 @@ NetworkCommunicator::NetworkCommunicator(MpiSession::State& state, PeerTable pee
       limits_(options.all_reduce),
       detector_(state, std::move(peers), options, urgency_) {
   if (!options.overlap) return;
+  detector_.set_overtaking([this] { return serve_urgent(); });
   // Signals are the main thread's: it says with its next step status that a stop was asked for.
   sigset_t all, before;
   sigfillset(&all);
@@ -87,10 +88,20 @@ void NetworkCommunicator::do_broadcast(std::span<std::byte> data, int root) {
 }
 void NetworkCommunicator::do_barrier() { enqueue({.operation = Collective::barrier}); }
 
+template <class Work>
+void NetworkCommunicator::blaming_the_dead(Work work) {
+  try {
+    work();
+  } catch (const MpiCallError&) {
+    detector_.blame_the_dead();
+    throw;
+  }
+}
+
 void NetworkCommunicator::enqueue(const Queued& collective) {
   if (!thread_.joinable()) {
     const auto start = Clock::now();
-    run(collective);
+    blaming_the_dead([&] { run(collective); });
     busy_ += seconds_since(start);
     return;
   }
@@ -106,37 +117,99 @@ void NetworkCommunicator::run_queue(const std::stop_token& stop) {
   // Sleeps of 50 us would else take twice as long: the kernel puts off timers by as much, to wake up less often.
   prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
   std::unique_lock lock(mutex_);
-  while (wake_.wait(lock, stop, [this] { return finished_ < queue_.size(); }) && !stop.stop_requested()) {
-    const Queued collective = queue_[finished_];
+  const auto has_work = [this] { return urgent_posted_.load() || finished_ < queue_.size(); };
+  while (wake_.wait(lock, stop, has_work) && !stop.stop_requested()) {
+    const bool urgent = urgent_posted_.load();
+    const Queued collective = urgent ? Queued{.operation = Collective::all_reduce} : queue_[finished_];
+    rests_ = false;
     if (!error_) {
       lock.unlock();
       const auto start = Clock::now();
       std::exception_ptr error;
       detector_.set_driven(true);
       try {
-        run(collective);
+        blaming_the_dead([&] { run_next(urgent, collective); });
       } catch (...) {
         error = std::current_exception();
+        abandon_urgent();
       }
       detector_.set_driven(false);
       lock.lock();
       busy_ += seconds_since(start);
       error_ = error;
+      if (error) urgent_begun_ = false, urgent_posted_ = false;
     }
-    if (++finished_ == queue_.size()) done_.notify_one();
+    rests_ = true;
+    if (!urgent) ++finished_;
+    if (finished_ == queue_.size()) done_.notify_one();
   }
+}
+
+void NetworkCommunicator::run_next(bool urgent, const Queued& collective) {
+  if (!urgent) return run(collective);
+  detector_.wait_until_done(collective.operation, [this] {
+    const bool progress = serve_urgent();
+    return !urgent_posted_.load() ? Progress::done : progress ? Progress::some : Progress::none;
+  });
+}
+
+// What overtakes ------------------------------------------------------------------------------------------------------
+
+void NetworkCommunicator::do_urgent_all_reduce(std::span<double> data) {
+  if (!thread_.joinable() || !can_overtake() || data.size_bytes() > kMostUrgentBytes) {
+    do_all_reduce(data);
+    return do_join();
+  }
+  detector_.expect_overtaking();
+  urgency_.set(true);
+  std::unique_lock lock(mutex_);
+  const bool drives = rests_ && finished_ == queue_.size();
+  if (!drives && !error_) {
+    urgent_ = data;
+    urgent_posted_ = true;
+    wake_.notify_one();
+    done_.wait(lock, [this] { return error_ ? finished_ == queue_.size() : !urgent_posted_.load(); });
+  }
+  const bool failed = error_ != nullptr;
+  lock.unlock();
+  if (failed) return do_join();
+  if (drives) sum_here(data);
+  if (!queue_.empty()) urgency_.set(false);
+}
+
+void NetworkCommunicator::sum_here(std::span<double> data) {
+  const auto start = Clock::now();
+  try {
+    blaming_the_dead([&] {
+      begin_urgent(data);
+      detector_.wait_until_done(Collective::all_reduce, [this] { return advance_urgent(); });
+    });
+  } catch (...) {
+    abandon_urgent();
+    throw;
+  }
+  busy_ += seconds_since(start);
+}
+
+bool NetworkCommunicator::serve_urgent() {
+  if (!urgent_posted_.load(std::memory_order_acquire)) return false;
+  if (!std::exchange(urgent_begun_, true)) {
+    awaited_before_ = detector_.awaited();
+    begin_urgent(urgent_);
+  }
+  const Progress progress = advance_urgent();
+  if (progress != Progress::done) return progress == Progress::some;
+  detector_.await(awaited_before_);
+  urgent_begun_ = false;
+  {
+    const std::lock_guard lock(mutex_);
+    urgent_posted_ = false;
+  }
+  done_.notify_one();
+  return true;
 }
 
 void NetworkCommunicator::run(const Queued& collective) {
-  try {
-    perform(collective);
-  } catch (const MpiCallError&) {
-    detector_.blame_the_dead();
-    throw;
-  }
-}
-
-void NetworkCommunicator::perform(const Queued& collective) {
   switch (collective.operation) {
     case Collective::all_reduce:
       if (collective.terms.tree != nullptr) return run_tree_sum(collective.terms);

@@ -9,11 +9,19 @@
 /// (MPI_THREAD_SERIALIZED). Collectives are done in the order in which they are enqueued, with the same calls as
 /// without the thread: the same bits.
 ///
+/// WHAT OVERTAKES. A small sum that the computation cannot go on without (batch statistics) would wait for all buckets
+/// that are enqueued. So it does not join them: whoever waits for messages of a bucket, or for ranks of its host, looks
+/// after this sum at each poll, which has messages with a tag of their own and the schedule, and thus the bits, of any
+/// sum of its size. It needs nothing but that all ranks come to it, wherever their buckets are. Where no bucket is
+/// under way the computing thread drives it itself. One thread calls MPI and waits at any time, with one patience: as
+/// long as either of the two moves, nobody is called stuck.
+///
 /// ITS SHARE OF THE CORES. Where the ranks of a kernel have a core for it beside those that compute, the thread polls,
 /// yields and sleeps as any wait does. Else it sleeps between its looks at the network while the main thread computes,
 /// and polls at full speed while that waits in join() (Urgency).
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <exception>
@@ -43,6 +51,8 @@ class NetworkCommunicator : public Communicator {
   }
   void forget_rounding_errors() noexcept override { feedback_.forget(); }
   double busy_seconds() const noexcept override { return busy_; }
+  /// Larger sums do not overtake.
+  static constexpr std::size_t kMostUrgentBytes = std::size_t{128} << 10;
   std::vector<int> dead_peers() const override { return detector_.dead_peers(); }
 
  protected:
@@ -83,9 +93,17 @@ class NetworkCommunicator : public Communicator {
   virtual void run_broadcast(std::span<std::byte> data, int root) = 0;
   virtual void run_barrier() = 0;
 
+  /// A sum of up to kMostUrgentBytes that overtakes what is enqueued; whether one can, the same on all ranks.
+  virtual bool can_overtake() const noexcept { return false; }
+  virtual void begin_urgent(std::span<double>) {}
+  /// Does what can be done without waiting.
+  virtual Progress advance_urgent() { return Progress::done; }
+  virtual void abandon_urgent() noexcept {}
+
   std::unique_ptr<std::pmr::memory_resource> do_reduction_memory(std::size_t bytes, MemoryUse use) final;
   void do_all_reduce(std::span<float> data) final;
   void do_all_reduce(std::span<double> data) final;
+  void do_urgent_all_reduce(std::span<double> data) final;
   void do_all_reduce(const TreeTerms& terms) final;
   void do_reduce_scatter(std::span<float> data) final;
   void do_all_gather(std::span<std::byte> data, std::size_t element_bytes) final;
@@ -99,9 +117,16 @@ class NetworkCommunicator : public Communicator {
 
   void enqueue(const Queued& collective);
   void run_queue(const std::stop_token& stop);
-  /// What a call of MPI says of a dead peer is put into words.
+  /// What the thread has to do next, at once. Throws PeerError.
+  void run_next(bool urgent, const Queued& collective);
+  /// In the computing thread, while the other one has nothing to do.
+  void sum_here(std::span<double> data);
+  /// At each poll of the thread, for the sum that was posted: true when there was progress.
+  bool serve_urgent();
   void run(const Queued& collective);
-  void perform(const Queued& collective);
+  /// Of a call of MPI that fails because a peer has died, PeerError says so.
+  template <class Work>
+  void blaming_the_dead(Work work);
   /// Every rank sends its subtrees' part of each slice to the rank that owns the slice; the owners add up, and gather.
   void run_tree_sum(const TreeTerms& terms);
 
@@ -116,6 +141,11 @@ class NetworkCommunicator : public Communicator {
   std::vector<Queued> queue_;         ///< cleared, never shrunk: steps like the first allocate nothing
   std::size_t finished_ = 0;          ///< of queue_
   std::exception_ptr error_;
+  bool rests_ = true;                       ///< the thread
+  std::span<double> urgent_;                ///< what was posted
+  std::atomic<bool> urgent_posted_{false};  ///< and is not done; changes with mutex_ held
+  bool urgent_begun_ = false;
+  int awaited_before_ = -1;             ///< by the collective that is overtaken
   double busy_ = 0;                     ///< written by the thread before it reports the last collective finished
   std::vector<float> received_;         ///< subtrees of other ranks
   std::vector<const float*> subtrees_;  ///< of all ranks

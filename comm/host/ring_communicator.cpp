@@ -20,7 +20,9 @@ std::vector<int> all_ranks(int size) {
 }  // namespace
 
 RingCommunicator::RingCommunicator(MpiSession::State& state, PeerTable peers, const CommunicatorOptions& options)
-    : NetworkCommunicator(state, std::move(peers), options), ring_(detector(), all_ranks(state.size)) {}
+    : NetworkCommunicator(state, std::move(peers), options),
+      ring_(detector(), all_ranks(state.size)),
+      urgent_(detector(), all_ranks(state.size)) {}
 
 std::unique_ptr<ReductionMemory> RingCommunicator::take_memory(std::size_t bytes) {
   const std::shared_ptr<ReductionMemory> block = plain_reduction_memory(bytes);
@@ -32,13 +34,13 @@ std::unique_ptr<ReductionMemory> RingCommunicator::take_memory(std::size_t bytes
   });
 }
 
-const RingParts& RingCommunicator::parts_of(std::size_t count) {
-  parts_.clear();
+const RingParts& RingCommunicator::fill(RingParts& parts, std::size_t count) const {
+  parts.clear();
   for (int position = 0; position < size(); ++position) {
-    parts_.add(own_slice(count, position));
-    parts_.end_position();
+    parts.add(own_slice(count, position));
+    parts.end_position();
   }
-  return parts_;
+  return parts;
 }
 
 void RingCommunicator::run_all_reduce(std::span<float> data) {
@@ -77,6 +79,15 @@ void RingCommunicator::run_all_gather(std::span<std::byte> data, std::size_t ele
 void RingCommunicator::run_broadcast(std::span<std::byte> data, int root) {
   detector().enter();
   detector().broadcast(data, root);
+}
+
+void RingCommunicator::begin_urgent(std::span<double> data) {
+  urgent_.start(data, fill(urgent_parts_, data.size()), schedule_of(data.size_bytes()));
+}
+
+Progress RingCommunicator::advance_urgent() {
+  const bool progress = urgent_.advance();
+  return urgent_.done() ? Progress::done : progress ? Progress::some : Progress::none;
 }
 
 void RingCommunicator::run_barrier() {

@@ -5,6 +5,7 @@
 
 #include "comm/host/network_communicator.hpp"
 #include "comm/host/ring_group.hpp"
+#include "comm/host/stepwise_sum.hpp"
 
 namespace lockstep::comm {
 
@@ -25,14 +26,21 @@ class RingCommunicator : public NetworkCommunicator {
   void run_all_gather(std::span<std::byte> data, std::size_t element_bytes) override;
   void run_broadcast(std::span<std::byte> data, int root) override;
   void run_barrier() override;
+  bool can_overtake() const noexcept override { return transport() == Transport::ring; }
+  void begin_urgent(std::span<double> data) override;
+  Progress advance_urgent() override;
+  void abandon_urgent() noexcept override { urgent_.abandon(); }
 
   AllReduceSchedule schedule_of(std::size_t bytes) const noexcept { return limits_of(size()).schedule(bytes); }
   /// Every rank's own_slice of `count` elements.
-  const RingParts& parts_of(std::size_t count);
+  const RingParts& parts_of(std::size_t count) { return fill(parts_, count); }
+  const RingParts& fill(RingParts& parts, std::size_t count) const;
 
   RingGroup ring_;
   RingParts parts_;
   SegmentHandler in_place_;
+  StepwiseSum urgent_;
+  RingParts urgent_parts_;
 };
 
 }  // namespace lockstep::comm

@@ -1,13 +1,12 @@
 #include "comm/host/ring_group.hpp"
 
 #include <algorithm>
-#include <array>
 #include <type_traits>
 #include <utility>
 
+#include "comm/host/doubling_sum.hpp"
 #include "comm/host/halving_sum.hpp"
 #include "comm/host/ring_schedule.hpp"
-#include "comm/host/summation.hpp"
 #include "comm/session/mpi_state.hpp"
 
 namespace lockstep::comm {
@@ -18,7 +17,7 @@ RingGroup::RingGroup(FailureDetector& detector, std::vector<int> ranks)
       position_(static_cast<int>(std::find(ranks_.begin(), ranks_.end(), detector.state().rank) - ranks_.begin())),
       doubling_(doubling_rounds(size(), position_)),
       halving_(halving_rounds(size())),
-      exchange_(detector) {}
+      exchange_(detector, kDataTag) {}
 
 void RingGroup::run(std::span<float> data, const RingParts& parts, const Wire& wire, SegmentHandler& handler,
                     const RingWork& work) {
@@ -51,8 +50,16 @@ void RingGroup::run_as(std::span<T> data, std::span<float> residual, const RingP
       return run_doubling(data, parts, handler, work);
     }
   }
-  HalvingSum<T, OnWire>(ranks_, position_, data, residual, parts, handler, memory_, exchange_, work.operation)
-      .run(halving_, work.phases);
+  HalvingSum<T, OnWire> sum(ranks_, halving_, position_, data, residual, parts, handler, memory_, exchange_, work);
+  drive(sum, work.operation);
+}
+
+template <class Schedule>
+void RingGroup::drive(Schedule& schedule, Collective operation) {
+  detector_.wait_until_done(operation, [&] {
+    const bool progress = schedule.advance();
+    return schedule.done() ? Progress::done : progress ? Progress::some : Progress::none;
+  });
 }
 
 template <class T, class OnWire>
@@ -65,10 +72,7 @@ void RingGroup::run_ring(std::span<T> data, std::span<float> residual, const Rin
   detector_.await(ring.previous);
   Schedule schedule(ring, detector_.state(), data, residual, parts, handler, work.phases, staging_);
   try {
-    detector_.wait_until_done(work.operation, [&] {
-      const bool progress = schedule.advance();
-      return schedule.done() ? Progress::done : progress ? Progress::some : Progress::none;
-    });
+    drive(schedule, work.operation);
   } catch (const LengthError& error) {
     detector_.diverged(work.operation, ring.previous, error.got, error.expected);
   }
@@ -79,17 +83,8 @@ void RingGroup::sum_small(std::span<double> data, Collective operation) { double
 
 template <class T>
 void RingGroup::double_in_place(std::span<T> data, Collective operation) {
-  memory_.in.resize(data.size_bytes());
-  for (const DoublingRound& round : doubling_) {
-    std::array<int, 2> to{};
-    std::ranges::transform(round.receiving(), to.begin(), [this](int position) { return rank_at(position); });
-    exchange_.start({.out = std::as_bytes(data),
-                     .to = std::span(to).first(round.receiving().size()),
-                     .in = memory_.in,
-                     .from = rank_at(round.from)});
-    exchange_.finish(operation);
-    add_to(data.data(), reinterpret_cast<const T*>(memory_.in.data()), data.size());
-  }
+  DoublingSum<T> sum(ranks_, doubling_, data, memory_, exchange_, operation);
+  drive(sum, operation);
 }
 
 template <class T>

@@ -132,6 +132,9 @@ class RingGroup {
   template <class T, class OnWire>
   void run_as(std::span<T> data, std::span<float> residual, const RingParts& parts, SegmentHandler& handler,
               const RingWork& work);
+  /// Until it is done.
+  template <class Schedule>
+  void drive(Schedule& schedule, Collective operation);
   template <class T, class OnWire>
   void run_ring(std::span<T> data, std::span<float> residual, const RingParts& parts, SegmentHandler& handler,
                 const RingWork& work);

@@ -30,6 +30,8 @@ inline constexpr std::size_t kSegmentsOfSmallPart = 4;
 inline constexpr std::size_t kAhead = 16;
 /// Of whatever carries a sum: who is in another one gets a message of a length that it does not expect.
 inline constexpr int kDataTag = 2;
+/// Of a sum that overtakes others.
+inline constexpr int kUrgentTag = 6;
 
 /// The neighbour sent a message of another length (-1: a longer one) than expected: it is in another collective.
 struct LengthError {
@@ -51,6 +53,7 @@ struct RingPosition {
   int position = 0;   ///< of this rank on the ring
   int previous = 0;   ///< rank in the session of the one before, from which everything comes
   int following = 0;  ///< and of the one after
+  int tag = kDataTag;
 };
 
 /// What the elements of a segment are on the wire.
@@ -178,7 +181,7 @@ class RingSchedule {
     const Slice target = segment(posted_, Direction::in);
     void* const buffer =
         kRounds || reduces(posted_.step) ? static_cast<void*>(incoming(posts_)) : &data_[target.offset];
-    check(MPI_Irecv(buffer, static_cast<int>(Code::bytes(target.count)), MPI_BYTE, ring_.previous, kDataTag,
+    check(MPI_Irecv(buffer, static_cast<int>(Code::bytes(target.count)), MPI_BYTE, ring_.previous, ring_.tag,
                     state_.data, &receives_[posts_ % kAhead]),
           "MPI_Irecv", state_, ring_.previous);
     ++posts_;
@@ -196,7 +199,7 @@ class RingSchedule {
     const Slice source = segment(started_, Direction::out);
     if (started_.step == first_) load(source);
     const void* const buffer = packed(source);
-    check(MPI_Isend(buffer, static_cast<int>(Code::bytes(source.count)), MPI_BYTE, ring_.following, kDataTag,
+    check(MPI_Isend(buffer, static_cast<int>(Code::bytes(source.count)), MPI_BYTE, ring_.following, ring_.tag,
                     state_.data, &sends_[starts_ % kAhead]),
           "MPI_Isend", state_, ring_.following);
     if (started_.step == first_ && !reduces(first_)) handler_.unload(source);

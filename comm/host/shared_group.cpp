@@ -17,12 +17,16 @@
 namespace lockstep::comm {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr std::size_t kBounceOffset = 4096;
 /// How long to look for a peer at full speed, and how long after that while lending the core to whoever wants it.
 /// Waking a sleeper takes about 50 us (measured; an idle core must be roused): had the whole look been as short, each
 /// sleep of one rank would cause the next sleep of the other, for ever.
 constexpr std::chrono::microseconds kSpin{50}, kYield{200};
-constexpr int kSliceMilliseconds = 100;
+constexpr std::chrono::milliseconds kSlice{100};
+/// Where a sum may overtake: while there is none, and while there is one.
+constexpr std::chrono::microseconds kServingSlice{200}, kUrgentSlice{50};
 
 void pause_core() noexcept {
 #if defined(__x86_64__)
@@ -145,18 +149,31 @@ void SharedGroup::wait_for(int peer, const CollectiveCall& own_call) {
         if (has_arrived(peer)) return;
         pause_core();
       }
+      detector_.serve_overtaking();
     }
   }
   SharedControl& theirs = control(peer);
   Patience patience = detector_.patience();
-  for (;;) {
+  for (auto next_look = Clock::now() + kSlice;;) {
+    if (detector_.serve_overtaking()) {
+      if (has_arrived(peer)) return;
+      patience = detector_.patience();
+      continue;
+    }
     theirs.sleepers.fetch_add(1, std::memory_order_seq_cst);
     const std::uint32_t seen = theirs.arrived.load(std::memory_order_seq_cst);
-    if (static_cast<std::int32_t>(seen - barrier_) < 0) futex_wait(theirs.arrived, seen, kSliceMilliseconds);
+    if (static_cast<std::int32_t>(seen - barrier_) < 0) futex_wait(theirs.arrived, seen, slice());
     theirs.sleepers.fetch_sub(1, std::memory_order_seq_cst);
     if (has_arrived(peer)) return;
+    const Clock::time_point now = Clock::now();
+    if (now < next_look) continue;
     look_around(own_call, patience);
+    next_look = now + kSlice;
   }
+}
+
+std::chrono::microseconds SharedGroup::slice() const noexcept {
+  return !detector_.expects_overtaking() ? kSlice : detector_.may_spin() ? kUrgentSlice : kServingSlice;
 }
 
 void SharedGroup::look_around(const CollectiveCall& own_call, Patience& patience) {

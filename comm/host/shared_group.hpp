@@ -4,12 +4,14 @@
 /// BARRIERS. Everything is built from one primitive: each rank has a counter in a line of its own; at a barrier it adds
 /// one and waits until every peer's counter has come as far. Waiting is: look a while (50 us at full speed, 200 us
 /// lending the core to others), then sleep on the peer's counter (futex) in slices of 100 ms, so that the deadline is
-/// checked and the one who has not come is known. Ranks that outnumber their cores sleep at once. A barrier costs p - 1
+/// checked and the one who has not come is known; in slices of 50 to 200 us where sums may overtake
+/// (network_communicator.hpp). Ranks that outnumber their cores sleep at once. A barrier costs p - 1
 /// reads of a line, 0.2 us between two cores. With its counter a rank publishes which collective it is in: ranks in
 /// different ones stop there, before they reduce apples into pears.
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -108,6 +110,8 @@ class SharedGroup {
                                                std::span<const int> ranks, int own_rank, double seconds);
   void wait_for(int position, const CollectiveCall& call);
   void look_around(const CollectiveCall& call, Patience& patience);
+  /// How long a rank sleeps at most before it looks whether there is a sum that overtakes, and at its peers.
+  std::chrono::microseconds slice() const noexcept;
 
   std::vector<int> ranks_;
   int position_;

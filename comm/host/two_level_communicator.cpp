@@ -107,6 +107,7 @@ TwoLevelCommunicator::TwoLevelCommunicator(MpiSession::State& state, PeerTable p
   if (group_.position() < rings_) {
     std::vector<int> leaders;
     for (const auto& ranks : machines_) leaders.push_back(ranks[static_cast<std::size_t>(group_.position())]);
+    if (group_.position() == 0) urgent_.emplace(detector(), leaders);
     ring_.emplace(detector(), std::move(leaders));
   }
   const std::size_t bytes = std::max(kStagingBytes, slices_.size() * kLineBytes);
@@ -177,6 +178,67 @@ void TwoLevelCommunicator::sum_small(std::span<T> data, Collective operation) {
   }
   group_.barrier(here);
   if (!data.empty()) std::memcpy(data.data(), group_.message(0), data.size_bytes());
+}
+
+// Sums that overtake --------------------------------------------------------------------------------------------------
+
+double* TwoLevelCommunicator::urgent_buffer(int position) const noexcept {
+  static_assert(2 * kMostUrgentBytes <= SharedGroup::kBounceBytes);
+  return reinterpret_cast<double*>(group_.bounce(position) + urgent_number_ % 2 * kMostUrgentBytes);
+}
+
+void TwoLevelCommunicator::begin_urgent(std::span<double> data) {
+  urgent_data_ = data;
+  urgent_travels_ = false;
+  ++urgent_number_;
+  if (!data.empty()) std::memcpy(urgent_buffer(group_.position()), data.data(), data.size_bytes());
+  group_.own_control().urgent_count.store(data.size(), std::memory_order_relaxed);
+  group_.own_control().urgent_brought.store(urgent_number_, std::memory_order_release);
+}
+
+Progress TwoLevelCommunicator::advance_urgent() {
+  // The difference, not the order: the counters may wrap around.
+  const auto is_at = [this](const std::atomic<std::uint32_t>& counter) {
+    return static_cast<std::int32_t>(counter.load(std::memory_order_acquire) - urgent_number_) >= 0;
+  };
+  bool progress = false;
+  if (group_.position() == 0) {
+    if (!urgent_travels_) {
+      for (int peer = 1; peer < group_.size(); ++peer) {
+        if (!is_at(group_.control(peer).urgent_brought)) return Progress::none;
+      }
+      start_urgent_sum();
+      urgent_travels_ = progress = true;
+    }
+    progress = urgent_->advance() || progress;
+    if (!urgent_->done()) return progress ? Progress::some : Progress::none;
+    group_.own_control().urgent_summed.store(urgent_number_, std::memory_order_release);
+  } else if (!is_at(group_.control(0).urgent_summed)) {
+    return Progress::none;
+  }
+  if (!urgent_data_.empty()) std::memcpy(urgent_data_.data(), urgent_buffer(0), urgent_data_.size_bytes());
+  return Progress::done;
+}
+
+void TwoLevelCommunicator::start_urgent_sum() {
+  double* const sums = urgent_buffer(0);
+  const std::size_t count = urgent_data_.size();
+  for (int peer = 1; peer < group_.size(); ++peer) {
+    const std::uint64_t theirs = group_.control(peer).urgent_count.load(std::memory_order_relaxed);
+    if (theirs != count) {
+      detector().diverged(Collective::all_reduce, group_.ranks()[static_cast<std::size_t>(peer)],
+                          static_cast<std::int64_t>(theirs * sizeof(double)), count * sizeof(double));
+    }
+    add_to(sums, urgent_buffer(peer), count);
+  }
+  urgent_parts_.clear();
+  for (const auto& ranks : machines_) {
+    for (const int owner : ranks) urgent_parts_.add(own_slice(count, owner));
+    urgent_parts_.end_position();
+  }
+  const std::size_t bytes = urgent_data_.size_bytes();
+  urgent_->start({sums, count}, urgent_parts_,
+                 bytes <= SharedControl::kMessageBytes ? AllReduceSchedule::doubling : schedule_of(bytes));
 }
 
 template <class T>

@@ -24,6 +24,12 @@
 /// SMALL sums, up to 512 bytes: after a barrier of the machine's ranks the first of them adds up and the first of all
 /// machines sum by doubling; another barrier ends it.
 ///
+/// SUMS THAT OVERTAKE go by the first rank of each machine. Each rank writes its terms to a buffer that all of its
+/// machine map and counts on; the first adds them up in rank order when all have, sums with the first of the other
+/// machines and counts on; the others copy. There are two buffers that take turns: who is at the next sum but one knows
+/// that all have come to the next, so that nobody reads the buffer any more. These waits are polls of the sum's own
+/// steps; the barriers are not touched.
+///
 /// WAITS, for the ring as for a barrier, are failure_detector.hpp's: whoever waits in vain asks all ranks of the world,
 /// so a rank that waits for the culprit itself is not taken for it.
 #pragma once
@@ -36,6 +42,7 @@
 #include "comm/host/network_communicator.hpp"
 #include "comm/host/ring_group.hpp"
 #include "comm/host/shared_group.hpp"
+#include "comm/host/stepwise_sum.hpp"
 
 namespace lockstep::comm {
 
@@ -65,6 +72,12 @@ class TwoLevelCommunicator final : public NetworkCommunicator {
   void run_all_gather(std::span<std::byte> data, std::size_t element_bytes) override;
   void run_broadcast(std::span<std::byte> data, int root) override;
   void run_barrier() override;
+  bool can_overtake() const noexcept override { return uses_network(); }
+  void begin_urgent(std::span<double> data) override;
+  Progress advance_urgent() override;
+  void abandon_urgent() noexcept override {
+    if (urgent_) urgent_->abandon();
+  }
 
   /// What one collective does with one stretch of data.
   struct Task {
@@ -79,6 +92,10 @@ class TwoLevelCommunicator final : public NetworkCommunicator {
   AllReduceSchedule schedule_of(std::size_t bytes) const noexcept {
     return limits_of(ring_length()).schedule(bytes / static_cast<std::size_t>(rings_));
   }
+  /// The rank's buffer of the sum that overtakes.
+  double* urgent_buffer(int position) const noexcept;
+  /// All terms of the machine have come: the first rank takes them to the other machines.
+  void start_urgent_sum();
   template <class T>
   std::vector<T*>& buffers();
   /// own_slice in elements T, which bytes are only parts of.
@@ -112,6 +129,12 @@ class TwoLevelCommunicator final : public NetworkCommunicator {
   std::vector<std::byte*> byte_buffers_;
   std::vector<Slice> slices_;  ///< of the data at hand, one for each rank
   RingParts parts_;
+  // Of the sum that overtakes.
+  std::optional<StepwiseSum> urgent_;  ///< of the machine's first rank
+  bool urgent_travels_ = false;
+  std::uint32_t urgent_number_ = 0;
+  std::span<double> urgent_data_;
+  RingParts urgent_parts_;
 };
 
 }  // namespace lockstep::comm

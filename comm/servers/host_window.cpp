@@ -110,7 +110,7 @@ void HostWindow::sleep(End end, std::uint32_t seen, std::uint32_t awaited, std::
   bell.sleepers.store(1, std::memory_order_seq_cst);
   const std::uint32_t rings = bell.rings.load(std::memory_order_seq_cst);
   if (static_cast<std::int32_t>(rings - (seen + awaited)) < 0) {
-    futex_wait(bell.rings, rings, static_cast<int>(most.count()));
+    futex_wait(bell.rings, rings, most);
   }
   bell.sleepers.store(0, std::memory_order_seq_cst);
 }

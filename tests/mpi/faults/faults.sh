@@ -112,6 +112,22 @@ for transport in "$@"; do
   finish 5
   names_the_dead
 
+  # The computing threads wait in a small sum that overtakes buckets, the others in a bucket or in nothing.
+  case $transport in
+    ring | two-level:*)
+      start $transport overtakes
+      kill -STOP "$pid"
+      finish 8
+      says 1 "Ending the job"
+      says 1 "rank 1 \(host .*, pid $pid\) has not arrived at an all-reduce for 3(\.[0-9])? s; .* step [0-9]+: backward"
+
+      start $transport overtakes
+      kill -KILL "$pid"
+      finish 5
+      names_the_dead
+      ;;
+  esac
+
   [ $transport = two-level:0,1,0 ] && continue  # no more to see than on a ring
   [ $transport = mpi ] && continue
 

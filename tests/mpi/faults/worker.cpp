@@ -74,6 +74,7 @@ int work(MpiSession& session, const std::string& transport, double deadline, con
          const std::string& conduct) {
   CommunicatorOptions options = options_of(transport, session.rank());
   options.deadline_seconds = deadline;
+  options.overlap = conduct == "overtakes";
   if (conduct == "behind-the-work") return die_behind_the_work(session, options, folder);
   const auto communicator = make_communicator(session, options);
   const auto memory = communicator->reduction_memory(400'000);
@@ -94,6 +95,8 @@ int work(MpiSession& session, const std::string& transport, double deadline, con
       communicator->look_at_peers();
     }
     communicator->all_reduce(gradients);
+    double statistics = 1;  // overtakes the gradients, where a thread drives them
+    if (conduct == "overtakes") communicator->urgent_all_reduce(std::span(&statistics, 1));
     communicator->wait();
     double over = std::chrono::steady_clock::now() - start > std::chrono::seconds(30) ? 1 : 0;
     communicator->all_reduce(std::span(&over, 1));
