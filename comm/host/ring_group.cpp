@@ -17,7 +17,8 @@ RingGroup::RingGroup(FailureDetector& detector, std::vector<int> ranks)
       position_(static_cast<int>(std::find(ranks_.begin(), ranks_.end(), detector.state().rank) - ranks_.begin())),
       doubling_(doubling_rounds(size(), position_)),
       halving_(halving_rounds(size())),
-      exchange_(detector, kDataTag) {}
+      exchange_(detector, kDataTag),
+      window_(kLeastWindowBytes) {}
 
 void RingGroup::run(std::span<float> data, const RingParts& parts, const Wire& wire, SegmentHandler& handler,
                     const RingWork& work) {
@@ -65,17 +66,17 @@ void RingGroup::drive(Schedule& schedule, Collective operation) {
 template <class T, class OnWire>
 void RingGroup::run_ring(std::span<T> data, std::span<float> residual, const RingParts& parts, SegmentHandler& handler,
                          const RingWork& work) {
-  using Schedule = RingSchedule<T, OnWire>;
-  if (staging_.size() < Schedule::kStagingBytes) staging_.resize(Schedule::kStagingBytes);
-  const RingPosition ring{
+  RingPosition ring{
       .size = size(), .position = position_, .previous = rank_at(position_ - 1), .following = rank_at(position_ + 1)};
+  if (!detector_.expects_overtaking()) ring.window = window_;
   detector_.await(ring.previous);
-  Schedule schedule(ring, detector_.state(), data, residual, parts, handler, work.phases, staging_);
+  RingSchedule<T, OnWire> schedule(ring, detector_.state(), data, residual, parts, handler, work.phases, ring_memory_);
   try {
     drive(schedule, work.operation);
   } catch (const LengthError& error) {
     detector_.diverged(work.operation, ring.previous, error.got, error.expected);
   }
+  if (const double rate = schedule.bytes_per_second(); rate > 0) window_ = window_for(rate);
 }
 
 void RingGroup::sum_small(std::span<float> data, Collective operation) { double_in_place(data, operation); }

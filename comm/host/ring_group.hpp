@@ -23,6 +23,14 @@
 /// s+1 leaves as soon as the same segment of step s has come in, with several receives posted ahead, so the p-1 steps
 /// overlap and a transfer is bound by the wire, not by 2(p-1) latencies of a part each.
 ///
+/// WINDOW. A rank posts receives for 960 KiB ahead, and has as much sent that has not left: enough for a link of
+/// 10 Gbit/s. Where networks are faster it is what has come in 2 ms of the collective before, up to 4 MiB: 100 Gbit/s
+/// for 340 us, which is a message's way and the sleep of a thread that shares its core (200 us), or 400 Gbit/s for
+/// 84 us; K rings of a host, each with a window, share its link. On slow links more would only fill queues. That is the
+/// ring's memory, twice as much where it rounds. The order of the additions does not depend on it, nor do the bits.
+/// Where sums may overtake (network_communicator.hpp) it stays at 960 KiB: their messages wait for what a connection
+/// has been handed before.
+///
 /// ROUNDED to bfloat16 the same segments carry twice the elements. Every rank adds in float and rounds once: what it
 /// sends of the partial sums (the errors of p roundings, 2^-8 relative to the partial sum each), the owner the final
 /// sum, which then goes round unchanged and which the owner keeps as it is rounded: the same bits on every rank. With
@@ -41,6 +49,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -85,6 +94,21 @@ class RingParts {
 /// Memory for what goes and what comes in a round; kept between sums.
 struct RoundMemory {
   std::vector<std::byte> out, in;
+};
+
+/// The same of a ring: segments received to be added, segments rounded to be sent, and the messages under way.
+struct RingMemory {
+  /// At least `bytes`, not written to: pages that are never needed take no memory.
+  void take_staging(std::size_t bytes) {
+    if (bytes <= staging_bytes) return;
+    staging.reset();
+    staging = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    staging_bytes = bytes;
+  }
+
+  std::unique_ptr<std::byte[]> staging;
+  std::size_t staging_bytes = 0;
+  std::vector<MPI_Request> receives, sends;
 };
 
 enum class RingPhases { reduce_scatter, all_gather, all_reduce };
@@ -150,8 +174,9 @@ class RingGroup {
   std::vector<DoublingRound> doubling_;
   std::vector<HalvingRound> halving_;
   MessageExchange exchange_;
-  RoundMemory memory_;              ///< of a sum in few rounds
-  std::vector<std::byte> staging_;  ///< of the ring: segments received to be added, segments rounded to be sent
+  RoundMemory memory_;  ///< of a sum in few rounds
+  RingMemory ring_memory_;
+  std::size_t window_;  ///< of the next collective on the ring
 };
 
 }  // namespace lockstep::comm

@@ -4,7 +4,7 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
+#include <chrono>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
@@ -26,8 +26,18 @@ inline constexpr std::size_t kSegmentBytes = 61440;
 inline constexpr std::size_t kLeastSegmentBytes = 8192;
 /// Segments that a part is cut into where it is small: so many steps of the ring overlap.
 inline constexpr std::size_t kSegmentsOfSmallPart = 4;
-/// Segments posted ahead in each direction: 960 KiB in flight fill a 10 Gbit/s link of 0.7 ms round trip.
-inline constexpr std::size_t kAhead = 16;
+/// Bytes posted ahead in each direction; see WINDOW in ring_group.hpp.
+inline constexpr std::size_t kLeastWindowBytes = std::size_t{960} << 10;
+inline constexpr std::size_t kMostWindowBytes = std::size_t{4} << 20;
+/// Of a ring over a network that so much has come through.
+constexpr std::size_t window_for(double bytes_per_second) noexcept {
+  constexpr double kSeconds = 2e-3, kMost{kMostWindowBytes};
+  return std::max(kLeastWindowBytes, static_cast<std::size_t>(std::min(bytes_per_second * kSeconds, kMost)));
+}
+/// Segments of them at most: what a message takes of MPI.
+inline constexpr std::size_t kMostAhead = 128;
+/// Segments that are taken in before anything else has its turn.
+inline constexpr int kTakenAtOnce = 16;
 /// Of whatever carries a sum: who is in another one gets a message of a length that it does not expect.
 inline constexpr int kDataTag = 2;
 /// Of a sum that overtakes others.
@@ -54,6 +64,7 @@ struct RingPosition {
   int previous = 0;   ///< rank in the session of the one before, from which everything comes
   int following = 0;  ///< and of the one after
   int tag = kDataTag;
+  std::size_t window = kLeastWindowBytes;  ///< bytes
 };
 
 /// What the elements of a segment are on the wire.
@@ -85,34 +96,44 @@ class RingSchedule {
  public:
   using Code = WireCode<OnWire>;
   static constexpr bool kRounds = !std::is_same_v<T, OnWire>;
-  /// Segments of memory: those that come, and those that go if they are not sent from where they lie.
-  static constexpr std::size_t kStagingBytes = (kRounds ? 2 : 1) * kAhead * kSegmentBytes;
-
   /// `residual`: empty, or as long as `data`: the errors of rounding. All arguments outlive the schedule.
   RingSchedule(const RingPosition& ring, MpiSession::State& state, std::span<T> data, std::span<float> residual,
-               const RingParts& parts, SegmentHandler& handler, RingPhases phases, std::span<std::byte> staging)
+               const RingParts& parts, SegmentHandler& handler, RingPhases phases, RingMemory& memory)
       : ring_(ring),
         state_(state),
         data_(data),
         residual_(residual),
         parts_(parts),
         handler_(handler),
-        staging_(staging),
+        memory_(memory),
         segment_(segment_elements(ring.size, parts)),
+        place_(whole_lines(Code::bytes(segment_))),
+        ahead_(std::min({ring.window / place_, kMostAhead, most_segments(ring.size, parts)})),
         first_(phases == RingPhases::all_gather ? ring.size - 1 : 0),
         last_(phases == RingPhases::reduce_scatter ? ring.size - 1 : 2 * (ring.size - 1)) {
     posted_ = received_ = loaded_ = settled({first_, 0, 0}, Direction::in);
     started_ = sent_ = settled({first_, 0, 0}, Direction::out);
-    receives_.fill(MPI_REQUEST_NULL);
-    sends_.fill(MPI_REQUEST_NULL);
+    // The most at once: windows that grow allocate nothing.
+    memory_.take_staging((kRounds ? 2 : 1) * kMostWindowBytes);
+    memory_.receives.reserve(kMostAhead);
+    memory_.sends.reserve(kMostAhead);
+    memory_.receives.assign(ahead_, MPI_REQUEST_NULL);
+    memory_.sends.assign(ahead_, MPI_REQUEST_NULL);
   }
 
   /// After an error receives may still be posted, into the data and the staging memory.
-  ~RingSchedule() { call_back(receives_); }
+  ~RingSchedule() { call_back(memory_.receives); }
   RingSchedule(const RingSchedule&) = delete;
   RingSchedule& operator=(const RingSchedule&) = delete;
 
   bool done() const { return received_.step == last_ && sent_.step == last_; }
+
+  /// At which segments have come; 0: there were too few to tell.
+  double bytes_per_second() const {
+    constexpr std::size_t kEnough = 32;
+    const std::chrono::duration<double> passed = last_receipt_ - first_receipt_;
+    return receipts_ < kEnough ? 0 : static_cast<double>(receipts_ * Code::bytes(segment_)) / passed.count();
+  }
 
   /// Does what can be done without waiting; true when anything could.
   bool advance() {
@@ -125,18 +146,31 @@ class RingSchedule {
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
   enum class Direction { in, out };
+
+  static std::size_t whole_lines(std::size_t bytes) {
+    constexpr std::size_t kCacheLine = 64;
+    return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
+  }
 
   /// The same on every rank: all know all parts.
   static std::size_t segment_elements(int size, const RingParts& parts) {
-    constexpr std::size_t kCacheLine = 64;
     std::size_t longest = 0;
     for (int position = 0; position < size; ++position) {
       for (const Slice& part : parts.of(position)) longest = std::max(longest, part.count);
     }
-    const std::size_t bytes = Code::bytes(longest) / kSegmentsOfSmallPart;
-    const std::size_t whole_lines = (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
-    return Code::elements(std::clamp(whole_lines, kLeastSegmentBytes, kSegmentBytes));
+    const std::size_t bytes = whole_lines(Code::bytes(longest) / kSegmentsOfSmallPart);
+    return Code::elements(std::clamp(bytes, kLeastSegmentBytes, kSegmentBytes));
+  }
+
+  /// What a rank receives in one direction at most, one at least.
+  std::size_t most_segments(int size, const RingParts& parts) const {
+    std::size_t segments = 0;
+    for (int position = 0; position < size; ++position) {
+      for (const Slice& part : parts.of(position)) segments += (part.count + segment_ - 1) / segment_;
+    }
+    return std::max<std::size_t>(2 * segments, 1);
   }
 
   bool reduces(int step) const { return step < ring_.size - 1; }
@@ -172,7 +206,7 @@ class RingSchedule {
   /// In the gathering half a segment lands in place unless it must be widened: only after its partial sum, which this
   /// rank sent size - 1 steps before, has left.
   bool may_post() const {
-    if (posted_.step == last_ || posts_ - receipts_ == kAhead) return false;
+    if (posted_.step == last_ || posts_ - receipts_ == ahead_) return false;
     if (kRounds || reduces(posted_.step)) return true;
     return Cursor{posted_.step + 1 - ring_.size, posted_.part, posted_.segment} < sent_;
   }
@@ -182,7 +216,7 @@ class RingSchedule {
     void* const buffer =
         kRounds || reduces(posted_.step) ? static_cast<void*>(incoming(posts_)) : &data_[target.offset];
     check(MPI_Irecv(buffer, static_cast<int>(Code::bytes(target.count)), MPI_BYTE, ring_.previous, ring_.tag,
-                    state_.data, &receives_[posts_ % kAhead]),
+                    state_.data, &memory_.receives[posts_ % ahead_]),
           "MPI_Irecv", state_, ring_.previous);
     ++posts_;
     posted_ = next(posted_, Direction::in);
@@ -191,7 +225,7 @@ class RingSchedule {
 
   /// What the first step sends is this rank's own; after that a segment goes on when it has come in the step before.
   bool may_start() const {
-    if (started_.step == last_ || starts_ - departures_ == kAhead) return false;
+    if (started_.step == last_ || starts_ - departures_ == ahead_) return false;
     return started_.step == first_ || Cursor{started_.step - 1, started_.part, started_.segment} < received_;
   }
 
@@ -200,7 +234,7 @@ class RingSchedule {
     if (started_.step == first_) load(source);
     const void* const buffer = packed(source);
     check(MPI_Isend(buffer, static_cast<int>(Code::bytes(source.count)), MPI_BYTE, ring_.following, ring_.tag,
-                    state_.data, &sends_[starts_ % kAhead]),
+                    state_.data, &memory_.sends[starts_ % ahead_]),
           "MPI_Isend", state_, ring_.following);
     if (started_.step == first_ && !reduces(first_)) handler_.unload(source);
     ++starts_;
@@ -224,10 +258,10 @@ class RingSchedule {
   /// Messages of one sender and tag arrive in order, so only the oldest of each direction is asked for.
   bool take_received() {
     bool progress = false;
-    while (receipts_ < posts_) {
+    for (int taken = 0; receipts_ < posts_ && taken < kTakenAtOnce; ++taken) {
       int complete = 0;
       MPI_Status status;
-      const int code = MPI_Test(&receives_[receipts_ % kAhead], &complete, &status);
+      const int code = MPI_Test(&memory_.receives[receipts_ % ahead_], &complete, &status);
       const Slice target = segment(received_, Direction::in);
       const std::size_t expected = Code::bytes(target.count);
       if (is_truncation(code)) throw LengthError{-1, expected};
@@ -238,12 +272,13 @@ class RingSchedule {
       if (static_cast<std::size_t>(bytes) != expected) throw LengthError{bytes, expected};
       take_in(target);
       const bool final = received_.step >= ring_.size - 2;
-      ++receipts_;
+      if (receipts_++ == 0) first_receipt_ = Clock::now();
       received_ = next(received_, Direction::in);
       progress = true;
       while (may_start()) start();  // pass it on before anything else
       if (final) handler_.unload(target);
     }
+    if (progress) last_receipt_ = Clock::now();
     return progress;
   }
 
@@ -251,7 +286,8 @@ class RingSchedule {
     bool progress = false;
     while (departures_ < starts_) {
       int complete = 0;
-      check(MPI_Test(&sends_[departures_ % kAhead], &complete, MPI_STATUS_IGNORE), "MPI_Test", state_, ring_.following);
+      check(MPI_Test(&memory_.sends[departures_ % ahead_], &complete, MPI_STATUS_IGNORE), "MPI_Test", state_,
+            ring_.following);
       if (!complete) break;
       ++departures_;
       sent_ = next(sent_, Direction::out);
@@ -305,9 +341,9 @@ class RingSchedule {
   /// After the sums comes the gathering.
   bool sends_on() const { return last_ >= ring_.size; }
   float* errors(Slice slice) const { return residual_.empty() ? nullptr : &residual_[slice.offset]; }
-  OnWire* incoming(std::size_t number) const { return staged(number % kAhead); }
-  OnWire* outgoing(std::size_t number) const { return staged(kAhead + number % kAhead); }
-  OnWire* staged(std::size_t index) const { return reinterpret_cast<OnWire*>(staging_.data() + index * kSegmentBytes); }
+  OnWire* incoming(std::size_t number) const { return staged(number % ahead_); }
+  OnWire* outgoing(std::size_t number) const { return staged(ahead_ + number % ahead_); }
+  OnWire* staged(std::size_t index) const { return reinterpret_cast<OnWire*>(memory_.staging.get() + index * place_); }
 
   RingPosition ring_;
   MpiSession::State& state_;
@@ -315,13 +351,15 @@ class RingSchedule {
   std::span<float> residual_;
   const RingParts& parts_;
   SegmentHandler& handler_;
-  std::span<std::byte> staging_;
+  RingMemory& memory_;
   std::size_t segment_;  ///< elements
+  std::size_t place_;    ///< bytes of memory of one on the wire
+  std::size_t ahead_;    ///< segments posted in each direction
   int first_, last_;
   Cursor posted_, received_, started_, sent_;  ///< the next of each
   Cursor loaded_;                              ///< the next that comes in and has not been made this rank's term
   std::size_t posts_ = 0, receipts_ = 0, starts_ = 0, departures_ = 0;
-  std::array<MPI_Request, kAhead> receives_, sends_;
+  Clock::time_point first_receipt_, last_receipt_;
 };
 
 }  // namespace lockstep::comm

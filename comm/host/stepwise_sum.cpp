@@ -32,7 +32,7 @@ struct StepwiseSum::Parts {
   std::vector<HalvingRound> halving;
   MessageExchange exchange;
   RoundMemory memory;
-  std::vector<std::byte> staging;
+  RingMemory ring_memory;
   SegmentHandler in_place;
   using Ring = RingSchedule<double, double>;
   std::variant<std::monostate, DoublingSum<double>, HalvingSum<double, double>, Ring> sum;
@@ -60,7 +60,6 @@ void StepwiseSum::start(std::span<double> data, const RingParts& parts, AllReduc
     case AllReduceSchedule::ring:
       break;
   }
-  own.staging.resize(std::max(own.staging.size(), Parts::Ring::kStagingBytes));
   const RingPosition ring{.size = own.size(),
                           .position = own.position,
                           .previous = own.rank_at(own.position - 1),
@@ -68,7 +67,7 @@ void StepwiseSum::start(std::span<double> data, const RingParts& parts, AllReduc
                           .tag = kUrgentTag};
   own.detector.await(ring.previous);
   own.sum.emplace<Parts::Ring>(ring, own.detector.state(), data, std::span<float>(), parts, own.in_place, kWork.phases,
-                               own.staging);
+                               own.ring_memory);
 }
 
 bool StepwiseSum::advance() {
