@@ -26,7 +26,7 @@ BucketRule::BucketRule(Transport transport, int ranks, int ring_length, std::siz
     first_ = kMebi, usual_ = 16 * kMebi;
   } else if (transport == Transport::ring || transport == Transport::mpi || transport == Transport::two_level) {
     const auto p = static_cast<std::size_t>(ranks), length = static_cast<std::size_t>(ring_length);
-    usual_ = std::clamp(std::max(length * 128, p * 16) * kKibi, 4 * kMebi, 64 * kMebi);
+    usual_ = std::clamp(std::max(length * 128, p * 16) * kKibi, 4 * kMebi, 8 * kMebi);
     first_ = std::clamp(std::max(length * 32, p * 16) * kKibi, 256 * kKibi, usual_);
     shrinks_ = true;
   }

@@ -17,10 +17,11 @@ namespace lockstep::comm {
 ///
 /// In shared memory one bucket holds everything up to 4 MiB (a bucket costs two barriers there).
 ///
-/// Between hosts the first bucket is small (256 KiB) so that the wire starts early, later ones hold 4 MiB, 64 MiB in
+/// Between hosts the first bucket is small (256 KiB) so that the wire starts early, later ones hold 4 MiB, 8 MiB in
 /// large worlds. A ring passes a part of 1/`ring_length` of a bucket on 2 (ring_length - 1) times: below 128 KiB (32
 /// KiB of the first) that would be all latency, and so would messages below 16 KiB where the ranks of a host share the
-/// part. No bucket holds more than a 32nd of all gradients, for where the wire is as fast as the computation it runs
+/// part. More than 8 MiB only leaves more at the end: between so many hosts sums go by halving (AllReduceLimits). No
+/// bucket holds more than a 32nd of all gradients, for where the wire is as fast as the computation it runs
 /// a bucket behind; nor more than half of what is left, for beside the last one nothing is left to compute; but
 /// always as much as the first.
 ///

@@ -97,7 +97,7 @@ TEST(BucketSchedule, BetweenManyRanksBucketsGrow) {
   EXPECT_EQ(bucket_counts(ends, Transport::ring, 0, 32), (Counts{kMebi, 3 * kMebi, 4 * kMebi, 4 * kMebi, 188 * kMebi}));
   EXPECT_EQ(bucket_counts(ends, Transport::ring, 0, 64), (Counts{kMebi, 3 * kMebi, 4 * kMebi, 4 * kMebi, 188 * kMebi}));
   EXPECT_EQ(BucketRule(Transport::ring, 4, 4).text(), "the first up to 256 KiB, then up to 4 MiB");
-  EXPECT_EQ(BucketRule(Transport::ring, 4096, 4096).text(), "up to 64 MiB");
+  EXPECT_EQ(BucketRule(Transport::ring, 4096, 4096).text(), "up to 8 MiB");
   EXPECT_EQ(BucketRule(Transport::shared_memory, 64, 1).text(), "up to 4 MiB");
   EXPECT_EQ(BucketRule(Transport::ring, 64, 64, 1024).text(), "up to 4 KiB, as asked for");
 }
@@ -106,8 +106,8 @@ TEST(BucketSchedule, OnTwoLevelsTheRingIsThatOfTheMachines) {
   EXPECT_EQ(BucketRule(Transport::two_level, 16, 2).text(), "the first up to 256 KiB, then up to 4 MiB");
   EXPECT_EQ(BucketRule(Transport::two_level, 64, 8).text(), "the first up to 1 MiB, then up to 4 MiB");
   EXPECT_EQ(BucketRule(Transport::two_level, 256, 32).text(), "up to 4 MiB");
-  EXPECT_EQ(BucketRule(Transport::two_level, 1024, 128).text(), "up to 16 MiB");
-  EXPECT_EQ(BucketRule(Transport::two_level, 1024, 16).text(), "up to 16 MiB") << "64 lanes a machine";
+  EXPECT_EQ(BucketRule(Transport::two_level, 1024, 128).text(), "up to 8 MiB");
+  EXPECT_EQ(BucketRule(Transport::two_level, 1024, 16).text(), "up to 8 MiB") << "64 lanes a machine";
 }
 
 TEST(BucketSchedule, NcclWantsLargerBuckets) {
