@@ -7,7 +7,7 @@ def complaints(rows):
     said = []
     series = {}
     for row in rows:
-        where = " ".join(f"{row[key]}" for key in ("machine", "network", "gbps", "algorithm", "overlap") if key in row)
+        where = " ".join(f"{row[key]}" for key in ("machine", "topology", "network", "gbps", "algorithm", "overlap") if key in row)
         if not 0 < row["efficiency"] <= 1:
             said.append(f"{where}, {row['ranks']} ranks: an efficiency of {row['efficiency']:.4g}")
         if row["all_reduce_ms"] < 0.999 * row["link_bound_ms"]:
@@ -17,14 +17,15 @@ def complaints(rows):
     for where, points in series.items():
         points.sort(key=lambda row: row["ranks"])
         for fewer, more in zip(points, points[1:]):
-            # More ranks may have other buckets, and then what is left at the end may be less.
-            alike = fewer["buckets"] == more["buckets"] and fewer["hosts"] > 1
+            # More ranks may have other buckets or schedules, and then what is left at the end may be less.
+            alike = fewer["hosts"] > 1 and all(fewer.get(key) == more.get(key) for key in ("buckets", "ring_buckets"))
             if alike and more["efficiency"] > fewer["efficiency"] + 0.002:
                 said.append(f"{where}: the efficiency rises from {fewer['efficiency']:.4f} at {fewer['ranks']} ranks "
                             f"to {more['efficiency']:.4f} at {more['ranks']}")
     for row in rows:
         for other in rows:
-            same = all(row.get(key) == other.get(key) for key in ("machine", "network", "gbps", "algorithm", "ranks"))
+            same = all(row.get(key) == other.get(key)
+                       for key in ("machine", "topology", "network", "gbps", "algorithm", "ranks"))
             if same and row["overlap"] == "overlap" and other["overlap"] == "none":
                 if row["step_ms"] > other["step_ms"] * 1.000001:
                     said.append(f"{row.get('network', '')} {row['algorithm']}, {row['ranks']} ranks: with overlap "

@@ -20,8 +20,7 @@
 ///   memory=BYTES        of a host per second, of which each of its ranks has its share (two-level)
 ///   add=BYTES           of terms that have come in, added per second; 0: in no time
 ///   sync=SECONDS        a barrier of the ranks of a host (two-level)
-///   limits=1            sums take the schedule that comm::AllReduceLimits chooses by their size: halving too; 0: the
-///                       ring
+///   halving=BYTES       sums of so many bytes on a ring and fewer go by halving, larger ones round the ring
 ///   poll=SECONDS        what a look costs at which something has come
 ///   sleep=SECONDS       the first sleep of a rank that waits, later ones are twice and four times as long, as
 ///                       comm::FailureDetector sleeps beside computation: what comes meanwhile is seen afterwards; 0:
@@ -29,6 +28,9 @@
 ///   overlap=1           a bucket travels once it is ready; 0: all of them after the backward pass
 ///   places=N            each ring goes round N places instead of all, with parts of the same size: what a long ring is
 ///                       continued from (bytes=)
+///   length=N            the ring has so many positions, for which these ranks stand: halving's rounds go half round
+///   the
+///                       simulated ones at most, rings (places=) are continued from some of them
 ///   list=1              say the buckets and when they are ready, and stop
 ///   bytes=N,N,...       instead of a schedule: all-reduces of these sizes, each alone
 ///
@@ -36,10 +38,12 @@
 /// communication thread as long as neither slows the other.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <limits>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -138,10 +142,11 @@ namespace {
 struct Options {
   std::string schedule, algorithm = "ring";
   Transport transport = Transport::ring;
-  int ranks = 0, local = 1, places = 0;
+  int ranks = 0, local = 1, places = 0, length = 0;
   std::size_t bucket_elements = 0;
   double memory = 1e11, add = 0, sync = 1e-6, poll = 0, sleep = 0;
-  bool overlap = true, list = false, one_ring = false, limits = false;
+  bool overlap = true, list = false, one_ring = false;
+  std::size_t halving = 0;
   std::vector<std::size_t> bytes;
 };
 
@@ -173,6 +178,8 @@ Options parse(int argc, char** argv) {
       options.bucket_elements = std::stoul(value);
     else if (key == "places")
       options.places = std::stoi(value);
+    else if (key == "length")
+      options.length = std::stoi(value);
     else if (key == "memory")
       options.memory = std::stod(value);
     else if (key == "add")
@@ -187,8 +194,8 @@ Options parse(int argc, char** argv) {
       options.overlap = value == "1";
     else if (key == "rings")
       options.one_ring = value == "1";
-    else if (key == "limits")
-      options.limits = value == "1";
+    else if (key == "halving")
+      options.halving = std::stoul(value);
     else if (key == "list")
       options.list = value == "1";
     else if (key == "bytes") {
@@ -265,7 +272,12 @@ class Rank {
     }
     if (options.places > 0 && ring_size_ % options.places != 0)
       throw std::invalid_argument("places do not divide the ring");
+    memory_.staging.reset(reinterpret_cast<std::byte*>(arena.data()));
+    memory_.staging_bytes = arena.size_bytes();
   }
+  ~Rank() { static_cast<void>(memory_.staging.release()); }
+  Rank(const Rank&) = delete;
+  Rank& operator=(const Rank&) = delete;
 
   int rank() const { return rank_; }
   int size() const { return size_; }
@@ -285,15 +297,14 @@ class Rank {
     }
   }
 
-  /// The small all-reduce of each step, of loss, flags and votes: everybody gathers everybody's in log2(p) rounds; in
-  /// two levels, one rank of each host does, and the others wait for it.
+  /// The small all-reduce of each step, of loss, flags and votes, by doubling; in two levels, one rank of each host
+  /// does it, and the others wait for that.
   void control_sum() {
-    constexpr int kBytes = 72;
+    constexpr int kBytes = 80;
     if (two_level()) pause(2 * options_.sync);
     if (two_level() && !options_.one_ring && rank_ % options_.local != 0) return;
-    for (int distance = 1; distance < ring_size_; distance *= 2) {
-      const int bytes = kBytes * std::min(distance, ring_size_ - distance);
-      MPI_Sendrecv(arena_.data(), bytes, MPI_BYTE, ring_neighbour(-distance), kControlTag, arena_.data(), bytes,
+    for (int distance = 1; distance < length(); distance *= 2) {
+      MPI_Sendrecv(arena_.data(), kBytes, MPI_BYTE, ring_neighbour(-distance), kControlTag, arena_.data(), kBytes,
                    MPI_BYTE, ring_neighbour(distance), kControlTag, state_.data, MPI_STATUS_IGNORE);
     }
   }
@@ -304,12 +315,17 @@ class Rank {
   static constexpr int kControlTag = 3;
 
   bool two_level() const { return options_.algorithm == "two-level"; }
-  int ring_neighbour(int distance) const { return ((ring_rank_ + distance) % ring_size_ + ring_size_) % ring_size_; }
+  int ring_neighbour(int distance) const {
+    const int near = std::clamp(distance, -ring_size_ / 2, ring_size_ / 2);
+    return ((ring_rank_ + (length() > ring_size_ ? near : distance)) % ring_size_ + ring_size_) % ring_size_;
+  }
+  /// Of the ring that is simulated, or that the simulated one stands for.
+  int length() const { return options_.length > 0 ? options_.length : ring_size_; }
   int places() const { return options_.places > 0 ? options_.places : ring_size_; }
   /// With fewer places, those of a smaller whole: parts keep their size.
   Slice part(Slice whole, int place) const {
-    const std::size_t count = whole.count / static_cast<std::size_t>(ring_size_) * static_cast<std::size_t>(places());
-    Slice own = slice_of(places() == ring_size_ ? whole.count : count, place, places());
+    const std::size_t count = whole.count / static_cast<std::size_t>(length()) * static_cast<std::size_t>(places());
+    Slice own = slice_of(places() == length() ? whole.count : count, place, places());
     own.offset += whole.offset;
     return own;
   }
@@ -324,18 +340,14 @@ class Rank {
       handler.load(whole), handler.unload(whole);
       return;
     }
-    if (options_.limits &&
-        AllReduceLimits::usual(ring_size_).schedule(whole.count * sizeof(float)) != AllReduceSchedule::ring) {
-      return travel_by_halving(whole, handler);
-    }
+    if (whole.count * sizeof(float) <= options_.halving) return travel_by_halving(whole, handler);
     // Places repeat along the ring: each still has the next one as its neighbour.
     const RingPosition ring{.size = places(),
                             .position = ring_rank_ % places(),
                             .previous = ring_neighbour(-1),
-                            .following = ring_neighbour(1)};
-    using FloatSchedule = RingSchedule<float, float>;
-    FloatSchedule schedule(ring, state_, arena_, {}, parts_, handler, RingPhases::all_reduce,
-                           {reinterpret_cast<std::byte*>(arena_.data()), FloatSchedule::kStagingBytes});
+                            .following = ring_neighbour(1),
+                            .window = kMostWindowBytes};  // what fast networks come to
+    RingSchedule<float, float> schedule(ring, state_, arena_, {}, parts_, handler, RingPhases::all_reduce, memory_);
     Polls& polls = own_polls();
     while (!schedule.done()) {
       polls.forget();
@@ -350,12 +362,12 @@ class Rank {
   /// message here: its pieces follow each other without waiting. What takes the doubling is so small that both take as
   /// long.
   void travel_by_halving(Slice whole, SegmentHandler& handler) {
-    const std::vector<HalvingRound> rounds = halving_rounds(ring_size_);
-    const std::size_t block = whole.count / static_cast<std::size_t>(ring_size_);
+    const std::vector<HalvingRound> rounds = halving_rounds(length());
+    const std::size_t block = whole.count / static_cast<std::size_t>(length());
     const auto blocks = [&](int count) {
       return Slice{.offset = whole.offset, .count = block * static_cast<std::size_t>(count)};
     };
-    int loaded = ring_size_;
+    int loaded = length();
     for (const HalvingRound& round : rounds) {
       if (loaded > round.skip) handler.load(blocks(loaded - round.skip)), loaded = round.skip;
       exchange(round.skip, blocks(round.blocks), [&] {
@@ -405,6 +417,7 @@ class Rank {
   std::span<float> arena_;
   MpiSession::State state_;
   RingParts parts_;
+  RingMemory memory_;  ///< of the arena's addresses
   int rank_ = 0, size_ = 1, ring_rank_ = 0, ring_size_ = 1;
 };
 
@@ -417,11 +430,20 @@ struct Shared {
 void copy_nothing(smx_activity_t, void*, size_t) {}
 
 /// Links give all they have to one message after the other, as a network card does. Left alone, SimGrid lets them
-/// share: they would arrive together and go on together, in convoys that leave links idle between them.
+/// share: they would arrive together and go on together, in convoys that leave links idle between them. A link that
+/// stands for several passes as many.
 void pass_messages_in_order(int local) {
-  for (simgrid::s4u::Link* const link : simgrid::s4u::Engine::get_instance()->get_all_links()) {
+  const std::vector<simgrid::s4u::Link*> links = simgrid::s4u::Engine::get_instance()->get_all_links();
+  const auto is_loopback = [](const simgrid::s4u::Link* link) {
+    return link->get_name().find("loopback") != std::string::npos;
+  };
+  double one = std::numeric_limits<double>::infinity();
+  for (const simgrid::s4u::Link* const link : links) {
+    if (!is_loopback(link)) one = std::min(one, link->get_bandwidth());
+  }
+  for (simgrid::s4u::Link* const link : links) {
     // What ranks of one host send each other passes one link, whole for each of `local` senders.
-    link->set_concurrency_limit(link->get_name().find("loopback") == std::string::npos ? 1 : local);
+    link->set_concurrency_limit(is_loopback(link) ? local : static_cast<int>(std::lround(link->get_bandwidth() / one)));
   }
 }
 
@@ -472,7 +494,7 @@ void run(int argc, char** argv) {
   if (options.ranks == 0) MPI_Comm_size(MPI_COMM_WORLD, &options.ranks);
   const Schedule schedule = options.bytes.empty() ? read_schedule(options) : Schedule{};
   if (shared.arena.empty()) {
-    std::size_t elements = RingSchedule<float, float>::kStagingBytes / sizeof(float);
+    std::size_t elements = kMostWindowBytes / sizeof(float);
     for (const Bucket& bucket : schedule.buckets)
       elements = std::max(elements, bucket.slice.offset + bucket.slice.count);
     for (const std::size_t bytes : options.bytes) elements = std::max(elements, bytes / sizeof(float));

@@ -12,6 +12,7 @@ import unittest
 import checks
 import drawing
 import projection
+import topologies
 from projection import Bucket, Cluster
 from simulator import HERE, Failure, Simulator, missing
 
@@ -76,6 +77,21 @@ class Shortcuts(unittest.TestCase):
         some, every = (cluster.all_reduce_seconds(4 * MEBI, "ring", messages) for messages in (3000, 10**9))
         self.assertEqual(places, [places[0], 2 * places[0], 0], "nothing was continued")
         self.assertAlmostEqual(some / every, 1, delta=0.02)
+
+    def test_some_hosts_stand_for_a_larger_cluster(self):
+        # Of minimal routes in a dragonfly only about: there both directions between two switches, or groups, meet.
+        for topology in ("fat-tree", "dragonfly"):
+            for halving, delta in ((1 << 40, 0.02), (0, 0.1)):
+                some, every = (Cluster(SIMULATOR, MACHINES["gpu"], 512, 400, topology=topology, halving=halving,
+                                       most_hosts=most).all_reduce_seconds(4 * MEBI, "two-level") for most in (32, 64))
+                self.assertAlmostEqual(some / every, 1, delta=delta, msg=f"{topology}, halving up to {halving}")
+
+    def test_sums_by_halving_lie_on_a_straight_line(self):
+        for machine in ("cpu", "gpu"):
+            cluster = Cluster(SIMULATOR, MACHINES[machine], 1024, 100, halving=2 * MEBI)
+            direct = cluster._time_all_reduce(16 * MEBI, "two-level")
+            self.assertAlmostEqual(cluster.all_reduce_seconds(16 * MEBI, "two-level") / direct, 1,
+                                   delta=0.02 if machine == "gpu" else 0.1, msg=machine)
 
     def test_looks_and_sleeps_take_time(self):
         def seconds(**thread):
@@ -147,10 +163,35 @@ class Projection(unittest.TestCase):
         self.assertIn("A &amp; B", text)
 
 
+    def test_halving_is_the_best_up_to_the_first_size_at_which_it_is_not(self):
+        self.assertEqual(projection.best_limit([(1, 5, 6), (2, 6, 7), (3, 9, 8), (4, 9, 10)]), 2)
+        self.assertEqual(projection.best_limit([(1, 7, 6)]), 0)
+
+
+class Topologies(unittest.TestCase):
+    def test_of_a_full_dragonfly_have_the_links_of_its_groups(self):
+        self.assertIn('"32,16;1,1;32,1;16"', topologies.platform(16384, 1e9, 1e-6, 1e9, 1e-6, topology="dragonfly-minimal"))
+        self.assertIn('"32,256;1,1;32,16;16"', topologies.platform(16384, 1e9, 1e-6, 1e9, 1e-6, topology="dragonfly"))
+        # Two groups of it: the same links between a pair.
+        self.assertIn('"2,16;1,1;32,1;16"',
+                      topologies.platform(1024, 1e9, 1e-6, 1e9, 1e-6, topology="dragonfly-minimal", of_hosts=16384))
+
+    def test_a_fat_tree_grows_a_third_level(self):
+        self.assertIn('"2;16,32;1,16;1,1"', topologies.platform(512, 1e9, 1e-6, 1e9, 1e-6))
+        self.assertIn('"3;16,32,2;1,16,32;1,1,1"', topologies.platform(1024, 1e9, 1e-6, 1e9, 1e-6))
+
+    def test_minimal_routes_of_a_dragonfly_are_crowded(self):
+        times = {topology: Cluster(SIMULATOR, MACHINES["gpu"], 1024, 400, topology=topology, halving=1 << 40)
+                 .all_reduce_seconds(8 * MEBI, "two-level") for topology in topologies.TOPOLOGIES}
+        self.assertAlmostEqual(times["dragonfly"] / times["fat-tree"], 1, delta=0.15)
+        self.assertGreater(times["dragonfly-minimal"], 3 * times["dragonfly"])
+
+
 class ChecksFire(unittest.TestCase):
     def test_on_each_thing_that_cannot_be(self):
         self.assertEqual(checks.complaints([row(), row(ranks=64, efficiency=0.8)]), [])
         self.assertEqual(checks.complaints([row(), row(ranks=64, efficiency=0.91, buckets=2)]), [])
+        self.assertEqual(checks.complaints([row(ring_buckets=1), row(ranks=64, efficiency=0.91, ring_buckets=0)]), [])
         for wrong, words in (([row(efficiency=1.01)], "an efficiency of"), ([row(efficiency=0)], "an efficiency of"),
                              ([row(all_reduce_ms=0.9)], "faster than the link's"),
                              ([row(), row(ranks=64, efficiency=0.91)], "the efficiency rises"),
@@ -182,6 +223,7 @@ class BadInput(unittest.TestCase):
     def test_of_the_command_ends_it(self):
         for arguments, words in ((["--machine", "abacus"], "machines are cpu, gpu"),
                                  (["--network", "alexnet"], "networks are resnet50"),
+                                 (["--topology", "torus"], "topologies are fat-tree, dragonfly"),
                                  (["--ranks", "12", "--network", "resnet50"], "12 ranks do not fill hosts of 8")):
             done = subprocess.run([HERE / "project", "run", "--lockstep", LOCKSTEP, "--folder", FOLDER, *arguments],
                                   capture_output=True, text=True, timeout=120)

@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 
-import fat_tree
+import topologies
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
@@ -72,7 +72,7 @@ class Simulator:
         stem = self.folder / f"run-{os.getpid()}"
         platform, hostfile = stem.with_suffix(".xml"), stem.with_suffix(".hosts")
         platform.write_text(xml)
-        hostfile.write_text(fat_tree.hostfile(hosts, ranks_per_host))
+        hostfile.write_text(topologies.hostfile(hosts, ranks_per_host))
         command = ["smpirun", "-quiet", "-np", str(hosts * ranks_per_host), "-platform", str(platform), "-hostfile",
                    str(hostfile), "-no-privatize", *(f"--cfg={key}:{value}" for key, value in SETTINGS.items()),
                    "--log=root.thres:warning", str(self.binary), *arguments]
