@@ -9,7 +9,7 @@ raw=/usr/share/datasets/fashion-mnist
 [ -f $raw/train-images-idx3-ubyte.gz ] || skip_all "Fashion-MNIST is not here (Debian's package dataset-fashion-mnist)"
 must_run pack --x $raw/train-images-idx3-ubyte.gz --y $raw/train-labels-idx1-ubyte.gz --out data/train
 must_run pack --x $raw/t10k-images-idx3-ubyte.gz --y $raw/t10k-labels-idx1-ubyte.gz --out data/test
-train=(train --data data --hidden 100 --batch 32 --optimizer adam --progress off --no-tensorboard --epochs 20)
+train=(train --data data --hidden 512,512 --batch 32 --optimizer adam --progress off --no-tensorboard --epochs 20)
 train+=(--evaluate-every 100 --target-metric 0.86 --checkpoint-every -1)
 
 # timed NAME RANKS STOPPED OPTIONS...: a line "NAME STOPPED SECONDS STEP" in ./times: when the target is reached, by the
