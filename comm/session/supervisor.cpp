@@ -27,7 +27,9 @@ int wait_for_end(pid_t rank, const sigset_t& all) {
     const int signal = sigwaitinfo(&all, &info);
     if (signal > 0 && signal != SIGCHLD) kill(rank, signal);
     int status = 0;
-    if (signal == SIGCHLD && waitpid(rank, &status, WNOHANG) == rank) return status;
+    const pid_t ended = signal == SIGCHLD ? waitpid(rank, &status, WNOHANG) : 0;
+    if (ended == rank) return status;
+    if (ended < 0) return W_EXITCODE(1, 0);  // it has, and nobody can tell how
   }
 }
 
@@ -38,8 +40,10 @@ int wait_for_end(pid_t rank, const sigset_t& all) {
   const timespec limit{.tv_sec = kForTheOthers.count(), .tv_nsec = 0};
   const bool told_to_end = sigtimedwait(&all, nullptr, &limit) > 0;  // who kills the job does so to this process, too
   if (!told_to_end) {
-    write_stderr(fmt::format("lockstep: rank {} (host {}, pid {}) has been ended by signal {} ({})\n",
-                             launched_rank().value_or(0), host_name(), rank, signal, strsignal(signal)));
+    write_stderr(
+        fmt::format("lockstep: rank {} (host {}, pid {}) has been ended by signal {} ({}). Its host's system "
+                    "log may say why (out of memory?). Ending the job.\n",
+                    launched_rank().value_or(0), host_name(), rank, signal, strsignal(signal)));
   }
   _exit(128 + signal);
 }
@@ -51,7 +55,8 @@ void run_under_supervisor() {
   sigset_t all, before;
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, &before);
-  std::fflush(nullptr);  // not written twice
+  std::signal(SIGCHLD, SIG_DFL);  // where it is ignored nobody hears of an end
+  std::fflush(nullptr);           // not written twice
   const pid_t parent = getpid(), rank = fork();
   if (rank > 0) supervise(rank, all);
   if (rank == 0) {
