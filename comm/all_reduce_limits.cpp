@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <limits>
 
 #include <fmt/format.h>
@@ -52,6 +53,22 @@ AllReduceLimits AllReduceLimits::all_by(AllReduceSchedule schedule) noexcept {
       break;
   }
   return {.doubling = kOneMessage, .halving = kOneMessage};
+}
+
+AllReduceLimits best_limits(std::span<const ScheduleSeconds> sizes) {
+  AllReduceLimits best;
+  double least = std::numeric_limits<double>::infinity();
+  // From the first size up so many by doubling, then so many by halving.
+  for (std::size_t two = 0; two <= sizes.size(); ++two) {
+    for (std::size_t half = two; half <= sizes.size(); ++half) {
+      const AllReduceLimits limits{.doubling = two > 0 ? sizes[two - 1].bytes : 0,
+                                   .halving = half > 0 ? sizes[half - 1].bytes : 0};
+      double sum = 0;
+      for (const ScheduleSeconds& size : sizes) sum += std::log(size.by(limits.schedule(size.bytes)));
+      if (sum < least) least = sum, best = limits;
+    }
+  }
+  return best;
 }
 
 std::string to_text(const AllReduceLimits& limits) {

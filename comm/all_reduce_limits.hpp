@@ -2,7 +2,10 @@
 /// Which all-reduce between hosts takes which schedule: small ones few rounds, large ones the ring.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -36,6 +39,25 @@ struct AllReduceLimits {
   static AllReduceLimits all_by(AllReduceSchedule schedule) noexcept;
   bool operator==(const AllReduceLimits&) const = default;
 };
+/// Who says which sums take which schedule.
+struct AllReduceChoice {
+  std::optional<AllReduceLimits> limits = {};  ///< nullopt: AllReduceLimits::usual
+  /// Those by which sums are fastest on the network that is there, found by timing when a communicator is made
+  /// (comm/host/schedule_times.hpp). Then `limits` is not read.
+  bool measured = false;
+  bool operator==(const AllReduceChoice&) const = default;
+};
+
+/// How long a sum takes by each schedule.
+struct ScheduleSeconds {
+  std::size_t bytes = 0;
+  std::array<double, 3> seconds = {};  ///< by AllReduceSchedule, each > 0
+  double by(AllReduceSchedule schedule) const noexcept { return seconds[static_cast<std::size_t>(schedule)]; }
+};
+/// The limits, among these sizes (ascending), by which they take the least time in the geometric mean: one size that
+/// was timed badly decides nothing. No sizes: no sum by doubling or halving.
+AllReduceLimits best_limits(std::span<const ScheduleSeconds> sizes);
+
 /// "by doubling up to 16 KiB, by halving up to 1 MiB, then by the ring"
 std::string to_text(const AllReduceLimits& limits);
 

@@ -2,7 +2,6 @@
 /// What a communicator is made with: plain values that options and plans hold, too.
 #pragma once
 
-#include <optional>
 #include <string_view>
 
 #include "comm/all_reduce_limits.hpp"
@@ -41,14 +40,14 @@ constexpr bool keeps_errors(WireFormat format) noexcept {
 }
 
 struct CommunicatorOptions {
-  Transport transport = Transport::automatic;      ///< automatic: as the ranks lie, see make_communicator
-  WireFormat wire = WireFormat::fp32;              ///< of sums of float32 between hosts
-  std::optional<AllReduceLimits> all_reduce = {};  ///< of sums between hosts; nullopt: AllReduceLimits::usual
-  bool overlap = false;          ///< between hosts: a thread drives collectives beside the computation
-  double deadline_seconds = 60;  ///< longest wait for a peer before it is called dead; > 0
-  double excuse_seconds = 0;     ///< a peer in a long operation is waited for so long at least; else 30 deadlines
-  int threads = 1;               ///< that compute, in this process
-  int pretended_machine = 0;     ///< ranks that differ here believe in different machines, wherever they are (tests)
+  Transport transport = Transport::automatic;  ///< automatic: as the ranks lie, see make_communicator
+  WireFormat wire = WireFormat::fp32;          ///< of sums of float32 between hosts
+  AllReduceChoice all_reduce = {};             ///< of sums between hosts
+  bool overlap = false;                        ///< between hosts: a thread drives collectives beside the computation
+  double deadline_seconds = 60;                ///< longest wait for a peer before it is called dead; > 0
+  double excuse_seconds = 0;  ///< a peer in a long operation is waited for so long at least; else 30 deadlines
+  int threads = 1;            ///< that compute, in this process
+  int pretended_machine = 0;  ///< ranks that differ here believe in different machines, wherever they are (tests)
 };
 
 }  // namespace lockstep::comm

@@ -146,6 +146,11 @@ std::unique_ptr<Communicator> make_communicator(MpiSession& session, const Commu
   Made made = make_in_session(session, options);
   made.communicator->set_first_rank(session.state().first_rank);
   made.communicator->set_transport_note(std::move(made.note));
+  if (options.all_reduce.measured) {
+    if (auto* const network = dynamic_cast<NetworkCommunicator*>(made.communicator.get())) {
+      network->measure_all_reduce();
+    }
+  }
   return std::move(made.communicator);
 }
 

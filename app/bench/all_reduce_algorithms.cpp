@@ -249,7 +249,8 @@ std::vector<std::unique_ptr<AllReduce>> make_all_reduces(comm::MpiSession& sessi
         owned = comm::make_communicator(
             session, {.transport = wanted,
                       .wire = options.wire,
-                      .all_reduce = schedule ? comm::AllReduceLimits::all_by(*schedule) : options.all_reduce,
+                      .all_reduce = schedule ? comm::AllReduceChoice{.limits = comm::AllReduceLimits::all_by(*schedule)}
+                                             : options.all_reduce,
                       .deadline_seconds = options.deadline});
       }
       comm::Communicator& communicator = owned ? *owned : control;

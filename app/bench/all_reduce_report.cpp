@@ -163,25 +163,19 @@ std::vector<std::string> algorithms_of(std::span<const AllReduceRow> rows) {
 }
 
 std::optional<comm::AllReduceLimits> best_limits(std::span<const AllReduceRow> rows) {
-  constexpr double kAsFast = 1.03;
   std::map<std::int64_t, std::map<std::string, double>> sizes;  // seconds of each schedule
   for (const AllReduceRow& row : rows) {
     if (row.algorithm == "doubling" || row.algorithm == "halving" || row.algorithm == "ring-only") {
       sizes[row.count][row.algorithm] = row.seconds.median;
     }
   }
-  comm::AllReduceLimits limits;
-  bool doubling = true, halving = true;  // up to here
+  std::vector<comm::ScheduleSeconds> schedules;
   for (const auto& [count, seconds] : sizes) {
     if (seconds.size() < 3) return std::nullopt;
-    const double two = seconds.at("doubling"), half = seconds.at("halving"), ring = seconds.at("ring-only");
-    const auto bytes = static_cast<std::size_t>(count) * sizeof(float);
-    doubling = doubling && two <= kAsFast * std::min(half, ring);
-    halving = halving && std::min(two, half) <= kAsFast * ring;
-    if (doubling) limits.doubling = bytes;
-    if (doubling || halving) limits.halving = bytes;
+    schedules.push_back({.bytes = static_cast<std::size_t>(count) * sizeof(float),
+                         .seconds = {seconds.at("doubling"), seconds.at("halving"), seconds.at("ring-only")}});
   }
-  return sizes.empty() ? std::nullopt : std::optional(limits);
+  return sizes.empty() ? std::nullopt : std::optional(comm::best_limits(schedules));
 }
 
 std::optional<FastestTransport> fastest_transport(std::span<const AllReduceRow> rows) {

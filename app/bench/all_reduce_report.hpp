@@ -77,8 +77,8 @@ std::vector<std::string> algorithms_of(std::span<const AllReduceRow> rows);
 /// not timed, as the first algorithm. Empty for a single algorithm.
 std::string format_summary(std::span<const AllReduceRow> rows);
 
-/// Where `rows` have all schedules of the ring beside each other: the limits by which each size takes the fastest of
-/// them, or one at most 3 % slower. nullopt: they have not.
+/// Where `rows` have all schedules of the ring beside each other: the limits by which the sizes take the least time.
+/// nullopt: they have not.
 std::optional<comm::AllReduceLimits> best_limits(std::span<const AllReduceRow> rows);
 
 /// The transport that was fastest for what gradients travel in: by the geometric mean over the sizes from 1 MiB up, or

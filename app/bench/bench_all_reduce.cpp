@@ -261,7 +261,7 @@ int run_bench_all_reduce(comm::MpiSession& session, const BenchAllReduceOptions&
   const std::string summary = format_summary(all);
   console.info(ending.substr(1) + (summary.empty() ? "" : "\n\n" + summary));
   if (const auto best = best_limits(all)) {
-    console.info(fmt::format("fastest on this network: --all-reduce {} ({})", all_reduce_word(best), to_text(*best)));
+    console.info(fmt::format("fastest on this network: --all-reduce {} ({})", all_reduce_word({.limits = best}), to_text(*best)));
   }
   if (const auto fastest = fastest_transport(all)) {
     console.info("fastest for gradients: " + to_text(*fastest));

@@ -195,7 +195,8 @@ std::string describe_all_reduce(std::span<const comm::PairFigures> pairs, int ho
   if (in_flight < kUsual * kFar && in_flight * kFar > kUsual) return text;
   return text +
          fmt::format("; {} are on their way at once here: `bench all-reduce` tells whether --all-reduce {} is faster",
-                     format_bytes(in_flight), all_reduce_word(comm::AllReduceLimits::of_network(hosts, in_flight)));
+                     format_bytes(in_flight),
+                     all_reduce_word({.limits = comm::AllReduceLimits::of_network(hosts, in_flight)}));
 }
 
 std::string describe_pairs(std::span<const comm::PairFigures> pairs, int hosts) {

@@ -11,37 +11,42 @@ namespace {
 using Schedule = comm::AllReduceSchedule;
 constexpr Schedule kSchedules[]{Schedule::doubling, Schedule::halving, Schedule::ring};
 
-std::string parse_all_reduce(const std::string& text, std::optional<comm::AllReduceLimits>& value) {
-  if (text == "auto") return value.reset(), "";
+std::string parse_all_reduce(const std::string& text, comm::AllReduceChoice& value) {
+  if (text == "auto") return value = {}, "";
+  if (text == "measured") return value = {.measured = true}, "";
   for (const Schedule schedule : kSchedules) {
-    if (text == name_of(schedule)) return value = comm::AllReduceLimits::all_by(schedule), "";
+    if (text == name_of(schedule)) return value = {.limits = comm::AllReduceLimits::all_by(schedule)}, "";
   }
   comm::AllReduceLimits limits;
   const char* const last = text.data() + text.size();
   const auto first = std::from_chars(text.data(), last, limits.doubling);
   if (first.ec == std::errc() && first.ptr != last && *first.ptr == ',') {
     const auto second = std::from_chars(first.ptr + 1, last, limits.halving);
-    if (second.ec == std::errc() && second.ptr == last && limits.doubling <= limits.halving) return value = limits, "";
+    if (second.ec == std::errc() && second.ptr == last && limits.doubling <= limits.halving)
+      return value = {.limits = limits}, "";
   }
-  return "is not one of auto, doubling, halving and ring, nor two sizes in bytes, the lesser first, such as "
+  return "is not one of auto, measured, doubling, halving and ring, nor two sizes in bytes, the lesser first, such as "
          "16384,1048576";
 }
 
 }  // namespace
 
-std::string all_reduce_word(const std::optional<comm::AllReduceLimits>& value) {
-  if (!value) return "auto";
+std::string all_reduce_word(const comm::AllReduceChoice& value) {
+  if (value.measured) return "measured";
+  if (!value.limits) return "auto";
   for (const Schedule schedule : kSchedules) {
-    if (*value == comm::AllReduceLimits::all_by(schedule)) return std::string(name_of(schedule));
+    if (*value.limits == comm::AllReduceLimits::all_by(schedule)) return std::string(name_of(schedule));
   }
-  return fmt::format("{},{}", value->doubling, value->halving);
+  return fmt::format("{},{}", value.limits->doubling, value.limits->halving);
 }
 
 void add_all_reduce_option(OptionTable& table, ExecutionOptions& options) {
-  table.add_parsed("all-reduce", options.all_reduce, "NAME",
-                   "CPUs, between hosts: how sums travel: doubling (fewest messages), halving, ring (large sums); two "
-                   "sizes in bytes: the largest by doubling and by halving; auto: by a fixed rule of size and hosts",
-                   parse_all_reduce, all_reduce_word);
+  table.add_parsed(
+      "all-reduce", options.all_reduce, "NAME",
+      "CPUs, between hosts: how sums travel: doubling (fewest messages), halving, ring (large sums); two "
+      "sizes in bytes: the largest by doubling and by halving; auto: by a fixed rule of size and hosts; measured: "
+      "those two sizes that are fastest here, found at the start; a resumed run keeps them",
+      parse_all_reduce, all_reduce_word);
 }
 
 }  // namespace lockstep::app

@@ -2,7 +2,6 @@
 /// --all-reduce: which sums between hosts take which schedule.
 #pragma once
 
-#include <optional>
 #include <string>
 
 #include "app/options/option_table.hpp"
@@ -12,7 +11,7 @@
 namespace lockstep::app {
 
 void add_all_reduce_option(OptionTable& table, ExecutionOptions& options);
-/// As the option takes it: "auto", "ring", "16384,1048576".
-std::string all_reduce_word(const std::optional<comm::AllReduceLimits>& value);
+/// As the option takes it: "auto", "measured", "ring", "16384,1048576".
+std::string all_reduce_word(const comm::AllReduceChoice& value);
 
 }  // namespace lockstep::app

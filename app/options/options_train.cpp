@@ -77,6 +77,17 @@ void apply_configuration_to_continue(const CommandLine& line, OptionTable& table
   }
 }
 
+/// A run that goes on keeps the limits that were measured at its start: its bits are those of one that never stopped.
+void keep_measured_limits(TrainOptions& options) {
+  if (!options.execution.all_reduce.measured || options.run.resume.from != Resume::From::newest) return;
+  const std::filesystem::path file = options.run.folder / "config.ini";
+  if (options.run.folder.empty() || !std::filesystem::exists(file)) return;
+  TrainOptions before;
+  OptionTable table = train_table(before);
+  apply_ini_file(file, table);
+  if (before.execution.all_reduce.limits) options.execution.all_reduce = before.execution.all_reduce;
+}
+
 }  // namespace
 
 void add_train_options(OptionTable& table, TrainOptions& options) {
@@ -110,6 +121,7 @@ void read_train_options(OptionTable& table, TrainOptions& options, const std::ve
     apply_ini_file(line.config, table);
   }
   apply(line, table);
+  keep_measured_limits(options);
   settle(table, options);
   if (options.validation.patience > 0 && options.validation.every < 0) {
     throw UsageError(

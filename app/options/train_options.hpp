@@ -37,17 +37,17 @@ struct ExecutionOptions {
   std::optional<model::Precision> precision = {};  ///< nullopt: bf16 on GPUs that have it, else fp32
   int threads = 1;                                 ///< per rank, on the CPU
   comm::Transport transport = comm::Transport::automatic;
-  double deadline = 60;                                  ///< seconds, for peers
-  double io_deadline = 300;                              ///< seconds, for each operation on a file
-  bool ring = false;                                     ///< NCCL: the ring algorithm and no other
-  bool nvls = false;                                     ///< NCCL may sum in the switches between GPUs
-  comm::WireFormat wire = comm::WireFormat::fp32;        ///< of gradients between GPUs and hosts
-  std::optional<comm::AllReduceLimits> all_reduce = {};  ///< of sums between hosts; nullopt: a fixed rule
-  bool graphs = true;                                    ///< record a step once and replay it
-  bool tune = false;                                     ///< choose the algorithms of matrix products by timing
-  bool share_gpu = false;                                ///< several ranks may use one GPU (for tests)
-  std::int64_t bucket_size = 0;                          ///< elements; 0 = static rule
-  bool shard_optimizer = false;                          ///< each rank keeps and updates its share
+  double deadline = 60;                            ///< seconds, for peers
+  double io_deadline = 300;                        ///< seconds, for each operation on a file
+  bool ring = false;                               ///< NCCL: the ring algorithm and no other
+  bool nvls = false;                               ///< NCCL may sum in the switches between GPUs
+  comm::WireFormat wire = comm::WireFormat::fp32;  ///< of gradients between GPUs and hosts
+  comm::AllReduceChoice all_reduce = {};           ///< of sums between hosts
+  bool graphs = true;                              ///< record a step once and replay it
+  bool tune = false;                               ///< choose the algorithms of matrix products by timing
+  bool share_gpu = false;                          ///< several ranks may use one GPU (for tests)
+  std::int64_t bucket_size = 0;                    ///< elements; 0 = static rule
+  bool shard_optimizer = false;                    ///< each rank keeps and updates its share
   bool operator==(const ExecutionOptions&) const = default;
 };
 

@@ -45,8 +45,11 @@ std::string nvls_text(const ExecutionOptions& execution, const Place& place, con
 }
 
 /// The options with what was decided in the place of what is automatic: the configuration that gives the same workload.
-TrainOptions decided_settings(const TrainOptions& options, const Workload& workload) {
+TrainOptions decided_settings(const TrainOptions& options, const Workload& workload,
+                              const comm::Communicator& communicator) {
   TrainOptions settings = options;
+  if (options.execution.all_reduce.measured)
+    settings.execution.all_reduce = {.limits = communicator.all_reduce_limits()};
   settings.agree.replay.clear();  // of this process: whoever resumes the run goes on from there
   // A network's usual warm-up is for runs of usual length.
   if (!options.was_set("warmup-steps")) {
@@ -369,7 +372,7 @@ Plan complete_plan(const comm::Communicator& communicator, const TrainOptions& o
   if (servers) require_servers(options, place, *workload.network, workload, *servers);
   const bool shards = execution.shard_optimizer && ranks > 1;
   const std::int64_t writers = options.run.checkpoint_writers;
-  TrainOptions settings = decided_settings(options, workload);
+  TrainOptions settings = decided_settings(options, workload, communicator);
   model::LearningRateSchedule schedule = learning_rate_schedule(settings, workload.work);
   const comm::BucketRule rule = bucket_rule(execution.bucket_size, place, communicator);
   std::vector<comm::Slice> buckets = rule.cut(workload.network->parameters().slice_ends());

@@ -1,11 +1,13 @@
 #include "comm/host/network_communicator.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <utility>
 
 #include <sys/prctl.h>
 
+#include "comm/host/schedule_times.hpp"
 #include "comm/host/tree_sum.hpp"
 #include "comm/session/mpi_state.hpp"
 
@@ -26,7 +28,7 @@ std::span<T> elements(std::span<std::byte> data) {
 NetworkCommunicator::NetworkCommunicator(MpiSession::State& state, PeerTable peers, const CommunicatorOptions& options)
     : Communicator(state.rank, state.size),
       wire_(options.wire),
-      limits_(options.all_reduce),
+      limits_(options.all_reduce.limits),
       detector_(state, std::move(peers), options, urgency_) {
   if (!options.overlap) return;
   detector_.set_overtaking([this] { return serve_urgent(); });
@@ -36,6 +38,20 @@ NetworkCommunicator::NetworkCommunicator(MpiSession::State& state, PeerTable pee
   pthread_sigmask(SIG_SETMASK, &all, &before);
   thread_ = std::jthread([this](const std::stop_token& stop) { run_queue(stop); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void NetworkCommunicator::measure_all_reduce() {
+  if (!all_reduce_limits() || ring_length() < 2) return;
+  std::vector<ScheduleSeconds> sizes =
+      time_schedules(*this, [this](AllReduceSchedule schedule) { limits_ = AllReduceLimits::all_by(schedule); });
+  for (ScheduleSeconds& size : sizes) size.bytes = part_of(size.bytes);
+  AllReduceLimits best = best_limits(sizes);
+  // Halving may be the fastest still where no larger sum was timed.
+  if (best.halving == sizes.back().bytes) {
+    best.halving = std::max(best.halving, AllReduceLimits::usual(ring_length()).halving);
+  }
+  limits_ = best;
+  forget_rounding_errors();
 }
 
 void NetworkCommunicator::stop() noexcept {

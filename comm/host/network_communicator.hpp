@@ -49,6 +49,9 @@ class NetworkCommunicator : public Communicator {
   std::optional<AllReduceLimits> all_reduce_limits() const noexcept override {
     return uses_network() ? std::optional(limits_of(ring_length())) : std::nullopt;
   }
+  /// Collective, before any other collective. Sums take the schedules that are fastest here from now on, where any
+  /// travel between hosts. Throws PeerError.
+  void measure_all_reduce();
   void forget_rounding_errors() noexcept override { feedback_.forget(); }
   double busy_seconds() const noexcept override { return busy_; }
   /// Larger sums do not overtake.
@@ -66,6 +69,8 @@ class NetworkCommunicator : public Communicator {
   AllReduceLimits limits_of(int positions) const noexcept {
     return limits_.value_or(AllReduceLimits::usual(positions));
   }
+  /// Of a sum of so many bytes, what one ring carries.
+  virtual std::size_t part_of(std::size_t bytes) const noexcept { return bytes; }
   /// How these data travel.
   Wire wire_of(std::span<const float> data) noexcept;
   /// Derived destructors call it first, for the thread uses the whole object. What is enqueued and not yet begun is

@@ -88,9 +88,9 @@ class TwoLevelCommunicator final : public NetworkCommunicator {
     Wire wire = {};
   };
 
-  /// Each ring carries its part of so many bytes.
+  std::size_t part_of(std::size_t bytes) const noexcept override { return bytes / static_cast<std::size_t>(rings_); }
   AllReduceSchedule schedule_of(std::size_t bytes) const noexcept {
-    return limits_of(ring_length()).schedule(bytes / static_cast<std::size_t>(rings_));
+    return limits_of(ring_length()).schedule(part_of(bytes));
   }
   /// The rank's buffer of the sum that overtakes.
   double* urgent_buffer(int position) const noexcept;

@@ -17,6 +17,7 @@ SurvivorCommunicator::SurvivorCommunicator(MpiSession& session, const Communicat
       living_(static_cast<std::size_t>(session.size())) {
   std::iota(living_.begin(), living_.end(), 0);
   worlds_.push_back(std::move(all));
+  if (options.all_reduce.measured) options_.all_reduce = {.limits = all_reduce_limits()};  // those left keep them
 }
 
 void SurvivorCommunicator::go_on_with(const std::vector<int>& ranks) {

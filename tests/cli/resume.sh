@@ -36,6 +36,20 @@ for n in 1 2 3; do
   expect_same whole parts
 done
 
+check "schedules that were measured at the start are kept"
+measured=("${every_10[@]}" --all-reduce measured --transport ring)
+run -n 3 train "${measured[@]}" --steps 40 --stop-at 20 --run runs/measured
+expect_status 75
+limits=$(sed -n 's/^all-reduce = \([0-9]*,[0-9]*\)$/\1/p' runs/measured/config.ini)
+[ -n "$limits" ] || failed "config.ini has no limits: $(grep all-reduce runs/measured/config.ini)"
+expect_out "sums between hosts: .* \(--all-reduce $limits\)"
+run -n 3 train "${measured[@]}" --steps 40 --run runs/measured --resume
+expect_status 0; expect_out 'continuing after step 20'
+expect_out "sums between hosts: .* \(--all-reduce $limits\)"
+run -n 3 train "${every_10[@]}" --all-reduce "$limits" --transport ring --steps 40 --run runs/given
+expect_status 0
+expect python3 same_tensors.py "$(newest_checkpoint runs/measured)" "$(newest_checkpoint runs/given)"
+
 check "another world size goes on with the same samples"
 cp -r runs/whole-1 runs/grown
 rm runs/grown/checkpoints/step-*[34]0.h5

@@ -1,6 +1,8 @@
 /// Which sums take which schedule.
 #include "comm/all_reduce_limits.hpp"
 
+#include <vector>
+
 #include <gtest/gtest.h>
 
 namespace lockstep::comm {
@@ -38,6 +40,21 @@ TEST(AllReduceLimitsTest, UsuallyGrowWithTheRing) {
 TEST(AllReduceLimitsTest, GrowWithWhatTheNetworkCarriesAtOnce) {
   EXPECT_EQ(AllReduceLimits::of_network(8, 1000), (AllReduceLimits{.doubling = 1000, .halving = 32'000}));
   EXPECT_EQ(AllReduceLimits::of_network(2, 1000), (AllReduceLimits{.doubling = 1000, .halving = 1000}));
+}
+
+TEST(AllReduceLimitsTest, AreBestWhereTheSizesTakeTheLeastTime) {
+  std::vector<ScheduleSeconds> sizes{
+      {.bytes = 1000, .seconds = {1, 2, 4}},    {.bytes = 2000, .seconds = {2, 2.1, 5}},
+      {.bytes = 4000, .seconds = {4, 3, 6}},    {.bytes = 8000, .seconds = {8, 5, 7}},
+      {.bytes = 16'000, .seconds = {16, 9, 8}}, {.bytes = 32'000, .seconds = {32, 17, 14}}};
+  EXPECT_EQ(best_limits(sizes), (AllReduceLimits{.doubling = 2000, .halving = 8000}));
+  sizes[0].seconds = {1, 2, 0.9};  // timed badly
+  EXPECT_EQ(best_limits(sizes), (AllReduceLimits{.doubling = 2000, .halving = 8000}));
+  for (ScheduleSeconds& size : sizes) size.seconds[2] = 0.1;
+  EXPECT_EQ(best_limits(sizes), (AllReduceLimits{.doubling = 0, .halving = 0}));
+  for (ScheduleSeconds& size : sizes) size.seconds[1] = 0.05;
+  EXPECT_EQ(best_limits(sizes), (AllReduceLimits{.doubling = 0, .halving = 32'000}));
+  EXPECT_EQ(best_limits({}), AllReduceLimits{});
 }
 
 TEST(AllReduceLimitsTest, AreToldInWords) {

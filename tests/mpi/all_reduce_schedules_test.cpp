@@ -29,7 +29,7 @@ class Schedules : public testing::TestWithParam<Case> {
   static std::unique_ptr<Communicator> make(const Case& one) {
     return make_communicator(session(), {.transport = one.transport,
                                          .wire = one.wire,
-                                         .all_reduce = one.limits,
+                                         .all_reduce = {.limits = one.limits},
                                          .pretended_machine = 1 + session().rank() % 3});
   }
   int rank() const { return communicator_->rank(); }
@@ -165,6 +165,30 @@ INSTANTIATE_TEST_SUITE_P(, Schedules,
                                          Case{"two_level_halving", Transport::two_level, kHalving},
                                          Case{"two_level_by_size", Transport::two_level, kSteps}),
                          [](const auto& one) { return std::string(one.param.name); });
+
+TEST(MeasuredSchedules, AreTheSameOnAllRanksAndSumRight) {
+  for (const Transport transport : {Transport::ring, Transport::two_level, Transport::shared_memory, Transport::mpi}) {
+    for (const bool overlap : {false, true}) {
+      if (transport == Transport::shared_memory && overlap) continue;
+      const std::unique_ptr<Communicator> communicator = make_communicator(
+          session(), {.transport = transport,
+                      .all_reduce = {.measured = true},
+                      .overlap = overlap,
+                      .pretended_machine = transport == Transport::shared_memory ? 0 : session().rank() / 2});
+      const std::optional<AllReduceLimits> limits = communicator->all_reduce_limits();
+      EXPECT_EQ(limits.has_value(), communicator->uses_network() && transport != Transport::mpi);
+      const std::vector<std::string> all = all_gather_text(*communicator, limits ? to_text(*limits) : "none");
+      EXPECT_EQ(std::set<std::string>(all.begin(), all.end()).size(), 1u);
+      for (const std::size_t count : {std::size_t{1}, std::size_t{5000}, std::size_t{300'000}}) {
+        std::vector<float> data(count, static_cast<float>(communicator->rank() + 1));
+        communicator->all_reduce(data);
+        communicator->wait();
+        const auto p = communicator->size();
+        EXPECT_EQ(data, std::vector<float>(count, static_cast<float>(p * (p + 1) / 2))) << count;
+      }
+    }
+  }
+}
 
 }  // namespace
 }  // namespace lockstep::comm

@@ -142,9 +142,7 @@ TEST(BestLimits, AreWhereTheFastestChanges) {
   };
   EXPECT_EQ(best_limits(rows), std::nullopt);
   add(256, 1, 2, 4), add(1024, 2, 2.05, 4), add(4096, 4, 3, 4), add(16384, 9, 4.02, 4), add(65536, 20, 10, 8);
-  EXPECT_EQ(best_limits(rows), (comm::AllReduceLimits{.doubling = 4096, .halving = 65536}));
-  add(262144, 1, 1, 8);  // an outlier among large ones
-  EXPECT_EQ(best_limits(rows), (comm::AllReduceLimits{.doubling = 4096, .halving = 65536}));
+  EXPECT_EQ(best_limits(rows), (comm::AllReduceLimits{.doubling = 4096, .halving = 16384}));
   rows.resize(4);
   rows[2].seconds.median = 0.5;  // the ring is fastest everywhere
   EXPECT_EQ(best_limits(std::span(rows).first(3)), std::nullopt);

@@ -196,7 +196,7 @@ TEST(TrainOptionsTest, EveryGroupIsRead) {
                  .deadline = 2.5,
                  .ring = true,
                  .wire = comm::WireFormat::bf16,
-                 .all_reduce = comm::AllReduceLimits{.doubling = 16384, .halving = 1048576},
+                 .all_reduce = {.limits = comm::AllReduceLimits{.doubling = 16384, .halving = 1048576}},
                  .graphs = false,
                  .tune = true,
                  .share_gpu = true,
@@ -385,17 +385,19 @@ INSTANTIATE_TEST_SUITE_P(
                                "auto, softmax-cross-entropy, mean-squared-error and binary-cross-entropy"}));
 
 TEST(TrainOptionsTest, SumsBetweenHostsGoByAScheduleOrByTwoSizes) {
-  EXPECT_EQ(parse({}).execution.all_reduce, std::nullopt);
-  EXPECT_EQ(parse({"--all-reduce", "auto"}).execution.all_reduce, std::nullopt);
+  EXPECT_EQ(parse({}).execution.all_reduce, comm::AllReduceChoice{});
+  EXPECT_EQ(parse({"--all-reduce", "auto"}).execution.all_reduce, comm::AllReduceChoice{});
+  EXPECT_EQ(parse({"--all-reduce", "measured"}).execution.all_reduce, comm::AllReduceChoice{.measured = true});
   using comm::AllReduceLimits, comm::AllReduceSchedule;
   for (const AllReduceSchedule schedule :
        {AllReduceSchedule::doubling, AllReduceSchedule::halving, AllReduceSchedule::ring}) {
     EXPECT_EQ(parse({"--all-reduce", std::string(name_of(schedule))}).execution.all_reduce,
-              AllReduceLimits::all_by(schedule));
+              comm::AllReduceChoice{.limits = AllReduceLimits::all_by(schedule)});
   }
   for (const char* const wrong : {"rings", "1", "1,", ",1", "2,1", "1,2,3", "-1,2", "1,2x"}) {
-    EXPECT_THAT(complaint({"--all-reduce", wrong}),
-                HasSubstr(std::string(wrong) + " is not one of auto, doubling, halving and ring, nor two sizes"));
+    EXPECT_THAT(
+        complaint({"--all-reduce", wrong}),
+        HasSubstr(std::string(wrong) + " is not one of auto, measured, doubling, halving and ring, nor two sizes"));
   }
 }
 
@@ -563,6 +565,19 @@ TEST_F(ConfigFile, OfARunIsReadWhenTheRunIsResumedByName) {
   EXPECT_EQ(parse_train({"--resume", "--run", folder_.string(), "--data", "d"}).work.epochs, 0)
       << "the whole job is described anew";
   EXPECT_EQ(complaint_about("epochs = 2\n", {"--resume", "--run", folder_.string()}), "");
+}
+
+TEST_F(ConfigFile, OfAResumedRunKeepsWhatItsStartHasMeasured) {
+  const std::vector<std::string> again{"--data", "d", "--all-reduce", "measured", "--run", folder_.string()};
+  std::vector<std::string> resumed = again;
+  resumed.push_back("--resume");
+  EXPECT_TRUE(parse_train(resumed).execution.all_reduce.measured) << "nothing to go on from";
+  std::ofstream(folder_ / "config.ini") << "data = d\nall-reduce = auto\n";
+  EXPECT_TRUE(parse_train(resumed).execution.all_reduce.measured) << "not yet measured";
+  std::ofstream(folder_ / "config.ini") << "data = d\nall-reduce = 4096,65536\n";
+  const comm::AllReduceLimits limits{.doubling = 4096, .halving = 65536};
+  EXPECT_EQ(parse_train(resumed).execution.all_reduce, comm::AllReduceChoice{.limits = limits});
+  EXPECT_TRUE(parse_train(again).execution.all_reduce.measured) << "a new run";
 }
 
 TEST_F(ConfigFile, MustBeThere) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # tests/cluster/network/table.sh LOCKSTEP TREE [RATE [NODES]]: our all-reduce beside Open MPI's MPI_Allreduce, as it chooses
 # and with each of its algorithms, on hosts joined by shaped links (1gbit, 4 hosts; none: not shaped), from 1 KiB to 64 MiB.
-# A measurement, no test: it wants a quiet machine.
+# ALL_REDUCE=measured: ours by the limits that are measured at the start. A measurement, no test: it wants a quiet machine.
 #
 # The bound is 2(p-1)/p of the data over what TCP can carry: of 1,514 bytes that a link is charged for, 1,448 are payload.
 # Within one run ours and MPI_Allreduce take turns, batch by batch; which algorithm Open MPI takes is fixed for a run, so
@@ -18,7 +18,7 @@ case $rate in
 esac
 payload=$(awk "BEGIN { print $gbps * 1448 / 1514 }")
 list=$(all_nodes | paste -sd,)
-bench=(--min 256 --max "${MAX:-16777216}" --factor 4 --repeat "${REPEAT:-9}" --warmup 2 --device cpu --link-gbps "$payload")
+bench=(--all-reduce "${ALL_REDUCE:-auto}" --min 256 --max "${MAX:-16777216}" --factor 4 --repeat "${REPEAT:-9}" --warmup 2 --device cpu --link-gbps "$payload")
 measure() { # FILE ALGORITHMS LAUNCHER-OPTIONS
   check "$1"
   start -H "$list" -m "--mca mpi_yield_when_idle 1 $3" bench all-reduce --algorithms "$2" "${bench[@]}" --json "$1.json"
