@@ -30,7 +30,7 @@ io::WrittenPart part_from(std::string_view text) {
 
 Checkpointer::Checkpointer(const Parts& parts) : parts_(parts), work_(parts.patience) {
   comm::all_succeed(parts.communicator, [&] {
-    share_ = snapshot_share(parts.training.parameters, parts.buckets, parts.communicator, parts.writers);
+    share_ = snapshot_share(parts.training.parameters, parts.buckets, parts.communicator, parts.sharing, parts.writers);
     const Snapshot::Options options{.share = share_, .sequences = parts.sequences, .carried = parts.carried};
     const std::size_t bytes = Snapshot::bytes(parts.training, parts.buckets, options);
     const std::string shortage = comm::memory_shortage(bytes, 1, comm::read_meminfo());
@@ -59,7 +59,7 @@ void Checkpointer::take() {
     parts_are_written_ = true;
     part_.reset();
   }
-  snapshot_->take(parts_.communicator, parts_.training);
+  snapshot_->take(parts_.communicator, parts_.sharing, parts_.training);
   stall_ = since_taken_.seconds();
 }
 

@@ -37,6 +37,7 @@ class Checkpointer {
   /// What is saved; all of it must outlive the checkpointer.
   struct Parts {
     comm::Communicator& communicator;  ///< between host memories
+    comm::Communicator& sharing;       ///< between those of ranks that share the update, where some do
     model::Training& training;
     std::span<const comm::Slice> buckets;    ///< in which ranks that share the update do so
     SequenceShare sequences = {};            ///< where the network carries state

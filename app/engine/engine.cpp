@@ -79,7 +79,7 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
     if (plan.servers) window_.emplace(session, communicator, *gradient_memory_);
     state_options.gradient_memory = gradient_memory_.get();
     if (plan.shards_optimizer || plan.servers) {
-      parameter_memory_ = communicator.reduction_memory(arena, comm::MemoryUse::gathered);
+      parameter_memory_ = (plan.servers ? communicator : stepping()).reduction_memory(arena, comm::MemoryUse::gathered);
       const bool of_server = update_ == Trainer::Update::elsewhere_of_sums && plan.servers->on(rank_) >= 0;
       state_options.parameter_memory = of_server ? nullptr : parameter_memory_.get();
     }
@@ -124,10 +124,12 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
                            plan);
   }
   if (plan.islands) {
-    rounds_.emplace(
-        LocalRounds::Parts{
-            .communicator = communicator, .island = *island_, .stepping = stepping_, .training = *training_},
-        plan);
+    rounds_.emplace(LocalRounds::Parts{.communicator = communicator,
+                                       .island = *island_,
+                                       .stepping = stepping_,
+                                       .training = *training_,
+                                       .buckets = buckets()},
+                    plan);
   }
 }
 
@@ -162,6 +164,7 @@ SequenceShare Engine::sequences(const WorkPlan& work) const {
 
 Checkpointer::Parts Engine::saved(const WorkPlan& work, int writers) {
   return {.communicator = communicator_,
+          .sharing = island_ && rounds_ ? *island_ : communicator_,
           .training = *training_,
           .buckets = buckets(),
           .sequences = sequences(work),

@@ -237,7 +237,14 @@ Trainer::Result LocalRounds::round(Trainer& trainer, const std::function<Trainer
 /// Fills `out` on rank 0, or nothing; collective.
 void LocalRounds::save_inner_state(const std::string& group, int island, std::span<float> out) {
   const int root = plan_.islands->first_rank(island);
-  if (!apart_ || parts_.communicator.rank() == root) {
+  if (!parts_.training.parameters.owned().whole()) {
+    if (own_island_ == island) {
+      for (const comm::Slice& bucket : parts_.buckets) {
+        gather_bucket(parts_.island, parts_.training.parameters, group, bucket,
+                      differences_.subspan(bucket.offset, bucket.count));
+      }
+    }
+  } else if (!apart_ || parts_.communicator.rank() == root) {
     parts_.training.parameters.download_group(group, differences_);
   }
   if (apart_) {

@@ -40,6 +40,7 @@ class LocalRounds {
     comm::Communicator& island;              ///< of this rank's island
     comm::ForwardingCommunicator& stepping;  ///< between those that the trainer makes a step with
     model::Training& training;
+    std::span<const comm::Slice> buckets;  ///< in which the ranks of an island share the update, where they do
   };
   /// Collective. `plan` has islands, and outlives the rounds.
   LocalRounds(const Parts& parts, const Plan& plan);

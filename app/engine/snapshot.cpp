@@ -112,13 +112,13 @@ comm::Slice equal_part(std::size_t elements, int writer, int writers) {
 }  // namespace
 
 SnapshotShare snapshot_share(const model::ParameterState& parameters, std::span<const comm::Slice> buckets,
-                             const comm::Communicator& communicator, int writers) {
+                             const comm::Communicator& communicator, const comm::Communicator& sharing, int writers) {
   SnapshotShare share;
   for (int writer = 0; writer < writers; ++writer) {
     if (communicator.rank() == writer * communicator.size() / writers) share.writer = writer;
   }
   const bool shared = !parameters.owned().whole();
-  share.gathers = shared && writers < communicator.size();
+  share.gathers = shared && writers < communicator.size() && sharing.first_rank() == communicator.first_rank();
   if (share.writer < 0) return share;
   if (writers == 1) {
     share.ranges = {{.offset = 0, .count = parameters.elements()}};
@@ -141,6 +141,15 @@ SnapshotShare snapshot_share(const model::ParameterState& parameters, std::span<
     share.ranges.push_back(frozen);
   }
   return share;
+}
+
+void gather_bucket(comm::Communicator& sharing, const model::ParameterState& parameters, const std::string& group,
+                   const comm::Slice& bucket, std::span<float> all) {
+  const comm::Slice own = sharing.own_slice(bucket.count, sharing.rank());
+  parameters.download_range(group, {.offset = bucket.offset + own.offset, .count = own.count},
+                            all.subspan(own.offset, own.count));
+  sharing.all_gather(all);
+  sharing.wait();
 }
 
 Snapshot::Snapshot(model::Training& training, std::span<const comm::Slice> buckets, const Options& options,
@@ -187,11 +196,11 @@ std::span<float> Snapshot::room_for_bucket(std::size_t elements) const {
   return memory_.tensor().elements<float>().subspan(begins_.back(), elements);
 }
 
-void Snapshot::take(comm::Communicator& communicator, model::Training& training) {
+void Snapshot::take(comm::Communicator& communicator, comm::Communicator& sharing, model::Training& training) {
   recurrent_ = gather_recurrent_state(communicator, training.model.recurrent_state(), options_.sequences);
   const model::ParameterState& parameters = training.parameters;
-  if (options_.share.gathers) return gather(communicator, parameters);
   for (std::size_t i = 0; i < options_.carried.size(); ++i) options_.carried[i].save(kept_group(groups_.size() + i));
+  if (options_.share.gathers) return gather(sharing, parameters);
   if (options_.share.ranges.empty()) return;
   const comm::LongOperation copying(communicator, "copying the state for a checkpoint");
   for (std::size_t i = 0; i < groups_.size(); ++i) {
@@ -202,7 +211,7 @@ void Snapshot::take(comm::Communicator& communicator, model::Training& training)
   }
 }
 
-void Snapshot::gather(comm::Communicator& communicator, const model::ParameterState& parameters) {
+void Snapshot::gather(comm::Communicator& sharing, const model::ParameterState& parameters) {
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     if (groups_[i] == kParameters) {
       for (const comm::Slice& range : options_.share.ranges) {
@@ -217,11 +226,7 @@ void Snapshot::gather(comm::Communicator& communicator, const model::ParameterSt
     for (const comm::Slice& bucket : buckets_) {
       std::span<float> all = kept(i, bucket);
       if (all.empty()) all = room_for_bucket(bucket.count);
-      const comm::Slice own = communicator.own_slice(bucket.count, communicator.rank());
-      parameters.download_range(groups_[i], {.offset = bucket.offset + own.offset, .count = own.count},
-                                all.subspan(own.offset, own.count));
-      communicator.all_gather(all);
-      communicator.wait();
+      gather_bucket(sharing, parameters, groups_[i], bucket, all);
     }
   }
 }

@@ -38,8 +38,15 @@ struct SnapshotShare {
 };
 /// Writers are spread over the ranks, rank 0 is the first. Where all ranks write and share the update, each writes what
 /// it updates, and nothing travels.
+/// `sharing`: between the ranks that share the update, where some do; of several such groups that of rank 0 brings
+/// together what the first writer saves.
 SnapshotShare snapshot_share(const model::ParameterState& parameters, std::span<const comm::Slice> buckets,
-                             const comm::Communicator& communicator, int writers);
+                             const comm::Communicator& communicator, const comm::Communicator& sharing, int writers);
+
+/// Collective over the ranks that share the update: `all` becomes the bucket's values of a group, of which each of them
+/// has its own part.
+void gather_bucket(comm::Communicator& sharing, const model::ParameterState& parameters, const std::string& group,
+                   const comm::Slice& bucket, std::span<float> all);
 
 /// State beside a training's own that a checkpoint holds, laid out like the gradients; both collective.
 struct CarriedGroup {
@@ -65,7 +72,7 @@ class Snapshot {
   static std::size_t bytes(model::Training& training, std::span<const comm::Slice> buckets, const Options& options);
 
   /// Collective: copies this rank's share of the state of this moment.
-  void take(comm::Communicator& communicator, model::Training& training);
+  void take(comm::Communicator& communicator, comm::Communicator& sharing, model::Training& training);
 
   // What was copied, valid until the next take().
   /// All tensors, of the one writer.
@@ -78,7 +85,7 @@ class Snapshot {
 
  private:
   std::span<float> kept(std::size_t group, const comm::Slice& range) const;
-  void gather(comm::Communicator& communicator, const model::ParameterState& parameters);
+  void gather(comm::Communicator& sharing, const model::ParameterState& parameters);
   std::span<float> kept_group(std::size_t group) const;
   std::span<float> room_for_bucket(std::size_t elements) const;
 

@@ -192,7 +192,10 @@ void require_local_steps(const TrainOptions& options, const Place& place, int ra
                     agree.delay, agree.local_steps, agree.fragments, agree.local_steps / agree.fragments));
   }
   if (place.gpu) refuse("GPUs yet", "give --device cpu");
-  if (options.execution.shard_optimizer) refuse("--shard-optimizer", "islands have optimisers of their own");
+  if (options.execution.shard_optimizer && agree.after > 0) {
+    refuse("--shard-optimizer and --agree-after",
+           "first all ranks would share the update, and then those of an island");
+  }
   if (options.work.reproducible) refuse("--reproducible", "the islands' number changes the result");
   if (options.optimizer.average_decay > 0) refuse("--average-decay", "the average would be of one island's weights");
   if (options.run.checkpoint_writers > 1) refuse("--checkpoint-writers", "rank 0 brings together what islands keep");
@@ -268,6 +271,11 @@ model::LearningRateSchedule learning_rate_schedule(const TrainOptions& options, 
 std::vector<model::Slice> owned_ranges(const Plan& plan, int rank, int ranks) {
   std::vector<model::Slice> owned;
   if (!plan.shards_optimizer) return owned;
+  if (plan.islands) {  // each has the whole
+    const int island = plan.islands->of(rank), first = plan.islands->first_rank(island);
+    rank -= first;
+    ranks = plan.islands->end_rank(island) - first;
+  }
   for (const comm::Slice& bucket : plan.buckets) {
     const comm::Slice part = comm::slice_of(bucket.count, rank, ranks);
     owned.push_back({.offset = bucket.offset + part.offset, .count = part.count});
@@ -309,6 +317,18 @@ comm::Slice served_part(const Servers& servers, std::size_t elements, int server
 
 int training_ranks(const Plan& plan, int ranks) { return plan.servers ? plan.servers->workers : ranks; }
 
+/// The last of those that share the update, in the smallest island.
+int rank_that_owns_most(const Plan& plan, int ranks) {
+  if (!plan.islands) return ranks - 1;
+  const Islands& islands = *plan.islands;
+  int smallest = 0;
+  const auto size = [&](int island) { return islands.end_rank(island) - islands.first_rank(island); };
+  for (int island = 1; island < islands.count(); ++island) {
+    if (size(island) < size(smallest)) smallest = island;
+  }
+  return islands.end_rank(smallest) - 1;
+}
+
 model::MemoryPlan memory_with(const Plan& plan, const comm::Communicator& communicator, std::int64_t batch) {
   const model::Network& network = *plan.workload.network;
   const int ranks = communicator.size();
@@ -316,7 +336,7 @@ model::MemoryPlan memory_with(const Plan& plan, const comm::Communicator& commun
   options.max_batch = batch;
   model::MemoryPlan memory = model::plan_memory(
       network, options,
-      {.optimizer = plan.workload.optimizer, .owned = owned_ranges(plan, ranks - 1, ranks)},  // the last owns most
+      {.optimizer = plan.workload.optimizer, .owned = owned_ranges(plan, rank_that_owns_most(plan, ranks), ranks)},
       memory_types(plan.place));
   if (plan.place.gpu) {
     memory.communication = comm::device_communicator_bytes(
@@ -326,8 +346,11 @@ model::MemoryPlan memory_with(const Plan& plan, const comm::Communicator& commun
   if (plan.settings.agree.local_steps > 0) {
     const std::size_t arena = network.parameters().updated_elements() * sizeof(float);
     const std::size_t velocity = model::has_velocity(plan.settings.agree.outer) ? arena : 0;
-    memory.snapshot += velocity + memory.optimizer * static_cast<std::size_t>(
-                                                         std::max<std::int64_t>(0, plan.settings.agree.islands - 1));
+    const std::size_t of_an_island =
+        model::plan_memory(network, options, {.optimizer = plan.workload.optimizer}, memory_types(plan.place))
+            .optimizer;
+    memory.snapshot +=
+        velocity + of_an_island * static_cast<std::size_t>(std::max<std::int64_t>(0, plan.settings.agree.islands - 1));
     memory.optimizer += 2 * arena + velocity;  // the anchor, and the differences from it
     if (plan.settings.agree.streams()) {
       memory.snapshot += arena * static_cast<std::size_t>(std::max<std::int64_t>(1, plan.settings.agree.islands));
@@ -355,7 +378,7 @@ model::MemoryPlan memory_with(const Plan& plan, const comm::Communicator& commun
 }
 
 Plan complete_plan(const comm::Communicator& communicator, const TrainOptions& options, Workload workload,
-                   const Place& place) {
+                   const Place& place, std::optional<Islands> islands) {
   const ExecutionOptions& execution = options.execution;
   if (communicator.transport() == comm::Transport::mpi && !place.gpu && execution.wire != comm::WireFormat::fp32) {
     throw UsageError(fmt::format("--transport mpi sums in full: take one of --transport mpi and --wire {}",
@@ -384,11 +407,11 @@ Plan complete_plan(const comm::Communicator& communicator, const TrainOptions& o
             .bucket_rule = rule,
             .buckets = std::move(buckets),
             .shards_optimizer = shards,
-            .checkpoint_writers = writers > 0 ? static_cast<int>(std::min<std::int64_t>(writers, ranks))
-                                  : shards    ? ranks
-                                              : 1,
+            .checkpoint_writers = writers > 0          ? static_cast<int>(std::min<std::int64_t>(writers, ranks))
+                                  : shards && !islands ? ranks
+                                                       : 1,
             .tree = {},
-            .islands = {},
+            .islands = std::move(islands),
             .servers = servers,
             .replay = options.agree.replay,
             .memory = {},
@@ -458,9 +481,8 @@ Plan make_plan(comm::Communicator& communicator, const TrainOptions& options, co
     if (begun.agree.islands == 0) begun.agree.islands = islands->count();
   }
   Workload workload = open_workload(communicator, begun, start.deadline, start.record);
-  Plan plan = complete_plan(communicator, begun, std::move(workload), choose_place(communicator, begun));
-  plan.islands = std::move(islands);
-  return plan;
+  const Place place = choose_place(communicator, begun);
+  return complete_plan(communicator, begun, std::move(workload), place, std::move(islands));
 }
 
 namespace {

@@ -94,7 +94,7 @@ struct RunStart {
 Plan make_plan(comm::Communicator& communicator, const TrainOptions& options, const RunStart& start);
 /// What is left of it once workload and place are known; no communication. Throws UsageError.
 Plan complete_plan(const comm::Communicator& communicator, const TrainOptions& options, Workload workload,
-                   const Place& place);
+                   const Place& place, std::optional<Islands> islands = {});
 
 // The steps of make_plan, for who wants to know which of them fails, or has no use for a whole plan. Collective.
 

@@ -84,6 +84,39 @@ expect_status 0; expect_no_out 'in turns'
 ! python3 -c 'import sys, h5py; sys.exit("parameters_of_island_0" not in h5py.File(sys.argv[1]))' "$(newest_checkpoint runs/plain)" ||
   failed "weights of islands where they are the anchor"
 
+check "the ranks of an island share the optimiser: the same weights and moments, and the same bytes through a resume"
+cat >same_state.py <<'END'
+import sys, h5py
+def tensors(name):
+    found = {}
+    h5py.File(name, "r").visititems(lambda path, item: found.update({path: item[()].tobytes()}) if isinstance(item, h5py.Dataset) and item.dtype.kind == "f" else None)
+    return found
+a, b = map(tensors, sys.argv[1:3])
+assert a.keys() == b.keys(), a.keys() ^ b.keys()
+assert any(name.startswith("adam_v_of_island_1/") or "_of_island_1/" in name and not name.startswith("parameters") for name in a), sorted(a)
+assert not (wrong := [name for name in a if a[name] != b[name]]), wrong
+END
+for share in "4 --islands 2" "5 --islands 3" "4 --islands 2 --transport ring" "4 --islands 2 --fragments 3 --delay 1"; do
+  read -r n rest <<<"$share"
+  # shellcheck disable=SC2086  # words
+  for sharing in no yes; do
+    run -n $n train $base --optimizer adam --learning-rate 0.003 --agree local=7 $rest --shard-optimizer=$sharing --steps 42 \
+      --checkpoint-every 21 --run runs/share-$sharing --force
+    expect_status 0
+  done
+  expect_out 'reduce-scatter and all-gather'
+  for step in 21 42; do
+    expect python3 same_state.py runs/share-no/checkpoints/step-00000000$step.h5 runs/share-yes/checkpoints/step-00000000$step.h5
+  done
+  cp runs/share-yes/checkpoints/step-0000000042.h5 whole.h5
+  for sharing in yes no; do
+    rm runs/share-yes/checkpoints/step-0000000042.h5
+    run -n $n train --resume --run runs/share-yes --shard-optimizer=$sharing
+    expect_status 0; expect_out 'continuing after step 21'
+    expect python3 same_state.py whole.h5 runs/share-yes/checkpoints/step-0000000042.h5
+  done
+done
+
 check "all ranks agree in every step up to --agree-after: the synchronous bits until there, others after"
 adam="$base --optimizer adam --learning-rate 0.003"
 run -n 3 train $adam --steps 60 --checkpoint-every 30 --run runs/synchronous
@@ -169,7 +202,7 @@ refused '--islands has no effect without --agree' --islands 2
 refused '--agree-after has no effect without --agree' --agree-after 10
 refused '--agree quorum does not go with --agree-after: that is for --agree local' --agree quorum=1 --agree-after 10
 refused '--islands 3 of 2 ranks: every island needs a rank' --agree local=5 --islands 3
-refused '--agree local does not go with --shard-optimizer' --agree local=5 --shard-optimizer --optimizer adam
+refused '--agree local does not go with --shard-optimizer and --agree-after' --agree local=5 --agree-after 5 --shard-optimizer --optimizer adam
 refused '--agree local does not go with --reproducible' --agree local=5 --reproducible
 refused '--agree local does not go with --average-decay' --agree local=5 --average-decay 0.9
 refused '--agree local does not go with --checkpoint-writers' --agree local=5 --checkpoint-writers 2

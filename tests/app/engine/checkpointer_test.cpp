@@ -75,8 +75,11 @@ class CheckpointerTest : public testing::Test {
                             *network_,
                             {.loss = model::LossKind::mean_squared_error, .max_batch = 1},
                             {.optimizer = {.kind = model::OptimizerKind::adam, .average_decay = 0.9}}};
-  Checkpointer checkpointer_{
-      {.communicator = communicator_, .training = training_, .buckets = {}, .memory = backend_->memory()}};
+  Checkpointer checkpointer_{{.communicator = communicator_,
+                              .sharing = communicator_,
+                              .training = training_,
+                              .buckets = {},
+                              .memory = backend_->memory()}};
 };
 
 TEST_F(CheckpointerTest, ACheckpointIsOfTheMomentOfItsCopyThoughTrainingGoesOn) {
@@ -143,6 +146,7 @@ TEST_F(CheckpointerTest, AFileSystemThatDoesNotAnswerIsGivenUp) {
   {
     const auto held_up = std::make_shared<std::atomic<bool>>(false);
     Checkpointer impatient({.communicator = communicator_,
+                            .sharing = communicator_,
                             .training = training_,
                             .buckets = {},
                             .memory = std::pmr::get_default_resource(),
