@@ -1,14 +1,12 @@
 #include "app/check/check_network.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <map>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "app/options/all_reduce_option.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/statistics.hpp"
 
@@ -183,20 +181,15 @@ std::vector<Finding> judge_pairs(std::span<const comm::PairFigures> pairs, std::
 
 std::string describe_all_reduce(std::span<const comm::PairFigures> pairs, int hosts) {
   if (hosts < 2) return "one host: nothing travels";
-  constexpr std::size_t kFar = 4, kLeast = std::size_t{4} << 10, kMost = std::size_t{1} << 20;
-  const comm::AllReduceLimits rule = comm::AllReduceLimits::usual(hosts);
-  std::string text = to_text(rule);
+  constexpr double kFar = 4, kUsual = comm::AllReduceLimits::kUsuallyInFlight;
+  std::string text = to_text(comm::AllReduceLimits::usual(hosts));
   const Usual usual = usual_figures(pairs, hosts);
-  const double carried = usual.latency * usual.bandwidth;
-  if (!(carried > 0)) return text;
-  const std::size_t in_flight =
-      std::bit_floor(std::clamp(static_cast<std::size_t>(std::min(carried, 1e18)), kLeast, kMost));
-  constexpr std::size_t kUsual = comm::AllReduceLimits::kUsuallyInFlight;
-  if (in_flight < kUsual * kFar && in_flight * kFar > kUsual) return text;
-  return text +
-         fmt::format("; {} are on their way at once here: `bench all-reduce` tells whether --all-reduce {} is faster",
-                     format_bytes(in_flight),
-                     all_reduce_word({.limits = comm::AllReduceLimits::of_network(hosts, in_flight)}));
+  const double in_flight = usual.latency * usual.bandwidth;
+  if (!(in_flight > 0) || (in_flight < kUsual * kFar && in_flight * kFar > kUsual)) return text;
+  return text + fmt::format(
+                    "; that suits networks with {} on their way at once, and here it is {}: give --all-reduce measured",
+                    format_bytes(comm::AllReduceLimits::kUsuallyInFlight),
+                    format_bytes(static_cast<std::size_t>(std::min(in_flight, 1e18))));
 }
 
 std::string describe_pairs(std::span<const comm::PairFigures> pairs, int hosts) {

@@ -36,8 +36,8 @@ std::vector<Finding> judge_pairs(std::span<const comm::PairFigures> pairs, std::
 /// "6 pairs of hosts, 0.94 GB/s (least 0.92), 31 us (most 35)".
 std::string describe_pairs(std::span<const comm::PairFigures> pairs, int hosts);
 
-/// The limits by which sums between hosts take their schedules, and the --all-reduce that these figures speak for where
-/// that is far from them.
+/// The limits by which sums between hosts take their schedules, and what to do where these figures are far from what
+/// they suit.
 std::string describe_all_reduce(std::span<const comm::PairFigures> pairs, int hosts);
 
 /// A subnet in which every host has an address that no other host has.
