@@ -46,7 +46,7 @@ int launched_size() {
   return variable ? std::max(1, static_cast<int>(number_in(*variable))) : 1;
 }
 
-bool launched_by_hydra() { return std::getenv("HYDI_CONTROL_FD") != nullptr && number_in(kHydra.size) > 1; }
+bool launched_by_hydra() { return std::getenv("MPI_LOCALRANKID") != nullptr && number_in(kHydra.size) > 1; }
 
 bool launcher_offers_peers() {
   constexpr std::array kOffers{"OMPI_COMM_WORLD_SIZE",

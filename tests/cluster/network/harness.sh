@@ -1,8 +1,11 @@
 # Sourced by tests/cluster/network/*.sh, which are called as: bash tests/cluster/network/NAME.sh LOCKSTEP TREE
 # tests/cli/harness.sh on several hosts: `nodes N ...` makes them, and -H LIST ("node1:2,node2:1") in place of -n RANKS
-# starts the program over them. Where nodes cannot be made the script is skipped, with the reason.
+# starts the program over them, by the launcher of its MPI. Where nodes cannot be made the script is skipped, with the
+# reason.
 . "$(dirname "${BASH_SOURCE[0]}")/../../cli/harness.sh"
 hosts=$tree/tests/cluster/network/hosts
+# PROGRAM: built with which MPI, openmpi or mpich.
+mpi_of() { if ldd "$1" | grep -q libmpich; then echo mpich; else echo openmpi; fi; }
 
 trap 'code=$?; take_down; (exit $code); end_of_script' EXIT
 take_down() {
@@ -35,13 +38,22 @@ command_for() {
   done
   local program=("${wrapper[@]}" "$lockstep" "$@")
   command=("${program[@]}")
-  [ -z "$list" ] || command=("$hosts" mpirun --host "$list" "${launcher[@]}" "${program[@]}")
-  command_line="${list:+mpirun --host $list ${launcher[*]} }${wrapper[*]} lockstep $*"
+  if [ -n "$list" ] && [ "$(mpi_of "$lockstep")" = mpich ]; then
+    local ranks; ranks=$(tr ',' '\n' <<<"$list" | awk -F: '{ sum += NF > 1 ? $2 : 1 } END { print sum }')
+    command=("$hosts" mpiexec -hosts "$list" -n "$ranks" "${launcher[@]}" "${program[@]}")
+  elif [ -n "$list" ]; then
+    command=("$hosts" mpirun --host "$list" "${launcher[@]}" "${program[@]}")
+  fi
+  command_line="${list:+${command[*]:1:3} ${launcher[*]} }${wrapper[*]} lockstep $*"
 }
 
 ranks() { :; }  # what is left is ended with its host
-# ranks_on NODE: the process ids there, by rank.
-ranks_on() { "$hosts" exec "$1" pgrep -f "^$lockstep " | sort -n; }
+# ranks_on NODE: the process ids there, by rank. Under MPICH ranks are the children of what the launcher has started.
+ranks_on() {
+  "$hosts" exec "$1" ps -e -o pid=,ppid=,args= | awk -v program="$lockstep" '
+    $3 == program { parent[$1] = $2; above[$2] = 1 }
+    END { for (pid in parent) if (!(pid in above)) print pid }' | sort -n
+}
 
 # All ranks are gone, and so are mpirun's daemons and all files in /tmp and /dev/shm; a moment is allowed.
 # nobody_remains SECONDS HOST...

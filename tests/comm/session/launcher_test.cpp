@@ -23,7 +23,7 @@ class Started {
   Started(Variables variables) {
     for (const char* const name :
          {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "PMI_RANK",
-          "PMI_SIZE", "PMI_FD", "HYDI_CONTROL_FD", "PMIX_RANK", "PMIX_NAMESPACE", "PALS_RANKID", "PALS_APID",
+          "PMI_SIZE", "PMI_FD", "MPI_LOCALRANKID", "PMIX_RANK", "PMIX_NAMESPACE", "PALS_RANKID", "PALS_APID",
           "FLUX_TASK_RANK", "FLUX_JOB_SIZE", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}) {
       unsetenv(name);
     }
@@ -50,11 +50,11 @@ TEST(Launcher, NobodyHasStartedAProcessByHand) {
 
 TEST(Launcher, HydraOfSeveralRanksIsKnown) {
   {
-    const Started started{{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"HYDI_CONTROL_FD", "7"}};
+    const Started started{{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "7"}};
     EXPECT_TRUE(launched_by_hydra());
   }
   {
-    const Started started{{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}, {"HYDI_CONTROL_FD", "7"}};
+    const Started started{{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}, {"MPI_LOCALRANKID", "7"}};
     EXPECT_FALSE(launched_by_hydra()) << "alone";
   }
   const Started started{{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"PMI_FD", "7"}};
