@@ -23,6 +23,8 @@
 namespace lockstep::comm {
 namespace {
 
+constexpr std::chrono::seconds kFinalizeUnderHydra{2};  ///< all ranks are at the end
+
 /// The longest that destructors may take after a failure.
 constexpr std::chrono::seconds kUnwindLimit{30};
 /// Seconds by which ranks that know who is missing speak before those that only wait.
@@ -274,6 +276,11 @@ MpiSession::~MpiSession() {
   }
   MPI_Comm_free(&state_->data);
   MPI_Comm_free(&state_->status);
+  // MPICH 4.0 with UCX over TCP: MPI_Finalize of some ranks waits in half of all jobs for peers that wait already.
+  if (launched_by_hydra() && MPI_Barrier(MPI_COMM_WORLD) == MPI_SUCCESS) {
+    std::fflush(nullptr);
+    end_process_after(kFinalizeUnderHydra, *state_->exit_code);
+  }
   if (MPI_Finalize() != MPI_SUCCESS) write_stderr("lockstep: MPI_Finalize reported an error\n");
 }
 

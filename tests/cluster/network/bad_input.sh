@@ -3,6 +3,7 @@
 # ours in time (a start gets 20 s, whatever the deadline), and nobody waits for ever.
 # seconds: 600
 # waits
+# openmpi: its options and messages
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 nodes 3

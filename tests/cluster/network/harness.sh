@@ -52,7 +52,7 @@ ranks() { :; }  # what is left is ended with its host
 ranks_on() {
   "$hosts" exec "$1" ps -e -o pid=,ppid=,args= | awk -v program="$lockstep" '
     $3 == program { parent[$1] = $2; above[$2] = 1 }
-    END { for (pid in parent) if (!(pid in above)) print pid }' | sort -n
+    END { for (pid in parent) if (!(pid in above)) print parent[pid], pid }' | sort -n -k1,1 -k2,2 | cut -d" " -f2
 }
 
 # All ranks are gone, and so are mpirun's daemons and all files in /tmp and /dev/shm; a moment is allowed.

@@ -2,6 +2,7 @@
 # A rank that does not come to the start: one message of ours in time, from whoever notices.
 # seconds: 600
 # waits
+# openmpi: its options and messages
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 nodes 3
