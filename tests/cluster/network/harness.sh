@@ -14,11 +14,12 @@ take_down() {
   unset LOCKSTEP_HOSTS
 }
 
-# nodes N [--rate RATE]: in place of those before.
+# nodes N [--rate RATE] [--delay DELAY]: in place of those before.
 nodes() {
   take_down
   node_count=$1
-  LOCKSTEP_HOSTS=$(TMPDIR=$work "$hosts" up "$@" --owner $$ --share "$work" --share "$(dirname "$lockstep")" 2>up.err)
+  local build; build=$(dirname "$lockstep")
+  LOCKSTEP_HOSTS=$(TMPDIR=$work "$hosts" up "$@" --build "$build" --owner $$ --share "$work" --share "$build" 2>up.err)
   local code=$?
   [ $code != 77 ] || skip_all "$(cat up.err)"
   [ $code = 0 ] || { cat up.err; exit 1; }

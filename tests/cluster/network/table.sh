@@ -1,15 +1,18 @@
 #!/usr/bin/env bash
 # tests/cluster/network/table.sh LOCKSTEP TREE [RATE [NODES]]: our all-reduce beside Open MPI's MPI_Allreduce, as it chooses
 # and with each of its algorithms, on hosts joined by shaped links (1gbit, 4 hosts; none: not shaped), from 1 KiB to 64 MiB.
-# ALL_REDUCE=measured: ours by the limits that are measured at the start. A measurement, no test: it wants a quiet machine.
+# A measurement, no test: it wants a quiet machine. From the environment: MAX, the most bytes; REPEAT, how often each is
+# measured; DELAY (1ms, 500us), how long each packet from host to host takes besides its bytes; ALL_REDUCE=measured: ours by
+# the limits that are measured at the start.
 #
 # The bound is 2(p-1)/p of the data over what TCP can carry: of 1,514 bytes that a link is charged for, 1,448 are payload.
+# It knows no delay.
 # Within one run ours and MPI_Allreduce take turns, batch by batch; which algorithm Open MPI takes is fixed for a run, so
 # there are several, and ours is in each. The first run has our schedules beside each other, too.
 . "$(dirname "$0")/harness.sh"
 rate=${3:-1gbit} count=${4:-4}
 export HOSTS_LIMIT=${HOSTS_LIMIT:-900}  # 100mbit takes its time
-nodes "$count" --rate "$rate"
+nodes "$count" --rate "$rate" ${DELAY:+--delay "$DELAY"}
 case $rate in
   *gbit) gbps=${rate%gbit} ;;
   *mbit) gbps=$(awk "BEGIN { print ${rate%mbit} / 1000 }") ;;
@@ -32,7 +35,7 @@ measure ring ring,mpi "$(forced 4)"
 measure segmented ring,mpi "$(forced 5)"
 measure rabenseifner ring,mpi "$(forced 6)"
 [ $failures = 0 ] || exit 1
-python3 - "$count" "$rate" default doubling ring segmented rabenseifner <<'END'
+python3 - "$count" "$rate${DELAY:+, $DELAY}" default doubling ring segmented rabenseifner <<'END'
 import json, sys
 count, rate, *names = sys.argv[1:]
 runs = {}
