@@ -14,7 +14,7 @@ COLUMNS = 140
 COMMANDS = ["", "pack", "tokenizer train", "train", "eval", "predict", "generate", "export", "import", "check", "info", "sweep", "report", "plot",
             "bench step", "bench scale", "bench agree", "bench all-reduce", "bench checkpoint", "bench input", "help"]
 SCRIPTS = ["app/quickstart", "tests/run", "tests/gpu/run", "tests/learning/run", "tests/torture/run", "tests/torture/mutate",
-           "tests/peers/compare_step.py",
+           "tests/peers/compare_step.py", "tests/peers/tensorflow_replica.py",
            "tests/cluster/simulation/project run", "tests/cluster/simulation/project compare"]
 FOREIGN = {
     "cmake, ctest": "--preset --build --install --prefix --target --test-dir --config",

@@ -1,21 +1,27 @@
 #!/usr/bin/env python3
 """The replica program of TensorFlow's distributed MNIST tutorial, in TensorFlow: one parameter server, two workers.
 
-usage: tensorflow_replica.py --data FOLDER_OF_IDX_FILES [--sync | --stale N] [--steps N] [--seeds 1,2,3,4,5]
+usage: tensorflow_replica.py --data FOLDER_OF_IDX_FILES [--sync | --stale N | --arrivals FOLDER] [--steps N]
+                             [--seeds 1,2,3,4,5]
 
 Prints the cross-entropy per sample on the last 5,000 training samples (the tutorial's validation), for each seed, and
 median and range: beside `lockstep train --config app/examples/mnist_replica.ini`. Graph mode, as the tutorial has it:
 784-100-10, Adam 0.01, 100 samples per worker, 200 steps; `--sync` is its --sync_replicas. `--stale N` is the same
 training in one process, in which every gradient is of the weights of N updates before: how stale those of two real
-workers are depends on how much of a worker's time its step is.
+workers are depends on how much of a worker's time its step is. `--arrivals FOLDER` counts it: each update leaves other
+weights of the pixel in the middle, and these tell which update a worker's weights are of. FOLDER/arrivals-SEED is then
+what `lockstep train --agree async --evaluate-every STEPS --replay FILE` repeats with gradients and weights of its own.
 """
 import argparse
+import collections
+import functools
 import gzip
 import multiprocessing
 import os
 import pathlib
 import socket
 import statistics
+import struct
 import sys
 
 
@@ -100,16 +106,22 @@ def task(job, index, ports, options, seed, answers, ready, over):
         sm_w = tf.Variable(tf.truncated_normal([hidden, 10], stddev=0.1, seed=seed + 1), name="sm_w")
         sm_b = tf.Variable(tf.zeros([10]), name="sm_b")
         x, y = tf.placeholder(tf.float32, [None, 784]), tf.placeholder(tf.int64, [None])
-        logits = tf.nn.xw_plus_b(tf.nn.relu(tf.nn.xw_plus_b(x, hid_w, hid_b)), sm_w, sm_b)
+        pulled = hid_w.read_value()
+        logits = tf.nn.xw_plus_b(tf.nn.relu(tf.nn.xw_plus_b(x, pulled, hid_b)), sm_w, sm_b)
         loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits))
         optimizer, hooks = tf.train.AdamOptimizer(0.01), []
         if options.sync:
             optimizer = tf.train.SyncReplicasOptimizer(optimizer, replicas_to_aggregate=workers,
                                                        total_num_replicas=workers, name="mnist_sync_replicas")
-        train = optimizer.minimize(loss, global_step=step)
+        if options.arrivals:
+            with tf.control_dependencies([optimizer.minimize(loss)]):
+                written, done = hid_w.read_value(), step.assign_add(1, read_value=True)
+            train = pulled[406], written[406], done
+        else:
+            train, done = optimizer.minimize(loss, global_step=step), step
         if options.sync:
             hooks.append(optimizer.make_session_run_hook(index == 0, num_tokens=0))
-    order, at, own, score = random.permutation(len(images)), 0, 0, None
+    order, at, own, score, seen = random.permutation(len(images)), 0, 0, None, []
     with tf.train.MonitoredTrainingSession(server.target, is_chief=index == 0, hooks=hooks, config=tf.ConfigProto(
             device_filters=["/job:ps", f"/job:worker/task:{index}"])) as session:
         ready.wait()  # a worker looks for the chief's session every 30 seconds; both shall train
@@ -118,13 +130,35 @@ def task(job, index, ports, options, seed, answers, ready, over):
                 order, at = random.permutation(len(images)), 0
             batch, at = order[at:at + 100], at + 100
             own += 1
-            _, done = session.run([train, step], {x: images[batch].astype(numpy.float32) / 255, y: labels[batch]})
-            if done >= options.steps:
+            marks, now = session.run([train, done], {x: images[batch].astype(numpy.float32) / 255, y: labels[batch]})
+            seen.append(marks)
+            if now >= options.steps:
                 break
         if index == 0:
-            score = session.run_step_fn(lambda step_context: step_context.session.run(loss, {x: held[0], y: held[1]}))
-            answers.put((float(score), own))
+            score = float(session.run_step_fn(lambda step_context: step_context.session.run(loss, {x: held[0], y: held[1]})))
+        if index == 0 or options.arrivals:
+            answers.put((index, score, own, seen))
     over.wait()
+
+
+def keep_arrivals(file, marks, steps):
+    """`marks`: a worker; weights that its gradient is of, and after its update; how many updates there have been then."""
+    marks = sorted((int(count), worker, pulled.tobytes(), written.tobytes()) for worker, pulled, written, count in marks)
+    made, lasts, late = {marks[0][2]: 0}, {}, []
+    for update, (_, _, _, written) in enumerate(marks, 1):
+        made[written] = update
+    unknown = sum(pulled not in made for _, _, pulled, _ in marks)
+    for update, (_, worker, pulled, _) in enumerate(marks):  # updates that overlap are counted in one order or the other
+        late.append(min(max(0, update - made.get(pulled, update)), update - lasts.get(worker, 0)))
+        lasts[worker] = update + 1
+    record = b"lockstep arrivals 2\n" + struct.pack("<qii", 0, 2, 0)
+    late = late[:steps]  # whoever was under way when the other made the last step has made one more
+    record += b"".join(struct.pack("<HH", mark[1], updates) for mark, updates in zip(marks, late))
+    check = functools.reduce(lambda check, byte: (check ^ byte) * 16777619 & 0xFFFFFFFF, record, 2166136261)  # FNV-1a
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(record + struct.pack("<HH", 0xFFFF, (check ^ check >> 16) & 0xFFFF))
+    bars = ", ".join(f"{updates}: {count}" for updates, count in sorted(collections.Counter(late).items()))
+    print(f"staleness (updates in between: gradients): {bars}; {unknown} unknown", flush=True)
 
 
 def one(options, seed):
@@ -136,7 +170,11 @@ def one(options, seed):
     for each in tasks:
         each.start()
     try:
-        return answers.get(timeout=300)
+        found = sorted(answers.get(timeout=300) for _ in range(2 if options.arrivals else 1))
+        if options.arrivals:
+            keep_arrivals(pathlib.Path(options.arrivals) / f"arrivals-{seed}",
+                          [(worker, *marks) for worker, _, _, seen in found for marks in seen], options.steps)
+        return found[0][1:3]
     finally:
         over.set()
         for each in tasks:
@@ -149,6 +187,7 @@ def main():
     parser.add_argument("--data", required=True, help="folder of train-images-idx3-ubyte, train-labels-idx1-ubyte, or .gz")
     parser.add_argument("--sync", action="store_true", help="the tutorial's --sync_replicas")
     parser.add_argument("--stale", type=int, help="one process, gradients of the weights of so many updates before")
+    parser.add_argument("--arrivals", metavar="FOLDER", help="count how late gradients are; their order, for Lockstep")
     parser.add_argument("--steps", type=int, default=200, help="global steps, as TensorFlow counts them")
     parser.add_argument("--seeds", default="1,2,3,4,5")
     options = parser.parse_args()
