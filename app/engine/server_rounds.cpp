@@ -96,6 +96,11 @@ void ServerRounds::begin(const ServedCourse& course) {
   parts_.communicator.all_reduce(std::span(ends));
   parts_.communicator.wait();
   const auto end = static_cast<std::int64_t>(*std::ranges::min_element(ends));
+  if (!sums_ && end % servers_.workers != 0) {
+    throw comm::AgreedError(fmt::format(
+        "--replay {}: it ends after {}, in the middle of a step of {}: take the record of a whole run",
+        plan_.replay.string(), counted(end, "gradient"), counted(servers_.workers, "worker")));
+  }
   if (server_) server_->follow_script(end);
   replay_ends_ = end / (sums_ ? 1 : servers_.workers);
 }

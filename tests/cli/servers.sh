@@ -93,6 +93,20 @@ for mode in "async --servers 2" "async --servers shared" "async" "async --stale-
       run -n 4 train $train --replay runs/first/arrivals-0 --run runs/other
       expect_error 1 '--replay runs/first/arrivals-0.1: there is no such file'
       ;;
+    async)
+      python3 - runs/first/arrivals-0 odd <<'END'
+import struct, sys
+whole = open(sys.argv[1], "rb").read()
+head = len("lockstep arrivals 2\n") + 16
+gradients = [at for at in range(head, len(whole), 4) if whole[at:at + 2] != b"\xff\xff"]  # the others end rounds
+kept = whole[:gradients[100]]  # of three workers
+value = 2166136261
+for byte in kept: value = (value ^ byte) * 16777619 & 0xffffffff
+open(sys.argv[2], "wb").write(kept + struct.pack("<HH", 0xffff, (value ^ value >> 16) & 0xffff))
+END
+      run -n 4 train $train --replay odd --run runs/other
+      expect_error 1 '--replay odd: it ends after 100 gradients, in the middle of a step of 3 workers: take the record of a whole run'
+      ;;
   esac
 done
 check "a record that ends early, as that of a killed run, is said to"
