@@ -60,9 +60,17 @@ struct KernelArgument {
 };
 cudaError_t run_grid(const char* name, const Grid& grid, cudaStream_t stream, std::span<const KernelArgument> arguments,
                      const std::function<void()>& thread);
+/// What lies between the members of an argument: who looks for pointers in it would find those of earlier calls there.
+template <class T>
+void clear_padding([[maybe_unused]] T& argument) {
+#if __has_builtin(__builtin_clear_padding)
+  __builtin_clear_padding(&argument);
+#endif
+}
 template <class... Parameters>
 cudaError_t enqueue(const char* name, void (*kernel)(Parameters...), const Grid& grid, cudaStream_t stream,
                     Parameters... arguments) {
+  (clear_padding(arguments), ...);
   const std::array<KernelArgument, sizeof...(Parameters)> shown{
       {{&arguments, sizeof arguments, std::is_const_v<std::remove_pointer_t<Parameters>>}...}};
   return run_grid(name, grid, stream, shown, [=] { kernel(arguments...); });

@@ -128,6 +128,8 @@ struct RuntimeState {
   std::mt19937_64 random;
   double eagerness = 0.3;
   bool ignores_events = false, tells_faults = false;
+  std::int64_t waits = 0, ignored_wait = -1;
+  std::size_t longest_chain = 0;
   std::set<CUstream_st*> streams;
   std::vector<std::uint64_t> ticks;  ///< by a stream's number
   std::set<std::size_t> free_numbers;
@@ -441,6 +443,13 @@ void pretend_devices(int count) { runtime().devices = count; }
 
 void ignore_events(bool ignore) { runtime().ignores_events = ignore; }
 
+std::int64_t ignore_wait(std::int64_t number) {
+  runtime().ignored_wait = number;
+  return std::exchange(runtime().waits, 0);
+}
+
+std::size_t longest_chain() { return runtime().longest_chain; }
+
 void tell_faults() { runtime().tells_faults = true; }
 
 std::vector<std::string> take_stream_faults() { return std::exchange(runtime().faults, {}); }
@@ -589,7 +598,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   const Turn turn;
-  if (runtime().ignores_events) return cudaSuccess;
+  if (runtime().ignores_events || runtime().waits++ == runtime().ignored_wait) return cudaSuccess;
   if (runtime().capture && event->capture == runtime().capture->number) {
     stream->capture = runtime().capture.get();
     stream->capture->streams.insert(stream);
@@ -690,6 +699,13 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
   const Turn turn;
+  std::vector<std::size_t> length;  // of the chain that ends with a node
+  for (const Node& node : graph->nodes) {
+    std::size_t before = 0;
+    for (const std::size_t each : node.after) before = std::max(before, length[each]);
+    length.push_back(before + 1);
+  }
+  runtime().longest_chain = length.empty() ? 0 : std::ranges::max(length);
   return *executable = new CUgraphExec_st{graph->nodes}, cudaSuccess;
 }
 cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) {

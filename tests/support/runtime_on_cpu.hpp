@@ -42,6 +42,11 @@ void order_streams(std::uint64_t seed);
 void pretend_devices(int count);
 /// Plants faults: neither streams nor the host wait for events any more, or again.
 void ignore_events(bool ignore);
+/// Plants one fault: of the streams' waits for events from now on, the one of this number (from 0) is left out; -1:
+/// none is. Returns how many there have been since the last call.
+std::int64_t ignore_wait(std::int64_t number);
+/// Of the graph that was made last: how many of its operations wait for each other, one after another, at most.
+std::size_t longest_chain();
 /// From now on stderr tells what is found, when it is found: for programs that may not live to take it.
 void tell_faults();
 /// What was found since the last call, a sentence each. Whoever does not ask has a test that passes in spite of it.

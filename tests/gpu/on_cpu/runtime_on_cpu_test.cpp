@@ -16,6 +16,7 @@
 #include "gpu/subject.hpp"
 #include "model/cuda/device_memory.hpp"
 #include "model/cuda/graph_recorder.hpp"
+#include "model/cuda/launch.cuh"
 #include "model/cuda/staging.hpp"
 #include "model/cuda/write_ring.hpp"
 #include "support/cublaslt_on_cpu.hpp"
@@ -108,6 +109,25 @@ TEST_F(RuntimeOnCpu, FindsAMissingEvent) {
   EXPECT_THAT(take_stream_faults(), testing::ElementsAre(HasSubstr("a copy reads what a fill writes")));
   fill(device_, 2, first_);  // what the second stream may still read
   EXPECT_THAT(take_stream_faults(), testing::ElementsAre(HasSubstr("a fill writes what a copy reads")));
+}
+
+/// What lies between the members of a kernel's argument, here the word of `flag`, may be left of an earlier call.
+struct PaddedArgument {
+  void* pointer;
+  bool flag;
+};
+__global__ void write_there(PaddedArgument to) { *static_cast<bool*>(to.pointer) = to.flag; }
+
+TEST_F(RuntimeOnCpu, FindsPointersInTheMembersOfArgumentsAlone) {
+  PaddedArgument argument{};
+  const void* const left = other_.data();  // its last byte is 0, as `flag` is
+  std::memcpy(reinterpret_cast<std::byte*>(&argument) + sizeof(void*), &left, sizeof left);
+  argument.pointer = device_.data();
+  fill(other_, 1, first_);
+  launch("write_there", write_there, {.blocks = 1, .parts = 1, .threads = 1}, second_.get(), argument);
+  EXPECT_THAT(take_stream_faults(), IsEmpty());
+  fill(device_, 1, first_);
+  EXPECT_THAT(take_stream_faults(), testing::ElementsAre(HasSubstr("a fill writes what write_there writes")));
 }
 
 TEST_F(RuntimeOnCpu, WhoAsksForAnEventLetsTimePass) {
