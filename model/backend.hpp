@@ -9,9 +9,10 @@
 /// gradients always with `=`. Sums over samples are double and their order is fixed, so a call repeats bit for bit.
 /// Nothing here allocates after construction and reserve_stages().
 ///
-/// Operations are enqueued and run in the order of the calls; a CPU has done each one when the call returns, a GPU may
-/// do it later. What an operation decides therefore stays in tensors: sums and verdicts are float64 scalars in the
-/// backend's memory, and whoever wants one on the host reads it and synchronises.
+/// Operations are enqueued and run in the order of the calls, but for those that name a side queue (Lstm::queue); a CPU
+/// has done each one when the call returns, a GPU may do it later. What an operation decides therefore stays in
+/// tensors: sums and verdicts are float64 scalars in the backend's memory, and whoever wants one on the host reads it
+/// and synchronises.
 #pragma once
 
 #include <cstddef>
@@ -133,8 +134,11 @@ class Backend {
   virtual std::pmr::memory_resource* host_memory() noexcept = 0;
   /// Operations are done when their call returns, on host memory: no copies, nothing to wait for.
   virtual bool is_host() const noexcept = 0;
-  /// The queue that the operations are enqueued to (a cudaStream_t); nullptr on a host.
+  /// The main queue, to which operations are enqueued that name no other (a cudaStream_t); nullptr on a host.
   virtual void* stream() noexcept { return nullptr; }
+  /// What is enqueued to `after` from here on waits for all that has been enqueued to `before`. Who uses a side queue
+  /// makes it wait for the main queue first, and the main queue for it in the end.
+  virtual void order(Queue /*before*/, Queue /*after*/) {}
   /// What matrix products count on that are enqueued from here on; `all` at first. `unreserved` leaves the
   /// multiprocessors of BackendOptions to communication that runs beside them. Means nothing on a host.
   enum class Processors { all, unreserved };
@@ -288,6 +292,7 @@ struct BackendOptions {
   Precision precision = Precision::fp32;  ///< cuda; the others know one
   bool graphs = true;                     ///< cuda: record and replay in repeat()
   bool tune = false;                      ///< cuda: choose the algorithm of a product by timing a few, once per shape
+  bool side_streams = true;               ///< cuda: side queues are streams of their own, not the main one
   double worth_padding = kFlopsPerCopiedByte;  ///< cuda: FLOPs per byte from which products are made of padded copies
   int reserved_processors = 0;  ///< cuda: streaming multiprocessors that use_processors() leaves to communication
 };

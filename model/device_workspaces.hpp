@@ -7,7 +7,7 @@
 namespace lockstep::model {
 
 /// For matrix products: parts of sums that are split over blocks, as much as cuBLAS itself takes on Hopper. GPUs before
-/// it take half.
+/// it take half. For each queue that products run in.
 inline constexpr std::size_t kProductWorkspace = std::size_t{64} << 20;
 /// For the patches of convolutions that are done as products. A tile is at least one image, whatever it takes.
 inline constexpr std::size_t kMostPatchBytes = std::size_t{256} << 20;

@@ -42,11 +42,12 @@ struct LayerPlan {
   std::string name;         ///< "dense_1"
   std::string description;  ///< "784 -> 512, relu"
   std::int64_t parameters = 0;
-  std::int64_t activation_elements = 0;  ///< per sample
-  double forward_flops = 0;              ///< per sample; a multiply-add is two
-  double backward_flops = 0;             ///< per sample
-  std::int64_t patch_elements = 0;       ///< per sample: of the patches of its largest convolution (im2col)
-  std::vector<LinearMap> products = {};  ///< rows per sample
+  std::int64_t activation_elements = 0;       ///< per sample
+  double forward_flops = 0;                   ///< per sample; a multiply-add is two
+  double backward_flops = 0;                  ///< per sample
+  std::int64_t patch_elements = 0;            ///< per sample: of the patches of its largest convolution (im2col)
+  std::vector<LinearMap> products = {};       ///< rows per sample
+  std::vector<LinearMap> side_products = {};  ///< those that a device makes in a side queue (Queue), beside the others
 };
 
 class Network {

@@ -13,6 +13,11 @@ Activation parse_activation(std::string_view name);   ///< throws std::invalid_a
 std::string_view name_of(Activation activation) noexcept;
 enum class Accumulate : bool { no, yes };
 
+/// Where a device enqueues operations: in the main queue, or in one of two beside it. Operations of one queue run in
+/// the order of the calls; those of two have the order that Backend::order() makes, and no other. A host has one queue.
+enum class Queue { main, side_1, side_2 };
+inline constexpr int kSideQueues = 2;
+
 /// Operands of the backward pass of a linear map (a dense layer, a convolution); all but the last three are inputs.
 struct LinearBackwardOperands {
   Tensor x, w;

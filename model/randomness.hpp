@@ -31,6 +31,8 @@ struct Dropout {
   float rate = 0;            ///< in [0, 1); 0: nothing happens
   std::uint32_t stream = 0;  ///< of this layer
   RowOrder order = RowOrder::sample_major;
+  /// The position that the rows begin with, where they are of some positions alone: a part draws what the whole draws.
+  std::int64_t first_position = 0;
 };
 
 }  // namespace lockstep::model

@@ -25,18 +25,16 @@ void require_shape(const Attention& shape, const Tensor& joint, const Tensor& ke
 }
 
 void require_shape(const Lstm& shape, const Tensor& gates, const Tensor& recurrent, const Tensor& cells,
-                   const Tensor& hidden, ElementType type, const char* operation) {
+                   ElementType type, const char* operation) {
   require(shape.steps > 0 && shape.sequences >= 0 && shape.hidden > 0, operation,
           "steps and hidden must be positive, sequences not negative");
   require(is(gates, type, shape.steps * shape.sequences, 4 * shape.hidden), operation,
           "gates must be [steps * sequences, 4 * hidden] in the compute type");
   require(is(recurrent, type, shape.hidden, 4 * shape.hidden), operation,
           "recurrent must be [hidden, 4 * hidden] in the compute type");
-  const std::int64_t rows = (shape.steps + 1) * shape.sequences;
-  require(is(cells, type, rows, shape.hidden) && is(hidden, type, rows, shape.hidden), operation,
-          "cells and hidden must be [(steps + 1) * sequences, hidden] in the compute type");
-  require(apart(gates, cells) && apart(gates, hidden) && apart(cells, hidden), operation,
-          "gates, cells and hidden must have memory of their own");
+  require(is(cells, type, (shape.steps + 1) * shape.sequences, shape.hidden), operation,
+          "cells must be [(steps + 1) * sequences, hidden] in the compute type");
+  require(apart(gates, cells), operation, "gates and cells must have memory of their own");
 }
 
 }  // namespace
@@ -161,6 +159,7 @@ void SequenceOperations::dropout(const Tensor& x, const Tensor& keys, const Drop
   require_dropout(rule, keys, x.rows, "dropout");
   require(!keys.present() || (keys.rows > 0 ? x.rows % keys.rows == 0 : x.rows == 0), "dropout",
           "rows must be as many positions of each sample");
+  require(rule.first_position >= 0, "dropout", "the first position must not be negative");
   require(same_or_apart(x, y), "dropout", "y must have memory of its own, or all of that of x");
   do_dropout(x, keys, rule, y);
 }
@@ -196,24 +195,29 @@ void SequenceOperations::attention_backward(const Attention& shape, const Attent
 
 void SequenceOperations::lstm_forward(const Lstm& shape, const LstmForwardOperands& operands) {
   const auto& [gates, recurrent, cells, hidden] = operands;
-  require_shape(shape, gates, recurrent, cells, hidden, types_.compute, "lstm_forward");
+  const char* const operation = "lstm_forward";
+  require_shape(shape, gates, recurrent, cells, types_.compute, operation);
+  require(is(hidden, types_.compute, cells.rows, shape.hidden), operation, "hidden must have the shape of cells");
+  require(apart(hidden, gates) && apart(hidden, cells), operation, "hidden must have memory of its own");
   do_lstm_forward(shape, operands);
 }
 
-void SequenceOperations::lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands, Accumulate accumulate) {
-  const auto& [gates, recurrent, cells, hidden, d_hidden, d_cell, d_recurrent] = operands;
+void SequenceOperations::lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands) {
+  const auto& [gates, recurrent, cells, d_hidden, d_cell, gates_after] = operands;
   const char* const operation = "lstm_backward";
-  require_shape(shape, gates, recurrent, cells, hidden, types_.compute, operation);
+  require_shape(shape, gates, recurrent, cells, types_.compute, operation);
   require(is(d_hidden, types_.compute, shape.steps * shape.sequences, shape.hidden), operation,
           "d_hidden must be [steps * sequences, hidden] in the compute type");
   require(is(d_cell, types_.compute, shape.sequences, shape.hidden), operation,
           "d_cell must be [sequences, hidden] in the compute type");
-  require(absent_or(d_recurrent, types_.master, recurrent.rows, recurrent.columns), operation,
-          "d_recurrent must have the shape of recurrent and the master type");
-  require(apart(d_hidden, gates) && apart(d_hidden, cells) && apart(d_hidden, hidden) && apart(d_hidden, d_cell) &&
-              apart(d_cell, gates) && apart(d_cell, cells) && apart(d_cell, hidden),
+  require(absent_or(gates_after, types_.compute, shape.sequences, 4 * shape.hidden), operation,
+          "gates_after must be [sequences, 4 * hidden] in the compute type");
+  require(apart(d_hidden, gates) && apart(d_hidden, cells) && apart(d_hidden, d_cell) && apart(d_cell, gates) &&
+              apart(d_cell, cells),
           operation, "d_hidden and d_cell must have memory of their own");
-  do_lstm_backward(shape, operands, accumulate);
+  require(apart(gates_after, gates) && apart(gates_after, d_hidden) && apart(gates_after, d_cell), operation,
+          "gates_after must have memory of its own");
+  do_lstm_backward(shape, operands);
 }
 
 }  // namespace lockstep::model

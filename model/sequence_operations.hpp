@@ -34,6 +34,7 @@ struct Attention {
 ///   i, f, o = sigmoid(z), g = tanh(z), z = x W + h(t-1) R + b;  c(t) = f c(t-1) + i g;  h(t) = o tanh(c(t)).
 struct Lstm {
   std::int64_t steps = 0, sequences = 0, hidden = 0;
+  Queue queue = Queue::main;  ///< where a device enqueues the steps
 };
 
 /// Operands of the widest operations, which say more.
@@ -63,7 +64,8 @@ struct LstmForwardOperands {
   Tensor gates, recurrent, cells, hidden;
 };
 struct LstmBackwardOperands {
-  Tensor gates, recurrent, cells, hidden, d_hidden, d_cell, d_recurrent;
+  Tensor gates, recurrent, cells, d_hidden, d_cell;
+  Tensor gates_after = {};  ///< of the step after these, as its own call has left them; absent: these are the last
 };
 
 class SequenceOperations {
@@ -121,10 +123,12 @@ class SequenceOperations {
   /// recurrent: [hidden, 4 hidden]. Each step is one product over the sequences and one fused pass.
   void lstm_forward(const Lstm& shape, const LstmForwardOperands& operands);
   /// d_hidden [steps * sequences, hidden]: gradient of h(1) ... h(steps) from above; is used up. gates become the
-  /// gradients before their activations: what the input's product needs. No gradient goes beyond the first step.
-  /// d_recurrent (may be empty) = or +=: one product over all steps. d_cell: compute type [sequences,
-  /// hidden], workspace.
-  void lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands, Accumulate accumulate);
+  /// gradients before their activations: what the backward passes of the two products need, of the input's and of the
+  /// one with `recurrent`, whose input are the states before the steps. No gradient goes beyond the first step. d_cell:
+  /// compute type [sequences, hidden], workspace. Steps may come in several calls, the last ones first: each but the
+  /// first has gates_after [sequences, 4 hidden] and the d_cell that the one before has left, and all together make the
+  /// bits of one call.
+  void lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands);
 
  protected:
   explicit SequenceOperations(const OperationTypes& types) : types_(types) {}
@@ -147,7 +151,7 @@ class SequenceOperations {
   virtual void do_attention_forward(const Attention& shape, const AttentionForwardOperands& operands) = 0;
   virtual void do_attention_backward(const Attention& shape, const AttentionBackwardOperands& operands) = 0;
   virtual void do_lstm_forward(const Lstm& shape, const LstmForwardOperands& operands) = 0;
-  virtual void do_lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands, Accumulate accumulate) = 0;
+  virtual void do_lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands) = 0;
 
   OperationTypes types_;
 };

@@ -179,8 +179,9 @@ void CpuSequences::do_dropout(const Tensor& x, const Tensor& keys, const Dropout
   threads_.split(size(x.rows), 1, threshold(width), [&](std::size_t begin, std::size_t end) {
     for (std::size_t row = begin; row < end; ++row) {
       const auto indices = formulas::indices_of(rule.order, samples, positions, static_cast<std::int64_t>(row));
-      drop(numbers, key[size(indices.sample)], static_cast<std::uint64_t>(indices.position) * width,
-           from.subspan(row * width, width), to.subspan(row * width, width));
+      drop(numbers, key[size(indices.sample)],
+           static_cast<std::uint64_t>(rule.first_position + indices.position) * width, from.subspan(row * width, width),
+           to.subspan(row * width, width));
     }
   });
 }
@@ -197,8 +198,8 @@ void CpuSequences::do_lstm_forward(const Lstm& shape, const LstmForwardOperands&
   cpu::lstm_forward(shape, operands, workspace(lstm_workspace(shape)), threads_);
 }
 
-void CpuSequences::do_lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands, Accumulate accumulate) {
-  cpu::lstm_backward(shape, operands, accumulate, workspace(lstm_workspace(shape)), threads_);
+void CpuSequences::do_lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands) {
+  cpu::lstm_backward(shape, operands, workspace(lstm_workspace(shape)), threads_);
 }
 
 }  // namespace lockstep::model::cpu

@@ -66,45 +66,44 @@ void lstm_forward(const Lstm& shape, const LstmForwardOperands& operands, std::s
   }
 }
 
-void lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands, Accumulate accumulate,
-                   std::span<float> workspace, ThreadPool& threads) {
-  const auto& [gates, recurrent, cells, hidden, d_hidden, d_cell, d_recurrent] = operands;
+void lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands, std::span<float> workspace,
+                   ThreadPool& threads) {
+  const auto& [gates, recurrent, cells, d_hidden, d_cell, gates_after] = operands;
   const Sizes size(shape);
-  // All the states that the steps began with, against all the gradients of their sums.
-  const Tensor before{hidden.data, hidden.type, shape.steps * shape.sequences, shape.hidden};
-  if (size.sequences > 0) {
-    float* const z = gates.elements<float>().data();
-    float* const c = cells.elements<float>().data();
-    float* const d_h = d_hidden.elements<float>().data();
-    float* const d_c = d_cell.elements<float>().data();
-    std::fill_n(d_c, size.sequences * size.hidden, 0.0f);
-    const SharedFactor weights({recurrent.elements<float>().data(), size.gates, true}, size.gates, size.hidden,
-                               workspace);
-    const std::size_t state = size.sequences * size.hidden;
-    for (std::size_t t = size.steps; t-- > 0;) {
-      float* const step = z + t * size.sequences * size.gates;
-      threads.split(size.hidden, kUnitGranule, size.threshold(size.hidden, kUnitGranule),
-                    [&](std::size_t begin, std::size_t end) {
-                      for (std::size_t sequence = 0; sequence < size.sequences; ++sequence) {
-                        const std::size_t at = t * state + sequence * size.hidden;
-                        lstm_row_back({.gates = step + sequence * size.gates,
-                                       .cell_before = c + at,
-                                       .cell = c + at + state,
-                                       .hidden = size.hidden,
-                                       .begin = begin,
-                                       .end = end},
-                                      d_h + at, d_c + sequence * size.hidden);
-                      }
-                    });
-      if (t == 0) break;
-      threads.split(size.hidden, SharedFactor::kGranule, size.threshold(size.hidden, SharedFactor::kGranule),
-                    [&](std::size_t begin, std::size_t end) {
-                      weights.multiply({size.sequences, end - begin, size.gates}, {step, size.gates}, begin,
-                                       Accumulate::yes, d_h + (t - 1) * state + begin, size.hidden);
-                    });
-    }
+  if (size.sequences == 0) return;
+  float* const z = gates.elements<float>().data();
+  float* const c = cells.elements<float>().data();
+  float* const d_h = d_hidden.elements<float>().data();
+  float* const d_c = d_cell.elements<float>().data();
+  if (!gates_after.present()) std::fill_n(d_c, size.sequences * size.hidden, 0.0f);
+  const SharedFactor weights({recurrent.elements<float>().data(), size.gates, true}, size.gates, size.hidden,
+                             workspace);
+  const std::size_t state = size.sequences * size.hidden;
+  const auto pass_on = [&](const float* step, float* d_before) {
+    threads.split(size.hidden, SharedFactor::kGranule, size.threshold(size.hidden, SharedFactor::kGranule),
+                  [&](std::size_t begin, std::size_t end) {
+                    weights.multiply({size.sequences, end - begin, size.gates}, {step, size.gates}, begin,
+                                     Accumulate::yes, d_before + begin, size.hidden);
+                  });
+  };
+  if (gates_after.present()) pass_on(gates_after.elements<float>().data(), d_h + (size.steps - 1) * state);
+  for (std::size_t t = size.steps; t-- > 0;) {
+    float* const step = z + t * size.sequences * size.gates;
+    threads.split(size.hidden, kUnitGranule, size.threshold(size.hidden, kUnitGranule),
+                  [&](std::size_t begin, std::size_t end) {
+                    for (std::size_t sequence = 0; sequence < size.sequences; ++sequence) {
+                      const std::size_t at = t * state + sequence * size.hidden;
+                      lstm_row_back({.gates = step + sequence * size.gates,
+                                     .cell_before = c + at,
+                                     .cell = c + at + state,
+                                     .hidden = size.hidden,
+                                     .begin = begin,
+                                     .end = end},
+                                    d_h + at, d_c + sequence * size.hidden);
+                    }
+                  });
+    if (t > 0) pass_on(step, d_h + (t - 1) * state);
   }
-  if (d_recurrent.present()) gemm({before, true}, {gates}, accumulate, d_recurrent, threads);
 }
 
 }  // namespace lockstep::model::cpu

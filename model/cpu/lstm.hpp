@@ -16,7 +16,7 @@ std::size_t lstm_workspace(const Lstm& shape) noexcept;
 /// As SequenceOperations::lstm_forward and lstm_backward.
 void lstm_forward(const Lstm& shape, const LstmForwardOperands& operands, std::span<float> workspace,
                   ThreadPool& threads);
-void lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands, Accumulate accumulate,
-                   std::span<float> workspace, ThreadPool& threads);
+void lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands, std::span<float> workspace,
+                   ThreadPool& threads);
 
 }  // namespace lockstep::model::cpu

@@ -69,6 +69,7 @@ CudaBackend::CudaBackend(const BackendOptions& options, Device device)
       memory_(device_.index),
       pinned_(device_.index),
       stream_(make_stream()),
+      queues_(stream_.get(), options.side_streams),
       spans_{{{make_timing_event(), make_timing_event()}, {make_timing_event(), make_timing_event()}}},
       matmul_(memory_,
               {.precision = precision_,
@@ -86,7 +87,11 @@ CudaBackend::CudaBackend(const BackendOptions& options, Device device)
                .scratch = scratch(),
                .types = {.compute = compute_type(), .master = master_type()},
                .forget_recordings = [this] { forget_recordings(); }}),
-      sequences_({.stream = stream_.get(), .matmul = matmul_, .memory = memory_, .scratch = scratch()},
+      sequences_({.stream = stream_.get(),
+                  .side_streams = queues_.side_streams(),
+                  .matmul = matmul_,
+                  .memory = memory_,
+                  .scratch = scratch()},
                  {.compute = compute_type(), .master = master_type()}) {}
 
 CudaBackend::~CudaBackend() {
@@ -290,7 +295,7 @@ void CudaBackend::repeat(std::span<const std::int64_t> key, const std::function<
 }
 
 void CudaBackend::forget_recordings() {
-  static_cast<void>(cudaStreamSynchronize(stream_.get()));  // a failure is reported by who waits for results
+  queues_.drain();
   recorder_.forget();
 }
 

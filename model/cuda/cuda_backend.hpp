@@ -1,6 +1,7 @@
 /// \file
 /// One GPU: matrix multiplications through cuBLASLt, everything else in our own kernels (kernels.hpp), in the order of
-/// one stream. For one thread at a time; only the memory resources may be used by others.
+/// one stream, and of two beside it for operations that name a side queue. For one thread at a time; only the memory
+/// resources may be used by others.
 #pragma once
 
 #include <array>
@@ -17,6 +18,7 @@
 #include "model/cuda/matmul.hpp"
 #include "model/cuda/slice_table.hpp"
 #include "model/cuda/staging.hpp"
+#include "model/cuda/stream_queues.hpp"
 #include "model/cuda/write_ring.hpp"
 
 namespace lockstep::model::cuda {
@@ -37,6 +39,7 @@ class CudaBackend final : public Backend {
   std::pmr::memory_resource* host_memory() noexcept override { return &pinned_; }
   bool is_host() const noexcept override { return false; }
   void* stream() noexcept override { return stream_.get(); }
+  void order(Queue before, Queue after) override { queues_.order(before, after); }
   void use_processors(Processors processors) noexcept override;
 
   ImageOperations& images() noexcept override { return images_; }
@@ -101,6 +104,7 @@ class CudaBackend final : public Backend {
   DeviceMemory memory_;
   PinnedMemory pinned_;
   Stream stream_;
+  StreamQueues queues_;
   std::array<TimedSpan, 2> spans_;  ///< of mark_begin() and mark_end(): the last one, and the one before
   int last_span_ = 0;
   Matmul matmul_;

@@ -108,39 +108,33 @@ void CudaSequences::do_attention_backward(const Attention& shape, const Attentio
 void CudaSequences::do_lstm_forward(const Lstm& shape, const LstmForwardOperands& operands) {
   const auto& [gates, recurrent, cells, hidden] = operands;
   if (shape.sequences == 0) return;
+  const cudaStream_t stream = tools_.stream_of(shape.queue);
   const auto step_of = [&](const Tensor& tensor, std::int64_t step) {
     return tensor.row_range(step * shape.sequences, shape.sequences);
   };
   for (std::int64_t step = 0; step < shape.steps; ++step) {
     const Tensor sums = step_of(gates, step);
-    tools_.matmul.multiply(tools_.stream, {step_of(hidden, step)}, {recurrent}, Accumulate::yes, sums);
-    cuda::lstm_step_forward(tools_.stream, sums, step_of(cells, step), step_of(cells, step + 1),
-                            step_of(hidden, step + 1));
+    tools_.matmul.multiply(stream, {step_of(hidden, step)}, {recurrent}, Accumulate::yes, sums);
+    cuda::lstm_step_forward(stream, sums, step_of(cells, step), step_of(cells, step + 1), step_of(hidden, step + 1));
   }
 }
 
-void CudaSequences::do_lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands, Accumulate accumulate) {
-  const auto& [gates, recurrent, cells, hidden, d_hidden, d_cell, d_recurrent] = operands;
-  if (shape.sequences == 0) {
-    if (accumulate == Accumulate::no) fill_zero(d_recurrent);
-    return;
-  }
+void CudaSequences::do_lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands) {
+  const auto& [gates, recurrent, cells, d_hidden, d_cell, gates_after] = operands;
+  if (shape.sequences == 0) return;
+  const cudaStream_t stream = tools_.stream_of(shape.queue);
   const auto step_of = [&](const Tensor& tensor, std::int64_t step) {
     return tensor.row_range(step * shape.sequences, shape.sequences);
   };
   for (std::int64_t step = shape.steps - 1; step >= 0; --step) {
-    const bool is_last = step == shape.steps - 1;
+    const Tensor after = step + 1 < shape.steps ? step_of(gates, step + 1) : gates_after;
     const Tensor reaches = step_of(d_hidden, step);
-    if (!is_last) {
-      tools_.matmul.multiply(tools_.stream, {step_of(gates, step + 1)}, {recurrent, Matmul::Transposed::yes},
-                             Accumulate::yes, reaches);
+    if (after.present()) {
+      tools_.matmul.multiply(stream, {after}, {recurrent, Matmul::Transposed::yes}, Accumulate::yes, reaches);
     }
-    cuda::lstm_step_backward(tools_.stream, step_of(gates, step), step_of(cells, step), step_of(cells, step + 1),
-                             reaches, is_last ? LastStep::yes : LastStep::no, d_cell);
+    cuda::lstm_step_backward(stream, step_of(gates, step), step_of(cells, step), step_of(cells, step + 1), reaches,
+                             after.present() ? LastStep::no : LastStep::yes, d_cell);
   }
-  if (!d_recurrent.present()) return;
-  const Tensor before = hidden.row_range(0, shape.steps * shape.sequences);
-  tools_.matmul.multiply(tools_.stream, {before, Matmul::Transposed::yes}, {gates}, accumulate, d_recurrent);
 }
 
 }  // namespace lockstep::model::cuda

@@ -1,8 +1,10 @@
 /// \file
 /// Sequences on one GPU: products through cuBLASLt, everything else in our own kernels (sequence_kernels.hpp), in the
-/// order of one stream. All of it is enqueued, so a pass of many steps is one graph where the backend records it.
+/// order of one stream, but for the steps of an LSTM that name a side queue. All of it is enqueued, so a pass of many
+/// steps is one graph where the backend records it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -16,9 +18,14 @@ namespace lockstep::model::cuda {
 /// What the operations work with; all of it is the backend's and outlives them.
 struct CudaTools {
   cudaStream_t stream = nullptr;
+  std::array<cudaStream_t, kSideQueues> side_streams = {};
   Matmul& matmul;
   DeviceMemory& memory;
-  Scratch scratch;  ///< of scratch_bytes() for tensors of any width
+  Scratch scratch;  ///< of scratch_bytes() for tensors of any width; for `stream` alone
+
+  cudaStream_t stream_of(Queue queue) const noexcept {
+    return queue == Queue::main ? stream : side_streams[queue == Queue::side_1 ? 0 : 1];
+  }
 };
 
 class CudaSequences final : public SequenceOperations {
@@ -42,7 +49,7 @@ class CudaSequences final : public SequenceOperations {
   void do_attention_forward(const Attention& shape, const AttentionForwardOperands& operands) override;
   void do_attention_backward(const Attention& shape, const AttentionBackwardOperands& operands) override;
   void do_lstm_forward(const Lstm& shape, const LstmForwardOperands& operands) override;
-  void do_lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands, Accumulate accumulate) override;
+  void do_lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands) override;
 
   void fill_zero(const Tensor& x);
   void add_position_gradient(const Tensor& d_y, Accumulate accumulate, const Tensor& d_positions);

@@ -59,8 +59,7 @@ std::int64_t columns_of(const Matmul::Operand& operand) {
 
 }  // namespace
 
-Matmul::Matmul(DeviceMemory& memory, const Options& options)
-    : options_(options), memory_(memory), workspace_(memory, options.workspace), copies_(memory, options.padding) {
+Matmul::Matmul(DeviceMemory& memory, const Options& options) : options_(options), memory_(memory) {
   cublasLtHandle_t handle = nullptr;
   check(cublasLtCreate(&handle), "starting");
   handle_.reset(handle);
@@ -81,8 +80,8 @@ void Matmul::multiply(cudaStream_t stream, const Operand& a, const Operand& b, A
     check(cudaMemsetAsync(out.data, 0, out.bytes(), stream), "clearing an empty product");
     return;
   }
-  const PaddedCopies::Product product =
-      copies_.product_of({a.tensor, b.tensor, out}, a.transposed == Transposed::yes, b.transposed == Transposed::yes);
+  const PaddedCopies::Product product = room_of(stream).copies.product_of(
+      {a.tensor, b.tensor, out}, a.transposed == Transposed::yes, b.transposed == Transposed::yes);
   PaddedCopies::run(stream, product, accumulate, [&](const Tensor& left, const Tensor& right, const Tensor& to) {
     multiply_made(stream, {left, a.transposed}, {right, b.transposed}, accumulate, to);
   });
@@ -122,8 +121,8 @@ bool Matmul::multiply_through_gelu(cudaStream_t stream, const Operand& a, const 
 bool Matmul::multiply_with(cudaStream_t stream, const Operand& a, const Operand& b, const Epilogue& epilogue,
                            const Tensor& out) {
   if (columns_of(a) == 0) return false;
-  const PaddedCopies::Product product =
-      copies_.product_of({a.tensor, b.tensor, out}, a.transposed == Transposed::yes, b.transposed == Transposed::yes);
+  const PaddedCopies::Product product = room_of(stream).copies.product_of(
+      {a.tensor, b.tensor, out}, a.transposed == Transposed::yes, b.transposed == Transposed::yes);
   const auto& [left, right, result] = product.made;
   Tensor bias = epilogue.bias;
   if (product.padded.copies_out) {
@@ -225,7 +224,7 @@ Matmul::Plan Matmul::make_plan(cudaStream_t stream, const Problem& problem, cons
   cublasLtMatmulPreference_t preference = nullptr;
   check(cublasLtMatmulPreferenceCreate(&preference), "stating preferences");
   const Owned<cublasLtMatmulPreferenceOpaque_t> owner(preference);
-  set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{workspace_.bytes()});
+  set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{options_.workspace});
   // INPLACE adds in the type of the output and OUTPUT_TYPE rounds the parts to it; without either, fp32 all the way.
   set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
       static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
@@ -242,7 +241,7 @@ Matmul::Plan Matmul::make_plan(cudaStream_t stream, const Problem& problem, cons
   if (status == CUBLAS_STATUS_NOT_SUPPORTED) return plan;
   check(status, "choosing an algorithm");
   const auto end = std::stable_partition(results.begin(), results.begin() + returned, [&](const auto& result) {
-    return result.state == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= workspace_.bytes();
+    return result.state == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= options_.workspace;
   });
   if (end == results.begin()) return plan;
   const auto* chosen = results.data();
@@ -255,9 +254,10 @@ Matmul::Plan Matmul::make_plan(cudaStream_t stream, const Problem& problem, cons
 cublasStatus_t Matmul::launch(cudaStream_t stream, const Plan& plan, const cublasLtMatmulAlgo_t& algorithm,
                               bool accumulate, const Pointers& pointers) {
   const float alpha = 1, beta = accumulate ? 1 : 0;
+  const Block& workspace = room_of(stream).workspace;
   return cublasLtMatmul(handle_.get(), plan.operation.get(), &alpha, pointers.left, plan.left.get(), pointers.right,
                         plan.right.get(), &beta, pointers.out, plan.out.get(), pointers.out, plan.out.get(), &algorithm,
-                        workspace_.data(), workspace_.bytes(), stream);
+                        workspace.data(), workspace.bytes(), stream);
 }
 
 void Matmul::run(cudaStream_t stream, const Problem& problem, const Plan& plan, const Pointers& pointers) {

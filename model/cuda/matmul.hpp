@@ -11,8 +11,11 @@
 /// split a sum over several blocks only those are allowed that add the parts in fp32 in a step of their own: results
 /// repeat bit for bit.
 ///
-/// In bfloat16 a product that is worth it is made of padded copies (product_padding.hpp), which lie in memory that
-/// grows with the largest product. Where matrices differ in an extent that they share, the smaller one is padded.
+/// Products on two streams may run side by side: each stream has a workspace of its own, from its first product on.
+///
+/// In bfloat16 a product that is worth it is made of padded copies (product_padding.hpp), which lie in memory of their
+/// stream that grows with the largest product. Where matrices differ in an extent that they share, the smaller one is
+/// padded.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +41,7 @@ class Matmul {
   };
   struct Options {
     Precision precision = Precision::fp32;
-    std::size_t workspace = 0;  ///< bytes, allocated once
+    std::size_t workspace = 0;  ///< bytes, for each stream
     Tuning tuning = Tuning::first;
     PaddedCopies::Options padding = {};
   };
@@ -115,6 +118,15 @@ class Matmul {
     bool found = false;
   };
 
+  /// What the products of one stream work in.
+  struct Room {
+    Room(DeviceMemory& memory, const Options& options)
+        : workspace(memory, options.workspace), copies(memory, options.padding) {}
+    Block workspace;
+    PaddedCopies copies;
+  };
+  Room& room_of(cudaStream_t stream) { return rooms_.try_emplace(stream, memory_, options_).first->second; }
+
   /// Of matrices whose extents fit.
   void multiply_made(cudaStream_t stream, const Operand& a, const Operand& b, Accumulate accumulate, const Tensor& out);
 
@@ -141,8 +153,7 @@ class Matmul {
 
   Options options_;
   DeviceMemory& memory_;
-  Block workspace_;
-  PaddedCopies copies_;
+  std::map<cudaStream_t, Room> rooms_;
   Owned<cublasLtContext> handle_;
   std::map<Problem, Plan> plans_;
   int processors_ = 0;

@@ -94,10 +94,11 @@ struct GeluBack {
   }
 };
 
-/// Which rows belong to which sample.
+/// Which rows belong to which sample, and which elements of the sample they are.
 struct DropoutRows {
   std::int64_t samples, positions, columns;
   RowOrder order;
+  std::int64_t first;  ///< element of the sample that the rows begin with
 
   __device__ std::int64_t row_of(std::int64_t sample, std::int64_t position) const {
     return order == RowOrder::sample_major ? sample * positions + position : position * samples + sample;
@@ -110,14 +111,16 @@ template <class T>
 __global__ void __launch_bounds__(kBlock)
     drop_groups(const T* x, const std::uint64_t* keys, formulas::DropoutNumbers numbers, DropoutRows rows, bool wide,
                 T* y) {
-  const std::int64_t count = rows.positions * rows.columns;
+  const std::int64_t end = rows.first + rows.positions * rows.columns;
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   for (std::int64_t sample = blockIdx.y; sample < rows.samples; sample += gridDim.y) {
     const std::uint64_t key = keys[sample];
-    for (std::int64_t group = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; 4 * group < count;
-         group += stride) {
+    for (std::int64_t group = rows.first / 4 + static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+         4 * group < end; group += stride) {
       const formulas::DropoutGroup kept = formulas::dropout_group(numbers, key, static_cast<std::uint64_t>(group));
-      std::int64_t position = 4 * group / rows.columns, column = 4 * group % rows.columns;
+      const std::int64_t before = 4 * group < rows.first ? rows.first - 4 * group : 0;  // of an earlier position
+      const std::int64_t element = 4 * group + before - rows.first;
+      std::int64_t position = element / rows.columns, column = element % rows.columns;
       if (wide) {  // and whole groups
         const std::int64_t at = rows.row_of(sample, position) * rows.columns + column;
         float values[4];
@@ -129,7 +132,8 @@ __global__ void __launch_bounds__(kBlock)
       }
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
-        if (4 * group + k >= count) break;
+        if (k < before) continue;
+        if (4 * group + k >= end) break;
         const std::int64_t at = rows.row_of(sample, position) * rows.columns + column;
         float value[1];
         load<1>(x + at, false, value);

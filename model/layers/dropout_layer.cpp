@@ -12,8 +12,10 @@ DropoutLayer::DropoutLayer(const Dropout& rule) : rule_(rule) {
   }
 }
 
-void DropoutLayer::apply(const Pass& pass, const Tensor& x, const Tensor& y) const {
-  pass.sequences().dropout(x, pass.keys, rule_, y);
+void DropoutLayer::apply(const Pass& pass, const Tensor& x, const Tensor& y, std::int64_t first_position) const {
+  Dropout rule = rule_;
+  rule.first_position = first_position;
+  pass.sequences().dropout(x, pass.keys, rule, y);
 }
 
 Dropout DropoutLayer::rule(const Pass& pass) const noexcept {

@@ -2,6 +2,8 @@
 /// A dropout layer: elements are dropped here (Dropout in randomness.hpp).
 #pragma once
 
+#include <cstdint>
+
 #include "model/pass.hpp"
 
 namespace lockstep::model {
@@ -14,8 +16,9 @@ class DropoutLayer {
   bool is_used() const noexcept { return rule_.rate > 0; }
   /// In passes whose samples have keys: training.
   bool acts(const Pass& pass) const noexcept { return is_used() && pass.keys.present(); }
-  /// Forward, and backward on the gradient. y may be x.
-  void apply(const Pass& pass, const Tensor& x, const Tensor& y) const;
+  /// Forward, and backward on the gradient. y may be x. `first_position`: where x has the rows of some positions alone,
+  /// the one that they begin with.
+  void apply(const Pass& pass, const Tensor& x, const Tensor& y, std::int64_t first_position = 0) const;
   /// For operations that drop within.
   Dropout rule(const Pass& pass) const noexcept;
 

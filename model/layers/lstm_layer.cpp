@@ -25,6 +25,7 @@ LstmLayer::LstmLayer(ParameterTable& parameters, ActivationTable& activations, A
   gates_ = activations.add({.name = "", .rows = options.context, .columns = 4 * options.hidden});
   cells_ = activations.add({.name = "", .rows = options.context + 1, .columns = options.hidden});
   hidden_ = activations.add({.name = name_, .rows = options.context + 1, .columns = options.hidden});
+  d_cell_ = activations.add({.name = "", .rows = 1, .columns = options.hidden});
   state_hidden_ = recurrent_state.add({.name = name_ + "/hidden", .columns = options.hidden});
   state_cell_ = recurrent_state.add({.name = name_ + "/cell", .columns = options.hidden});
 }
@@ -47,8 +48,8 @@ LayerPlan LstmLayer::plan(const ParameterTable& table) const {
                        {.rows = options_.context, .inputs = options_.hidden, .outputs = 4 * options_.hidden}}};
 }
 
-Lstm LstmLayer::shape(const Pass& pass) const noexcept {
-  return {.steps = options_.context, .sequences = pass.batch, .hidden = options_.hidden};
+Lstm LstmLayer::shape(const Pass& pass, const Steps& steps, Queue queue) const noexcept {
+  return {.steps = steps.count, .sequences = pass.batch, .hidden = options_.hidden, .queue = queue};
 }
 
 Tensor LstmLayer::output(const Pass& pass) const {
@@ -56,34 +57,73 @@ Tensor LstmLayer::output(const Pass& pass) const {
 }
 
 Tensor LstmLayer::forward(const Pass& pass, const Tensor& x) const {
-  const Tensor gates = pass.at(gates_), cells = pass.at(cells_), hidden = pass.at(hidden_);
-  const Tensor state_hidden = pass.recurrent_state(state_hidden_), state_cell = pass.recurrent_state(state_cell_);
-  const std::int64_t sequences = pass.batch, last = options_.context * sequences;
-  pass.backend.cast(state_hidden, hidden.row_range(0, sequences));
-  pass.backend.cast(state_cell, cells.row_range(0, sequences));
-  pass.backend.linear_forward(x, pass.weight(input_), pass.weight(bias_), Activation::none, gates);
-  pass.sequences().lstm_forward(
-      shape(pass), {.gates = gates, .recurrent = pass.weight(recurrent_), .cells = cells, .hidden = hidden});
-  pass.backend.cast(hidden.row_range(last, sequences), state_hidden);
-  pass.backend.cast(cells.row_range(last, sequences), state_cell);
+  begin_window(pass);
+  input_product(pass, x, all());
+  recur(pass, all(), Queue::main);
+  end_window(pass);
   return output(pass);
 }
 
-void LstmLayer::backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate, const Tensor& d_x,
-                         const Tensor& workspace) const {
+void LstmLayer::begin_window(const Pass& pass) const {
+  pass.backend.cast(pass.recurrent_state(state_hidden_), pass.at(hidden_).row_range(0, pass.batch));
+  pass.backend.cast(pass.recurrent_state(state_cell_), pass.at(cells_).row_range(0, pass.batch));
+}
+
+void LstmLayer::input_product(const Pass& pass, const Tensor& x, const Steps& steps) const {
+  pass.backend.linear_forward(rows_of(steps, pass, x), pass.weight(input_), pass.weight(bias_), Activation::none,
+                              rows_of(steps, pass, pass.at(gates_)));
+}
+
+void LstmLayer::recur(const Pass& pass, const Steps& steps, Queue queue) const {
+  const Steps states{steps.first, steps.count + 1};
+  pass.sequences().lstm_forward(shape(pass, steps, queue), {.gates = rows_of(steps, pass, pass.at(gates_)),
+                                                            .recurrent = pass.weight(recurrent_),
+                                                            .cells = rows_of(states, pass, pass.at(cells_)),
+                                                            .hidden = rows_of(states, pass, pass.at(hidden_))});
+}
+
+void LstmLayer::end_window(const Pass& pass) const {
+  const Steps last{options_.context, 1};
+  pass.backend.cast(rows_of(last, pass, pass.at(hidden_)), pass.recurrent_state(state_hidden_));
+  pass.backend.cast(rows_of(last, pass, pass.at(cells_)), pass.recurrent_state(state_cell_));
+}
+
+void LstmLayer::backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate,
+                         const Tensor& d_x) const {
+  recur_backward(pass, d_y, all(), Queue::main);
+  parameter_gradients(pass, x, accumulate, d_x);
+}
+
+void LstmLayer::recur_backward(const Pass& pass, const Tensor& d_y, const Steps& steps, Queue queue) const {
+  const Steps states{steps.first, steps.count + 1}, after{steps.first + steps.count, 1};
   const Tensor gates = pass.at(gates_);
-  pass.sequences().lstm_backward(shape(pass),
-                                 {.gates = gates,
-                                  .recurrent = pass.weight(recurrent_),
-                                  .cells = pass.at(cells_),
-                                  .hidden = pass.at(hidden_),
-                                  .d_hidden = d_y,
-                                  .d_cell = workspace,
-                                  .d_recurrent = pass.gradient(recurrent_)},
-                                 accumulate);
+  pass.sequences().lstm_backward(
+      shape(pass, steps, queue),
+      {.gates = rows_of(steps, pass, gates),
+       .recurrent = pass.weight(recurrent_),
+       .cells = rows_of(states, pass, pass.at(cells_)),
+       .d_hidden = rows_of(steps, pass, d_y),
+       .d_cell = pass.at(d_cell_),
+       .gates_after = after.first < options_.context ? rows_of(after, pass, gates) : Tensor{}});
+}
+
+void LstmLayer::input_gradient(const Pass& pass, const Tensor& x, const Steps& steps, const Tensor& d_x) const {
+  pass.backend.linear_backward({.x = rows_of(steps, pass, x),
+                                .w = pass.weight(input_),
+                                .d_y = rows_of(steps, pass, pass.at(gates_)),
+                                .d_x = rows_of(steps, pass, d_x)},
+                               Activation::none, Accumulate::no);
+}
+
+void LstmLayer::parameter_gradients(const Pass& pass, const Tensor& x, Accumulate accumulate, const Tensor& d_x) const {
+  const Tensor gates = pass.at(gates_);
+  pass.backend.linear_backward({.x = rows_of(all(), pass, pass.at(hidden_)),  // what each step began with
+                                .w = pass.weight(recurrent_),
+                                .d_y = gates,
+                                .d_w = pass.gradient(recurrent_)},
+                               Activation::none, accumulate);
   pass.backend.linear_backward({.x = x,
                                 .w = pass.weight(input_),
-                                .y = gates,
                                 .d_y = gates,
                                 .d_w = pass.gradient(input_),
                                 .d_bias = pass.gradient(bias_),

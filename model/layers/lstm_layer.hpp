@@ -28,19 +28,42 @@ class LstmLayer {
   Tensor output(const Pass& pass) const;
   /// Begins with the state that is carried and leaves the one after the last step.
   Tensor forward(const Pass& pass, const Tensor& x) const;
-  /// d_y is used up; d_x may be its memory. workspace: compute type [sequences, hidden].
-  void backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate, const Tensor& d_x,
-                const Tensor& workspace) const;
+  /// d_y is used up; d_x may be its memory.
+  void backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate, const Tensor& d_x) const;
+
+  // ---- the same in parts, which together make the bits of the whole where their products do ----
+
+  /// Some steps of the window.
+  struct Steps {
+    std::int64_t first = 0, count = 0;
+  };
+  /// Rows of these steps, of a time-major tensor of all of them.
+  static Tensor rows_of(const Steps& steps, const Pass& pass, const Tensor& tensor) {
+    return tensor.row_range(steps.first * pass.batch, steps.count * pass.batch);
+  }
+  /// Forward: begin_window(); then, in ascending order, of any steps input_product() and behind it recur();
+  /// end_window(). x, d_y, d_x: of all steps.
+  void begin_window(const Pass& pass) const;
+  void input_product(const Pass& pass, const Tensor& x, const Steps& steps) const;
+  void recur(const Pass& pass, const Steps& steps, Queue queue) const;
+  void end_window(const Pass& pass) const;
+  /// Backward: in descending order recur_backward() and behind it, where somebody needs it, input_gradient(); then
+  /// parameter_gradients(), each of which is one product or sum over all steps. Those may also make d_x, of all steps.
+  void recur_backward(const Pass& pass, const Tensor& d_y, const Steps& steps, Queue queue) const;
+  void input_gradient(const Pass& pass, const Tensor& x, const Steps& steps, const Tensor& d_x) const;
+  void parameter_gradients(const Pass& pass, const Tensor& x, Accumulate accumulate, const Tensor& d_x) const;
+
   std::size_t gradients_end(const ParameterTable& table) const { return table.gradients_end(input_); }
   bool trains_below(const ParameterTable& table) const { return table.trains_below(input_); }
 
  private:
-  Lstm shape(const Pass& pass) const noexcept;
+  Lstm shape(const Pass& pass, const Steps& steps, Queue queue = Queue::main) const noexcept;
+  Steps all() const noexcept { return {0, options_.context}; }
 
   std::string name_;
   LstmOptions options_;
   std::size_t input_, recurrent_, bias_;
-  std::size_t gates_, cells_, hidden_;             ///< activations
+  std::size_t gates_, cells_, hidden_, d_cell_;    ///< activations
   std::size_t state_hidden_ = 0, state_cell_ = 0;  ///< carried
 };
 

@@ -4,14 +4,14 @@
 /// of a window is the one that the sequence's next window begins with.
 ///
 /// Rows are time-major inside, so that a step is one block of rows; so are the targets.
+#include <optional>
 #include <stdexcept>
-#include <utility>
 
 #include <fmt/format.h>
 
 #include "model/layers/dropout_layer.hpp"
 #include "model/layers/embedding.hpp"
-#include "model/layers/lstm_layer.hpp"
+#include "model/layers/lstm_stack.hpp"
 #include "model/layers/token_head.hpp"
 
 namespace lockstep::model {
@@ -36,22 +36,16 @@ class LstmLanguageModel final : public Network {
         parameters_, activations_, "embedding",
         EmbeddingOptions{
             .context = context, .vocabulary = shape.outputs, .width = hidden, .shared = tied, .initializer = weights});
-    for (std::int64_t i = 0; i <= layers; ++i) {
-      dropouts_.emplace_back(Dropout{.rate = dropout,
-                                     .stream = kFirstDropoutStream + static_cast<std::uint32_t>(i),
-                                     .order = RowOrder::time_major});
-      if (i == layers) break;
-      layers_.push_back(std::make_unique<LstmLayer>(
-          parameters_, activations_, recurrent_state_, fmt::format("lstm_{}", i + 1),
-          LstmOptions{.context = context,
-                      .inputs = hidden,
-                      .hidden = hidden,
-                      .weight_initializer = weights,
-                      .bias_initializer = options.initializer("bias-init").value_or(Initializer{})}));
-      if (dropout > 0) {
-        dropped_.push_back(activations_.add({.name = "", .rows = context, .columns = hidden}));
-      }
-    }
+    Dropout rule{.rate = dropout, .stream = kFirstDropoutStream, .order = RowOrder::time_major};
+    embedding_dropout_.emplace(rule);
+    ++rule.stream;
+    layers_.emplace(parameters_, activations_, recurrent_state_,
+                    LstmStackOptions{.layers = layers,
+                                     .context = context,
+                                     .width = hidden,
+                                     .dropout = rule,
+                                     .weight_initializer = weights,
+                                     .bias_initializer = options.initializer("bias-init").value_or(Initializer{})});
     head_ =
         std::make_unique<TokenHead>(parameters_, activations_, "head",
                                     TokenHeadOptions{.context = context,
@@ -60,7 +54,6 @@ class LstmLanguageModel final : public Network {
                                                      .table = tied ? std::optional(embedding_->table()) : std::nullopt,
                                                      .initializer = weights});
     d_x_ = activations_.add({.name = "", .rows = context, .columns = hidden});
-    d_cell_ = activations_.add({.name = "", .rows = 1, .columns = hidden});
     parameters_.lay_out();
     signature_ = fmt::format("lstm {}x{} vocabulary {} context {}{}", layers, hidden, shape.outputs, context,
                              tied ? " tied" : "");
@@ -70,41 +63,31 @@ class LstmLanguageModel final : public Network {
 
   std::vector<LayerPlan> plan() const override {
     std::vector<LayerPlan> lines{embedding_->plan(parameters_)};
-    for (const auto& layer : layers_) lines.push_back(layer->plan(parameters_));
+    for (LayerPlan& line : layers_->plan(parameters_)) lines.push_back(std::move(line));
     lines.push_back(head_->plan(parameters_));
     return lines;
   }
 
   Tensor forward(const Pass& pass) const override {
     pass.sequences().to_time_major(pass.input, pass.at(tokens_));
-    Tensor x = embedding_->forward(pass, pass.at(tokens_));
-    if (dropouts_[0].acts(pass)) dropouts_[0].apply(pass, x, x);
-    for (std::size_t i = 0; i < layers_.size(); ++i) {
-      const Tensor y = layers_[i]->forward(pass, x);
-      x = input_of(i + 1, pass);
-      if (dropouts_[i + 1].acts(pass)) dropouts_[i + 1].apply(pass, y, x);
-    }
-    return head_->forward(pass, x);
+    const Tensor x = embedding_->forward(pass, pass.at(tokens_));
+    if (embedding_dropout_->acts(pass)) embedding_dropout_->apply(pass, x, x);
+    return head_->forward(pass, layers_->forward(pass, x));
   }
 
   void backward(const Pass& pass, const Tensor& d_output, Accumulate accumulate,
                 const GradientReady& ready) const override {
-    const auto tell = [&](std::size_t end) {
+    const GradientReady tell = [&](std::size_t end) {
       if (end > 0 && ready) ready(end);
     };
     const Tensor d_x = pass.at(d_x_);
     const bool below_head = head_->trains_below(parameters_);
-    head_->backward(pass, input_of(layers_.size(), pass), d_output, accumulate, below_head ? d_x : Tensor{});
+    head_->backward(pass, layers_->output(pass), d_output, accumulate, below_head ? d_x : Tensor{});
     tell(head_->gradients_end(parameters_));
     if (!below_head) return;
-    for (std::size_t i = layers_.size(); i-- > 0;) {
-      if (dropouts_[i + 1].acts(pass)) dropouts_[i + 1].apply(pass, d_x, d_x);
-      const bool goes_on = layers_[i]->trains_below(parameters_);
-      layers_[i]->backward(pass, input_of(i, pass), d_x, accumulate, goes_on ? d_x : Tensor{}, pass.at(d_cell_));
-      tell(layers_[i]->gradients_end(parameters_));
-      if (!goes_on) return;
-    }
-    if (dropouts_[0].acts(pass)) dropouts_[0].apply(pass, d_x, d_x);
+    layers_->backward(pass, embedding_->output(pass), d_x, accumulate, tell);
+    if (!layers_->trains_below(parameters_)) return;
+    if (embedding_dropout_->acts(pass)) embedding_dropout_->apply(pass, d_x, d_x);
     embedding_->backward(pass, pass.at(tokens_), d_x, accumulate, {});
     tell(embedding_->gradients_end(parameters_));
   }
@@ -116,18 +99,11 @@ class LstmLanguageModel final : public Network {
   }
 
  private:
-  /// What layer `layer` reads; the head comes after the last one.
-  Tensor input_of(std::size_t layer, const Pass& pass) const {
-    if (layer == 0) return embedding_->output(pass);
-    return dropouts_[layer].acts(pass) ? pass.at(dropped_[layer - 1]) : layers_[layer - 1]->output(pass);
-  }
-
   std::unique_ptr<Embedding> embedding_;
-  std::vector<std::unique_ptr<LstmLayer>> layers_;
+  std::optional<DropoutLayer> embedding_dropout_;
+  std::optional<LstmStack> layers_;
   std::unique_ptr<TokenHead> head_;
-  std::vector<DropoutLayer> dropouts_;  ///< behind the embedding and each layer
-  std::vector<std::size_t> dropped_;    ///< activations: the outputs of the layers behind their dropout
-  std::size_t tokens_ = 0, targets_ = 0, d_x_ = 0, d_cell_ = 0;
+  std::size_t tokens_ = 0, targets_ = 0, d_x_ = 0;
   std::string signature_;
 };
 
@@ -155,11 +131,8 @@ const NetworkKind lstm_network{
                 weight_init_option(),
                 bias_init_option()},
     .window = "unroll",
-    .training_defaults = {{"optimizer", "sgd"},
-                          {"learning-rate", "1"},
-                          {"clip-norm", "5"},
-                          {"batch", "20"},
-                          {"evaluation-batch", "20"}},
+    .training_defaults =
+        {{"optimizer", "sgd"}, {"learning-rate", "1"}, {"clip-norm", "5"}, {"batch", "20"}, {"evaluation-batch", "20"}},
     .make = make};
 
 }  // namespace lockstep::model

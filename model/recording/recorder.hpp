@@ -124,7 +124,7 @@ class OperationRecorder final : public HostBackend {
       refuse("attention_backward");
     }
     void do_lstm_forward(const Lstm& shape, const LstmForwardOperands& operands) override;
-    void do_lstm_backward(const Lstm&, const LstmBackwardOperands&, Accumulate) override { refuse("lstm_backward"); }
+    void do_lstm_backward(const Lstm&, const LstmBackwardOperands&) override { refuse("lstm_backward"); }
 
     OperationRecorder& recorder_;
   };

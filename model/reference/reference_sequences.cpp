@@ -156,7 +156,7 @@ void ReferenceSequences::do_dropout(const Tensor& x, const Tensor& keys, const D
       at(y, r, c) = at(x, r, c);
       if (rule.rate == 0) continue;
       const auto [sample, position] = formulas::indices_of(rule.order, keys.rows, x.rows / keys.rows, r);
-      const auto index = static_cast<std::uint64_t>(position * x.columns + c);
+      const auto index = static_cast<std::uint64_t>((rule.first_position + position) * x.columns + c);
       at(y, r, c) *= static_cast<double>(formulas::dropout_element(numbers, key(keys, sample), index));
     }
   }
@@ -276,13 +276,17 @@ void ReferenceSequences::do_lstm_forward(const Lstm& shape, const LstmForwardOpe
   }
 }
 
-void ReferenceSequences::do_lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands,
-                                          Accumulate accumulate) {
-  const auto& [gates, recurrent, cells, hidden, d_hidden, d_cell, d_recurrent] = operands;
-  const std::int64_t units = shape.hidden;
-  prepare(accumulate, d_recurrent);
-  std::ranges::fill(d_cell.elements<double>(), 0.0);
-  for (std::int64_t row = shape.steps * shape.sequences - 1; row >= 0; --row) {
+void ReferenceSequences::do_lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands) {
+  const auto& [gates, recurrent, cells, d_hidden, d_cell, gates_after] = operands;
+  const std::int64_t units = shape.hidden, rows = shape.steps * shape.sequences;
+  if (!gates_after.present()) std::ranges::fill(d_cell.elements<double>(), 0.0);
+  for (std::int64_t row = 0; row < gates_after.rows; ++row) {
+    for (std::int64_t h = 0; h < units; ++h) {
+      double& reached = at(d_hidden, rows - shape.sequences + row, h);
+      for (std::int64_t g = 0; g < 4 * units; ++g) reached += at(recurrent, h, g) * at(gates_after, row, g);
+    }
+  }
+  for (std::int64_t row = rows - 1; row >= 0; --row) {
     const std::int64_t after = row + shape.sequences, sequence = row % shape.sequences;
     for (std::int64_t u = 0; u < units; ++u) {
       double &i = at(gates, row, u), &f = at(gates, row, units + u), &g = at(gates, row, 2 * units + u),
@@ -297,11 +301,10 @@ void ReferenceSequences::do_lstm_backward(const Lstm& shape, const LstmBackwardO
       g = d_g * (1 - g * g);
       o = d_o * o * (1 - o);
     }
+    if (row < shape.sequences) continue;
     for (std::int64_t h = 0; h < units; ++h) {
-      for (std::int64_t g = 0; g < 4 * units; ++g) {
-        if (d_recurrent.present()) at(d_recurrent, h, g) += at(hidden, row, h) * at(gates, row, g);
-        if (row >= shape.sequences) at(d_hidden, row - shape.sequences, h) += at(recurrent, h, g) * at(gates, row, g);
-      }
+      double& reached = at(d_hidden, row - shape.sequences, h);
+      for (std::int64_t g = 0; g < 4 * units; ++g) reached += at(recurrent, h, g) * at(gates, row, g);
     }
   }
 }

@@ -27,7 +27,7 @@ class ReferenceSequences final : public SequenceOperations {
   void do_attention_forward(const Attention& shape, const AttentionForwardOperands& operands) override;
   void do_attention_backward(const Attention& shape, const AttentionBackwardOperands& operands) override;
   void do_lstm_forward(const Lstm& shape, const LstmForwardOperands& operands) override;
-  void do_lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands, Accumulate accumulate) override;
+  void do_lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands) override;
 };
 
 }  // namespace lockstep::model

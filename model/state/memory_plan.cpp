@@ -40,6 +40,19 @@ std::size_t padding_bytes(const Network& network, std::int64_t samples, const Me
   return most;
 }
 
+/// A workspace and copies for each side queue that the network's products run in.
+std::size_t side_product_bytes(const Network& network, std::int64_t samples, const MemoryTypes& types) {
+  std::size_t copies = 0, layers = 0;
+  for (const LayerPlan& layer : network.plan()) {
+    if (!layer.side_products.empty()) ++layers;
+    for (LinearMap map : layer.side_products) {
+      map.rows *= samples;
+      copies = std::max(copies, model::padding_bytes(map, types.compute, types.master));
+    }
+  }
+  return std::min(layers, std::size_t{kSideQueues}) * (kProductWorkspace + copies);
+}
+
 }  // namespace
 
 MemoryTypes memory_types(const Backend& backend) {
@@ -76,7 +89,8 @@ MemoryPlan plan_memory(const Network& network, const ModelOptions& options, cons
   }
   if (types.is_host) return plan;
   plan.input = BatchStage::slot_bytes(network, options, state_options.purpose);
-  plan.products = kProductWorkspace + padding_bytes(network, options.max_batch, types);
+  plan.products = kProductWorkspace + padding_bytes(network, options.max_batch, types) +
+                  side_product_bytes(network, options.max_batch, types);
   plan.patches = patch_bytes(network, options.max_batch, types.compute);
   if (plan.patches > 0 && types.compute == ElementType::bfloat16 &&
       (types.convolution_library ? *types.convolution_library : convolution_library_error().empty())) {

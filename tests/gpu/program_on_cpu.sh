@@ -70,6 +70,15 @@ for network in mlp cnn resnet lstm gpt; do
   close gpu plain 0
 done
 
+check "lstm: layers side by side have the same bits in any order of their streams, on one rank and on two"
+trained cpu 1 $lstm --device cpu
+for ranks in 1 2; do
+  trained gpu $ranks $lstm $on_gpu
+  close gpu cpu 1e-6
+  LOCKSTEP_ORDER=$((LOCKSTEP_ORDER + 1)) trained other $ranks $lstm $on_gpu --no-graph
+  close gpu other 0
+done
+
 check "gpt: the CPU's curve on one rank and on three, with small buckets, an optimiser in parts, and two micro-steps"
 trained cpu 1 $gpt --device cpu
 trained one 1 $gpt $on_gpu
@@ -181,6 +190,10 @@ run -n 2 train $usual --steps 6 $mlp $on_gpu --reproducible --tune --run here
 expect_error 2 '--reproducible does not go with --tune'
 
 check "missing events are found"
-LOCKSTEP_PLANT=events run -n 2 train $usual --steps 3 $gpt $on_gpu --no-graph --run planted
-[ "$status" != 0 ] || failed "nobody misses them"
-expect_err 'found on the stand-ins: a missing event'
+for network in gpt lstm; do
+  rm -rf planted
+  LOCKSTEP_PLANT=events run -n 2 train $usual --steps 3 ${!network} $on_gpu --no-graph --run planted
+  [ "$status" != 0 ] || failed "nobody misses them"
+  expect_err 'found on the stand-ins: a missing event'
+done
+expect_err 'found on the stand-ins: a missing event: lstm_'

@@ -391,7 +391,7 @@ TEST(DropoutKernel, DropsWhatTheFormulaSays) {
       for (const RowOrder order : {RowOrder::sample_major, RowOrder::time_major}) {
         for (const bool in_place : {true, false}) {
           const std::size_t shift = static_cast<std::size_t>(each.columns / 16) % 2;
-          const Dropout rule{.rate = 0.3f, .stream = 17, .order = order};
+          const Dropout rule{.rate = 0.3f, .stream = 17, .order = order, .first_position = each.samples % 3};
           const std::int64_t rows = each.samples * each.positions;
           std::vector<double> x;
           std::size_t kept = 0;
@@ -408,7 +408,8 @@ TEST(DropoutKernel, DropsWhatTheFormulaSays) {
                 for (std::size_t i = 0; i < x.size(); ++i) {
                   const auto row = static_cast<std::int64_t>(i) / each.columns;
                   const auto indices = formulas::indices_of(order, each.samples, each.positions, row);
-                  const auto number = indices.position * each.columns + static_cast<std::int64_t>(i) % each.columns;
+                  const auto number = (rule.first_position + indices.position) * each.columns +
+                                      static_cast<std::int64_t>(i) % each.columns;
                   const float factor =
                       formulas::dropout_element(numbers, key_of(indices.sample), static_cast<std::uint64_t>(number));
                   kept += factor > 0;

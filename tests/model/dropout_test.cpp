@@ -130,6 +130,19 @@ TEST(Dropout, IsTheSameInBothOrders) {
   }
 }
 
+/// Rows of some positions alone, where groups of four elements reach over a row's end and where they do not.
+TEST(Dropout, DrawsForSomePositionsWhatItDrawsForAll) {
+  for (const std::int64_t columns : {5, 6, 8}) {
+    Dropout rule{.rate = 0.4f, .stream = 16, .order = RowOrder::time_major};
+    const auto whole = factors(test::sample_keys(3), 7, columns, rule);
+    for (rule.first_position = 0; rule.first_position < 7; ++rule.first_position) {
+      const auto part = factors(test::sample_keys(3), 7 - rule.first_position, columns, rule);
+      EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + rule.first_position * 3 * columns))
+          << columns << " columns from position " << rule.first_position;
+    }
+  }
+}
+
 TEST(Dropout, LeavesAllAloneAtRateZeroAndNanAsItIs) {
   ReferenceSequences sequences;
   auto x = samples<double>("x", 12), y = samples<double>("y", 12);

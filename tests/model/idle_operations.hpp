@@ -54,7 +54,7 @@ class IdleSequences final : public SequenceOperations {
   void do_attention_forward(const Attention&, const AttentionForwardOperands&) override {}
   void do_attention_backward(const Attention&, const AttentionBackwardOperands&) override {}
   void do_lstm_forward(const Lstm&, const LstmForwardOperands&) override {}
-  void do_lstm_backward(const Lstm&, const LstmBackwardOperands&, Accumulate) override {}
+  void do_lstm_backward(const Lstm&, const LstmBackwardOperands&) override {}
 };
 
 }  // namespace lockstep::model::test

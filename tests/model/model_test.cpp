@@ -439,6 +439,21 @@ TEST_F(ModelTest, MemoryOfADeviceHoldsWorkspaces) {
   EXPECT_EQ(plan.total(), plan.parameters + plan.gradients + plan.optimizer + plan.average + plan.activations +
                               plan.input + plan.products + plan.kernels);
 
+  const auto lstm = [&](std::int64_t layers, std::int64_t unroll, std::int64_t width, const MemoryTypes& types) {
+    const auto made = make_network({.name = "lstm", .values = {{"layers", layers}, {"hidden", Numbers{width}}}},
+                                   {.features = unroll, .outputs = 16, .tokens = true});
+    return plan_memory(*made, {.max_batch = 1024}, {}, types).products;
+  };
+  const MemoryTypes bf16 = memory_types_on_gpu(Precision::bf16);
+  EXPECT_EQ(lstm(1, 20, 64, bf16), kProductWorkspace) << "no wavefront";
+  EXPECT_EQ(lstm(2, 4, 64, bf16), kProductWorkspace) << "nor in one chunk";
+  EXPECT_EQ(lstm(2, 20, 64, bf16), 3 * kProductWorkspace) << "a workspace for each queue";
+  EXPECT_EQ(lstm(5, 20, 64, bf16), 3 * kProductWorkspace);
+  EXPECT_EQ(lstm(2, 20, 64, {}), 0u) << "on a host";
+  const std::size_t odd = lstm(1, 20, 601, bf16) - kProductWorkspace;
+  EXPECT_GT(odd, 0u) << "copies";
+  EXPECT_GT(lstm(2, 20, 601, bf16), odd + 3 * kProductWorkspace) << "and those of the side queues";
+
   const auto resnet =
       make_network({.name = "resnet"}, {.features = 32 * 32 * 3, .outputs = 10, .image = ImageShape{32, 32, 3}});
   const auto images = [&](std::int64_t batch, Precision precision, bool library = false) {

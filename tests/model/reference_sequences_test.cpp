@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "finite_differences.hpp"
+#include "lstm_parts.hpp"
 #include "model/formulas/dropout.hpp"
 #include "sample_data.hpp"
 
@@ -392,28 +393,34 @@ TEST(ReferenceLstm, GradientsMatchFiniteDifferences) {
       run.forward(sequences);
       return weighted(weight, run.outputs());
     };
-    std::vector<double> d_recurrent(run.recurrent.size(), 9.0),
-        d_cell(static_cast<std::size_t>(shape.sequences * run.units), 9.0);
-    std::vector<double> d_hidden;
-    const auto backward = [&](Accumulate accumulate) {
+    std::vector<double> d_cell(static_cast<std::size_t>(shape.sequences * run.units), 9.0), d_hidden;
+    const auto backward = [&](std::int64_t steps_of_part) {
       f();
       d_hidden = weight;
-      sequences.lstm_backward(shape,
-                              {.gates = run.gate_rows(),
-                               .recurrent = run.weights(),
-                               .cells = run.states(run.cells),
-                               .hidden = run.states(run.hidden),
-                               .d_hidden = view(d_hidden, run.rows, run.units),
-                               .d_cell = view(d_cell, shape.sequences, run.units),
-                               .d_recurrent = view(d_recurrent, run.units, 4 * run.units)},
-                              accumulate);
+      test::lstm_backward_in_parts(sequences, shape,
+                                   {.gates = run.gate_rows(),
+                                    .recurrent = run.weights(),
+                                    .cells = run.states(run.cells),
+                                    .d_hidden = view(d_hidden, run.rows, run.units),
+                                    .d_cell = view(d_cell, shape.sequences, run.units)},
+                                   steps_of_part);
+      return run.gates;
     };
-    backward(Accumulate::no);
-    const auto d_sums = run.gates, once = d_recurrent;
-    backward(Accumulate::yes);
-    expect_twice(d_recurrent, once);
+    const auto d_sums = backward(shape.steps);
+    EXPECT_EQ(backward(2), d_sums) << "in several calls the bits of one";
+    // The states before the steps went through the product with `recurrent`.
+    std::vector<double> d_recurrent(run.recurrent.size());
+    for (std::int64_t row = 0; row < run.rows; ++row) {
+      for (std::int64_t h = 0; h < run.units; ++h) {
+        for (std::int64_t g = 0; g < 4 * run.units; ++g) {
+          d_recurrent[static_cast<std::size_t>(h * 4 * run.units + g)] +=
+              run.hidden[static_cast<std::size_t>(row * run.units + h)] *
+              d_sums[static_cast<std::size_t>(row * 4 * run.units + g)];
+        }
+      }
+    }
     expect_gradient(run.sums, d_sums, f, "sums of the gates");
-    expect_gradient(run.recurrent, once, f, "recurrent");
+    expect_gradient(run.recurrent, d_recurrent, f, "recurrent");
   }
 }
 

@@ -172,6 +172,8 @@ TEST(SequenceChecks, DropoutNeedsKeys) {
   for (const float rate : {-0.1f, 1.0f, 2.0f}) {
     EXPECT_THROW(sequences.dropout(t[0], t[1], {.rate = rate}, t[2]), std::invalid_argument) << rate;
   }
+  EXPECT_NO_THROW(sequences.dropout(t[0], t[1], {.rate = 0.5f, .first_position = 1}, t[2]));
+  EXPECT_THROW(sequences.dropout(t[0], t[1], {.rate = 0.5f, .first_position = -1}, t[2]), std::invalid_argument);
 }
 
 TEST(SequenceChecks, Attention) {
@@ -240,26 +242,19 @@ TEST(SequenceChecks, Lstm) {
   };
   examine({"lstm_forward", arguments, forward, {0}, {2, 3}});
   examine({"lstm_forward", arguments, forward, {2}, {3}});
-  const auto with_gradients = [&](std::int64_t b) {
-    auto all = arguments(b);
-    all.push_back({"d_hidden", kCompute, 3 * b, 4});
-    all.push_back({"d_cell", kCompute, b, 4});
-    all.push_back({"d_recurrent", kMaster, 4, 16, true});
-    return all;
+  const auto with_gradients = [](std::int64_t b) {
+    return std::vector<Argument>{{"gates", kCompute, 3 * b, 16}, {"recurrent", kCompute, 4, 16},
+                                 {"cells", kCompute, 4 * b, 4},  {"d_hidden", kCompute, 3 * b, 4},
+                                 {"d_cell", kCompute, b, 4},     {"gates_after", kCompute, b, 16, true}};
   };
   const auto backward = [&](const Tensors& t) {
-    sequences.lstm_backward(shape(t[0].rows / 3),
-                            {.gates = t[0],
-                             .recurrent = t[1],
-                             .cells = t[2],
-                             .hidden = t[3],
-                             .d_hidden = t[4],
-                             .d_cell = t[5],
-                             .d_recurrent = t[6]},
-                            Accumulate::no);
+    sequences.lstm_backward(
+        shape(t[0].rows / 3),
+        {.gates = t[0], .recurrent = t[1], .cells = t[2], .d_hidden = t[3], .d_cell = t[4], .gates_after = t[5]});
   };
-  examine({"lstm_backward", with_gradients, backward, {4, 5}, {0, 2, 3}});
-  examine({"lstm_backward", with_gradients, backward, {4}, {5}});
+  examine({"lstm_backward", with_gradients, backward, {3, 4}, {0, 2, 5}});
+  examine({"lstm_backward", with_gradients, backward, {3}, {4}});
+  examine({"lstm_backward", with_gradients, backward, {0}, {2, 5}});
   const Tensors t = tensors_for(arguments(2));
   for (const Lstm& of : {Lstm{.steps = 0, .sequences = 2, .hidden = 4}, Lstm{.steps = 3, .sequences = 2, .hidden = 0},
                          Lstm{.steps = 3, .sequences = -1, .hidden = 4}}) {

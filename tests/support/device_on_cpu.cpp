@@ -54,14 +54,13 @@ void Block::swap(Block& other) noexcept {
   std::swap(bytes_, other.bytes_);
 }
 
-Matmul::Matmul(DeviceMemory& memory, const Options& options)
-    : options_(options), memory_(memory), copies_(memory, options.padding) {}
+Matmul::Matmul(DeviceMemory& memory, const Options& options) : options_(options), memory_(memory) {}
 
 void Matmul::multiply(cudaStream_t stream, const Operand& a, const Operand& b, Accumulate accumulate,
                       const Tensor& out) {
   const bool a_turned = a.transposed == Transposed::yes, b_turned = b.transposed == Transposed::yes;
-  PaddedCopies::run(stream, copies_.product_of({a.tensor, b.tensor, out}, a_turned, b_turned), accumulate,
-                    [&](const Tensor& left, const Tensor& right, const Tensor& to) {
+  PaddedCopies::run(stream, room_of(stream).copies.product_of({a.tensor, b.tensor, out}, a_turned, b_turned),
+                    accumulate, [&](const Tensor& left, const Tensor& right, const Tensor& to) {
                       plain_matmul(stream, left, a_turned, right, b_turned, accumulate, to);
                     });
 }
