@@ -65,15 +65,19 @@ def resnet(lockstep):
 
 
 def lstm(lockstep):
-    """A batch of 64 sequences of 35 tokens, weights of 1,024 x 4,096 from L2 in every step."""
+    """A batch of 64 sequences of 35 tokens, weights of 1,024 x 4,096 from L2 in every step. A layer has six products, all
+    of one size: with its input and with the state before, forward, for the weight's gradient, for the other gradient. Of
+    the twelve, six go over all steps. Two layers take the steps of one, a product and a pass each, both ways, and what the
+    second is behind: a chunk of 4 steps and the product between. Going back, the last step has no product."""
     batch, steps, words = 64, 35, 10000
+    chain = 2 * (2 * steps + 2 * 4 + 1) - 1
     layers = plan(lockstep, "--model", "lstm", "--layers", "2", "--hidden", "1024", "--unroll", "35", "--features", "35",
                   "--outputs", str(words), "--batch", "1")
     parameters = sum(layer["parameters"] for layer in layers)
     both = batch * sum(flops(layers, "lstm_1", "lstm_2"))
     return "LSTM 2 x 1,024, 64 x 35 tokens", "tokens", batch * steps, [
-        ("products over all steps", both / 2 * 4 / 3, 0, TENSOR, 0),
-        ("steps, one after the other: a product and a pass each, both ways", both / 3, 0, TENSOR, 2 * 2 * 2 * steps),
+        ("products over all steps", both / 2, 0, TENSOR, 0),
+        ("steps of two layers side by side, and what lies between the layers", both / 2, 0, TENSOR, chain),
         ("head and loss", batch * sum(flops(layers, "head")), 6 * 2 * batch * steps * words, TENSOR, 0),
         ("norm and update", 0, 18 * parameters, 1, 0)]
 
