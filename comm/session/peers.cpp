@@ -35,12 +35,15 @@ std::uint64_t machine_identity(const std::string& boot) {
 }
 
 ProcessState state_of(int pid) {
-  if (kill(pid, 0) != 0 && errno == ESRCH) return ProcessState::gone;
+  const auto has_gone = [pid] { return kill(pid, 0) != 0 && errno == ESRCH; };
+  if (has_gone()) return ProcessState::gone;
   // "pid (name) state …": the name may hold anything, so the state follows the last parenthesis.
   std::string line;
   std::getline(std::ifstream(fmt::format("/proc/{}/stat", pid)), line);
   const std::size_t name_end = line.rfind(')');
-  if (name_end == std::string::npos || name_end + 2 >= line.size()) return ProcessState::out_of_sight;
+  if (name_end == std::string::npos || name_end + 2 >= line.size()) {  // its parent may have collected it meanwhile
+    return has_gone() ? ProcessState::gone : ProcessState::out_of_sight;
+  }
   switch (line[name_end + 2]) {
     case 'T':
     case 't':

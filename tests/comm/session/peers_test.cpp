@@ -1,10 +1,14 @@
 #include "comm/session/peers.hpp"
 
+#include <chrono>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace lockstep::comm {
 namespace {
@@ -55,6 +59,25 @@ TEST(Cores, AreSharedByAllRanksOfAKernelWhateverContainersTheyAreIn) {
   EXPECT_FALSE(PeerTable(0, infos).oversubscribed());
   EXPECT_TRUE(PeerTable(0, {rank_on("a", 1, 9, 1), rank_on("b", 2, 9, 1)}).oversubscribed());
   EXPECT_FALSE(PeerTable(0, {rank_on("a", 1, 0, 1), rank_on("a", 1, 0, 1)}).oversubscribed()) << "nobody knows";
+}
+
+TEST(ProcessStates, OfOneThatHasGoneStaysSo) {
+  for (int turn = 0; turn < 100; ++turn) {
+    const pid_t child = fork();
+    if (child == 0) _exit(0);
+    std::vector<PeerInfo> infos(2, own_info());
+    infos[1].pid = child;
+    const PeerTable peers(0, infos);
+    while (peers.process_state(1) != ProcessState::gone) std::this_thread::yield();
+    std::thread parent([child, turn] {  // collects it while the other looks
+      std::this_thread::sleep_for(std::chrono::microseconds(5 * turn));
+      waitpid(child, nullptr, 0);
+    });
+    int others = 0;
+    for (int look = 0; look < 200; ++look) others += peers.process_state(1) == ProcessState::gone ? 0 : 1;
+    parent.join();
+    ASSERT_EQ(others, 0) << "turn " << turn;
+  }
 }
 
 }  // namespace
