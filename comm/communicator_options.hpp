@@ -2,6 +2,7 @@
 /// What a communicator is made with: plain values that options and plans hold, too.
 #pragma once
 
+#include <functional>
 #include <string_view>
 
 #include "comm/all_reduce_limits.hpp"
@@ -47,6 +48,9 @@ struct CommunicatorOptions {
   double deadline_seconds = 60;                ///< longest wait for a peer before it is called dead; > 0
   double excuse_seconds = 0;  ///< a peer in a long operation is waited for so long at least; else 30 deadlines
   int threads = 1;            ///< that compute, in this process
+  /// Called every 0.1 s or so by whoever waits for peers in a collective, in the thread that waits. PeerError that it
+  /// throws ends the wait.
+  std::function<void()> while_waiting = {};
   int pretended_machine = 0;  ///< ranks that differ here believe in different machines, wherever they are (tests)
 };
 

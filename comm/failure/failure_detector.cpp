@@ -40,11 +40,15 @@ FailureDetector::FailureDetector(MpiSession::State& state, PeerTable peers, cons
       pages_(static_cast<std::size_t>(state.size)),
       deadline_seconds_(options.deadline_seconds),
       excuse_seconds_(options.excuse_seconds),
+      while_waiting_(options.while_waiting),
       urgency_(urgency),
       oversubscribed_(peers_.oversubscribed()),
       has_own_core_(peers_.cores_left(options.threads + 1) >= 0),
       leave_(state.leave_taking->add([this] { take_leave(); })) {
-  if (state.connections) look_ = state.connections->add_look([this](int dead) { look_for_a_kept_wait(dead); });
+  // Where the others go on without the dead nobody ends for them.
+  if (state.connections && !while_waiting_) {
+    look_ = state.connections->add_look([this] { look_for_a_kept_wait(); });
+  }
 }
 
 FailureDetector::~FailureDetector() {
@@ -118,10 +122,9 @@ void FailureDetector::broadcast(std::span<std::byte> data, int root) {
 }
 
 void FailureDetector::look_for_the_dead() {
-  const int disconnected = state_.connections ? state_.connections->dead_rank() - state_.first_rank : -1;
   for (int peer = 0; peer < state_.size; ++peer) {
     if (peer == state_.rank) continue;
-    if (peer != disconnected && peers_.process_state(peer) != ProcessState::gone) continue;
+    if (!state_.is_disconnected(peer) && peers_.process_state(peer) != ProcessState::gone) continue;
     // It left in order, or took leave with an error of its own: then the launcher ends this rank, too.
     if (has_left(peer)) continue;
     if (!anybody_left_on_own_account() && says_farewell_late(peer)) continue;
@@ -147,14 +150,16 @@ void FailureDetector::blame_the_dead() {
   }
 }
 
-void FailureDetector::look_for_a_kept_wait(int dead_rank) {
+void FailureDetector::look_for_a_kept_wait() {
   const std::uint64_t polls = polls_.load(std::memory_order_relaxed);
   const bool stands_still = waits_.load(std::memory_order_relaxed) && polls == polls_seen_;
   polls_seen_ = polls;
   standstills_ = stands_still ? standstills_ + 1 : 0;
-  const int peer = dead_rank - state_.first_rank;
-  if (standstills_ < kKept || peer < 0 || peer >= state_.size) return;
-  state_.suspects->mark_dead(dead_rank);
+  if (standstills_ < kKept) return;
+  int peer = 0;
+  while (peer < state_.size && !state_.is_disconnected(peer)) ++peer;
+  if (peer == state_.size) return;
+  state_.suspects->mark_dead(state_.first_rank + peer);
   const PeerError error(
       fmt::format("{} has died; its peers are in {}. Its host's system log may say why (out of memory?). "
                   "Ending the job.",
@@ -163,11 +168,10 @@ void FailureDetector::look_for_a_kept_wait(int dead_rank) {
 }
 
 std::vector<int> FailureDetector::dead_peers() const {
-  const int disconnected = state_.connections ? state_.connections->dead_rank() - state_.first_rank : -1;
   std::vector<int> dead;
   for (int peer = 0; peer < state_.size; ++peer) {
     if (peer == state_.rank || has_left(peer)) continue;
-    if (peer == disconnected || peers_.process_state(peer) == ProcessState::gone) dead.push_back(peer);
+    if (state_.is_disconnected(peer) || peers_.process_state(peer) == ProcessState::gone) dead.push_back(peer);
   }
   return dead;
 }
@@ -219,6 +223,7 @@ bool FailureDetector::is_busy(int rank) const {
 }
 
 void FailureDetector::look_around(Collective operation, Patience& patience, std::span<const int> missing) {
+  if (while_waiting_) while_waiting_();
   if (by_messages_) status_.poll();
   look_for_the_dead();
   if (!by_messages_) {

@@ -145,7 +145,7 @@ class FailureDetector {
   /// Throws when a peer that has not taken leave is dead, and not because the launcher ends the job already.
   void look_for_the_dead();
   /// From the watch's thread: ends the job where a wait is kept in MPI.
-  void look_for_a_kept_wait(int dead_rank);
+  void look_for_a_kept_wait();
   /// It has taken leave, or reported: in order, or with an error of its own.
   bool has_left(int rank) const;
   /// It is dead, but what it said before may still be on its way. Waits for a moment.
@@ -176,6 +176,7 @@ class FailureDetector {
   std::vector<SharedControl*> pages_;  ///< of each rank; nullptr: none
   bool by_messages_ = true;            ///< some peer has no page
   double deadline_seconds_, excuse_seconds_;
+  std::function<void()> while_waiting_;
   const Urgency& urgency_;
   std::function<bool()> serve_;
   std::atomic<bool> expects_overtaking_{false};

@@ -1,7 +1,9 @@
 #include "comm/session/connection_watch.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstddef>
 #include <cstring>
 #include <list>
@@ -135,6 +137,7 @@ struct Attempt {
   Socket socket;
   bool outgoing = false;  ///< to the rank after this one
   bool greeted = false;
+  Clock::time_point end = Clock::time_point::max();
   std::array<std::byte, sizeof(Hello)> heard{};
   std::size_t count = 0;  ///< bytes of it
 };
@@ -143,7 +146,18 @@ struct Attempt {
 struct Neighbour {
   Socket socket;
   int rank = -1;
+  bool outgoing = false;
 };
+
+/// What has become of the attempts to reach a rank so far.
+struct Search {
+  bool of_dead = false;  ///< the rank that this one watched before has died
+  bool refused = false;  ///< by its host
+  bool reached = false;  ///< somebody listened
+  Clock::time_point begun = Clock::now();
+};
+
+bool is_there(const WatchAddress& other) { return kill(other.pid, 0) == 0 || errno != ESRCH; }
 
 }  // namespace
 
@@ -151,12 +165,12 @@ struct ConnectionWatch::Connections {
   int rank = 0, before = 0, after = 0;
   std::uint64_t own_nonce = 0;
   std::array<char, 64> own_name{};
-  WatchAddress next;  ///< of the rank after this one
-  bool expects_before = false, expects_after = false;
+  std::vector<WatchAddress> all;  ///< of the ranks
+  bool expects_after = false;
+  Search search;  ///< of that one
   Socket listener, wake;
   std::list<Attempt> attempts;
   std::list<Neighbour> neighbours;
-  Clock::time_point end;  ///< of the introductions
   bool before_silent = false, after_silent = false;
   std::optional<Clock::time_point> silent_since;  ///< until said or found to be our own fault
 
@@ -174,6 +188,7 @@ struct ConnectionWatch::Connections {
     (neighbour.rank == after ? after_silent : before_silent) = true;
     if (!silent_since) silent_since = Clock::now();
   }
+  const WatchAddress& next() const { return all[static_cast<std::size_t>(after)]; }
   bool warning_is_due() const { return silent_since && Clock::now() - *silent_since >= kBothSilent; }
   void warn_of_silence() {
     silent_since.reset();
@@ -182,7 +197,7 @@ struct ConnectionWatch::Connections {
     const std::string line = fmt::format(
         "warning: rank {} (host {}, pid {}) gets no sign of life from the host of rank {} (host {}, pid {}): it is "
         "off, or cut off from the network. The job ends if that lasts for the deadline.\n",
-        rank, own_name.data(), getpid(), after, next.name.data(), next.pid);
+        rank, own_name.data(), getpid(), after, next().name.data(), next().pid);
     if (write(STDERR_FILENO, line.data(), line.size()) < 0) return;  // nobody listens
   }
 
@@ -192,16 +207,29 @@ struct ConnectionWatch::Connections {
     }
   }
 
-  bool introducing() const { return (expects_before || expects_after) && Clock::now() < end; }
-
+  /// All of the other's addresses at once. Those that this host has, too (of a bridge between containers, say), lead
+  /// nowhere else, unless they are the only ones.
   void reach_out() {
-    for (const WatchAddress::Host& host : next.hosts) {
-      if (host.family == 0) continue;
+    const auto here = own_hosts();
+    const auto is_own = [&](const WatchAddress::Host& host) {
+      return std::ranges::any_of(here,
+                                 [&](const auto& own) { return own.family == host.family && own.bytes == host.bytes; });
+    };
+    const bool shares_all =
+        std::ranges::all_of(next().hosts, [&](const auto& host) { return host.family == 0 || is_own(host); });
+    for (const WatchAddress::Host& host : next().hosts) {
+      if (host.family == 0 || (!shares_all && is_own(host))) continue;
       Socket socket(::socket(host.family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
       if (!socket) continue;
-      Address address = socket_address(host, next.port);
-      if (connect(socket.get(), address.get(), address.length) != 0 && errno != EINPROGRESS) continue;
-      attempts.push_back({.socket = std::move(socket), .outgoing = true});
+      Address address = socket_address(host, next().port);
+      if (connect(socket.get(), address.get(), address.length) != 0 && errno != EINPROGRESS) {
+        search.refused = search.refused || errno == ECONNREFUSED;
+        continue;
+      }
+      // One that is stopped does not introduce itself before it goes on; that it ends is seen here all the same.
+      attempts.push_back({.socket = std::move(socket),
+                          .outgoing = true,
+                          .end = search.of_dead ? Clock::time_point::max() : Clock::now() + kIntroduction});
     }
   }
 
@@ -209,12 +237,12 @@ struct ConnectionWatch::Connections {
     for (;;) {
       Socket socket(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (!socket) return;
-      if (attempts.size() < 64) attempts.push_back({.socket = std::move(socket)});
+      if (attempts.size() < 64) attempts.push_back({.socket = std::move(socket), .end = Clock::now() + kIntroduction});
     }
   }
 
   bool greet(Attempt& attempt) {
-    const Hello hello{attempt.outgoing ? next.nonce : own_nonce, rank};
+    const Hello hello{attempt.outgoing ? next().nonce : own_nonce, rank};
     attempt.greeted = send(attempt.socket.get(), &hello, sizeof(hello), MSG_NOSIGNAL) == sizeof(hello);
     return attempt.greeted;
   }
@@ -224,8 +252,10 @@ struct ConnectionWatch::Connections {
     if (attempt.outgoing && !attempt.greeted) {  // poll says: connected, or failed
       int error = 0;
       socklen_t length = sizeof(error);
-      return getsockopt(attempt.socket.get(), SOL_SOCKET, SO_ERROR, &error, &length) == 0 && error == 0 &&
-             greet(attempt);
+      if (getsockopt(attempt.socket.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) return false;
+      search.refused = search.refused || error == ECONNREFUSED;
+      search.reached = search.reached || error == 0;
+      return error == 0 && greet(attempt);
     }
     const ssize_t got =
         recv(attempt.socket.get(), attempt.heard.data() + attempt.count, attempt.heard.size() - attempt.count, 0);
@@ -235,14 +265,25 @@ struct ConnectionWatch::Connections {
     if (attempt.count < sizeof(Hello)) return true;
     Hello hello;
     std::memcpy(&hello, attempt.heard.data(), sizeof(hello));
-    bool& expected = attempt.outgoing ? expects_after : expects_before;
-    const int peer = attempt.outgoing ? after : before;
-    if (!expected || hello.nonce != (attempt.outgoing ? next.nonce : own_nonce) || hello.speaker != peer) return false;
+    const auto speaker = static_cast<int>(hello.speaker);
+    if (hello.nonce != (attempt.outgoing ? next().nonce : own_nonce)) return false;
+    if (attempt.outgoing ? speaker != after || !std::exchange(expects_after, false) : !takes_in(speaker)) return false;
     if (!attempt.outgoing && !greet(attempt)) return false;
-    expected = false;
     watch_host(attempt.socket.get());
-    neighbours.push_back({std::move(attempt.socket), peer});
+    neighbours.push_back({std::move(attempt.socket), speaker, attempt.outgoing});
     return false;
+  }
+
+  /// One connection from each, whatever the ways between two hosts.
+  bool takes_in(int speaker) const {
+    return speaker >= 0 && speaker < static_cast<int>(all.size()) && speaker != rank &&
+           std::ranges::none_of(neighbours, [&](const Neighbour& n) { return !n.outgoing && n.rank == speaker; });
+  }
+
+  bool is_elsewhere(int other) const {
+    const WatchAddress& own = all[static_cast<std::size_t>(rank)];
+    const WatchAddress& their = all[static_cast<std::size_t>(other)];
+    return other != rank && own.port != 0 && their.port != 0 && (their.machine == 0 || their.machine != own.machine);
   }
 };
 
@@ -263,21 +304,62 @@ ConnectionWatch::~ConnectionWatch() { take_leave(); }
 void ConnectionWatch::join(std::span<const WatchAddress> all) {
   Connections& c = *connections_;
   const auto size = static_cast<int>(all.size());
-  const auto elsewhere = [&](int rank) {
-    const WatchAddress& other = all[static_cast<std::size_t>(rank)];
-    return own_.port != 0 && other.port != 0 && (other.machine == 0 || other.machine != own_.machine);
-  };
+  c.all.assign(all.begin(), all.end());
+  dead_ = std::vector<std::atomic<bool>>(all.size());
   c.before = (c.rank + size - 1) % size;
   c.after = (c.rank + 1) % size;
-  c.next = all[static_cast<std::size_t>(c.after)];
-  c.expects_before = c.before != c.rank && elsewhere(c.before);
-  c.expects_after = c.after != c.rank && elsewhere(c.after);
-  c.end = Clock::now() + kIntroduction;
+  c.expects_after = c.is_elsewhere(c.after);
+  bool alone = true;  // on this machine
+  for (int other = 0; other < size; ++other) alone = alone && !c.is_elsewhere(other);
   c.wake = Socket(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if ((!c.expects_before && !c.expects_after) || !c.wake) return;
+  if (alone || !c.wake) return;
   try {
     thread_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
   } catch (const std::system_error&) {  // no thread to be had: the deadline alone
+  }
+}
+
+bool ConnectionWatch::is_dead(int rank) const noexcept {
+  const auto index = static_cast<std::size_t>(rank);
+  return index < dead_.size() && dead_[index].load(std::memory_order_acquire);
+}
+
+/// The next that lives is watched instead, unless it is on this machine.
+void ConnectionWatch::note_dead(int rank) {
+  Connections& c = *connections_;
+  dead_[static_cast<std::size_t>(rank)].store(true, std::memory_order_release);
+  if (rank != c.after) return;
+  const auto size = static_cast<int>(c.all.size());
+  std::erase_if(c.attempts, [](const Attempt& attempt) { return attempt.outgoing; });
+  c.expects_after = false;
+  for (int next = (rank + 1) % size; next != c.rank; next = (next + 1) % size) {
+    const bool elsewhere = c.is_elsewhere(next);
+    if (is_dead(next) || (!elsewhere && !is_there(c.all[static_cast<std::size_t>(next)]))) continue;
+    c.after = next;
+    c.after_silent = false;
+    c.expects_after = elsewhere;
+    break;
+  }
+  c.search = {.of_dead = true};
+  if (c.expects_after) c.reach_out();
+}
+
+/// When all attempts to reach the next one have ended.
+void ConnectionWatch::end_search() {
+  Connections& c = *connections_;
+  while (c.expects_after && c.search.of_dead &&
+         std::ranges::none_of(c.attempts, [](const Attempt& attempt) { return attempt.outgoing; })) {
+    const Search ended = c.search;
+    if (ended.refused && !ended.reached) {
+      note_dead(c.after);
+    } else if (ended.reached) {  // it has ended before it could introduce itself
+      if (Clock::now() - ended.begun < std::chrono::milliseconds(kLookMs)) return;
+      c.search = {.of_dead = true};
+      c.reach_out();
+      return;
+    } else {
+      c.expects_after = false;  // no way there
+    }
   }
 }
 
@@ -305,10 +387,8 @@ void ConnectionWatch::watch(const std::stop_token& stop) {
   if (c.expects_after) c.reach_out();
   std::vector<pollfd> polled;
   while (!stop.stop_requested()) {
-    if (!c.introducing()) {
-      c.listener = Socket();
-      c.attempts.clear();
-    }
+    std::erase_if(c.attempts, [now = Clock::now()](const Attempt& attempt) { return attempt.end < now; });
+    end_search();
     polled.clear();
     polled.push_back({c.wake.get(), POLLIN, 0});
     if (c.listener) polled.push_back({c.listener.get(), POLLIN, 0});
@@ -320,30 +400,32 @@ void ConnectionWatch::watch(const std::stop_token& stop) {
     const std::size_t neighbours_from = polled.size();
     for (const Neighbour& neighbour : c.neighbours) polled.push_back({neighbour.socket.get(), POLLIN, 0});
     // A second at most while there is something to come to an end.
-    const int dead = dead_rank();
-    const int most_ms = dead >= 0 ? kLookMs : c.introducing() || c.silent_since ? 1000 : -1;
+    const bool any_dead = std::ranges::any_of(dead_, [](const auto& dead) { return dead.load(); });
+    const int most_ms = any_dead ? kLookMs : !c.attempts.empty() || c.silent_since ? 1000 : -1;
     if (poll(polled.data(), polled.size(), most_ms) < 0 && errno != EINTR) return;
     if (stop.stop_requested()) break;
-    if (dead >= 0) {
+    if (any_dead) {
       const std::lock_guard lock(looks_mutex_);
-      for (const Look& look : looks_) look(dead);
+      for (const Look& look : looks_) look();
     }
     if (c.warning_is_due()) c.warn_of_silence();
 
     std::size_t at = neighbours_from;
+    std::vector<int> dead;
     std::erase_if(c.neighbours, [&](const Neighbour& neighbour) {
       if (polled[at++].revents == 0) return false;
       std::uint8_t word = 0;
       const ssize_t got = recv(neighbour.socket.get(), &word, 1, 0);
       if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
       // Closed without a word. An error that the network makes (no route any more) is not a death.
-      if (got == 0 || (got < 0 && errno == ECONNRESET)) dead_.store(neighbour.rank, std::memory_order_release);
+      if (got == 0 || (got < 0 && errno == ECONNRESET)) dead.push_back(neighbour.rank);
       if (got < 0 && (errno == ETIMEDOUT || errno == EHOSTUNREACH)) c.note_silence(neighbour);
       return true;
     });
     at = attempts_from;
     std::erase_if(c.attempts, [&](Attempt& attempt) { return polled[at++].revents != 0 && !c.proceed(attempt); });
     if (c.listener && polled[1].revents != 0) c.take_in();
+    for (const int rank : dead) note_dead(rank);
     neighbours_.store(static_cast<int>(c.neighbours.size()), std::memory_order_release);
   }
   c.say_farewell();

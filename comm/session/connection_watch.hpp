@@ -8,6 +8,10 @@
 /// silent ends no connection, but answers the kernel's questions no longer: a warning, as it may come back before the
 /// deadline. A network that does not let a connection through is no error: then there is none.
 ///
+/// AFTER A DEATH the rank before connects to the next one that lives, so that all who are left are watched as before.
+/// Where the host of that one answers that nobody listens there, it has died, too: several on one host at once, say.
+/// One that is stopped still has its port, and is not taken for dead.
+///
 /// COST. A listening socket, two connections and a thread that sleeps in poll(2). The thread makes the connections,
 /// too: the start waits for nothing.
 #pragma once
@@ -22,6 +26,7 @@
 #include <span>
 #include <stop_token>
 #include <thread>
+#include <vector>
 
 namespace lockstep::comm {
 
@@ -51,16 +56,16 @@ class ConnectionWatch {
   const WatchAddress& address() const noexcept { return own_; }
   /// All ranks' addresses, in rank order. Once.
   void join(std::span<const WatchAddress> all);
-  /// A neighbour that has died; -1: none that we know of.
-  int dead_rank() const noexcept { return dead_.load(std::memory_order_acquire); }
+  /// As far as this rank knows: neighbours, and those that would have become neighbours. From any thread.
+  bool is_dead(int rank) const noexcept;
   /// Connections that stand, 0 to 2.
   int neighbours() const noexcept { return neighbours_.load(std::memory_order_acquire); }
   /// From here on the end of this process is in order. From any thread.
   void take_leave() noexcept;
 
-  /// Called from the watch's own thread, every tenth of a second from a neighbour's death on: for those whose own
-  /// thread may not come back from where it is. It may end the process.
-  using Look = std::function<void(int dead_rank)>;
+  /// Called from the watch's own thread, every tenth of a second from the first death on: for those whose own thread
+  /// may not come back from where it is. It may end the process.
+  using Look = std::function<void()>;
   std::list<Look>::iterator add_look(Look look);
   void remove_look(std::list<Look>::iterator look);
 
@@ -68,10 +73,13 @@ class ConnectionWatch {
   struct Connections;
 
   void watch(const std::stop_token& stop);
+  void note_dead(int rank);
+  void end_search();
 
   WatchAddress own_;
   std::unique_ptr<Connections> connections_;
-  std::atomic<int> dead_{-1}, neighbours_{0};
+  std::vector<std::atomic<bool>> dead_;  ///< of all ranks, from join() on
+  std::atomic<int> neighbours_{0};
   std::mutex looks_mutex_;
   std::list<Look> looks_;
   std::jthread thread_;

@@ -251,6 +251,8 @@ std::unique_ptr<MpiSession> MpiSession::survivors(const std::vector<int>& ranks,
     state->peers.push_back(state_->peers[static_cast<std::size_t>(ranks[i])]);
   }
   state->host = state_->host;
+  state->survivors = ranks;
+  state->connections = state_->connections;
   state->leave_taking = state_->leave_taking;
   state->kept = state_->kept;
   state->is_subset = true;

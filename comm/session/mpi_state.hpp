@@ -50,6 +50,7 @@ struct MpiSession::State {
   int rank = 0;
   int size = 1;
   int first_rank = 0;  ///< of a group: what its rank 0 is in the job, which messages, suspects and connections count in
+  std::vector<int> survivors;  ///< of a session of those left: what each is in the job; messages count from 0
   std::string host;
   MPI_Comm data = MPI_COMM_NULL;            ///< the ring's segments and collectives
   MPI_Comm status = MPI_COMM_NULL;          ///< heartbeats and reports, so that they never match a segment
@@ -69,6 +70,11 @@ struct MpiSession::State {
 
   /// False in a world of one that nobody launched: it has no communicators.
   bool uses_mpi() const noexcept { return data != MPI_COMM_NULL; }
+  /// A neighbour's connection has ended without a word.
+  bool is_disconnected(int peer) const {
+    const int in_the_job = survivors.empty() ? first_rank + peer : survivors[static_cast<std::size_t>(peer)];
+    return connections && connections->is_dead(in_the_job);
+  }
 };
 
 /// A call of MPI has failed; why, it seldom says.

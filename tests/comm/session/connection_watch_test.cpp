@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -55,8 +56,8 @@ TEST(ConnectionWatch, ARankThatTakesLeaveHasNotDied) {
   ASSERT_TRUE(soon([&] { return connected(lines); }));
   lines[1].reset();
   EXPECT_TRUE(soon([&] { return lines[0]->neighbours() == 1 && lines[2]->neighbours() == 1; }));
-  EXPECT_EQ(lines[0]->dead_rank(), -1);
-  EXPECT_EQ(lines[2]->dead_rank(), -1);
+  EXPECT_FALSE(lines[0]->is_dead(1));
+  EXPECT_FALSE(lines[2]->is_dead(1));
 }
 
 TEST(ConnectionWatch, RanksOfOneMachineNeedNone) {
@@ -82,47 +83,118 @@ TEST(ConnectionWatch, StrangersAreNotTakenIn) {
   EXPECT_EQ(second.neighbours(), 0);
 }
 
-TEST(ConnectionWatch, AKilledRankIsMissed) {
-  int to_child[2], to_parent[2];
-  ASSERT_EQ(pipe(to_child), 0);
-  ASSERT_EQ(pipe(to_parent), 0);
-  const auto on_loopback = [](WatchAddress address) {
+/// Ranks as if on machines of their own: this process is the first, and each other one has a process.
+class Job {
+ public:
+  explicit Job(int size) : own_(std::make_unique<ConnectionWatch>(0, 100)) {
+    std::vector<WatchAddress> addresses{on_loopback(own_->address())};
+    for (int rank = 1; rank < size; ++rank) {
+      Child& child = children_.emplace_back();
+      if (pipe(child.to) != 0 || pipe(child.from) != 0) throw std::runtime_error("no pipes");
+      child.pid = fork();
+      if (child.pid == 0) be(rank, size, child);
+      addresses.emplace_back();
+      if (read(child.from[0], &addresses.back(), sizeof(WatchAddress)) != sizeof(WatchAddress)) {
+        throw std::runtime_error("a rank does not start");
+      }
+    }
+    const auto bytes = static_cast<ssize_t>(addresses.size() * sizeof(WatchAddress));
+    for (const Child& child : children_) {
+      if (write(child.to[1], addresses.data(), static_cast<std::size_t>(bytes)) != bytes) std::abort();
+    }
+    own_->join(addresses);
+    char ready = 0;
+    for (const Child& child : children_) {
+      if (read(child.from[0], &ready, 1) != 1) throw std::runtime_error("a rank has no neighbours");
+    }
+  }
+  ~Job() {
+    for (Child& child : children_) {
+      kill(child.pid, SIGKILL);
+      waitpid(child.pid, nullptr, 0);
+      for (const int descriptor : {child.to[0], child.to[1], child.from[0], child.from[1]}) close(descriptor);
+    }
+  }
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  ConnectionWatch& own() { return *own_; }
+  void signal(int rank, int number) { kill(children_[static_cast<std::size_t>(rank - 1)].pid, number); }
+
+ private:
+  struct Child {
+    pid_t pid = 0;
+    int to[2] = {}, from[2] = {};
+  };
+  static WatchAddress on_loopback(WatchAddress address) {
     address.hosts = {WatchAddress::Host{.family = AF_INET, .bytes = {127, 0, 0, 1}}};
     return address;
-  };
-  const pid_t child = fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    ConnectionWatch line(1, 2);
+  }
+  [[noreturn]] static void be(int rank, int size, const Child& child) {
+    ConnectionWatch line(rank, 100 + static_cast<std::uint64_t>(rank));
     const WatchAddress own = on_loopback(line.address());
-    std::array<WatchAddress, 2> all{{{}, own}};
-    if (write(to_parent[1], &own, sizeof(own)) != sizeof(own) || read(to_child[0], all.data(), sizeof(own)) < 0)
-      _exit(1);
+    std::vector<WatchAddress> all(static_cast<std::size_t>(size));
+    const auto bytes = static_cast<ssize_t>(all.size() * sizeof(WatchAddress));
+    if (write(child.from[1], &own, sizeof(own)) != sizeof(own)) _exit(1);
+    if (read(child.to[0], all.data(), static_cast<std::size_t>(bytes)) != bytes) _exit(1);
     line.join(all);
+    if (!soon([&] { return line.neighbours() == 2; }) || write(child.from[1], "", 1) != 1) _exit(1);
     for (;;) pause();
   }
-  ConnectionWatch line(0, 1);
-  std::array<WatchAddress, 2> all{{on_loopback(line.address()), {}}};
-  ASSERT_EQ(read(to_parent[0], &all[1], sizeof(all[1])), static_cast<ssize_t>(sizeof(all[1])));
-  ASSERT_EQ(write(to_child[1], all.data(), sizeof(all[0])), static_cast<ssize_t>(sizeof(all[0])));
-  line.join(all);
+
+  std::unique_ptr<ConnectionWatch> own_;
+  std::vector<Child> children_;
+};
+
+TEST(ConnectionWatch, AKilledRankIsMissed) {
+  Job job(2);
+  ConnectionWatch& line = job.own();
   EXPECT_TRUE(soon([&] { return line.neighbours() == 2; }));
-  EXPECT_EQ(line.dead_rank(), -1);
+  EXPECT_FALSE(line.is_dead(1));
   std::atomic<int> looks{0}, forgotten{0};
-  const auto look = line.add_look([&](int dead) {
-    EXPECT_EQ(dead, 1);
+  const auto look = line.add_look([&] {
+    EXPECT_TRUE(line.is_dead(1));
     if (++looks == 2) line.take_leave();  // who looks may end the process in order
   });
-  line.remove_look(line.add_look([&](int) { ++forgotten; }));
-  kill(child, SIGKILL);
-  EXPECT_TRUE(soon([&] { return line.dead_rank() == 1; }));
+  line.remove_look(line.add_look([&] { ++forgotten; }));
+  job.signal(1, SIGKILL);
+  EXPECT_TRUE(soon([&] { return line.is_dead(1); }));
   EXPECT_TRUE(soon([&] { return looks == 2; })) << "again and again until somebody takes leave";
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   EXPECT_EQ(looks, 2) << "and no more";
   EXPECT_EQ(forgotten, 0);
   line.remove_look(look);
-  waitpid(child, nullptr, 0);
-  for (const int descriptor : {to_child[0], to_child[1], to_parent[0], to_parent[1]}) close(descriptor);
+}
+
+TEST(ConnectionWatch, WhoComesBehindTheDeadIsWatchedInstead) {
+  Job job(5);
+  for (const int rank : {1, 2}) job.signal(rank, SIGKILL);  // nobody who lives is beside both
+  EXPECT_TRUE(soon([&] { return job.own().is_dead(1) && job.own().is_dead(2); }));
+  EXPECT_TRUE(soon([&] { return job.own().neighbours() == 2; }));
+  EXPECT_FALSE(job.own().is_dead(3));
+  EXPECT_FALSE(job.own().is_dead(4));
+  job.signal(3, SIGKILL);
+  EXPECT_TRUE(soon([&] { return job.own().is_dead(3); }));
+  EXPECT_FALSE(job.own().is_dead(4));
+}
+
+TEST(ConnectionWatch, ARankThatIsStoppedIsNotDead) {
+  for (const bool goes_on : {true, false}) {
+    Job job(4);
+    job.signal(2, SIGSTOP);
+    job.signal(1, SIGKILL);
+    EXPECT_TRUE(soon([&] { return job.own().is_dead(1); }));
+    std::this_thread::sleep_for(500ms);
+    EXPECT_FALSE(job.own().is_dead(2));
+    if (goes_on) {
+      job.signal(2, SIGCONT);
+      EXPECT_TRUE(soon([&] { return job.own().neighbours() == 2; }));
+      EXPECT_FALSE(job.own().is_dead(2));
+    }
+    job.signal(2, SIGKILL);
+    EXPECT_TRUE(soon([&] { return job.own().is_dead(2); })) << goes_on;
+    EXPECT_FALSE(job.own().is_dead(3));
+  }
 }
 
 }  // namespace
