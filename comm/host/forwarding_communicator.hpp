@@ -36,7 +36,7 @@ class ForwardingCommunicator : public Communicator {
   double busy_seconds() const noexcept override { return inner_->busy_seconds(); }
   std::vector<int> dead_peers() const override { return inner_->dead_peers(); }
 
- private:
+ protected:
   std::unique_ptr<std::pmr::memory_resource> do_reduction_memory(std::size_t bytes, MemoryUse use) override {
     return inner_->reduction_memory(bytes, use);
   }
@@ -62,6 +62,7 @@ class ForwardingCommunicator : public Communicator {
   double do_set_deadline(double seconds) override { return inner_->set_deadline(seconds); }
   bool do_look_at_peers() override { return inner_->look_at_peers(); }
 
+ private:
   Communicator* inner_;
   double before_ = 0;  ///< seconds that those before it stood still for, less its own by then
 };

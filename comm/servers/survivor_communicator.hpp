@@ -1,8 +1,15 @@
 /// \file
 /// A communicator that can go on with fewer ranks when some have died: for jobs in which collectives are seldom, and
 /// whose ranks know between them who is left (--agree async, --agree quorum).
+///
+/// WHAT STAYS. A collective that fails leaves messages under way: MPI may still read what was to be sent, and what the
+/// dead or those who have given up had begun to send may still come. So messages never travel from or into the caller's
+/// memory but through a copy, which stays until the process ends where the collective fails, as does the communicator
+/// itself. Those who are left have a communicator of MPI's of their own: no message of theirs is taken for one of
+/// before. In shared memory, where who has given up writes nothing more, there is no copy.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -12,13 +19,17 @@
 namespace lockstep::comm {
 
 /// Everything is done by another communicator, at first one of all ranks. rank() and size() are among those left.
+/// Between hosts every collective is done when its call returns.
 class SurvivorCommunicator final : public ForwardingCommunicator {
  public:
   /// Collective. As make_communicator. `session` outlives this.
   SurvivorCommunicator(MpiSession& session, const CommunicatorOptions& options);
+  ~SurvivorCommunicator() override;
 
-  /// Collective over `ranks` (of the session, ascending, this one among them), when nothing is under way: all others
-  /// have died. Throws PeerError.
+  /// As CommunicatorOptions::while_waiting, from here on. Not while a collective is under way.
+  void set_while_waiting(std::function<void()> call) { *while_waiting_ = std::move(call); }
+  /// Collective over `ranks` (of the session, ascending, this one among them), after all others have died. A collective
+  /// of before may have failed. Throws PeerError.
   void go_on_with(const std::vector<int>& ranks);
   /// The session's rank of one of those left, and the reverse (-1: it has died).
   int job_rank(int rank) const { return living_[static_cast<std::size_t>(rank)]; }
@@ -32,10 +43,25 @@ class SurvivorCommunicator final : public ForwardingCommunicator {
     std::unique_ptr<MpiSession> session;  ///< of those left; nullptr: of all
     std::unique_ptr<Communicator> communicator;
   };
-  SurvivorCommunicator(MpiSession& session, const CommunicatorOptions& options, World all);
+  struct Calling {
+    CommunicatorOptions options;
+    std::shared_ptr<std::function<void()>> call;  ///< while waiting
+  };
+  static Calling calling(CommunicatorOptions options);
+  SurvivorCommunicator(MpiSession& session, Calling calling);
+  SurvivorCommunicator(MpiSession& session, Calling calling, World all);
+
+  void do_all_reduce(std::span<float> data) override;
+  void do_all_reduce(std::span<double> data) override;
+  void do_reduce_scatter(std::span<float> data) override;
+  void do_all_gather(std::span<std::byte> data, std::size_t element_bytes) override;
+  void do_broadcast(std::span<std::byte> data, int root) override;
+  template <class T, class Work>
+  void through_copy(std::span<T> data, Work work);
 
   MpiSession& session_;
   CommunicatorOptions options_;
+  std::shared_ptr<std::function<void()>> while_waiting_;  ///< that all communicators call
   std::vector<int> living_;
   std::vector<World> worlds_;  ///< those before stay: their ranks are not all here to end them
 };

@@ -2,20 +2,30 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdint>
+#include <string>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "comm/session/deadline.hpp"
+#include "comm/session/mpi_state.hpp"
 
 namespace lockstep::comm {
 
 namespace {
 
-enum class Outcome : std::int32_t { done, again };
+/// Words of a rank, and of rank 0: its verdict, or that a collective cannot end because somebody has died.
+enum Word : std::int32_t { kDone, kAgain, kGiveUp };
 
 constexpr std::chrono::milliseconds kBetweenDeadLooks{100};
+/// Who dies so long after another is left out together with it: ranks of a host without memory, say.
+constexpr std::chrono::milliseconds kTogether{500};
+/// What it may take until somebody has seen the death because of which a call of MPI has failed here.
+constexpr std::chrono::seconds kUntilSeen{10};
+
+bool among(const std::vector<int>& ranks, int rank) { return std::ranges::find(ranks, rank) != ranks.end(); }
 
 /// Of rank 0 all others are peers, by rank; of the others rank 0.
 ServerMessages::Options judging_options(const MpiSession& session, HostWindow& window,
@@ -40,26 +50,37 @@ SurvivorWork::SurvivorWork(MpiSession& session, SurvivorCommunicator& communicat
       communicator_(communicator),
       window_(window),
       options_(std::move(options)),
-      messages_(session, judging_options(session, window, options_.mpi)) {}
+      messages_(session, judging_options(session, window, options_.mpi)) {
+  communicator_.set_while_waiting([this] { look_while_waiting(); });
+}
+
+SurvivorWork::~SurvivorWork() { communicator_.set_while_waiting({}); }
 
 std::vector<int> SurvivorWork::run(const std::function<void()>& work) {
   std::vector<int> all;
-  if (communicator_.uses_network() || session_.size() == 1) {
+  if (session_.size() == 1) {
     work();
     return all;
   }
   for (;;) {
+    ++attempt_;
+    dead_.clear();
+    told_ = 0;
+    heard_.clear();
+    verdict_.reset();
+    working_ = whole_ = true;
     const bool whole = attempt(work);
-    std::vector<int> dead = newly_dead();
-    const bool done = session_.rank() == 0 ? judge(whole, dead) : ask(whole, dead);
-    if (!dead.empty()) {
+    working_ = false;
+    whole_ = whole_ && whole;
+    const bool done = judges() ? judge() : ask();
+    if (!dead_.empty()) {
       std::vector<int> living;
       for (int rank = 0; rank < communicator_.size(); ++rank) {
         const int of_job = communicator_.job_rank(rank);
-        if (std::ranges::find(dead, of_job) == dead.end()) living.push_back(of_job);
+        if (!among(dead_, of_job)) living.push_back(of_job);
       }
       communicator_.go_on_with(living);
-      all.insert(all.end(), dead.begin(), dead.end());
+      all.insert(all.end(), dead_.begin(), dead_.end());
     }
     if (!done) continue;
     if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
@@ -72,9 +93,12 @@ bool SurvivorWork::attempt(const std::function<void()>& work) {
   error_ = nullptr;
   try {
     work();
+  } catch (const MpiCallError&) {
+    if (!somebody_has_died()) throw;
+    return false;
   } catch (const PeerError&) {
-    const std::vector<int> dead = newly_dead();
-    if (dead.empty() || !std::ranges::all_of(dead, options_.dispensable)) throw;
+    look_for_the_dead();
+    if (dead_.empty() || !all_are_dispensable()) throw;
     return false;
   } catch (...) {
     error_ = std::current_exception();  // the same on all ranks, unless somebody has died meanwhile
@@ -82,96 +106,158 @@ bool SurvivorWork::attempt(const std::function<void()>& work) {
   return true;
 }
 
-/// As far as this rank can see.
-std::vector<int> SurvivorWork::newly_dead() {
-  std::vector<int> dead = communicator_.dead_peers();
-  std::erase_if(dead, [this](int rank) { return communicator_.rank_of(rank) < 0; });
-  std::ranges::sort(dead);
-  return dead;
+/// A call of MPI has failed: most often because of a death that another rank sees.
+bool SurvivorWork::somebody_has_died() {
+  const auto end = std::chrono::steady_clock::now() + kUntilSeen;
+  do {
+    look_for_the_dead();
+    take_in();
+    if (!dead_.empty()) return all_are_dispensable();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  } while (std::chrono::steady_clock::now() < end);
+  return false;
 }
 
+/// Called in the thread that drives a collective.
+void SurvivorWork::look_while_waiting() {
+  if (!working_) return;
+  take_in();
+  if (dead_.empty()) return;  // those whom this rank sees are the communicator's matter
+  if (judges()) {
+    expect_dispensable();
+    tell_of_the_dead();
+  }
+  throw PeerError(fmt::format("{} has died, and a collective cannot end without it", session_.describe(dead_.front())));
+}
+
+/// As far as this rank can see.
+void SurvivorWork::look_for_the_dead() { add_dead(communicator_.dead_peers()); }
+
+template <class Ranks>
+void SurvivorWork::add_dead(const Ranks& ranks) {
+  for (const auto rank : ranks) {
+    const int of_job = static_cast<int>(rank);
+    if (communicator_.rank_of(of_job) < 0 || among(dead_, of_job)) continue;
+    dead_.push_back(of_job);
+    last_death_ = std::chrono::steady_clock::now();
+  }
+  std::ranges::sort(dead_);
+}
+
+bool SurvivorWork::all_are_dispensable() const { return std::ranges::all_of(dead_, options_.dispensable); }
+
 /// Throws PeerError where one of the dead is not.
-void SurvivorWork::expect_dispensable(const std::vector<int>& dead) {
-  const auto missed = std::ranges::find_if_not(dead, options_.dispensable);
-  if (missed == dead.end()) return;
-  communicator_.look_at_peers();  // throws with what is known of it
+void SurvivorWork::expect_dispensable() {
+  const auto missed = std::ranges::find_if_not(dead_, options_.dispensable);
+  if (missed == dead_.end()) return;
+  if (!working_) communicator_.look_at_peers();  // throws with what is known of it
   throw PeerError(
       fmt::format("{} has died, without which the others cannot go on. Ending the job: --resume goes on from the last "
                   "checkpoint.",
                   session_.describe(*missed)));
 }
 
-/// The next message. Throws PeerError where nobody says anything, or somebody has died that nobody can do without.
-/// Without a message where `enough()` says so; `see` learns who has died.
-std::optional<ServerMessages::Received> SurvivorWork::hear(std::string_view whom, const std::function<bool()>& enough,
-                                                           const std::function<void(const std::vector<int>&)>& see) {
-  MessageWait waiting(window_, {.end = HostWindow::End::worker, .near = true});
+/// What has been said. Of messages that fail one end has died, which is seen elsewhere.
+void SurvivorWork::take_in() {
+  try {
+    while (const auto message = messages_.poll()) {
+      const std::int32_t kind = message->note.kind;
+      if (judges()) {
+        add_dead(message->values);
+        const int rank = message->peer + 1;
+        if (message->note.step != attempt_ || among(heard_, rank)) continue;
+        heard_.push_back(rank);
+        whole_ = whole_ && kind == kDone;
+      } else if (kind == kGiveUp) {
+        add_dead(message->values);
+      } else {
+        dead_.assign(message->values.begin(), message->values.end());
+        verdict_ = kind == kDone;
+        return;  // what comes next is of the next attempt
+      }
+    }
+  } catch (const MpiCallError&) {
+  }
+}
+
+void SurvivorWork::say(int peer, std::int32_t kind) {
+  const std::vector<float> ranks(dead_.begin(), dead_.end());
+  try {
+    messages_.send(peer, {.kind = kind, .step = attempt_}, ranks);
+  } catch (const MpiCallError&) {  // it has died
+  }
+}
+
+/// Where there are more of them than said before: rank 0 to those that may wait for them, the others to rank 0.
+void SurvivorWork::tell_of_the_dead() {
+  if (told_ == dead_.size()) return;
+  told_ = dead_.size();
+  if (!judges()) return say(0, kAgain);
+  for (const int rank : awaited()) say(rank - 1, kGiveUp);
+}
+
+/// Rank 0: those who have not spoken, and live as far as it knows.
+std::vector<int> SurvivorWork::awaited() const {
+  std::vector<int> ranks;
+  for (int rank = 1; rank < communicator_.size(); ++rank) {
+    const int of_job = communicator_.job_rank(rank);
+    if (!among(heard_, of_job) && !among(dead_, of_job)) ranks.push_back(of_job);
+  }
+  return ranks;
+}
+
+/// Until `enough`. Throws PeerError where nobody says anything, or somebody has died that nobody can do without.
+void SurvivorWork::hear(const std::function<bool()>& enough) {
+  bool near = true;
+  for (int rank = 0; rank < (judges() ? session_.size() : 1); ++rank) near = near && window_.reaches(rank);
+  MessageWait waiting(window_, {.end = HostWindow::End::worker, .near = near});
   Patience patience(options_.limit_seconds);
-  auto next_look = std::chrono::steady_clock::now() + kBetweenDeadLooks;
-  for (;;) {
+  for (auto next_look = std::chrono::steady_clock::now();;) {
     waiting.look();
-    if (const auto message = messages_.poll()) return message;
-    if (enough()) return std::nullopt;
+    take_in();
+    if (enough()) return;
     waiting.pause(!messages_.all_sent());
     if (std::chrono::steady_clock::now() < next_look) continue;
     next_look = std::chrono::steady_clock::now() + kBetweenDeadLooks;
-    const std::vector<int> dead = newly_dead();
-    see(dead);
+    look_for_the_dead();
+    tell_of_the_dead();
     bool busy = false;
     try {
       busy = communicator_.look_at_peers();
+    } catch (const MpiCallError&) {
     } catch (const PeerError&) {
-      if (dead.empty() || !std::ranges::all_of(dead, options_.dispensable)) throw;
+      look_for_the_dead();
+      if (dead_.empty() || !all_are_dispensable()) throw;
     }
     if (patience.exhausted(busy)) {
-      throw PeerError(fmt::format(
-          "{} has heard nothing of {} for {:.0f} s after a validation, a checkpoint or a round: look at what "
-          "they do, or give a longer --deadline or --io-deadline",
-          session_.describe(session_.rank()), whom, patience.waited()));
+      std::vector<std::string> silent;
+      for (const int rank : judges() ? awaited() : std::vector<int>{0}) silent.push_back(session_.describe(rank));
+      throw PeerError(
+          fmt::format("{} has heard nothing of {} for {:.0f} s after a validation, a checkpoint or a round: look at "
+                      "what they do, or "
+                      "give a longer --deadline or --io-deadline",
+                      session_.describe(session_.rank()), fmt::join(silent, ", "), patience.waited()));
     }
   }
 }
 
-/// Rank 0: has everybody done it? Adds to the dead, and tells the others.
-bool SurvivorWork::judge(bool whole, std::vector<int>& dead) {
-  std::vector<int> heard;
-  const auto add_dead = [&dead](const auto& ranks) {
-    for (const auto rank : ranks) {
-      if (std::ranges::find(dead, static_cast<int>(rank)) == dead.end()) dead.push_back(static_cast<int>(rank));
-    }
-  };
-  const auto everybody_is_heard = [&] {
-    for (int rank = 1; rank < communicator_.size(); ++rank) {
-      const int of_job = communicator_.job_rank(rank);
-      const auto among = [of_job](const std::vector<int>& ranks) {
-        return std::ranges::find(ranks, of_job) != ranks.end();
-      };
-      if (!among(heard) && !among(dead)) return false;
-    }
-    return true;
-  };
-  while (const auto message = hear("the other ranks", everybody_is_heard, add_dead)) {
-    heard.push_back(message->peer + 1);
-    whole = whole && message->note.kind == static_cast<std::int32_t>(Outcome::done);
-    add_dead(message->values);
-  }
-  std::ranges::sort(dead);
-  expect_dispensable(dead);
-  const std::vector<float> ranks(dead.begin(), dead.end());
-  const ServerNote verdict{.kind = static_cast<std::int32_t>(whole ? Outcome::done : Outcome::again)};
-  for (const int rank : dead) messages_.forget(rank - 1);
-  for (int peer = 0; peer < messages_.peers(); ++peer) messages_.send(peer, verdict, ranks);
-  return whole;
+/// Rank 0: has everybody done it? Tells the others, and who has died.
+bool SurvivorWork::judge() {
+  hear([this] {
+    return awaited().empty() && (dead_.empty() || std::chrono::steady_clock::now() - last_death_ >= kTogether);
+  });
+  expect_dispensable();
+  for (const int rank : dead_) messages_.forget(rank - 1);
+  for (int peer = 0; peer < messages_.peers(); ++peer) say(peer, whole_ ? kDone : kAgain);
+  return whole_;
 }
 
 /// The others.
-bool SurvivorWork::ask(bool whole, std::vector<int>& dead) {
-  const std::vector<float> seen(dead.begin(), dead.end());
-  messages_.send(0, {.kind = static_cast<std::int32_t>(whole ? Outcome::done : Outcome::again)}, seen);
-  const auto verdict = hear(
-      "rank 0", [] { return false; }, [](const std::vector<int>&) {});
-  dead.assign(verdict->values.begin(), verdict->values.end());
-  return verdict->note.kind == static_cast<std::int32_t>(Outcome::done);
+bool SurvivorWork::ask() {
+  told_ = dead_.size();
+  say(0, whole_ ? kDone : kAgain);
+  hear([this] { return verdict_.has_value(); });
+  return *verdict_;
 }
 
 }  // namespace lockstep::comm

@@ -7,15 +7,23 @@
 /// is done or to be done again; the communicator goes on without the dead. Two messages per rank. Nobody can do without
 /// rank 0.
 ///
-/// Where collectives travel as messages the work is not done again: what the dead were in the middle of sending may
-/// still come.
+/// WHO DOES NOT SEE IT. A rank in a collective may wait for one that lives and has given the collective up. Who sees a
+/// death tells rank 0, and rank 0 tells all who have not spoken yet; who waits in a collective looks for that word
+/// every 0.1 s (CommunicatorOptions::while_waiting) and gives up, too. Nobody counts as dead for being silent: rank 0
+/// waits for the word of all of whom nobody has seen that they died.
+///
+/// AGAIN. A death while the work is repeated makes the next repetition. Before it judges, rank 0 waits for half a
+/// second from the last death on: several often die together. One that comes in the few milliseconds after that, in
+/// which those who are left make their communicator, ends the job after the deadline.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <string_view>
+#include <span>
 #include <vector>
 
 #include "comm/servers/host_window.hpp"
@@ -35,6 +43,9 @@ class SurvivorWork {
   };
   /// Collective. All outlive this.
   SurvivorWork(MpiSession& session, SurvivorCommunicator& communicator, HostWindow& window, Options options);
+  ~SurvivorWork();
+  SurvivorWork(const SurvivorWork&) = delete;
+  SurvivorWork& operator=(const SurvivorWork&) = delete;
 
   /// Collective over those who live, when nothing else of theirs is under way. Runs `work`, whose collectives are those
   /// of the communicator, and which may be run again. Returns the ranks of the job that have died in it; the
@@ -43,12 +54,21 @@ class SurvivorWork {
 
  private:
   bool attempt(const std::function<void()>& work);
-  std::vector<int> newly_dead();
-  void expect_dispensable(const std::vector<int>& dead);
-  bool judge(bool whole, std::vector<int>& dead);
-  bool ask(bool whole, std::vector<int>& dead);
-  std::optional<ServerMessages::Received> hear(std::string_view whom, const std::function<bool()>& enough,
-                                               const std::function<void(const std::vector<int>&)>& see);
+  bool somebody_has_died();
+  void look_while_waiting();
+  void look_for_the_dead();
+  template <class Ranks>
+  void add_dead(const Ranks& ranks);
+  bool all_are_dispensable() const;
+  void expect_dispensable();
+  void take_in();
+  void tell_of_the_dead();
+  std::vector<int> awaited() const;
+  bool judge();
+  bool ask();
+  void say(int peer, std::int32_t kind);
+  void hear(const std::function<bool()>& enough);
+  bool judges() const { return session_.rank() == 0; }
 
   MpiSession& session_;
   SurvivorCommunicator& communicator_;
@@ -56,6 +76,15 @@ class SurvivorWork {
   Options options_;
   ServerMessages messages_;
   std::exception_ptr error_;  ///< of the work's end
+  // Of this attempt; while a collective is under way the thread that drives it has them.
+  std::int64_t attempt_ = 0;  ///< the first is 1; the same on all ranks
+  bool working_ = false;      ///< not judging yet
+  bool whole_ = true;         ///< this rank has done it; of rank 0: and all whom it has heard
+  std::vector<int> dead_;     ///< seen or heard of, ascending
+  std::chrono::steady_clock::time_point last_death_;
+  std::size_t told_ = 0;         ///< how many of them the others were told of
+  std::vector<int> heard_;       ///< rank 0: who has spoken
+  std::optional<bool> verdict_;  ///< the others: it is done
 };
 
 }  // namespace lockstep::comm

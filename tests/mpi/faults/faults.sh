@@ -79,6 +79,26 @@ finish() {
   echo "$case: code $code after $tenths tenths of a second"
 }
 
+# survive TRANSPORT CONDUCT: a job that lets ranks die; its launcher, too.
+survive() {
+  rm -f "$folder/stop"
+  OMPI_MCA_orte_enable_recovery=1 start "$1" "$2" 10
+}
+# goes_on RANKS: so many are left, have the right numbers, and end when they are told to.
+goes_on() {
+  local turn ranks=$1
+  for turn in $(seq 400); do
+    [ "$(grep -c "goes on in a job of $ranks" "$folder/output")" -ge "$ranks" ] && break
+    sleep 0.05
+  done
+  says "$ranks" "goes on in a job of $ranks"
+  touch "$folder/stop"
+  wait $job
+  says "$ranks" "ends in a job of $ranks"
+  says 0 "Ending the job|has other numbers"
+  echo "$case: $ranks left"
+}
+
 # says COUNT TEXT: the output has exactly COUNT lines with TEXT.
 says() {
   local count; count=$(grep -c -E -- "$2" "$folder/output")
@@ -111,6 +131,27 @@ for transport in "$@"; do
   kill -KILL "$pid"
   finish 5
   names_the_dead
+
+  # Hydra ends all ranks when one has died.
+  for conduct in survives survives-beside; do
+    [ -z "$hydra" ] || continue
+    survive $transport $conduct
+    kill -KILL "$pid"
+    goes_on 2
+
+    # The one that has to hear of it is stopped meanwhile, and lives.
+    survive $transport $conduct
+    kill -STOP "$pid"
+    sleep 0.3
+    kill -KILL "$(cat "$folder/pid.2")"
+    sleep 1.2
+    kill -CONT "$pid"
+    goes_on 2
+
+    survive $transport $conduct
+    kill -KILL "$pid" "$(cat "$folder/pid.2")"
+    goes_on 1
+  done
 
   # The computing threads wait in a small sum that overtakes buckets, the others in a bucket or in nothing.
   case $transport in
@@ -194,12 +235,10 @@ finish 8
 says 1 "error on rank 1: rank 0 \(host"
 
 # Nobody can do without the dead, and no collective notices that it is gone.
-if [ "$1" = shared-memory ]; then
-  start "$1" behind-the-work
-  finish 5
-  names_the_dead
-  says 0 "goes on without"
-fi
+start "$1" behind-the-work
+finish 5
+names_the_dead
+says 0 "goes on without"
 
 # Nobody can speak: the process above the rank does.
 if [ -n "$hydra" ] && [ "$1" = shared-memory ]; then

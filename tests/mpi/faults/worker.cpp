@@ -2,11 +2,13 @@
 /// A job for faults.sh to hurt: worker TRANSPORT DEADLINE FOLDER CONDUCT. TRANSPORT is shared-memory, ring, or
 /// two-level with the machine that each rank is to take for its own: two-level:0,1,1. Reduces for ever (30 s at most),
 /// writes FOLDER/pid.RANK once it runs, and ends as lockstep does: the failure is said, then unwound.
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <exception>
 #include <fstream>
+#include <iostream>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -70,11 +72,52 @@ int die_behind_the_work(MpiSession& session, const CommunicatorOptions& options,
   throw std::runtime_error("goes on without " + std::to_string(dead.size()) + " others");
 }
 
+/// Rounds of work that the others can do without rank 1 or 2, until there is FOLDER/stop: weights of rank 0, and sums.
+int go_on(MpiSession& session, const CommunicatorOptions& options, const std::string& folder) {
+  SurvivorCommunicator communicator(session, options);
+  const auto memory = communicator.reduction_memory(HostWindow::bytes(session.size()));
+  HostWindow window(session, communicator, *memory);
+  SurvivorWork survivors(session, communicator, window,
+                         {.dispensable = [](int rank) { return rank > 0; }, .mpi = std::make_shared<TurnMutex>()});
+  const auto said = [&](const std::string& what) {
+    return "rank " + std::to_string(session.rank()) + " " + what + " " + std::to_string(communicator.size());
+  };
+  bool over = false;
+  for (int round = 0; !over; ++round) {
+    // Memory of its own for each attempt, as validations have: what comes late must not find it.
+    std::vector<float> weights, sums;
+    double stop = 0;
+    int ranks = 0;  // some may die when it is done
+    const std::vector<int> dead = survivors.run([&] {
+      ranks = communicator.size();
+      weights.assign(2'000'000, session.rank() == 0 ? static_cast<float>(round) : -1.0f);
+      sums.assign(300'000, static_cast<float>(round));
+      stop = session.rank() == 0 && std::ifstream(folder + "/stop") ? 1 : 0;
+      communicator.broadcast(std::as_writable_bytes(std::span(weights)), 0);
+      communicator.all_reduce(std::span(sums));
+      communicator.all_reduce(std::span(&stop, 1));
+      communicator.wait();
+    });
+    const auto all_are = [](const std::vector<float>& values, float value) {
+      return std::all_of(values.begin(), values.end(), [value](float other) { return other == value; });
+    };
+    if (!all_are(weights, static_cast<float>(round)) || !all_are(sums, static_cast<float>(round * ranks))) {
+      throw std::runtime_error(said("has other numbers in a job of"));
+    }
+    if (!dead.empty()) std::cout << said("goes on in a job of") + "\n" << std::flush;
+    if (round == 3) std::ofstream(folder + "/pid." + std::to_string(session.rank())) << getpid() << std::endl;
+    over = stop > 0;
+  }
+  std::cout << said("ends in a job of") + "\n" << std::flush;
+  return 0;
+}
+
 int work(MpiSession& session, const std::string& transport, double deadline, const std::string& folder,
          const std::string& conduct) {
   CommunicatorOptions options = options_of(transport, session.rank());
   options.deadline_seconds = deadline;
-  options.overlap = conduct == "overtakes";
+  options.overlap = conduct == "overtakes" || conduct == "survives-beside";
+  if (conduct.starts_with("survives")) return go_on(session, options, folder);
   if (conduct == "behind-the-work") return die_behind_the_work(session, options, folder);
   const auto communicator = make_communicator(session, options);
   const auto memory = communicator->reduction_memory(400'000);
