@@ -246,24 +246,27 @@ for mode in "async --servers 2" "async --staleness 5" "quorum=3 --servers 1 --tr
 done
 expect_file runs/dies/checkpoints/latest
 
-check "a worker that dies in a validation is named, and the others finish it"
 must_run pack --format synthetic --samples 150000 --features 20 --classes 5 --out many/test
 cp -r data/train many/train
-rm -rf runs
-start -n 4 train --data many --hidden 512,512 --global-batch 60 --seed 3 --learning-rate 0.003 --progress off --optimizer adam --steps 40 \
-  --evaluate-every 20 --checkpoint-every -1 --report-every 10 --agree quorum=3 --run runs/validates
-wait_for 90 grep -q '^ *step *20/' out
-pid=$(rank 2)
-kill -9 "$pid"
-grep -q 'validation at step 20:' out && failed "it was killed too late for this"
-finish 120
-expect_status 0; expect_err "rank 2 \(host .*, pid $pid\) has died; 3 ranks go on without it"
-expect_out 'validation at step 20:'; expect_out 'done at step 40'
-alone=$(metric runs/validates validation loss | tail -n 1 | cut -d' ' -f2)
-python3 -c "import sys; sys.exit(not float(sys.argv[1]) > 0)" "$alone" || failed "no validation: $alone"
-[ "$(metric runs/validates validation samples | cut -d' ' -f2 | sort -u)" = 150000 ] || failed "samples: $(metric runs/validates validation samples)"
+for transport in auto ring mpi; do
+  check "a worker that dies in a validation is named, and the others finish it: $transport"
+  rm -rf runs
+  start -n 4 train --data many --hidden 512,512 --global-batch 60 --seed 3 --learning-rate 0.003 --progress off --optimizer adam --steps 40 \
+    --evaluate-every 20 --checkpoint-every -1 --report-every 10 --agree quorum=3 --transport $transport --run runs/validates
+  wait_for 90 grep -q '^ *step *20/' out
+  pid=$(rank 2)
+  kill -9 "$pid"
+  grep -q 'validation at step 20:' out && failed "it was killed too late for this"
+  finish 120
+  expect_status 0; expect_err "rank 2 \(host .*, pid $pid\) has died; 3 ranks go on without it"
+  [ "$(grep -c 'has died' err)" = 1 ] || failed "said $(grep -c 'has died' err) times"
+  expect_out 'validation at step 20:'; expect_out 'done at step 40'
+  alone=$(metric runs/validates validation loss | tail -n 1 | cut -d' ' -f2)
+  python3 -c "import sys; sys.exit(not float(sys.argv[1]) > 0)" "$alone" || failed "no validation: $alone"
+  [ "$(metric runs/validates validation samples | cut -d' ' -f2 | sort -u)" = 150000 ] || failed "samples: $(metric runs/validates validation samples)"
+done
 
-for mode in "async" "quorum=3" "async --staleness 0"; do
+for mode in "async" "quorum=3" "async --staleness 0" "async --transport ring" "quorum=3 --transport ring" "quorum=3 --transport mpi"; do
   check "a worker that dies in a checkpoint, or where all agree on the end of a round, is named, and the others finish: $mode"
   left=3  # of four workers, and of five where there is no server of its own
   case $mode in quorum*) left=4 ;; esac
@@ -280,8 +283,31 @@ for mode in "async" "quorum=3" "async --staleness 0"; do
     kill -USR1 "$(rank 0)"
     finish 60
     expect_status 75; expect_err "rank 1 \(host .*, pid $pid\) has died; $left ranks go on without it"
+    [ "$(grep -c 'has died' err)" = 1 ] || failed "said $(grep -c 'has died' err) times"
   done
+  step=$(newest_checkpoint runs/dies) && step=${step##*step-} && step=$((10#${step%.h5}))
+  run -n 3 train --resume --run runs/dies --evaluate-every -1 --checkpoint-every -1 --agree ${mode/quorum=3/quorum=2} --steps $((step + 5))
+  expect_status 0; expect_out "done at step $((step + 5)) "
 done
+
+check "two that die together are named, and one that is stopped meanwhile is waited for"
+rm -rf runs
+start -n 5 train $base --optimizer adam --steps 100000000 --evaluate-every 1 --checkpoint-every 1 --keep 1 --agree quorum=3 --transport ring --report-every 1 --run runs/dies
+wait_for 90 grep -q '^checkpoint .*step-' out
+late=$(rank 3)
+kill -STOP "$late"
+pids=("$(rank 1)" "$(rank 4)")
+kill -9 "${pids[@]}"
+sleep 2
+kill -CONT "$late"
+wait_for 60 eval '[ "$(grep -c "on without it" err)" = 2 ]'
+lines=$(wc -l <out)
+wait_for 60 eval "tail -n +$((lines + 1)) out | grep -q '^checkpoint .*step-'"
+kill -USR1 "$(rank 0)"
+finish 60
+expect_status 75
+expect_err "rank 1 \(host .*, pid ${pids[0]}\) has died; 4 ranks go on without it"
+expect_err "rank 4 \(host .*, pid ${pids[1]}\) has died; 3 ranks go on without it"
 
 check "a replay cannot do without one"
 rm -rf runs
