@@ -21,6 +21,7 @@
 #include "app/report/text_table.hpp"
 #include "comm/device_communicator.hpp"
 #include "comm/messages.hpp"
+#include "comm/servers/survivor_communicator.hpp"
 #include "comm/session/network_interfaces.hpp"
 #include "comm/session/this_process.hpp"
 #include "io/runs/metrics_log.hpp"
@@ -366,6 +367,7 @@ model::MemoryPlan memory_with(const Plan& plan, const comm::Communicator& commun
     memory.optimizer += 3 * arena + (servers.count == 1 ? memory.optimizer : memory.optimizer / servers.count + part) +
                         4 * part * static_cast<std::size_t>(servers.workers) +
                         2 * arena;  // what a worker sends and hears
+    if (communicator.uses_network()) memory.optimizer += std::min(arena, comm::SurvivorCommunicator::kMostCopied);
   }
   if (plan.tree) {
     memory.gradients +=

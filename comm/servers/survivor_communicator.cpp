@@ -8,12 +8,6 @@
 #include "comm/session/mpi_state.hpp"
 
 namespace lockstep::comm {
-namespace {
-
-/// Of what is broadcast. Pieces of MPI's own broadcast are a quarter of it: several are on their way at once.
-constexpr std::size_t kMostCopied = std::size_t{64} << 20;
-
-}  // namespace
 
 SurvivorCommunicator::SurvivorCommunicator(MpiSession& session, const CommunicatorOptions& options)
     : SurvivorCommunicator(session, calling(options)) {}

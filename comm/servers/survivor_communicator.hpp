@@ -9,6 +9,7 @@
 /// before. In shared memory, where who has given up writes nothing more, there is no copy.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -22,6 +23,10 @@ namespace lockstep::comm {
 /// Between hosts every collective is done when its call returns.
 class SurvivorCommunicator final : public ForwardingCommunicator {
  public:
+  /// Bytes of a copy, at most, but for sums and what is gathered. Pieces of MPI's own broadcast are a quarter of it:
+  /// several are on their way at once.
+  static constexpr std::size_t kMostCopied = std::size_t{64} << 20;
+
   /// Collective. As make_communicator. `session` outlives this.
   SurvivorCommunicator(MpiSession& session, const CommunicatorOptions& options);
   ~SurvivorCommunicator() override;

@@ -38,3 +38,14 @@ unset LOCKSTEP_LAUNCHER
 expect_state FAILED
 expect_out 'all nodes answer, so the same would fail again'
 [ "$(grep -c '^== job' out)" = 1 ] || failed "came back"
+
+check "a worker of servers that is killed: the others finish"
+train worker -- --agree quorum=4 --global-batch 60 --report-every 1
+wait_for 120 says 'step +20/' && on_node n2 pkill -9 -n -x lockstep
+finish_job 200
+expect_state COMPLETED
+expect_out 'by mpirun .*which lets ranks go on without one that has died'
+expect_out 'rank [23] \(host n2, pid [0-9]+\) has died; 5 ranks go on without it'
+expect_out 'done at step 150'
+expect_out '^== done'
+[ "$(grep -c '^== job' out)" = 1 ] || failed "came back"
