@@ -12,7 +12,8 @@
 /// Checked front, virtual back: the public methods validate and keep the books; the private virtual ones do the work.
 /// Every collective is called by all ranks in the same order with the same counts. No wait is unbounded: past the
 /// deadline PeerError names the culprit. It ends the job: what a dead peer was in the middle of sending may still come,
-/// so the data of collectives under way stay where they are until the process ends (MpiSession::conclude).
+/// so the data of collectives under way stay where they are until the process ends (MpiSession::conclude). Only a
+/// SurvivorCommunicator goes on.
 #pragma once
 
 #include <cstddef>

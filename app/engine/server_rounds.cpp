@@ -109,12 +109,10 @@ void ServerRounds::begin(const ServedCourse& course) {
 bool ServerRounds::is_dispensable(int rank) const { return rank != 0 && servers_.on(rank) < 0 && plan_.replay.empty(); }
 
 void ServerRounds::together(const std::function<void()>& work, const std::function<void(const std::string&)>& warn) {
-  for (const int dead : work_->run(work)) {
+  for (const int dead : work_->run(work, dead_)) {
     if (server_) server_->lost_between_rounds(dead);
-    dead_.push_back(dead);
     see_the_dead({dead}, warn);
   }
-  std::ranges::sort(dead_);
 }
 
 /// Has a peer died? The coordinator hears of a worker; nobody can go on without others.
@@ -148,15 +146,6 @@ void ServerRounds::see_the_dead(const std::vector<int>& dead, const std::functio
                      parts_.session.describe(rank), left == 1 ? "1 rank goes" : fmt::format("{} ranks go", left),
                      quorum > left ? fmt::format(", and the gradients of {} make an update", left) : ""));
   }
-}
-
-/// Collective over them.
-void ServerRounds::go_on_with_the_living() {
-  std::vector<int> living;
-  for (int rank = 0; rank < parts_.session.size(); ++rank) {
-    if (std::ranges::find(dead_, rank) == dead_.end()) living.push_back(rank);
-  }
-  if (std::ssize(living) < parts_.communicator.size()) parts_.communicator.go_on_with(living);
 }
 
 template <class Done>
@@ -405,8 +394,6 @@ Trainer::Result ServerRounds::round(Trainer& trainer, std::int64_t steps, const 
   }
   // From here on all ranks are together again.
   if (!servers_.trains(rank_)) dead_ = server_->lost_workers();
-  std::ranges::sort(dead_);
-  go_on_with_the_living();
   const Trainer::Request wanted = calls.ask();
   const StopWatch agreeing;
   const ExecutionOptions& execution = plan_.settings.execution;

@@ -88,7 +88,6 @@ class ServerRounds {
   void look();
   bool is_dispensable(int rank) const;
   void see_the_dead(const std::vector<int>& dead, const std::function<void(const std::string&)>& warn);
-  void go_on_with_the_living();
   void collect();
   std::vector<std::string> share_records(const std::string& own);
   StepFigures unreported(std::int64_t steps, const std::vector<double>& sums);
@@ -113,7 +112,7 @@ class ServerRounds {
   double waited_ = 0;                                       ///< seconds for servers
   std::vector<int> seen_dead_;  ///< ranks that have died, as far as this one has seen or heard
   std::vector<int> warned_;     ///< rank 0: of these
-  std::vector<int> dead_;       ///< of the last round's end: without whom the collectives go on
+  std::vector<int> dead_;       ///< as the coordinator has said at the last round's end: collectives go on without them
   StepFigures reported_;        ///< sums of what has been reported
   std::string spoilt_;          ///< why this worker's training has come apart
   std::vector<std::uint32_t> blocks_;

@@ -56,7 +56,7 @@ SurvivorWork::SurvivorWork(MpiSession& session, SurvivorCommunicator& communicat
 
 SurvivorWork::~SurvivorWork() { communicator_.set_while_waiting({}); }
 
-std::vector<int> SurvivorWork::run(const std::function<void()>& work) {
+std::vector<int> SurvivorWork::run(const std::function<void()>& work, const std::vector<int>& known_dead) {
   std::vector<int> all;
   if (session_.size() == 1) {
     work();
@@ -68,8 +68,10 @@ std::vector<int> SurvivorWork::run(const std::function<void()>& work) {
     told_ = 0;
     heard_.clear();
     verdict_.reset();
-    working_ = whole_ = true;
-    const bool whole = attempt(work);
+    whole_ = true;
+    add_dead(known_dead);
+    working_ = dead_.empty();
+    const bool whole = working_ && attempt(work);
     working_ = false;
     whole_ = whole_ && whole;
     const bool done = judges() ? judge() : ask();

@@ -50,7 +50,8 @@ class SurvivorWork {
   /// Collective over those who live, when nothing else of theirs is under way. Runs `work`, whose collectives are those
   /// of the communicator, and which may be run again. Returns the ranks of the job that have died in it; the
   /// communicator goes on without them. Throws what `work` throws, and PeerError where the others cannot go on.
-  std::vector<int> run(const std::function<void()>& work);
+  /// Ranks of the job that are known to have died on all ranks alike are left out before; others that have are found.
+  std::vector<int> run(const std::function<void()>& work, const std::vector<int>& known_dead = {});
 
  private:
   bool attempt(const std::function<void()>& work);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # --agree async and quorum: servers keep the parameters, workers push gradients.
-# seconds: 900
+# seconds: 1100
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 pack_small data/test --first 600
