@@ -96,7 +96,7 @@ assert a.keys() == b.keys(), a.keys() ^ b.keys()
 assert any(name.startswith("adam_v_of_island_1/") or "_of_island_1/" in name and not name.startswith("parameters") for name in a), sorted(a)
 assert not (wrong := [name for name in a if a[name] != b[name]]), wrong
 END
-for share in "4 --islands 2" "5 --islands 3" "4 --islands 2 --transport ring" "4 --islands 2 --fragments 3 --delay 1"; do
+for share in "5 --islands 3" "4 --islands 2 --transport ring" "4 --islands 2 --fragments 3 --delay 1"; do
   read -r n rest <<<"$share"
   # shellcheck disable=SC2086  # words
   for sharing in no yes; do
@@ -109,12 +109,11 @@ for share in "4 --islands 2" "5 --islands 3" "4 --islands 2 --transport ring" "4
     expect python3 same_state.py runs/share-no/checkpoints/step-00000000$step.h5 runs/share-yes/checkpoints/step-00000000$step.h5
   done
   cp runs/share-yes/checkpoints/step-0000000042.h5 whole.h5
-  for sharing in yes no; do
-    rm runs/share-yes/checkpoints/step-0000000042.h5
-    run -n $n train --resume --run runs/share-yes --shard-optimizer=$sharing
-    expect_status 0; expect_out 'continuing after step 21'
-    expect python3 same_state.py whole.h5 runs/share-yes/checkpoints/step-0000000042.h5
-  done
+  rm runs/share-yes/checkpoints/step-0000000042.h5
+  [[ $rest = *ring ]] && sharing=no || sharing=yes
+  run -n $n train --resume --run runs/share-yes --shard-optimizer=$sharing
+  expect_status 0; expect_out 'continuing after step 21'
+  expect python3 same_state.py whole.h5 runs/share-yes/checkpoints/step-0000000042.h5
 done
 
 check "all ranks agree in every step up to --agree-after: the synchronous bits until there, others after"
