@@ -2,6 +2,7 @@
 # The preflight over several hosts: it measures the links that are there, and finds the host that is slow, the interface
 # that is no way, the data that is missing and the hosts that do not reach each other.
 # seconds: 300
+# openmpi: the interfaces that it is told to take
 . "$(dirname "$0")/harness.sh"
 pack_small data
 nodes 4 --rate 200mbit

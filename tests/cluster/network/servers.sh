@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # --agree quorum and async over several hosts with slow links: the bytes of a gradient, the same bits, deaths.
 # seconds: 700
+# openmpi: under Hydra nobody goes on without the dead
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 pack_small data/test --first 600
