@@ -68,6 +68,7 @@ double median(std::array<double, kRounds> values) {
 
 std::vector<ScheduleSeconds> time_schedules(Communicator& communicator,
                                             const std::function<void(AllReduceSchedule)>& take) {
+  communicator.note_activity("timing all-reduces", -1);  // no steps here
   Timing timing(communicator, take);
   std::vector<ScheduleSeconds> sizes;
   double all = 0;
