@@ -1,10 +1,15 @@
 #include "app/plan/fingerprint.hpp"
 
-#include <fstream>
-#include <iterator>
+#include <cstddef>
+#include <cstring>
+#include <filesystem>
 #include <span>
+#include <string_view>
+#include <system_error>
 
+#include <elf.h>
 #include <fmt/format.h>
+#include <link.h>
 
 #include "app/options/options.hpp"
 #include "io/files/checksum.hpp"
@@ -25,12 +30,45 @@ std::string describe_scale(const io::FeatureScale& scale) {
                      io::to_hex(io::checksum(std::as_bytes(std::span(scale.deviation)))));
 }
 
+/// What the linker wrote of all that it linked; from the notes of a segment (ELF, System V ABI). Empty: it is not
+/// there.
+std::span<const std::byte> build_id_in(std::span<const std::byte> notes) {
+  constexpr std::string_view kOwner{"GNU", 4};
+  constexpr std::size_t kAlignment = 4;
+  const auto padded = [](std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; };
+  while (notes.size() >= sizeof(ElfW(Nhdr))) {
+    ElfW(Nhdr) head;
+    std::memcpy(&head, notes.data(), sizeof head);
+    notes = notes.subspan(sizeof head);
+    const std::size_t value_at = padded(head.n_namesz), end = value_at + padded(head.n_descsz);
+    if (end > notes.size()) break;
+    const std::string_view owner(reinterpret_cast<const char*>(notes.data()), head.n_namesz);
+    if (head.n_type == NT_GNU_BUILD_ID && owner == kOwner) return notes.subspan(value_at, head.n_descsz);
+    notes = notes.subspan(end);
+  }
+  return {};
+}
+
+/// Of the program, which is the first object that is loaded.
+int find_build_id(dl_phdr_info* object, std::size_t, void* found) {
+  for (const ElfW(Phdr) & segment : std::span(object->dlpi_phdr, object->dlpi_phnum)) {
+    if (segment.p_type != PT_NOTE) continue;
+    const auto* const notes = reinterpret_cast<const std::byte*>(object->dlpi_addr + segment.p_vaddr);
+    const std::span<const std::byte> id = build_id_in({notes, segment.p_memsz});
+    if (!id.empty()) *static_cast<std::span<const std::byte>*>(found) = id;
+  }
+  return 1;  // no further object
+}
+
 }  // namespace
 
 std::string program_fingerprint() {
-  std::ifstream file("/proc/self/exe", std::ios::binary);
-  const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  return fmt::format("{} {}", program_version(), io::to_hex(io::checksum(std::as_bytes(std::span(bytes)))));
+  std::span<const std::byte> id;
+  dl_iterate_phdr(find_build_id, &id);
+  std::string text = program_version() + ' ';
+  for (const std::byte byte : id) text += fmt::format("{:02x}", static_cast<unsigned>(byte));
+  std::error_code unknown;
+  return fmt::format("{} of {} bytes", text, std::filesystem::file_size("/proc/self/exe", unknown));
 }
 
 std::vector<comm::FingerprintItem> fingerprint_of(const Plan& plan) {

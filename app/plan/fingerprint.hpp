@@ -10,7 +10,7 @@
 
 namespace lockstep::app {
 
-/// Version and checksum of the running file: two builds of one version are told apart.
+/// Version, build id and size of the running file: two builds of one version are told apart. None of the file is read.
 std::string program_fingerprint();
 
 std::vector<comm::FingerprintItem> fingerprint_of(const Plan& plan);
