@@ -28,7 +28,9 @@ void for_each_piece(std::size_t bytes, std::size_t most, Work work) {
 }  // namespace
 
 MpiCommunicator::MpiCommunicator(MpiSession::State& state, PeerTable peers, const CommunicatorOptions& options)
-    : RingCommunicator(state, std::move(peers), in_full(options)), buffer_(plain_reduction_memory(kBufferBytes)) {}
+    : RingCommunicator(state, std::move(peers), in_full(options)),
+      buffer_(plain_reduction_memory(kBufferBytes)),
+      urgent_buffer_(plain_reduction_memory(kMostUrgentBytes)) {}
 
 std::string MpiCommunicator::description() const { return "MPI_Iallreduce of " + mpi_library_version(); }
 
@@ -78,6 +80,30 @@ void MpiCommunicator::sum_bytes(std::span<std::byte> data, std::size_t element_b
     state.kept->add(buffer_);
     throw;
   }
+}
+
+// The session's second communicator carries messages alone, which no collective meets.
+void MpiCommunicator::begin_urgent(std::span<double> data) {
+  MpiSession::State& state = detector().state();
+  urgent_ = data;
+  auto* const copy = reinterpret_cast<double*>(urgent_buffer_->writable_block().data());
+  std::ranges::copy(data, copy);
+  check(MPI_Iallreduce(MPI_IN_PLACE, copy, static_cast<int>(data.size()), MPI_DOUBLE, MPI_SUM, state.status,
+                       &urgent_request_),
+        "MPI_Iallreduce", state);
+}
+
+Progress MpiCommunicator::advance_urgent() {
+  int complete = 0;
+  check(MPI_Test(&urgent_request_, &complete, MPI_STATUS_IGNORE), "MPI_Test", detector().state());
+  if (!complete) return Progress::none;
+  std::ranges::copy_n(reinterpret_cast<const double*>(urgent_buffer_->block().data()),
+                      static_cast<std::ptrdiff_t>(urgent_.size()), urgent_.begin());
+  return Progress::done;
+}
+
+void MpiCommunicator::abandon_urgent() noexcept {
+  if (urgent_request_ != MPI_REQUEST_NULL) detector().state().kept->add(urgent_buffer_);
 }
 
 void MpiCommunicator::run_all_reduce(std::span<float> data) { sum(data, MPI_FLOAT, Collective::all_reduce); }

@@ -3,7 +3,8 @@
 /// (UCC, sums in the switches), watched as everything else: failure_detector.hpp. What is gathered takes the ring.
 ///
 /// The order of the additions is the library's: a run repeats bit for bit where that is fixed. Halves of a sum are sums
-/// of which a part is dropped, so that they have its bits.
+/// of which a part is dropped, so that they have its bits. A sum that overtakes goes beside them on a communicator of
+/// its own.
 ///
 /// MEMORY. A sum under way cannot be called back. The library therefore only ever sees memory that stays until MPI has
 /// ended if a sum fails: what reduction_memory() hands out, and a buffer that all other data are copied through.
@@ -34,6 +35,9 @@ class MpiCommunicator final : public RingCommunicator {
   void run_all_reduce(std::span<float> data) override;
   void run_all_reduce(std::span<double> data) override;
   void run_reduce_scatter(std::span<float> data) override;
+  void begin_urgent(std::span<double> data) override;
+  Progress advance_urgent() override;
+  void abandon_urgent() noexcept override;
   template <class T>
   void sum(std::span<T> data, MPI_Datatype type, Collective operation);
   /// In place, in memory that the library may see.
@@ -43,6 +47,9 @@ class MpiCommunicator final : public RingCommunicator {
   using Block = std::shared_ptr<ReductionMemory>;
   std::vector<Block> blocks_;  ///< handed out and not given back
   Block buffer_;               ///< what else is summed, piece by piece
+  Block urgent_buffer_;        ///< what overtakes
+  std::span<double> urgent_;   ///< where it came from
+  MPI_Request urgent_request_ = MPI_REQUEST_NULL;
 };
 
 }  // namespace lockstep::comm

@@ -10,6 +10,47 @@
 #include <fmt/ranges.h>
 
 namespace lockstep::comm {
+namespace {
+
+std::string first_line(const std::filesystem::path& file) {
+  std::string line;
+  std::getline(std::ifstream(file), line);
+  return line;
+}
+
+/// The nodes of the devices in `folder` that `carries` says yes to.
+template <class Carries>
+std::set<int> nodes_of_devices(const std::filesystem::path& folder, Carries carries) {
+  std::set<int> nodes;
+  std::error_code unknown;
+  for (const auto& device : std::filesystem::directory_iterator(folder, unknown)) {
+    if (carries(device.path())) nodes.merge(unfolded(first_line(device.path() / "device/numa_node")));
+  }
+  return nodes;
+}
+
+bool has_active_port(const std::filesystem::path& device) {
+  std::error_code unknown;
+  return std::ranges::any_of(std::filesystem::directory_iterator(device / "ports", unknown), [](const auto& port) {
+    return first_line(port.path() / "state").find("ACTIVE") != std::string::npos;
+  });
+}
+
+bool is_fast_ethernet(const std::filesystem::path& device) {
+  const std::string speed = first_line(device / "speed");
+  int megabits = 0;
+  std::from_chars(speed.data(), speed.data() + speed.size(), megabits);
+  return first_line(device / "operstate") == "up" && megabits >= 10'000;
+}
+
+}  // namespace
+
+std::set<int> network_card_nodes(const std::filesystem::path& folder) {
+  std::set<int> nodes = nodes_of_devices(folder / "infiniband", has_active_port);
+  if (nodes.empty()) nodes = nodes_of_devices(folder / "net", is_fast_ethernet);
+  nodes.erase(nodes.begin(), nodes.lower_bound(0));  // -1: not known
+  return nodes;
+}
 
 std::string folded(const std::set<int>& numbers) {
   std::vector<std::string> runs;
@@ -47,9 +88,7 @@ std::vector<NumaNode> numa_nodes(const std::filesystem::path& folder) {
     if (!name.starts_with(kPrefix)) continue;
     const auto read = std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), number);
     if (read.ec != std::errc() || read.ptr != name.data() + name.size()) continue;
-    std::string cores;
-    std::getline(std::ifstream(entry.path() / "cpulist"), cores);
-    nodes.push_back({.number = number, .cores = unfolded(cores)});
+    nodes.push_back({.number = number, .cores = unfolded(first_line(entry.path() / "cpulist"))});
   }
   std::ranges::sort(nodes, {}, &NumaNode::number);
   return nodes;

@@ -1,5 +1,5 @@
 /// \file
-/// The NUMA nodes of this host: cores, each with memory that is near to them.
+/// The NUMA nodes of this host: cores, each with memory and cards that are near to them.
 #pragma once
 
 #include <filesystem>
@@ -20,6 +20,11 @@ std::vector<NumaNode> numa_nodes(const std::filesystem::path& folder = "/sys/dev
 
 /// The numbers of those nodes that have one of these cores.
 std::set<int> nodes_of(std::span<const int> cores, std::span<const NumaNode> nodes);
+
+/// The nodes that cards of a fast network are attached to: InfiniBand and RoCE devices with a port that is active;
+/// where there are none, Ethernet of 10 Gbit/s and more that is up. `folder`: of the kernel's classes of devices.
+/// Empty: there are none, or the kernel does not tell.
+std::set<int> network_card_nodes(const std::filesystem::path& folder = "/sys/class");
 
 /// "0-3,8": ascending numbers, runs folded; and back. What is no number ends what is read.
 std::string folded(const std::set<int>& numbers);

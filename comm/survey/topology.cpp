@@ -69,10 +69,10 @@ std::vector<RankPlace> gather_topology(Communicator& communicator, const std::st
   const std::vector<NumaNode> nodes = numa_nodes();
   const auto with_cores = std::ranges::count_if(nodes, [](const NumaNode& node) { return !node.cores.empty(); });
   // One line a value.
-  const std::vector<std::string> cards =
-      all_gather_text(communicator, fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", host_name(), getpid(),
-                                                folded({cores.begin(), cores.end()}), sysconf(_SC_NPROCESSORS_ONLN),
-                                                device, identity, folded(nodes_of(cores, nodes)), with_cores));
+  const std::vector<std::string> cards = all_gather_text(
+      communicator, fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", host_name(), getpid(),
+                                folded({cores.begin(), cores.end()}), sysconf(_SC_NPROCESSORS_ONLN), device, identity,
+                                folded(nodes_of(cores, nodes)), with_cores, folded(network_card_nodes())));
   std::vector<RankPlace> places;
   std::map<std::string, int> ranks_on_host;
   for (const std::string& card : cards) {
@@ -87,6 +87,7 @@ std::vector<RankPlace> gather_topology(Communicator& communicator, const std::st
     std::getline(lines, place.identity);
     std::getline(lines, place.nodes);
     std::getline(lines, host_nodes);
+    std::getline(lines, place.card_nodes);
     place.pid = std::stoi(pid);
     place.host_cores = std::stoi(host_cores);
     place.host_nodes = std::stoi(host_nodes);
@@ -102,13 +103,15 @@ std::string format_topology(const std::vector<RankPlace>& places, int max_rows) 
     const bool identified =
         std::any_of(places.begin(), places.end(), [](const auto& p) { return !p.identity.empty(); });
     const bool several_nodes = std::ranges::any_of(places, [](const RankPlace& p) { return p.host_nodes > 1; });
-    Rows rows{{"rank", "host", "local", "pid", "device", "identity", "cores", "NUMA"}};
+    const bool cards = std::ranges::any_of(places, [](const RankPlace& p) { return !p.card_nodes.empty(); });
+    Rows rows{{"rank", "host", "local", "pid", "device", "identity", "cores", "NUMA", "network card's NUMA"}};
     for (const RankPlace& place : places) {
       rows.push_back({fmt::format("{}", place.rank), place.host, fmt::format("{}", place.local_rank),
-                      fmt::format("{}", place.pid), place.device, place.identity, place.cores, place.nodes});
+                      fmt::format("{}", place.pid), place.device, place.identity, place.cores, place.nodes,
+                      place.card_nodes});
     }
     for (auto& row : rows) {
-      if (!several_nodes) row.pop_back();
+      row.resize(row.size() - (!several_nodes ? 2 : !cards ? 1 : 0));
       if (!identified) row.erase(row.begin() + 5);
     }
     return table(rows);
@@ -154,6 +157,19 @@ std::vector<TopologyWarning> topology_warnings(const std::vector<RankPlace>& pla
                                               host[0].host_nodes, spread.size() == 1 ? "its" : "their"),
                           .remedy = "start mpirun with `--map-by numa --bind-to numa`, or srun with "
                                     "`--cpu-bind=ldoms`"});
+    }
+    std::set<int> near;
+    for (const RankPlace& place : host) near.merge(unfolded(place.nodes));
+    const std::set<int> cards = unfolded(host[0].card_nodes);
+    if (places.size() > host.size() && !near.empty() && !cards.empty() &&
+        std::ranges::none_of(cards, [&](int node) { return near.contains(node); })) {
+      warnings.push_back(
+          {.host = host[0].host,
+           .what = fmt::format("{}: the network card is at NUMA node {}, and {} may run on node {} alone", host[0].host,
+                               folded(cards), host.size() == 1 ? "its rank" : "its ranks", folded(near)),
+           .remedy = fmt::format("start mpirun with `--bind-to none`, and the program by `numactl "
+                                 "--cpunodebind={}`",
+                                 *cards.begin())});
     }
     // Ranks bound to the same cores, of which there are too few for them while the host has others.
     std::vector<std::vector<RankPlace>> bindings;

@@ -113,7 +113,8 @@ TEST_P(Overtaking, DoesNotWaitForABucketThatAPeerWithholds) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, Overtaking,
-                         testing::Values(kRingThread, kTwoLevelThread, kTwoLevelBlocksThread, kTwoLevelUnevenThread),
+                         testing::Values(kRingThread, kTwoLevelThread, kTwoLevelBlocksThread, kTwoLevelUnevenThread,
+                                         kMpiThread),
                          way_name);
 
 }  // namespace

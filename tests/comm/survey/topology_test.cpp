@@ -112,6 +112,33 @@ TEST(Topology, ShowsNumaNodesWhereThereAreSeveral) {
             "   2  a     0      102  cpu     0\n");
 }
 
+RankPlace with_card(RankPlace place, const std::string& nodes) {
+  place.card_nodes = nodes;
+  return place;
+}
+
+TEST(Topology, ShowsWhereTheNetworkCardsAreWhereThatMatters) {
+  EXPECT_EQ(format_topology({with_card(on_nodes(0, "0-3", "0"), "1"), place(1, "a", "0", 1)}),
+            "rank  host  local  pid  device  cores  NUMA  network card's NUMA\n"
+            "   0  big   0      100  cpu     0-3    0     1\n"
+            "   1  a     0      101  cpu     0\n");
+  EXPECT_EQ(format_topology({with_card(place(0, "a", "0", 1), "0")}),
+            "rank  host  local  pid  device  cores\n"
+            "   0  a     0      100  cpu     0\n");
+}
+
+TEST(TopologyWarnings, SeeRanksAllOfWhichAreFarFromTheNetworkCard) {
+  const RankPlace far = with_card(on_nodes(0, "0-3", "0"), "1"), near = with_card(on_nodes(1, "4-7", "1"), "1");
+  const RankPlace elsewhere = place(2, "a", "0", 1);
+  EXPECT_THAT(topology_warnings({far, near, elsewhere}, 1), IsEmpty()) << "one is near";
+  EXPECT_THAT(topology_warnings({far}, 1), IsEmpty()) << "nothing travels";
+  const auto warnings = topology_warnings({far, elsewhere}, 1);
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_EQ(to_text(warnings[0]),
+            "big: the network card is at NUMA node 1, and its rank may run on node 0 alone: start mpirun with "
+            "`--bind-to none`, and the program by `numactl --cpunodebind=1`");
+}
+
 TEST(TopologyWarnings, SeeRanksThatMayRunOnSeveralNumaNodes) {
   EXPECT_THAT(topology_warnings({on_nodes(0, "0-3", "0"), on_nodes(1, "4-7", "1")}, 4), IsEmpty());
   EXPECT_THAT(topology_warnings({on_nodes(0, "0-7", "0-1")}, 8), IsEmpty()) << "alone it needs both";
