@@ -1,9 +1,10 @@
-# Sourced by tests/cli/*.sh, which are called as: bash tests/cli/NAME.sh LOCKSTEP TREE
+# Sourced by tests/cli/*.sh, which are called as: bash tests/cli/NAME.sh LOCKSTEP TREE [long]
 # A script works in an empty folder of its own; `check` opens a case; run, start and finish call the program; the expect_
 # functions judge what the last call did. All cases run; the script ends with 1 when one failed, with 77 when skipped.
 set -u
 lockstep=$(realpath "$1")
 tree=$(realpath "$2")
+form=${3:-short}
 work=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-cli.XXXXXX") || exit 1
 export TMPDIR=$work/.launcher  # what a killed mpirun leaves behind goes with it
 export NO_COLOR=1  # words of a terminal are compared, too
@@ -36,6 +37,15 @@ trap 'exit 1' INT TERM HUP PIPE
 sanitized() { grep -q -a -E '__(asan|tsan)_init' "$lockstep"; }
 # Such programs take several times as long for everything.
 patience=$(sanitized && echo 5 || echo 1)
+# Scripts that say "# long: SECONDS" have two entries, the long one with the label slow.
+in_long_form() { [ "$form" = long ]; }
+# some COUNT WORD...: a line each: the first COUNT of them; in the long form all.
+some() {
+  local count=$1
+  shift
+  in_long_form && count=$#
+  printf '%s\n' "${@:1:count}"
+}
 check() { case=$1; cases=$((cases + 1)); }
 
 failed() {

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # --agree local: islands of ranks that train by themselves for a round, then agree.
+# long: 900
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 pack_small data/test --first 600
@@ -26,7 +27,7 @@ END
 check "rounds of one step, plain SGD and the mean are the synchronous curve, to rounding"
 run -n 4 train $base --steps 60 --optimizer sgd --learning-rate 0.1 --run runs/all
 expect_status 0
-for islands in 1 2 3 4; do
+for islands in $(some 2 3 1 2 4); do
   run -n 4 train $base --steps 60 --optimizer sgd --learning-rate 0.1 --agree local=1 --islands $islands \
     --outer-optimizer average --run runs/one-$islands
   expect_status 0; expect_out "agreement: $islands island"
@@ -41,19 +42,21 @@ expect_status 0
   failed "nothing to show: the loss is the synchronous one"
 near "$(loss runs/eight)" "$(loss runs/all)" 0.2
 
-for outer in "nesterov" "slowmo --outer-rate 1 --outer-momentum 0.6" "average"; do
-  for transport in auto ring two-level; do
-    local_steps="$base --optimizer adam --learning-rate 0.003 --agree local=7 --islands 2 --outer-optimizer $outer --transport $transport"
-    check "a resumed run has the bytes of one that was not stopped: $outer, $transport"
-    rm -rf runs/here
-    run -n 3 train $local_steps --steps 70 --checkpoint-every 35 --run runs/here
-    expect_status 0
-    cp runs/here/checkpoints/step-0000000070.h5 whole.h5
-    rm runs/here/checkpoints/step-0000000070.h5
-    run -n 3 train --resume --run runs/here
-    expect_status 0; expect_out 'continuing after step 35'
-    expect cmp whole.h5 runs/here/checkpoints/step-0000000070.h5
-  done
+slowmo="slowmo --outer-rate 1 --outer-momentum 0.6"
+mapfile -t ways < <(some 3 "auto nesterov" "ring $slowmo" "two-level average" "ring nesterov" "two-level nesterov" "auto $slowmo" "two-level $slowmo" \
+  "auto average" "ring average")
+for way in "${ways[@]}"; do
+  read -r transport outer <<<"$way"
+  local_steps="$base --optimizer adam --learning-rate 0.003 --agree local=7 --islands 2 --outer-optimizer $outer --transport $transport"
+  check "a resumed run has the bytes of one that was not stopped: $outer, $transport"
+  rm -rf runs/here
+  run -n 3 train $local_steps --steps 70 --checkpoint-every 35 --run runs/here
+  expect_status 0
+  cp runs/here/checkpoints/step-0000000070.h5 whole.h5
+  rm runs/here/checkpoints/step-0000000070.h5
+  run -n 3 train --resume --run runs/here
+  expect_status 0; expect_out 'continuing after step 35'
+  expect cmp whole.h5 runs/here/checkpoints/step-0000000070.h5
 done
 
 for streams in "--islands 2 --fragments 7" "--islands 3 --transport ring --fragments 3 --delay 1" \
@@ -96,7 +99,8 @@ assert a.keys() == b.keys(), a.keys() ^ b.keys()
 assert any(name.startswith("adam_v_of_island_1/") or "_of_island_1/" in name and not name.startswith("parameters") for name in a), sorted(a)
 assert not (wrong := [name for name in a if a[name] != b[name]]), wrong
 END
-for share in "5 --islands 3" "4 --islands 2 --transport ring" "4 --islands 2 --fragments 3 --delay 1"; do
+mapfile -t shares < <(some 1 "4 --islands 2 --transport ring" "5 --islands 3" "4 --islands 2 --fragments 3 --delay 1")
+for share in "${shares[@]}"; do
   read -r n rest <<<"$share"
   # shellcheck disable=SC2086  # words
   for sharing in no yes; do

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # --reproducible: the same bytes at any number of ranks, over any transport, through a resume.
+# long: 900
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 pack_small data/test --first 600
@@ -32,10 +33,10 @@ trained plain-1 1 $mlp
 trained plain-3 3 $mlp
 ! cmp -s plain-1.h5 plain-3.h5 || failed "nothing to show: the bytes are the same anyway"
 
-check "the same file on 1, 2, 3, 4, 5, 6 and 8 ranks"
+check "the same file on 1, 3, 8 and other numbers of ranks"
 trained one 1 $mlp --reproducible
 expect_out '1 rank x 3 in 24 virtual ranks'
-for n in 2 3 4 5 6 8; do
+for n in $(some 2 3 8 2 4 5 6); do
   trained many $n $mlp --reproducible
   cmp one.h5 many.h5 || failed "$n ranks"
 done
@@ -62,9 +63,9 @@ lstm="--model lstm --data text --layers 2 --hidden 16 --unroll 6 --dropout 0.2 -
 gpt="--model gpt --data text --layers 2 --width 16 --heads 2 --context 12 --dropout 0.1"
 for network in cnn resnet lstm gpt; do
   options="${!network} --reproducible --global-batch 14 --evaluation-batch 8 --steps 6 --checkpoint-every 3 --seed 3"
-  check "$network: the same file on 1, 2, 3 and 4 ranks"
+  check "$network: the same file on other numbers of ranks"
   trained one 1 $options
-  for n in 2 3 4; do
+  for n in $(some 1 4 2 3); do
     trained many $n $options
     cmp one.h5 many.h5 || failed "$n ranks"
   done

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # --agree async and quorum: servers keep the parameters, workers push gradients.
-# seconds: 1100
+# seconds: 600
+# long: 1800
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 pack_small data/test --first 600
@@ -24,7 +25,8 @@ beyond() { [ "$(grep -c '^ *step ' out)" -gt "$1" ]; }
 sum() { python3 -c 'import sys; print(sum(map(int, sys.argv[1:])))' "$@"; }
 
 # cases: OPTIONS OF THE OPTIMISER
-for optimizer in "sgd --l2 0.01" "momentum --clip-norm 0.5 --average-decay 0.9" "adam --accumulate 2"; do
+mapfile -t optimizers < <(some 1 "adam --accumulate 2" "sgd --l2 0.01" "momentum --clip-norm 0.5 --average-decay 0.9")
+for optimizer in "${optimizers[@]}"; do
   check "with everybody in every sum the weights have the bits of --agree all: $optimizer"
   train="$base --steps 40 --optimizer $optimizer"
   rm -rf runs
@@ -46,7 +48,7 @@ for optimizer in "sgd --l2 0.01" "momentum --clip-norm 0.5 --average-decay 0.9" 
 done
 ! python3 same_tensors.py "$(newest_checkpoint runs/all)" "$(find runs/all/checkpoints -name 'step-*' | sort | head -n 1)" || failed "the comparison sees no difference"
 
-for transport in auto ring; do
+for transport in $(some 1 ring auto); do
   check "a resumed run of sums has the bits of one that was not stopped, and goes on as --agree all: $transport"
   train="$base --optimizer adam --agree async --staleness 0 --transport $transport"
   rm -rf runs
@@ -61,8 +63,9 @@ for transport in auto ring; do
   expect_status 0; expect_out 'continuing after step 70'; expect_out 'done at step 80'
 done
 
-for mode in "async" "async --servers 2" "async --servers shared" "async --staleness 1" "async --stale-rate scale" \
-  "async --stale-rate compensate --compensation 0.1"; do
+mapfile -t modes < <(some 3 "async --servers shared" "async --stale-rate scale" "async --stale-rate compensate --compensation 0.1" "async" \
+  "async --servers 2" "async --staleness 1")
+for mode in "${modes[@]}"; do
   check "every gradient is an update, as many as there are workers make a step, and it learns: $mode"
   rm -rf runs
   run -n 4 train $base --optimizer adam --steps 60 --evaluate-every 25 --agree $mode --run runs/each
@@ -74,8 +77,9 @@ for mode in "async" "async --servers 2" "async --servers shared" "async --stalen
     failed "it has not learnt"
 done
 
-for mode in "async --servers 2" "async --servers shared" "async" "async --stale-rate compensate --compensation 0.1 --transport ring" \
-  "async --stale-rate compensate --compensation 0.1" "quorum=2" "quorum=3 --servers shared"; do
+modes=("async --servers 2" "async" "async --stale-rate compensate --compensation 0.1 --transport ring")
+in_long_form && modes+=("async --servers shared" "async --stale-rate compensate --compensation 0.1" "quorum=2")
+for mode in "${modes[@]}" "quorum=3 --servers shared"; do  # the next cases go on with the last
   rm -rf runs
   train="$base --optimizer adam --steps 200 --evaluate-every 90 --agree $mode"
   run -n 4 train $train --run runs/first
@@ -154,7 +158,8 @@ texts = re.findall(r"([0-9.]+) (B|KiB|MiB) per gradient (?:and rank|to and from)
 print(*(float(number) * unit[word] for number, word in texts))
 END
 }
-for network in "lstm --layers 1 --hidden 32 --unroll 8 --tied=no" "gpt --layers 1 --heads 2 --width 32 --context 8 --tied=no"; do
+mapfile -t networks < <(some 1 "lstm --layers 1 --hidden 32 --unroll 8 --tied=no" "gpt --layers 1 --heads 2 --width 32 --context 8 --tied=no")
+for network in "${networks[@]}"; do
   words="--data words --model $network --clip-norm 0 --weight-decay 0 --global-batch 6 --seed 3 --progress off --steps 30 --evaluate-every -1"
   check "language models have the bits of --agree all, of embeddings travel the rows that a batch meets: ${network%% *}"
   rm -rf runs
@@ -229,7 +234,8 @@ kill -USR1 "$(rank 1)"
 finish 90
 expect_status 75
 
-for mode in "async --servers 2" "async --staleness 5" "quorum=3 --servers 1 --transport ring"; do
+mapfile -t modes < <(some 2 "async --servers 2" "quorum=3 --servers 1 --transport ring" "async --staleness 5")
+for mode in "${modes[@]}"; do
   check "a worker that dies is named, and the others finish: $mode"
   rm -rf runs
   start -n 5 train $base --optimizer adam --steps 100000000 --evaluate-every -1 --checkpoint-every -1 --agree $mode --report-every 50 --run runs/dies
@@ -248,7 +254,7 @@ expect_file runs/dies/checkpoints/latest
 
 must_run pack --format synthetic --samples 150000 --features 20 --classes 5 --out many/test
 cp -r data/train many/train
-for transport in auto ring; do
+for transport in $(some 1 ring auto); do
   check "a worker that dies in a validation is named, and the others finish it: $transport"
   rm -rf runs
   start -n 4 train --data many --hidden 512,512 --global-batch 60 --seed 3 --learning-rate 0.003 --progress off --optimizer adam --steps 40 \
@@ -266,11 +272,12 @@ for transport in auto ring; do
   [ "$(metric runs/validates validation samples | cut -d' ' -f2 | sort -u)" = 150000 ] || failed "samples: $(metric runs/validates validation samples)"
 done
 
-for mode in "async" "quorum=3" "async --staleness 0" "async --transport ring" "quorum=3 --transport mpi"; do
+mapfile -t modes < <(some 2 "async --transport ring" "quorum=3" "async" "async --staleness 0" "quorum=3 --transport mpi")
+for mode in "${modes[@]}"; do
   check "a worker that dies in a checkpoint, or where all agree on the end of a round, is named, and the others finish: $mode"
   left=3  # of four workers, and of five where there is no server of its own
   case $mode in quorum*) left=4 ;; esac
-  for wait in 0.05 0.3 0.55 0.8; do  # nearly all of the time goes into these
+  for wait in $(some 2 0.05 0.3 0.55 0.8); do  # nearly all of the time goes into these
     rm -rf runs
     start -n 5 train $base --optimizer adam --steps 100000000 --evaluate-every 1 --checkpoint-every 1 --keep 1 --agree $mode --report-every 1 --run runs/dies
     wait_for 90 grep -q '^checkpoint .*step-' out
@@ -330,7 +337,8 @@ kill -USR1 "$(rank 0)"
 finish 120
 expect_status 75; expect_err '2 ranks go on without it, and the gradients of 2 make an update'
 
-for victim in "async 3" "quorum=2 0" "async --servers shared 2"; do
+mapfile -t victims < <(some 2 "async 3" "async --servers shared 2" "quorum=2 0")
+for victim in "${victims[@]}"; do
   check "a server that dies ends the job, which resumes: $victim"
   rm -rf runs
   mode=${victim% *}

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# run_test.sh BUILD: tests/gpu/run from its first line to its last without a GPU. The programs of BUILD pretend to have
-# two: they take the options of GPUs off and compute on the CPU. All checks must pass then. In a second run the pretended
-# GPUs compute something else and refuse nothing, and every check must notice.
+# run_test.sh BUILD [fires]: tests/gpu/run from its first line to its last without a GPU. The programs of BUILD pretend to
+# have two: they take the options of GPUs off and compute on the CPU. All checks must pass then. With `fires` the
+# pretended GPUs compute something else and refuse nothing, and every check must notice.
 set -u
 build=$(realpath "$1")
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -81,19 +81,24 @@ expect() {
 all=$("$here/run" --only list --build "$work/pretended" | tr '\n' ' ')
 read -ra names <<<"$all"
 
-export LIE=""
-"$here/run" --build "$work/pretended" --quick --json "$work/out.json" >"$work/out" 2>&1
-status=$?
-sanitizers=(memcheck racecheck initcheck)
-quick=()
-for name in "${names[@]}"; do [[ " ${sanitizers[*]} " == *" $name "* ]] || quick+=("$name"); done
-expect 0 passed "${quick[@]}"
-if command -v python3 >/dev/null && ! python3 -m json.tool "$work/out.json" >/dev/null; then
-  failures=$((failures + 1)); echo "FAILED: no JSON"
+if [ "${2:-}" != fires ]; then
+  export LIE=""
+  "$here/run" --build "$work/pretended" --quick --json "$work/out.json" >"$work/out" 2>&1
+  status=$?
+  sanitizers=(memcheck racecheck initcheck)
+  quick=()
+  for name in "${names[@]}"; do [[ " ${sanitizers[*]} " == *" $name "* ]] || quick+=("$name"); done
+  expect 0 passed "${quick[@]}"
+  if command -v python3 >/dev/null && ! python3 -m json.tool "$work/out.json" >/dev/null; then
+    failures=$((failures + 1)); echo "FAILED: no JSON"
+  fi
+  "$here/run" --build "$work/pretended" --only memcheck,initcheck >"$work/out" 2>&1
+  status=$?
+  expect 0 passed memcheck initcheck
+  echo "$failures failures"
+  [ "$failures" = 0 ]
+  exit
 fi
-"$here/run" --build "$work/pretended" --only memcheck,initcheck >"$work/out" 2>&1
-status=$?
-expect 0 passed memcheck initcheck
 
 # What a lie does not reach: ranks that die, the CPU as the automatic choice, and the comparisons' own test.
 export LIE=$work/data

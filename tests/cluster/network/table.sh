@@ -3,7 +3,7 @@
 # and with each of its algorithms, on hosts joined by shaped links (1gbit, 4 hosts; none: not shaped), from 1 KiB to 64 MiB.
 # A measurement, no test: it wants a quiet machine. From the environment: MAX, the most bytes; REPEAT, how often each is
 # measured; DELAY (1ms, 500us), how long each packet from host to host takes besides its bytes; ALL_REDUCE=measured: ours by
-# the limits that are measured at the start.
+# the limits that are measured at the start; MPICH, a program that was built with it: its MPI_Allreduce in a column.
 #
 # The bound is 2(p-1)/p of the data over what TCP can carry: of 1,514 bytes that a link is charged for, 1,448 are payload.
 # It knows no delay.
@@ -24,16 +24,18 @@ list=$(all_nodes | paste -sd,)
 bench=(--all-reduce "${ALL_REDUCE:-auto}" --min 256 --max "${MAX:-16777216}" --factor 4 --repeat "${REPEAT:-9}" --warmup 2 --device cpu --link-gbps "$payload")
 measure() { # FILE ALGORITHMS LAUNCHER-OPTIONS
   check "$1"
-  start -H "$list" -m "--mca mpi_yield_when_idle 1 $3" bench all-reduce --algorithms "$2" "${bench[@]}" --json "$1.json"
+  start -H "$list" -m "$3" bench all-reduce --algorithms "$2" "${bench[@]}" --json "$1.json"
   finish 900
   expect_status 0
 }
-forced() { echo "--mca coll_tuned_use_dynamic_rules 1 --mca coll_tuned_allreduce_algorithm $1"; }
-measure default ring,mpi,doubling,halving,ring-only ""
+yielding="--mca mpi_yield_when_idle 1"
+forced() { echo "$yielding --mca coll_tuned_use_dynamic_rules 1 --mca coll_tuned_allreduce_algorithm $1"; }
+measure default ring,mpi,doubling,halving,ring-only "$yielding"
 measure doubling ring,mpi "$(forced 3)"
 measure ring ring,mpi "$(forced 4)"
 measure segmented ring,mpi "$(forced 5)"
 measure rabenseifner ring,mpi "$(forced 6)"
+[ -z "${MPICH:-}" ] || lockstep=$(realpath "$MPICH") measure mpich mpi ""
 [ $failures = 0 ] || exit 1
 python3 - "$count" "$rate${DELAY:+, $DELAY}" default doubling ring segmented rabenseifner <<'END'
 import json, sys
@@ -45,9 +47,14 @@ for name in names:
         row = json.loads(line)
         runs[name][row["bytes"], row["way"]] = row
 rows = runs["default"]
+try:
+    mpich = {row["bytes"]: row for row in map(json.loads, open("mpich.json"))}
+except FileNotFoundError:
+    mpich = {}
 print(f"{count} hosts, {rate}; percent of the bound (median) and, of ours, how many times as fast as Open MPI in turns")
 print(f"{'bytes':>10} {'bound ms':>9} | {'ours':>6} {'by':>9} {'doubling':>9} {'halving':>9} {'ring':>6} | "
-      f"{'default':>8} {'best':>6}  {'which':<12} | {'x default':>9} {'x best':>7}")
+      f"{'default':>8} {'best':>6}  {'which':<12} | {'x default':>9} {'x best':>7}" +
+      (f" | {'MPICH':>6} {'x MPICH':>8}" if mpich else ""))
 for size in sorted({size for size, _ in rows}):
     ours = rows[size, "ring"]
     percent = lambda row: row["percent_of_bound"]
@@ -56,5 +63,6 @@ for size in sorted({size for size, _ in rows}):
     print(f"{size:>10} {ours['bound_us'] / 1000:>9.3f} | {percent(ours):>6.1f} {ours['schedule']:>9} "
           f"{percent(rows[size, 'doubling']):>9.1f} {percent(rows[size, 'halving']):>9.1f} {percent(rows[size, 'ring-only']):>6.1f} | "
           f"{percent(rows[size, 'mpi']):>8.1f} {percent(runs[best][size, 'mpi']):>6.1f}  {best:<12} | "
-          f"{ahead('default'):>9.2f} {ahead(best):>7.2f}")
+          f"{ahead('default'):>9.2f} {ahead(best):>7.2f}" +
+          (f" | {percent(mpich[size]):>6.1f} {mpich[size]['time_us'] / ours['time_us']:>8.2f}" if mpich else ""))
 END
