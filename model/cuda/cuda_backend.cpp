@@ -91,7 +91,8 @@ CudaBackend::CudaBackend(const BackendOptions& options, Device device)
                   .side_streams = queues_.side_streams(),
                   .matmul = matmul_,
                   .memory = memory_,
-                  .scratch = scratch()},
+                  .scratch = scratch(),
+                  .persistent = options.persistent_lstm ? persistent_limits(device_) : PersistentLimits{}},
                  {.compute = compute_type(), .master = master_type()}) {}
 
 CudaBackend::~CudaBackend() {
@@ -102,15 +103,16 @@ CudaBackend::~CudaBackend() {
 
 std::string CudaBackend::description() const {
   const int unplanned = matmul_.unplanned();
-  return fmt::format("cuda: {} ({}, {}), {}, cuBLASLt {}, {}, {}{}", device_.name, device_.pci, device_.uuid,
-                     name_of(precision_), Matmul::version(), images_.description(),
+  return fmt::format("cuda: {} ({}, {}), {}, cuBLASLt {}, {}, {}, {}{}", device_.name, device_.pci, device_.uuid,
+                     name_of(precision_), Matmul::version(), images_.description(), sequences_.description(),
                      recorder_.enabled() ? "graphs" : "no graphs",
                      unplanned == 0 ? "" : fmt::format(", {} matrix shapes that cuBLASLt has nothing for", unplanned));
 }
 
 std::string CudaBackend::arithmetic() const {
-  return fmt::format("cuda: {} ({}.{}, {} processors), {}, cuBLASLt {}, {}", device_.name, device_.major, device_.minor,
-                     device_.processors, name_of(precision_), Matmul::version(), images_.description());
+  return fmt::format("cuda: {} ({}.{}, {} processors), {}, cuBLASLt {}, {}, {}", device_.name, device_.major,
+                     device_.minor, device_.processors, name_of(precision_), Matmul::version(), images_.description(),
+                     sequences_.description());
 }
 
 ElementType CudaBackend::compute_type() const noexcept {

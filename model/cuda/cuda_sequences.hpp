@@ -2,15 +2,20 @@
 /// Sequences on one GPU: products through cuBLASLt, everything else in our own kernels (sequence_kernels.hpp), in the
 /// order of one stream, but for the steps of an LSTM that name a side queue. All of it is enqueued, so a pass of many
 /// steps is one graph where the backend records it.
+///
+/// All steps of an LSTM that a call names are one kernel where they take_persistent_lstm(). Else each step is a product
+/// and a pass.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "model/cuda/device_memory.hpp"
 #include "model/cuda/kernels.hpp"
 #include "model/cuda/matmul.hpp"
+#include "model/cuda/persistent_lstm.hpp"
 #include "model/sequence_operations.hpp"
 
 namespace lockstep::model::cuda {
@@ -22,6 +27,7 @@ struct CudaTools {
   Matmul& matmul;
   DeviceMemory& memory;
   Scratch scratch;  ///< of scratch_bytes() for tensors of any width; for `stream` alone
+  PersistentLimits persistent = {};
 
   cudaStream_t stream_of(Queue queue) const noexcept {
     return queue == Queue::main ? stream : side_streams[queue == Queue::side_1 ? 0 : 1];
@@ -31,6 +37,12 @@ struct CudaTools {
 class CudaSequences final : public SequenceOperations {
  public:
   CudaSequences(const CudaTools& tools, const OperationTypes& types) : SequenceOperations(types), tools_(tools) {}
+
+  /// "LSTM steps of up to 1056 units in one kernel" or "LSTM steps by products"
+  std::string description() const;
+  bool takes_lstm_whole(std::int64_t hidden) const noexcept override {
+    return takes_persistent_lstm(tools_.persistent, types().compute, hidden);
+  }
 
  private:
   void do_to_time_major(const Tensor& tokens, const Tensor& out) override;
@@ -56,9 +68,16 @@ class CudaSequences final : public SequenceOperations {
   /// Workspace for float32 [rows, columns]. Allocates when it is the largest so far, which is not in a step that
   /// repeats.
   Tensor deltas(std::int64_t rows, std::int64_t columns);
+  /// The same for steps in one kernel.
+  PersistentWorkspace persistent_workspace(const Lstm& shape);
+  /// All launches of such kernels are on the main stream: they never wait for each other's room.
+  bool runs_whole(const Lstm& shape, const auto& operands) const noexcept {
+    return shape.queue == Queue::main && takes_lstm_whole(shape.hidden) && takes_persistent_lstm(operands);
+  }
 
   CudaTools tools_;
-  std::vector<Block> deltas_;  ///< ever larger ones; the older stay, for recorded work may know where they are
+  // Ever larger ones; the older stay, for recorded work may know where they are.
+  std::vector<Block> deltas_, lstm_words_, lstm_sums_;
 };
 
 }  // namespace lockstep::model::cuda

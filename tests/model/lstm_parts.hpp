@@ -8,9 +8,10 @@
 
 namespace lockstep::model::test {
 
-/// `whole`: operands of all steps.
-inline void lstm_backward_in_parts(SequenceOperations& operations, const Lstm& shape, const LstmBackwardOperands& whole,
-                                   std::int64_t steps_of_part) {
+/// `whole`: operands of all steps. `operations`: SequenceOperations, or what has its lstm_backward().
+template <class Operations>
+void lstm_backward_in_parts(Operations& operations, const Lstm& shape, const LstmBackwardOperands& whole,
+                            std::int64_t steps_of_part) {
   const auto rows = [&](const Tensor& tensor, std::int64_t first, std::int64_t count) {
     return tensor.row_range(first * shape.sequences, count * shape.sequences);
   };
