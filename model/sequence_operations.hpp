@@ -130,8 +130,8 @@ class SequenceOperations {
   /// first has gates_after [sequences, 4 hidden] and the d_cell that the one before has left, and all together make the
   /// bits of one call.
   void lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands);
-  /// Whether all steps of a call in the main queue are one kernel, which the next layer does not run beside.
-  virtual bool takes_lstm_whole([[maybe_unused]] std::int64_t hidden) const noexcept { return false; }
+  /// Whether all steps of such a call are one kernel, which the next layer does not run beside.
+  virtual bool takes_lstm_whole([[maybe_unused]] const Lstm& shape) const noexcept { return false; }
 
  protected:
   explicit SequenceOperations(const OperationTypes& types) : types_(types) {}

@@ -690,6 +690,10 @@ void add_step_options(OptionTable& table, ExecutionOptions& options) {
   table.add("ring", options.ring, "GPUs: reduce gradients by NCCL's ring and no other algorithm")
       .only_with("device", {"auto", "gpu"});
   add_nvls_option(table, options);
+  table
+      .add("persistent-lstm", options.persistent_lstm,
+           "GPUs: all steps of an LSTM layer in one kernel, where it fits; else each step is a product and a pass")
+      .only_with("device", {"auto", "gpu"});
   table.add("graph", options.graphs, "GPUs: record a step once (CUDA graphs) and replay it; the numbers are the same")
       .only_with("device", {"auto", "gpu"});
   table

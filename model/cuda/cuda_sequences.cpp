@@ -130,7 +130,7 @@ void CudaSequences::do_attention_backward(const Attention& shape, const Attentio
 void CudaSequences::do_lstm_forward(const Lstm& shape, const LstmForwardOperands& operands) {
   const auto& [gates, recurrent, cells, hidden] = operands;
   if (shape.sequences == 0 || shape.steps == 0) return;
-  if (runs_whole(shape, operands)) {
+  if (takes_lstm_whole(shape) && takes_persistent_lstm(operands)) {
     return persistent_lstm_forward(tools_.stream, shape, operands, persistent_workspace(shape));
   }
   const cudaStream_t stream = tools_.stream_of(shape.queue);
@@ -147,7 +147,7 @@ void CudaSequences::do_lstm_forward(const Lstm& shape, const LstmForwardOperands
 void CudaSequences::do_lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands) {
   const auto& [gates, recurrent, cells, d_hidden, d_cell, gates_after] = operands;
   if (shape.sequences == 0 || shape.steps == 0) return;
-  if (runs_whole(shape, operands)) {
+  if (takes_lstm_whole(shape) && takes_persistent_lstm(operands)) {
     return persistent_lstm_backward(tools_.stream, shape, operands, persistent_workspace(shape));
   }
   const cudaStream_t stream = tools_.stream_of(shape.queue);

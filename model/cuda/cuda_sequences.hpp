@@ -38,10 +38,11 @@ class CudaSequences final : public SequenceOperations {
  public:
   CudaSequences(const CudaTools& tools, const OperationTypes& types) : SequenceOperations(types), tools_(tools) {}
 
-  /// "LSTM steps of up to 1056 units in one kernel" or "LSTM steps by products"
+  /// "LSTM steps of up to 1536 units in one kernel" or "LSTM steps by products"
   std::string description() const;
-  bool takes_lstm_whole(std::int64_t hidden) const noexcept override {
-    return takes_persistent_lstm(tools_.persistent, types().compute, hidden);
+  /// In the main queue: such kernels never wait for each other's room.
+  bool takes_lstm_whole(const Lstm& shape) const noexcept override {
+    return shape.queue == Queue::main && takes_persistent_lstm(tools_.persistent, types().compute, shape);
   }
 
  private:
@@ -70,10 +71,6 @@ class CudaSequences final : public SequenceOperations {
   Tensor deltas(std::int64_t rows, std::int64_t columns);
   /// The same for steps in one kernel.
   PersistentWorkspace persistent_workspace(const Lstm& shape);
-  /// All launches of such kernels are on the main stream: they never wait for each other's room.
-  bool runs_whole(const Lstm& shape, const auto& operands) const noexcept {
-    return shape.queue == Queue::main && takes_lstm_whole(shape.hidden) && takes_persistent_lstm(operands);
-  }
 
   CudaTools tools_;
   // Ever larger ones; the older stay, for recorded work may know where they are.

@@ -49,7 +49,7 @@ __device__ __forceinline__ void synchronize_team(int number) {
 
 /// What another block may have written since the grid began: not from the multiprocessor's own cache.
 template <class Word>
-__device__ __forceinline__ Word load_shared_word(const Word* from) {
+__device__ __forceinline__ Word load_fresh(const Word* from) {
   return __ldcg(from);
 }
 
@@ -66,7 +66,7 @@ void synchronize_team(int number, std::source_location here = std::source_locati
   lockstep::test::cuda_on_cpu::synchronize_some(static_cast<unsigned>(number), kThreads, here);
 }
 template <class Word>
-Word load_shared_word(const Word* from) {
+Word load_fresh(const Word* from) {
   return *from;
 }
 

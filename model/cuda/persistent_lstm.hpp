@@ -5,9 +5,10 @@
 ///
 /// A grid whose blocks wait for each other must never be one of two that wait for room. Three things keep it so:
 /// - Launches are cooperative: CUDA refuses a grid that the device could not hold alone.
-/// - A grid takes at most half of the multiprocessors, one block each. Kernels of other streams that do not wait for
-///   anything end by themselves. Those that wait for other ranks (NCCL's) find room in the other half, so that neither
-///   of the two needs the other's to begin.
+/// - A grid takes at most three quarters of the multiprocessors, one block each. Kernels of other streams that do not
+///   wait for anything end by themselves. Those that wait for other ranks (NCCL's) take an eighth at most, so that
+///   neither of the two needs the other's room to begin. On a GPU that several ranks share nobody can count so: there
+///   it is not used.
 /// - All launches are on one stream, so no two of these grids are ever under way together.
 #pragma once
 
@@ -30,9 +31,12 @@ PersistentLimits persistent_limits(const Device& device) noexcept;
 
 /// The most hidden units that fit; 0: none do.
 std::int64_t most_persistent_units(const PersistentLimits& limits) noexcept;
-/// Whether layers of this shape run so: a static rule. Elements of float32 do not. Their weights take twice the room,
+/// Of more sequences the product of a step, on the multiprocessors of one layer, takes longer than the launches that it
+/// saves (an estimate: tests/gpu/roofline.py).
+inline constexpr std::int64_t kMostPersistentSequences = 256;
+/// Whether steps of this shape run so: a static rule. Elements of float32 do not. Their weights take twice the room,
 /// and a step's product takes several times as long as a launch, without tensor cores: there is little to save.
-bool takes_persistent_lstm(const PersistentLimits& limits, ElementType type, std::int64_t hidden) noexcept;
+bool takes_persistent_lstm(const PersistentLimits& limits, ElementType type, const Lstm& shape) noexcept;
 
 /// Device memory that the kernels work in.
 struct PersistentWorkspace {

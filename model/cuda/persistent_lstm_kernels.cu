@@ -29,7 +29,7 @@ bool takes_packs_of(const Tensor& tensor) { return takes_packs<kWideWidth<Bfloat
 
 PersistentLimits persistent_limits(const Device& device) noexcept {
   if (!device.cooperative || device.major < 8) return {};
-  return {.blocks = device.processors / 2, .shared_bytes = device.shared_bytes};
+  return {.blocks = device.processors * 3 / 4, .shared_bytes = device.shared_bytes};
 }
 
 std::int64_t most_persistent_units(const PersistentLimits& limits) noexcept {
@@ -40,8 +40,9 @@ std::int64_t most_persistent_units(const PersistentLimits& limits) noexcept {
   return std::min<std::int64_t>(limits.blocks / kLstmGates * kLstmColumns, chunks * kLstmTerms);
 }
 
-bool takes_persistent_lstm(const PersistentLimits& limits, ElementType type, std::int64_t hidden) noexcept {
-  return type == ElementType::bfloat16 && hidden % kWideWidth<Bfloat16> == 0 && hidden <= most_persistent_units(limits);
+bool takes_persistent_lstm(const PersistentLimits& limits, ElementType type, const Lstm& shape) noexcept {
+  return type == ElementType::bfloat16 && shape.hidden % kWideWidth<Bfloat16> == 0 &&
+         shape.hidden <= most_persistent_units(limits) && shape.sequences <= kMostPersistentSequences;
 }
 
 std::size_t persistent_words(std::int64_t sequences, std::int64_t hidden) noexcept {

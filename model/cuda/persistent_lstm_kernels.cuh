@@ -177,7 +177,7 @@ __device__ __forceinline__ void load_terms(const Bfloat16* from, std::int64_t st
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     to[i] = {0, 0, 0, 0};
-    if (there && i * 8 < rows) to[i] = load_shared_word(reinterpret_cast<const uint4*>(from + i * 8 * step));
+    if (there && i * 8 < rows) to[i] = load_fresh(reinterpret_cast<const uint4*>(from + i * 8 * step));
   }
 }
 
@@ -390,7 +390,7 @@ __global__ void __launch_bounds__(kLstmThreads, 1) lstm_window_back(LstmWindowBa
         for (int half = 0; half < 2; ++half) {
 #pragma unroll
           for (int g = 0; g < 4; ++g) {
-            const float2 quarter = load_shared_word(reinterpret_cast<const float2*>(place(g, half, column)));
+            const float2 quarter = load_fresh(reinterpret_cast<const float2*>(place(g, half, column)));
             reached[half][0] += quarter.x;
             reached[half][1] += quarter.y;
           }

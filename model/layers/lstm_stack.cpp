@@ -56,7 +56,8 @@ std::vector<LayerPlan> LstmStack::plan(const ParameterTable& table) const {
 
 bool LstmStack::is_wavefront(const Pass& pass) const noexcept {
   return !pass.backend.is_host() && layers_.size() > 1 && chunks() > 1 &&
-         !pass.sequences().takes_lstm_whole(options_.width);
+         !pass.sequences().takes_lstm_whole(
+             {.steps = options_.context, .sequences = pass.batch, .hidden = options_.width});
 }
 
 LstmStack::Steps LstmStack::chunk(std::int64_t index) const noexcept {

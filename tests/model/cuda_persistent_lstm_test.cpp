@@ -27,6 +27,8 @@ std::string name_of(const Window& it) {
                      it.steps_of_part);
 }
 
+Lstm shape_of(const Window& it) { return {.steps = it.steps, .sequences = it.sequences, .hidden = it.hidden}; }
+
 /// A layer's window, forward and back, by `operations`; tensors of `type`.
 template <class Operations>
 void run_window(Operations& operations, const Window& window, ElementType type, Tensors& t) {
@@ -95,7 +97,7 @@ TEST(PersistentLstm, MatchesTheReferenceAndStepsByProducts) {
         0,
         [&](Tensors& t) {
           LstmSubject whole(kLimits);
-          ASSERT_TRUE(whole.operations.takes_lstm_whole(window.hidden));
+          ASSERT_TRUE(whole.operations.takes_lstm_whole(shape_of(window)));
           const std::int64_t before = lockstep::test::grids_run();
           run_window(whole.operations, window, ElementType::bfloat16, t);
           EXPECT_EQ(lockstep::test::grids_run() - before, 2) << "a kernel each way";
@@ -105,7 +107,7 @@ TEST(PersistentLstm, MatchesTheReferenceAndStepsByProducts) {
           ReferenceSequences reference;
           run_window(reference, window, ElementType::float64, exact);
           LstmSubject steps({});
-          ASSERT_FALSE(steps.operations.takes_lstm_whole(window.hidden));
+          ASSERT_FALSE(steps.operations.takes_lstm_whole(shape_of(window)));
           run_window(steps.operations, window, ElementType::bfloat16, by_steps);
           for (const char* const name : kResults) {
             expect_close(t[name].values(), exact[name].values(), 1e-2, name);
@@ -204,16 +206,23 @@ Device described(int major, int processors, std::size_t shared_bytes) {
 TEST(PersistentLstm, IsARuleOfShapeAndDevice) {
   Device hopper = described(9, 132, 227 * 1024);
   const PersistentLimits limits = persistent_limits(hopper);
-  EXPECT_EQ(limits.blocks, 66);
-  EXPECT_EQ(most_persistent_units(limits), 1024);
-  EXPECT_TRUE(takes_persistent_lstm(limits, ElementType::bfloat16, 1024));
-  EXPECT_FALSE(takes_persistent_lstm(limits, ElementType::bfloat16, 1032)) << "more than half of the multiprocessors";
-  EXPECT_FALSE(takes_persistent_lstm(limits, ElementType::bfloat16, 650)) << "rows are no packs of 16 bytes";
-  EXPECT_FALSE(takes_persistent_lstm(limits, ElementType::float32, 512));
-  EXPECT_EQ(most_persistent_units(persistent_limits(described(8, 108, 163 * 1024))), 832);
+  EXPECT_EQ(limits.blocks, 99);
+  EXPECT_EQ(most_persistent_units(limits), 1536);
+  const auto takes = [&](std::int64_t sequences, std::int64_t hidden, ElementType type = ElementType::bfloat16) {
+    return takes_persistent_lstm(limits, type, {.steps = 1, .sequences = sequences, .hidden = hidden});
+  };
+  EXPECT_TRUE(takes(256, 1536));
+  EXPECT_FALSE(takes(256, 1544)) << "no room in shared memory";
+  EXPECT_FALSE(takes(64, 650)) << "rows are no packs of 16 bytes";
+  EXPECT_FALSE(takes(257, 512)) << "products take longer than launches";
+  EXPECT_FALSE(takes(64, 512, ElementType::float32));
+  EXPECT_FALSE(LstmSubject(limits).operations.takes_lstm_whole(
+      {.steps = 1, .sequences = 64, .hidden = 512, .queue = Queue::side_1}));
+  EXPECT_EQ(most_persistent_units({.blocks = 66, .shared_bytes = limits.shared_bytes}), 1024) << "four for each 64";
+  EXPECT_EQ(most_persistent_units(persistent_limits(described(8, 108, 163 * 1024))), 1024);
   hopper.cooperative = false;
   EXPECT_EQ(most_persistent_units(persistent_limits(hopper)), 0);
-  EXPECT_EQ(LstmSubject(limits).operations.description(), "LSTM steps of up to 1024 units in one kernel");
+  EXPECT_EQ(LstmSubject(limits).operations.description(), "LSTM steps of up to 1536 units in one kernel");
   EXPECT_EQ(LstmSubject({}).operations.description(), "LSTM steps by products");
 }
 

@@ -160,6 +160,7 @@ TEST(TrainOptionsTest, EveryGroupIsRead) {
                                 "--all-reduce",
                                 "16384,1048576",
                                 "--ring",
+                                "--no-persistent-lstm",
                                 "--no-graph",
                                 "--tune",
                                 "--share-gpu",
@@ -198,6 +199,7 @@ TEST(TrainOptionsTest, EveryGroupIsRead) {
                  .wire = comm::WireFormat::bf16,
                  .all_reduce = {.limits = comm::AllReduceLimits{.doubling = 16384, .halving = 1048576}},
                  .graphs = false,
+                 .persistent_lstm = false,
                  .tune = true,
                  .share_gpu = true,
                  .bucket_size = 1000,
@@ -772,6 +774,7 @@ Arguments random_arguments(std::mt19937& random) {
   if (device != "cpu") {
     if (chance()) a.push_back(pick({"--ring", "--nvls"}));
     if (chance()) a.push_back("--no-graph");
+    if (chance()) a.push_back("--no-persistent-lstm");
     if (chance()) a.push_back("--share-gpu");
   }
   if (chance()) a.push_back("--dry-run");
