@@ -103,11 +103,12 @@ steps() {
 # ---- networks: the same, of those that people train ----
 
 # name, batch, steps per measurement | what PyTorch is asked for | options of lockstep bench step
-#   GPT-2 of 124 million parameters; ResNet-50; the "large" LSTM of Zaremba et al. with two layers of 1024; the CNN of
-#   TensorFlow's CIFAR-10 tutorial
+#   GPT-2 of 124 million parameters; ResNet-50; the "large" LSTM of Zaremba et al. with two layers of 1024, and the same
+#   with a product and a pass for each step; the CNN of TensorFlow's CIFAR-10 tutorial
 networks="gpt2-124m 16 20 | \"network\": \"gpt\", \"layers\": 12, \"width\": 768, \"heads\": 12, \"context\": 1024, \"classes\": 50257 | --model gpt --layers 12 --width 768 --heads 12 --context 1024 --outputs 50257 --optimizer adamw
 resnet50 256 20 | \"network\": \"resnet\", \"depth\": 50, \"image\": [224, 224, 3], \"classes\": 1000 | --model resnet --depth 50 --image 224x224x3 --outputs 1000 --optimizer nesterov
 lstm-2x1024 64 50 | \"network\": \"lstm\", \"layers\": 2, \"hidden\": 1024, \"unroll\": 35, \"classes\": 10000 | --model lstm --layers 2 --hidden 1024 --unroll 35 --outputs 10000 --optimizer sgd
+lstm-2x1024-by-step 64 50 | \"network\": \"lstm\", \"layers\": 2, \"hidden\": 1024, \"unroll\": 35, \"classes\": 10000 | --model lstm --layers 2 --hidden 1024 --unroll 35 --outputs 10000 --optimizer sgd --no-persistent-lstm
 cnn 128 200 | \"network\": \"cnn\", \"image\": [32, 32, 3], \"classes\": 10 | --model cnn --image 32x32x3 --outputs 10 --optimizer sgd"
 # In the GPU's place: as small as shows that both programs take these.
 small_networks="gpt 2 2 | \"network\": \"gpt\", \"layers\": 2, \"width\": 64, \"heads\": 2, \"context\": 32, \"classes\": 65 | --model gpt --layers 2 --width 64 --heads 2 --context 32 --outputs 65 --optimizer adamw
