@@ -159,7 +159,8 @@ __global__ void teams(float* out, bool late) {
   if (warp == 2) return synchronize_team<32>(1);
   auto& all = shared<Floats>();
   all.values[threadIdx.x] = static_cast<float>(threadIdx.x);
-  if (!late || warp == 0) synchronize_team<64>(2);
+  if (late && warp == 1) return;
+  synchronize_team<64>(2);
   out[threadIdx.x] = all.values[64 - 1 - threadIdx.x];
 }
 
