@@ -30,6 +30,9 @@ NetworkCommunicator::NetworkCommunicator(MpiSession::State& state, PeerTable pee
       wire_(options.wire),
       limits_(options.all_reduce.limits),
       detector_(state, std::move(peers), options, urgency_) {
+  // Sleeps of 50 us would else take twice as long: the kernel puts off timers by as much, to wake up less often. The
+  // thread inherits it.
+  prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
   if (!options.overlap) return;
   detector_.set_overtaking([this] { return serve_urgent(); });
   // Signals are the main thread's: it says with its next step status that a stop was asked for.
@@ -130,8 +133,6 @@ void NetworkCommunicator::enqueue(const Queued& collective) {
 }
 
 void NetworkCommunicator::run_queue(const std::stop_token& stop) {
-  // Sleeps of 50 us would else take twice as long: the kernel puts off timers by as much, to wake up less often.
-  prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
   std::unique_lock lock(mutex_);
   const auto has_work = [this] { return rests_ && (urgent_posted_.load() || finished_ < queue_.size()); };
   while (wake_.wait(lock, stop, has_work) && !stop.stop_requested()) {
