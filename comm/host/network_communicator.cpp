@@ -30,9 +30,6 @@ NetworkCommunicator::NetworkCommunicator(MpiSession::State& state, PeerTable pee
       wire_(options.wire),
       limits_(options.all_reduce.limits),
       detector_(state, std::move(peers), options, urgency_) {
-  // Sleeps of 50 us would else take twice as long: the kernel puts off timers by as much, to wake up less often. The
-  // thread inherits it.
-  prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
   if (!options.overlap) return;
   detector_.set_overtaking([this] { return serve_urgent(); });
   // Signals are the main thread's: it says with its next step status that a stop was asked for.
@@ -133,37 +130,35 @@ void NetworkCommunicator::enqueue(const Queued& collective) {
 }
 
 void NetworkCommunicator::run_queue(const std::stop_token& stop) {
+  // Sleeps of 50 us would else take twice as long: the kernel puts off timers by as much, to wake up less often.
+  prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
   std::unique_lock lock(mutex_);
-  const auto has_work = [this] { return rests_ && (urgent_posted_.load() || finished_ < queue_.size()); };
+  const auto has_work = [this] { return urgent_posted_.load() || finished_ < queue_.size(); };
   while (wake_.wait(lock, stop, has_work) && !stop.stop_requested()) {
     const bool urgent = urgent_posted_.load();
     const Queued collective = urgent ? Queued{.operation = Collective::all_reduce} : queue_[finished_];
     rests_ = false;
-    detector_.set_driven(true);
-    run_unlocked(lock, [&] { run_next(urgent, collective); });
-    detector_.set_driven(false);
+    if (!error_) {
+      lock.unlock();
+      const auto start = Clock::now();
+      std::exception_ptr error;
+      detector_.set_driven(true);
+      try {
+        blaming_the_dead([&] { run_next(urgent, collective); });
+      } catch (...) {
+        error = std::current_exception();
+        abandon_urgent();
+      }
+      detector_.set_driven(false);
+      lock.lock();
+      busy_ += seconds_since(start);
+      error_ = error;
+      if (error) urgent_begun_ = false, urgent_posted_ = false;
+    }
     rests_ = true;
     if (!urgent) ++finished_;
     if (finished_ == queue_.size()) done_.notify_one();
   }
-}
-
-template <class Work>
-void NetworkCommunicator::run_unlocked(std::unique_lock<std::mutex>& lock, Work work) {
-  if (error_) return;
-  lock.unlock();
-  const auto start = Clock::now();
-  std::exception_ptr error;
-  try {
-    blaming_the_dead(work);
-  } catch (...) {
-    error = std::current_exception();
-    abandon_urgent();
-  }
-  lock.lock();
-  busy_ += seconds_since(start);
-  error_ = error;
-  if (error) urgent_begun_ = false, urgent_posted_ = false;
 }
 
 void NetworkCommunicator::run_next(bool urgent, const Queued& collective) {
@@ -300,11 +295,6 @@ void NetworkCommunicator::do_join() {
   if (!thread_.joinable()) return;
   std::unique_lock lock(mutex_);
   urgency_.set(true);
-  if (rests_) {  // it has not come to them yet
-    rests_ = false;
-    for (; finished_ < queue_.size(); ++finished_) run_unlocked(lock, [&] { run(queue_[finished_]); });
-    rests_ = true;
-  }
   done_.wait(lock, [this] { return finished_ == queue_.size(); });
   queue_.clear();
   finished_ = 0;

@@ -6,9 +6,8 @@
 /// looked at again after the computation has hardly moved by then; a thread that does nothing else keeps the wire busy.
 ///
 /// ONE AT A TIME. From the first enqueued collective to the end of join() only the thread calls MPI
-/// (MPI_THREAD_SERIALIZED), or join() itself, which does what the thread has not come to: small sums that are joined at
-/// once do not wait for it to wake up. Collectives are done in the order in which they are enqueued, with the same
-/// calls as without the thread: the same bits.
+/// (MPI_THREAD_SERIALIZED). Collectives are done in the order in which they are enqueued, with the same calls as
+/// without the thread: the same bits.
 ///
 /// WHAT OVERTAKES. A small sum that the computation cannot go on without (batch statistics) would wait for all buckets
 /// that are enqueued. So it does not join them: whoever waits for messages of a bucket, or for ranks of its host, looks
@@ -123,9 +122,6 @@ class NetworkCommunicator : public Communicator {
 
   void enqueue(const Queued& collective);
   void run_queue(const std::stop_token& stop);
-  /// With mutex_ unlocked meanwhile. After an error there is no more work, but for that of join(): to throw it.
-  template <class Work>
-  void run_unlocked(std::unique_lock<std::mutex>& lock, Work work);
   /// What the thread has to do next, at once. Throws PeerError.
   void run_next(bool urgent, const Queued& collective);
   /// In the computing thread, while the other one has nothing to do.
@@ -150,7 +146,7 @@ class NetworkCommunicator : public Communicator {
   std::vector<Queued> queue_;         ///< cleared, never shrunk: steps like the first allocate nothing
   std::size_t finished_ = 0;          ///< of queue_
   std::exception_ptr error_;
-  bool rests_ = true;                       ///< nobody does what is to be done
+  bool rests_ = true;                       ///< the thread
   std::span<double> urgent_;                ///< what was posted
   std::atomic<bool> urgent_posted_{false};  ///< and is not done; changes with mutex_ held
   bool urgent_begun_ = false;
