@@ -145,7 +145,7 @@ done
 
 # Enough for some seconds of two ranks: the first second is noted.
 must_run train --data data --optimizer sgd --validation data/validation --hidden 1024,512 --batch 20 --steps 2 --progress off --run runs/wide
-must_run pack --format synthetic --samples 40000 --features 20 --classes 5 --out large
+must_run pack --format synthetic --samples 25000 --features 20 --classes 5 --out large
 large=(predict runs/wide --data large --batch 1)
 check "a killed job goes on where it was, and the bytes are the same"
 run "${large[@]}" --out whole.h5

@@ -19,19 +19,21 @@ struct Rows {
 
 TEST(SoftmaxCrossEntropy, MatchesFloat64) {
   std::vector<Rows> all;
-  for (const std::int64_t rows : {0, 1, 3, 33, 257}) {
+  for (const std::int64_t rows : {0, 1, 3, 33}) {
     for (const std::int64_t classes : {1, 2, 10, 31, 32, 33, 128, 129}) all.push_back({rows, classes});
   }
-  for (const Rows each : {Rows{5, 511}, Rows{5, 512}, Rows{5, 513}, Rows{9, 1000}, Rows{3, 5003}, Rows{2, 50257},
-                          Rows{8200, 3}, Rows{1030, 514}, Rows{5, 37, 3}, Rows{3, 1, 7}, Rows{6, 509, 3},
-                          Rows{5, 500, 20}, Rows{4, 5003, 117}, Rows{3, 1000, 5}, Rows{2, 50257, 47}}) {
+  for (const Rows each :
+       {Rows{257, 10}, Rows{257, 129}, Rows{5, 511}, Rows{5, 512}, Rows{5, 513}, Rows{9, 1000}, Rows{3, 5003},
+        Rows{2, 50257}, Rows{8200, 3}, Rows{1030, 514}, Rows{5, 37, 3}, Rows{3, 1, 7}, Rows{6, 509, 3},
+        Rows{5, 500, 20}, Rows{4, 5003, 117}, Rows{3, 1000, 5}, Rows{2, 50257, 47}}) {
     all.push_back(each);
   }
   for (const ElementType type : kTypes) {
     for (const auto [rows, classes, padding] : all) {
       for (const auto& [want_gradient, smoothing] :
            {std::pair{true, 0.0f}, {true, 0.1f}, {false, 0.0f}, {false, 0.2f}}) {
-        if (rows > 1024 && (!want_gradient || smoothing != 0)) continue;  // these are about grids that go round
+        // These are about grids that go round.
+        if (rows > 1024 && (!want_gradient || smoothing != 0 || type != ElementType::float32)) continue;
         const std::size_t shift = static_cast<std::size_t>(rows) % 2;
         const std::string what = shape_name("softmax", type, rows, classes, shift) +
                                  fmt::format(" smoothing {}, {} columns of padding", smoothing, padding);
