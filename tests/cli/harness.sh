@@ -195,3 +195,15 @@ with open(file, "r+b") as f:
     f.write(bytes([byte[0] ^ 0x10]))
 END
 }
+
+# resumes_with_its_bytes RANKS STEP LAST: runs/here, with its checkpoint of step STEP alone, goes on from there and makes
+# the bytes of the one of step LAST, where it ended, again.
+resumes_with_its_bytes() {
+  local ranks=$1 step=$2 kept last
+  kept=step-$(printf %010d "$2").h5 last=runs/here/checkpoints/step-$(printf %010d "$3").h5
+  mv "$last" whole.h5 || failed "no checkpoint of step $3"
+  find runs/here/checkpoints -name 'step-*' ! -name "$kept" -delete
+  run -n "$ranks" train --resume --run runs/here
+  expect_status 0; expect_out "continuing after step $step"
+  expect cmp whole.h5 "$last"
+}

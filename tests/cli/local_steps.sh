@@ -52,11 +52,7 @@ for way in "${ways[@]}"; do
   rm -rf runs/here
   run -n 3 train $local_steps --steps 70 --checkpoint-every 35 --run runs/here
   expect_status 0
-  cp runs/here/checkpoints/step-0000000070.h5 whole.h5
-  rm runs/here/checkpoints/step-0000000070.h5
-  run -n 3 train --resume --run runs/here
-  expect_status 0; expect_out 'continuing after step 35'
-  expect cmp whole.h5 runs/here/checkpoints/step-0000000070.h5
+  resumes_with_its_bytes 3 35 70
 done
 
 for streams in "--islands 2 --fragments 7" "--islands 3 --transport ring --fragments 3 --delay 1" \
@@ -73,11 +69,7 @@ for streams in "--islands 2 --fragments 7" "--islands 3 --transport ring --fragm
   ! islands_apart runs/here/checkpoints/step-0000000068.h5 || failed "the islands have other weights at the end"
   run info runs/here/checkpoints/step-0000000068.h5
   expect_status 0; expect_out '^  agreement +local=7, islands [23], (fragments|delay)'
-  cp runs/here/checkpoints/step-0000000068.h5 whole.h5
-  rm runs/here/checkpoints/step-0000000068.h5
-  run -n 3 train --resume --run runs/here
-  expect_status 0; expect_out 'continuing after step 35'
-  expect cmp whole.h5 runs/here/checkpoints/step-0000000068.h5
+  resumes_with_its_bytes 3 35 68
 done
 
 check "one fragment without delay is a round as it always was"
@@ -143,12 +135,7 @@ for step in 20 44; do
   rm -rf runs/whole runs/here
   run -n 3 train $after --steps 65 --checkpoint-every $step --run runs/here
   expect_status 0
-  cp runs/here/checkpoints/step-0000000065.h5 whole.h5
-  rm runs/here/checkpoints/step-0000000065.h5
-  find runs/here/checkpoints -name 'step-*' | sort | tail -n +2 | xargs -r rm
-  run -n 3 train --resume --run runs/here
-  expect_status 0; expect_out "continuing after step $step"
-  expect cmp whole.h5 runs/here/checkpoints/step-0000000065.h5
+  resumes_with_its_bytes 3 "$step" 65
 done
 
 check "islands that have begun come together where --agree-after says so, and say that"

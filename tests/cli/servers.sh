@@ -54,11 +54,7 @@ for transport in $(some 1 ring auto); do
   rm -rf runs
   run -n 3 train $train --steps 70 --checkpoint-every 35 --run runs/here
   expect_status 0
-  cp runs/here/checkpoints/step-0000000070.h5 whole.h5
-  rm runs/here/checkpoints/step-0000000070.h5
-  run -n 3 train --resume --run runs/here
-  expect_status 0; expect_out 'continuing after step 35'
-  expect cmp whole.h5 runs/here/checkpoints/step-0000000070.h5
+  resumes_with_its_bytes 3 35 70
   run -n 2 train $base --optimizer adam --steps 80 --agree all --resume --run runs/here
   expect_status 0; expect_out 'continuing after step 70'; expect_out 'done at step 80'
 done
