@@ -117,6 +117,15 @@ __device__ __forceinline__ std::uint32_t load_two(const Bfloat16* from, bool the
   return there ? *reinterpret_cast<const std::uint32_t*>(from) : 0;
 }
 
+/// What a step finds of two units of a sequence, which stands in row `row`: their gates, and their cells before it.
+template <class Window>
+__device__ __forceinline__ void load_units(const Window& lstm, std::int64_t row, int unit, bool there,
+                                           std::uint32_t (&gates)[4], std::uint32_t& before) {
+#pragma unroll
+  for (int g = 0; g < 4; ++g) gates[g] = load_two(lstm.gates + (row * 4 + g) * lstm.units + unit, there);
+  before = load_two(lstm.cells + row * lstm.units + unit, there);
+}
+
 /// Keeps eight terms of a column, of a chunk the ones from 8 * `member` on, where the lanes of products find them.
 __device__ __forceinline__ void keep_terms(const std::uint32_t (&pairs)[4], int chunk, int column, int member,
                                            uint4* weights) {
@@ -273,11 +282,7 @@ __global__ void __launch_bounds__(kLstmThreads, 1) lstm_window(LstmWindow lstm) 
       for (int half = 0; half < 2; ++half) {
         const int row = half * kLstmRows / 2 + thread.row;
         const bool there = row < rows && unit < lstm.units;
-#pragma unroll
-        for (int g = 0; g < 4; ++g) {
-          inputs[half][g] = load_two(lstm.gates + ((first + row) * 4 + g) * units + unit, there);
-        }
-        before[half] = load_two(lstm.cells + (first + row) * units + unit, there);
+        load_units(lstm, first + row, unit, there, inputs[half], before[half]);
       }
       if (step > 0) thread.meet_at(lstm.words + tile * kWordStride, step - 1);
       LstmSums sums = {};
@@ -296,10 +301,7 @@ __global__ void __launch_bounds__(kLstmThreads, 1) lstm_window(LstmWindow lstm) 
           const formulas::LstmGates<float> active =
               formulas::lstm_activate<float>({z[0][k], z[1][k], z[2][k], z[3][k]});
           const formulas::LstmState<float> state = formulas::lstm_step(active, element_of(before[half], k));
-          z[0][k] = active.input;
-          z[1][k] = active.forget;
-          z[2][k] = active.cell;
-          z[3][k] = active.output;
+          formulas::put_gates(active, k, z);
           cell[k] = state.cell;
           out[k] = state.hidden;
         }
@@ -352,11 +354,7 @@ __global__ void __launch_bounds__(kLstmThreads, 1) lstm_window_back(LstmWindowBa
       for (int half = 0; half < 2; ++half) {
         const int row = half * kLstmRows / 2 + thread.row;
         const bool there = row < rows && unit < lstm.units;
-#pragma unroll
-        for (int g = 0; g < 4; ++g) {
-          active[half][g] = load_two(lstm.gates + ((first + row) * 4 + g) * units + unit, there);
-        }
-        before[half] = load_two(lstm.cells + (first + row) * units + unit, there);
+        load_units(lstm, first + row, unit, there, active[half], before[half]);
         cells[half] = load_two(lstm.cells + (first + lstm.sequences + row) * units + unit, there);
         reaches[half] = load_two(lstm.d_hidden + (first + row) * units + unit, there);
         d_cell[half] =
@@ -408,10 +406,7 @@ __global__ void __launch_bounds__(kLstmThreads, 1) lstm_window_back(LstmWindowBa
                element_of(active[half][3], k)},
               element_of(before[half], k), element_of(cells[half], k), element_of(reaches[half], k) + reached[half][k],
               element_of(d_cell[half], k));
-          z[0][k] = back.sums.input;
-          z[1][k] = back.sums.forget;
-          z[2][k] = back.sums.cell;
-          z[3][k] = back.sums.output;
+          formulas::put_gates(back.sums, k, z);
           d[k] = back.cell_before;
         }
 #pragma unroll

@@ -167,10 +167,7 @@ struct LstmUnits {
     for (int k = 0; k < kWidth; ++k) {
       const formulas::LstmGates<float> active = formulas::lstm_activate<float>({z[0][k], z[1][k], z[2][k], z[3][k]});
       const formulas::LstmState<float> state = formulas::lstm_step(active, cell[k]);
-      z[0][k] = active.input;
-      z[1][k] = active.forget;
-      z[2][k] = active.cell;
-      z[3][k] = active.output;
+      formulas::put_gates(active, k, z);
       cell[k] = state.cell;
       out[k] = state.hidden;
     }
@@ -203,10 +200,7 @@ struct LstmUnitsBack {
     for (int k = 0; k < kWidth; ++k) {
       const formulas::LstmGradients<float> back =
           formulas::lstm_step_back<float>({z[0][k], z[1][k], z[2][k], z[3][k]}, before[k], after[k], reaches[k], d[k]);
-      z[0][k] = back.sums.input;
-      z[1][k] = back.sums.forget;
-      z[2][k] = back.sums.cell;
-      z[3][k] = back.sums.output;
+      formulas::put_gates(back.sums, k, z);
       d[k] = back.cell_before;
     }
 #pragma unroll

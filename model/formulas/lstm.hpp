@@ -14,6 +14,15 @@ struct LstmGates {
   T input, forget, cell, output;
 };
 
+/// The numbers of unit k, one in each of four rows.
+template <class T, int kUnits>
+LOCKSTEP_HOST_DEVICE void put_gates(const LstmGates<T>& gates, int k, T (&rows)[4][kUnits]) {
+  rows[0][k] = gates.input;
+  rows[1][k] = gates.forget;
+  rows[2][k] = gates.cell;
+  rows[3][k] = gates.output;
+}
+
 template <class T>
 struct LstmState {
   T cell, hidden;
