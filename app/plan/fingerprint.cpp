@@ -51,7 +51,7 @@ std::span<const std::byte> build_id_in(std::span<const std::byte> notes) {
 
 /// Of the program, which is the first object that is loaded.
 int find_build_id(dl_phdr_info* object, std::size_t, void* found) {
-  for (const ElfW(Phdr) & segment : std::span(object->dlpi_phdr, object->dlpi_phnum)) {
+  for (const auto& segment : std::span(object->dlpi_phdr, object->dlpi_phnum)) {
     if (segment.p_type != PT_NOTE) continue;
     const auto* const notes = reinterpret_cast<const std::byte*>(object->dlpi_addr + segment.p_vaddr);
     const std::span<const std::byte> id = build_id_in({notes, segment.p_memsz});

@@ -3,8 +3,8 @@
 /// (UCC, sums in the switches), watched as everything else: failure_detector.hpp. What is gathered takes the ring.
 ///
 /// The order of the additions is the library's: a run repeats bit for bit where that is fixed. Halves of a sum are sums
-/// of which a part is dropped, so that they have its bits. A sum that overtakes goes beside them on a communicator of
-/// its own.
+/// of which a part is dropped, so that they have its bits. A sum that overtakes goes beside them on the session's
+/// second communicator.
 ///
 /// MEMORY. A sum under way cannot be called back. The library therefore only ever sees memory that stays until MPI has
 /// ended if a sum fails: what reduction_memory() hands out, and a buffer that all other data are copied through.

@@ -69,14 +69,14 @@ std::vector<RankPlace> gather_topology(Communicator& communicator, const std::st
   const std::vector<NumaNode> nodes = numa_nodes();
   const auto with_cores = std::ranges::count_if(nodes, [](const NumaNode& node) { return !node.cores.empty(); });
   // One line a value.
-  const std::vector<std::string> cards = all_gather_text(
+  const std::vector<std::string> texts = all_gather_text(
       communicator, fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", host_name(), getpid(),
                                 folded({cores.begin(), cores.end()}), sysconf(_SC_NPROCESSORS_ONLN), device, identity,
                                 folded(nodes_of(cores, nodes)), with_cores, folded(network_card_nodes())));
   std::vector<RankPlace> places;
   std::map<std::string, int> ranks_on_host;
-  for (const std::string& card : cards) {
-    std::istringstream lines(card);
+  for (const std::string& text : texts) {
+    std::istringstream lines(text);
     RankPlace place;
     std::string pid, host_cores, host_nodes;
     std::getline(lines, place.host);
