@@ -168,9 +168,9 @@ case $1 in
     launch 2 lockstep train --data "$data" --hidden 64 --global-batch 120 --steps 100000000 --report-every 50 \
       --progress off --run run $(on fp32) $(shared) >run.out 2>&1 &
     for _ in $(seq 200); do grep -q '^ *step ' run.out 2>/dev/null && break; sleep 0.1; done
-    ranks=$(pgrep -f "train --data $data .*--run run " | while read -r pid; do
-      [ "$(basename "$(readlink "/proc/$pid/exe")")" = lockstep ] && [ "$(readlink "/proc/$pid/cwd")" = "$scratch" ] && echo "$pid"
-    done)
+    ranks=$(for process in /proc/[0-9]*; do  # pgrep is not everywhere
+      [ "$(basename "$(readlink "$process/exe" 2>/dev/null)")" = lockstep ] && [ "$process/cwd" -ef "$scratch" ] && echo "${process#/proc/}"
+    done | sort -n)
     [ "$(wc -w <<<"$ranks")" = 2 ] || { cat run.out; failed "ranks: ${ranks:-none}"; }
     kill -9 "$(tail -n 1 <<<"$ranks")"
     began=$SECONDS
