@@ -32,6 +32,7 @@ class CudaBackend final : public Backend {
 
   std::string_view name() const noexcept override { return "cuda"; }
   std::string description() const override;
+  std::vector<std::string> notes() const override { return matmul_.notes(); }
   std::string arithmetic() const override;
   ElementType compute_type() const noexcept override;
   ElementType master_type() const noexcept override { return ElementType::float32; }

@@ -5,6 +5,7 @@
 #include <cassert>
 #include <limits>
 #include <optional>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -25,6 +26,27 @@ void check(cublasStatus_t status, const char* what) {
       fmt::format("{}: cuBLASLt, {}: {}", describe_current_device(), what, cublasLtGetStatusString(status)));
 }
 using cuda::check;
+
+/// cuBLASLt cannot run what was asked, and has enqueued nothing. Other errors are the device's: an error of the device
+/// that comes as INTERNAL_ERROR stays, and the kernel that runs instead reports it.
+bool is_refusal(cublasStatus_t status) {
+  return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
+         status == CUBLAS_STATUS_ARCH_MISMATCH || status == CUBLAS_STATUS_INTERNAL_ERROR;
+}
+
+/// What is done with a product before it is stored, in words behind its own.
+const char* name_of_epilogue(cublasLtEpilogue_t epilogue) {
+  switch (epilogue) {
+    case CUBLASLT_EPILOGUE_BIAS:
+      return ", with its bias";
+    case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
+      return ", with its bias and GELU";
+    case CUBLASLT_EPILOGUE_DGELU:
+      return ", through GELU";
+    default:
+      return "";
+  }
+}
 
 cudaDataType_t data_type(ElementType type) {
   assert(type == ElementType::float32 || type == ElementType::bfloat16);
@@ -91,8 +113,7 @@ void Matmul::multiply_made(cudaStream_t stream, const Operand& a, const Operand&
                            const Tensor& out) {
   const Problem problem = problem_of(a, b, {}, accumulate, out);
   const Pointers pointers{b.tensor.data, a.tensor.data, out.data, nullptr, nullptr};
-  const Plan& plan = plan_for(stream, problem, pointers);
-  if (plan.found) return run(stream, problem, plan, pointers);
+  if (run(stream, problem, plan_for(stream, problem, pointers), pointers)) return;
   plain_matmul(stream, a.tensor, a.transposed == Transposed::yes, b.tensor, b.transposed == Transposed::yes, accumulate,
                out);
 }
@@ -133,14 +154,15 @@ bool Matmul::multiply_with(cudaStream_t stream, const Operand& a, const Operand&
       problem_of({left, a.transposed}, {right, b.transposed},
                  {.kind = epilogue.kind, .bias = bias, .aux = epilogue.aux}, Accumulate::no, result);
   const Pointers pointers{right.data, left.data, result.data, bias.data, epilogue.aux.data};
-  const Plan& plan = plan_for(stream, problem, pointers);
-  if (!plan.found) return false;
+  Plan& plan = plan_for(stream, problem, pointers);
+  if (!plan.found()) return false;
   if (product.padded.copies_out) copy_rows(stream, epilogue.bias, bias);
+  bool done = false;  // else the caller writes over what is copied out here
   PaddedCopies::run(stream, product, Accumulate::no, [&](const Tensor&, const Tensor&, const Tensor&) {
     point_at(plan.operation.get(), pointers);
-    run(stream, problem, plan, pointers);
+    done = run(stream, problem, plan, pointers);
   });
-  return true;
+  return done;
 }
 
 void Matmul::point_at(cublasLtMatmulDesc_t operation, const Pointers& pointers) {
@@ -174,16 +196,49 @@ Matmul::Problem Matmul::problem_of(const Operand& a, const Operand& b, const Epi
 }
 
 std::string Matmul::describe(const Problem& problem) {
-  return fmt::format("a product [{}, {}]{} x [{}, {}]{}, {} to {}", problem.columns, problem.terms,
+  return fmt::format("a product [{}, {}]{} x [{}, {}]{}, {} to {}{}", problem.columns, problem.terms,
                      problem.right_transposed ? " (first transposed)" : "", problem.terms, problem.rows,
-                     problem.left_transposed ? " (second transposed)" : "", name_of(problem.in), name_of(problem.out));
+                     problem.left_transposed ? " (second transposed)" : "", name_of(problem.in), name_of(problem.out),
+                     name_of_epilogue(problem.epilogue));
+}
+
+std::string Matmul::refusal_of(const Problem& problem, const Plan& plan) {
+  const std::string what = plan.refused == 1 ? "an algorithm" : fmt::format("{} algorithms", plan.refused);
+  const char* const instead = plan.found()                                    ? "its next proposal is used"
+                              : problem.epilogue == CUBLASLT_EPILOGUE_DEFAULT ? "a simple, slow kernel computes it"
+                                                                              : "separate kernels compute it";
+  return fmt::format("cuBLASLt refuses {} that it proposed for {} ({}): {}", what, describe(problem), plan.reason,
+                     instead);
+}
+
+std::vector<std::string> Matmul::notes() const {
+  constexpr std::size_t kMaxNotes = 6;
+  std::vector<std::string> notes;
+  std::size_t others = 0;
+  for (const auto& [problem, plan] : plans_) {
+    if (plan.refused == 0) continue;
+    if (notes.size() < kMaxNotes) {
+      notes.push_back(refusal_of(problem, plan));
+    } else {
+      ++others;
+    }
+  }
+  if (others > 0) notes.push_back(fmt::format("cuBLASLt refuses algorithms of {} more products", others));
+  return notes;
+}
+
+void Matmul::Plan::refuse_first(cublasStatus_t status) {
+  algorithms.erase(algorithms.begin());
+  ++refused;
+  reason = cublasLtGetStatusString(status);
+  static_cast<void>(cudaGetLastError());  // a launch that failed inside; the next kernel's check must not find it
 }
 
 Matmul::Plan& Matmul::plan_for(cudaStream_t stream, const Problem& problem, const Pointers& pointers) {
   const auto known = plans_.find(problem);
   if (known != plans_.end()) return known->second;
   Plan& plan = plans_.emplace(problem, make_plan(stream, problem, pointers)).first->second;
-  if (!plan.found && problem.epilogue == CUBLASLT_EPILOGUE_DEFAULT) ++unplanned_;
+  if (!plan.found() && problem.epilogue == CUBLASLT_EPILOGUE_DEFAULT) ++unplanned_;
   return plan;
 }
 
@@ -238,16 +293,14 @@ Matmul::Plan Matmul::make_plan(cudaStream_t stream, const Problem& problem, cons
   const cublasStatus_t status =
       cublasLtMatmulAlgoGetHeuristic(handle_.get(), operation, plan.left.get(), plan.right.get(), plan.out.get(),
                                      plan.out.get(), preference, kCandidates, results.data(), &returned);
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return plan;
+  if (is_refusal(status)) return plan;
   check(status, "choosing an algorithm");
-  const auto end = std::stable_partition(results.begin(), results.begin() + returned, [&](const auto& result) {
-    return result.state == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= options_.workspace;
-  });
-  if (end == results.begin()) return plan;
-  const auto* chosen = results.data();
-  if (options_.tuning == Tuning::timed) chosen = fastest(stream, problem, plan, pointers, {results.begin(), end});
-  plan.algorithm = chosen->algo;
-  plan.found = true;
+  for (const auto& result : std::span(results).first(static_cast<std::size_t>(returned))) {
+    if (result.state == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= options_.workspace) {
+      plan.algorithms.push_back(result.algo);
+    }
+  }
+  if (options_.tuning == Tuning::timed && plan.found()) time_algorithms(stream, problem, plan, pointers);
   return plan;
 }
 
@@ -260,47 +313,64 @@ cublasStatus_t Matmul::launch(cudaStream_t stream, const Plan& plan, const cubla
                         workspace.data(), workspace.bytes(), stream);
 }
 
-void Matmul::run(cudaStream_t stream, const Problem& problem, const Plan& plan, const Pointers& pointers) {
-  const cublasStatus_t status = launch(stream, plan, plan.algorithm, problem.accumulate, pointers);
-  if (status != CUBLAS_STATUS_SUCCESS) check(status, describe(problem).c_str());
+bool Matmul::run(cudaStream_t stream, const Problem& problem, Plan& plan, const Pointers& pointers) {
+  const bool was_found = plan.found();
+  while (plan.found()) {
+    const cublasStatus_t status = launch(stream, plan, plan.algorithms.front(), problem.accumulate, pointers);
+    if (status == CUBLAS_STATUS_SUCCESS) return true;
+    if (!is_refusal(status)) check(status, describe(problem).c_str());
+    plan.refuse_first(status);
+  }
+  if (was_found && problem.epilogue == CUBLASLT_EPILOGUE_DEFAULT) ++unplanned_;
+  return false;
 }
 
-const cublasLtMatmulHeuristicResult_t* Matmul::fastest(cudaStream_t stream, const Problem& problem, const Plan& plan,
-                                                       const Pointers& pointers,
-                                                       std::span<const cublasLtMatmulHeuristicResult_t> candidates) {
+void Matmul::time_algorithms(cudaStream_t stream, const Problem& problem, Plan& plan, const Pointers& pointers) {
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
   check(cudaStreamIsCapturing(stream, &capture), "asking whether work is being recorded");
-  if (capture != cudaStreamCaptureStatusNone) return candidates.data();
-
-  constexpr int kRounds = 5;
+  if (capture != cudaStreamCaptureStatusNone) return;
   std::optional<Block> spare;
   try {
     spare.emplace(memory_, static_cast<std::size_t>(problem.rows * problem.columns) * size_of(problem.out));
   } catch (const DeviceError&) {  // no room to try: the rule will do
-    return candidates.data();
+    return;
   }
   check(cudaMemsetAsync(spare->data(), 0, spare->bytes(), stream), "clearing memory");
   Pointers trial = pointers;
   trial.out = spare->data();
-  const Event begin = make_timing_event(), end = make_timing_event();
-  const cublasLtMatmulHeuristicResult_t* best = candidates.data();
-  float best_time = std::numeric_limits<float>::infinity();
-  for (const auto& candidate : candidates) {
-    bool works = launch(stream, plan, candidate.algo, problem.accumulate, trial) == CUBLAS_STATUS_SUCCESS;
-    check(cudaEventRecord(begin.get(), stream), "taking the time");
-    for (int round = 0; works && round < kRounds; ++round) {
-      works = launch(stream, plan, candidate.algo, problem.accumulate, trial) == CUBLAS_STATUS_SUCCESS;
+  struct Timed {
+    cublasLtMatmulAlgo_t algorithm;
+    float time;
+  };
+  std::vector<Timed> timed;
+  while (plan.found()) {
+    const cublasLtMatmulAlgo_t algorithm = plan.algorithms.front();
+    const cublasStatus_t status = launch(stream, plan, algorithm, problem.accumulate, trial);
+    if (is_refusal(status)) {
+      plan.refuse_first(status);
+      continue;
     }
-    check(cudaEventRecord(end.get(), stream), "taking the time");
-    check(cudaEventSynchronize(end.get()), "timing algorithms");
-    float time = 0;
-    check(cudaEventElapsedTime(&time, begin.get(), end.get()), "taking the time");
-    if (works && time < best_time) {
-      best_time = time;
-      best = &candidate;
-    }
+    if (status != CUBLAS_STATUS_SUCCESS) check(status, describe(problem).c_str());
+    plan.algorithms.erase(plan.algorithms.begin());
+    timed.push_back({algorithm, time_of(stream, problem, plan, algorithm, trial)});
   }
-  return best;
+  std::ranges::stable_sort(timed, {}, &Timed::time);
+  for (const Timed& each : timed) plan.algorithms.push_back(each.algorithm);
+}
+
+float Matmul::time_of(cudaStream_t stream, const Problem& problem, const Plan& plan,
+                      const cublasLtMatmulAlgo_t& algorithm, const Pointers& pointers) {
+  constexpr int kRounds = 5;
+  const Event begin = make_timing_event(), end = make_timing_event();
+  check(cudaEventRecord(begin.get(), stream), "taking the time");
+  for (int round = 0; round < kRounds; ++round) {
+    check(launch(stream, plan, algorithm, problem.accumulate, pointers), "timing algorithms");
+  }
+  check(cudaEventRecord(end.get(), stream), "taking the time");
+  check(cudaEventSynchronize(end.get()), "timing algorithms");
+  float time = 0;
+  check(cudaEventElapsedTime(&time, begin.get(), end.get()), "taking the time");
+  return time;
 }
 
 }  // namespace lockstep::model::cuda

@@ -7,9 +7,12 @@
 /// the rows of out', which is the direction of cuBLASLt's bias epilogue.
 ///
 /// A plan is the algorithm for one shape, types, epilogue, alignment and number of multiprocessors. It is the first
-/// that cuBLASLt's heuristics propose: a static rule, hence the same in every run on one kind of device. Of the ways to
-/// split a sum over several blocks only those are allowed that add the parts in fp32 in a step of their own: results
-/// repeat bit for bit.
+/// that cuBLASLt's heuristics propose and that runs: a static rule, hence the same in every run on one kind of device.
+/// Of the ways to split a sum over several blocks only those are allowed that add the parts in fp32 in a step of their
+/// own: results repeat bit for bit.
+///
+/// cuBLASLt may refuse at a call what its heuristics proposed; nothing is enqueued then. The plan goes on with the next
+/// proposal. Without another one the product is made by plain_matmul(), an epilogue by its caller; notes() tells.
 ///
 /// Products on two streams may run side by side: each stream has a workspace of its own, from its first product on.
 ///
@@ -23,6 +26,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <cublasLt.h>
 
@@ -76,8 +80,10 @@ class Matmul {
 
   /// "13.0.2"
   static std::string version();
-  /// Shapes for which cuBLASLt had nothing, so that a simple, slow kernel of ours computes them.
+  /// Shapes for which cuBLASLt has nothing, so that a simple, slow kernel of ours computes them.
   int unplanned() const noexcept { return unplanned_; }
+  /// What cuBLASLt refused of its own proposals, and what is used instead: a sentence a product, for a few of them.
+  std::vector<std::string> notes() const;
 
  private:
   struct Destroy {
@@ -114,8 +120,13 @@ class Matmul {
   struct Plan {
     Owned<cublasLtMatmulDescOpaque_t> operation;
     Owned<cublasLtMatrixLayoutOpaque_t> left, right, out;
-    cublasLtMatmulAlgo_t algorithm{};
-    bool found = false;
+    /// In the order in which they are tried: the first is used until it is refused.
+    std::vector<cublasLtMatmulAlgo_t> algorithms;
+    int refused = 0;     ///< proposals that are gone
+    std::string reason;  ///< of the last refusal
+
+    bool found() const noexcept { return !algorithms.empty(); }
+    void refuse_first(cublasStatus_t status);
   };
 
   /// What the products of one stream work in.
@@ -141,15 +152,19 @@ class Matmul {
   bool multiply_with(cudaStream_t stream, const Operand& a, const Operand& b, const Epilogue& epilogue,
                      const Tensor& out);
   static std::string describe(const Problem& problem);
+  static std::string refusal_of(const Problem& problem, const Plan& plan);
   static void point_at(cublasLtMatmulDesc_t operation, const Pointers& pointers);
   Plan& plan_for(cudaStream_t stream, const Problem& problem, const Pointers& pointers);
   Plan make_plan(cudaStream_t stream, const Problem& problem, const Pointers& pointers);
   cublasStatus_t launch(cudaStream_t stream, const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, bool accumulate,
                         const Pointers& pointers);
-  void run(cudaStream_t stream, const Problem& problem, const Plan& plan, const Pointers& pointers);
-  const cublasLtMatmulHeuristicResult_t* fastest(cudaStream_t stream, const Problem& problem, const Plan& plan,
-                                                 const Pointers& pointers,
-                                                 std::span<const cublasLtMatmulHeuristicResult_t> candidates);
+  /// False: cuBLASLt refuses each of its proposals, and nothing is done.
+  [[nodiscard]] bool run(cudaStream_t stream, const Problem& problem, Plan& plan, const Pointers& pointers);
+  /// Puts the fastest algorithm first and drops those that cuBLASLt refuses. Does nothing where it cannot measure.
+  void time_algorithms(cudaStream_t stream, const Problem& problem, Plan& plan, const Pointers& pointers);
+  /// Milliseconds of a few rounds.
+  float time_of(cudaStream_t stream, const Problem& problem, const Plan& plan, const cublasLtMatmulAlgo_t& algorithm,
+                const Pointers& pointers);
 
   Options options_;
   DeviceMemory& memory_;

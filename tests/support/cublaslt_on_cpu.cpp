@@ -38,6 +38,7 @@ struct Layout {
 struct Algorithm {
   std::uint64_t problem = 0, workspace = 0;
   std::uint32_t alignment[4] = {};  ///< of a, b, c, d
+  int place = 0;                    ///< among the proposals
 };
 static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
 
@@ -45,6 +46,7 @@ const Product& product_of(cublasLtMatmulDesc_t it) { return *reinterpret_cast<co
 const Layout& layout_of(cublasLtMatrixLayout_t it) { return *reinterpret_cast<const Layout*>(it); }
 
 bool products_are_refused = false;
+int refused_proposals = 0;
 std::vector<std::string> the_refusals;
 
 std::vector<lockstep::test::UnalignedProduct> the_unaligned;
@@ -327,6 +329,7 @@ MemoryAccess matrix_access(const void* data, const Layout& layout, bool writes) 
 namespace lockstep::test {
 
 void refuse_products(bool refuse) { products_are_refused = refuse; }
+void refuse_proposals(int count) { refused_proposals = count; }
 std::vector<std::string> take_refusals() { return std::exchange(the_refusals, {}); }
 std::vector<UnalignedProduct> take_unaligned_products() { return std::exchange(the_unaligned, {}); }
 
@@ -410,8 +413,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   if (in_halves && halves.workspace <= attribute_of(attributes, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, 0)) {
     proposals.insert(view.terms() > view.rows() ? proposals.begin() : proposals.end(), halves);
   }
-  for (const Algorithm& each : proposals) {
+  for (Algorithm& each : proposals) {
     if (*returned == wanted) break;
+    each.place = *returned;
     cublasLtMatmulHeuristicResult_t& result = results[(*returned)++];
     result = {};
     std::memcpy(&result.algo, &each, sizeof each);
@@ -449,6 +453,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
   if ((has_vector && view.vector == nullptr) || (view.has_aux() && view.aux == nullptr)) {
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "an epilogue without its pointer");
   }
+  if (chosen.place < refused_proposals) return CUBLAS_STATUS_NOT_SUPPORTED;
   note_alignment(view);
   float factor = 0, kept = 0;
   std::memcpy(&factor, alpha, sizeof factor);

@@ -18,6 +18,9 @@ namespace lockstep::test {
 
 /// The heuristics know nothing from now on, or everything again.
 void refuse_products(bool refuse);
+/// From now on a product is refused with the first `count` algorithms that are proposed for it, for no fault of the
+/// caller's.
+void refuse_proposals(int count);
 /// What was wrong with the calls that were refused since the last call of this function, a sentence each.
 std::vector<std::string> take_refusals();
 

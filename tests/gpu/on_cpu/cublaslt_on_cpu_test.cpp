@@ -209,6 +209,7 @@ TEST_F(CublasLtOnCpu, FindsAWrongTransposition) {
   ASSERT_EQ(plan(), CUBLAS_STATUS_SUCCESS);
   describe(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_N);  // after planning
   EXPECT_EQ(run(), CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_THAT(take_refusals(), ElementsAre(HasSubstr("shapes")));
 }
 
 TEST_F(CublasLtOnCpu, FindsAWrongLeadingDimension) {
@@ -310,6 +311,7 @@ TEST(CublasLtItself, TakesAttributesAsItsStandInDoes) {
 #undef LOCKSTEP_REAL
   static_cast<void>(cublasLtMatmulDescDestroy(stand_in_product));
   static_cast<void>(cublasLtMatmulPreferenceDestroy(stand_in_preference));
+  EXPECT_THAT(take_refusals(), testing::Contains(HasSubstr("attribute of another size")));
 }
 
 /// One Matmul for products that differ in one thing each: none gets another's plan.
@@ -408,6 +410,64 @@ TEST(MatmulOnCpu, GelusAreEpiloguesWhereRowsAreWholePacks) {
   lockstep::test::refuse_products(true);
   EXPECT_FALSE(takes(ElementType::bfloat16, 24)) << "the library has nothing";
   lockstep::test::refuse_products(false);
+  EXPECT_THAT(take_refusals(), testing::IsEmpty());
+}
+
+/// A product of 3 x 40 x 8 has two algorithms: with the terms in two halves, and all at once.
+TEST(MatmulOnCpu, GoesOnWhereProposalsAreRefused) {
+  constexpr std::int64_t kRows = 3, kTerms = 40, kColumns = 8;
+  for (const auto tuning : {Matmul::Tuning::first, Matmul::Tuning::timed}) {
+    for (const int refused : {0, 1, 2}) {
+      SCOPED_TRACE(fmt::format("{} refused, tuning {}", refused, static_cast<int>(tuning)));
+      lockstep::test::refuse_proposals(refused);
+      DeviceMemory memory(0);
+      const Stream stream = make_stream();
+      Matmul matmul(memory, {.workspace = 4096, .tuning = tuning});
+      const Numbers a(memory, ElementType::float32, kRows, kTerms), b(memory, ElementType::float32, kTerms, kColumns);
+      const Numbers out(memory, ElementType::float32, kRows, kColumns);
+      std::fill_n(static_cast<float*>(a.tensor().data), kRows * kTerms, 0.5f);
+      std::fill_n(static_cast<float*>(b.tensor().data), kTerms * kColumns, 2.0f);
+      for (int time = 1; time <= 3; ++time) {
+        matmul.multiply(stream.get(), {a.tensor()}, {b.tensor()}, Accumulate::yes, out.tensor());
+        check(cudaStreamSynchronize(stream.get()), "waiting");
+        for (std::int64_t i = 0; i < kRows * kColumns; ++i) {
+          ASSERT_EQ(static_cast<const float*>(out.tensor().data)[i], static_cast<float>(time * kTerms)) << i;
+        }
+      }
+      EXPECT_EQ(matmul.unplanned(), refused == 2 ? 1 : 0);
+      const auto notes = matmul.notes();
+      ASSERT_EQ(notes.size(), refused == 0 ? 0u : 1u) << "once for a shape";
+      if (refused == 0) continue;
+      EXPECT_THAT(notes[0], HasSubstr("a product [3, 40] x [40, 8], float32 to float32"));
+      EXPECT_THAT(notes[0], HasSubstr(refused == 1 ? "an algorithm" : "2 algorithms"));
+      EXPECT_THAT(notes[0], HasSubstr(refused == 1 ? "its next proposal" : "slow kernel"));
+    }
+  }
+  lockstep::test::refuse_proposals(0);
+  EXPECT_THAT(take_refusals(), testing::IsEmpty());
+}
+
+/// Callers hear that nothing was done.
+TEST(MatmulOnCpu, LeavesRefusedEpiloguesToTheCaller) {
+  DeviceMemory memory(0);
+  const Stream stream = make_stream();
+  Matmul matmul(memory, {.precision = Precision::bf16, .workspace = 4096});
+  const Numbers x(memory, ElementType::bfloat16, 3, 8), w(memory, ElementType::bfloat16, 8, 16);
+  const Numbers bias(memory, ElementType::bfloat16, 1, 16), z(memory, ElementType::bfloat16, 3, 16);
+  const Numbers y(memory, ElementType::bfloat16, 3, 16);
+  lockstep::test::refuse_proposals(8);
+  for (int time = 0; time < 2; ++time) {
+    EXPECT_FALSE(matmul.multiply_with_bias(stream.get(), {x.tensor()}, {w.tensor()}, bias.tensor(), y.tensor()));
+    EXPECT_FALSE(
+        matmul.multiply_with_gelu(stream.get(), {x.tensor()}, {w.tensor()}, bias.tensor(), z.tensor(), y.tensor()));
+    EXPECT_FALSE(matmul.multiply_through_gelu(stream.get(), {x.tensor()}, {w.tensor()}, z.tensor(), y.tensor()));
+  }
+  lockstep::test::refuse_proposals(0);
+  check(cudaStreamSynchronize(stream.get()), "waiting");
+  EXPECT_EQ(matmul.unplanned(), 0) << "callers make them of a product and a pass";
+  EXPECT_THAT(matmul.notes(),
+              testing::UnorderedElementsAre(HasSubstr(", with its bias ("), HasSubstr(", with its bias and GELU ("),
+                                            HasSubstr(", through GELU (")));
   EXPECT_THAT(take_refusals(), testing::IsEmpty());
 }
 

@@ -36,7 +36,7 @@ class StreamFaultsFailTests final : public testing::EmptyTestEventListener {
   void OnTestStart(const testing::TestInfo&) override { order_streams(model::test::subject().seed + tests_++); }
   void OnTestEnd(const testing::TestInfo&) override {
     for (const std::string& fault : take_stream_faults()) ADD_FAILURE() << fault;
-    static_cast<void>(lockstep::test::take_refusals());
+    for (const std::string& why : lockstep::test::take_refusals()) ADD_FAILURE() << "a product with " << why;
   }
   std::uint64_t tests_ = 0;
 };
