@@ -2,8 +2,11 @@
 #include <array>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <thread>
+#include <utility>
 
 #include <cuda_runtime.h>
 #include <fmt/format.h>
@@ -15,11 +18,12 @@
 #include "comm/nccl/nccl_communicator.hpp"
 #include "comm/nccl/nccl_log.hpp"
 #include "comm/nccl/nccl_tree.hpp"
+#include "comm/session/deadline.hpp"
 
 namespace lockstep::comm {
 namespace {
 
-/// A world of one: nothing to exchange, but a stream to wait for.
+/// A world of one: nothing to exchange, but a stream to wait for, which may stand still.
 class SerialDeviceCommunicator final : public SerialCommunicator {
  public:
   SerialDeviceCommunicator(const std::string& host, const DeviceCommunicatorOptions& options);
@@ -31,12 +35,14 @@ class SerialDeviceCommunicator final : public SerialCommunicator {
   void do_wait(const char* what, std::int64_t step) override;
   void do_end_step() override;
   void do_wait_for_step(const char* what, std::int64_t step) override;
+  double do_set_deadline(double seconds) override { return std::exchange(deadline_, seconds); }
   void do_copy_here(std::span<const float> from, std::span<float> to) override;
   void do_add_here(std::span<const float> from, std::span<float> to) override;
   void require_no_error(cudaError_t state, const char* what, std::int64_t step = -1) const;
 
   ::CUstream_st* producer_;
   std::string who_;
+  double deadline_;
   std::array<DeviceEvent, 2> ends_;  ///< of the last two steps
   std::size_t ended_ = 0, waited_for_ = 0;
 };
@@ -44,6 +50,7 @@ class SerialDeviceCommunicator final : public SerialCommunicator {
 SerialDeviceCommunicator::SerialDeviceCommunicator(const std::string& host, const DeviceCommunicatorOptions& options)
     : producer_(static_cast<cudaStream_t>(options.stream)),
       who_(device_label(host, options)),
+      deadline_(options.deadline_seconds),
       ends_{make_event(cudaEventDisableTiming), make_event(cudaEventDisableTiming)} {}
 
 std::unique_ptr<std::pmr::memory_resource> SerialDeviceCommunicator::do_reduction_memory(std::size_t bytes, MemoryUse) {
@@ -65,7 +72,19 @@ void SerialDeviceCommunicator::do_wait_for_step(const char* what, std::int64_t s
   const DeviceEvent& end = ends_[waited_for_ % ends_.size()];
   ++waited_for_;
   cudaError_t state = query_event(end.get());
-  for (Backoff backoff(kDevicePace); state == cudaErrorNotReady; state = query_event(end.get())) backoff.pause();
+  Backoff backoff(kDevicePace);
+  std::optional<Patience> patience;  // from the first sleep on: a step that is about to end never asks for the time
+  for (; state == cudaErrorNotReady; state = query_event(end.get())) {
+    if (backoff.stays_awake()) continue;
+    std::this_thread::sleep_for(kDevicePace.sleep);
+    if (!patience) patience.emplace(deadline_);
+    if (!patience->exhausted(false)) continue;
+    throw PeerError(
+        fmt::format("{} has not ended {} for {:.0f} s: it stands still, or a step takes longer than --deadline. "
+                    "`nvidia-smi` and the "
+                    "kernel log of the host (Xid) may say which. Ending the job.",
+                    who_, at_step(what, step), patience->waited()));
+  }
   require_no_error(state, what, step);
 }
 

@@ -108,6 +108,10 @@ for transport in automatic ring; do
   [ $code = 0 ] || fail "exit $code"
 done
 
+# Without peers there is no sum to wait for, but a device.
+run 1 automatic device-stands-still
+[ $code = 1 ] && grep -q "Pretender 1 has not ended step 7: backward for 4 s: it stands still" "$output" || fail "exit $code"
+
 run 2 automatic chatter
 [ $code = 0 ] || fail "exit $code"
 run 2 automatic records-too-early

@@ -230,6 +230,7 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) { return
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (capture_runs) return answer(cudaErrorStreamCaptureUnsupported);
   if (the_faults.device_fails) return answer(cudaErrorIllegalAddress);
+  if (the_faults.device_stands_still) return answer(cudaErrorNotReady);
   return sums_are_done(event->position) ? cudaSuccess : answer(cudaErrorNotReady);
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t first, cudaEvent_t second) {

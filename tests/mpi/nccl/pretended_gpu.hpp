@@ -15,10 +15,11 @@ namespace pretended {
 struct Faults {
   bool init_fails = false;  ///< NCCL's start, after a while
   bool first_sum_wrong = false;
-  bool sums_stand_still = false;    ///< from now on they never get done
-  bool asynchronous_error = false;  ///< from now on
-  std::string warning;              ///< what NCCL's log says before an error, or before a sum that stands still
-  bool device_fails = false;        ///< from now on
+  bool sums_stand_still = false;     ///< from now on they never get done
+  bool asynchronous_error = false;   ///< from now on
+  std::string warning;               ///< what NCCL's log says before an error, or before a sum that stands still
+  bool device_fails = false;         ///< from now on
+  bool device_stands_still = false;  ///< from now on no event gets past
 };
 Faults& faults();
 

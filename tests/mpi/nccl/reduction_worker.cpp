@@ -338,6 +338,7 @@ void work(MpiSession& session, Communicator& host, const std::string& conduct) {
   job.sum();
   if (session.rank() == 0 && conduct == "nccl-fails") pretended::faults().asynchronous_error = true;
   if (session.rank() == 0 && conduct == "device-fails") pretended::faults().device_fails = true;
+  if (conduct == "device-stands-still") pretended::faults().device_stands_still = true;
   job.wait(7);
   host.barrier();
   host.wait();
