@@ -42,6 +42,15 @@ class Unnoticed final : public testing::EmptyTestEventListener {
 
 bool parse_number(const char* text, std::uint64_t& number) {
   const char* const end = text == nullptr ? nullptr : text + std::strlen(text);
+/// One line per test that compares with limits, passed or not: how near it came.
+class LargestErrors final : public testing::EmptyTestEventListener {
+  void OnTestStart(const testing::TestInfo&) override { static_cast<void>(take_largest_error()); }
+  void OnTestEnd(const testing::TestInfo& test) override {
+    const double share = take_largest_error();
+    if (share >= 0) std::printf("largest error %.2g of its limit: %s.%s\n", share, test.test_suite_name(), test.name());
+  }
+};
+
   return text != nullptr && std::from_chars(text, end, number) == std::from_chars_result{end, std::errc()};
 }
 
@@ -123,3 +132,4 @@ int main(int count, char** words) {
   }
   return lockstep::model::test::run();
 }
+    testing::UnitTest::GetInstance()->listeners().Append(new LargestErrors);  // owned by the list

@@ -101,7 +101,7 @@ TEST_P(Operations, Linear) {
     reference_->linear_forward(view(exact_x, batch, inputs), view(exact_w, inputs, outputs),
                                at.bias ? view(exact_bias, 1, outputs) : no_tensor, at.activation,
                                view(exact_y, batch, outputs));
-    ASSERT_LE(relative_error(on_y.fetch(), exact_y, norm(x) * norm(w) / fan_in), limit_) << "y";
+    ASSERT_TRUE(is_within(relative_error(on_y.fetch(), exact_y, norm(x) * norm(w) / fan_in), limit_)) << "y";
 
     // One y for both, so that relu's corner does not divide them.
     const Floats y = rounded(exact_y), d_y = random.numbers(batch * outputs, precision_);
@@ -133,15 +133,17 @@ TEST_P(Operations, Linear) {
                                  .d_x = at.d_x ? view(exact_d_x, batch, inputs) : no_tensor},
                                 at.activation, at.accumulate);
     const double d_z = norm(rounded(exact_d_y));
-    ASSERT_LE(relative_error(on_d_y.fetch(), exact_d_y, norm(d_y) / 100), limit_) << "gradient before the activation";
-    ASSERT_LE(relative_error(on_d_w.fetch(), exact_d_w, norm(x) * d_z / std::sqrt(static_cast<double>(batch))), limit_)
+    ASSERT_TRUE(is_within(relative_error(on_d_y.fetch(), exact_d_y, norm(d_y) / 100), limit_))
+        << "gradient before the activation";
+    ASSERT_TRUE(is_within(
+        relative_error(on_d_w.fetch(), exact_d_w, norm(x) * d_z / std::sqrt(static_cast<double>(batch))), limit_))
         << "d_w";
     if (at.bias) {
-      ASSERT_LE(relative_error(on_d_bias.fetch(), exact_d_bias, d_z), limit_) << "d_bias";
+      ASSERT_TRUE(is_within(relative_error(on_d_bias.fetch(), exact_d_bias, d_z), limit_)) << "d_bias";
     }
     if (at.d_x) {
       const double expected = d_z * norm(w) / std::sqrt(static_cast<double>(outputs));
-      ASSERT_LE(relative_error(on_d_x.fetch(), exact_d_x, expected), limit_) << "d_x";
+      ASSERT_TRUE(is_within(relative_error(on_d_x.fetch(), exact_d_x, expected), limit_)) << "d_x";
     }
   }
 }
@@ -185,8 +187,8 @@ TEST_P(Operations, LargeLinear) {
                                  .d_w = view(unused, inputs, outputs),
                                  .d_x = view(some_d_x, some, inputs)},
                                 Activation::none, Accumulate::no);
-    EXPECT_LE(relative_error(rows(y, outputs), some_y), limit_) << "y from sample " << first;
-    EXPECT_LE(relative_error(rows(d_x, inputs), some_d_x), limit_) << "d_x from sample " << first;
+    EXPECT_TRUE(is_within(relative_error(rows(y, outputs), some_y), limit_)) << "y from sample " << first;
+    EXPECT_TRUE(is_within(relative_error(rows(d_x, inputs), some_d_x), limit_)) << "d_x from sample " << first;
   }
   for (const std::int64_t input : {std::int64_t{0}, inputs / 2, inputs - 1}) {
     Doubles exact(static_cast<std::size_t>(outputs));
@@ -198,7 +200,7 @@ TEST_P(Operations, LargeLinear) {
       }
     }
     const auto begin = d_w.begin() + input * outputs;
-    EXPECT_LE(relative_error(Floats(begin, begin + outputs), exact), limit_) << "d_w of input " << input;
+    EXPECT_TRUE(is_within(relative_error(Floats(begin, begin + outputs), exact), limit_)) << "d_w of input " << input;
   }
 }
 
@@ -253,13 +255,13 @@ TEST_P(Operations, SoftmaxCrossEntropy) {
     Doubles exact = widened(logits), exact_sums{5, 7, 9};
     reference_->softmax_cross_entropy(view(exact, batch, columns), host_labels, options, view(exact_sums, 1, 3));
     const Doubles got = sums.fetch();
-    ASSERT_NEAR(got[0], exact_sums[0], 1e-5 * exact_sums[0] + 4e-6 * static_cast<double>(batch));
+    ASSERT_TRUE(is_near(got[0], exact_sums[0], 1e-5 * exact_sums[0] + 4e-6 * static_cast<double>(batch)));
     ASSERT_EQ(got[1], exact_sums[1]) << "right answers";
     ASSERT_EQ(got[2], exact_sums[2]) << "among the first five";
     const Floats after = on_logits.fetch();
     if (want_gradient) {
       // Where the right class has all the probability, the gradient is small by cancellation.
-      ASSERT_LE(relative_error(after, exact, 0.1 * scale), limit_);
+      ASSERT_TRUE(is_within(relative_error(after, exact, 0.1 * scale), limit_));
       for (std::int64_t at = 0; at < batch * columns; ++at) {
         ASSERT_TRUE(at % columns < classes || after[static_cast<std::size_t>(at)] == 0) << "padding";
       }
@@ -291,11 +293,11 @@ TEST_P(Operations, MeanSquaredError) {
     Doubles exact = widened(predictions), exact_sums{5, 7, 9};
     reference_->mean_squared_error(view(exact, batch, outputs), host_targets, options, view(exact_sums, 1, 3));
     const Doubles got = sums.fetch();
-    ASSERT_NEAR(got[0], exact_sums[0], 1e-5 * exact_sums[0]);
-    ASSERT_NEAR(got[1], exact_sums[1], 1e-5 * exact_sums[1]);
+    ASSERT_TRUE(is_near(got[0], exact_sums[0], 1e-5 * exact_sums[0]));
+    ASSERT_TRUE(is_near(got[1], exact_sums[1], 1e-5 * exact_sums[1]));
     const Floats after = on_predictions.fetch();
     if (want_gradient) {
-      ASSERT_LE(relative_error(after, exact, 1e-3 * scale / static_cast<double>(outputs)), limit_);
+      ASSERT_TRUE(is_within(relative_error(after, exact, 1e-3 * scale / static_cast<double>(outputs)), limit_));
     } else {
       ASSERT_EQ(after, predictions);
     }
@@ -340,13 +342,13 @@ TEST_P(Operations, BinaryCrossEntropy) {
     Doubles exact = widened(logits), exact_sums{5, 7, 9};
     reference_->binary_cross_entropy(view(exact, batch, labels), host_targets, options, view(exact_sums, 1, 3));
     const Doubles got = sums.fetch();
-    ASSERT_NEAR(got[0], exact_sums[0], 1e-5 * exact_sums[0]);
-    ASSERT_NEAR(got[1], exact_sums[1], 1e-9 * exact_sums[1]) << "right labels";
-    ASSERT_NEAR(got[2], exact_sums[2], 1e-9 * exact_sums[2]) << "labels that are there and found";
+    ASSERT_TRUE(is_near(got[0], exact_sums[0], 1e-5 * exact_sums[0]));
+    ASSERT_TRUE(is_near(got[1], exact_sums[1], 1e-9 * exact_sums[1])) << "right labels";
+    ASSERT_TRUE(is_near(got[2], exact_sums[2], 1e-9 * exact_sums[2])) << "labels that are there and found";
     const Floats all = on_logits.fetch(), after = without_padding(all);
     if (want_gradient) {
       // Where a label is as good as certain, the gradient is small by cancellation.
-      ASSERT_LE(relative_error(after, exact, 0.1 * scale / static_cast<double>(labels)), limit_);
+      ASSERT_TRUE(is_within(relative_error(after, exact, 0.1 * scale / static_cast<double>(labels)), limit_));
       for (std::int64_t at = 0; at < batch * columns; ++at) {
         ASSERT_TRUE(at % columns < labels || all[static_cast<std::size_t>(at)] == 0) << "padding";
       }
@@ -425,7 +427,8 @@ void convert_and_compare(Backend& device, Backend& reference, const std::vector<
   device.release_stage(0);
   Doubles exact(values.size());
   reference.convert_input(in, transform, view(exact, rows, columns));
-  ASSERT_LE(relative_error(out.fetch(), exact, 0.01), limit) << name_of(in.type) << " " << rows << " x " << columns;
+  ASSERT_TRUE(is_within(relative_error(out.fetch(), exact, 0.01), limit))
+      << name_of(in.type) << " " << rows << " x " << columns;
   device.wait_staged();
 }
 
@@ -480,7 +483,7 @@ TEST_P(Operations, Add) {
     device_->add(on_x.tensor(), to.tensor());
     Doubles exact_x = widened(x), exact = widened(before);
     reference_->add(view(exact_x, 1, count), view(exact, 1, count));
-    EXPECT_LE(relative_error(to.fetch(), exact), limit_) << count;
+    EXPECT_TRUE(is_within(relative_error(to.fetch(), exact), limit_)) << count;
   }
 }
 

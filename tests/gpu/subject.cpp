@@ -9,8 +9,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include <gtest/gtest.h>
-
 #include "model/random.hpp"
 
 namespace lockstep::model::test {
@@ -18,6 +16,9 @@ namespace lockstep::model::test {
 namespace {
 
 constexpr std::size_t kAlignment = 256;
+constexpr double kNoError = -1;
+
+double largest_error = kNoError;
 
 std::size_t bytes_of(const Tensor& tensor) { return std::max<std::size_t>(tensor.bytes(), 1); }
 
@@ -205,6 +206,21 @@ double norm(const std::vector<float>& values) {
   for (const float value : values) squares += static_cast<double>(value) * static_cast<double>(value);
   return std::sqrt(squares);
 }
+
+testing::AssertionResult is_within(double error, double limit) {
+  const double share = error == 0 ? 0 : error / limit;
+  largest_error = std::max(largest_error, std::isnan(share) ? std::numeric_limits<double>::infinity() : share);
+  if (error <= limit) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "error " << error << ", limit " << limit << ": " << share << " of it";
+}
+
+testing::AssertionResult is_near(double got, double exact, double limit) {
+  const testing::AssertionResult result = is_within(std::abs(got - exact), limit);
+  if (result) return result;
+  return testing::AssertionFailure() << got << " instead of " << exact << ", " << result.message();
+}
+
+double take_largest_error() { return std::exchange(largest_error, kNoError); }
 
 std::vector<double> widened(const std::vector<float>& values) { return {values.begin(), values.end()}; }
 

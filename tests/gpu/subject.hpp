@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include "model/backend.hpp"
 
 namespace lockstep::model::test {
@@ -112,6 +114,12 @@ std::vector<double> as_doubles(ElementType type, std::span<const std::byte> byte
 double relative_error(const std::vector<float>& got, const std::vector<double>& exact, double floor = 0);
 double relative_error(const std::vector<double>& got, const std::vector<double>& exact, double floor = 0);
 double norm(const std::vector<float>& values);
+/// error <= limit, or |got - exact| <= limit. Whether or not it holds, the largest error beside its limit is kept until
+/// the test's end: a near miss is no fault, and a pass by a hair is no comfort.
+testing::AssertionResult is_within(double error, double limit);
+testing::AssertionResult is_near(double got, double exact, double limit);
+/// The largest since the last call, as a share of its limit; negative where nothing was compared.
+double take_largest_error();
 std::vector<double> widened(const std::vector<float>& values);
 
 }  // namespace lockstep::model::test

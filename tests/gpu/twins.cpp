@@ -104,7 +104,7 @@ void Twins::expect_close(const Twin& result, const std::string& what, double siz
   const std::vector<double> exact = result.exact_values(), got = result.fetch();
   for (const double value : exact) ASSERT_TRUE(std::isfinite(value)) << what << ": the reference";
   const double error = relative_error(got, exact, size * std::sqrt(static_cast<double>(exact.size())));
-  ASSERT_LE(error, slack * limit_of(precision_)) << what;
+  ASSERT_TRUE(is_within(error, slack * limit_of(precision_))) << what;
 }
 
 void Twins::expect_equal(const Twin& result, const std::string& what) {
