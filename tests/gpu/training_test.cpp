@@ -8,6 +8,8 @@
 #include <functional>
 #include <limits>
 #include <optional>
+#include <span>
+#include <tuple>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -175,7 +177,9 @@ class Samples {
 /// One side: a backend, a network and its model, and the step as the trainer makes it.
 class Side {
  public:
-  Side(std::unique_ptr<Backend> backend, const Workload& workload, std::vector<Slice> owned = {})
+  /// `weights`: what it begins with, as another side had them at first; empty: the network's own.
+  Side(std::unique_ptr<Backend> backend, const Workload& workload, std::vector<Slice> owned = {},
+       std::span<const float> weights = {})
       : workload_(workload),
         backend_(std::move(backend)),
         network_(make_frozen(workload)),
@@ -187,7 +191,12 @@ class Side {
                    .max_batch = workload.batch,
                    .sample_type = workload.shape.tokens ? ElementType::int32 : ElementType::float32},
                   {.optimizer = workload.optimizer, .owned = std::move(owned)}) {
-    training_.parameters.initialize(5);
+    if (weights.empty()) {
+      training_.parameters.initialize(5);
+      return;
+    }
+    training_.parameters.upload_group("parameters", weights);
+    training_.parameters.reset_optimizer_state();
   }
 
   model::Training& training() { return training_; }
@@ -515,6 +524,69 @@ TEST_P(Training, ALossThatIsNotFiniteChangesNothing) {
       EXPECT_EQ(side.fetch(name), before[group++]) << name;
   }
   EXPECT_TRUE(std::isfinite(side.step(6, samples).loss)) << "and goes on";
+}
+
+/// What five steps on one batch make.
+struct Course {
+  std::vector<double> losses;  ///< of a position, in the mean
+  std::vector<double> norms;
+  Floats weights;
+};
+
+/// GPT-2 of 124M parameters, whose tables, rows and products are as long as they get here. On the CPU, and with
+/// --quick, a small one tests the test. The two precisions go their own ways from the same weights: only the first step
+/// is compared closely.
+TEST(Gpt2SizeTraining, Bf16FollowsFp32AndRecordedStepsArePlainOnes) {
+  if (!offers(Precision::bf16)) GTEST_SKIP() << "this device has no bfloat16";
+  const bool whole = subject().backend != "cpu" && !subject().quick;
+  const Workload workload{.name = "gpt",
+                          .network = {.name = "gpt",
+                                      .values = {{"layers", whole ? 12 : 2},
+                                                 {"width", whole ? 768 : 64},
+                                                 {"heads", whole ? 12 : 2},
+                                                 {"dropout", 0.0}}},
+                          .shape = {.features = whole ? 1024 : 24, .outputs = whole ? 50'257 : 61, .tokens = true},
+                          .loss = LossKind::softmax_cross_entropy,
+                          .optimizer = {.kind = OptimizerKind::adamw, .weight_decay = 0.1, .clip_norm = 1},
+                          .learning_rate = 6e-4,
+                          .batch = 4};
+  Random random;
+  const Samples samples(workload, random);
+  const auto positions = static_cast<double>(workload.batch * workload.shape.features);
+  Floats initial;  // made once: drawing 124M numbers takes longer than all steps
+  const auto train = [&](Precision precision, bool graphs) {
+    Side side(make_subject(precision, graphs), workload, {}, initial);
+    if (initial.empty()) initial = side.download("parameters");
+    Course course;
+    for (int number = 0; number < 5; ++number) {  // both slots of batches: plain, recorded; one of them: replayed
+      side.step_on(samples.batch(0), number, workload.batch, true, true);
+      const StepStatus status = side.training().status.posted();
+      EXPECT_EQ(status.non_finite, 0) << "step " << number;
+      course.losses.push_back(seen(std::vector<double>{status.loss / positions})[0]);
+      course.norms.push_back(std::sqrt(status.gradient_squares));
+    }
+    course.weights = side.fetch("parameters");
+    return course;
+  };
+  std::vector<Course> courses;
+  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+    SCOPED_TRACE(name_of(precision));
+    Course recorded = train(precision, true);
+    const Course plain = train(precision, false);
+    EXPECT_EQ(recorded.losses, plain.losses);
+    EXPECT_EQ(recorded.norms, plain.norms);
+    EXPECT_TRUE(recorded.weights == plain.weights) << "recorded against plain calls";
+    EXPECT_LT(recorded.losses.back(), recorded.losses.front()) << "it learns the batch";
+    courses.push_back(std::move(recorded));
+  }
+  const auto& [fp32, bf16] = std::tie(courses[0], courses[1]);
+  EXPECT_TRUE(is_near(fp32.losses[0], std::log(static_cast<double>(workload.shape.outputs)), 0.5))
+      << "a guess at first";
+  EXPECT_TRUE(is_near(bf16.norms[0], fp32.norms[0], 5e-2 * fp32.norms[0]));
+  for (std::size_t number = 0; number < fp32.losses.size(); ++number) {
+    const double limit = number == 0 ? 3e-3 : 2e-2;
+    EXPECT_TRUE(is_near(bf16.losses[number], fp32.losses[number], limit * fp32.losses[number])) << "step " << number;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Gpu, Training, testing::Values(Precision::fp32, Precision::tf32, Precision::bf16),
