@@ -23,6 +23,7 @@
 #include "app/report/step_figures.hpp"
 #include "app/report/stop_watch.hpp"
 #include "io/runs/metrics_log.hpp"
+#include "model/loaded_libraries.hpp"
 
 namespace lockstep::app {
 
@@ -231,6 +232,9 @@ void show(Console& console, const StepResult& result, TimedSteps& bench, const s
       "{}\n{}, {}, {} samples per step, {} steps after {} to warm up, input: {}", engine.description(),
       counted(ranks, "rank"), comm::name_of(engine.gradient_communicator().transport()),
       with_commas(bench.workload().work.global_batch), options.repeat, options.warmup, word_of(options.work.input)));
+  if (const auto libraries = model::loaded_gpu_libraries(); !libraries.empty()) {
+    console.info(fmt::format("libraries  {}", fmt::join(libraries, ", ")));
+  }
   console.info(fmt::format("step       {:.4f} ms median, {:.4f} ms quickest", 1e3 * typical, 1e3 * result.quickest()));
   const double rows = result.samples_per_step * static_cast<double>(network.positions());
   console.info(fmt::format("rate       {} {}/s at the median, {} on the whole",

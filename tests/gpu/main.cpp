@@ -8,9 +8,11 @@
 #include <string_view>
 #include <system_error>
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include "gpu/subject.hpp"
+#include "model/loaded_libraries.hpp"
 
 namespace lockstep::model::test {
 namespace {
@@ -40,8 +42,6 @@ class Unnoticed final : public testing::EmptyTestEventListener {
   int count_ = 0;
 };
 
-bool parse_number(const char* text, std::uint64_t& number) {
-  const char* const end = text == nullptr ? nullptr : text + std::strlen(text);
 /// One line per test that compares with limits, passed or not: how near it came.
 class LargestErrors final : public testing::EmptyTestEventListener {
   void OnTestStart(const testing::TestInfo&) override { static_cast<void>(take_largest_error()); }
@@ -51,6 +51,8 @@ class LargestErrors final : public testing::EmptyTestEventListener {
   }
 };
 
+bool parse_number(const char* text, std::uint64_t& number) {
+  const char* const end = text == nullptr ? nullptr : text + std::strlen(text);
   return text != nullptr && std::from_chars(text, end, number) == std::from_chars_result{end, std::errc()};
 }
 
@@ -86,6 +88,30 @@ bool parse(int count, char** words) {
   return true;
 }
 
+/// In the library's own way of counting; names of files may lack it.
+std::string version_of(void* library) {
+  for (const char* const function : {"cublasLtGetVersion", "cudnnGetVersion"}) {
+    void* const found = dlsym(library, function);
+    if (found != nullptr) return std::to_string(reinterpret_cast<std::size_t (*)()>(found)());
+  }
+  int version = 0;
+  void* const found = dlsym(library, "ncclGetVersion");
+  if (found != nullptr) static_cast<void>(reinterpret_cast<int (*)(int*)>(found)(&version));
+  return version == 0 ? "?" : std::to_string(version);
+}
+
+/// The files that the loader takes here; this program itself loads cuBLASLt alone by now, or nothing.
+void tell_libraries() {
+  for (const char* const name : {"libcudnn.so.9", "libnccl.so.2"}) {
+    if (dlopen(name, RTLD_LAZY | RTLD_LOCAL) == nullptr) std::printf("library: %s\n", dlerror());
+  }
+  for (const std::string& file : loaded_gpu_libraries()) {
+    void* const library = dlopen(file.c_str(), RTLD_LAZY | RTLD_LOCAL);
+    const std::string version = library == nullptr ? "?" : version_of(library);
+    std::printf("library: %s, version %s\n", file.c_str(), version.c_str());
+  }
+}
+
 int run() {
   const Subject& chosen = subject();
   if (chosen.backend == "cuda") {
@@ -104,10 +130,14 @@ int run() {
                   device.name.c_str(), device.pci.c_str(), device.major, device.minor, device.processors,
                   static_cast<double>(device.bytes) / (1 << 30), cuda_build().c_str());
     }
-    if (survey_only) return 0;
+    if (survey_only) {
+      tell_libraries();
+      return 0;
+    }
   }
   std::printf("inputs: --seed %llu\n", static_cast<unsigned long long>(chosen.seed));
   if (!chosen.broken) {
+    testing::UnitTest::GetInstance()->listeners().Append(new LargestErrors);  // owned by the list
     const int failed = RUN_ALL_TESTS();
     return testing::UnitTest::GetInstance()->test_to_run_count() == 0 ? 1 : failed;
   }
@@ -132,4 +162,3 @@ int main(int count, char** words) {
   }
   return lockstep::model::test::run();
 }
-    testing::UnitTest::GetInstance()->listeners().Append(new LargestErrors);  // owned by the list
