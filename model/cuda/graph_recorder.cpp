@@ -20,7 +20,8 @@ void GraphRecorder::repeat(std::span<const std::int64_t> key, const std::functio
 }
 
 GraphExec GraphRecorder::record(const std::function<void()>& work) {
-  // Thread-local: other threads (the prefetcher, the communicator's own) go on calling CUDA as they like.
+  // Thread-local: other threads (the prefetcher, the communicator's own) go on calling CUDA as they like. They may also
+  // enqueue into what is recorded, as NCCL's thread does: only the end of a recording belongs to the thread that began.
   check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "beginning to record work");
   recording_ = true;
   cudaGraph_t recorded = nullptr;
