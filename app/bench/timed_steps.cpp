@@ -1,10 +1,9 @@
 #include "app/bench/timed_steps.hpp"
 
 #include <array>
-#include <cstring>
 #include <memory_resource>
-#include <random>
 
+#include "app/bench/random_values.hpp"
 #include "app/bench/rank_values.hpp"
 #include "app/plan/agreement.hpp"
 #include "app/plan/tuning.hpp"
@@ -17,7 +16,7 @@ namespace lockstep::app {
 
 namespace {
 
-constexpr int kResidentBatches = 8;
+constexpr std::uint32_t kResidentBatches = 2;  // in turns: no step's samples are in a cache from the step before
 
 /// What samples would look like that are in no file.
 model::SampleShape synthetic_shape(const StepWork& work) {
@@ -66,23 +65,22 @@ class ResidentInput {
         step_count_(work.global_batch),
         x_type_(network.sample_shape().tokens ? model::ElementType::int32 : model::ElementType::float32) {
     const model::SampleShape& shape = network.sample_shape();
-    std::mt19937 generator(static_cast<unsigned>(rank) + 1);  // the values do not matter, only that they are no zeros
-    std::normal_distribution<float> normal;
-    std::uniform_int_distribution<std::int32_t> label(0, static_cast<std::int32_t>(shape.outputs) - 1);
+    const auto rows = static_cast<std::size_t>(work.largest_part);
+    const auto targets = static_cast<std::size_t>(shape.tokens         ? shape.features
+                                                  : options.regression ? shape.outputs
+                                                                       : 1);
+    std::uint32_t stream = static_cast<std::uint32_t>(rank) * 2 * kResidentBatches;
     const auto fill = [&](std::pmr::vector<float>& values, bool numbers) {
-      for (float& value : values) {
-        const std::int32_t index = label(generator);
-        numbers ? static_cast<void>(value = normal(generator))
-                : static_cast<void>(std::memcpy(&value, &index, sizeof value));
-      }
+      numbers ? fill_random(values, stream) : fill_random_indices(values, stream, shape.outputs);
+      ++stream;
     };
-    const std::int64_t targets = shape.tokens ? shape.features : options.regression ? shape.outputs : 1;
-    for (int i = 0; i < kResidentBatches; ++i) {
-      fill(x_.emplace_back(static_cast<std::size_t>(work.largest_part * shape.features), memory), !shape.tokens);
-      fill(y_.emplace_back(static_cast<std::size_t>(work.largest_part * targets), memory), options.regression);
+    for (std::uint32_t i = 0; i < kResidentBatches; ++i) {
+      fill(x_.emplace_back(rows * static_cast<std::size_t>(shape.features), memory), !shape.tokens);
+      fill(y_.emplace_back(rows * targets, memory), options.regression);
     }
-    keys_.assign(static_cast<std::size_t>(work.largest_part), 0);
-    for (std::uint64_t& key : keys_) key = generator();
+    keys_.resize(rows);
+    for (std::size_t i = 0; i < rows; ++i)
+      keys_[i] = random_bits(static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(i));
   }
 
   MicroBatch next() {
