@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 #include <sys/resource.h>
 
+#include "app/bench/random_values.hpp"
 #include "app/bench/rank_values.hpp"
 #include "app/bench/timed_steps.hpp"
 #include "app/engine/file_watch.hpp"
@@ -34,19 +35,20 @@ std::int64_t roof_size(const model::Backend& backend) { return backend.is_host()
 
 /// FLOP/s of a GEMM of such matrices on this backend: what the GEMMs of a step can reach at best.
 double measure_roof(model::Backend& backend) {
+  constexpr std::int64_t kTileRows = 128;  // made on the host; the device repeats them
   const std::int64_t n = roof_size(backend);
   const std::size_t matrix_bytes = static_cast<std::size_t>(n * n) * size_of(backend.compute_type());
-  std::vector<float> values(static_cast<std::size_t>(n * n));  // not constant: bits that never flip take less power
-  std::uint32_t bits = 1;
-  for (float& value : values) {
-    bits = bits * 1664525u + 1013904223u;
-    value = static_cast<float>(bits >> 8) * 0x1p-23f - 1;
-  }
+  std::vector<float> values(static_cast<std::size_t>(kTileRows * n));
+  fill_random(values, 0);
   std::array<model::Tensor, 3> matrices;
   for (model::Tensor& matrix : matrices) {
     matrix = {backend.memory()->allocate(matrix_bytes, 256), backend.compute_type(), n, n};
-    backend.upload(values, matrix);
   }
+  backend.upload(values, matrices[0].row_range(0, kTileRows));
+  for (std::int64_t row = kTileRows; row < n; row += kTileRows) {
+    backend.cast(matrices[0].row_range(0, kTileRows), matrices[0].row_range(row, kTileRows));
+  }
+  backend.cast(matrices[0], matrices[1]);
   std::vector<double> seconds;
   for (int i = 0; i < 7; ++i) {
     backend.synchronize();
@@ -185,12 +187,13 @@ struct StepResult {
   double samples_per_step = 0;          ///< of all ranks
   std::optional<double> communication;  ///< seconds of a step, exposed or not; where it is known
   double flops = 0;                     ///< of a step
-  double roof = 0;                      ///< FLOP/s of a large GEMM
+  std::optional<double> roof;           ///< FLOP/s of a large GEMM; where it was asked for
   double peak_bytes = 0;                ///< resident
   model::DevicePeak peak;               ///< 0 FLOP/s: not known
   double typical() const { return median(seconds); }
   double quickest() const { return *std::min_element(seconds.begin(), seconds.end()); }
-  double fastest_possible() const { return flops / roof; }
+  /// NaN where the roof is not known.
+  double fastest_possible() const { return flops / roof.value_or(std::nan("")); }
   double utilisation() const { return peak.flops > 0 ? flops / typical() / peak.flops : 0; }
 };
 
@@ -211,9 +214,11 @@ StepResult measure(TimedSteps& bench, comm::Communicator& communicator, const Pl
   if (communication_before >= 0) result.communication = (bench.communication_seconds() - communication_before) / count;
   result.peak_bytes = peak_resident_bytes();
   result.share = split(bench.gather(steps));
-  communicator.barrier();
-  communicator.wait();
-  result.roof = measure_roof(bench.engine().backend());  // all ranks at once: they share the machine in the step, too
+  if (options.roof) {
+    communicator.barrier();
+    communicator.wait();
+    result.roof = measure_roof(bench.engine().backend());  // all ranks at once: they share the machine in the step, too
+  }
   for (const model::LayerPlan& layer : bench.workload().network->plan()) {
     result.flops += (layer.forward_flops + layer.backward_flops) * result.samples_per_step / communicator.size();
   }
@@ -252,11 +257,13 @@ void show(Console& console, const StepResult& result, TimedSteps& bench, const s
                     1e3 * result.share.waiting));
     console.info(fmt::format("buckets    {}, {}", describe_buckets(engine.buckets()), bucket_rule));
   }
-  console.info(
-      fmt::format("roofline   {:.4f} ms per step: {} per rank at {}/s (GEMM of {} rows and columns on every rank "
-                  "at once); {:.0f} % of it reached",
-                  1e3 * result.fastest_possible(), format_flops(result.flops), format_flops(result.roof),
-                  with_commas(roof_size(engine.backend())), 100 * result.fastest_possible() / typical));
+  if (result.roof) {
+    console.info(
+        fmt::format("roofline   {:.4f} ms per step: {} per rank at {}/s (GEMM of {} rows and columns on every rank "
+                    "at once); {:.0f} % of it reached",
+                    1e3 * result.fastest_possible(), format_flops(result.flops), format_flops(*result.roof),
+                    with_commas(roof_size(engine.backend())), 100 * result.fastest_possible() / typical));
+  }
   if (result.peak.flops > 0) {
     console.info(fmt::format("MFU        {:.1f} % of {}/s per rank ({})", 100 * result.utilisation(),
                              format_flops(result.peak.flops), result.peak.source));
@@ -302,7 +309,7 @@ io::MetricRecord to_record(const StepResult& result, TimedSteps& bench, const Pl
           {"bucket_rule", bucket_rule},
           {"mfu", result.utilisation()},
           {"peak_flops", result.peak.flops},
-          {"roof_flops", result.roof},
+          {"roof_flops", result.roof.value_or(std::nan(""))},
           {"roofline_ms", 1e3 * result.fastest_possible()},
           {"peak_resident_mb", result.peak_bytes / (1024 * 1024)}};
 }

@@ -30,6 +30,7 @@ struct StepWork {
 struct BenchStepOptions {
   StepWork work;
   std::int64_t warmup = 20, repeat = 200;  ///< steps
+  bool roof = true;                        ///< also a large GEMM, for the roofline
   bool sweep_buckets = false;              ///< also with other bucket sizes
   std::filesystem::path json;              ///< also write the figures there
   std::filesystem::path plan;              ///< write the layers there instead of timing anything

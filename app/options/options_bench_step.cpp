@@ -99,6 +99,8 @@ BenchStepOptions parse_bench_step(const std::vector<std::string>& arguments) {
   table.group("What is timed");
   table.add("warmup", options.warmup, "STEPS", "steps before the clock starts").at_least(0);
   table.add("repeat", options.repeat, "STEPS", "steps timed").at_least(1);
+  table.add("roof", options.roof,
+            "also time a large matrix product, and show what the step would take at its rate (the roofline)");
   table
       .add("sweep-buckets", options.sweep_buckets,
            "also time other bucket sizes, in turns, and show what the fixed rule loses; training keeps the rule")

@@ -9,6 +9,7 @@ for n in 1 3; do
   run -n $n bench step "${small[@]}" --json step.json
   expect_status 0; expect_silence
   expect_out "^time +compute [0-9.]+ %  exposed communication [0-9.]+ %  input [0-9.]+ %  host"
+  expect_out "^roofline +[0-9.]+ ms per step: "
   [ $n = 1 ] || expect_out "^all-reduce +[0-9.]+ ms per step in all, [0-9.]+ ms of it exposed; "
   [ $n = 1 ] || expect_out "^buckets +1 bucket \([0-9.]+ KiB\), up to 4 MiB$"
   python3 - $n <<'PYTHON' || failed "the JSON"
@@ -18,9 +19,20 @@ assert len(rows) == 1
 step = rows[0]
 assert step["bench"] == "step" and step["world"] == int(sys.argv[1]) and step["steps"] == 5
 assert step["buckets"] == 1 and int(step["bucket_sizes"]) >= step["parameters"] and step["bucket_rule"]
+assert step["roof_flops"] > 0 and step["roofline_ms"] > 0
 assert step["exposed_ms"] >= 0 and step["communication_ms"] >= 0 and step["waiting_ms"] >= 0
 PYTHON
 done
+
+check "without the matrix product of the roofline"
+run -n 1 bench step "${small[@]}" --no-roof --json step.json
+expect_status 0; expect_silence
+expect_out "^step "; expect_no_out "roofline"
+python3 - <<'PYTHON' || failed "the JSON"
+import json
+step = json.load(open("step.json"))
+assert step["step_ms"] > 0 and step["roof_flops"] is None and step["roofline_ms"] is None
+PYTHON
 
 check "buckets of the user's size, on the ring"
 run -n 2 bench step "${small[@]}" --transport ring --bucket-size 5000 --json step.json

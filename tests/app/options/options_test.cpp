@@ -205,6 +205,8 @@ TEST(BenchStepOptionsTest, SharesTheOptionsOfTraining) {
   EXPECT_EQ(parse_bench_step({"--plan", "p.jsonl"}).plan, "p.jsonl");
   EXPECT_EQ(o.work.train.execution.threads, 2);
   EXPECT_EQ(parse_bench_step({"--input", "data", "--data", "d"}).work.train.data.path, "d");
+  EXPECT_TRUE(o.roof);
+  EXPECT_FALSE(parse_bench_step({"--no-roof"}).roof);
   EXPECT_FALSE(o.sweep_buckets);
   EXPECT_TRUE(parse_bench_step({"--sweep-buckets"}).sweep_buckets);
   EXPECT_EQ(parse_bench_step({"--wire", "bf16"}).work.train.execution.wire, comm::WireFormat::bf16);
