@@ -2,6 +2,8 @@
 
 A request says what is wanted: "network" (cnn, resnet, lstm, gpt), "batch", and the network's own numbers: "depth",
 "layers", "hidden", "width", "heads", "unroll", "context", "classes", "image" ([height, width, channels]), "dropout".
+Networks of words also take "padded_classes": rows of their tables, of which random words use the first "classes"; gpt
+takes "residual": "bf16" under autocast, where residuals are fp32 otherwise.
 """
 import math
 
@@ -77,20 +79,25 @@ def resnet(request):
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, request["classes"]))
 
 
+def words_of(request):
+    """Rows of a table of words."""
+    return request.get("padded_classes", request["classes"])
+
+
 class Lstm(nn.Module):
     """Zaremba, Sutskever & Vinyals 2014. Each step begins with a state of zero: nothing is to be learnt here."""
 
     def __init__(self, request):
         super().__init__()
         hidden, rate = request["hidden"], request.get("dropout", 0)
-        self.words = nn.Embedding(request["classes"], hidden)
+        self.words = nn.Embedding(words_of(request), hidden)
         self.recurrent = nn.LSTM(hidden, hidden, request["layers"], dropout=rate)
         self.dropout = nn.Dropout(rate) if rate > 0 else nn.Identity()
-        self.out = nn.Linear(hidden, request["classes"])
+        self.out = nn.Linear(hidden, words_of(request))
 
     def forward(self, tokens):
         y, _ = self.recurrent(self.dropout(self.words(tokens.t())))
-        return self.out(self.dropout(y)).transpose(0, 1)
+        return self.out(self.dropout(y).transpose(0, 1))  # a copy of y costs less than one of the logits
 
 
 def attention_by_hand(q, k, v, is_causal):
@@ -128,14 +135,15 @@ class Gpt(nn.Module):
     def __init__(self, request):
         super().__init__()
         width = request["width"]
-        self.words = nn.Embedding(request["classes"], width)
+        self.residual = {"bf16": torch.bfloat16}.get(request.get("residual"), torch.float32)
+        self.words = nn.Embedding(words_of(request), width)
         self.places = nn.Parameter(0.02 * torch.randn(request["context"], width))
         self.blocks = nn.ModuleList(Block(width, request["heads"]) for _ in range(request["layers"]))
         self.norm = nn.LayerNorm(width)
         nn.init.normal_(self.words.weight, std=0.02)
 
     def forward(self, tokens):
-        x = self.words(tokens) + self.places
+        x = (self.words(tokens) + self.places).to(self.residual)
         for block in self.blocks:
             x = block(x)
         return functional.linear(self.norm(x), self.words.weight)
@@ -181,7 +189,7 @@ def loss_of(outputs, answers):
     return functional.cross_entropy(outputs.flatten(0, -2), answers.flatten())
 
 
-def make(name, batch, resident=8):
+def make(name, batch, resident=2):
     """For torch_step.py: the network, its loss on resident batch i, what makes its optimiser, the norm to clip to."""
     request = {**NAMED[name], "batch": batch}
     x, y = batches_of(request, resident)

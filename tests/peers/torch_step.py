@@ -21,7 +21,7 @@ import time
 # to twice as slow. These settings are read when the process starts.
 KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 34), "MALLOC_TOP_PAD_": str(1 << 26)}
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-RESIDENT_BATCHES = 8
+RESIDENT_BATCHES = 2
 
 
 def parse_arguments():
