@@ -13,7 +13,7 @@ That is a multi-layer perceptron; "network" instead of "layers" names one of tor
 
 mode: eager; compile (torch.compile with CUDA graphs, "reduce-overhead"); compile-default (torch.compile without CUDA
 graphs: large networks lose nothing, and compile sooner); graph (the whole step of eager kernels captured in one CUDA
-graph and replayed). precision: fp32, tf32, bf16 (autocast). Of gpt:
+graph and replayed). precision: fp32, tf32, bf16 (autocast, which makes it fp16 in cuDNN's LSTM). Of gpt:
 
     "attention": cudnn, flash, default (what PyTorch chooses). Without it: on a GPU the first of cuDNN, FlashAttention-2
                  and the others that takes these shapes, else default
@@ -231,6 +231,8 @@ class Steps:
             answer, failure = self.attempt(request, attention)
         if attention == "first" and any(word in failure.lower() for word in ("cudnn", "scaled_dot_product")):
             answer, _ = self.attempt(request, "default")
+        if self.device == "cuda":
+            torch.cuda.empty_cache()  # the other program takes its turn on the same GPU
         return answer
 
 
