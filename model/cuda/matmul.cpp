@@ -27,8 +27,8 @@ void check(cublasStatus_t status, const char* what) {
 }
 using cuda::check;
 
-/// cuBLASLt cannot run what was asked, and has enqueued nothing. Other errors are the device's: an error of the device
-/// that comes as INTERNAL_ERROR stays, and the kernel that runs instead reports it.
+/// cuBLASLt cannot run what was asked, and has enqueued nothing. An error of the device that comes as INTERNAL_ERROR is
+/// not lost: the kernel that runs instead reports it.
 bool is_refusal(cublasStatus_t status) {
   return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
          status == CUBLAS_STATUS_ARCH_MISMATCH || status == CUBLAS_STATUS_INTERNAL_ERROR;

@@ -88,6 +88,16 @@ close three cpu 1e-6
 trained parts 3 $gpt $on_gpu --bucket-size 3000 --shard-optimizer --accumulate 2
 close parts cpu 1e-6
 
+check "gpt: where cuBLASLt refuses all that it proposes, other kernels make the same curve, and the run says so"
+for precision in fp32 bf16; do
+  [ $precision = fp32 ] && tolerance=1e-6 || tolerance=1e-2
+  trained usual 1 $gpt --device gpu --precision $precision
+  ! grep -q 'cuBLASLt refuses' out err || failed "refusals without a fault"
+  LOCKSTEP_PLANT=refusals trained refused 1 $gpt --device gpu --precision $precision
+  grep -q 'cuBLASLt refuses .* a product .*: a simple, slow kernel computes it' out err || failed "no word of refusals"
+  close refused usual $tolerance
+done
+
 check "a checkpoint goes on where another device left it"
 trained cpu 2 $mlp --device cpu
 for first in $(some 1 gpu cpu); do

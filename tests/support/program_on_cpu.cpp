@@ -1,6 +1,7 @@
 // What makes lockstep a program whose GPUs are the stand-ins of this folder: eight of them to choose from, an order of
-// streams that LOCKSTEP_ORDER numbers, faults that LOCKSTEP_PLANT plants ("events": nobody waits for any), and at the
-// end the verdict: whatever the stand-ins have found ends the program with 97.
+// streams that LOCKSTEP_ORDER numbers, faults that LOCKSTEP_PLANT plants ("events": nobody waits for any; "refusals":
+// cuBLASLt refuses all that it proposes), and at the end the verdict: whatever the stand-ins have found ends the
+// program with 97.
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
@@ -23,6 +24,7 @@ class Verdict {
     lockstep::test::order_streams(std::strtoull(variable("LOCKSTEP_ORDER"), nullptr, 10) +
                                   std::strtoull(variable("OMPI_COMM_WORLD_RANK"), nullptr, 10));
     lockstep::test::ignore_events(std::string_view(variable("LOCKSTEP_PLANT")) == "events");
+    lockstep::test::refuse_proposals(std::string_view(variable("LOCKSTEP_PLANT")) == "refusals" ? 8 : 0);
   }
   Verdict(const Verdict&) = delete;
   Verdict& operator=(const Verdict&) = delete;
