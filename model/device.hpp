@@ -53,8 +53,8 @@ DeviceSurvey survey_devices();
 /// Why the library of matrix multiplications for GPUs cannot be used on this machine, with its remedy; empty: it can.
 /// Loads it.
 std::string gpu_library_error();
-/// Why no library does convolutions for GPUs on this machine; empty: one does. Loads it.
-std::string convolution_library_error();
+/// Why cuDNN cannot be used on this machine; empty: it can. Loads it.
+std::string cudnn_error();
 /// Free memory of one device, in bytes. Makes the process's context there. Throws DeviceError.
 std::size_t free_memory(const Device& device);
 /// The best precision that the device computes fast: bf16 from compute capability 8.0 on, else fp32.

@@ -13,7 +13,7 @@ DeviceSurvey survey_devices() { return {.devices = {}, .obstacle = kObstacle}; }
 
 std::string gpu_library_error() { return kObstacle; }
 
-std::string convolution_library_error() { return kObstacle; }
+std::string cudnn_error() { return kObstacle; }
 
 std::size_t free_memory(const Device&) { throw DeviceError(kObstacle); }
 

@@ -11,14 +11,14 @@
 
 #include "model/cuda/convolution_library.hpp"
 #include "model/cuda/cudnn_plans.hpp"
-#include "model/cuda/handles.hpp"
+#include "model/cuda/cudnn_session.hpp"
 #include "model/cuda/image_kernels.hpp"
 #include "model/device.hpp"
 #include "model/device_workspaces.hpp"
 
 namespace lockstep::model {
 
-std::string convolution_library_error() { return cuda::cudnn_obstacle(); }
+std::string cudnn_error() { return cuda::cudnn_obstacle(); }
 
 namespace cuda {
 
@@ -63,60 +63,31 @@ class CudnnConvolution final : public ConvolutionLibrary {
     return true;
   }
 
-  bool is_there() const noexcept override { return obstacle_ && obstacle_->empty(); }
+  bool is_there() const noexcept override { return cudnn_.obstacle() && cudnn_.obstacle()->empty(); }
   void* workspace(std::size_t bytes) override { return grown(workspace_, bytes); }
 
   std::string description() const override {
-    if (!obstacle_) return "cuDNN once there are any";
-    if (!obstacle_->empty()) return "products: " + *obstacle_;
-    const std::size_t version = cudnnGetVersion();
-    return fmt::format("cuDNN {}.{}.{}{}", version / 10000, version / 100 % 100, version % 100,
-                       unplanned_ == 0 ? "" : fmt::format(", {} of them by products", unplanned_));
+    const std::optional<std::string>& obstacle = cudnn_.obstacle();
+    if (!obstacle) return "cuDNN once there are any";
+    if (!obstacle->empty()) return "products: " + *obstacle;
+    return cudnn_.version_text() + (unplanned_ == 0 ? "" : fmt::format(", {} of them by products", unplanned_));
   }
 
  private:
-  struct Destroy {
-    void operator()(cudnnContext* handle) const noexcept { static_cast<void>(cudnnDestroy(handle)); }
-  };
-
-  /// Loads cuDNN when it is needed first; false where that fails.
-  bool start() {
-    if (!obstacle_) {
-      obstacle_ = cudnn_obstacle();
-      if (obstacle_->empty()) {
-        cudnnHandle_t handle = nullptr;
-        const cudnnStatus_t status = cudnnCreate(&handle);
-        handle_.reset(handle);
-        if (status != CUDNN_STATUS_SUCCESS) {
-          obstacle_ = fmt::format("cuDNN does not start here: {}", cudnnGetErrorString(status));
-        }
-      }
-    }
-    return obstacle_->empty();
-  }
-
   /// Null where there is none.
   const CudnnPlan* plan_for(const CudnnProblem& problem) {
-    if (!start()) return nullptr;
+    if (!cudnn_.start()) return nullptr;
     const auto key = problem.key();
     auto known = plans_.find(key);
     if (known == plans_.end()) {
-      std::optional<CudnnPlan> plan = find_cudnn_plan(CudnnDevice(handle_.get()), problem, kMostLibraryWorkspace);
+      std::optional<CudnnPlan> plan = find_cudnn_plan(cudnn_.device(), problem, kMostLibraryWorkspace);
       if (!plan) ++unplanned_;
       known = plans_.emplace(key, std::move(plan)).first;
     }
     return known->second ? &*known->second : nullptr;
   }
 
-  /// A block that is large enough, for bytes that nobody keeps.
-  void* grown(Block& block, std::size_t bytes) {
-    if (bytes > block.bytes()) {
-      if (block.data() != nullptr) before_moving_();
-      { const Block old = std::move(block); }
-      block = Block(memory_, bytes);
-    }
-    return block.data();
-  }
+  void* grown(Block& block, std::size_t bytes) { return cuda::grown(block, bytes, memory_, before_moving_); }
   void* grown(Block& block, const Tensor& like) { return grown(block, like.bytes()); }
 
   void* turned(cudaStream_t stream, const Tensor& w) {
@@ -129,20 +100,12 @@ class CudnnConvolution final : public ConvolutionLibrary {
     const std::array names{kCudnnImages, kCudnnFilters, kCudnnOutput};
     const std::array pointers{images, filters, output};
     void* const workspace = plan.workspace == 0 ? nullptr : grown(workspace_, plan.workspace);
-    CudnnDescriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-    pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, names.data(), 3)
-        .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, pointers.data(), 3)
-        .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, &workspace)
-        .finalize();
-    check_cudnn(cudnnSetStream(handle_.get(), stream), "choosing a stream");
-    check_cudnn(cudnnBackendExecute(handle_.get(), plan.descriptor.get(), pack.get()),
-                describe_current_device() + ", convolving");
+    cudnn_.run(stream, plan, names, pointers, workspace, "convolving");
   }
 
   DeviceMemory& memory_;
   std::function<void()> before_moving_;
-  std::optional<std::string> obstacle_;  ///< nothing: not yet tried
-  std::unique_ptr<cudnnContext, Destroy> handle_;
+  CudnnSession cudnn_;
   std::map<std::array<std::int64_t, 13>, std::optional<CudnnPlan>> plans_;
   Block filters_, workspace_;
   int unplanned_ = 0;

@@ -1,6 +1,7 @@
 #include "model/cuda/cudnn_plans.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -193,32 +194,21 @@ std::array<std::int64_t, 13> CudnnProblem::key() const noexcept {
           window.right};
 }
 
-std::optional<CudnnPlan> find_cudnn_plan(const CudnnDevice& device, const CudnnProblem& problem,
-                                         std::size_t most_workspace) {
-  const Convolution& shape = problem.shape;
-  CudnnDescriptor images = tensor_of(kCudnnImages, problem.images, shape.in, CUDNN_DATA_BFLOAT16);
-  CudnnDescriptor filters =
-      tensor_of(kCudnnFilters, shape.out.channels, {shape.window.height, shape.window.width, shape.in.channels},
-                CUDNN_DATA_BFLOAT16);
-  CudnnDescriptor output = tensor_of(kCudnnOutput, problem.images, shape.out, CUDNN_DATA_BFLOAT16);
-  CudnnDescriptor window = window_of(shape.window);
-  const Names names = names_of(problem.kind);
-  const double alpha = 1, beta = 0;
-  CudnnDescriptor operation(names.operation);
-  operation.set(names.images, images)
-      .set(names.filters, filters)
-      .set(names.output, output)
-      .set(names.window, window)
-      .set(names.alpha, CUDNN_TYPE_DOUBLE, &alpha)
-      .set(names.beta, CUDNN_TYPE_DOUBLE, &beta);
-  if (!operation.try_finalize()) return std::nullopt;
-  CudnnDescriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
-  device.put_into_graph(graph);
-  if (!graph.try_finalize()) return std::nullopt;
+bool CudnnGraph::try_append(CudnnDescriptor operation) {
+  if (!operation.try_finalize()) return false;
+  operations_.push_back(keep(std::move(operation)).get());
+  return true;
+}
+
+std::optional<CudnnPlan> find_cudnn_plan(const CudnnDevice& device, CudnnGraph graph, std::size_t most_workspace) {
+  CudnnDescriptor& whole = graph.keep(CudnnDescriptor(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR));
+  whole.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, graph.operations_.data(),
+            static_cast<std::int64_t>(graph.operations_.size()));
+  device.put_into_graph(whole);
+  if (!whole.try_finalize()) return std::nullopt;
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
     CudnnDescriptor heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
-    heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph)
+    heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, whole)
         .set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, &mode);
     device.put_into_heuristics(heuristics);
     if (!heuristics.try_finalize()) continue;
@@ -237,13 +227,35 @@ std::optional<CudnnPlan> find_cudnn_plan(const CudnnDevice& device, const CudnnP
       auto plan = plan_from(device, each, most_workspace);
       if (!plan) continue;
       plan->made_of = std::move(configurations);
-      for (CudnnDescriptor* const part : {&images, &filters, &output, &window, &operation, &graph, &heuristics}) {
-        plan->made_of.push_back(std::move(*part));
-      }
+      plan->made_of.push_back(std::move(heuristics));
+      std::ranges::move(graph.parts_, std::back_inserter(plan->made_of));
       return plan;
     }
   }
   return std::nullopt;
+}
+
+std::optional<CudnnPlan> find_cudnn_plan(const CudnnDevice& device, const CudnnProblem& problem,
+                                         std::size_t most_workspace) {
+  const Convolution& shape = problem.shape;
+  CudnnGraph graph;
+  const CudnnDescriptor& images = graph.keep(tensor_of(kCudnnImages, problem.images, shape.in, CUDNN_DATA_BFLOAT16));
+  const CudnnDescriptor& filters =
+      graph.keep(tensor_of(kCudnnFilters, shape.out.channels,
+                           {shape.window.height, shape.window.width, shape.in.channels}, CUDNN_DATA_BFLOAT16));
+  const CudnnDescriptor& output = graph.keep(tensor_of(kCudnnOutput, problem.images, shape.out, CUDNN_DATA_BFLOAT16));
+  const CudnnDescriptor& window = graph.keep(window_of(shape.window));
+  const Names names = names_of(problem.kind);
+  const double alpha = 1, beta = 0;
+  CudnnDescriptor operation(names.operation);
+  operation.set(names.images, images)
+      .set(names.filters, filters)
+      .set(names.output, output)
+      .set(names.window, window)
+      .set(names.alpha, CUDNN_TYPE_DOUBLE, &alpha)
+      .set(names.beta, CUDNN_TYPE_DOUBLE, &beta);
+  if (!graph.try_append(std::move(operation))) return std::nullopt;
+  return find_cudnn_plan(device, std::move(graph), most_workspace);
 }
 
 }  // namespace lockstep::model::cuda

@@ -1,9 +1,10 @@
 /// \file
-/// How cuDNN is asked for a convolution: a graph of one operation, engines that its heuristics propose for it, and the
-/// first of them that will do: it repeats bit for bit, adds in fp32 what a direct sum adds, keeps within the workspace,
-/// and can be built. Images are NHWC, filters and their gradients [out channels, height, width, in channels], all of
-/// them bfloat16: for gradients of filters in float32 cuDNN 9 proposes nothing. A plan is a static choice: the same in
-/// every run on one kind of device.
+/// How cuDNN is asked for operations: a graph of them, engines that its heuristics propose for it, and the first of
+/// them that will do: it repeats bit for bit, adds in fp32 what a direct sum adds, keeps within the workspace, and can
+/// be built. A plan is a static choice: the same in every run on one kind of device.
+///
+/// A convolution is a graph of one operation. Images are NHWC, filters and their gradients [out channels, height,
+/// width, in channels], all of them bfloat16: for gradients of filters in float32 cuDNN 9 proposes nothing.
 ///
 /// Plans are made for the device of a handle, or for one that is only described: that needs no GPU.
 #pragma once
@@ -11,10 +12,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <cudnn.h>
@@ -96,7 +99,21 @@ struct CudnnPlan {
 /// adds the products of a direct sum in fp32 in one order. A note that is not known here is a no.
 bool cudnn_engine_will_do(std::span<const cudnnBackendNumericalNote_t> notes) noexcept;
 
+/// A graph of operations in their order, and what they were made of.
+class CudnnGraph {
+ public:
+  /// Keeps it.
+  CudnnDescriptor& keep(CudnnDescriptor part) { return parts_.emplace_back(std::move(part)); }
+  /// Completes it and appends it to the graph; false where it contradicts itself.
+  [[nodiscard]] bool try_append(CudnnDescriptor operation);
+
+ private:
+  friend std::optional<CudnnPlan> find_cudnn_plan(const CudnnDevice&, CudnnGraph, std::size_t);
+  std::deque<CudnnDescriptor> parts_;  ///< stay where they are
+  std::vector<cudnnBackendDescriptor_t> operations_;
+};
 /// Nothing where no engine will do.
+std::optional<CudnnPlan> find_cudnn_plan(const CudnnDevice& device, CudnnGraph graph, std::size_t most_workspace);
 std::optional<CudnnPlan> find_cudnn_plan(const CudnnDevice& device, const CudnnProblem& problem,
                                          std::size_t most_workspace);
 

@@ -4,7 +4,7 @@
 
 namespace lockstep::model {
 
-std::string convolution_library_error() { return "this lockstep was built without cuDNN"; }
+std::string cudnn_error() { return "this lockstep was built without cuDNN"; }
 
 namespace cuda {
 

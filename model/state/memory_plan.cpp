@@ -93,7 +93,7 @@ MemoryPlan plan_memory(const Network& network, const ModelOptions& options, cons
                   side_product_bytes(network, options.max_batch, types);
   plan.patches = patch_bytes(network, options.max_batch, types.compute);
   if (plan.patches > 0 && types.compute == ElementType::bfloat16 &&
-      (types.convolution_library ? *types.convolution_library : convolution_library_error().empty())) {
+      (types.cudnn ? *types.cudnn : cudnn_error().empty())) {
     plan.cudnn = std::max(kMostLibraryWorkspace, std::exchange(plan.patches, 0));
   }
   plan.kernels = kKernelBytes;

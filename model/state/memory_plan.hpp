@@ -36,9 +36,8 @@ struct MemoryTypes {
   ElementType compute = ElementType::float32;
   ElementType master = ElementType::float32;
   bool is_host = true;
-  /// Whether a library does a GPU's convolutions in bfloat16; nothing: where it is here, which is asked where it
-  /// matters.
-  std::optional<bool> convolution_library = std::nullopt;
+  /// Whether cuDNN does a GPU's convolutions in bfloat16; nothing: where it is here, which is asked where it matters.
+  std::optional<bool> cudnn = std::nullopt;
 };
 MemoryTypes memory_types(const Backend& backend);
 MemoryTypes memory_types_on_gpu(Precision precision) noexcept;

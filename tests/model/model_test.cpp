@@ -458,7 +458,7 @@ TEST_F(ModelTest, MemoryOfADeviceHoldsWorkspaces) {
       make_network({.name = "resnet"}, {.features = 32 * 32 * 3, .outputs = 10, .image = ImageShape{32, 32, 3}});
   const auto images = [&](std::int64_t batch, Precision precision, bool library = false) {
     MemoryTypes types = memory_types_on_gpu(precision);
-    types.convolution_library = library;
+    types.cudnn = library;
     return plan_memory(*resnet, {.max_batch = batch}, {}, types);
   };
   const std::size_t of_image = images(1, Precision::bf16).patches;
