@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace lockstep::model {
 
@@ -14,6 +15,11 @@ inline constexpr std::size_t kMostPatchBytes = std::size_t{256} << 20;
 /// For convolutions by a library: its plans that want more are not taken. The patches of what it has no plan for lie
 /// there, too: one after the other.
 inline constexpr std::size_t kMostLibraryWorkspace = std::size_t{256} << 20;
+/// For the backward pass of attention by a library, of so many samples at a time as fit in kMostLibraryWorkspace: two
+/// bytes for each score of a sample, and what it keeps for itself.
+constexpr std::size_t library_attention_bytes(std::int64_t scores) {
+  return static_cast<std::size_t>(scores) * 2 + 4096;
+}
 /// For code, which CUDA loads when it is first used, and graphs. A process that had used cuBLAS held 287 MB with this
 /// way of loading and 667 MB with all code at once, its context included (pytorch/pytorch pull request 86509); the
 /// context is there before anybody looks at what is free.

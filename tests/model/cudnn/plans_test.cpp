@@ -1,12 +1,15 @@
-// cuDNN has plans for the convolutions of ResNet-50 (He et al. 2015) on a GPU that is only described: none is needed.
-// Where cuDNN cannot be loaded the tests say that they have not run.
+// cuDNN has plans for the convolutions of ResNet-50 (He et al. 2015) and the attention of GPT-2 (Radford et al. 2019)
+// on a GPU that is only described: none is needed. For attention it wants a driver to load what it compiles:
+// support/driver_on_cpu.cpp. Where cuDNN cannot be loaded the tests say that they have not run.
 #include <array>
 #include <string>
 #include <vector>
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "model/cuda/cudnn_attention_plans.hpp"
 #include "model/cuda/cudnn_plans.hpp"
 #include "model/device.hpp"
 #include "model/device_workspaces.hpp"
@@ -30,6 +33,9 @@ constexpr std::array kKinds{CudnnProblem::Kind::forward, CudnnProblem::Kind::fil
 class CudnnPlans : public testing::Test {
  protected:
   void SetUp() override {
+    // Stays loaded: cuDNN finds a driver of this name in the process, on every machine the same.
+    static void* const driver = dlopen(LOCKSTEP_DRIVER_ON_CPU, RTLD_NOW | RTLD_GLOBAL);
+    ASSERT_NE(driver, nullptr) << dlerror();
     const std::string obstacle = cudnn_obstacle();
     if (!obstacle.empty()) GTEST_SKIP() << "not run: " << obstacle;
   }
@@ -77,6 +83,73 @@ TEST_F(CudnnPlans, AreRefusedWhereTheyDoNotFit) {
       EXPECT_EQ(plan->workspace, 0u);
     }
   }
+}
+
+constexpr std::array kAttentionKinds{CudnnAttentionProblem::Kind::forward, CudnnAttentionProblem::Kind::backward};
+
+TEST_F(CudnnPlans, AreThereForAttention) {
+  const CudnnDevice device{std::string(kDevice)};
+  for (const Attention& shape : {Attention{.context = 1024, .heads = 12, .head_size = 64},
+                                 Attention{.context = 1024, .heads = 12, .head_size = 128},
+                                 Attention{.context = 128, .heads = 3, .head_size = 40}}) {
+    ASSERT_TRUE(cudnn_may_take(shape));
+    for (const auto kind : kAttentionKinds) {
+      const std::int64_t samples = cudnn_attention_samples(shape, 32, kMostWorkspace);
+      ASSERT_GT(samples, 0);
+      const std::string what = fmt::format("context {}, {} heads of {}, {} samples, kind {}", shape.context,
+                                           shape.heads, shape.head_size, samples, static_cast<int>(kind));
+      const auto plan = find_cudnn_plan(
+          device, CudnnAttentionProblem{kind, samples, shape.context, shape.heads, shape.head_size}, kMostWorkspace);
+      ASSERT_TRUE(plan.has_value()) << what;
+      // What the memory plan counts on. The backward pass keeps the gradients of the scores: that is how it repeats.
+      const std::size_t scores = static_cast<std::size_t>(samples * shape.heads * shape.context * shape.context);
+      EXPECT_LE(plan->workspace, static_cast<std::size_t>(samples) *
+                                     library_attention_bytes(shape.heads * shape.context * shape.context))
+          << what;
+      if (kind == CudnnAttentionProblem::Kind::backward) {
+        EXPECT_GE(plan->workspace, 2 * scores) << what;
+      }
+    }
+  }
+}
+
+TEST_F(CudnnPlans, AreNotThereForAttentionThatDoesNotFit) {
+  const CudnnDevice device{std::string(kDevice)};
+  for (const auto kind : kAttentionKinds) {  // rows that packs of 16 bytes do not fill
+    EXPECT_FALSE(find_cudnn_plan(device, CudnnAttentionProblem{kind, 2, 128, 2, 12}, kMostWorkspace).has_value());
+  }
+  const CudnnAttentionProblem large{CudnnAttentionProblem::Kind::backward, 32, 1024, 12, 64};
+  EXPECT_FALSE(find_cudnn_plan(device, large, kMostWorkspace).has_value()) << "more workspace than there is";
+}
+
+TEST_F(CudnnPlans, OfAttentionAreAskedForWhereTheyMeanIt) {
+  const Attention good{.context = 1024, .heads = 12, .head_size = 64};
+  EXPECT_TRUE(cudnn_may_take(good));
+  Attention bad = good;
+  bad.context = 1000;
+  EXPECT_FALSE(cudnn_may_take(bad));
+  bad = good;
+  bad.head_size = 60;
+  EXPECT_FALSE(cudnn_may_take(bad));
+  bad.head_size = 136;
+  EXPECT_FALSE(cudnn_may_take(bad));
+  bad = good;
+  bad.dropout.rate = 0.1f;
+  EXPECT_FALSE(cudnn_may_take(bad));
+  bad = good;
+  bad.first = 7;
+  EXPECT_FALSE(cudnn_may_take(bad));
+}
+
+TEST_F(CudnnPlans, OfAttentionTakeSamplesInNearlyEqualParts) {
+  const Attention shape{.context = 1024, .heads = 12, .head_size = 64};  // 24 MiB of scores a sample
+  const std::size_t most = std::size_t{256} << 20;
+  EXPECT_EQ(cudnn_attention_samples(shape, 1, most), 1);
+  EXPECT_EQ(cudnn_attention_samples(shape, 10, most), 10);
+  EXPECT_EQ(cudnn_attention_samples(shape, 11, most), 6);
+  EXPECT_EQ(cudnn_attention_samples(shape, 32, most), 8);
+  EXPECT_EQ(cudnn_attention_samples(shape, 31, most), 8);
+  EXPECT_EQ(cudnn_attention_samples(shape, 32, std::size_t{8} << 20), 0) << "not even one fits";
 }
 
 TEST_F(CudnnPlans, AreNotMadeOfEnginesThatDoNotRepeatOrRoundInBetween) {
