@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -25,7 +28,7 @@ namespace {
 using lockstep::test::MemoryAccess;
 
 std::vector<std::string> the_convolution_refusals;
-int the_convolutions = 0;
+int the_convolutions = 0, the_graphs = 0;
 bool convolutions_are_refused = false;
 
 cudnnStatus_t refuse_call(cudnnStatus_t status, std::string why) {
@@ -57,7 +60,11 @@ std::set<const BackendDescriptor*>& living() {
 
 std::size_t bytes_of_attribute(cudnnBackendAttributeType_t type) {
   switch (type) {
+    case CUDNN_TYPE_BOOLEAN:
+      return 1;
     case CUDNN_TYPE_DATA_TYPE:
+    case CUDNN_TYPE_POINTWISE_MODE:
+    case CUDNN_TYPE_REDUCTION_OPERATOR_TYPE:
     case CUDNN_TYPE_CONVOLUTION_MODE:
     case CUDNN_TYPE_HEUR_MODE:
     case CUDNN_TYPE_NUMERICAL_NOTE:
@@ -77,6 +84,7 @@ std::size_t bytes_of_attribute(cudnnBackendAttributeType_t type) {
 struct Rule {
   cudnnBackendAttributeType_t type;
   std::int64_t count;
+  bool optional = false;
 };
 using Rules = std::map<cudnnBackendAttributeName_t, Rule>;
 
@@ -105,7 +113,7 @@ std::optional<OperationNames> names_of_operation(cudnnBackendDescriptorType_t ty
   }
 }
 
-/// Attributes that may be set, all of which must be.
+/// Attributes that may be set, all of which must be but the optional ones.
 Rules rules_of(cudnnBackendDescriptorType_t type) {
   if (const auto names = names_of_operation(type)) {
     return {{names->x, {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1}}, {names->w, {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1}},
@@ -118,7 +126,36 @@ Rules rules_of(cudnnBackendDescriptorType_t type) {
               {CUDNN_ATTR_TENSOR_DIMENSIONS, {CUDNN_TYPE_INT64, 4}},
               {CUDNN_ATTR_TENSOR_STRIDES, {CUDNN_TYPE_INT64, 4}},
               {CUDNN_ATTR_TENSOR_UNIQUE_ID, {CUDNN_TYPE_INT64, 1}},
-              {CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, {CUDNN_TYPE_INT64, 1}}};
+              {CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, {CUDNN_TYPE_INT64, 1}},
+              {CUDNN_ATTR_TENSOR_IS_VIRTUAL, {CUDNN_TYPE_BOOLEAN, 1, true}},
+              {CUDNN_ATTR_TENSOR_IS_BY_VALUE, {CUDNN_TYPE_BOOLEAN, 1, true}}};
+    case CUDNN_BACKEND_MATMUL_DESCRIPTOR:
+      return {{CUDNN_ATTR_MATMUL_COMP_TYPE, {CUDNN_TYPE_DATA_TYPE, 1}}};
+    case CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR:
+      return {{CUDNN_ATTR_OPERATION_MATMUL_ADESC, {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1}},
+              {CUDNN_ATTR_OPERATION_MATMUL_BDESC, {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1}},
+              {CUDNN_ATTR_OPERATION_MATMUL_CDESC, {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1}},
+              {CUDNN_ATTR_OPERATION_MATMUL_DESC, {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1}}};
+    case CUDNN_BACKEND_POINTWISE_DESCRIPTOR:
+      return {{CUDNN_ATTR_POINTWISE_MODE, {CUDNN_TYPE_POINTWISE_MODE, 1}},
+              {CUDNN_ATTR_POINTWISE_MATH_PREC, {CUDNN_TYPE_DATA_TYPE, 1}},
+              {CUDNN_ATTR_POINTWISE_AXIS, {CUDNN_TYPE_INT64, 1, true}}};
+    case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR:
+      return {{CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1}},
+              {CUDNN_ATTR_OPERATION_POINTWISE_XDESC, {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1}},
+              {CUDNN_ATTR_OPERATION_POINTWISE_BDESC, {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, true}},
+              {CUDNN_ATTR_OPERATION_POINTWISE_TDESC, {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, true}},
+              {CUDNN_ATTR_OPERATION_POINTWISE_YDESC, {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1}}};
+    case CUDNN_BACKEND_REDUCTION_DESCRIPTOR:
+      return {{CUDNN_ATTR_REDUCTION_COMP_TYPE, {CUDNN_TYPE_DATA_TYPE, 1}},
+              {CUDNN_ATTR_REDUCTION_OPERATOR, {CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1}}};
+    case CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR:
+      return {{CUDNN_ATTR_OPERATION_REDUCTION_DESC, {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1}},
+              {CUDNN_ATTR_OPERATION_REDUCTION_XDESC, {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1}},
+              {CUDNN_ATTR_OPERATION_REDUCTION_YDESC, {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1}}};
+    case CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR:
+      return {{CUDNN_ATTR_OPERATION_RESHAPE_XDESC, {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1}},
+              {CUDNN_ATTR_OPERATION_RESHAPE_YDESC, {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1}}};
     case CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR:
       return {{CUDNN_ATTR_CONVOLUTION_COMP_TYPE, {CUDNN_TYPE_DATA_TYPE, 1}},
               {CUDNN_ATTR_CONVOLUTION_CONV_MODE, {CUDNN_TYPE_CONVOLUTION_MODE, 1}},
@@ -128,7 +165,7 @@ Rules rules_of(cudnnBackendDescriptorType_t type) {
               {CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, {CUDNN_TYPE_INT64, 2}},
               {CUDNN_ATTR_CONVOLUTION_DILATIONS, {CUDNN_TYPE_INT64, 2}}};
     case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR:
-      return {{CUDNN_ATTR_OPERATIONGRAPH_OPS, {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1}},
+      return {{CUDNN_ATTR_OPERATIONGRAPH_OPS, {CUDNN_TYPE_BACKEND_DESCRIPTOR, 0}},
               {CUDNN_ATTR_OPERATIONGRAPH_HANDLE, {CUDNN_TYPE_HANDLE, 1}}};
     case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
       return {{CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1}},
@@ -168,9 +205,11 @@ const char* obstacle_to_use(const BackendDescriptor& it) {
   if (it.graph != nullptr && !living().contains(it.graph)) return "a descriptor that was destroyed";
   for (const auto& [name, attribute] : it.attributes) {
     if (attribute.type != CUDNN_TYPE_BACKEND_DESCRIPTOR) continue;
-    const BackendDescriptor& other = descriptor_in(it, name);
-    if (!living().contains(&other)) return "a descriptor that was destroyed";
-    if (const char* const obstacle = obstacle_to_use(other)) return obstacle;
+    for (const cudnnBackendDescriptor_t each : values_of<cudnnBackendDescriptor_t>(it, name)) {
+      const BackendDescriptor& other = *as_descriptor(each);
+      if (!living().contains(&other)) return "a descriptor that was destroyed";
+      if (const char* const obstacle = obstacle_to_use(other)) return obstacle;
+    }
   }
   return it.graph == nullptr ? nullptr : obstacle_to_use(*it.graph);
 }
@@ -180,19 +219,30 @@ using Extents4 = std::array<std::int64_t, 4>;
 struct TensorView {
   Extents4 extents{}, strides{};
   std::int64_t name = 0, alignment = 1;
+  cudnnDataType_t type = CUDNN_DATA_BFLOAT16;
+  bool is_virtual = false, is_by_value = false;
 
-  std::size_t bytes() const {
+  /// With what lies between its elements.
+  std::size_t elements() const {
     std::int64_t last = 0;
     for (std::size_t i = 0; i < 4; ++i) last += (extents[i] - 1) * strides[i];
-    return static_cast<std::size_t>(last + 1) * sizeof(std::uint16_t);
+    return static_cast<std::size_t>(last + 1);
   }
+  std::size_t bytes() const { return elements() * (type == CUDNN_DATA_BFLOAT16 ? 2 : 4); }
   std::size_t at(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) const {
     return static_cast<std::size_t>(n * strides[0] + c * strides[1] + h * strides[2] + w * strides[3]);
   }
 };
+bool is_set(const BackendDescriptor& it, cudnnBackendAttributeName_t name) {
+  const auto found = it.attributes.find(name);
+  return found != it.attributes.end() && found->second.bytes.front() != std::byte{0};
+}
 TensorView tensor_view(const BackendDescriptor& it) {
   TensorView view{.name = value_of<std::int64_t>(it, CUDNN_ATTR_TENSOR_UNIQUE_ID),
-                  .alignment = value_of<std::int64_t>(it, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT)};
+                  .alignment = value_of<std::int64_t>(it, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT),
+                  .type = value_of<cudnnDataType_t>(it, CUDNN_ATTR_TENSOR_DATA_TYPE),
+                  .is_virtual = is_set(it, CUDNN_ATTR_TENSOR_IS_VIRTUAL),
+                  .is_by_value = is_set(it, CUDNN_ATTR_TENSOR_IS_BY_VALUE)};
   std::ranges::copy(values_of<std::int64_t>(it, CUDNN_ATTR_TENSOR_DIMENSIONS), view.extents.begin());
   std::ranges::copy(values_of<std::int64_t>(it, CUDNN_ATTR_TENSOR_STRIDES), view.strides.begin());
   return view;
@@ -229,9 +279,6 @@ bool overlaps(const TensorView& view) {
   return false;
 }
 const char* obstacle_in_tensor(const BackendDescriptor& it) {
-  if (value_of<cudnnDataType_t>(it, CUDNN_ATTR_TENSOR_DATA_TYPE) != CUDNN_DATA_BFLOAT16) {
-    return "a tensor of another type than bfloat16";
-  }
   return std::ranges::any_of(tensor_view(it).extents, [](std::int64_t extent) { return extent < 1; })
              ? "an empty tensor"
              : nullptr;
@@ -244,7 +291,9 @@ const char* obstacle_in_operation(const BackendDescriptor& it) {
     return "numbers of images or channels that do not fit together";
   }
   for (const auto name : {names.x, names.w, names.y}) {
-    if (overlaps(tensor_view(descriptor_in(it, name)))) return "a tensor whose elements overlap";
+    const TensorView tensor = tensor_view(descriptor_in(it, name));
+    if (tensor.type != CUDNN_DATA_BFLOAT16) return "a tensor of another type than bfloat16";
+    if (overlaps(tensor)) return "a tensor whose elements overlap";
   }
   for (std::size_t i = 0; i < 2; ++i) {
     const std::int64_t room = x.extents[2 + i] + window.before[i] + window.after[i] - w.extents[2 + i];
@@ -254,6 +303,7 @@ const char* obstacle_in_operation(const BackendDescriptor& it) {
   }
   return nullptr;
 }
+const char* obstacle_in_graph(const BackendDescriptor& it);
 const char* obstacle_in(const BackendDescriptor& it) {
   switch (it.type) {
     case CUDNN_BACKEND_TENSOR_DESCRIPTOR:
@@ -271,6 +321,8 @@ const char* obstacle_in(const BackendDescriptor& it) {
                      values_of<void*>(it, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS).size()
                  ? "more names than pointers"
                  : nullptr;
+    case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR:
+      return obstacle_in_graph(it);
     default:
       return names_of_operation(it.type) ? obstacle_in_operation(it) : nullptr;
   }
@@ -333,10 +385,241 @@ void convolve(const ConvolutionView& of, void* x, void* w, void* y) {
   }
 }
 
+// ---- graphs of several operations ----
+
+/// Elements lie where the strides say, also of tensors that are only inside.
+struct GraphTensor {
+  TensorView view;
+  void* data = nullptr;             ///< in memory; null: inside
+  std::vector<double> values = {};  ///< while the graph is computed
+  bool written = false;             ///< by an operation
+};
+using GraphTensors = std::map<std::int64_t, GraphTensor>;
+
+/// Calls visit(n, h, i, j) for each element.
+template <class Visit>
+void each_element(const Extents4& of, const Visit& visit) {
+  for (std::int64_t n = 0; n < of[0]; ++n) {
+    for (std::int64_t h = 0; h < of[1]; ++h) {
+      for (std::int64_t i = 0; i < of[2]; ++i) {
+        for (std::int64_t j = 0; j < of[3]; ++j) visit(n, h, i, j);
+      }
+    }
+  }
+}
+
+struct GraphOperation {
+  cudnnBackendDescriptorType_t type{};
+  cudnnPointwiseMode_t mode{};
+  cudnnReduceTensorOp_t reduction{};
+  std::int64_t axis = -1;
+  std::vector<std::int64_t> reads = {};  ///< names of tensors
+  std::int64_t writes = 0;
+};
+
+struct Graph {
+  std::vector<GraphOperation> operations;
+  GraphTensors tensors;
+};
+Graph graph_view(const BackendDescriptor& it) {
+  Graph graph;
+  for (const auto each : values_of<cudnnBackendDescriptor_t>(it, CUDNN_ATTR_OPERATIONGRAPH_OPS)) {
+    const BackendDescriptor& operation = *as_descriptor(each);
+    GraphOperation made{.type = operation.type};
+    const auto tensor = [&](cudnnBackendAttributeName_t name) {
+      const TensorView view = tensor_view(descriptor_in(operation, name));
+      graph.tensors.try_emplace(view.name, GraphTensor{.view = view});
+      return view.name;
+    };
+    switch (operation.type) {
+      case CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR:
+        made.reads = {tensor(CUDNN_ATTR_OPERATION_MATMUL_ADESC), tensor(CUDNN_ATTR_OPERATION_MATMUL_BDESC)};
+        made.writes = tensor(CUDNN_ATTR_OPERATION_MATMUL_CDESC);
+        break;
+      case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR: {
+        const BackendDescriptor& pass = descriptor_in(operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
+        made.mode = value_of<cudnnPointwiseMode_t>(pass, CUDNN_ATTR_POINTWISE_MODE);
+        if (pass.attributes.contains(CUDNN_ATTR_POINTWISE_AXIS)) {
+          made.axis = value_of<std::int64_t>(pass, CUDNN_ATTR_POINTWISE_AXIS);
+        }
+        for (const auto name : {CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_ATTR_OPERATION_POINTWISE_BDESC,
+                                CUDNN_ATTR_OPERATION_POINTWISE_TDESC}) {
+          if (operation.attributes.contains(name)) made.reads.push_back(tensor(name));
+        }
+        made.writes = tensor(CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
+        break;
+      }
+      case CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR:
+        made.reduction = value_of<cudnnReduceTensorOp_t>(descriptor_in(operation, CUDNN_ATTR_OPERATION_REDUCTION_DESC),
+                                                         CUDNN_ATTR_REDUCTION_OPERATOR);
+        made.reads = {tensor(CUDNN_ATTR_OPERATION_REDUCTION_XDESC)};
+        made.writes = tensor(CUDNN_ATTR_OPERATION_REDUCTION_YDESC);
+        break;
+      case CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR:
+        made.reads = {tensor(CUDNN_ATTR_OPERATION_RESHAPE_XDESC)};
+        made.writes = tensor(CUDNN_ATTR_OPERATION_RESHAPE_YDESC);
+        break;
+      default:
+        break;
+    }
+    graph.tensors.at(made.writes).written = true;
+    graph.operations.push_back(std::move(made));
+  }
+  return graph;
+}
+
+bool spreads_to(const Extents4& from, const Extents4& to) {
+  for (std::size_t i = 0; i < 4; ++i) {
+    if (from[i] != to[i] && from[i] != 1) return false;
+  }
+  return true;
+}
+
+const char* obstacle_in_graph(const BackendDescriptor& it) {
+  const auto operations = values_of<cudnnBackendDescriptor_t>(it, CUDNN_ATTR_OPERATIONGRAPH_OPS);
+  const auto convolves = [](cudnnBackendDescriptor_t each) {
+    return names_of_operation(as_descriptor(each)->type).has_value();
+  };
+  if (std::ranges::any_of(operations, convolves)) {
+    return operations.size() == 1 ? nullptr : "a convolution among other operations";
+  }
+  const Graph graph = graph_view(it);
+  std::set<std::int64_t> known;
+  for (const auto& [name, tensor] : graph.tensors) {
+    if (overlaps(tensor.view)) return "a tensor whose elements overlap";
+    if (!tensor.written && tensor.view.is_virtual) return "a tensor that nothing writes";
+    if (!tensor.written) known.insert(name);
+  }
+  for (const GraphOperation& operation : graph.operations) {
+    const TensorView& y = graph.tensors.at(operation.writes).view;
+    for (const std::int64_t name : operation.reads) {
+      if (!known.contains(name)) return "a tensor that is read before it is written";
+    }
+    if (!known.insert(operation.writes).second) return "a tensor that is written twice";
+    const TensorView& x = graph.tensors.at(operation.reads[0]).view;
+    switch (operation.type) {
+      case CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR: {
+        const TensorView& b = graph.tensors.at(operation.reads[1]).view;
+        if (x.type != CUDNN_DATA_BFLOAT16 || b.type != CUDNN_DATA_BFLOAT16) return "a product of other types";
+        if (!y.is_virtual && y.type != CUDNN_DATA_BFLOAT16) return "a product that blocks add up in any order";
+        if (x.extents[3] != b.extents[2] ||
+            y.extents != Extents4{x.extents[0], x.extents[1], x.extents[2], b.extents[3]} ||
+            b.extents[0] != x.extents[0] || b.extents[1] != x.extents[1]) {
+          return "a product of matrices that do not fit together";
+        }
+        break;
+      }
+      case CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR:
+        if (y.extents != Extents4{x.extents[0], x.extents[1], x.extents[2], 1}) return "a sum of other than rows";
+        break;
+      case CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR:
+        if (x.elements() != y.elements()) return "another number of elements";
+        break;
+      default:
+        for (const std::int64_t name : operation.reads) {
+          if (!spreads_to(graph.tensors.at(name).view.extents, y.extents)) return "tensors that do not fit together";
+        }
+    }
+  }
+  return nullptr;
+}
+
+double passed(const GraphOperation& operation, const std::array<double, 3>& in,
+              const std::array<std::int64_t, 4>& place) {
+  switch (operation.mode) {
+    case CUDNN_POINTWISE_ADD:
+      return in[0] + in[1];
+    case CUDNN_POINTWISE_SUB:
+      return in[0] - in[1];
+    case CUDNN_POINTWISE_MUL:
+      return in[0] * in[1];
+    case CUDNN_POINTWISE_DIV:
+      return in[0] / in[1];
+    case CUDNN_POINTWISE_EXP:
+      return std::exp(in[0]);
+    case CUDNN_POINTWISE_LOG:
+      return std::log(in[0]);
+    case CUDNN_POINTWISE_GEN_INDEX:
+      return static_cast<double>(place.at(static_cast<std::size_t>(operation.axis)));
+    case CUDNN_POINTWISE_CMP_GE:
+      return in[0] >= in[1] ? 1 : 0;
+    case CUDNN_POINTWISE_BINARY_SELECT:
+      return in[2] != 0 ? in[0] : in[1];
+    default:
+      return std::numeric_limits<double>::quiet_NaN();
+  }
+}
+
+double rounded(const TensorView& to, double value) {
+  if (to.type == CUDNN_DATA_BFLOAT16) {
+    const auto bits = lockstep::model::formulas::bfloat16_bits(static_cast<float>(value));
+    return static_cast<double>(lockstep::model::formulas::from_bfloat16_bits(bits));
+  }
+  return value;
+}
+
+void compute(const GraphOperation& operation, GraphTensors& tensors) {
+  const auto at = [](const GraphTensor& tensor, std::int64_t n, std::int64_t h, std::int64_t i, std::int64_t j) {
+    const Extents4& of = tensor.view.extents;  // one element stands for all of its row
+    return tensor
+        .values[tensor.view.at(of[0] == 1 ? 0 : n, of[1] == 1 ? 0 : h, of[2] == 1 ? 0 : i, of[3] == 1 ? 0 : j)];
+  };
+  GraphTensor& y = tensors.at(operation.writes);
+  const GraphTensor& x = tensors.at(operation.reads[0]);
+  y.values.assign(y.view.elements(), 0);
+  if (operation.type == CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR) {
+    std::ranges::transform(x.values, y.values.begin(), [&](double value) { return rounded(y.view, value); });
+    return;
+  }
+  each_element(y.view.extents, [&](std::int64_t n, std::int64_t h, std::int64_t i, std::int64_t j) {
+    double value = 0;
+    if (operation.type == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR) {
+      const GraphTensor& b = tensors.at(operation.reads[1]);
+      for (std::int64_t k = 0; k < x.view.extents[3]; ++k) value += at(x, n, h, i, k) * at(b, n, h, k, j);
+    } else if (operation.type == CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR) {
+      const bool adds = operation.reduction == CUDNN_REDUCE_TENSOR_ADD;
+      value = adds ? 0 : -std::numeric_limits<double>::infinity();
+      for (std::int64_t k = 0; k < x.view.extents[3]; ++k) {
+        value = adds ? value + at(x, n, h, i, k) : std::max(value, at(x, n, h, i, k));
+      }
+    } else {
+      std::array<double, 3> in{};
+      for (std::size_t k = 0; k < operation.reads.size(); ++k) {
+        in[k] = at(tensors.at(operation.reads[k]), n, h, i, j);
+      }
+      value = passed(operation, in, {n, h, i, j});
+    }
+    y.values[y.view.at(n, h, i, j)] = rounded(y.view, value);
+  });
+}
+
+void compute(Graph& graph) {
+  for (auto& [name, tensor] : graph.tensors) {
+    if (tensor.written || tensor.view.is_by_value) continue;
+    tensor.values.assign(tensor.view.elements(), 0);
+    each_element(tensor.view.extents, [&](auto... place) {
+      const std::size_t index = tensor.view.at(place...);
+      tensor.values[index] = tensor.view.type == CUDNN_DATA_BFLOAT16
+                                 ? number_in(tensor.data, index)
+                                 : static_cast<double>(static_cast<const float*>(tensor.data)[index]);
+    });
+  }
+  for (const GraphOperation& operation : graph.operations) compute(operation, graph.tensors);
+  for (auto& [name, tensor] : graph.tensors) {
+    if (!tensor.written || tensor.view.is_virtual) continue;
+    each_element(tensor.view.extents, [&](auto... place) {
+      const std::size_t index = tensor.view.at(place...);
+      if (tensor.view.type == CUDNN_DATA_BFLOAT16) return put_number(tensor.values[index], tensor.data, index);
+      static_cast<float*>(tensor.data)[index] = static_cast<float>(tensor.values[index]);
+    });
+  }
+}
+
 }  // namespace
 
 namespace lockstep::test {
 
+int take_graphs() { return std::exchange(the_graphs, 0); }
 std::vector<std::string> take_convolution_refusals() { return std::exchange(the_convolution_refusals, {}); }
 int take_convolutions() { return std::exchange(the_convolutions, 0); }
 void refuse_convolutions(bool refuse) { convolutions_are_refused = refuse; }
@@ -389,6 +672,7 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t it) {
   BackendDescriptor& descriptor = *as_descriptor(it);
   for (const auto& [name, rule] : rules_of(descriptor.type)) {
     const auto found = descriptor.attributes.find(name);
+    if (found == descriptor.attributes.end() && rule.optional) continue;
     if (found == descriptor.attributes.end()) {
       return refuse_call(CUDNN_STATUS_BAD_PARAM, "a descriptor that lacks attribute " + std::to_string(name));
     }
@@ -471,34 +755,55 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   if (configuration.engine == Engine::does_not_repeat || configuration.engine == Engine::rounds_sums) {
     return refuse_call(CUDNN_STATUS_NOT_SUPPORTED, "a plan of an engine that does not repeat or rounds its sums");
   }
-  const ConvolutionView of = convolution_view(descriptor_in(*configuration.graph, CUDNN_ATTR_OPERATIONGRAPH_OPS));
   const auto names = values_of<std::int64_t>(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
   const auto pointers = values_of<void*>(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
-  void* found[3] = {};
   std::vector<MemoryAccess> accesses;
-  const TensorView* const tensors[] = {&of.x, &of.w, &of.y};
-  const std::size_t written = of.kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR           ? 2
-                              : of.kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR ? 1
-                                                                                                          : 0;
-  for (std::size_t i = 0; i < 3; ++i) {
-    const auto at = std::ranges::find(names, tensors[i]->name);
-    if (at == names.end()) return refuse_call(CUDNN_STATUS_BAD_PARAM, "a tensor without a pointer");
-    found[i] = pointers[static_cast<std::size_t>(at - names.begin())];
-    if (reinterpret_cast<std::uintptr_t>(found[i]) % static_cast<std::uintptr_t>(tensors[i]->alignment) != 0) {
-      return refuse_call(CUDNN_STATUS_BAD_PARAM, "a pointer that is less aligned than its tensor says");
+  /// Where a tensor is; null, and a refusal, where it is not or not as aligned as it says.
+  const auto find = [&](const TensorView& tensor, bool is_written) -> void* {
+    const auto at = std::ranges::find(names, tensor.name);
+    if (at == names.end()) return refuse_call(CUDNN_STATUS_BAD_PARAM, "a tensor without a pointer"), nullptr;
+    void* const found = pointers[static_cast<std::size_t>(at - names.begin())];
+    if (tensor.is_by_value) return found;
+    if (reinterpret_cast<std::uintptr_t>(found) % static_cast<std::uintptr_t>(tensor.alignment) != 0) {
+      return refuse_call(CUDNN_STATUS_BAD_PARAM, "a pointer that is less aligned than its tensor says"), nullptr;
     }
-    accesses.push_back({found[i], tensors[i]->bytes(), i == written});
-  }
+    accesses.push_back({found, tensor.bytes(), is_written});
+    return found;
+  };
   const auto bytes = static_cast<std::size_t>(kWorkspaceOfEngine[static_cast<std::size_t>(configuration.engine)]);
   void* const workspace = value_of<void*>(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
+  std::function<void()> work;
+  const BackendDescriptor& first = descriptor_in(*configuration.graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
+  const bool convolves = names_of_operation(first.type).has_value();
+  if (convolves) {
+    const ConvolutionView of = convolution_view(first);
+    const bool forward = of.kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+               filters = of.kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR;
+    void* const x = find(of.x, !forward && !filters);
+    void* const w = x == nullptr ? nullptr : find(of.w, filters);
+    void* const y = w == nullptr ? nullptr : find(of.y, forward);
+    if (y == nullptr) return CUDNN_STATUS_BAD_PARAM;
+    work = [=] { convolve(of, x, w, y); };
+  } else {
+    Graph graph = graph_view(*configuration.graph);
+    for (auto& [name, tensor] : graph.tensors) {
+      if (tensor.view.is_virtual) continue;
+      tensor.data = find(tensor.view, tensor.written);
+      if (tensor.data == nullptr) return CUDNN_STATUS_BAD_PARAM;
+      // Host memory, which nobody keeps until the graph is computed.
+      if (tensor.view.is_by_value) tensor.values = {static_cast<double>(*static_cast<const float*>(tensor.data))};
+    }
+    work = [graph = std::move(graph)]() mutable { compute(graph); };
+  }
   if (bytes > 0 && workspace == nullptr) return refuse_call(CUDNN_STATUS_BAD_PARAM, "a workspace that is missing");
   if (bytes > 0) accesses.push_back({workspace, bytes, true});
-  ++the_convolutions;
-  const cudaError_t error = lockstep::test::enqueue_on_cpu(handle->stream, "a convolution", std::move(accesses),
-                                                           [=, x = found[0], w = found[1], y = found[2]] {
-                                                             if (bytes > 0) std::memset(workspace, 0xff, bytes);
-                                                             convolve(of, x, w, y);
-                                                           });
+  ++(convolves ? the_convolutions : the_graphs);
+  const cudaError_t error =
+      lockstep::test::enqueue_on_cpu(handle->stream, convolves ? "a convolution" : "a graph of cuDNN",
+                                     std::move(accesses), [bytes, workspace, work = std::move(work)] {
+                                       if (bytes > 0) std::memset(workspace, 0xff, bytes);
+                                       work();
+                                     });
   return error == cudaSuccess ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED;
 }
 
