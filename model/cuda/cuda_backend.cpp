@@ -38,6 +38,12 @@ int unreserved_processors(const BackendOptions& options, const Device& device) {
   return reserved == 0 ? 0 : device.processors - reserved;
 }
 
+/// Hopper alone: before it our own kernels are as fast, and on Blackwell the backward pass of cuDNN's rule for engines
+/// does not repeat.
+bool takes_attention_library(const BackendOptions& options, const Device& device) {
+  return options.attention_library && options.precision == Precision::bf16 && device.major == 9;
+}
+
 }  // namespace
 
 Device CudaBackend::choose(const BackendOptions& options) {
@@ -93,7 +99,10 @@ CudaBackend::CudaBackend(const BackendOptions& options, Device device)
                   .memory = memory_,
                   .scratch = scratch(),
                   .persistent = options.persistent_lstm ? persistent_limits(device_) : PersistentLimits{}},
-                 {.compute = compute_type(), .master = master_type()}) {}
+                 {.compute = compute_type(), .master = master_type()},
+                 takes_attention_library(options, device_)
+                     ? make_attention_library(memory_, [this] { forget_recordings(); })
+                     : nullptr) {}
 
 CudaBackend::~CudaBackend() {
   // Nothing may be under way in memory that goes away now. After a failure both calls report it and return at once.

@@ -25,7 +25,9 @@ bool grow(std::vector<Block>& blocks, DeviceMemory& memory, std::size_t bytes) {
 
 std::string CudaSequences::description() const {
   const std::int64_t most = types().compute == ElementType::bfloat16 ? most_persistent_units(tools_.persistent) : 0;
-  return most == 0 ? "LSTM steps by products" : fmt::format("LSTM steps of up to {} units in one kernel", most);
+  const std::string steps =
+      most == 0 ? "LSTM steps by products" : fmt::format("LSTM steps of up to {} units in one kernel", most);
+  return attention_ == nullptr ? steps : fmt::format("{}, attention by {}", steps, attention_->description());
 }
 
 void CudaSequences::fill_zero(const Tensor& x) {
@@ -118,13 +120,16 @@ void CudaSequences::do_dropout(const Tensor& x, const Tensor& keys, const Dropou
 }
 
 void CudaSequences::do_attention_forward(const Attention& shape, const AttentionForwardOperands& operands) {
+  if (attention_ != nullptr && attention_->forward(tools_.stream, shape, operands)) return;
   cuda::attention_forward(tools_.stream, shape, operands);
 }
 
 void CudaSequences::do_attention_backward(const Attention& shape, const AttentionBackwardOperands& operands) {
   const auto& [joint, keys, y, log_sums, d_y, d_joint] = operands;
   if (y.count() == 0) return;
-  cuda::attention_backward(tools_.stream, shape, operands, deltas(log_sums.rows, log_sums.columns));
+  const Tensor products = deltas(log_sums.rows, log_sums.columns);
+  if (attention_ != nullptr && attention_->backward(tools_.stream, shape, operands, products)) return;
+  cuda::attention_backward(tools_.stream, shape, operands, products);
 }
 
 void CudaSequences::do_lstm_forward(const Lstm& shape, const LstmForwardOperands& operands) {

@@ -1,7 +1,8 @@
 /// \file
-/// Sequences on one GPU: products through cuBLASLt, everything else in our own kernels (sequence_kernels.hpp), in the
-/// order of one stream, but for the steps of an LSTM that name a side queue. All of it is enqueued, so a pass of many
-/// steps is one graph where the backend records it.
+/// Sequences on one GPU: products through cuBLASLt, attention through a library where there is one and it takes the
+/// call, everything else in our own kernels (sequence_kernels.hpp), in the order of one stream, but for the steps of an
+/// LSTM that name a side queue. All of it is enqueued, so a pass of many steps is one graph where the backend records
+/// it.
 ///
 /// All steps of an LSTM that a call names are one kernel where they take_persistent_lstm(). Else each step is a product
 /// and a pass.
@@ -9,9 +10,12 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "model/cuda/attention_library.hpp"
 #include "model/cuda/device_memory.hpp"
 #include "model/cuda/kernels.hpp"
 #include "model/cuda/matmul.hpp"
@@ -36,9 +40,12 @@ struct CudaTools {
 
 class CudaSequences final : public SequenceOperations {
  public:
-  CudaSequences(const CudaTools& tools, const OperationTypes& types) : SequenceOperations(types), tools_(tools) {}
+  /// `attention` may be null: all of it runs in our own kernels.
+  CudaSequences(const CudaTools& tools, const OperationTypes& types,
+                std::unique_ptr<AttentionLibrary> attention = nullptr)
+      : SequenceOperations(types), tools_(tools), attention_(std::move(attention)) {}
 
-  /// "LSTM steps of up to 1536 units in one kernel" or "LSTM steps by products"
+  /// "LSTM steps of up to 1536 units in one kernel, attention by cuDNN 9.19.0" or "LSTM steps by products"
   std::string description() const;
   /// In the main queue: such kernels never wait for each other's room.
   bool takes_lstm_whole(const Lstm& shape) const noexcept override {
@@ -73,6 +80,7 @@ class CudaSequences final : public SequenceOperations {
   PersistentWorkspace persistent_workspace(const Lstm& shape);
 
   CudaTools tools_;
+  std::unique_ptr<AttentionLibrary> attention_;
   // Ever larger ones; the older stay, for recorded work may know where they are.
   std::vector<Block> deltas_, lstm_words_, lstm_sums_;
 };

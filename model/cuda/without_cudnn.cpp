@@ -1,4 +1,5 @@
-// Built without cuDNN: convolutions are matrix multiplications.
+// Built without cuDNN: convolutions are matrix multiplications, attention runs in our own kernels.
+#include "model/cuda/attention_library.hpp"
 #include "model/cuda/convolution_library.hpp"
 #include "model/device.hpp"
 
@@ -9,6 +10,9 @@ std::string cudnn_error() { return "this lockstep was built without cuDNN"; }
 namespace cuda {
 
 std::unique_ptr<ConvolutionLibrary> make_convolution_library(DeviceMemory&, std::function<void()>) { return nullptr; }
+std::unique_ptr<AttentionLibrary> make_attention_library(DeviceMemory&, std::function<void()>, std::size_t) {
+  return nullptr;
+}
 
 }  // namespace cuda
 

@@ -171,7 +171,7 @@ TEST_P(Queue, RecordedWorkMakesTheSameBits) {
   std::vector<std::vector<std::vector<Floats>>> runs;
   for (const bool graphs : {true, true, false}) {
     Random same;
-    const auto device = make_subject(GetParam(), graphs);
+    const auto device = make_subject(GetParam(), {.graphs = graphs});
     Step step(*device, same, GetParam());
     auto& results = runs.emplace_back();
     for (int number = 0; number < 8; ++number) {

@@ -1,7 +1,10 @@
 // Every operation on sequences at every precision against the float64 reference, with fresh random inputs and poisoned
 // outputs.
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
+#include <vector>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -15,6 +18,7 @@ namespace {
 class Sequences : public Twins {
  protected:
   Accumulate either() { return random_.coin() ? Accumulate::yes : Accumulate::no; }
+  void expect_attention();
 };
 
 TEST_P(Sequences, ToTimeMajor) {
@@ -226,15 +230,17 @@ TEST_P(Sequences, Dropout) {
   }
 }
 
-TEST_P(Sequences, Attention) {
+void Sequences::expect_attention() {
   struct Case {
     std::int64_t samples, context, heads, head_size;
     float dropout;
   };
   std::vector<Case> cases{{2, 64, 4, 32, 0},     {1, 1, 1, 64, 0},      {3, 17, 2, 64, 0.2f}, {1, 129, 2, 128, 0},
-                          {2, 100, 3, 16, 0.1f}, {1, 200, 1, 64, 0.5f}, {2, 33, 1, 40, 0},    {0, 8, 2, 64, 0}};
+                          {2, 100, 3, 16, 0.1f}, {1, 200, 1, 64, 0.5f}, {2, 33, 1, 40, 0},    {0, 8, 2, 64, 0},
+                          {3, 128, 2, 64, 0},    {1, 256, 1, 128, 0},   {2, 128, 3, 40, 0}};
   if (!subject().quick) {
     cases.push_back({1, 1024, 2, 64, 0});
+    cases.push_back({13, 1024, 12, 64, 0});  // more than one call of a library
     cases.push_back({1, 513, 2, 128, 0.1f});
     cases.push_back({4, 256, 6, 64, 0.2f});
   }
@@ -267,6 +273,40 @@ TEST_P(Sequences, Attention) {
                                                      .d_joint = of(d_joint)});
     });
     expect_close(d_joint, "d_joint", 0.1, 2);  // scores' gradients are differences of what is rounded
+  }
+}
+
+TEST_P(Sequences, Attention) { expect_attention(); }
+
+/// A library may make it, or our own kernels.
+TEST_P(Sequences, AttentionWithoutALibrary) {
+  device_ = make_subject(precision_, {.attention_library = false});
+  expect_attention();
+}
+
+/// And twice the same bits.
+TEST_P(Sequences, AttentionRepeats) {
+  for (const bool by_library : {true, false}) {
+    device_ = make_subject(precision_, {.attention_library = by_library});
+    const ::lockstep::model::Attention shape{.context = 256, .heads = 4, .head_size = 64, .dropout = {}};
+    const std::int64_t samples = subject().quick ? 1 : 8, rows = samples * shape.context, width = shape.width();
+    const Twin joint = activations(rows, 3 * width, 2), d_y = activations(rows, width);
+    std::vector<double> first;
+    for (int run = 0; run < (subject().quick ? 2 : 10); ++run) {
+      const Twin y = poison(Holds::activations, rows, width), d_joint = poison(Holds::activations, rows, 3 * width);
+      const Twin log_sums = poison(Holds::statistics, samples * shape.heads, shape.context);
+      device_->sequences().attention_forward(
+          shape, {.joint = joint.on_device(), .y = y.on_device(), .log_sums = log_sums.on_device()});
+      device_->sequences().attention_backward(shape, {.joint = joint.on_device(),
+                                                      .y = y.on_device(),
+                                                      .log_sums = log_sums.on_device(),
+                                                      .d_y = d_y.on_device(),
+                                                      .d_joint = d_joint.on_device()});
+      std::vector<double> all = y.fetch();
+      for (const Twin* const each : {&log_sums, &d_joint}) std::ranges::copy(each->fetch(), std::back_inserter(all));
+      if (run == 0) first = all;
+      EXPECT_EQ(all, first) << "run " << run << (by_library ? ", by a library" : ", by our own kernels");
+    }
   }
 }
 

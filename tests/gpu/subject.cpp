@@ -66,9 +66,12 @@ Subject& subject() {
   return the_one;
 }
 
-std::unique_ptr<Backend> make_subject(Precision precision, bool graphs) {
+std::unique_ptr<Backend> make_subject(Precision precision, const SubjectOptions& options) {
   if (subject().backend == "cpu") return make_backend("cpu");
-  return make_backend(subject().backend, {.device = subject().device, .precision = precision, .graphs = graphs});
+  return make_backend(subject().backend, {.device = subject().device,
+                                          .precision = precision,
+                                          .graphs = options.graphs,
+                                          .attention_library = options.attention_library});
 }
 
 bool offers(Precision precision) {

@@ -28,8 +28,11 @@ struct Subject {
 /// Set by main before the tests run.
 Subject& subject();
 
+struct SubjectOptions {
+  bool graphs = true, attention_library = true;  ///< BackendOptions
+};
 /// The backend under test. The CPU has one precision and stands for all of them.
-std::unique_ptr<Backend> make_subject(Precision precision, bool graphs = true);
+std::unique_ptr<Backend> make_subject(Precision precision, const SubjectOptions& options = {});
 /// Whether the device computes at this precision.
 bool offers(Precision precision);
 /// The greatest relative error, in the norm, of a result at this precision.

@@ -458,7 +458,7 @@ TEST_P(Training, RepeatsBitForBit) {
     for (const bool graphs : {true, true, false}) {
       Random same;
       const Samples samples(workload, same);
-      Side side(make_subject(GetParam(), graphs), workload);
+      Side side(make_subject(GetParam(), {.graphs = graphs}), workload);
       for (int number = 0; number < kSteps; ++number) side.step(number, samples);
       weights.push_back(side.fetch("parameters"));
     }
