@@ -53,7 +53,7 @@ DeviceSurvey survey_devices();
 /// Why the library of matrix multiplications for GPUs cannot be used on this machine, with its remedy; empty: it can.
 /// Loads it.
 std::string gpu_library_error();
-/// Why cuDNN cannot be used on this machine; empty: it can. Loads it.
+/// Why cuDNN, which does convolutions and attention for GPUs, cannot be used on this machine; empty: it can. Loads it.
 std::string cudnn_error();
 /// Free memory of one device, in bytes. Makes the process's context there. Throws DeviceError.
 std::size_t free_memory(const Device& device);

@@ -46,6 +46,7 @@ struct LayerPlan {
   double forward_flops = 0;                   ///< per sample; a multiply-add is two
   double backward_flops = 0;                  ///< per sample
   std::int64_t patch_elements = 0;            ///< per sample: of the patches of its largest convolution (im2col)
+  std::int64_t score_elements = 0;            ///< per sample: of attention that drops no probabilities, in all heads
   std::vector<LinearMap> products = {};       ///< rows per sample
   std::vector<LinearMap> side_products = {};  ///< those that a device makes in a side queue (Queue), beside the others
 };

@@ -61,6 +61,7 @@ LayerPlan AttentionBranch::plan(const ParameterTable& table) const {
       .forward_flops = joint.forward_flops + attention + output.forward_flops,
       .backward_flops =
           joint.backward_flops + output.backward_flops + (output_.trains_below(table) ? 2 * attention : 0),
+      .score_elements = probabilities_.is_used() ? 0 : shape_.heads * shape_.context * shape_.context,
       .products = {joint.products.front(), output.products.front()}};
 }
 

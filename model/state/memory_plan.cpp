@@ -24,6 +24,18 @@ std::size_t patch_bytes(const Network& network, std::int64_t samples, ElementTyp
   return most;
 }
 
+/// For the backward pass of attention by a library, which takes as many samples at a time as fit, but none alone that
+/// does not.
+std::size_t attention_bytes(const Network& network, std::int64_t samples) {
+  std::size_t most = 0;
+  for (const LayerPlan& layer : network.plan()) {
+    const std::size_t of_sample = layer.score_elements == 0 ? 0 : library_attention_bytes(layer.score_elements);
+    if (of_sample == 0 || of_sample > kMostLibraryWorkspace) continue;
+    most = std::max(most, std::min(kMostLibraryWorkspace, of_sample * static_cast<std::size_t>(samples)));
+  }
+  return most;
+}
+
 /// Copies in rows of whole packs. Images go through a product in tiles.
 std::size_t padding_bytes(const Network& network, std::int64_t samples, const MemoryTypes& types) {
   std::size_t most = 0;
@@ -95,6 +107,10 @@ MemoryPlan plan_memory(const Network& network, const ModelOptions& options, cons
   if (plan.patches > 0 && types.compute == ElementType::bfloat16 &&
       (types.cudnn ? *types.cudnn : cudnn_error().empty())) {
     plan.cudnn = std::max(kMostLibraryWorkspace, std::exchange(plan.patches, 0));
+  }
+  if (training && types.compute == ElementType::bfloat16) {
+    const std::size_t attention = attention_bytes(network, options.max_batch);
+    if (attention > 0 && (types.cudnn ? *types.cudnn : cudnn_error().empty())) plan.cudnn += attention;
   }
   plan.kernels = kKernelBytes;
   return plan;

@@ -20,7 +20,7 @@ struct MemoryPlan {
   std::size_t input = 0;          ///< batches on their way to a device
   std::size_t products = 0;       ///< a device's workspace for matrix products (cuBLASLt), and padded copies for them
   std::size_t patches = 0;        ///< a device's, of convolutions as products (im2col), where no library does them
-  std::size_t cudnn = 0;          ///< a device's, of convolutions by a library, and of what that leaves to products
+  std::size_t cudnn = 0;          ///< a device's, of convolutions and attention, and of what it leaves to products
   std::size_t kernels = 0;        ///< a device's code, loaded when it is first used, and recorded graphs
   std::size_t communication = 0;  ///< buffers of sums between devices; known to who makes the communicator
   /// A copy of the state for a checkpoint, in host memory, on the ranks that keep one; no part of the total.
@@ -36,7 +36,8 @@ struct MemoryTypes {
   ElementType compute = ElementType::float32;
   ElementType master = ElementType::float32;
   bool is_host = true;
-  /// Whether cuDNN does a GPU's convolutions in bfloat16; nothing: where it is here, which is asked where it matters.
+  /// Whether cuDNN does a GPU's convolutions and attention in bfloat16; nothing: where it is here, which is asked where
+  /// it matters. Attention then counts on every GPU, also where our own kernels make it.
   std::optional<bool> cudnn = std::nullopt;
 };
 MemoryTypes memory_types(const Backend& backend);

@@ -454,6 +454,25 @@ TEST_F(ModelTest, MemoryOfADeviceHoldsWorkspaces) {
   EXPECT_GT(odd, 0u) << "copies";
   EXPECT_GT(lstm(2, 20, 601, bf16), odd + 3 * kProductWorkspace) << "and those of the side queues";
 
+  const auto attention = [&](std::int64_t batch, double dropout, Precision precision, bool cudnn, Purpose purpose) {
+    const auto made = make_network({.name = "gpt",
+                                    .values = {{"layers", std::int64_t{2}},
+                                               {"heads", std::int64_t{2}},
+                                               {"width", std::int64_t{32}},
+                                               {"dropout", dropout}}},
+                                   {.features = 128, .outputs = 16, .tokens = true});
+    MemoryTypes types = memory_types_on_gpu(precision);
+    types.cudnn = cudnn;
+    return plan_memory(*made, {.max_batch = batch}, {.purpose = purpose}, types).cudnn;
+  };
+  const std::size_t scores = library_attention_bytes(std::int64_t{2} * 128 * 128);
+  EXPECT_EQ(attention(3, 0, Precision::bf16, true, Purpose::training), 3 * scores);
+  EXPECT_EQ(attention(100'000, 0, Precision::bf16, true, Purpose::training), kMostLibraryWorkspace);
+  EXPECT_EQ(attention(3, 0.1, Precision::bf16, true, Purpose::training), 0u) << "our own kernels drop";
+  EXPECT_EQ(attention(3, 0, Precision::fp32, true, Purpose::training), 0u);
+  EXPECT_EQ(attention(3, 0, Precision::bf16, false, Purpose::training), 0u);
+  EXPECT_EQ(attention(3, 0, Precision::bf16, true, Purpose::evaluation), 0u) << "for the backward pass";
+
   const auto resnet =
       make_network({.name = "resnet"}, {.features = 32 * 32 * 3, .outputs = 10, .image = ImageShape{32, 32, 3}});
   const auto images = [&](std::int64_t batch, Precision precision, bool library = false) {
