@@ -45,6 +45,7 @@ struct ExecutionOptions {
   comm::AllReduceChoice all_reduce = {};           ///< of sums between hosts
   bool graphs = true;                              ///< record a step once and replay it
   bool persistent_lstm = true;                     ///< all steps of an LSTM layer in one kernel, where it fits
+  bool cudnn_attention = true;                     ///< attention by cuDNN, where it has a way
   bool tune = false;                               ///< choose the algorithms of matrix products by timing
   bool share_gpu = false;                          ///< several ranks may use one GPU (for tests)
   std::int64_t bucket_size = 0;                    ///< elements; 0 = static rule

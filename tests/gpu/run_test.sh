@@ -19,7 +19,7 @@ while [ $# -gt 0 ]; do
     --precision) shift 2 ;;
     --share-gpu) shared=yes; shift ;;
     --ring) ring=yes; shift ;;
-    --no-graph|--no-persistent-lstm) shift ;;
+    --no-graph|--no-persistent-lstm|--no-cudnn-attention) shift ;;
     --repeat|--warmup) words+=("$1" 2); shift 2 ;;
     --batch) words+=("$1" "$(($2 > 64 ? 4 : $2))"); shift 2 ;;
     --hidden)

@@ -161,6 +161,7 @@ TEST(TrainOptionsTest, EveryGroupIsRead) {
                                 "16384,1048576",
                                 "--ring",
                                 "--no-persistent-lstm",
+                                "--no-cudnn-attention",
                                 "--no-graph",
                                 "--tune",
                                 "--share-gpu",
@@ -200,6 +201,7 @@ TEST(TrainOptionsTest, EveryGroupIsRead) {
                  .all_reduce = {.limits = comm::AllReduceLimits{.doubling = 16384, .halving = 1048576}},
                  .graphs = false,
                  .persistent_lstm = false,
+                 .cudnn_attention = false,
                  .tune = true,
                  .share_gpu = true,
                  .bucket_size = 1000,
@@ -775,6 +777,7 @@ Arguments random_arguments(std::mt19937& random) {
     if (chance()) a.push_back(pick({"--ring", "--nvls"}));
     if (chance()) a.push_back("--no-graph");
     if (chance()) a.push_back("--no-persistent-lstm");
+    if (chance()) a.push_back("--no-cudnn-attention");
     if (chance()) a.push_back("--share-gpu");
   }
   if (chance()) a.push_back("--dry-run");
