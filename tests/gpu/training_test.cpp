@@ -555,7 +555,7 @@ TEST(Gpt2SizeTraining, Bf16FollowsFp32AndRecordedStepsArePlainOnes) {
   const auto positions = static_cast<double>(workload.batch * workload.shape.features);
   Floats initial;  // made once: drawing 124M numbers takes longer than all steps
   const auto train = [&](Precision precision, bool graphs) {
-    Side side(make_subject(precision, graphs), workload, {}, initial);
+    Side side(make_subject(precision, {.graphs = graphs}), workload, {}, initial);
     if (initial.empty()) initial = side.download("parameters");
     Course course;
     for (int number = 0; number < 5; ++number) {  // both slots of batches: plain, recorded; one of them: replayed
