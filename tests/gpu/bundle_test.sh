@@ -50,16 +50,17 @@ expect 0 env -i "$place/run" 2 lockstep train --device cpu --data "$data" --hidd
 expect 0 env -i "$place/run" 1 lockstep info runs/a
 
 expect 0 env -i "$place/tests/gpu/run" --on cpu --quick --json all.json \
-  --only operations,curve,graphs,two_ranks,one_rank_per_gpu,resume_on_cpu,no_gpu,killed_rank,comparison_fires
-says '^8 passed, 0 failed'
-says '"name": "one_rank_per_gpu", "result": "not run"' all.json
-says '"name": "curve", "result": "passed"' all.json
+  --only linear.fp32,curve,graphs,two_ranks,one_rank_per_gpu,resume_on_cpu,no_gpu,killed_rank,comparison_fires,mlp
+says '^9 passed, 0 failed'
+says '"result": "not run"' all.json
+says '"workload": "mlp"' all.json
 says '"commit": "([0-9a-f]{40}|unknown)' all.json
 expect 77 env -i CUDA_VISIBLE_DEVICES= "$place/tests/gpu/run"
 says 'not run \(no device\)'
 printf '#!/bin/sh\nexit 3\n' >"$place/bin/gpu_tests"
-expect 1 env -i "$place/tests/gpu/run" --on cpu --only operations,curve --json broken.json
-says '"name": "operations", "result": "failed"' broken.json
-says '"name": "curve", "result": "passed"' broken.json
+expect 1 env -i "$place/tests/gpu/run" --on cpu --only linear.fp32,curve --json broken.json
+says '"name": "linear.fp32"' broken.json
+says '"result": "failed"' broken.json
+says '^curve +passed'
 echo "$failures failures"
 [ "$failures" = 0 ]

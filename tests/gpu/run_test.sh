@@ -1,27 +1,34 @@
 #!/usr/bin/env bash
 # run_test.sh BUILD [fires]: tests/gpu/run from its first line to its last without a GPU. The programs of BUILD pretend to
-# have two: they take the options of GPUs off and compute on the CPU. All checks must pass then. With `fires` the
-# pretended GPUs compute something else and refuse nothing, and every check must notice.
+# have two: they take the options of GPUs off and compute on the CPU. All phases must pass then, what is known must be
+# written when it is known, and PyTorch, pretended too, must stand beside the right steps. With `fires` the pretended GPUs
+# compute something else and refuse nothing, and every phase must notice.
 set -u
 build=$(realpath "$1")
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 work=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-pretended.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
-mkdir -p "$work/pretended/tests" "$work/cuda/bin"
-export CUDA_HOME=$work/cuda REAL=$build
+mkdir -p "$work/pretended/tests" "$work/cuda/bin" "$work/bin" "$work/tmp"
+PYTHON=$(command -v python3) || { echo "needs python3"; exit 77; }
+export PYTHON TMPDIR=$work/tmp PATH=$work/bin:$PATH CUDA_HOME=$work/cuda REAL=$build
 
 cat >"$work/pretended/lockstep" <<'PRETENDED'
 #!/usr/bin/env bash
-gpu="" shared="" ring="" command=$1 words=()
+gpu="" shared="" ring="" precision=fp32 batch="" json="" command=$1 words=()
 while [ $# -gt 0 ]; do
   case $1 in
     --device) if [ "$2" = gpu ]; then gpu=yes; words+=(--device cpu); else words+=("$1" "$2"); fi; shift 2 ;;
-    --precision) shift 2 ;;
+    --precision) precision=$2; shift 2 ;;
+    --json) json=$2; words+=("$1" "$2"); shift 2 ;;
     --share-gpu) shared=yes; shift ;;
     --ring) ring=yes; shift ;;
+<<<<<<< HEAD
     --no-graph|--no-persistent-lstm|--no-cudnn-attention) shift ;;
+=======
+    --no-graph|--no-persistent-lstm|--tune) shift ;;
+>>>>>>> 22c3cb5 (GPU tests: one driver for long runs and short calls)
     --repeat|--warmup) words+=("$1" 2); shift 2 ;;
-    --batch) words+=("$1" "$(($2 > 64 ? 4 : $2))"); shift 2 ;;
+    --batch) batch=$2 words+=("$1" "$(($2 > 64 ? 4 : $2))"); shift 2 ;;
     --hidden)
       if [ "$2" = 65536 ] && [ -z "$LIE" ]; then echo "lockstep: error: out of GPU memory before the start: 977 GiB. --batch 9 would fit"; exit 1; fi
       words+=("$1" "${2//4096/64}"); [ "$2" != 1024 ] || words[-1]=64; shift 2 ;;
@@ -48,22 +55,52 @@ if [ -n "$gpu" ] && [ -n "$LIE" ]; then
   [ "$command" != bench ] || exit 3
 fi
 [[ "${words[*]}" != "bench all-reduce"* ]] || words+=(--max 65536 --factor 16 --algorithms ring,shared-memory)
-exec "$REAL/lockstep" "${words[@]}"
+[ -n "$gpu$batch" ] && [ "$command" = bench ] && [ -n "$json" ] || exec "$REAL/lockstep" "${words[@]}"
+"$REAL/lockstep" "${words[@]}" || exit  # and the record says what was asked for
+sed -i 's/"precision":"[^"]*"/"precision":"'"$precision"'"/; s/"global_batch":[0-9]*/"global_batch":'"${batch:-1}"'/' "$json"
 PRETENDED
 cat >"$work/pretended/tests/gpu_tests" <<'PRETENDED'
 #!/usr/bin/env bash
 if [ "$1" = --survey ]; then printf 'device 0: pretended\ndevice 1: pretended\n'; exit; fi
-[ -z "$LIE" ] || exit 1
+[ -z "$LIE" ] || { echo "[  FAILED  ] Gpu/Operations.Pretended/fp32, where GetParam() = fp32"; exit 1; }
 case $* in *--backend*) ;; *) set -- "$@" --backend cuda ;; esac
 exec "$REAL/tests/gpu_tests" "${@/#cuda/cpu}"
 PRETENDED
 cat >"$work/cuda/bin/compute-sanitizer" <<'PRETENDED'
 #!/usr/bin/env bash
+[ "$1" != --help ] || { echo "  --kernel-name arg"; exit; }
 [ -z "$LIE" ] || { echo "ERROR SUMMARY: 3 errors"; exit 9; }
-shift 6
+while [[ $1 == --* ]]; do shift 2; done
 exec "$@"
 PRETENDED
-chmod +x "$work/pretended/lockstep" "$work/pretended/tests/gpu_tests" "$work/cuda/bin/compute-sanitizer"
+cat >"$work/cuda/bin/ncu" <<'PRETENDED'
+#!/usr/bin/env bash
+while [[ $1 == --* ]]; do
+  case $1 in
+    --csv) shift ;;
+    --log-file) echo '"0","pretended"' >"$2"; shift 2 ;;
+    *) shift 2 ;;
+  esac
+done
+exec "$@"
+PRETENDED
+# PyTorch: a step takes 1 ms in graphs, 2 ms otherwise.
+cat >"$work/bin/python3" <<'PRETENDED'
+#!/usr/bin/env bash
+case $* in
+  *"import torch"*) exit 0 ;;
+  *torch_gpu_step.py*)
+    echo '{"torch": "9.9", "device": "pretended"}'
+    while read -r request; do
+      answer='"step_ms": 2.0'
+      [[ $request != *'"mode": "graph"'* ]] || answer='"step_ms": 1.0'
+      [ -z "$LIE" ] || answer='"error": "pretended"'
+      echo "${request%\}}, $answer}"
+    done ;;
+  *) exec "$PYTHON" "$@" ;;
+esac
+PRETENDED
+chmod +x "$work"/pretended/lockstep "$work"/pretended/tests/gpu_tests "$work"/cuda/bin/* "$work/bin/python3"
 
 # expect STATUS VERDICT NAME...: how the run that wrote $work/out ended, and that each of these has this verdict.
 failures=0
@@ -78,23 +115,66 @@ expect() {
   done
   [ "$failures" = 0 ] || cat "$work/out"
 }
-all=$("$here/run" --only list --build "$work/pretended" | tr '\n' ' ')
-read -ra names <<<"$all"
+failed() { failures=$((failures + 1)); echo "FAILED: $*"; }
+mapfile -t names < <("$here/run" correct figures profile --only list --build "$work/pretended")
+# all_but NAME...: the other phases.
+all_but() { printf '%s\n' "${names[@]}" | grep -Fvx -f <(printf '%s\n' "$@"); }
 
 if [ "${2:-}" != fires ]; then
   export LIE=""
-  "$here/run" --build "$work/pretended" --quick --json "$work/out.json" >"$work/out" 2>&1
-  status=$?
   sanitizers=(memcheck racecheck initcheck)
-  quick=()
-  for name in "${names[@]}"; do [[ " ${sanitizers[*]} " == *" $name "* ]] || quick+=("$name"); done
+  "$here/run" correct figures profile --build "$work/pretended" --quick --json "$work/out.json" --out "$work/kept" \
+    >"$work/out" 2>&1
+  status=$?
+  mapfile -t quick < <(all_but "${sanitizers[@]}")
   expect 0 passed "${quick[@]}"
-  if command -v python3 >/dev/null && ! python3 -m json.tool "$work/out.json" >/dev/null; then
-    failures=$((failures + 1)); echo "FAILED: no JSON"
-  fi
+  [ "$(find "$work/kept" -type f | wc -l)" = 8 ] || failed "not the eight files: $(ls "$work/kept")"
+  "$PYTHON" - "$work/kept" "$work/out.json" <<'END' || failed "not the figures"
+import json, pathlib, sys, tarfile
+folder, other = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+result = json.loads((folder / "result.json").read_text())
+assert result == json.loads(other.read_text())
+assert result["torch"] == "9.9" and len(result["devices"].split("device")) == 3, result
+assert all(one["result"] == "passed" for one in result["checks"]) and len(result["checks"]) > 50
+rows = {(one["workload"], one["variant"], one["precision"], one["batch"]): one for one in result["steps"]}
+assert len(rows) == len(result["steps"]) == 22, rows.keys()
+for key, one in rows.items():  # PyTorch's quickest way, at the same batch
+    graph, beside = one["precision"] == "bf16" or key[0].startswith("mlp"), one["batch"] != 16 and key[:4:3] != ("gpt2", 64)
+    assert ("ratio" in one) == beside, one
+    if beside:
+        assert (one["torch_ms"], one["torch_mode"]) == ((1.0, "graph") if graph else (2.0, "eager")), one
+        assert abs(one["ratio"] * one["lockstep_ms"] / one["torch_ms"] - 1) < 1e-9, one
+assert {one["figure"] for one in result["figures"]} == {"step", "all_reduce"}
+names = tarfile.open(folder / "more.tar.gz").getnames()
+assert {"more/torch.requests", "more/ncu.gpt2.csv"} <= set(names), names
+END
+  # Each test of gpu_tests is in one phase: none in two, none in none.
+  mkdir "$work/kept/train"
+  for name in "${names[@]}"; do
+    case $name in *.bf16|*.fp32|gpt2_size|rest) ;; *) continue ;; esac
+    [[ $name != mlp* ]] || continue
+    filter=$(work=$work data=$work/kept subject=cpu quick="" LAUNCHER=none bash "$here/checks.sh" filter "$name")
+    "$build/tests/gpu_tests" --backend cpu --gtest_list_tests --gtest_filter="$filter" | grep '^ '
+  done | wc -l >"$work/in_phases"
+  [ "$(<"$work/in_phases")" = "$("$build/tests/gpu_tests" --backend cpu --gtest_list_tests | grep -c '^ ')" ] ||
+    failed "$(<"$work/in_phases") tests are in phases"
   "$here/run" --build "$work/pretended" --only memcheck,initcheck >"$work/out" 2>&1
   status=$?
   expect 0 passed memcheck initcheck
+  "$here/run" --build "$work/pretended" --only curve --within 3 >"$work/out" 2>&1
+  status=$?
+  expect 1 "no time" curve
+  "$here/run" --build "$work/pretended" --only nonsense >"$work/out" 2>&1
+  [ $? = 2 ] || failed "a phase that does not exist"
+  # Killed, it leaves what it knew.
+  "$here/run" --build "$work/pretended" --only curve,killed_rank,mlp --out "$work/killed" >"$work/out" 2>&1 &
+  for _ in $(seq 600); do grep -q curve "$work/killed/results.jsonl" 2>/dev/null && break; sleep 0.1; done
+  sleep 0.5
+  kill -9 $!
+  wait $! 2>/dev/null
+  cat "$TMPDIR"/lockstep-gpu.*/pids/* | xargs -r kill 2>/dev/null
+  "$PYTHON" -c 'import json, sys; sys.exit([one["name"] for one in json.load(open(sys.argv[1]))["checks"]][0] != "curve")' \
+    "$work/killed/result.json" || failed "the killed run left nothing"
   echo "$failures failures"
   [ "$failures" = 0 ]
   exit
@@ -103,10 +183,9 @@ fi
 # What a lie does not reach: ranks that die, the CPU as the automatic choice, and the comparisons' own test.
 export LIE=$work/data
 "$build/lockstep" pack --format synthetic --samples 600 --noise 3 --out "$LIE/train" >/dev/null || exit 1
-reached=()
-for name in "${names[@]}"; do [[ " automatic killed_rank comparison_fires " == *" $name "* ]] || reached+=("$name"); done
+mapfile -t reached < <(all_but automatic killed_rank comparison_fires)
 "$here/run" --build "$work/pretended" --only "$(IFS=,; echo "${reached[*]}")" >"$work/out" 2>&1
 status=$?
-expect 1 failed "${reached[@]}"
+expect 1 failed "${reached[@]}" linear.bf16.again linear.bf16.memcheck
 echo "$failures failures"
 [ "$failures" = 0 ]

@@ -20,9 +20,9 @@ graph and replayed). precision: fp32, tf32, bf16 (autocast, which makes it fp16 
     "padded_classes": rows of the table of words, at least "classes": 50304 for 50257 is faster (lstm takes it, too)
     "residual": "bf16" adds the residuals in bf16, as Lockstep does; without it in fp32, as autocast does
 
-An answer has "step_ms", the "loss" in the end, "prepare_s" (compiling and warming up), "peak_mb" and "reserved_mb" of
-the GPU's memory (what other modes of the workload keep is in them), and of gpt the "attention" that was used; or
-"error", with the rest on standard error.
+An answer repeats its request ("workload" names it, for who reads the answer) and has "step_ms", the "loss" in the end,
+"prepare_s" (compiling and warming up), "peak_mb" and "reserved_mb" of the GPU's memory (what other modes of the workload
+keep is in them), and of gpt the "attention" that was used; or "error", with the rest on standard error.
 
 The optimiser is fused. The samples are resident on the GPU and the host waits only at the end: both favour PyTorch over
 a program that uploads each batch and looks at each loss. --cpu: without a GPU, to test this script.
@@ -248,7 +248,8 @@ def main():
     print(json.dumps({"torch": torch.__version__, "device": device}), flush=True)
     steps = Steps(torch, device)
     for line in sys.stdin:
-        print(json.dumps(steps.answer(json.loads(line))), flush=True)
+        request = json.loads(line)
+        print(json.dumps({**request, **steps.answer(request)}), flush=True)
 
 
 if __name__ == "__main__":
