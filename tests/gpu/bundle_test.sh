@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# bundle_test.sh BUILD: the bundle of this build runs from another folder with an empty environment, its libraries come
-# along, and the GPU tests in it, on the CPU in a GPU's place, pass, fail and are not run where they should.
+# bundle_test.sh BUILD: the bundle of this build runs from another folder with an empty environment, packed, too; its
+# libraries come along, the compiler's are taken where they are the newer ones, and the GPU tests in it, on the CPU in a
+# GPU's place, pass, fail and are not run where they should.
 set -u
 build=$(realpath "$1")
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -36,8 +37,28 @@ cd "$work" || exit 1
 expect 0 env -i "$place/run" 1 lockstep --version
 says '^lockstep '
 
+expect 0 bash "$here/bundle" --packed "$work/made.tar.xz" "$build"
+for python in python3 /usr/bin/python3 ""; do [ -z "$python" ] || "$python" -c 'import lzma' 2>/dev/null && break; done
+if [ -n "$python" ]; then expect 0 "$python" -m tarfile -e made.tar.xz unpacked; else mkdir unpacked && tar -C unpacked -xf made.tar.xz; fi
+expect 0 env -i unpacked/lockstep/tests/gpu/run --on cpu --quick --only curve,two_ranks
+rm -rf unpacked made.tar.xz
+
+# The compiler's libraries: the newer ones, the bundle's or the machine's. What is no library fails where it is taken.
+gcc=$place/lib/gcc/libstdc++.so.6
+theirs=$(env -i ldd "$place/bin/lockstep" | awk '/libstdc/{ print $3 }')
+mkdir older
+sed 's/GLIBCXX_3\.4\.[23]/GLIBCXX_3.4.0/g' "$theirs" >older/libstdc++.so.6
+expect 0 env -i LD_LIBRARY_PATH="$work/older" "$place/run" 1 lockstep --version
+expect 1 env -i LD_LIBRARY_PATH="$work/older" "$place/bin/lockstep" --version
+mv "$gcc" kept
+echo GLIBCXX_3.4.1 >"$gcc"
+expect 0 env -i CUDA_HOME=1 "$place/run" 1 lockstep --version
+echo GLIBCXX_3.4.99 >"$gcc"
+expect 127 env -i CUDA_HOME=2 "$place/run" 1 lockstep --version
+mv kept "$gcc"
+
 # Nothing is loaded from this machine but the C library and the loader.
-env -i ldd "$place/bin/lockstep" "$place/bin/gpu_tests" "$place/bin/mpirun" | awk '/=> /{ print $3 }' | grep -v "^$work" |
+env -i LD_LIBRARY_PATH="$place/lib/gcc" ldd "$place/bin/lockstep" "$place/bin/gpu_tests" "$place/bin/mpirun" | awk '/=> /{ print $3 }' | grep -v "^$work" |
   grep -vE '/(ld-linux[^/]*|lib(c|m|pthread|dl|rt|resolv|util|anl)\.so\.[0-9]+)$' >foreign
 expect 1 grep . foreign
 
