@@ -99,7 +99,7 @@ case $1 in
     launch 1 gpu_tests --backend "${subject/gpu/cuda}" $quick --gtest_filter="$(filter_of "$1")" --gtest_brief=1 ;;
   filter) filter_of "$2" ;;
   again)  # kernel by kernel, so that an error is reported where it is made
-    CUDA_LAUNCH_BLOCKING=1 launch 1 gpu_tests --quick --gtest_filter="$2" ;;
+    CUDA_LAUNCH_BLOCKING=1 launch 1 gpu_tests $quick --gtest_filter="$2" ;;
   curve)
     train 1 gpu $(on fp32)
     train 1 cpu --device cpu

@@ -65,7 +65,7 @@ begin() {
     nvidia-smi dmon -s pucm -d 1 >"$work/more/dmon.txt" 2>&1 &
   fi
   # What torch.compile makes is kept in a cache: it is made beside the checks, whose time nobody takes.
-  if [ "$subject" = gpu ] && [ -z "$quick$only" ] && [[ $parts == *" correct "*figures* ]]; then
+  if [ "$subject" = gpu ] && [ -z "$quick$only" ] && [[ $parts == *" correct "* && $parts == *" figures "* ]]; then
     timeout 300 bash "$here/figures.sh" warm_torch >"$work/warm.log" 2>&1 &
     warm=$!
     echo $warm >"$work/pids/warm"
@@ -143,7 +143,7 @@ find_fault() {
   local test
   test=$(sed -n 's/^\[  FAILED  \] \([A-Za-z0-9_/]*\.[^ ,]*\).*/\1/p' "$work/$1.log" | head -n 1)
   [ -n "$test" ] && [ "$subject" = gpu ] || return
-  run_phase "$1.again" 30 bash "$here/checks.sh" again "$test"
+  run_phase "$1.again" 60 bash "$here/checks.sh" again "$test"
   run_phase "$1.memcheck" 40 bash "$here/checks.sh" memcheck "$test"
 }
 
@@ -153,7 +153,7 @@ phase() {
   [ -z "$only" ] || [[ ",$only," == *",$1,"* ]] || return
   if [ $width = 1 ]; then run_phase "$@"; return; fi
   while [ "$(running)" -ge $width ]; do sleep 0.1; done
-  run_phase "$@" &
+  OMP_NUM_THREADS=${OMP_NUM_THREADS:-2} run_phase "$@" &
   beside+=($!)
 }
 running() {

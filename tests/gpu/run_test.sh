@@ -164,6 +164,15 @@ END
   "$here/run" --build "$work/pretended" --only curve --within 3 >"$work/out" 2>&1
   status=$?
   expect 1 "no time" curve
+  # A short call ends in time, and what PyTorch compiles was made beside the checks.
+  began=$SECONDS
+  "$here/run" --build "$work/pretended" --within 20 --out "$work/short" >"$work/out" 2>&1
+  status=$?
+  expect 0 passed linear.bf16
+  expect 0 "no time" three_ranks torch
+  [ $((SECONDS - began)) -le 23 ] || failed "20 s took $((SECONDS - began))"
+  grep -q '^==== warm_torch' "$work/short/logs.txt" || failed "nothing was compiled before"
+  tar -xOf "$work/short/more.tar.gz" more/warm.jsonl | grep -c '"repeat": 1,.*step_ms' | grep -qx 4 || failed "not the compiled networks"
   "$here/run" --build "$work/pretended" --only nonsense >"$work/out" 2>&1
   [ $? = 2 ] || failed "a phase that does not exist"
   # Killed, it leaves what it knew.
