@@ -246,14 +246,14 @@ std::optional<CudnnPlan> find_cudnn_plan(const CudnnDevice& device, const CudnnP
   const CudnnDescriptor& output = graph.keep(tensor_of(kCudnnOutput, problem.images, shape.out, CUDNN_DATA_BFLOAT16));
   const CudnnDescriptor& window = graph.keep(window_of(shape.window));
   const Names names = names_of(problem.kind);
-  const double alpha = 1, beta = 0;
+  const float alpha = 1, beta = 0;  // of the type of the sums: cuDNN takes doubles for them, too, and reads half of each
   CudnnDescriptor operation(names.operation);
   operation.set(names.images, images)
       .set(names.filters, filters)
       .set(names.output, output)
       .set(names.window, window)
-      .set(names.alpha, CUDNN_TYPE_DOUBLE, &alpha)
-      .set(names.beta, CUDNN_TYPE_DOUBLE, &beta);
+      .set(names.alpha, CUDNN_TYPE_FLOAT, &alpha)
+      .set(names.beta, CUDNN_TYPE_FLOAT, &beta);
   if (!graph.try_append(std::move(operation))) return std::nullopt;
   return find_cudnn_plan(device, std::move(graph), most_workspace);
 }

@@ -118,7 +118,7 @@ Rules rules_of(cudnnBackendDescriptorType_t type) {
   if (const auto names = names_of_operation(type)) {
     return {{names->x, {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1}}, {names->w, {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1}},
             {names->y, {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1}}, {names->window, {CUDNN_TYPE_BACKEND_DESCRIPTOR, 1}},
-            {names->alpha, {CUDNN_TYPE_DOUBLE, 1}},         {names->beta, {CUDNN_TYPE_DOUBLE, 1}}};
+            {names->alpha, {CUDNN_TYPE_FLOAT, 1}},          {names->beta, {CUDNN_TYPE_FLOAT, 1}}};
   }
   switch (type) {
     case CUDNN_BACKEND_TENSOR_DESCRIPTOR:
@@ -286,7 +286,7 @@ const char* obstacle_in_tensor(const BackendDescriptor& it) {
 const char* obstacle_in_operation(const BackendDescriptor& it) {
   const auto [kind, x, w, y, window] = convolution_view(it);
   const OperationNames names = *names_of_operation(it.type);
-  if (value_of<double>(it, names.alpha) != 1 || value_of<double>(it, names.beta) != 0) return "factors other than 1, 0";
+  if (value_of<float>(it, names.alpha) != 1 || value_of<float>(it, names.beta) != 0) return "factors other than 1, 0";
   if (x.extents[0] != y.extents[0] || x.extents[1] != w.extents[1] || y.extents[1] != w.extents[0]) {
     return "numbers of images or channels that do not fit together";
   }

@@ -130,7 +130,8 @@ struct Description {
     missing_attribute,
     wrong_type,    ///< an extent of another type
     wrong_number,  ///< two extents
-    not_finalized  ///< a tensor
+    not_finalized,  ///< a tensor
+    double_factors  ///< beside sums in fp32: the library takes them, and computes with half of their bytes
   };
 
   Description(const Functions& functions, const Operation& names, Fault fault) : functions_(functions) {
@@ -151,13 +152,19 @@ struct Description {
     }
     finish(window);
     const auto operation = make(names.type);
-    const double alpha = 1, beta = 0;
+    const float alpha = 1, beta = 0;
+    const double wide_alpha = 1, wide_beta = 0;
     set(operation, names.images, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &images);
     set(operation, names.filters, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &filters);
     set(operation, names.output, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &output);
     set(operation, names.window, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &window);
-    set(operation, names.alpha, CUDNN_TYPE_DOUBLE, 1, &alpha);
-    set(operation, names.beta, CUDNN_TYPE_DOUBLE, 1, &beta);
+    if (fault == Fault::double_factors) {
+      set(operation, names.alpha, CUDNN_TYPE_DOUBLE, 1, &wide_alpha);
+      set(operation, names.beta, CUDNN_TYPE_DOUBLE, 1, &wide_beta);
+    } else {
+      set(operation, names.alpha, CUDNN_TYPE_FLOAT, 1, &alpha);
+      set(operation, names.beta, CUDNN_TYPE_FLOAT, 1, &beta);
+    }
     finish(operation);
   }
   ~Description() {
@@ -221,6 +228,9 @@ TEST(CudnnOnCpu, FindsWhatIsWrongWithADescription) {
       EXPECT_FALSE(Description(Functions(), operation, kFaults[i]).all_taken());
       EXPECT_THAT(take_convolution_refusals(), Contains(HasSubstr(words[i])));
     }
+    // On an H200 cuDNN 9.19 took these and made every convolution zero.
+    EXPECT_FALSE(Description(Functions(), operation, Fault::double_factors).all_taken());
+    EXPECT_THAT(take_convolution_refusals(), Contains(HasSubstr("another type")));
   }
 }
 
