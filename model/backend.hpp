@@ -291,7 +291,8 @@ struct BackendOptions {
   int device = 0;                         ///< cuda: index of the device as CUDA counts it
   Precision precision = Precision::fp32;  ///< cuda; the others know one
   bool graphs = true;                     ///< cuda: record and replay in repeat()
-  bool tune = false;                      ///< cuda: choose the algorithm of a product by timing a few, once per shape
+  bool tune = false;                      ///< cuda: what is fastest here and now, not what repeats: algorithms of
+                                          ///< products by timing a few, attention's gradients in any order
   bool side_streams = true;               ///< cuda: side queues are streams of their own, not the main one
   bool persistent_lstm = true;            ///< cuda: all steps of an LSTM layer in one kernel, where it fits
   bool attention_library = true;          ///< cuda: attention by cuDNN, where it has a way that repeats bit for bit

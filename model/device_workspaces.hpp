@@ -20,6 +20,10 @@ inline constexpr std::size_t kMostLibraryWorkspace = std::size_t{256} << 20;
 constexpr std::size_t library_attention_bytes(std::int64_t scores) {
   return static_cast<std::size_t>(scores) * 2 + 4096;
 }
+/// The same where the order of its sums does not matter: a float32 sum for each query's gradient.
+constexpr std::size_t query_sum_bytes(std::int64_t query_elements) {
+  return static_cast<std::size_t>(query_elements) * sizeof(float);
+}
 /// For code, which CUDA loads when it is first used, and graphs. A process that had used cuBLAS held 287 MB with this
 /// way of loading and 667 MB with all code at once, its context included (pytorch/pytorch pull request 86509); the
 /// context is there before anybody looks at what is free.

@@ -16,7 +16,7 @@
 namespace lockstep::model::cuda {
 
 /// Attention as SequenceOperations defines it. Each function returns false where the library has no way to do it that
-/// repeats bit for bit, or has failed; our own kernels then write everything that the call writes. What the library
+/// repeats bit for bit (unless it need not), or has failed; our own kernels then write everything that the call writes. What the library
 /// finds out about a shape, and memory for it, it takes when the shape comes first; a recorded call is never the first.
 class AttentionLibrary {
  public:
@@ -36,9 +36,14 @@ class AttentionLibrary {
   AttentionLibrary() = default;
 };
 
+struct AttentionLibraryOptions {
+  std::size_t most_workspace = kMostLibraryWorkspace;  ///< bytes
+  bool in_any_order = false;  ///< the backward pass may add in another order each time, where that is faster
+};
+
 /// Null where the program was built without one. `memory` outlives the library; `before_moving` is called before memory
-/// that enqueued or recorded work uses is given back. most_workspace: bytes of it that the library takes.
+/// that enqueued or recorded work uses is given back.
 std::unique_ptr<AttentionLibrary> make_attention_library(DeviceMemory& memory, std::function<void()> before_moving,
-                                                         std::size_t most_workspace = kMostLibraryWorkspace);
+                                                         const AttentionLibraryOptions& options = {});
 
 }  // namespace lockstep::model::cuda

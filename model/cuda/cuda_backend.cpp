@@ -101,7 +101,7 @@ CudaBackend::CudaBackend(const BackendOptions& options, Device device)
                   .persistent = options.persistent_lstm ? persistent_limits(device_) : PersistentLimits{}},
                  {.compute = compute_type(), .master = master_type()},
                  takes_attention_library(options, device_)
-                     ? make_attention_library(memory_, [this] { forget_recordings(); })
+                     ? make_attention_library(memory_, [this] { forget_recordings(); }, {.in_any_order = options.tune})
                      : nullptr) {}
 
 CudaBackend::~CudaBackend() {

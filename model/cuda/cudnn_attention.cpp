@@ -48,8 +48,12 @@ struct HostNumbers {
 
 class CudnnAttention final : public AttentionLibrary {
  public:
-  CudnnAttention(DeviceMemory& memory, std::function<void()> before_moving, std::size_t most_workspace)
-      : memory_(memory), before_moving_(std::move(before_moving)), most_workspace_(most_workspace) {}
+  CudnnAttention(DeviceMemory& memory, std::function<void()> before_moving, const AttentionLibraryOptions& options)
+      : memory_(memory),
+        before_moving_(std::move(before_moving)),
+        most_workspace_(options.most_workspace),
+        backward_(options.in_any_order ? CudnnAttentionProblem::Kind::backward_in_any_order
+                                       : CudnnAttentionProblem::Kind::backward) {}
 
   bool forward(cudaStream_t stream, const Attention& shape, const AttentionForwardOperands& operands) override {
     const auto& [joint, keys, y, log_sums] = operands;
@@ -76,31 +80,38 @@ class CudnnAttention final : public AttentionLibrary {
     const auto& [joint, keys, y, log_sums, d_y, d_joint] = operands;
     if (!takes(shape, y) || !are_aligned({joint, y, log_sums, d_y, d_joint, deltas})) return false;
     const std::int64_t samples = joint.rows / shape.context;
-    const std::int64_t at_once = cudnn_attention_samples(shape, samples, most_workspace_);
+    const std::int64_t at_once = cudnn_attention_samples(shape, backward_, samples, most_workspace_);
     if (at_once < 1) return false;
+    const std::size_t bytes_of_sums = backward_ == CudnnAttentionProblem::Kind::backward
+                                          ? 0
+                                          : query_sum_bytes(at_once * shape.context * shape.width());
+    void* const sums = bytes_of_sums == 0 ? nullptr : grown(query_sums_, bytes_of_sums, memory_, before_moving_);
     HostNumbers numbers(shape);
     for (std::int64_t sample = 0; sample < samples; sample += at_once) {
-      Planned* const planned = plan_for({.kind = CudnnAttentionProblem::Kind::backward,
+      Planned* const planned = plan_for({.kind = backward_,
                                          .samples = std::min(at_once, samples - sample),
                                          .context = shape.context,
                                          .heads = shape.heads,
                                          .head_size = shape.head_size});
       if (planned == nullptr) return false;
-      const bool done = run(stream, *planned,
-                            {{kCudnnQueries, third_of(joint, shape, sample, 0)},
-                             {kCudnnKeys, third_of(joint, shape, sample, 1)},
-                             {kCudnnValues, third_of(joint, shape, sample, 2)},
-                             {kCudnnResult, rows_of(y, sample, shape.context)},
-                             {kCudnnLogSums, rows_of(log_sums, sample, shape.heads)},
-                             {kCudnnResultGradient, rows_of(d_y, sample, shape.context)},
-                             {kCudnnQueryGradient, third_of(d_joint, shape, sample, 0)},
-                             {kCudnnKeyGradient, third_of(d_joint, shape, sample, 1)},
-                             {kCudnnValueGradient, third_of(d_joint, shape, sample, 2)},
-                             {kCudnnDeltas, rows_of(deltas, sample, shape.heads)},
-                             {kCudnnScale, &numbers.scale},
-                             {kCudnnMasked, &numbers.masked},
-                             {kCudnnOne, &numbers.one}});
-      if (!done) return false;
+      std::vector<Bound> tensors{{kCudnnQueries, third_of(joint, shape, sample, 0)},
+                                 {kCudnnKeys, third_of(joint, shape, sample, 1)},
+                                 {kCudnnValues, third_of(joint, shape, sample, 2)},
+                                 {kCudnnResult, rows_of(y, sample, shape.context)},
+                                 {kCudnnLogSums, rows_of(log_sums, sample, shape.heads)},
+                                 {kCudnnResultGradient, rows_of(d_y, sample, shape.context)},
+                                 {kCudnnQueryGradient, third_of(d_joint, shape, sample, 0)},
+                                 {kCudnnKeyGradient, third_of(d_joint, shape, sample, 1)},
+                                 {kCudnnValueGradient, third_of(d_joint, shape, sample, 2)},
+                                 {kCudnnDeltas, rows_of(deltas, sample, shape.heads)},
+                                 {kCudnnScale, &numbers.scale},
+                                 {kCudnnMasked, &numbers.masked},
+                                 {kCudnnOne, &numbers.one}};
+      if (sums != nullptr) {
+        tensors.emplace_back(kCudnnQuerySums, sums);
+        check(cudaMemsetAsync(sums, 0, bytes_of_sums, stream), "clearing sums of gradients");
+      }
+      if (!run(stream, *planned, tensors)) return false;
     }
     return true;
   }
@@ -146,7 +157,7 @@ class CudnnAttention final : public AttentionLibrary {
     return known->second.plan && !known->second.failed ? &known->second : nullptr;
   }
 
-  bool run(cudaStream_t stream, Planned& planned, std::initializer_list<Bound> tensors) {
+  bool run(cudaStream_t stream, Planned& planned, const std::vector<Bound>& tensors) {
     std::vector<std::int64_t> names;
     std::vector<void*> pointers;
     for (const auto& [name, pointer] : tensors) {
@@ -168,17 +179,18 @@ class CudnnAttention final : public AttentionLibrary {
   DeviceMemory& memory_;
   std::function<void()> before_moving_;
   std::size_t most_workspace_;
+  CudnnAttentionProblem::Kind backward_;
   CudnnSession cudnn_;
   std::map<CudnnAttentionProblem, Planned> plans_;
   std::string reason_;
-  Block workspace_;
+  Block workspace_, query_sums_;
 };
 
 }  // namespace
 
 std::unique_ptr<AttentionLibrary> make_attention_library(DeviceMemory& memory, std::function<void()> before_moving,
-                                                         std::size_t most_workspace) {
-  return std::make_unique<CudnnAttention>(memory, std::move(before_moving), most_workspace);
+                                                         const AttentionLibraryOptions& options) {
+  return std::make_unique<CudnnAttention>(memory, std::move(before_moving), options);
 }
 
 }  // namespace lockstep::model::cuda

@@ -38,6 +38,10 @@ class AttentionGraph {
     const std::int64_t row = of_.heads * of_.head_size;
     return {{of_.samples, of_.heads, of_.context, of_.head_size}, {of_.context * row, of_.head_size, row, 1}};
   }
+  Layout by_head() const {
+    const std::int64_t head = of_.context * of_.head_size;
+    return {{of_.samples, of_.heads, of_.context, of_.head_size}, {of_.heads * head, head, of_.head_size, 1}};
+  }
   Layout scores() const {
     const std::int64_t square = of_.context * of_.context;
     return {{of_.samples, of_.heads, of_.context, of_.context}, {of_.heads * square, square, of_.context, 1}};
@@ -219,7 +223,14 @@ std::optional<CudnnGraph> backward_graph(const CudnnAttentionProblem& problem) {
   const CudnnDescriptor& d_scaled = graph.passed(CUDNN_POINTWISE_MUL, {centred, &probabilities}, scores);
   const CudnnDescriptor& d_scores = graph.passed(CUDNN_POINTWISE_MUL, {d_scaled, &scale}, scores, CUDNN_DATA_BFLOAT16);
   graph.multiply(graph.turned(d_scores, scores.transposed()), queries, d_keys);
-  graph.multiply(d_scores, graph.turned(keys, joint), d_queries);
+  const CudnnDescriptor& turned_keys = graph.turned(keys, joint);
+  if (problem.kind == CudnnAttentionProblem::Kind::backward) {
+    graph.multiply(d_scores, turned_keys, d_queries);
+  } else {
+    const CudnnDescriptor& sums = graph.tensor(kCudnnQuerySums, graph.by_head(), CUDNN_DATA_FLOAT);
+    graph.multiply(d_scores, turned_keys, sums);
+    graph.pass(CUDNN_POINTWISE_IDENTITY, {sums}, d_queries);
+  }
   return std::move(graph).graph();
 }
 
@@ -230,9 +241,11 @@ bool cudnn_may_take(const Attention& shape) noexcept {
          shape.head_size <= 128;
 }
 
-std::int64_t cudnn_attention_samples(const Attention& shape, std::int64_t samples,
+std::int64_t cudnn_attention_samples(const Attention& shape, CudnnAttentionProblem::Kind kind, std::int64_t samples,
                                      std::size_t most_workspace) noexcept {
-  const std::size_t of_sample = library_attention_bytes(shape.heads * shape.context * shape.context);
+  const std::size_t of_sample = kind == CudnnAttentionProblem::Kind::backward_in_any_order
+                                    ? query_sum_bytes(shape.context * shape.width())
+                                    : library_attention_bytes(shape.heads * shape.context * shape.context);
   const std::int64_t at_once =
       std::min(samples, static_cast<std::int64_t>(most_workspace / std::max<std::size_t>(of_sample, 1)));
   if (at_once < 1) return 0;

@@ -10,7 +10,8 @@ std::string cudnn_error() { return "this lockstep was built without cuDNN"; }
 namespace cuda {
 
 std::unique_ptr<ConvolutionLibrary> make_convolution_library(DeviceMemory&, std::function<void()>) { return nullptr; }
-std::unique_ptr<AttentionLibrary> make_attention_library(DeviceMemory&, std::function<void()>, std::size_t) {
+std::unique_ptr<AttentionLibrary> make_attention_library(DeviceMemory&, std::function<void()>,
+                                                         const AttentionLibraryOptions&) {
   return nullptr;
 }
 

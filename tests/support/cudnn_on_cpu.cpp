@@ -30,6 +30,7 @@ using lockstep::test::MemoryAccess;
 std::vector<std::string> the_convolution_refusals;
 int the_convolutions = 0, the_graphs = 0;
 bool convolutions_are_refused = false;
+bool sums_in_any_order_are_allowed = false;
 
 cudnnStatus_t refuse_call(cudnnStatus_t status, std::string why) {
   the_convolution_refusals.push_back(std::move(why));
@@ -68,6 +69,7 @@ std::size_t bytes_of_attribute(cudnnBackendAttributeType_t type) {
     case CUDNN_TYPE_CONVOLUTION_MODE:
     case CUDNN_TYPE_HEUR_MODE:
     case CUDNN_TYPE_NUMERICAL_NOTE:
+    case CUDNN_TYPE_FLOAT:
       return 4;
     case CUDNN_TYPE_INT64:
     case CUDNN_TYPE_DOUBLE:
@@ -393,6 +395,7 @@ struct GraphTensor {
   void* data = nullptr;             ///< in memory; null: inside
   std::vector<double> values = {};  ///< while the graph is computed
   bool written = false;             ///< by an operation
+  bool added = false;               ///< to what it held before, by blocks in any order
 };
 using GraphTensors = std::map<std::int64_t, GraphTensor>;
 
@@ -462,7 +465,10 @@ Graph graph_view(const BackendDescriptor& it) {
       default:
         break;
     }
-    graph.tensors.at(made.writes).written = true;
+    GraphTensor& result = graph.tensors.at(made.writes);
+    result.written = true;
+    result.added = made.type == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR && !result.view.is_virtual &&
+                   result.view.type != CUDNN_DATA_BFLOAT16;
     graph.operations.push_back(std::move(made));
   }
   return graph;
@@ -501,7 +507,9 @@ const char* obstacle_in_graph(const BackendDescriptor& it) {
       case CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR: {
         const TensorView& b = graph.tensors.at(operation.reads[1]).view;
         if (x.type != CUDNN_DATA_BFLOAT16 || b.type != CUDNN_DATA_BFLOAT16) return "a product of other types";
-        if (!y.is_virtual && y.type != CUDNN_DATA_BFLOAT16) return "a product that blocks add up in any order";
+        if (graph.tensors.at(operation.writes).added && !sums_in_any_order_are_allowed) {
+          return "a product that blocks add up in any order";
+        }
         if (x.extents[3] != b.extents[2] ||
             y.extents != Extents4{x.extents[0], x.extents[1], x.extents[2], b.extents[3]} ||
             b.extents[0] != x.extents[0] || b.extents[1] != x.extents[1]) {
@@ -527,6 +535,8 @@ const char* obstacle_in_graph(const BackendDescriptor& it) {
 double passed(const GraphOperation& operation, const std::array<double, 3>& in,
               const std::array<std::int64_t, 4>& place) {
   switch (operation.mode) {
+    case CUDNN_POINTWISE_IDENTITY:
+      return in[0];
     case CUDNN_POINTWISE_ADD:
       return in[0] + in[1];
     case CUDNN_POINTWISE_SUB:
@@ -566,13 +576,13 @@ void compute(const GraphOperation& operation, GraphTensors& tensors) {
   };
   GraphTensor& y = tensors.at(operation.writes);
   const GraphTensor& x = tensors.at(operation.reads[0]);
-  y.values.assign(y.view.elements(), 0);
+  if (!y.added) y.values.assign(y.view.elements(), 0);
   if (operation.type == CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR) {
     std::ranges::transform(x.values, y.values.begin(), [&](double value) { return rounded(y.view, value); });
     return;
   }
   each_element(y.view.extents, [&](std::int64_t n, std::int64_t h, std::int64_t i, std::int64_t j) {
-    double value = 0;
+    double value = y.added ? y.values[y.view.at(n, h, i, j)] : 0;
     if (operation.type == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR) {
       const GraphTensor& b = tensors.at(operation.reads[1]);
       for (std::int64_t k = 0; k < x.view.extents[3]; ++k) value += at(x, n, h, i, k) * at(b, n, h, k, j);
@@ -595,7 +605,7 @@ void compute(const GraphOperation& operation, GraphTensors& tensors) {
 
 void compute(Graph& graph) {
   for (auto& [name, tensor] : graph.tensors) {
-    if (tensor.written || tensor.view.is_by_value) continue;
+    if ((tensor.written && !tensor.added) || tensor.view.is_by_value) continue;
     tensor.values.assign(tensor.view.elements(), 0);
     each_element(tensor.view.extents, [&](auto... place) {
       const std::size_t index = tensor.view.at(place...);
@@ -623,6 +633,7 @@ int take_graphs() { return std::exchange(the_graphs, 0); }
 std::vector<std::string> take_convolution_refusals() { return std::exchange(the_convolution_refusals, {}); }
 int take_convolutions() { return std::exchange(the_convolutions, 0); }
 void refuse_convolutions(bool refuse) { convolutions_are_refused = refuse; }
+void allow_sums_in_any_order(bool allow) { sums_in_any_order_are_allowed = allow; }
 
 }  // namespace lockstep::test
 

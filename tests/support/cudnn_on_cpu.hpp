@@ -6,7 +6,7 @@
 ///
 /// What it refuses: attributes of another type or number than the library's, descriptors that are used before they are
 /// finalized or after they are destroyed, graphs whose tensors do not fit together, are read before they are written,
-/// or are sums of blocks in any order, convolutions whose extents do not follow from window, strides and paddings,
+/// or are sums of blocks in any order (unless told otherwise), convolutions whose extents do not follow from window, strides and paddings,
 /// tensors whose elements overlap, pointers that are less aligned than their tensors say, workspaces that are missing,
 /// plans of another handle, and plans of engines that say of themselves that they do not repeat or add in less than
 /// fp32: of those that it proposes the first does not repeat, the second rounds what it adds up; the third wants more
@@ -28,5 +28,7 @@ int take_convolutions();
 int take_graphs();
 /// The heuristics propose nothing from now on, or everything again.
 void refuse_convolutions(bool refuse);
+/// Products that blocks add to what their tensor held before, in any order, are refused (so at first), or computed.
+void allow_sums_in_any_order(bool allow);
 
 }  // namespace lockstep::test

@@ -96,7 +96,7 @@ TEST(AttentionOnCpu, IsThatOfTheReferenceInOneCallAndInParts) {
     const auto backend = gpu();
     cuda::DeviceMemory memory(0);
     const auto library = cuda::make_attention_library(
-        memory, [] {}, of_sample * static_cast<std::size_t>(at_once) + 100);
+        memory, [] {}, {.most_workspace = of_sample * static_cast<std::size_t>(at_once) + 100});
     EXPECT_EQ(library->description(), "cuDNN once it fits");
     const Call call(*backend);
     static_cast<void>(take_graphs());
@@ -110,12 +110,38 @@ TEST(AttentionOnCpu, IsThatOfTheReferenceInOneCallAndInParts) {
   EXPECT_THAT(take_convolution_refusals(), IsEmpty());
 }
 
+/// Twice: what is added to is cleared each time.
+TEST(AttentionOnCpu, IsThatOfTheReferenceWhereItsOrderOfSumsDoesNotMatter) {
+  const auto backend = gpu();
+  cuda::DeviceMemory memory(0);
+  const Call call(*backend);
+  for (const int at_once : {2, 3}) {
+    const std::size_t sums = query_sum_bytes(at_once * kShape.context * kShape.width());
+    const auto library = cuda::make_attention_library(
+        memory, [] {}, {.most_workspace = sums, .in_any_order = true});
+    ASSERT_TRUE(library->forward(stream_of(*backend), kShape, call.forward()));
+    EXPECT_FALSE(library->backward(stream_of(*backend), kShape, call.backward(), call.deltas.tensor()))
+        << "the stand-in refuses it at first";
+    EXPECT_THAT(take_convolution_refusals(), Contains(HasSubstr("add up in any order")));
+    lockstep::test::allow_sums_in_any_order(true);
+    const auto other = cuda::make_attention_library(
+        memory, [] {}, {.most_workspace = sums, .in_any_order = true});
+    for (int run = 0; run < 2; ++run) {
+      ASSERT_TRUE(other->backward(stream_of(*backend), kShape, call.backward(), call.deltas.tensor()));
+      backend->synchronize();
+      call.expect_exact();
+    }
+    lockstep::test::allow_sums_in_any_order(false);
+    EXPECT_THAT(take_convolution_refusals(), IsEmpty());
+  }
+}
+
 TEST(AttentionOnCpu, ComesFromOurOwnKernelsWhereTheLibraryHasNothing) {
   const auto backend = gpu();
   cuda::DeviceMemory memory(0);
   const cudaStream_t stream = stream_of(*backend);
   const auto library = cuda::make_attention_library(
-      memory, [] {}, 1000);
+      memory, [] {}, {.most_workspace = 1000});
   const Call call(*backend);
   refuse_convolutions(true);
   EXPECT_FALSE(library->forward(stream, kShape, call.forward()));

@@ -85,7 +85,8 @@ TEST_F(CudnnPlans, AreRefusedWhereTheyDoNotFit) {
   }
 }
 
-constexpr std::array kAttentionKinds{CudnnAttentionProblem::Kind::forward, CudnnAttentionProblem::Kind::backward};
+constexpr std::array kAttentionKinds{CudnnAttentionProblem::Kind::forward, CudnnAttentionProblem::Kind::backward,
+                                     CudnnAttentionProblem::Kind::backward_in_any_order};
 
 TEST_F(CudnnPlans, AreThereForAttention) {
   const CudnnDevice device{std::string(kDevice)};
@@ -94,7 +95,7 @@ TEST_F(CudnnPlans, AreThereForAttention) {
                                  Attention{.context = 128, .heads = 3, .head_size = 40}}) {
     ASSERT_TRUE(cudnn_may_take(shape));
     for (const auto kind : kAttentionKinds) {
-      const std::int64_t samples = cudnn_attention_samples(shape, 32, kMostWorkspace);
+      const std::int64_t samples = cudnn_attention_samples(shape, kind, 32, kMostWorkspace);
       ASSERT_GT(samples, 0);
       const std::string what = fmt::format("context {}, {} heads of {}, {} samples, kind {}", shape.context,
                                            shape.heads, shape.head_size, samples, static_cast<int>(kind));
@@ -144,12 +145,12 @@ TEST_F(CudnnPlans, OfAttentionAreAskedForWhereTheyMeanIt) {
 TEST_F(CudnnPlans, OfAttentionTakeSamplesInNearlyEqualParts) {
   const Attention shape{.context = 1024, .heads = 12, .head_size = 64};  // 24 MiB of scores a sample
   const std::size_t most = std::size_t{256} << 20;
-  EXPECT_EQ(cudnn_attention_samples(shape, 1, most), 1);
-  EXPECT_EQ(cudnn_attention_samples(shape, 10, most), 10);
-  EXPECT_EQ(cudnn_attention_samples(shape, 11, most), 6);
-  EXPECT_EQ(cudnn_attention_samples(shape, 32, most), 8);
-  EXPECT_EQ(cudnn_attention_samples(shape, 31, most), 8);
-  EXPECT_EQ(cudnn_attention_samples(shape, 32, std::size_t{8} << 20), 0) << "not even one fits";
+  EXPECT_EQ(cudnn_attention_samples(shape, CudnnAttentionProblem::Kind::backward, 1, most), 1);
+  EXPECT_EQ(cudnn_attention_samples(shape, CudnnAttentionProblem::Kind::backward, 10, most), 10);
+  EXPECT_EQ(cudnn_attention_samples(shape, CudnnAttentionProblem::Kind::backward, 11, most), 6);
+  EXPECT_EQ(cudnn_attention_samples(shape, CudnnAttentionProblem::Kind::backward, 32, most), 8);
+  EXPECT_EQ(cudnn_attention_samples(shape, CudnnAttentionProblem::Kind::backward, 31, most), 8);
+  EXPECT_EQ(cudnn_attention_samples(shape, CudnnAttentionProblem::Kind::backward, 32, std::size_t{8} << 20), 0) << "not even one fits";
 }
 
 TEST_F(CudnnPlans, AreNotMadeOfEnginesThatDoNotRepeatOrRoundInBetween) {
