@@ -10,6 +10,7 @@
 #include <cuda_runtime_api.h>
 
 #include "model/cuda/device_memory.hpp"
+#include "model/cuda/tuning.hpp"
 #include "model/image_operations.hpp"
 
 namespace lockstep::model::cuda {
@@ -43,6 +44,7 @@ class ConvolutionLibrary {
 
 /// Null where the program was built without one, or where it cannot be loaded here. `memory` outlives the library;
 /// `before_moving` is called before memory that enqueued or recorded work uses is given back.
-std::unique_ptr<ConvolutionLibrary> make_convolution_library(DeviceMemory& memory, std::function<void()> before_moving);
+std::unique_ptr<ConvolutionLibrary> make_convolution_library(DeviceMemory& memory, std::function<void()> before_moving,
+                                                             Tuning tuning = Tuning::first);
 
 }  // namespace lockstep::model::cuda

@@ -25,7 +25,7 @@ CudaImages::CudaImages(Device device)
       device_(std::move(device)),
       pair_sums_(device_.memory, batch_norm_scratch_bytes()) {
   if (device_.types.compute == ElementType::bfloat16) {
-    library_ = make_convolution_library(device_.memory, device_.forget_recordings);
+    library_ = make_convolution_library(device_.memory, device_.forget_recordings, device_.tuning);
   }
 }
 

@@ -24,6 +24,7 @@ class CudaImages final : public ImageOperations {
     DeviceMemory& memory;
     Scratch scratch;  ///< for column sums of any width (scratch_bytes())
     OperationTypes types;
+    Tuning tuning = Tuning::first;  ///< of a library's plans
     /// Called before memory that recorded work may use is given back: waits for the stream and drops the recordings.
     std::function<void()> forget_recordings;
   };

@@ -2,10 +2,12 @@
 // channels]: they are transposed on the way, which costs little, for they are small beside the images. Gradients of
 // filters come in bfloat16, rounded once from sums in fp32, and are added to ours in fp32.
 #include <array>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -33,34 +35,32 @@ bool are_aligned(std::initializer_list<const void*> pointers) {
 
 class CudnnConvolution final : public ConvolutionLibrary {
  public:
-  CudnnConvolution(DeviceMemory& memory, std::function<void()> before_moving)
-      : memory_(memory), before_moving_(std::move(before_moving)) {}
+  CudnnConvolution(DeviceMemory& memory, std::function<void()> before_moving, Tuning tuning)
+      : memory_(memory), before_moving_(std::move(before_moving)), tuning_(tuning) {}
 
   bool forward(cudaStream_t stream, const Convolution& shape, const Tensor& x, const Tensor& w,
                const Tensor& y) override {
-    const CudnnPlan* const plan = plan_for({CudnnProblem::Kind::forward, shape, x.rows});
-    if (plan == nullptr || !are_aligned({x.data, y.data})) return false;
-    run(stream, *plan, x.data, turned(stream, w), y.data);
-    return true;
+    const CudnnProblem problem{CudnnProblem::Kind::forward, shape, x.rows};
+    if (!may_take(problem) || !are_aligned({x.data, y.data})) return false;
+    return run(stream, problem, {x.data, turned(stream, w), y.data});
   }
 
   bool filter_gradient(cudaStream_t stream, const Convolution& shape, const Tensor& x, const Tensor& d_y,
                        Accumulate accumulate, const Tensor& d_w) override {
-    const CudnnPlan* const plan = plan_for({CudnnProblem::Kind::filter_gradient, shape, x.rows});
-    if (plan == nullptr || !are_aligned({x.data, d_y.data})) return false;
+    const CudnnProblem problem{CudnnProblem::Kind::filter_gradient, shape, x.rows};
+    if (!may_take(problem) || !are_aligned({x.data, d_y.data})) return false;
     const Tensor rounded{nullptr, x.type, d_w.columns, d_w.rows};
     const Tensor turned{grown(filters_, rounded), rounded.type, rounded.rows, rounded.columns};
-    run(stream, *plan, x.data, turned.data, d_y.data);
+    if (!run(stream, problem, {x.data, turned.data, d_y.data})) return false;
     transpose(stream, turned, accumulate, d_w);
     return true;
   }
 
   bool image_gradient(cudaStream_t stream, const Convolution& shape, const Tensor& w, const Tensor& d_y,
                       const Tensor& d_x) override {
-    const CudnnPlan* const plan = plan_for({CudnnProblem::Kind::image_gradient, shape, d_y.rows});
-    if (plan == nullptr || !are_aligned({d_x.data, d_y.data})) return false;
-    run(stream, *plan, d_x.data, turned(stream, w), d_y.data);
-    return true;
+    const CudnnProblem problem{CudnnProblem::Kind::image_gradient, shape, d_y.rows};
+    if (!may_take(problem) || !are_aligned({d_x.data, d_y.data})) return false;
+    return run(stream, problem, {d_x.data, turned(stream, w), d_y.data});
   }
 
   bool is_there() const noexcept override { return cudnn_.obstacle() && cudnn_.obstacle()->empty(); }
@@ -74,17 +74,49 @@ class CudnnConvolution final : public ConvolutionLibrary {
   }
 
  private:
-  /// Null where there is none.
-  const CudnnPlan* plan_for(const CudnnProblem& problem) {
-    if (!cudnn_.start()) return nullptr;
+  struct Pointers {
+    void* images;
+    void* filters;
+    void* output;
+  };
+
+  /// False where it is known that there is no plan.
+  bool may_take(const CudnnProblem& problem) {
+    if (!cudnn_.start()) return false;
+    const auto known = plans_.find(problem.key());
+    return known == plans_.end() || known->second.has_value();
+  }
+  /// False where there is no plan.
+  bool run(cudaStream_t stream, const CudnnProblem& problem, const Pointers& pointers) {
     const auto key = problem.key();
     auto known = plans_.find(key);
     if (known == plans_.end()) {
-      std::optional<CudnnPlan> plan = find_cudnn_plan(cudnn_.device(), problem, kMostLibraryWorkspace);
-      if (!plan) ++unplanned_;
-      known = plans_.emplace(key, std::move(plan)).first;
+      known = plans_.emplace(key, choose(stream, problem, pointers)).first;
+      if (!known->second) ++unplanned_;
     }
-    return known->second ? &*known->second : nullptr;
+    if (!known->second) return false;
+    enqueue(stream, *known->second, pointers);
+    return true;
+  }
+
+  /// The first plan, or the quickest. A trial writes what the call will write.
+  std::optional<CudnnPlan> choose(cudaStream_t stream, const CudnnProblem& problem, const Pointers& pointers) {
+    constexpr std::size_t kCandidates = 8;
+    constexpr int kRounds = 3;
+    const bool timed = tuning_ == Tuning::timed && !is_recorded(stream);
+    std::vector<CudnnPlan> plans =
+        find_cudnn_plans(cudnn_.device(), problem, kMostLibraryWorkspace, timed ? kCandidates : 1);
+    if (plans.empty()) return std::nullopt;
+    std::size_t best = 0;
+    float best_time = std::numeric_limits<float>::infinity();
+    for (std::size_t i = 0; plans.size() > 1 && i < plans.size(); ++i) {
+      enqueue(stream, plans[i], pointers);
+      const float time = time_of(stream, kRounds, [&] { enqueue(stream, plans[i], pointers); });
+      if (time >= best_time) continue;
+      best_time = time;
+      best = i;
+    }
+    return std::move(plans[best]);
   }
 
   void* grown(Block& block, std::size_t bytes) { return cuda::grown(block, bytes, memory_, before_moving_); }
@@ -96,15 +128,16 @@ class CudnnConvolution final : public ConvolutionLibrary {
     return to.data;
   }
 
-  void run(cudaStream_t stream, const CudnnPlan& plan, void* images, void* filters, void* output) {
+  void enqueue(cudaStream_t stream, const CudnnPlan& plan, const Pointers& pointers) {
     const std::array names{kCudnnImages, kCudnnFilters, kCudnnOutput};
-    const std::array pointers{images, filters, output};
+    const std::array places{pointers.images, pointers.filters, pointers.output};
     void* const workspace = plan.workspace == 0 ? nullptr : grown(workspace_, plan.workspace);
-    cudnn_.run(stream, plan, names, pointers, workspace, "convolving");
+    cudnn_.run(stream, plan, names, places, workspace, "convolving");
   }
 
   DeviceMemory& memory_;
   std::function<void()> before_moving_;
+  Tuning tuning_;
   CudnnSession cudnn_;
   std::map<std::array<std::int64_t, 13>, std::optional<CudnnPlan>> plans_;
   Block filters_, workspace_;
@@ -114,8 +147,8 @@ class CudnnConvolution final : public ConvolutionLibrary {
 }  // namespace
 
 std::unique_ptr<ConvolutionLibrary> make_convolution_library(DeviceMemory& memory,
-                                                             std::function<void()> before_moving) {
-  return std::make_unique<CudnnConvolution>(memory, std::move(before_moving));
+                                                             std::function<void()> before_moving, Tuning tuning) {
+  return std::make_unique<CudnnConvolution>(memory, std::move(before_moving), tuning);
 }
 
 }  // namespace cuda

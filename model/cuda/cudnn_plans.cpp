@@ -200,12 +200,14 @@ bool CudnnGraph::try_append(CudnnDescriptor operation) {
   return true;
 }
 
-std::optional<CudnnPlan> find_cudnn_plan(const CudnnDevice& device, CudnnGraph graph, std::size_t most_workspace) {
+std::vector<CudnnPlan> find_cudnn_plans(const CudnnDevice& device, CudnnGraph graph, std::size_t most_workspace,
+                                        std::size_t most) {
+  std::vector<CudnnPlan> plans;
   CudnnDescriptor& whole = graph.keep(CudnnDescriptor(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR));
   whole.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, graph.operations_.data(),
             static_cast<std::int64_t>(graph.operations_.size()));
   device.put_into_graph(whole);
-  if (!whole.try_finalize()) return std::nullopt;
+  if (!whole.try_finalize()) return plans;
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
     CudnnDescriptor heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
     heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, whole)
@@ -224,19 +226,21 @@ std::optional<CudnnPlan> find_cudnn_plan(const CudnnDevice& device, CudnnGraph g
     if (workspace.empty()) continue;
     for (const cudnnBackendDescriptor_t each : list_of(heuristics.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
                                                        CUDNN_TYPE_BACKEND_DESCRIPTOR, std::move(workspace))) {
-      auto plan = plan_from(device, each, most_workspace);
-      if (!plan) continue;
-      plan->made_of = std::move(configurations);
-      plan->made_of.push_back(std::move(heuristics));
-      std::ranges::move(graph.parts_, std::back_inserter(plan->made_of));
-      return plan;
+      if (plans.size() == most) break;
+      if (auto plan = plan_from(device, each, most_workspace)) plans.push_back(std::move(*plan));
     }
+    if (plans.empty()) continue;
+    const auto made_of = std::make_shared<std::vector<CudnnDescriptor>>(std::move(configurations));
+    made_of->push_back(std::move(heuristics));
+    std::ranges::move(graph.parts_, std::back_inserter(*made_of));
+    for (CudnnPlan& plan : plans) plan.made_of = made_of;
+    break;
   }
-  return std::nullopt;
+  return plans;
 }
 
-std::optional<CudnnPlan> find_cudnn_plan(const CudnnDevice& device, const CudnnProblem& problem,
-                                         std::size_t most_workspace) {
+std::vector<CudnnPlan> find_cudnn_plans(const CudnnDevice& device, const CudnnProblem& problem,
+                                        std::size_t most_workspace, std::size_t most) {
   const Convolution& shape = problem.shape;
   CudnnGraph graph;
   const CudnnDescriptor& images = graph.keep(tensor_of(kCudnnImages, problem.images, shape.in, CUDNN_DATA_BFLOAT16));
@@ -254,8 +258,26 @@ std::optional<CudnnPlan> find_cudnn_plan(const CudnnDevice& device, const CudnnP
       .set(names.window, window)
       .set(names.alpha, CUDNN_TYPE_FLOAT, &alpha)
       .set(names.beta, CUDNN_TYPE_FLOAT, &beta);
-  if (!graph.try_append(std::move(operation))) return std::nullopt;
-  return find_cudnn_plan(device, std::move(graph), most_workspace);
+  if (!graph.try_append(std::move(operation))) return {};
+  return find_cudnn_plans(device, std::move(graph), most_workspace, most);
+}
+
+namespace {
+
+std::optional<CudnnPlan> first_of(std::vector<CudnnPlan> plans) {
+  if (plans.empty()) return std::nullopt;
+  return std::move(plans.front());
+}
+
+}  // namespace
+
+std::optional<CudnnPlan> find_cudnn_plan(const CudnnDevice& device, CudnnGraph graph, std::size_t most_workspace) {
+  return first_of(find_cudnn_plans(device, std::move(graph), most_workspace, 1));
+}
+
+std::optional<CudnnPlan> find_cudnn_plan(const CudnnDevice& device, const CudnnProblem& problem,
+                                         std::size_t most_workspace) {
+  return first_of(find_cudnn_plans(device, problem, most_workspace, 1));
 }
 
 }  // namespace lockstep::model::cuda

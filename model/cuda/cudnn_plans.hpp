@@ -1,7 +1,8 @@
 /// \file
 /// How cuDNN is asked for operations: a graph of them, engines that its heuristics propose for it, and the first of
 /// them that will do: it repeats bit for bit, adds in fp32 what a direct sum adds, keeps within the workspace, and can
-/// be built. A plan is a static choice: the same in every run on one kind of device.
+/// be built. A plan is a static choice: the same in every run on one kind of device; or, where that need not be, the
+/// quickest of a few.
 ///
 /// A convolution is a graph of one operation. Images are NHWC, filters and their gradients [out channels, height,
 /// width, in channels], all of them bfloat16: for gradients of filters in float32 cuDNN 9 proposes nothing.
@@ -91,8 +92,8 @@ inline constexpr std::int64_t kCudnnAlignment = 16;
 struct CudnnPlan {
   CudnnDescriptor descriptor;
   std::size_t workspace = 0;  ///< bytes
-  /// What it was made of. Nothing says that the library copies it.
-  std::vector<CudnnDescriptor> made_of = {};
+  /// What it was made of, and others of the same graph. Nothing says that the library copies it.
+  std::shared_ptr<std::vector<CudnnDescriptor>> made_of = {};
 };
 
 /// Whether an engine of which cuDNN notes this uses tensor cores (without them, matrix multiplications are faster) and
@@ -108,11 +109,17 @@ class CudnnGraph {
   [[nodiscard]] bool try_append(CudnnDescriptor operation);
 
  private:
-  friend std::optional<CudnnPlan> find_cudnn_plan(const CudnnDevice&, CudnnGraph, std::size_t);
+  friend std::vector<CudnnPlan> find_cudnn_plans(const CudnnDevice&, CudnnGraph, std::size_t, std::size_t);
   std::deque<CudnnDescriptor> parts_;  ///< stay where they are
   std::vector<cudnnBackendDescriptor_t> operations_;
 };
-/// Nothing where no engine will do.
+/// The plans of the first engines that will do, `most` of them, in the order in which they are proposed; none where no
+/// engine will do.
+std::vector<CudnnPlan> find_cudnn_plans(const CudnnDevice& device, CudnnGraph graph, std::size_t most_workspace,
+                                        std::size_t most);
+std::vector<CudnnPlan> find_cudnn_plans(const CudnnDevice& device, const CudnnProblem& problem,
+                                        std::size_t most_workspace, std::size_t most);
+/// The first of them.
 std::optional<CudnnPlan> find_cudnn_plan(const CudnnDevice& device, CudnnGraph graph, std::size_t most_workspace);
 std::optional<CudnnPlan> find_cudnn_plan(const CudnnDevice& device, const CudnnProblem& problem,
                                          std::size_t most_workspace);

@@ -326,9 +326,8 @@ bool Matmul::run(cudaStream_t stream, const Problem& problem, Plan& plan, const 
 }
 
 void Matmul::time_algorithms(cudaStream_t stream, const Problem& problem, Plan& plan, const Pointers& pointers) {
-  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-  check(cudaStreamIsCapturing(stream, &capture), "asking whether work is being recorded");
-  if (capture != cudaStreamCaptureStatusNone) return;
+  if (is_recorded(stream)) return;
+  constexpr int kRounds = 5;
   std::optional<Block> spare;
   try {
     spare.emplace(memory_, static_cast<std::size_t>(problem.rows * problem.columns) * size_of(problem.out));
@@ -352,25 +351,12 @@ void Matmul::time_algorithms(cudaStream_t stream, const Problem& problem, Plan& 
     }
     if (status != CUBLAS_STATUS_SUCCESS) check(status, describe(problem).c_str());
     plan.algorithms.erase(plan.algorithms.begin());
-    timed.push_back({algorithm, time_of(stream, problem, plan, algorithm, trial)});
+    timed.push_back({algorithm, time_of(stream, kRounds, [&] {
+                       check(launch(stream, plan, algorithm, problem.accumulate, trial), "timing algorithms");
+                     })});
   }
   std::ranges::stable_sort(timed, {}, &Timed::time);
   for (const Timed& each : timed) plan.algorithms.push_back(each.algorithm);
-}
-
-float Matmul::time_of(cudaStream_t stream, const Problem& problem, const Plan& plan,
-                      const cublasLtMatmulAlgo_t& algorithm, const Pointers& pointers) {
-  constexpr int kRounds = 5;
-  const Event begin = make_timing_event(), end = make_timing_event();
-  check(cudaEventRecord(begin.get(), stream), "taking the time");
-  for (int round = 0; round < kRounds; ++round) {
-    check(launch(stream, plan, algorithm, problem.accumulate, pointers), "timing algorithms");
-  }
-  check(cudaEventRecord(end.get(), stream), "taking the time");
-  check(cudaEventSynchronize(end.get()), "timing algorithms");
-  float time = 0;
-  check(cudaEventElapsedTime(&time, begin.get(), end.get()), "taking the time");
-  return time;
 }
 
 }  // namespace lockstep::model::cuda

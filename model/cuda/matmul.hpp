@@ -33,16 +33,12 @@
 #include "model/backend.hpp"
 #include "model/cuda/device_memory.hpp"
 #include "model/cuda/padded_copies.hpp"
+#include "model/cuda/tuning.hpp"
 
 namespace lockstep::model::cuda {
 
 class Matmul {
  public:
-  /// How a plan is chosen among the algorithms that the heuristics propose.
-  enum class Tuning {
-    first,  ///< the first: cheap, and a run repeats
-    timed,  ///< the fastest of a few as measured when its shape comes first: two runs may choose differently
-  };
   struct Options {
     Precision precision = Precision::fp32;
     std::size_t workspace = 0;  ///< bytes, for each stream
@@ -162,9 +158,6 @@ class Matmul {
   [[nodiscard]] bool run(cudaStream_t stream, const Problem& problem, Plan& plan, const Pointers& pointers);
   /// Puts the fastest algorithm first and drops those that cuBLASLt refuses. Does nothing where it cannot measure.
   void time_algorithms(cudaStream_t stream, const Problem& problem, Plan& plan, const Pointers& pointers);
-  /// Milliseconds of a few rounds.
-  float time_of(cudaStream_t stream, const Problem& problem, const Plan& plan, const cublasLtMatmulAlgo_t& algorithm,
-                const Pointers& pointers);
 
   Options options_;
   DeviceMemory& memory_;

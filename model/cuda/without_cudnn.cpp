@@ -9,7 +9,9 @@ std::string cudnn_error() { return "this lockstep was built without cuDNN"; }
 
 namespace cuda {
 
-std::unique_ptr<ConvolutionLibrary> make_convolution_library(DeviceMemory&, std::function<void()>) { return nullptr; }
+std::unique_ptr<ConvolutionLibrary> make_convolution_library(DeviceMemory&, std::function<void()>, Tuning) {
+  return nullptr;
+}
 std::unique_ptr<AttentionLibrary> make_attention_library(DeviceMemory&, std::function<void()>,
                                                          const AttentionLibraryOptions&) {
   return nullptr;

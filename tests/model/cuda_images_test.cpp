@@ -68,7 +68,7 @@ class PretendedLibrary final : public ConvolutionLibrary {
 
 }  // namespace
 
-std::unique_ptr<ConvolutionLibrary> make_convolution_library(DeviceMemory&, std::function<void()>) {
+std::unique_ptr<ConvolutionLibrary> make_convolution_library(DeviceMemory&, std::function<void()>, Tuning) {
   return behaviour == Library::absent ? nullptr : std::make_unique<PretendedLibrary>();
 }
 

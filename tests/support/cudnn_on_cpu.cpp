@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -11,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include <cudnn.h>
@@ -30,16 +32,18 @@ using lockstep::test::MemoryAccess;
 std::vector<std::string> the_convolution_refusals;
 int the_convolutions = 0, the_graphs = 0;
 bool convolutions_are_refused = false;
-bool sums_in_any_order_are_allowed = false;
+bool sums_in_any_order_are_allowed = false, first_engine_is_slow = false;
 
 cudnnStatus_t refuse_call(cudnnStatus_t status, std::string why) {
   the_convolution_refusals.push_back(std::move(why));
   return status;
 }
 
-/// What an engine of ours is: four, in the order in which they are proposed.
-enum class Engine : std::int64_t { does_not_repeat, rounds_sums, wants_too_much, will_do };
-constexpr std::int64_t kWorkspaceOfEngine[] = {0, 0, std::int64_t{1} << 40, 4096};
+/// What an engine of ours is, in the order in which they are proposed.
+enum class Engine : std::int64_t { does_not_repeat, rounds_sums, wants_too_much, will_do, will_do_too };
+constexpr std::int64_t kWorkspaceOfEngine[] = {0, 0, std::int64_t{1} << 40, 4096, 4352};
+
+Engine last_engine = Engine::will_do;
 
 struct Attribute {
   cudnnBackendAttributeType_t type;
@@ -633,6 +637,8 @@ int take_graphs() { return std::exchange(the_graphs, 0); }
 std::vector<std::string> take_convolution_refusals() { return std::exchange(the_convolution_refusals, {}); }
 int take_convolutions() { return std::exchange(the_convolutions, 0); }
 void refuse_convolutions(bool refuse) { convolutions_are_refused = refuse; }
+void slow_first_engine_down(bool slow) { first_engine_is_slow = slow; }
+bool last_engine_was_the_first() { return last_engine == Engine::will_do; }
 void allow_sums_in_any_order(bool allow) { sums_in_any_order_are_allowed = allow; }
 
 }  // namespace lockstep::test
@@ -713,7 +719,7 @@ cudnnStatus_t cudnnBackendGetAttribute(const cudnnBackendDescriptor_t it, cudnnB
     case CUDNN_ATTR_ENGINEHEUR_RESULTS: {
       if (type != CUDNN_TYPE_BACKEND_DESCRIPTOR) break;
       const bool usual = value_of<cudnnBackendHeurMode_t>(descriptor, CUDNN_ATTR_ENGINEHEUR_MODE) == CUDNN_HEUR_MODE_A;
-      *count = convolutions_are_refused || !usual ? 0 : 4;
+      *count = convolutions_are_refused || !usual ? 0 : 5;
       for (std::int64_t i = 0; i < std::min(wanted, *count); ++i) {
         BackendDescriptor& to = *as_descriptor(static_cast<cudnnBackendDescriptor_t*>(elements)[i]);
         if (to.type != CUDNN_BACKEND_ENGINECFG_DESCRIPTOR) break;
@@ -809,9 +815,12 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   if (bytes > 0 && workspace == nullptr) return refuse_call(CUDNN_STATUS_BAD_PARAM, "a workspace that is missing");
   if (bytes > 0) accesses.push_back({workspace, bytes, true});
   ++(convolves ? the_convolutions : the_graphs);
+  last_engine = configuration.engine;
+  const bool pauses = first_engine_is_slow && configuration.engine == Engine::will_do;
   const cudaError_t error =
       lockstep::test::enqueue_on_cpu(handle->stream, convolves ? "a convolution" : "a graph of cuDNN",
-                                     std::move(accesses), [bytes, workspace, work = std::move(work)] {
+                                     std::move(accesses), [bytes, workspace, pauses, work = std::move(work)] {
+                                       if (pauses) std::this_thread::sleep_for(std::chrono::milliseconds(5));
                                        if (bytes > 0) std::memset(workspace, 0xff, bytes);
                                        work();
                                      });

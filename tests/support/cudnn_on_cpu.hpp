@@ -10,7 +10,7 @@
 /// tensors whose elements overlap, pointers that are less aligned than their tensors say, workspaces that are missing,
 /// plans of another handle, and plans of engines that say of themselves that they do not repeat or add in less than
 /// fp32: of those that it proposes the first does not repeat, the second rounds what it adds up; the third wants more
-/// workspace than anybody gives; the fourth will do and overwrites its workspace.
+/// workspace than anybody gives; the fourth and the fifth will do and overwrite their workspace.
 ///
 /// What it does not know: which engines the library has for which convolution or graph, and their order of summation.
 #pragma once
@@ -28,6 +28,10 @@ int take_convolutions();
 int take_graphs();
 /// The heuristics propose nothing from now on, or everything again.
 void refuse_convolutions(bool refuse);
+/// The first engine that will do takes 5 ms longer for what it computes from now on, or no longer.
+void slow_first_engine_down(bool slow);
+/// Of the two that will do, whether the first was the last to run.
+bool last_engine_was_the_first();
 /// Products that blocks add to what their tensor held before, in any order, are refused (so at first), or computed.
 void allow_sums_in_any_order(bool allow);
 

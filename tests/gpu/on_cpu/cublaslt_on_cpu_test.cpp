@@ -416,7 +416,7 @@ TEST(MatmulOnCpu, GelusAreEpiloguesWhereRowsAreWholePacks) {
 /// A product of 3 x 40 x 8 has two algorithms: with the terms in two halves, and all at once.
 TEST(MatmulOnCpu, GoesOnWhereProposalsAreRefused) {
   constexpr std::int64_t kRows = 3, kTerms = 40, kColumns = 8;
-  for (const auto tuning : {Matmul::Tuning::first, Matmul::Tuning::timed}) {
+  for (const auto tuning : {Tuning::first, Tuning::timed}) {
     for (const int refused : {0, 1, 2}) {
       SCOPED_TRACE(fmt::format("{} refused, tuning {}", refused, static_cast<int>(tuning)));
       lockstep::test::refuse_proposals(refused);

@@ -92,6 +92,32 @@ TEST(ConvolutionsOnCpu, AreThoseOfTheReference) {
   EXPECT_THAT(take_convolution_refusals(), IsEmpty());
 }
 
+/// What repeats is the first plan; with timing it is the quickest, whose numbers are the same here.
+TEST(ConvolutionsOnCpu, AreOfTheQuickestPlanWhereTheyAreTimed) {
+  const Convolution shape = shapes()[1];
+  const auto backend = make_backend("cuda", {.precision = Precision::bf16});
+  cuda::DeviceMemory memory(0);
+  const auto stream = static_cast<cudaStream_t>(backend->stream());
+  Random random;
+  const auto array = [&](std::int64_t rows, std::int64_t columns) {
+    return Array(*backend, ElementType::bfloat16, rows, columns, random.numbers(rows * columns, Precision::bf16));
+  };
+  const Array x = array(2, shape.in.elements()), w = array(shape.patch(), shape.out.channels);
+  const Array y = array(2, shape.out.elements());
+  lockstep::test::slow_first_engine_down(true);
+  std::vector<float> first;
+  for (const cuda::Tuning tuning : {cuda::Tuning::first, cuda::Tuning::timed}) {
+    const auto library = cuda::make_convolution_library(memory, [] {}, tuning);
+    ASSERT_TRUE(library->forward(stream, shape, x.tensor(), w.tensor(), y.tensor()));
+    backend->synchronize();
+    EXPECT_EQ(lockstep::test::last_engine_was_the_first(), tuning == cuda::Tuning::first);
+    if (first.empty()) first = y.fetch();
+    EXPECT_EQ(y.fetch(), first);
+  }
+  lockstep::test::slow_first_engine_down(false);
+  EXPECT_THAT(take_convolution_refusals(), IsEmpty());
+}
+
 /// cuDNN's functions: the stand-in's, or the library's own.
 struct Functions {
   decltype(&cudnnBackendCreateDescriptor) create = cudnnBackendCreateDescriptor;
@@ -280,7 +306,7 @@ TEST(CudnnOnCpu, FindsAPlanWhosePartsAreGone) {
   auto plan = cuda::find_cudnn_plan(cuda::CudnnDevice(handle), {cuda::CudnnProblem::Kind::forward, shapes()[1], 2},
                                     std::size_t{1} << 20);
   ASSERT_TRUE(plan.has_value());
-  plan->made_of.clear();
+  plan->made_of->clear();
   const std::array names{cuda::kCudnnImages};
   void* nothing = nullptr;
   cuda::CudnnDescriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
@@ -311,7 +337,7 @@ TEST(CudnnOnCpu, RefusesToRunEnginesThatDoNotRepeatOrRoundTheirSums) {
       .finalize();
   for (const std::size_t engine : {std::size_t{0}, std::size_t{1}}) {
     cuda::CudnnDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-    plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, found->made_of[engine])
+    plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, found->made_of->at(engine))
         .set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, &handle)
         .finalize();
     EXPECT_EQ(cudnnBackendExecute(handle, plan.get(), pack.get()), CUDNN_STATUS_NOT_SUPPORTED);
