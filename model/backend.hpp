@@ -294,7 +294,6 @@ struct BackendOptions {
   bool tune = false;                      ///< cuda: what is fastest here and now, not what repeats: algorithms of
                                           ///< products by timing a few, attention's gradients in any order
   bool side_streams = true;               ///< cuda: side queues are streams of their own, not the main one
-  bool persistent_lstm = true;            ///< cuda: all steps of an LSTM layer in one kernel, where it fits
   bool attention_library = true;          ///< cuda: attention by cuDNN, where it has a way that repeats bit for bit
   double worth_padding = kFlopsPerCopiedByte;  ///< cuda: FLOPs per byte from which products are made of padded copies
   int reserved_processors = 0;  ///< cuda: streaming multiprocessors that use_processors() leaves to communication

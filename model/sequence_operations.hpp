@@ -120,8 +120,7 @@ class SequenceOperations {
 
   /// gates [steps * sequences, 4 hidden]: x W + b when called, the activated gates afterwards. hidden and cells [(steps
   /// + 1) * sequences, hidden]: the first `sequences` rows are the state before the first step, the others are written.
-  /// recurrent: [hidden, 4 hidden]. Each step is one product over the sequences and one fused pass, or all steps of the
-  /// call are one kernel.
+  /// recurrent: [hidden, 4 hidden]. Each step is one product over the sequences and one fused pass.
   void lstm_forward(const Lstm& shape, const LstmForwardOperands& operands);
   /// d_hidden [steps * sequences, hidden]: gradient of h(1) ... h(steps) from above; is used up. gates become the
   /// gradients before their activations: what the backward passes of the two products need, of the input's and of the
@@ -130,8 +129,6 @@ class SequenceOperations {
   /// first has gates_after [sequences, 4 hidden] and the d_cell that the one before has left, and all together make the
   /// bits of one call.
   void lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands);
-  /// Whether all steps of such a call are one kernel, which the next layer does not run beside.
-  virtual bool takes_lstm_whole([[maybe_unused]] const Lstm& shape) const noexcept { return false; }
 
  protected:
   explicit SequenceOperations(const OperationTypes& types) : types_(types) {}

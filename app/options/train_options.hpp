@@ -44,7 +44,6 @@ struct ExecutionOptions {
   comm::WireFormat wire = comm::WireFormat::fp32;  ///< of gradients between GPUs and hosts
   comm::AllReduceChoice all_reduce = {};           ///< of sums between hosts
   bool graphs = true;                              ///< record a step once and replay it
-  bool persistent_lstm = true;                     ///< all steps of an LSTM layer in one kernel, where it fits
   bool cudnn_attention = true;                     ///< attention by cuDNN, where it has a way
   bool tune = false;                               ///< choose the algorithms of matrix products by timing
   bool share_gpu = false;                          ///< several ranks may use one GPU (for tests)

@@ -691,10 +691,6 @@ void add_step_options(OptionTable& table, ExecutionOptions& options) {
       .only_with("device", {"auto", "gpu"});
   add_nvls_option(table, options);
   table
-      .add("persistent-lstm", options.persistent_lstm,
-           "GPUs: all steps of an LSTM layer in one kernel, where it fits; else each step is a product and a pass")
-      .only_with("device", {"auto", "gpu"});
-  table
       .add("cudnn-attention", options.cudnn_attention,
            "GPUs: attention by cuDNN in bf16 on Hopper, where it fits; else by kernels of this program")
       .only_with("device", {"auto", "gpu"});

@@ -172,7 +172,6 @@ std::unique_ptr<model::Backend> make_backend(const Place& place, const Execution
                                       .precision = place.precision,
                                       .graphs = options.graphs,
                                       .tune = options.tune,
-                                      .persistent_lstm = options.persistent_lstm && !place.gpus_are_shared,
                                       .attention_library = options.cudnn_attention,
                                       .reserved_processors = place.communication_processors});
 }

@@ -98,8 +98,7 @@ CudaBackend::CudaBackend(const BackendOptions& options, Device device)
                   .side_streams = queues_.side_streams(),
                   .matmul = matmul_,
                   .memory = memory_,
-                  .scratch = scratch(),
-                  .persistent = options.persistent_lstm ? persistent_limits(device_) : PersistentLimits{}},
+                  .scratch = scratch()},
                  {.compute = compute_type(), .master = master_type()},
                  takes_attention_library(options, device_)
                      ? make_attention_library(memory_, [this] { forget_recordings(); }, {.in_any_order = options.tune})

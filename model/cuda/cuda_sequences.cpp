@@ -14,20 +14,10 @@ namespace {
 /// The same elements in so many rows, at least one.
 Tensor in_rows(const Tensor& tensor, std::int64_t rows) { return tensor.reshaped(rows, tensor.count() / rows); }
 
-/// So many bytes at least, of the last one or of a new one.
-bool grow(std::vector<Block>& blocks, DeviceMemory& memory, std::size_t bytes) {
-  if (!blocks.empty() && blocks.back().bytes() >= bytes) return false;
-  blocks.emplace_back(memory, bytes);
-  return true;
-}
-
 }  // namespace
 
 std::string CudaSequences::description() const {
-  const std::int64_t most = types().compute == ElementType::bfloat16 ? most_persistent_units(tools_.persistent) : 0;
-  const std::string steps =
-      most == 0 ? "LSTM steps by products" : fmt::format("LSTM steps of up to {} units in one kernel", most);
-  return attention_ == nullptr ? steps : fmt::format("{}, attention by {}", steps, attention_->description());
+  return fmt::format("attention by {}", attention_ == nullptr ? "our own kernels" : attention_->description());
 }
 
 void CudaSequences::fill_zero(const Tensor& x) {
@@ -35,17 +25,9 @@ void CudaSequences::fill_zero(const Tensor& x) {
 }
 
 Tensor CudaSequences::deltas(std::int64_t rows, std::int64_t columns) {
-  grow(deltas_, tools_.memory, static_cast<std::size_t>(rows * columns) * sizeof(float));
+  const auto bytes = static_cast<std::size_t>(rows * columns) * sizeof(float);
+  if (deltas_.empty() || deltas_.back().bytes() < bytes) deltas_.emplace_back(tools_.memory, bytes);
   return {deltas_.back().data(), ElementType::float32, rows, columns};
-}
-
-PersistentWorkspace CudaSequences::persistent_workspace(const Lstm& shape) {
-  grow(lstm_sums_, tools_.memory, persistent_sums(shape.sequences, shape.hidden) * sizeof(float));
-  const std::size_t bytes = persistent_words(shape.sequences, shape.hidden) * sizeof(unsigned);
-  if (grow(lstm_words_, tools_.memory, bytes)) {
-    check(cudaMemsetAsync(lstm_words_.back().data(), 0, bytes, tools_.stream), "clearing memory");
-  }
-  return {static_cast<unsigned*>(lstm_words_.back().data()), static_cast<float*>(lstm_sums_.back().data())};
 }
 
 void CudaSequences::do_to_time_major(const Tensor& tokens, const Tensor& out) {
@@ -134,10 +116,7 @@ void CudaSequences::do_attention_backward(const Attention& shape, const Attentio
 
 void CudaSequences::do_lstm_forward(const Lstm& shape, const LstmForwardOperands& operands) {
   const auto& [gates, recurrent, cells, hidden] = operands;
-  if (shape.sequences == 0 || shape.steps == 0) return;
-  if (takes_lstm_whole(shape) && takes_persistent_lstm(operands)) {
-    return persistent_lstm_forward(tools_.stream, shape, operands, persistent_workspace(shape));
-  }
+  if (shape.sequences == 0) return;
   const cudaStream_t stream = tools_.stream_of(shape.queue);
   const auto step_of = [&](const Tensor& tensor, std::int64_t step) {
     return tensor.row_range(step * shape.sequences, shape.sequences);
@@ -151,10 +130,7 @@ void CudaSequences::do_lstm_forward(const Lstm& shape, const LstmForwardOperands
 
 void CudaSequences::do_lstm_backward(const Lstm& shape, const LstmBackwardOperands& operands) {
   const auto& [gates, recurrent, cells, d_hidden, d_cell, gates_after] = operands;
-  if (shape.sequences == 0 || shape.steps == 0) return;
-  if (takes_lstm_whole(shape) && takes_persistent_lstm(operands)) {
-    return persistent_lstm_backward(tools_.stream, shape, operands, persistent_workspace(shape));
-  }
+  if (shape.sequences == 0) return;
   const cudaStream_t stream = tools_.stream_of(shape.queue);
   const auto step_of = [&](const Tensor& tensor, std::int64_t step) {
     return tensor.row_range(step * shape.sequences, shape.sequences);

@@ -3,9 +3,6 @@
 /// call, everything else in our own kernels (sequence_kernels.hpp), in the order of one stream, but for the steps of an
 /// LSTM that name a side queue. All of it is enqueued, so a pass of many steps is one graph where the backend records
 /// it.
-///
-/// All steps of an LSTM that a call names are one kernel where they take_persistent_lstm(). Else each step is a product
-/// and a pass.
 #pragma once
 
 #include <array>
@@ -19,7 +16,6 @@
 #include "model/cuda/device_memory.hpp"
 #include "model/cuda/kernels.hpp"
 #include "model/cuda/matmul.hpp"
-#include "model/cuda/persistent_lstm.hpp"
 #include "model/sequence_operations.hpp"
 
 namespace lockstep::model::cuda {
@@ -31,7 +27,6 @@ struct CudaTools {
   Matmul& matmul;
   DeviceMemory& memory;
   Scratch scratch;  ///< of scratch_bytes() for tensors of any width; for `stream` alone
-  PersistentLimits persistent = {};
 
   cudaStream_t stream_of(Queue queue) const noexcept {
     return queue == Queue::main ? stream : side_streams[queue == Queue::side_1 ? 0 : 1];
@@ -45,12 +40,8 @@ class CudaSequences final : public SequenceOperations {
                 std::unique_ptr<AttentionLibrary> attention = nullptr)
       : SequenceOperations(types), tools_(tools), attention_(std::move(attention)) {}
 
-  /// "LSTM steps of up to 1536 units in one kernel, attention by cuDNN 9.19.0" or "LSTM steps by products"
+  /// "attention by cuDNN 9.19.0" or "attention by our own kernels"
   std::string description() const;
-  /// In the main queue: such kernels never wait for each other's room.
-  bool takes_lstm_whole(const Lstm& shape) const noexcept override {
-    return shape.queue == Queue::main && takes_persistent_lstm(tools_.persistent, types().compute, shape);
-  }
 
  private:
   void do_to_time_major(const Tensor& tokens, const Tensor& out) override;
@@ -76,13 +67,10 @@ class CudaSequences final : public SequenceOperations {
   /// Workspace for float32 [rows, columns]. Allocates when it is the largest so far, which is not in a step that
   /// repeats.
   Tensor deltas(std::int64_t rows, std::int64_t columns);
-  /// The same for steps in one kernel.
-  PersistentWorkspace persistent_workspace(const Lstm& shape);
 
   CudaTools tools_;
   std::unique_ptr<AttentionLibrary> attention_;
-  // Ever larger ones; the older stay, for recorded work may know where they are.
-  std::vector<Block> deltas_, lstm_words_, lstm_sums_;
+  std::vector<Block> deltas_;  ///< ever larger ones; the older stay, for recorded work may know where they are
 };
 
 }  // namespace lockstep::model::cuda

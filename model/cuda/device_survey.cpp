@@ -62,8 +62,6 @@ Device describe(int index, const cudaDeviceProp& properties) {
                 .major = properties.major,
                 .minor = properties.minor,
                 .processors = properties.multiProcessorCount,
-                .shared_bytes = properties.sharedMemPerBlockOptin,
-                .cooperative = properties.cooperativeLaunch != 0,
                 .bytes = properties.totalGlobalMem,
                 .free_bytes = 0};
   for (std::size_t i = 0; i < sizeof properties.uuid.bytes; ++i) {

@@ -16,15 +16,11 @@
 
 namespace lockstep::model::cuda {
 
-enum class Residence : bool { any, all_blocks };
 struct Grid {
   unsigned blocks = 1;
   unsigned parts = 1;  ///< blocks in the second dimension
   unsigned threads = 1;
   std::size_t shared_bytes = 0;  ///< of shared<T>()
-  /// Blocks that wait for each other are all resident: a cooperative launch, which the device refuses where it has no
-  /// room for them, and which may take more shared memory than other launches.
-  Residence residence = Residence::any;
 };
 
 /// Threads of a block, where a kernel does not say otherwise.
@@ -32,20 +28,12 @@ inline constexpr unsigned kBlock = 256;
 inline constexpr unsigned kWarp = 32;
 inline constexpr unsigned kWholeWarp = 0xffffffffu;
 
-#if defined(__CUDACC__)
 extern __shared__ uint4 shared_memory[];
-#else
-uint4* block_memory();  ///< of the block that runs now
-#endif
 /// The block's shared memory as a T: the grid's shared_bytes is sizeof(T).
 template <class T>
 __device__ T& shared() {
   static_assert(alignof(T) <= alignof(uint4));
-#if defined(__CUDACC__)
   return *reinterpret_cast<T*>(shared_memory);
-#else
-  return *reinterpret_cast<T*>(block_memory());
-#endif
 }
 
 #if defined(__CUDACC__)
@@ -53,25 +41,8 @@ template <class... Parameters>
 cudaError_t enqueue(const char*, void (*kernel)(Parameters...), const Grid& grid, cudaStream_t stream,
                     Parameters... arguments) {
   void* pointers[] = {static_cast<void*>(&arguments)...};
-  const void* const function = reinterpret_cast<const void*>(kernel);
-  if (grid.residence == Residence::any) {
-    return cudaLaunchKernel(function, dim3(grid.blocks, grid.parts), dim3(grid.threads), pointers, grid.shared_bytes,
-                            stream);
-  }
-  const cudaError_t error =
-      cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(grid.shared_bytes));
-  if (error != cudaSuccess) return error;
-  cudaLaunchAttribute cooperative{};
-  cooperative.id = cudaLaunchAttributeCooperative;
-  cooperative.val.cooperative = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(grid.blocks, grid.parts);
-  config.blockDim = dim3(grid.threads);
-  config.dynamicSmemBytes = grid.shared_bytes;
-  config.stream = stream;
-  config.attrs = &cooperative;
-  config.numAttrs = 1;
-  return cudaLaunchKernelExC(&config, function, pointers);
+  return cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(grid.blocks, grid.parts), dim3(grid.threads),
+                          pointers, grid.shared_bytes, stream);
 }
 inline std::string words_of(cudaError_t error) {
   int device = -1;

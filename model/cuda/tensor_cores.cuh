@@ -97,11 +97,10 @@ struct Thread {
   Copy copies[256];
   int count = 0, group = 0;
 };
-inline Thread threads[lockstep::test::cuda_on_cpu::kMostResidentBlocks][1024];
+inline Thread threads[1024];
 
-inline Thread* block() { return threads[lockstep::test::cuda_on_cpu::place().resident]; }
-inline Thread& self() { return block()[threadIdx.x]; }
-inline const Thread& lane(unsigned of) { return block()[threadIdx.x / kWarp * kWarp + of]; }
+inline Thread& self() { return threads[threadIdx.x]; }
+inline const Thread& lane(unsigned of) { return threads[threadIdx.x / kWarp * kWarp + of]; }
 
 inline std::uint32_t join(const Bfloat16& first, const Bfloat16& second) {
   std::uint16_t low = 0, high = 0;

@@ -55,9 +55,7 @@ std::vector<LayerPlan> LstmStack::plan(const ParameterTable& table) const {
 }
 
 bool LstmStack::is_wavefront(const Pass& pass) const noexcept {
-  return !pass.backend.is_host() && layers_.size() > 1 && chunks() > 1 &&
-         !pass.sequences().takes_lstm_whole(
-             {.steps = options_.context, .sequences = pass.batch, .hidden = options_.width});
+  return !pass.backend.is_host() && layers_.size() > 1 && chunks() > 1;
 }
 
 LstmStack::Steps LstmStack::chunk(std::int64_t index) const noexcept {

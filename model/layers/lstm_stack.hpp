@@ -2,13 +2,12 @@
 /// Layers of long short-term memory of one width, one above the other, with dropout on what goes up and never on what
 /// goes from step to step.
 ///
-/// On a host, with one layer, and where a device takes the steps of a layer whole (takes_lstm_whole()), each layer
-/// computes all of its steps before the next one begins. Else the steps are a wavefront: they come in chunks, and while
-/// a layer computes a chunk, the layer above (backward: below) computes the chunk before. Layers alternate between the
-/// two side queues; what lies between two layers runs in the main queue: the dropout and the input product of the
-/// chunk, and backward that product's gradient. One layer's steps wait for each other and leave most of a GPU idle, so
-/// two layers take about the time of one. A chunk is short, so that the second layer begins soon, and long enough that
-/// what lies between takes less time than its steps.
+/// On a host, and with one layer, each layer computes all of its steps before the next one begins. Else the steps are a
+/// wavefront: they come in chunks, and while a layer computes a chunk, the layer above (backward: below) computes the
+/// chunk before. Layers alternate between the two side queues; what lies between two layers runs in the main queue: the
+/// dropout and the input product of the chunk, and backward that product's gradient. One layer's steps wait for each
+/// other and leave most of a GPU idle, so two layers take about the time of one. A chunk is short, so that the second
+/// layer begins soon, and long enough that what lies between takes less time than its steps.
 ///
 /// Gradients of parameters are one product or sum over all steps, in the main queue, as soon as a layer has gone back
 /// to its first step. The chunks are cut by the shape alone, so the bits do not depend on what runs side by side.

@@ -34,7 +34,7 @@ check "NCCL's interfaces are nobody's business on the CPU"
 NCCL_SOCKET_IFNAME=nosuch0 run -n 2 "${train[@]}" --device cpu --run runs/interface
 expect_status 0
 check "options of GPUs contradict the CPU"
-for option in --ring --nvls --no-persistent-lstm --no-cudnn-attention --no-graph --share-gpu; do
+for option in --ring --nvls --no-cudnn-attention --no-graph --share-gpu; do
   run "${train[@]}" --device cpu $option --run runs/none
   expect_error 2 "^lockstep train: $option has an effect only with --device auto or gpu"
 done

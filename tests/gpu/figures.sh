@@ -76,7 +76,6 @@ step() {
       fp32|tf32|bf16) precision=$word ;;
       tuned) variant=$word more+=(--tune) ;;
       plain) variant=$word more+=(--no-graph) ;;
-      by_step) variant=$word more+=(--no-persistent-lstm) ;;
       batch_*) batch=${word#batch_} ;;
     esac
   done

@@ -3,8 +3,8 @@
 
 FLOPs are those of the program's own plan (bench step --plan). Bytes are counted from the passes that the kernels make
 over device memory; what is read again within one kernel is taken to come from L2. A part takes at least FLOPs over the
-peak of its units, bytes over the bandwidth, or the time of what waits for each other in it, whichever is longest; parts
-follow one another. --check compares the table with the one in README and fails where they differ.
+peak of its units, bytes over the bandwidth, or the time of the kernels that wait for each other in it, whichever is
+longest; parts follow one another. --check compares the table with the one in README and fails where they differ.
 """
 import json
 import subprocess
@@ -14,12 +14,8 @@ import tempfile
 TENSOR = 989e12  # bf16, dense, FLOP/s: NVIDIA's data sheet of the H100 SXM, as the next
 BANDWIDTH = 3.35e12  # bytes/s
 MMA = 0.62 * TENSOR  # what warps reach with mma.sync, which attention uses, beside wgmma (arXiv 2402.13499)
-PROCESSORS = 132
 L2 = 5.5e12  # bytes/s: assumed
 KERNEL = 2.5e-6  # s: assumed for a small kernel in a graph that waits for the one before
-WAIT = 1.2e-6  # s: assumed for blocks that wait for each other through L2
-FINISH = 0.5e-6  # s: assumed for what a block does with a tile's product: sums of warps, formulas, stores
-INSTEAD = "instead, and not in the sum: "
 USUAL = {"arithmetic": 0.7, "memory": 0.85, "latency": 1}  # assumed: of the peaks, what large products and copies reach
 
 
@@ -79,25 +75,10 @@ def lstm(lockstep):
     both = batch * sum(flops(layers, "lstm_1", "lstm_2"))
     return "LSTM 2 x 1,024, 64 x 35 tokens", "tokens", batch * steps, [
         ("products over all steps", both / 2, 0, TENSOR, 0),
-        ("steps, one kernel for a layer each way", both / 2, 0, TENSOR, 2 * persistent(batch, steps, width)),
-        (INSTEAD + "a product and a pass for each step, two layers side by side", both / 2, 0, TENSOR,
+        ("steps: a product and a pass for each, two layers side by side", both / 2, 0, TENSOR,
          side_by_side(batch, steps, width)),
         ("head and loss", batch * sum(flops(layers, "head")), 6 * 2 * batch * steps * words, TENSOR, 0),
         ("norm and update", 0, 18 * parameters, 1, 0)]
-
-
-def persistent(batch, steps, width):
-    """Seconds of a layer both ways. A block has 64 columns of a step's product and reads all of its left side, forward
-    the state, backward a gate's gradients. One of its two teams computes while the other one waits: a step takes as long
-    as the product of all sequences, or as that of half of them and what comes behind it. Backward, sums of quarters go
-    through L2, too, with a wait of their own."""
-    blocks, state, product = width / 16, 2 * batch * width, 2 * batch * width * 4 * width
-    rate = MMA * blocks / PROCESSORS
-    forward = max(product / rate, blocks * state / L2, product / 2 / rate + FINISH + WAIT)
-    quarters = 2 * 4 * 2 * state  # of fp32, written and read
-    backward = max(product / rate, (blocks * state + quarters) / L2, product / 2 / rate + FINISH + 2 * WAIT)
-    begin = KERNEL + 2 * width * 4 * width / L2
-    return 2 * begin + steps * (forward + backward)
 
 
 def side_by_side(batch, steps, width):
@@ -130,9 +111,8 @@ def rows(lockstep):
         for part, operations, moved, peak, latency in parts:
             times = {"arithmetic": operations / peak, "memory": moved / BANDWIDTH, "latency": latency}
             limit = max(times, key=times.get)
-            if not part.startswith(INSTEAD):
-                total += times[limit]
-                usual += max(times[what] / USUAL[what] for what in times)
+            total += times[limit]
+            usual += max(times[what] / USUAL[what] for what in times)
             yield f"| {name} | {part} | {operations / 1e9:,.1f} | {moved / 1e6:,.1f} | {times[limit] * 1e6:,.1f} | {limit} | nothing |"
             name = ""
         rate = f"{rounded(units / total)} {unit}/s at most, {rounded(units / usual)} usual"

@@ -22,11 +22,7 @@ while [ $# -gt 0 ]; do
     --json) json=$2; words+=("$1" "$2"); shift 2 ;;
     --share-gpu) shared=yes; shift ;;
     --ring) ring=yes; shift ;;
-<<<<<<< HEAD
-    --no-graph|--no-persistent-lstm|--no-cudnn-attention) shift ;;
-=======
-    --no-graph|--no-persistent-lstm|--tune) shift ;;
->>>>>>> 22c3cb5 (GPU tests: one driver for long runs and short calls)
+    --no-graph|--no-cudnn-attention|--tune) shift ;;
     --repeat|--warmup) words+=("$1" 2); shift 2 ;;
     --batch) batch=$2 words+=("$1" "$(($2 > 64 ? 4 : $2))"); shift 2 ;;
     --hidden)
@@ -137,7 +133,7 @@ assert result == json.loads(other.read_text())
 assert result["torch"] == "9.9" and len(result["devices"].split("device")) == 3, result
 assert all(one["result"] == "passed" for one in result["checks"]) and len(result["checks"]) > 50
 rows = {(one["workload"], one["variant"], one["precision"], one["batch"]): one for one in result["steps"]}
-assert len(rows) == len(result["steps"]) == 22, rows.keys()
+assert len(rows) == len(result["steps"]) == 21, rows.keys()
 for key, one in rows.items():  # PyTorch's quickest way, at the same batch
     graph, beside = one["precision"] == "bf16" or key[0].startswith("mlp"), one["batch"] != 16 and key[:4:3] != ("gpt2", 64)
     assert ("ratio" in one) == beside, one

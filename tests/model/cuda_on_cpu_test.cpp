@@ -16,7 +16,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "model/cuda/grid_barrier.cuh"
 #include "model/cuda/launch.cuh"
 #include "model/cuda/packs.cuh"
 #include "support/fiber_sanitizers.hpp"
@@ -130,38 +129,6 @@ __global__ void pass_on(float* out) {
     if constexpr (kBarrier) __syncthreads();
   }
   out[threadIdx.x] = value;
-}
-
-/// Each block writes a number, and reads that of the next one when all have met; in the second half of the grid's
-/// phases the other way round.
-template <bool kMeets>
-__global__ void read_the_next_block(unsigned* word, unsigned* numbers, unsigned* out) {
-  shared<Floats>().values[threadIdx.x] = static_cast<float>(blockIdx.x);
-  for (int phase = 0; phase < 2; ++phase) {
-    if (threadIdx.x == 0) {
-      numbers[static_cast<unsigned>(phase) * gridDim.x + blockIdx.x] = blockIdx.x + 1;
-      arrive(word, gridDim.x, blockIdx.x == 0);
-      if (kMeets) await(word, phase);
-    }
-    __syncthreads();
-    const unsigned next = phase == 0 ? blockIdx.x + 1 : blockIdx.x + gridDim.x - 1;
-    if (threadIdx.x == 1) {
-      out[static_cast<unsigned>(phase) * gridDim.x + blockIdx.x] =
-          numbers[static_cast<unsigned>(phase) * gridDim.x + next % gridDim.x];
-    }
-  }
-  if (shared<Floats>().values[threadIdx.x] != static_cast<float>(blockIdx.x)) out[0] = 99;  // another's memory
-}
-
-/// A team of a warp and one of two, of which one does not come where `late`.
-__global__ void teams(float* out, bool late) {
-  const unsigned warp = threadIdx.x / kWarp;
-  if (warp == 2) return synchronize_team<32>(1);
-  auto& all = shared<Floats>();
-  all.values[threadIdx.x] = static_cast<float>(threadIdx.x);
-  if (late && warp == 1) return;
-  synchronize_team<64>(2);
-  out[threadIdx.x] = all.values[64 - 1 - threadIdx.x];
 }
 
 /// ThreadSanitizer ends the process with this code.
@@ -332,67 +299,12 @@ TEST(CudaOnCpu, OrdersBlocksToo) {
   EXPECT_GT(winners.size(), 2u);
 }
 
-/// What blocks read of each other, in several orders.
-std::set<std::vector<unsigned>> numbers_read(void (*kernel)(unsigned*, unsigned*, unsigned*), Residence residence) {
-  std::set<std::vector<unsigned>> all;
-  for (const std::uint32_t seed : {0u, 1u, 2u, 3u}) {
-    order_threads(seed);
-    std::vector<unsigned> word(1), numbers(2 * 5), out(2 * 5);
-    launch("numbers", kernel,
-           {.blocks = 5, .threads = kThreads, .shared_bytes = sizeof(Floats), .residence = residence}, nullptr,
-           word.data(), numbers.data(), out.data());
-    EXPECT_EQ(word[0], 0u) << "after two phases";
-    all.insert(out);
-  }
-  order_threads(0);
-  return all;
-}
-
-TEST(CudaOnCpu, RunsBlocksThatWaitForEachOtherSideBySide) {
-  EXPECT_EQ(numbers_read(read_the_next_block<true>, Residence::all_blocks),
-            (std::set<std::vector<unsigned>>{{2, 3, 4, 5, 1, 5, 1, 2, 3, 4}}));
-}
-
-TEST(CudaOnCpu, ShowsAMissingWaitForOtherBlocks) {
-  if (lockstep::test::kThreadSanitizer) {  // in any order
-    EXPECT_EXIT((numbers_read(read_the_next_block<false>, Residence::all_blocks), std::exit(0)),
-                testing::ExitedWithCode(kDataRace), "data race");
-    return;
-  }
-  EXPECT_GT(numbers_read(read_the_next_block<false>, Residence::all_blocks).size(), 1u);
-}
-
-TEST(CudaOnCpu, FindsAWaitForBlocksThatAreNotResident) {
-  EXPECT_THAT(fault_of([&] { numbers_read(read_the_next_block<true>, Residence::any); }),
-              AllOf(HasSubstr("of 96 95 wait at the barrier in"), HasSubstr("1 wait for other blocks in")));
-}
-
-TEST(CudaOnCpu, RunsBarriersOfSomeWarps) {
-  std::vector<float> out(64);
-  for (const std::uint32_t seed : {0u, 1u, 2u}) {
-    order_threads(seed);
-    launch("teams", teams, {.threads = 96, .shared_bytes = sizeof(Floats)}, nullptr, out.data(), false);
-    for (std::size_t i = 0; i < out.size(); ++i) EXPECT_EQ(out[i], static_cast<float>(63 - i));
-  }
-  EXPECT_THAT(fault_of([&] {
-                launch("teams", teams, {.threads = 96, .shared_bytes = sizeof(Floats)}, nullptr, out.data(), true);
-              }),
-              HasSubstr("64 ended, 32 wait at the barrier in"));
-}
-
 TEST(CudaOnCpu, RefusesGridsThatAGpuRefuses) {
   float out = 0;
   for (const Grid& grid : {Grid{.blocks = 0, .threads = 32}, Grid{.threads = 1025}, Grid{.threads = 0},
                            Grid{.parts = 65536, .threads = 32}, Grid{.threads = 32, .shared_bytes = 49 * 1024}}) {
     EXPECT_THROW(launch("refused", last_block_wins, grid, nullptr, &out), DeviceError);
   }
-  Grid resident{.threads = 32, .shared_bytes = 227 * 1024, .residence = Residence::all_blocks};
-  launch("taken", last_block_wins, resident, nullptr, &out);
-  resident.shared_bytes += 1;
-  EXPECT_THROW(launch("refused", last_block_wins, resident, nullptr, &out), DeviceError);
-  EXPECT_THROW(launch("refused", last_block_wins, {.blocks = 17, .threads = 32, .residence = Residence::all_blocks},
-                      nullptr, &out),
-               DeviceError);
 }
 
 }  // namespace

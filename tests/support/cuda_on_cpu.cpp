@@ -22,10 +22,12 @@ namespace lockstep::model::cuda {
 
 namespace {
 
-/// Most shared memory that a block gets without asking for more, when it asks, and a guard behind it.
-constexpr std::size_t kMostShared = 48 * 1024, kMostOptional = 227 * 1024, kGuard = 1024;
+/// Most shared memory that a kernel gets without asking for more, and a guard behind it.
+constexpr std::size_t kMostShared = 48 * 1024, kGuard = 1024;
 
 }  // namespace
+
+uint4 shared_memory[(kMostShared + kGuard) / sizeof(uint4)];
 
 }  // namespace lockstep::model::cuda
 
@@ -37,15 +39,13 @@ namespace {
 
 using model::cuda::Grid;
 using model::cuda::kGuard;
-using model::cuda::Residence;
+using model::cuda::kMostShared;
 
 constexpr unsigned kWarp = 32;
 constexpr std::byte kPoison{0xff};  ///< floats and doubles of it are NaN
 constexpr std::size_t kStackBytes = 64 * 1024;
-constexpr std::size_t kBarriers = 16;  ///< of a block
 
 std::uint32_t order_seed = 0;
-std::span<const unsigned> ignored_words;
 std::int64_t grid_count = 0;
 /// Set before main(), maybe before this file's variables are.
 std::function<cudaError_t(LaunchedGrid)>& grid_receiver() {
@@ -73,7 +73,7 @@ void switch_fibers(Fiber& from, Fiber& to) {
   from.sanitizers.arrive();
 }
 
-enum class State { not_started, running, ready, at_barrier, at_exchange, at_word, ended };
+enum class State { not_started, running, ready, at_barrier, at_exchange, ended };
 
 struct Thread {
   Place place;
@@ -86,20 +86,8 @@ struct Thread {
   std::uint64_t bits = 0, result = 0;
   char arrived = 0, resolved[2] = {};  ///< handed over at __syncwarp, the latter by who was the last of its lanes
   unsigned resolutions = 0;
-  char* resolution = nullptr;      ///< to take over
-  const unsigned* word = nullptr;  ///< of those who wait for other blocks
-  bool wanted = false;
+  char* resolution = nullptr;  ///< to take over
 };
-
-/// One of a block's: who has come to it.
-struct Barrier {
-  std::vector<Thread*> waiting;
-  std::size_t opened = 0;
-  char passed[2] = {};  ///< handed over, in turn: one is reached again when all have left it
-};
-
-/// Shared memory of the blocks that run now, each with a guard behind it.
-std::vector<std::unique_ptr<uint4[]>> block_memories;
 
 /// Kept from grid to grid: fresh stacks cost more than most kernels.
 std::vector<std::unique_ptr<Fiber>> fibers;
@@ -109,7 +97,7 @@ class Machine;
 Machine* machine = nullptr;
 Thread* current_thread = nullptr;
 
-/// Runs the threads of one block, or of all blocks of a cooperative grid.
+/// Runs one block after the other.
 class Machine {
  public:
   Machine(const char* kernel, const std::function<void()>& body) : kernel_(kernel), body_(body) {
@@ -118,27 +106,23 @@ class Machine {
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;
 
-  /// `order`: of the threads of all these blocks, each of `count`.
-  void run_blocks(const std::vector<Place>& blocks, unsigned count, const std::vector<unsigned>& order) {
+  void run_block(const Place& place, unsigned count, const std::vector<unsigned>& order) {
     const Unwatched guard;
-    count_ = count;
-    threads_.assign(blocks.size() * count, Thread{});
-    for (unsigned t = 0; t < threads_.size(); ++t) {
+    threads_.assign(count, Thread{});
+    for (unsigned t = 0; t < count; ++t) {
       threads_[t].number = t;
-      threads_[t].place = blocks[t / count];
-      threads_[t].place.thread = {t % count, 0, 0};
+      threads_[t].place = place;
+      threads_[t].place.thread = {t, 0, 0};
     }
     order_ = order;
-    for (unsigned rank = 0; rank < threads_.size(); ++rank) threads_[order[rank]].rank = rank;
-    arrived_.assign(threads_.size() / kWarp + 1, 0);
-    barriers_.assign(blocks.size() * kBarriers, Barrier{});
+    for (unsigned rank = 0; rank < count; ++rank) threads_[order[rank]].rank = rank;
+    arrived_.assign(count / kWarp + 1, 0);
     next_ = 0;
     ended_ = 0;
     ready_.clear();
     ready_head_ = 0;
-    at_words_.clear();
     machine = this;
-    if (kThreadSanitizer) prepare_for_thread_sanitizer(static_cast<unsigned>(threads_.size()));
+    if (kThreadSanitizer) prepare_for_thread_sanitizer(count);
     hand_over(begin_);
     switch_fibers(home_, idle_fiber());
     take_over(end_);
@@ -146,48 +130,16 @@ class Machine {
     if (ended_ != threads_.size()) fail();
   }
 
-  void wait_at_barrier(unsigned number, unsigned count, const Here& here) {
+  void wait_at_barrier(const Here& here) {
     const Unwatched guard;
     Thread& self = *current_thread;
-    Barrier& barrier = barriers_[self.place.resident * kBarriers + number];
-    char& passed = barrier.passed[barrier.opened % 2];  // the next one but one is reached when all have left this one
-    hand_over(passed);
+    char& barrier = barriers_[opened_ % 2];  // the next one but one is reached when all have left this one
+    hand_over(barrier);
     hand_over(end_);  // should this thread wait for ever
     self.state = State::at_barrier;
     self.here = here;
-    barrier.waiting.push_back(&self);
-    if (barrier.waiting.size() == (number == 0 ? count_ : count)) open(barrier);
     go_on(self);
-    take_over(passed);
-  }
-
-  void add_to_word(unsigned* word, unsigned value) {
-    const Unwatched guard;
-    hand_over(reinterpret_cast<char&>(*word));
-    *word += value;
-    std::vector<Thread*> all;
-    std::erase_if(at_words_, [&](Thread* thread) {
-      if (thread->word != word || *word >> 31 != static_cast<unsigned>(thread->wanted)) return false;
-      all.push_back(thread);
-      return true;
-    });
-    make_ready(all);
-  }
-
-  void wait_for_word(const unsigned* word, bool wanted, const Here& here) {
-    const Unwatched guard;
-    if (word >= ignored_words.data() && word < ignored_words.data() + ignored_words.size()) return;
-    if (*word >> 31 != static_cast<unsigned>(wanted)) {
-      Thread& self = *current_thread;
-      hand_over(end_);
-      self.state = State::at_word;
-      self.here = here;
-      self.word = word;
-      self.wanted = wanted;
-      at_words_.push_back(&self);
-      go_on(self);
-    }
-    take_over(const_cast<char&>(reinterpret_cast<const char&>(*word)));
+    take_over(barrier);
   }
 
   std::uint64_t exchange(unsigned mask, Exchange what, std::uint64_t bits, unsigned source, const Here& here) {
@@ -279,6 +231,7 @@ class Machine {
 
   /// Of the next thread that may go on; home, where there is none.
   Fiber& next_fiber() {
+    if (ready_head_ == ready_.size()) open_barrier();
     if (ready_head_ == ready_.size()) return home_;
     return *ready_[ready_head_++]->fiber;
   }
@@ -293,14 +246,16 @@ class Machine {
     ready_.insert(order_seed % 2 == 0 ? ready_.end() : ready_.begin(), threads.begin(), threads.end());
   }
 
-  /// Where all whom the barrier waits for have come to the same place.
-  void open(Barrier& barrier) {
-    for (const Thread* const thread : barrier.waiting) {
-      if (thread->here.line() != barrier.waiting[0]->here.line()) return;
+  /// Where all threads of the block wait at one barrier.
+  void open_barrier() {
+    const Here& here = threads_[0].here;
+    std::vector<Thread*> all;
+    for (Thread& thread : threads_) {
+      if (thread.state != State::at_barrier || thread.here.line() != here.line()) return;
+      all.push_back(&thread);
     }
-    ++barrier.opened;
-    make_ready(barrier.waiting);
-    barrier.waiting.clear();
+    ++opened_;
+    make_ready(all);
   }
 
   template <class Visit>
@@ -351,13 +306,11 @@ class Machine {
       const std::string at = fmt::format("{}:{}", file.substr(file.rfind('/') + 1), thread.here.line());
       ++places[thread.state == State::ended        ? "ended"
                : thread.state == State::at_barrier ? "wait at the barrier in " + at
-               : thread.state == State::at_word    ? "wait for other blocks in " + at
                                                    : "wait at the shuffle in " + at];
     }
     std::string list;
     for (const auto& [text, count] : places) list += fmt::format("{}{} {}", list.empty() ? "" : ", ", count, text);
-    const auto waits = std::ranges::find_if(threads_, [](const Thread& it) { return it.state != State::ended; });
-    const uint3 block = waits->place.block;
+    const uint3 block = threads_[0].place.block;
     // Fibers that wait can never go on.
     for (const auto& fiber : fibers) fiber->sanitizers.abandon(fiber->stack.get(), kStackBytes);
     idle_fibers.clear();
@@ -369,15 +322,13 @@ class Machine {
   const char* kernel_;
   const std::function<void()>& body_;
   std::vector<Thread> threads_;
-  unsigned count_ = 0;  ///< of a block
   std::vector<unsigned> order_;
   std::vector<unsigned> arrived_;  ///< lanes at an exchange, by warp
-  std::vector<Barrier> barriers_;  ///< of each block, kBarriers
-  std::vector<Thread*> at_words_;  ///< wait for other blocks
   std::size_t next_ = 0, ended_ = 0;
   std::vector<Thread*> ready_;
   std::size_t ready_head_ = 0;
-  char begin_ = 0, end_ = 0;  ///< handed over
+  std::size_t opened_ = 0;                       ///< barriers
+  char begin_ = 0, end_ = 0, barriers_[2] = {};  ///< handed over
   Fiber home_;
   Fiber* running_ = nullptr;
 };
@@ -402,13 +353,7 @@ const Place& place() {
 
 unsigned lane() { return current_thread->number % kWarp; }
 
-void synchronize_some(unsigned barrier, unsigned count, const Here& here) {
-  machine->wait_at_barrier(barrier, count, here);
-}
-
-void add_to_word(unsigned* word, unsigned value) { machine->add_to_word(word, value); }
-
-void wait_for_word(const unsigned* word, bool wanted, const Here& here) { machine->wait_for_word(word, wanted, here); }
+void synchronize_block(const Here& here) { machine->wait_at_barrier(here); }
 
 std::uint64_t exchange(unsigned mask, Exchange what, std::uint64_t bits, unsigned source, const Here& here) {
   return machine->exchange(mask, what, bits, source, here);
@@ -417,7 +362,6 @@ std::uint64_t exchange(unsigned mask, Exchange what, std::uint64_t bits, unsigne
 }  // namespace cuda_on_cpu
 
 void order_threads(std::uint32_t seed) { cuda_on_cpu::order_seed = seed; }
-void ignore_grid_waits(std::span<const unsigned> words) { cuda_on_cpu::ignored_words = words; }
 void send_grids(std::function<cudaError_t(LaunchedGrid)> receiver) {
   cuda_on_cpu::grid_receiver() = std::move(receiver);
 }
@@ -429,65 +373,39 @@ namespace lockstep::model::cuda {
 
 namespace {
 
-/// Blocks that run side by side, with fresh shared memory.
-void run_blocks(const char* name, const Grid& grid, test::cuda_on_cpu::Machine& machine, std::vector<unsigned> blocks) {
+void run_blocks(const char* name, const Grid& grid, const std::function<void()>& thread) {
   using namespace lockstep::test;
   using namespace lockstep::test::cuda_on_cpu;
-  std::vector<Place> places;
-  std::vector<unsigned> order;
-  for (const unsigned block : blocks) {
-    const auto resident = static_cast<unsigned>(places.size());
-    if (block_memories.size() == resident) {
-      block_memories.push_back(std::make_unique_for_overwrite<uint4[]>((kMostOptional + kGuard) / sizeof(uint4)));
-    }
-    std::fill_n(reinterpret_cast<std::byte*>(block_memories[resident].get()), grid.shared_bytes + kGuard, kPoison);
-    for (const unsigned thread : order_of(grid.threads, block)) order.push_back(resident * grid.threads + thread);
-    places.push_back({.block = {block % grid.blocks, block / grid.blocks, 0},
-                      .block_size = dim3(grid.threads),
-                      .grid_size = dim3(grid.blocks, grid.parts),
-                      .resident = resident});
-  }
-  machine.run_blocks(places, grid.threads, order);
-  for (const Place& place : places) {
-    const auto* const guard =
-        reinterpret_cast<const std::byte*>(block_memories[place.resident].get()) + grid.shared_bytes;
-    if (std::any_of(guard, guard + kGuard, [](std::byte b) { return b != kPoison; })) {
-      throw KernelFault(fmt::format("kernel {}, block ({}, {}): wrote past its {} bytes of shared memory", name,
-                                    place.block.x, place.block.y, grid.shared_bytes));
-    }
-  }
-}
-
-void run_all_blocks(const char* name, const Grid& grid, const std::function<void()>& thread) {
-  using namespace lockstep::test::cuda_on_cpu;
   ++grid_count;
-  Machine machine(name, thread);
-  const std::vector<unsigned> order = order_of(std::size_t{grid.blocks} * grid.parts, 0);
-  if (grid.residence == Residence::all_blocks) return run_blocks(name, grid, machine, order);
-  for (const unsigned block : order) run_blocks(name, grid, machine, {block});
+  auto* const memory = reinterpret_cast<std::byte*>(shared_memory);
+  Machine blocks(name, thread);
+  for (const unsigned block : order_of(std::size_t{grid.blocks} * grid.parts, 0)) {
+    std::fill_n(memory, grid.shared_bytes + kGuard, kPoison);
+    blocks.run_block({.block = {block % grid.blocks, block / grid.blocks, 0},
+                      .block_size = dim3(grid.threads),
+                      .grid_size = dim3(grid.blocks, grid.parts)},
+                     grid.threads, order_of(grid.threads, block));
+    if (std::any_of(memory + grid.shared_bytes, memory + grid.shared_bytes + kGuard,
+                    [](std::byte b) { return b != kPoison; })) {
+      throw KernelFault(fmt::format("kernel {}, block ({}, {}): wrote past its {} bytes of shared memory", name,
+                                    block % grid.blocks, block / grid.blocks, grid.shared_bytes));
+    }
+  }
 }
 
 }  // namespace
 
-uint4* block_memory() { return test::cuda_on_cpu::block_memories[test::cuda_on_cpu::place().resident].get(); }
-
 cudaError_t run_grid(const char* name, const Grid& grid, cudaStream_t stream, std::span<const KernelArgument> arguments,
                      const std::function<void()>& thread) {
   // What a GPU refuses.
-  const bool stays = grid.residence == Residence::all_blocks;
   if (grid.blocks == 0 || grid.parts == 0 || grid.threads == 0 || grid.threads > 1024 || grid.parts > 65535 ||
-      grid.blocks > 0x7fffffffu || grid.shared_bytes > (stays ? kMostOptional : kMostShared)) {
+      grid.blocks > 0x7fffffffu || grid.shared_bytes > kMostShared) {
     return cudaErrorInvalidConfiguration;
   }
-  const std::size_t resident = stays ? std::size_t{grid.blocks} * grid.parts : 0;
-  if (resident > test::cuda_on_cpu::kMostResidentBlocks || (stays && grid.threads % kWarp != 0)) {
-    return cudaErrorCooperativeLaunchTooLarge;
-  }
   if (const auto& receiver = test::cuda_on_cpu::grid_receiver()) {
-    return receiver(
-        {name, stream, static_cast<unsigned>(resident), arguments, [=] { run_all_blocks(name, grid, thread); }});
+    return receiver({name, stream, arguments, [=] { run_blocks(name, grid, thread); }});
   }
-  run_all_blocks(name, grid, thread);
+  run_blocks(name, grid, thread);
   return cudaSuccess;
 }
 

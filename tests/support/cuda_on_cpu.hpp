@@ -1,9 +1,7 @@
 /// \file
 /// Runs CUDA kernels on the host: force-included in front of a .cu file that a C++ compiler compiles (CMake does so),
 /// it gives kernels the language they are written in, and run_grid() of model/cuda/launch.cuh runs their grids. A
-/// kernel is then a function that one thread runs; the threads of a block are fibers, and block follows block. The
-/// blocks of a cooperative grid (Residence::all_blocks) run side by side, all of their threads are fibers, and each has
-/// shared memory of its own.
+/// kernel is then a function that one thread runs; the threads of a block are fibers, and block follows block.
 ///
 /// What it finds: wrong indices and bounds (with guards around tensors, or under AddressSanitizer), wrong results,
 /// shared memory that is read before it is written (it starts as NaN), written past its end, or kept from one block to
@@ -42,15 +40,12 @@ class KernelFault : public std::runtime_error {
 /// The order in which threads of a block and blocks of a grid run: 0 as they are numbered, 1 the other way round, from
 /// 2 on shuffled with this seed.
 void order_threads(std::uint32_t seed);
-/// Plants faults, from now on: blocks do not wait for others at these words (await() in model/cuda/grid_barrier.cuh).
-void ignore_grid_waits(std::span<const unsigned> words);
 /// Grids run since the program started.
 std::int64_t grids_run();
 /// A grid that was launched, on its way to a stream: `run` runs it. Without a receiver grids are run at once.
 struct LaunchedGrid {
   const char* kernel;
   cudaStream_t stream;
-  unsigned resident_blocks;  ///< that wait for each other; 0: none do
   std::span<const model::cuda::KernelArgument> arguments;
   std::function<void()> run;
 };
@@ -60,24 +55,14 @@ namespace cuda_on_cpu {
 
 using Here = std::source_location;
 
-/// Blocks that a cooperative grid may have here.
-inline constexpr unsigned kMostResidentBlocks = 16;
-
 struct Place {
   uint3 thread{}, block{};
   dim3 block_size, grid_size;
-  unsigned resident = 0;  ///< number of the block among those that run side by side
 };
 /// Of the thread that runs now.
 const Place& place();
 
-/// Barrier 0 is that of all threads of the block, for which `count` is not looked at.
-void synchronize_some(unsigned barrier, unsigned count, const Here& here);
-inline void synchronize_block(const Here& here) { synchronize_some(0, 0, here); }
-/// What the blocks of a cooperative grid tell each other.
-void add_to_word(unsigned* word, unsigned value);
-/// Until bit 31 is as wanted.
-void wait_for_word(const unsigned* word, bool wanted, const Here& here);
+void synchronize_block(const Here& here);
 enum class Exchange { synchronize, ballot, read };
 /// What `source` handed in, when all lanes of the mask have come to the same place; ballot: lanes that handed in other
 /// than 0.

@@ -160,7 +160,6 @@ TEST(TrainOptionsTest, EveryGroupIsRead) {
                                 "--all-reduce",
                                 "16384,1048576",
                                 "--ring",
-                                "--no-persistent-lstm",
                                 "--no-cudnn-attention",
                                 "--no-graph",
                                 "--tune",
@@ -200,7 +199,6 @@ TEST(TrainOptionsTest, EveryGroupIsRead) {
                  .wire = comm::WireFormat::bf16,
                  .all_reduce = {.limits = comm::AllReduceLimits{.doubling = 16384, .halving = 1048576}},
                  .graphs = false,
-                 .persistent_lstm = false,
                  .cudnn_attention = false,
                  .tune = true,
                  .share_gpu = true,
@@ -776,7 +774,6 @@ Arguments random_arguments(std::mt19937& random) {
   if (device != "cpu") {
     if (chance()) a.push_back(pick({"--ring", "--nvls"}));
     if (chance()) a.push_back("--no-graph");
-    if (chance()) a.push_back("--no-persistent-lstm");
     if (chance()) a.push_back("--no-cudnn-attention");
     if (chance()) a.push_back("--share-gpu");
   }

@@ -16,7 +16,6 @@
 #include "gpu/subject.hpp"
 #include "model/cuda/device_memory.hpp"
 #include "model/cuda/graph_recorder.hpp"
-#include "model/cuda/grid_barrier.cuh"
 #include "model/cuda/launch.cuh"
 #include "model/cuda/staging.hpp"
 #include "model/cuda/write_ring.hpp"
@@ -192,38 +191,6 @@ TEST_F(RuntimeOnCpu, AnEventIsAnOrderInAnyOrderOfRunning) {
     EXPECT_EQ(byte_of(host_), static_cast<int>(seed));
     EXPECT_THAT(take_stream_faults(), IsEmpty());
   }
-}
-
-__global__ void wait_for_all_blocks(unsigned* word) {
-  if (threadIdx.x != 0) return;
-  for (int phase = 0; phase < 2; ++phase) {
-    arrive(word, gridDim.x, blockIdx.x == 0);
-    await(word, phase);
-  }
-}
-
-/// The device has 8 multiprocessors, and one block that stays has room on each.
-TEST_F(RuntimeOnCpu, RefusesMoreBlocksThatStayThanItHasRoomFor) {
-  check(fill(device_, 0, first_), "filling");
-  auto* const word = static_cast<unsigned*>(device_.data());
-  Grid grid{.blocks = 8, .threads = 32, .residence = Residence::all_blocks};
-  launch("wait_for_all_blocks", wait_for_all_blocks, grid, first_.get(), word);
-  check(cudaStreamSynchronize(first_.get()), "waiting");
-  EXPECT_EQ(*word, 0u);
-  grid.blocks = 9;
-  EXPECT_THROW(launch("wait_for_all_blocks", wait_for_all_blocks, grid, first_.get(), word), DeviceError);
-  EXPECT_EQ(cudaGetLastError(), cudaErrorCooperativeLaunchTooLarge);
-}
-
-/// Two grids that might wait for each other's room share the words that their blocks meet at, and so need an order.
-TEST_F(RuntimeOnCpu, FindsTwoGridsThatStayWithoutAnOrder) {
-  check(fill(device_, 0, first_), "filling");
-  auto* const word = static_cast<unsigned*>(device_.data());
-  const Grid grid{.blocks = 4, .threads = 32, .residence = Residence::all_blocks};
-  launch("one", wait_for_all_blocks, grid, first_.get(), word);
-  launch("other", wait_for_all_blocks, grid, second_.get(), word);
-  check(cudaDeviceSynchronize(), "waiting");
-  EXPECT_THAT(take_stream_faults(), testing::Contains(HasSubstr("a missing event: other writes what one writes")));
 }
 
 TEST_F(RuntimeOnCpu, FindsALateReuseOfPinnedMemory) {

@@ -169,9 +169,7 @@ TEST(Wavefront, MakesTheBitsOfOneStream) {
     for (const Precision precision : {Precision::fp32, Precision::bf16}) {
       if (precision == Precision::bf16 && workload.dropout < 0.3) continue;
       SCOPED_TRACE(fmt::format("{}, {}", text_of(workload), name_of(precision)));
-      BackendOptions options{.precision = precision,
-                             .persistent_lstm = false,
-                             .worth_padding = workload.hidden == 9 ? 0 : kFlopsPerCopiedByte};
+      BackendOptions options{.precision = precision, .worth_padding = workload.hidden == 9 ? 0 : kFlopsPerCopiedByte};
       const auto side_by_side = trained(workload, options);
       EXPECT_EQ(trained(workload, options), side_by_side) << "run against run";
       options.graphs = false;
@@ -183,34 +181,6 @@ TEST(Wavefront, MakesTheBitsOfOneStream) {
     }
   }
   EXPECT_THAT(lockstep::test::take_refusals(), IsEmpty());
-}
-
-/// All steps of a layer in one kernel, layer after layer.
-TEST(WholeWindows, MakeTheBitsOfPlainCallsAndAShortChain) {
-  for (const LstmWorkload& workload :
-       {LstmWorkload{.layers = 1, .context = 5}, LstmWorkload{.context = 6, .hidden = 24, .dropout = 0.3},
-        LstmWorkload{.layers = 3, .context = 5, .dropout = 0.2, .micro_steps = 2},
-        LstmWorkload{.layers = 3, .context = 5, .frozen = "lstm_2"}}) {
-    SCOPED_TRACE(text_of(workload));
-    BackendOptions options{.precision = Precision::bf16};
-    const auto recorded = trained(workload, options);
-    const std::size_t chain = longest_chain();
-    options.graphs = false;
-    EXPECT_EQ(trained(workload, options), recorded) << "plain calls";
-    options = {.precision = Precision::bf16, .side_streams = false, .persistent_lstm = false};
-    const auto by_steps = trained(workload, options);
-    EXPECT_NEAR(by_steps[0], recorded[0], 1e-2 * recorded[0]) << "a loss";
-    EXPECT_NEAR(by_steps[1], recorded[1], 3e-2 * recorded[1]) << "of a gradient, its square";
-    EXPECT_LT(chain, longest_chain());
-  }
-}
-
-TEST(WholeWindows, AreALineOfTheDescription) {
-  EXPECT_THAT(make_backend("cuda", {.precision = Precision::bf16})->description(),
-              testing::HasSubstr(", LSTM steps of up to 64 units in one kernel, "));
-  EXPECT_THAT(make_backend("cuda", {.precision = Precision::bf16, .persistent_lstm = false})->description(),
-              testing::HasSubstr(", LSTM steps by products, "));
-  EXPECT_THAT(make_backend("cuda")->description(), testing::HasSubstr(", LSTM steps by products, "));
 }
 
 /// Of a recorded step of 35 steps in 9 chunks. A layer has a product and a pass for each of its steps, both ways, but
