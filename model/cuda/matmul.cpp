@@ -18,7 +18,8 @@ namespace {
 
 /// The epilogue's vectors are read 16 bytes at a time by some kernels, and no preference tells the heuristics better.
 constexpr std::uint32_t kBiasAlignment = 16;
-constexpr int kCandidates = 8;
+/// Proposals of the heuristics: for the first that runs, and to be timed.
+constexpr int kProposals = 8, kTimedProposals = 16;
 
 void check(cublasStatus_t status, const char* what) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
@@ -288,11 +289,12 @@ Matmul::Plan Matmul::make_plan(cudaStream_t stream, const Problem& problem, cons
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, problem.out_alignment);
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, problem.out_alignment);
 
-  std::array<cublasLtMatmulHeuristicResult_t, kCandidates> results{};
+  std::array<cublasLtMatmulHeuristicResult_t, kTimedProposals> results{};
+  const int wanted = options_.tuning == Tuning::timed ? kTimedProposals : kProposals;
   int returned = 0;
   const cublasStatus_t status =
       cublasLtMatmulAlgoGetHeuristic(handle_.get(), operation, plan.left.get(), plan.right.get(), plan.out.get(),
-                                     plan.out.get(), preference, kCandidates, results.data(), &returned);
+                                     plan.out.get(), preference, wanted, results.data(), &returned);
   if (is_refusal(status)) return plan;
   check(status, "choosing an algorithm");
   for (const auto& result : std::span(results).first(static_cast<std::size_t>(returned))) {

@@ -15,7 +15,7 @@ enum class Tuning {
 
 /// Whether work for this stream is being recorded: then nothing can be timed.
 bool is_recorded(cudaStream_t stream);
-/// Milliseconds of `rounds` calls of `enqueue`, whose work goes to the stream. Waits for it.
+/// Milliseconds of `rounds` calls of `enqueue`, whose work goes to the stream, recorded and replayed. Waits for it.
 float time_of(cudaStream_t stream, int rounds, const std::function<void()>& enqueue);
 
 }  // namespace lockstep::model::cuda
