@@ -43,6 +43,7 @@ constexpr const char* kFunctions[] = {"cublasLtCreate",
                                       "cublasLtMatmulPreferenceDestroy",
                                       "cublasLtMatmulPreferenceSetAttribute",
                                       "cublasLtMatrixLayoutCreate",
+                                      "cublasLtMatrixLayoutSetAttribute",
                                       "cublasLtMatrixLayoutDestroy"};
 
 }  // namespace
@@ -116,6 +117,11 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type, uint64_t rows,
                                           uint64_t columns, int64_t leading_dimension) {
   return LOCKSTEP_LOADED(cublasLtMatrixLayoutCreate)(layout, type, rows, columns, leading_dimension);
+}
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                                cublasLtMatrixLayoutAttribute_t attribute, const void* value,
+                                                size_t bytes) {
+  return LOCKSTEP_LOADED(cublasLtMatrixLayoutSetAttribute)(layout, attribute, value, bytes);
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
   return LOCKSTEP_LOADED(cublasLtMatrixLayoutDestroy)(layout);

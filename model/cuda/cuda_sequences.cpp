@@ -14,6 +14,15 @@ namespace {
 /// The same elements in so many rows, at least one.
 Tensor in_rows(const Tensor& tensor, std::int64_t rows) { return tensor.reshaped(rows, tensor.count() / rows); }
 
+/// Whether a step's product back is made in parts, by gates, which the pass behind it adds up. The product has a
+/// quarter of the columns of the one forward and four times the terms: whole sums would leave most of a GPU idle, and
+/// sums that are split over blocks need a kernel of their own, in a chain where each waits for the one before. With
+/// many sequences there are enough sums, and parts are many bytes.
+bool adds_parts(const OperationTypes& types, const Lstm& shape) {
+  constexpr std::int64_t kMaxSequences = 128;
+  return types.compute == ElementType::bfloat16 && shape.sequences <= kMaxSequences;
+}
+
 }  // namespace
 
 std::string CudaSequences::description() const {
@@ -24,10 +33,10 @@ void CudaSequences::fill_zero(const Tensor& x) {
   if (x.count() > 0) check(cudaMemsetAsync(x.data, 0, x.bytes(), tools_.stream), "clearing memory");
 }
 
-Tensor CudaSequences::deltas(std::int64_t rows, std::int64_t columns) {
+Tensor CudaSequences::workspace(Blocks& blocks, std::int64_t rows, std::int64_t columns) {
   const auto bytes = static_cast<std::size_t>(rows * columns) * sizeof(float);
-  if (deltas_.empty() || deltas_.back().bytes() < bytes) deltas_.emplace_back(tools_.memory, bytes);
-  return {deltas_.back().data(), ElementType::float32, rows, columns};
+  if (blocks.empty() || blocks.back().bytes() < bytes) blocks.emplace_back(tools_.memory, bytes);
+  return {blocks.back().data(), ElementType::float32, rows, columns};
 }
 
 void CudaSequences::do_to_time_major(const Tensor& tokens, const Tensor& out) {
@@ -109,7 +118,7 @@ void CudaSequences::do_attention_forward(const Attention& shape, const Attention
 void CudaSequences::do_attention_backward(const Attention& shape, const AttentionBackwardOperands& operands) {
   const auto& [joint, keys, y, log_sums, d_y, d_joint] = operands;
   if (y.count() == 0) return;
-  const Tensor products = deltas(log_sums.rows, log_sums.columns);
+  const Tensor products = workspace(deltas_, log_sums.rows, log_sums.columns);
   if (attention_ != nullptr && attention_->backward(tools_.stream, shape, operands, products)) return;
   cuda::attention_backward(tools_.stream, shape, operands, products);
 }
@@ -123,7 +132,7 @@ void CudaSequences::do_lstm_forward(const Lstm& shape, const LstmForwardOperands
   };
   for (std::int64_t step = 0; step < shape.steps; ++step) {
     const Tensor sums = step_of(gates, step);
-    tools_.matmul.multiply(stream, {step_of(hidden, step)}, {recurrent}, Accumulate::yes, sums);
+    tools_.matmul.multiply(stream, {step_of(hidden, step)}, {recurrent}, Accumulate::yes, sums, Matmul::Sums::whole);
     cuda::lstm_step_forward(stream, sums, step_of(cells, step), step_of(cells, step + 1), step_of(hidden, step + 1));
   }
 }
@@ -135,14 +144,19 @@ void CudaSequences::do_lstm_backward(const Lstm& shape, const LstmBackwardOperan
   const auto step_of = [&](const Tensor& tensor, std::int64_t step) {
     return tensor.row_range(step * shape.sequences, shape.sequences);
   };
+  const Tensor room = !adds_parts(types(), shape) ? Tensor{}
+                                                  : workspace(lstm_parts_[static_cast<std::size_t>(shape.queue)],
+                                                              kLstmParts * shape.sequences, shape.hidden);
   for (std::int64_t step = shape.steps - 1; step >= 0; --step) {
     const Tensor after = step + 1 < shape.steps ? step_of(gates, step + 1) : gates_after;
     const Tensor reaches = step_of(d_hidden, step);
-    if (after.present()) {
+    const bool in_parts = after.present() && room.present() &&
+                          tools_.matmul.multiply_in_parts(stream, after, recurrent, kLstmParts, room);
+    if (after.present() && !in_parts) {
       tools_.matmul.multiply(stream, {after}, {recurrent, Matmul::Transposed::yes}, Accumulate::yes, reaches);
     }
     cuda::lstm_step_backward(stream, step_of(gates, step), step_of(cells, step), step_of(cells, step + 1), reaches,
-                             after.present() ? LastStep::no : LastStep::yes, d_cell);
+                             in_parts ? room : Tensor{}, after.present() ? LastStep::no : LastStep::yes, d_cell);
   }
 }
 

@@ -64,13 +64,16 @@ class CudaSequences final : public SequenceOperations {
 
   void fill_zero(const Tensor& x);
   void add_position_gradient(const Tensor& d_y, Accumulate accumulate, const Tensor& d_positions);
+  /// Ever larger ones; the older stay, for recorded work may know where they are.
+  using Blocks = std::vector<Block>;
   /// Workspace for float32 [rows, columns]. Allocates when it is the largest so far, which is not in a step that
   /// repeats.
-  Tensor deltas(std::int64_t rows, std::int64_t columns);
+  Tensor workspace(Blocks& blocks, std::int64_t rows, std::int64_t columns);
 
   CudaTools tools_;
   std::unique_ptr<AttentionLibrary> attention_;
-  std::vector<Block> deltas_;  ///< ever larger ones; the older stay, for recorded work may know where they are
+  Blocks deltas_;
+  std::array<Blocks, 1 + kSideQueues> lstm_parts_;  ///< by queue
 };
 
 }  // namespace lockstep::model::cuda

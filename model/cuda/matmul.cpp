@@ -16,8 +16,9 @@ namespace lockstep::model::cuda {
 
 namespace {
 
+constexpr std::uint32_t kPackBytes = 16;
 /// The epilogue's vectors are read 16 bytes at a time by some kernels, and no preference tells the heuristics better.
-constexpr std::uint32_t kBiasAlignment = 16;
+constexpr std::uint32_t kBiasAlignment = kPackBytes;
 /// Proposals of the heuristics: for the first that runs, and to be timed.
 constexpr int kProposals = 8, kTimedProposals = 16;
 
@@ -54,9 +55,9 @@ cudaDataType_t data_type(ElementType type) {
   return type == ElementType::bfloat16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
-/// The largest power of two up to 256 that divides the address.
-std::uint32_t alignment_of(const void* pointer) {
-  const auto address = reinterpret_cast<std::uintptr_t>(pointer) | 256u;
+/// The largest power of two up to 256 that divides the address, and the one `step` bytes further.
+std::uint32_t alignment_of(const void* pointer, std::size_t step = 0) {
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer) | step | 256u;
   return static_cast<std::uint32_t>(address & (~address + 1));
 }
 
@@ -67,6 +68,10 @@ bool has_packed_rows(const Tensor& z) {
 template <class T>
 void set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute, const T& value) {
   check(cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof value), "describing a product");
+}
+template <class T>
+void set(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t attribute, const T& value) {
+  check(cublasLtMatrixLayoutSetAttribute(layout, attribute, &value, sizeof value), "describing a matrix");
 }
 template <class T>
 void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute, const T& value) {
@@ -95,8 +100,8 @@ std::string Matmul::version() {
   return fmt::format("{}.{}.{}", parts[0], parts[1], parts[2]);
 }
 
-void Matmul::multiply(cudaStream_t stream, const Operand& a, const Operand& b, Accumulate accumulate,
-                      const Tensor& out) {
+void Matmul::multiply(cudaStream_t stream, const Operand& a, const Operand& b, Accumulate accumulate, const Tensor& out,
+                      Sums sums) {
   if (out.count() == 0) return;
   if (columns_of(a) == 0) {
     if (accumulate == Accumulate::yes) return;
@@ -106,17 +111,35 @@ void Matmul::multiply(cudaStream_t stream, const Operand& a, const Operand& b, A
   const PaddedCopies::Product product = room_of(stream).copies.product_of(
       {a.tensor, b.tensor, out}, a.transposed == Transposed::yes, b.transposed == Transposed::yes);
   PaddedCopies::run(stream, product, accumulate, [&](const Tensor& left, const Tensor& right, const Tensor& to) {
-    multiply_made(stream, {left, a.transposed}, {right, b.transposed}, accumulate, to);
+    multiply_made(stream, {left, a.transposed}, {right, b.transposed}, accumulate, to, sums);
   });
 }
 
 void Matmul::multiply_made(cudaStream_t stream, const Operand& a, const Operand& b, Accumulate accumulate,
-                           const Tensor& out) {
-  const Problem problem = problem_of(a, b, {}, accumulate, out);
+                           const Tensor& out, Sums sums) {
+  Problem problem = problem_of(a, b, {}, accumulate, out);
+  problem.sums = sums;
   const Pointers pointers{b.tensor.data, a.tensor.data, out.data, nullptr, nullptr};
   if (run(stream, problem, plan_for(stream, problem, pointers), pointers)) return;
   plain_matmul(stream, a.tensor, a.transposed == Transposed::yes, b.tensor, b.transposed == Transposed::yes, accumulate,
                out);
+}
+
+bool Matmul::multiply_in_parts(cudaStream_t stream, const Tensor& a, const Tensor& b, int parts, const Tensor& out) {
+  assert(a.columns % parts == 0 && out.rows == parts * a.rows && out.type == ElementType::float32);
+  const std::int64_t terms = a.columns / parts;
+  const std::size_t step = static_cast<std::size_t>(terms) * size_of(a.type);
+  if (out.count() == 0) return true;
+  if (terms == 0 || alignment_of(a.data, step) < kPackBytes || alignment_of(b.data, step) < kPackBytes) return false;
+  Problem problem = problem_of({a}, {b, Transposed::yes}, {}, Accumulate::no, out.row_range(0, a.rows));
+  problem.terms = terms;
+  problem.sums = Sums::whole;
+  problem.parts = parts;
+  problem.left_alignment = alignment_of(b.data, step);
+  problem.right_alignment = alignment_of(a.data, step);
+  problem.out_alignment = alignment_of(out.data, static_cast<std::size_t>(a.rows * out.columns) * size_of(out.type));
+  const Pointers pointers{b.data, a.data, out.data, nullptr, nullptr};
+  return run(stream, problem, plan_for(stream, problem, pointers), pointers);
 }
 
 bool Matmul::multiply_with_bias(cudaStream_t stream, const Operand& a, const Operand& b, const Tensor& bias,
@@ -197,17 +220,18 @@ Matmul::Problem Matmul::problem_of(const Operand& a, const Operand& b, const Epi
 }
 
 std::string Matmul::describe(const Problem& problem) {
-  return fmt::format("a product [{}, {}]{} x [{}, {}]{}, {} to {}{}", problem.columns, problem.terms,
+  return fmt::format("a product [{}, {}]{} x [{}, {}]{}, {} to {}{}{}", problem.columns, problem.terms,
                      problem.right_transposed ? " (first transposed)" : "", problem.terms, problem.rows,
                      problem.left_transposed ? " (second transposed)" : "", name_of(problem.in), name_of(problem.out),
-                     name_of_epilogue(problem.epilogue));
+                     name_of_epilogue(problem.epilogue),
+                     problem.parts == 1 ? "" : fmt::format(", {} at once", problem.parts));
 }
 
 std::string Matmul::refusal_of(const Problem& problem, const Plan& plan) {
   const std::string what = plan.refused == 1 ? "an algorithm" : fmt::format("{} algorithms", plan.refused);
-  const char* const instead = plan.found()                                    ? "its next proposal is used"
-                              : problem.epilogue == CUBLASLT_EPILOGUE_DEFAULT ? "a simple, slow kernel computes it"
-                                                                              : "separate kernels compute it";
+  const char* const instead = plan.found()                 ? "its next proposal is used"
+                              : problem.has_plain_kernel() ? "a simple, slow kernel computes it"
+                                                           : "separate kernels compute it";
   return fmt::format("cuBLASLt refuses {} that it proposed for {} ({}): {}", what, describe(problem), plan.reason,
                      instead);
 }
@@ -239,7 +263,7 @@ Matmul::Plan& Matmul::plan_for(cudaStream_t stream, const Problem& problem, cons
   const auto known = plans_.find(problem);
   if (known != plans_.end()) return known->second;
   Plan& plan = plans_.emplace(problem, make_plan(stream, problem, pointers)).first->second;
-  if (!plan.found() && problem.epilogue == CUBLASLT_EPILOGUE_DEFAULT) ++unplanned_;
+  if (!plan.found() && problem.has_plain_kernel()) ++unplanned_;
   return plan;
 }
 
@@ -262,28 +286,43 @@ Matmul::Plan Matmul::make_plan(cudaStream_t stream, const Problem& problem, cons
     set(operation, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, std::int32_t{problem.processors});
   }
 
-  // Column-major as stored: dense, so the leading dimension is the number of rows.
-  const auto layout = [](ElementType type, std::int64_t rows, std::int64_t columns) {
+  // Column-major as stored. Dense, so the leading dimension is the number of rows, of all parts in one column.
+  const auto layout = [&](ElementType type, std::int64_t rows, std::int64_t columns, int parts_of_column) {
     cublasLtMatrixLayout_t made = nullptr;
     check(cublasLtMatrixLayoutCreate(&made, data_type(type), static_cast<std::uint64_t>(rows),
-                                     static_cast<std::uint64_t>(columns), rows),
+                                     static_cast<std::uint64_t>(columns), parts_of_column * rows),
           "describing a matrix");
-    return Owned<cublasLtMatrixLayoutOpaque_t>(made);
+    Owned<cublasLtMatrixLayoutOpaque_t> owner(made);
+    if (problem.parts > 1) {
+      set(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, std::int32_t{problem.parts});
+      set(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+          parts_of_column == problem.parts ? rows : std::int64_t{rows * columns});
+    }
+    return owner;
   };
-  const auto stored = [&](bool transposed, std::int64_t rows, std::int64_t columns) {
-    return transposed ? layout(problem.in, columns, rows) : layout(problem.in, rows, columns);
+  const auto operand = [&](bool terms_in_column, std::int64_t others) {
+    return terms_in_column ? layout(problem.in, problem.terms, others, problem.parts)
+                           : layout(problem.in, others, problem.terms, 1);
   };
-  plan.left = stored(problem.left_transposed, problem.rows, problem.terms);
-  plan.right = stored(problem.right_transposed, problem.terms, problem.columns);
-  plan.out = layout(problem.out, problem.rows, problem.columns);
+  plan.left = operand(problem.left_transposed, problem.rows);
+  plan.right = operand(!problem.right_transposed, problem.columns);
+  plan.out = layout(problem.out, problem.rows, problem.columns, 1);
 
+  // INPLACE adds in the type of the output and OUTPUT_TYPE rounds the parts to it; without either, fp32 all the way.
+  if (problem.sums == Sums::whole) propose(problem, CUBLASLT_REDUCTION_SCHEME_NONE, plan);
+  if (!plan.found() && problem.parts == 1) {
+    propose(problem, CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, plan);
+  }
+  if (options_.tuning == Tuning::timed && plan.found()) time_algorithms(stream, problem, plan, pointers);
+  return plan;
+}
+
+void Matmul::propose(const Problem& problem, std::uint32_t reductions, Plan& plan) const {
   cublasLtMatmulPreference_t preference = nullptr;
   check(cublasLtMatmulPreferenceCreate(&preference), "stating preferences");
   const Owned<cublasLtMatmulPreferenceOpaque_t> owner(preference);
   set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{options_.workspace});
-  // INPLACE adds in the type of the output and OUTPUT_TYPE rounds the parts to it; without either, fp32 all the way.
-  set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-      static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions);
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, problem.left_alignment);
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, problem.right_alignment);
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, problem.out_alignment);
@@ -293,17 +332,15 @@ Matmul::Plan Matmul::make_plan(cudaStream_t stream, const Problem& problem, cons
   const int wanted = options_.tuning == Tuning::timed ? kTimedProposals : kProposals;
   int returned = 0;
   const cublasStatus_t status =
-      cublasLtMatmulAlgoGetHeuristic(handle_.get(), operation, plan.left.get(), plan.right.get(), plan.out.get(),
-                                     plan.out.get(), preference, wanted, results.data(), &returned);
-  if (is_refusal(status)) return plan;
+      cublasLtMatmulAlgoGetHeuristic(handle_.get(), plan.operation.get(), plan.left.get(), plan.right.get(),
+                                     plan.out.get(), plan.out.get(), preference, wanted, results.data(), &returned);
+  if (is_refusal(status)) return;
   check(status, "choosing an algorithm");
   for (const auto& result : std::span(results).first(static_cast<std::size_t>(returned))) {
     if (result.state == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= options_.workspace) {
       plan.algorithms.push_back(result.algo);
     }
   }
-  if (options_.tuning == Tuning::timed && plan.found()) time_algorithms(stream, problem, plan, pointers);
-  return plan;
 }
 
 cublasStatus_t Matmul::launch(cudaStream_t stream, const Plan& plan, const cublasLtMatmulAlgo_t& algorithm,
@@ -323,7 +360,7 @@ bool Matmul::run(cudaStream_t stream, const Problem& problem, Plan& plan, const 
     if (!is_refusal(status)) check(status, describe(problem).c_str());
     plan.refuse_first(status);
   }
-  if (was_found && problem.epilogue == CUBLASLT_EPILOGUE_DEFAULT) ++unplanned_;
+  if (was_found && problem.has_plain_kernel()) ++unplanned_;
   return false;
 }
 
@@ -332,7 +369,8 @@ void Matmul::time_algorithms(cudaStream_t stream, const Problem& problem, Plan& 
   constexpr int kRounds = 5;
   std::optional<Block> spare;
   try {
-    spare.emplace(memory_, static_cast<std::size_t>(problem.rows * problem.columns) * size_of(problem.out));
+    spare.emplace(memory_,
+                  static_cast<std::size_t>(problem.parts * problem.rows * problem.columns) * size_of(problem.out));
   } catch (const DeviceError&) {  // no room to try: the rule will do
     return;
   }

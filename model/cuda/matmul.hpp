@@ -46,6 +46,9 @@ class Matmul {
     PaddedCopies::Options padding = {};
   };
   enum class Transposed : bool { no, yes };
+  /// Whether a sum may be split over several blocks, whose parts a second kernel adds up. In a chain of short products
+  /// that kernel takes longer than it saves.
+  enum class Sums : bool { may_be_split, whole };
   struct Operand {
     const Tensor& tensor;
     Transposed transposed = Transposed::no;
@@ -59,7 +62,13 @@ class Matmul {
 
   /// out = a b or out += a b. a and b of one type, float32 or bfloat16; out of that type or float32. Sums are fp32.
   /// With no terms to add, out becomes or stays what an empty sum says.
-  void multiply(cudaStream_t stream, const Operand& a, const Operand& b, Accumulate accumulate, const Tensor& out);
+  void multiply(cudaStream_t stream, const Operand& a, const Operand& b, Accumulate accumulate, const Tensor& out,
+                Sums sums = Sums::may_be_split);
+  /// a b', in parts that who reads them adds up: of so many equal ranges of the terms, one below the other. a [rows,
+  /// terms], b [columns, terms], out float32 [parts * rows, columns]. All sums are whole, in one kernel. Where cuBLASLt
+  /// has none, or rows of a part are not whole 16 bytes: nothing is done, and false.
+  [[nodiscard]] bool multiply_in_parts(cudaStream_t stream, const Tensor& a, const Tensor& b, int parts,
+                                       const Tensor& out);
   /// out = a b + bias, rounded once, in one kernel where there is one: else nothing is done, and false. No activations:
   /// cuBLASLt's ReLU turns NaN into 0, and what is not finite must come through. `bias` has a value for each column of
   /// out.
@@ -95,15 +104,19 @@ class Matmul {
 
   /// A product in cuBLASLt's view, out' = left right: `left` is b, `right` is a. Leading dimensions follow from it.
   struct Problem {
-    std::int64_t rows = 0, columns = 0, terms = 0;
+    std::int64_t rows = 0, columns = 0, terms = 0;  ///< of a part
     bool left_transposed = false, right_transposed = false;
     ElementType in = ElementType::float32, out = ElementType::float32;
     cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
     bool accumulate = false;
+    Sums sums = Sums::may_be_split;
+    int parts = 1;  ///< of the terms: as many products, one below the other
     std::uint32_t left_alignment = 0, right_alignment = 0, out_alignment = 0;  ///< bytes
     std::uint32_t bias_alignment = 0, aux_alignment = 0;
     int processors = 0;
 
+    /// Else it is its caller's.
+    bool has_plain_kernel() const noexcept { return epilogue == CUBLASLT_EPILOGUE_DEFAULT && parts == 1; }
     auto operator<=>(const Problem&) const = default;
   };
   struct Pointers {
@@ -135,7 +148,8 @@ class Matmul {
   Room& room_of(cudaStream_t stream) { return rooms_.try_emplace(stream, memory_, options_).first->second; }
 
   /// Of matrices whose extents fit.
-  void multiply_made(cudaStream_t stream, const Operand& a, const Operand& b, Accumulate accumulate, const Tensor& out);
+  void multiply_made(cudaStream_t stream, const Operand& a, const Operand& b, Accumulate accumulate, const Tensor& out,
+                     Sums sums);
 
   /// What is done with a product before it is stored; `aux` has the shape of the product.
   struct Epilogue {
@@ -152,6 +166,8 @@ class Matmul {
   static void point_at(cublasLtMatmulDesc_t operation, const Pointers& pointers);
   Plan& plan_for(cudaStream_t stream, const Problem& problem, const Pointers& pointers);
   Plan make_plan(cudaStream_t stream, const Problem& problem, const Pointers& pointers);
+  /// Adds what the heuristics propose with these ways to split sums.
+  void propose(const Problem& problem, std::uint32_t reductions, Plan& plan) const;
   cublasStatus_t launch(cudaStream_t stream, const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, bool accumulate,
                         const Pointers& pointers);
   /// False: cuBLASLt refuses each of its proposals, and nothing is done.

@@ -20,8 +20,9 @@ void biased_gelu(cudaStream_t stream, const Tensor& x, const Tensor& bias, const
          stream, data_of<T>(x), data_of<T>(bias), data_of<T>(y), x.rows, x.columns, tiling.column_bits, wide);
 }
 
-/// Units that a thread of a step takes together: few, for a step has few.
-constexpr int kUnits = 4;
+/// Units that a thread of a step takes together: few, for a step has few. 64 sequences of 1,024 units are 128 blocks,
+/// about as many as a GPU has multiprocessors.
+constexpr int kUnits = 2;
 
 template <class T, class Body>
 void run_units(const char* name, cudaStream_t stream, const Body& body, std::int64_t sequences, bool aligned) {
@@ -96,15 +97,15 @@ void lstm_step_forward(cudaStream_t stream, const Tensor& gates, const Tensor& c
 }
 
 void lstm_step_backward(cudaStream_t stream, const Tensor& gates, const Tensor& cells_before, const Tensor& cells,
-                        const Tensor& d_hidden, LastStep last, const Tensor& d_cell) {
+                        const Tensor& d_hidden, const Tensor& parts, LastStep last, const Tensor& d_cell) {
   for_type("lstm_backward", gates.type, [&]<class T>(T) {
     const LstmUnitsBack<T> body{data_of<T>(gates),    data_of<T>(cells_before), data_of<T>(cells),
-                                data_of<T>(d_hidden), data_of<T>(d_cell),       d_hidden.columns,
-                                last == LastStep::yes};
+                                data_of<T>(d_hidden), data_of<float>(parts),    data_of<T>(d_cell),
+                                d_hidden.columns,     d_hidden.count(),         last == LastStep::yes};
     run_units<T>("lstm_backward", stream, body, d_hidden.rows,
                  takes_packs<kUnits>(body.gates) && takes_packs<kUnits>(body.cells_before) &&
                      takes_packs<kUnits>(body.cells) && takes_packs<kUnits>(body.d_hidden) &&
-                     takes_packs<kUnits>(body.d_cell));
+                     takes_packs<kUnits>(body.parts) && takes_packs<kUnits>(body.d_cell));
   });
 }
 

@@ -7,6 +7,7 @@
 
 #include "model/cuda/launch.cuh"
 #include "model/cuda/packs.cuh"
+#include "model/cuda/sequence_kernels.hpp"
 #include "model/formulas/dropout.hpp"
 #include "model/formulas/gelu.hpp"
 #include "model/formulas/lstm.hpp"
@@ -182,8 +183,9 @@ template <class T>
 struct LstmUnitsBack {
   T* gates;
   const T *cells_before, *cells, *d_hidden;
+  const float* parts;  ///< may be null
   T* d_cell;
-  std::int64_t units;
+  std::int64_t units, count;
   bool last;
 
   template <int kWidth>
@@ -196,6 +198,16 @@ struct LstmUnitsBack {
     load<kWidth>(cells + i, true, after);
     load<kWidth>(d_hidden + i, true, reaches);
     if (!last) load<kWidth>(d_cell + i, true, d);
+    if (parts != nullptr) {
+      float part[kLstmParts][kWidth];
+#pragma unroll
+      for (int p = 0; p < kLstmParts; ++p) load<kWidth>(parts + p * count + i, true, part[p]);
+#pragma unroll
+      for (int p = 0; p < kLstmParts; ++p) {
+#pragma unroll
+        for (int k = 0; k < kWidth; ++k) reaches[k] += part[p][k];
+      }
+    }
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) {
       const formulas::LstmGradients<float> back =

@@ -54,10 +54,13 @@ void dropout(cudaStream_t stream, const Tensor& x, const Tensor& keys, const Dro
 void lstm_step_forward(cudaStream_t stream, const Tensor& gates, const Tensor& cells_before, const Tensor& cells,
                        const Tensor& hidden);
 enum class LastStep : bool { no, yes };
-/// gates become the gradients of the sums; d_hidden: all that reaches the step's outputs; d_cell: what reaches its
-/// cells from the next step (nothing, and not read, where it is the last), then what reaches the cells before it.
+/// gates become the gradients of the sums; d_hidden and `parts`, float32 [kLstmParts * sequences, hidden] or empty: all
+/// that reaches the step's outputs, which is the sum of them; d_cell: what reaches its cells from the next step
+/// (nothing, and not read, where it is the last), then what reaches the cells before it.
 void lstm_step_backward(cudaStream_t stream, const Tensor& gates, const Tensor& cells_before, const Tensor& cells,
-                        const Tensor& d_hidden, LastStep last, const Tensor& d_cell);
+                        const Tensor& d_hidden, const Tensor& parts, LastStep last, const Tensor& d_cell);
+/// One for each gate.
+inline constexpr int kLstmParts = 4;
 
 inline constexpr std::int64_t kMostHeadSize = 128;
 /// Head sizes up to kMostHeadSize; std::invalid_argument beyond. bfloat16 with head sizes 64 and 128 runs on tensor

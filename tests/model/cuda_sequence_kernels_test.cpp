@@ -431,9 +431,10 @@ TEST(LstmSteps, MatchTheFormulas) {
     std::int64_t sequences, units;
   };
   for (const ElementType type : kTypes) {
-    for (const Shape each : {Shape{0, 4}, {1, 1}, {3, 7}, {20, 36}, {5, 130}}) {
+    for (const Shape each : {Shape{0, 4}, {1, 1}, {3, 7}, {20, 36}, {5, 130}, {4, 34}}) {
       for (const LastStep last : {LastStep::yes, LastStep::no}) {
         const std::size_t shift = static_cast<std::size_t>(each.sequences) % 2;
+        const bool in_parts = last == LastStep::no && each.units != 36;
         const std::string what = shape_name("lstm", type, each.sequences, each.units, shift);
         std::vector<double> z, d_cell;
         in_every_order(
@@ -450,8 +451,11 @@ TEST(LstmSteps, MatchTheFormulas) {
               GuardedTensor& d = t.add("d_cell", type, each.sequences, each.units);
               if (last == LastStep::no) fill(d, "d_cell");
               d_cell = d.values();
-              lstm_step_backward(nullptr, back.tensor(), before, cells,
-                                 t.add_filled("d_hidden", type, each.sequences, each.units).tensor(), last, d.tensor());
+              const Tensor d_hidden = t.add_filled("d_hidden", type, each.sequences, each.units).tensor();
+              const Tensor parts =
+                  t.add_filled("parts", ElementType::float32, kLstmParts * each.sequences, each.units).tensor();
+              lstm_step_backward(nullptr, back.tensor(), before, cells, d_hidden, in_parts ? parts : Tensor{}, last,
+                                 d.tensor());
             },
             [&](Tensors& t) {
               const auto units = static_cast<std::size_t>(each.units);
@@ -467,10 +471,14 @@ TEST(LstmSteps, MatchTheFormulas) {
                 gates[at + units] = active.forget;
                 gates[at + 2 * units] = active.cell;
                 gates[at + 3 * units] = active.output;
+                double reaches = t["d_hidden"].get(i);
+                for (std::size_t p = 0; in_parts && p < kLstmParts; ++p) {
+                  reaches += t["parts"].get(p * t["before"].count() + i);
+                }
                 const auto back = formulas::lstm_step_back<double>(
                     {t["gates"].get(at), t["gates"].get(at + units), t["gates"].get(at + 2 * units),
                      t["gates"].get(at + 3 * units)},
-                    t["before"].get(i), t["cells"].get(i), t["d_hidden"].get(i), last == LastStep::yes ? 0 : d_cell[i]);
+                    t["before"].get(i), t["cells"].get(i), reaches, last == LastStep::yes ? 0 : d_cell[i]);
                 sums[at] = back.sums.input;
                 sums[at + units] = back.sums.forget;
                 sums[at + 2 * units] = back.sums.cell;

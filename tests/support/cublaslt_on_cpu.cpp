@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <numbers>
+#include <type_traits>
 #include <utility>
 
 #include <cublasLt.h>
@@ -33,6 +34,10 @@ struct Layout {
   cudaDataType_t type{};
   std::uint64_t rows = 0, columns = 0;
   std::int64_t leading_dimension = 0;
+  std::map<cublasLtMatrixLayoutAttribute_t, std::uint64_t> attributes = {};
+
+  std::size_t batch() const;
+  std::int64_t batch_offset() const;  ///< elements from one matrix to the next
 };
 /// Behind cublasLtMatmulAlgo_t: for what it was proposed, and what it was promised.
 struct Algorithm {
@@ -88,6 +93,16 @@ std::size_t bytes_of(cublasLtMatmulPreferenceAttributes_t attribute) {
       return 0;
   }
 }
+std::size_t bytes_of(cublasLtMatrixLayoutAttribute_t attribute) {
+  switch (attribute) {
+    case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
+      return 4;
+    case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
+      return 8;
+    default:
+      return 0;
+  }
+}
 template <class Attribute>
 cublasStatus_t set_attribute(std::map<Attribute, std::uint64_t>& attributes, Attribute attribute, const void* value,
                              std::size_t bytes) {
@@ -104,6 +119,11 @@ std::uint64_t attribute_of(const std::map<Attribute, std::uint64_t>& attributes,
                            std::uint64_t otherwise) {
   const auto found = attributes.find(attribute);
   return found == attributes.end() ? otherwise : found->second;
+}
+
+std::size_t Layout::batch() const { return attribute_of(attributes, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, 1); }
+std::int64_t Layout::batch_offset() const {
+  return static_cast<std::int64_t>(attribute_of(attributes, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, 0));
 }
 
 std::size_t size_of_type(cudaDataType_t type) { return type == CUDA_R_32F ? 4 : 2; }
@@ -199,7 +219,9 @@ const char* obstacle_in(const Product& product, const View& view) {
     if (layout->leading_dimension < static_cast<std::int64_t>(layout->rows)) {
       return "a leading dimension smaller than a column";
     }
+    if (layout->batch() != view.d.batch()) return "batches of different sizes";
   }
+  if (view.d.batch() != 1 && view.epilogue != CUBLASLT_EPILOGUE_DEFAULT) return "an epilogue of a batch";
   if (view.a.type != view.b.type || view.c.type != view.d.type ||
       (view.a.type != view.d.type && view.d.type != CUDA_R_32F)) {
     return "types that do not go together";
@@ -246,6 +268,7 @@ std::uint64_t fingerprint(const View& view) {
   for (const Layout* const layout : {&view.a, &view.b, &view.c, &view.d}) {
     mix(static_cast<std::uint64_t>(layout->type)), mix(layout->rows), mix(layout->columns);
     mix(static_cast<std::uint64_t>(layout->leading_dimension));
+    mix(layout->batch()), mix(static_cast<std::uint64_t>(layout->batch_offset()));
   }
   mix(view.a_operation), mix(view.b_operation), mix(view.epilogue), mix(view.tf32);
   mix(static_cast<std::uint64_t>(view.vector_type)), mix(static_cast<std::uint64_t>(view.aux_type));
@@ -321,7 +344,17 @@ void note_alignment(const View& view) {
 
 MemoryAccess matrix_access(const void* data, const Layout& layout, bool writes) {
   const auto elements = static_cast<std::size_t>(layout.leading_dimension) * (layout.columns - 1) + layout.rows;
-  return {data, elements * size_of_type(layout.type), writes};
+  return {
+      data,
+      (elements + (layout.batch() - 1) * static_cast<std::size_t>(layout.batch_offset())) * size_of_type(layout.type),
+      writes};
+}
+
+/// The address of a matrix in its batch.
+template <class Void>
+Void* in_batch(Void* data, const Layout& layout, std::size_t index) {
+  using Byte = std::conditional_t<std::is_const_v<Void>, const std::byte, std::byte>;
+  return static_cast<Byte*>(data) + index * static_cast<std::size_t>(layout.batch_offset()) * size_of_type(layout.type);
 }
 
 }  // namespace
@@ -375,8 +408,12 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t i
 }
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* made, cudaDataType type, std::uint64_t rows,
                                           std::uint64_t columns, std::int64_t leading_dimension) {
-  *made = reinterpret_cast<cublasLtMatrixLayout_t>(new Layout{type, rows, columns, leading_dimension});
+  *made = reinterpret_cast<cublasLtMatrixLayout_t>(new Layout{type, rows, columns, leading_dimension, {}});
   return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t it, cublasLtMatrixLayoutAttribute_t attribute,
+                                                const void* value, std::size_t bytes) {
+  return set_attribute(reinterpret_cast<Layout*>(it)->attributes, attribute, value, bytes);
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t it) {
   return delete reinterpret_cast<Layout*>(it), CUBLAS_STATUS_SUCCESS;
@@ -406,7 +443,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                       alignment(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES),
                                       alignment(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES)}};
   Algorithm halves = whole;
-  halves.workspace = 2 * sizeof(float) * view.rows() * view.columns();
+  halves.workspace = 2 * sizeof(float) * view.rows() * view.columns() * view.d.batch();
   std::vector<Algorithm> proposals{whole};
   const bool in_halves = (attribute_of(attributes, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, ~0u) &
                           CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) != 0;
@@ -441,8 +478,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "an algorithm that was proposed for another problem");
   }
   const void* const pointers[] = {a, b, c, d};
+  const Layout* const layouts[] = {&view.a, &view.b, &view.c, &view.d};
   for (int i = 0; i < 4; ++i) {
-    if (reinterpret_cast<std::uintptr_t>(pointers[i]) % chosen.alignment[i] != 0) {
+    const void* const last = in_batch(pointers[i], *layouts[i], view.d.batch() > 1 ? 1 : 0);
+    if ((reinterpret_cast<std::uintptr_t>(pointers[i]) | reinterpret_cast<std::uintptr_t>(last)) %
+            chosen.alignment[i] !=
+        0) {
       return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "a pointer that is less aligned than was promised");
     }
   }
@@ -467,12 +508,15 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
     accesses.push_back({view.vector, view.vector_size() * size_of_type(view.vector_type), view.has_vector_gradient()});
   }
   if (view.has_aux()) {
-    const Layout aux{view.aux_type, view.d.rows, view.d.columns, view.aux_leading_dimension};
+    const Layout aux{view.aux_type, view.d.rows, view.d.columns, view.aux_leading_dimension, {}};
     accesses.push_back(matrix_access(view.aux, aux, !view.has_gelu_gradient()));
   }
   const cudaError_t error = lockstep::test::enqueue_on_cpu(stream, "a product", std::move(accesses), [=] {
     if (chosen.workspace > 0) std::memset(workspace, 0xff, chosen.workspace);
-    compute(view, factor, a, b, kept, c, d);
+    for (std::size_t i = 0; i < view.d.batch(); ++i) {
+      compute(view, factor, in_batch(a, view.a, i), in_batch(b, view.b, i), kept, in_batch(c, view.c, i),
+              in_batch(d, view.d, i));
+    }
   });
   return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }

@@ -56,14 +56,15 @@ void Block::swap(Block& other) noexcept {
 
 Matmul::Matmul(DeviceMemory& memory, const Options& options) : options_(options), memory_(memory) {}
 
-void Matmul::multiply(cudaStream_t stream, const Operand& a, const Operand& b, Accumulate accumulate,
-                      const Tensor& out) {
+void Matmul::multiply(cudaStream_t stream, const Operand& a, const Operand& b, Accumulate accumulate, const Tensor& out,
+                      Sums) {
   const bool a_turned = a.transposed == Transposed::yes, b_turned = b.transposed == Transposed::yes;
   PaddedCopies::run(stream, room_of(stream).copies.product_of({a.tensor, b.tensor, out}, a_turned, b_turned),
                     accumulate, [&](const Tensor& left, const Tensor& right, const Tensor& to) {
                       plain_matmul(stream, left, a_turned, right, b_turned, accumulate, to);
                     });
 }
+bool Matmul::multiply_in_parts(cudaStream_t, const Tensor&, const Tensor&, int, const Tensor&) { return false; }
 bool Matmul::multiply_with_bias(cudaStream_t, const Operand&, const Operand&, const Tensor&, const Tensor&) {
   return false;
 }

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <dlfcn.h>
@@ -141,6 +142,50 @@ TEST_F(CublasLtOnCpu, ProductsWithAnyTranspositionAndLeadingDimension) {
         ASSERT_EQ(d_->at(row, column), expected) << "variant " << variant << ", at " << row << ", " << column;
       }
     }
+  }
+}
+
+/// Two products of neighbours in memory.
+TEST_F(CublasLtOnCpu, Batches) {
+  make(false, false, 0);
+  const Block a(memory_, 2 * kRows * kTerms * sizeof(float)), b(memory_, 2 * kTerms * kColumns * sizeof(float));
+  const Block d(memory_, 2 * kRows * kColumns * sizeof(float));
+  const auto numbers = [](const Block& block) { return static_cast<float*>(block.data()); };
+  const auto describe_batch = [&](const ColumnMajor& it, std::int64_t offset, std::int32_t count) {
+    for (const auto& [attribute, value, bytes] :
+         {std::tuple{CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<const void*>(&count), sizeof count},
+          std::tuple{CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, static_cast<const void*>(&offset), sizeof offset}}) {
+      ASSERT_EQ(cublasLtMatrixLayoutSetAttribute(it.layout(), attribute, value, bytes), CUBLAS_STATUS_SUCCESS);
+    }
+  };
+  for (std::size_t i = 0; i < a.bytes() / sizeof(float); ++i) numbers(a)[i] = static_cast<float>(i * 7 % 11) - 5;
+  for (std::size_t i = 0; i < b.bytes() / sizeof(float); ++i) numbers(b)[i] = static_cast<float>(i * 5 % 13) - 6;
+  describe_batch(*a_, kRows * kTerms, 2);
+  describe_batch(*b_, kTerms * kColumns, 2);
+  EXPECT_EQ(plan(), CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_THAT(take_refusals(), ElementsAre(HasSubstr("batches")));
+  describe_batch(*d_, kRows * kColumns, 2);
+  const Bytes32 alignment = sizeof(float);  // of the second ones
+  for (const auto attribute :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+    ASSERT_EQ(cublasLtMatmulPreferenceSetAttribute(preference_, attribute, &alignment, sizeof alignment),
+              CUBLAS_STATUS_SUCCESS);
+  }
+  ASSERT_EQ(plan(), CUBLAS_STATUS_SUCCESS);
+  const float alpha = 1, beta = 0;
+  ASSERT_EQ(cublasLtMatmul(nullptr, operation_, &alpha, a.data(), a_->layout(), b.data(), b_->layout(), &beta, d.data(),
+                           d_->layout(), d.data(), d_->layout(), &plan_.algo, nullptr, 0, stream_.get()),
+            CUBLAS_STATUS_SUCCESS);
+  check(cudaStreamSynchronize(stream_.get()), "waiting");
+  for (std::int64_t i = 0; i < 2 * kRows * kColumns; ++i) {
+    const std::int64_t which = i / (kRows * kColumns), row = i % kRows, column = i / kRows % kColumns;
+    float expected = 0;
+    for (std::int64_t term = 0; term < kTerms; ++term) {
+      expected +=
+          numbers(a)[(which * kTerms + term) * kRows + row] * numbers(b)[(which * kColumns + column) * kTerms + term];
+    }
+    ASSERT_EQ(numbers(d)[i], expected) << i;
   }
 }
 
@@ -284,6 +329,17 @@ TEST(CublasLtItself, TakesAttributesAsItsStandInDoes) {
   ASSERT_EQ(cublasLtMatmulPreferenceCreate(&stand_in_preference), CUBLAS_STATUS_SUCCESS);
   for (const cudaDataType_t type : {CUDA_R_32F, CUDA_R_16BF}) {
     ASSERT_EQ(LOCKSTEP_REAL(cublasLtMatrixLayoutCreate)(&layout, type, 768, 50304, 768), CUBLAS_STATUS_SUCCESS);
+    cublasLtMatrixLayout_t stand_in_layout = nullptr;
+    ASSERT_EQ(cublasLtMatrixLayoutCreate(&stand_in_layout, type, 768, 50304, 768), CUBLAS_STATUS_SUCCESS);
+    const std::uint64_t number = 4;
+    for (std::size_t bytes = 0; bytes <= 16; ++bytes) {
+      for (const auto attribute : {CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET}) {
+        EXPECT_EQ(cublasLtMatrixLayoutSetAttribute(stand_in_layout, attribute, &number, bytes),
+                  LOCKSTEP_REAL(cublasLtMatrixLayoutSetAttribute)(layout, attribute, &number, bytes))
+            << "attribute " << attribute << " of a layout, of " << bytes << " bytes";
+      }
+    }
+    static_cast<void>(cublasLtMatrixLayoutDestroy(stand_in_layout));
     ASSERT_EQ(LOCKSTEP_REAL(cublasLtMatrixLayoutDestroy)(layout), CUBLAS_STATUS_SUCCESS);
   }
   const std::uint64_t value = 0;
@@ -410,6 +466,43 @@ TEST(MatmulOnCpu, GelusAreEpiloguesWhereRowsAreWholePacks) {
   lockstep::test::refuse_products(true);
   EXPECT_FALSE(takes(ElementType::bfloat16, 24)) << "the library has nothing";
   lockstep::test::refuse_products(false);
+  EXPECT_THAT(take_refusals(), testing::IsEmpty());
+}
+
+TEST(MatmulOnCpu, MakesPartsWhoseSumIsTheProduct) {
+  constexpr std::int64_t kRows = 3, kColumns = 5;
+  DeviceMemory memory(0);
+  const Stream stream = make_stream();
+  Matmul matmul(memory, {.precision = Precision::bf16, .workspace = 4096});
+  const auto takes = [&](std::int64_t terms, int parts) {
+    const Numbers a(memory, ElementType::bfloat16, kRows, terms), b(memory, ElementType::bfloat16, kColumns, terms);
+    const Numbers out(memory, ElementType::float32, parts * kRows, kColumns);
+    const auto number = [](std::int64_t i) { return static_cast<float>(i * 7 % 11 - 5); };
+    for (const Tensor* const each : {&a.tensor(), &b.tensor()}) {
+      for (std::int64_t i = 0; i < each->count(); ++i) {
+        static_cast<std::uint16_t*>(each->data)[i] = formulas::bfloat16_bits(number(i));
+      }
+    }
+    if (!matmul.multiply_in_parts(stream.get(), a.tensor(), b.tensor(), parts, out.tensor())) return false;
+    check(cudaStreamSynchronize(stream.get()), "waiting");
+    for (std::int64_t i = 0; i < out.tensor().count(); ++i) {
+      const std::int64_t part = i / (kRows * kColumns), row = i / kColumns % kRows, column = i % kColumns;
+      float expected = 0;
+      for (std::int64_t k = part * terms / parts; k < (part + 1) * terms / parts; ++k) {
+        expected += number(row * terms + k) * number(column * terms + k);
+      }
+      EXPECT_EQ(static_cast<const float*>(out.tensor().data)[i], expected) << terms << " terms, element " << i;
+    }
+    return true;
+  };
+  EXPECT_TRUE(takes(32, 4));
+  EXPECT_TRUE(takes(64, 4));
+  EXPECT_TRUE(takes(64, 2));
+  EXPECT_FALSE(takes(48, 4)) << "parts of 24 bytes";
+  lockstep::test::refuse_products(true);
+  EXPECT_FALSE(takes(96, 4)) << "the library has nothing";
+  lockstep::test::refuse_products(false);
+  EXPECT_EQ(matmul.unplanned(), 0) << "the caller's";
   EXPECT_THAT(take_refusals(), testing::IsEmpty());
 }
 
