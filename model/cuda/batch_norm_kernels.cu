@@ -10,16 +10,6 @@ namespace lockstep::model::cuda {
 
 namespace {
 
-/// mean and 1 / deviation of each channel from its sums.
-__global__ void __launch_bounds__(kBlock)
-    batch_moments(const double* sums, std::int64_t channels, double epsilon, float* mean, float* inverse) {
-  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * kBlock + threadIdx.x;
-  if (c >= channels) return;
-  const formulas::Moments moments = formulas::moments_of(sums[c], sums[channels + c], sums[2 * channels]);
-  mean[c] = static_cast<float>(moments.mean);
-  inverse[c] = static_cast<float>(formulas::inverse_deviation(moments.variance, epsilon));
-}
-
 /// What statistics learn from.
 __global__ void __launch_bounds__(kBlock) batch_statistics(const double* sums, std::int64_t channels, double weight,
                                                            bool add, float* d_mean, float* d_variance) {
@@ -33,21 +23,19 @@ __global__ void __launch_bounds__(kBlock) batch_statistics(const double* sums, s
   d_variance[c] = add ? d_variance[c] + variance : variance;
 }
 
-/// The rest of a tensor of sums: how many values.
-__global__ void __launch_bounds__(kWarp) write_count(double count, double* to) {
-  if (threadIdx.x == 0) *to = count;
-}
-
 unsigned blocks_of(std::int64_t channels) { return static_cast<unsigned>((channels + kBlock - 1) / kBlock); }
 
 /// Rows of a tensor of images as pixels.
 std::int64_t pixels_of(const BatchNorm& norm, const Tensor& x) { return x.count() / norm.channels; }
 
+/// A thread adds at least so many rows before there is a second part.
+constexpr std::int64_t kRowsOfSums = 16;
+
 template <class T, class Body>
 void pairs_of(const char* name, cudaStream_t stream, const Body& body, std::int64_t rows, std::int64_t columns,
               bool wide, double* sums, const PairCopies& copies, const Scratch& scratch) {
   const auto run = [&]<int kWidth>() {
-    const Tiling tiling = tiling_of(rows, columns, kWidth, kBlock);
+    const Tiling tiling = norm_tiling(rows, columns, kWidth, kRowsOfSums);
     const bool alone = tiling.parts == 1;
     const std::size_t needed = alone ? 0 : tiling.parts * 2 * static_cast<std::size_t>(columns) * sizeof(double);
     if (scratch.bytes < needed) {
@@ -55,16 +43,39 @@ void pairs_of(const char* name, cudaStream_t stream, const Body& body, std::int6
                                   " bytes, needed are " + std::to_string(needed));
     }
     auto* const parts = static_cast<double*>(scratch.data);
-    launch(
-        name, column_pairs<kWidth, Body>,
-        {.blocks = tiling.tiles, .parts = tiling.parts, .threads = kBlock, .shared_bytes = sizeof(ColumnPairs<kWidth>)},
-        stream, body, rows, columns, tiling.rows_of_part, tiling.column_bits, wide, alone ? sums : parts, copies);
+    launch(name, column_pairs<kWidth, Body>,
+           {.blocks = tiling.tiles,
+            .parts = tiling.parts,
+            .threads = kBlock,
+            .shared_bytes = sizeof(ColumnPairs<Body, kWidth>)},
+           stream, body, rows, columns, tiling.column_bits, wide, alone ? sums : parts, copies);
     if (alone) return;
     launch("add_pair_parts", add_pair_parts,
-           {.blocks = static_cast<unsigned>((columns + kWarp - 1) / kWarp),
+           {.blocks = static_cast<unsigned>((columns + kPairColumns - 1) / kPairColumns),
             .threads = kBlock,
             .shared_bytes = sizeof(PairLanes)},
-           stream, parts, tiling.parts, columns, sums, copies);
+           stream, parts, tiling.parts, columns, rows, sums, copies);
+  };
+  if (columns % kWideWidth<T> == 0) {
+    run.template operator()<kWideWidth<T>>();
+  } else {
+    run.template operator()<1>();
+  }
+}
+
+/// Enqueues norm_rows().
+template <class T, class Body>
+void run_norm_rows(const char* name, cudaStream_t stream, const Body& body, std::int64_t rows, std::int64_t columns,
+                   bool wide) {
+  if (columns == 0) return;
+  const auto run = [&]<int kWidth>() {
+    const Tiling tiling = norm_tiling(rows, columns, kWidth, 1);
+    launch(name, norm_rows<kWidth, Body>,
+           {.blocks = tiling.tiles,
+            .parts = tiling.parts,
+            .threads = kBlock,
+            .shared_bytes = sizeof(ColumnCoefficients<Body::kCoefficients>)},
+           stream, body, rows, columns, tiling.column_bits, wide);
   };
   if (columns % kWideWidth<T> == 0) {
     run.template operator()<kWideWidth<T>>();
@@ -88,7 +99,7 @@ void with_relu(const char* what, const Tensor& x, bool relu, const Run& run) {
 }  // namespace
 
 std::size_t batch_norm_scratch_bytes() noexcept {
-  return most_column_parts(std::numeric_limits<std::int64_t>::max()) * 2 * sizeof(double);
+  return static_cast<std::size_t>(kNormBlocks * kMaxNormColumns) * 2 * sizeof(double);
 }
 
 void batch_norm_sums(cudaStream_t stream, const BatchNorm& norm, const Tensor& x, const Tensor& sums,
@@ -97,24 +108,25 @@ void batch_norm_sums(cudaStream_t stream, const BatchNorm& norm, const Tensor& x
   const std::int64_t rows = pixels_of(norm, x);
   with_compute_type("batch_norm_sums", x, [&]<class T>() {
     const SumForward<T> body{static_cast<const T*>(x.data)};
-    pairs_of<T>("batch_norm_sums", stream, body, rows, norm.channels, take_packs(body.x), to, {}, scratch);
+    pairs_of<T>("batch_norm_sums", stream, body, rows, norm.channels, take_packs(body.x), to,
+                {.count = to + 2 * norm.channels}, scratch);
   });
-  launch("write_count", write_count, {.threads = kWarp}, stream, rows, to + 2 * norm.channels);
 }
 
 void batch_norm_forward(cudaStream_t stream, const BatchNorm& norm, const BatchNormForwardOperands& operands) {
   const auto& [x, sums, scale, shift, residual, mean, inverse, y] = operands;
-  launch("batch_moments", batch_moments, {.blocks = blocks_of(norm.channels), .threads = kBlock}, stream,
-         static_cast<const double*>(sums.data), norm.channels, norm.epsilon, static_cast<float*>(mean.data),
-         static_cast<float*>(inverse.data));
   with_relu("batch_norm_forward", x, norm.relu, [&]<class T, bool kRelu>() {
-    const Normalize<T, kRelu> normalize{static_cast<const T*>(x.data), static_cast<const T*>(residual.data),
-                                        static_cast<T*>(y.data), norm.channels};
-    const BatchNormForward<T, kRelu> body{normalize, static_cast<const float*>(mean.data),
-                                          static_cast<const float*>(inverse.data), static_cast<const T*>(scale.data),
-                                          static_cast<const T*>(shift.data)};
-    run_rows<T>("batch_norm_forward", stream, body, pixels_of(norm, x), norm.channels, norm.channels,
-                take_packs(normalize.x, normalize.residual, normalize.y));
+    const BatchNormForward<T, kRelu> body{
+        {static_cast<const T*>(x.data), static_cast<const T*>(residual.data), static_cast<T*>(y.data)},
+        static_cast<const double*>(sums.data),
+        norm.channels,
+        norm.epsilon,
+        static_cast<const T*>(scale.data),
+        static_cast<const T*>(shift.data),
+        static_cast<float*>(mean.data),
+        static_cast<float*>(inverse.data)};
+    run_norm_rows<T>("batch_norm_forward", stream, body, pixels_of(norm, x), norm.channels,
+                     take_packs(body.x, body.residual, body.y));
   });
 }
 
@@ -128,16 +140,15 @@ void batch_norm_statistics(cudaStream_t stream, const BatchNorm& norm, const Ten
 void batch_norm_inference(cudaStream_t stream, const BatchNorm& norm, const BatchNormInferenceOperands& operands) {
   const auto& [x, mean, variance, scale, shift, residual, y] = operands;
   with_relu("batch_norm_inference", x, norm.relu, [&]<class T, bool kRelu>() {
-    const Normalize<T, kRelu> normalize{static_cast<const T*>(x.data), static_cast<const T*>(residual.data),
-                                        static_cast<T*>(y.data), norm.channels};
-    const BatchNormInference<T, kRelu> body{normalize,
-                                            static_cast<const T*>(mean.data),
-                                            static_cast<const T*>(variance.data),
-                                            static_cast<const T*>(scale.data),
-                                            static_cast<const T*>(shift.data),
-                                            norm.epsilon};
-    run_rows<T>("batch_norm_inference", stream, body, pixels_of(norm, x), norm.channels, norm.channels,
-                take_packs(normalize.x, normalize.residual, normalize.y));
+    const BatchNormInference<T, kRelu> body{
+        {static_cast<const T*>(x.data), static_cast<const T*>(residual.data), static_cast<T*>(y.data)},
+        static_cast<const T*>(mean.data),
+        static_cast<const T*>(variance.data),
+        static_cast<const T*>(scale.data),
+        static_cast<const T*>(shift.data),
+        norm.epsilon};
+    run_norm_rows<T>("batch_norm_inference", stream, body, pixels_of(norm, x), norm.channels,
+                     take_packs(body.x, body.residual, body.y));
   });
 }
 
@@ -145,23 +156,20 @@ void batch_norm_inference_backward(cudaStream_t stream, const BatchNorm& norm,
                                    const BatchNormInferenceBackwardOperands& operands) {
   const auto& [y, d_y, variance, scale, d_x] = operands;
   with_relu("batch_norm_inference_backward", d_y, norm.relu, [&]<class T, bool kRelu>() {
-    const BatchNormInferenceBackward<T, kRelu> body{static_cast<const T*>(y.data),
-                                                    static_cast<T*>(d_y.data),
-                                                    static_cast<const T*>(variance.data),
-                                                    static_cast<const T*>(scale.data),
-                                                    static_cast<T*>(d_x.data),
-                                                    norm.channels,
-                                                    norm.epsilon};
-    run_rows<T>("batch_norm_inference_backward", stream, body, pixels_of(norm, d_y), norm.channels, norm.channels,
-                take_packs(body.d_y, body.d_x) && (!kRelu || take_packs(body.y)));
+    const BatchNormInferenceBackward<T, kRelu> body{
+        static_cast<const T*>(y.data),     static_cast<T*>(d_y.data), static_cast<const T*>(variance.data),
+        static_cast<const T*>(scale.data), static_cast<T*>(d_x.data), norm.epsilon};
+    run_norm_rows<T>("batch_norm_inference_backward", stream, body, pixels_of(norm, d_y), norm.channels,
+                     take_packs(body.d_y, body.d_x) && (!kRelu || take_packs(body.y)));
   });
 }
 
 void batch_norm_backward_sums(cudaStream_t stream, const BatchNorm& norm, const BatchNormBackwardSumsOperands& operands,
                               Accumulate accumulate, const Scratch& scratch) {
   const auto& [x, y, d_y, mean, inverse, scale, shift, d_scale, d_shift, sums] = operands;
-  const PairCopies copies{static_cast<float*>(d_shift.data), static_cast<float*>(d_scale.data),
-                          accumulate == Accumulate::yes};
+  const PairCopies copies{.first = static_cast<float*>(d_shift.data),
+                          .second = static_cast<float*>(d_scale.data),
+                          .add = accumulate == Accumulate::yes};
   with_compute_type("batch_norm_backward_sums", x, [&]<class T>() {
     const auto run = [&]<ReluGradient kRelu>() {
       const SumBackward<T, kRelu> body{static_cast<const T*>(x.data),
@@ -194,8 +202,8 @@ void batch_norm_backward(cudaStream_t stream, const BatchNorm& norm, const Batch
                                                  static_cast<const double*>(sums.data),
                                                  static_cast<T*>(d_x.data),
                                                  norm.channels};
-    run_rows<T>("batch_norm_backward", stream, body, pixels_of(norm, x), norm.channels, norm.channels,
-                take_packs(body.x, body.d_y, body.d_x));
+    run_norm_rows<T>("batch_norm_backward", stream, body, pixels_of(norm, x), norm.channels,
+                     take_packs(body.x, body.d_y, body.d_x));
   });
 }
 

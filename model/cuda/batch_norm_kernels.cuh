@@ -1,7 +1,15 @@
 /// \file
 /// Batch normalisation. Rows are pixels of the whole batch, columns are channels.
+///
+/// The passes move all activations of the network and compute little: memory is their limit. As many blocks run as a
+/// GPU of 132 multiprocessors holds at once, each goes over many rows, and a thread has the loads of several rows in
+/// flight before it uses the first. What belongs to a column is computed once for each block.
+///
+/// Sums go from the last row to the first, the passes that follow from the first to the last: each meets in the L2
+/// cache what the pass before it touched last.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "model/cuda/row_passes.cuh"
@@ -9,49 +17,224 @@
 
 namespace lockstep::model::cuda {
 
-/// A pack of two double sums per thread.
-template <int kWidth>
-struct ColumnPairs {
-  double first[kWidth][kBlock], second[kWidth][kBlock];
+inline constexpr unsigned kNormResidents = 3;                      ///< blocks of a multiprocessor
+inline constexpr std::int64_t kNormBlocks = 132 * kNormResidents;  ///< of a grid, about
+inline constexpr std::int64_t kMaxNormColumns = kMostTileColumns;  ///< of a block
+static_assert(kMaxNormColumns <= kBlock, "a thread for each column");
+
+/// How rows are given to the blocks of a grid: block (tile, part) takes every parts-th group of rows.
+inline Tiling norm_tiling(std::int64_t rows, std::int64_t columns, int width, std::int64_t rows_of_thread) {
+  Tiling tiling = tiling_of(rows, columns, width, kBlock);
+  const std::int64_t rows_of_part = (kBlock >> tiling.column_bits) * rows_of_thread;
+  const std::int64_t most_parts = std::max<std::int64_t>(kNormBlocks / std::max(tiling.tiles, 1u), 1);
+  tiling.rows_of_part = rows_of_part;
+  tiling.parts =
+      static_cast<unsigned>(std::clamp<std::int64_t>((rows + rows_of_part - 1) / rows_of_part, 1, most_parts));
+  return tiling;
+}
+
+/// What belongs to the columns of a block.
+template <int kCoefficients>
+struct ColumnCoefficients {
+  float of[kCoefficients][kMaxNormColumns];
 };
+
+/// Fills `all` with body.coefficients(column, write, to[kCoefficients]) of the block's columns; `write` in one of the
+/// blocks that have this column.
+template <class Body>
+__device__ __forceinline__ void make_coefficients(const Body& body, std::int64_t first, std::int64_t columns,
+                                                  unsigned count, ColumnCoefficients<Body::kCoefficients>& all) {
+  const std::int64_t column = first + threadIdx.x;
+  if (threadIdx.x < count && column < columns) {
+    float made[Body::kCoefficients];
+    body.coefficients(column, blockIdx.y == 0, made);
+#pragma unroll
+    for (int c = 0; c < Body::kCoefficients; ++c) all.of[c][threadIdx.x] = made[c];
+  }
+  __syncthreads();
+}
+
+/// The coefficients of a thread's columns.
+template <int kCoefficients, int kWidth>
+__device__ __forceinline__ void load_coefficients(const ColumnCoefficients<kCoefficients>& all, std::int64_t lane,
+                                                  float (&kept)[kCoefficients][kWidth]) {
+#pragma unroll
+  for (int c = 0; c < kCoefficients; ++c) load<kWidth>(all.of[c] + lane * kWidth, true, kept[c]);
+}
+
+/// Rows of a thread whose loads are in flight at once.
+template <class Body, bool kWide>
+inline constexpr int kRowsAtOnce = kWide ? Body::kRows : 1;
+
+/// A pack as it is in memory, in words: a compiler that takes it to pieces needs a register for each element.
+template <class T, int kWidth>
+struct Words {
+  using Word = WordOf<Pack<T, kWidth>>;
+  static constexpr int kCount = static_cast<int>(sizeof(Pack<T, kWidth>) / sizeof(Word));
+  Word of[kCount];
+};
+template <int kWidth, class T>
+__device__ __forceinline__ Words<T, kWidth> load_words(const T* from, bool wide) {
+  Words<T, kWidth> words;
+  if (kWidth > 1 && wide) {
+    expect_aligned<Pack<T, kWidth>>(from);
+#pragma unroll
+    for (int i = 0; i < words.kCount; ++i) {
+      words.of[i] = reinterpret_cast<const typename Words<T, kWidth>::Word*>(from)[i];
+    }
+  } else {
+    const Pack<T, kWidth> pack = load_pack<kWidth>(from, false);
+    memcpy(&words, &pack, sizeof words);
+  }
+  return words;
+}
+template <class T, int kWidth>
+__device__ __forceinline__ void unpack(const Words<T, kWidth>& words, float (&to)[kWidth]) {
+  Pack<T, kWidth> pack;
+  memcpy(&pack, &words, sizeof words);
+#pragma unroll
+  for (int k = 0; k < kWidth; ++k) to[k] = to_float(pack.values[k]);
+}
+
+/// The elements of some rows.
+template <class Body, int kWidth, int kRows>
+struct RowInputs {
+  Words<typename Body::Element, kWidth> of[kRows][Body::kInputs];
+};
+
+template <int kWidth, bool kWide, class Body>
+__device__ __forceinline__ void write_rows(const Body& body, const float (&kept)[Body::kCoefficients][kWidth],
+                                           std::int64_t first, std::int64_t step, std::int64_t rows,
+                                           std::int64_t columns, std::int64_t column) {
+  constexpr int kRows = kRowsAtOnce<Body, kWide>;
+  for (std::int64_t row = first; row < rows; row += kRows * step) {
+    RowInputs<Body, kWidth, kRows> inputs{};
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      if (row + r * step < rows) body.template read<kWidth>((row + r * step) * columns + column, kWide, inputs.of[r]);
+    }
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      if (row + r * step < rows) {
+        body.template write<kWidth>(kept, inputs.of[r], (row + r * step) * columns + column, kWide);
+      }
+    }
+  }
+}
+
+/// body.read<kWidth>(i, wide, inputs) and body.write<kWidth>(kept, inputs, i, wide) for each row; threads stand as in
+/// each_row().
+template <int kWidth, class Body>
+__global__ void __launch_bounds__(kBlock, kNormResidents)
+    norm_rows(Body body, std::int64_t rows, std::int64_t columns, int column_bits, bool wide) {
+  const std::int64_t lane = threadIdx.x & ((1u << column_bits) - 1);
+  const std::int64_t first_column = (static_cast<std::int64_t>(blockIdx.x) << column_bits) * kWidth;
+  const std::int64_t column = first_column + lane * kWidth;
+  auto& coefficients = shared<ColumnCoefficients<Body::kCoefficients>>();
+  make_coefficients(body, first_column, columns, kWidth << column_bits, coefficients);
+  if (column >= columns) return;
+  float kept[Body::kCoefficients][kWidth];
+  load_coefficients(coefficients, lane, kept);
+  const std::int64_t rows_of_block = kBlock >> column_bits;
+  const std::int64_t first = blockIdx.y * rows_of_block + (threadIdx.x >> column_bits);
+  if (wide) {
+    write_rows<kWidth, true>(body, kept, first, gridDim.y * rows_of_block, rows, columns, column);
+  } else {
+    write_rows<kWidth, false>(body, kept, first, gridDim.y * rows_of_block, rows, columns, column);
+  }
+}
 
 /// What follows a pair of sums that is complete: also these, where they are not null.
 struct PairCopies {
-  float* first;
-  float* second;
-  bool add;
+  float* first = nullptr;
+  float* second = nullptr;
+  bool add = false;
+  double* count = nullptr;  ///< becomes how many rows there are
 
-  __device__ void write(std::int64_t column, double first_sum, double second_sum) const {
+  __device__ void write(std::int64_t column, double first_sum, double second_sum, std::int64_t rows) const {
     if (first != nullptr) first[column] = (add ? first[column] : 0.0f) + static_cast<float>(first_sum);
     if (second != nullptr) second[column] = (add ? second[column] : 0.0f) + static_cast<float>(second_sum);
+    if (count != nullptr && column == 0) *count = static_cast<double>(rows);
   }
 };
 
-/// Two double sums per column over the rows of this block, which body.at<kWidth>(kept, row, column, wide, first,
-/// second) adds to. Threads stand as in each_row(), a thread's rows are added in order, then the threads' sums by
-/// halving. To sums[blockIdx.y * 2 * columns + column] and `columns` further on; a grid of one part also writes the
-/// copies.
-template <int kWidth, class Body>
-__global__ void __launch_bounds__(kBlock)
-    column_pairs(Body body, std::int64_t rows, std::int64_t columns, std::int64_t rows_of_part, int column_bits,
-                 bool wide, double* sums, PairCopies copies) {
-  const unsigned columns_of_block = 1u << column_bits;
-  const std::int64_t lane = threadIdx.x & (columns_of_block - 1);
-  const std::int64_t column = ((static_cast<std::int64_t>(blockIdx.x) << column_bits) + lane) * kWidth;
-  const std::int64_t begin = blockIdx.y * rows_of_part;
-  const std::int64_t end = begin + rows_of_part < rows ? begin + rows_of_part : rows;
-  double first[kWidth] = {}, second[kWidth] = {};
-  if (column < columns) {
-    const auto kept = body.template columns<kWidth>(column, wide);
-    for (std::int64_t row = begin + (threadIdx.x >> column_bits); row < end; row += kBlock >> column_bits) {
-      body.template at<kWidth>(kept, row * columns + column, wide, first, second);
+/// A pack of two double sums per thread, and what belongs to the columns.
+template <class Body, int kWidth>
+struct ColumnPairs {
+  double first[kWidth][kBlock], second[kWidth][kBlock];
+  ColumnCoefficients<Body::kCoefficients> coefficients;
+};
+
+/// Adds the rows first, first + step ... from the last row down to sums in the thread's part of `all`, in order. A body
+/// whose terms are rounded to float anyway adds runs of kRunRows rows in float.
+inline constexpr int kRunRows = 8;
+
+template <int kWidth, bool kWide, class Body>
+__device__ __forceinline__ void add_rows(const Body& body, const float (&kept)[Body::kCoefficients][kWidth],
+                                         std::int64_t first, std::int64_t step, std::int64_t rows, std::int64_t columns,
+                                         std::int64_t column, ColumnPairs<Body, kWidth>& all) {
+  using Sum = typename Body::Sum;
+  constexpr int kRows = kRowsAtOnce<Body, kWide>;
+  constexpr bool kInRuns = sizeof(Sum) < sizeof(double);
+  Sum sums[2][kWidth] = {};
+  const auto keep = [&] {
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      all.first[k][threadIdx.x] += static_cast<double>(sums[0][k]);
+      all.second[k][threadIdx.x] += static_cast<double>(sums[1][k]);
+      sums[0][k] = sums[1][k] = 0;
+    }
+  };
+  int of_run = 0;
+  for (std::int64_t row = first; row < rows; row += kRows * step) {
+    RowInputs<Body, kWidth, kRows> inputs{};
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const std::int64_t here = row + r * step;
+      if (here < rows) body.template read<kWidth>((rows - 1 - here) * columns + column, kWide, inputs.of[r]);
+    }
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const std::int64_t here = row + r * step;
+      if (here < rows) {
+        body.template add<kWidth>(kept, inputs.of[r], (rows - 1 - here) * columns + column, kWide, sums);
+      }
+    }
+    of_run += kRows;
+    if (kInRuns && of_run >= kRunRows) {
+      keep();
+      of_run = 0;
     }
   }
-  auto& all = shared<ColumnPairs<kWidth>>();
+  keep();
+}
+
+/// Two double sums per column over the rows of this block, of what body.read<kWidth>(i, wide, inputs) and
+/// body.add<kWidth>(kept, inputs, i, wide, sums) make of each. Threads stand as in each_row(), a thread's rows are
+/// added in order, then the threads' sums by halving. To sums[blockIdx.y * 2 * columns + column] and `columns` further
+/// on; a grid of one part also writes the copies.
+template <int kWidth, class Body>
+__global__ void __launch_bounds__(kBlock, kNormResidents)
+    column_pairs(Body body, std::int64_t rows, std::int64_t columns, int column_bits, bool wide, double* sums,
+                 PairCopies copies) {
+  const unsigned columns_of_block = 1u << column_bits;
+  const std::int64_t lane = threadIdx.x & (columns_of_block - 1);
+  const std::int64_t first_column = (static_cast<std::int64_t>(blockIdx.x) << column_bits) * kWidth;
+  const std::int64_t column = first_column + lane * kWidth;
+  auto& all = shared<ColumnPairs<Body, kWidth>>();
 #pragma unroll
-  for (int k = 0; k < kWidth; ++k) {
-    all.first[k][threadIdx.x] = first[k];
-    all.second[k][threadIdx.x] = second[k];
+  for (int k = 0; k < kWidth; ++k) all.first[k][threadIdx.x] = all.second[k][threadIdx.x] = 0;
+  make_coefficients(body, first_column, columns, kWidth << column_bits, all.coefficients);
+  if (column < columns) {
+    float kept[Body::kCoefficients][kWidth];
+    load_coefficients(all.coefficients, lane, kept);
+    const std::int64_t rows_of_block = kBlock >> column_bits, step = gridDim.y * rows_of_block;
+    const std::int64_t first = blockIdx.y * rows_of_block + (threadIdx.x >> column_bits);
+    if (wide) {
+      add_rows<kWidth, true>(body, kept, first, step, rows, columns, column, all);
+    } else {
+      add_rows<kWidth, false>(body, kept, first, step, rows, columns, column, all);
+    }
   }
   __syncthreads();
   for (unsigned half = kBlock / 2; half >= columns_of_block; half /= 2) {
@@ -69,60 +252,83 @@ __global__ void __launch_bounds__(kBlock)
 #pragma unroll
   for (int k = 0; k < kWidth; ++k) {
     to[k] = all.first[k][threadIdx.x];
-    to[columns + k] = all.second[k][threadIdx.x];
-    if (gridDim.y == 1) copies.write(column + k, to[k], to[columns + k]);
+    to[columns + k] = body.second_sum(column + k, all.second[k][threadIdx.x]);
+    if (gridDim.y == 1) copies.write(column + k, to[k], to[columns + k], rows);
   }
 }
+
+/// Columns that a block of add_pair_parts() adds.
+inline constexpr unsigned kPairColumns = 8;
 
 struct PairLanes {
   double first[kBlock], second[kBlock];
 };
 
-/// sums = the sums of the parts of each column, and the copies. 32 columns a block: thread t adds every eighth part of
-/// column t % 32, then the eight are added.
-__global__ void __launch_bounds__(kBlock)
-    add_pair_parts(const double* parts, int count, std::int64_t columns, double* sums, PairCopies copies) {
-  constexpr unsigned kLanes = kBlock / kWarp;
+/// sums = the sums of the parts of each column, and the copies. Eight columns a block: thread t adds every 32nd part of
+/// column t % 8, four loads at a time, then the 32 are added by halving.
+__global__ void __launch_bounds__(kBlock) add_pair_parts(const double* parts, int count, std::int64_t columns,
+                                                         std::int64_t rows, double* sums, PairCopies copies) {
+  constexpr int kLanes = kBlock / kPairColumns, kAtOnce = 4;
   auto& all = shared<PairLanes>();
-  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kWarp + threadIdx.x % kWarp;
+  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kPairColumns + threadIdx.x % kPairColumns;
   double first = 0, second = 0;
   if (column < columns) {
-    for (int part = static_cast<int>(threadIdx.x / kWarp); part < count; part += kLanes) {
-      first += parts[part * 2 * columns + column];
-      second += parts[part * 2 * columns + columns + column];
+    for (int part = static_cast<int>(threadIdx.x / kPairColumns); part < count; part += kAtOnce * kLanes) {
+      double more[2][kAtOnce] = {};
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        if (part + i * kLanes >= count) continue;
+        const double* const from = parts + (part + i * kLanes) * 2 * columns + column;
+        more[0][i] = from[0];
+        more[1][i] = from[columns];
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        first += more[0][i];
+        second += more[1][i];
+      }
     }
   }
   all.first[threadIdx.x] = first;
   all.second[threadIdx.x] = second;
   __syncthreads();
-  if (threadIdx.x >= kWarp || column >= columns) return;
-  for (unsigned lane = 1; lane < kLanes; ++lane) {
-    first += all.first[lane * kWarp + threadIdx.x];
-    second += all.second[lane * kWarp + threadIdx.x];
+  for (unsigned half = kBlock / 2; half >= kPairColumns; half /= 2) {
+    if (threadIdx.x < half) {
+      all.first[threadIdx.x] += all.first[threadIdx.x + half];
+      all.second[threadIdx.x] += all.second[threadIdx.x + half];
+    }
+    __syncthreads();
   }
-  sums[column] = first;
-  sums[columns + column] = second;
-  copies.write(column, first, second);
+  if (threadIdx.x >= kPairColumns || column >= columns) return;
+  sums[column] = all.first[threadIdx.x];
+  sums[columns + column] = all.second[threadIdx.x];
+  copies.write(column, all.first[threadIdx.x], all.second[threadIdx.x], rows);
 }
 
 /// x and its squares, which are exact in double.
 template <class T>
 struct SumForward {
+  using Element = T;
+  using Sum = double;
+  static constexpr int kCoefficients = 1, kInputs = 1, kRows = 4;
   const T* x;
 
+  __device__ void coefficients(std::int64_t, bool, float (&to)[kCoefficients]) const { to[0] = 0; }
+  __device__ double second_sum(std::int64_t, double sum) const { return sum; }
   template <int kWidth>
-  __device__ NothingKept columns(std::int64_t, bool) const {
-    return {};
+  __device__ void read(std::int64_t i, bool wide, Words<T, kWidth> (&inputs)[kInputs]) const {
+    inputs[0] = load_words<kWidth>(x + i, wide);
   }
   template <int kWidth>
-  __device__ void at(NothingKept, std::int64_t i, bool wide, double (&first)[kWidth], double (&second)[kWidth]) const {
+  __device__ void add(const float (&)[kCoefficients][kWidth], const Words<T, kWidth> (&inputs)[kInputs], std::int64_t,
+                      bool, double (&sums)[2][kWidth]) const {
     float values[kWidth];
-    load<kWidth>(x + i, wide, values);
+    unpack(inputs[0], values);
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) {
       const auto value = static_cast<double>(values[k]);
-      first[k] += value;
-      second[k] += value * value;
+      sums[0][k] += value;
+      sums[1][k] += value * value;
     }
   }
 };
@@ -134,6 +340,10 @@ enum class ReluGradient { all, of_y, recomputed };
 /// Gradients before the relu, and those times x_hat. scale and shift: null unless it is recomputed; then y is.
 template <class T, ReluGradient kRelu>
 struct SumBackward {
+  using Element = T;
+  using Sum = float;
+  static constexpr int kCoefficients = kRelu == ReluGradient::recomputed ? 3 : 1;
+  static constexpr int kInputs = kRelu == ReluGradient::of_y ? 3 : 2, kRows = 2;
   const T* x;
   const T* y;
   T* d_y;
@@ -142,71 +352,71 @@ struct SumBackward {
   const T* scale;
   const T* shift;
 
-  template <int kWidth>
-  struct Kept {
-    float mean[kWidth], inverse[kWidth], gain[kWidth], shift[kWidth];
-  };
-  template <int kWidth>
-  __device__ Kept<kWidth> columns(std::int64_t column, bool) const {
-    Kept<kWidth> kept{};
-#pragma unroll
-    for (int k = 0; k < kWidth; ++k) {
-      kept.mean[k] = mean[column + k];
-      kept.inverse[k] = inverse[column + k];
-      if constexpr (kRelu == ReluGradient::recomputed) {
-        kept.gain[k] = to_float(scale[column + k]) * inverse[column + k];
-        kept.shift[k] = to_float(shift[column + k]);
-      }
+  __device__ void coefficients(std::int64_t column, bool, float (&to)[kCoefficients]) const {
+    to[0] = mean[column];
+    if constexpr (kRelu == ReluGradient::recomputed) {
+      to[1] = to_float(scale[column]) * inverse[column];
+      to[2] = to_float(shift[column]);
     }
-    return kept;
+  }
+  /// x_hat is (x - mean) * inverse.
+  __device__ double second_sum(std::int64_t column, double sum) const {
+    return sum * static_cast<double>(inverse[column]);
   }
   template <int kWidth>
-  __device__ void at(const Kept<kWidth>& kept, std::int64_t i, bool wide, double (&first)[kWidth],
-                     double (&second)[kWidth]) const {
-    float values[kWidth], gradients[kWidth];
-    load<kWidth>(d_y + i, wide, gradients);
+  __device__ void read(std::int64_t i, bool wide, Words<T, kWidth> (&inputs)[kInputs]) const {
+    inputs[0] = load_words<kWidth>(d_y + i, wide);
+    inputs[1] = load_words<kWidth>(x + i, wide);
+    if constexpr (kRelu == ReluGradient::of_y) inputs[2] = load_words<kWidth>(y + i, wide);
+  }
+  template <int kWidth>
+  __device__ void add(const float (&kept)[kCoefficients][kWidth], const Words<T, kWidth> (&inputs)[kInputs],
+                      std::int64_t i, bool wide, float (&sums)[2][kWidth]) const {
+    float gradients[kWidth], values[kWidth];
+    unpack(inputs[0], gradients);
     if constexpr (kRelu == ReluGradient::of_y) {
-      load<kWidth>(y + i, wide, values);
+      unpack(inputs[2], values);
 #pragma unroll
       for (int k = 0; k < kWidth; ++k) gradients[k] = values[k] > 0 ? gradients[k] : 0.0f;
       store<kWidth>(gradients, wide, d_y + i);
     }
-    load<kWidth>(x + i, wide, values);
+    unpack(inputs[1], values);
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) {
+      const float centred = values[k] - kept[0][k];
       if constexpr (kRelu == ReluGradient::recomputed) {
-        gradients[k] = (values[k] - kept.mean[k]) * kept.gain[k] + kept.shift[k] > 0 ? gradients[k] : 0.0f;
+        gradients[k] = centred * kept[1][k] + kept[2][k] > 0 ? gradients[k] : 0.0f;
       }
-      first[k] += static_cast<double>(gradients[k]);
-      second[k] += static_cast<double>(gradients[k] * ((values[k] - kept.mean[k]) * kept.inverse[k]));
+      sums[0][k] += gradients[k];
+      sums[1][k] += gradients[k] * centred;
     }
   }
 };
 
-/// y = relu?(gain * (x - mean) + shift + residual)
-template <int kWidth>
-struct NormColumns {
-  float mean[kWidth], gain[kWidth], shift[kWidth];
-};
-
+/// y = relu?(gain * (x - mean) + shift + residual); kept: mean, gain, shift.
 template <class T, bool kRelu>
 struct Normalize {
+  using Element = T;
+  static constexpr int kCoefficients = 3, kInputs = 2, kRows = 4;
   const T* x;
   const T* residual;  ///< may be null
   T* y;
-  std::int64_t channels;
 
   template <int kWidth>
-  __device__ __forceinline__ void write(const NormColumns<kWidth>& kept, std::uint32_t row, std::int64_t column,
-                                        bool wide) const {
-    const std::int64_t i = row * channels + column;
+  __device__ void read(std::int64_t i, bool wide, Words<T, kWidth> (&inputs)[kInputs]) const {
+    inputs[0] = load_words<kWidth>(x + i, wide);
+    if (residual != nullptr) inputs[1] = load_words<kWidth>(residual + i, wide);
+  }
+  template <int kWidth>
+  __device__ void write(const float (&kept)[kCoefficients][kWidth], const Words<T, kWidth> (&inputs)[kInputs],
+                        std::int64_t i, bool wide) const {
     float values[kWidth];
-    load<kWidth>(x + i, wide, values);
+    unpack(inputs[0], values);
 #pragma unroll
-    for (int k = 0; k < kWidth; ++k) values[k] = (values[k] - kept.mean[k]) * kept.gain[k] + kept.shift[k];
+    for (int k = 0; k < kWidth; ++k) values[k] = (values[k] - kept[0][k]) * kept[1][k] + kept[2][k];
     if (residual != nullptr) {
       float more[kWidth];
-      load<kWidth>(residual + i, wide, more);
+      unpack(inputs[1], more);
 #pragma unroll
       for (int k = 0; k < kWidth; ++k) values[k] += more[k];
     }
@@ -218,105 +428,92 @@ struct Normalize {
   }
 };
 
-/// With the statistics of this batch.
+/// With the statistics of this batch, which become mean and inverse.
 template <class T, bool kRelu>
-struct BatchNormForward {
-  Normalize<T, kRelu> normalize;
-  const float* mean;
-  const float* inverse;
+struct BatchNormForward : Normalize<T, kRelu> {
+  using Normalize<T, kRelu>::kCoefficients;
+  const double* sums;
+  std::int64_t channels;
+  double epsilon;
   const T* scale;
   const T* shift;
+  float* mean;
+  float* inverse;
 
-  template <int kWidth>
-  __device__ NormColumns<kWidth> columns(std::int64_t column, bool) const {
-    NormColumns<kWidth> kept;
-#pragma unroll
-    for (int k = 0; k < kWidth; ++k) {
-      kept.mean[k] = mean[column + k];
-      kept.gain[k] = to_float(scale[column + k]) * inverse[column + k];
-      kept.shift[k] = to_float(shift[column + k]);
-    }
-    return kept;
-  }
-  template <int kWidth>
-  __device__ void at(const NormColumns<kWidth>& kept, std::uint32_t row, std::int64_t column, bool wide) const {
-    normalize.write(kept, row, column, wide);
+  __device__ void coefficients(std::int64_t column, bool write, float (&to)[kCoefficients]) const {
+    const formulas::Moments moments = formulas::moments_of(sums[column], sums[channels + column], sums[2 * channels]);
+    const auto centre = static_cast<float>(moments.mean);
+    const auto deviation = static_cast<float>(formulas::inverse_deviation(moments.variance, epsilon));
+    to[0] = centre;
+    to[1] = to_float(scale[column]) * deviation;
+    to[2] = to_float(shift[column]);
+    if (!write) return;
+    mean[column] = centre;
+    inverse[column] = deviation;
   }
 };
 
 /// With fixed statistics.
 template <class T, bool kRelu>
-struct BatchNormInference {
-  Normalize<T, kRelu> normalize;
+struct BatchNormInference : Normalize<T, kRelu> {
+  using Normalize<T, kRelu>::kCoefficients;
   const T* mean;
   const T* variance;
   const T* scale;
   const T* shift;
   float epsilon;
 
-  template <int kWidth>
-  __device__ NormColumns<kWidth> columns(std::int64_t column, bool) const {
-    NormColumns<kWidth> kept;
-#pragma unroll
-    for (int k = 0; k < kWidth; ++k) {
-      kept.mean[k] = to_float(mean[column + k]);
-      kept.gain[k] = to_float(scale[column + k]) / std::sqrt(to_float(variance[column + k]) + epsilon);
-      kept.shift[k] = to_float(shift[column + k]);
-    }
-    return kept;
-  }
-  template <int kWidth>
-  __device__ void at(const NormColumns<kWidth>& kept, std::uint32_t row, std::int64_t column, bool wide) const {
-    normalize.write(kept, row, column, wide);
+  __device__ void coefficients(std::int64_t column, bool, float (&to)[kCoefficients]) const {
+    to[0] = to_float(mean[column]);
+    to[1] = to_float(scale[column]) / std::sqrt(to_float(variance[column]) + epsilon);
+    to[2] = to_float(shift[column]);
   }
 };
 
 /// d_y becomes the gradient before the relu, and d_x = gain * d_y; d_x may be d_y.
 template <class T, bool kRelu>
 struct BatchNormInferenceBackward {
+  using Element = T;
+  static constexpr int kCoefficients = 1, kInputs = kRelu ? 2 : 1, kRows = 4;
   const T* y;
   T* d_y;
   const T* variance;
   const T* scale;
   T* d_x;
-  std::int64_t channels;
   float epsilon;
 
-  template <int kWidth>
-  struct Gains {
-    float of[kWidth];
-  };
-  template <int kWidth>
-  __device__ Gains<kWidth> columns(std::int64_t column, bool) const {
-    Gains<kWidth> gains;
-#pragma unroll
-    for (int k = 0; k < kWidth; ++k) {
-      gains.of[k] = to_float(scale[column + k]) / std::sqrt(to_float(variance[column + k]) + epsilon);
-    }
-    return gains;
+  __device__ void coefficients(std::int64_t column, bool, float (&to)[kCoefficients]) const {
+    to[0] = to_float(scale[column]) / std::sqrt(to_float(variance[column]) + epsilon);
   }
   template <int kWidth>
-  __device__ void at(const Gains<kWidth>& gains, std::uint32_t row, std::int64_t column, bool wide) const {
-    const std::int64_t i = row * channels + column;
+  __device__ void read(std::int64_t i, bool wide, Words<T, kWidth> (&inputs)[kInputs]) const {
+    inputs[0] = load_words<kWidth>(d_y + i, wide);
+    if constexpr (kRelu) inputs[1] = load_words<kWidth>(y + i, wide);
+  }
+  template <int kWidth>
+  __device__ void write(const float (&kept)[kCoefficients][kWidth], const Words<T, kWidth> (&inputs)[kInputs],
+                        std::int64_t i, bool wide) const {
     float gradients[kWidth];
-    load<kWidth>(d_y + i, wide, gradients);
+    unpack(inputs[0], gradients);
     if constexpr (kRelu) {
       float values[kWidth];
-      load<kWidth>(y + i, wide, values);
+      unpack(inputs[1], values);
 #pragma unroll
       for (int k = 0; k < kWidth; ++k) gradients[k] = values[k] > 0 ? gradients[k] : 0.0f;
       store<kWidth>(gradients, wide, d_y + i);
     }
 #pragma unroll
-    for (int k = 0; k < kWidth; ++k) gradients[k] *= gains.of[k];
+    for (int k = 0; k < kWidth; ++k) gradients[k] *= kept[0][k];
     store<kWidth>(gradients, wide, d_x + i);
   }
 };
 
 /// d_x = gain * (d_y - first - (x - mean) * second): gain = scale * inverse, first = mean of d_y, second = inverse *
-/// mean of d_y * x_hat. shift: where the relu is recomputed.
+/// mean of d_y * x_hat. shift: where the relu is recomputed. d_x may be d_y.
 template <class T, bool kRecomputed>
 struct BatchNormBackward {
+  using Element = T;
+  static constexpr int kCoefficients = kRecomputed ? 5 : 4, kInputs = 2, kRows = 2;
   const T* x;
   const T* d_y;
   const float* mean;
@@ -328,37 +525,33 @@ struct BatchNormBackward {
   T* d_x;
   std::int64_t channels;
 
-  template <int kWidth>
-  struct Kept {
-    float mean[kWidth], gain[kWidth], first[kWidth], second[kWidth], shift[kWidth];
-  };
-  template <int kWidth>
-  __device__ Kept<kWidth> columns(std::int64_t column, bool) const {
-    Kept<kWidth> kept{};
+  __device__ void coefficients(std::int64_t column, bool, float (&to)[kCoefficients]) const {
     const double share = 1 / forward_sums[2 * channels];
-#pragma unroll
-    for (int k = 0; k < kWidth; ++k) {
-      const float deviation = inverse[column + k];
-      kept.mean[k] = mean[column + k];
-      kept.gain[k] = to_float(scale[column + k]) * deviation;
-      kept.first[k] = static_cast<float>(sums[column + k] * share);
-      kept.second[k] = static_cast<float>(sums[channels + column + k] * share) * deviation;
-      if constexpr (kRecomputed) kept.shift[k] = to_float(shift[column + k]);
-    }
-    return kept;
+    const float deviation = inverse[column];
+    to[0] = mean[column];
+    to[1] = to_float(scale[column]) * deviation;
+    to[2] = static_cast<float>(sums[column] * share);
+    to[3] = static_cast<float>(sums[channels + column] * share) * deviation;
+    if constexpr (kRecomputed) to[4] = to_float(shift[column]);
   }
   template <int kWidth>
-  __device__ void at(const Kept<kWidth>& kept, std::uint32_t row, std::int64_t column, bool wide) const {
-    const std::int64_t i = row * channels + column;
+  __device__ void read(std::int64_t i, bool wide, Words<T, kWidth> (&inputs)[kInputs]) const {
+    inputs[0] = load_words<kWidth>(x + i, wide);
+    inputs[1] = load_words<kWidth>(d_y + i, wide);
+  }
+  template <int kWidth>
+  __device__ void write(const float (&kept)[kCoefficients][kWidth], const Words<T, kWidth> (&inputs)[kInputs],
+                        std::int64_t i, bool wide) const {
     float values[kWidth], gradients[kWidth];
-    load<kWidth>(x + i, wide, values);
-    load<kWidth>(d_y + i, wide, gradients);
+    unpack(inputs[0], values);
+    unpack(inputs[1], gradients);
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) {
+      const float centred = values[k] - kept[0][k];
       if constexpr (kRecomputed) {
-        gradients[k] = (values[k] - kept.mean[k]) * kept.gain[k] + kept.shift[k] > 0 ? gradients[k] : 0.0f;
+        gradients[k] = centred * kept[1][k] + kept[4][k] > 0 ? gradients[k] : 0.0f;
       }
-      gradients[k] = kept.gain[k] * (gradients[k] - kept.first[k] - (values[k] - kept.mean[k]) * kept.second[k]);
+      gradients[k] = kept[1][k] * (gradients[k] - kept[2][k] - centred * kept[3][k]);
     }
     store<kWidth>(gradients, wide, d_x + i);
   }
