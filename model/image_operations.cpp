@@ -174,6 +174,25 @@ void ImageOperations::convolution_backward(const Convolution& shape, const Linea
   do_convolution_backward(shape, operands, activation, accumulate);
 }
 
+void ImageOperations::add_image_gradient(const Convolution& shape, const Tensor& w, const Tensor& d_y,
+                                         const Tensor& d_x) {
+  const char* const operation = "add_image_gradient";
+  require_shape(shape, operation);
+  require(adds_image_gradient(shape), operation, "this device does not add for such a convolution");
+  require(is(w, types_.compute, shape.patch(), shape.out.channels), operation,
+          "w must be [patch, out channels] in the compute type");
+  require(is(d_y, types_.compute, d_y.rows, shape.out.elements()), operation,
+          "d_y must be [batch, out.elements()] in the compute type");
+  require(is(d_x, types_.compute, d_y.rows, shape.in.elements()), operation,
+          "d_x must be [batch, in.elements()] in the compute type");
+  require(apart(d_x, d_y), operation, "d_x must have memory of its own");
+  do_add_image_gradient(shape, w, d_y, d_x);
+}
+
+void ImageOperations::do_add_image_gradient(const Convolution&, const Tensor&, const Tensor&, const Tensor&) {
+  throw std::logic_error("add_image_gradient: this device says that it adds, and does not");
+}
+
 void ImageOperations::max_pool_forward(const Pool& shape, const Tensor& x, const Tensor& y, const Tensor& chosen) {
   require_shape(shape, "max_pool_forward");
   require(is(x, types_.compute, x.rows, shape.in.elements()), "max_pool_forward",

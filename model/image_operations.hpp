@@ -106,6 +106,11 @@ class ImageOperations {
   /// empty.
   void convolution_backward(const Convolution& shape, const LinearBackwardOperands& operands, Activation activation,
                             Accumulate accumulate);
+  /// Whether this device adds the gradient of such a convolution's images to one that is there in the pass that makes
+  /// it, which saves a pass of reading and writing.
+  virtual bool adds_image_gradient(const Convolution&) const noexcept { return false; }
+  /// d_x += what convolution_backward() writes there; for shapes of adds_image_gradient() alone.
+  void add_image_gradient(const Convolution& shape, const Tensor& w, const Tensor& d_y, const Tensor& d_x);
 
   /// chosen: uint8 [B, out.elements()]: which position of the window (row * width + column) was the first greatest.
   /// NaN wins. Windows see only what lies in the image; each must see something.
@@ -169,6 +174,7 @@ class ImageOperations {
                                       Activation activation, const Tensor& y) = 0;
   virtual void do_convolution_backward(const Convolution& shape, const LinearBackwardOperands& operands,
                                        Activation activation, Accumulate accumulate) = 0;
+  virtual void do_add_image_gradient(const Convolution& shape, const Tensor& w, const Tensor& d_y, const Tensor& d_x);
   virtual void do_max_pool_forward(const Pool& shape, const Tensor& x, const Tensor& y, const Tensor& chosen) = 0;
   virtual void do_max_pool_backward(const Pool& shape, const Tensor& chosen, const Tensor& d_y, const Tensor& d_x) = 0;
   virtual void do_global_average_forward(const ImageShape& in, const Tensor& x, const Tensor& y) = 0;

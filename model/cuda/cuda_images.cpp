@@ -101,6 +101,15 @@ void CudaImages::do_convolution_backward(const Convolution& shape, const LinearB
   }
 }
 
+bool CudaImages::adds_image_gradient(const Convolution& shape) const noexcept { return is_product(shape); }
+
+void CudaImages::do_add_image_gradient(const Convolution& shape, const Tensor& w, const Tensor& d_y,
+                                       const Tensor& d_x) {
+  if (d_y.count() == 0) return;
+  device_.matmul.multiply(device_.stream, {pixels_of(d_y, shape.out, 0, d_y.rows)}, {w, Matmul::Transposed::yes},
+                          Accumulate::yes, pixels_of(d_x, shape.in, 0, d_x.rows));
+}
+
 // ---- everything else; an empty batch is nothing to launch for ----
 
 void CudaImages::do_augment(const Tensor& images, const Tensor& keys, const Augmentation& spec, const Tensor& out) {

@@ -33,6 +33,8 @@ class CudaImages final : public ImageOperations {
   /// "convolutions by cuDNN 9.19.0" or "convolutions by products"
   std::string description() const;
   bool recomputes_relu() const noexcept override { return true; }
+  /// For products.
+  bool adds_image_gradient(const Convolution& shape) const noexcept override;
 
  private:
   void do_augment(const Tensor& images, const Tensor& keys, const Augmentation& spec, const Tensor& out) override;
@@ -40,6 +42,7 @@ class CudaImages final : public ImageOperations {
                               Activation activation, const Tensor& y) override;
   void do_convolution_backward(const Convolution& shape, const LinearBackwardOperands& operands, Activation activation,
                                Accumulate accumulate) override;
+  void do_add_image_gradient(const Convolution& shape, const Tensor& w, const Tensor& d_y, const Tensor& d_x) override;
   void do_max_pool_forward(const Pool& shape, const Tensor& x, const Tensor& y, const Tensor& chosen) override;
   void do_max_pool_backward(const Pool& shape, const Tensor& chosen, const Tensor& d_y, const Tensor& d_x) override;
   void do_global_average_forward(const ImageShape& in, const Tensor& x, const Tensor& y) override;

@@ -76,4 +76,14 @@ void ConvolutionLayer::backward(const Pass& pass, const Tensor& x, const Tensor&
       options_.activation.fused, accumulate);
 }
 
+bool ConvolutionLayer::adds_gradient(const Pass& pass) const {
+  return options_.activation.is_none() && pass.images().adds_image_gradient(shape_);
+}
+
+void ConvolutionLayer::backward_adding(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate,
+                                       const Tensor& d_x) const {
+  backward(pass, x, d_y, accumulate, {});
+  pass.images().add_image_gradient(shape_, pass.weight(weight_), d_y, d_x);
+}
+
 }  // namespace lockstep::model

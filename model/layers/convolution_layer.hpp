@@ -34,6 +34,11 @@ class ConvolutionLayer final : public Layer {
   Tensor forward(const Pass& pass, const Tensor& x) const override;
   void backward(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate,
                 const Tensor& d_x) const override;
+  /// Whether backward_adding() is there: for layers without an activation where the device adds in the same pass.
+  bool adds_gradient(const Pass& pass) const;
+  /// As backward(), but d_x +=.
+  void backward_adding(const Pass& pass, const Tensor& x, const Tensor& d_y, Accumulate accumulate,
+                       const Tensor& d_x) const;
 
  private:
   std::string name_;

@@ -61,6 +61,12 @@ void NormalizedConvolution::backward(const Pass& pass, const Tensor& x, const Te
   convolution_.backward(pass, x, d_middle, accumulate, d_x);
 }
 
+void NormalizedConvolution::backward_adding(const Pass& pass, const Tensor& x, const Tensor& d_y,
+                                            const Tensor& d_middle, Accumulate accumulate, const Tensor& d_x) const {
+  norm_.backward(pass, convolution_.output(pass), d_y, accumulate, d_middle);
+  convolution_.backward_adding(pass, x, d_middle, accumulate, d_x);
+}
+
 void GradientWorkspaces::add_to(ActivationTable& activations) {
   for (std::size_t& workspace : workspaces_) workspace = activations.add({.name = "", .columns = elements_});
 }
@@ -151,6 +157,17 @@ std::size_t ResidualBlock::backward(const Pass& pass, const GradientWorkspaces& 
     // The last one leaves the shortcut's gradient in `workspace`; the others need nothing kept.
     const std::size_t middle = i == last ? other : here;
     const std::size_t to = i == last ? (workspace + 2) % 3 : other;
+    if (i == 0 && wanted && !subsampled_ && convolutions_[i]->adds_gradient(pass)) {
+      // The shortcut's gradient is complete: the first convolution adds its own to it.
+      const Tensor d_shortcut = at(workspace, out().elements()), d_y = at(here, elements);
+      if (!projection_) {
+        convolutions_[i]->backward_adding(pass, x, d_y, d_y, accumulate, d_shortcut);
+        return workspace;
+      }
+      projection_->backward(pass, x, d_shortcut, d_shortcut, accumulate, at(to, x.columns));
+      convolutions_[i]->backward_adding(pass, x, d_y, d_y, accumulate, at(to, x.columns));
+      return to;
+    }
     convolutions_[i]->backward(pass, before, at(here, elements), at(middle, elements), accumulate,
                                wanted ? at(to, before.columns) : Tensor{});
     if (!wanted && i > 0) return workspace;

@@ -60,6 +60,10 @@ class NormalizedConvolution {
   /// the residual's gradient); d_x: not d_middle, may be empty.
   void backward(const Pass& pass, const Tensor& x, const Tensor& d_y, const Tensor& d_middle, Accumulate accumulate,
                 const Tensor& d_x) const;
+  bool adds_gradient(const Pass& pass) const { return convolution_.adds_gradient(pass); }
+  /// As backward(), but d_x +=; only where adds_gradient().
+  void backward_adding(const Pass& pass, const Tensor& x, const Tensor& d_y, const Tensor& d_middle,
+                       Accumulate accumulate, const Tensor& d_x) const;
   std::size_t gradients_end(const ParameterTable& table) const { return convolution_.gradients_end(table); }
   bool trains_below(const ParameterTable& table) const { return convolution_.trains_below(table); }
 

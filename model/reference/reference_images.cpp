@@ -180,6 +180,19 @@ void ReferenceImages::do_convolution_backward(const Convolution& shape, const Li
   });
 }
 
+void ReferenceImages::do_add_image_gradient(const Convolution& shape, const Tensor& w, const Tensor& d_y,
+                                            const Tensor& d_x) {
+  const Images<double> d_in(d_x, shape.in), d_out(d_y, shape.out);
+  visit_all(d_y.rows, shape.out, [&](std::int64_t b, std::int64_t row, std::int64_t column, std::int64_t o) {
+    const double d = d_out(b, row, column, o);
+    visit_window(shape.in, shape.window, row, column, [&](std::int64_t r, std::int64_t c, std::int64_t position) {
+      for (std::int64_t i = 0; i < shape.in.channels; ++i) {
+        d_in(b, r, c, i) += d * at(w, position * shape.in.channels + i, o);
+      }
+    });
+  });
+}
+
 void ReferenceImages::do_max_pool_forward(const Pool& shape, const Tensor& x, const Tensor& y, const Tensor& chosen) {
   const Images<double> in(x, shape.in), out(y, shape.out);
   const Images<std::uint8_t> choice(chosen, shape.out);

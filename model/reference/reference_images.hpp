@@ -10,6 +10,7 @@ class ReferenceImages final : public ImageOperations {
  public:
   ReferenceImages() : ImageOperations({ElementType::float64, ElementType::float64}) {}
   bool recomputes_relu() const noexcept override { return true; }
+  bool adds_image_gradient(const Convolution&) const noexcept override { return true; }
 
  private:
   void do_augment(const Tensor& images, const Tensor& keys, const Augmentation& spec, const Tensor& out) override;
@@ -17,6 +18,7 @@ class ReferenceImages final : public ImageOperations {
                               Activation activation, const Tensor& y) override;
   void do_convolution_backward(const Convolution& shape, const LinearBackwardOperands& operands, Activation activation,
                                Accumulate accumulate) override;
+  void do_add_image_gradient(const Convolution& shape, const Tensor& w, const Tensor& d_y, const Tensor& d_x) override;
   void do_max_pool_forward(const Pool& shape, const Tensor& x, const Tensor& y, const Tensor& chosen) override;
   void do_max_pool_backward(const Pool& shape, const Tensor& chosen, const Tensor& d_y, const Tensor& d_x) override;
   void do_global_average_forward(const ImageShape& in, const Tensor& x, const Tensor& y) override;

@@ -83,6 +83,27 @@ TEST_P(Images, Convolution) {
   }
 }
 
+// A device that does not add writes the gradient.
+TEST_P(Images, AddedImageGradient) {
+  for (const ConvolutionCase& at : convolutions()) {
+    if (at.window.height > 1 || at.window.stride > 1) continue;
+    const Convolution shape{at.in, slide(at.in, at.window, at.out_channels), at.window};
+    const bool adds = device_->images().adds_image_gradient(shape);
+    EXPECT_TRUE(adds || subject().backend != "cuda");
+    SCOPED_TRACE(fmt::format("batch {}, {} x {} x {} -> {} channels", at.batch, at.in.height, at.in.width,
+                             at.in.channels, at.out_channels));
+    const Twin x = activations(at.batch, at.in.elements());
+    const Twin w = activations(shape.patch(), at.out_channels, 2 / std::sqrt(static_cast<double>(shape.patch())));
+    const Twin d_y = activations(at.batch, shape.out.elements()), d_x = activations(at.batch, at.in.elements());
+    both([&](Backend& backend, const auto& of) {
+      if (adds) return backend.images().add_image_gradient(shape, of(w), of(d_y), of(d_x));
+      backend.images().convolution_backward(shape, {.x = of(x), .w = of(w), .d_y = of(d_y), .d_x = of(d_x)},
+                                            Activation::none, Accumulate::no);
+    });
+    expect_close(d_x, "d_x");
+  }
+}
+
 TEST_P(Images, ConvolutionOfNoImages) {
   const Convolution shape{{6, 6, 3}, {6, 6, 8}, even_padding(3, 1, 1)};
   const Twin x = activations(0, shape.in.elements()), y = activations(0, shape.out.elements());

@@ -12,12 +12,15 @@ inline constexpr OperationTypes kIdleTypes{.compute = ElementType::float32, .mas
 class IdleImages final : public ImageOperations {
  public:
   IdleImages() : ImageOperations(kIdleTypes) {}
+  /// For some shapes: all but products.
+  bool adds_image_gradient(const Convolution& shape) const noexcept override { return shape.window.height > 1; }
 
  private:
   using T = const Tensor&;
   void do_augment(T, T, const Augmentation&, T) override {}
   void do_convolution_forward(const Convolution&, T, T, T, Activation, T) override {}
   void do_convolution_backward(const Convolution&, const LinearBackwardOperands&, Activation, Accumulate) override {}
+  void do_add_image_gradient(const Convolution&, T, T, T) override {}
   void do_max_pool_forward(const Pool&, T, T, T) override {}
   void do_max_pool_backward(const Pool&, T, T, T) override {}
   void do_global_average_forward(const ImageShape&, T, T) override {}

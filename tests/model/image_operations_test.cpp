@@ -73,6 +73,18 @@ TEST(ImageChecks, AugmentAndConvolutions) {
            },
            {6},
            {0, 3}});
+  examine(
+      {"add_image_gradient",
+       [&](std::int64_t b) {
+         return std::vector<Argument>{{"w", kCompute, 18, 4}, {"d_y", kCompute, b, outputs}, {"d_x", kCompute, b, 60}};
+       },
+       [&](const Tensors& t) { images.add_image_gradient(kConvolution, t[0], t[1], t[2]); },
+       {2},
+       {1}});
+  const Convolution product{kIn, slide(kIn, even_padding(1, 1, 0), 4), even_padding(1, 1, 0)};
+  const Tensors of_product = tensors_for({{"w", kCompute, 2, 4}, {"d_y", kCompute, 2, 120}, {"d_x", kCompute, 2, 60}});
+  EXPECT_THROW(images.add_image_gradient(product, of_product[0], of_product[1], of_product[2]), std::invalid_argument)
+      << "this device does not add there";
   // Without an activation nobody looks at y.
   const Tensors t = tensors_for(
       {{"x", kCompute, 2, 60}, {"w", kCompute, 18, 4}, {"d_y", kCompute, 2, outputs}, {"d_w", kMaster, 18, 4}});
