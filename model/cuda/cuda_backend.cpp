@@ -209,7 +209,7 @@ void CudaBackend::do_linear_backward_through_gelu(const LinearBackwardOperands& 
 void CudaBackend::do_softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const LossOptions& options,
                                            const Tensor& sums) {
   if (logits.count() == 0) return;
-  cuda::softmax_cross_entropy(stream_.get(), logits, labels, options, sums, scratch());
+  cuda::softmax_cross_entropy(stream_.get(), logits, labels, options, sums, scratch(), device_.shared_bytes);
 }
 
 void CudaBackend::do_mean_squared_error(const Tensor& predictions, const Tensor& targets, const LossOptions& options,

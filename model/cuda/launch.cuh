@@ -16,11 +16,14 @@
 
 namespace lockstep::model::cuda {
 
+/// What a block's shared memory is limited to: 48 KiB, or Device::shared_bytes.
+enum class SharedLimit : bool { usual, of_device };
 struct Grid {
   unsigned blocks = 1;
   unsigned parts = 1;  ///< blocks in the second dimension
   unsigned threads = 1;
   std::size_t shared_bytes = 0;  ///< of shared<T>()
+  SharedLimit shared_limit = SharedLimit::usual;
 };
 
 /// Threads of a block, where a kernel does not say otherwise.
@@ -41,8 +44,18 @@ template <class... Parameters>
 cudaError_t enqueue(const char*, void (*kernel)(Parameters...), const Grid& grid, cudaStream_t stream,
                     Parameters... arguments) {
   void* pointers[] = {static_cast<void*>(&arguments)...};
-  return cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(grid.blocks, grid.parts), dim3(grid.threads),
-                          pointers, grid.shared_bytes, stream);
+  const void* const function = reinterpret_cast<const void*>(kernel);
+  if (grid.shared_limit == SharedLimit::of_device) {  // as many blocks as have room, whatever is left of the cache
+    cudaError_t error = cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                             static_cast<int>(grid.shared_bytes));
+    if (error == cudaSuccess) {
+      error = cudaFuncSetAttribute(function, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                   static_cast<int>(cudaSharedmemCarveoutMaxShared));
+    }
+    if (error != cudaSuccess) return error;
+  }
+  return cudaLaunchKernel(function, dim3(grid.blocks, grid.parts), dim3(grid.threads), pointers, grid.shared_bytes,
+                          stream);
 }
 inline std::string words_of(cudaError_t error) {
   int device = -1;

@@ -1,5 +1,6 @@
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 
 #include "model/cuda/kernels.hpp"
 #include "model/cuda/loss_kernels.cuh"
@@ -34,9 +35,16 @@ void finish(cudaStream_t stream, unsigned blocks, const Sums* parts, double fact
          sums);
 }
 
+/// Whether two blocks that hold a row each have room on a multiprocessor: it has a KiB more shared memory than a block
+/// can have, and takes one for each block.
+bool holds_two_rows(std::int64_t classes, std::size_t shared_bytes) {
+  constexpr std::size_t kReserved = 1024;
+  return 2 * (held_bytes(classes) + kReserved) <= shared_bytes + kReserved;
+}
+
 template <class T>
 void cross_entropy(cudaStream_t stream, const Tensor& logits, const Tensor& labels, const LossOptions& options,
-                   Sums* parts, double* sums) {
+                   Sums* parts, double* sums, std::size_t shared_bytes) {
   const std::int64_t classes = options.classes_of(logits);
   const formulas::SoftTarget target = formulas::soft_target(options.smoothing, classes);
   auto* const z = static_cast<T*>(logits.data);
@@ -44,6 +52,18 @@ void cross_entropy(cudaStream_t stream, const Tensor& logits, const Tensor& labe
   if (logits.columns > kMostNarrow) {
     constexpr int kWidth = kWideWidth<T>;
     const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(logits.rows, kMostParts));
+    if constexpr (std::is_same_v<T, Bfloat16>) {
+      if (logits.columns % kHeldWidth == 0 && takes_packs<kHeldWidth>(z) && holds_two_rows(classes, shared_bytes)) {
+        launch("softmax_cross_entropy", cross_entropy_in_shared,
+               {.blocks = blocks,
+                .threads = kWideBlock,
+                .shared_bytes = held_bytes(classes),
+                .shared_limit = SharedLimit::of_device},
+               stream, z, answers, logits.rows, logits.columns, classes, target, options.scale, options.want_gradient,
+               parts, sums);
+        return finish(stream, blocks, parts, 1, sums);
+      }
+    }
     launch("softmax_cross_entropy", cross_entropy_wide<kWidth, T>,
            {.blocks = blocks, .threads = kWideBlock, .shared_bytes = sizeof(RowOfBlock)}, stream, z, answers,
            logits.rows, logits.columns, classes, target, options.scale, options.want_gradient, takes_packs<kWidth>(z),
@@ -121,15 +141,15 @@ Sums* parts_in(const Scratch& scratch) {
 }  // namespace
 
 void softmax_cross_entropy(cudaStream_t stream, const Tensor& logits, const Tensor& labels, const LossOptions& options,
-                           const Tensor& sums, const Scratch& scratch) {
+                           const Tensor& sums, const Scratch& scratch, std::size_t shared_bytes) {
   if (logits.count() == 0) return;
   auto* const to = static_cast<double*>(sums.data);
   Sums* const parts = parts_in(scratch);
   if (logits.type == ElementType::float32) {
-    return cross_entropy<float>(stream, logits, labels, options, parts, to);
+    return cross_entropy<float>(stream, logits, labels, options, parts, to, shared_bytes);
   }
   if (logits.type == ElementType::bfloat16) {
-    return cross_entropy<Bfloat16>(stream, logits, labels, options, parts, to);
+    return cross_entropy<Bfloat16>(stream, logits, labels, options, parts, to, shared_bytes);
   }
   throw std::invalid_argument(std::string("softmax_cross_entropy: logits of ") + name_of(logits.type));
 }

@@ -32,6 +32,7 @@ CEILINGS = {
     r"\blook_up_rows<8,": (256, 6),
     r"\badd_runs<8,": (256, 4),
     r"\bcross_entropy_wide<8,": (512, 2),
+    r"\bcross_entropy_in_shared\b": (512, 2),
     r"\bflash_attention<64, false>": (128, 4),
     r"\bflash_attention_queries<64, false>": (128, 4),
     r"\bflash_attention_keys<64, false>": (128, 4),

@@ -302,9 +302,12 @@ TEST(CudaOnCpu, OrdersBlocksToo) {
 TEST(CudaOnCpu, RefusesGridsThatAGpuRefuses) {
   float out = 0;
   for (const Grid& grid : {Grid{.blocks = 0, .threads = 32}, Grid{.threads = 1025}, Grid{.threads = 0},
-                           Grid{.parts = 65536, .threads = 32}, Grid{.threads = 32, .shared_bytes = 49 * 1024}}) {
+                           Grid{.parts = 65536, .threads = 32}, Grid{.threads = 32, .shared_bytes = 49 * 1024},
+                           Grid{.threads = 32, .shared_bytes = 228 * 1024, .shared_limit = SharedLimit::of_device}}) {
     EXPECT_THROW(launch("refused", last_block_wins, grid, nullptr, &out), DeviceError);
   }
+  launch("taken", last_block_wins, {.threads = 32, .shared_bytes = 227 * 1024, .shared_limit = SharedLimit::of_device},
+         nullptr, &out);
 }
 
 }  // namespace

@@ -23,11 +23,11 @@ namespace lockstep::model::cuda {
 namespace {
 
 /// Most shared memory that a kernel gets without asking for more, and a guard behind it.
-constexpr std::size_t kMostShared = 48 * 1024, kGuard = 1024;
+constexpr std::size_t kMostShared = 48 * 1024, kMostOptional = 227 * 1024, kGuard = 1024;
 
 }  // namespace
 
-uint4 shared_memory[(kMostShared + kGuard) / sizeof(uint4)];
+uint4 shared_memory[(kMostOptional + kGuard) / sizeof(uint4)];
 
 }  // namespace lockstep::model::cuda
 
@@ -399,7 +399,8 @@ cudaError_t run_grid(const char* name, const Grid& grid, cudaStream_t stream, st
                      const std::function<void()>& thread) {
   // What a GPU refuses.
   if (grid.blocks == 0 || grid.parts == 0 || grid.threads == 0 || grid.threads > 1024 || grid.parts > 65535 ||
-      grid.blocks > 0x7fffffffu || grid.shared_bytes > kMostShared) {
+      grid.blocks > 0x7fffffffu ||
+      grid.shared_bytes > (grid.shared_limit == SharedLimit::of_device ? kMostOptional : kMostShared)) {
     return cudaErrorInvalidConfiguration;
   }
   if (const auto& receiver = test::cuda_on_cpu::grid_receiver()) {
