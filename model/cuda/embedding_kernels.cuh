@@ -1,8 +1,8 @@
 /// \file
 /// Rows of a table by number, and the sums that go back to them. The gradient of a table row is the sum of the rows of
-/// d_y that used it: rows are sorted by (token, row) first, and each run of one token is then added by one block, so
-/// that no two threads add to one element. A row finds its position in the order by counting the rows before it: work
-/// that grows with the square of the rows, but in integers, without memory traffic and without a second pass.
+/// d_y that used it: rows are sorted by (token, row) first, and each run of one token is then added by one warp, or by
+/// one block, so that no two threads add to one element. Rows are sorted in chunks that fit into shared memory; a row
+/// then finds its position in the order by a binary search in each of the chunks.
 #pragma once
 
 #include <cstdint>
@@ -54,34 +54,37 @@ struct RunWorkspace {
   float of_thread[kWidth][kBlock];
 };
 
-/// d_table += the rows of d_y. A block for each sorted row, which ends at once where no run begins; block y takes the
-/// columns from y * kWarp * kWidth on, a pack a lane; the warps share long runs. Four blocks a multiprocessor: what
-/// hides the latency is four rows under way in each thread.
+/// d_table += the rows of d_y. A warp for each sorted row, which has nothing to do where no run begins; block y takes
+/// the columns from y * kWarp * kWidth on, a pack a lane; the warps of a block share a long run. Four blocks a
+/// multiprocessor: what hides the latency is four rows under way in each thread.
 template <int kWidth, class T>
 __global__ void __launch_bounds__(kBlock)
-    add_runs(const SortedRow* sorted, const std::int32_t* tokens, const T* d_y, std::int64_t vocabulary,
-             std::int64_t columns, bool wide, bool wide_table, float* d_table) {
+    add_runs(const SortedRow* sorted, std::int64_t rows, const std::int32_t* tokens, const T* d_y,
+             std::int64_t vocabulary, std::int64_t columns, bool wide, bool wide_table, float* d_table) {
   constexpr std::int32_t kWarps = kBlock / kWarp;
   constexpr int kAhead = 4;  // rows that are under way together
-  const std::int32_t run = sorted[blockIdx.x].run;
-  if (run == 0) return;
-  const std::int64_t token = tokens[sorted[blockIdx.x].row];
-  if (token < 0 || token >= vocabulary) return;
-  const auto warp = static_cast<std::int32_t>(threadIdx.x / kWarp);
-  const bool is_long = run > kLongRun;
-  if (!is_long && warp > 0) return;
+  static_assert(kWarps <= kLongRun, "no more than one long run begins in a block");
+  const auto warp = static_cast<std::int32_t>(threadIdx.x / kWarp),
+             lane = static_cast<std::int32_t>(threadIdx.x % kWarp);
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kWarps;
   const std::int64_t column = (blockIdx.y * kWarp + threadIdx.x % kWarp) * static_cast<std::int64_t>(kWidth);
-  const std::int32_t piece = is_long ? (run + kWarps - 1) / kWarps : run;
-  const std::int32_t begin = warp * piece < run ? warp * piece : run;
-  const std::int32_t end = begin + piece < run ? begin + piece : run;
-  const SortedRow* const rows = sorted + blockIdx.x;
-  float sums[kWidth] = {};
-  if (column < columns) {
+  const std::int32_t of_lane = lane < kWarps && first + lane < rows ? sorted[first + lane].run : 0;
+  std::int32_t longest = of_lane;  // of the runs that begin here
+#pragma unroll
+  for (unsigned distance = kWarp / 2; distance > 0; distance /= 2) {
+    const std::int32_t other = __shfl_xor_sync(kWholeWarp, longest, distance);
+    longest = other > longest ? other : longest;
+  }
+  const bool is_long = longest > kLongRun;
+  const std::int32_t run = __shfl_sync(kWholeWarp, of_lane, warp);
+  std::int64_t start = first + warp;
+  const auto sum_up = [&](std::int32_t begin, std::int32_t end, float(&sums)[kWidth]) {
+    const SortedRow* const own = sorted + start;
     std::int32_t i = begin;
     for (; i + kAhead <= end; i += kAhead) {
       float values[kAhead][kWidth];
 #pragma unroll
-      for (int a = 0; a < kAhead; ++a) load<kWidth>(d_y + rows[i + a].row * columns + column, wide, values[a]);
+      for (int a = 0; a < kAhead; ++a) load<kWidth>(d_y + own[i + a].row * columns + column, wide, values[a]);
 #pragma unroll
       for (int a = 0; a < kAhead; ++a) {
 #pragma unroll
@@ -90,29 +93,44 @@ __global__ void __launch_bounds__(kBlock)
     }
     for (; i < end; ++i) {
       float values[kWidth];
-      load<kWidth>(d_y + rows[i].row * columns + column, wide, values);
+      load<kWidth>(d_y + own[i].row * columns + column, wide, values);
 #pragma unroll
       for (int k = 0; k < kWidth; ++k) sums[k] += values[k];
     }
+  };
+  const auto add_to_table = [&](const float(&sums)[kWidth]) {
+    const std::int64_t token = tokens[sorted[start].row];
+    if (token < 0 || token >= vocabulary) return;
+    float* const to = d_table + token * columns + column;
+    float values[kWidth];
+    load<kWidth>(to, wide_table, values);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) values[k] += sums[k];
+    store<kWidth>(values, wide_table, to);
+  };
+  if (run > 0 && run <= kLongRun && column < columns) {
+    float sums[kWidth] = {};
+    sum_up(0, run, sums);
+    add_to_table(sums);
   }
-  if (is_long) {
-    auto& all = shared<RunWorkspace<kWidth>>();
+  if (!is_long) return;
+  start = first;
+  while (sorted[start].run != longest) ++start;
+  const std::int32_t piece = (longest + kWarps - 1) / kWarps;
+  const std::int32_t begin = warp * piece < longest ? warp * piece : longest;
+  const std::int32_t end = begin + piece < longest ? begin + piece : longest;
+  float sums[kWidth] = {};
+  if (column < columns) sum_up(begin, end, sums);
+  auto& all = shared<RunWorkspace<kWidth>>();
 #pragma unroll
-    for (int k = 0; k < kWidth; ++k) all.of_thread[k][threadIdx.x] = sums[k];
-    __syncthreads();
-    if (warp > 0) return;
-    for (unsigned other = 1; other < kWarps; ++other) {
+  for (int k = 0; k < kWidth; ++k) all.of_thread[k][threadIdx.x] = sums[k];
+  __syncthreads();
+  if (warp > 0 || column >= columns) return;
+  for (unsigned other = 1; other < kWarps; ++other) {
 #pragma unroll
-      for (int k = 0; k < kWidth; ++k) sums[k] += all.of_thread[k][other * kWarp + threadIdx.x];
-    }
+    for (int k = 0; k < kWidth; ++k) sums[k] += all.of_thread[k][other * kWarp + threadIdx.x];
   }
-  if (column >= columns) return;
-  float* const to = d_table + token * columns + column;
-  float values[kWidth];
-  load<kWidth>(to, wide_table, values);
-#pragma unroll
-  for (int k = 0; k < kWidth; ++k) values[k] += sums[k];
-  store<kWidth>(values, wide_table, to);
+  add_to_table(sums);
 }
 
 }  // namespace lockstep::model::cuda

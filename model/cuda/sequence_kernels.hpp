@@ -25,16 +25,17 @@ void to_time_major(cudaStream_t stream, const Tensor& tokens, const Tensor& out)
 /// A token that the table does not have gives a row of NaN, and no gradient.
 void embedding_forward(cudaStream_t stream, const Tensor& tokens, const Tensor& table, const Tensor& positions,
                        const Tensor& y);
-/// Rows whose tokens are sorted at a time: each is compared with each, which costs 16384^2 comparisons of integers and
-/// a few dozen microseconds.
-inline constexpr std::int64_t kSortedRows = 16384;
+/// Rows whose tokens are sorted at a time.
+inline constexpr std::int64_t kSortedRows = 32768;
 /// Where a row comes when rows are sorted by (token, row).
 struct SortedRow {
   std::int32_t row = 0;
   std::int32_t run = 0;  ///< rows of this token, at the first of them; else 0
 };
+/// What add_embedding_gradient() works in: sorted rows, and the token and the number of each on the way there.
+inline constexpr std::size_t kSortBytes = kSortedRows * (sizeof(SortedRow) + 2 * sizeof(std::int32_t));
 /// d_table += the rows of d_y, each to the row of its token, in ascending order; runs of more than 64 rows of one token
-/// (of kSortedRows) are added in eight pieces, and then the pieces. scratch: kSortedRows * sizeof(SortedRow).
+/// (of kSortedRows) are added in eight pieces, and then the pieces. scratch: kSortBytes.
 void add_embedding_gradient(cudaStream_t stream, const Tensor& tokens, const Tensor& d_y, const Tensor& d_table,
                             const Scratch& scratch);
 

@@ -114,6 +114,8 @@ TEST(EmbeddingForward, MakesNaNOfATokenThatTheTableLacks) {
 
 TEST(AddEmbeddingGradient, AddsTheRowsOfEachToken) {
   std::vector<Embedding> all = kEmbeddings;
+  all.push_back({2500, 13, 24});              // three chunks to sort, long runs in each
+  all.push_back({3000, 1500, 8});             // short ones
   all.push_back({kSortedRows + 100, 50, 2});  // two rounds of sorting
   for (const ElementType type : kTypes) {
     for (const Embedding each : all) {
@@ -147,13 +149,12 @@ TEST(AddEmbeddingGradient, AddsTheRowsOfEachToken) {
 
 TEST(AddEmbeddingGradient, LeavesOutTokensThatTheTableLacks) {
   GuardedTensor tokens(ElementType::int32, 3, 1), d_y(ElementType::float32, 3, 2), d_table(ElementType::float32, 4, 2);
-  GuardedTensor scratch(ElementType::uint64, kSortedRows, 1);
+  GuardedTensor scratch(ElementType::uint64, kSortBytes / sizeof(std::uint64_t), 1);
   const std::vector<int> given{4, 3, -1};
   for (std::size_t r = 0; r < 3; ++r) tokens.set(r, given[r]);
   fill(d_y, "d_y");
   for (std::size_t i = 0; i < 8; ++i) d_table.set(i, 0);
-  add_embedding_gradient(nullptr, tokens.tensor(), d_y.tensor(), d_table.tensor(),
-                         {scratch.tensor().data, kSortedRows * sizeof(SortedRow)});
+  add_embedding_gradient(nullptr, tokens.tensor(), d_y.tensor(), d_table.tensor(), {scratch.tensor().data, kSortBytes});
   EXPECT_TRUE(d_table.guards_are_intact());
   for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(d_table.get(i), i < 6 ? 0 : d_y.get(i - 4)) << i;
   EXPECT_THROW(add_embedding_gradient(nullptr, tokens.tensor(), d_y.tensor(), d_table.tensor(), {}),
