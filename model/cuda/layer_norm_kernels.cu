@@ -36,7 +36,9 @@ void backward_at_once(cudaStream_t stream, const NormBackward<T>& p, std::int64_
   auto* const parts = static_cast<float*>(scratch.data);
   const auto run = [&]<int kPacks>() {
     launch("layer_norm_backward", normalize_rows_back_at_once<kWidth, kPacks, T>,
-           {.blocks = static_cast<unsigned>(blocks), .threads = kBlock, .shared_bytes = sizeof(SumWorkspace<kWidth>)},
+           {.blocks = static_cast<unsigned>(blocks),
+            .threads = kBlock,
+            .shared_bytes = sizeof(NormWorkspace<kWidth, kPacks, T>)},
            stream, p, rows, columns, alone && add, alone ? sums : SumTargets<2>{{parts, parts + columns}});
   };
   const std::int64_t packs = (columns / kWidth + kWarp - 1) / kWarp;
@@ -60,7 +62,8 @@ void backward(cudaStream_t stream, const NormBackward<T>& p, std::int64_t rows, 
   const bool wide =
       wide_sums && takes_packs<kWidth>(p.scale) && takes_packs<kWidth>(p.d_residual) && takes_packs<kWidth>(p.d_x);
   if constexpr (kWidth > 1) {
-    if (summed && wide && rows > 0 && columns <= kMostPacks * static_cast<std::int64_t>(kWarp) * kWidth) {
+    if (summed && wide && rows > 0 && rows <= INT32_MAX &&
+        columns <= kMostPacks * static_cast<std::int64_t>(kWarp) * kWidth) {
       return backward_at_once<kWidth>(stream, p, rows, columns, add, sums, scratch);
     }
   }

@@ -8,6 +8,7 @@
 #include "model/cuda/column_sums.cuh"
 #include "model/cuda/launch.cuh"
 #include "model/cuda/packs.cuh"
+#include "model/cuda/tensor_cores.cuh"
 #include "model/formulas/normalization.hpp"
 
 namespace lockstep::model::cuda {
@@ -142,28 +143,59 @@ __global__ void __launch_bounds__(kBlock)
   }
 }
 
+/// What a thread copies ahead, of x, d_y and d_residual; behind the last row the workspace of the sums.
+template <int kWidth, int kPacks, class T>
+union NormWorkspace {
+  Pack<T, kWidth> ahead[3][kPacks][kBlock];
+  SumWorkspace<kWidth> sums;
+};
+
 /// The same, and the sums of d_scale and d_shift, in one pass over x and d_y: a lane holds its kPacks packs of a row,
-/// and sums of their columns over the rows of its warp. The sums of the block's warps, in their order, are part
-/// blockIdx.x of the sums. All is aligned for packs. Two blocks a multiprocessor, for rows of up to 768 bf16.
+/// and sums of their columns over the rows of its warp. While it computes with them, those of the warp's next row are
+/// on their way to shared memory. The sums of the block's warps, in their order, are part blockIdx.x of the sums. All
+/// is aligned for packs. Two blocks a multiprocessor, for rows of up to 768 bf16.
 template <int kWidth, int kPacks, class T>
 __global__ void __launch_bounds__(kBlock, kWidth* kPacks > 24 ? 1 : 2)
-    normalize_rows_back_at_once(NormBackward<T> p, std::int64_t rows, int columns, bool add, SumTargets<2> sums) {
+    normalize_rows_back_at_once(NormBackward<T> p, int rows, int columns, bool add, SumTargets<2> sums) {
   constexpr unsigned kWarps = kBlock / kWarp;
   const unsigned warp = threadIdx.x / kWarp;
   const auto lane = static_cast<int>(threadIdx.x % kWarp);
   const auto column_of = [&](int pack) { return (pack * static_cast<int>(kWarp) + lane) * kWidth; };
   const float share = 1 / static_cast<float>(columns);
+  auto& workspace = shared<NormWorkspace<kWidth, kPacks, T>>();
+  const auto slot = [&](int which, int pack) { return workspace.ahead[which][pack][threadIdx.x].values; };
+  const auto start_copy = [&](int which, const T* from, int row) {
+    static_assert(sizeof(Pack<T, kWidth>) == kWideBytes);
+#pragma unroll
+    for (int i = 0; i < kPacks; ++i) {
+      if (column_of(i) >= columns) break;
+      copy_async(reinterpret_cast<const Bfloat16*>(from + static_cast<std::int64_t>(row) * columns + column_of(i)),
+                 true, reinterpret_cast<Bfloat16*>(slot(which, i)));
+    }
+  };
+  const auto stride = static_cast<int>(gridDim.x * kWarps);
+  auto row = static_cast<int>(blockIdx.x * kWarps + warp);
+  float next_mean = 0, next_inverse = 0;
+  if (row < rows) {
+    start_copy(0, p.x, row);
+    start_copy(1, p.d_y, row);
+    if (p.d_residual != nullptr) start_copy(2, p.d_residual, row);
+    next_mean = p.mean[row];
+    next_inverse = p.inverse[row];
+  }
+  end_group();
   float own[2][kPacks][kWidth] = {};
-  for (std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kWarps + warp; row < rows;
-       row += static_cast<std::int64_t>(gridDim.x) * kWarps) {
-    const std::int64_t at = row * columns;
-    const float mean = p.mean[row], inverse = p.inverse[row];
+  while (row < rows) {
+    const std::int64_t at = static_cast<std::int64_t>(row) * columns;
+    const int next = rows - row > stride ? row + stride : rows;
+    const float mean = next_mean, inverse = next_inverse;
+    wait_groups<0>();
     Pack<T, kWidth> x[kPacks], d_y[kPacks];
 #pragma unroll
     for (int i = 0; i < kPacks; ++i) {
       if (column_of(i) >= columns) break;
-      x[i] = load_pack<kWidth>(p.x + at + column_of(i), true);
-      d_y[i] = load_pack<kWidth>(p.d_y + at + column_of(i), true);
+      x[i] = load_pack<kWidth>(slot(0, i), true);
+      d_y[i] = load_pack<kWidth>(slot(1, i), true);
     }
     float total = 0, along = 0;
 #pragma unroll
@@ -180,6 +212,12 @@ __global__ void __launch_bounds__(kBlock, kWidth* kPacks > 24 ? 1 : 2)
         along += d * scale[k] * n;
       }
     }
+    if (next < rows) {
+      start_copy(0, p.x, next);
+      start_copy(1, p.d_y, next);
+      next_mean = p.mean[next];
+      next_inverse = p.inverse[next];
+    }
     total = sum_to_warp(total) * share;
     along = sum_to_warp(along) * share;
 #pragma unroll
@@ -187,7 +225,7 @@ __global__ void __launch_bounds__(kBlock, kWidth* kPacks > 24 ? 1 : 2)
       if (column_of(i) >= columns) break;
       float scale[kWidth], values[kWidth], more[kWidth] = {};
       load<kWidth>(p.scale + column_of(i), true, scale);
-      if (p.d_residual != nullptr) load<kWidth>(p.d_residual + at + column_of(i), true, more);
+      if (p.d_residual != nullptr) load<kWidth>(slot(2, i), true, more);
 #pragma unroll
       for (int k = 0; k < kWidth; ++k) {
         const float n = (to_float(x[i].values[k]) - mean) * inverse;
@@ -195,15 +233,18 @@ __global__ void __launch_bounds__(kBlock, kWidth* kPacks > 24 ? 1 : 2)
       }
       store<kWidth>(values, true, p.d_x + at + column_of(i));
     }
+    if (p.d_residual != nullptr && next < rows) start_copy(2, p.d_residual, next);
+    end_group();
+    row = next;
   }
-  auto& all = shared<SumWorkspace<kWidth>>();
+  auto& all = workspace.sums;
 #pragma unroll
   for (int s = 0; s < 2; ++s) {
     if (sums.to[s] == nullptr) continue;  // frozen
     float* const to = sums.to[s] + static_cast<std::int64_t>(blockIdx.x) * 2 * columns;
 #pragma unroll
     for (int i = 0; i < kPacks; ++i) {
-      __syncthreads();  // the sums before have been read
+      __syncthreads();  // the sums before have been read, or what was copied
 #pragma unroll
       for (int k = 0; k < kWidth; ++k) all.of_thread[k][threadIdx.x] = own[s][i][k];
       __syncthreads();
