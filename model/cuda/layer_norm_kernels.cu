@@ -15,16 +15,34 @@ unsigned blocks_of_rows(std::int64_t rows) {
   return static_cast<unsigned>(std::min((rows + kRowsOfBlock - 1) / kRowsOfBlock, kMostRowBlocks));
 }
 
+/// Rows of up to so many packs a lane are read at once.
+constexpr int kMostPacks = 4;
+
+/// Calls run<kPacks>() with the packs of a lane: for rows of kMostPacks at most.
+template <int kWidth, class Run>
+void with_packs(std::int64_t columns, const Run& run) {
+  const std::int64_t packs = (columns / kWidth + kWarp - 1) / kWarp;
+  if (packs <= 1) return run.template operator()<1>();
+  if (packs <= 2) return run.template operator()<2>();
+  if (packs <= 3) return run.template operator()<3>();
+  run.template operator()<kMostPacks>();
+}
+
 template <int kWidth, class T>
 void forward(cudaStream_t stream, const NormForward<T>& p, std::int64_t rows, std::int64_t columns) {
   const bool wide = takes_packs<kWidth>(p.x) && takes_packs<kWidth>(p.residual) && takes_packs<kWidth>(p.scale) &&
                     takes_packs<kWidth>(p.shift) && takes_packs<kWidth>(p.sum) && takes_packs<kWidth>(p.y);
+  if constexpr (kWidth > 1) {
+    if (wide && columns <= kMostPacks * static_cast<std::int64_t>(kWarp) * kWidth) {
+      return with_packs<kWidth>(columns, [&]<int kPacks>() {
+        launch("layer_norm_forward", normalize_rows_at_once<kWidth, kPacks, T>,
+               {.blocks = blocks_of_rows(rows), .threads = kBlock}, stream, p, rows, columns);
+      });
+    }
+  }
   launch("layer_norm_forward", normalize_rows<kWidth, T>, {.blocks = blocks_of_rows(rows), .threads = kBlock}, stream,
          p, rows, columns, wide);
 }
-
-/// Rows of up to so many packs a lane go backward in one pass.
-constexpr int kMostPacks = 4;
 
 template <int kWidth, class T>
 void backward_at_once(cudaStream_t stream, const NormBackward<T>& p, std::int64_t rows, std::int64_t columns, bool add,
@@ -41,16 +59,7 @@ void backward_at_once(cudaStream_t stream, const NormBackward<T>& p, std::int64_
             .shared_bytes = sizeof(NormWorkspace<kWidth, kPacks, T>)},
            stream, p, rows, columns, alone && add, alone ? sums : SumTargets<2>{{parts, parts + columns}});
   };
-  const std::int64_t packs = (columns / kWidth + kWarp - 1) / kWarp;
-  if (packs <= 1) {
-    run.template operator()<1>();
-  } else if (packs <= 2) {
-    run.template operator()<2>();
-  } else if (packs <= 3) {
-    run.template operator()<3>();
-  } else {
-    run.template operator()<kMostPacks>();
-  }
+  with_packs<kWidth>(columns, run);
   if (!alone) run_add_parts<2>(stream, scratch, static_cast<unsigned>(blocks), columns, add, sums);
 }
 

@@ -89,6 +89,71 @@ __global__ void __launch_bounds__(kBlock)
   }
 }
 
+/// The same, where a lane holds its kPacks packs of a row: it reads all of them before it waits for the first one, and
+/// none again. All is aligned for packs. Four blocks a multiprocessor, for rows of up to 768 bf16.
+template <int kWidth, int kPacks, class T>
+__global__ void __launch_bounds__(kBlock, kWidth* kPacks > 24 ? 2 : 4)
+    normalize_rows_at_once(NormForward<T> p, std::int64_t rows, int columns) {
+  const std::int64_t warps = static_cast<std::int64_t>(gridDim.x) * (kBlock / kWarp);
+  const auto lane = static_cast<int>(threadIdx.x % kWarp);
+  const auto column_of = [&](int pack) { return (pack * static_cast<int>(kWarp) + lane) * kWidth; };
+  const float share = 1 / static_cast<float>(columns);
+  for (std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * (kBlock / kWarp) + threadIdx.x / kWarp; row < rows;
+       row += warps) {
+    const std::int64_t at = row * columns;
+    Pack<T, kWidth> x[kPacks], residual[kPacks];
+#pragma unroll
+    for (int i = 0; i < kPacks; ++i) {
+      if (column_of(i) >= columns) break;
+      x[i] = load_pack<kWidth>(p.x + at + column_of(i), true);
+      if (p.residual != nullptr) residual[i] = load_pack<kWidth>(p.residual + at + column_of(i), true);
+    }
+    float total = 0;
+#pragma unroll
+    for (int i = 0; i < kPacks; ++i) {
+      if (column_of(i) >= columns) break;
+      if (p.residual != nullptr) {
+        float values[kWidth];
+#pragma unroll
+        for (int k = 0; k < kWidth; ++k) values[k] = to_float(x[i].values[k]) + to_float(residual[i].values[k]);
+        round_to(values, x[i]);
+        store_pack(x[i], true, p.sum + at + column_of(i));
+      }
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) total += to_float(x[i].values[k]);
+    }
+    const float mean = sum_to_warp(total) * share;
+    float squares = 0;
+#pragma unroll
+    for (int i = 0; i < kPacks; ++i) {
+      if (column_of(i) >= columns) break;
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) {
+        const float distance = to_float(x[i].values[k]) - mean;
+        squares += distance * distance;
+      }
+    }
+    const float variance = sum_to_warp(squares) * share;
+    const float inverse = 1 / sqrtf(variance + static_cast<float>(formulas::kLayerNormEpsilon));
+    if (lane == 0) {
+      p.mean[row] = mean;
+      p.inverse[row] = inverse;
+    }
+#pragma unroll
+    for (int i = 0; i < kPacks; ++i) {
+      if (column_of(i) >= columns) break;
+      float values[kWidth], scale[kWidth], shift[kWidth];
+      load<kWidth>(p.scale + column_of(i), true, scale);
+      load<kWidth>(p.shift + column_of(i), true, shift);
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) {
+        values[k] = scale[k] * ((to_float(x[i].values[k]) - mean) * inverse) + shift[k];
+      }
+      store<kWidth>(values, true, p.y + at + column_of(i));
+    }
+  }
+}
+
 /// What the backward pass reads; d_residual may be null, or d_x; d_x may be d_y.
 template <class T>
 struct NormBackward {

@@ -27,6 +27,7 @@ REGISTERS = 65536  # of a multiprocessor
 # Kernel: its threads, and the blocks that a multiprocessor shall hold.
 CEILINGS = {
     r"\bnormalize_rows<8,": (256, 6),
+    r"\bnormalize_rows_at_once<8, 3,": (256, 4),
     r"\bnormalize_rows_back<8,": (256, 6),
     r"\bnormalize_rows_back_at_once<8, 3,": (256, 2),
     r"\blook_up_rows<8,": (256, 6),
