@@ -29,14 +29,15 @@ Precision parse_precision(std::string_view name);  ///< throws std::invalid_argu
 std::string_view name_of(Precision precision) noexcept;
 
 struct Device {
-  int index = 0;               ///< as CUDA counts in this process: 0 to the number of visible devices
-  std::string name;            ///< "NVIDIA H200"
-  std::string pci;             ///< "0000:1b:00.0"
-  std::string uuid;            ///< "GPU-8f3c…"; the same in every process that sees this device
-  int major = 0, minor = 0;    ///< compute capability
-  int processors = 0;          ///< streaming multiprocessors
-  std::size_t bytes = 0;       ///< memory in all
-  std::size_t free_bytes = 0;  ///< now; 0 when it was not asked for
+  int index = 0;                 ///< as CUDA counts in this process: 0 to the number of visible devices
+  std::string name;              ///< "NVIDIA H200"
+  std::string pci;               ///< "0000:1b:00.0"
+  std::string uuid;              ///< "GPU-8f3c…"; the same in every process that sees this device
+  int major = 0, minor = 0;      ///< compute capability
+  int processors = 0;            ///< streaming multiprocessors
+  std::size_t shared_bytes = 0;  ///< of shared memory that one block can have
+  std::size_t bytes = 0;         ///< memory in all
+  std::size_t free_bytes = 0;    ///< now; 0 when it was not asked for
 };
 
 struct DeviceSurvey {

@@ -62,6 +62,7 @@ Device describe(int index, const cudaDeviceProp& properties) {
                 .major = properties.major,
                 .minor = properties.minor,
                 .processors = properties.multiProcessorCount,
+                .shared_bytes = properties.sharedMemPerBlockOptin,
                 .bytes = properties.totalGlobalMem,
                 .free_bytes = 0};
   for (std::size_t i = 0; i < sizeof properties.uuid.bytes; ++i) {

@@ -39,6 +39,7 @@ namespace {
 
 using model::cuda::Grid;
 using model::cuda::kGuard;
+using model::cuda::kMostOptional;
 using model::cuda::kMostShared;
 
 constexpr unsigned kWarp = 32;

@@ -474,6 +474,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   std::strcpy(properties->name, "a GPU on the CPU");
   properties->major = 9;
   properties->multiProcessorCount = 4;
+  properties->sharedMemPerBlockOptin = std::size_t{227} << 10;
   properties->totalGlobalMem = kDeviceBytes;
   properties->pciBusID = device;
   properties->uuid.bytes[0] = static_cast<char>(device);
