@@ -139,4 +139,36 @@ __device__ __forceinline__ void store(const float (&from)[kWidth], bool wide, T*
   store_pack(pack, wide, to);
 }
 
+// ---- several packs in flight ----
+
+/// A pack as it is in memory, in words: a compiler that takes it to pieces needs a register for each element.
+template <class T, int kWidth>
+struct Words {
+  using Word = WordOf<Pack<T, kWidth>>;
+  static constexpr int kCount = static_cast<int>(sizeof(Pack<T, kWidth>) / sizeof(Word));
+  Word of[kCount];
+};
+template <int kWidth, class T>
+__device__ __forceinline__ Words<T, kWidth> load_words(const T* from, bool wide) {
+  Words<T, kWidth> words;
+  if (kWidth > 1 && wide) {
+    expect_aligned<Pack<T, kWidth>>(from);
+#pragma unroll
+    for (int i = 0; i < words.kCount; ++i) {
+      words.of[i] = reinterpret_cast<const typename Words<T, kWidth>::Word*>(from)[i];
+    }
+  } else {
+    const Pack<T, kWidth> pack = load_pack<kWidth>(from, false);
+    memcpy(&words, &pack, sizeof words);
+  }
+  return words;
+}
+template <class T, int kWidth>
+__device__ __forceinline__ void unpack(const Words<T, kWidth>& words, float (&to)[kWidth]) {
+  Pack<T, kWidth> pack;
+  memcpy(&pack, &words, sizeof words);
+#pragma unroll
+  for (int k = 0; k < kWidth; ++k) to[k] = to_float(pack.values[k]);
+}
+
 }  // namespace lockstep::model::cuda

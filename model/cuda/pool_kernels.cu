@@ -32,22 +32,35 @@ bool takes_places(const std::uint8_t* chosen) {
 
 void max_pool_forward(cudaStream_t stream, const Pool& shape, const Tensor& x, const Tensor& y, const Tensor& chosen) {
   with_compute_type("max_pool_forward", x, [&]<class T>() {
-    const MaxPoolForward<T> body{static_cast<const T*>(x.data), static_cast<T*>(y.data),
-                                 static_cast<std::uint8_t*>(chosen.data), Slide(shape.in, shape.out, shape.window),
-                                 shape.in.channels};
-    run_rows<T>("max_pool_forward", stream, body, x.rows * shape.out.pixels(), shape.in.channels, shape.in.channels,
-                take_packs(body.x, body.y) && takes_places<T>(body.chosen));
+    const auto run = [&]<int kSide>() {
+      const MaxPoolForward<T, kSide> body{static_cast<const T*>(x.data), static_cast<T*>(y.data),
+                                          static_cast<std::uint8_t*>(chosen.data),
+                                          Slide(shape.in, shape.out, shape.window), shape.in.channels};
+      run_rows<T>("max_pool_forward", stream, body, x.rows * shape.out.pixels(), shape.in.channels, shape.in.channels,
+                  take_packs(body.x, body.y) && takes_places<T>(body.chosen));
+    };
+    if (shape.window.height == 3 && shape.window.width == 3) return run.template operator()<3>();
+    run.template operator()<0>();
   });
 }
 
 void max_pool_backward(cudaStream_t stream, const Pool& shape, const Tensor& chosen, const Tensor& d_y,
                        const Tensor& d_x) {
   with_compute_type("max_pool_backward", d_x, [&]<class T>() {
-    const MaxPoolBackward<T> body{static_cast<const std::uint8_t*>(chosen.data), static_cast<const T*>(d_y.data),
-                                  static_cast<T*>(d_x.data), Slide(shape.in, shape.out, shape.window),
-                                  shape.in.channels};
-    run_rows<T>("max_pool_backward", stream, body, d_x.rows * shape.in.pixels(), shape.in.channels, shape.in.channels,
-                take_packs(body.d_y, body.d_x) && takes_places<T>(body.chosen));
+    const Slide slide(shape.in, shape.out, shape.window);
+    const auto run = [&](const auto& body, std::int64_t rows) {
+      run_rows<T>("max_pool_backward", stream, body, rows, shape.in.channels, shape.in.channels,
+                  take_packs(body.d_y, body.d_x) && takes_places<T>(body.chosen));
+    };
+    const auto* const choices = static_cast<const std::uint8_t*>(chosen.data);
+    const auto* const gradients = static_cast<const T*>(d_y.data);
+    auto* const to = static_cast<T*>(d_x.data);
+    if (!MaxPoolBackwardOfSquares<T>::is_for(slide)) {
+      return run(MaxPoolBackward<T>{choices, gradients, to, slide, shape.in.channels}, d_x.rows * shape.in.pixels());
+    }
+    const int down = (slide.in_height + slide.top + 1) / 2, across = (slide.in_width + slide.left + 1) / 2;
+    run(MaxPoolBackwardOfSquares<T>{choices, gradients, to, slide, shape.in.channels, down, across},
+        d_x.rows * down * across);
   });
 }
 

@@ -9,8 +9,9 @@
 
 namespace lockstep::model::cuda {
 
-/// Rows: output pixels. Columns: channels.
-template <class T>
+/// Rows: output pixels. Columns: channels. kSide: of a square window whose loads are in flight at once; 0: of any
+/// window, one load after the other.
+template <class T, int kSide>
 struct MaxPoolForward {
   const T* x;
   T* y;
@@ -22,34 +23,67 @@ struct MaxPoolForward {
   __device__ NothingKept columns(std::int64_t, bool) const {
     return {};
   }
+
+  template <int kWidth>
+  struct Greatest {
+    float values[kWidth] = {};
+    Pack<std::uint8_t, kWidth> offsets{};
+    bool first = true;
+
+    __device__ __forceinline__ void take(const float (&more)[kWidth], std::uint8_t offset) {
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) {
+        // Not <=: greater, or a NaN, which then stays.
+        if (first || (!(more[k] <= values[k]) && values[k] == values[k])) {
+          values[k] = more[k];
+          offsets.values[k] = offset;
+        }
+      }
+      first = false;
+    }
+  };
+
   template <int kWidth>
   __device__ void at(NothingKept, std::uint32_t row, std::int64_t column, bool wide) const {
     const Pixel pixel = pixel_of(row, slide.out_height, slide.out_width);
     const int top = pixel.row * slide.stride - slide.top, left = pixel.column * slide.stride - slide.left;
-    float best[kWidth] = {};
-    Pack<std::uint8_t, kWidth> offsets{};
-    bool first = true;
-    for (int i = 0; i < slide.window_height; ++i) {
-      if (top + i < 0 || top + i >= slide.in_height) continue;
-      for (int j = 0; j < slide.window_width; ++j) {
-        if (left + j < 0 || left + j >= slide.in_width) continue;
-        float values[kWidth];
-        load<kWidth>(x + offset_of(pixel.image, top + i, left + j, slide.in_height, slide.in_width, channels) + column,
-                     wide, values);
-        const auto offset = static_cast<std::uint8_t>(i * slide.window_width + j);
+    const auto inside = [&](int i, int j) {
+      return top + i >= 0 && top + i < slide.in_height && left + j >= 0 && left + j < slide.in_width;
+    };
+    const auto from = [&](int i, int j) {
+      return x + offset_of(pixel.image, top + i, left + j, slide.in_height, slide.in_width, channels) + column;
+    };
+    Greatest<kWidth> greatest;
+    float values[kWidth];
+    if constexpr (kSide > 0) {
+      Words<T, kWidth> words[kSide][kSide] = {};
 #pragma unroll
-        for (int k = 0; k < kWidth; ++k) {
-          // Not <=: greater, or a NaN, which then stays.
-          if (first || (!(values[k] <= best[k]) && best[k] == best[k])) {
-            best[k] = values[k];
-            offsets.values[k] = offset;
-          }
+      for (int i = 0; i < kSide; ++i) {
+#pragma unroll
+        for (int j = 0; j < kSide; ++j) {
+          if (inside(i, j)) words[i][j] = load_words<kWidth>(from(i, j), wide);
         }
-        first = false;
+      }
+#pragma unroll
+      for (int i = 0; i < kSide; ++i) {
+#pragma unroll
+        for (int j = 0; j < kSide; ++j) {
+          if (!inside(i, j)) continue;
+          unpack(words[i][j], values);
+          greatest.take(values, static_cast<std::uint8_t>(i * kSide + j));
+        }
+      }
+    } else {
+      for (int i = 0; i < slide.window_height; ++i) {
+        for (int j = 0; j < slide.window_width; ++j) {
+          if (!inside(i, j)) continue;
+          load<kWidth>(from(i, j), wide, values);
+          greatest.take(values, static_cast<std::uint8_t>(i * slide.window_width + j));
+        }
       }
     }
-    store<kWidth>(best, wide, y + row * channels + column);
-    store_pack(offsets, wide, chosen + row * channels + column);
+    store<kWidth>(greatest.values, wide, y + row * channels + column);
+    store_pack(greatest.offsets, wide, chosen + row * channels + column);
   }
 };
 
@@ -81,6 +115,72 @@ struct MaxPoolBackward {
       for (int k = 0; k < kWidth; ++k) sums[k] += offsets.values[k] == offset ? gradients[k] : 0.0f;
     });
     store<kWidth>(sums, wide, d_x + row * channels + column);
+  }
+};
+
+/// MaxPoolBackward for windows of 3 x 3 that move by 2. Rows: squares of 2 x 2 input pixels, at 2 p - top and 2 q -
+/// left: they lie in the windows (p - 1, q - 1) to (p, q) alone, which are read once for all four, at once. Sums have
+/// the order of MaxPoolBackward.
+template <class T>
+struct MaxPoolBackwardOfSquares {
+  const std::uint8_t* chosen;
+  const T* d_y;
+  T* d_x;
+  Slide slide;
+  std::int64_t channels;
+  int rows_of_squares, columns_of_squares;
+
+  static bool is_for(const Slide& slide) {
+    return slide.window_height == 3 && slide.window_width == 3 && slide.stride == 2;
+  }
+  template <int kWidth>
+  __device__ NothingKept columns(std::int64_t, bool) const {
+    return {};
+  }
+  template <int kWidth>
+  __device__ void at(NothingKept, std::uint32_t row, std::int64_t column, bool wide) const {
+    const Pixel square = pixel_of(row, rows_of_squares, columns_of_squares);
+    Words<std::uint8_t, kWidth> choices[2][2] = {};
+    Words<T, kWidth> gradients[2][2] = {};
+    bool there[2][2];
+#pragma unroll
+    for (int above = 0; above < 2; ++above) {
+#pragma unroll
+      for (int before = 0; before < 2; ++before) {
+        const int p = square.row - above, q = square.column - before;
+        there[above][before] = p >= 0 && p < slide.out_height && q >= 0 && q < slide.out_width;
+        if (!there[above][before]) continue;
+        const std::int64_t from = offset_of(square.image, p, q, slide.out_height, slide.out_width, channels) + column;
+        choices[above][before] = load_words<kWidth>(chosen + from, wide);
+        gradients[above][before] = load_words<kWidth>(d_y + from, wide);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        const int h = 2 * square.row + i - slide.top, w = 2 * square.column + j - slide.left;
+        if (h < 0 || h >= slide.in_height || w < 0 || w >= slide.in_width) continue;
+        float sums[kWidth] = {};
+        // The first row of a square is the first of window p and the third of p - 1, the second is the second of p.
+#pragma unroll
+        for (int above = 0; above <= 1 - i; ++above) {
+#pragma unroll
+          for (int before = 0; before <= 1 - j; ++before) {
+            if (!there[above][before]) continue;
+            const auto offset = static_cast<std::uint8_t>((i + 2 * above) * 3 + j + 2 * before);
+            Pack<std::uint8_t, kWidth> offsets;
+            memcpy(&offsets, &choices[above][before], sizeof offsets);
+            float values[kWidth];
+            unpack(gradients[above][before], values);
+#pragma unroll
+            for (int k = 0; k < kWidth; ++k) sums[k] += offsets.values[k] == offset ? values[k] : 0.0f;
+          }
+        }
+        store<kWidth>(sums, wide,
+                      d_x + offset_of(square.image, h, w, slide.in_height, slide.in_width, channels) + column);
+      }
+    }
   }
 };
 

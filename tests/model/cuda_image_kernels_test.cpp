@@ -202,6 +202,8 @@ std::vector<Pool> pools() {
   add({6, 6, 8}, even_padding(2, 2, 0));
   add({7, 5, 3}, same_padding({7, 5, 3}, 3, 2));
   add({9, 7, 16}, even_padding(3, 2, 1));
+  add({8, 6, 8}, same_padding({8, 6, 8}, 3, 2));  // padded below and on the right alone
+  add({6, 5, 8}, even_padding(3, 1, 1));
   add({5, 6, 40}, even_padding(2, 3, 0));
   add({4, 4, 1}, even_padding(4, 1, 0));
   add({20, 17, 4}, even_padding(16, 1, 3));
