@@ -13,6 +13,17 @@ void gather_patches(cudaStream_t stream, const Convolution& shape, const Tensor&
     const std::int64_t rows = x.rows * shape.out.pixels();
     if (patches.columns != shape.patch()) {
       const GatherPaddedPatches<T> padded{body, shape.patch()};
+      const PatchSegments segments = patch_segments<T>(body.slide, body.channels, patches.columns);
+      if (segments.pixels > 0) {
+        const std::int64_t count = x.rows * shape.out.height * segments.of_row;
+        if (count == 0) return;
+        constexpr std::int64_t kMaxBlocks = 132 * 6;
+        return launch("gather_patches", gather_patch_rows<T>,
+                      {.blocks = static_cast<unsigned>(std::min(count, kMaxBlocks)),
+                       .threads = kBlock,
+                       .shared_bytes = sizeof(PatchSource<T>)},
+                      stream, padded, segments, count, take_packs(body.patches));
+      }
       return run_rows<T>("gather_patches", stream, padded, rows, patches.columns, patches.columns,
                          take_packs(body.patches));
     }

@@ -2,6 +2,9 @@
 /// Images as matrices of patches, and back.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+
 #include "model/cuda/row_passes.cuh"
 
 namespace lockstep::model::cuda {
@@ -75,6 +78,86 @@ struct GatherPaddedPatches {
     store_pack(pack, wide, of.patches + row * of.patch + column);
   }
 };
+
+/// Pixels of images that the patches of a segment of an output row are made of: window rows one after the other.
+template <class T>
+struct PatchSource {
+  static constexpr int kElements = (16 << 10) / static_cast<int>(sizeof(T));
+  T values[kElements];  ///< the last one is 0
+};
+
+/// How output rows are cut for gather_patch_rows().
+struct PatchSegments {
+  int pixels = 0;      ///< of a segment; 0: this kernel cannot do it
+  int of_row = 0;      ///< segments of an output row
+  int row_length = 0;  ///< elements of an image's row that a segment reads
+};
+template <class T>
+PatchSegments patch_segments(const Slide& slide, std::int64_t channels, std::int64_t columns) {
+  const std::int64_t packs = columns / kWideWidth<T>;
+  const std::int64_t of_row = (PatchSource<T>::kElements - 1) / (slide.window_height * channels);  // pixels
+  if (packs > kBlock || of_row < slide.window_width) return {};
+  const auto fitting = static_cast<int>((of_row - slide.window_width) / slide.stride) + 1;
+  const int pixels = std::min(fitting, slide.out_width);
+  return {pixels, (slide.out_width + pixels - 1) / pixels,
+          ((pixels - 1) * slide.stride + slide.window_width) * static_cast<int>(channels)};
+}
+
+/// GatherPaddedPatches through shared memory: a block reads what a segment needs once, row by row, and its threads,
+/// each at one pack of the columns, go over the segment's pixels. Neighbouring threads write neighbouring packs.
+template <class T>
+__global__ void __launch_bounds__(kBlock)
+    gather_patch_rows(GatherPaddedPatches<T> body, PatchSegments segments, std::int64_t count, bool wide) {
+  constexpr int kWidth = kWideWidth<T>, kZero = PatchSource<T>::kElements - 1;
+  auto& source = shared<PatchSource<T>>();
+  const GatherPatches<T>& of = body.of;
+  const Slide& slide = of.slide;
+  const int channels = static_cast<int>(of.channels), thread = static_cast<int>(threadIdx.x);
+  const int packs = static_cast<int>(of.patch) / kWidth, together = static_cast<int>(kBlock) / packs;
+  const int first_pixel = thread / packs, first_column = thread % packs * kWidth;
+  int positions[kWidth], steps[kWidth];
+#pragma unroll
+  for (int k = 0; k < kWidth; ++k) {
+    const int column = first_column + k, run = slide.window_width * channels, row = column / run;
+    const bool there = column < static_cast<int>(body.elements);
+    positions[k] =
+        there ? row * segments.row_length + column - row * run + first_pixel * slide.stride * channels : kZero;
+    steps[k] = there ? together * slide.stride * channels : 0;
+  }
+  if (thread == 0) source.values[kZero] = static_cast<T>(0.0f);
+  for (std::int64_t segment = blockIdx.x; segment < count; segment += gridDim.x) {
+    const std::int64_t out_row = segment / segments.of_row, image = out_row / slide.out_height;
+    const int before = static_cast<int>(segment - out_row * segments.of_row) * segments.pixels;
+    const int top = static_cast<int>(out_row - image * slide.out_height) * slide.stride - slide.top;
+    const int left = (before * slide.stride - slide.left) * channels, width = slide.in_width * channels;
+    __syncthreads();  // the segment before has been read
+    for (int i = 0; i < slide.window_height; ++i) {
+      const int h = top + i;
+      const T* const from = of.x + (image * slide.in_height + h) * width;
+      for (int e = thread; e < segments.row_length; e += static_cast<int>(kBlock)) {
+        const bool inside = h >= 0 && h < slide.in_height && left + e >= 0 && left + e < width;
+        source.values[i * segments.row_length + e] = inside ? from[left + e] : static_cast<T>(0.0f);
+      }
+    }
+    __syncthreads();
+    if (first_pixel >= together) continue;
+    const int left_over = slide.out_width - before, pixels = left_over < segments.pixels ? left_over : segments.pixels;
+    T* to = of.patches + (out_row * slide.out_width + before + first_pixel) * of.patch + first_column;
+    int here[kWidth];
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) here[k] = positions[k];
+    for (int pixel = first_pixel; pixel < pixels; pixel += together) {
+      Pack<T, kWidth> pack;
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) {
+        pack.values[k] = source.values[here[k]];
+        here[k] += steps[k];
+      }
+      store_pack(pack, wide, to);
+      to += together * of.patch;
+    }
+  }
+}
 
 /// Rows: input pixels. Columns: channels.
 template <class T>

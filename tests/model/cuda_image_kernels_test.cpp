@@ -44,8 +44,10 @@ std::vector<Convolution> convolutions() {
           convolution({7, 5, 16}, even_padding(1, 2, 0), 5),
           convolution({4, 3, 8}, even_padding(1, 1, 0), 8),
           convolution({9, 8, 3}, even_padding(7, 2, 3), 5),
-          convolution({5, 5, 4}, even_padding(2, 3, 0), 3),  // some pixels are in no window
-          convolution({3, 4, 8}, even_padding(5, 1, 4), 2),  // and some windows in no image
+          convolution({3, 400, 3}, even_padding(7, 2, 3), 2),            // rows of several segments
+          convolution({450, 2, 3}, same_padding({450, 2, 3}, 3, 1), 2),  // blocks of several segments
+          convolution({5, 5, 4}, even_padding(2, 3, 0), 3),              // some pixels are in no window
+          convolution({3, 4, 8}, even_padding(5, 1, 4), 2),              // and some windows in no image
           convolution({4, 6, 40}, {2, 3, 2, 0, 1, 2, 0}, 1)};
 }
 
