@@ -11,6 +11,9 @@
 
 namespace lockstep::model::cuda {
 
+/// Packs that a thread has under way together where nothing is stored in between.
+inline constexpr int kPacksAhead = 4;
+
 /// Squares and their sums in double. A grid of one block writes or adds the sum to out, others write one part each to
 /// parts.
 template <int kWidth, class T>
@@ -21,7 +24,21 @@ __global__ void __launch_bounds__(kBlock)
   const std::int64_t packs = count / kWidth;
   double sums[kWidth] = {};
   float values[kWidth];
-  for (std::int64_t pack = thread; pack < packs; pack += threads) {
+  std::int64_t pack = thread;
+  for (; wide && pack + (kPacksAhead - 1) * threads < packs; pack += kPacksAhead * threads) {
+    Pack<T, kWidth> ahead[kPacksAhead];
+#pragma unroll
+    for (int a = 0; a < kPacksAhead; ++a) ahead[a] = load_pack<kWidth>(x + (pack + a * threads) * kWidth, true);
+#pragma unroll
+    for (int a = 0; a < kPacksAhead; ++a) {
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) {
+        const auto value = static_cast<double>(to_float(ahead[a].values[k]));
+        sums[k] += value * value;
+      }
+    }
+  }
+  for (; pack < packs; pack += threads) {
     load<kWidth>(x + pack * kWidth, wide, values);
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) sums[k] += static_cast<double>(values[k]) * static_cast<double>(values[k]);
@@ -51,9 +68,10 @@ struct ColumnSums {
 
 /// d_y becomes the gradient before the activation, and its column sums over this block's rows go to
 /// sums[blockIdx.y * columns + column]; in a grid of one part with `add` they are added to what is there. Threads stand
-/// as in add_bias_rows(); block y takes the rows from y * rows_of_part on.
+/// as in add_bias_rows(); block y takes the rows from y * rows_of_part on. Without an activation a thread has four
+/// rows under way. Six blocks a multiprocessor.
 template <int kWidth, class T, Activation kActivation>
-__global__ void __launch_bounds__(kBlock)
+__global__ void __launch_bounds__(kBlock, kActivation == Activation::none ? 6 : 1)
     gradient_columns(const T* y, T* d_y, std::int64_t rows, std::int64_t columns, std::int64_t rows_of_part,
                      int column_bits, bool wide, bool add, float* sums) {
   const unsigned columns_of_block = 1u << column_bits;
@@ -63,7 +81,22 @@ __global__ void __launch_bounds__(kBlock)
   const std::int64_t end = begin + rows_of_part < rows ? begin + rows_of_part : rows;
   float own[kWidth] = {};
   if (column < columns) {
-    for (std::int64_t row = begin + (threadIdx.x >> column_bits); row < end; row += kBlock >> column_bits) {
+    const std::int64_t step = kBlock >> column_bits;
+    std::int64_t row = begin + (threadIdx.x >> column_bits);
+    if constexpr (kActivation == Activation::none) {
+      const T* from = d_y + row * columns + column;
+      for (; wide && row + (kPacksAhead - 1) * step < end; row += kPacksAhead * step) {
+        Pack<T, kWidth> ahead[kPacksAhead];
+#pragma unroll
+        for (int a = 0; a < kPacksAhead; ++a, from += step * columns) ahead[a] = load_pack<kWidth>(from, true);
+#pragma unroll
+        for (int a = 0; a < kPacksAhead; ++a) {
+#pragma unroll
+          for (int k = 0; k < kWidth; ++k) own[k] += to_float(ahead[a].values[k]);
+        }
+      }
+    }
+    for (; row < end; row += step) {
       const std::int64_t at = row * columns + column;
       float gradients[kWidth];
       load<kWidth>(d_y + at, wide, gradients);
