@@ -48,7 +48,7 @@ def gpt(lockstep):
         ("GELU and its gradient", 0, 24 * blocks * row, 1, 0),
         ("sums of biases' gradients", 0, 5 * blocks * row, 1, 0),
         ("products of the head", head, 3 * logits, TENSOR, 0),
-        ("loss", 0, 3 * logits, 1, 0),
+        ("loss", 0, 2 * logits, 1, 0),
         ("norm and AdamW, once in 512 samples", 0, 34 * parameters / 512, 1, 0)]
 
 
