@@ -235,10 +235,10 @@ struct PairLanes {
 };
 
 /// sums = the sums of the parts of each column, and the copies. Eight columns a block: thread t adds every 32nd part of
-/// column t % 8, four loads at a time, then the 32 are added by halving.
+/// column t % 8, eight at a time, then the 32 are added by halving.
 __global__ void __launch_bounds__(kBlock) add_pair_parts(const double* parts, int count, std::int64_t columns,
                                                          std::int64_t rows, double* sums, PairCopies copies) {
-  constexpr int kLanes = kBlock / kPairColumns, kAtOnce = 4;
+  constexpr int kLanes = kBlock / kPairColumns, kAtOnce = 8;
   auto& all = shared<PairLanes>();
   const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kPairColumns + threadIdx.x % kPairColumns;
   double first = 0, second = 0;

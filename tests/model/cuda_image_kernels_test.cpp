@@ -441,7 +441,7 @@ struct NormCase {
 /// The last has more parts than the threads that add them take at once.
 constexpr std::array kNormCases{NormCase{0, 4, 8, 0},     NormCase{1, 1, 3, 0},    NormCase{3, 7, 16, 1},
                                 NormCase{5, 600, 8, 0},   NormCase{2, 9, 264, 0},  NormCase{4, 1300, 5, 1},
-                                NormCase{3, 400, 264, 0}, NormCase{42, 400, 33, 0}};
+                                NormCase{3, 400, 264, 0}, NormCase{83, 400, 17, 0}};
 
 /// Away from zero, so that a variance from raw sums has something to lose.
 void fill_images(GuardedTensor& tensor, const std::string& name) {
