@@ -55,8 +55,8 @@ void add_bias_and_activate(cudaStream_t stream, const Tensor& y, const Tensor& b
 /// may be empty) = or += its column sums.
 void activation_gradient(cudaStream_t stream, Activation activation, const Tensor& y, const Tensor& d_y,
                          Accumulate accumulate, const Tensor& d_bias, const Scratch& scratch);
-/// shared_bytes: what one block can have on this device. Long rows of bfloat16 are read once where two of them have room
-/// on a multiprocessor.
+/// shared_bytes: what one block can have on this device. Long rows of bfloat16 are read once where two of them have
+/// room on a multiprocessor.
 void softmax_cross_entropy(cudaStream_t stream, const Tensor& logits, const Tensor& labels, const LossOptions& options,
                            const Tensor& sums, const Scratch& scratch, std::size_t shared_bytes = 0);
 void mean_squared_error(cudaStream_t stream, const Tensor& predictions, const Tensor& targets,
