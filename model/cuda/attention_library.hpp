@@ -37,7 +37,7 @@ class AttentionLibrary {
 };
 
 struct AttentionLibraryOptions {
-  std::size_t most_workspace = kMostLibraryWorkspace;  ///< bytes
+  std::size_t most_workspace = kMostAttentionWorkspace;  ///< bytes
   bool in_any_order = false;  ///< the backward pass may add in another order each time, where that is faster
 };
 

@@ -30,8 +30,8 @@ std::size_t attention_bytes(const Network& network, std::int64_t samples) {
   std::size_t most = 0;
   for (const LayerPlan& layer : network.plan()) {
     const std::size_t of_sample = layer.score_elements == 0 ? 0 : library_attention_bytes(layer.score_elements);
-    if (of_sample == 0 || of_sample > kMostLibraryWorkspace) continue;
-    most = std::max(most, std::min(kMostLibraryWorkspace, of_sample * static_cast<std::size_t>(samples)));
+    if (of_sample == 0 || of_sample > kMostAttentionWorkspace) continue;
+    most = std::max(most, std::min(kMostAttentionWorkspace, of_sample * static_cast<std::size_t>(samples)));
   }
   return most;
 }

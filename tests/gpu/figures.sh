@@ -6,7 +6,7 @@ set -u
 : "${work:?tests/gpu/run calls this}" "${out:?}" "${here:?}" "${subject:?}" "${quick?}" "${python?}" "${LAUNCHER:?}"
 scratch=$work/$1.files
 mkdir -p "$scratch" && cd "$scratch" || exit 1
-export TMPDIR=$scratch
+export TMPDIR=$scratch TORCHINDUCTOR_CACHE_DIR=$work/inductor TRITON_CACHE_DIR=$work/triton  # one cache for all phases
 # launch N PROGRAM ARGS...
 launch() { eval "$LAUNCHER \"\$@\""; }
 failed() { echo "$*"; exit 1; }

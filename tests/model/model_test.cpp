@@ -467,7 +467,7 @@ TEST_F(ModelTest, MemoryOfADeviceHoldsWorkspaces) {
   };
   const std::size_t scores = library_attention_bytes(std::int64_t{2} * 128 * 128);
   EXPECT_EQ(attention(3, 0, Precision::bf16, true, Purpose::training), 3 * scores);
-  EXPECT_EQ(attention(100'000, 0, Precision::bf16, true, Purpose::training), kMostLibraryWorkspace);
+  EXPECT_EQ(attention(100'000, 0, Precision::bf16, true, Purpose::training), kMostAttentionWorkspace);
   EXPECT_EQ(attention(3, 0.1, Precision::bf16, true, Purpose::training), 0u) << "our own kernels drop";
   EXPECT_EQ(attention(3, 0, Precision::fp32, true, Purpose::training), 0u);
   EXPECT_EQ(attention(3, 0, Precision::bf16, false, Purpose::training), 0u);
