@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""roofline.py LOCKSTEP [--check README]: what an H100 could do at best, part by part.
+"""roofline.py LOCKSTEP [--check README]: what an H200 could do at best, part by part, and what was measured.
 
 FLOPs are those of the program's own plan (bench step --plan). Bytes are counted from the passes that the kernels make
 over device memory; what is read again within one kernel is taken to come from L2. A part takes at least FLOPs over the
@@ -11,12 +11,21 @@ import subprocess
 import sys
 import tempfile
 
-TENSOR = 989e12  # bf16, dense, FLOP/s: NVIDIA's data sheet of the H100 SXM, as the next
-BANDWIDTH = 3.35e12  # bytes/s
-MMA = 0.62 * TENSOR  # what warps reach with mma.sync, which attention uses, beside wgmma (arXiv 2402.13499)
+TENSOR = 749e12  # bf16, FLOP/s: a product of 8,192 rows and columns on an H200 (results/h200-86192c2.json), as the next
+BANDWIDTH = 4.1e12  # bytes/s: the quickest passes there
+ATTENTION = 300e12  # what cuDNN 9.19 is said to reach going back with heads of 64
 L2 = 5.5e12  # bytes/s: assumed
 KERNEL = 2.5e-6  # s: assumed for a small kernel in a graph that waits for the one before
-USUAL = {"arithmetic": 0.7, "memory": 0.85, "latency": 1}  # assumed: of the peaks, what large products and copies reach
+
+# Microseconds of the units below: ncu on an H200, the program of results/h200-bfead72.json.
+PROFILED = {
+    "products of the blocks": 795, "attention": 325, "layer norms with residuals": 106, "sums of biases' gradients": 57,
+    "products of the head": 303, "loss": 94, "embedding": 28,
+    "norm and AdamW, once in 32 samples": 32.7, "convolutions and their gradients": 60.5,
+    "batch norm and ReLU forward": 28.6, "batch norm and ReLU backward": 58.2}
+# The whole step: results/h200-86192c2.json.
+STEPS = {"GPT-2 124M": 57.182e3 / 32, "ResNet-50, 224 x 224": 31.107e3 / 256, "LSTM 2 x 1,024, 64 x 35 tokens": 1.5768e3,
+         "MLP 784-512-512-10, 128 samples": 86.9}
 
 
 def plan(lockstep, *options):
@@ -31,7 +40,7 @@ def flops(layers, *ends):
 
 
 def gpt(lockstep):
-    """A sample of 1,024 tokens; 32 in a micro-batch, 512 in an update. `row`: bytes of [tokens, width] of a sample."""
+    """A sample of 1,024 tokens; 32 in a step. `row`: bytes of [tokens, width] of a sample."""
     blocks, width, context, words = 12, 768, 1024, 50304
     layers = plan(lockstep, "--model", "gpt", "--layers", "12", "--width", "768", "--heads", "12", "--context", "1024",
                   "--features", "1024", "--outputs", "50257", "--batch", "1")
@@ -42,14 +51,15 @@ def gpt(lockstep):
     head = sum(flops(layers, "head"))
     weights = 3 * 2 * parameters / 32
     return "GPT-2 124M", "tokens", context, [
-        ("products of the blocks", forward + backward - 3 * scores, 48 * blocks * row + weights, TENSOR, 0),
-        ("attention, backward with 7 products for 5", 4.5 * scores, 16 * blocks * row, MMA, 0),
+        # GELU and its gradient are parts of the products around them.
+        ("products of the blocks", forward + backward - 3 * scores, 56 * blocks * row + weights, TENSOR, 0),
+        ("attention", 3.5 * scores, 16 * blocks * row, ATTENTION, 0),
         ("layer norms with residuals", 0, 16 * blocks * row, 1, 0),
-        ("GELU and its gradient", 0, 24 * blocks * row, 1, 0),
         ("sums of biases' gradients", 0, 5 * blocks * row, 1, 0),
         ("products of the head", head, 3 * logits, TENSOR, 0),
         ("loss", 0, 2 * logits, 1, 0),
-        ("norm and AdamW, once in 512 samples", 0, 34 * parameters / 512, 1, 0)]
+        ("embedding", 0, 5 * row, 1, 0),
+        ("norm and AdamW, once in 32 samples", 0, 34 * parameters / 32, 1, 0)]
 
 
 def resnet(lockstep):
@@ -59,8 +69,7 @@ def resnet(lockstep):
     outputs = sum(2 * layer["outputs"] for layer in layers) / 2
     forward, backward = sum(x["forward_flops"] for x in layers), sum(x["backward_flops"] for x in layers)
     return "ResNet-50, 224 x 224", "images", 1, [
-        ("convolutions forward", forward, 2 * outputs, TENSOR, 0),
-        ("gradients of images and filters", backward, 4 * outputs, TENSOR, 0),
+        ("convolutions and their gradients", forward + backward, 6 * outputs, TENSOR, 0),
         ("batch norm and ReLU forward", 0, 3 * outputs, 1, 0),
         ("batch norm and ReLU backward", 0, (5 + 2 * 2 / 3) * outputs, 1, 0)]
 
@@ -93,30 +102,32 @@ def side_by_side(batch, steps, width):
 
 
 def mlp(lockstep):
-    batch = 64
+    batch = 128
     layers = plan(lockstep, "--hidden", "512,512", "--features", "784", "--outputs", "10", "--batch", "1")
-    return "MLP 784-512-512-10, 64 samples", "samples", batch, [
+    return "MLP 784-512-512-10, 128 samples", "samples", batch, [
         ("a step's dependent kernels", batch * sum(x["forward_flops"] + x["backward_flops"] for x in layers),
          (3 * 2 + 18) * sum(x["parameters"] for x in layers), TENSOR, 22 * KERNEL)]
 
 
-def rounded(rate):
-    return f"{float(f'{rate:.2g}'):,.0f}"
+def rounded(rate, digits=2):
+    return f"{float(f'{rate:.{digits}g}'):,.0f}"
 
 
 def rows(lockstep):
     for network in (gpt, resnet, lstm, mlp):
         name, unit, units, parts = network(lockstep)
-        total, usual = 0.0, 0.0
+        total, shown = 0.0, name
         for part, operations, moved, peak, latency in parts:
             times = {"arithmetic": operations / peak, "memory": moved / BANDWIDTH, "latency": latency}
             limit = max(times, key=times.get)
             total += times[limit]
-            usual += max(times[what] / USUAL[what] for what in times)
-            yield f"| {name} | {part} | {operations / 1e9:,.1f} | {moved / 1e6:,.1f} | {times[limit] * 1e6:,.1f} | {limit} | nothing |"
-            name = ""
-        rate = f"{rounded(units / total)} {unit}/s at most, {rounded(units / usual)} usual"
-        yield f"| | **together: {rate}** | | | {total * 1e6:,.1f} | | nothing |"
+            measured = f"{PROFILED[part]:,g}" if part in PROFILED else "-"
+            yield (f"| {shown} | {part} | {operations / 1e9:,.1f} | {moved / 1e6:,.1f} | {times[limit] * 1e6:,.1f} | {limit} | "
+                   f"{measured} |")
+            shown = ""
+        reached = 1e6 * units / STEPS[name]
+        yield (f"| | **together: {rounded(units / total)} {unit}/s at most, {rounded(reached, 3)} reached** | | | {total * 1e6:,.1f} | | "
+               f"{STEPS[name]:,.1f} |")
 
 
 def main():
