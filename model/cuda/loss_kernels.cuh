@@ -130,6 +130,34 @@ struct RowOfBlock {
   RowExtras extras_of_warp[kWideBlock / kWarp];
 };
 
+/// A logit that is in no pack.
+__device__ inline void add_single(formulas::SoftmaxPart& part, RowExtras& extras, float value, int index, float right,
+                                  std::int32_t label) {
+  formulas::raise_greatest(part, value, index);
+  formulas::add_logit(part, value);
+  extras.logits += static_cast<double>(value);
+  extras.before += formulas::comes_before(value, index, right, label) ? 1 : 0;
+}
+
+/// The warp's part of the row to its place in the block.
+__device__ inline void hand_over(formulas::SoftmaxPart part, RowExtras extras, bool needs_extras, RowOfBlock& block) {
+  part = merge_warp(part);
+  if (needs_extras) extras = sum_of_warp(extras);
+  if (threadIdx.x % kWarp == 0) {
+    block.of_warp[threadIdx.x / kWarp] = part;
+    block.extras_of_warp[threadIdx.x / kWarp] = extras;
+  }
+}
+/// Of the whole row.
+__device__ inline RowExtras extras_of(const RowOfBlock& block) {
+  RowExtras extras = block.extras_of_warp[0];
+  for (unsigned warp = 1; warp < kWideBlock / kWarp; ++warp) {
+    extras.logits += block.extras_of_warp[warp].logits;
+    extras.before += block.extras_of_warp[warp].before;
+  }
+  return extras;
+}
+
 /// Rows of any length, one block a row: greatest and total in one pass, the gradient in a second one, which finds the
 /// row in the cache. A row is cut at multiples of kWidth elements from the start of the matrix, so that packs are
 /// aligned in rows of any length: `head` single elements, packs, and the single elements that are left. Padding as
@@ -184,25 +212,14 @@ __global__ void __launch_bounds__(kWideBlock)
     for (int i = thread; i < singles; i += threads) {
       const int o = i < head ? i : i + packs * kWidth;
       const float value = to_float(z[o]);
-      formulas::raise_greatest(single, value, o);
-      formulas::add_logit(single, value);
-      extras.logits += static_cast<double>(value);
-      extras.before += formulas::comes_before(value, o, right, label) ? 1 : 0;
+      add_single(single, extras, value, o, right, label);
     }
-    part = merge_warp(formulas::merge(part, single));
-    if (needs_extras) extras = sum_of_warp(extras);
-    if (threadIdx.x % kWarp == 0) {
-      block.of_warp[threadIdx.x / kWarp] = part;
-      block.extras_of_warp[threadIdx.x / kWarp] = extras;
-    }
+    hand_over(formulas::merge(part, single), extras, needs_extras, block);
     __syncthreads();
     part = block.of_warp[0];
     for (unsigned warp = 1; warp < kWideBlock / kWarp; ++warp) part = formulas::merge(part, block.of_warp[warp]);
     if (threadIdx.x == 0) {
-      for (unsigned warp = 1; warp < kWideBlock / kWarp; ++warp) {
-        extras.logits += block.extras_of_warp[warp].logits;
-        extras.before += block.extras_of_warp[warp].before;
-      }
+      extras = extras_of(block);
       add_row(sum, part, extras, right, label, target, want_gradient);
     }
     __syncthreads();  // the next row writes what this one has read
@@ -313,25 +330,14 @@ __global__ void __launch_bounds__(kWideBlock, 2)
     for (int k = 0; has_singles && k < singles; ++k) {
       const int o = packs * kWidth + k;
       const float value = to_float(held[o]);
-      formulas::raise_greatest(single, value, o);
-      formulas::add_logit(single, value);
-      extras.logits += static_cast<double>(value);
-      extras.before += formulas::comes_before(value, o, right, label) ? 1 : 0;
+      add_single(single, extras, value, o, right, label);
     }
-    part = merge_warp(formulas::merge(part, single));
-    if (needs_extras) extras = sum_of_warp(extras);
-    if (threadIdx.x % kWarp == 0) {
-      block.of_warp[threadIdx.x / kWarp] = part;
-      block.extras_of_warp[threadIdx.x / kWarp] = extras;
-    }
+    hand_over(formulas::merge(part, single), extras, needs_extras, block);
     __syncthreads();
     const unsigned lane = threadIdx.x % kWarp;
     part = merge_warp(lane < kWarps ? block.of_warp[lane] : formulas::SoftmaxPart{});
     if (threadIdx.x == 0) {
-      for (unsigned warp = 1; warp < kWarps; ++warp) {
-        extras.logits += block.extras_of_warp[warp].logits;
-        extras.before += block.extras_of_warp[warp].before;
-      }
+      extras = extras_of(block);
       if (is_class) right = to_float(held[label]);
     }
     __syncthreads();  // all logits have been read that others overwrite
