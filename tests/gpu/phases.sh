@@ -106,7 +106,7 @@ record() {
     printf '{"name": "%s", "result": "%s", "seconds": %s, "note": "%s"}\n' "$1" "$2" "$3" "$(escaped "${4:0:400}")" \
       >>"$out/results.jsonl"
     { echo "==== $1: $2"; tail -c 60000 "$work/$1.log" 2>/dev/null; } >>"$out/logs.txt"
-    compose
+    [ "$2" = "no time" ] || compose
   ) 9>"$work/lock"
 }
 
@@ -183,6 +183,7 @@ torch_warmed() {
 finish() {
   local passed failed
   one_by_one
+  compose
   passed=$(grep -c '"result": "passed"' "$out/results.jsonl") failed=$(grep -c '"result": "failed"' "$out/results.jsonl")
   {
     cat "$work/table" "$work/all_reduce.files/all_reduce.out" 2>/dev/null | sed '1s/^/\n/'
