@@ -162,19 +162,19 @@ void Communicator::join() {
 }
 
 void Communicator::wait(const char* what, std::int64_t step) {
-  if (ended_steps_ > 0) throw std::logic_error("a wait for everything while steps are left to wait for");
+  if (step_ended_) throw std::logic_error("a wait for everything while a step is left to wait for");
   collective([&] { do_wait(what, step); });
 }
 
 void Communicator::end_step() {
-  if (ended_steps_ == 2) throw std::logic_error("a third step ends while two are left to wait for");
+  if (step_ended_) throw std::logic_error("a step ends while another one is left to wait for");
   collective([&] { do_end_step(); });
-  ++ended_steps_;
+  step_ended_ = true;
 }
 
 void Communicator::wait_for_step(const char* what, std::int64_t step) {
-  if (ended_steps_ == 0) throw std::logic_error("a wait for a step that has not ended");
-  --ended_steps_;
+  if (!step_ended_) throw std::logic_error("a wait for a step that has not ended");
+  step_ended_ = false;
   collective([&] { do_wait_for_step(what, step); });
 }
 

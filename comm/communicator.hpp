@@ -136,9 +136,9 @@ class Communicator {
   /// a string literal, for messages. Throws PeerError past the deadline, or when a peer has died or its device failed:
   /// names rank, host, device and what was waited for. After that a device communicator takes no more calls.
   void wait(const char* what = "a collective", std::int64_t step = -1);
-  /// A step ends here: join(), and a mark on the producer's stream. wait_for_step() waits for the oldest mark that
-  /// nobody has waited for, as wait() does, and for nothing that was enqueued after it. Two at most may be left to wait
-  /// for, and wait() wants none; else std::logic_error. (On a host, where nothing is enqueued, it is wait() itself.)
+  /// A step ends here: join(), and a mark on the producer's stream. wait_for_step() waits for the mark as wait() does,
+  /// and for nothing that was enqueued after it, as the next batch's upload. Until then neither another step may end
+  /// nor wait() be called; else std::logic_error. (On a host, where nothing is enqueued, it is wait() itself.)
   void end_step();
   void wait_for_step(const char* what, std::int64_t step);
 
@@ -229,8 +229,8 @@ class Communicator {
   int size_;
   int first_rank_ = 0;
   int long_operations_ = 0;
-  int ended_steps_ = 0;  ///< that nobody has waited for
-  double seconds_ = 0;   ///< inside collectives, join() and wait()
+  bool step_ended_ = false;  ///< and nobody has waited for it
+  double seconds_ = 0;       ///< inside collectives, join() and wait()
   std::string transport_note_;
 };
 

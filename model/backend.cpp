@@ -180,13 +180,11 @@ void Backend::sum_of_squares(const Tensor& x, const Tensor& out, Accumulate accu
   do_sum_of_squares(x, out, accumulate);
 }
 
-void Backend::report_loss(const Tensor& sums, const Tensor& status, const Tensor& refused) {
+void Backend::report_loss(const Tensor& sums, const Tensor& status) {
   require(is(sums, ElementType::float64, 1, kLossSums), "report_loss", "sums must be float64 [1, 3]");
   require(is(status, ElementType::float64, 1, kStepStatusSize), "report_loss",
           "status must be float64 [1, kStepStatusSize]");
-  require(!refused.present() || is(refused, ElementType::float64, 1, 1), "report_loss",
-          "refused must be float64 [1, 1] or absent");
-  do_report_loss(sums, status, refused);
+  do_report_loss(sums, status);
 }
 
 void Backend::add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2,
@@ -218,8 +216,7 @@ void Backend::update(const UpdateArenas& arenas, OptimizerKind kind, Averaging a
   require(copied ? is(arenas.compute_copy, compute_type(), w.rows, w.columns) : !arenas.compute_copy.present(),
           "update", "the compute copy holds the parameters in the compute type where that is another one");
   require(is(rule, ElementType::uint8, 1, sizeof(UpdateRule)), "update", "rule must be uint8 [1, sizeof(UpdateRule)]");
-  require(is(gate.non_finite, ElementType::float64, 1, 1) && is(gate.gradient_squares, ElementType::float64, 1, 1) &&
-              (!gate.refused.present() || is(gate.refused, ElementType::float64, 1, 1)),
+  require(is(gate.non_finite, ElementType::float64, 1, 1) && is(gate.gradient_squares, ElementType::float64, 1, 1),
           "update", "the gate is made of float64 [1, 1]");
   require_slices(slices, w, "update");
   do_update(arenas, kind, averaging, rule, slices, gate);

@@ -98,7 +98,6 @@ struct UpdateArenas {
 struct UpdateGate {
   Tensor non_finite;        ///< StepStatus: > 0 (or NaN): nothing is written
   Tensor gradient_squares;  ///< sum of squares of the gradients; not finite: nothing is written
-  Tensor refused = {};      ///< 1 from the first update on that writes nothing, else as it was; may be absent
 };
 
 /// A batch where operations can read it.
@@ -196,9 +195,9 @@ class Backend {
   /// out (float64 [1, 1]) = or += sum of squares of the elements, added in double in a fixed order. x: master or
   /// compute type.
   void sum_of_squares(const Tensor& x, const Tensor& out, Accumulate accumulate = Accumulate::no);
-  /// The status' loss and metric = those of `sums` (LossSums); non_finite += 1 where the loss is not finite, or an
-  /// earlier update was refused (UpdateGate::refused is not 0; it may be absent). status: float64 [1, kStepStatusSize].
-  void report_loss(const Tensor& sums, const Tensor& status, const Tensor& refused = {});
+  /// The status' loss and metric = those of `sums` (LossSums); non_finite += 1 where the loss is not finite. status:
+  /// float64 [1, kStepStatusSize].
+  void report_loss(const Tensor& sums, const Tensor& status);
   /// gradients += l2 * parameters over the decayed slices. Master type.
   void add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2,
                        std::span<const UpdateSlice> slices);
@@ -232,11 +231,11 @@ class Backend {
   virtual void repeat(std::span<const std::int64_t> key, const std::function<void()>& work);
   /// Drops what repeat() has recorded; before anything that recorded work uses goes away.
   virtual void forget_recordings() {}
-  /// Takes the time on the device; device_seconds() is the time between two marks that the device is past: the last
-  /// ones (`later` 0), or those before them (1). Negative where the host's own clock says as much.
+  /// Takes the time on the device; device_seconds() is the time between the two marks, which the device must be past;
+  /// negative where the host's own clock says as much.
   virtual void mark_begin() {}
   virtual void mark_end() {}
-  virtual double device_seconds(int /*later*/ = 0) { return -1; }
+  virtual double device_seconds() { return -1; }
 
  protected:
   Backend() = default;
@@ -264,7 +263,7 @@ class Backend {
                                        const Tensor& sums) = 0;
   virtual void do_add(const Tensor& x, const Tensor& to) = 0;
   virtual void do_sum_of_squares(const Tensor& x, const Tensor& out, Accumulate accumulate) = 0;
-  virtual void do_report_loss(const Tensor& sums, const Tensor& status, const Tensor& refused) = 0;
+  virtual void do_report_loss(const Tensor& sums, const Tensor& status) = 0;
   virtual void do_add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2,
                                   std::span<const UpdateSlice> slices) = 0;
   virtual void do_update(const UpdateArenas& arenas, OptimizerKind kind, Averaging averaging, const Tensor& rule,

@@ -44,11 +44,9 @@ class BatchStage {
   const Staged& current() const noexcept { return slots_[static_cast<std::size_t>(current_slot_)]; }
   int current_slot() const noexcept { return current_slot_; }
   /// The operations enqueued so far are the last to read the current batch; but for released(), which looks at the
-  /// batch that was released last (`later` 0), or at the one before it (1), until another one is staged in its slot.
+  /// batch that was released last, until another one is staged in its slot.
   void release_current();
-  const Staged& released(int later) const noexcept {
-    return slots_[static_cast<std::size_t>((released_slot_ + later) % kTrainingSlots)];
-  }
+  const Staged& released() const noexcept { return slots_[static_cast<std::size_t>(released_slot_)]; }
   /// For evaluation, beside the batches of training, without keys.
   Staged stage_for_evaluation(const Batch& batch);
   void release_evaluation();

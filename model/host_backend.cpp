@@ -17,10 +17,7 @@ void copy(const void* from, void* to, std::size_t bytes) {
 
 std::optional<HostBackend::OpenUpdate> HostBackend::open(const Tensor& rule, const UpdateGate& gate) {
   const double squares = gate.gradient_squares.elements<double>()[0];
-  if (!formulas::may_update(gate.non_finite.elements<double>()[0], squares)) {
-    if (gate.refused.present()) gate.refused.elements<double>()[0] = 1;
-    return std::nullopt;
-  }
+  if (!formulas::may_update(gate.non_finite.elements<double>()[0], squares)) return std::nullopt;
   OpenUpdate update;
   copy(rule.data, &update.rule, sizeof update.rule);
   update.gradient_factor = formulas::clip_factor(squares, update.rule.clip_norm);
@@ -33,13 +30,12 @@ void HostBackend::add(const LossSums& part, const Tensor& sums) {
   sums.elements<double>()[2] += part.found;
 }
 
-void HostBackend::do_report_loss(const Tensor& sums, const Tensor& status, const Tensor& refused) {
+void HostBackend::do_report_loss(const Tensor& sums, const Tensor& status) {
   const auto from = sums.elements<double>();
   StepStatus& to = step_status_in(status);
   to.loss = from[0];
   to.metric = from[1];
-  const bool was_refused = refused.present() && refused.elements<double>()[0] != 0;
-  if (was_refused || !std::isfinite(to.loss)) to.non_finite += 1;
+  if (!std::isfinite(to.loss)) to.non_finite += 1;
 }
 
 void HostBackend::do_cast(const Tensor& in, const Tensor& out) { copy(in.data, out.data, out.bytes()); }

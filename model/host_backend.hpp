@@ -23,7 +23,7 @@ class HostBackend : public Backend {
     UpdateRule rule;
     float gradient_factor = 1;  ///< multiplies the gradient first: clipping by global norm
   };
-  /// Empty: the gate is closed, which it notes.
+  /// Empty: the gate is closed.
   static std::optional<OpenUpdate> open(const Tensor& rule, const UpdateGate& gate);
   /// float64 [1, kLossSums] +=, or [1, 1] = or +=, on the host.
   static void add(const LossSums& part, const Tensor& sums);
@@ -36,7 +36,7 @@ class HostBackend : public Backend {
   void do_reserve_stages(int, const StageBytes&) override {}
   StagedBatch do_stage(int, const StagedBatch& batch) override { return batch; }
   void do_release_stage(int) override {}
-  void do_report_loss(const Tensor& sums, const Tensor& status, const Tensor& refused) override;
+  void do_report_loss(const Tensor& sums, const Tensor& status) override;
   void do_cast(const Tensor& in, const Tensor& out) override;
   void do_fill_zero(const Tensor& x) override;
   void do_write(std::span<const std::byte> host, const Tensor& to) override;

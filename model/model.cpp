@@ -158,10 +158,10 @@ void Model::predict(const Batch& batch, Weights weights, std::span<float> out) {
   }
 }
 
-std::string Model::locate_not_finite(int later) {
+std::string Model::locate_not_finite() {
   const auto finite = [&](const Tensor& tensor) { return std::isfinite(sum_of_squares_now(backend_, tensor)); };
   const auto& parameters = network_.parameters().all();
-  const BatchStage::Staged& worked = stage_.released(later);
+  const BatchStage::Staged& worked = stage_.released();
   const Pass again = pass(worked, Weights::current, Purpose::training);
   if (!network_.sample_shape().tokens && !finite(again.input)) return "input";
   for (const Parameter& parameter : parameters) {

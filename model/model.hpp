@@ -71,11 +71,10 @@ class Model {
   /// The outputs for all rows of the batch, [rows, outputs]; y may not be nullptr, but nothing reads it. Synchronises.
   void predict(const Batch& batch, Weights weights, std::span<float> out);
 
-  /// Runs forward and backward once more on the batch that was released last (`later` 0), or on the one before it (1,
-  /// where no other has been staged since), and says where the first non-finite number appears, in the order of the
-  /// computation: "input", "parameter dense_1/weight", "layer dense_2 (forward)", "loss", "gradient of dense_1/weight",
-  /// or "" if all is finite here. Overwrites the gradients.
-  std::string locate_not_finite(int later = 0);
+  /// Runs forward and backward once more on the batch that was released last, and says where the first non-finite
+  /// number appears, in the order of the computation: "input", "parameter dense_1/weight", "layer dense_2 (forward)",
+  /// "loss", "gradient of dense_1/weight", or "" if all is finite here. Overwrites the gradients.
+  std::string locate_not_finite();
 
  private:
   Pass pass(const BatchStage::Staged& batch, Weights weights, Purpose purpose);

@@ -217,7 +217,7 @@ Visit Bench::timed(World& world, TimedSteps& bench) {
   const double samples = bench.samples(), communication = bench.communication_seconds();
   std::vector<RankStep> steps;
   for (std::int64_t i = 0; i < count; ++i) {
-    steps.push_back(bench.step(i + 1 < count ? Trainer::Next::may_begin : Trainer::Next::waits));
+    steps.push_back(bench.step());
     pace.step_done();
   }
   Visit found{.times = bench.gather(steps)};

@@ -74,9 +74,7 @@ double peak_resident_bytes() {
 /// Collective: so many steps of this rank.
 std::vector<RankStep> time_steps(TimedSteps& bench, std::int64_t count) {
   std::vector<RankStep> steps;
-  for (std::int64_t i = 0; i < count; ++i) {
-    steps.push_back(bench.step(i + 1 < count ? Trainer::Next::may_begin : Trainer::Next::waits));
-  }
+  for (std::int64_t i = 0; i < count; ++i) steps.push_back(bench.step());
   return steps;
 }
 

@@ -133,11 +133,11 @@ TimedSteps::TimedSteps(comm::MpiSession& session, comm::Communicator& communicat
 
 TimedSteps::~TimedSteps() = default;
 
-RankStep TimedSteps::step(Trainer::Next next) {
+RankStep TimedSteps::step() {
   StopWatch watch;
   const TimeSplit before = trainer_->time();
   const double busy_before = engine_->gradient_communicator().busy_seconds();
-  samples_ += trainer_->step([] { return Trainer::Request(); }, next).figures.samples;
+  samples_ += trainer_->step({}).figures.samples;
   const TimeSplit& after = trainer_->time();
   const RankStep step{.total = watch.seconds(),
                       .input = after.input - before.input,

@@ -29,9 +29,8 @@ class TimedSteps {
   TimedSteps(const TimedSteps&) = delete;
   TimedSteps& operator=(const TimedSteps&) = delete;
 
-  /// Collective. One step, as in training; seconds of this rank. `next` is `waits` for the last of the steps that
-  /// follow on each other.
-  RankStep step(Trainer::Next next = Trainer::Next::waits);
+  /// Collective. One step, as in training; seconds of this rank.
+  RankStep step();
   /// Of all ranks, in all steps so far.
   double samples() const noexcept { return samples_; }
   /// Since construction, on this rank; the total is that of the steps.

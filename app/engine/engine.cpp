@@ -49,7 +49,6 @@ Engine::Engine(comm::MpiSession& session, comm::Communicator& communicator, cons
     stepping_.go_on_with(*island_);
     update_ = plan.settings.agree.sums_on_servers() ? Trainer::Update::elsewhere_of_sums : Trainer::Update::elsewhere;
   }
-  looks_ahead_ = app::looks_ahead(plan);
   const Workload& workload = plan.workload;
   const ExecutionOptions& options = plan.settings.execution;
   const model::Network& network = *workload.network;
@@ -153,8 +152,7 @@ Trainer::Parts Engine::parts() {
           .gradient_communicator = gradient_communicator(),
           .reducer = *reducer_,
           .tree = tree_ ? &*tree_ : nullptr,
-          .update = update_,
-          .looks_ahead = looks_ahead_};
+          .update = update_};
 }
 
 SequenceShare Engine::sequences(const WorkPlan& work) const {

@@ -86,7 +86,6 @@ class Engine {
   std::optional<LocalRounds> rounds_;
   std::optional<ServerRounds> server_rounds_;
   Trainer::Update update_ = Trainer::Update::here;
-  bool looks_ahead_ = false;
   int rank_ = 0, training_ranks_ = 1;  ///< of the job as it began
 };
 

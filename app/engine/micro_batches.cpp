@@ -89,7 +89,6 @@ const MicroBatch& StagedInput::next() {
 
 void StagedInput::fetch_ahead() {
   if (backend_.is_host() || !error_.empty()) return;  // a host works on the reader's own memory: one batch at a time
-  if (ahead_ || ahead_error_) return;
   try {
     ahead_ = fetch();
   } catch (...) {

@@ -80,8 +80,8 @@ class StagedInput {
   const MicroBatch& current() const noexcept { return current_; }
   /// What has been enqueued is the last to read the current micro-batch.
   void release() { model_.release_batch(); }
-  /// On a device: fetches and stages the micro-batch after the current one, which must have been released, if that has
-  /// not been done. It takes the place of the one before the current one.
+  /// On a device: fetches and stages the micro-batch after the current one, which must have been released. It takes the
+  /// place of the one before the current one.
   void fetch_ahead();
 
   /// Why this rank fails the step; empty: it does not.

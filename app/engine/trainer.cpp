@@ -54,25 +54,18 @@ Trainer::Trainer(const Parts& parts, const model::LearningRateSchedule& schedule
   }
 }
 
-Trainer::Result Trainer::step(const std::function<Request()>& ask, Next next) {
+Trainer::Result Trainer::step(const Request& request) {
   StopWatch watch;
   const double input_before = input_.waited_seconds(), exposed_before = parts_.gradient_communicator.exposed_seconds();
-  if (under_way_ == 0) enqueue(ask());
-  const bool goes_ahead = parts_.looks_ahead && next == Next::may_begin;
-  if (goes_ahead) {
-    enqueue(ask());
-  } else {
-    input_.fetch_ahead();
-  }
-  const StepOutcome outcome = wait();
-  const double gradient_norm = std::sqrt(parts_.training.status.posted(under_way_).gradient_squares);
+  const RankStatus own = enqueue(request);
+  input_.fetch_ahead();  // while the device computes
+  const StepOutcome outcome = wait(own);
+  const double gradient_norm = std::sqrt(parts_.training.status.posted().gradient_squares);
   if (outcome.not_finite_ranks > 0 || !std::isfinite(gradient_norm)) fail_not_finite(outcome, gradient_norm);
-  // Now that nobody looks at this step's batch any more, another one may take its place.
-  if (goes_ahead) input_.fetch_ahead();
 
   const double learning_rate = schedule_.at(steps_done_);
   ++steps_done_;
-  place_ = judged_.place;
+  place_ = {.epoch = input_.current().epoch, .position = input_.current().next_position};
   account(watch.seconds(), input_.waited_seconds() - input_before,
           parts_.gradient_communicator.exposed_seconds() - exposed_before);
   return {.figures = {.step = steps_done_,
@@ -81,25 +74,23 @@ Trainer::Result Trainer::step(const std::function<Request()>& ask, Next next) {
                       .samples = outcome.samples,
                       .learning_rate = learning_rate,
                       .gradient_norm = gradient_norm},
-          .divisor = static_cast<double>(judged_.step_count),
+          .divisor = static_cast<double>(input_.current().step_count),
           .stop_requests = outcome.stop_requests,
           .save_requests = outcome.save_requests,
           .save_due = outcome.save_due};
 }
 
-/// A rank that fails a step fails the one after it, too, if that begins before all ranks know.
-void Trainer::enqueue(const Request& request) {
-  Enqueued& step = enqueued_[static_cast<std::size_t>(under_way_)];
-  step.number = steps_done_ + under_way_ + 1;
-  step.own = {.stop_requested = request.stop, .save_requested = request.save, .save_due = request.save_due};
-  parts_.communicator.note_activity("forward and backward", step.number);
-  input_.begin_step(request.error.empty() && under_way_ > 0 ? enqueued_.front().error : request.error);
+/// Enqueues the step up to its status. The result is what this rank says in it.
+RankStatus Trainer::enqueue(const Request& request) {
+  RankStatus own{.stop_requested = request.stop, .save_requested = request.save, .save_due = request.save_due};
+  parts_.communicator.note_activity("forward and backward", steps_done_ + 1);
+  input_.begin_step(request.error);
   for (std::int64_t micro = 0; micro < accumulate_; ++micro) {
     const MicroStep at{
         .index = static_cast<std::int32_t>(micro), .is_first = micro == 0, .is_last = micro + 1 == accumulate_};
     const MicroBatch& batch = input_.next();
-    step.own.samples += static_cast<double>(batch.batch.count);
-    if (at.is_last) prepare_update(step);
+    own.samples += static_cast<double>(batch.batch.count);
+    if (at.is_last) prepare_update(own);
     replay(at, [this, at] {
       const model::Model::Forward output = forward(at);
       backward(output, at);
@@ -112,15 +103,7 @@ void Trainer::enqueue(const Request& request) {
   }
   parts_.training.status.post();
   parts_.gradient_communicator.end_step();
-  ++under_way_;
-}
-
-void Trainer::give_up_ahead() {
-  if (under_way_ > 0) {
-    parts_.gradient_communicator.wait_for_step("a step that is not counted", enqueued_.front().number);
-    under_way_ = 0;
-  }
-  parts_.training.status.allow_updates();
+  return own;
 }
 
 /// Runs work(), which enqueues a micro-step. A device may record it when it comes for the second time, and replay it
@@ -169,16 +152,12 @@ void Trainer::backward(const model::Model::Forward& forward, MicroStep at) {
 }
 
 /// What the update needs of the host, before the work that may be recorded.
-void Trainer::prepare_update(Enqueued& step) {
+void Trainer::prepare_update(RankStatus& own) {
   const MicroBatch& micro = input_.current();
-  const std::int64_t before = step.number - 1;
-  step.error = input_.error();
-  step.step_count = micro.step_count;
-  step.place = {.epoch = micro.epoch, .position = micro.next_position};
-  step.own.failed = !step.error.empty();
-  step.own.schedule_tag = schedule_tag(before, micro.step_count, micro.next_position, parts_.reducer.schedule().size());
-  parts_.training.status.write(to_numbers(step.own));
-  parts_.training.optimizer.prepare(schedule_.at(before), before - optimizer_since_);
+  own.failed = !input_.error().empty();
+  own.schedule_tag = schedule_tag(steps_done_, micro.step_count, micro.next_position, parts_.reducer.schedule().size());
+  parts_.training.status.write(to_numbers(own));
+  parts_.training.optimizer.prepare(schedule_.at(steps_done_), steps_done_ - optimizer_since_);
 }
 
 /// The status counts the terms whose loss is not finite; loss and metric of a step are added up where all terms are
@@ -236,35 +215,30 @@ void Trainer::check_loss(std::int64_t micro) {
       fmt::format("{} in micro-step {} of {}", parts_.training.model.locate_not_finite(), micro + 1, accumulate_);
 }
 
-/// Waits for the oldest step, which is judged_ from then on, and throws where a rank could not do its part.
-StepOutcome Trainer::wait() {
-  std::swap(judged_, enqueued_.front());
-  std::swap(enqueued_.front(), enqueued_.back());
-  --under_way_;
+/// Waits for the step, and throws where a rank could not do its part.
+StepOutcome Trainer::wait(const RankStatus& own) {
   try {
-    parts_.gradient_communicator.wait_for_step("forward, backward and all-reduce", judged_.number);
+    parts_.gradient_communicator.wait_for_step("forward, backward and all-reduce", steps_done_ + 1);
   } catch (const comm::PeerError& lost) {
     // The status that would have told the others what went wrong here went with the sums.
-    if (judged_.error.empty()) throw;
-    throw comm::PeerError(fmt::format("{}\n{}", judged_.error, lost.what()));
+    if (input_.error().empty()) throw;
+    throw comm::PeerError(fmt::format("{}\n{}", input_.error(), lost.what()));
   }
-  const StepOutcome outcome =
-      outcome_of(parts_.training.status.posted(under_way_), judged_.own, parts_.communicator.size());
-  if (outcome.failed_ranks > 0 || outcome.diverged) give_up_ahead();
+  const StepOutcome outcome = outcome_of(parts_.training.status.posted(), own, parts_.communicator.size());
   if (outcome.failed_ranks > 0) {
-    throw comm::AgreedError(comm::gather_distinct(parts_.communicator, judged_.error));
+    throw comm::AgreedError(comm::gather_distinct(parts_.communicator, input_.error()));
   }
   if (outcome.diverged) {
     throw comm::AgreedError(
         fmt::format("step {}: the ranks are not in the same step of the same schedule; this is a bug in "
                     "lockstep, please report it with the run folder's log.txt",
-                    judged_.number));
+                    steps_done_ + 1));
   }
   return parts_.tree != nullptr ? add_term_losses(outcome) : outcome;
 }
 
 void Trainer::account(double whole, double input, double exposed) {
-  const double device = parts_.backend.device_seconds(under_way_);
+  const double device = parts_.backend.device_seconds();
   // On a device the exposed wait may be that of the last step that was looked at: no more of it than this step has.
   if (device >= 0) exposed = std::min(exposed, device);
   time_.communication += exposed;
@@ -278,20 +252,17 @@ void Trainer::account(double whole, double input, double exposed) {
   }
 }
 
-/// Where a step that fails went wrong on this rank; empty: nowhere, as far as its last batch tells. `later`: steps that
-/// have been enqueued after it.
-std::string Trainer::place_not_finite(int later) const {
+/// Where a step that fails went wrong on this rank; empty: nowhere, as far as its last batch tells.
+std::string Trainer::place_not_finite() const {
   if (!not_finite_.empty()) return not_finite_;
   const auto first = std::ranges::find_if(micro_losses_, [](double loss) { return !std::isfinite(loss); });
-  if (first == micro_losses_.end()) return parts_.training.model.locate_not_finite(later);
+  if (first == micro_losses_.end()) return parts_.training.model.locate_not_finite();
   return fmt::format("loss in micro-step {} of {}", first - micro_losses_.begin() + 1, accumulate_);
 }
 
 void Trainer::fail_not_finite(const StepOutcome& outcome, double gradient_norm) {
-  const int later = under_way_;
-  give_up_ahead();
   // The reduction has mixed the gradients of all ranks: each one recomputes its own part to find where it began.
-  const std::string place = place_not_finite(later);
+  const std::string place = place_not_finite();
   std::vector<std::string> places;
   for (const comm::RankText& said :
        comm::gather_distinct(parts_.communicator, place.empty() ? "" : "first in " + place)) {

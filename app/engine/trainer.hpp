@@ -2,9 +2,7 @@
 /// One synchronous SGD step over all ranks, or over those of an island: what train and bench step share.
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <functional>
 #include <memory_resource>
 #include <optional>
 #include <string>
@@ -41,9 +39,6 @@ class Trainer {
     /// Where a step has the same bits at any number of ranks: its micro-steps are this rank's terms.
     const comm::SummationTree* tree = nullptr;
     Update update = Update::here;  ///< of the weights
-    /// A step may be enqueued before the host knows how the one before went: on a device, of steps that this rank
-    /// updates by itself in one micro-step, without a tree. The same on all ranks.
-    bool looks_ahead = false;
   };
   /// A step has `accumulate` micro-steps. On a device `next` is called one micro-batch ahead.
   Trainer(const Parts& parts, const model::LearningRateSchedule& schedule, std::int64_t accumulate,
@@ -64,22 +59,10 @@ class Trainer {
     bool save_due = false;
   };
 
-  /// Whether the step after this one may be enqueued before this one is over: where nobody wants anything of the state
-  /// between the two. The same on all ranks.
-  enum class Next { waits, may_begin };
-  /// Next batch, forward, backward (reducing as gradients appear), update. Collective. `ask` is called for each step
-  /// that begins: none or several here. Throws comm::AgreedError, without an update, when a rank failed or a number is
-  /// not finite; what was enqueued is over then, and has changed no weights either.
-  Result step(const std::function<Request()>& ask, Next next);
-  Result step(const Request& request) {
-    return step([&] { return request; }, Next::waits);
-  }
-  /// A step has begun that step() has not told of: the state is that after it, or on its way there.
-  bool is_ahead() const noexcept { return under_way_ > 0; }
-  /// Waits for it, if there is one: nobody hears of it any more. Updates that were refused keep none back from here on.
-  void give_up_ahead();
+  /// Next batch, forward, backward (reducing as gradients appear), update. Collective. Throws comm::AgreedError,
+  /// without an update, when a rank failed or a number is not finite.
+  Result step(const Request& request);
 
-  /// Steps that step() has told of.
   std::int64_t steps_done() const noexcept { return steps_done_; }
   /// Where a resumed run goes on: what epoch() and next_position() say until the first step.
   /// The optimiser's state began after step `optimizer_since`.
@@ -102,26 +85,19 @@ class Trainer {
     std::int32_t index;  ///< small: work that captures it allocates nothing
     bool is_first, is_last;
   };
-  /// A step that was enqueued.
-  struct Enqueued {
-    RankStatus own;
-    std::string error;  ///< why this rank fails it; empty: it does not
-    std::int64_t number = 0, step_count = 0;
-    DataPlace place;  ///< after it
-  };
-  void enqueue(const Request& request);
+  RankStatus enqueue(const Request& request);
   template <class Work>
   void replay(MicroStep at, const Work& work);
   model::Model::Forward forward(MicroStep at);
   void backward(const model::Model::Forward& forward, MicroStep at);
-  void prepare_update(Enqueued& step);
+  void prepare_update(RankStatus& own);
   void update();
   model::Tensor loss_sums(std::int64_t micro) const;
   void report_losses();
   StepOutcome add_term_losses(StepOutcome outcome) const;
   void check_loss(std::int64_t micro);
-  std::string place_not_finite(int later) const;
-  StepOutcome wait();
+  std::string place_not_finite() const;
+  StepOutcome wait(const RankStatus& own);
   void account(double whole, double input, double exposed);
   [[noreturn]] void fail_not_finite(const StepOutcome& outcome, double gradient_norm);
 
@@ -132,10 +108,7 @@ class Trainer {
   model::GradientReady reduce_;   ///< gradients, as they become final
   model::PartUpdated send_part_;  ///< of the weights, where ranks share the update
   std::int64_t steps_done_ = 0, optimizer_since_ = 0;
-  DataPlace place_;                   ///< after steps_done_
-  Enqueued judged_;                   ///< the last that step() waited for
-  std::array<Enqueued, 2> enqueued_;  ///< the first `under_way_`, oldest first
-  int under_way_ = 0;
+  DataPlace place_;                        ///< after steps_done_
   std::pmr::vector<double> micro_losses_;  ///< on a device: sums of the losses up to each micro-step but the last
   /// With a tree: LossSums of each term, over all ranks.
   std::optional<model::Scalars> term_losses_;

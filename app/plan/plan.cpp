@@ -536,19 +536,6 @@ std::string format_sums(const Plan& plan, const comm::Communicator& communicator
 
 }  // namespace
 
-bool looks_ahead(const Plan& plan) {
-  // Looking ahead hides what the host does for a step, some 50 us; a stop that is asked for comes a step later. So it
-  // is for steps of at most so many FLOPs of a rank, which are 1.5 ms of an H100's bf16 at 70 %, 20 ms of its fp32
-  // (estimates).
-  constexpr double kMostFlops = 1e12;
-  const Workload& workload = plan.workload;
-  if (!plan.place.gpu || plan.servers || plan.islands || plan.tree) return false;
-  if (workload.work.accumulate > 1 || workload.optimizer.l2 > 0) return false;  // L2's loss is that after the step
-  double flops = 0;
-  for (const model::LayerPlan& layer : workload.network->plan()) flops += layer.forward_flops + layer.backward_flops;
-  return flops * static_cast<double>(workload.work.largest_part) <= kMostFlops;
-}
-
 std::string format_plan(const Plan& plan, const comm::Communicator& communicator) {
   const Workload& workload = plan.workload;
   const std::vector<comm::Slice>& buckets = plan.buckets;
@@ -613,7 +600,6 @@ std::string format_plan(const Plan& plan, const comm::Communicator& communicator
                       : work.accumulate > 1  ? fmt::format(" x {}", counted(work.accumulate, "micro-step"))
                                              : "",
                       counted(work.steps_per_epoch, "step"));
-  if (looks_ahead(plan)) text += "; each begins before the status of the one before is known";
   return text;
 }
 

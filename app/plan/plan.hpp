@@ -116,10 +116,6 @@ std::vector<model::Slice> owned_ranges(const Plan& plan, int rank, int ranks);
 comm::Slice served_part(const Servers& servers, std::size_t elements, int server);
 /// Ranks that share the samples of a step, of so many in all.
 int training_ranks(const Plan& plan, int ranks);
-/// Whether a step begins on a device before the host knows the status of the one before (Trainer::Next): where it is
-/// short, is one micro-step, nobody but its ranks has to do with the update, and nothing looks at the weights after
-/// each.
-bool looks_ahead(const Plan& plan);
 /// As Plan::memory, with `batch` samples at once.
 model::MemoryPlan memory_with(const Plan& plan, const comm::Communicator& communicator, std::int64_t batch);
 

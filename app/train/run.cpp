@@ -123,7 +123,6 @@ void Run::watch_loss(const StepFigures& figures) {
   if (run_.roll_back == 0 || figures.samples <= 0) return;
   loss_watch_.saw(figures.loss_sum / figures.samples);
   if (!loss_watch_.leaps()) return;
-  trainer_.give_up_ahead();
   const bool rounds = engine_.local_rounds() != nullptr || engine_.server_rounds() != nullptr;
   throw Divergence(figures.step, figures.step - LossWatch::kWindow * (trainer_.steps_done() - steps_before_),
                    fmt::format("step {}: the loss leaps: {:.5g} on average over the last {} {}, and {:.5g} at its best",
@@ -340,20 +339,16 @@ void Run::make_steps(StopSignals& signals) {
     report(step.figures);
     watch_loss(step.figures);
     report_checkpoint();
+    stopped_ = step.stop_requests > 0 && !last_step();  // in the last step there is nothing left to stop
     const std::int64_t made = engine_.server_rounds() != nullptr ? trainer_.steps_done() - steps_before_ : 1;
     wall_time_.took_step(watch.seconds() / static_cast<double>(std::max<std::int64_t>(1, made)));
     if (trainer_.next_position() >= workload_.work.epoch_samples) keep_error([this] { check_own_shards(); });
-    asked_.stop = asked_.stop || step.stop_requests > 0;
-    asked_.save = asked_.save || step.save_due || step.save_requests > 0;
-    asked_.answer = asked_.answer || step.save_requests > 0;
-    if (trainer_.is_ahead()) continue;  // the state is already that of the next step: what is asked for comes after it
-    const Asked asked = std::exchange(asked_, {});
-    stopped_ = asked.stop && !last_step();  // in the last step there is nothing left to stop
     // Who wants the job to stop may not wait long: the checkpoint comes first, the validation when it is resumed.
     if (due(workload_.work.evaluate_every) && !stopped_) evaluate_now();
-    const bool wanted = due(workload_.work.checkpoint_every) || asked.save || brings_best();
+    const bool wanted =
+        due(workload_.work.checkpoint_every) || step.save_due || step.save_requests > 0 || brings_best();
     if (wanted && !last_step()) save_now();  // the last: after validation
-    if (asked.answer) requests_.answered();
+    if (step.save_requests > 0) requests_.answered();
   }
   on_rank0([&] { reporter_.remaining(last_figures_, time(), [this] { return training_.optimizer.l2_loss(); }); });
 }
@@ -399,7 +394,7 @@ Trainer::Result Run::make_step(StopSignals& signals) {
          .go_on_at = go_on_at_});
   }
   LocalRounds* const rounds = engine_.local_rounds();
-  if (rounds == nullptr) return trainer_.step([&] { return next_request(signals); }, after_next());
+  if (rounds == nullptr) return trainer_.step(next_request(signals));
   return rounds->round(trainer_, [&] { return next_request(signals); });
 }
 
@@ -447,8 +442,7 @@ Trainer::Request Run::next_request(StopSignals& signals) {
   const bool time_is_up =
       wall_time_.is_up({.validation = will_be_due(workload_.work.evaluate_every),
                         .checkpoint = will_be_due(workload_.work.checkpoint_every) || checkpointer_.under_way() ||
-                                      (saves_best() && will_be_due(workload_.work.evaluate_every)),
-                        .later = trainer_.is_ahead() ? 2 : 0});
+                                      (saves_best() && will_be_due(workload_.work.evaluate_every))});
   requests_.came(signals.take_checkpoint_requests(), since_saved_.seconds());
   return {.stop = time_is_up || signals.stop_requested(),
           .save = requests_.wanted(),

@@ -57,11 +57,6 @@ class Run {
   io::TrainingRecord record() const;
 
  private:
-  /// What ranks have asked for, in steps whose successor had begun by then.
-  struct Asked {
-    bool stop = false, save = false, answer = false;
-    bool anything() const noexcept { return stop || save; }
-  };
   double epochs_done() const {
     return static_cast<double>(trainer_.epoch()) +
            static_cast<double>(trainer_.next_position()) / static_cast<double>(workload_.work.epoch_samples);
@@ -85,14 +80,7 @@ class Run {
   bool due(std::int64_t every) const { return every > 0 && trainer_.steps_done() / every > steps_before_ / every; }
   /// The same, asked before the step is made, or where the steps of a round are.
   bool will_be_due(std::int64_t every) const {
-    const std::int64_t ahead = trainer_.is_ahead() ? 1 : 0;
-    return every > 0 &&
-           (std::max(trainer_.steps_done(), steps_before_ + 1) + ahead) / every > (steps_before_ + ahead) / every;
-  }
-  /// Whether the step after the next one may begin before that is over: nothing looks at the state between the two.
-  Trainer::Next after_next() const {
-    const bool between = trainer_.steps_done() + 1 >= next_due() || asked_.anything();
-    return between ? Trainer::Next::waits : Trainer::Next::may_begin;
+    return every > 0 && std::max(trainer_.steps_done(), steps_before_ + 1) / every > steps_before_ / every;
   }
   /// By the clock, checkpoints seldom meet a validation: one that is the best so far brings its own.
   bool saves_best() const { return run_.checkpoint_every.seconds > 0 && run_.keep_best > 0; }
@@ -159,7 +147,6 @@ class Run {
   io::IoDeadline* io_deadline_ = nullptr;
   std::int64_t steps_before_ = 0;  ///< done when the last step, or round, began
   bool target_reached_ = false, stopped_ = false;
-  Asked asked_;
   bool owes_validation_ = false;  ///< the checkpoint was written where a validation was due, and before it
   std::int64_t evaluated_at_ = -1, saved_at_ = -1;
   std::int64_t best_at_ = -1;           ///< where this process has seen the best validation so far

@@ -117,7 +117,7 @@ JobTime ask_slurm() {
 
 bool is_last_step(double left, const Durations& longest, const Ahead& ahead) {
   const double follows = (ahead.validation ? longest.validation : 0) + (ahead.checkpoint ? longest.checkpoint : 0);
-  return left < (2 + ahead.later) * longest.step + follows + 2 * longest.checkpoint + kMargin;
+  return left < 2 * longest.step + follows + 2 * longest.checkpoint + kMargin;
 }
 
 double checkpoint_estimate(std::uint64_t bytes) {

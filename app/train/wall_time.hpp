@@ -22,7 +22,6 @@ struct Durations {
 struct Ahead {
   bool validation = false;
   bool checkpoint = false;
-  int later = 0;  ///< steps that are made before what is decided now takes effect, besides the next one
 };
 
 /// The rule: with `left` seconds to go, the next step is the last before the checkpoint. Otherwise there must be time

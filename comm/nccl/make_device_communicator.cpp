@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <array>
-#include <cstddef>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -43,15 +41,14 @@ class SerialDeviceCommunicator final : public SerialCommunicator {
   ::CUstream_st* producer_;
   std::string who_;
   double deadline_;
-  std::array<DeviceEvent, 2> ends_;  ///< of the last two steps
-  std::size_t ended_ = 0, waited_for_ = 0;
+  DeviceEvent reached_;  ///< the end of a step
 };
 
 SerialDeviceCommunicator::SerialDeviceCommunicator(const std::string& host, const DeviceCommunicatorOptions& options)
     : producer_(static_cast<cudaStream_t>(options.stream)),
       who_(device_label(host, options)),
       deadline_(options.deadline_seconds),
-      ends_{make_event(cudaEventDisableTiming), make_event(cudaEventDisableTiming)} {}
+      reached_(make_event(cudaEventDisableTiming)) {}
 
 std::unique_ptr<std::pmr::memory_resource> SerialDeviceCommunicator::do_reduction_memory(std::size_t bytes, MemoryUse) {
   const std::size_t size = rounded_up(std::max<std::size_t>(bytes, 1));
@@ -64,17 +61,14 @@ void SerialDeviceCommunicator::do_wait(const char* what, std::int64_t step) {
 }
 
 void SerialDeviceCommunicator::do_end_step() {
-  require_no_error(cudaEventRecord(ends_[ended_ % ends_.size()].get(), producer_), "the end of a step");
-  ++ended_;
+  require_no_error(cudaEventRecord(reached_.get(), producer_), "the end of a step");
 }
 
 void SerialDeviceCommunicator::do_wait_for_step(const char* what, std::int64_t step) {
-  const DeviceEvent& end = ends_[waited_for_ % ends_.size()];
-  ++waited_for_;
-  cudaError_t state = query_event(end.get());
+  cudaError_t state = query_event(reached_.get());
   Backoff backoff(kDevicePace);
   std::optional<Patience> patience;  // from the first sleep on: a step that is about to end never asks for the time
-  for (; state == cudaErrorNotReady; state = query_event(end.get())) {
+  for (; state == cudaErrorNotReady; state = query_event(reached_.get())) {
     if (backoff.stays_awake()) continue;
     std::this_thread::sleep_for(kDevicePace.sleep);
     if (!patience) patience.emplace(deadline_);

@@ -74,8 +74,8 @@ NcclCommunicator::NcclCommunicator(Communicator& host, const std::string& host_n
   all_succeed(host_, [&] {
     own_ = make_urgent_stream();
     for (DeviceEvent* event : {&ready_, &done_}) *event = make_event(cudaEventDisableTiming);
-    for (StepEnd& end : ends_) end.reached = make_event(cudaEventDefault);
-    require_success(cudaEventRecord(ends_[0].reached.get(), producer_), label_, "cudaEventRecord");
+    for (DeviceEvent* event : {&reached_, &before_}) *event = make_event(cudaEventDefault);
+    require_success(cudaEventRecord(before_.get(), producer_), label_, "cudaEventRecord");
     if (wire_ == WireFormat::bf16) staging_ = take_device_memory(kDeviceStagingBytes, label_);
     if (options.tree != nullptr) prepare_tree(*options.tree);
   });
@@ -349,9 +349,8 @@ NcclCommunicator::ExposedWait NcclCommunicator::make_exposed_wait() const {
 }
 
 NcclCommunicator::ExposedWait* NcclCommunicator::next_exposed_wait(bool capturing) {
-  StepEnd& next = ends_[ended_ % ends_.size()];
-  std::vector<ExposedWait>& waits = capturing ? recorded_ : next.immediate;
-  const std::size_t index = capturing ? recorded_.size() : next.used++;
+  std::vector<ExposedWait>& waits = capturing ? recorded_ : immediate_;
+  const std::size_t index = capturing ? recorded_.size() : immediate_used_++;
   if (index >= kMostExposedWaits) return nullptr;
   if (index >= waits.size()) {
     // To make an event is none of the things that a capture records, and none that it should forbid.
@@ -363,31 +362,31 @@ NcclCommunicator::ExposedWait* NcclCommunicator::next_exposed_wait(bool capturin
   return &waits[index];
 }
 
-double NcclCommunicator::read_exposed_waits(const StepEnd& before, const StepEnd& end) {
+double NcclCommunicator::read_exposed_waits() {
   double exposed = 0;
-  for (std::size_t i = 0; i < std::min(end.used, end.immediate.size()); ++i) {
-    exposed += std::max(0.0, seconds_between(end.immediate[i].begin, end.immediate[i].end).value_or(0));
+  for (std::size_t i = 0; i < std::min(immediate_used_, immediate_.size()); ++i) {
+    exposed += std::max(0.0, seconds_between(immediate_[i].begin, immediate_[i].end).value_or(0));
   }
   for (const ExposedWait& one : recorded_) {
-    // Its graph was launched for another step, which may be under way.
-    if (seconds_between(before.reached, one.begin).value_or(-1) < 0) continue;
-    if (seconds_between(one.end, end.reached).value_or(-1) < 0) continue;
+    if (seconds_between(before_, one.begin).value_or(-1) < 0) continue;  // its graph was launched for another step
     exposed += std::max(0.0, seconds_between(one.begin, one.end).value_or(0));
   }
   return exposed;
 }
 
-void NcclCommunicator::add_up_exposed_waits(const StepEnd& before, const StepEnd& end, std::int64_t step) {
+void NcclCommunicator::add_up_exposed_waits(std::int64_t step) {
   if (step < 0) {
-    exposed_ += read_exposed_waits(before, end);
+    exposed_ += read_exposed_waits();
   } else {
     // The first steps are not like the others: they connect, and are not recorded.
     if (every_step_ || steps_waited_for_ < kExposedSteps || steps_waited_for_ % kExposedSteps == 0) {
-      exposed_in_step_ = read_exposed_waits(before, end);
+      exposed_in_step_ = read_exposed_waits();
     }
     exposed_ += exposed_in_step_;
     ++steps_waited_for_;
   }
+  immediate_used_ = 0;
+  std::swap(before_, reached_);
 }
 
 // Waiting -------------------------------------------------------------------------------------------------------------
@@ -399,21 +398,16 @@ void NcclCommunicator::do_wait(const char* what, std::int64_t step) {
 
 void NcclCommunicator::do_end_step() {
   do_join();
-  check(cudaEventRecord(ends_[ended_ % ends_.size()].reached.get(), producer_), "cudaEventRecord");
-  ++ended_;
-  ends_[ended_ % ends_.size()].used = 0;
+  check(cudaEventRecord(reached_.get(), producer_), "cudaEventRecord");
 }
 
 void NcclCommunicator::do_wait_for_step(const char* what, std::int64_t step) {
-  const StepEnd& before = ends_[(waited_for_ - 1) % ends_.size()];
-  const StepEnd& end = ends_[waited_for_ % ends_.size()];
-  ++waited_for_;
   wait_until(what, step, [&] {
-    const cudaError_t state = query_event(end.reached.get());
+    const cudaError_t state = query_event(reached_.get());
     if (state != cudaErrorNotReady) check(state, "an operation on the device", what, step);
     return state == cudaSuccess;
   });
-  add_up_exposed_waits(before, end, step);
+  add_up_exposed_waits(step);
   trim_nccl_log();
 }
 

@@ -26,10 +26,9 @@
 ///
 /// EXPOSED TIME. Two timing events around the wait of join() on the producer's stream tell how long it stood still. In
 /// a capture they are recorded as external events, so that each replay records them again; whether a replay did in a
-/// step is seen by their time being between the ends of the step before and of this one. To read the times costs the
-/// host microseconds for each pair while the device idles, so after the first 7 steps they are read in every 7th step
-/// alone, and each step between counts as much as the last that was read. What is no step (a negative one) is always
-/// read.
+/// step is seen by their time being after the end of the step before. To read the times costs the host microseconds for
+/// each pair while the device idles, so after the first 7 steps they are read in every 7th step alone, and each step
+/// between counts as much as the last that was read. What is no step (a negative one) is always read.
 ///
 /// AS BFLOAT16. The own stream rounds what is to be summed into a staging buffer of fixed size, sums there, and widens
 /// the result back, a part of that size at a time: in the order of the stream, so one buffer does for all.
@@ -46,7 +45,6 @@
 /// named.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -78,12 +76,6 @@ class NcclCommunicator final : public Communicator {
   /// Around one join() on the producer's stream.
   struct ExposedWait {
     DeviceEvent begin, end;
-  };
-  /// The end of a step, or of what somebody waits for, on the producer's stream.
-  struct StepEnd {
-    DeviceEvent reached;
-    std::vector<ExposedWait> immediate;  ///< the first `used` since the end before
-    std::size_t used = 0;
   };
 
   std::unique_ptr<std::pmr::memory_resource> do_reduction_memory(std::size_t bytes, MemoryUse use) override;
@@ -124,8 +116,8 @@ class NcclCommunicator final : public Communicator {
   void describe_way(std::string_view log, bool listened);
   ExposedWait make_exposed_wait() const;
   ExposedWait* next_exposed_wait(bool capturing);
-  void add_up_exposed_waits(const StepEnd& before, const StepEnd& end, std::int64_t step);
-  double read_exposed_waits(const StepEnd& before, const StepEnd& end);
+  void add_up_exposed_waits(std::int64_t step);
+  double read_exposed_waits();
 
   /// Polls between two looks at the peers; returns when `done` does. Throws PeerError.
   template <class Done>
@@ -153,13 +145,13 @@ class NcclCommunicator final : public Communicator {
   std::string description_;
   DeviceStream own_;
   DeviceEvent ready_, done_;
-  /// Of end `number` at number % 3: the two that may be left to wait for, and the one before them.
-  std::array<StepEnd, 3> ends_;
-  std::size_t ended_ = 1, waited_for_ = 1;  ///< end 0: the start
-  std::vector<ExposedWait> recorded_;       ///< in graphs
-  DeviceMemory staging_;                    ///< sums as bfloat16; nothing where they travel as float32
-  DeviceMemory pieces_;                     ///< of subtrees; nothing without a tree
-  DeviceMemory steps_;                      ///< of the tree
+  DeviceEvent reached_, before_;        ///< the end of what is waited for, on the producer's stream; the end before
+  std::vector<ExposedWait> immediate_;  ///< the first immediate_used_ since the end before
+  std::size_t immediate_used_ = 0;
+  std::vector<ExposedWait> recorded_;  ///< in graphs
+  DeviceMemory staging_;               ///< sums as bfloat16; nothing where they travel as float32
+  DeviceMemory pieces_;                ///< of subtrees; nothing without a tree
+  DeviceMemory steps_;                 ///< of the tree
   const SummationTree* tree_ = nullptr;
   std::vector<int> first_subtrees_;                 ///< of each rank, in the order of the tree
   std::vector<NcclHandle::Message> messages_ = {};  ///< of one part

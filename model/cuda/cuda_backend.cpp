@@ -76,7 +76,8 @@ CudaBackend::CudaBackend(const BackendOptions& options, Device device)
       pinned_(device_.index),
       stream_(make_stream()),
       queues_(stream_.get(), options.side_streams),
-      spans_{{{make_timing_event(), make_timing_event()}, {make_timing_event(), make_timing_event()}}},
+      began_(make_timing_event()),
+      ended_(make_timing_event()),
       matmul_(memory_,
               {.precision = precision_,
                .workspace = workspace_for(device_),
@@ -233,8 +234,8 @@ void CudaBackend::do_sum_of_squares(const Tensor& x, const Tensor& out, Accumula
   if (accumulate == Accumulate::no) do_fill_zero(out);
 }
 
-void CudaBackend::do_report_loss(const Tensor& sums, const Tensor& status, const Tensor& refused) {
-  cuda::report_loss(stream_.get(), sums, status, refused);
+void CudaBackend::do_report_loss(const Tensor& sums, const Tensor& status) {
+  cuda::report_loss(stream_.get(), sums, status);
 }
 
 void CudaBackend::do_add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2,
@@ -312,25 +313,21 @@ void CudaBackend::forget_recordings() {
 
 void CudaBackend::mark_begin() {
   assert(!recorder_.recording());
-  last_span_ = 1 - last_span_;
-  TimedSpan& span = spans_[static_cast<std::size_t>(last_span_)];
-  check(cudaEventRecord(span.begin.get(), stream_.get()), "taking the time");
-  span.is_whole = false;
+  check(cudaEventRecord(began_.get(), stream_.get()), "taking the time");
+  has_begun_ = true;
+  has_ended_ = false;
 }
 
 void CudaBackend::mark_end() {
   assert(!recorder_.recording());
-  TimedSpan& span = spans_[static_cast<std::size_t>(last_span_)];
-  check(cudaEventRecord(span.end.get(), stream_.get()), "taking the time");
-  span.is_whole = true;
+  check(cudaEventRecord(ended_.get(), stream_.get()), "taking the time");
+  has_ended_ = true;
 }
 
-double CudaBackend::device_seconds(int later) {
-  assert(later == 0 || later == 1);
-  const TimedSpan& span = spans_[static_cast<std::size_t>(later == 0 ? last_span_ : 1 - last_span_)];
-  if (!span.is_whole) return -1;
+double CudaBackend::device_seconds() {
+  if (!has_begun_ || !has_ended_) return -1;
   float milliseconds = 0;
-  check(cudaEventElapsedTime(&milliseconds, span.begin.get(), span.end.get()), "taking the time");
+  check(cudaEventElapsedTime(&milliseconds, began_.get(), ended_.get()), "taking the time");
   return static_cast<double>(milliseconds) * 1e-3;
 }
 

@@ -4,7 +4,6 @@
 /// resources may be used by others.
 #pragma once
 
-#include <array>
 #include <optional>
 #include <string>
 
@@ -52,13 +51,9 @@ class CudaBackend final : public Backend {
   void forget_recordings() override;
   void mark_begin() override;
   void mark_end() override;
-  double device_seconds(int later) override;
+  double device_seconds() override;
 
  private:
-  struct TimedSpan {
-    Event begin, end;
-    bool is_whole = false;
-  };
   /// The device of `options`, checked.
   static Device choose(const BackendOptions& options);
   CudaBackend(const BackendOptions& options, Device device);
@@ -83,7 +78,7 @@ class CudaBackend final : public Backend {
                                const Tensor& sums) override;
   void do_add(const Tensor& x, const Tensor& to) override;
   void do_sum_of_squares(const Tensor& x, const Tensor& out, Accumulate accumulate) override;
-  void do_report_loss(const Tensor& sums, const Tensor& status, const Tensor& refused) override;
+  void do_report_loss(const Tensor& sums, const Tensor& status) override;
   void do_add_l2_gradient(const Tensor& parameters, const Tensor& gradients, float l2,
                           std::span<const UpdateSlice> slices) override;
   void do_update(const UpdateArenas& arenas, OptimizerKind kind, Averaging averaging, const Tensor& rule,
@@ -106,8 +101,8 @@ class CudaBackend final : public Backend {
   PinnedMemory pinned_;
   Stream stream_;
   StreamQueues queues_;
-  std::array<TimedSpan, 2> spans_;  ///< of mark_begin() and mark_end(): the last one, and the one before
-  int last_span_ = 0;
+  Event began_, ended_;
+  bool has_begun_ = false, has_ended_ = false;
   Matmul matmul_;
   const int unreserved_processors_;
   Block scratch_;  ///< for tensors of any width

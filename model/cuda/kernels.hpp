@@ -67,7 +67,7 @@ void binary_cross_entropy(cudaStream_t stream, const Tensor& logits, const Tenso
 void add(cudaStream_t stream, const Tensor& x, const Tensor& to);
 void sum_of_squares(cudaStream_t stream, const Tensor& x, const Tensor& out, Accumulate accumulate,
                     const Scratch& scratch);
-void report_loss(cudaStream_t stream, const Tensor& sums, const Tensor& status, const Tensor& refused);
+void report_loss(cudaStream_t stream, const Tensor& sums, const Tensor& status);
 /// gradients += l2 * parameters over the decayed chunks.
 void add_l2_gradient(cudaStream_t stream, const Tensor& parameters, const Tensor& gradients, float l2,
                      const UpdateChunks& chunks);

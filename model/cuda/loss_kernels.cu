@@ -19,13 +19,11 @@ __global__ void __launch_bounds__(kBlock) add_sums(const Sums* parts, int count,
   add_to(sums, total, factor);
 }
 
-__global__ void __launch_bounds__(kWarp)
-    report_loss_sums(const double* sums, const double* refused, StepStatus* status) {
+__global__ void __launch_bounds__(kWarp) report_loss_sums(const double* sums, StepStatus* status) {
   if (threadIdx.x != 0) return;
   status->loss = sums[0];
   status->metric = sums[1];
-  const bool was_refused = refused != nullptr && *refused != 0;
-  if (was_refused || !std::isfinite(sums[0])) status->non_finite += 1;
+  if (!std::isfinite(sums[0])) status->non_finite += 1;
 }
 
 /// The second kernel, where the first has left parts.
@@ -172,9 +170,9 @@ void binary_cross_entropy(cudaStream_t stream, const Tensor& logits, const Tenso
       BinaryCrossEntropy{.factor = static_cast<float>(factor), .smoothing = options.smoothing});
 }
 
-void report_loss(cudaStream_t stream, const Tensor& sums, const Tensor& status, const Tensor& refused) {
+void report_loss(cudaStream_t stream, const Tensor& sums, const Tensor& status) {
   launch("report_loss", report_loss_sums, {.threads = kWarp}, stream, static_cast<const double*>(sums.data),
-         static_cast<const double*>(refused.data), static_cast<StepStatus*>(status.data));
+         static_cast<StepStatus*>(status.data));
 }
 
 }  // namespace lockstep::model::cuda

@@ -62,7 +62,7 @@ void run_update(cudaStream_t stream, const UpdatePointers& arenas, bool wide, co
   launch("update", update_chunk<kKind, kAveraging, kShadow>,
          {.blocks = chunks.count, .threads = kBlock, .shared_bytes = sizeof(UpdateOfBlock)}, stream, arenas,
          static_cast<const UpdateRule*>(rule.data), chunks.data, wide, static_cast<const double*>(gate.non_finite.data),
-         static_cast<const double*>(gate.gradient_squares.data), static_cast<double*>(gate.refused.data));
+         static_cast<const double*>(gate.gradient_squares.data));
 }
 
 template <OptimizerKind kKind>

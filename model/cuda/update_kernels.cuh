@@ -156,11 +156,11 @@ __global__ void __launch_bounds__(kBlock)
   parts[2 * blockIdx.x + 1] = total.metric;
 }
 
-/// Nothing is written where the gate is closed, but that it was (`refused`, may be null). Four blocks a multiprocessor.
+/// Nothing is written where the gate is closed. Four blocks a multiprocessor.
 template <OptimizerKind kKind, bool kAveraging, bool kShadow>
 __global__ void __launch_bounds__(kBlock)
     update_chunk(UpdatePointers arenas, const UpdateRule* rule, const UpdateChunk* chunks, bool wide,
-                 const double* non_finite, const double* gradient_squares, double* refused) {
+                 const double* non_finite, const double* gradient_squares) {
   auto& block = shared<UpdateOfBlock>();
   const UpdateChunk chunk = chunks[blockIdx.x];
   if (threadIdx.x == 0) {
@@ -168,7 +168,6 @@ __global__ void __launch_bounds__(kBlock)
     if constexpr (formulas::needs_norms(kKind)) {
       block.scalars = formulas::with_ratio(block.scalars, arenas.ratios[chunk.slice]);
     }
-    if (blockIdx.x == 0 && !block.is_open && refused != nullptr) *refused = 1;
   }
   __syncthreads();
   if (!block.is_open) return;

@@ -58,7 +58,8 @@ void Optimizer::sum_squares() {
 }
 
 void Optimizer::update(const PartUpdated& updated) {
-  const UpdateGate gate = status_.gate();
+  const UpdateGate gate{.non_finite = status_.number(&StepStatus::non_finite),
+                        .gradient_squares = status_.number(&StepStatus::gradient_squares)};
   const auto& parts = parameters_.owned().parts();
   for (std::size_t i = 0; i < parts.size(); ++i) {
     if (parts[i].range.count > 0) {

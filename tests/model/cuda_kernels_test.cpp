@@ -324,7 +324,7 @@ TEST(ReportLoss, CopiesAndCountsWhatIsNotFinite) {
           sums.set(0, loss);
           sums.set(1, 7);
           for (std::size_t i = 2; i < kStepStatusSize; ++i) status.set(i, i == 2 ? 3 : 8 + static_cast<double>(i));
-          report_loss(nullptr, sums.tensor(), status.tensor(), {});
+          report_loss(nullptr, sums.tensor(), status.tensor());
         },
         [&](Tensors& t) {
           if (std::isnan(loss)) {

@@ -54,10 +54,9 @@ class TrainerTest : public testing::Test {
   MicroBatch next() {
     if (fail_at_ == delivered_) throw std::runtime_error("shard-00003.h5: sample 7 has label 77");
     const std::int64_t count = sizes_[static_cast<std::size_t>(delivered_) % sizes_.size()];
-    const std::vector<float>& x = delivered_ == spoilt_at_ ? spoilt_ : samples_.x;
     if (delivered_ % static_cast<std::int64_t>(sizes_.size()) == 0) first_ = 0;
     const MicroBatch micro{
-        .batch = {.x = x.data() + first_ * kFeatures, .y = samples_.y.data() + first_, .count = count},
+        .batch = {.x = samples_.x.data() + first_ * kFeatures, .y = samples_.y.data() + first_, .count = count},
         .step_count = step_count_,
         .next_position = next_position_ += 5};
     first_ += count;
@@ -74,8 +73,7 @@ class TrainerTest : public testing::Test {
     reducer_.emplace(communicator_, training_->parameters.gradient_elements(),
                      comm::BucketRule(comm::Transport::serial, 1, 1).cut(network_->parameters().slice_ends()));
     delivered_ = next_position_ = 0;
-    Trainer::Parts parts{*backend_, *training_, communicator_, communicator_, *reducer_};
-    parts.looks_ahead = looks_ahead_;
+    const Trainer::Parts parts{*backend_, *training_, communicator_, communicator_, *reducer_};
     return trainer_.emplace(parts, *schedule_, accumulate, [this] { return next(); });
   }
   std::vector<float> parameters() {
@@ -83,22 +81,9 @@ class TrainerTest : public testing::Test {
     training_->parameters.download_group("parameters", values);
     return values;
   }
-  /// A step whose successor may begin before it is over.
-  Trainer::Result step_ahead() {
-    return trainer_->step(
-        [this] {
-          ++asked_;
-          return Trainer::Request();
-        },
-        Trainer::Next::may_begin);
-  }
   std::string failure(const Trainer::Request& request = {}) {
-    return failure_of([&] { trainer_->step(request); });
-  }
-  template <class Work>
-  std::string failure_of(const Work& work) {
     try {
-      work();
+      trainer_->step(request);
     } catch (const comm::AgreedError& error) {
       return error.what();
     }
@@ -112,10 +97,7 @@ class TrainerTest : public testing::Test {
   model::OptimizerOptions optimizer_{.kind = model::OptimizerKind::adam};
   Samples samples_ = samples(12);
   std::vector<std::int64_t> sizes_{12};
-  std::int64_t step_count_ = 12, delivered_ = 0, first_ = 0, next_position_ = 0, fail_at_ = -1, asked_ = 0;
-  std::int64_t spoilt_at_ = -1;  ///< the micro-batch of which every number is NaN
-  std::vector<float> spoilt_ = std::vector<float>(12 * kFeatures, std::numeric_limits<float>::quiet_NaN());
-  bool looks_ahead_ = false;
+  std::int64_t step_count_ = 12, delivered_ = 0, first_ = 0, next_position_ = 0, fail_at_ = -1;
   std::optional<model::LearningRateSchedule> schedule_;
   std::optional<model::Training> training_;
   std::optional<comm::GradientReducer> reducer_;
@@ -206,76 +188,18 @@ TEST_F(TrainerTest, ADeviceNamesTheMicroStepThatIsNotFinite) {
   EXPECT_THAT(failure(), HasSubstr("first in input"));
 }
 
-TEST_F(TrainerTest, ADeviceMayBeginTheNextStepBeforeThisOneIsOver) {
+TEST_F(TrainerTest, ABatchThatCannotBeFetchedAheadFailsTheStepThatWantsIt) {
   backend_ = std::make_unique<LikeADevice>();
-  std::vector<double> losses;
-  for (const bool ahead : {false, true}) {
-    looks_ahead_ = ahead;
-    asked_ = 0;
-    trainer(1);
-    std::vector<float> weights;
-    for (int i = 0; i < 4; ++i) {
-      const Trainer::Result result = step_ahead();
-      EXPECT_EQ(result.figures.step, i + 1);
-      EXPECT_DOUBLE_EQ(result.figures.learning_rate, i == 0 ? 0.05 : 0.1);
-      EXPECT_EQ(asked_, ahead ? i + 2 : i + 1) << "one request for each step that begins";
-      EXPECT_EQ(trainer_->is_ahead(), ahead);
-      EXPECT_EQ(trainer_->steps_done(), i + 1);
-      EXPECT_EQ(trainer_->next_position(), 5 * (i + 1)) << "where the step that is over left the data";
-      if (!ahead) losses.push_back(result.figures.loss_sum);
-      EXPECT_EQ(result.figures.loss_sum, losses[static_cast<std::size_t>(i)]);
-    }
-    const Trainer::Result last = trainer_->step({});
-    EXPECT_EQ(last.figures.step, 5);
-    EXPECT_FALSE(trainer_->is_ahead());
-    if (!ahead) losses.push_back(last.figures.loss_sum);
-    EXPECT_EQ(last.figures.loss_sum, losses.back());
-  }
-}
-
-/// The step after the one that fails has a good batch and has begun: it must wait for the host's word.
-TEST_F(TrainerTest, NoStepChangesTheWeightsUntilTheHostHasRuled) {
-  backend_ = std::make_unique<LikeADevice>();
-  looks_ahead_ = true;
-  spoilt_at_ = 1;
-  trainer(1);
-  EXPECT_EQ(step_ahead().figures.step, 1);  // the second one has begun, and updates nothing
-  const std::vector<float> before = parameters();
-  const std::string message = failure_of([&] { step_ahead(); });
-  EXPECT_EQ(delivered_, 3) << "the third one has begun";
-  EXPECT_THAT(message, HasSubstr("step 2: the loss is not finite: first in input"));
-  EXPECT_THAT(message, HasSubstr("weights of step 1 were not touched"));
-  EXPECT_EQ(parameters(), before);
-  EXPECT_EQ(trainer_->steps_done(), 1);
-  EXPECT_FALSE(trainer_->is_ahead());
-  EXPECT_EQ(trainer_->step({}).figures.step, 2) << "who goes on may";
-  EXPECT_NE(parameters(), before);
-}
-
-TEST_F(TrainerTest, AReaderThatFailsFailsTheStepThatBeganAhead) {
-  backend_ = std::make_unique<LikeADevice>();
-  looks_ahead_ = true;
   for (const std::int64_t at : {1, 2, 3}) {
     fail_at_ = at;
     trainer(1);
-    std::vector<float> before;
-    for (std::int64_t i = 0; i < at; ++i) EXPECT_EQ(step_ahead().figures.step, i + 1);
-    before = parameters();
-    EXPECT_THAT(failure_of([&] { step_ahead(); }), HasSubstr("shard-00003.h5: sample 7 has label 77"));
+    for (std::int64_t i = 0; i < at; ++i) EXPECT_EQ(trainer_->step({}).figures.step, i + 1);
+    const std::vector<float> before = parameters();
+    EXPECT_THAT(failure(), HasSubstr("shard-00003.h5: sample 7 has label 77"));
     EXPECT_EQ(parameters(), before);
     EXPECT_EQ(trainer_->steps_done(), at);
+    EXPECT_EQ(trainer_->next_position(), 5 * at) << "where the last step that was made left the data";
   }
-}
-
-TEST_F(TrainerTest, AStepThatIsGivenUpCountsForNothing) {
-  backend_ = std::make_unique<LikeADevice>();
-  looks_ahead_ = true;
-  trainer(1);
-  step_ahead();
-  trainer_->give_up_ahead();
-  EXPECT_FALSE(trainer_->is_ahead());
-  EXPECT_EQ(trainer_->steps_done(), 1);
-  EXPECT_EQ(trainer_->step({}).figures.step, 2);
 }
 
 TEST_F(TrainerTest, ProductsLeaveProcessorsToCommunicationWhileGradientsAreReduced) {

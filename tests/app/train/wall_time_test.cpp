@@ -36,12 +36,6 @@ TEST(LastStep, CountsWhatFollowsOnTheStep) {
   EXPECT_TRUE(is_last_step(59.9, longest, {.validation = true, .checkpoint = true}));
 }
 
-TEST(LastStep, CountsTheStepsBeforeADecisionTakesEffect) {
-  const Durations longest{.step = 2, .validation = 30, .checkpoint = 7};
-  EXPECT_FALSE(is_last_step(27.1, longest, {.later = 2}));
-  EXPECT_TRUE(is_last_step(26.9, longest, {.later = 2}));
-}
-
 // Whatever the schedule of validations and checkpoints: who follows the rule ends in time, with the checkpoint taking
 // twice as long as any before, and wastes no more than that and a step.
 TEST(LastStep, AJobThatFollowsTheRuleEndsInTime) {
