@@ -74,7 +74,9 @@ struct MaxPoolForward {
         }
       }
     } else {
+#pragma unroll 1  // on compute capability 8.0 several turns at once spill registers
       for (int i = 0; i < slide.window_height; ++i) {
+#pragma unroll 1
         for (int j = 0; j < slide.window_width; ++j) {
           if (!inside(i, j)) continue;
           load<kWidth>(from(i, j), wide, values);
