@@ -22,7 +22,8 @@ inline constexpr std::size_t kMostAttentionWorkspace = std::size_t{1} << 30;
 constexpr std::size_t library_attention_bytes(std::int64_t scores) {
   return static_cast<std::size_t>(scores) * 2 + 4096;
 }
-/// The same where the order of its sums does not matter: a float32 sum for each query's gradient.
+/// The same where the order of its sums does not matter: a float32 sum for each element of the queries' gradient. No
+/// more than library_attention_bytes() where the context is at least twice the head size.
 constexpr std::size_t query_sum_bytes(std::int64_t query_elements) {
   return static_cast<std::size_t>(query_elements) * sizeof(float);
 }

@@ -252,7 +252,7 @@ void Trainer::account(double whole, double input, double exposed) {
   }
 }
 
-/// Where a step that fails went wrong on this rank; empty: nowhere, as far as its last batch tells.
+/// The place where a failing step went wrong on this rank; empty if its last batch shows none.
 std::string Trainer::place_not_finite() const {
   if (!not_finite_.empty()) return not_finite_;
   const auto first = std::ranges::find_if(micro_losses_, [](double loss) { return !std::isfinite(loss); });

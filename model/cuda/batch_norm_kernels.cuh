@@ -33,7 +33,7 @@ inline Tiling norm_tiling(std::int64_t rows, std::int64_t columns, int width, st
   return tiling;
 }
 
-/// What belongs to the columns of a block.
+/// Coefficients of a block's columns.
 template <int kCoefficients>
 struct ColumnCoefficients {
   float of[kCoefficients][kMaxNormColumns];

@@ -14,7 +14,7 @@ namespace {
 /// The same elements in so many rows, at least one.
 Tensor in_rows(const Tensor& tensor, std::int64_t rows) { return tensor.reshaped(rows, tensor.count() / rows); }
 
-/// Whether a step's product back is made in parts, by gates, which the pass behind it adds up. The product has a
+/// True if a step's product back is made in parts, by gates, which the pass behind it adds up. The product has a
 /// quarter of the columns of the one forward and four times the terms: whole sums would leave most of a GPU idle, and
 /// sums that are split over blocks need a kernel of their own, in a chain where each waits for the one before. With
 /// many sequences there are enough sums, and parts are many bytes.

@@ -40,7 +40,7 @@ bool are_aligned(std::initializer_list<Tensor> tensors) {
   });
 }
 
-/// What the graphs read from host memory when they are enqueued.
+/// Numbers in host memory that the graphs read when they are enqueued.
 struct HostNumbers {
   float scale, masked = -std::numeric_limits<float>::infinity(), one = 1;
   explicit HostNumbers(const Attention& shape) : scale(1 / std::sqrt(static_cast<float>(shape.head_size))) {}
@@ -52,8 +52,7 @@ class CudnnAttention final : public AttentionLibrary {
       : memory_(memory),
         before_moving_(std::move(before_moving)),
         most_workspace_(options.most_workspace),
-        backward_(options.in_any_order ? CudnnAttentionProblem::Kind::backward_in_any_order
-                                       : CudnnAttentionProblem::Kind::backward) {}
+        in_any_order_(options.in_any_order) {}
 
   bool forward(cudaStream_t stream, const Attention& shape, const AttentionForwardOperands& operands) override {
     const auto& [joint, keys, y, log_sums] = operands;
@@ -79,16 +78,19 @@ class CudnnAttention final : public AttentionLibrary {
                 const Tensor& deltas) override {
     const auto& [joint, keys, y, log_sums, d_y, d_joint] = operands;
     if (!takes(shape, y) || !are_aligned({joint, y, log_sums, d_y, d_joint, deltas})) return false;
+    using Kind = CudnnAttentionProblem::Kind;
+    // Shorter contexts have more query sums than gradients of scores, for which memory is planned.
+    const Kind kind =
+        in_any_order_ && shape.context >= 2 * shape.head_size ? Kind::backward_in_any_order : Kind::backward;
     const std::int64_t samples = joint.rows / shape.context;
-    const std::int64_t at_once = cudnn_attention_samples(shape, backward_, samples, most_workspace_);
+    const std::int64_t at_once = cudnn_attention_samples(shape, kind, samples, most_workspace_);
     if (at_once < 1) return false;
-    const std::size_t bytes_of_sums = backward_ == CudnnAttentionProblem::Kind::backward
-                                          ? 0
-                                          : query_sum_bytes(at_once * shape.context * shape.width());
+    const std::size_t bytes_of_sums =
+        kind == Kind::backward ? 0 : query_sum_bytes(at_once * shape.context * shape.width());
     void* const sums = bytes_of_sums == 0 ? nullptr : grown(query_sums_, bytes_of_sums, memory_, before_moving_);
     HostNumbers numbers(shape);
     for (std::int64_t sample = 0; sample < samples; sample += at_once) {
-      Planned* const planned = plan_for({.kind = backward_,
+      Planned* const planned = plan_for({.kind = kind,
                                          .samples = std::min(at_once, samples - sample),
                                          .context = shape.context,
                                          .heads = shape.heads,
@@ -179,7 +181,7 @@ class CudnnAttention final : public AttentionLibrary {
   DeviceMemory& memory_;
   std::function<void()> before_moving_;
   std::size_t most_workspace_;
-  CudnnAttentionProblem::Kind backward_;
+  bool in_any_order_;
   CudnnSession cudnn_;
   std::map<CudnnAttentionProblem, Planned> plans_;
   std::string reason_;

@@ -39,7 +39,7 @@ inline constexpr std::int64_t kCudnnQueries = 1, kCudnnKeys = 2, kCudnnValues = 
 
 /// Before 9.10.2 gradients were wrong for some shapes, and another number stood for what is masked.
 inline constexpr std::size_t kLeastCudnnForAttention = 91002;
-/// Whether the graphs mean this attention: whole tiles, no dropout, all queries.
+/// True if the graphs compute this attention: whole tiles, no dropout, all queries.
 bool cudnn_may_take(const Attention& shape) noexcept;
 /// Samples that one backward pass takes at a time, so that the gradients of their scores, or their query sums, fit in the
 /// workspace, in as few nearly equal calls as that allows; 0 where not even those of one fit.

@@ -110,7 +110,11 @@ class CudnnConvolution final : public ConvolutionLibrary {
     std::size_t best = 0;
     float best_time = std::numeric_limits<float>::infinity();
     for (std::size_t i = 0; plans.size() > 1 && i < plans.size(); ++i) {
-      enqueue(stream, plans[i], pointers);
+      try {
+        enqueue(stream, plans[i], pointers);
+      } catch (const DeviceError&) {  // another will do
+        continue;
+      }
       const float time = time_of(stream, kRounds, [&] { enqueue(stream, plans[i], pointers); });
       if (time >= best_time) continue;
       best_time = time;
@@ -146,8 +150,8 @@ class CudnnConvolution final : public ConvolutionLibrary {
 
 }  // namespace
 
-std::unique_ptr<ConvolutionLibrary> make_convolution_library(DeviceMemory& memory,
-                                                             std::function<void()> before_moving, Tuning tuning) {
+std::unique_ptr<ConvolutionLibrary> make_convolution_library(DeviceMemory& memory, std::function<void()> before_moving,
+                                                             Tuning tuning) {
   return std::make_unique<CudnnConvolution>(memory, std::move(before_moving), tuning);
 }
 

@@ -92,7 +92,7 @@ inline constexpr std::int64_t kCudnnAlignment = 16;
 struct CudnnPlan {
   CudnnDescriptor descriptor;
   std::size_t workspace = 0;  ///< bytes
-  /// What it was made of, and others of the same graph. Nothing says that the library copies it.
+  /// Descriptors of which this plan and others of the same graph were made. Nothing says that the library copies them.
   std::shared_ptr<std::vector<CudnnDescriptor>> made_of = {};
 };
 

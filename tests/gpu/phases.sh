@@ -84,7 +84,7 @@ describe_machine() {
     nvidia-smi -q -d CLOCK,PERFORMANCE | head -n 60
   fi
   echo "LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}"
-  cat "${bundle:-.}/.library_folders" 2>/dev/null
+  cat "${bundle:-.}/.found_folders" 2>/dev/null
   for tool in python3 nvcc g++ cmake ncu compute-sanitizer cuobjdump flock xz mpirun; do
     echo "$tool: $(command -v $tool)"
   done

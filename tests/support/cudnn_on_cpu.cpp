@@ -32,7 +32,7 @@ using lockstep::test::MemoryAccess;
 std::vector<std::string> the_convolution_refusals;
 int the_convolutions = 0, the_graphs = 0;
 bool convolutions_are_refused = false;
-bool sums_in_any_order_are_allowed = false, first_engine_is_slow = false;
+bool sums_in_any_order_are_allowed = false, first_engine_is_slow = false, first_engine_fails = false;
 
 cudnnStatus_t refuse_call(cudnnStatus_t status, std::string why) {
   the_convolution_refusals.push_back(std::move(why));
@@ -638,6 +638,7 @@ std::vector<std::string> take_convolution_refusals() { return std::exchange(the_
 int take_convolutions() { return std::exchange(the_convolutions, 0); }
 void refuse_convolutions(bool refuse) { convolutions_are_refused = refuse; }
 void slow_first_engine_down(bool slow) { first_engine_is_slow = slow; }
+void let_first_engine_fail(bool fail) { first_engine_fails = fail; }
 bool last_engine_was_the_first() { return last_engine == Engine::will_do; }
 void allow_sums_in_any_order(bool allow) { sums_in_any_order_are_allowed = allow; }
 
@@ -814,6 +815,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   }
   if (bytes > 0 && workspace == nullptr) return refuse_call(CUDNN_STATUS_BAD_PARAM, "a workspace that is missing");
   if (bytes > 0) accesses.push_back({workspace, bytes, true});
+  if (first_engine_fails && configuration.engine == Engine::will_do) return CUDNN_STATUS_EXECUTION_FAILED;
   ++(convolves ? the_convolutions : the_graphs);
   last_engine = configuration.engine;
   const bool pauses = first_engine_is_slow && configuration.engine == Engine::will_do;

@@ -30,6 +30,8 @@ int take_graphs();
 void refuse_convolutions(bool refuse);
 /// The first engine that will do takes 5 ms longer for what it computes from now on, or no longer.
 void slow_first_engine_down(bool slow);
+/// That engine's plans fail when they run from now on, or work again.
+void let_first_engine_fail(bool fail);
 /// Of the two that will do, whether the first was the last to run.
 bool last_engine_was_the_first();
 /// Products that blocks add to what their tensor held before, in any order, are refused (so at first), or computed.

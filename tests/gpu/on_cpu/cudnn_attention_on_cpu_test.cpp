@@ -136,6 +136,21 @@ TEST(AttentionOnCpu, IsThatOfTheReferenceWhereItsOrderOfSumsDoesNotMatter) {
   }
 }
 
+/// Otherwise its sums would need more memory than is planned.
+TEST(AttentionOnCpu, OfAShortContextRepeatsAnyhow) {
+  const auto backend = gpu();
+  cuda::DeviceMemory memory(0);
+  const Attention wide{.context = 128, .heads = 1, .head_size = 128, .dropout = {}};
+  const auto library = cuda::make_attention_library(
+      memory, [] {}, {.in_any_order = true});
+  const Call call(*backend, wide);
+  ASSERT_TRUE(library->forward(stream_of(*backend), wide, call.forward()));
+  ASSERT_TRUE(library->backward(stream_of(*backend), wide, call.backward(), call.deltas.tensor()));
+  backend->synchronize();
+  call.expect_exact();
+  EXPECT_THAT(take_convolution_refusals(), IsEmpty());
+}
+
 TEST(AttentionOnCpu, ComesFromOurOwnKernelsWhereTheLibraryHasNothing) {
   const auto backend = gpu();
   cuda::DeviceMemory memory(0);

@@ -107,7 +107,8 @@ TEST(ConvolutionsOnCpu, AreOfTheQuickestPlanWhereTheyAreTimed) {
   lockstep::test::slow_first_engine_down(true);
   std::vector<float> first;
   for (const cuda::Tuning tuning : {cuda::Tuning::first, cuda::Tuning::timed}) {
-    const auto library = cuda::make_convolution_library(memory, [] {}, tuning);
+    const auto library = cuda::make_convolution_library(
+        memory, [] {}, tuning);
     ASSERT_TRUE(library->forward(stream, shape, x.tensor(), w.tensor(), y.tensor()));
     backend->synchronize();
     EXPECT_EQ(lockstep::test::last_engine_was_the_first(), tuning == cuda::Tuning::first);
@@ -115,6 +116,16 @@ TEST(ConvolutionsOnCpu, AreOfTheQuickestPlanWhereTheyAreTimed) {
     EXPECT_EQ(y.fetch(), first);
   }
   lockstep::test::slow_first_engine_down(false);
+
+  lockstep::test::let_first_engine_fail(true);
+  const auto untimed = cuda::make_convolution_library(memory, [] {});
+  EXPECT_THROW(static_cast<void>(untimed->forward(stream, shape, x.tensor(), w.tensor(), y.tensor())), DeviceError);
+  const auto timed = cuda::make_convolution_library(
+      memory, [] {}, cuda::Tuning::timed);
+  EXPECT_TRUE(timed->forward(stream, shape, x.tensor(), w.tensor(), y.tensor())) << "the second works";
+  lockstep::test::let_first_engine_fail(false);
+  backend->synchronize();
+  EXPECT_EQ(y.fetch(), first);
   EXPECT_THAT(take_convolution_refusals(), IsEmpty());
 }
 
@@ -154,8 +165,8 @@ struct Description {
     wrong_stride,    ///< pixels that overlap
     wrong_channels,  ///< of the filters
     missing_attribute,
-    wrong_type,    ///< an extent of another type
-    wrong_number,  ///< two extents
+    wrong_type,     ///< an extent of another type
+    wrong_number,   ///< two extents
     not_finalized,  ///< a tensor
     double_factors  ///< beside sums in fp32: the library takes them, and computes with half of their bytes
   };
