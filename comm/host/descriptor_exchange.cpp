@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <optional>
 #include <stdexcept>
 
 #include <fmt/format.h>
@@ -26,6 +27,9 @@ struct Letter {
   std::uint64_t number = 0;  ///< of the exchange
 };
 
+/// Messages that are read before the others' turn: whoever sends without end holds nobody up for ever.
+constexpr int kMaxMessagesAtOnce = 64;
+
 struct Place {
   explicit Place(std::uint64_t address) {
     name.sun_family = AF_UNIX;
@@ -38,33 +42,30 @@ struct Place {
   socklen_t length;
 };
 
-/// A message with room for one descriptor.
-struct Envelope {
-  Envelope(Letter& letter, Place* to) : contents{.iov_base = &letter, .iov_len = sizeof(letter)} {
-    if (to != nullptr) {
-      header.msg_name = &to->name;
-      header.msg_namelen = to->length;
-    }
-    header.msg_iov = &contents;
-    header.msg_iovlen = 1;
-    header.msg_control = control.data();
-    header.msg_controllen = control.size();
-  }
-  iovec contents;
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr header{};
+/// A descriptor and who sends it, as the kernel says; either may be absent.
+union Control {
+  cmsghdr align;
+  std::array<char, CMSG_SPACE(sizeof(ucred)) + CMSG_SPACE(sizeof(int))> bytes;
 };
 
 /// False: the receiver's queue is full.
 bool send(int socket, const DescriptorExchange::Peer& peer, Letter letter, int descriptor) {
   Place to(peer.address);
-  Envelope envelope(letter, &to);
-  cmsghdr* const rights = CMSG_FIRSTHDR(&envelope.header);
+  iovec contents{.iov_base = &letter, .iov_len = sizeof(letter)};
+  Control control{};
+  msghdr header{};
+  header.msg_name = &to.name;
+  header.msg_namelen = to.length;
+  header.msg_iov = &contents;
+  header.msg_iovlen = 1;
+  header.msg_control = &control;
+  header.msg_controllen = CMSG_SPACE(sizeof(int));
+  cmsghdr* const rights = CMSG_FIRSTHDR(&header);
   rights->cmsg_level = SOL_SOCKET;
   rights->cmsg_type = SCM_RIGHTS;
   rights->cmsg_len = CMSG_LEN(sizeof(int));
   std::memcpy(CMSG_DATA(rights), &descriptor, sizeof(descriptor));
-  if (sendmsg(socket, &envelope.header, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return true;
+  if (sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return true;
   // As many descriptors as may be on their way at once: a limit that passes.
   if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR || errno == ETOOMANYREFS || errno == ENOBUFS) {
     return false;
@@ -73,22 +74,47 @@ bool send(int socket, const DescriptorExchange::Peer& peer, Letter letter, int d
       fmt::format("cannot send shared memory to {} (a local socket): {}", peer.name, std::strerror(errno)));
 }
 
-/// The descriptor that came with a message, -1: none; false: there is no message.
-bool receive(int socket, Letter& letter, int& descriptor) {
-  descriptor = -1;
-  Envelope envelope(letter, nullptr);
-  const ssize_t bytes = recvmsg(socket, &envelope.header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+struct Received {
+  Letter letter;          ///< zeros where its size is wrong
+  int descriptor = -1;    ///< owned by the caller; -1: none came
+  bool from_own_user = false;
+};
+
+/// The next message; nullopt: there is none. Descriptors beyond the first are closed.
+std::optional<Received> receive(int socket, int flags, std::size_t control_room) {
+  Received received;
+  iovec contents{.iov_base = &received.letter, .iov_len = sizeof(received.letter)};
+  Control control{};
+  msghdr header{};
+  header.msg_iov = &contents;
+  header.msg_iovlen = 1;
+  header.msg_control = control_room > 0 ? &control : nullptr;
+  header.msg_controllen = control_room;
+  const ssize_t bytes = recvmsg(socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_TRUNC | flags);
   if (bytes < 0) {
-    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return false;
+    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return std::nullopt;
     throw std::runtime_error(fmt::format("cannot receive shared memory (a local socket): {}", std::strerror(errno)));
   }
-  for (cmsghdr* part = CMSG_FIRSTHDR(&envelope.header); part != nullptr; part = CMSG_NXTHDR(&envelope.header, part)) {
-    if (part->cmsg_level == SOL_SOCKET && part->cmsg_type == SCM_RIGHTS) {
-      std::memcpy(&descriptor, CMSG_DATA(part), sizeof(descriptor));
+  for (cmsghdr* part = CMSG_FIRSTHDR(&header); part != nullptr; part = CMSG_NXTHDR(&header, part)) {
+    if (part->cmsg_level != SOL_SOCKET) continue;
+    if (part->cmsg_type == SCM_CREDENTIALS) {
+      ucred sender{};
+      std::memcpy(&sender, CMSG_DATA(part), sizeof(sender));
+      received.from_own_user = sender.uid == getuid();
+    } else if (part->cmsg_type == SCM_RIGHTS) {
+      for (std::size_t at = 0; CMSG_LEN(at + sizeof(int)) <= part->cmsg_len; at += sizeof(int)) {
+        int descriptor = -1;
+        std::memcpy(&descriptor, CMSG_DATA(part) + at, sizeof(descriptor));
+        if (received.descriptor >= 0) {
+          close(descriptor);
+        } else {
+          received.descriptor = descriptor;
+        }
+      }
     }
   }
-  if (bytes != sizeof(letter)) letter = {};
-  return true;
+  if (bytes != sizeof(Letter)) received.letter = {};
+  return received;
 }
 
 }  // namespace
@@ -96,7 +122,9 @@ bool receive(int socket, Letter& letter, int& descriptor) {
 DescriptorExchange::DescriptorExchange() : address_(random_nonce()) {
   socket_ = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   const Place own(address_);
-  if (socket_ < 0 || bind(socket_, own.get(), own.length) != 0) {
+  const int on = 1;
+  if (socket_ < 0 || setsockopt(socket_, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) != 0 ||
+      bind(socket_, own.get(), own.length) != 0) {
     const int error = errno;
     if (socket_ >= 0) close(socket_);
     throw std::runtime_error(fmt::format("cannot make a local socket to share memory by: {}", std::strerror(error)));
@@ -121,15 +149,22 @@ std::vector<int> DescriptorExchange::exchange(int descriptor, std::uint64_t own_
       while (sent < peers.size() && send(socket_, peers[sent], {.nonce = own_nonce, .number = number}, descriptor)) {
         ++sent;
       }
-      Letter letter;
-      for (int came = -1; receive(socket_, letter, came);) {
-        const auto sender = std::ranges::find_if(peers, [&](const Peer& peer) { return peer.nonce == letter.nonce; });
+      for (int taken = 0; taken < kMaxMessagesAtOnce; ++taken) {
+        // A first look has no room for descriptors. The kernel drops those of strangers: none becomes one of this
+        // process, not even to be closed, which a file system of theirs could make wait for ever.
+        const std::optional<Received> seen = receive(socket_, MSG_PEEK, CMSG_SPACE(sizeof(ucred)));
+        if (!seen) break;
+        const auto sender =
+            std::ranges::find_if(peers, [&](const Peer& peer) { return peer.nonce == seen->letter.nonce; });
         const auto index = static_cast<std::size_t>(sender - peers.begin());
-        if (came >= 0 && letter.number == number && sender != peers.end() && theirs[index] < 0) {
-          theirs[index] = came;
+        const bool expected = seen->from_own_user && seen->letter.number == number && sender != peers.end();
+        const auto got = receive(socket_, 0, expected ? sizeof(Control) : 0);
+        if (!got || got->descriptor < 0) continue;
+        if (theirs[index] < 0) {
+          theirs[index] = got->descriptor;
           ++received;
-        } else if (came >= 0) {
-          close(came);
+        } else {
+          close(got->descriptor);
         }
       }
       if (sent == peers.size() && received == peers.size()) break;

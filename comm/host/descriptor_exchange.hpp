@@ -4,8 +4,10 @@
 /// in a user namespace of its own (rootless containers) has none.
 ///
 /// The socket is a datagram socket in the abstract namespace: no file is left behind, and what is sent needs no
-/// connection. Its name can be seen by everybody on the machine. Whoever guesses at it does not know the nonces that
-/// the ranks have told each other over MPI, and its messages are dropped.
+/// connection. Everybody on the machine can see its name and send to it. The kernel says which user a message comes
+/// from: those of other users are dropped before their descriptors reach this process, and so are those without the
+/// nonces that the ranks have told each other over MPI. A stranger who sends without end makes the exchange time out;
+/// then the ranks send messages.
 #pragma once
 
 #include <cstdint>

@@ -17,8 +17,6 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -26,6 +24,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "comm/session/network_interfaces.hpp"
+#include "comm/session/start_guard.hpp"
 #include "comm/session/this_process.hpp"
 
 namespace lockstep::comm {
@@ -35,6 +35,8 @@ using Clock = std::chrono::steady_clock;
 
 /// How long a neighbour has for its first word.
 constexpr std::chrono::seconds kIntroduction{20};
+/// Connections that may wait at once to be introduced.
+constexpr std::size_t kMaxIntroductions = 64;
 constexpr std::uint8_t kFarewell = 'F';
 /// A host that has said nothing for so many seconds is asked once a second, and given up after so many questions.
 constexpr int kQuiet = 2, kQuestions = 3;
@@ -85,28 +87,46 @@ Address socket_address(const WatchAddress::Host& host, std::uint16_t port) {
   return address;
 }
 
-/// What other hosts may reach this one by.
-std::array<WatchAddress::Host, 8> own_hosts() {
+/// Open MPI's choice of interfaces; every one where it has none.
+bool may_use(const InterfaceAddress& address, const InterfaceLists& lists) {
+  if (lists.include && !lists.include->empty()) return is_in_list(address, *lists.include);
+  return !lists.exclude || !is_in_list(address, *lists.exclude);
+}
+
+/// The addresses by which other hosts may reach this one.
+std::array<WatchAddress::Host, 8> own_hosts(const InterfaceLists& lists) {
   std::array<WatchAddress::Host, 8> hosts{};
-  ifaddrs* first = nullptr;
-  if (getifaddrs(&first) != 0) return hosts;
-  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(first, freeifaddrs);
   std::size_t count = 0;
-  for (const ifaddrs* entry = first; entry != nullptr && count < hosts.size(); entry = entry->ifa_next) {
-    if (entry->ifa_addr == nullptr || !(entry->ifa_flags & IFF_RUNNING) || (entry->ifa_flags & IFF_LOOPBACK)) continue;
-    WatchAddress::Host host{.family = entry->ifa_addr->sa_family};
-    if (host.family == AF_INET) {
-      std::memcpy(host.bytes.data(), &reinterpret_cast<const sockaddr_in*>(entry->ifa_addr)->sin_addr, 4);
-    } else if (host.family == AF_INET6) {
-      const in6_addr& address = reinterpret_cast<const sockaddr_in6*>(entry->ifa_addr)->sin6_addr;
-      if (IN6_IS_ADDR_LINKLOCAL(&address)) continue;
-      std::memcpy(host.bytes.data(), &address, 16);
-    } else {
-      continue;
-    }
-    hosts[count++] = host;
+  for (const InterfaceAddress& address : interface_addresses()) {
+    if (count == hosts.size()) break;
+    if (address.loopback || !may_use(address, lists)) continue;
+    const int family = address.address.find(':') == std::string::npos ? AF_INET : AF_INET6;
+    WatchAddress::Host host{.family = family};
+    if (inet_pton(family, address.address.c_str(), host.bytes.data()) == 1) hosts[count++] = host;
   }
   return hosts;
+}
+
+/// The address at this end of a connection.
+WatchAddress::Host local_host(int socket) {
+  Address address{.length = sizeof(sockaddr_storage)};
+  WatchAddress::Host host;
+  if (getsockname(socket, address.get(), &address.length) != 0) return host;
+  if (address.storage.ss_family == AF_INET) {
+    host.family = AF_INET;
+    std::memcpy(host.bytes.data(), &reinterpret_cast<const sockaddr_in&>(address.storage).sin_addr, 4);
+    return host;
+  }
+  const in6_addr& bytes = reinterpret_cast<const sockaddr_in6&>(address.storage).sin6_addr;
+  const bool mapped = IN6_IS_ADDR_V4MAPPED(&bytes);  // IPv4 on a socket of both families
+  host.family = mapped ? AF_INET : AF_INET6;
+  std::memcpy(host.bytes.data(), bytes.s6_addr + (mapped ? 12 : 0), mapped ? 4 : 16);
+  return host;
+}
+
+bool has(const std::array<WatchAddress::Host, 8>& hosts, const WatchAddress::Host& host) {
+  return std::ranges::any_of(
+      hosts, [&](const auto& one) { return one.family == host.family && one.bytes == host.bytes; });
 }
 
 /// Dual-stack where the host has IPv6.
@@ -117,7 +137,7 @@ Socket listen_anywhere(std::uint16_t& port) {
     const int off = 0;
     if (family == AF_INET6) setsockopt(listener.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
     Address any = socket_address({.family = family}, 0);
-    if (bind(listener.get(), any.get(), any.length) != 0 || ::listen(listener.get(), 16) != 0) continue;
+    if (bind(listener.get(), any.get(), any.length) != 0 || ::listen(listener.get(), SOMAXCONN) != 0) continue;
     if (getsockname(listener.get(), any.get(), &any.length) != 0) continue;
     port = ntohs(family == AF_INET ? reinterpret_cast<sockaddr_in&>(any.storage).sin_port
                                    : reinterpret_cast<sockaddr_in6&>(any.storage).sin6_port);
@@ -166,6 +186,8 @@ struct ConnectionWatch::Connections {
   std::uint64_t own_nonce = 0;
   std::array<char, 64> own_name{};
   std::vector<WatchAddress> all;  ///< of the ranks
+  bool restricted = false;  ///< to these addresses of this host: Open MPI's lists name interfaces
+  std::array<WatchAddress::Host, 8> restricted_to{};
   bool expects_after = false;
   Search search;  ///< of that one
   Socket listener, wake;
@@ -210,11 +232,8 @@ struct ConnectionWatch::Connections {
   /// All of the other's addresses at once. Those that this host has, too (of a bridge between containers, say), lead
   /// nowhere else, unless they are the only ones.
   void reach_out() {
-    const auto here = own_hosts();
-    const auto is_own = [&](const WatchAddress::Host& host) {
-      return std::ranges::any_of(here,
-                                 [&](const auto& own) { return own.family == host.family && own.bytes == host.bytes; });
-    };
+    const auto here = own_hosts({});
+    const auto is_own = [&](const WatchAddress::Host& host) { return has(here, host); };
     const bool shares_all =
         std::ranges::all_of(next().hosts, [&](const auto& host) { return host.family == 0 || is_own(host); });
     for (const WatchAddress::Host& host : next().hosts) {
@@ -233,11 +252,18 @@ struct ConnectionWatch::Connections {
     }
   }
 
+  /// A neighbour speaks at once, so of those that have not spoken yet the oldest makes room for the newest: strangers
+  /// who hold all places keep nobody out.
   void take_in() {
-    for (;;) {
+    for (std::size_t taken = 0; taken < kMaxIntroductions / 4; ++taken) {
       Socket socket(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (!socket) return;
-      if (attempts.size() < 64) attempts.push_back({.socket = std::move(socket), .end = Clock::now() + kIntroduction});
+      if (restricted && !has(restricted_to, local_host(socket.get()))) continue;
+      const auto incoming = [](const Attempt& attempt) { return !attempt.outgoing; };
+      if (std::ranges::count_if(attempts, incoming) >= std::ptrdiff_t{kMaxIntroductions}) {
+        attempts.erase(std::ranges::find_if(attempts, incoming));
+      }
+      attempts.push_back({.socket = std::move(socket), .end = Clock::now() + kIntroduction});
     }
   }
 
@@ -290,7 +316,10 @@ struct ConnectionWatch::Connections {
 ConnectionWatch::ConnectionWatch(int rank, std::uint64_t machine) : connections_(std::make_unique<Connections>()) {
   own_.nonce = random_nonce();
   own_.machine = machine;
-  own_.hosts = own_hosts();
+  const InterfaceLists lists = InterfaceLists::from_environment();
+  own_.hosts = own_hosts(lists);
+  connections_->restricted = lists.include || lists.exclude;
+  connections_->restricted_to = own_.hosts;
   own_.pid = static_cast<std::int32_t>(getpid());
   if (gethostname(own_.name.data(), own_.name.size() - 1) != 0) std::strcpy(own_.name.data(), "unknown");
   connections_->listener = listen_anywhere(own_.port);
@@ -312,6 +341,7 @@ void ConnectionWatch::join(std::span<const WatchAddress> all) {
   bool alone = true;  // on this machine
   for (int other = 0; other < size; ++other) alone = alone && !c.is_elsewhere(other);
   c.wake = Socket(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (alone) c.listener = Socket();  // nobody has to come in
   if (alone || !c.wake) return;
   try {
     thread_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });

@@ -12,6 +12,10 @@
 /// Where the host of that one answers that nobody listens there, it has died, too: several on one host at once, say.
 /// One that is stopped still has its port, and is not taken for dead.
 ///
+/// STRANGERS may connect to the port, as to any. Whoever does not say this rank's nonce, which travels over MPI alone,
+/// is not taken in, and keeps nobody out. The watch uses the interfaces that Open MPI's btl_tcp_if_include and
+/// btl_tcp_if_exclude name, where they are set. Ranks that share one machine do not listen.
+///
 /// COST. A listening socket, two connections and a thread that sleeps in poll(2). The thread makes the connections,
 /// too: the start waits for nothing.
 #pragma once

@@ -12,6 +12,7 @@
 #include <gmock/gmock.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -81,6 +82,55 @@ TEST(ConnectionWatch, StrangersAreNotTakenIn) {
   std::this_thread::sleep_for(100ms);
   EXPECT_EQ(first.neighbours(), 0);
   EXPECT_EQ(second.neighbours(), 0);
+}
+
+/// A connection to a rank's port that says nothing.
+int silent_connection(const WatchAddress& to) {
+  const int connection = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(to.port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (connect(connection, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) return connection;
+  close(connection);
+  return -1;
+}
+
+TEST(ConnectionWatch, StrangersWhoHoldAllPlacesKeepNobodyOut) {
+  ConnectionWatch first(0, 1), second(1, 2);
+  std::vector<WatchAddress> addresses{first.address(), second.address()};
+  for (auto& address : addresses) address.hosts = {WatchAddress::Host{.family = AF_INET, .bytes = {127, 0, 0, 1}}};
+  first.join(addresses);
+  std::vector<int> strangers;
+  for (int i = 0; i < 200; ++i) strangers.push_back(silent_connection(addresses[0]));
+  std::this_thread::sleep_for(100ms);
+  second.join(addresses);
+  EXPECT_TRUE(soon([&] { return second.neighbours() == 2; })) << first.neighbours() << second.neighbours();
+  for (const int stranger : strangers) close(stranger);
+}
+
+TEST(ConnectionWatch, RanksOfOneMachineDoNotListen) {
+  ConnectionWatch first(0, 7), second(1, 7);
+  const std::vector<WatchAddress> addresses{first.address(), second.address()};
+  const int before = silent_connection(addresses[0]);
+  EXPECT_GE(before, 0);
+  close(before);
+  first.join(addresses);
+  EXPECT_LT(silent_connection(addresses[0]), 0);
+}
+
+TEST(ConnectionWatch, KeepsToTheInterfacesThatOpenMpiMayUse) {
+  ASSERT_EQ(setenv("OMPI_MCA_btl_tcp_if_include", "no-such-interface", 1), 0);
+  ConnectionWatch first(0, 1), second(1, 2);
+  ASSERT_EQ(unsetenv("OMPI_MCA_btl_tcp_if_include"), 0);
+  EXPECT_EQ(first.address().hosts[0].family, 0);
+  std::vector<WatchAddress> addresses{first.address(), second.address()};
+  for (auto& address : addresses) address.hosts = {WatchAddress::Host{.family = AF_INET, .bytes = {127, 0, 0, 1}}};
+  first.join(addresses);
+  const int stranger = silent_connection(addresses[0]);
+  char byte = 0;
+  EXPECT_EQ(recv(stranger, &byte, 1, 0), 0) << "a connection by the loopback is closed";
+  close(stranger);
 }
 
 /// Ranks as if on machines of their own: this process is the first, and each other one has a process.
