@@ -3,11 +3,14 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <exception>
 #include <thread>
 #include <vector>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "app/bench/bench_agree.hpp"
 #include "app/bench/bench_all_reduce.hpp"
@@ -82,10 +85,20 @@ const std::vector<Command>& commands() {
   return all;
 }
 
+/// Takes the places of standard streams that are closed, so that no file is opened there and gets what is printed. Reads
+/// and writes fail as on a closed stream.
+void hold_standard_streams() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(descriptor, F_GETFD) >= 0) continue;
+    if (open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY) != descriptor) std::_Exit(kExitFailed);
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::app
 
 int main(int argc, char** argv) {
+  lockstep::app::hold_standard_streams();
   if (argc > 1 && argv[1] == lockstep::io::kInspectionWord) {  // started by this program itself
     return lockstep::io::answer_inspection({argv + 2, argv + argc});
   }

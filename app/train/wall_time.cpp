@@ -89,8 +89,18 @@ std::optional<double> seconds_until(std::string_view epoch) {
   return static_cast<double>(*end) - static_cast<double>(std::time(nullptr));
 }
 
-JobTime ask_slurm() {
+/// This job's name for squeue and scontrol; empty outside Slurm. A task of a job array is ARRAY_TASK: the SLURM_JOB_ID
+/// of an array's last task means all of its tasks to them.
+std::string slurm_job() {
   const char* const job = variable("SLURM_JOB_ID");
+  const char* const array = variable("SLURM_ARRAY_JOB_ID");
+  const char* const task = variable("SLURM_ARRAY_TASK_ID");
+  if (job && array && task) return fmt::format("{}_{}", array, task);
+  return job ? job : "";
+}
+
+JobTime ask_slurm() {
+  const std::string job = slurm_job();
   if (const char* const end = variable("SLURM_JOB_END_TIME")) {
     const auto left = seconds_until(end);
     if (left && *left > 0) return {.left = left, .source = "SLURM_JOB_END_TIME", .problem = ""};
@@ -100,7 +110,7 @@ JobTime ask_slurm() {
                                    "before its time is up; --time-limit says how long it may run",
                                    end, left ? "in the past" : "not a number of seconds since 1970")};
   }
-  if (!job) return {};
+  if (job.empty()) return {};
   const auto answer =
       first_line_of({"squeue", "--noheader", fmt::format("--jobs={}", job), "--format=%e"}, "SLURM_TIME_FORMAT=%s");
   const auto left = answer ? seconds_until(*answer) : std::nullopt;
@@ -108,8 +118,8 @@ JobTime ask_slurm() {
   if (answer && (*answer == "NONE" || *answer == "N/A" || *answer == "Unknown")) return {};  // a job without a limit
   return {.left = {},
           .source = "",
-          .problem = fmt::format("SLURM_JOB_ID={} is set, but squeue {}: this job does not stop by itself before its "
-                                 "time is up; --time-limit says how long it may run",
+          .problem = fmt::format("this is Slurm job {}, but squeue {}: it does not stop by itself before its time is up; "
+                                 "--time-limit says how long it may run",
                                  job, answer ? "knows no end of that job" : "gives no answer here")};
 }
 
@@ -138,12 +148,12 @@ JobTime find_job_time(const TimeLimit& limit) {
 }
 
 std::string describe_job(const JobTime& time) {
-  const char* const job = variable("SLURM_JOB_ID");
+  const std::string job = slurm_job();
   const char* const restarts = variable("SLURM_RESTART_COUNT");
-  std::string line = job ? fmt::format("Slurm job {}", job) : time.left ? "this run" : "";
-  if (job && restarts) line += fmt::format(", restart {}", restarts);
+  std::string line = !job.empty() ? fmt::format("Slurm job {}", job) : time.left ? "this run" : "";
+  if (!job.empty() && restarts) line += fmt::format(", restart {}", restarts);
   if (time.left)
-    line += fmt::format("{} may take {} ({})", job ? ": it" : "", format_duration(*time.left), time.source);
+    line += fmt::format("{} may take {} ({})", job.empty() ? "" : ": it", format_duration(*time.left), time.source);
   return line;
 }
 

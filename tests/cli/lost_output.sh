@@ -124,3 +124,14 @@ run -w ./full_error info nowhere
 expect_status 1
 run -n 2 -w ./full_error eval nowhere --data data
 expect_status 1
+
+check "no file takes the place of a stream that is closed"
+for closed in '<&-' '>&-' '2>&-' '<&- >&- 2>&-'; do
+  rm -f eval.json
+  bash -c "exec \"\$@\" $closed" bash "$lockstep" eval runs/a --data data --json eval.json >out 2>err
+  kind=$(python3 -c 'import json; print(type(json.load(open("eval.json"))).__name__)' 2>&1)
+  [ "$kind" = dict ] || [ "$kind" = list ] || failed "with $closed, eval.json is no JSON"
+  rm -rf runs/closed
+  bash -c "exec \"\$@\" $closed" bash "$lockstep" "${options[@]}" --steps 4 --run runs/closed >out 2>err
+  "$lockstep" info runs/closed >out 2>err || failed "with $closed, the run folder is damaged"
+done

@@ -69,7 +69,7 @@ unset SLURM_JOB_END_TIME
 mkdir empty
 for tool in sleep env; do ln -s "$(command -v $tool)" empty/; done
 PATH=$work/empty run "${options[@]}" --steps 20 --run runs/stray
-expect_status 0; expect_err 'SLURM_JOB_ID=17 is set, but squeue gives no answer here.*--time-limit'
+expect_status 0; expect_err 'this is Slurm job 17, but squeue gives no answer here.*--time-limit'
 SLURM_JOB_END_TIME=1000 run "${options[@]}" --steps 20 --run runs/past
 expect_status 0; expect_err 'SLURM_JOB_END_TIME=1000 is in the past'
 unset SLURM_JOB_ID SLURM_RESTART_COUNT

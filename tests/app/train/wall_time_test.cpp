@@ -104,7 +104,8 @@ class JobTimeTest : public testing::Test {
  protected:
   void SetUp() override {
     for (const char* name :
-         {"SLURM_JOB_ID", "SLURM_JOB_END_TIME", "SLURM_RESTART_COUNT", "SLURM_TIME_FORMAT", "PATH"}) {
+         {"SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_JOB_END_TIME", "SLURM_RESTART_COUNT",
+          "SLURM_TIME_FORMAT", "PATH"}) {
       const char* const value = std::getenv(name);
       before_[name] = value ? std::optional<std::string>(value) : std::nullopt;
       if (std::string(name) != "PATH") unsetenv(name);
@@ -170,6 +171,16 @@ TEST_F(JobTimeTest, SqueueTells) {
   EXPECT_STREQ(std::getenv("SLURM_TIME_FORMAT"), "relative");
 }
 
+TEST_F(JobTimeTest, ATaskOfAJobArrayAsksForItself) {
+  setenv("SLURM_JOB_ID", "40", 1);  // of the last task: the array's own
+  setenv("SLURM_ARRAY_JOB_ID", "40", 1);
+  setenv("SLURM_ARRAY_TASK_ID", "3", 1);
+  squeue("[ \"$2\" = --jobs=40_3 ] && echo " + in(500));
+  const JobTime time = find_job_time({.kind = TimeLimit::Kind::scheduler});
+  EXPECT_NEAR(time.left.value_or(0), 500, 2);
+  EXPECT_THAT(describe_job(time), HasSubstr("Slurm job 40_3"));
+}
+
 TEST_F(JobTimeTest, AJobWithoutAnEndIsNoProblem) {
   setenv("SLURM_JOB_ID", "17", 1);
   squeue("echo NONE");
@@ -183,7 +194,7 @@ TEST_F(JobTimeTest, NoAnswerIsTold) {
   const JobTime time = find_job_time({.kind = TimeLimit::Kind::scheduler});
   EXPECT_EQ(time.left, std::nullopt);
   EXPECT_THAT(time.problem,
-              AllOf(HasSubstr("SLURM_JOB_ID=17"), HasSubstr("gives no answer"), HasSubstr("--time-limit")));
+              AllOf(HasSubstr("Slurm job 17"), HasSubstr("gives no answer"), HasSubstr("--time-limit")));
   squeue("echo rubbish");
   EXPECT_THAT(find_job_time({.kind = TimeLimit::Kind::scheduler}).problem, HasSubstr("knows no end"));
   setenv("PATH", folder_.c_str(), 1);

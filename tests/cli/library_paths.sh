@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Where programs look for their libraries: never in the current folder, where anybody may have put one.
+. "$(dirname "$0")/harness.sh"
+build=$(dirname "$lockstep")
+
+# entries PROGRAM: of its RPATH and RUNPATH, one a line.
+entries() { readelf -d "$1" | sed -n 's/.*(R\(UN\)\?PATH).*\[\(.*\)\]$/\2/p' | sed 's/:/\n/g'; }
+# has_safe_path PROGRAM: every entry is an absolute folder, or the program's own.
+has_safe_path() {
+  command_line="readelf -d $1"
+  ! entries "$1" | grep -v -e '^/' -e '^\$ORIGIN'
+}
+
+check "every program and library that is built"
+programs=0
+while read -r program; do
+  programs=$((programs + 1))
+  has_safe_path "$program" || failed "$(basename "$program") looks for libraries in a relative folder"
+done < <(find "$build" -maxdepth 3 -type f \( -perm -u+x -o -name '*.so' \) -exec sh -c 'head -c 4 "$1" | grep -q ELF' sh {} \; -print)
+[ "$programs" -gt 3 ] || failed "only $programs programs found in $build"
+
+check "every program that is installed"
+cmake --install "$build" --prefix "$work/prefix" >out 2>err || failed "cmake --install failed"
+has_safe_path "$work/prefix/bin/lockstep" || failed "it looks for libraries in a relative folder"
+
+check "a program with an empty entry is noticed"
+echo 'int main(void) { return 0; }' >main.c
+cc main.c -o planted -Wl,-rpath,/usr/lib: 2>err || failed "cannot compile"
+has_safe_path ./planted >/dev/null && failed "an empty entry passes"
+
+check "a library in the current folder is not loaded"
+# An empty library of every name that the program needs: the loader would take it, and fail.
+needed=$(readelf -d "$lockstep" | sed -n 's/.*(NEEDED).*\[\(.*\)\]$/\1/p' | grep -v -e '^lib[cm]\.so' -e '^ld-')
+for library in $needed; do cc -shared -o "$library" -x c /dev/null 2>/dev/null || failed "cannot make $library"; done
+run --version
+expect_status 0
