@@ -26,7 +26,8 @@ int run_eval(comm::MpiSession& session, const EvalOptions& options) {
                         .y = options.y,
                         .average = options.average,
                         .batch = options.evaluation_batch,
-                        .normalize = options.normalize},
+                        .normalize = options.normalize,
+                        .verify = options.verify},
                        execution, io_deadline);
   if (options.report) require_reportable(subject);
   if (svg.wanted() && subject.loss() != model::LossKind::softmax_cross_entropy) {

@@ -155,7 +155,8 @@ int run_predict(comm::MpiSession& session, const PredictOptions& options) {
                         .average = options.average,
                         .batch = options.batch,
                         .labels = TrainedModel::Labels::as_they_come,
-                        .normalize = options.normalize},
+                        .normalize = options.normalize,
+                        .verify = options.verify},
                        execution, io_deadline);
   if (subject.source().record().network.tokens) {
     throw UsageError(

@@ -1,6 +1,7 @@
 #include "app/evaluate/trained_model.hpp"
 
 #include <algorithm>
+#include <array>
 #include <span>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "app/plan/data_match.hpp"
 #include "app/plan/host_memory.hpp"
 #include "app/plan/placement.hpp"
+#include "app/plan/verify_data.hpp"
 #include "app/plan/workload.hpp"
 #include "comm/agreement.hpp"
 #include "io/datasets/split_dataset.hpp"
@@ -58,6 +60,7 @@ TrainedModel::TrainedModel(comm::Communicator& communicator, Console& console, c
   for (const std::string& note : notes_) console.info(note);
   for (const std::string& warning : warnings_) console.warn(warning);
   for (const std::string& warning : gather_said(communicator, join_lines(dataset_->warnings()))) console.warn(warning);
+  verify_data(communicator, console, request.verify, std::array<const io::Dataset*, 1>{dataset_.get()});
   load(communicator, console, execution);
 }
 

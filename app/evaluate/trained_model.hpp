@@ -35,6 +35,7 @@ class TrainedModel {
     Labels labels = Labels::required;
     std::optional<Normalization> normalize =
         {};  ///< how the numbers become the network's input; nullopt: as in the run
+    VerifyData verify = VerifyData::automatic;  ///< checksums of the data
   };
   /// Collective. Reads the checkpoint on rank 0, opens the data, takes the memory, restores the weights. Throws
   /// UsageError and comm::AgreedError, alike on all ranks. All references must outlive it.

@@ -67,6 +67,7 @@ EvalOptions parse_eval(const std::vector<std::string>& arguments) {
       .at_least(0);
   Normalization normalize;
   add_input_option(table, normalize);
+  add_verify_option(table, options.verify);
   table.add("report", options.report,
             "also tell how good it is class by class: precision, recall, F1, what is taken for what, and whether its "
             "probabilities can be believed; of predicted numbers MAE, RMSE and R2");
@@ -97,6 +98,7 @@ PredictOptions parse_predict(const std::vector<std::string>& arguments) {
   table.add("batch", options.batch, "SAMPLES", "samples at once; 0: as the run evaluated").at_least(0);
   Normalization normalize;
   add_input_option(table, normalize);
+  add_verify_option(table, options.verify);
   add_execution_options(table, options.execution);
   read_options(table, arguments, kPredictUsage, kPredictExamples);
   table.check_relations();

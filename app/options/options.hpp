@@ -28,6 +28,7 @@ struct EvalOptions {
   bool report = false;                          ///< class by class, or target by target
   std::filesystem::path svg;                    ///< draw the report there
   std::optional<Normalization> normalize = {};  ///< nullopt: as in training
+  VerifyData verify = VerifyData::automatic;
   ExecutionOptions execution;
 };
 
@@ -41,6 +42,7 @@ struct PredictOptions {
   std::optional<bool> average;                  ///< the averaged weights; nullopt: what training used
   std::int64_t batch = 0;                       ///< samples at once; 0 = as the run evaluated
   std::optional<Normalization> normalize = {};  ///< nullopt: as in training
+  VerifyData verify = VerifyData::automatic;
   ExecutionOptions execution;
 };
 

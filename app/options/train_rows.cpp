@@ -264,6 +264,11 @@ void add_data_names(OptionTable& table, std::string& x, std::string& y) {
   table.add("y", y, "NAME", "HDF5 dataset that holds their labels or targets").check(reject_empty);
 }
 
+void add_verify_option(OptionTable& table, VerifyData& verify) {
+  table.add_choice("verify", verify, "WHEN",
+                   "recompute checksums of the shards beforehand; auto: where they hold under 4 GiB in all");
+}
+
 void add_data_options(OptionTable& table, DataOptions& options) {
   table.group("Data");
   table.add("data", options.path, "PATH",
@@ -289,8 +294,7 @@ void add_data_options(OptionTable& table, DataOptions& options) {
       "rectangle of at least this share, scaled to the crop), flip, brightness=V, contrast=LOW:HIGH; none. "
       "Validation sees the central crop",
       parse_augment, to_text);
-  table.add_choice("verify", options.verify, "WHEN",
-                   "recompute checksums of the shards before training; auto: where they hold under 4 GiB in all");
+  add_verify_option(table, options.verify);
   table.add("shuffle", options.shuffle, "visit the samples in a new order each epoch");
   table.add("shift-windows", options.shift_windows,
             "of a corpus: in each epoch its windows begin at other tokens, drawn anew");

@@ -10,6 +10,7 @@ namespace lockstep::app {
 
 void add_data_options(OptionTable& table, DataOptions& options);
 void add_layout_option(OptionTable& table, io::Layout& layout);
+void add_verify_option(OptionTable& table, VerifyData& verify);
 /// Names of datasets, of data that need not be those of the run.
 void add_data_names(OptionTable& table, std::string& x, std::string& y);
 /// How stored numbers become inputs, of data that need not be those of the run; `normalize` counts where the user gives

@@ -174,7 +174,10 @@ int run_pack(comm::MpiSession* session, const PackOptions& options, StopSignals&
     });
   }
   std::unique_ptr<io::SampleSource> source;
-  peers.all_succeed([&] { source = open_source(options); });
+  peers.all_succeed([&] {
+    source = open_source(options);
+    source->verify(peers.rank(), peers.size());
+  });
   const std::string noun = source->token_info() ? "token" : "sample";
   const std::int64_t all = source->count();
   const std::int64_t validation = options.validation > 0 ? validation_count(options, all) : 0;

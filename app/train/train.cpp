@@ -1,6 +1,7 @@
 #include "app/train/train.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 #include <optional>
@@ -13,15 +14,16 @@
 #include "app/options/options.hpp"
 #include "app/plan/fingerprint.hpp"
 #include "app/plan/plan.hpp"
+#include "app/plan/verify_data.hpp"
 #include "app/plan/workload.hpp"
 #include "app/report/console.hpp"
 #include "app/report/exit_code.hpp"
+#include "app/report/figures.hpp"
 #include "app/report/result_file.hpp"
 #include "app/report/stop_watch.hpp"
 #include "app/train/announcement.hpp"
 #include "app/train/resume.hpp"
 #include "app/train/stretches.hpp"
-#include "app/train/verify_data.hpp"
 #include "app/train/wall_time.hpp"
 #include "comm/agreement.hpp"
 #include "comm/servers/survivor_communicator.hpp"
@@ -109,7 +111,13 @@ int train(comm::MpiSession& session, const TrainOptions& given, StopSignals& sig
     require_output(*communicator, console);
     return kExitDone;
   }
-  verify_data(*communicator, console, settings.data.verify, workload);
+  const StopWatch verifying;
+  const std::uint64_t verified = verify_data(*communicator, console, settings.data.verify,
+                                             std::array<const io::Dataset*, 2>{workload.training.get(),
+                                                                               workload.validation.get()});
+  if (verified > 0) {
+    console.info(fmt::format("checksums of {} verified in {:.2f} s", format_bytes(verified), verifying.seconds()));
+  }
   if (stopped_before_start(*communicator, console, signals)) return kExitStoppedEarly;
 
   Engine engine(session, *communicator, plan, survivors);

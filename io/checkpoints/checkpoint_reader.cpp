@@ -9,6 +9,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "io/checkpoints/checkpoint_file.hpp"
 #include "io/checkpoints/checkpoint_record.hpp"
@@ -46,7 +47,7 @@ std::optional<std::uint64_t> from_hex(std::string_view text) {
 class CheckpointFileReader {
  public:
   explicit CheckpointFileReader(const std::filesystem::path& path)
-      : path_(path), file_(path, Hdf5File::Access::read), bytes_(open_file(path, O_RDONLY, "open")) {
+      : path_(path), file_(open_plain(path)), bytes_(open_file(path, O_RDONLY, "open")) {
     std::error_code error;
     file_bytes_ = std::filesystem::file_size(path, error);
     if (error) throw FileError(fmt::format("cannot read {}: {}", path_.string(), error.message()));
@@ -96,6 +97,11 @@ class CheckpointFileReader {
   }
 
  private:
+  static Hdf5File open_plain(const std::filesystem::path& path) {
+    require_checksummed_structure(path);
+    return {path, Hdf5File::Access::read};
+  }
+
   std::int64_t read_format() const {
     const auto format = file_.integer("/", kFormatAttribute);
     if (!format) {
@@ -120,6 +126,7 @@ class CheckpointFileReader {
 
   void read_record(TrainingRecord& record, std::int64_t format) {
     if (!file_.has(kState)) damaged("its state record is missing");
+    file_.require_plain(kState);
     for (const IntegerField& field : fields_of(integer_fields(), format)) {
       field.set(record, required(file_.integer(kState, field.name), kState, field.name));
     }
@@ -129,7 +136,7 @@ class CheckpointFileReader {
     }
     for (const TextField& field : fields_of(long_text_fields(), format)) {
       const std::string dataset = fmt::format("{}/{}", kState, field.name);
-      std::string text(checked_elements(dataset, FileType::uint8, file_.layout(dataset)), '\0');
+      std::string text(checked_elements(dataset, FileType::uint8, plain_layout(dataset)), '\0');
       file_.read(dataset, FileType::uint8, std::as_writable_bytes(std::span(text)));
       field.set(record, std::move(text));
     }
@@ -173,7 +180,7 @@ class CheckpointFileReader {
     if (slash == std::string::npos) damaged(fmt::format("its list of tensors holds '{}'", path));
     const std::string dataset = "/" + path;
     if (!file_.has(dataset)) damaged(fmt::format("tensor {} is missing", path));
-    const DatasetLayout layout = file_.layout(dataset);
+    const DatasetLayout layout = plain_layout(dataset);
     const std::size_t elements = checked_elements(path, FileType::float32, layout);
     std::vector<float> all;
     if (kept != nullptr) all.resize(elements);
@@ -191,11 +198,8 @@ class CheckpointFileReader {
   /// Adds the values to the checksum, and leaves them in `all` where that has room for them.
   void read_values(const std::string& dataset, const DatasetLayout& layout, std::size_t elements,
                    std::vector<float>& all, Canonical& checksum) {
-    if (!layout.offset || !layout.native_order) {  // as other programs may have stored them
-      all.resize(elements);
-      file_.read(dataset, FileType::float32, std::as_writable_bytes(std::span(all)));
-      return checksum.add(all);
-    }
+    if (elements == 0) return;
+    if (!layout.offset || !layout.native_order) damaged(fmt::format("{} is not stored as it was written", dataset));
     if (*layout.offset > file_bytes_ || elements > (file_bytes_ - *layout.offset) / sizeof(float)) {
       damaged(fmt::format("{} lies beyond the end of the file", dataset));
     }
@@ -209,16 +213,20 @@ class CheckpointFileReader {
     }
   }
 
-  /// Before memory is taken for it.
-  std::size_t checked_elements(const std::string& dataset, FileType type, const DatasetLayout& layout) const {
+  /// As it was written: what lies elsewhere, or is compressed, takes other data or any memory.
+  DatasetLayout plain_layout(const std::string& dataset) const {
+    file_.require_plain(dataset);
+    return file_.layout(dataset);
+  }
+
+  /// Before memory is taken for it: all values that are read are those of the file, once each.
+  std::size_t checked_elements(const std::string& dataset, FileType type, const DatasetLayout& layout) {
     if (layout.type != type) damaged(fmt::format("{} holds {}, not {}", dataset, name_of(layout.type), name_of(type)));
     const std::optional<std::size_t> elements = elements_of(layout.shape);
-    // Ours are contiguous; one that was compressed since (h5repack) may unpack to more than the file, within reason.
-    constexpr std::uint64_t kMostPacked = std::uint64_t{1} << 16;
-    const std::uint64_t most = layout.chunk.empty() ? file_bytes_ : file_bytes_ * kMostPacked;
-    if (!elements || *elements > most / size_of(type)) {
+    if (!elements || *elements > (file_bytes_ - value_bytes_) / size_of(type)) {
       damaged(fmt::format("{} has the impossible shape ({})", dataset, fmt::join(layout.shape, ", ")));
     }
+    value_bytes_ += *elements * size_of(type);
     return *elements;
   }
 
@@ -226,6 +234,7 @@ class CheckpointFileReader {
   Hdf5File file_;
   Descriptor bytes_;
   std::uint64_t file_bytes_ = 0;
+  std::uint64_t value_bytes_ = 0;  ///< of what was read so far
   std::vector<float> piece_;
 };
 
@@ -239,6 +248,7 @@ class SplitReader {
   /// `kept`: nullptr: nothing is.
   void read(std::vector<StoredTensor>* kept) {
     const std::size_t first = kept != nullptr ? kept->size() : 0;
+    check_promise();
     if (kept != nullptr) {
       for (const SplitTensor& tensor : split_.tensors) {
         kept->push_back({tensor.group, tensor.name, tensor.shape, std::vector<float>(*elements_of(tensor.shape))});
@@ -281,6 +291,26 @@ class SplitReader {
     }
     covered_[path].emplace_back(static_cast<std::size_t>(*first), elements);
     return {.tensor = static_cast<std::size_t>(found - split_.tensors.begin()), .first = *first};
+  }
+
+  /// Before memory is taken for what the list of tensors says: the parts have as many bytes.
+  void check_promise() const {
+    std::uint64_t left = 0;
+    for (const WrittenPart& part : split_.parts) {
+      std::error_code error;
+      const std::filesystem::path path = file_.parent_path() / part.file;
+      const std::uintmax_t bytes = std::filesystem::file_size(path, error);
+      if (error) read_checkpoint_file(path, nullptr, Parts::left_out);  // says what is wrong
+      left += bytes;
+    }
+    for (const SplitTensor& tensor : split_.tensors) {
+      const std::uint64_t bytes = *elements_of(tensor.shape) * sizeof(float);
+      if (bytes > left) {
+        damaged(fmt::format("{}/{} should have the shape ({}), and its parts have too few bytes", tensor.group,
+                            tensor.name, fmt::join(tensor.shape, ", ")));
+      }
+      left -= bytes;
+    }
   }
 
   void check_coverage() {

@@ -36,6 +36,7 @@ class DatasetSource final : public SampleSource {
     done_ += samples;
   }
   void skip(std::int64_t samples) override { done_ += samples; }
+  void verify(int part, int parts) override { data_.verify(part, parts); }
 
  private:
   ShardedDataset data_;

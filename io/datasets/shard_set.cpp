@@ -211,6 +211,7 @@ ShardFile ShardSet::open_listed(std::size_t shard) const {
     throw FileError(
         fmt::format("{}: is missing, though the manifest lists it; copy it again, or pack again", path_text(shard)));
   }
+  require_checksummed_structure(path(shard));
   const std::vector<Field>& fields = manifest_->fields;
   ShardFile file(path(shard), fields[0].name, fields.size() > 1 ? fields[1].name : "", deadline_);
   require_as_listed(file, *manifest_, manifest_->shards[shard]);

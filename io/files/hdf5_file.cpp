@@ -4,8 +4,10 @@
 #include <array>
 #include <utility>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
+#include "io/files/durable_file.hpp"
 #include "io/files/hdf5_handles.hpp"
 
 namespace lockstep::io {
@@ -48,6 +50,20 @@ const char* name_of(FileType type) noexcept {
   constexpr std::array<const char*, 11> kNames = {"uint8",  "int8",   "uint16",  "int16",   "int32", "int64",
                                                   "uint32", "uint64", "float32", "float64", "other"};
   return kNames[static_cast<std::size_t>(type)];
+}
+
+void require_checksummed_structure(const std::filesystem::path& file) {
+  constexpr std::array<std::byte, 8> kSignature = {std::byte{0x89}, std::byte{'H'},  std::byte{'D'},  std::byte{'F'},
+                                                   std::byte{'\r'}, std::byte{'\n'}, std::byte{0x1A}, std::byte{'\n'}};
+  constexpr std::byte kWithChecksums{2};
+  std::array<std::byte, kSignature.size() + 1> head{};
+  std::error_code error;
+  if (std::filesystem::file_size(file, error) < head.size() || error) return;  // opening it says what is wrong
+  read_at(open_file(file, O_RDONLY, "open"), head, 0, file);
+  if (!std::equal(kSignature.begin(), kSignature.end(), head.begin()) || head.back() >= kWithChecksums) return;
+  throw FileError({.file = file,
+                   .what = "has an older HDF5 format than this program writes: it was changed, or was made by another "
+                           "program; copy or make it again"});
 }
 
 Hdf5File::Hdf5File(const std::filesystem::path& path, Access access)

@@ -49,6 +49,10 @@ struct DatasetLayout {
   bool in_this_file = true;             ///< false: external or virtual storage
 };
 
+/// Of a file that this program wrote. Throws FileError unless the library's structures in it have checksums (superblock
+/// version 2 and later), without which damage to them can end the process inside the library.
+void require_checksummed_structure(const std::filesystem::path& file);
+
 class Hdf5File {
  public:
   enum class Access { read, create, modify };  ///< create: truncates; format bounds V18..latest; modify: must exist
@@ -64,6 +68,11 @@ class Hdf5File {
   std::vector<std::string> children(std::string_view group) const;  ///< names, sorted
   /// Throws FileError for shapes and chunks that the library never writes: a damaged header.
   DatasetLayout layout(std::string_view dataset) const;
+
+  /// Of files that this program wrote. Throws FileError unless links of this very file alone lead to the object and,
+  /// where it is a dataset, its values lie contiguous in this very file: no external or virtual storage, which is wrong
+  /// data or the end of the process, and no compression, which takes any memory.
+  void require_plain(std::string_view object) const;
 
   /// Paths of the datasets below a group, "x" or "train/x"; sorted, nearer ones first. Groups are followed eight deep,
   /// where they are not mere links, and up to 10,000 datasets.

@@ -93,6 +93,33 @@ DatasetLayout Hdf5File::layout(std::string_view dataset) const {
   return result;
 }
 
+void Hdf5File::require_plain(std::string_view object) const {
+  const Hdf5Lock lock;
+  const hid_t file = handles_->usable();
+  const auto refuse = [&](std::string_view what) {
+    throw FileError({.file = path(),
+                     .what = fmt::format("{} {}, and this program writes no such file: it was changed, or was made by "
+                                         "another program; copy or make it again",
+                                         object, what)});
+  };
+  const std::string whole = fmt::format("{}{}", object.starts_with('/') ? "" : "/", object);
+  for (std::size_t end = whole.find('/', 1);; end = whole.find('/', end + 1)) {
+    const std::string prefix = whole.substr(0, end);
+    H5L_info_t link;
+    if (H5Lget_info(file, prefix.c_str(), &link, H5P_DEFAULT) < 0) handles_->fail(fmt::format("find {}", object));
+    if (link.type != H5L_TYPE_HARD) refuse(link.type == H5L_TYPE_SOFT ? "is a link" : "is a link to another file");
+    if (end == std::string::npos) break;
+  }
+  const Hdf5Id id = handles_->open_object(whole);
+  if (H5Iget_type(id.get()) != H5I_DATASET) return;
+  const Hdf5Id properties(H5Dget_create_plist(id.get()), H5Pclose);
+  if (!properties.valid()) handles_->fail(fmt::format("read the layout of dataset {}", object));
+  const H5D_layout_t layout = H5Pget_layout(properties.get());
+  if (layout == H5D_VIRTUAL) refuse("is a virtual dataset");
+  if (H5Pget_external_count(properties.get()) != 0) refuse("has its values in another file");
+  if (layout != H5D_CONTIGUOUS) refuse("is not stored contiguously");
+}
+
 void Hdf5File::read(std::string_view dataset, FileType type, std::span<std::byte> out) const {
   const Hdf5Lock lock;
   const hid_t memory = hdf5_type(type).memory;

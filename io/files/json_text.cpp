@@ -8,6 +8,9 @@
 namespace lockstep::io {
 namespace {
 
+/// Writing and copying such values calls itself for every level.
+constexpr int kMaxDepth = 64;
+
 [[noreturn]] void wrong_entry(const char* key, std::string_view what) {
   throw FileError(fmt::format("its entry {} {}", key, what));
 }
@@ -37,8 +40,12 @@ std::string text(const nlohmann::json& value, const char* key) {
 }  // namespace
 
 nlohmann::json parse_json(std::string_view text) {
+  const auto check_depth = [](int depth, nlohmann::json::parse_event_t, const nlohmann::json&) {
+    if (depth > kMaxDepth) throw FileError(fmt::format("it is JSON nested over {} deep", kMaxDepth));
+    return true;
+  };
   try {
-    return nlohmann::json::parse(text);
+    return nlohmann::json::parse(text, check_depth);
   } catch (const nlohmann::json::parse_error& error) {
     const std::size_t read = std::min<std::size_t>(error.byte, text.size() + 1);
     if (read > text.size()) throw FileError("it is no JSON: it ends too early, at " + place_in(text, text.size()));

@@ -14,7 +14,7 @@
 
 namespace lockstep::io {
 
-/// Throws FileError: "it is no JSON: line 3, column 7".
+/// Throws FileError: "it is no JSON: line 3, column 7"; nested over 64 deep, as no file of ours or of a tokenizer is.
 nlohmann::json parse_json(std::string_view text);
 
 /// One line, or indented by so many blanks. Throws FileError for texts that are no UTF-8.

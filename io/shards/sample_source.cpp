@@ -28,6 +28,8 @@ void SampleSource::skip(std::int64_t samples) {
   }
 }
 
+void SampleSource::verify(int, int) {}
+
 std::size_t Field::bytes() const noexcept { return static_cast<std::size_t>(elements()) * size_of(type); }
 
 }  // namespace lockstep::io

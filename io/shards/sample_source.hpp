@@ -41,6 +41,9 @@ class SampleSource {
   virtual std::optional<TokenInfo> token_info() const { return std::nullopt; }
   /// Of a corpus: bytes of text behind the tokens read or skipped so far; 0: unknown.
   virtual std::uint64_t source_bytes() const { return 0; }
+  /// Recomputes the checksums of part, part + parts, ... of the files, where they have any: what is packed gets new
+  /// ones, which would hide their damage. Throws FileError at the first that differs.
+  virtual void verify(int part, int parts);
   /// Reads the next `samples` samples; buffers[f] has samples * fields()[f].bytes(). Throws FileError naming file and
   /// position when the file ends early or holds nonsense.
   virtual void read(std::int64_t samples, std::span<const std::span<std::byte>> buffers) = 0;

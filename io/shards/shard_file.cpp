@@ -218,6 +218,7 @@ StoredField ShardFile::describe(const Hdf5File& file, const std::string& name, c
     throw FileError(fmt::format("{}: has no dataset {}; it holds {}: choose with --{}", path_.string(), dataset,
                                 datasets_in(file), name));
   }
+  if (attributes_) file.require_plain(dataset);
   const DatasetLayout layout = file.layout(dataset);
   const bool names_classes = layout.text && name == "y" && layout.shape.size() == 1;
   if (layout.type == FileType::other && !names_classes) {

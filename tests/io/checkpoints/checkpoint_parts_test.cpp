@@ -129,6 +129,9 @@ TEST_F(CheckpointParts, ValuesThatNoPartHoldsOrTwoDoAreNoticed) {
   EXPECT_THAT(refused(strange), HasSubstr("which is no part of it"));
   short_one.tensors[0].shape[0] -= 1;
   EXPECT_THAT(refused(short_one), HasSubstr("which is no part of it"));
+  SplitState endless = split;  // no memory is taken for it: more than a machine has
+  endless.tensors[0].shape = {std::int64_t{1} << 50};
+  EXPECT_THAT(refused(endless), HasSubstr("and its parts have too few bytes"));
 }
 
 TEST_F(CheckpointParts, APartThatIsNotSeenFromHereIsNoPart) {

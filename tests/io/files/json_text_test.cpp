@@ -24,6 +24,13 @@ TEST(JsonTextTest, SaysWhereATextIsNoJson) {
   EXPECT_THAT(parse_error("{\"a\": \"\xF6\"}"), Not(HasSubstr("json.exception")));
 }
 
+TEST(JsonTextTest, RefusesNestingThatWouldEndTheProcess) {
+  const auto nested = [](std::size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
+  EXPECT_EQ(to_text(parse_json(nested(60))), nested(60));
+  EXPECT_EQ(parse_error(nested(80'000)), "it is JSON nested over 64 deep");
+  EXPECT_EQ(parse_error("{\"a\": " + nested(1'000'000)), "it is JSON nested over 64 deep");
+}
+
 TEST(JsonTextTest, TakesEntriesOfTheRightKindAlone) {
   const nlohmann::json object = parse_json(R"({"text": "t", "whole": -3, "real": 1.5, "large": 18446744073709551615,
                                                "texts": ["a", "b"], "numbers": [1, 2], "mixed": ["a", 1]})");

@@ -1,9 +1,8 @@
-#include "app/train/verify_data.hpp"
+#include "app/plan/verify_data.hpp"
 
 #include <fmt/format.h>
 
 #include "app/report/figures.hpp"
-#include "app/report/stop_watch.hpp"
 #include "comm/agreement.hpp"
 
 namespace lockstep::app {
@@ -13,30 +12,30 @@ bool is_verified(VerifyData wanted, std::uint64_t bytes) noexcept {
   return wanted == VerifyData::all || (wanted == VerifyData::automatic && bytes <= kAlwaysVerifiedBytes);
 }
 
-void verify_data(comm::Communicator& communicator, Console& console, VerifyData wanted, const Workload& workload) {
+std::uint64_t verify_data(comm::Communicator& communicator, Console& console, VerifyData wanted,
+                          std::span<const io::Dataset* const> data) {
+  if (wanted == VerifyData::none) return 0;
   std::uint64_t bytes = 0;
-  for (const auto* dataset : {workload.training.get(), workload.validation.get()}) {
+  for (const io::Dataset* dataset : data) {
     if (dataset == nullptr) continue;
     for (const io::ShardInfo& shard : dataset->shards()) {
       if (!shard.checksum_x.empty() || !shard.checksum_y.empty()) bytes += shard.bytes;
     }
   }
-  if (wanted == VerifyData::none) return;
   if (!is_verified(wanted, bytes)) {
     console.info(
         fmt::format("checksums of {} are not verified at the start of a job this large (--verify all does; so does "
                     "`lockstep info`)",
                     format_bytes(bytes)));
-    return;
+    return 0;
   }
   communicator.note_activity("verifying the data", 0);
-  StopWatch watch;
   comm::all_succeed(communicator, [&] {
-    workload.training->verify(communicator.rank(), communicator.size());
-    if (workload.validation) workload.validation->verify(communicator.rank(), communicator.size());
+    for (const io::Dataset* dataset : data) {
+      if (dataset != nullptr) dataset->verify(communicator.rank(), communicator.size());
+    }
   });
-  if (bytes == 0) return;  // files made by others have none
-  console.info(fmt::format("checksums of {} verified in {:.2f} s", format_bytes(bytes), watch.seconds()));
+  return bytes;  // files made by others have none
 }
 
 }  // namespace lockstep::app
