@@ -63,7 +63,7 @@ check "a run that is killed and goes on keeps the best of both parts"
 start "${train[@]}" --steps 100000 --run runs/killed
 wait_for 30 test -e runs/killed/checkpoints/best
 sleep 1
-kill -9 "$job"
+kill_job
 finish 5
 reached=$(basename "$(newest_checkpoint runs/killed)" .h5 | sed 's/step-0*//')
 run "${train[@]}" --steps $((reached + 20)) --run runs/killed --resume

@@ -22,7 +22,7 @@ cases=0 failures=0 case="" job="" status="" failed_case=""
 
 end_of_script() {
   local code=$?
-  [ -z "$job" ] || kill -9 "$job" $(ranks) 2>/dev/null
+  [ -z "$job" ] || kill_job
   [ "$code" = 77 ] || echo "$cases cases, $failures failures"
   cd / && rm -rf "$work"
   if [ "$code" != 0 ]; then exit "$code"; fi
@@ -102,13 +102,15 @@ finish() {
   while kill -0 "$job" 2>/dev/null; do
     take_turn && continue
     failed "still running after $((patience * $1)) s"
-    kill -9 "$job" $(ranks) 2>/dev/null
+    kill_job
     break
   done
   wait "$job" 2>/dev/null
   status=$?
   job=""
 }
+# The started job, its launcher, which has a session of its own, and its ranks.
+kill_job() { kill -9 "$job" $(pgrep -P "$job") $(ranks) 2>/dev/null; }
 # The process ids of the started job's ranks, in order. Hydra's ranks are the children of what it has started.
 ranks() {
   local launcher proxy pid
@@ -128,8 +130,10 @@ wait_for() {
     take_turn || { failed "waited in vain for: $*"; return 1; }
   done
 }
+# For jobs that end by themselves: Open MPI's mpirun does not sleep before it ends, as it does after every exit code but 0
+# to let ranks that it has told to end do so in peace.
 run() {
-  start "$@"
+  OMPI_MCA_odls_base_sigkill_timeout=${OMPI_MCA_odls_base_sigkill_timeout:-0} start "$@"
   finish 60
 }
 # A step towards the case: its failure ends the script.

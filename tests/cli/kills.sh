@@ -29,7 +29,10 @@ killed_once() {
     kill -0 "$job" 2>/dev/null || break
     sleep 0.02
   done
-  ! kill -9 "$job" 2>/dev/null || stuck_launchers=$((stuck_launchers + 1))
+  if kill -0 "$job" 2>/dev/null; then
+    stuck_launchers=$((stuck_launchers + 1))
+    kill_job
+  fi
   finish 60
   if [ "$status" = 0 ]; then
     ended=yes

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # A rank that dies or stands still: the others notice, say who, and nobody stays behind.
 # label: mpich
-# alone: deadlines are seconds here
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
 

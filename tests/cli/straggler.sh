@@ -2,7 +2,6 @@
 # One of four ranks at a fifth of the speed (stopped four fifths of the time): what --agree quorum and async are for.
 # label: slow
 # seconds: 1200
-# alone: it judges how long something takes
 . "$(dirname "$0")/harness.sh"
 rounds=${ROUNDS:-3}
 raw=/usr/share/datasets/fashion-mnist

@@ -32,9 +32,12 @@ class Job:
         name, value = self.mark.split("=")
         self.command = [str(word) for word in command]
         self.out, self.err = folder / "out", folder / "err"
+        left = folder / ".launcher"  # what a killed launcher leaves behind goes with the folder
+        left.mkdir(exist_ok=True)
+        places = {"TMPDIR": str(left), "OMPI_MCA_btl_vader_backing_directory": str(left)}
         with open(self.out, "wb") as out, open(self.err, "wb") as err:
             self.process = subprocess.Popen(self.command, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-                                            start_new_session=True, env={**os.environ, **(environment or {}), name: value})
+                                            start_new_session=True, env={**os.environ, **places, **(environment or {}), name: value})
 
     def processes(self):
         """{pid: command line} of all that carry the mark and run."""

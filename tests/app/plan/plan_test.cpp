@@ -1,5 +1,6 @@
 #include "app/plan/plan.hpp"
 
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <numeric>
@@ -93,6 +94,7 @@ TEST(BackwardPlan, IsWrittenALayerALine) {
   ASSERT_TRUE(std::getline(stream, line));
   EXPECT_THAT(line, testing::EndsWith(",\"slice_ends\":[192,320]}"));
   EXPECT_FALSE(std::getline(stream, line));
+  EXPECT_TRUE(std::filesystem::remove(file));
   EXPECT_THROW(write_backward_plan(alone, testing::TempDir() + "/none/plan.jsonl", *network), comm::AgreedError);
 }
 
