@@ -70,6 +70,11 @@ Option& Option::check(std::function<std::string(const std::string&)> check) { re
 Option& Option::positional() { return positional_ = true, *this; }
 Option& Option::several() { return several_ = true, *this; }
 
+Option& Option::left_open_by(std::function<bool(const std::string&)> open) { return open_ = std::move(open), *this; }
+Option& Option::left_open_by(std::string value) {
+  return left_open_by([value = std::move(value)](const std::string& text) { return text == value; });
+}
+
 Option& Option::explain(std::string help) { return help_ = std::move(help), *this; }
 Option& Option::hide() { return hidden_ = true, *this; }
 
@@ -140,6 +145,7 @@ void Option::assign(const std::string& value, OptionSource source, const std::st
   if (!names_.empty() && std::find(names_.begin(), names_.end(), value) == names_.end()) {
     refuse(fmt::format("is not one of {}{}", list_names(names_, "and"), did_you_mean(value, names_)));
   }
+  if (source_ == OptionSource::checkpoint && source > source_ && open_ && open_(value)) return;
   const std::string before = text_();
   std::string reason = parse_(value);
   if (reason.empty() && check_) reason = check_(text_());
@@ -269,6 +275,14 @@ std::vector<std::string> OptionTable::given() const {
   return names;
 }
 
+std::vector<std::string> OptionTable::from_checkpoint() const {
+  std::vector<std::string> names;
+  for (const Option& option : options_) {
+    if (option.source_ == OptionSource::checkpoint) names.push_back(option.name_);
+  }
+  return names;
+}
+
 bool OptionTable::holds(const Option::Relation& relation) const {
   const Option* const other = find(relation.other);
   if (other == nullptr) return true;  // the command does not know it
@@ -298,7 +312,7 @@ void OptionTable::check_relations() {
 
 void OptionTable::settle(Option& option, const Option::Relation& relation) {
   Option& other = *find(relation.other);
-  if (other.source_ == OptionSource::command_line && option.source_ == OptionSource::file) return option.reset();
+  if (other.source_ > option.source_) return option.reset();
   const std::string spelled_other = other.source_ == OptionSource::file ? other.name_ : "--" + other.name_;
   switch (relation.kind) {
     case Option::Kind::contradicted:

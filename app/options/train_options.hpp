@@ -259,9 +259,12 @@ struct TrainOptions {
   ExecutionOptions execution;
   bool dry_run = false;
 
-  std::vector<std::string> explicitly_set;  ///< long names given on the command line or in the file
-  std::vector<std::string> from_network;    ///< long names whose values are the network's own defaults
+  std::vector<std::string> explicitly_set;   ///< long names given on the command line, in the file, by a checkpoint
+  std::vector<std::string> from_checkpoint;  ///< those of them that a checkpoint gives
+  std::vector<std::string> from_network;     ///< long names whose values are the network's own defaults
   bool was_set(const std::string& name) const;
+  /// By the user of this launch.
+  bool is_given(const std::string& name) const;
   bool operator==(const TrainOptions&) const = default;
   /// The effective configuration as an INI file that --config reads back to an equal object (but for explicitly_set,
   /// which then names all of them). Every option once; those without effect (the momentum of Adam) as comments.
@@ -278,12 +281,20 @@ std::vector<std::pair<std::string, std::string>> effective_options(const TrainOp
 
 /// The options that a checkpoint was trained with, as an INI file. Throws UsageError where it cannot tell.
 using StoredConfiguration = std::function<std::string(const std::filesystem::path& checkpoint)>;
-/// argv without the program name and the subcommand. Reads the file that --config names, or what --resume goes on from:
-/// a checkpoint by `configuration_of`. Throws UsageError or HelpRequested.
+/// argv without the program name and the subcommand. Reads the file that --config names, and what --resume goes on
+/// from: a checkpoint by `configuration_of`. Throws UsageError or HelpRequested.
 TrainOptions parse_train(const std::vector<std::string>& arguments, const StoredConfiguration& configuration_of);
 /// The same, but a checkpoint brings no options.
 TrainOptions parse_train(const std::vector<std::string>& arguments);
 /// A TrainOptions from the configuration text stored in a run or a checkpoint. Throws UsageError.
 TrainOptions train_options_from_ini(const std::string& ini);
+
+/// The options of a run that goes on from a checkpoint with this configuration: what the user of this launch has not
+/// given is the checkpoint's, what was decided by itself among it. parse_train() has done so where it found the run's
+/// configuration. Execution is as this launch has begun it. Throws UsageError.
+TrainOptions going_on(const TrainOptions& given, const std::string& configuration);
+/// The options of a run that begins with the weights of such a checkpoint: its network and how numbers become its input
+/// are the checkpoint's unless the user gives others. Throws UsageError.
+TrainOptions with_network_of(const TrainOptions& given, const std::string& configuration);
 
 }  // namespace lockstep::app

@@ -279,15 +279,19 @@ void add_data_options(OptionTable& table, DataOptions& options) {
       .check(reject_empty);
   table.add("y", options.y, "NAME", "HDF5 dataset that holds the labels or targets").check(reject_empty);
   add_layout_option(table, options.layout);
-  table.add_parsed(
-      "normalize", options.normalize, "HOW",
-      "how stored numbers become inputs: auto (range for bytes; of floats per-feature where their spread asks for "
-      "it), none, range (the value range becomes 0 to 1), standard (all numbers together to mean 0, deviation 1), "
-      "per-feature (each column of a table, each channel of images), per-image (each image), affine(SCALE,SHIFT)",
-      parse_normalization, to_text);
-  table.add_choice("normalize-targets", options.targets, "HOW",
-                   "numbers to predict: standard (each target to mean 0, deviation 1; errors and predictions are told "
-                   "in the units of the data all the same), none; auto: standard where their spread asks for it");
+  table
+      .add_parsed(
+          "normalize", options.normalize, "HOW",
+          "how stored numbers become inputs: auto (range for bytes; of floats per-feature where their spread asks for "
+          "it), none, range (the value range becomes 0 to 1), standard (all numbers together to mean 0, deviation 1), "
+          "per-feature (each column of a table, each channel of images), per-image (each image), affine(SCALE,SHIFT)",
+          parse_normalization, to_text)
+      .left_open_by("auto");
+  table
+      .add_choice("normalize-targets", options.targets, "HOW",
+                  "numbers to predict: standard (each target to mean 0, deviation 1; errors and predictions are told "
+                  "in the units of the data all the same), none; auto: standard where their spread asks for it")
+      .left_open_by("auto");
   table.add_parsed(
       "augment", options.augment, "HOW",
       "random changes of training images, comma-separated: pad=N, crop=N or crop=HxW, area=SHARE (a random "
@@ -301,10 +305,12 @@ void add_data_options(OptionTable& table, DataOptions& options) {
 }
 
 void add_loss_options(OptionTable& table, LossOptions& options) {
-  table.add_choice(
-      "loss", options.kind, "NAME",
-      "auto: softmax cross-entropy for classes, of which a sample has one; binary cross-entropy for rows of "
-      "0 and 1, labels of which a sample has any; squared error for other numbers to predict");
+  table
+      .add_choice(
+          "loss", options.kind, "NAME",
+          "auto: softmax cross-entropy for classes, of which a sample has one; binary cross-entropy for rows of "
+          "0 and 1, labels of which a sample has any; squared error for other numbers to predict")
+      .left_open_by("auto");
   table
       .add("label-smoothing", options.label_smoothing, "S",
            "cross-entropy: the target gives this share of its weight to all classes alike (of labels: to a half); "
@@ -394,8 +400,9 @@ void add_amount_options(OptionTable& table, WorkOptions& options) {
                 "steps, but no more than 100",
                 parse, [&options] { return options.epochs > 0 ? fmt::format("{}", options.epochs) : "auto"; })
       .above(0)
-      .contradicts("steps");
-  table.add("steps", options.steps, "N", "updates; instead of --epochs; 0: off").at_least(0);
+      .contradicts("steps")
+      .left_open_by("auto");
+  table.add("steps", options.steps, "N", "updates; instead of --epochs; 0: off").at_least(0).left_open_by("0");
 }
 
 void add_batch_options(OptionTable& table, WorkOptions& options) {
@@ -408,7 +415,8 @@ void add_batch_options(OptionTable& table, WorkOptions& options) {
   table
       .add("global-batch", options.global_batch, "SAMPLES",
            "per step, over all ranks and micro-steps; instead of --batch; 0: off")
-      .at_least(0);
+      .at_least(0)
+      .left_open_by("0");
   add_micro_step_options(table, options);
 }
 
@@ -421,8 +429,9 @@ void add_micro_step_options(OptionTable& table, WorkOptions& options) {
             "(virtual ranks) whoever computes them, and added up in one order; on CPUs of one kind, or GPUs of one");
   table
       .add("virtual-ranks", options.virtual_ranks, "N",
-           "the parts of a step, at least as many as ranks; 0: 24, more for more ranks, fewer for small batches")
+           "the parts of a step, at least as many as ranks; 0: 24, of small batches the half, a quarter, an eighth")
       .at_least(0)
+      .left_open_by("0")
       .at_most(comm::SummationTree::kMostTerms)
       .needs("reproducible");
   table.add("seed", options.seed, "N", "of initial weights and sample order; the same at any number of ranks");
@@ -441,6 +450,7 @@ void add_agree_options(OptionTable& table, AgreeOptions& options) {
       .add("islands", options.islands, "N",
            "groups of neighbouring ranks, as equal as can be, that agree in every step; 0: the ranks of a host are one")
       .at_least(0)
+      .left_open_by("0")
       .needs("agree");
   table
       .add("agree-after", options.after, "STEP",
@@ -702,7 +712,8 @@ void add_step_options(OptionTable& table, ExecutionOptions& options) {
       .only_with("device", {"auto", "gpu"});
   table
       .add("tune", options.tune,
-           "GPUs: what is quickest here, not what repeats: algorithms of products and convolutions by timing a few in the "
+           "GPUs: what is quickest here, not what repeats: algorithms of products and convolutions by timing a few in "
+           "the "
            "first step, attention's gradients added in any order; two runs may then differ in the last bits")
       .only_with("device", {"auto", "gpu"});
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <set>
 #include <stdexcept>
 
@@ -256,17 +257,49 @@ io::TrainingRecord record_of(const TrainOptions& settings, const Workload& workl
 
 }  // namespace
 
-model::LearningRateSchedule learning_rate_schedule(const TrainOptions& options, const WorkPlan& work) {
+model::LearningRateSchedule learning_rate_schedule(const TrainOptions& options, const WorkPlan& work,
+                                                   const model::ScheduleClock& clock) {
   model::ScheduleOptions schedule = options.schedule;
   try {
     if (options.work.reference_batch > 0) {
       schedule.base = model::scale_rate(schedule.base, work.global_batch, options.work.reference_batch);
     }
-    schedule.total_steps = work.total_steps;
+    schedule.total_steps = std::llround(clock.after(work.total_steps));
+    schedule.clock = clock;
     return model::LearningRateSchedule(schedule);
   } catch (const std::invalid_argument& e) {
     throw UsageError(e.what());
   }
+}
+
+Standing standing_of(const io::TrainingRecord& record, const model::ScheduleClock& clock) {
+  Standing standing{.step = record.step, .place = {.epoch = record.epoch, .position = record.position}, .clock = clock};
+  if (record.step > 0) standing.global_batch = train_options_from_ini(record.configuration).work.global_batch;
+  return standing;
+}
+
+namespace {
+
+/// Epochs are counted in samples, and so is the schedule of a run that is to last for some of them: a step of twice the
+/// samples takes it twice as far. One that is to last for so many steps counts those.
+model::ScheduleClock clock_from(const Standing& from, const TrainOptions& options, const Workload& workload) {
+  const double per_step = [&] {
+    if (options.work.steps > 0) return 1.0;
+    if (from.global_batch <= 0 || from.global_batch == workload.work.global_batch) return from.clock.per_step;
+    const std::int64_t before =
+        steps_per_epoch(workload.training->info().samples, from.global_batch, is_recurrent(*workload.network));
+    return from.clock.per_step * static_cast<double>(before) / static_cast<double>(workload.work.steps_per_epoch);
+  }();
+  if (per_step == from.clock.per_step) return from.clock;
+  return {.step = from.step, .at = from.clock.after(from.step), .per_step = per_step};
+}
+
+}  // namespace
+
+void begin_at(Plan& plan, const Standing& from) {
+  go_on_at(plan.workload.work, plan.settings, from.step, from.place);
+  plan.clock = clock_from(from, plan.settings, plan.workload);
+  plan.schedule = learning_rate_schedule(plan.settings, plan.workload.work, plan.clock);
 }
 
 std::vector<model::Slice> owned_ranges(const Plan& plan, int rank, int ranks) {
@@ -380,7 +413,7 @@ model::MemoryPlan memory_with(const Plan& plan, const comm::Communicator& commun
 }
 
 Plan complete_plan(const comm::Communicator& communicator, const TrainOptions& options, Workload workload,
-                   const Place& place, std::optional<Islands> islands) {
+                   const Place& place, std::optional<Islands> islands, const Standing& from) {
   const ExecutionOptions& execution = options.execution;
   if (communicator.transport() == comm::Transport::mpi && !place.gpu && execution.wire != comm::WireFormat::fp32) {
     throw UsageError(fmt::format("--transport mpi sums in full: take one of --transport mpi and --wire {}",
@@ -397,14 +430,20 @@ Plan complete_plan(const comm::Communicator& communicator, const TrainOptions& o
   if (servers) require_servers(options, place, *workload.network, workload, *servers);
   const bool shards = execution.shard_optimizer && ranks > 1;
   const std::int64_t writers = options.run.checkpoint_writers;
+  model::ScheduleClock clock;
+  if (from.step > 0) {
+    go_on_at(workload.work, options, from.step, from.place);
+    clock = clock_from(from, options, workload);
+  }
   TrainOptions settings = decided_settings(options, workload, communicator);
-  model::LearningRateSchedule schedule = learning_rate_schedule(settings, workload.work);
+  model::LearningRateSchedule schedule = learning_rate_schedule(settings, workload.work, clock);
   const comm::BucketRule rule = bucket_rule(execution.bucket_size, place, communicator);
   std::vector<comm::Slice> buckets = rule.cut(workload.network->parameters().slice_ends());
   io::TrainingRecord record = record_of(settings, workload, ranks);
   Plan plan{.settings = std::move(settings),
             .workload = std::move(workload),
             .place = place,
+            .clock = clock,
             .schedule = std::move(schedule),
             .bucket_rule = rule,
             .buckets = std::move(buckets),
@@ -466,25 +505,22 @@ int Islands::of(int rank) const {
 
 Plan make_plan(comm::Communicator& communicator, const TrainOptions& options, const RunStart& start) {
   TrainOptions begun = options;
+  Standing from;
+  all_succeed_or_usage(communicator, [&] {
+    if (start.record == nullptr) return;
+    begun = going_on(options, start.record->configuration);
+    from = standing_of(*start.record, start.clock);
+  });
   begun.run.folder = start.folder;
   begun.run.force = options.run.force || start.takes_folder_over;
-  if (start.record != nullptr && !options.was_set("batch") && !options.was_set("global-batch")) {
-    begun.work.global_batch = train_options_from_ini(start.record->configuration).work.global_batch;
-  }
-  if (start.record != nullptr && options.work.reproducible && options.work.virtual_ranks == 0) {
-    begun.work.virtual_ranks = train_options_from_ini(start.record->configuration).work.virtual_ranks;
-  }
   std::optional<Islands> islands;
-  if (options.agree.local_steps > 0) {
-    if (start.record != nullptr && !options.was_set("islands")) {
-      begun.agree.islands = train_options_from_ini(start.record->configuration).agree.islands;
-    }
+  if (begun.agree.local_steps > 0) {
     islands = find_islands(communicator, begun.agree);
     if (begun.agree.islands == 0) begun.agree.islands = islands->count();
   }
   Workload workload = open_workload(communicator, begun, start.deadline, start.record);
   const Place place = choose_place(communicator, begun);
-  return complete_plan(communicator, begun, std::move(workload), place, std::move(islands));
+  return complete_plan(communicator, begun, std::move(workload), place, std::move(islands), from);
 }
 
 namespace {

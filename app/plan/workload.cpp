@@ -209,21 +209,29 @@ void require_labels(const io::DatasetInfo& info, const fs::path& path) {
                                path.string()));
 }
 
-/// The virtual ranks of a run that begins.
+/// The virtual ranks of a run: by a rule that knows nothing of the number of ranks, or its bits would.
 std::int64_t virtual_ranks(const WorkOptions& options, std::int64_t global_batch, int world) {
   // 24 is divisible by the usual numbers of ranks: 1, 2, 3, 4, 6, 8, 12.
   constexpr std::int64_t kUsual = 24;
-  std::int64_t ranks = options.virtual_ranks > 0 ? options.virtual_ranks : divide_up(world, kUsual) * kUsual;
-  while (options.virtual_ranks == 0 && ranks > global_batch && ranks > world)
-    ranks = std::max<std::int64_t>(ranks / 2, world);
-  if (ranks < world || ranks > global_batch || ranks > comm::SummationTree::kMostTerms) {
+  std::int64_t parts = options.virtual_ranks > 0 ? options.virtual_ranks : kUsual;
+  while (options.virtual_ranks == 0 && parts > global_batch) parts /= 2;
+  const std::string step = fmt::format("--reproducible: a step of {} in {} on {}", counted(global_batch, "sample"),
+                                       counted(parts, "part"), counted(world, "rank"));
+  if (parts > global_batch || parts > comm::SummationTree::kMostTerms) {
     throw UsageError(
-        fmt::format("--reproducible: a step of {} samples in {} parts on {} ranks: every part needs a "
-                    "sample, every rank a part: give a larger --global-batch, other --virtual-ranks or "
-                    "fewer ranks",
-                    global_batch, ranks, world));
+        fmt::format("{}: every part needs a sample: give a larger --global-batch or fewer --virtual-ranks", step));
   }
-  return ranks;
+  if (parts < world && world > global_batch) {
+    throw UsageError(fmt::format(
+        "{}: every rank needs a part, and every part a sample: give a larger --global-batch or fewer ranks", step));
+  }
+  if (parts < world) {
+    throw UsageError(
+        fmt::format("{}: every rank needs a part: give fewer ranks, or --virtual-ranks {} to every run that is to have "
+                    "the same bits",
+                    step, std::min(global_batch, divide_up(world, kUsual) * kUsual)));
+  }
+  return parts;
 }
 
 RankShare share_of(const WorkPlan& work, int rank, int world) {
@@ -251,6 +259,10 @@ std::int64_t usual_batch(const TrainOptions& options, std::int64_t samples, std:
                                                           "batch") != options.from_network.end();
   if (said || options.work.global_batch > 0 || model::tokens_per_sample(options.network) > 0) return wanted;
   return std::min(wanted, std::max(kLeast, samples / kShare));
+}
+
+std::int64_t steps_per_epoch(std::int64_t samples, std::int64_t global_batch, bool stateful) {
+  return divide_up(io::epoch_samples(samples, global_batch, stateful), global_batch);
 }
 
 WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world, const model::NetworkKind* recurrent) {
@@ -290,18 +302,29 @@ WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world,
       work.most_sequences = std::max(work.most_sequences, share_of(work, rank, world).sequences.count);
     }
   }
-  work.steps_per_epoch = divide_up(work.epoch_samples, work.global_batch);
+  work.steps_per_epoch = steps_per_epoch(samples, work.global_batch, stateful);
   work.epochs = options.work.epochs > 0 ? options.work.epochs : usual_epochs(options, work.steps_per_epoch);
   const double steps = std::ceil(work.epochs * static_cast<double>(work.steps_per_epoch));
   if (options.work.steps <= 0 && steps > kMostSteps) {
     throw UsageError(fmt::format("--epochs {:g} are {:g} steps: more than can be counted", work.epochs, steps));
   }
-  work.total_steps = options.work.steps > 0 ? options.work.steps : std::max<std::int64_t>(1, std::llround(steps));
-  const auto interval = [&](std::int64_t every) { return every > 0 ? every : every == 0 ? work.steps_per_epoch : 0; };
+  go_on_at(work, options, 0, {});
+  return work;
+}
+
+void go_on_at(WorkPlan& work, const TrainOptions& options, std::int64_t step, DataPlace place) {
+  const std::int64_t left_of_epoch = divide_up(work.epoch_samples - place.position, work.global_batch);
+  work.epoch_shift = (place.epoch + 1) * work.steps_per_epoch - left_of_epoch - step;
+  const double steps = std::ceil(work.epochs * static_cast<double>(work.steps_per_epoch));
+  work.total_steps =
+      options.work.steps > 0 ? options.work.steps : std::max<std::int64_t>(1, std::llround(steps) - work.epoch_shift);
+  const auto interval = [&](std::int64_t every) {
+    return every == 0 ? Interval{.steps = work.steps_per_epoch, .shift = work.epoch_shift}
+                      : Interval{.steps = std::max<std::int64_t>(0, every)};
+  };
   work.evaluate_every = interval(options.validation.every);
   const CheckpointEvery& checkpoint = options.run.checkpoint_every;
-  work.checkpoint_every = checkpoint.seconds > 0 ? 0 : interval(checkpoint.steps);
-  return work;
+  work.checkpoint_every = checkpoint.seconds > 0 ? Interval{} : interval(checkpoint.steps);
 }
 
 namespace {

@@ -74,6 +74,18 @@ bool is_recurrent(const model::Network& network) noexcept;
 /// Throws UsageError where the data at `path` has samples only: nothing to learn from or to compare with.
 void require_labels(const io::DatasetInfo& info, const std::filesystem::path& path);
 
+/// What comes again and again: after each step whose number and `shift` make a multiple of `steps`.
+struct Interval {
+  std::int64_t steps = 0;  ///< 0: it never comes
+  std::int64_t shift = 0;
+  /// It comes after a step behind the first `before`, and not behind the first `after`.
+  bool lies_between(std::int64_t before, std::int64_t after) const noexcept {
+    return steps > 0 && (after + shift) / steps > (before + shift) / steps;
+  }
+  /// The step after which it comes next, with so many done.
+  std::int64_t next(std::int64_t done) const noexcept { return ((done + shift) / steps + 1) * steps - shift; }
+};
+
 /// How much a job does.
 struct WorkPlan {
   std::int64_t global_batch = 1;  ///< samples per step, over all ranks and micro-steps
@@ -87,8 +99,14 @@ struct WorkPlan {
   std::int64_t steps_per_epoch = 1;
   double epochs = 1;  ///< of these steps each, where their number does not say how many there are
   std::int64_t total_steps = 1;
-  std::int64_t evaluate_every = 0;    ///< steps; 0 = never before the end
-  std::int64_t checkpoint_every = 0;  ///< steps; 0 = not by their number
+  /// Other than 0 where steps of another global batch were made before: after step n (n + epoch_shift) /
+  /// steps_per_epoch epochs are done.
+  std::int64_t epoch_shift = 0;
+  Interval evaluate_every;    ///< before the end
+  Interval checkpoint_every;  ///< by the number of steps
+  double epochs_after(std::int64_t steps) const noexcept {
+    return static_cast<double>(steps + epoch_shift) / static_cast<double>(steps_per_epoch);
+  }
 };
 /// In the data: a step begins there, or an epoch ends.
 struct DataPlace {
@@ -108,10 +126,14 @@ struct RankShare {
   SequenceShare sequences;
 };
 RankShare share_of(const WorkPlan& work, int rank, int world);
+/// Of so many samples in steps of so many; `stateful`: of a recurrent network.
+std::int64_t steps_per_epoch(std::int64_t samples, std::int64_t global_batch, bool stateful);
 /// `recurrent`: the network's kind where its sequences go on from batch to batch. Throws UsageError where such batches
 /// are wider than the data.
 WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world,
                    const model::NetworkKind* recurrent = nullptr);
+/// The work of a run that goes on there after so many steps, whatever global batch they had: it ends after its epochs.
+void go_on_at(WorkPlan& work, const TrainOptions& options, std::int64_t step, DataPlace place);
 
 struct Workload {
   DataPaths paths;

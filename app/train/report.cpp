@@ -54,11 +54,12 @@ Score Reporter::score_of(const Sums& sums) const {
 }
 
 bool Reporter::is_due(const StepFigures& figures) const {
-  const auto passed = [&](std::int64_t every) { return every > 0 && figures.step / every > last_step_ / every; };
+  const auto passed = [&](const Interval& every) { return every.lies_between(last_step_, figures.step); };
   if (figures.step == work_.total_steps) return true;
-  if (options_.every > 0) return passed(options_.every);
+  if (options_.every > 0) return passed({.steps = options_.every});
   const bool few_epochs = work_.total_steps <= kMostEpochsReported * work_.steps_per_epoch;
-  return since_line_.seconds() >= kSecondsBetweenLines || (few_epochs && passed(work_.steps_per_epoch));
+  return since_line_.seconds() >= kSecondsBetweenLines ||
+         (few_epochs && passed({.steps = work_.steps_per_epoch, .shift = work_.epoch_shift}));
 }
 
 bool Reporter::collect(const StepFigures& figures, const TimeSplit& split) {

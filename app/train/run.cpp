@@ -174,7 +174,7 @@ std::string Run::nothing_left() const {
 
 /// Collective where histograms are due.
 void Run::report(StepFigures figures) {
-  const bool with_histograms = due(reports_.histograms_every);
+  const bool with_histograms = due({.steps = reports_.histograms_every});
   if (with_histograms) engine_.bring_together(training_.parameters.gradient_elements());
   on_rank0([&] {
     figures.epoch = epochs_done();
@@ -366,9 +366,9 @@ void Run::record_arrivals(int server, const std::string& bytes) {
 /// The next step after which something takes all ranks.
 std::int64_t Run::next_due() const {
   std::int64_t next = stop_step();
-  for (const std::int64_t every :
-       {workload_.work.evaluate_every, workload_.work.checkpoint_every, reports_.histograms_every}) {
-    if (every > 0) next = std::min(next, (trainer_.steps_done() / every + 1) * every);
+  for (const Interval& every :
+       {workload_.work.evaluate_every, workload_.work.checkpoint_every, Interval{.steps = reports_.histograms_every}}) {
+    if (every.steps > 0) next = std::min(next, every.next(trainer_.steps_done()));
   }
   return next;
 }
@@ -383,8 +383,7 @@ Trainer::Result Run::make_step(StopSignals& signals) {
          .report =
              [&](StepFigures figures) {
                on_rank0([&] {
-                 figures.epoch =
-                     static_cast<double>(figures.step) / static_cast<double>(workload_.work.steps_per_epoch);
+                 figures.epoch = workload_.work.epochs_after(figures.step);
                  reporter_.step(figures, time(), [this] { return training_.optimizer.l2_loss(); });
                });
                report_checkpoint();  // one rank writes: nobody else is asked

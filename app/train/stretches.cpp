@@ -55,8 +55,8 @@ class Stretches::Stretch {
   std::optional<Run> run_;
 };
 
-Stretches::Stretches(const Plan& plan, comm::Communicator& communicator, Console& console, Engine& engine,
-                     Origin& origin, const WallTime& time_left, double speed)
+Stretches::Stretches(Plan& plan, comm::Communicator& communicator, Console& console, Engine& engine, Origin& origin,
+                     const WallTime& time_left, double speed)
     : plan_(plan),
       communicator_(communicator),
       console_(console),
@@ -88,6 +88,8 @@ void Stretches::begin() {
     course_.rate_factor = before.rate_factor;
   }
   if (new_optimizer_) course_.optimizer_since = from_.step;
+  begin_at(plan_, standing_of(from_, course_.clock));
+  new_batch_ = plan_.clock != course_.clock;
   origin_.checkpoint.reset();
   begin_servers();
   if (course_.rate_factor != 1) {
@@ -155,6 +157,7 @@ io::TrainingRecord Stretches::restore() {
 void Stretches::open_folder(std::optional<io::RunFolder> folder, bool continues) {
   stretch_->run().open_folder(std::move(folder), continues, from_, *origin_.deadline);
   if (new_optimizer_) stretch_->run().note(new_optimizer_record(from_.step, plan_.record.optimizer));
+  if (new_batch_) stretch_->run().note(global_batch_record(plan_.workload.work.global_batch, plan_.clock));
   if (unrecorded_) {
     stretch_->run().note(roll_back_record(from_.step, unrecorded_->failed_step, unrecorded_->course));
     unrecorded_.reset();

@@ -564,8 +564,23 @@ TEST_F(ConfigFile, OfARunIsReadWhenTheRunIsResumedByName) {
   EXPECT_EQ(o.data.path, "elsewhere");
   EXPECT_EQ(o.work.epochs, 9);
   EXPECT_EQ(o.run.resume.from, Resume::From::newest);
-  EXPECT_EQ(parse_train({"--resume", "--run", folder_.string(), "--data", "d"}).work.epochs, 0)
-      << "the whole job is described anew";
+  const std::vector<std::string> with_data{"--resume", "--run", folder_.string(), "--data", "d", "--normalize", "auto"};
+  EXPECT_EQ(parse_train(with_data).work.epochs, 0) << "there is no checkpoint: the whole job is described anew";
+  std::ofstream(folder_ / "config.ini") << "data = elsewhere\nepochs = 7\nnormalize = per-feature\nglobal-batch = 25\n";
+  std::filesystem::create_directories(folder_ / "checkpoints");
+  std::ofstream(folder_ / "checkpoints" / "step-0000000001.h5") << "";
+  const TrainOptions kept = parse_train(with_data);
+  EXPECT_EQ(kept.work.epochs, 7);
+  EXPECT_EQ(kept.data.path, "d");
+  EXPECT_EQ(kept.data.normalize.kind, Normalization::Kind::per_feature) << "what leaves it open does not undo it";
+  EXPECT_TRUE(kept.was_set("epochs"));
+  EXPECT_FALSE(kept.is_given("epochs"));
+  EXPECT_TRUE(kept.is_given("data"));
+  std::vector<std::string> otherwise = with_data;
+  otherwise.insert(otherwise.end(), {"--batch", "4", "--steps", "3"});
+  const TrainOptions said = parse_train(otherwise);
+  EXPECT_EQ(said.work.global_batch, 0) << "the command line wins, also where the two contradict";
+  EXPECT_EQ(said.work.epochs, 0);
   EXPECT_EQ(complaint_about("epochs = 2\n", {"--resume", "--run", folder_.string()}), "");
 }
 
@@ -574,7 +589,9 @@ TEST_F(ConfigFile, OfAResumedRunKeepsWhatItsStartHasMeasured) {
   std::vector<std::string> resumed = again;
   resumed.push_back("--resume");
   EXPECT_TRUE(parse_train(resumed).execution.all_reduce.measured) << "nothing to go on from";
-  std::ofstream(folder_ / "config.ini") << "data = d\nall-reduce = auto\n";
+  std::filesystem::create_directories(folder_ / "checkpoints");
+  std::ofstream(folder_ / "checkpoints" / "step-0000000001.h5") << "";
+  std::ofstream(folder_ / "config.ini") << "data = d\nall-reduce = measured\n";
   EXPECT_TRUE(parse_train(resumed).execution.all_reduce.measured) << "not yet measured";
   std::ofstream(folder_ / "config.ini") << "data = d\nall-reduce = 4096,65536\n";
   const comm::AllReduceLimits limits{.doubling = 4096, .halving = 65536};
