@@ -20,6 +20,7 @@
 #include "app/engine/snapshot.hpp"
 #include "app/engine/trainer.hpp"
 #include "app/options/options.hpp"
+#include "app/plan/agreement.hpp"
 #include "app/plan/fingerprint.hpp"
 #include "app/plan/host_memory.hpp"
 #include "app/plan/placement.hpp"
@@ -58,6 +59,7 @@ class Check {
   void look_at_ranks();
   void look_at_network();
   void look_at_data();
+  void look_at_weights();
   void look_at_memory();
   void look_at_run_folder();
   void look_at_limits();
@@ -67,6 +69,11 @@ class Check {
  private:
   bool has_data() const { return !train_.data.path.empty(); }
   void find_place();
+  void open_weights();
+  void blame_weights(const char* what, const char* remedy) {
+    weights_findings_.push_back(
+        {.severity = Severity::error, .what = what, .where = "--initialize-from", .remedy = remedy});
+  }
   void open_data();
   /// Says what came of it.
   void tell(Subject subject) {
@@ -91,8 +98,10 @@ class Check {
   const CheckOptions& options_;
   io::IoDeadline& deadline_;
   ResultFile json_;
-  const TrainOptions& train_;
+  TrainOptions train_;
   std::vector<Subject> subjects_;
+  std::optional<CheckpointOnRank0> weights_;  ///< that the job begins with; empty: it has none, or they cannot be read
+  std::vector<Finding> weights_findings_;     ///< the same on all ranks
 
   Place place_;
   std::vector<Finding> place_findings_;
@@ -119,6 +128,39 @@ void Check::find_place() {
   }
 }
 
+/// The job's network is that of the weights, where nobody says otherwise. A run that goes on has its own.
+void Check::open_weights() {
+  if (train_.start.from.empty() || !train_.from_checkpoint.empty()) return;
+  try {
+    weights_.emplace(communicator_, CheckpointChoice{.path = train_.start.from}, &deadline_,
+                     CheckpointOnRank0::Accept::weights);
+    all_succeed_or_usage(communicator_,
+                         [&] { train_ = options_of_start(train_, {.folder = {}, .weights = &weights_->record()}); });
+  } catch (const UsageError& error) {  // the same on every rank, as is an AgreedError
+    blame_weights(error.what(), "give the options of the network");
+  } catch (const comm::AgreedError& error) {
+    blame_weights(error.what(), "name a run folder, a checkpoint or a .safetensors file that is there and whole");
+  }
+}
+
+void Check::look_at_weights() {
+  if (train_.start.from.empty()) return;
+  if (!train_.from_checkpoint.empty() && !weights_ && weights_findings_.empty()) {
+    return tell({.name = "weights", .summary = "a run that goes on has its own", .looked_at = false});
+  }
+  if (weights_ && opened_everywhere()) {
+    try {
+      weights_->beginnings(plan_->workload.network->parameters(), train_.start.reinitialize);
+    } catch (const UsageError& error) {
+      blame_weights(error.what(), "correct --reinitialize");
+    } catch (const comm::AgreedError& error) {
+      blame_weights(error.what(), "give the options of its network, or --reinitialize what is to be new");
+    }
+  }
+  const std::string file = weights_ ? weights_->file().string() : train_.start.from.string();
+  tell(subject("weights", file, {weights_findings_}));
+}
+
 /// What this rank sees of the data, and the job's plan.
 void Check::open_data() {
   try {
@@ -142,6 +184,7 @@ void Check::look_at_ranks() {
   find_place();
   own_ = own_facts(communicator_.rank(), program_fingerprint());
   own_.device = device_kind(place_, train_.execution);
+  open_weights();
   if (has_data()) open_data();
   facts_ = gather_facts(communicator_, own_);
   hosts_ = hosts_of(facts_);
@@ -350,6 +393,7 @@ int run_check(comm::MpiSession& session, const CheckOptions& options) {
   check.look_at_ranks();
   check.look_at_network();
   check.look_at_data();
+  check.look_at_weights();
   check.look_at_memory();
   check.look_at_run_folder();
   check.look_at_limits();

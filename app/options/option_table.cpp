@@ -145,7 +145,8 @@ void Option::assign(const std::string& value, OptionSource source, const std::st
   if (!names_.empty() && std::find(names_.begin(), names_.end(), value) == names_.end()) {
     refuse(fmt::format("is not one of {}{}", list_names(names_, "and"), did_you_mean(value, names_)));
   }
-  if (source_ == OptionSource::checkpoint && source > source_ && open_ && open_(value)) return;
+  const bool leaves_open = open_ && open_(value);
+  if (source_ == OptionSource::checkpoint && source > source_ && leaves_open) return;
   const std::string before = text_();
   std::string reason = parse_(value);
   if (reason.empty() && check_) reason = check_(text_());
@@ -154,12 +155,14 @@ void Option::assign(const std::string& value, OptionSource source, const std::st
     refuse(reason);
   }
   source_ = source;
+  left_open_ = leaves_open;
   spelled_ = spelled;
 }
 
 void Option::reset() {
   parse_(default_);
   source_ = OptionSource::default_value;
+  left_open_ = false;
   spelled_.clear();
 }
 
@@ -270,7 +273,7 @@ std::vector<std::string> OptionTable::names() const {
 std::vector<std::string> OptionTable::given() const {
   std::vector<std::string> names;
   for (const Option& option : options_) {
-    if (option.source_ != OptionSource::default_value) names.push_back(option.name_);
+    if (option.source_ != OptionSource::default_value && !option.left_open_) names.push_back(option.name_);
   }
   return names;
 }
@@ -278,7 +281,7 @@ std::vector<std::string> OptionTable::given() const {
 std::vector<std::string> OptionTable::from_checkpoint() const {
   std::vector<std::string> names;
   for (const Option& option : options_) {
-    if (option.source_ == OptionSource::checkpoint) names.push_back(option.name_);
+    if (option.source_ == OptionSource::checkpoint && !option.left_open_) names.push_back(option.name_);
   }
   return names;
 }

@@ -108,6 +108,7 @@ class Option {
   std::string name_, group_, value_name_, help_, default_, alone_;
   Shape shape_ = Shape::value;
   bool positional_ = false, several_ = false, hidden_ = false;
+  bool left_open_ = false;  ///< what was assigned leaves the decision to the run
   std::vector<std::string> names_;
   std::optional<Bound> lower_, upper_;
   std::function<std::string(const std::string&)> check_;
@@ -176,7 +177,7 @@ class OptionTable {
   Option* find(std::string_view name);
   const Option* find(std::string_view name) const;
   std::vector<std::string> names() const;
-  /// Long names that are no defaults, in table order.
+  /// Long names that are no defaults and leave nothing open, in table order.
   std::vector<std::string> given() const;
   /// Those of them whose values are a checkpoint's.
   std::vector<std::string> from_checkpoint() const;

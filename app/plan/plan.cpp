@@ -476,7 +476,7 @@ void inspect_job_data(comm::Communicator& communicator, const TrainOptions& opti
 }
 
 Workload open_workload(comm::Communicator& communicator, const TrainOptions& options, io::IoDeadline* deadline,
-                       const io::TrainingRecord* before) {
+                       const RunStart& start) {
   inspect_job_data(communicator, options);
   Workload workload;
   const std::optional<Servers> servers = find_servers(options, communicator.size());
@@ -485,7 +485,7 @@ Workload open_workload(comm::Communicator& communicator, const TrainOptions& opt
   all_succeed_or_usage(communicator, [&] { paths = resolve_data_paths(options.data); });
   const SharedData shared = open_together(communicator, std::array{paths.training, paths.validation}, deadline);
   all_succeed_or_usage(communicator, [&] { workload = prepare_workload(options, world, deadline, shared); });
-  standardize(communicator, options, before, workload);
+  standardize(communicator, options, known_scales(options, start.record, start.weights, workload), workload);
   return workload;
 }
 
@@ -503,13 +503,18 @@ int Islands::of(int rank) const {
   return static_cast<int>(std::upper_bound(first_.begin(), first_.end(), rank) - first_.begin()) - 1;
 }
 
+TrainOptions options_of_start(const TrainOptions& options, const RunStart& start) {
+  if (start.record != nullptr) return going_on(options, start.record->configuration);
+  const bool knows = start.weights != nullptr && !start.weights->configuration.empty();
+  return knows ? with_network_of(options, start.weights->configuration) : options;
+}
+
 Plan make_plan(comm::Communicator& communicator, const TrainOptions& options, const RunStart& start) {
   TrainOptions begun = options;
   Standing from;
   all_succeed_or_usage(communicator, [&] {
-    if (start.record == nullptr) return;
-    begun = going_on(options, start.record->configuration);
-    from = standing_of(*start.record, start.clock);
+    begun = options_of_start(options, start);
+    if (start.record != nullptr) from = standing_of(*start.record, start.clock);
   });
   begun.run.folder = start.folder;
   begun.run.force = options.run.force || start.takes_folder_over;
@@ -518,7 +523,7 @@ Plan make_plan(comm::Communicator& communicator, const TrainOptions& options, co
     islands = find_islands(communicator, begun.agree);
     if (begun.agree.islands == 0) begun.agree.islands = islands->count();
   }
-  Workload workload = open_workload(communicator, begun, start.deadline, start.record);
+  Workload workload = open_workload(communicator, begun, start.deadline, start);
   const Place place = choose_place(communicator, begun);
   return complete_plan(communicator, begun, std::move(workload), place, std::move(islands), from);
 }

@@ -96,9 +96,11 @@ Standing standing_of(const io::TrainingRecord& record, const model::ScheduleCloc
 struct RunStart {
   std::filesystem::path folder;                ///< of the run
   const io::TrainingRecord* record = nullptr;  ///< of the checkpoint that it goes on from
-  model::ScheduleClock clock = {};             ///< likewise
-  bool takes_folder_over = false;              ///< whatever it holds
-  io::IoDeadline* deadline = nullptr;          ///< of the data's files; outlives the plan
+  /// Else of the one whose weights it begins with; of a file that holds weights alone it says nothing.
+  const io::TrainingRecord* weights = nullptr;
+  model::ScheduleClock clock = {};     ///< of the checkpoint that it goes on from
+  bool takes_folder_over = false;      ///< whatever it holds
+  io::IoDeadline* deadline = nullptr;  ///< of the data's files; outlives the plan
 };
 
 /// Collective: the one place where options become a plan. A run that goes on keeps what its checkpoint knows, unless
@@ -116,10 +118,12 @@ void begin_at(Plan& plan, const Standing& from);
 /// Rank 0 looks at data made by others, the others wait. Throws on all ranks what it throws there, UsageError where the
 /// options name no data.
 void inspect_job_data(comm::Communicator& communicator, const TrainOptions& options);
-/// Then opens the data on all ranks, builds the network, and decides how numbers are standardised (standardization.hpp;
-/// `before`: the record of a run that goes on).
+/// Then opens the data on all ranks, builds the network, and decides how numbers are standardised
+/// (standardization.hpp).
 Workload open_workload(comm::Communicator& communicator, const TrainOptions& options,
-                       io::IoDeadline* deadline = nullptr, const io::TrainingRecord* before = nullptr);
+                       io::IoDeadline* deadline = nullptr, const RunStart& start = {});
+/// The options of a run that begins so: what it goes on from knows what the user does not say. Throws UsageError.
+TrainOptions options_of_start(const TrainOptions& options, const RunStart& start);
 /// Of this rank; imagined where nobody carries the plan out (--dry-run).
 Place choose_place(comm::Communicator& communicator, const TrainOptions& options);
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fnmatch.h>
 
 #include "app/options/usage_error.hpp"
 #include "app/plan/agreement.hpp"
@@ -71,6 +72,35 @@ void warn_of_large_inputs(comm::Communicator& communicator, const TrainOptions& 
                   largest, model::name_of(options.optimizer.kind)));
 }
 
+/// Whether the layer that ends the network begins with new values.
+bool outputs_are_new(const model::Network& network, const std::vector<std::string>& reinitialize) {
+  const std::vector<model::LayerPlan> layers = network.plan();
+  const auto last =
+      std::find_if(layers.rbegin(), layers.rend(), [](const auto& layer) { return layer.parameters > 0; });
+  return last != layers.rend() && std::ranges::any_of(network.parameters().all(), [&](const auto& parameter) {
+           return parameter.name.starts_with(last->name + "/") &&
+                  std::ranges::any_of(reinitialize, [&](const std::string& pattern) {
+                    return ::fnmatch(pattern.c_str(), parameter.name.c_str(), 0) == 0;
+                  });
+         });
+}
+
+/// Collective. Weights whose inputs become what they were: the numbers have to be like those that they were trained on.
+void compare_with(comm::Communicator& communicator, const io::DataDescription& trained_on, Workload& workload) {
+  std::optional<ValueRange> range = known_range(workload.training->info());
+  comm::all_succeed(communicator, [&] {
+    if (!range && trained_on.has_range) range = measured_range(*workload.training);
+  });
+  all_succeed_or_usage(communicator, [&] {
+    const io::DatasetInfo& info = workload.training->info();
+    std::string warning = compare_ranges(trained_on, info, range, workload.paths.training);
+    if (warning.empty()) return;
+    const bool one_of_bytes = (trained_on.x.type == io::FileType::uint8) != (info.x.type == io::FileType::uint8);
+    if (one_of_bytes && !trained_on.has_range) throw UsageError(warning);
+    workload.warnings.push_back(std::move(warning));
+  });
+}
+
 std::unique_ptr<io::Dataset> standardized(std::unique_ptr<io::Dataset> data, const Workload& workload) {
   if (!data) return data;
   return std::make_unique<io::StandardizedDataset>(std::move(data), workload.features, workload.targets);
@@ -78,7 +108,25 @@ std::unique_ptr<io::Dataset> standardized(std::unique_ptr<io::Dataset> data, con
 
 }  // namespace
 
-void standardize(comm::Communicator& communicator, const TrainOptions& options, const io::TrainingRecord* before,
+KnownScales known_scales(const TrainOptions& options, const io::TrainingRecord* record,
+                         const io::TrainingRecord* weights, const Workload& workload) {
+  const io::TrainingRecord* const source = record != nullptr ? record : weights;
+  KnownScales known{.decided = record != nullptr};
+  if (source == nullptr || source->data_description.empty()) return known;
+  io::DataDescription description = io::data_description_from_json(source->data_description);
+  known.features = description.features;
+  known.targets = description.targets;
+  if (record != nullptr) return known;
+  const io::DatasetInfo& info = workload.training->info();
+  known.new_outputs = outputs_are_new(*workload.network, options.start.reinitialize) ||
+                      std::ssize(known.targets.mean) != (known.targets.empty() ? 0 : info.y.elements());
+  if (options.is_given("normalize") || std::ssize(known.features.mean) != features_of(info.x)) known.features = {};
+  if (options.is_given("normalize-targets") || known.new_outputs) known.targets = {};
+  if (!options.is_given("normalize") && options.was_set("normalize")) known.trained_on = std::move(description);
+  return known;
+}
+
+void standardize(comm::Communicator& communicator, const TrainOptions& options, const KnownScales& known,
                  Workload& workload) {
   const io::DatasetInfo& info = workload.training->info();
   if (info.tokens) return;
@@ -89,14 +137,16 @@ void standardize(comm::Communicator& communicator, const TrainOptions& options, 
                     "--normalize standard",
                     with_commas(kMostFeatures), with_commas(features_of(info.x))));
   }
-  if (before != nullptr) wish.x_if_asked = wish.y_if_asked = false;  // it began as it did
-  if (before != nullptr && !before->data_description.empty()) {
-    const io::DataDescription known = io::data_description_from_json(before->data_description);
-    if (wish.x) workload.features = known.features;
-    if (wish.y) workload.targets = known.targets;
-    wish.x = wish.x && workload.features.empty();
-    wish.y = wish.y && workload.targets.empty();
+  if (known.trained_on) compare_with(communicator, *known.trained_on, workload);
+  if (known.decided) wish.x_if_asked = wish.y_if_asked = false;  // it began as it did
+  if (known.new_outputs && !options.is_given("normalize-targets")) {
+    wish.y_if_asked = workload.model.loss == model::LossKind::mean_squared_error && info.y.elements() <= kMostFeatures;
+    wish.y = false;
   }
+  if (wish.x) workload.features = known.features;
+  if (wish.y) workload.targets = known.targets;
+  wish.x = wish.x && workload.features.empty();
+  wish.y = wish.y && workload.targets.empty();
   if (wish.any()) {
     const FeatureStatistics found = gather_statistics(communicator, *workload.training);
     if (wish.x || (wish.x_if_asked && io::asks_for_scale(found.x))) workload.features = io::scale_of(found.x);

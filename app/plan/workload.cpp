@@ -279,7 +279,9 @@ WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world,
                     "--batch{}{}",
                     wanted, samples, recurrent->window.empty() ? "" : " or --", recurrent->window));
   }
-  work.global_batch = std::min(std::max<std::int64_t>(usual_batch(options, samples, wanted), parts), samples);
+  // Every micro-step of every rank has a sample, unless that would make the bits depend on the ranks.
+  const std::int64_t least = options.work.reproducible ? 1 : parts;
+  work.global_batch = std::min(std::max<std::int64_t>(usual_batch(options, samples, wanted), least), samples);
   work.epoch_samples = io::epoch_samples(samples, work.global_batch, stateful);
   work.most_sequences = divide_up(work.global_batch, world);
   work.largest_part = divide_up(work.most_sequences, work.accumulate);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -137,7 +138,7 @@ std::vector<ChartPoint> curve_of(const RunHistory& run, std::string_view kind, s
 
 RunSummary summary_of(const RunHistory& run) {
   RunSummary summary;
-  double samples = 0;
+  double samples = 0, best_loss = std::numeric_limits<double>::infinity();
   for (const io::MetricRecord& record : run.records) {
     const std::string kind = string_of(record, "kind");
     const auto number = [&](std::string_view key) { return number_of(record, key).value_or(0); };
@@ -165,8 +166,12 @@ RunSummary summary_of(const RunHistory& run) {
         summary.training_metric = number_of(record, "training_" + run.metric);
       }
       const std::optional<double>& metric = summary.validation_metric;
-      if (metric && (!summary.best || is_better_metric(run.metric, *metric, *summary.best))) {
+      const double loss = summary.validation_loss.value_or(std::numeric_limits<double>::infinity());
+      const bool equal = metric && summary.best && !is_better_metric(run.metric, *summary.best, *metric);
+      if (metric &&
+          (!summary.best || is_better_metric(run.metric, *metric, *summary.best) || (equal && loss < best_loss))) {
         summary.best = metric;
+        best_loss = loss;
         summary.best_step = std::llround(number("step"));
       }
     } else if (kind == "checkpoint") {

@@ -184,7 +184,8 @@ std::string Reporter::summary() const {
   const auto metrics = io::numbers_by_step(history_, "validation", task_.metric_key());
   if (!metrics.empty() && losses.size() == metrics.size()) {
     const auto best = std::min_element(metrics.begin(), metrics.end(), [&](const auto& a, const auto& b) {
-      return task_.is_better(a.second, b.second);
+      const bool equal = !task_.is_better(a.second, b.second) && !task_.is_better(b.second, a.second);
+      return equal ? losses.at(a.first) < losses.at(b.first) : task_.is_better(a.second, b.second);
     });
     const auto& last = *metrics.rbegin();
     add("validation", last.first, losses.at(last.first), last.second);

@@ -100,6 +100,7 @@ void Run::open_folder(std::optional<io::RunFolder> taken, bool continues, const 
          .keep_best = run_.keep_best,
          .is_better = [task = *workload_.task](double a, double b) { return task.is_better(a, b); },
          .metrics = io::numbers_by_step(from.metrics, "validation", workload_.task->metric_key()),
+         .losses = io::numbers_by_step(from.metrics, "validation", "loss"),
          .lies_behind = [from](std::int64_t step, const std::string& its) { return lies_behind(from, step, its); },
          .still_owner = [folder = folder_] { folder->still_owner(); }},
         &deadline);
@@ -132,13 +133,17 @@ void Run::watch_loss(const StepFigures& figures) {
 
 /// Collective. Rank 0 knows them all.
 void Run::count_earlier_validations(const io::TrainingRecord& from) {
+  const auto losses = io::numbers_by_step(from.metrics, "validation", "loss");
   for (const auto& [step, metric] : io::numbers_by_step(from.metrics, "validation", workload_.task->metric_key())) {
     patience_.saw(metric);
+    const auto loss = losses.find(step);
+    if (metric == best_metric_ && loss != losses.end() && !(best_loss_ <= loss->second)) best_loss_ = loss->second;
   }
-  std::array<double, 2> counted{patience_.best(), static_cast<double>(patience_.in_vain())};
+  std::array<double, 3> counted{patience_.best(), static_cast<double>(patience_.in_vain()), best_loss_};
   communicator_.broadcast(std::as_writable_bytes(std::span(counted)), 0);
   communicator_.wait();
   patience_.go_on(counted[0], static_cast<std::int64_t>(counted[1]));
+  best_loss_ = counted[2];
 }
 
 const char* Run::how_it_ended() const {
@@ -224,14 +229,17 @@ void Run::evaluate_now() {
                     "--learning-rate, --warmup-steps or --clip-norm usually helps",
                     evaluated_at_, workload_.paths.validation.string()));
   }
-  if (std::isnan(best_metric_) || better(evaluation.metric, best_metric_)) {
+  const bool is_first = std::isnan(best_metric_);
+  const bool is_equal = !is_first && !better(best_metric_, evaluation.metric);
+  if (is_first || better(evaluation.metric, best_metric_) || (is_equal && evaluation.loss < best_loss_)) {
     best_metric_ = evaluation.metric;
+    best_loss_ = evaluation.loss;
     best_at_ = evaluated_at_;
   }
   target_reached_ = reached_target(evaluation.metric);
   patience_.saw(evaluation.metric);
   last_evaluation_ = evaluation;
-  checkpointer_.validated(evaluated_at_, evaluation.metric);
+  checkpointer_.validated(evaluated_at_, evaluation.metric, evaluation.loss);
   on_rank0([&] {
     reporter_.evaluation(evaluated_at_, epochs_done(), evaluation, validation_.average,
                          {.seconds = seconds, .training = time().total});

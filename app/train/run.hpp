@@ -140,6 +140,7 @@ class Run {
   StepFigures last_figures_;
   std::optional<Score> last_evaluation_;
   double best_metric_ = std::numeric_limits<double>::quiet_NaN();
+  double best_loss_ = std::numeric_limits<double>::quiet_NaN();  ///< the lowest with that metric
   Patience patience_;
   LossWatch loss_watch_;
   std::int64_t first_step_ = 0;  ///< done when this process began

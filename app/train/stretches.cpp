@@ -14,7 +14,6 @@
 #include "app/plan/workload.hpp"
 #include "app/report/figures.hpp"
 #include "comm/agreement.hpp"
-#include "io/exchange/safetensors.hpp"
 
 namespace lockstep::app {
 
@@ -134,13 +133,9 @@ io::TrainingRecord Stretches::restore() {
     training.parameters.initialize(plan_.workload.seed);
     const StartOptions& start = plan_.settings.start;
     if (start.from.empty()) return {};
-    CheckpointOnRank0 source(communicator_, {.path = start.from}, origin_.deadline, CheckpointOnRank0::Accept::weights);
-    for (const std::string& warning : source.warnings()) console_.warn(warning);
-    const std::string table = source.initialize(training.parameters, start.reinitialize);
-    const std::string step =
-        io::is_safetensors_name(source.file()) ? "" : fmt::format(" (step {})", source.record().step);
-    console_.info(fmt::format("{}weights of {}{}\n{}", source.validated_average() ? "averaged " : "",
-                              source.file().string(), step, table));
+    if (!origin_.weights) origin_.read_weights(communicator_, start);  // back to the beginning
+    origin_.weights->initialize(training.parameters, start.reinitialize);
+    origin_.weights.reset();
     return {};
   }
   origin_.checkpoint->restore_recurrent_state(training.model.recurrent_state(), engine_.sequences(plan_.workload.work));

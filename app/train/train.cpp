@@ -108,15 +108,23 @@ int train(comm::MpiSession& session, const TrainOptions& given, StopSignals& sig
   const JobTime job_time = communicator->rank() == 0 ? find_job_time(given.run.time_limit) : JobTime{};
 
   Origin origin = find_origin(*communicator, console, given.run, given.network.name, io_deadline);
+  if (!origin.checkpoint && !given.start.from.empty()) {
+    origin.read_weights(*communicator, given.start);
+    for (const std::string& warning : origin.weights->warnings()) console.warn(warning);
+  }
   Plan plan = make_plan(*communicator, given,
                         {.folder = origin.folder,
                          .record = origin.record(),
+                         .weights = origin.weights ? &origin.weights->record() : nullptr,
                          .clock = clock_of(*communicator, origin),
                          .takes_folder_over = origin.takes_folder_over,
                          .deadline = &io_deadline});
   if (origin.checkpoint) check_continues(*communicator, console, *origin.record(), plan);
   comm::require_equal(*communicator, fingerprint_of(plan));
   announce(*communicator, console, plan);
+  if (origin.weights) {
+    console.info(origin.weights->beginnings(plan.workload.network->parameters(), plan.settings.start.reinitialize));
+  }
   if (training.planned) training.planned(plan);
   const TrainOptions& settings = plan.settings;
   const Workload& workload = plan.workload;
@@ -125,9 +133,9 @@ int train(comm::MpiSession& session, const TrainOptions& given, StopSignals& sig
     return kExitDone;
   }
   const StopWatch verifying;
-  const std::uint64_t verified = verify_data(*communicator, console, settings.data.verify,
-                                             std::array<const io::Dataset*, 2>{workload.training.get(),
-                                                                               workload.validation.get()});
+  const std::uint64_t verified =
+      verify_data(*communicator, console, settings.data.verify,
+                  std::array<const io::Dataset*, 2>{workload.training.get(), workload.validation.get()});
   if (verified > 0) {
     console.info(fmt::format("checksums of {} verified in {:.2f} s", format_bytes(verified), verifying.seconds()));
   }

@@ -7,12 +7,8 @@
 "$python" - <<'PYTHON' || exit 1
 import h5py, numpy as np
 r = np.random.default_rng(1)
-def table(n):
-    x = r.normal(size=(n, 3)) * [300, 1, 1e5] + [1000, 0, 5e5]
-    return x, x @ [3, 100, 0.001] + r.normal(size=n) * 10
-x, y = table(500)
-np.savetxt("house.csv", np.column_stack([x, y]), delimiter=",", header="a,b,c,y", comments="")
-x, y = table(400)
+x = r.normal(size=(400, 3)) * [300, 1, 1e5] + [1000, 0, 5e5]
+y = x @ [3, 100, 0.001] + r.normal(size=400) * 10
 with h5py.File("floats.h5", "w") as f:
     f["x"], f["y"] = x.astype("f4"), y.astype("f4")
 with h5py.File("images.h5", "w") as f:
@@ -21,7 +17,7 @@ words = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "no", "dog"]
 text = " ".join(words[i] for i in r.integers(0, 10, 1400))
 open("corpus.txt", "w").write("\n".join(text[i:i + 60] for i in range(0, len(text), 60)) + "\n")
 PYTHON
-must_run pack --x house.csv --label-column y --regression --validation 0.2 --out house
+pack_house house
 must_run pack --format text --tokenizer char --x corpus.txt --out text --validation 0.1
 quiet="--progress off --no-tensorboard"
 
@@ -124,8 +120,10 @@ def records(run, kind):
     return [r for r in map(json.loads, open(run + "/metrics.jsonl")) if r["kind"] == kind]
 whole, changed = ([(r["epoch"], r["learning_rate"]) for r in records(run, "train")] for run in sys.argv[1:3])
 assert changed[-1][0] == 8, changed[-1]
-assert [r["epoch"] for r in records(sys.argv[2], "validation")] == [1, 2, 3, 4, 5, 6, 7, 8], records(sys.argv[2], "validation")
+validated = [r["epoch"] for r in records(sys.argv[2], "validation")]  # where a launch stopped, too
+assert {1, 2, 3, 4, 5, 6, 7, 8} <= set(validated), validated
 # A step's rate is that of its beginning: between those of the unbroken run's steps around it.
+whole.append((8.1, 0))
 for epoch, rate in changed:
     near = [r for e, r in whole if abs(e - epoch) < 0.31]
     assert min(near) <= rate * (1 + 1e-9) and rate * (1 - 1e-9) <= max(near), (epoch, rate, near)

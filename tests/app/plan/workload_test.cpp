@@ -117,6 +117,8 @@ TEST(WorkPlanTest, TheUsualVirtualRanksDependOnTheGlobalBatchAlone) {
       }
     }
   }
+  options.work.global_batch = 4;
+  EXPECT_EQ(work_plan(options, 100000, 3).global_batch, 4);
   options.work.global_batch = 1000;
   EXPECT_THROW(work_plan(options, 100000, 25), UsageError);
   options.work.virtual_ranks = 48;
