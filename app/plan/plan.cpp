@@ -61,6 +61,9 @@ TrainOptions decided_settings(const TrainOptions& options, const Workload& workl
   settings.network = workload.network_options;
   settings.data.path = workload.paths.training;
   settings.data.validation = workload.paths.validation;
+  if (workload.training->info().tokens && !is_packed_data(workload.paths.training)) {
+    settings.data.x = data_format(options).x;
+  }
   settings.work.global_batch = workload.work.global_batch;
   if (options.work.steps <= 0) settings.work.epochs = workload.work.epochs;
   settings.work.virtual_ranks = workload.work.virtual_ranks;

@@ -159,7 +159,8 @@ DataFormat data_format(const TrainOptions& options) {
   }
   if (format.context > 0) {
     format.y.clear();
-    if (!options.was_set("x")) format.x = io::kTokensName;
+    // A checkpoint may say the default of samples, which nobody has given.
+    if (!options.is_given("x") && options.data.x == DataOptions{}.x) format.x = io::kTokensName;
   }
   return format;
 }

@@ -13,6 +13,8 @@ with h5py.File("floats.h5", "w") as f:
     f["x"], f["y"] = x.astype("f4"), y.astype("f4")
 with h5py.File("images.h5", "w") as f:
     f["x"], f["y"] = r.integers(0, 256, (300, 12, 12, 3)).astype("u1"), r.integers(0, 4, 300).astype("i4")
+with h5py.File("tokens.h5", "w") as f:
+    f["tokens"] = r.integers(0, 20, 3000).astype("i4")
 words = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "no", "dog"]
 text = " ".join(words[i] for i in r.integers(0, 10, 1400))
 open("corpus.txt", "w").write("\n".join(text[i:i + 60] for i in range(0, len(text), 60)) + "\n")
@@ -82,6 +84,10 @@ check "images"
 in_parts 2 20 --data images.h5 --validation 0.2 --model cnn --augment crop=8,flip --epochs 4 --batch 16 --learning-rate 0.01
 check "text"
 in_parts 2 8 --data text --model gpt --layers 1 --width 16 --heads 2 --context 12 --batch 8 --steps 20
+check "tokens in a file made by others, whose dataset nobody has named"
+in_parts 2 8 --data tokens.h5 --model gpt --layers 1 --width 16 --heads 2 --context 12 --batch 8 --steps 20
+run eval runs/here --data tokens.h5
+expect_status 0
 check "text, whose state goes on from batch to batch"
 in_parts 2 8 --data text --model lstm --layers 1 --hidden 8 --unroll 6 --batch 4 --epochs 2
 
