@@ -27,7 +27,8 @@ int run_eval(comm::MpiSession& session, const EvalOptions& options) {
                         .average = options.average,
                         .batch = options.evaluation_batch,
                         .normalize = options.normalize,
-                        .verify = options.verify},
+                        .verify = options.verify,
+                        .unknown_categories = options.unknown_categories},
                        execution, io_deadline);
   if (options.report) require_reportable(subject);
   if (svg.wanted() && subject.loss() != model::LossKind::softmax_cross_entropy) {

@@ -31,7 +31,8 @@ std::vector<std::string> names_of(const TrainedModel& subject) {
   std::vector<std::string> names;
   const bool classes = subject.loss() == model::LossKind::softmax_cross_entropy;
   const bool labels = subject.loss() == model::LossKind::binary_cross_entropy;
-  if (subject.trained_on()) names = classes ? subject.trained_on()->class_names : subject.trained_on()->target_names;
+  if (!classes) names = subject.target_names();
+  if (classes && subject.trained_on()) names = subject.trained_on()->class_names;
   if (names.empty() && classes) names = subject.dataset().info().class_names;
   for (std::int64_t i = std::ssize(names); i < outputs_of(subject); ++i) {
     names.push_back(classes ? fmt::format("{}", i) : fmt::format("{} {}", labels ? "label" : "target", i + 1));

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <vector>
@@ -120,12 +121,23 @@ class Rounds {
 io::PredictionContent content_of(const TrainedModel& subject) {
   const io::DatasetInfo& info = subject.dataset().info();
   const io::TrainingRecord& record = subject.source().record();
+  const bool classes = subject.loss() == model::LossKind::softmax_cross_entropy;
+  const io::Dataset& data = subject.dataset();
   return {.samples = info.samples,
           .outputs = record.network.outputs,
-          .classes = subject.loss() == model::LossKind::softmax_cross_entropy,
+          .classes = classes,
           .targets = !info.y.name.empty(),
           .class_names =
               info.class_names.empty() && subject.trained_on() ? subject.trained_on()->class_names : info.class_names,
+          .target_names = classes ? std::vector<std::string>{} : subject.target_names(),
+          .id_name = info.id ? info.id->name : "",
+          .id_bytes = info.id ? info.id->bytes : 0,
+          .read_ids =
+              [&data](std::int64_t first, std::span<std::byte> ids) {
+                std::vector<std::int64_t> samples(ids.size() / static_cast<std::size_t>(data.info().id->bytes));
+                std::iota(samples.begin(), samples.end(), first);
+                data.read_ids(samples, ids);
+              },
           .about = {{"program",
                      fmt::format("lockstep {} on a {} in {}", program_version(),
                                  subject.backend().is_host() ? "cpu" : "gpu", model::name_of(subject.precision()))},
@@ -156,7 +168,8 @@ int run_predict(comm::MpiSession& session, const PredictOptions& options) {
                         .batch = options.batch,
                         .labels = TrainedModel::Labels::as_they_come,
                         .normalize = options.normalize,
-                        .verify = options.verify},
+                        .verify = options.verify,
+                        .unknown_categories = options.unknown_categories},
                        execution, io_deadline);
   if (subject.source().record().network.tokens) {
     throw UsageError(

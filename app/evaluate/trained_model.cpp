@@ -12,6 +12,7 @@
 #include "app/options/moved_path.hpp"
 #include "app/options/options.hpp"
 #include "app/plan/agreement.hpp"
+#include "app/plan/column_match.hpp"
 #include "app/plan/data_match.hpp"
 #include "app/plan/host_memory.hpp"
 #include "app/plan/placement.hpp"
@@ -112,7 +113,7 @@ void TrainedModel::open_data(comm::Communicator& communicator, const Request& re
     if (const double share = trained_.data.validation_share; share > 0) {
       opened = std::make_unique<io::SplitDataset>(std::move(opened), share, io::SplitDataset::Part::validation);
     }
-    match_data(opened);
+    match_data(request, opened);
     dataset_ = std::move(opened);
     const io::NetworkIdentity& trained_on = source_.record().network;
     const io::DatasetInfo& info = dataset_->info();
@@ -146,12 +147,11 @@ void TrainedModel::open_data(comm::Communicator& communicator, const Request& re
 }
 
 /// The data beside what the checkpoint says of those that it was trained on; their classes get its numbers.
-void TrainedModel::match_data(std::unique_ptr<io::Dataset>& opened) {
+void TrainedModel::match_data(const Request& request, std::unique_ptr<io::Dataset>& opened) {
   const io::TrainingRecord& record = source_.record();
-  const io::DatasetInfo& info = opened->info();
-  if (info.tokens) {
+  if (opened->info().tokens) {
     if (record.vocabulary.empty()) return;
-    std::string warning = compare_vocabularies(io::token_info_from_json(record.vocabulary), *info.tokens, data());
+    std::string warning = compare_vocabularies(io::token_info_from_json(record.vocabulary), *opened->info().tokens, data());
     if (!warning.empty()) warnings_.push_back(std::move(warning));
     return;
   }
@@ -162,12 +162,14 @@ void TrainedModel::match_data(std::unique_ptr<io::Dataset>& opened) {
         source_.file().string()));
     return;
   }
+  opened = arranged(std::move(opened), trained_on_->table, data(), request.unknown_categories, notes_, warnings_);
+  const io::DatasetInfo& info = opened->info();
   require_same_samples(*trained_on_, info, data());
   if (info.y.name.empty() || !info.labels_are_classes || trained_on_->labels != io::Labels::classes) return;
   ClassMatch match = match_classes(trained_on_->class_names, record.network.outputs, info, data());
   if (!match.note.empty()) notes_.push_back(match.note);
   if (!match.warning.empty()) warnings_.push_back(match.warning);
-  opened = relabelled(std::move(opened), match, trained_on_->class_names);
+  opened = relabelled(std::move(opened), match, trained_on_->class_names, record.network.outputs);
 }
 
 /// As the run did it, with the numbers in its checkpoint. Another normalisation of x may have been asked for.
@@ -225,6 +227,13 @@ void TrainedModel::load(comm::Communicator& communicator, Console& console, cons
     model_.emplace(*backend_, *network_, *parameters_, model_options_);
   });
   source_.restore(*parameters_);
+}
+
+std::vector<std::string> TrainedModel::target_names() const {
+  std::vector<std::string> names = trained_on_ ? trained_on_->target_names : std::vector<std::string>{};
+  const std::optional<io::TableSchema>& table = dataset_->info().table;
+  if (names.empty() && table) names = table->labels;
+  return std::ssize(names) == source_.record().network.outputs ? names : std::vector<std::string>{};
 }
 
 std::string TrainedModel::description() const {

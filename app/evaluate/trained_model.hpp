@@ -36,6 +36,7 @@ class TrainedModel {
     std::optional<Normalization> normalize =
         {};  ///< how the numbers become the network's input; nullopt: as in the run
     VerifyData verify = VerifyData::automatic;  ///< checksums of the data
+    io::UnknownCategories unknown_categories = io::UnknownCategories::error;
   };
   /// Collective. Reads the checkpoint on rank 0, opens the data, takes the memory, restores the weights. Throws
   /// UsageError and comm::AgreedError, alike on all ranks. All references must outlive it.
@@ -60,6 +61,8 @@ class TrainedModel {
   model::Weights weights() const noexcept { return average_ ? model::Weights::average : model::Weights::current; }
   /// What the checkpoint says of the data that it was trained on; nothing where it does not say it.
   const std::optional<io::DataDescription>& trained_on() const noexcept { return trained_on_; }
+  /// Of the numbers that it predicts, or the labels; empty: not known.
+  std::vector<std::string> target_names() const;
   /// "runs/a/checkpoints/step-0000000100.h5 (step 100, the best of its run)", on rank 0.
   std::string description() const;
 
@@ -67,7 +70,7 @@ class TrainedModel {
   void follow_run(const std::filesystem::path& checkpoint);
   void find_data(comm::Communicator& communicator, const Request& request);
   void open_data(comm::Communicator& communicator, const Request& request, io::IoDeadline& deadline);
-  void match_data(std::unique_ptr<io::Dataset>& opened);
+  void match_data(const Request& request, std::unique_ptr<io::Dataset>& opened);
   void standardize();
   void compare_values(comm::Communicator& communicator, const Request& request);
   void load(comm::Communicator& communicator, Console& console, const ExecutionOptions& execution);

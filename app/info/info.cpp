@@ -31,6 +31,11 @@ bool describe_data_at(Console& console, const fs::path& path, const InfoOptions&
                           options.verify);
 }
 
+bool is_table(const fs::path& path) {
+  const std::string name = path.filename().string();
+  return name.ends_with(".csv") || name.ends_with(".tsv") || name.ends_with(".csv.gz") || name.ends_with(".tsv.gz");
+}
+
 bool describe_folder(Console& console, const InfoOptions& options) {
   const fs::path& folder = options.path;
   const bool verify = options.verify;
@@ -69,6 +74,9 @@ int run_info(const InfoOptions& options) {
   }
   if (fs::is_directory(status)) {
     sound = describe_folder(console, options);
+  } else if (is_table(options.path)) {
+    describe_table_file(console, options.path);
+    sound = true;
   } else {
     if (io::is_checkpoint(options.path)) {
       inspect_data({.x = options.x, .y = options.y}, options.path);

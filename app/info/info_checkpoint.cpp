@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/info/describe_columns.hpp"
 #include "app/info/info.hpp"
 #include "app/options/train_options.hpp"
 #include "app/plan/task.hpp"
@@ -100,10 +101,11 @@ std::string describe_trained_on(const io::TrainingRecord& record) {
         data.class_names.empty() ? ", without names" : fmt::format(": {}", fmt::join(data.class_names, ", ")));
   }
   for (std::size_t i = 0; i < data.target_names.size(); ++i) {
-    const bool has_unit = i < data.target_units.size() && !data.target_units[i].empty();
+    const bool has_unit = i < data.target_units.size() && data.target_units[i] != io::unit_of(data.target_names[i]);
     text += fmt::format("  target {:<8}{}{}\n", i, data.target_names[i],
                         has_unit ? fmt::format(" [{}]", data.target_units[i]) : "");
   }
+  if (data.table) text += describe_columns(*data.table, 17);
   return text;
 }
 

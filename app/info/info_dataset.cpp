@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "app/info/describe_columns.hpp"
 #include "app/info/info.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/stop_watch.hpp"
@@ -161,6 +162,8 @@ std::string heading(const std::filesystem::path& path, const io::ShardedDataset&
                                  : std::string("numbers to predict");
   if (!info.y.name.empty()) text += fmt::format("\n  {:<8} {}, {}", info.y.name, describe(info.y), labels);
   text += "\n";
+  if (info.table) text += describe_columns(*info.table, 11);
+  if (info.id) text += fmt::format("  names    of the samples: {}\n", info.id->name);
   if (info.has_statistics) return text;
   const io::ShardFile first(dataset.shards()[0].file, data.x, data.y, nullptr, data.unlabelled);
   for (const io::StoredField& stored : first.fields()) {

@@ -68,6 +68,7 @@ EvalOptions parse_eval(const std::vector<std::string>& arguments) {
   Normalization normalize;
   add_input_option(table, normalize);
   add_verify_option(table, options.verify);
+  add_unknown_categories_option(table, options.unknown_categories);
   table.add("report", options.report,
             "also tell how good it is class by class: precision, recall, F1, what is taken for what, and whether its "
             "probabilities can be believed; of predicted numbers MAE, RMSE and R2");
@@ -99,6 +100,7 @@ PredictOptions parse_predict(const std::vector<std::string>& arguments) {
   Normalization normalize;
   add_input_option(table, normalize);
   add_verify_option(table, options.verify);
+  add_unknown_categories_option(table, options.unknown_categories);
   add_execution_options(table, options.execution);
   read_options(table, arguments, kPredictUsage, kPredictExamples);
   table.check_relations();

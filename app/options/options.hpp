@@ -29,6 +29,7 @@ struct EvalOptions {
   std::filesystem::path svg;                    ///< draw the report there
   std::optional<Normalization> normalize = {};  ///< nullopt: as in training
   VerifyData verify = VerifyData::automatic;
+  io::UnknownCategories unknown_categories = io::UnknownCategories::error;
   ExecutionOptions execution;
 };
 
@@ -43,6 +44,7 @@ struct PredictOptions {
   std::int64_t batch = 0;                       ///< samples at once; 0 = as the run evaluated
   std::optional<Normalization> normalize = {};  ///< nullopt: as in training
   VerifyData verify = VerifyData::automatic;
+  io::UnknownCategories unknown_categories = io::UnknownCategories::error;
   ExecutionOptions execution;
 };
 
@@ -87,10 +89,16 @@ struct PackOptions {
   std::uint64_t seed = 1;
   // csv
   bool header = true;
+  bool header_is_said = false;  ///< by the user
   char separator = ',';
+  char decimal = '.', thousands = 0;  ///< 0: no groups of digits
   std::string label_column;
   bool regression = false;     ///< the label is a number to predict, not a class
   std::string ignore_columns;  ///< names or indices with commas
+  std::string categories;      ///< likewise: columns of categories, whatever their cells look like
+  std::string id_column;       ///< "": none
+  std::filesystem::path columns_from;  ///< packed data, a run or a checkpoint; "": nothing
+  io::UnknownCategories unknown_categories = io::UnknownCategories::error;
   io::CsvOptions::Text text_columns = io::CsvOptions::Text::one_hot;
   io::CsvOptions::Missing missing = io::CsvOptions::Missing::error;
   // hdf5

@@ -37,6 +37,7 @@ constexpr std::string_view kPackExamples =
     "  lockstep pack --x train_1.bin,train_2.bin --format tokens --vocabulary 50257 --out shards/fineweb\n"
     "  lockstep pack --x features.npy --y targets.npy --out shards/mine --shards 8\n"
     "  lockstep pack --x houses.csv --label-column price --regression --out shards/houses\n"
+    "  lockstep pack --x new_houses.csv --columns-from shards/houses --out shards/new_houses\n"
     "  lockstep pack --format synthetic --task regression --features 600 --out shards/synthetic\n";
 
 const std::vector<Choice<std::optional<PackFormat>>>& formats() {
@@ -88,6 +89,21 @@ std::string parse_separator(const std::string& text, char& separator) {
 
 std::string separator_text(const char& separator) { return separator == '\t' ? "tab" : std::string(1, separator); }
 
+constexpr std::string_view kThousands = ",.'_ ";
+
+std::string parse_thousands(const std::string& text, char& thousands) {
+  const std::string mark = text == "blank" ? " " : text;
+  if (mark.size() != 1 || kThousands.find(mark[0]) == std::string_view::npos) {
+    return "is none of , . ' _ and blank";
+  }
+  thousands = mark[0];
+  return "";
+}
+
+std::string thousands_text(const char& thousands) {
+  return thousands == 0 ? "" : thousands == ' ' ? "blank" : std::string(1, thousands);
+}
+
 /// "224" or "240x320".
 std::string parse_size(const std::string& text, std::optional<ImageSize>& size) {
   constexpr std::int64_t kMost = 16384;
@@ -117,10 +133,21 @@ std::string check_validation(const std::string& text) {
 
 void add_table_options(OptionTable& table, PackOptions& options) {
   table.group("Tables (csv)");
-  table.add("header", options.header, "the first line names the columns").only_with("format", {"csv"});
+  table
+      .add("header", options.header,
+           "the first line names the columns, also where the names are numbers; default: it does, unless they are")
+      .only_with("format", {"csv"});
   table
       .add_parsed("separator", options.separator, "CHARACTER", "between columns; .tsv files: tab", parse_separator,
                   separator_text)
+      .only_with("format", {"csv"});
+  static const std::vector<Choice<char>> decimals{{".", '.'}, {",", ','}};
+  table
+      .add_choice("decimal", options.decimal, "CHARACTER", "between a number's whole part and its fraction", decimals)
+      .only_with("format", {"csv"});
+  table
+      .add_parsed("thousands", options.thousands, "CHARACTER",
+                   "between groups of three digits: , . ' _ or blank; default: none", parse_thousands, thousands_text)
       .only_with("format", {"csv"});
   table
       .add("label-column", options.label_column, "COLUMN",
@@ -130,6 +157,25 @@ void add_table_options(OptionTable& table, PackOptions& options) {
       .only_with("format", {"csv"});
   table.add("ignore-columns", options.ignore_columns, "COLUMNS", "not used: names or indices, comma-separated")
       .only_with("format", {"csv"});
+  table
+      .add("categories", options.categories, "COLUMNS",
+           "hold categories, whatever their cells look like (codes, ranges, dates)")
+      .only_with("format", {"csv"});
+  table
+      .add("id-column", options.id_column, "COLUMN",
+           "names the samples: no input; `predict --csv` writes these names beside the predictions")
+      .only_with("format", {"csv"});
+  table
+      .add("columns-from", options.columns_from, "PATH",
+           "packed data, a run or a checkpoint: columns are found by the names that it knows, in its order, with its "
+           "categories, its means for missing cells and its classes; labels are its labels, where there are any")
+      .only_with("format", {"csv"})
+      .contradicts("regression")
+      .contradicts("ignore-columns")
+      .contradicts("categories")
+      .contradicts("text-columns");
+  add_unknown_categories_option(table, options.unknown_categories);
+  table.find("unknown-categories")->needs("columns-from");
   using Text = io::CsvOptions::Text;
   static const std::vector<Choice<Text>> texts{{"one-hot", Text::one_hot}, {"error", Text::error}};
   table
@@ -315,6 +361,10 @@ PackOptions parse_pack(const std::vector<std::string>& arguments) {
   table.check_relations();
   check_format(table, options);
   table.require("out", "name the shard folder to make");
+  options.header_is_said = table.find("header")->source() != OptionSource::default_value;
+  if (options.decimal == options.thousands) {
+    throw UsageError(fmt::format("--decimal and --thousands are both {}: a mark has one meaning", options.decimal));
+  }
   const bool separator_given = table.find("separator")->source() != OptionSource::default_value;
   if (!separator_given && options.x.extension() == ".tsv") options.separator = '\t';
   return options;

@@ -91,6 +91,7 @@ struct DataOptions {
   io::Layout layout = io::Layout::automatic;
   Normalization normalize;
   TargetScale targets = TargetScale::automatic;
+  io::UnknownCategories unknown_categories = io::UnknownCategories::error;  ///< of validation data
   AugmentOptions augment;  ///< of training images
   VerifyData verify = VerifyData::automatic;
   bool shuffle = true;

@@ -223,6 +223,15 @@ void add_input_option(OptionTable& table, Normalization& normalize) {
       parse_normalization, to_text);
 }
 
+void add_unknown_categories_option(OptionTable& table, io::UnknownCategories& unknown) {
+  using enum io::UnknownCategories;
+  static const std::vector<Choice<io::UnknownCategories>> choices{{"error", error}, {"none", none}};
+  table.add_choice("unknown-categories", unknown, "HOW",
+                   "of columns of texts: a category that the network was not trained on is an error, or none (the "
+                   "sample has none of the categories)",
+                   choices);
+}
+
 namespace {
 
 /// A path, or a share of the training data.
@@ -288,6 +297,7 @@ void add_data_options(OptionTable& table, DataOptions& options) {
   table.add_choice("normalize-targets", options.targets, "HOW",
                    "numbers to predict: standard (each target to mean 0, deviation 1; errors and predictions are told "
                    "in the units of the data all the same), none; auto: standard where their spread asks for it");
+  add_unknown_categories_option(table, options.unknown_categories);
   table.add_parsed(
       "augment", options.augment, "HOW",
       "random changes of training images, comma-separated: pad=N, crop=N or crop=HxW, area=SHARE (a random "

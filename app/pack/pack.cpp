@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "app/pack/pack_ranks.hpp"
+#include "app/pack/table_encoding.hpp"
 #include "app/plan/workload.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
@@ -57,7 +58,8 @@ std::vector<std::string> words_of(const std::string& list) {
 }
 
 /// parse_pack has set the format.
-std::unique_ptr<io::SampleSource> open_source(const PackOptions& options) {
+std::unique_ptr<io::SampleSource> open_source(const PackOptions& options,
+                                              const std::optional<io::TableEncoding>& encoding) {
   switch (options.format.value()) {
     case PackFormat::idx:
       return io::open_idx(options.x, options.y);
@@ -65,12 +67,19 @@ std::unique_ptr<io::SampleSource> open_source(const PackOptions& options) {
       return io::open_npy(options.x, options.y);
     case PackFormat::csv:
       return io::open_csv(options.x, {.header = options.header,
+                                      .numbers_may_be_names = options.header_is_said,
                                       .separator = options.separator,
+                                      .decimal = options.decimal,
+                                      .thousands = options.thousands,
                                       .label_column = options.label_column,
                                       .label_is_class = !options.regression,
                                       .ignored = words_of(options.ignore_columns),
+                                      .categories = words_of(options.categories),
+                                      .id_column = options.id_column,
                                       .text = options.text_columns,
-                                      .missing = options.missing});
+                                      .missing = options.missing,
+                                      .encoding = encoding,
+                                      .unknown = options.unknown_categories});
     case PackFormat::hdf5:
       return io::open_hdf5({.path = options.x,
                             .x = options.x_name,
@@ -174,8 +183,10 @@ int run_pack(comm::MpiSession* session, const PackOptions& options, StopSignals&
     });
   }
   std::unique_ptr<io::SampleSource> source;
+  std::optional<io::TableEncoding> encoding;
   peers.all_succeed([&] {
-    source = open_source(options);
+    if (!options.columns_from.empty()) encoding = read_table_encoding(options.columns_from);
+    source = open_source(options, encoding);
     source->verify(peers.rank(), peers.size());
   });
   const std::string noun = source->token_info() ? "token" : "sample";
@@ -198,7 +209,11 @@ int run_pack(comm::MpiSession* session, const PackOptions& options, StopSignals&
                      fmt::format("{} {}s  {}", with_commas(done), noun, format_byte_rate(bytes, watch.seconds())));
   };
   const io::ShardWriterOptions writing{
-      .folder = options.out, .shards = options.shards, .overwrite = options.force, .peers = &peers};
+      .folder = options.out,
+      .shards = options.shards,
+      .overwrite = options.force,
+      .classes = encoding && encoding->class_names.empty() && source->labels_are_classes() ? encoding->classes : 0,
+      .peers = &peers};
   std::vector<std::pair<std::filesystem::path, io::PackSummary>> folders;
   const auto cancelled = [&] {
     console.clear_progress();
@@ -207,7 +222,7 @@ int run_pack(comm::MpiSession* session, const PackOptions& options, StopSignals&
   };
   try {
     if (options.validation > 0) {
-      const io::OpenSource open = [&] { return source ? std::move(source) : open_source(options); };
+      const io::OpenSource open = [&] { return source ? std::move(source) : open_source(options, encoding); };
       const io::SplitSummary split =
           io::write_split(open, {.validation = validation, .seed = options.seed}, writing, progress);
       folders = {{options.out / io::kTrainName, split.train}, {options.out / io::kValidationName, split.validation}};

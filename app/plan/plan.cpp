@@ -445,7 +445,13 @@ Workload open_workload(comm::Communicator& communicator, const TrainOptions& opt
   DataPaths paths;
   all_succeed_or_usage(communicator, [&] { paths = resolve_data_paths(options.data); });
   const SharedData shared = open_together(communicator, std::array{paths.training, paths.validation}, deadline);
-  all_succeed_or_usage(communicator, [&] { workload = prepare_workload(options, world, deadline, shared); });
+  std::optional<io::DataDescription> known;
+  all_succeed_or_usage(communicator, [&] {
+    if (before != nullptr && !before->data_description.empty()) {
+      known = io::data_description_from_json(before->data_description);
+    }
+    workload = prepare_workload(options, world, deadline, shared, known ? &*known : nullptr);
+  });
   standardize(communicator, options, before, workload);
   return workload;
 }

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "app/options/image_options.hpp"
+#include "app/plan/column_match.hpp"
 #include "app/plan/data_match.hpp"
 #include "app/plan/tuning.hpp"
 #include "app/report/figures.hpp"
@@ -324,19 +325,23 @@ void split_training(double share, Workload& workload) {
   workload.validation = std::make_unique<io::SplitDataset>(whole, share, validation);
 }
 
-/// Validation data whose classes have other numbers than those of the training data get theirs.
-void match_validation(Workload& workload) {
-  const io::DatasetInfo &info = workload.training->info(), &other = workload.validation->info();
+/// Validation data whose columns or classes lie otherwise than those of the training data get their places.
+void match_validation(Workload& workload, io::UnknownCategories unknown) {
+  const io::DatasetInfo& info = workload.training->info();
+  workload.validation = arranged(std::move(workload.validation), info.table, workload.paths.validation, unknown,
+                                 workload.notes, workload.warnings);
+  const io::DatasetInfo& other = workload.validation->info();
   if (info.tokens || !info.labels_are_classes || !other.labels_are_classes || other.classes > info.classes) return;
   ClassMatch match = match_classes(info.class_names, info.classes, other, workload.paths.validation);
   if (!match.note.empty()) workload.notes.push_back(match.note);
   if (!match.warning.empty()) workload.warnings.push_back(match.warning);
-  workload.validation = relabelled(std::move(workload.validation), match, info.class_names);
+  workload.validation = relabelled(std::move(workload.validation), match, info.class_names, info.classes);
 }
 
 }  // namespace
 
-Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline* deadline, const SharedData& shared) {
+Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline* deadline, const SharedData& shared,
+                          const io::DataDescription* known) {
   Workload workload;
   workload.paths = resolve_data_paths(options.data);
   const DataPaths& paths = workload.paths;
@@ -353,6 +358,10 @@ Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline
     return of_data;
   };
   workload.training = open_dataset(format_of_data(paths.training), paths.training, deadline, shared);
+  if (known != nullptr) {
+    workload.training = arranged(std::move(workload.training), known->table, paths.training,
+                                 options.data.unknown_categories, workload.notes, workload.warnings);
+  }
   if (options.data.validation_share > 0) split_training(options.data.validation_share, workload);
   const io::DatasetInfo& info = workload.training->info();
   require_labels(info, paths.training);
@@ -360,7 +369,7 @@ Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline
   if (!paths.validation.empty()) {
     workload.validation = open_dataset(format_of_data(paths.validation), paths.validation, deadline, shared);
     require_labels(workload.validation->info(), paths.validation);
-    match_validation(workload);
+    match_validation(workload, options.data.unknown_categories);
     const io::DatasetInfo& other = workload.validation->info();
     if (info.tokens && other.tokens && !io::same_vocabulary(*info.tokens, *other.tokens)) {
       throw UsageError(fmt::format("{} was made with another vocabulary than {}: pack it with --vocabulary-from {}",

@@ -17,6 +17,7 @@
 #include "io/datasets/prefetcher.hpp"
 #include "io/datasets/sharded_dataset.hpp"
 #include "io/files/io_deadline.hpp"
+#include "io/shards/data_description.hpp"
 #include "io/shards/feature_scale.hpp"
 #include "io/shards/shard_file.hpp"
 #include "model/model_options.hpp"
@@ -131,9 +132,10 @@ struct Workload {
 };
 
 /// Opens and validates the data and builds the network; no communication. Throws UsageError, io::FileError.
-/// `deadline`: of its files; outlives them.
+/// `deadline`: of its files; outlives them. `known`: what the weights were trained on that the run begins with; nullptr:
+/// it begins with new ones.
 Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline* deadline = nullptr,
-                          const SharedData& shared = {});
+                          const SharedData& shared = {}, const io::DataDescription* known = nullptr);
 /// How a rank reads its part of the training data, from the first epoch on.
 io::PrefetcherOptions reading(const Workload& workload, int rank, int world);
 

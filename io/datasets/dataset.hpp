@@ -28,7 +28,9 @@ struct DatasetInfo {
   double mean = 0, standard_deviation = 1;  ///< of x over all elements; only with a manifest
   bool has_statistics = false;
   std::string source;
-  std::optional<TokenInfo> tokens;  ///< set: x and y are windows of tokens, int32 [context]
+  std::optional<TokenInfo> tokens;   ///< set: x and y are windows of tokens, int32 [context]
+  std::optional<TableSchema> table;  ///< set: x are the columns of a table
+  std::optional<SampleId> id;        ///< set: samples have names
 };
 
 /// One shard file as opened.
@@ -68,6 +70,10 @@ class Dataset {
   /// [0, classes), NaN or infinity in float data.
   virtual void read(std::span<const std::int64_t> samples, std::int64_t epoch, std::span<std::byte> x,
                     std::span<std::byte> y) const = 0;
+
+  /// The names of samples, info().id->bytes each; shorter ones end in zeros. Throws FileError, std::logic_error where
+  /// samples have no names.
+  virtual void read_ids(std::span<const std::int64_t> samples, std::span<std::byte> ids) const;
 
   /// Samples per shard: blocks of the sample order never cross shards. One entry where shards do not matter.
   virtual std::vector<std::int64_t> shard_counts() const = 0;

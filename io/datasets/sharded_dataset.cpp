@@ -63,6 +63,7 @@ void to_float32(FileType type, std::span<const std::byte> raw, std::byte* out) {
 struct ShardedDataset::Files {
   DatasetInfo info;
   std::optional<TargetValues> known_targets;  ///< as the manifest says it
+  std::vector<std::string> id_checksums;      ///< likewise, of the names of each shard's samples, hex
   std::shared_ptr<ShardSet> owned;
   ShardSet& set;
   /// Of a shard, as stored; empty: not read yet.
@@ -77,12 +78,15 @@ struct ShardedDataset::Files {
 
   bool has_y() const noexcept { return !info.y.name.empty(); }
 
+  IoDeadline* deadline;
+
   explicit Files(const DatasetOptions& options)
       : owned(is_packed(options.path) ? open_packed(options)
                                       : std::make_shared<ShardSet>(options.path, options.x, options.y, options.deadline,
                                                                    options.unlabelled)),
         set(*owned),
-        labels(set.size()) {
+        labels(set.size()),
+        deadline(options.deadline) {
     if (!is_packed(options.path)) describe_without_manifest(options.path);
     stored_y = info.y;
     if (has_y() && !info.labels_are_classes) understand_targets(options.one_hot);
@@ -142,6 +146,11 @@ struct ShardedDataset::Files {
     info.standard_deviation = manifest.standard_deviation;
     info.has_statistics = true;
     info.source = manifest.source;
+    info.table = manifest.table;
+    info.id = manifest.id;
+    if (info.id) {
+      for (const ManifestShard& shard : manifest.shards) id_checksums.push_back(shard.checksum_id);
+    }
     known_targets = manifest.target_values;
     if (options.shared) return options.shared->set();
     return std::make_shared<ShardSet>(options.path, manifest, options.deadline);
@@ -196,6 +205,7 @@ struct ShardedDataset::Files {
       info.labels_are_classes = true;
       info.targets_are_binary = false;
       info.classes = columns;
+      if (info.table) info.class_names = info.table->labels;
     }
     if (known_targets || columns < 2) return;
     const std::string where = fmt::format("{}: {}", path_of(0), set.file(0).fields()[1].dataset);
@@ -292,6 +302,34 @@ struct ShardedDataset::Files {
     }
   }
 
+  /// Through the library: names are read once, by who writes them down.
+  void read_ids(std::size_t shard, std::int64_t first, std::int64_t rows, std::span<std::byte> out) const {
+    const std::filesystem::path& path = set.path(shard);
+    const IoDeadline::Operation reading(deadline, IoDeadline::Kind::reading, path);
+    const Hdf5File file(path, Hdf5File::Access::read);
+    const std::vector<std::int64_t> shape = file.layout(kIdName).shape;
+    if (shape != std::vector<std::int64_t>{set.shards()[shard].count, info.id->bytes}) {
+      throw FileError(fmt::format("{}: its names of samples are not as the manifest says; copy or pack it again",
+                                  path.string()));
+    }
+    file.read_rows(kIdName, FileType::uint8, first, rows, out);
+  }
+
+  std::uint64_t verify_ids(int part, int parts) const {
+    if (!info.id) return 0;
+    std::uint64_t read = 0;
+    for (auto shard = static_cast<std::size_t>(part); shard < set.size(); shard += static_cast<std::size_t>(parts)) {
+      const std::int64_t count = set.shards()[shard].count;
+      std::vector<std::byte> ids(static_cast<std::size_t>(count * info.id->bytes));
+      read_ids(shard, 0, count, ids);
+      read += ids.size();
+      if (to_hex(checksum(ids)) == id_checksums[shard]) continue;
+      throw FileError(fmt::format("{}: {} is damaged: its checksum is {}, it was packed with {}; copy or pack it again",
+                                  path_of(shard), kIdName, to_hex(checksum(ids)), id_checksums[shard]));
+    }
+    return read;
+  }
+
   void read_y(std::size_t shard, std::int64_t first, std::int64_t rows, std::span<std::byte> out,
               std::vector<std::byte>& scratch) const {
     const std::size_t row_bytes = stored_y.bytes();
@@ -361,6 +399,7 @@ std::string ShardedDataset::fingerprint() const {
                   fmt::join(data.y.sample_shape, ", "), data.classes);
   std::string all = fmt::format("{}, range {} {}, mean {} {}, names {}\n", head, data.value_min, data.value_max,
                                 data.mean, data.standard_deviation, fmt::join(data.class_names, "|"));
+  if (data.table) all += to_json(*data.table) + "\n";
   all += files_->set.identity();
   return fmt::format("{}, {}", head, to_hex(checksum(std::as_bytes(std::span(all)))));
 }
@@ -409,7 +448,25 @@ void ShardedDataset::will_need(std::int64_t first, std::int64_t count) const noe
   files_->set.will_need(first, count);
 }
 
-std::uint64_t ShardedDataset::verify(int part, int parts) const { return files_->set.verify(part, parts, {}); }
+void ShardedDataset::read_ids(std::span<const std::int64_t> samples, std::span<std::byte> ids) const {
+  if (!info().id) throw std::logic_error("samples without names");
+  const auto bytes = static_cast<std::size_t>(info().id->bytes);
+  for (std::size_t at = 0; at < samples.size();) {
+    const std::size_t shard = files_->set.shard_of(samples[at]);
+    const std::int64_t begin = shards()[shard].first, end = begin + shards()[shard].count;
+    std::size_t run = 1;
+    while (at + run < samples.size() && samples[at + run] == samples[at] + static_cast<std::int64_t>(run) &&
+           samples[at + run] < end) {
+      ++run;
+    }
+    files_->read_ids(shard, samples[at] - begin, static_cast<std::int64_t>(run), ids.subspan(at * bytes, run * bytes));
+    at += run;
+  }
+}
+
+std::uint64_t ShardedDataset::verify(int part, int parts) const {
+  return files_->set.verify(part, parts, {}) + files_->verify_ids(part, parts);
+}
 void ShardedDataset::check_unchanged(int part, int parts) { files_->set.check_unchanged(part, parts); }
 
 }  // namespace lockstep::io

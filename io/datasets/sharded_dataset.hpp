@@ -54,6 +54,7 @@ class ShardedDataset final : public Dataset {
   std::size_t y_bytes() const noexcept override;
   void read(std::span<const std::int64_t> samples, std::int64_t epoch, std::span<std::byte> x,
             std::span<std::byte> y) const override;
+  void read_ids(std::span<const std::int64_t> samples, std::span<std::byte> ids) const override;
   /// What read() gives as y of samples from `first` on, all in one shard, as many as fit.
   void read_labels(std::int64_t first, std::span<std::byte> y) const;
   std::vector<std::int64_t> shard_counts() const override;

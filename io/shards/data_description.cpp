@@ -57,6 +57,7 @@ std::string to_json(const DataDescription& description) {
                {"target_units", description.target_units},
                {"name", description.x.name},
                {"source", description.source}};
+  if (description.table) text["table"] = parse_json(to_json(*description.table));
   add_scale(text, "feature_scale", description.features);
   add_scale(text, "target_scale", description.targets);
   return to_text(text);
@@ -91,6 +92,12 @@ DataDescription data_description_from_json(std::string_view text) {
         .per_image = flag_entry(input, "per_image"),
         .augmentation = text_entry(input, "augmentation"),
         .source = text_entry(parsed, "source")};
+    if (parsed.contains("table")) {
+      description.table = table_from_json(to_text(parsed.at("table")));
+      if (description.table->features() != description.x.elements()) {
+        throw FileError("its table has other columns than its samples");
+      }
+    }
     const auto named = static_cast<std::int64_t>(description.class_names.size());
     if (named > 0 && named != description.classes) throw FileError("not every class has a name");
     return description;

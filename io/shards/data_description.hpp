@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +33,7 @@ struct DataDescription {
   bool per_image = false;                 ///< and then every image less its mean, over its deviation
   std::string augmentation;               ///< of training, as --augment takes it
   std::string source;                     ///< of the samples, for people
+  std::optional<TableSchema> table = {};  ///< the columns of x, where it is a table
 
   bool operator==(const DataDescription&) const = default;
 };

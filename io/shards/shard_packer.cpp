@@ -47,6 +47,9 @@ ShardPacker::ShardPacker(SampleSource& source, std::int64_t shards, std::int64_t
   manifest_.source = source.description();
   manifest_.class_names = source.class_names();
   manifest_.tokens = source.token_info();
+  manifest_.table = source.table();
+  manifest_.id = source.sample_id();
+  stored_ = source.stored_fields();
   if (manifest_.samples < 1) {
     throw FileError(fmt::format("{}: holds no {}", manifest_.source, manifest_.tokens ? "tokens" : "samples"));
   }
@@ -61,9 +64,9 @@ ShardPacker::ShardPacker(SampleSource& source, std::int64_t shards, std::int64_t
                  : classes > 0                  ? classes
                                                 : std::numeric_limits<std::int32_t>::max();
   classes_known_ = !manifest_.class_names.empty() || classes > 0;
-  for (const Field& field : manifest_.fields) sample_bytes_ += field.bytes();
+  for (const Field& field : stored_) sample_bytes_ += field.bytes();
   block_samples_ = std::max<std::int64_t>(1, static_cast<std::int64_t>(kPackedBlockBytes / sample_bytes_));
-  for (const Field& field : manifest_.fields) {
+  for (const Field& field : stored_) {
     buffers_.emplace_back(field.bytes() * static_cast<std::size_t>(block_samples_));
   }
   // For all processes, before any of them has taken a part of it.
@@ -104,7 +107,8 @@ void ShardPacker::know(std::span<const std::string> found) {
       const std::int64_t index = measured.index;
       manifest_.shards.push_back({shard_file_name(index), boundary(index), boundary(index + 1) - boundary(index), 0,
                                   to_hex(measured.checksum_x),
-                                  manifest_.fields.size() > 1 ? to_hex(measured.checksum_y) : ""});
+                                  manifest_.fields.size() > 1 ? to_hex(measured.checksum_y) : "",
+                                  manifest_.id ? to_hex(measured.checksum_id) : ""});
       if (!manifest_.tokens) statistics.add(measured.statistics);
       largest_label_ = std::max(largest_label_, measured.largest_label);
       targets.add(measured.targets);
@@ -182,12 +186,12 @@ void ShardPacker::write_shard(std::int64_t index) {
   const std::filesystem::path path = folder_ / shard_file_name(index);
   Hdf5File file(path, Hdf5File::Access::create);
   reserve_shard(path, sample_bytes_ * static_cast<std::uint64_t>(count));
-  for (const Field& field : manifest_.fields) {
+  for (const Field& field : stored_) {
     std::vector<std::int64_t> shape{count};
     shape.insert(shape.end(), field.sample_shape.begin(), field.sample_shape.end());
     file.create_dataset(field.name, field.type, shape);
   }
-  std::vector<Checksum> checksums(manifest_.fields.size());
+  std::vector<Checksum> checksums(stored_.size());
   Measured measured;
   measured.index = index;
   TargetPattern targets(manifest_.fields.size() > 1 ? manifest_.fields[1].elements() : 1);
@@ -196,14 +200,15 @@ void ShardPacker::write_shard(std::int64_t index) {
     const auto blocks = read_block(samples, measured, targets);
     for (std::size_t f = 0; f < blocks.size(); ++f) {
       checksums[f].add(blocks[f]);
-      file.write_rows(manifest_.fields[f].name, manifest_.fields[f].type, at, samples, blocks[f]);
+      file.write_rows(stored_[f].name, stored_[f].type, at, samples, blocks[f]);
     }
     done_ += samples;
     report(false);
   }
   file.close();
   measured.checksum_x = checksums[0].value();
-  if (checksums.size() > 1) measured.checksum_y = checksums[1].value();
+  if (manifest_.fields.size() > 1) measured.checksum_y = checksums[1].value();
+  if (manifest_.id) measured.checksum_id = checksums.back().value();
   measured.targets = targets.values();
   if (manifest_.tokens) measured.source_bytes = source_.source_bytes();
   own_.push_back(measured);
@@ -213,7 +218,7 @@ std::vector<std::span<std::byte>> ShardPacker::read_block(std::int64_t samples, 
                                                           TargetPattern& targets) {
   std::vector<std::span<std::byte>> blocks;
   for (std::size_t f = 0; f < buffers_.size(); ++f) {
-    blocks.push_back(std::span(buffers_[f]).first(manifest_.fields[f].bytes() * static_cast<std::size_t>(samples)));
+    blocks.push_back(std::span(buffers_[f]).first(stored_[f].bytes() * static_cast<std::size_t>(samples)));
   }
   source_.read(samples, blocks);
   if (manifest_.tokens) {
@@ -221,8 +226,8 @@ std::vector<std::span<std::byte>> ShardPacker::read_block(std::int64_t samples, 
   } else {
     measure(0, blocks[0], measured.statistics);
   }
-  if (blocks.size() > 1 && manifest_.labels == Labels::classes) check_labels(blocks[1], measured.largest_label);
-  if (blocks.size() > 1 && manifest_.labels == Labels::targets) {
+  if (manifest_.labels == Labels::classes) check_labels(blocks[1], measured.largest_label);
+  if (manifest_.labels == Labels::targets) {
     measure(1, blocks[1], target_statistics_);
     targets.add(manifest_.fields[1].type, blocks[1]);
   }
@@ -286,6 +291,7 @@ std::uint64_t ShardPacker::describe(const ManifestShard& shard) const {
   file.set_real("/", shard_attribute::kValueMax, manifest_.value_max);
   file.set_text(manifest_.fields[0].name, kChecksumAttribute, shard.checksum_x);
   if (manifest_.fields.size() > 1) file.set_text("y", kChecksumAttribute, shard.checksum_y);
+  if (manifest_.id) file.set_text(kIdName, kChecksumAttribute, shard.checksum_id);
   file.close();
   sync_file(path);
   return std::filesystem::file_size(path);

@@ -52,7 +52,7 @@ class ShardPacker {
   /// A shard, and what its samples are like.
   struct Measured {
     std::int64_t index = 0;
-    std::uint64_t checksum_x = 0, checksum_y = 0;
+    std::uint64_t checksum_x = 0, checksum_y = 0, checksum_id = 0;
     RunningStatistics statistics;  ///< of x
     std::int64_t largest_label = 0;
     TargetValues targets = TargetValues::any;
@@ -73,6 +73,7 @@ class ShardPacker {
   std::filesystem::path folder_;
   const PackProgress& progress_;
   ShardManifest manifest_;
+  std::vector<Field> stored_;  ///< the manifest's fields, and the names of the samples
   std::int64_t class_limit_ = 0;
   bool classes_known_ = false;
   std::size_t sample_bytes_ = 0;
