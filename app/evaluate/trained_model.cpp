@@ -151,7 +151,8 @@ void TrainedModel::match_data(const Request& request, std::unique_ptr<io::Datase
   const io::TrainingRecord& record = source_.record();
   if (opened->info().tokens) {
     if (record.vocabulary.empty()) return;
-    std::string warning = compare_vocabularies(io::token_info_from_json(record.vocabulary), *opened->info().tokens, data());
+    std::string warning =
+        compare_vocabularies(io::token_info_from_json(record.vocabulary), *opened->info().tokens, data());
     if (!warning.empty()) warnings_.push_back(std::move(warning));
     return;
   }
@@ -162,7 +163,10 @@ void TrainedModel::match_data(const Request& request, std::unique_ptr<io::Datase
         source_.file().string()));
     return;
   }
-  opened = arranged(std::move(opened), trained_on_->table, data(), request.unknown_categories, notes_, warnings_);
+  const ColumnMatch columns = match_columns(trained_on_->table, opened->info(), data(), request.unknown_categories);
+  notes_.insert(notes_.end(), columns.notes.begin(), columns.notes.end());
+  warnings_.insert(warnings_.end(), columns.warnings.begin(), columns.warnings.end());
+  opened = arranged(std::move(opened), trained_on_->table, columns);
   const io::DatasetInfo& info = opened->info();
   require_same_samples(*trained_on_, info, data());
   if (info.y.name.empty() || !info.labels_are_classes || trained_on_->labels != io::Labels::classes) return;

@@ -34,7 +34,7 @@ class TrainedModel {
     std::int64_t batch = 0;            ///< samples at once; 0: as in the run
     Labels labels = Labels::required;
     std::optional<Normalization> normalize =
-        {};  ///< how the numbers become the network's input; nullopt: as in the run
+        {};                                     ///< how the numbers become the network's input; nullopt: as in the run
     VerifyData verify = VerifyData::automatic;  ///< checksums of the data
     io::UnknownCategories unknown_categories = io::UnknownCategories::error;
   };

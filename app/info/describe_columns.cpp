@@ -20,11 +20,10 @@ std::string describe_column(const io::TableColumn& column) {
                                             counted(column.filled, "missing cell"), column.fill);
   }
   const std::size_t shown = std::min(kMaxCategoriesShown, column.categories.size());
-  return fmt::format("{}: {}{}", column.name,
-                     fmt::join(column.categories.begin(),
-                               column.categories.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
-                     shown < column.categories.size() ? fmt::format(" and {} more", column.categories.size() - shown)
-                                                      : "");
+  return fmt::format(
+      "{}: {}{}", column.name,
+      fmt::join(column.categories.begin(), column.categories.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
+      shown < column.categories.size() ? fmt::format(" and {} more", column.categories.size() - shown) : "");
 }
 
 }  // namespace

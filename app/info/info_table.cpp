@@ -122,8 +122,7 @@ void describe_table_file(Console& console, const std::filesystem::path& file) {
   console.info(
       fmt::format("  pack would make {} of all columns but the label and those of --ignore-columns and --id-column:\n"
                   "  {} --label-column COLUMN{} --out FOLDER",
-                  counted(table.schema().features(), "feature"), command,
-                  missing > 0 ? " --missing mean" : ""));
+                  counted(table.schema().features(), "feature"), command, missing > 0 ? " --missing mean" : ""));
   console.info("  (--regression where the label is a number to predict)");
 }
 

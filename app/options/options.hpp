@@ -93,10 +93,10 @@ struct PackOptions {
   char separator = ',';
   char decimal = '.', thousands = 0;  ///< 0: no groups of digits
   std::string label_column;
-  bool regression = false;     ///< the label is a number to predict, not a class
-  std::string ignore_columns;  ///< names or indices with commas
-  std::string categories;      ///< likewise: columns of categories, whatever their cells look like
-  std::string id_column;       ///< "": none
+  bool regression = false;             ///< the label is a number to predict, not a class
+  std::string ignore_columns;          ///< names or indices with commas
+  std::string categories;              ///< likewise: columns of categories, whatever their cells look like
+  std::string id_column;               ///< "": none
   std::filesystem::path columns_from;  ///< packed data, a run or a checkpoint; "": nothing
   io::UnknownCategories unknown_categories = io::UnknownCategories::error;
   io::CsvOptions::Text text_columns = io::CsvOptions::Text::one_hot;

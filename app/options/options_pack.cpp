@@ -142,12 +142,11 @@ void add_table_options(OptionTable& table, PackOptions& options) {
                   separator_text)
       .only_with("format", {"csv"});
   static const std::vector<Choice<char>> decimals{{".", '.'}, {",", ','}};
-  table
-      .add_choice("decimal", options.decimal, "CHARACTER", "between a number's whole part and its fraction", decimals)
+  table.add_choice("decimal", options.decimal, "CHARACTER", "between a number's whole part and its fraction", decimals)
       .only_with("format", {"csv"});
   table
       .add_parsed("thousands", options.thousands, "CHARACTER",
-                   "between groups of three digits: , . ' _ or blank; default: none", parse_thousands, thousands_text)
+                  "between groups of three digits: , . ' _ or blank; default: none", parse_thousands, thousands_text)
       .only_with("format", {"csv"});
   table
       .add("label-column", options.label_column, "COLUMN",

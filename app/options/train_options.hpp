@@ -92,7 +92,7 @@ struct DataOptions {
   Normalization normalize;
   TargetScale targets = TargetScale::automatic;
   io::UnknownCategories unknown_categories = io::UnknownCategories::error;  ///< of validation data
-  AugmentOptions augment;  ///< of training images
+  AugmentOptions augment;                                                   ///< of training images
   VerifyData verify = VerifyData::automatic;
   bool shuffle = true;
   bool shift_windows = true;  ///< of a corpus

@@ -712,7 +712,8 @@ void add_step_options(OptionTable& table, ExecutionOptions& options) {
       .only_with("device", {"auto", "gpu"});
   table
       .add("tune", options.tune,
-           "GPUs: what is quickest here, not what repeats: algorithms of products and convolutions by timing a few in the "
+           "GPUs: what is quickest here, not what repeats: algorithms of products and convolutions by timing a few in "
+           "the "
            "first step, attention's gradients added in any order; two runs may then differ in the last bits")
       .only_with("device", {"auto", "gpu"});
 }

@@ -48,10 +48,10 @@ io::PairedNames pair_columns(const io::TableSchema& trained_on, const io::TableS
   const bool by_place = !(trained_on.named && data.named);
   if (by_place) {
     if (wanted.size() != present.size()) {
-      throw UsageError(
-          fmt::format("{} has {} columns, the network was trained on {}, and not both have names: nobody can tell which "
-                      "is which",
-                      path.string(), present.size(), wanted.size()));
+      throw UsageError(fmt::format(
+          "{} has {} columns, the network was trained on {}, and not both have names: nobody can tell which "
+          "is which",
+          path.string(), present.size(), wanted.size()));
     }
     io::PairedNames paired;
     for (std::size_t i = 0; i < wanted.size(); ++i) paired.places.emplace_back(i);
@@ -109,9 +109,10 @@ void match_targets(const io::TableSchema& trained_on, const io::DatasetInfo& dat
   if (data.y.name.empty() || given.empty() || trained_on.labels.empty() || given == trained_on.labels) return;
   if (!trained_on.named || !data.table->named) return;
   if (data.labels_are_classes) {
-    match.warnings.push_back(fmt::format("{}: its labels are the column {}, and the network was trained on {}: is that "
-                                         "meant?",
-                                         path.string(), name_list(given), name_list(trained_on.labels)));
+    match.warnings.push_back(
+        fmt::format("{}: its labels are the column {}, and the network was trained on {}: is that "
+                    "meant?",
+                    path.string(), name_list(given), name_list(trained_on.labels)));
     return;
   }
   const io::PairedNames targets = io::pair_names(trained_on.labels, given);
@@ -124,9 +125,8 @@ void match_targets(const io::TableSchema& trained_on, const io::DatasetInfo& dat
   if (targets.surplus.empty()) {
     match.notes.push_back(fmt::format("targets of {} are matched by name", path.string()));
   } else {
-    match.notes.push_back(
-        fmt::format("{}: targets that the network does not predict are left out: {}", path.string(),
-                    name_list(targets.surplus)));
+    match.notes.push_back(fmt::format("{}: targets that the network does not predict are left out: {}", path.string(),
+                                      name_list(targets.surplus)));
   }
 }
 
@@ -166,16 +166,11 @@ ColumnMatch match_columns(const std::optional<io::TableSchema>& trained_on, cons
 }
 
 std::unique_ptr<io::Dataset> arranged(std::unique_ptr<io::Dataset> data,
-                                      const std::optional<io::TableSchema>& trained_on,
-                                      const std::filesystem::path& path, io::UnknownCategories unknown,
-                                      std::vector<std::string>& notes, std::vector<std::string>& warnings) {
-  ColumnMatch match = match_columns(trained_on, data->info(), path, unknown);
-  std::move(match.notes.begin(), match.notes.end(), std::back_inserter(notes));
-  std::move(match.warnings.begin(), match.warnings.end(), std::back_inserter(warnings));
+                                      const std::optional<io::TableSchema>& trained_on, const ColumnMatch& match) {
   if (match.arrangement.empty()) return data;
-  io::TableSchema table = *trained_on;
+  io::TableSchema table = trained_on.value();
   if (data->info().y.name.empty()) table.labels.clear();
-  return std::make_unique<io::RearrangedDataset>(std::move(data), std::move(match.arrangement), std::move(table));
+  return std::make_unique<io::RearrangedDataset>(std::move(data), match.arrangement, std::move(table));
 }
 
 }  // namespace lockstep::app

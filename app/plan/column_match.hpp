@@ -26,10 +26,8 @@ struct ColumnMatch {
 ColumnMatch match_columns(const std::optional<io::TableSchema>& trained_on, const io::DatasetInfo& data,
                           const std::filesystem::path& path, io::UnknownCategories unknown);
 
-/// The data with columns and targets as the network knows them; adds to notes and warnings.
+/// The data with columns and targets as the network knows them.
 std::unique_ptr<io::Dataset> arranged(std::unique_ptr<io::Dataset> data,
-                                      const std::optional<io::TableSchema>& trained_on,
-                                      const std::filesystem::path& path, io::UnknownCategories unknown,
-                                      std::vector<std::string>& notes, std::vector<std::string>& warnings);
+                                      const std::optional<io::TableSchema>& trained_on, const ColumnMatch& match);
 
 }  // namespace lockstep::app

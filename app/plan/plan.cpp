@@ -436,6 +436,27 @@ void inspect_job_data(comm::Communicator& communicator, const TrainOptions& opti
   });
 }
 
+namespace {
+
+/// What a checkpoint says of its data that a run begins with; "": nothing, or it is not there, which others will say.
+std::string description_of_source(std::filesystem::path path, io::IoDeadline* deadline) {
+  const io::IoDeadline::Operation reading(deadline, io::IoDeadline::Kind::reading, path);
+  std::error_code unknown;
+  if (std::filesystem::is_directory(path / "checkpoints", unknown)) path /= "checkpoints";
+  try {
+    if (std::filesystem::is_directory(path, unknown)) {
+      const std::vector<io::FoundCheckpoint> found = io::list_checkpoints(path);
+      if (found.empty()) return "";
+      path = found.front().file;
+    }
+    return io::is_checkpoint(path) ? io::stored_record(path).data_description : "";
+  } catch (const io::FileError&) {  // weights alone, or a damaged file: restoring the weights says it
+    return "";
+  }
+}
+
+}  // namespace
+
 Workload open_workload(comm::Communicator& communicator, const TrainOptions& options, io::IoDeadline* deadline,
                        const io::TrainingRecord* before) {
   inspect_job_data(communicator, options);
@@ -445,10 +466,21 @@ Workload open_workload(comm::Communicator& communicator, const TrainOptions& opt
   DataPaths paths;
   all_succeed_or_usage(communicator, [&] { paths = resolve_data_paths(options.data); });
   const SharedData shared = open_together(communicator, std::array{paths.training, paths.validation}, deadline);
-  std::optional<io::DataDescription> known;
+  std::string description;
+  if (before != nullptr) {
+    description = before->data_description;
+  } else if (!options.start.from.empty()) {
+    std::string own;
+    comm::all_succeed(communicator, [&] {
+      if (communicator.rank() == 0) own = description_of_source(options.start.from, deadline);
+    });
+    description = comm::all_gather_text(communicator, own)[0];
+  }
   all_succeed_or_usage(communicator, [&] {
-    if (before != nullptr && !before->data_description.empty()) {
-      known = io::data_description_from_json(before->data_description);
+    std::optional<KnownData> known;
+    if (!description.empty()) {
+      known = KnownData{.description = io::data_description_from_json(description)};
+      if (before == nullptr && !options.start.reinitialize.empty()) known->fit = KnownData::Fit::wanted;
     }
     workload = prepare_workload(options, world, deadline, shared, known ? &*known : nullptr);
   });

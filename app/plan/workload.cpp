@@ -325,11 +325,43 @@ void split_training(double share, Workload& workload) {
   workload.validation = std::make_unique<io::SplitDataset>(whole, share, validation);
 }
 
+/// Training data whose columns or classes lie otherwise than a network knows them get its places.
+void match_training(const KnownData& known, io::UnknownCategories unknown, Workload& workload) {
+  const std::filesystem::path& path = workload.paths.training;
+  const bool required = known.fit == KnownData::Fit::required;
+  try {
+    const ColumnMatch columns = match_columns(known.description.table, workload.training->info(), path, unknown);
+    workload.training = arranged(std::move(workload.training), known.description.table, columns);
+    workload.notes.insert(workload.notes.end(), columns.notes.begin(), columns.notes.end());
+    workload.warnings.insert(workload.warnings.end(), columns.warnings.begin(), columns.warnings.end());
+  } catch (const UsageError& error) {
+    if (required) throw;
+    workload.warnings.push_back(fmt::format("{}: the columns are taken as they are", error.what()));
+  }
+  const io::DatasetInfo& info = workload.training->info();
+  const std::vector<std::string>& names = known.description.class_names;
+  if (info.tokens || !info.labels_are_classes || known.description.labels != io::Labels::classes ||
+      info.classes != known.description.classes || info.class_names == names) {
+    return;
+  }
+  try {
+    const ClassMatch classes = match_classes(names, known.description.classes, info, path);
+    if (!classes.note.empty()) workload.notes.push_back(classes.note);
+    workload.training = relabelled(std::move(workload.training), classes, names, info.classes);
+  } catch (const UsageError& error) {
+    if (required)
+      workload.warnings.push_back(fmt::format("{} (--reinitialize draws the last layer anew)", error.what()));
+  }
+}
+
 /// Validation data whose columns or classes lie otherwise than those of the training data get their places.
 void match_validation(Workload& workload, io::UnknownCategories unknown) {
   const io::DatasetInfo& info = workload.training->info();
-  workload.validation = arranged(std::move(workload.validation), info.table, workload.paths.validation, unknown,
-                                 workload.notes, workload.warnings);
+  const ColumnMatch columns =
+      match_columns(info.table, workload.validation->info(), workload.paths.validation, unknown);
+  workload.validation = arranged(std::move(workload.validation), info.table, columns);
+  workload.notes.insert(workload.notes.end(), columns.notes.begin(), columns.notes.end());
+  workload.warnings.insert(workload.warnings.end(), columns.warnings.begin(), columns.warnings.end());
   const io::DatasetInfo& other = workload.validation->info();
   if (info.tokens || !info.labels_are_classes || !other.labels_are_classes || other.classes > info.classes) return;
   ClassMatch match = match_classes(info.class_names, info.classes, other, workload.paths.validation);
@@ -341,7 +373,7 @@ void match_validation(Workload& workload, io::UnknownCategories unknown) {
 }  // namespace
 
 Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline* deadline, const SharedData& shared,
-                          const io::DataDescription* known) {
+                          const KnownData* known) {
   Workload workload;
   workload.paths = resolve_data_paths(options.data);
   const DataPaths& paths = workload.paths;
@@ -358,10 +390,7 @@ Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline
     return of_data;
   };
   workload.training = open_dataset(format_of_data(paths.training), paths.training, deadline, shared);
-  if (known != nullptr) {
-    workload.training = arranged(std::move(workload.training), known->table, paths.training,
-                                 options.data.unknown_categories, workload.notes, workload.warnings);
-  }
+  if (known != nullptr) match_training(*known, options.data.unknown_categories, workload);
   if (options.data.validation_share > 0) split_training(options.data.validation_share, workload);
   const io::DatasetInfo& info = workload.training->info();
   require_labels(info, paths.training);

@@ -114,6 +114,16 @@ RankShare share_of(const WorkPlan& work, int rank, int world);
 WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world,
                    const model::NetworkKind* recurrent = nullptr);
 
+/// What a checkpoint was trained on that a run begins with.
+struct KnownData {
+  enum class Fit {
+    required,  ///< the run goes on with the same data, or with all of the weights
+    wanted,    ///< some weights are drawn anew: other columns are said
+  };
+  io::DataDescription description;
+  Fit fit = Fit::required;
+};
+
 struct Workload {
   DataPaths paths;
   std::unique_ptr<io::Dataset> training;
@@ -132,10 +142,10 @@ struct Workload {
 };
 
 /// Opens and validates the data and builds the network; no communication. Throws UsageError, io::FileError.
-/// `deadline`: of its files; outlives them. `known`: what the weights were trained on that the run begins with; nullptr:
-/// it begins with new ones.
+/// `deadline`: of its files; outlives them. `known`: what the weights were trained on that the run begins with;
+/// nullptr: it begins with new ones, or nobody knows.
 Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline* deadline = nullptr,
-                          const SharedData& shared = {}, const io::DataDescription* known = nullptr);
+                          const SharedData& shared = {}, const KnownData* known = nullptr);
 /// How a rank reads its part of the training data, from the first epoch on.
 io::PrefetcherOptions reading(const Workload& workload, int rank, int world);
 

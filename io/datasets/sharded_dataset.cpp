@@ -307,10 +307,11 @@ struct ShardedDataset::Files {
     const std::filesystem::path& path = set.path(shard);
     const IoDeadline::Operation reading(deadline, IoDeadline::Kind::reading, path);
     const Hdf5File file(path, Hdf5File::Access::read);
+    file.require_plain(kIdName);
     const std::vector<std::int64_t> shape = file.layout(kIdName).shape;
     if (shape != std::vector<std::int64_t>{set.shards()[shard].count, info.id->bytes}) {
-      throw FileError(fmt::format("{}: its names of samples are not as the manifest says; copy or pack it again",
-                                  path.string()));
+      throw FileError(
+          fmt::format("{}: its names of samples are not as the manifest says; copy or pack it again", path.string()));
     }
     file.read_rows(kIdName, FileType::uint8, first, rows, out);
   }

@@ -74,8 +74,7 @@ void CsvClasses::finish(std::int64_t samples) {
 
 std::optional<std::string> CsvClasses::complaint(const std::string& file, const std::string& column) const {
   const auto at = [&](const Seen& seen) {
-    return fmt::format("{}:{}: {} holds \"{}\"", file, seen.line, column,
-                       csv_shown(seen.cell));
+    return fmt::format("{}:{}: {} holds \"{}\"", file, seen.line, column, csv_shown(seen.cell));
   };
   if (first_unknown_) {
     const std::vector<std::string> all =
@@ -89,26 +88,29 @@ std::optional<std::string> CsvClasses::complaint(const std::string& file, const 
                        at(*first_fraction_));
   }
   if (texts_ == 0 && whole_ > 0 && first_missing_) {
-    return fmt::format("{}, and other labels are numbers: it is missing. Leave such lines out, or make the cell empty "
-                       "and give --missing drop",
-                       at(*first_missing_));
+    return fmt::format(
+        "{}, and other labels are numbers: it is missing. Leave such lines out, or make the cell empty "
+        "and give --missing drop",
+        at(*first_missing_));
   }
   if (odd_ > 0 && odd_ == texts_) {
     return fmt::format("{}: {}", at(*first_odd_), odd_number(first_odd_->cell, *style_).value_or(""));
   }
   if (texts_ == 0 && largest_ >= 0 && !negative_ && !plausible_classes(largest_ + 1, samples_)) {
-    return fmt::format("{}, which {} samples do not explain: it is damaged, or the labels are no class numbers: "
-                       "--regression predicts numbers",
-                       at(*first_large_), samples_);
+    return fmt::format(
+        "{}, which {} samples do not explain: it is damaged, or the labels are no class numbers: "
+        "--regression predicts numbers",
+        at(*first_large_), samples_);
   }
   return std::nullopt;
 }
 
 std::string CsvClasses::remark(const std::string& column) const {
   if (known_ || names_.empty() || !all_whole_numbers(names_)) return "";
-  return fmt::format("{} holds {} different whole numbers, {} to {}: {} classes with these names, and class {} is output "
-                     "0 of the network (--regression predicts numbers)",
-                     column, names_.size(), names_.front(), names_.back(), names_.size(), names_.front());
+  return fmt::format(
+      "{} holds {} different whole numbers, {} to {}: {} classes with these names, and class {} is output "
+      "0 of the network (--regression predicts numbers)",
+      column, names_.size(), names_.front(), names_.back(), names_.size(), names_.front());
 }
 
 std::int32_t CsvClasses::index(std::string_view text) const {

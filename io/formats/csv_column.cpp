@@ -102,8 +102,7 @@ std::optional<std::string> CsvColumn::complaint(const std::string& file, bool te
     return fmt::format(
         "{}:{}: {} holds \"{}\", a category that is not known; known are {}: --unknown-categories none gives such "
         "cells no category",
-        file, first_unknown_->line, text_, csv_shown(first_unknown_->cell),
-        csv_listed(categories_));
+        file, first_unknown_->line, text_, csv_shown(first_unknown_->cell), csv_listed(categories_));
   }
   const bool numbers_only = known_.has_value();
   const bool mixed = !categorical_ && texts_ > 0 && (numbers_ > 0 || numbers_only);

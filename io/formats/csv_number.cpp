@@ -110,8 +110,9 @@ bool time_of_day(std::string_view text) {
 
 /// 31-May-2024, May 31, 2024, May 2024.
 bool date_with_month(std::string_view text) {
-  constexpr std::array<std::string_view, 12> kMonths = {"january", "february", "march",     "april",   "may",      "june",
-                                                        "july",    "august",   "september", "october", "november", "december"};
+  constexpr std::array<std::string_view, 12> kMonths = {"january",   "february", "march",    "april",
+                                                        "may",       "june",     "july",     "august",
+                                                        "september", "october",  "november", "december"};
   const auto is_month = [&](const std::string& word) {
     return word == "sept" || std::any_of(kMonths.begin(), kMonths.end(), [&](std::string_view name) {
              return word == name || word == name.substr(0, 3);
@@ -144,9 +145,9 @@ std::string in_ascii(std::string_view text) {
   struct Sign {
     std::string_view bytes, instead;
   };
-  constexpr std::array<Sign, 7> kSigns = {Sign{"\xE2\x88\x92", "-"}, Sign{"\xC2\xA0", " "}, Sign{"\xE2\x80\xAF", " "},
-                                          Sign{"\xE2\x80\x89", " "}, Sign{"\xE2\x80\x99", "'"},
-                                          Sign{"\xEF\xBC\x8C", ","}, Sign{"\xEF\xBC\x8E", "."}};
+  constexpr std::array<Sign, 7> kSigns = {
+      Sign{"\xE2\x88\x92", "-"}, Sign{"\xC2\xA0", " "},     Sign{"\xE2\x80\xAF", " "}, Sign{"\xE2\x80\x89", " "},
+      Sign{"\xE2\x80\x99", "'"}, Sign{"\xEF\xBC\x8C", ","}, Sign{"\xEF\xBC\x8E", "."}};
   std::string ascii;
   for (std::size_t at = 0; at < text.size();) {
     const auto sign = std::find_if(kSigns.begin(), kSigns.end(),
@@ -257,7 +258,7 @@ std::string csv_plain(std::string_view text, const NumberStyle& style) {
 
 bool csv_missing(std::string_view text) {
   // What pandas takes for missing, in any case of the letters.
-  constexpr std::array<std::string_view, 12> kWords = {"na",   "n/a", "nan",  "null",  "none", "?",
+  constexpr std::array<std::string_view, 12> kWords = {"na",   "n/a", "nan",  "null", "none",   "?",
                                                        "#n/a", "#na", "<na>", "-nan", "#null!", "#n/a n/a"};
   if (text.empty()) return true;
   if (text.size() > 8) return false;
@@ -353,8 +354,8 @@ std::string csv_listed(const std::vector<std::string>& names) {
                      count < names.size() ? fmt::format(" and {} more", names.size() - count) : "");
 }
 
-std::string number_refusal(const std::string& file, std::int64_t line, const std::string& column,
-                           std::string_view text, const NumberStyle& style) {
+std::string number_refusal(const std::string& file, std::int64_t line, const std::string& column, std::string_view text,
+                           const NumberStyle& style) {
   std::string remedy;
   if (csv_missing(text)) {
     remedy =
@@ -366,8 +367,8 @@ std::string number_refusal(const std::string& file, std::int64_t line, const std
   } else if (const auto odd = odd_number(text, style)) {
     remedy = ": " + *odd;
   }
-  return fmt::format("{}:{}: {} holds \"{}\", which is no finite number{}", file, line, column,
-                     csv_shown(text), remedy);
+  return fmt::format("{}:{}: {} holds \"{}\", which is no finite number{}", file, line, column, csv_shown(text),
+                     remedy);
 }
 
 }  // namespace lockstep::io

@@ -37,7 +37,7 @@ std::string csv_shown(std::string_view cell);
 /// The first of some names, for messages.
 std::string csv_listed(const std::vector<std::string>& names);
 /// Why a cell is no number, and what to do: "data.csv:3: column 1 (b) holds ..."
-std::string number_refusal(const std::string& file, std::int64_t line, const std::string& column,
-                           std::string_view text, const NumberStyle& style = {});
+std::string number_refusal(const std::string& file, std::int64_t line, const std::string& column, std::string_view text,
+                           const NumberStyle& style = {});
 
 }  // namespace lockstep::io

@@ -140,8 +140,8 @@ void CsvTable::follow_encoding() {
   }
   if (!inputs.missing.empty()) {
     throw FileError(fmt::format("{}: lacks {}, which {} has: {}; it has {}{}", file_.string(),
-                                inputs.missing.size() == 1 ? "a column" : "columns", known.from, csv_listed(inputs.missing),
-                                csv_listed(present), separator_hint()));
+                                inputs.missing.size() == 1 ? "a column" : "columns", known.from,
+                                csv_listed(inputs.missing), csv_listed(present), separator_hint()));
   }
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     inputs_.push_back(*inputs.places[i]);
@@ -156,8 +156,8 @@ void CsvTable::follow_encoding() {
   } else {
     const PairedNames labels = pair_names(known.table.labels, present);
     if (!labels.missing.empty() && labels.missing.size() < known.table.labels.size()) {
-      throw FileError(fmt::format("{}: lacks labels that {} has: {}", file_.string(), known.from,
-                                  csv_listed(labels.missing)));
+      throw FileError(
+          fmt::format("{}: lacks labels that {} has: {}", file_.string(), known.from, csv_listed(labels.missing)));
     }
     if (labels.missing.empty()) {
       for (const auto& place : labels.places) labels_.push_back(*place);
@@ -167,7 +167,8 @@ void CsvTable::follow_encoding() {
   }
   std::vector<std::string> surplus;
   for (const CsvColumn& column : columns_) {
-    const bool used = contains_index(inputs_, column.index()) || contains_index(labels_, column.index()) || id_ == column.index();
+    const bool used =
+        contains_index(inputs_, column.index()) || contains_index(labels_, column.index()) || id_ == column.index();
     if (!used) surplus.push_back(column.name());
   }
   if (!surplus.empty()) {
@@ -208,9 +209,10 @@ std::size_t CsvTable::find(const std::string& wanted, std::string_view what) con
   if (named != names_.end()) {
     index = named - names_.begin();
     if (std::find(named + 1, names_.end(), name) != names_.end()) {
-      throw FileError(fmt::format("{}: two columns are called {}: rename one of them, or name it by its index ({} for "
-                                  "the first)",
-                                  file_.string(), name, index));
+      throw FileError(
+          fmt::format("{}: two columns are called {}: rename one of them, or name it by its index ({} for "
+                      "the first)",
+                      file_.string(), name, index));
     }
   } else if (error != std::errc() || stop != wanted.data() + wanted.size()) {
     index = columns;
@@ -281,9 +283,10 @@ void CsvTable::remark(std::int64_t dropped) {
       remarks_.push_back(fmt::format("{} holds {} different texts: one input of 0 or 1 for each", one.text(),
                                      one.categories().size()));
     } else if (one.counts_lines() && !options_.encoding) {
-      remarks_.push_back(fmt::format("{} counts the lines: --id-column \"{}\" makes it the name of each sample instead "
-                                     "of an input",
-                                     one.text(), one.name()));
+      remarks_.push_back(
+          fmt::format("{} counts the lines: --id-column \"{}\" makes it the name of each sample instead "
+                      "of an input",
+                      one.text(), one.name()));
     }
   }
   if (label_is_class_ && !labels_.empty()) {

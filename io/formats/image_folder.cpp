@@ -4,6 +4,8 @@
 #include <cctype>
 #include <cstring>
 #include <exception>
+#include <optional>
+#include <span>
 #include <stdexcept>
 #include <string_view>
 #include <thread>
@@ -79,11 +81,16 @@ class ImageFolderSource final : public SampleSource {
   std::string description() const override { return describe_files("images", {folder_}); }
   bool labels_are_classes() const override { return true; }
   std::vector<std::string> class_names() const override { return class_names_; }
+  std::optional<SampleId> sample_id() const override {
+    std::size_t longest = 1;
+    for (const Entry& entry : entries_) longest = std::max(longest, name_of(entry).size());
+    return SampleId{.name = "file", .bytes = static_cast<std::int64_t>(longest)};
+  }
 
   void read(std::int64_t samples, std::span<const std::span<std::byte>> buffers) override {
     const std::size_t label_bytes = size_of(fields()[1].type);
     const auto wanted = static_cast<std::size_t>(samples);
-    if (samples < 0 || wanted > entries_.size() - done_ || buffers.size() != 2 ||
+    if (samples < 0 || wanted > entries_.size() - done_ || buffers.size() != 3 ||
         buffers[0].size() != wanted * image_bytes() || buffers[1].size() != wanted * label_bytes) {
       throw std::invalid_argument("more images asked for than the folder has, or buffers of the wrong size");
     }
@@ -91,11 +98,17 @@ class ImageFolderSource final : public SampleSource {
       if (done_ >= ahead_first_ + ahead_.size()) decode_ahead();
       std::memcpy(buffers[0].data() + i * image_bytes(), ahead_[done_ - ahead_first_].data(), image_bytes());
       std::memcpy(buffers[1].data() + i * label_bytes, &entries_[done_].label, label_bytes);
+      const std::string name = name_of(entries_[done_]);
+      const std::span<std::byte> id = buffers[2].subspan(i * (buffers[2].size() / wanted), buffers[2].size() / wanted);
+      std::memset(id.data(), 0, id.size());
+      std::memcpy(id.data(), name.data(), std::min(id.size(), name.size()));
     }
   }
   void skip(std::int64_t samples) override { done_ += static_cast<std::size_t>(samples); }
 
  private:
+  /// Its path below the folder.
+  std::string name_of(const Entry& entry) const { return readable(entry.file.lexically_relative(folder_).string()); }
   std::size_t image_bytes() const noexcept {
     return static_cast<std::size_t>(options_.height * options_.width * options_.channels);
   }

@@ -73,8 +73,8 @@ std::string quoted(const std::string& text) {
   return quoted.append(1, '"');
 }
 
-/// For spreadsheets: a line of names, then `index,id,target,class,SCORES` for each sample of `file`, samples, classes and
-/// targets by their names where they have some. Returns the temporary that holds it, on the device.
+/// For spreadsheets: a line of names, then `index,id,target,class,SCORES` for each sample of `file`, samples, classes
+/// and targets by their names where they have some. Returns the temporary that holds it, on the device.
 fs::path write_as_text(const fs::path& file, const fs::path& csv, IoDeadline* deadline) {
   const Hdf5File in(file, Hdf5File::Access::read);
   const std::vector<std::int64_t> shape = in.layout(kScores).shape;
@@ -210,10 +210,9 @@ bool PredictionWriter::take_over() {
 }
 
 std::uint64_t PredictionWriter::bytes() const noexcept {
-  return 64 * 1024 +
-         static_cast<std::uint64_t>(content_.samples) * (static_cast<std::uint64_t>(content_.outputs) * sizeof(float) +
-                                                         sizeof(std::int32_t) + target_bytes_ + sizeof(std::int64_t) +
-                                                         static_cast<std::uint64_t>(content_.id_bytes));
+  return 64 * 1024 + static_cast<std::uint64_t>(content_.samples) *
+                         (static_cast<std::uint64_t>(content_.outputs) * sizeof(float) + sizeof(std::int32_t) +
+                          target_bytes_ + sizeof(std::int64_t) + static_cast<std::uint64_t>(content_.id_bytes));
 }
 
 /// One process at a time. Whoever had it before may have finished or given up in between.

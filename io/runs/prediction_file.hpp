@@ -32,10 +32,10 @@ struct PredictionContent {
   std::int64_t outputs = 0;  ///< scores of a sample
   bool classes = false;
   bool targets = false;
-  std::vector<std::string> class_names = {};                    ///< may be empty
-  std::vector<std::string> target_names = {};                   ///< of the numbers, where there are no classes
-  std::string id_name = {};                                     ///< what the names of the samples are; "": they have none
-  std::int64_t id_bytes = 0;                                    ///< of a name
+  std::vector<std::string> class_names = {};   ///< may be empty
+  std::vector<std::string> target_names = {};  ///< of the numbers, where there are no classes
+  std::string id_name = {};                    ///< what the names of the samples are; "": they have none
+  std::int64_t id_bytes = 0;                   ///< of a name
   /// Reads the names of samples from `first` on, as many as fit; shorter ones end in zeros.
   std::function<void(std::int64_t first, std::span<std::byte> ids)> read_ids = {};
   std::vector<std::pair<std::string, std::string>> about = {};  ///< attributes of `/`: name, text

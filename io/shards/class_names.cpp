@@ -30,9 +30,8 @@ std::string class_name(std::string_view text) {
 
 void sort_class_names(std::vector<std::string>& names) {
   if (all_whole_numbers(names)) {
-    std::stable_sort(names.begin(), names.end(), [](const std::string& a, const std::string& b) {
-      return *class_number(a) < *class_number(b);
-    });
+    std::stable_sort(names.begin(), names.end(),
+                     [](const std::string& a, const std::string& b) { return *class_number(a) < *class_number(b); });
   } else {
     std::sort(names.begin(), names.end());
   }
@@ -45,8 +44,8 @@ std::vector<std::string> numbered_classes(std::int64_t classes) {
 }
 
 bool all_whole_numbers(const std::vector<std::string>& names) {
-  return !names.empty() &&
-         std::all_of(names.begin(), names.end(), [](const std::string& name) { return class_number(name).has_value(); });
+  return !names.empty() && std::all_of(names.begin(), names.end(),
+                                       [](const std::string& name) { return class_number(name).has_value(); });
 }
 
 }  // namespace lockstep::io

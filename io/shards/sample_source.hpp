@@ -28,8 +28,8 @@ struct Field {
 
 /// The names of samples: of the column of a table that holds them, or of files.
 struct SampleId {
-  std::string name;         ///< of the column; "file" of files
-  std::int64_t bytes = 0;   ///< of the longest, at least 1; shorter ones end in zeros
+  std::string name;        ///< of the column; "file" of files
+  std::int64_t bytes = 0;  ///< of the longest, at least 1; shorter ones end in zeros
   bool operator==(const SampleId&) const = default;
 };
 inline constexpr const char* kIdName = "id";  ///< the dataset
@@ -59,8 +59,8 @@ class SampleSource {
   virtual void verify(int part, int parts);
   /// fields(), and behind them the names of the samples, where they have some.
   std::vector<Field> stored_fields() const;
-  /// Reads the next `samples` samples; buffers[f] has samples * stored_fields()[f].bytes(). Throws FileError naming file
-  /// and position when the file ends early or holds nonsense.
+  /// Reads the next `samples` samples; buffers[f] has samples * stored_fields()[f].bytes(). Throws FileError naming
+  /// file and position when the file ends early or holds nonsense.
   virtual void read(std::int64_t samples, std::span<const std::span<std::byte>> buffers) = 0;
   /// Passes over the next `samples`. Reads them, unless the source knows better.
   virtual void skip(std::int64_t samples);

@@ -18,7 +18,7 @@ using nlohmann::json;
 
 constexpr const char* kFormat = "lockstep shards";
 constexpr const char* kTargetValues = "target_values";  // only where there is something to say
-constexpr const char* kTable = "table";                  // likewise
+constexpr const char* kTable = "table";                 // likewise
 constexpr std::array kLabelKinds = {Labels::none, Labels::classes, Labels::targets};
 
 /// Over the compact text with sorted keys, so that indentation and order may change.
@@ -96,7 +96,7 @@ void check_table(const ShardManifest& manifest) {
     throw Contradiction("its table has other columns than its samples");
   }
   const auto labels = static_cast<std::int64_t>(table.labels.size());
-  const std::int64_t learnt = manifest.fields.size() < 2             ? 0
+  const std::int64_t learnt = manifest.fields.size() < 2           ? 0
                               : manifest.labels == Labels::targets ? manifest.fields[1].elements()
                                                                    : 1;
   if (labels != learnt) throw Contradiction("its table has other labels than its samples");

@@ -12,8 +12,8 @@ colours = os.environ.get("COLOURS", "red green blue").split()
 rows = []
 for i in range(int(os.environ.get("ROWS", 240))):
     colour = colours[i % len(colours)]
-    size, age = draw.gauss(0, 1), draw.gauss(5, 1)
-    score = {"red": -2, "green": 0, "blue": 2, "pink": 0}[colour] + size - (age - 5)
+    size, age = draw.gauss(0, 1), draw.gauss(3, 1)
+    score = {"red": -2, "green": 0, "blue": 2, "pink": 0}[colour] + size - (age - 3)
     kind = 0 if score < -1 else 1 if score < 1 else 2
     row = {"id": f"t{i:03}", "colour": colour, "size": f"{size:.4f}", "age": f"{age:.4f}", "extra": "7.5", "": str(i),
            "kind": os.environ.get("KIND", "{}").format(kind), "price": f"{3 * size + age:.4f}", "rent": f"{-size:.4f}"}
@@ -39,7 +39,7 @@ python3 - <<'END' || failed "the manifest"
 import json
 table = json.load(open("train/manifest.json"))["table"]
 assert [c["name"] for c in table["columns"]] == ["colour", "size", "age"] and table["labels"] == ["kind"], table
-assert table["columns"][0]["categories"] == ["blue", "green", "red"] and abs(table["columns"][2]["fill"] - 5) < 0.3, table
+assert table["columns"][0]["categories"] == ["blue", "green", "red"] and abs(table["columns"][2]["fill"] - 3) < 0.3, table
 END
 run info train
 expect_status 0; expect_out "columns  colour: blue, green, red"; expect_out "label    kind"
@@ -123,6 +123,27 @@ expect_status 0; expect_out "columns are matched by name: the 3 of two"; expect_
 [ "$(metric runs/validated validation accuracy | awk 'END { print ($2 > 0.85) }')" = 1 ] || failed "validation accuracy"
 run "${train[@]}" --data train --validation lacks --run runs/none
 expect_error 2 "lacks lacks a column that the network was trained on: age"; expect_no_file runs/none/config.ini
+check "a run that begins with the weights of another one has its columns and classes"
+python3 - <<'END'
+import csv
+rows = list(csv.DictReader(open("other.csv")))
+with open("words.csv", "w", newline="") as f:
+    writer = csv.DictWriter(f, rows[0]); writer.writeheader()
+    for row in rows: writer.writerow({**row, "kind": ["low", "medium", "high"][int(row["kind"])]})
+END
+head -n 1 words.csv | tr -d '\r' | grep -qx age,kind,size,colour || failed "another table"
+run -n 2 "${short[@]}" --data other --initialize-from runs/a --steps 1 --run runs/b
+expect_status 0; expect_out "columns are matched by name: the 3 of other"
+run eval runs/b --data train
+expect_status 0; good; expect_no_out "matched"
+run -n 2 "${short[@]}" --data other --initialize-from runs/a --steps 2 --resume --run runs/b
+expect_status 0; expect_out "continuing after step 1"
+run eval runs/b --data other
+expect_status 0; good; expect_out "matched by name"
+run "${short[@]}" --data lacks --initialize-from runs/a --steps 1 --run runs/none
+expect_error 2 "lacks lacks a column that the network was trained on: age"; expect_no_file runs/none/checkpoints
+run "${short[@]}" --data lacks --initialize-from runs/a --reinitialize 'dense_1/*' --steps 1 --run runs/new_columns
+expect_status 0; expect_err "lacks a column .*: the columns are taken as they are"
 check "data of which only one side has names are taken in order, with a warning"
 python3 - <<'END'
 import json, os, shutil

@@ -11,12 +11,12 @@
 namespace lockstep::app {
 namespace {
 
+using io::TableSchema;
+using io::UnknownCategories;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using io::TableSchema;
-using io::UnknownCategories;
 using Kind = io::TableColumn::Kind;
 
 TableSchema trained_on() {
@@ -55,7 +55,8 @@ TEST(MatchColumnsTest, EqualTablesNeedNothing) {
   EXPECT_TRUE(same.arrangement.empty());
   EXPECT_THAT(same.notes, IsEmpty());
   EXPECT_THAT(same.warnings, IsEmpty());
-  const ColumnMatch nothing = match_columns(std::nullopt, data_of(std::nullopt), "shards/new", UnknownCategories::error);
+  const ColumnMatch nothing =
+      match_columns(std::nullopt, data_of(std::nullopt), "shards/new", UnknownCategories::error);
   EXPECT_TRUE(nothing.arrangement.empty());
   EXPECT_THAT(nothing.warnings, IsEmpty()) << "plain numbers are as they were";
 }

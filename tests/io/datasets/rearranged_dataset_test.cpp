@@ -23,9 +23,8 @@ class RearrangedDatasetTest : public testing::Test {
                          .y_shape = {2},
                          .classes = false,
                          .label = [](std::int64_t sample) { return 10.0 + static_cast<double>(sample); },
-                         .value = [](std::int64_t sample, std::int64_t element) {
-                           return static_cast<double>(10 * sample + element);
-                         }});
+                         .value = [](std::int64_t sample,
+                                     std::int64_t element) { return static_cast<double>(10 * sample + element); }});
     write_shards(source, {.folder = folder_.path() / "data", .shards = 2}, {});
     return std::make_unique<ShardedDataset>(DatasetOptions{.path = folder_.path() / "data"});
   }
@@ -46,9 +45,9 @@ TEST_F(RearrangedDatasetTest, DeliversNumbersWhereTheyBelong) {
 }
 
 TEST_F(RearrangedDatasetTest, RefusesPlacesThatAreNotThere) {
-  EXPECT_THROW(RearrangedDataset(packed(), {.features = {3}}, TableSchema{}), std::invalid_argument);
+  EXPECT_THROW(RearrangedDataset(packed(), {.features = {3}, .targets = {}}, TableSchema{}), std::invalid_argument);
   std::filesystem::remove_all(folder_.path() / "data");
-  EXPECT_THROW(RearrangedDataset(packed(), {.targets = {-1}}, TableSchema{}), std::invalid_argument);
+  EXPECT_THROW(RearrangedDataset(packed(), {.features = {}, .targets = {-1}}, TableSchema{}), std::invalid_argument);
 }
 
 }  // namespace

@@ -143,13 +143,16 @@ class ImageFolderTest : public testing::Test {
   }
   struct Samples {
     std::vector<std::uint8_t> x, y;
+    std::string names = {};
   };
   static Samples read(SampleSource& source, std::int64_t count) {
     const std::size_t bytes = source.fields()[0].bytes();
     Samples samples{std::vector<std::uint8_t>(static_cast<std::size_t>(count) * bytes),
-                    std::vector<std::uint8_t>(static_cast<std::size_t>(count))};
-    const std::span<std::byte> buffers[] = {std::as_writable_bytes(std::span(samples.x)),
-                                            std::as_writable_bytes(std::span(samples.y))};
+                    std::vector<std::uint8_t>(static_cast<std::size_t>(count)),
+                    std::string(static_cast<std::size_t>(count * source.sample_id().value().bytes), '?')};
+    const std::span<std::byte> buffers[] = {
+        std::as_writable_bytes(std::span(samples.x)), std::as_writable_bytes(std::span(samples.y)),
+        std::as_writable_bytes(std::span(samples.names.data(), samples.names.size()))};
     source.read(count, buffers);
     return samples;
   }
@@ -173,6 +176,7 @@ TEST_F(ImageFolderTest, ClassesAndFilesInTheOrderOfTheirNames) {
     EXPECT_TRUE(source->labels_are_classes());
     const Samples samples = read(*source, 3);
     EXPECT_THAT(samples.y, ElementsAre(0, 1, 1));
+    EXPECT_EQ(samples.names, "cat/z.jpgdog/a.pngdog/b.PNG");
     EXPECT_EQ(samples.x[1], 0) << "cat/z.jpg: green of the first row";
     EXPECT_EQ(samples.x[576 + 1], 5) << "dog/a.png is grey";
     EXPECT_EQ(samples.x[2 * 576 + 2], 100) << "dog/b.PNG: blue";

@@ -371,8 +371,7 @@ TEST_F(Csv, ColumnsOfTextsBecomeOneInputForEachText) {
   const auto source = open("ocean,rooms,price\nNEAR,3,1\nINLAND,4,2\nNEAR,5,3\n", {.label_column = "price"});
   EXPECT_EQ(source->fields()[0].sample_shape, std::vector<std::int64_t>{3});
   EXPECT_EQ(elements<float>(drain(*source, 2)[0]), (std::vector<float>{0, 1, 3, 1, 0, 4, 0, 1, 5}));
-  EXPECT_EQ(source->remarks(),
-            std::vector<std::string>{"column 0 (ocean) holds 2 different texts: one input of 0 or 1 for each"});
+  EXPECT_EQ(source->remarks().front(), "column 0 (ocean) holds 2 different texts: one input of 0 or 1 for each");
   const std::string names = "name,y\nAda,1\nBob,2\n";
   EXPECT_THAT(error(names, {.label_column = "y", .text = CsvOptions::Text::error}),
               AllOf(HasSubstr("data.csv:2"), HasSubstr("Ada"), HasSubstr("--ignore-columns")));
@@ -403,7 +402,8 @@ TEST_F(Csv, MissingCellsByChoice) {
 }
 
 TEST_F(Csv, KnowsItsColumns) {
-  const auto source = open("id,colour,size,label\nx1,red,1,b\nx22,blue,3,a\n", {.label_column = "label", .id_column = "id"});
+  const auto source =
+      open("id,colour,size,label\nx1,red,1,b\nx22,blue,3,a\n", {.label_column = "label", .id_column = "id"});
   using Kind = TableColumn::Kind;
   EXPECT_EQ(source->table(),
             (TableSchema{.named = true,
@@ -457,12 +457,14 @@ TEST_F(Csv, HeadersThatNameNothingAreRefused) {
 TEST_F(Csv, NumbersInAnotherSpellingAreNoCategories) {
   const CsvOptions options{.label_column = "y"};
   for (const char* cell : {"\"1,5\"", "\"1,234\"", "12%", "$5", "1 234", "5 kg"}) {
-    const std::string text = std::string("a,y\n") + cell + ",0\n" + (cell == std::string("5 kg") ? "6 kg" : cell) + ",1\n";
+    const std::string text =
+        std::string("a,y\n") + cell + ",0\n" + (cell == std::string("5 kg") ? "6 kg" : cell) + ",1\n";
     EXPECT_THAT(error(text, options), AllOf(HasSubstr("column 0 (a)"), HasSubstr("--categories \"a\""))) << cell;
     EXPECT_GE(open(text, {.label_column = "y", .categories = {"a"}})->fields()[0].elements(), 1);
   }
   EXPECT_THAT(error("a,y\n1.5,0\n\"2,5\",1\n", options), AllOf(HasSubstr(":3"), HasSubstr("--decimal ,")));
-  const auto commas = open("a;y\n1,5;0\n1.234,5;1\n", {.separator = ';', .decimal = ',', .thousands = '.', .label_column = "y"});
+  const auto commas =
+      open("a;y\n1,5;0\n1.234,5;1\n", {.separator = ';', .decimal = ',', .thousands = '.', .label_column = "y"});
   EXPECT_EQ(elements<float>(drain(*commas, 2)[0]), (std::vector<float>{1.5F, 1234.5F}));
   EXPECT_EQ(elements<float>(drain(*open("a,y\n \"1.5\" ,0\n", options), 1)[0]), std::vector<float>{1.5F})
       << "a blank before the quote";
@@ -483,8 +485,8 @@ TEST_F(Csv, IsEncodedAsAnotherTable) {
   const auto with = [&](CsvOptions::Missing missing, UnknownCategories unknown) {
     return CsvOptions{.missing = missing, .encoding = encoding, .unknown = unknown};
   };
-  using enum UnknownCategories;
-  const auto second = open("extra,y,size,colour\n0,a,7,blue\n0,b,,blue\n", with(CsvOptions::Missing::mean, UnknownCategories::error));
+  const auto second =
+      open("extra,y,size,colour\n0,a,7,blue\n0,b,,blue\n", with(CsvOptions::Missing::mean, UnknownCategories::error));
   const auto all = drain(*second, 2);
   EXPECT_EQ(elements<float>(all[0]), (std::vector<float>{1, 0, 7, 1, 0, 2})) << "the first table's mean";
   EXPECT_EQ(elements<std::int32_t>(all[1]), (std::vector<std::int32_t>{0, 1}));
@@ -497,7 +499,7 @@ TEST_F(Csv, IsEncodedAsAnotherTable) {
               AllOf(HasSubstr(":2"), HasSubstr("\"green\", a category that is not known"), HasSubstr("blue, red")));
   EXPECT_THAT(error("colour,size,y\nred,1,c\n", strict), HasSubstr("\"c\", a class that first does not know"));
   EXPECT_THAT(error("colour,size,y\nred,big,a\n", strict), HasSubstr("\"big\", which is no finite number"));
-  const auto lenient = open("colour,size\ngreen,1\n", with(CsvOptions::Missing::error, none));
+  const auto lenient = open("colour,size\ngreen,1\n", with(CsvOptions::Missing::error, UnknownCategories::none));
   EXPECT_EQ(elements<float>(drain(*lenient, 1)[0]), (std::vector<float>{0, 0, 1}));
   EXPECT_EQ(lenient->fields().size(), 1U) << "without labels";
 }
