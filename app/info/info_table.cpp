@@ -120,7 +120,7 @@ void describe_table_file(Console& console, const std::filesystem::path& file) {
   std::string command = fmt::format("lockstep pack --x {}", file.string());
   for (const std::string& words : found.proposals) command += " " + words;
   console.info(
-      fmt::format("  pack would make {} of all columns but the label and those of --ignore-columns and --id-column:\n"
+      fmt::format("  all columns make {}; those of the label are no input:\n"
                   "  {} --label-column COLUMN{} --out FOLDER",
                   counted(table.schema().features(), "feature"), command, missing > 0 ? " --missing mean" : ""));
   console.info("  (--regression where the label is a number to predict)");

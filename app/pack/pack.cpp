@@ -246,6 +246,12 @@ int run_pack(comm::MpiSession* session, const PackOptions& options, StopSignals&
                              format_bytes(bytes), counted(summary.shards, "shard"), seconds,
                              format_byte_rate(bytes, seconds)));
     describe_written(console, folder);
+    if (summary.first_class > 0) {
+      console.info(
+          fmt::format("labels   begin at {}: the classes below have no samples, and outputs of the network all "
+                      "the same; labels from 0 on have none such",
+                      summary.first_class));
+    }
   }
   console.mention_lost_output();
   return 0;

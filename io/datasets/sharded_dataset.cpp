@@ -217,6 +217,7 @@ struct ShardedDataset::Files {
   }
 
   void count_classes() {
+    std::int64_t smallest = std::numeric_limits<std::int64_t>::max();
     for (std::size_t shard = 0; shard < set.size(); ++shard) {
       set.stream(shard, 1, [&](std::int64_t first, std::span<const std::byte> block) {
         with_elements(info.y.type, block, [&](auto elements) {
@@ -226,6 +227,7 @@ struct ShardedDataset::Files {
               throw FileError(fmt::format("{}: sample {} has label {}, which is no class number", path_of(shard),
                                           first + static_cast<std::int64_t>(i), label));
             }
+            smallest = std::min(smallest, label);
             info.classes = std::max(info.classes, label + 1);
             if (!plausible_classes(info.classes, info.samples)) {
               throw FileError(
@@ -238,6 +240,10 @@ struct ShardedDataset::Files {
         });
       });
     }
+    if (smallest == 0 || info.classes == 0 || !set.text_classes().empty()) return;
+    set.warnings().push_back(fmt::format(
+        "{}: labels begin at {}: the classes below have no samples, and outputs of the network all the same",
+        path_of(0), smallest));
   }
 
   /// Where all files are open anyway, at once.

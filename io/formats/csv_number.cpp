@@ -298,6 +298,10 @@ std::optional<std::string> odd_number(std::string_view text, const NumberStyle& 
     what = "an amount of money";
   }
   if (amount.starts_with('-') || amount.starts_with('+')) amount = csv_trimmed(amount.substr(1));
+  if (amount.size() > 1 && amount.ends_with('-') && what.empty()) {
+    amount = csv_trimmed(amount.substr(0, amount.size() - 1));
+    what = "a number with its sign behind it";
+  }
   const std::string marks = other_marks(amount);
   if (csv_number(amount, style) || csv_number(amount)) {
     if (what.empty() && style != NumberStyle{}) {

@@ -21,8 +21,13 @@ namespace lockstep::io {
 /// end. Blanks before a quote do not count. Lines that hold nothing at all are skipped.
 class CsvRecords {
  public:
+  /// Throws FileError: no such file, UTF-16.
   CsvRecords(const std::filesystem::path& path, char separator)
       : bytes_(path), separator_(separator), buffer_(std::size_t{1} << 18) {
+    if (available() && size_ >= 2 &&
+        (std::memcmp(buffer_.data(), "\xFF\xFE", 2) == 0 || std::memcmp(buffer_.data(), "\xFE\xFF", 2) == 0)) {
+      throw FileError(fmt::format("{}: is UTF-16; convert it (iconv -f UTF-16 -t UTF-8)", path.string()));
+    }
     if (available() && size_ >= 3 && std::memcmp(buffer_.data(), "\xEF\xBB\xBF", 3) == 0) at_ = 3;  // byte order mark
   }
 

@@ -110,6 +110,7 @@ void ShardPacker::know(std::span<const std::string> found) {
                                   manifest_.fields.size() > 1 ? to_hex(measured.checksum_y) : "",
                                   manifest_.id ? to_hex(measured.checksum_id) : ""});
       if (!manifest_.tokens) statistics.add(measured.statistics);
+      smallest_label_ = std::min(smallest_label_, measured.smallest_label);
       largest_label_ = std::max(largest_label_, measured.largest_label);
       targets.add(measured.targets);
       source_bytes = measured.source_bytes;
@@ -157,6 +158,7 @@ std::string ShardPacker::describe(const LabelsOfWhole& labels) {
 
 PackSummary ShardPacker::finish(std::span<const std::string> described) {
   PackSummary summary{manifest_.samples, shard_count_, 0};
+  if (!classes_known_ && smallest_label_ != kNoLabel) summary.first_class = smallest_label_;
   auto shard = manifest_.shards.begin();
   for (const std::string& of_one : described) {
     for (std::size_t at = 0; at < of_one.size(); at += sizeof(std::uint64_t), ++shard) {
@@ -226,7 +228,7 @@ std::vector<std::span<std::byte>> ShardPacker::read_block(std::int64_t samples, 
   } else {
     measure(0, blocks[0], measured.statistics);
   }
-  if (manifest_.labels == Labels::classes) check_labels(blocks[1], measured.largest_label);
+  if (manifest_.labels == Labels::classes) check_labels(blocks[1], measured);
   if (manifest_.labels == Labels::targets) {
     measure(1, blocks[1], target_statistics_);
     targets.add(manifest_.fields[1].type, blocks[1]);
@@ -245,7 +247,7 @@ void ShardPacker::measure(std::size_t f, std::span<const std::byte> block, Runni
   });
 }
 
-void ShardPacker::check_labels(std::span<const std::byte> block, std::int64_t& largest) {
+void ShardPacker::check_labels(std::span<const std::byte> block, Measured& measured) {
   with_elements(manifest_.fields[1].type, block, [&](auto labels) {
     for (std::size_t i = 0; i < labels.size(); ++i) {
       // Unsigned 64-bit labels beyond the signed range turn negative here: out of range either way.
@@ -254,7 +256,8 @@ void ShardPacker::check_labels(std::span<const std::byte> block, std::int64_t& l
         throw FileError(fmt::format("{}: sample {} has label {}, outside [0, {})", manifest_.source,
                                     done_ + static_cast<std::int64_t>(i), label, class_limit_));
       }
-      largest = std::max(largest, label);
+      measured.smallest_label = std::min(measured.smallest_label, label);
+      measured.largest_label = std::max(measured.largest_label, label);
       if (!classes_known_ && !plausible_classes(label + 1, manifest_.samples)) {
         throw FileError(
             fmt::format("{}: sample {} has label {}, which {} samples do not explain: it is damaged, or the "

@@ -40,6 +40,7 @@ struct PackSummary {
   std::int64_t samples = 0;
   std::int64_t shards = 0;
   std::uint64_t bytes = 0;
+  std::int64_t first_class = 0;  ///< of class labels without names: the smallest label; those below have no samples
 };
 
 /// `progress(samples done, samples in all)`, of this process's part, is called a few times a second; throwing from it

@@ -110,6 +110,17 @@ run eval runs/from_one --data from_one
 good
 run eval runs/from_one --data train
 expect_error 2 "does not know: 0; it knows 1, 2, 3"
+check "labels of arrays that begin at 1 are said"
+python3 -c '
+import h5py, numpy as np
+r = np.random.default_rng(1)
+x, y = r.random((60, 4), np.float32), r.integers(1, 6, 60)
+np.save("one_x.npy", x), np.save("one_y.npy", y)
+with h5py.File("one.h5", "w") as f: f["x"], f["y"] = x, y'
+run pack --format npy --x one_x.npy --y one_y.npy --out one_npy
+expect_status 0; expect_out "^labels   begin at 1: the classes below have no samples"
+run train --data one.h5 --dry-run
+expect_status 0; expect_err "one.h5: labels begin at 1: the classes below have no samples"
 check "validation data are matched, too, also with holes in the classes"
 python3 - <<'END'
 import csv

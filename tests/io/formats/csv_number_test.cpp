@@ -57,6 +57,7 @@ TEST(CsvNumberTest, RecognisesNumbersInOtherSpellings) {
                                                      {"'5'", "quotation"},
                                                      {"\"5\"", "quotation"},
                                                      {"- 5", "a sign apart"},
+                                                     {"12.5-", "its sign behind"},
                                                      {"inf", "no finite number"},
                                                      {"-Infinity", "no finite number"},
                                                      {"0x1F", "hexadecimal"},

@@ -531,6 +531,11 @@ TEST_F(Csv, NamesFileLineAndColumn) {
   EXPECT_THAT(error("a,b\n1,\"two\nlines\"\n3x,c\n", {.label_column = "b"}), HasSubstr(":4"));
   EXPECT_THAT(error("a,b,label\n", options), HasSubstr("no samples"));
   EXPECT_THAT(error("", options), HasSubstr("empty"));
+  EXPECT_THAT(error(std::string("\xFF\xFE"
+                                "a\0,\0b\0\n\0",
+                                10),
+                    options),
+              HasSubstr("is UTF-16"));
   EXPECT_THAT(error(head, {.label_column = "labl"}), AllOf(HasSubstr("labl"), HasSubstr("a, b, label")));
   EXPECT_THAT(error(head, {.label_column = "3"}), HasSubstr("no label column 3"));
   EXPECT_THAT(error(head, {.label_column = "-4"}), HasSubstr("no label column -4"));
