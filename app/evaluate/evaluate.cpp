@@ -24,6 +24,7 @@ int run_eval(comm::MpiSession& session, const EvalOptions& options) {
                         .data = options.data,
                         .x = options.x,
                         .y = options.y,
+                        .allow_fill = options.allow_fill,
                         .average = options.average,
                         .batch = options.evaluation_batch,
                         .normalize = options.normalize,

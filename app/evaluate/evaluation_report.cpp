@@ -39,12 +39,16 @@ std::vector<std::string> names_of(const TrainedModel& subject) {
   return names;
 }
 
-/// Adds to `errors`, one for each output.
-void add_targets(std::span<const float> scores, std::span<const std::byte> targets, std::span<TargetErrors> errors) {
+/// Adds to `errors`, one for each output. A scale says what both are standardised with.
+void add_targets(std::span<const float> scores, std::span<const std::byte> targets, const io::FeatureScale& scale,
+                 std::span<TargetErrors> errors) {
   for (std::size_t i = 0; i < scores.size(); ++i) {
     float target = 0;
     std::memcpy(&target, targets.data() + i * sizeof(float), sizeof(float));
-    errors[i % errors.size()].add(scores[i], target);
+    const std::size_t output = i % errors.size();
+    const double mean = scale.empty() ? 0 : scale.mean[output % scale.mean.size()],
+                 deviation = scale.empty() ? 1 : scale.deviation[output % scale.mean.size()];
+    errors[output].add(scores[i] * deviation + mean, target * deviation + mean);
   }
 }
 
@@ -185,7 +189,10 @@ EvaluationReport judge(TrainedModel& subject, comm::Communicator& communicator) 
   // Each chunk's are filled by one rank, zero elsewhere: adding is exact.
   std::vector<TargetErrors> of_chunks(counted ? 0 : static_cast<std::size_t>(chunks) * outputs);
   comm::all_succeed(communicator, [&] {
-    Scorer scorer(subject, chunk);
+    // float32 does not hold some targets: what both are in deviations is told in double.
+    const bool standardized = subject.target_scale().needs_double();
+    const io::FeatureScale scale = standardized ? subject.target_scale() : io::FeatureScale{};
+    Scorer scorer(subject, chunk, standardized ? Scorer::Units::as_learnt : Scorer::Units::of_data);
     std::vector<float> scores(static_cast<std::size_t>(chunk) * outputs);
     std::vector<std::byte> targets(static_cast<std::size_t>(chunk) * data.y_bytes());
     for (std::int64_t k = communicator.rank(); k < chunks; k += communicator.size()) {
@@ -198,7 +205,7 @@ EvaluationReport judge(TrainedModel& subject, comm::Communicator& communicator) 
       } else if (!report.labels.empty()) {
         add_labels(own, wanted, report.labels.front());
       } else {
-        add_targets(own, wanted, std::span(of_chunks).subspan(static_cast<std::size_t>(k) * outputs, outputs));
+        add_targets(own, wanted, scale, std::span(of_chunks).subspan(static_cast<std::size_t>(k) * outputs, outputs));
       }
     }
   });

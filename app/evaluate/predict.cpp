@@ -152,6 +152,7 @@ int run_predict(comm::MpiSession& session, const PredictOptions& options) {
                         .data = options.data,
                         .x = options.x,
                         .y = options.y,
+                        .allow_fill = options.allow_fill,
                         .average = options.average,
                         .batch = options.batch,
                         .labels = TrainedModel::Labels::as_they_come,
@@ -162,6 +163,11 @@ int run_predict(comm::MpiSession& session, const PredictOptions& options) {
     throw UsageError(
         "predict is for samples, and this network reads tokens: `lockstep generate` writes text with it, "
         "`lockstep eval` tells its perplexity");
+  }
+  if (subject.target_scale().needs_double()) {
+    console.warn(
+        "predictions are float32, which does not tell such numbers apart as finely as the network does: their "
+        "errors are those of `lockstep eval --report`");
   }
   std::optional<io::PredictionWriter> writer;
   std::int64_t begin = 0;

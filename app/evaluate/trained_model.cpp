@@ -34,6 +34,7 @@ DataFormat format_of(const TrainOptions& trained, const TrainedModel::Request& r
     if (packed || !request.x.empty()) format.x = request.x.empty() ? "x" : request.x;
     if (packed || !request.y.empty()) format.y = request.y.empty() ? "y" : request.y;
   }
+  format.gaps.accept_unwritten = format.gaps.accept_unwritten || request.allow_fill;
   if (labels == TrainedModel::Labels::as_they_come) format.unlabelled = io::Unlabelled::accepted;
   return format;
 }
@@ -175,11 +176,14 @@ void TrainedModel::standardize() {
   io::FeatureScale features;
   if (trained_on_ && trained_.data.normalize.kind == Normalization::Kind::per_feature) features = trained_on_->features;
   if (trained_on_) targets_ = trained_on_->targets;
-  const io::DatasetInfo& info = dataset_->info();
-  if (!features.empty()) dataset_ = std::make_shared<io::StandardizedDataset>(dataset_, features, io::FeatureScale{});
+  const bool has_labels = !dataset_->info().y.name.empty();
+  const std::shared_ptr<io::Dataset> stored = dataset_;
+  if (!features.empty() || stored->y_type() == io::FileType::float64) {
+    dataset_ = std::make_shared<io::StandardizedDataset>(stored, features, io::FeatureScale{});
+  }
   as_learnt_ = dataset_;
-  if (!targets_.empty() && !info.y.name.empty()) {
-    as_learnt_ = std::make_shared<io::StandardizedDataset>(dataset_, io::FeatureScale{}, targets_);
+  if (!targets_.empty() && has_labels) {
+    as_learnt_ = std::make_shared<io::StandardizedDataset>(stored, features, targets_);
   }
   model_options_.sample_type = element_type(dataset_->x_type());
   task_->set_target_scale(targets_);

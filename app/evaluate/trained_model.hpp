@@ -30,6 +30,7 @@ class TrainedModel {
     CheckpointChoice checkpoint;
     std::filesystem::path data;        ///< "": the validation data of the run
     std::string x = {}, y = {};        ///< names of its HDF5 datasets; "": as in training, or x and y of packed data
+    bool allow_fill = false;           ///< what was never written in them counts as its fill value
     std::optional<bool> average = {};  ///< the averaged weights; nullopt: what the run validated with
     std::int64_t batch = 0;            ///< samples at once; 0: as in the run
     Labels labels = Labels::required;

@@ -26,9 +26,10 @@ bool holds_data(const fs::path& folder) {
 /// Labels or not.
 bool describe_data_at(Console& console, const fs::path& path, const InfoOptions& options) {
   constexpr auto kUnlabelled = io::Unlabelled::accepted;
-  inspect_data({.x = options.x, .y = options.y, .unlabelled = kUnlabelled}, path);
-  return describe_dataset(console, {.path = path, .x = options.x, .y = options.y, .unlabelled = kUnlabelled},
-                          options.verify);
+  const io::Gaps gaps{.accept_unwritten = options.allow_fill, .deliver_missing = true};
+  inspect_data({.x = options.x, .y = options.y, .unlabelled = kUnlabelled, .gaps = gaps}, path);
+  return describe_dataset(
+      console, {.path = path, .x = options.x, .y = options.y, .unlabelled = kUnlabelled, .gaps = gaps}, options.verify);
 }
 
 bool describe_folder(Console& console, const InfoOptions& options) {

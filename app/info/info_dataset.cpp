@@ -1,8 +1,12 @@
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
+#include <iterator>
 #include <numeric>
 #include <optional>
+#include <span>
+#include <type_traits>
 #include <vector>
 
 #include <fmt/format.h>
@@ -91,7 +95,23 @@ std::string first_line(const std::filesystem::path& path, const io::Dataset& dat
 
 struct Values {
   io::RunningStatistics statistics;
-  bool all = true;  ///< otherwise of an even sample
+  bool all = true;           ///< otherwise of an even sample
+  std::int64_t missing = 0;  ///< NaN, or what the attributes of a dataset call missing
+  std::int64_t seen = 0;
+
+  template <class Number>
+  void add(std::span<const Number> numbers) {
+    seen += std::ssize(numbers);
+    if constexpr (std::is_floating_point_v<Number>) {
+      std::vector<Number> there;
+      std::copy_if(numbers.begin(), numbers.end(), std::back_inserter(there),
+                   [](Number one) { return !std::isnan(one); });
+      missing += std::ssize(numbers) - std::ssize(there);
+      if (!there.empty()) static_cast<void>(statistics.add(std::span<const Number>(there)));
+    } else {
+      static_cast<void>(statistics.add(numbers));
+    }
+  }
 };
 
 /// Of data that do not say it themselves: looks at the numbers.
@@ -110,13 +130,14 @@ Values look_at_values(const io::ShardedDataset& dataset) {
     x.resize(wanted.size() * dataset.x_bytes());
     y.resize(wanted.size() * dataset.y_bytes());
     dataset.read(wanted, io::kNoEpoch, x, y);
-    io::with_elements(dataset.x_type(), x, [&](auto elements) { static_cast<void>(values.statistics.add(elements)); });
+    io::with_elements(dataset.x_type(), x, [&](auto elements) { values.add(elements); });
   }
   return values;
 }
 
 std::string storage_of(const io::StoredField& stored) {
   if (stored.offset) return "contiguous";
+  if (!stored.in_this_file) return "in other files, read through the HDF5 library";
   if (stored.text) return "texts";
   return fmt::format("{}{}",
                      stored.chunk.empty() ? std::string("read through the HDF5 library")
@@ -146,6 +167,7 @@ std::string heading(const std::filesystem::path& path, const io::ShardedDataset&
   std::string text = first_line(path, dataset, fmt::format("{} samples", with_commas(info.samples)));
   if (!info.source.empty()) text += fmt::format("  source   {}\n", info.source);
   text += fmt::format("  {:<8} {}, ", info.x.name, describe(info.x));
+  std::string missing;
   if (info.has_statistics) {
     text += fmt::format("{:.6g} to {:.6g}, mean {:.6g}, deviation {:.6g}", info.value_min, info.value_max, info.mean,
                         info.standard_deviation);
@@ -154,6 +176,12 @@ std::string heading(const std::filesystem::path& path, const io::ShardedDataset&
     text += fmt::format("{:.6g} to {:.6g}, mean {:.6g}, deviation {:.6g}{}", values.statistics.low(),
                         values.statistics.high(), values.statistics.mean(), values.statistics.standard_deviation(),
                         values.all ? "" : " (of some of them)");
+    if (values.missing > 0) {
+      missing = fmt::format(
+          "  missing  {} of {} numbers of x: train refuses them; `lockstep pack --missing drop` leaves "
+          "their samples out, --missing mean fills them\n",
+          with_commas(values.missing), with_commas(values.seen));
+    }
   }
   const std::string labels = info.labels_are_classes ? fmt::format("labels of {} classes", info.classes)
                              : info.targets_are_binary
@@ -162,10 +190,19 @@ std::string heading(const std::filesystem::path& path, const io::ShardedDataset&
   if (!info.y.name.empty()) text += fmt::format("\n  {:<8} {}, {}", info.y.name, describe(info.y), labels);
   text += "\n";
   if (info.has_statistics) return text;
-  const io::ShardFile first(dataset.shards()[0].file, data.x, data.y, nullptr, data.unlabelled);
+  const io::ShardFile first(dataset.shards()[0].file, data.x, data.y, nullptr, data.unlabelled, data.gaps);
   for (const io::StoredField& stored : first.fields()) {
     text += fmt::format("  {:<8} data set {}, {}\n", stored.field.name, stored.dataset, storage_of(stored));
+    if (stored.text || !stored.meaning.matters()) continue;
+    const std::string converted =
+        stored.meaning.stored == stored.field.type
+            ? std::string()
+            : fmt::format("{} as {}: ", io::name_of(stored.meaning.stored), io::name_of(stored.field.type));
+    text += fmt::format("  {:<8} {}{}\n", "", converted, stored.meaning.in_words());
   }
+  for (const std::filesystem::path& other : first.other_files())
+    text += fmt::format("  {:<8} data of {}\n", "", other.string());
+  text += missing;
   return text + training_text(info);
 }
 

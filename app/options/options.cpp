@@ -61,6 +61,7 @@ EvalOptions parse_eval(const std::vector<std::string>& arguments) {
             "shard folder, HDF5 folder or file, or a folder with validation/ or test/ beside train/; default: the "
             "validation data of the run");
   add_data_names(table, options.x, options.y);
+  add_allow_fill(table, options.allow_fill);
   bool average = false;
   table.add("average", average, "evaluate the averaged weights; default: what the run validated with");
   table.add("evaluation-batch", options.evaluation_batch, "SAMPLES", "samples evaluated at once; 0: as in the run")
@@ -90,6 +91,7 @@ PredictOptions parse_predict(const std::vector<std::string>& arguments) {
   table.add("data", options.data, "PATH",
             "shard folder, HDF5 folder or file, with labels or without; default: the validation data of the run");
   add_data_names(table, options.x, options.y);
+  add_allow_fill(table, options.allow_fill);
   table.add("out", options.out, "FILE", "HDF5 file for the predictions: scores, class, target, index");
   table.add("csv", options.csv, "FILE", "also write them as text there, classes by their names");
   table.add("force", options.force, "replace an --out and a --csv that are there already");
@@ -121,6 +123,7 @@ InfoOptions parse_info(const std::vector<std::string>& arguments) {
   table.add("x", options.x, "NAME", "HDF5 dataset that holds the samples, for files made by others")
       .check(reject_empty);
   table.add("y", options.y, "NAME", "HDF5 dataset that holds the labels or targets").check(reject_empty);
+  add_allow_fill(table, options.allow_fill);
   table.add("verify", options.verify, "recompute checksums");
   read_options(table, arguments, kInfoUsage, "");
   table.require("path", "name a shard folder, a checkpoint or a run folder");

@@ -22,6 +22,7 @@ struct EvalOptions {
   CheckpointChoice checkpoint;
   std::filesystem::path data;                   ///< "" = the validation data of the run
   std::string x, y;                             ///< names of its HDF5 datasets; "" = as in training
+  bool allow_fill = false;                      ///< what was never written in them counts as its fill value
   std::optional<bool> average;                  ///< evaluate the averaged weights; nullopt: what training used
   std::int64_t evaluation_batch = 0;            ///< 0 = the run's
   std::filesystem::path json;                   ///< also write the result there, in full precision
@@ -36,6 +37,7 @@ struct PredictOptions {
   CheckpointChoice checkpoint;
   std::filesystem::path data;                   ///< "" = the validation data of the run
   std::string x, y;                             ///< names of its HDF5 datasets; "" = as in training
+  bool allow_fill = false;                      ///< what was never written in them counts as its fill value
   std::filesystem::path out;                    ///< HDF5
   std::filesystem::path csv;                    ///< "" = none
   bool force = false;                           ///< `out` may be there already
@@ -95,6 +97,7 @@ struct PackOptions {
   io::CsvOptions::Missing missing = io::CsvOptions::Missing::error;
   // hdf5
   std::string x_name = "x", y_name = "y";  ///< of datasets
+  bool allow_fill = false;                 ///< what was never written counts as its fill value
   io::Layout layout = io::Layout::automatic;
   // images
   std::optional<ImageSize> size;  ///< nullopt: as they are
@@ -118,6 +121,7 @@ struct PackOptions {
 struct InfoOptions {
   std::filesystem::path path;
   std::string x = "x", y = "y";  ///< dataset names, for files made by others
+  bool allow_fill = false;       ///< what was never written in them counts as its fill value
   bool verify = true;            ///< recompute checksums
 };
 

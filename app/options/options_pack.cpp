@@ -140,10 +140,12 @@ void add_table_options(OptionTable& table, PackOptions& options) {
   static const std::vector<Choice<Missing>> missing{
       {"error", Missing::error}, {"drop", Missing::drop}, {"mean", Missing::mean}};
   table
-      .add_choice("missing", options.missing, "HOW",
-                  "cells that are empty, NA, NaN, null, none or ?: an error, drop (the line), or mean (of the column)",
-                  missing)
-      .only_with("format", {"csv"});
+      .add_choice(
+          "missing", options.missing, "HOW",
+          "cells that are empty, NA, NaN, null, none or ?, and in HDF5 files NaN, _FillValue and what lies outside "
+          "of the valid range: an error, drop (the line or sample), or mean (of the column or feature)",
+          missing)
+      .only_with("format", {"csv", "hdf5"});
 }
 
 void add_hdf5_options(OptionTable& table, PackOptions& options) {
@@ -154,6 +156,8 @@ void add_hdf5_options(OptionTable& table, PackOptions& options) {
   table.add("y-name", options.y_name, "NAME", "dataset that holds the labels; default: y, or the one that fits")
       .check(reject_empty)
       .only_with("format", {"hdf5"});
+  add_allow_fill(table, options.allow_fill);
+  table.find("allow-fill")->only_with("format", {"hdf5"});
   add_layout_option(table, options.layout);
   table.find("layout")->only_with("format", {"hdf5"});
 }

@@ -88,6 +88,7 @@ struct DataOptions {
   std::filesystem::path validation;  ///< "" = the sibling test/ or validation/ of the training data, if any
   double validation_share = 0;       ///< > 0: instead, this share of the samples of `path`
   std::string x = "x", y = "y";      ///< HDF5 dataset names
+  bool allow_fill = false;           ///< what was never written in HDF5 files of others counts as its fill value
   io::Layout layout = io::Layout::automatic;
   Normalization normalize;
   TargetScale targets = TargetScale::automatic;

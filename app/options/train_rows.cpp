@@ -269,6 +269,11 @@ void add_verify_option(OptionTable& table, VerifyData& verify) {
                    "recompute checksums of the shards beforehand; auto: where they hold under 4 GiB in all");
 }
 
+void add_allow_fill(OptionTable& table, bool& allow_fill) {
+  table.add("allow-fill", allow_fill,
+            "numbers that were never written into HDF5 files made by others are data: their fill value is meant");
+}
+
 void add_data_options(OptionTable& table, DataOptions& options) {
   table.group("Data");
   table.add("data", options.path, "PATH",
@@ -278,6 +283,7 @@ void add_data_options(OptionTable& table, DataOptions& options) {
   table.add("x", options.x, "NAME", "HDF5 dataset that holds the samples, for files made by others")
       .check(reject_empty);
   table.add("y", options.y, "NAME", "HDF5 dataset that holds the labels or targets").check(reject_empty);
+  add_allow_fill(table, options.allow_fill);
   add_layout_option(table, options.layout);
   table.add_parsed(
       "normalize", options.normalize, "HOW",
@@ -702,7 +708,8 @@ void add_step_options(OptionTable& table, ExecutionOptions& options) {
       .only_with("device", {"auto", "gpu"});
   table
       .add("tune", options.tune,
-           "GPUs: what is quickest here, not what repeats: algorithms of products and convolutions by timing a few in the "
+           "GPUs: what is quickest here, not what repeats: algorithms of products and convolutions by timing a few in "
+           "the "
            "first step, attention's gradients added in any order; two runs may then differ in the last bits")
       .only_with("device", {"auto", "gpu"});
 }

@@ -56,6 +56,10 @@ std::vector<std::string> words_of(const std::string& list) {
   return words;
 }
 
+io::Gaps gaps_of(const PackOptions& options) {
+  return {.accept_unwritten = options.allow_fill, .deliver_missing = options.missing != io::CsvOptions::Missing::error};
+}
+
 /// parse_pack has set the format.
 std::unique_ptr<io::SampleSource> open_source(const PackOptions& options) {
   switch (options.format.value()) {
@@ -76,7 +80,9 @@ std::unique_ptr<io::SampleSource> open_source(const PackOptions& options) {
                             .x = options.x_name,
                             .y = options.y_name,
                             .unlabelled = io::Unlabelled::accepted,
-                            .layout = options.layout});
+                            .gaps = gaps_of(options),
+                            .layout = options.layout},
+                           options.missing);
     case PackFormat::cifar10:
       return io::open_cifar(options.inputs(), io::CifarKind::cifar10);
     case PackFormat::cifar100:
@@ -170,7 +176,9 @@ int run_pack(comm::MpiSession* session, const PackOptions& options, StopSignals&
   if (options.format == PackFormat::hdf5) {
     peers.all_succeed([&] {
       if (!speaks) return;
-      inspect_data({.x = options.x_name, .y = options.y_name, .unlabelled = io::Unlabelled::accepted}, options.x);
+      inspect_data(
+          {.x = options.x_name, .y = options.y_name, .unlabelled = io::Unlabelled::accepted, .gaps = gaps_of(options)},
+          options.x);
     });
   }
   std::unique_ptr<io::SampleSource> source;

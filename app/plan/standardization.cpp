@@ -76,6 +76,24 @@ std::unique_ptr<io::Dataset> standardized(std::unique_ptr<io::Dataset> data, con
   return std::make_unique<io::StandardizedDataset>(std::move(data), workload.features, workload.targets);
 }
 
+/// --normalize standard, range and affine of numbers that float32 does not tell apart: before they are narrowed.
+void scale_in_double(const Normalization& normalize, Workload& workload) {
+  const io::DatasetInfo& info = workload.training->info();
+  if (workload.model.augmentation) return;
+  io::FeatureScale scale;
+  if (normalize.kind == Kind::affine && normalize.affine.scale > 0) {
+    scale = {.mean = {-static_cast<double>(normalize.affine.shift) / normalize.affine.scale},
+             .deviation = {1 / static_cast<double>(normalize.affine.scale)}};
+  } else if (normalize.kind == Kind::standard && info.standard_deviation > 0) {
+    scale = {.mean = {info.mean}, .deviation = {info.standard_deviation}};
+  } else if (normalize.kind == Kind::range && info.value_max > info.value_min) {
+    scale = {.mean = {info.value_min}, .deviation = {info.value_max - info.value_min}};
+  }
+  if (!scale.needs_double()) return;
+  workload.features = scale;
+  workload.model.input_transform = {};
+}
+
 }  // namespace
 
 void standardize(comm::Communicator& communicator, const TrainOptions& options, const io::TrainingRecord* before,
@@ -83,6 +101,7 @@ void standardize(comm::Communicator& communicator, const TrainOptions& options, 
   const io::DatasetInfo& info = workload.training->info();
   if (info.tokens) return;
   Wish wish = wish_of(options, workload);
+  const io::FileType x_type = workload.training->x_type();
   if (wish.x && features_of(info.x) > kMostFeatures) {
     throw UsageError(
         fmt::format("--normalize per-feature goes up to {} features, and the samples have {}: give "
@@ -99,11 +118,17 @@ void standardize(comm::Communicator& communicator, const TrainOptions& options, 
   }
   if (wish.any()) {
     const FeatureStatistics found = gather_statistics(communicator, *workload.training);
-    if (wish.x || (wish.x_if_asked && io::asks_for_scale(found.x))) workload.features = io::scale_of(found.x);
-    if (wish.y || (wish.y_if_asked && io::asks_for_scale(found.y))) workload.targets = io::scale_of(found.y);
+    if (wish.x || (wish.x_if_asked && io::asks_for_scale(found.x))) {
+      workload.features = io::scale_of(found.x, x_type);
+    }
+    if (wish.y || (wish.y_if_asked && io::asks_for_scale(found.y))) {
+      workload.targets = io::scale_of(found.y, workload.training->y_type());
+    }
   }
+  if (x_type == io::FileType::float64 && workload.features.empty()) scale_in_double(options.data.normalize, workload);
   warn_of_large_inputs(communicator, options, workload);
-  if (workload.features.empty() && workload.targets.empty()) return;
+  const bool narrowed = workload.training->y_type() == io::FileType::float64;
+  if (workload.features.empty() && workload.targets.empty() && !narrowed) return;
   workload.training = standardized(std::move(workload.training), workload);
   workload.validation = standardized(std::move(workload.validation), workload);
   workload.model.sample_type = element_type(workload.training->x_type());

@@ -151,6 +151,7 @@ DataFormat data_format(const TrainOptions& options) {
                     .context = model::tokens_per_sample(options.network),
                     .x = options.data.x,
                     .y = options.data.y,
+                    .gaps = {.accept_unwritten = options.data.allow_fill},
                     .seed = options.work.seed,
                     .shift_windows = options.data.shift_windows,
                     .layout = options.data.layout};
@@ -165,8 +166,9 @@ DataFormat data_format(const TrainOptions& options) {
 }
 
 void inspect_data(const DataFormat& format, const fs::path& path) {
-  io::inspect_in_child("/proc/self/exe", {.path = path, .x = format.x, .y = format.y, .unlabelled = format.unlabelled},
-                       {});
+  io::inspect_in_child(
+      "/proc/self/exe",
+      {.path = path, .x = format.x, .y = format.y, .unlabelled = format.unlabelled, .gaps = format.gaps}, {});
 }
 
 std::unique_ptr<io::Dataset> open_dataset(const DataFormat& format, const fs::path& path, io::IoDeadline* deadline,
@@ -195,8 +197,10 @@ std::unique_ptr<io::Dataset> open_dataset(const DataFormat& format, const fs::pa
                                                                  .x = format.x,
                                                                  .y = format.y,
                                                                  .unlabelled = format.unlabelled,
+                                                                 .gaps = format.gaps,
                                                                  .layout = format.layout,
                                                                  .one_hot = format.one_hot,
+                                                                 .wide_targets = true,
                                                                  .deadline = deadline,
                                                                  .shared = shards});
 }

@@ -55,6 +55,7 @@ struct DataFormat {
   std::int64_t context = 0;  ///< tokens of a sample; 0: it reads samples as they are stored
   std::string x, y;          ///< HDF5 dataset names; of tokens y is ""
   io::Unlabelled unlabelled = io::Unlabelled::refused;
+  io::Gaps gaps = {};
   std::uint64_t seed = 1;  ///< of where samples of tokens begin
   bool shift_windows = true;
   io::Layout layout = io::Layout::automatic;
@@ -64,7 +65,8 @@ DataFormat data_format(const TrainOptions& options);
 /// Data made by others, before this process opens it: in a process of its own, which this program starts once more.
 /// Throws io::FileError.
 void inspect_data(const DataFormat& format, const std::filesystem::path& path);
-/// Samples, or a corpus for a network that reads tokens. Throws UsageError where one is needed and the other is there.
+/// Samples, or a corpus for a network that reads tokens. Targets come as they are, up to float64: whoever trains on
+/// them puts a StandardizedDataset before them. Throws UsageError where one is needed and the other is there.
 /// `deadline` outlives the dataset; nullptr: none.
 std::unique_ptr<io::Dataset> open_dataset(const DataFormat& format, const std::filesystem::path& path,
                                           io::IoDeadline* deadline = nullptr, const SharedData& shared = {});

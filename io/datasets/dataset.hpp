@@ -55,17 +55,20 @@ class Dataset {
   /// Text that is equal when the data is: names, counts, shapes, checksums. For the fingerprint.
   virtual std::string fingerprint() const = 0;
 
-  /// The type in which x reaches the model: uint8 stays uint8, float64 stays float64, tokens are int32, all else
-  /// becomes float32.
+  /// The type in which x reaches the model: uint8 stays uint8, float64 and integers that float32 does not hold (of 32
+  /// and 64 bits) are float64, tokens are int32, all else becomes float32.
   virtual FileType x_type() const noexcept = 0;
-  /// Bytes of one sample as delivered: x as x_type(); y as int32 (classes, tokens) or float32 per target; no labels: y
-  /// takes 0 bytes.
+  /// int32 (classes, tokens) or float32 (targets); float64 where it says so, until targets are standardised.
+  virtual FileType y_type() const noexcept {
+    return info().labels_are_classes || info().tokens ? FileType::int32 : FileType::float32;
+  }
+  /// Bytes of one sample as delivered: x as x_type(), y as y_type(); no labels: y takes 0 bytes.
   virtual std::size_t x_bytes() const noexcept = 0;
   virtual std::size_t y_bytes() const noexcept = 0;
 
   /// Reads samples by index, in the given order. What a sample is may depend on the epoch (windows begin elsewhere in
   /// each), but not in kNoEpoch. Thread-safe. Throws FileError naming file and sample: read errors, labels outside
-  /// [0, classes), NaN or infinity in float data.
+  /// [0, classes), NaN or infinity in float data, numbers beyond the range of float32.
   virtual void read(std::span<const std::int64_t> samples, std::int64_t epoch, std::span<std::byte> x,
                     std::span<std::byte> y) const = 0;
 

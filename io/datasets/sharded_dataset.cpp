@@ -43,19 +43,43 @@ std::optional<std::size_t> first_not_finite(std::span<const std::byte> data, Bit
   }
 }
 
-std::optional<std::size_t> first_not_finite(FileType type, std::span<const std::byte> data) {
+/// Of float64 likewise what float32 does not hold.
+std::optional<std::size_t> first_unusable(FileType type, std::span<const std::byte> data) {
   if (type == FileType::float32) return first_not_finite<float>(data, std::uint32_t{0x7F800000});
-  if (type == FileType::float64) return first_not_finite<double>(data, std::uint64_t{0x7FF0000000000000});
-  return std::nullopt;
+  if (type != FileType::float64) return std::nullopt;
+  const auto unusable = [&](std::size_t i) {
+    double value = 0;
+    std::memcpy(&value, data.data() + i * sizeof value, sizeof value);
+    return !(std::abs(value) <= std::numeric_limits<float>::max());
+  };
+  const std::size_t count = data.size() / sizeof(double);
+  unsigned found = 0;
+  for (std::size_t i = 0; i < count; ++i) found |= static_cast<unsigned>(unusable(i));
+  if (found == 0) return std::nullopt;
+  for (std::size_t i = 0;; ++i) {
+    if (unusable(i)) return i;
+  }
 }
 
-void to_float32(FileType type, std::span<const std::byte> raw, std::byte* out) {
+template <class Number>
+void to_type(FileType type, std::span<const std::byte> raw, std::byte* out) {
   with_elements(type, raw, [&](auto elements) {
     for (std::size_t i = 0; i < elements.size(); ++i) {
-      const auto value = static_cast<float>(elements[i]);
+      const auto value = static_cast<Number>(elements[i]);
       std::memcpy(out + i * sizeof value, &value, sizeof value);
     }
   });
+}
+/// Elements of `type` -> as many of `wanted`, float32 or float64.
+void convert(FileType type, std::span<const std::byte> raw, FileType wanted, std::byte* out) {
+  if (wanted == FileType::float64) return to_type<double>(type, raw, out);
+  to_type<float>(type, raw, out);
+}
+
+/// float32 does not hold all of its numbers.
+bool is_wide(FileType type) {
+  return type == FileType::float64 || type == FileType::int64 || type == FileType::uint64 || type == FileType::int32 ||
+         type == FileType::uint32;
 }
 
 }  // namespace
@@ -65,6 +89,8 @@ struct ShardedDataset::Files {
   std::optional<TargetValues> known_targets;  ///< as the manifest says it
   std::shared_ptr<ShardSet> owned;
   ShardSet& set;
+  bool delivers_missing = false;  ///< as NaN
+  bool wide_targets = false;
   /// Of a shard, as stored; empty: not read yet.
   struct ShardLabels {
     std::mutex loading;
@@ -80,8 +106,10 @@ struct ShardedDataset::Files {
   explicit Files(const DatasetOptions& options)
       : owned(is_packed(options.path) ? open_packed(options)
                                       : std::make_shared<ShardSet>(options.path, options.x, options.y, options.deadline,
-                                                                   options.unlabelled)),
+                                                                   options.unlabelled, options.gaps)),
         set(*owned),
+        delivers_missing(options.gaps.deliver_missing),
+        wide_targets(options.wide_targets),
         labels(set.size()) {
     if (!is_packed(options.path)) describe_without_manifest(options.path);
     stored_y = info.y;
@@ -250,9 +278,38 @@ struct ShardedDataset::Files {
 
   std::string path_of(std::size_t shard) const { return set.path(shard).string(); }
 
-  [[noreturn]] void not_finite(std::size_t shard, std::int64_t row, std::string_view field) const {
+  /// `value`: of float64; of float32 it is not finite.
+  [[noreturn]] void unusable(std::size_t shard, std::int64_t row, std::string_view field, double value) const {
+    if (std::isfinite(value)) {
+      throw FileError(
+          fmt::format("{}: sample {} holds {:.6g} in {}, which is beyond the range of float32, in which "
+                      "networks compute: scale the data",
+                      path_of(shard), row, value, field));
+    }
     throw FileError(fmt::format("{}: sample {} holds NaN or infinity in {}; clean the data and pack it again",
                                 path_of(shard), row, field));
+  }
+  void require_usable(std::size_t shard, std::int64_t first, const Field& field, FileType type,
+                      std::span<const std::byte> numbers) const {
+    if (delivers_missing) return;
+    const auto bad = first_unusable(type, numbers);
+    if (!bad) return;
+    double value = std::numeric_limits<double>::quiet_NaN();
+    if (type == FileType::float64) std::memcpy(&value, &numbers[*bad * sizeof value], sizeof value);
+    unusable(shard, first + static_cast<std::int64_t>(*bad) / field.elements(), field.name, value);
+  }
+  /// uint8, float32, or float64 where float32 may not hold the numbers. What the manifest says of them counts.
+  FileType x_type() const noexcept {
+    constexpr double kMaxExact = 1 << 24;  // whole numbers up to it
+    const FileType stored = info.x.type;
+    if (stored == FileType::uint8) return stored;
+    const bool exact = stored != FileType::float64 && info.has_statistics && -kMaxExact <= info.value_min &&
+                       info.value_max <= kMaxExact;
+    return is_wide(stored) && !exact ? FileType::float64 : FileType::float32;
+  }
+  FileType y_type() const noexcept {
+    if (info.labels_are_classes) return FileType::int32;
+    return wide_targets && is_wide(info.y.type) ? FileType::float64 : FileType::float32;
   }
 
   void read_x(std::size_t shard, std::int64_t first, std::int64_t rows, FileType type, std::span<std::byte> out,
@@ -267,16 +324,14 @@ struct ShardedDataset::Files {
       scratch.resize(info.x.bytes() * static_cast<std::size_t>(rows));
       set.read(shard, 0, first, rows, scratch);
       std::vector<std::byte> floats(out.size());
-      to_float32(info.x.type, scratch, floats.data());
-      to_channels_last(floats, sizeof(float), out);
+      convert(info.x.type, scratch, type, floats.data());
+      to_channels_last(floats, size_of(type), out);
     } else {
       scratch.resize(info.x.bytes() * static_cast<std::size_t>(rows));
       set.read(shard, 0, first, rows, scratch);
-      to_float32(info.x.type, scratch, out.data());
+      convert(info.x.type, scratch, type, out.data());
     }
-    if (const auto bad = first_not_finite(type, out)) {
-      not_finite(shard, first + static_cast<std::int64_t>(*bad) / info.x.elements(), "x");
-    }
+    require_usable(shard, first, info.x, type, out);
   }
 
   void to_channels_last(std::span<const std::byte> samples, std::size_t element, std::span<std::byte> out) const {
@@ -305,10 +360,9 @@ struct ShardedDataset::Files {
                                      static_cast<std::size_t>(rows) * row_bytes);
     }
     if (!info.labels_are_classes) {
-      to_float32(info.y.type, raw, out.data());
-      if (const auto bad = first_not_finite(FileType::float32, out)) {
-        not_finite(shard, first + static_cast<std::int64_t>(*bad) / info.y.elements(), "y");
-      }
+      if (info.y.type == FileType::float64) require_usable(shard, first, info.y, info.y.type, raw);
+      convert(info.y.type, raw, y_type(), out.data());
+      require_usable(shard, first, info.y, y_type(), out);
       return;
     }
     if (one_hot) {
@@ -365,15 +419,13 @@ std::string ShardedDataset::fingerprint() const {
   return fmt::format("{}, {}", head, to_hex(checksum(std::as_bytes(std::span(all)))));
 }
 
-FileType ShardedDataset::x_type() const noexcept {
-  const FileType stored = info().x.type;
-  return stored == FileType::uint8 || stored == FileType::float64 ? stored : FileType::float32;
-}
+FileType ShardedDataset::x_type() const noexcept { return files_->x_type(); }
+FileType ShardedDataset::y_type() const noexcept { return files_->y_type(); }
 std::size_t ShardedDataset::x_bytes() const noexcept {
   return static_cast<std::size_t>(info().x.elements()) * size_of(x_type());
 }
 std::size_t ShardedDataset::y_bytes() const noexcept {
-  return files_->has_y() ? static_cast<std::size_t>(info().y.elements()) * sizeof(float) : 0;
+  return files_->has_y() ? static_cast<std::size_t>(info().y.elements()) * size_of(y_type()) : 0;
 }
 
 void ShardedDataset::read(std::span<const std::int64_t> samples, std::int64_t, std::span<std::byte> x,
@@ -403,6 +455,14 @@ void ShardedDataset::read_labels(std::int64_t first, std::span<std::byte> y) con
   const std::size_t shard = files_->set.shard_of(first);
   std::vector<std::byte> scratch;
   files_->read_y(shard, first - shards()[shard].first, static_cast<std::int64_t>(y.size() / y_bytes()), y, scratch);
+}
+
+ShardedDataset::MissingRows ShardedDataset::missing(std::int64_t first, std::int64_t samples) const {
+  const std::size_t shard = files_->set.shard_of(first);
+  const std::int64_t within = first - shards()[shard].first;
+  const ShardFile& file = files_->set.file(shard);
+  return {.x = file.missing_rows(0, within, samples),
+          .y = files_->has_y() ? file.missing_rows(1, within, samples) : std::vector<bool>()};
 }
 
 void ShardedDataset::will_need(std::int64_t first, std::int64_t count) const noexcept {

@@ -46,6 +46,7 @@ class SplitDataset final : public Dataset {
   const std::vector<std::string>& warnings() const noexcept override { return warnings_; }
   std::string fingerprint() const override;
   FileType x_type() const noexcept override { return data_->x_type(); }
+  FileType y_type() const noexcept override { return data_->y_type(); }
   std::size_t x_bytes() const noexcept override { return data_->x_bytes(); }
   std::size_t y_bytes() const noexcept override { return data_->y_bytes(); }
   void read(std::span<const std::int64_t> samples, std::int64_t epoch, std::span<std::byte> x,

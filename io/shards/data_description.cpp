@@ -23,7 +23,7 @@ FeatureScale scale_entry(const json& object, const char* key) {
   if (!object.contains(key)) return {};
   const json& numbers = entry(object, key);
   FeatureScale scale{.mean = reals_entry(numbers, "mean"), .deviation = reals_entry(numbers, "deviation")};
-  const bool positive = std::all_of(scale.deviation.begin(), scale.deviation.end(), [](float one) { return one > 0; });
+  const bool positive = std::all_of(scale.deviation.begin(), scale.deviation.end(), [](double one) { return one > 0; });
   if (scale.mean.size() != scale.deviation.size() || !positive) {
     throw FileError(fmt::format("{} has no deviation above 0 for each mean", key));
   }

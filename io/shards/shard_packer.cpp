@@ -237,6 +237,15 @@ void ShardPacker::measure(std::size_t f, std::span<const std::byte> block, Runni
       throw FileError(fmt::format("{}: sample {} holds NaN or infinity in {}; clean the data first", manifest_.source,
                                   sample, field.name));
     }
+    if constexpr (std::is_same_v<typename decltype(elements)::value_type, double>) {
+      constexpr double kMax = std::numeric_limits<float>::max();
+      const auto large = std::ranges::find_if(elements, [](double number) { return std::abs(number) > kMax; });
+      if (large == elements.end()) return;
+      throw FileError(
+          fmt::format("{}: sample {} holds {:.6g} in {}, which is beyond the range of float32, in which "
+                      "networks compute; scale the data first",
+                      manifest_.source, done_ + (large - elements.begin()) / field.elements(), *large, field.name));
+    }
   });
 }
 
