@@ -71,10 +71,10 @@ class CsvSource final : public SampleSource {
   std::vector<Field> fields() const override {
     std::int64_t features = 0;
     for (const std::size_t column : inputs_) features += columns_[column].features();
-    std::vector<Field> result{{"x", FileType::float32, {features}}};
+    std::vector<Field> result{{"x", type_of(inputs_), {features}}};
     if (labels_.empty()) return result;
     const auto targets = static_cast<std::int64_t>(labels_.size());
-    result.push_back({"y", options_.label_is_class ? FileType::int32 : FileType::float32,
+    result.push_back({"y", options_.label_is_class ? FileType::int32 : type_of(labels_),
                       targets == 1 ? std::vector<std::int64_t>{} : std::vector<std::int64_t>{targets}});
     return result;
   }
@@ -103,13 +103,13 @@ class CsvSource final : public SampleSource {
       do {
         if (!records_.next() || records_.cells() != columns_.size()) changed();
       } while (left_out(records_));
-      for (const std::size_t column : inputs_) store_input(x, columns_[column]);
+      for (const std::size_t column : inputs_) store_input(x, all[0].type, columns_[column]);
       for (const std::size_t column : labels_) {
         const std::string_view text = csv_trimmed(records_.cell(column));
         if (options_.label_is_class) {
           store(y, classes_.index(text));
         } else {
-          store(y, csv_number(text).value_or(0));
+          store_number(y, all[1].type, csv_number(text).value_or(0));
         }
       }
     }
@@ -127,15 +127,25 @@ class CsvSource final : public SampleSource {
     out += sizeof value;
   }
 
-  void store_input(std::byte*& x, const CsvColumn& column) {
+  /// float32, unless the numbers of a column need more.
+  FileType type_of(const std::vector<std::size_t>& columns) const {
+    const auto needs_double = [this](std::size_t column) { return columns_[column].needs_double(); };
+    return std::any_of(columns.begin(), columns.end(), needs_double) ? FileType::float64 : FileType::float32;
+  }
+  static void store_number(std::byte*& out, FileType type, double number) {
+    if (type == FileType::float64) return store(out, number);
+    store(out, static_cast<float>(number));
+  }
+
+  void store_input(std::byte*& x, FileType type, const CsvColumn& column) {
     const std::string_view text = csv_trimmed(records_.cell(column.index()));
     if (column.is_text()) {
       const std::size_t category = column.category(text);  // none of them where it is missing
-      for (std::size_t i = 0; i < column.categories().size(); ++i) store(x, i == category ? 1.0F : 0.0F);
+      for (std::size_t i = 0; i < column.categories().size(); ++i) store_number(x, type, i == category ? 1 : 0);
     } else if (csv_missing(text)) {
-      store(x, static_cast<float>(column.mean()));
-    } else if (const std::optional<float> number = csv_number(text)) {
-      store(x, *number);
+      store_number(x, type, column.mean());
+    } else if (const std::optional<double> number = csv_number(text)) {
+      store_number(x, type, *number);
     } else {
       changed();
     }
@@ -235,6 +245,7 @@ class CsvSource final : public SampleSource {
     const std::string where = columns_[column].text();
     if (!options_.label_is_class) {
       if (!csv_number(text)) refuse_number(path(), records.line(), where, text);
+      columns_[column].add(text, records.line());
       return;
     }
     if (text.empty()) throw FileError(fmt::format("{}:{}: the label in {} is empty", path(), records.line(), where));

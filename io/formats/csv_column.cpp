@@ -5,6 +5,7 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -18,6 +19,14 @@ namespace {
 constexpr std::size_t kMostCategories = 1000;
 constexpr std::size_t kCellShown = 40;
 
+/// A number, but beyond the range of float32.
+bool is_large(std::string_view text) {
+  double value = 0;
+  const char* const last = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), last, value);
+  return stop == last && (error == std::errc::result_out_of_range || std::isfinite(value));
+}
+
 bool is_digit(char letter) { return letter >= '0' && letter <= '9'; }
 
 }  // namespace
@@ -28,16 +37,18 @@ std::string_view csv_trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
 }
 
-std::optional<float> csv_number(std::string_view text) {
+std::optional<double> csv_number(std::string_view text) {
   const std::string_view digits = text.starts_with('+') ? text.substr(1) : text;
   const char* const last = digits.data() + digits.size();
-  float value = 0;
+  double value = 0;
   const auto [stop, error] = std::from_chars(digits.data(), last, value);
-  if (error == std::errc() && stop == last && std::isfinite(value)) return value;
-  if (error != std::errc::result_out_of_range) return std::nullopt;
-  double wide = 1;  // from_chars calls 1e-60 out of range for float; so is 1e60, which is no number for us
-  std::from_chars(digits.data(), last, wide);
-  return std::abs(wide) < 1 ? std::optional(0.0F) : std::nullopt;
+  if (stop != last) return std::nullopt;
+  if (error == std::errc::result_out_of_range) {  // from_chars does not say on which side
+    const bool is_tiny = digits.find("e-") != std::string_view::npos || digits.find("E-") != std::string_view::npos;
+    return is_tiny ? std::optional(0.0) : std::nullopt;
+  }
+  if (error != std::errc() || !(std::abs(value) <= std::numeric_limits<float>::max())) return std::nullopt;
+  return value;
 }
 
 bool csv_missing(std::string_view text) {
@@ -82,15 +93,21 @@ void refuse_number(const std::string& file, std::int64_t line, const std::string
     remedy =
         ": it looks like a date. Make numbers of it (a year, a day of the year, seconds), or leave the column out "
         "with --ignore-columns";
+  } else if (is_large(text)) {
+    remedy = " within the range of float32, in which networks compute: scale the column";
   }
   throw FileError(fmt::format("{}:{}: {} holds \"{}\", which is no finite number{}", file, line, column,
                               readable(text.substr(0, kCellShown)), remedy));
 }
 
 void CsvColumn::add(std::string_view cell, std::int64_t line) {
-  if (const std::optional<float> number = csv_number(cell)) {
+  if (const std::optional<double> number = csv_number(cell)) {
     ++numbers_;
     sum_ += *number;
+    const double from_centre = *number - centre_;
+    centre_ += from_centre / static_cast<double>(numbers_);
+    squares_ += from_centre * (*number - centre_);
+    rounding_ = std::max(rounding_, std::abs(*number - static_cast<double>(static_cast<float>(*number))));
     return;
   }
   std::optional<Seen>& first = csv_missing(cell) ? first_missing_ : first_text_;
@@ -100,6 +117,11 @@ void CsvColumn::add(std::string_view cell, std::int64_t line) {
   if (numbers_ > 0 || categories_.size() > kMostCategories) return;
   const std::string category(cell);
   if (place_.emplace(category, categories_.size()).second) categories_.push_back(category);
+}
+
+bool CsvColumn::needs_double() const noexcept {
+  constexpr double kMatters = 1e-6;
+  return numbers_ > 0 && rounding_ > kMatters * std::sqrt(squares_ / static_cast<double>(numbers_));
 }
 
 std::size_t CsvColumn::category(std::string_view cell) const {

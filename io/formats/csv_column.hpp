@@ -14,8 +14,8 @@ namespace lockstep::io {
 
 /// Without blanks at its ends.
 std::string_view csv_trimmed(std::string_view text);
-/// A finite number; what is too small for a float is 0.
-std::optional<float> csv_number(std::string_view text);
+/// A number within the range of float32; what is too small for a double is 0.
+std::optional<double> csv_number(std::string_view text);
 /// An empty cell, or one of the words that stand for one: NA, N/A, NaN, null, none, ?
 bool csv_missing(std::string_view text);
 /// Whether it reads like a day, or a day and a time: 2024-05-31, 31.05.2024, 5/31/24 12:00.
@@ -42,6 +42,8 @@ class CsvColumn {
     return is_text() ? static_cast<std::int64_t>(categories_.size()) : std::int64_t{1};
   }
   double mean() const noexcept { return numbers_ > 0 ? sum_ / static_cast<double>(numbers_) : 0; }
+  /// float32 would move some of its numbers by a part of their deviation that may matter: Unix times, long numbers.
+  bool needs_double() const noexcept;
   /// In the order of first sight.
   const std::vector<std::string>& categories() const noexcept { return categories_; }
   /// Beyond the last one where there is no such category.
@@ -56,6 +58,8 @@ class CsvColumn {
   std::string text_;
   std::int64_t numbers_ = 0, texts_ = 0;
   double sum_ = 0;
+  double centre_ = 0, squares_ = 0;  ///< mean so far, sum of squared deviations from it (Welford 1962)
+  double rounding_ = 0;              ///< by which float32 moves a number at most
   std::optional<Seen> first_text_, first_missing_;
   std::vector<std::string> categories_;
   std::unordered_map<std::string, std::size_t> place_;
