@@ -62,7 +62,7 @@ void require_written(const ShardFile& file, const Gaps& gaps, const InspectionPr
   }
 }
 
-/// What has an offset is read without the library; where numbers can be missing, this finds them early.
+/// Data with an offset are read without the library; numbers that can be missing are looked for early.
 void read_some(const ShardFile& file, std::size_t field, std::size_t most, const InspectionProgress& progress) {
   const StoredField& stored = file.fields()[field];
   if (stored.offset && !stored.meaning.can_be_missing()) return;

@@ -43,7 +43,7 @@ std::optional<std::size_t> first_not_finite(std::span<const std::byte> data, Bit
   }
 }
 
-/// Of float64 likewise what float32 does not hold.
+/// Position of the first NaN, infinity, or float64 beyond the range of float32.
 std::optional<std::size_t> first_unusable(FileType type, std::span<const std::byte> data) {
   if (type == FileType::float32) return first_not_finite<float>(data, std::uint32_t{0x7F800000});
   if (type != FileType::float64) return std::nullopt;

@@ -59,7 +59,7 @@ class ShardedDataset final : public Dataset {
             std::span<std::byte> y) const override;
   /// What read() gives as y of samples from `first` on, all in one shard, as many as fit.
   void read_labels(std::int64_t first, std::span<std::byte> y) const;
-  /// Of samples from `first` on, all in one shard, whether any number is missing in x, or in y.
+  /// Tells whether any number is missing in x, or in y, of samples from `first` on, all in one shard.
   struct MissingRows {
     std::vector<bool> x, y;
   };

@@ -84,12 +84,12 @@ class Hdf5File {
   /// dataset, and those of its sources in turn. Throws FileError where one is missing, unless `missing` is accepted,
   /// and for a virtual dataset that is made of itself.
   std::vector<std::filesystem::path> other_files(std::string_view dataset, bool accept_missing) const;
-  /// What of a dataset nobody has written, so that the library reads fill values there: how much and where, in words;
+  /// The part of a dataset that nobody has written, where the library reads fill values: how much and where, in words;
   /// "" where all of it is there. Looks at chunks, at the sources of virtual datasets, and at external storage.
   /// `alive` is called now and then. Reads the whole index of the chunks: what is wrong with it anywhere throws
   /// FileError, or crashes the library.
   std::string unwritten(std::string_view dataset, const std::function<void()>& alive) const;
-  /// Where a name is that of a link to something that is not there: what it is, in words; otherwise "".
+  /// Describes a link to something that is not there, in words; "" for any other name.
   std::string dangling(std::string_view object) const;
   /// All strings of a dataset, of fixed or variable length. Throws FileError: other elements, more than the file holds.
   std::vector<std::string> read_texts(std::string_view dataset) const;
@@ -116,7 +116,7 @@ class Hdf5File {
   /// One number or a list of them; empty where there is no such attribute.
   std::vector<double> numbers(std::string_view object, std::string_view attribute) const;
   bool attribute_is_integer(std::string_view object, std::string_view attribute) const;
-  /// Whether netCDF wrote a dataset, and what it is filled with where nothing was written, if that was set.
+  /// Tells whether netCDF wrote a dataset, and the fill value of its unwritten parts, if one was set.
   bool is_netcdf(std::string_view dataset) const;
   std::optional<double> fill_value(std::string_view dataset) const;
   void set_text(std::string_view object, std::string_view attribute, std::string_view value);

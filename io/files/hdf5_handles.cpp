@@ -27,7 +27,7 @@ herr_t keep_innermost(unsigned position, const H5E_error2_t* error, void* out) {
   return 0;
 }
 
-/// Of this thread's last failed call.
+/// The reason of this thread's last failed call.
 std::string& kept_reason() {
   thread_local std::string text;
   return text;

@@ -73,9 +73,9 @@ struct Hdf5Type {
 };
 Hdf5Type hdf5_type(FileType type);
 FileType file_type(hid_t type);  ///< other: neither integer nor float of at most 64 bits
-/// What elements of a type are, in words: "compound (r, i)", "long double".
+/// Names the elements of a type, in words: "compound, records of r, i", "long double".
 std::string type_in_words(hid_t type);
-/// Whether elements are, bit for bit and but for their bytes' order, those of one of this machine's types.
+/// True for elements that are, bit for bit and but for their bytes' order, those of one of this machine's types.
 bool has_plain_bits(hid_t type);
 
 /// Another file that a dataset takes data from.
@@ -140,7 +140,7 @@ struct Hdf5File::Handles {
            transfer(memory_space.get(), file_space.get()) >= 0;
   }
 
-  // Of where data lie (hdf5_sources.cpp).
+  // The places of data (hdf5_sources.cpp).
   /// The file that an object lies in: this one, unless an external link leads to another.
   bool is_in_this_file(const Hdf5Id& object, std::string_view name) const;
   std::filesystem::path home_of(const Hdf5Id& object) const;

@@ -8,7 +8,7 @@ namespace {
 
 /// As a share of the mean: what numbers that should be equal differ by.
 constexpr double kFloatRounding = 1e-6, kDoubleRounding = 1e-14;
-/// Of a deviation: what rounding may move a number by.
+/// As a share of a deviation: what rounding may move a number by.
 constexpr double kNoticeable = 1e-3;
 constexpr double kFarFromZero = 4, kLeastDeviation = 0.25, kGreatestDeviation = 4;
 

@@ -61,7 +61,7 @@ enum class Unlabelled {
   accepted,  ///< as if y had been empty
 };
 
-/// What becomes of numbers that nobody has given, in files made by others.
+/// The treatment of numbers that nobody has given, in files made by others.
 struct Gaps {
   /// Never written: refused (inspect() does it, and labels that are empty texts), or the fill value counts as data.
   bool accept_unwritten = false;
@@ -106,7 +106,7 @@ class ShardFile {
   /// call (0.1 ms): ask for large blocks.
   /// Throws FileError, also where a number is missing and not to be delivered.
   void read_rows(std::size_t field, std::int64_t first, std::int64_t rows, std::span<std::byte> out) const;
-  /// Whether any number of a row is missing: as attributes say, or NaN. Reads them.
+  /// Tells of each row whether any number is missing: as attributes say, or NaN. Reads them.
   std::vector<bool> missing_rows(std::size_t field, std::int64_t first, std::int64_t rows) const;
   /// Asks the kernel to read ahead (POSIX_FADV_WILLNEED); does nothing for data that goes through the library.
   void will_need(std::size_t field, std::int64_t first, std::int64_t rows) const noexcept;

@@ -1,6 +1,6 @@
 /// \file
-/// What the attributes of a dataset say about its numbers: the conventions of netCDF and CF (Climate and Forecast),
-/// which h5py and xarray write, too.
+/// Attributes that give the numbers of a dataset their meaning: the conventions of netCDF and CF (Climate and
+/// Forecast), which h5py and xarray write, too.
 #pragma once
 
 #include <cstddef>
