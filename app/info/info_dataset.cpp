@@ -39,7 +39,7 @@ std::string describe(const io::Field& field) {
                                     : fmt::format("{} [{}]", name_of(field.type), fmt::join(field.sample_shape, ", "));
 }
 
-/// use(numbers of some samples), over all shards, from the label datasets themselves.
+/// use(numbers of some samples, the first of these), over all shards, from the label datasets themselves.
 template <class Number, class Use>
 void for_each_label(const io::ShardedDataset& dataset, const Use& use) {
   const std::int64_t columns = dataset.info().y.elements();
@@ -49,22 +49,27 @@ void for_each_label(const io::ShardedDataset& dataset, const Use& use) {
     for (std::int64_t first = 0; first < shard.count; first += most) {
       labels.resize(static_cast<std::size_t>(std::min(most, shard.count - first) * columns));
       dataset.read_labels(shard.first + first, std::as_writable_bytes(std::span(labels)));
-      use(std::span<const Number>(labels));
+      use(std::span<const Number>(labels), shard.first + first);
     }
   }
 }
 
-/// Samples of each class, or of each label those that have it.
-std::vector<std::int64_t> count_labels(const io::ShardedDataset& dataset) {
+/// Samples of each class, or of each label those that have it. Labels that `can_be_missing` are counted where they are
+/// there.
+std::vector<std::int64_t> count_labels(const io::ShardedDataset& dataset, bool can_be_missing) {
   const io::DatasetInfo& info = dataset.info();
   const auto count = static_cast<std::size_t>(info.labels_are_classes ? info.classes : info.y.elements());
   std::vector<std::int64_t> counts(count);
   if (info.labels_are_classes) {
-    for_each_label<std::int32_t>(dataset, [&](std::span<const std::int32_t> labels) {
-      for (const std::int32_t label : labels) ++counts[static_cast<std::size_t>(label)];
+    for_each_label<std::int32_t>(dataset, [&](std::span<const std::int32_t> labels, std::int64_t first) {
+      const std::vector<bool> missing =
+          can_be_missing ? dataset.missing(first, std::ssize(labels)).y : std::vector<bool>(labels.size());
+      for (std::size_t i = 0; i < labels.size(); ++i) {
+        if (!missing[i]) ++counts[static_cast<std::size_t>(labels[i])];
+      }
     });
   } else {
-    for_each_label<float>(dataset, [&](std::span<const float> labels) {
+    for_each_label<float>(dataset, [&](std::span<const float> labels, std::int64_t) {
       for (std::size_t i = 0; i < labels.size(); ++i) counts[i % count] += labels[i] > 0 ? 1 : 0;
     });
   }
@@ -306,7 +311,17 @@ bool describe_dataset(Console& console, const io::DatasetOptions& data, bool ver
   const std::int64_t each = std::max<std::int64_t>(1, info.y.elements());
   const bool few = info.samples <= kMostLabelsCounted / each && info.classes <= kMostClassesCounted;
   const bool labels = info.labels_are_classes ? info.classes > 0 : info.targets_are_binary && each > 1;
-  if (verify && labels && few) console.info(class_table(info, count_labels(dataset)));
+  if (!verify || !labels || !few) return true;
+  const io::ShardFile first(dataset.shards()[0].file, data.x, data.y, nullptr, data.unlabelled, data.gaps);
+  const std::vector<std::int64_t> counts = count_labels(dataset, first.fields()[1].meaning.can_be_missing());
+  console.info(class_table(info, counts));
+  const std::int64_t known = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  if (info.labels_are_classes && known < info.samples) {
+    console.warn(
+        fmt::format("{} of {} samples miss their label: train refuses them, `lockstep pack --missing drop` leaves "
+                    "them out",
+                    with_commas(info.samples - known), with_commas(info.samples)));
+  }
   return true;
 }
 

@@ -1,4 +1,4 @@
-// Where the data of a dataset lie: in this file, behind an external link, in raw files beside it, in the sources of a
+// The places of a dataset's data: in this file, behind an external link, in raw files beside it, in the sources of a
 // virtual dataset. The library reads fill values, without a word, for whatever is not there.
 #include <algorithm>
 #include <cstdlib>
@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 /// An index of so many chunks is counted in one call, in a second; a larger one is walked.
 constexpr std::uint64_t kMaxCounted = std::uint64_t{1} << 18;
-/// Of missing chunks so many are looked for one by one, to say where they are.
+/// So many chunks are looked for one by one, to say where the missing ones are.
 constexpr std::uint64_t kMaxWalked = std::uint64_t{1} << 20;
 constexpr int kMaxChain = 16;                      ///< of datasets that are made of others
 constexpr std::uint64_t kMaxNumbered = 1'000'000;  ///< files with a number in their name
@@ -100,7 +100,7 @@ std::string text_of(const Read& read) {
   return text;
 }
 
-/// What a mapping of a virtual dataset selects, as far as it reaches within an extent.
+/// The selection of a mapping of a virtual dataset, as far as it reaches within an extent.
 struct Selection {
   std::vector<hsize_t> start, stride, count, block;
   bool regular = false;
@@ -288,11 +288,11 @@ std::vector<Hdf5Source> Hdf5File::Handles::virtual_parts(const Hdf5Id& propertie
   const hssize_t wanted = target.regular ? points(target) : H5Sget_select_npoints(here.get());
   if (H5Sget_select_type(there.get()) == H5S_SEL_ALL) {
     part.elements = static_cast<hsize_t>(wanted);  // its extents are not in this file
-  } else if (H5Sget_select_bounds(there.get(), start.data(), end.data()) >= 0) {
-    for (const hsize_t one : end) part.least.push_back(one + 1);
   } else if (const Selection from = selection_of(there, source_extents.size(), source_extents);
              target.regular && from.regular && from.unlimited) {
-    part.least = least_extents(from, static_cast<hsize_t>(wanted));
+    part.least = least_extents(from, static_cast<hsize_t>(wanted));  // as much of it as this dataset shows
+  } else if (H5Sget_select_bounds(there.get(), start.data(), end.data()) >= 0) {
+    for (const hsize_t one : end) part.least.push_back(one + 1);
   }
   std::vector<Hdf5Source> found;
   const auto add = [&](Hdf5Source one, const std::string& file_name, const std::string& dataset_name) {

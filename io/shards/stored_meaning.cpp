@@ -30,6 +30,30 @@ FileType unsigned_of(FileType type) {
 
 bool is_integer(FileType type) { return type != FileType::float32 && type != FileType::float64; }
 
+/// With what netCDF fills variables where nothing else is said (netcdf.h); it has nothing for bytes.
+std::optional<double> netcdf_fill(FileType type) {
+  switch (type) {
+    case FileType::int16:
+      return -32767;
+    case FileType::uint16:
+      return 65535;
+    case FileType::int32:
+      return -2147483647;
+    case FileType::uint32:
+      return 4294967295;
+    case FileType::int64:
+      return -9223372036854775806.0;
+    case FileType::uint64:
+      return 18446744073709551614.0;
+    case FileType::float32:
+      return 9.9692099683868690e+36F;
+    case FileType::float64:
+      return 9.9692099683868690e+36;
+    default:
+      return std::nullopt;
+  }
+}
+
 /// The number of an attribute, as the elements have it: rounded, or of the same bits.
 double as_element(double value, FileType stored, FileType meant) {
   if (stored == FileType::float32) return static_cast<float>(value);
@@ -59,9 +83,9 @@ StoredMeaning meaning_of(const Hdf5File& file, std::string_view dataset, FileTyp
       meaning.markers.push_back({.value = element(value), .name = name});
     }
   }
-  // netCDF has no fill value of its own for bytes.
-  if (size_of(stored) > 1 && !file.has_attribute(dataset, "_FillValue") && file.is_netcdf(dataset)) {
-    if (const auto fill = file.fill_value(dataset)) {
+  if (!file.has_attribute(dataset, "_FillValue") && file.is_netcdf(dataset)) {
+    const std::optional<double> fill = file.fill_value(dataset);
+    if (fill && fill == netcdf_fill(stored)) {
       meaning.markers.push_back({.value = element(*fill), .name = "netCDF fill value"});
     }
   }

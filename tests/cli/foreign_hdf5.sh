@@ -24,7 +24,7 @@ def low(f, kind, values, memory, plist=None, name=b"x"):
     d = h5py.h5d.create(f.id, name, kind, space, plist)
     d.write(h5py.h5s.ALL, h5py.h5s.ALL, values, memory)
 
-# Where the bytes are
+# Bytes in many places
 with h5py.File("part.h5", "w") as f:
     f["other"] = rng.normal(5, 1, (60, 6)).astype("f4")
     f["x"], f["images"], f["y"] = x, x, y
@@ -51,7 +51,7 @@ expect("virtual")
 with h5py.File("block.h5", "w", userblock_size=512) as f:
     f["x"], f["y"] = x, y
 expect("block")
-# What the bits are
+# Bits
 for name, offset, order in ("bits_12", 0, h5py.h5t.STD_U16LE), ("bits_12_high", 4, h5py.h5t.STD_U16LE), ("bits_12_big", 0, h5py.h5t.STD_U16BE):
     kind = order.copy(); kind.set_precision(12); kind.set_offset(offset)
     with new(name) as f:
@@ -74,7 +74,7 @@ with new("compact") as f:
     plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE); plist.set_layout(h5py.h5d.COMPACT)
     low(f, h5py.h5t.NATIVE_FLOAT, x, h5py.h5t.NATIVE_FLOAT, plist)
 expect("compact")
-# What the numbers mean
+# Attributes
 packed = rng.integers(-3000, 3000, (60, 6)).astype("i2")
 with new("scaled") as f:
     f["x"] = packed
@@ -104,7 +104,7 @@ with new("label_hole") as f:
     del f["y"]; f["y"] = z
     f["y"].attrs["missing_value"] = np.int32(-999)
     f["x"] = x
-# What was never written
+# Never written
 with new("half") as f:
     f.create_dataset("x", (60, 6), "f4", chunks=(10, 6), compression="gzip")[:30] = x[:30]
 with new("corner") as f:
@@ -142,7 +142,29 @@ virtual("v_shorter", [(slice(0, 30), S("part.h5", "x")[:30]), (slice(30, 60), S(
 virtual("v_itself", [(slice(0, 60), S("v_itself.h5", "x"))])
 virtual("v_chain", [(slice(0, 60), S("v_hole.h5", "x"))])
 with h5py.File("short_rows.h5", "w") as f: f["x"] = x[:50]
-# What cannot be read
+# Selections without an end: files with a number in their names, sources that grow
+for k in range(6):
+    with h5py.File(f"numbered{k}.h5", "w") as f: f["x"] = x[10 * k:10 * k + 10]
+def mapped(name, mappings):
+    with new(name, libver="v110") as f:
+        plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE); plist.set_layout(h5py.h5d.VIRTUAL)
+        for file, here, there in mappings: plist.set_virtual(here, file, b"x", there)
+        h5py.h5d.create(f.id, b"x", h5py.h5t.NATIVE_FLOAT, mappings[-1][1], plist)
+def endless(column, columns):
+    space = h5py.h5s.create_simple((1, 6), (h5py.h5s.UNLIMITED, 6))
+    space.select_hyperslab((0, column), (1, 1), block=(h5py.h5s.UNLIMITED, columns))
+    return space
+here = h5py.h5s.create_simple((10, 6), (h5py.h5s.UNLIMITED, 6))
+here.select_hyperslab((0, 0), (h5py.h5s.UNLIMITED, 1), stride=(10, 1), block=(10, 6))
+there = h5py.h5s.create_simple((10, 6)); there.select_hyperslab((0, 0), (1, 1), block=(10, 6))
+mapped("numbered", [(b"numbered%b.h5", here, there)])
+expect("numbered")
+for name, rows in ("grown", 60), ("grown_less", 45):
+    with h5py.File(name + "_part.h5", "w") as f: f.create_dataset("x", data=x[:rows], maxshape=(None, 6), chunks=(10, 6))
+mapped("growing", [(b"grown_part.h5", endless(0, 6), endless(0, 6))])
+expect("growing")
+mapped("uneven", [(b"grown_part.h5", endless(0, 3), endless(0, 3)), (b"grown_less_part.h5", endless(3, 3), endless(3, 3))])
+# Unreadable
 with new("damaged") as f:
     d = f.create_dataset("x", data=x, chunks=(10, 6), compression="gzip")
     at = d.id.get_chunk_info(3).byte_offset
@@ -164,7 +186,7 @@ with new("newer", libver="earliest") as f:
     d = f.create_dataset("x", data=x)
     place = d.id.get_offset().to_bytes(8, "little")
 patched("newer.h5", bytes([3, 1]) + place, bytes([5, 1]) + place)
-# What they are
+# Kinds of elements and links
 with new("compound") as f: f["x"] = np.zeros(60, [("mass", "f4"), ("charge", "i4")])
 with new("complex") as f: f["x"] = np.zeros((60, 2), "c8")
 with new("long_double") as f: f["x"] = np.zeros((60, 2), np.longdouble)
@@ -177,7 +199,7 @@ with h5py.File("dangling_alone.h5", "w") as f: f["samples"] = h5py.SoftLink("/da
 END
 python3 make.py || exit 1
 
-# What `pack` makes of a file, beside what h5py reads.
+# The numbers that `pack` makes of a file, beside those that h5py reads.
 cat >same.py <<'END'
 import sys, h5py, numpy as np
 wanted, tolerance = np.load(sys.argv[2]), float(sys.argv[3])
@@ -231,6 +253,7 @@ refused v_twice '180 of its 360 elements come from nowhere.*within samples 30 to
 refused v_half 'come from half\.h5:x: 3 of its 6 chunks were never written'
 refused v_short 'come from short_rows\.h5:x, which has the shape \(50, 6\) where 360 numbers are needed'
 refused v_shorter 'come from short_rows\.h5:x, which has the shape \(50, 6\) where at least \(60, 6\) is needed'
+refused uneven 'come from grown_less_part\.h5:x, which has the shape \(45, 6\) where at least \(60, 6\) is needed'
 refused v_itself 'x is a virtual dataset that is made of itself'
 refused v_chain 'come from v_hole\.h5:x: 60 of its 360 elements come from nowhere'
 refused damaged 'cannot read samples 30 to 39 of dataset x, whose chunk is damaged.*inflate'
@@ -291,6 +314,8 @@ missing valid 'sample [0-9]+ of x holds -29[0-9][0-9], outside of what its attri
   'samples miss a number'
 missing nan_fill 'sample 50 of x holds nan, its _FillValue' 'missing  1 of 360' '1 of 60 samples'
 missing label_hole 'sample 9 of y holds -999, its missing_value' 'missing_value -999' '1 of 60 samples'
+run info label_hole.h5
+expect_out '^  0 +19 '; expect_err '1 of 60 samples miss their label'
 check "numbers that are scaled"
 run info scaled.h5
 expect_out 'int16 as float64: scale_factor 0\.001 and add_offset 1\.5 applied'
