@@ -126,8 +126,11 @@ void add_table_options(OptionTable& table, PackOptions& options) {
       .add("label-column", options.label_column, "COLUMN",
            "the label: a name from the header or an index from 0 (from the end: -1 is the last); default: no label")
       .only_with("format", {"csv"});
-  table.add("regression", options.regression, "the label is a number to predict, not a class; several: a,b,c")
-      .only_with("format", {"csv"});
+  table
+      .add("regression", options.regression,
+           "the label is a number to predict, not a class; csv, several: a,b,c. Also of npy, idx and hdf5, where whole "
+           "numbers are classes")
+      .only_with("format", {"csv", "npy", "idx", "hdf5"});
   table.add("ignore-columns", options.ignore_columns, "COLUMNS", "not used: names or indices, comma-separated")
       .only_with("format", {"csv"});
   using Text = io::CsvOptions::Text;
@@ -236,7 +239,7 @@ void check_format(const OptionTable& table, const PackOptions& options) {
         "--vocabulary is missing: how many different tokens there are, those that do not occur included (GPT-2: "
         "50257)");
   }
-  if (options.regression && options.label_column.empty()) {
+  if (options.regression && options.format == PackFormat::csv && options.label_column.empty()) {
     throw UsageError("--regression needs --label-column: the column to predict");
   }
 }

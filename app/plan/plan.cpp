@@ -445,7 +445,7 @@ Workload open_workload(comm::Communicator& communicator, const TrainOptions& opt
   DataPaths paths;
   all_succeed_or_usage(communicator, [&] { paths = resolve_data_paths(options.data); });
   const SharedData shared = open_together(communicator, std::array{paths.training, paths.validation}, deadline);
-  all_succeed_or_usage(communicator, [&] { workload = prepare_workload(options, world, deadline, shared); });
+  all_succeed_or_usage(communicator, [&] { workload = prepare_workload(options, world, deadline, shared, before); });
   standardize(communicator, options, before, workload);
   return workload;
 }

@@ -15,6 +15,7 @@
 #include "io/datasets/split_dataset.hpp"
 #include "io/datasets/token_dataset.hpp"
 #include "io/foreign_files.hpp"
+#include "io/shards/data_description.hpp"
 #include "io/shards/shard_manifest.hpp"
 
 namespace lockstep::app {
@@ -146,17 +147,34 @@ model::SampleShape sample_shape(const io::DatasetInfo& info, const std::optional
   return shape;
 }
 
-DataFormat data_format(const TrainOptions& options) {
+namespace {
+
+io::LabelMeaning label_meaning(const TrainOptions& options, const io::TrainingRecord* before) {
+  using enum io::LabelMeaning;
+  if (options.loss.kind) return *options.loss.kind == model::LossKind::softmax_cross_entropy ? classes : numbers;
+  if (before == nullptr || before->data_description.empty()) return automatic;
+  switch (io::data_description_from_json(before->data_description).labels) {
+    case io::Labels::classes:
+      return classes;
+    case io::Labels::targets:
+      return numbers;
+    case io::Labels::none:
+      break;
+  }
+  return automatic;
+}
+
+}  // namespace
+
+DataFormat data_format(const TrainOptions& options, const io::TrainingRecord* before) {
   DataFormat format{.network = options.network.name,
                     .context = model::tokens_per_sample(options.network),
                     .x = options.data.x,
                     .y = options.data.y,
                     .seed = options.work.seed,
                     .shift_windows = options.data.shift_windows,
-                    .layout = options.data.layout};
-  if (options.loss.kind && *options.loss.kind != model::LossKind::softmax_cross_entropy) {
-    format.one_hot = io::OneHot::numbers;
-  }
+                    .layout = options.data.layout,
+                    .labels = label_meaning(options, before)};
   if (format.context > 0) {
     format.y.clear();
     if (!options.was_set("x")) format.x = io::kTokensName;
@@ -196,7 +214,7 @@ std::unique_ptr<io::Dataset> open_dataset(const DataFormat& format, const fs::pa
                                                                  .y = format.y,
                                                                  .unlabelled = format.unlabelled,
                                                                  .layout = format.layout,
-                                                                 .one_hot = format.one_hot,
+                                                                 .labels = format.labels,
                                                                  .deadline = deadline,
                                                                  .shared = shards});
 }
@@ -336,11 +354,12 @@ void match_validation(Workload& workload) {
 
 }  // namespace
 
-Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline* deadline, const SharedData& shared) {
+Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline* deadline, const SharedData& shared,
+                          const io::TrainingRecord* before) {
   Workload workload;
   workload.paths = resolve_data_paths(options.data);
   const DataPaths& paths = workload.paths;
-  const DataFormat format = data_format(options);
+  const DataFormat format = data_format(options, before);
   // Names of datasets belong to the data that others made, where only one of the two is theirs.
   DataFormat packed = format;
   if (!paths.validation.empty() && is_packed_data(paths.training) != is_packed_data(paths.validation)) {
@@ -349,7 +368,10 @@ Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline
   }
   const auto format_of_data = [&](const fs::path& path) {
     DataFormat of_data = is_packed_data(path) ? packed : format;
-    if (workload.training && !workload.training->info().labels_are_classes) of_data.one_hot = io::OneHot::numbers;
+    if (workload.training) {
+      of_data.labels =
+          workload.training->info().labels_are_classes ? io::LabelMeaning::classes : io::LabelMeaning::numbers;
+    }
     return of_data;
   };
   workload.training = open_dataset(format_of_data(paths.training), paths.training, deadline, shared);

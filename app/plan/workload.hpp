@@ -58,9 +58,11 @@ struct DataFormat {
   std::uint64_t seed = 1;  ///< of where samples of tokens begin
   bool shift_windows = true;
   io::Layout layout = io::Layout::automatic;
-  io::OneHot one_hot = io::OneHot::classes;  ///< numbers where the network does not tell classes apart
+  io::LabelMeaning labels = io::LabelMeaning::automatic;  ///< of data made by others, where it is known
 };
-DataFormat data_format(const TrainOptions& options);
+/// `before`: the checkpoint that the run goes on from, or whose network is to be used: labels mean what they meant to
+/// it.
+DataFormat data_format(const TrainOptions& options, const io::TrainingRecord* before = nullptr);
 /// Data made by others, before this process opens it: in a process of its own, which this program starts once more.
 /// Throws io::FileError.
 void inspect_data(const DataFormat& format, const std::filesystem::path& path);
@@ -131,9 +133,9 @@ struct Workload {
 };
 
 /// Opens and validates the data and builds the network; no communication. Throws UsageError, io::FileError.
-/// `deadline`: of its files; outlives them.
+/// `deadline`: of its files; outlives them. `before`: the checkpoint that the run goes on from.
 Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline* deadline = nullptr,
-                          const SharedData& shared = {});
+                          const SharedData& shared = {}, const io::TrainingRecord* before = nullptr);
 /// How a rank reads its part of the training data, from the first epoch on.
 io::PrefetcherOptions reading(const Workload& workload, int rank, int world);
 

@@ -16,7 +16,6 @@
 #include "io/files/checksum.hpp"
 #include "io/files/element_cast.hpp"
 #include "io/shards/shard_manifest.hpp"
-#include "io/shards/target_values.hpp"
 
 namespace lockstep::io {
 namespace {
@@ -83,9 +82,9 @@ struct ShardedDataset::Files {
                                                                    options.unlabelled)),
         set(*owned),
         labels(set.size()) {
-    if (!is_packed(options.path)) describe_without_manifest(options.path);
+    if (!is_packed(options.path)) describe_without_manifest(options);
     stored_y = info.y;
-    if (has_y() && !info.labels_are_classes) understand_targets(options.one_hot);
+    if (has_y() && !info.labels_are_classes) understand_targets(options.labels);
     arrange(options.layout);
     refuse_masks();
     load_labels();
@@ -147,12 +146,12 @@ struct ShardedDataset::Files {
     return std::make_shared<ShardSet>(options.path, manifest, options.deadline);
   }
 
-  void describe_without_manifest(const std::filesystem::path& path) {
+  void describe_without_manifest(const DatasetOptions& options) {
     const ShardFile& first = set.file(0);
     info.samples = set.rows();
     info.x = first.fields()[0].field;
     if (first.fields().size() > 1) info.y = first.fields()[1].field;
-    info.source = path.filename().string();
+    info.source = options.path.filename().string();
     if (const auto& attributes = first.attributes()) {  // shards without their manifest
       info.labels_are_classes = attributes->labels == Labels::classes;
       info.classes = attributes->classes;
@@ -166,13 +165,29 @@ struct ShardedDataset::Files {
                         path_of(0), info.classes, info.samples));
       }
     } else {
-      info.labels_are_classes =
-          has_y() && info.y.elements() == 1 && info.y.type != FileType::float32 && info.y.type != FileType::float64;
+      info.labels_are_classes = has_y() && info.y.elements() == 1 && are_classes(options.labels);
       if (info.x.type == FileType::uint8) info.value_max = 255;
       if (info.x.type == FileType::uint16) info.value_max = 65535;
       if (info.labels_are_classes) count_classes();
       if (!set.text_classes().empty()) info.class_names = set.text_classes();
     }
+  }
+
+  /// One rule for labels of one element, of whatever type and shape.
+  bool are_classes(LabelMeaning wanted) {
+    if (!set.text_classes().empty()) return true;
+    if (wanted == LabelMeaning::numbers) return false;
+    if (info.y.type != FileType::float32 && info.y.type != FileType::float64) return true;
+    WholeNumbers numbers;
+    for (std::size_t shard = 0; shard < set.size() && numbers.are_whole(); ++shard) {
+      set.stream(shard, 1, [&](std::int64_t, std::span<const std::byte> block) { numbers.add(info.y.type, block); });
+    }
+    if (wanted == LabelMeaning::classes ? !numbers.are_whole() : !numbers.are_classes()) return false;
+    set.warnings().push_back(
+        fmt::format("{}: {} holds whole numbers as floats: taken as labels of classes (--loss mean-squared-error, or "
+                    "--regression of pack, takes them as numbers to predict)",
+                    path_of(0), set.file(0).fields()[1].dataset));
+    return true;
   }
 
   TargetValues look_at_targets() const {
@@ -184,11 +199,11 @@ struct ShardedDataset::Files {
   }
 
   /// Rows of zeros with a single 1 are classes, rows of zeros and ones are labels.
-  void understand_targets(OneHot wanted) {
+  void understand_targets(LabelMeaning wanted) {
     if (info.y.sample_shape.size() > 1) return;
     const TargetValues values = known_targets ? *known_targets : look_at_targets();
     info.targets_are_binary = values != TargetValues::any;
-    if (values == TargetValues::any || wanted == OneHot::numbers || info.y.sample_shape.empty()) return;
+    if (values == TargetValues::any || wanted == LabelMeaning::numbers || info.y.sample_shape.empty()) return;
     const std::int64_t columns = info.y.elements();
     one_hot = values == TargetValues::one_hot;
     if (one_hot) {
@@ -211,18 +226,21 @@ struct ShardedDataset::Files {
       set.stream(shard, 1, [&](std::int64_t first, std::span<const std::byte> block) {
         with_elements(info.y.type, block, [&](auto elements) {
           for (std::size_t i = 0; i < elements.size(); ++i) {
-            const auto label = static_cast<std::int64_t>(elements[i]);
+            const std::int64_t label = is_whole(elements[i]) ? static_cast<std::int64_t>(elements[i]) : -1;
             if (label < 0 || label > std::numeric_limits<std::int32_t>::max()) {
-              throw FileError(fmt::format("{}: sample {} has label {}, which is no class number", path_of(shard),
-                                          first + static_cast<std::int64_t>(i), label));
+              throw FileError(
+                  fmt::format("{}: sample {} has label {}, which is no class number (--loss "
+                              "mean-squared-error, or --regression of pack, predicts such numbers)",
+                              path_of(shard), first + static_cast<std::int64_t>(i), label_text(elements[i])));
             }
             info.classes = std::max(info.classes, label + 1);
             if (!plausible_classes(info.classes, info.samples)) {
-              throw FileError(
-                  fmt::format("{}: sample {} has label {}, which {} samples do not explain: it is damaged, "
-                              "or {} holds no class numbers (numbers to predict are floats)",
-                              path_of(shard), first + static_cast<std::int64_t>(i), label, info.samples,
-                              set.file(shard).fields()[1].dataset));
+              throw FileError(fmt::format(
+                  "{}: sample {} has label {}, which {} samples do not explain: it is damaged, "
+                  "or {} holds no class numbers (--loss mean-squared-error, or --regression of pack, takes them "
+                  "as numbers to predict)",
+                  path_of(shard), first + static_cast<std::int64_t>(i), label, info.samples,
+                  set.file(shard).fields()[1].dataset));
             }
           }
         });
@@ -323,10 +341,10 @@ struct ShardedDataset::Files {
     }
     with_elements(info.y.type, raw, [&](auto elements) {
       for (std::size_t i = 0; i < elements.size(); ++i) {
-        const auto label = static_cast<std::int64_t>(elements[i]);
+        const std::int64_t label = is_whole(elements[i]) ? static_cast<std::int64_t>(elements[i]) : -1;
         if (label < 0 || label >= info.classes) {
           throw FileError(fmt::format("{}: sample {} has label {}, outside [0, {})", path_of(shard),
-                                      first + static_cast<std::int64_t>(i), label, info.classes));
+                                      first + static_cast<std::int64_t>(i), label_text(elements[i]), info.classes));
         }
         const auto value = static_cast<std::int32_t>(label);
         std::memcpy(out.data() + i * sizeof value, &value, sizeof value);

@@ -14,6 +14,7 @@
 #include "io/datasets/shared_shards.hpp"
 #include "io/files/io_deadline.hpp"
 #include "io/shards/shard_file.hpp"
+#include "io/shards/target_values.hpp"
 
 namespace lockstep::io {
 
@@ -24,17 +25,15 @@ enum class Layout {
   channels_last,
 };
 
-/// What rows of zeros with a single 1 are.
-enum class OneHot { classes, numbers };
-
 struct DatasetOptions {
   std::filesystem::path path;  ///< a shard folder, a folder of .h5/.hdf5 files, or one such file
   std::string x = "x";         ///< dataset names, for files made by others
   std::string y = "y";
   Unlabelled unlabelled = Unlabelled::refused;  ///< files made by others that have no y
   Layout layout = Layout::automatic;
-  OneHot one_hot = OneHot::classes;
-  IoDeadline* deadline = nullptr;             ///< of opening and reading; it outlives the dataset. nullptr: none
+  LabelMeaning labels =
+      LabelMeaning::automatic;     ///< of files made by others; rows of zeros with a single 1 are classes, too
+  IoDeadline* deadline = nullptr;  ///< of opening and reading; it outlives the dataset. nullptr: none
   std::shared_ptr<SharedShards> shared = {};  ///< path's, opened by all ranks together; nullptr: opened here
 };
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "io/files/hdf5_file.hpp"
+#include "io/shards/target_values.hpp"
 #include "io/text/token_info.hpp"
 
 namespace lockstep::io {
@@ -52,9 +53,11 @@ class SampleSource {
 };
 
 /// IDX (yann.lecun.com format), plain or .gz: x images, y labels (may be empty: no labels).
-std::unique_ptr<SampleSource> open_idx(const std::filesystem::path& x, const std::filesystem::path& y);
-/// NumPy .npy, C order; y may be empty. Float y: targets; integer y of one element: classes.
-std::unique_ptr<SampleSource> open_npy(const std::filesystem::path& x, const std::filesystem::path& y);
+std::unique_ptr<SampleSource> open_idx(const std::filesystem::path& x, const std::filesystem::path& y,
+                                       LabelMeaning labels = LabelMeaning::automatic);
+/// NumPy .npy, C order; y may be empty.
+std::unique_ptr<SampleSource> open_npy(const std::filesystem::path& x, const std::filesystem::path& y,
+                                       LabelMeaning labels = LabelMeaning::automatic);
 
 struct CsvOptions {
   bool header = true;
@@ -115,14 +118,15 @@ struct ImageFolderOptions {
   std::int64_t height = 0, width = 0;
   /// Scaled until the shorter side fits, then the centre; false: scaled to exactly this size.
   bool crop = true;
+  bool scale = true;          ///< false: all images have this size already
   std::int64_t channels = 0;  ///< 1: grey, 3: colours, 0: grey where all images are
   int threads = 0;            ///< that decode; 0: one per core
 };
-/// A folder with one sub-folder of JPEG and PNG files per class: x uint8 [height, width, channels] (palette becomes
-/// RGB, transparency is dropped, rotations noted in the file are not applied), y the class. Classes and files in the
-/// order of their names.
+/// A folder with one sub-folder of image files per class, at any depth: x uint8 [height, width, channels], uint16 where
+/// images have more than 8 bits a channel (palette becomes RGB, opacity is left out, images are upright as their EXIF
+/// orientation says, no gamma is applied), y the class. Classes and files in the order of their names.
 std::unique_ptr<SampleSource> open_image_folder(const std::filesystem::path& folder, const ImageFolderOptions& options);
-/// Whether this program was built with the libraries for JPEG and PNG.
+/// Whether this program was built with the libraries for JPEG and PNG, at least.
 bool can_decode_images() noexcept;
 
 /// The smallest type that holds tokens of a vocabulary: uint8, uint16 or int32.

@@ -220,7 +220,9 @@ StoredField ShardFile::describe(const Hdf5File& file, const std::string& name, c
   }
   if (attributes_) file.require_plain(dataset);
   const DatasetLayout layout = file.layout(dataset);
-  const bool names_classes = layout.text && name == "y" && layout.shape.size() == 1;
+  const auto is_one = [](std::int64_t extent) { return extent == 1; };
+  const bool names_classes = layout.text && name == "y" && !layout.shape.empty() &&
+                             std::all_of(layout.shape.begin() + 1, layout.shape.end(), is_one);
   if (layout.type == FileType::other && !names_classes) {
     throw FileError(fmt::format("{}: the elements of {} are {}", path_.string(), dataset,
                                 layout.text ? "texts: only labels may be, one for each sample"

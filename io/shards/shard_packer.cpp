@@ -16,6 +16,7 @@
 #include "io/files/durable_file.hpp"
 #include "io/files/element_cast.hpp"
 #include "io/files/hdf5_file.hpp"
+#include "io/shards/target_values.hpp"
 
 namespace lockstep::io {
 namespace {
@@ -247,13 +248,13 @@ void ShardPacker::check_labels(std::span<const std::byte> block, std::int64_t& l
       const auto label = static_cast<std::int64_t>(labels[i]);
       if (label < 0 || label >= class_limit_) {
         throw FileError(fmt::format("{}: sample {} has label {}, outside [0, {})", manifest_.source,
-                                    done_ + static_cast<std::int64_t>(i), label, class_limit_));
+                                    done_ + static_cast<std::int64_t>(i), label_text(labels[i]), class_limit_));
       }
       largest = std::max(largest, label);
       if (!classes_known_ && !plausible_classes(label + 1, manifest_.samples)) {
         throw FileError(
             fmt::format("{}: sample {} has label {}, which {} samples do not explain: it is damaged, or the "
-                        "labels are no class numbers (numbers to predict are floats; csv: --regression)",
+                        "labels are no class numbers (--regression takes them as numbers to predict)",
                         manifest_.source, done_ + static_cast<std::int64_t>(i), label, manifest_.samples));
       }
     }

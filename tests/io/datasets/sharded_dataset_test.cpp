@@ -273,7 +273,7 @@ TEST_F(ShardedDatasetTest, UnderstandsFilesOfOthersAtFirstSight) {
   EXPECT_THAT(several.warnings().back(), HasSubstr("taken as 3 labels"));
   EXPECT_FALSE(ShardedDataset(file({0, 1, 2, 1, 0, 0}, {2, 4})).info().targets_are_binary);
   DatasetOptions as_numbers = file({0, 0, 1, 1, 0, 0}, {2, 4});
-  as_numbers.one_hot = OneHot::numbers;
+  as_numbers.labels = LabelMeaning::numbers;
   const ShardedDataset numbers(as_numbers);
   EXPECT_TRUE(numbers.info().targets_are_binary);
   EXPECT_EQ((read<std::uint8_t, float>(numbers, {1}).y), (std::vector<float>{1, 0, 0}));

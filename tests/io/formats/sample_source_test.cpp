@@ -201,6 +201,12 @@ TEST_F(Npy, KindOfLabelsFollowsTheirType) {
                                          stored({1.0F, 2.0F, 3.0F, 4.0F}, false)));
   EXPECT_TRUE(open_npy(x, classes)->labels_are_classes());
   EXPECT_FALSE(open_npy(x, targets)->labels_are_classes());
+  const auto floats =
+      with("f.npy", npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 1), }", stored({1.0F, 1.0F}, false)));
+  EXPECT_TRUE(open_npy(x, floats)->labels_are_classes());
+  EXPECT_EQ(open_npy(x, floats)->fields()[1].type, FileType::int32);
+  EXPECT_FALSE(open_npy(x, floats, LabelMeaning::numbers)->labels_are_classes());
+  EXPECT_FALSE(open_npy(x, classes, LabelMeaning::numbers)->labels_are_classes());
   EXPECT_EQ(open_npy(x, targets)->fields()[1].elements(), 2);
   EXPECT_EQ(open_npy(x, targets)->fields()[0].sample_shape, std::vector<std::int64_t>{});
 }
