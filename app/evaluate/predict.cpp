@@ -126,6 +126,7 @@ io::PredictionContent content_of(const TrainedModel& subject) {
           .targets = !info.y.name.empty(),
           .class_names =
               info.class_names.empty() && subject.trained_on() ? subject.trained_on()->class_names : info.class_names,
+          .sample_names = info.sample_names,
           .about = {{"program",
                      fmt::format("lockstep {} on a {} in {}", program_version(),
                                  subject.backend().is_host() ? "cpu" : "gpu", model::name_of(subject.precision()))},

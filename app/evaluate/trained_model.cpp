@@ -20,14 +20,16 @@
 #include "comm/agreement.hpp"
 #include "io/datasets/split_dataset.hpp"
 #include "io/datasets/standardized_dataset.hpp"
+#include "io/image_dataset.hpp"
 
 namespace lockstep::app {
 
 namespace {
 
 /// What the network reads.
-DataFormat format_of(const TrainOptions& trained, const TrainedModel::Request& request) {
-  DataFormat format = data_format(trained);
+DataFormat format_of(const TrainOptions& trained, const io::TrainingRecord& record,
+                     const TrainedModel::Request& request) {
+  DataFormat format = data_format(trained, &record);
   const TrainedModel::Labels labels = request.labels;
   if (format.context == 0) {
     const bool packed = is_packed_data(trained.data.validation);
@@ -98,17 +100,34 @@ void TrainedModel::find_data(comm::Communicator& communicator, const Request& re
     if (average_ && trained_.optimizer.average_decay == 0) {
       throw UsageError("--average: the run kept no average of its weights (its --average-decay was 0)");
     }
-    if (communicator.rank() != 0) return;
+    if (communicator.rank() != 0 || takes_images(request)) return;
     const comm::LongOperation inspecting(communicator, "inspecting the data");
-    inspect_data(format_of(trained_, request), data());
+    inspect_data(format_of(trained_, source_.record(), request), data());
   });
+}
+
+/// Predictions need no labels, and images no packing.
+bool TrainedModel::takes_images(const Request& request) const {
+  return request.labels == Labels::as_they_come && io::is_image_folder(data());
+}
+
+std::unique_ptr<io::Dataset> TrainedModel::open_images() const {
+  const io::TrainingRecord& record = source_.record();
+  if (record.data_description.empty()) {
+    throw UsageError(
+        fmt::format("{} holds images, and {} does not say what data it was trained on: pack the images first",
+                    data().string(), source_.file().string()));
+  }
+  return std::make_unique<io::ImageDataset>(data(), io::data_description_from_json(record.data_description).x);
 }
 
 void TrainedModel::open_data(comm::Communicator& communicator, const Request& request, io::IoDeadline& deadline) {
   const std::string of_classes = broadcast_text(communicator, source_.metric_key() == "accuracy" ? "classes" : "");
   const SharedData shared = open_together(communicator, std::array{data()}, &deadline);
   all_succeed_or_usage(communicator, [&] {
-    std::unique_ptr<io::Dataset> opened = open_dataset(format_of(trained_, request), data(), &deadline, shared);
+    std::unique_ptr<io::Dataset> opened =
+        takes_images(request) ? open_images()
+                              : open_dataset(format_of(trained_, source_.record(), request), data(), &deadline, shared);
     if (const double share = trained_.data.validation_share; share > 0) {
       opened = std::make_unique<io::SplitDataset>(std::move(opened), share, io::SplitDataset::Part::validation);
     }

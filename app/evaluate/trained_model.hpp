@@ -34,7 +34,7 @@ class TrainedModel {
     std::int64_t batch = 0;            ///< samples at once; 0: as in the run
     Labels labels = Labels::required;
     std::optional<Normalization> normalize =
-        {};  ///< how the numbers become the network's input; nullopt: as in the run
+        {};                                     ///< how the numbers become the network's input; nullopt: as in the run
     VerifyData verify = VerifyData::automatic;  ///< checksums of the data
   };
   /// Collective. Reads the checkpoint on rank 0, opens the data, takes the memory, restores the weights. Throws
@@ -66,6 +66,8 @@ class TrainedModel {
  private:
   void follow_run(const std::filesystem::path& checkpoint);
   void find_data(comm::Communicator& communicator, const Request& request);
+  bool takes_images(const Request& request) const;
+  std::unique_ptr<io::Dataset> open_images() const;
   void open_data(comm::Communicator& communicator, const Request& request, io::IoDeadline& deadline);
   void match_data(std::unique_ptr<io::Dataset>& opened);
   void standardize();

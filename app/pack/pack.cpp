@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "app/pack/pack_ranks.hpp"
 #include "app/plan/workload.hpp"
@@ -19,6 +20,7 @@
 #include "io/datasets/dataset_source.hpp"
 #include "io/datasets/sharded_dataset.hpp"
 #include "io/datasets/token_dataset.hpp"
+#include "io/formats/image_listing.hpp"
 #include "io/shards/sample_source.hpp"
 #include "io/shards/shard_writer.hpp"
 #include "io/text/tokenizer_files.hpp"
@@ -56,13 +58,22 @@ std::vector<std::string> words_of(const std::string& list) {
   return words;
 }
 
+io::ImageFolderOptions image_options(const PackOptions& options) {
+  const ImageSize size = options.size.value_or(ImageSize{.crop = true});
+  return {.height = size.height, .width = size.width, .crop = size.crop, .channels = options.channels};
+}
+
+io::LabelMeaning label_meaning(const PackOptions& options) {
+  return options.regression ? io::LabelMeaning::numbers : io::LabelMeaning::automatic;
+}
+
 /// parse_pack has set the format.
 std::unique_ptr<io::SampleSource> open_source(const PackOptions& options) {
   switch (options.format.value()) {
     case PackFormat::idx:
-      return io::open_idx(options.x, options.y);
+      return io::open_idx(options.x, options.y, label_meaning(options));
     case PackFormat::npy:
-      return io::open_npy(options.x, options.y);
+      return io::open_npy(options.x, options.y, label_meaning(options));
     case PackFormat::csv:
       return io::open_csv(options.x, {.header = options.header,
                                       .separator = options.separator,
@@ -76,16 +87,14 @@ std::unique_ptr<io::SampleSource> open_source(const PackOptions& options) {
                             .x = options.x_name,
                             .y = options.y_name,
                             .unlabelled = io::Unlabelled::accepted,
-                            .layout = options.layout});
+                            .layout = options.layout,
+                            .labels = label_meaning(options)});
     case PackFormat::cifar10:
       return io::open_cifar(options.inputs(), io::CifarKind::cifar10);
     case PackFormat::cifar100:
       return io::open_cifar(options.inputs(), io::CifarKind::cifar100);
-    case PackFormat::images: {
-      const ImageSize size = options.size.value_or(ImageSize{.crop = true});
-      return io::open_image_folder(
-          options.x, {.height = size.height, .width = size.width, .crop = size.crop, .channels = options.channels});
-    }
+    case PackFormat::images:
+      return io::open_image_folder(options.x, image_options(options));
     case PackFormat::text:
       return io::open_text(options.inputs(), text_options(options));
     case PackFormat::tokens:
@@ -106,6 +115,48 @@ std::string describe(const io::Field& field) {
   return field.sample_shape.empty()
              ? fmt::format("{} {}", field.name, name_of(field.type))
              : fmt::format("{} {} [{}]", field.name, name_of(field.type), fmt::join(field.sample_shape, ", "));
+}
+
+/// Images that are split already, all as the first part is: of one size, channels, depth and classes.
+std::vector<io::NamedSource> open_image_parts(const PackOptions& options, const std::vector<io::ImagePart>& parts) {
+  std::vector<io::NamedSource> sources;
+  io::ImageFolderOptions like_first = image_options(options);
+  for (const io::ImagePart& part : parts) {
+    sources.push_back({part.name, io::open_image_folder(part.folder, like_first)});
+    const io::SampleSource &first = *sources.front().source, &one = *sources.back().source;
+    const io::Field x = first.fields()[0];
+    if (like_first.height == 0) {
+      like_first.height = x.sample_shape[0], like_first.width = x.sample_shape[1], like_first.scale = false;
+    }
+    if (x.sample_shape[2] == 3) like_first.channels = 3;
+    if (one.class_names() != first.class_names()) {
+      throw io::FileError(fmt::format("{} and {} have different classes ({} and {}): give both the same sub-folders",
+                                      parts.front().folder.string(), part.folder.string(),
+                                      fmt::join(first.class_names(), ", "), fmt::join(one.class_names(), ", ")));
+    }
+    if (one.fields()[0] != x) {
+      throw io::FileError(fmt::format("{} and {} have images of different kinds, {} and {}: convert them to one",
+                                      parts.front().folder.string(), part.folder.string(), describe(x),
+                                      describe(one.fields()[0])));
+    }
+  }
+  return sources;
+}
+
+/// Parts with names, or all in one without a name.
+std::vector<io::NamedSource> open_parts(const PackOptions& options) {
+  if (options.format == PackFormat::images) {
+    if (const std::vector<io::ImagePart> parts = io::image_parts(options.x); !parts.empty()) {
+      if (options.validation == 0) return open_image_parts(options, parts);
+      throw UsageError(
+          fmt::format("{} is split already, into {}/ and others: leave --validation out, or name the "
+                      "folder of one part with --x",
+                      options.x.string(), parts.front().name));
+    }
+  }
+  std::vector<io::NamedSource> all;
+  all.push_back({"", open_source(options)});
+  return all;
 }
 
 std::string describe(const io::SampleSource& source) {
@@ -173,21 +224,24 @@ int run_pack(comm::MpiSession* session, const PackOptions& options, StopSignals&
       inspect_data({.x = options.x_name, .y = options.y_name, .unlabelled = io::Unlabelled::accepted}, options.x);
     });
   }
-  std::unique_ptr<io::SampleSource> source;
+  std::vector<io::NamedSource> parts;
   peers.all_succeed([&] {
-    source = open_source(options);
-    source->verify(peers.rank(), peers.size());
+    parts = open_parts(options);
+    for (const io::NamedSource& part : parts) part.source->verify(peers.rank(), peers.size());
   });
-  const std::string noun = source->token_info() ? "token" : "sample";
-  const std::int64_t all = source->count();
-  const std::int64_t validation = options.validation > 0 ? validation_count(options, all) : 0;
-  console.info(fmt::format("reading  {}\n         {}", source->description(), describe(*source)));
-  for (const std::string& remark : source->remarks()) console.info("         " + remark);
+  const io::SampleSource& first = *parts.front().source;
+  const std::string noun = first.token_info() ? "token" : "sample";
+  const std::int64_t validation = options.validation > 0 ? validation_count(options, first.count()) : 0;
+  for (const io::NamedSource& part : parts) {
+    console.info(fmt::format("reading  {}\n         {}{}{}", part.source->description(), part.name,
+                             part.name.empty() ? "" : ": ", describe(*part.source)));
+    for (const std::string& remark : part.source->remarks()) console.info("         " + remark);
+  }
   console.info(fmt::format("writing  {} ({}{})", options.out.string(), counted(options.shards, "shard"),
                            peers.size() > 1 ? fmt::format(" by {} ranks", peers.size()) : ""));
 
   std::size_t sample_bytes = 0;
-  for (const io::Field& field : source->fields()) sample_bytes += field.bytes();
+  for (const io::Field& field : first.fields()) sample_bytes += field.bytes();
   const StopWatch watch;
   signals.note();  // from here on there is something to tidy up
   const io::PackProgress progress = [&](std::int64_t done, std::int64_t of) {
@@ -206,13 +260,19 @@ int run_pack(comm::MpiSession* session, const PackOptions& options, StopSignals&
     return 1;
   };
   try {
-    if (options.validation > 0) {
-      const io::OpenSource open = [&] { return source ? std::move(source) : open_source(options); };
+    if (parts.size() > 1) {
+      std::vector<std::string> names;
+      for (const io::NamedSource& part : parts) names.push_back(part.name);
+      const auto written = io::write_parts([&] { return std::move(parts); }, writing, progress);
+      for (std::size_t i = 0; i < names.size(); ++i) folders.emplace_back(options.out / names[i], written[i]);
+    } else if (options.validation > 0) {
+      std::unique_ptr<io::SampleSource> begun = std::move(parts.front().source);
+      const io::OpenSource open = [&] { return begun ? std::move(begun) : open_source(options); };
       const io::SplitSummary split =
           io::write_split(open, {.validation = validation, .seed = options.seed}, writing, progress);
       folders = {{options.out / io::kTrainName, split.train}, {options.out / io::kValidationName, split.validation}};
     } else {
-      folders = {{options.out, io::write_shards(*source, writing, progress)}};
+      folders = {{options.out, io::write_shards(*parts.front().source, writing, progress)}};
     }
   } catch (const Cancelled&) {
     return cancelled();

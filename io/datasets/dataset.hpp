@@ -28,7 +28,8 @@ struct DatasetInfo {
   double mean = 0, standard_deviation = 1;  ///< of x over all elements; only with a manifest
   bool has_statistics = false;
   std::string source;
-  std::optional<TokenInfo> tokens;  ///< set: x and y are windows of tokens, int32 [context]
+  std::vector<std::string> sample_names = {};  ///< of files that are a sample each; empty: samples have numbers alone
+  std::optional<TokenInfo> tokens;             ///< set: x and y are windows of tokens, int32 [context]
 };
 
 /// One shard file as opened.

@@ -53,9 +53,10 @@ std::string quoted(const std::string& text) {
   return quoted.append(1, '"');
 }
 
-/// For spreadsheets: a line of names, then `index,target,class,SCORES` for each sample of `file`, classes by their
-/// names where they have some. Returns the temporary that holds it, on the device.
-fs::path write_as_text(const fs::path& file, const fs::path& csv, IoDeadline* deadline) {
+/// For spreadsheets: a line of names, then `index,file,target,class,SCORES` for each sample of `file`, classes by their
+/// names where they have some, `file` where samples have names. Returns the temporary that holds it, on the device.
+fs::path write_as_text(const fs::path& file, const fs::path& csv, const std::vector<std::string>& sample_names,
+                       IoDeadline* deadline) {
   const Hdf5File in(file, Hdf5File::Access::read);
   const std::vector<std::int64_t> shape = in.layout(kScores).shape;
   const std::int64_t samples = shape.at(0), outputs = shape.at(1);
@@ -72,6 +73,7 @@ fs::path write_as_text(const fs::path& file, const fs::path& csv, IoDeadline* de
     return i < names.size() ? quoted(names[i]) : fmt::format("{}", label);
   };
   std::vector<std::string> head{"index"};
+  if (!sample_names.empty()) head.emplace_back("file");
   for (std::int64_t i = 0; i < target_columns; ++i) head.push_back(classes ? "target" : name_of_column("target", i));
   if (classes) head.emplace_back("class");
   for (std::int64_t i = 0; i < outputs; ++i) head.push_back(name_of_column(classes ? "score" : "predicted", i));
@@ -98,6 +100,9 @@ fs::path write_as_text(const fs::path& file, const fs::path& csv, IoDeadline* de
       std::string text;
       for (std::int64_t row = 0; row < count; ++row) {
         text += fmt::format("{}", first + row);
+        if (!sample_names.empty()) {
+          text += fmt::format(",{}", quoted(sample_names[static_cast<std::size_t>(first + row)]));
+        }
         if (!label.empty()) text += fmt::format(",{}", name_of_class(label[static_cast<std::size_t>(row)]));
         for (std::int64_t i = 0; !numbers.empty() && i < outputs; ++i)
           text += fmt::format(",{}", numbers[static_cast<std::size_t>(row * outputs + i)]);
@@ -310,7 +315,8 @@ void PredictionWriter::finish() {
   }
   IoDeadline* const deadline = output_.deadline;
   note_progress();  // the file may stay as it is for long: the text comes first
-  const fs::path text = output_.csv.empty() ? fs::path() : write_as_text(partial_, output_.csv, deadline);
+  const fs::path text =
+      output_.csv.empty() ? fs::path() : write_as_text(partial_, output_.csv, content_.sample_names, deadline);
   const IoDeadline::Operation renaming(deadline, IoDeadline::Kind::writing, output_.file);
   rename_to(partial_, output_.file);
   ::unlink(progress_.c_str());

@@ -31,6 +31,7 @@ struct PredictionContent {
   bool classes = false;
   bool targets = false;
   std::vector<std::string> class_names = {};                    ///< may be empty
+  std::vector<std::string> sample_names = {};                   ///< for the text: a column "file"; empty: there is none
   std::vector<std::pair<std::string, std::string>> about = {};  ///< attributes of `/`: name, text
 };
 
