@@ -168,7 +168,7 @@ struct ShardedDataset::Files {
       info.labels_are_classes = has_y() && info.y.elements() == 1 && are_classes(options.labels);
       if (info.x.type == FileType::uint8) info.value_max = 255;
       if (info.x.type == FileType::uint16) info.value_max = 65535;
-      if (info.labels_are_classes) count_classes();
+      if (info.labels_are_classes) count_classes(options.labels);
       if (!set.text_classes().empty()) info.class_names = set.text_classes();
     }
   }
@@ -221,7 +221,8 @@ struct ShardedDataset::Files {
                               where, columns));
   }
 
-  void count_classes() {
+  void count_classes(LabelMeaning wanted) {
+    std::int64_t smallest = std::numeric_limits<std::int64_t>::max();
     for (std::size_t shard = 0; shard < set.size(); ++shard) {
       set.stream(shard, 1, [&](std::int64_t first, std::span<const std::byte> block) {
         with_elements(info.y.type, block, [&](auto elements) {
@@ -233,6 +234,7 @@ struct ShardedDataset::Files {
                               "mean-squared-error, or --regression of pack, predicts such numbers)",
                               path_of(shard), first + static_cast<std::int64_t>(i), label_text(elements[i])));
             }
+            smallest = std::min(smallest, label);
             info.classes = std::max(info.classes, label + 1);
             if (!plausible_classes(info.classes, info.samples)) {
               throw FileError(fmt::format(
@@ -246,6 +248,11 @@ struct ShardedDataset::Files {
         });
       });
     }
+    if (smallest != 1 || wanted != LabelMeaning::automatic || !set.text_classes().empty()) return;
+    set.warnings().push_back(
+        fmt::format("{}: the labels in {} begin with 1: of the {} classes, which are counted from 0, "
+                    "the first one has no sample",
+                    path_of(0), set.file(0).fields()[1].dataset, info.classes));
   }
 
   /// Where all files are open anyway, at once.

@@ -58,6 +58,9 @@ done
 check "MATLAB counts from 1"
 run train --data matlab.h5 "${train[@]}" --run runs/matlab
 expect_status 0; expect_out 'accuracy'
+expect_err 'matlab\.h5: the labels in y begin with 1: of the 4 classes, which are counted from 0, the first one has no sample'
+run train --data floats.h5 "${train[@]}" --run runs/zero
+expect_status 0; ! grep -q 'begin with 1' err || failed "they begin with 0"
 for labels in halves prices distinct negative; do
   check "$labels: numbers to predict"
   run train --data $labels.h5 "${train[@]}" --run runs/$labels
@@ -77,6 +80,8 @@ check "validation and evaluation take labels as the training did"
 run train --data floats.h5 --validation few.h5 "${train[@]}" --run runs/validated
 expect_status 0
 run eval runs/numbers --data few.h5
+expect_status 0; expect_out 'mean absolute error'
+run eval runs/halves --data floats.h5
 expect_status 0; expect_out 'mean absolute error'
 run eval runs/classes --data halves.h5
 expect_status 2; expect_err 'softmax-cross-entropy needs class labels'
