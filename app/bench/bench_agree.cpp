@@ -217,7 +217,7 @@ bool Comparison::train_here(World& world, const TrainOptions& options) {
   }
   const auto note = [&](const Plan& plan) {
     setting_.network = plan.workload.network->signature();
-    setting_.metric = plan.workload.task->metric_key();
+    setting_.metric = plan.workload.task->best_key();
     setting_.is_better = [task = *plan.workload.task](double a, double b) { return task.is_better(a, b); };
     setting_.global_batch = plan.workload.work.global_batch;
   };

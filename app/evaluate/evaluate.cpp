@@ -1,5 +1,7 @@
 #include "app/evaluate/evaluate.hpp"
 
+#include <cmath>
+
 #include <fmt/format.h>
 
 #include "app/engine/evaluation.hpp"
@@ -37,6 +39,10 @@ int run_eval(comm::MpiSession& session, const EvalOptions& options) {
   const Score result = evaluate(subject.model(), subject.dataset_as_learnt(), *communicator, subject.weights(),
                                 subject.trained().validation.batch, subject.task());
   console.info(fmt::format("{}: {}", subject.description(), subject.task().format_evaluation(result)));
+  if (std::isnan(result.best) && std::isfinite(result.loss)) {
+    console.warn(fmt::format("{} is not defined: all samples of {} are of one class", subject.task().metric_words(),
+                             subject.data().string()));
+  }
   io::MetricRecord record{{"kind", "evaluation"},
                           {"checkpoint", subject.source().file().string()},
                           {"step", subject.source().record().step},

@@ -1,26 +1,12 @@
 #include "app/evaluate/scorer.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
+#include "app/engine/answer_metric.hpp"
 #include "app/plan/workload.hpp"
 
 namespace lockstep::app {
-
-namespace {
-
-/// exp(s_i - max) / sum, in float64.
-void softmax(std::span<float> scores, std::vector<double>& powers) {
-  const double greatest = *std::max_element(scores.begin(), scores.end());
-  powers.clear();
-  for (const float score : scores) powers.push_back(std::exp(score - greatest));
-  const double sum = std::accumulate(powers.begin(), powers.end(), 0.0);
-  std::transform(powers.begin(), powers.end(), scores.begin(),
-                 [sum](double power) { return static_cast<float>(power / sum); });
-}
-
-}  // namespace
 
 Scorer::Scorer(TrainedModel& subject, std::int64_t most)
     : subject_(subject),
@@ -47,10 +33,11 @@ void Scorer::score(std::int64_t first, std::span<float> scores, std::span<std::b
         softmax(scores.subspan(row * outputs_, outputs_), powers_);
       return;
     case model::LossKind::mean_squared_error:
+    case model::LossKind::mean_absolute_error:
+    case model::LossKind::huber:
       return subject_.target_scale().undo(scores);
     case model::LossKind::binary_cross_entropy:
-      std::transform(scores.begin(), scores.end(), scores.begin(),
-                     [](float score) { return static_cast<float>(1 / (1 + std::exp(-static_cast<double>(score)))); });
+      std::transform(scores.begin(), scores.end(), scores.begin(), sigmoid);
   }
 }
 

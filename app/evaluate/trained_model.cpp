@@ -138,6 +138,7 @@ void TrainedModel::open_data(comm::Communicator& communicator, const Request& re
                       .sample_type = element_type(dataset_->x_type())};
     if (!shape.tokens) model_options_.input_transform = input_transform(trained_.data.normalize, info);
     task_.emplace(loss, *network_, info.tokens ? info.tokens->bytes_per_token : 0);
+    task_->choose(trained_.validation.best_by);
   });
   comm::require_equal(communicator, std::vector<comm::FingerprintItem>{{"program", program_version()},
                                                                        {"data", dataset_->fingerprint()}});

@@ -4,6 +4,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -57,7 +58,13 @@ Extremes extremes_of(const std::vector<float>& values) {
 
 /// "accuracy 0.914": what a validation of this very step has found; "": there was none before it was written.
 std::string own_metric(const io::TrainingRecord& record) {
-  for (const char* key : Task::metric_keys()) {
+  constexpr auto kUsual = Task::metric_keys();
+  std::vector<std::string> keys(kUsual.begin(), kUsual.end());
+  try {
+    keys.insert(keys.begin(), key_of(train_options_from_ini(record.configuration).validation.best_by));
+  } catch (const UsageError&) {  // of another program: it says no metric
+  }
+  for (const std::string& key : keys) {
     const std::map<std::int64_t, double> metrics = io::numbers_by_step(record.metrics, "validation", key);
     if (const auto own = metrics.find(record.step); own != metrics.end()) {
       return fmt::format("{} {:.6g}", key, own->second);

@@ -89,6 +89,7 @@ struct PackOptions {
   bool header = true;
   char separator = ',';
   std::string label_column;
+  std::string sample_weight;   ///< a column
   bool regression = false;     ///< the label is a number to predict, not a class
   std::string ignore_columns;  ///< names or indices with commas
   io::CsvOptions::Text text_columns = io::CsvOptions::Text::one_hot;

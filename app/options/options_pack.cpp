@@ -126,6 +126,12 @@ void add_table_options(OptionTable& table, PackOptions& options) {
       .add("label-column", options.label_column, "COLUMN",
            "the label: a name from the header or an index from 0 (from the end: -1 is the last); default: no label")
       .only_with("format", {"csv"});
+  table
+      .add("sample-weight", options.sample_weight, "COLUMN",
+           "a column of numbers of 0 or more, named in the same way, that is no input: `train --sample-weight weight` "
+           "multiplies the samples' losses by them")
+      .only_with("format", {"csv"})
+      .needs("label-column");
   table.add("regression", options.regression, "the label is a number to predict, not a class; several: a,b,c")
       .only_with("format", {"csv"});
   table.add("ignore-columns", options.ignore_columns, "COLUMNS", "not used: names or indices, comma-separated")

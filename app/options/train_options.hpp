@@ -98,8 +98,18 @@ struct DataOptions {
   bool operator==(const DataOptions&) const = default;
 };
 
+/// What the losses of samples are multiplied by, by their classes; before they are brought to a mean of 1.
+struct ClassWeights {
+  bool balanced = false;           ///< all classes together count alike, however many samples they have
+  std::vector<double> given = {};  ///< of each class; empty: 1 each
+  bool any() const noexcept { return balanced || !given.empty(); }
+  bool operator==(const ClassWeights&) const = default;
+};
+
 struct LossOptions {
   std::optional<model::LossKind> kind = {};  ///< nullopt: as the data demands
+  ClassWeights class_weights = {};           ///< in training
+  std::string sample_weight = {};            ///< likewise: name of the data set of the samples' weights; "": none
   double label_smoothing = 0;
   bool operator==(const LossOptions&) const = default;
 };
@@ -169,12 +179,24 @@ struct AgreeOptions : AgreeMode {
   bool operator==(const AgreeOptions&) const = default;
 };
 
+/// What says which of two validations is better.
+enum class BestBy {
+  usual,  ///< accuracy of classes and of labels, mean absolute error of numbers, perplexity of text
+  loss,
+  accuracy,             ///< of classes
+  balanced_accuracy,    ///< of classes: the mean of their recalls
+  f1_macro,             ///< the mean over classes or labels
+  roc_auc,              ///< likewise, of each against all others
+  mean_absolute_error,  ///< of numbers
+};
+
 struct ValidationOptions {
-  std::int64_t every = 0;     ///< steps; 0 = once per epoch; -1 = only at the end
-  std::int64_t batch = 250;   ///< samples per evaluation chunk: part of the definition of the result's last bits
-  bool average = false;       ///< validation and best/target metric use the averaged weights
-  std::int64_t patience = 0;  ///< > 0: stop after so many validations in a row that were not better
-  double min_delta = 0;       ///< better is by more than this
+  std::int64_t every = 0;          ///< steps; 0 = once per epoch; -1 = only at the end
+  std::int64_t batch = 250;        ///< samples per evaluation chunk: part of the definition of the result's last bits
+  bool average = false;            ///< validation and best/target metric use the averaged weights
+  BestBy best_by = BestBy::usual;  ///< the metric of the best checkpoint, of patience and of target_metric
+  std::int64_t patience = 0;       ///< > 0: stop after so many validations in a row that were not better
+  double min_delta = 0;            ///< better is by more than this
   std::optional<double> target_metric = {};  ///< stop when validation reaches it (accuracy >=; error, perplexity <=)
   bool operator==(const ValidationOptions&) const = default;
 };

@@ -179,6 +179,28 @@ std::string servers_text(const ServerChoice& servers) {
   return servers.shared ? "shared" : fmt::format("{}", servers.count);
 }
 
+std::string parse_class_weights(const std::string& text, ClassWeights& value) {
+  if (text == "none") return value = {}, "";
+  if (text == "balanced") return value = {.balanced = true}, "";
+  ClassWeights weights;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t comma = std::min(text.find(',', begin), text.size());
+    double weight = 0;
+    const auto [end, error] = std::from_chars(text.data() + begin, text.data() + comma, weight);
+    if (error != std::errc() || end != text.data() + comma || !std::isfinite(weight) || weight < 0) {
+      return "is neither balanced nor a list of numbers of 0 or more, one for each class";
+    }
+    weights.given.push_back(weight);
+    begin = comma + 1;
+  }
+  return value = std::move(weights), "";
+}
+
+std::string to_text(const ClassWeights& value) {
+  if (value.balanced) return "balanced";
+  return value.given.empty() ? "none" : fmt::format("{}", fmt::join(value.given, ","));
+}
+
 std::string parse_resume(const std::string& text, Resume& value) {
   if (text.empty()) return value = {}, "";
   if (text == "auto") return value = {.from = Resume::From::newest}, "";
@@ -304,13 +326,25 @@ void add_loss_options(OptionTable& table, LossOptions& options) {
   table.add_choice(
       "loss", options.kind, "NAME",
       "auto: softmax cross-entropy for classes, of which a sample has one; binary cross-entropy for rows of "
-      "0 and 1, labels of which a sample has any; squared error for other numbers to predict");
+      "0 and 1, labels of which a sample has any; squared error for other numbers to predict. mean-absolute-error and "
+      "huber bear outliers among these: huber is half the square of errors up to 1 (a standard deviation, where targets "
+      "are standardised) and grows like the absolute error beyond");
   table
       .add("label-smoothing", options.label_smoothing, "S",
            "cross-entropy: the target gives this share of its weight to all classes alike (of labels: to a half); "
            "validation does not")
       .at_least(0)
       .below(1);
+  table.add_parsed(
+      "class-weight", options.class_weights, "balanced|LIST",
+      "factors of the losses of training samples, by their classes: balanced (samples / (classes * samples "
+      "of the class): rare classes count as much as frequent ones) or a number for each class, in the "
+      "order of their numbers. They are scaled to a mean of 1 over the training data; validation counts "
+      "every sample alike",
+      parse_class_weights, to_text);
+  table.add("sample-weight", options.sample_weight, "NAME",
+            "the data set of the training files that holds a factor for the loss of each sample, 0 or more; times the "
+            "one of its class, where both are given, and scaled likewise");
 }
 
 void add_optimizer_options(OptionTable& table, model::OptimizerOptions& options) {
@@ -502,14 +536,20 @@ void add_validation_options(OptionTable& table, ValidationOptions& options) {
   table.add("evaluate-every", options.every, "STEPS", "0: once per epoch; -1: only at the end").at_least(-1);
   table.add("evaluation-batch", options.batch, "SAMPLES", "samples evaluated at once").at_least(1);
   table.add("evaluate-average", options.average, "validate with the averaged weights").needs("average-decay");
+  table.add_choice(
+      "best-by", options.best_by, "METRIC",
+      "the metric of validations that says which checkpoint is the best, and that --patience and "
+      "--target-metric look at; auto: accuracy, mean absolute error or perplexity. balanced-accuracy (the "
+      "mean of the classes' recalls), f1-macro and roc-auc (one against the rest; the mean over classes or "
+      "labels) are for data in which some are rare");
   table.add("patience", options.patience, "N", "stop when N validations in a row have brought nothing better; 0: never")
       .at_least(0);
   table.add("min-delta", options.min_delta, "VALUE", "better is by more than VALUE, in the units of the metric")
       .at_least(0)
       .needs("patience");
-  table.add(
-      "target-metric", options.target_metric, "VALUE",
-      "stop when validation reaches it: accuracy (0 to 1) at least, mean absolute error or perplexity at most VALUE");
+  table.add("target-metric", options.target_metric, "VALUE",
+            "stop when the metric of --best-by reaches it: accuracy (0 to 1), F1 or area at least, loss, mean absolute "
+            "error or perplexity at most VALUE");
 }
 
 void add_start_options(OptionTable& table, StartOptions& options) {

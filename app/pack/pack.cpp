@@ -68,6 +68,7 @@ std::unique_ptr<io::SampleSource> open_source(const PackOptions& options) {
                                       .separator = options.separator,
                                       .label_column = options.label_column,
                                       .label_is_class = !options.regression,
+                                      .weight_column = options.sample_weight,
                                       .ignored = words_of(options.ignore_columns),
                                       .text = options.text_columns,
                                       .missing = options.missing});

@@ -447,6 +447,8 @@ Workload open_workload(comm::Communicator& communicator, const TrainOptions& opt
   const SharedData shared = open_together(communicator, std::array{paths.training, paths.validation}, deadline);
   all_succeed_or_usage(communicator, [&] { workload = prepare_workload(options, world, deadline, shared); });
   standardize(communicator, options, before, workload);
+  workload.weights = gather_loss_weights(communicator, options.loss, *workload.training);
+  workload.model.weighted = !workload.weights.empty();
   return workload;
 }
 

@@ -41,7 +41,7 @@ Wish wish_of(const TrainOptions& options, const Workload& workload) {
   const io::DatasetInfo& info = workload.training->info();
   const DataOptions& data = options.data;
   const bool few = features_of(info.x) <= kMostFeatures;
-  const bool targets = workload.model.loss == model::LossKind::mean_squared_error;
+  const bool targets = model::is_of_numbers(workload.model.loss);
   const bool changes_light = data.augment.brightness != 0 || data.augment.contrast_low != 1 ||
                              data.augment.contrast_high != 1;  // in the units of the stored numbers
   return {.x = data.normalize.kind == Kind::per_feature,

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "app/options/choices.hpp"
 #include "app/options/image_options.hpp"
 #include "app/plan/data_match.hpp"
 #include "app/plan/tuning.hpp"
@@ -89,10 +90,10 @@ model::LossKind loss_kind(const LossOptions& options, const io::DatasetInfo& inf
   if (options.kind == softmax_cross_entropy && !classes) {
     throw UsageError("--loss softmax-cross-entropy needs class labels, and the data holds numbers to predict");
   }
-  if (options.kind == mean_squared_error && classes) {
+  if (options.kind && model::is_of_numbers(*options.kind) && classes) {
     throw UsageError(
-        "--loss mean-squared-error needs numbers to predict, and the data holds class labels; pack it with "
-        "--regression");
+        fmt::format("--loss {} needs numbers to predict, and the data holds class labels; pack it with --regression",
+                    word_of(options.kind)));
   }
   if (options.kind == binary_cross_entropy && !info.targets_are_binary) {
     throw UsageError(fmt::format("--loss binary-cross-entropy needs labels of 0 and 1, and the data holds {}",
@@ -194,6 +195,7 @@ std::unique_ptr<io::Dataset> open_dataset(const DataFormat& format, const fs::pa
   return std::make_unique<io::ShardedDataset>(io::DatasetOptions{.path = path,
                                                                  .x = format.x,
                                                                  .y = format.y,
+                                                                 .weight = format.weight,
                                                                  .unlabelled = format.unlabelled,
                                                                  .layout = format.layout,
                                                                  .one_hot = format.one_hot,
@@ -316,6 +318,17 @@ model::NetworkOptions network_for(const TrainOptions& options, std::int64_t samp
   return network;
 }
 
+/// Of all validation samples, on all ranks together.
+void require_room_for_scores(const io::Dataset& validation, std::int64_t outputs) {
+  constexpr std::int64_t kMaxScores = std::int64_t{1} << 29;  // 4 GiB
+  const std::int64_t samples = validation.info().samples;
+  if (samples <= kMaxScores / outputs) return;
+  throw UsageError(
+      fmt::format("--best-by roc-auc keeps a score for each validation sample and output, {} x {}, and goes "
+                  "up to {} of them: give --best-by balanced-accuracy or f1-macro, or less validation data",
+                  with_commas(samples), with_commas(outputs), with_commas(kMaxScores)));
+}
+
 /// A share of the samples of training is put aside.
 void split_training(double share, Workload& workload) {
   const std::shared_ptr<io::Dataset> whole = std::move(workload.training);
@@ -352,7 +365,14 @@ Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline
     if (workload.training && !workload.training->info().labels_are_classes) of_data.one_hot = io::OneHot::numbers;
     return of_data;
   };
-  workload.training = open_dataset(format_of_data(paths.training), paths.training, deadline, shared);
+  DataFormat weighted = format_of_data(paths.training);
+  weighted.weight = options.loss.sample_weight;
+  workload.training = open_dataset(weighted, paths.training, deadline, shared);
+  if (workload.training->info().holds_weights && weighted.weight.empty()) {
+    workload.notes.push_back(
+        fmt::format("{} holds a weight for each sample, which is not used: --sample-weight {} does",
+                    paths.training.string(), io::kWeightName));
+  }
   if (options.data.validation_share > 0) split_training(options.data.validation_share, workload);
   const io::DatasetInfo& info = workload.training->info();
   require_labels(info, paths.training);
@@ -382,6 +402,9 @@ Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline
   if (options.validation.patience > 0 && !workload.validation) {
     throw UsageError("--patience needs validation data: give --validation");
   }
+  if (options.validation.best_by != BestBy::usual && !workload.validation) {
+    throw UsageError("--best-by needs validation data: name it with --validation");
+  }
   if (options.validation.target_metric && !workload.validation) {
     throw UsageError("--target-metric needs validation data: name it with --validation");
   }
@@ -402,6 +425,8 @@ Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline
   }
   apply_tuning(options.tuning, *workload.network);
   workload.task.emplace(workload.model.loss, *workload.network, info.tokens ? info.tokens->bytes_per_token : 0);
+  workload.task->choose(options.validation.best_by);
+  if (options.validation.best_by == BestBy::roc_auc) require_room_for_scores(*workload.validation, shape.outputs);
   workload.work = work_plan(options, info.samples, world, is_recurrent(*workload.network) ? &kind : nullptr);
   workload.model.sequences = workload.work.most_sequences;
   workload.model.sample_type = element_type(workload.training->x_type());

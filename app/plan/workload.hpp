@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "app/options/train_options.hpp"
+#include "app/plan/loss_weights.hpp"
 #include "app/plan/shared_data.hpp"
 #include "app/plan/task.hpp"
 #include "io/checkpoints/checkpoint.hpp"
@@ -54,6 +55,7 @@ struct DataFormat {
   std::string network = {};  ///< its name, for messages
   std::int64_t context = 0;  ///< tokens of a sample; 0: it reads samples as they are stored
   std::string x, y;          ///< HDF5 dataset names; of tokens y is ""
+  std::string weight = {};  ///< likewise; "": none
   io::Unlabelled unlabelled = io::Unlabelled::refused;
   std::uint64_t seed = 1;  ///< of where samples of tokens begin
   bool shift_windows = true;
@@ -119,6 +121,7 @@ struct Workload {
   std::unique_ptr<io::Dataset> validation;  ///< may be null; with the classes' numbers of the training data
   std::vector<std::string> notes = {};      ///< what was mapped to that end, a sentence each
   std::vector<std::string> warnings = {};   ///< what is likely to be a mistake in it
+  LossWeights weights;                      ///< of the training samples' losses
   io::FeatureScale features, targets;       ///< what the data are standardised with; empty: they are not
   model::NetworkOptions network_options;
   std::unique_ptr<model::Network> network;

@@ -87,7 +87,9 @@ RunHistory read_run(const fs::path& folder, const std::string& name) {
   run.plan = plan_in(io::read_whole(folder / "log.txt").value_or(""));
   run.configuration = io::read_whole(folder / "config.ini").value_or("");
   try {
-    run.options = effective_options(train_options_from_ini(run.configuration));
+    const TrainOptions options = train_options_from_ini(run.configuration);
+    run.options = effective_options(options);
+    if (const std::string chosen = key_of(options.validation.best_by); !chosen.empty()) run.metric = chosen;
   } catch (const UsageError& error) {
     run.problem = fmt::format("{} cannot be read back: {}", (folder / "config.ini").string(), error.what());
   }
@@ -182,13 +184,17 @@ RunSummary summary_of(const RunHistory& run) {
   return summary;
 }
 
-bool is_better_metric(std::string_view key, double a, double b) { return key.ends_with("accuracy") ? a > b : a < b; }
+bool is_better_metric(std::string_view key, double a, double b) {
+  return key.ends_with("accuracy") || key == "f1_macro" || key == "roc_auc" ? a > b : a < b;
+}
 
 std::string format_metric(std::string_view key, double value) {
   return key.ends_with("accuracy") ? fmt::format("{:.2f} %", 100 * value) : fmt::format("{:.5g}", value);
 }
 
 std::string metric_words(std::string_view key) {
+  if (key == "f1_macro") return "F1 (macro)";
+  if (key == "roc_auc") return "ROC AUC";
   std::string words(key);
   std::replace(words.begin(), words.end(), '_', ' ');
   return words;

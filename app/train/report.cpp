@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <ctime>
 #include <vector>
 
@@ -137,8 +138,8 @@ void Reporter::report(const StepFigures& figures, const TimeSplit& split, double
 void Reporter::evaluation(std::int64_t step, double epoch, const Score& score, bool averaged,
                           const EvaluationTime& time) {
   check_owner();
-  const bool better = !best_ || task_.is_better(score.metric, *best_);
-  if (better) best_ = score.metric;
+  const bool better = !best_ || task_.is_better(score.best, *best_);
+  if (better) best_ = score.best;
   const LineStyle style = better ? LineStyle::good : LineStyle::plain;
   std::vector<LineField> line{
       {fmt::format("validation at step {}{}: loss {:.6g}", step, averaged ? " (averaged weights)" : "", score.loss), 9,
@@ -170,17 +171,19 @@ void Reporter::evaluation(std::int64_t step, double epoch, const Score& score, b
   scalar(fmt::format("validation/{}", task_.metric_key()), step, score.metric);
   if (score.top5 >= 0) scalar("validation/top5_accuracy", step, score.top5);
   if (score.f1 >= 0) scalar("validation/f1", step, score.f1);
+  if (task_.needs_answers()) scalar(fmt::format("validation/{}", task_.best_key()), step, score.best);
   if (logs_.tensorboard) logs_.tensorboard->flush();
 }
 
 std::string Reporter::summary() const {
   std::vector<std::vector<std::string>> rows{{"", "step", "loss", task_.metric_words()}};
   const auto add = [&](const char* name, std::int64_t step, double loss, double metric) {
-    rows.push_back({name, with_commas(step), fmt::format("{:.6g}", loss), task_.format_metric(metric)});
+    rows.push_back(
+        {name, with_commas(step), fmt::format("{:.6g}", loss), std::isnan(metric) ? "-" : task_.format_metric(metric)});
   };
-  if (seen_) add("training", seen_at_, seen_->loss, seen_->metric);
+  if (seen_) add("training", seen_at_, seen_->loss, seen_->best);
   const auto losses = io::numbers_by_step(history_, "validation", "loss");
-  const auto metrics = io::numbers_by_step(history_, "validation", task_.metric_key());
+  const auto metrics = io::numbers_by_step(history_, "validation", task_.best_key());
   if (!metrics.empty() && losses.size() == metrics.size()) {
     const auto best = std::min_element(metrics.begin(), metrics.end(), [&](const auto& a, const auto& b) {
       return task_.is_better(a.second, b.second);

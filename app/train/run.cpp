@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <fstream>
 #include <span>
 #include <utility>
@@ -9,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "app/engine/divergence.hpp"
+#include "app/options/choices.hpp"
 #include "app/report/exit_code.hpp"
 #include "app/report/figures.hpp"
 #include "app/train/resume.hpp"
@@ -38,6 +40,19 @@ Run::Run(const Plan& plan, comm::Communicator& communicator, Console& console, E
       patience_(validation_.patience, validation_.min_delta,
                 [task = *workload_.task](double a, double b) { return task.is_better(a, b); }) {}
 
+namespace {
+
+/// Whether the run's validations were compared by this metric so far.
+bool compares_by(const io::TrainingRecord& record, BestBy metric) {
+  try {
+    return train_options_from_ini(record.configuration).validation.best_by == metric;
+  } catch (const UsageError&) {  // of a program that knew no other
+    return metric == BestBy::usual;
+  }
+}
+
+}  // namespace
+
 /// A failure is kept for the next step, so that all ranks end alike.
 template <class Work>
 void Run::keep_error(Work work) {
@@ -65,8 +80,6 @@ void Run::on_rank0(Work work) {
 
 void Run::open_folder(std::optional<io::RunFolder> taken, bool continues, const io::TrainingRecord& from,
                       io::IoDeadline& deadline) {
-  best_metric_ = from.step > 0 ? from.best_metric : best_metric_;
-  target_reached_ = reached_target(best_metric_);
   if (continues) saved_at_ = from.step;
   validated_before_ = from.validated_step;
   first_step_ = from.step;
@@ -74,6 +87,7 @@ void Run::open_folder(std::optional<io::RunFolder> taken, bool continues, const 
   steps_before_ = agree_.round_begin(std::max<std::int64_t>(0, from.step - 1));
   owes_validation_ = from.step > 0 && due(workload_.work.evaluate_every) && validated_before_ < from.step;
   count_earlier_validations(from);
+  target_reached_ = reached_target(best_metric_);
   comm::all_succeed(communicator_, [&] {
     if (communicator_.rank() != 0) return checkpointer_.open({.folder = run_.folder / "checkpoints"}, &deadline);
     reporter_.set_history(from.metrics);
@@ -99,7 +113,7 @@ void Run::open_folder(std::optional<io::RunFolder> taken, bool continues, const 
          .goes_on_from = continues ? from.step : -1,
          .keep_best = run_.keep_best,
          .is_better = [task = *workload_.task](double a, double b) { return task.is_better(a, b); },
-         .metrics = io::numbers_by_step(from.metrics, "validation", workload_.task->metric_key()),
+         .metrics = io::numbers_by_step(from.metrics, "validation", workload_.task->best_key()),
          .lies_behind = [from](std::int64_t step, const std::string& its) { return lies_behind(from, step, its); },
          .still_owner = [folder = folder_] { folder->still_owner(); }},
         &deadline);
@@ -130,15 +144,21 @@ void Run::watch_loss(const StepFigures& figures) {
                                loss_watch_.best()));
 }
 
-/// Collective. Rank 0 knows them all.
+/// Collective. Rank 0 knows them all. A run that goes on by another metric looks for the best of that one.
 void Run::count_earlier_validations(const io::TrainingRecord& from) {
-  for (const auto& [step, metric] : io::numbers_by_step(from.metrics, "validation", workload_.task->metric_key())) {
+  double best = std::numeric_limits<double>::quiet_NaN();
+  for (const auto& [step, metric] : io::numbers_by_step(from.metrics, "validation", workload_.task->best_key())) {
     patience_.saw(metric);
+    if (std::isnan(best) || better(metric, best)) best = metric;
   }
-  std::array<double, 2> counted{patience_.best(), static_cast<double>(patience_.in_vain())};
+  if (communicator_.rank() == 0 && from.step > 0 && compares_by(from, validation_.best_by)) {
+    best = from.best_metric;
+  }
+  std::array<double, 3> counted{patience_.best(), static_cast<double>(patience_.in_vain()), best};
   communicator_.broadcast(std::as_writable_bytes(std::span(counted)), 0);
   communicator_.wait();
   patience_.go_on(counted[0], static_cast<std::int64_t>(counted[1]));
+  best_metric_ = counted[2];
 }
 
 const char* Run::how_it_ended() const {
@@ -224,14 +244,20 @@ void Run::evaluate_now() {
                     "--learning-rate, --warmup-steps or --clip-norm usually helps",
                     evaluated_at_, workload_.paths.validation.string()));
   }
-  if (std::isnan(best_metric_) || better(evaluation.metric, best_metric_)) {
-    best_metric_ = evaluation.metric;
+  if (std::isnan(evaluation.best)) {  // likewise
+    throw comm::AgreedError(fmt::format(
+        "--best-by {}: {} is not defined where all samples are of one class, as in {}: give another metric or other "
+        "validation data",
+        word_of(validation_.best_by), workload_.task->metric_words(), workload_.paths.validation.string()));
+  }
+  if (std::isnan(best_metric_) || better(evaluation.best, best_metric_)) {
+    best_metric_ = evaluation.best;
     best_at_ = evaluated_at_;
   }
-  target_reached_ = reached_target(evaluation.metric);
-  patience_.saw(evaluation.metric);
+  target_reached_ = reached_target(evaluation.best);
+  patience_.saw(evaluation.best);
   last_evaluation_ = evaluation;
-  checkpointer_.validated(evaluated_at_, evaluation.metric);
+  checkpointer_.validated(evaluated_at_, evaluation.best);
   on_rank0([&] {
     reporter_.evaluation(evaluated_at_, epochs_done(), evaluation, validation_.average,
                          {.seconds = seconds, .training = time().total});
@@ -323,7 +349,7 @@ std::string Run::summary() const {
     text += fmt::format("; validation{} {}",
                         evaluated_at_ == trainer_.steps_done() ? "" : fmt::format(" at step {}", evaluated_at_),
                         workload_.task->format_evaluation(*last_evaluation_));
-    if (better(best_metric_, last_evaluation_->metric)) text += fmt::format(", best metric {:.6g}", best_metric_);
+    if (better(best_metric_, last_evaluation_->best)) text += fmt::format(", best metric {:.6g}", best_metric_);
   }
   if (!saved_.empty()) text += fmt::format("; checkpoint {}", saved_.string());
   if (!best_saved_.empty() && best_saved_ != saved_)

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@ struct DatasetInfo {
   Field y;  ///< an empty name: packed without labels
   bool labels_are_classes = true;
   std::int64_t classes = 0;         ///< 0: regression; of tokens: the vocabulary
+  bool holds_weights = false;       ///< packed with a weight of each sample (kWeightName)
   bool targets_are_binary = false;  ///< every number to predict is 0 or 1: labels, any of which a sample has
   std::vector<std::string> class_names;
   double value_min = 0, value_max = 1;      ///< of x
@@ -65,9 +67,14 @@ class Dataset {
 
   /// Reads samples by index, in the given order. What a sample is may depend on the epoch (windows begin elsewhere in
   /// each), but not in kNoEpoch. Thread-safe. Throws FileError naming file and sample: read errors, labels outside
-  /// [0, classes), NaN or infinity in float data.
+  /// [0, classes), NaN or infinity in float data. An empty x: y alone is read.
   virtual void read(std::span<const std::int64_t> samples, std::int64_t epoch, std::span<std::byte> x,
                     std::span<std::byte> y) const = 0;
+
+  /// Whether a data set of the files holds a weight for each sample; those of samples by index. Throws FileError naming
+  /// file and sample: read errors, weights below 0, NaN or infinity.
+  virtual bool has_weights() const noexcept { return false; }
+  virtual void read_weights(std::span<const std::int64_t> samples, std::span<float> weights) const;
 
   /// Samples per shard: blocks of the sample order never cross shards. One entry where shards do not matter.
   virtual std::vector<std::int64_t> shard_counts() const = 0;
@@ -87,5 +94,9 @@ class Dataset {
   /// another inode, size or time of change. One stat a shard, no reading.
   virtual void check_unchanged(int part, int parts) = 0;
 };
+
+inline void Dataset::read_weights(std::span<const std::int64_t>, std::span<float>) const {
+  throw std::logic_error("these samples have no weights");
+}
 
 }  // namespace lockstep::io

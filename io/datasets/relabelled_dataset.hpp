@@ -28,6 +28,10 @@ class RelabelledDataset final : public Dataset {
   std::size_t y_bytes() const noexcept override { return data_->y_bytes(); }
   void read(std::span<const std::int64_t> samples, std::int64_t epoch, std::span<std::byte> x,
             std::span<std::byte> y) const override;
+  bool has_weights() const noexcept override { return data_->has_weights(); }
+  void read_weights(std::span<const std::int64_t> samples, std::span<float> weights) const override {
+    data_->read_weights(samples, weights);
+  }
   std::vector<std::int64_t> shard_counts() const override { return data_->shard_counts(); }
   std::size_t stored_bytes() const noexcept override { return data_->stored_bytes(); }
   std::int64_t block_multiple() const noexcept override { return data_->block_multiple(); }

@@ -56,7 +56,7 @@ void require_as_listed(const ShardFile& file, const ShardManifest& manifest, con
     throw FileError(
         fmt::format("{}: is not a shard made by lockstep pack, though the manifest lists it", file.path().string()));
   }
-  for (std::size_t f = 0; f < manifest.fields.size(); ++f) {
+  for (std::size_t f = 0; f < file.fields().size(); ++f) {  // without the weights, which have a set of their own
     const StoredField& stored = file.fields()[f];
     StoredField expected = stored;
     expected.field = manifest.fields[f];

@@ -74,6 +74,7 @@ struct ShardedDataset::Files {
   bool holds_labels = false;  ///< in memory, for good
   Field stored_y;             ///< info.y, but for one-hot labels, which are delivered as numbers
   bool one_hot = false, channels_first = false;
+  std::optional<ShardSet> weights;  ///< of the same files, with the weights as x
 
   bool has_y() const noexcept { return !info.y.name.empty(); }
 
@@ -89,6 +90,42 @@ struct ShardedDataset::Files {
     arrange(options.layout);
     refuse_masks();
     load_labels();
+    if (!options.weight.empty()) open_weights(options);
+  }
+
+  /// The same files once more, of which another data set is looked at.
+  void open_weights(const DatasetOptions& options) {
+    for (const ShardInfo& shard : set.shards()) {
+      const IoDeadline::Operation looking(options.deadline, IoDeadline::Kind::reading, shard.file);
+      if (is_packed(options.path)) require_checksummed_structure(shard.file);
+      if (Hdf5File(shard.file, Hdf5File::Access::read).has(options.weight)) continue;
+      throw FileError(fmt::format("{}: has no data set {} with the weights of its samples: --sample-weight names it",
+                                  shard.file.string(), options.weight));
+    }
+    weights.emplace(options.path, options.weight, "", options.deadline);
+    const StoredField& stored = weights->file(0).fields()[0];
+    if (stored.field.elements() != 1) {
+      throw FileError(fmt::format("{}: {} holds {} numbers for each sample: a weight is one", path_of(0),
+                                  options.weight, stored.field.elements()));
+    }
+    const auto fits = [](const ShardInfo& a, const ShardInfo& b) { return a.file == b.file && a.count == b.count; };
+    if (std::ranges::equal(weights->shards(), set.shards(), fits)) return;
+    throw FileError(fmt::format("{}: {} holds {} weights, and there are {} samples", options.path.string(),
+                                options.weight, weights->rows(), info.samples));
+  }
+
+  void read_weights(std::size_t shard, std::int64_t first, std::int64_t rows, std::span<float> out) const {
+    const Field& stored = weights->file(shard).fields()[0].field;
+    std::vector<std::byte> raw(stored.bytes() * static_cast<std::size_t>(rows));
+    weights->read(shard, 0, first, rows, raw);
+    with_elements(stored.type, raw, [&](auto elements) {
+      for (std::size_t i = 0; i < elements.size(); ++i) {
+        out[i] = static_cast<float>(elements[i]);
+        if (std::isfinite(out[i]) && out[i] >= 0) continue;
+        throw FileError(fmt::format("{}: sample {} has the weight {}: a weight is a number of 0 or more",
+                                    path_of(shard), first + static_cast<std::int64_t>(i), elements[i]));
+      }
+    });
   }
 
   void arrange(Layout layout) {
@@ -133,6 +170,7 @@ struct ShardedDataset::Files {
     info.samples = manifest.samples;
     info.x = manifest.fields[0];
     if (manifest.fields.size() > 1) info.y = manifest.fields[1];
+    info.holds_weights = manifest.fields.size() > 2;
     info.labels_are_classes = manifest.labels == Labels::classes;
     info.classes = manifest.classes;
     info.class_names = manifest.class_names;
@@ -253,6 +291,23 @@ struct ShardedDataset::Files {
   [[noreturn]] void not_finite(std::size_t shard, std::int64_t row, std::string_view field) const {
     throw FileError(fmt::format("{}: sample {} holds NaN or infinity in {}; clean the data and pack it again",
                                 path_of(shard), row, field));
+  }
+
+  /// Samples that follow each other in a file take one read: work(shard, first in the shard, where in `samples`, how
+  /// many).
+  template <class Work>
+  void each_run(std::span<const std::int64_t> samples, const Work& work) const {
+    for (std::size_t at = 0; at < samples.size();) {
+      const std::size_t shard = set.shard_of(samples[at]);
+      const std::int64_t begin = set.shards()[shard].first, end = begin + set.shards()[shard].count;
+      std::size_t run = 1;
+      while (at + run < samples.size() && samples[at + run] == samples[at] + static_cast<std::int64_t>(run) &&
+             samples[at + run] < end) {
+        ++run;
+      }
+      work(shard, samples[at] - begin, at, run);
+      at += run;
+    }
   }
 
   void read_x(std::size_t shard, std::int64_t first, std::int64_t rows, FileType type, std::span<std::byte> out,
@@ -378,25 +433,29 @@ std::size_t ShardedDataset::y_bytes() const noexcept {
 
 void ShardedDataset::read(std::span<const std::int64_t> samples, std::int64_t, std::span<std::byte> x,
                           std::span<std::byte> y) const {
-  if (x.size() != samples.size() * x_bytes() || y.size() != samples.size() * y_bytes()) {
+  const bool reads_x = !x.empty();
+  if ((reads_x && x.size() != samples.size() * x_bytes()) || y.size() != samples.size() * y_bytes()) {
     throw std::invalid_argument("the buffers of ShardedDataset::read have the wrong size");
   }
   std::vector<std::byte> scratch;
-  for (std::size_t at = 0; at < samples.size();) {
-    const std::size_t shard = files_->set.shard_of(samples[at]);
-    const std::int64_t begin = shards()[shard].first;
-    const std::int64_t end = begin + shards()[shard].count;
-    std::size_t run = 1;  // samples that follow each other in the file take one read
-    while (at + run < samples.size() && samples[at + run] == samples[at] + static_cast<std::int64_t>(run) &&
-           samples[at + run] < end) {
-      ++run;
-    }
-    const std::int64_t first = samples[at] - begin;
+  files_->each_run(samples, [&](std::size_t shard, std::int64_t first, std::size_t at, std::size_t run) {
     const auto rows = static_cast<std::int64_t>(run);
-    files_->read_x(shard, first, rows, x_type(), x.subspan(at * x_bytes(), run * x_bytes()), scratch);
+    if (reads_x) {
+      files_->read_x(shard, first, rows, x_type(), x.subspan(at * x_bytes(), run * x_bytes()), scratch);
+    }
     if (files_->has_y()) files_->read_y(shard, first, rows, y.subspan(at * y_bytes(), run * y_bytes()), scratch);
-    at += run;
+  });
+}
+
+bool ShardedDataset::has_weights() const noexcept { return files_->weights.has_value(); }
+
+void ShardedDataset::read_weights(std::span<const std::int64_t> samples, std::span<float> weights) const {
+  if (!has_weights() || weights.size() != samples.size()) {
+    throw std::invalid_argument("weights that are not there, or not as many as asked for");
   }
+  files_->each_run(samples, [&](std::size_t shard, std::int64_t first, std::size_t at, std::size_t run) {
+    files_->read_weights(shard, first, static_cast<std::int64_t>(run), weights.subspan(at, run));
+  });
 }
 
 void ShardedDataset::read_labels(std::int64_t first, std::span<std::byte> y) const {
@@ -409,7 +468,9 @@ void ShardedDataset::will_need(std::int64_t first, std::int64_t count) const noe
   files_->set.will_need(first, count);
 }
 
-std::uint64_t ShardedDataset::verify(int part, int parts) const { return files_->set.verify(part, parts, {}); }
+std::uint64_t ShardedDataset::verify(int part, int parts) const {
+  return files_->set.verify(part, parts, {}) + (files_->weights ? files_->weights->verify(part, parts, {}) : 0);
+}
 void ShardedDataset::check_unchanged(int part, int parts) { files_->set.check_unchanged(part, parts); }
 
 }  // namespace lockstep::io

@@ -31,6 +31,7 @@ struct DatasetOptions {
   std::filesystem::path path;  ///< a shard folder, a folder of .h5/.hdf5 files, or one such file
   std::string x = "x";         ///< dataset names, for files made by others
   std::string y = "y";
+  std::string weight = {};  ///< name of a data set beside them with a number of 0 or more for each sample; "": none
   Unlabelled unlabelled = Unlabelled::refused;  ///< files made by others that have no y
   Layout layout = Layout::automatic;
   OneHot one_hot = OneHot::classes;
@@ -54,6 +55,8 @@ class ShardedDataset final : public Dataset {
   std::size_t y_bytes() const noexcept override;
   void read(std::span<const std::int64_t> samples, std::int64_t epoch, std::span<std::byte> x,
             std::span<std::byte> y) const override;
+  bool has_weights() const noexcept override;
+  void read_weights(std::span<const std::int64_t> samples, std::span<float> weights) const override;
   /// What read() gives as y of samples from `first` on, all in one shard, as many as fit.
   void read_labels(std::int64_t first, std::span<std::byte> y) const;
   std::vector<std::int64_t> shard_counts() const override;

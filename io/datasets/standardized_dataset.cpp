@@ -37,7 +37,7 @@ std::size_t StandardizedDataset::x_bytes() const noexcept {
 
 void StandardizedDataset::read(std::span<const std::int64_t> samples, std::int64_t epoch, std::span<std::byte> x,
                                std::span<std::byte> y) const {
-  if (x_.empty() || data_->x_type() == FileType::float32) {
+  if (x_.empty() || x.empty() || data_->x_type() == FileType::float32) {
     data_->read(samples, epoch, x, y);
   } else {
     std::vector<std::byte> stored(samples.size() * data_->x_bytes());

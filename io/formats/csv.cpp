@@ -76,6 +76,7 @@ class CsvSource final : public SampleSource {
     const auto targets = static_cast<std::int64_t>(labels_.size());
     result.push_back({"y", options_.label_is_class ? FileType::int32 : FileType::float32,
                       targets == 1 ? std::vector<std::int64_t>{} : std::vector<std::int64_t>{targets}});
+    if (weight_) result.push_back({kWeightName, FileType::float32, {}});
     return result;
   }
   std::int64_t count() const override { return count_; }
@@ -99,6 +100,7 @@ class CsvSource final : public SampleSource {
     done_ += samples;
     std::byte* x = buffers[0].data();
     std::byte* y = labels_.empty() ? nullptr : buffers[1].data();
+    std::byte* weight = weight_ ? buffers[2].data() : nullptr;
     for (std::int64_t sample = 0; sample < samples; ++sample) {
       do {
         if (!records_.next() || records_.cells() != columns_.size()) changed();
@@ -112,6 +114,7 @@ class CsvSource final : public SampleSource {
           store(y, csv_number(text).value_or(0));
         }
       }
+      if (weight_) store(weight, csv_number(csv_trimmed(records_.cell(*weight_))).value_or(0));
     }
   }
 
@@ -148,7 +151,7 @@ class CsvSource final : public SampleSource {
     const auto no_label = [&](std::size_t column) {  // "none" may be a class
       return options_.label_is_class ? csv_trimmed(record.cell(column)).empty() : missing(column);
     };
-    return std::any_of(inputs_.begin(), inputs_.end(), missing) ||
+    return std::any_of(inputs_.begin(), inputs_.end(), missing) || (weight_ && missing(*weight_)) ||
            std::any_of(labels_.begin(), labels_.end(), no_label);
   }
 
@@ -159,13 +162,14 @@ class CsvSource final : public SampleSource {
           i, names.empty() ? fmt::format("column {}", i) : fmt::format("column {} ({})", i, readable(names[i])));
     }
     for (const std::string& wanted : options_.label_columns()) labels_.push_back(find(wanted, "label"));
+    if (!options_.weight_column.empty()) weight_ = find(options_.weight_column, "weight");
     std::vector<std::size_t> ignored;
     for (const std::string& wanted : options_.ignored) ignored.push_back(find(wanted, "such"));
     for (std::size_t i = 0; i < count; ++i) {
       const auto is_in = [i](const std::vector<std::size_t>& list) {
         return std::find(list.begin(), list.end(), i) != list.end();
       };
-      if (!is_in(labels_) && !is_in(ignored)) inputs_.push_back(i);
+      if (!is_in(labels_) && !is_in(ignored) && weight_ != i) inputs_.push_back(i);
     }
   }
 
@@ -210,6 +214,7 @@ class CsvSource final : public SampleSource {
         }
       }
       for (const std::size_t column : labels_) see_label(records, column);
+      if (weight_) see_weight(records);
     }
     if (count_ == 0) throw FileError(fmt::format("{}: holds no samples", path()));
     if (inputs_.empty()) throw FileError(fmt::format("{}: has a label column and nothing else", path()));
@@ -228,6 +233,14 @@ class CsvSource final : public SampleSource {
     if (dropped > 0) remarks_.push_back(fmt::format("{} lines with missing cells are left out", dropped));
     if (filled > 0)
       remarks_.push_back(fmt::format("{} missing cells get the mean of their column (texts: none)", filled));
+  }
+
+  void see_weight(const CsvRecords& records) const {
+    const std::string_view text = csv_trimmed(records.cell(*weight_));
+    const std::optional<float> number = csv_number(text);
+    if (number && *number >= 0) return;
+    throw FileError(fmt::format("{}:{}: the weight in {} is \"{}\": a weight is a number of 0 or more", path(),
+                                records.line(), columns_[*weight_].text(), readable(text.substr(0, 40))));
   }
 
   void see_label(const CsvRecords& records, std::size_t column) {
@@ -258,6 +271,7 @@ class CsvSource final : public SampleSource {
   std::vector<std::string> names_;
   std::vector<CsvColumn> columns_;
   std::vector<std::size_t> inputs_, labels_;
+  std::optional<std::size_t> weight_;
   ClassColumn classes_;
   std::vector<std::string> remarks_;
   std::int64_t count_ = 0, done_ = 0;

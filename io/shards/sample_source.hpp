@@ -25,10 +25,13 @@ struct Field {
   bool operator==(const Field&) const = default;
 };
 
+inline constexpr const char* kWeightName = "weight";
+
 class SampleSource {
  public:
   virtual ~SampleSource() = default;
-  /// x, and y where there are labels or targets; or "tokens" alone, one integer each.
+  /// x, and y where there are labels or targets, and beside them perhaps kWeightName, a float32 of 0 or more, what a
+  /// sample's loss is multiplied by; or "tokens" alone, one integer each.
   virtual std::vector<Field> fields() const = 0;
   virtual std::int64_t count() const = 0;       ///< samples in all, known before the first read
   virtual std::string description() const = 0;  ///< for the manifest: "idx train-images-idx3-ubyte.gz"
@@ -59,9 +62,10 @@ std::unique_ptr<SampleSource> open_npy(const std::filesystem::path& x, const std
 struct CsvOptions {
   bool header = true;
   char separator = ',';
-  std::string label_column = {};  ///< a header name, or a 0-based index, "" = no label; negative index counts from the
-                                  ///< end. Of regression several with commas between them
-  bool label_is_class = true;     ///< false: regression target. Textual classes get indices in order of first sight.
+  std::string label_column = {};   ///< a header name, or a 0-based index, "" = no label; negative index counts from the
+                                   ///< end. Of regression several with commas between them
+  bool label_is_class = true;      ///< false: regression target. Textual classes get indices in order of first sight.
+  std::string weight_column = {};  ///< of a labelled sample's weight, named in the same way; "": none
   std::vector<std::string> ignored = {};  ///< columns that are left out, named in the same way
   enum class Text { one_hot, error };
   Text text = Text::one_hot;  ///< of columns of texts: one input of 0 or 1 for each different text

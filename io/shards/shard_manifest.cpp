@@ -78,10 +78,11 @@ void check_fields(const ShardManifest& manifest) {
     }
     return;
   }
-  const bool has_y = fields.size() == 2 && fields[1].name == "y";
-  if (fields.empty() || fields[0].name != "x" || fields.size() > 2 || has_y != (fields.size() == 2) ||
-      has_y != (manifest.labels != Labels::none)) {
-    throw Contradiction("its fields are not x, or x and y with labels");
+  const bool has_y = fields.size() >= 2 && fields[1].name == "y";
+  const bool has_weight = fields.size() == 3 && fields[2] == Field{kWeightName, FileType::float32, {}};
+  if (fields.empty() || fields[0].name != "x" || fields.size() > 3 || has_y != (fields.size() >= 2) ||
+      has_weight != (fields.size() == 3) || has_y != (manifest.labels != Labels::none)) {
+    throw Contradiction("its fields are not x, or x and y with labels, and perhaps weight");
   }
 }
 

@@ -52,7 +52,7 @@ struct ManifestShard {
 
 struct ShardManifest {
   std::int64_t samples = 0;   ///< of a corpus: tokens
-  std::vector<Field> fields;  ///< x; x and y; or tokens alone
+  std::vector<Field> fields;  ///< x; x and y; x, y and weight; or tokens alone
   Labels labels = Labels::none;
   std::int64_t classes = 0;
   std::vector<std::string> class_names;

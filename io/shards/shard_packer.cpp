@@ -146,7 +146,7 @@ std::string ShardPacker::describe(const LabelsOfWhole& labels) {
   manifest_.target_values = labels.targets;
   std::vector<std::uint64_t> bytes;
   for (const Measured& measured : own_) {
-    bytes.push_back(describe(manifest_.shards[static_cast<std::size_t>(measured.index)]));
+    bytes.push_back(describe(manifest_.shards[static_cast<std::size_t>(measured.index)], measured.checksum_weight));
   }
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size() * sizeof(std::uint64_t)};
 }
@@ -204,6 +204,7 @@ void ShardPacker::write_shard(std::int64_t index) {
   file.close();
   measured.checksum_x = checksums[0].value();
   if (checksums.size() > 1) measured.checksum_y = checksums[1].value();
+  if (checksums.size() > 2) measured.checksum_weight = checksums[2].value();
   measured.targets = targets.values();
   if (manifest_.tokens) measured.source_bytes = source_.source_bytes();
   own_.push_back(measured);
@@ -273,7 +274,7 @@ void ShardPacker::check_tokens(std::span<const std::byte> block) const {
 }
 
 /// Only now are range and classes of the whole known: each file gets them too, so that it can stand alone.
-std::uint64_t ShardPacker::describe(const ManifestShard& shard) const {
+std::uint64_t ShardPacker::describe(const ManifestShard& shard, std::uint64_t checksum_weight) const {
   const std::filesystem::path path = folder_ / shard.file;
   Hdf5File file(path, Hdf5File::Access::modify);
   file.set_integer("/", shard_attribute::kVersion, manifest_.schema_version());
@@ -286,6 +287,7 @@ std::uint64_t ShardPacker::describe(const ManifestShard& shard) const {
   file.set_real("/", shard_attribute::kValueMax, manifest_.value_max);
   file.set_text(manifest_.fields[0].name, kChecksumAttribute, shard.checksum_x);
   if (manifest_.fields.size() > 1) file.set_text("y", kChecksumAttribute, shard.checksum_y);
+  if (manifest_.fields.size() > 2) file.set_text(kWeightName, kChecksumAttribute, to_hex(checksum_weight));
   file.close();
   sync_file(path);
   return std::filesystem::file_size(path);

@@ -52,7 +52,7 @@ class ShardPacker {
   /// A shard, and what its samples are like.
   struct Measured {
     std::int64_t index = 0;
-    std::uint64_t checksum_x = 0, checksum_y = 0;
+    std::uint64_t checksum_x = 0, checksum_y = 0, checksum_weight = 0;
     RunningStatistics statistics;  ///< of x
     std::int64_t largest_label = 0;
     TargetValues targets = TargetValues::any;
@@ -66,7 +66,7 @@ class ShardPacker {
   void measure(std::size_t field, std::span<const std::byte> block, RunningStatistics& statistics);
   void check_labels(std::span<const std::byte> block, std::int64_t& largest);
   void check_tokens(std::span<const std::byte> block) const;
-  std::uint64_t describe(const ManifestShard& shard) const;
+  std::uint64_t describe(const ManifestShard& shard, std::uint64_t checksum_weight) const;
 
   SampleSource& source_;
   std::int64_t shard_count_;

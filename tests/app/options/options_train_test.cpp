@@ -384,7 +384,19 @@ INSTANTIATE_TEST_SUITE_P(
                     Enumerated{"verify", "al", "all", "auto, all and none"},
                     Enumerated{"progress", "of", "off", "auto, on and off"},
                     Enumerated{"loss", "mean-square-error", "mean-squared-error",
-                               "auto, softmax-cross-entropy, mean-squared-error and binary-cross-entropy"}));
+                               "auto, softmax-cross-entropy, mean-squared-error, mean-absolute-error, huber and "
+                               "binary-cross-entropy"}));
+
+TEST(TrainOptionsTest, ClassesHaveWeights) {
+  EXPECT_EQ(parse({}).loss.class_weights, ClassWeights{});
+  EXPECT_TRUE(parse({"--class-weight", "balanced"}).loss.class_weights.balanced);
+  EXPECT_THAT(parse({"--class-weight", "1,0,2.5"}).loss.class_weights.given, testing::ElementsAre(1, 0, 2.5));
+  EXPECT_EQ(train_options_from_ini(parse({"--class-weight", "1,0,0.1"}).to_ini()).loss.class_weights,
+            parse({"--class-weight", "1,0,0.1"}).loss.class_weights);
+  for (const char* wrong : {"", "1,,2", "1,-1", "1,nan", "balance", "1;2"}) {
+    EXPECT_THROW(parse({"--class-weight", wrong}), UsageError) << wrong;
+  }
+}
 
 TEST(TrainOptionsTest, SumsBetweenHostsGoByAScheduleOrByTwoSizes) {
   EXPECT_EQ(parse({}).execution.all_reduce, comm::AllReduceChoice{});
