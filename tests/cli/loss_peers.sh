@@ -85,11 +85,11 @@ beside() {
   check "$loss of $file, weights: $how"
   rm -rf runs/here
   run -n 3 train --data $file --loss $loss --model mlp --hidden 16 --optimizer sgd --schedule constant --learning-rate $rate --normalize none \
-    --normalize-targets none --global-batch 400 --steps 21 --checkpoint-every 1 --keep 30 --no-tensorboard --progress off --run runs/here "$@"
+    --normalize-targets none --global-batch 400 --steps 40 --checkpoint-every 20 --keep 3 --no-tensorboard --progress off --run runs/here "$@"
   expect_status 0
   python3 plain.py $file data.npz
-  python3 plain.py runs/here/checkpoints/step-0000000001.h5 first.npz
-  python3 plain.py runs/here/checkpoints/step-0000000021.h5 last.npz
+  python3 plain.py runs/here/checkpoints/step-0000000020.h5 first.npz
+  python3 plain.py runs/here/checkpoints/step-0000000040.h5 last.npz
   expect "$torch" steps.py data.npz $loss "$how" first.npz last.npz 20 $rate
 }
 beside classes.h5 softmax-cross-entropy 0.2 none
