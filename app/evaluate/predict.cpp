@@ -181,8 +181,8 @@ int run_predict(comm::MpiSession& session, const PredictOptions& options) {
   const std::int64_t samples = subject.dataset().info().samples;
   if (writer && !writer->refused().empty()) console.info(writer->refused());
   if (begin > 0) {
-    console.info(fmt::format("going on behind the {} samples that an earlier job has left in {}.partial",
-                             with_commas(begin), options.out.string()));
+    console.info(fmt::format("going on behind the {} that an earlier job has left in {}.partial",
+                             counted(begin, "sample"), options.out.string()));
   }
   Rounds rounds(subject, *communicator);
   rounds.run(begin, writer ? &*writer : nullptr, io_deadline, options.out);

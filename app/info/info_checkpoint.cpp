@@ -157,8 +157,9 @@ bool describe_checkpoint(Console& console, const fs::path& file) {
   for (const io::StoredTensor& tensor : checkpoint.tensors) {
     const Extremes extremes = extremes_of(tensor.values);
     console.info(fmt::format("{:<16} {:<24} {:>16} {:>12.5g} {:>12.5g} {:>12.5g} {:>16}", tensor.group, tensor.name,
-                             fmt::format("{}", fmt::join(tensor.shape, " x ")), extremes.norm, extremes.smallest,
-                             extremes.largest, io::to_hex(io::checksum(std::as_bytes(std::span(tensor.values))))));
+                             fmt::format("{}", fmt::join(tensor.shape, " x ")), shown(extremes.norm),
+                             shown(extremes.smallest), shown(extremes.largest),
+                             io::to_hex(io::checksum(std::as_bytes(std::span(tensor.values))))));
     if (tensor.group == "parameters") elements += tensor.values.size();
   }
   console.info(fmt::format("{} parameters", with_commas(elements)));

@@ -110,10 +110,10 @@ std::string describe(const io::Field& field) {
 
 std::string describe(const io::SampleSource& source) {
   if (const auto tokens = source.token_info()) {
-    return fmt::format("{} tokens ({}); vocabulary of {}", with_commas(source.count()), tokens->kind,
+    return fmt::format("{} ({}); vocabulary of {}", counted(source.count(), "token"), tokens->kind,
                        with_commas(tokens->vocabulary));
   }
-  std::string text = fmt::format("{} samples", with_commas(source.count()));
+  std::string text = counted(source.count(), "sample");
   for (const io::Field& field : source.fields()) text += "; " + describe(field);
   if (source.fields().size() > 1) text += source.labels_are_classes() ? " (class labels)" : " (numbers to predict)";
   return text;

@@ -14,6 +14,7 @@
 
 #include "app/options/image_options.hpp"
 #include "app/options/usage_error.hpp"
+#include "app/report/figures.hpp"
 #include "io/datasets/relabelled_dataset.hpp"
 
 namespace lockstep::app {
@@ -138,12 +139,12 @@ ClassMatch match_classes(const std::vector<std::string>& trained_on, std::int64_
   const bool compared = !trained_on.empty() && std::ssize(names) == data.classes && !names.empty();
   if (!compared || names == trained_on) {
     if (!compared && (data.classes < outputs || !trained_on.empty())) {
-      match.warning = fmt::format(
-          "{} has {} classes, the network {}, and {}: class 0 is taken for the network's class 0, and so on",
-          path.string(), data.classes, outputs,
-          !trained_on.empty() ? fmt::format("only the network's have names ({})", listed(trained_on))
-          : names.empty()     ? "they have no names"
-                              : "only those of the data have names");
+      match.warning =
+          fmt::format("{} has {}, the network {}, and {}: class 0 is taken for the network's class 0, and so on",
+                      path.string(), counted(data.classes, "class"), outputs,
+                      !trained_on.empty() ? fmt::format("only the network's have names ({})", listed(trained_on))
+                      : names.empty()     ? "they have no names"
+                                          : "only those of the data have names");
     }
     return match;
   }

@@ -172,8 +172,7 @@ ShardSet::ShardSet(const std::filesystem::path& path, const std::string& x, cons
     note_layout(shard);
   }
   if (!file(0).chosen().empty()) {
-    warnings_.push_back(
-        fmt::format("{} has no x and y: {} (--x and --y say otherwise)", path_text(0), file(0).chosen()));
+    warnings_.push_back(fmt::format("{} {} (--x and --y say otherwise)", path_text(0), file(0).chosen()));
   }
   number_texts();
   if (rows_ == 0) throw FileError(fmt::format("{}: holds no samples", path.string()));

@@ -158,6 +158,18 @@ void ShardFile::check_promise(const StoredField& stored, const DatasetLayout& la
       bytes_));
 }
 
+namespace {
+
+/// "has no x: takes data for the samples"; an empty name was not looked for, or not found.
+std::string choice_text(const std::string& x, const std::string& y) {
+  if (x.empty() && y.empty()) return "";
+  if (y.empty()) return fmt::format("has no x: takes {} for the samples", x);
+  if (x.empty()) return fmt::format("has no y: takes {} for the labels", y);
+  return fmt::format("has no x and y: takes {} for the samples and {} for the labels", x, y);
+}
+
+}  // namespace
+
 /// Names that nobody gave are x and y. Where there is no such data set, what fits takes its place.
 void ShardFile::choose(const Hdf5File& file, std::string& x, std::string& y, Unlabelled unlabelled) {
   const bool wants_x = x == "x" && !file.has(x), wants_y = y == "y" && !file.has(y);
@@ -173,7 +185,7 @@ void ShardFile::choose(const Hdf5File& file, std::string& x, std::string& y, Unl
                                    named_y = wants_y ? alone_of_name(datasets, y) : y;
   if (named_x && named_y) {
     x = *named_x, y = *named_y;
-    chosen_ = fmt::format("takes {} for the samples{}", x, y.empty() ? "" : fmt::format(" and {} for the labels", y));
+    chosen_ = choice_text(wants_x ? x : "", wants_y ? y : "");
     return;
   }
   for (const std::string& name : datasets) {
@@ -201,9 +213,7 @@ void ShardFile::choose(const Hdf5File& file, std::string& x, std::string& y, Unl
     x = candidates[1].name;
     y = candidates[0].name;
   }
-  if (file.has(x)) {
-    chosen_ = fmt::format("takes {} for the samples{}", x, file.has(y) ? fmt::format(" and {} for the labels", y) : "");
-  }
+  if (file.has(x)) chosen_ = choice_text(wants_x ? x : "", wants_y && file.has(y) ? y : "");
 }
 
 void ShardFile::number_texts(const std::vector<std::string>& names) {
