@@ -2,11 +2,16 @@
 include(GNUInstallDirs)
 install(TARGETS lockstep)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
-# The documents keep the tree's folders, which their links name.
+# The documents keep the tree's folders, which their links name. What they link to among the tests is not installed: the
+# words stay, the link goes.
 foreach(document README.md app/README.md comm/README.md io/README.md io/checkpoints/checkpoint_format.md
     io/shards/shard_schema.md model/README.md slurm/README.md)
   get_filename_component(folder ${document} DIRECTORY)
-  install(FILES ${document} DESTINATION ${CMAKE_INSTALL_DOCDIR}/${folder})
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${document})
+  file(READ ${document} text)
+  string(REGEX REPLACE "\\[([^]]*)\\]\\((\\.\\./)*(tests|\\.github)/[^)]*\\)" "\\1" text "${text}")
+  file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/documents/${document} "${text}")
+  install(FILES ${CMAKE_CURRENT_BINARY_DIR}/documents/${document} DESTINATION ${CMAKE_INSTALL_DOCDIR}/${folder})
 endforeach()
 
 install(PROGRAMS slurm/chain slurm/launch slurm/stop_in_time DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep/slurm)
