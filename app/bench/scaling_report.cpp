@@ -78,11 +78,16 @@ std::string csv_cell(const io::MetricValue& value) {
   return fmt::format("{:.9g}", std::get<double>(value));
 }
 
+/// What 100 % are: those of the fewest ranks.
+std::string efficiency_title(const std::vector<ScalingCurve>& curves) {
+  return fmt::format("samples/s per rank, of those on {}", counted(curves.front().points.front().ranks, "rank"));
+}
+
 Chart efficiency_chart(const std::vector<ScalingCurve>& curves, const std::string& subtitle) {
   Chart chart{.title = "Efficiency",
               .subtitle = subtitle,
               .x = {.title = "ranks", .scale = AxisScale::logarithmic},
-              .y = {.title = "samples/s per rank", .numbers = AxisNumbers::percent},
+              .y = {.title = efficiency_title(curves), .numbers = AxisNumbers::percent},
               .series = {}};
   ChartSeries ideal{.name = "ideal", .points = {}, .reference = true};
   for (const ScalingCurve& curve : curves) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "app/options/checkpoint_choice.hpp"
+#include "app/options/progress.hpp"
 #include "app/options/train_options.hpp"
 #include "app/options/usage_error.hpp"
 #include "io/shards/sample_source.hpp"
@@ -124,12 +125,14 @@ struct InfoOptions {
 /// `lockstep report`.
 struct ReportRunsOptions {
   std::vector<std::filesystem::path> runs;  ///< run folders, and folders of them
+  Progress along = Progress::automatic;
   std::filesystem::path out = "report.html";
 };
 
 /// `lockstep plot`.
 struct PlotOptions {
   std::vector<std::filesystem::path> runs;  ///< as above
+  Progress along = Progress::automatic;
   std::filesystem::path svg = "plot.svg";
 };
 

@@ -1,6 +1,7 @@
 #include "app/runs/run_history.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <sstream>
 
@@ -47,6 +48,29 @@ std::string metric_in(const std::vector<io::MetricRecord>& records) {
   return "";
 }
 
+void find_validation_data(RunHistory& run) {
+  for (const io::MetricRecord& record : run.records) {
+    if (std::string said = string_of(record, "validation_data"); !said.empty()) run.validation_data = std::move(said);
+  }
+  std::string data, validation;
+  for (const auto& [name, value] : run.options) {
+    if (name == "data") data = value;
+    if (name == "validation") validation = value;
+  }
+  // As the user would name it from here.
+  const auto near = [](const std::string& path) {
+    std::error_code unknown;
+    const fs::path from_here = fs::path(path).lexically_proximate(fs::current_path(unknown));
+    return from_here.empty() || *from_here.begin() == ".." ? path : from_here.string();
+  };
+  double share = 0;
+  const auto [end, error] = std::from_chars(validation.data(), validation.data() + validation.size(), share);
+  const bool is_share = error == std::errc{} && end == validation.data() + validation.size() && share < 1;
+  run.validation_path = validation.empty() ? near(data)
+                        : is_share         ? fmt::format("{:g} % of {}", 100 * share, near(data))
+                                           : near(validation);
+}
+
 /// "2" before "10".
 bool is_named_before(const fs::path& a, const fs::path& b) {
   const auto number = [](const fs::path& path) {
@@ -91,6 +115,7 @@ RunHistory read_run(const fs::path& folder, const std::string& name) {
   } catch (const UsageError& error) {
     run.problem = fmt::format("{} cannot be read back: {}", (folder / "config.ini").string(), error.what());
   }
+  find_validation_data(run);
   return run;
 }
 
@@ -112,6 +137,16 @@ std::vector<RunHistory> read_runs(const std::vector<fs::path>& folders) {
   return runs;
 }
 
+double seconds_of(const io::MetricRecord& record) {
+  const auto number = [&](std::string_view key) { return number_of(record, key).value_or(0); };
+  const std::string kind = string_of(record, "kind");
+  if (kind == "train") {
+    return number("input_seconds") + number("compute_seconds") + number("communication_seconds") +
+           number("other_seconds");
+  }
+  return kind == "validation" ? number("seconds") : kind == "checkpoint" ? number("stall_seconds") : 0;
+}
+
 Progress progress_of(const std::vector<RunHistory>& runs) {
   double least = HUGE_VAL, most = 0;
   for (const RunHistory& run : runs) {
@@ -125,11 +160,18 @@ Progress progress_of(const std::vector<RunHistory>& runs) {
   return most > 1.05 * least ? Progress::epochs : Progress::steps;
 }
 
+const char* axis_of(Progress along) {
+  return along == Progress::time ? "time" : along == Progress::epochs ? "epoch" : "step";
+}
+
 std::vector<ChartPoint> curve_of(const RunHistory& run, std::string_view kind, std::string_view key, Progress along) {
   std::vector<ChartPoint> points;
+  double seconds = 0;
   for (const io::MetricRecord& record : run.records) {
+    seconds += seconds_of(record);
     if (string_of(record, "kind") != kind) continue;
-    const auto x = number_of(record, along == Progress::steps ? "step" : "epoch"), y = number_of(record, key);
+    const std::optional<double> x = along == Progress::time ? seconds : number_of(record, axis_of(along));
+    const auto y = number_of(record, key);
     if (x && y) points.push_back({*x, *y});
   }
   return points;
@@ -146,8 +188,7 @@ RunSummary summary_of(const RunHistory& run) {
       summary.epochs = number("epoch");
       summary.training_loss = number_of(record, "loss");
       summary.training_metric = number_of(record, run.metric);
-      const double total = number("input_seconds") + number("compute_seconds") + number("communication_seconds") +
-                           number("other_seconds");
+      const double total = seconds_of(record);
       summary.split.input += number("input_seconds");
       summary.split.compute += number("compute_seconds");
       summary.split.communication += number("communication_seconds");

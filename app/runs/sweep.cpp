@@ -201,11 +201,15 @@ class Sweep {
     }
     if (!runs.empty()) {
       console_.info("\n" + format_ranking(runs));
-      const std::size_t best = ranking_of(runs)[0];
-      if (const RunSummary summary = summary_of(runs[best]); summary.best) {
-        console_.info(fmt::format("the best: {} ({} {}); `lockstep report {}` draws them all", runs[best].name,
-                                  metric_words(runs[best].metric), format_metric(runs[best].metric, *summary.best),
-                                  options_.run.string()));
+      for (const RunGroup& group : groups_of(runs)) {
+        const std::size_t best = ranking_of(group.runs)[0];
+        const RunHistory& run = group.runs[best];
+        const RunSummary summary = summary_of(run);
+        if (!summary.best) continue;
+        const std::string options = different_options(differences_of(group.runs), best);
+        console_.info(fmt::format("the best: {}{} ({} {}); `lockstep report {}` draws them all", run.name,
+                                  options.empty() ? "" : ", " + options, metric_words(run.metric),
+                                  format_metric(run.metric, *summary.best), options_.run.string()));
       }
     }
     console_.mention_lost_output();
