@@ -169,6 +169,17 @@ bool TrainOptions::was_set(const std::string& name) const {
   return std::find(explicitly_set.begin(), explicitly_set.end(), name) != explicitly_set.end();
 }
 
+void forget_network_defaults(TrainOptions& options, const std::vector<std::string>& names) {
+  TrainOptions copy;  // the table takes the fields' values when it is built for the defaults
+  OptionTable table = train_table(copy);
+  copy = options;
+  for (const std::string& name : names) {
+    table.find(name)->reset();
+    std::erase(copy.from_network, name);
+  }
+  options = copy;
+}
+
 std::string option_text(const TrainOptions& options, const std::string& name) {
   TrainOptions copy;  // the table takes the fields' values when it is built for the defaults
   OptionTable table = train_table(copy);

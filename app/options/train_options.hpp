@@ -270,6 +270,8 @@ struct TrainOptions {
 
 /// As --normalize takes it: "per-image", "affine(0.5,-1)".
 std::string to_text(const Normalization& value);
+/// These options, whose values are the network's own defaults, have those of every network again.
+void forget_network_defaults(TrainOptions& options, const std::vector<std::string>& names);
 /// The value of the option `name` as its user would write it. `name` is one of train's options.
 std::string option_text(const TrainOptions& options, const std::string& name);
 

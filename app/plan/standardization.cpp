@@ -7,11 +7,13 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "app/options/usage_error.hpp"
 #include "app/plan/agreement.hpp"
 #include "app/plan/data_match.hpp"
 #include "app/plan/feature_statistics.hpp"
+#include "app/plan/network_defaults.hpp"
 #include "app/report/figures.hpp"
 #include "comm/agreement.hpp"
 #include "io/datasets/standardized_dataset.hpp"
@@ -49,6 +51,36 @@ Wish wish_of(const TrainOptions& options, const Workload& workload) {
                         workload.training->x_type() != io::FileType::uint8,
           .y = targets && data.targets == TargetScale::standard,
           .y_if_asked = targets && data.targets == TargetScale::automatic && info.y.elements() <= kMostFeatures};
+}
+
+/// Of all numbers of features that have as many each.
+io::FeatureSpread together(std::span<const io::FeatureSpread> features) {
+  double mean = 0, squares = 0;
+  for (const io::FeatureSpread& feature : features) {
+    mean += feature.mean;
+    squares += feature.deviation * feature.deviation + feature.mean * feature.mean;
+  }
+  const auto count = static_cast<double>(features.size());
+  mean /= count;
+  return {.mean = mean, .deviation = std::sqrt(std::max(0.0, squares / count - mean * mean))};
+}
+
+/// Volumes, whose last extent counts no channels: one scale for all numbers, where they ask for it.
+void standardize_volumes(const io::Field& x, std::span<const io::FeatureSpread> features, Workload& workload) {
+  const io::FeatureSpread all = together(features);
+  if (!io::asks_for_scale(std::span(&all, 1))) return;
+  const io::FeatureScale scale = io::scale_of(std::span(&all, 1));
+  const model::InputTransform transform{.scale = 1 / scale.deviation[0],
+                                        .shift = (0 - scale.mean[0]) / scale.deviation[0]};
+  workload.model.input_transform = transform;
+  if (std::optional<model::Augmentation>& augmentation = workload.model.augmentation) {
+    augmentation->scale.fill(transform.scale);
+    augmentation->shift.fill(transform.shift);
+  }
+  workload.notes.push_back(
+      fmt::format("samples of {} are taken as volumes: all their numbers together get mean 0 and deviation 1 "
+                  "(--normalize per-feature: each of {} channels by itself)",
+                  fmt::join(x.sample_shape, " x "), x.sample_shape.back()));
 }
 
 /// Collective.
@@ -99,8 +131,12 @@ void standardize(comm::Communicator& communicator, const TrainOptions& options, 
   }
   if (wish.any()) {
     const FeatureStatistics found = gather_statistics(communicator, *workload.training);
-    if (wish.x || (wish.x_if_asked && io::asks_for_scale(found.x))) workload.features = io::scale_of(found.x);
-    if (wish.y || (wish.y_if_asked && io::asks_for_scale(found.y))) workload.targets = io::scale_of(found.y);
+    if (wish.x_if_asked && info.x.sample_shape.size() == 3 && !has_channels(info.x)) {
+      standardize_volumes(info.x, found.x, workload);
+    } else if (wish.x || (wish.x_if_asked && io::asks_for_scale(found.x))) {
+      workload.features = io::scale_of(found.x);
+    }
+    if (wish.y || (wish.y_if_asked && io::ask_for_scale_as_targets(found.y))) workload.targets = io::scale_of(found.y);
   }
   warn_of_large_inputs(communicator, options, workload);
   if (workload.features.empty() && workload.targets.empty()) return;

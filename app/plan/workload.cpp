@@ -8,6 +8,7 @@
 
 #include "app/options/image_options.hpp"
 #include "app/plan/data_match.hpp"
+#include "app/plan/network_defaults.hpp"
 #include "app/plan/tuning.hpp"
 #include "app/report/figures.hpp"
 #include "comm/summation_tree.hpp"
@@ -120,9 +121,9 @@ std::optional<model::Augmentation> augmentation(const DataOptions& options, cons
   if (info.tokens || (options.augment == AugmentOptions{} && !per_image)) return std::nullopt;
   const auto image = image_shape(info.x);
   if (!image) {
-    throw UsageError(
-        fmt::format("--{} needs images, and the samples have {} extents: pack them as images, or leave it out",
-                    per_image ? "normalize per-image" : "augment", info.x.sample_shape.size()));
+    throw UsageError(fmt::format("--{} needs images, and the samples have {}: pack them as images, or leave it out",
+                                 per_image ? "normalize per-image" : "augment",
+                                 counted(std::ssize(info.x.sample_shape), "extent")));
   }
   model::Augmentation spec = augmentation_of(options.augment, *image);
   spec.per_image = per_image;
@@ -336,8 +337,9 @@ void match_validation(Workload& workload) {
 
 }  // namespace
 
-Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline* deadline, const SharedData& shared) {
+Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* deadline, const SharedData& shared) {
   Workload workload;
+  TrainOptions& options = workload.options.emplace(given);
   workload.paths = resolve_data_paths(options.data);
   const DataPaths& paths = workload.paths;
   const DataFormat format = data_format(options);
@@ -357,6 +359,9 @@ Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline
   const io::DatasetInfo& info = workload.training->info();
   require_labels(info, paths.training);
   workload.model.loss = loss_kind(options.loss, info);
+  if (std::string note = fit_network_defaults(info, workload.model.loss, options); !note.empty()) {
+    workload.notes.push_back(std::move(note));
+  }
   if (!paths.validation.empty()) {
     workload.validation = open_dataset(format_of_data(paths.validation), paths.validation, deadline, shared);
     require_labels(workload.validation->info(), paths.validation);
@@ -370,13 +375,13 @@ Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline
         other.classes > info.classes || (!info.labels_are_classes && other.y.elements() != info.y.elements()) ||
         (workload.model.loss == model::LossKind::binary_cross_entropy && !other.targets_are_binary)) {
       const auto learnt = [](const io::DatasetInfo& data) {
-        if (data.labels_are_classes) return fmt::format("{} classes", data.classes);
+        if (data.labels_are_classes) return counted(data.classes, "class");
         return counted(data.y.elements(), data.targets_are_binary ? "label" : "regression target");
       };
-      throw UsageError(fmt::format(
-          "{} does not fit {}: samples of {} numbers and {} against {} numbers and {}; pack both in the same way",
-          paths.validation.string(), paths.training.string(), other.x.elements(), learnt(other), info.x.elements(),
-          learnt(info)));
+      throw UsageError(
+          fmt::format("{} does not fit {}: samples of {} and {} against {} and {}; pack both in the same way",
+                      paths.validation.string(), paths.training.string(), counted(other.x.elements(), "number"),
+                      learnt(other), counted(info.x.elements(), "number"), learnt(info)));
     }
   }
   if (options.validation.patience > 0 && !workload.validation) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "app/options/train_options.hpp"
+#include "app/plan/constant_predictor.hpp"
 #include "app/plan/shared_data.hpp"
 #include "app/plan/task.hpp"
 #include "io/checkpoints/checkpoint.hpp"
@@ -114,6 +115,8 @@ WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world,
                    const model::NetworkKind* recurrent = nullptr);
 
 struct Workload {
+  /// The options, less those of the network's defaults that do not suit the data; nothing: of a benchmark without data.
+  std::optional<TrainOptions> options = {};
   DataPaths paths;
   std::unique_ptr<io::Dataset> training;
   std::unique_ptr<io::Dataset> validation;  ///< may be null; with the classes' numbers of the training data
@@ -126,6 +129,8 @@ struct Workload {
   model::OptimizerOptions optimizer;
   WorkPlan work;
   std::optional<Task> task;
+  ConstantPredictor constant;                ///< of the training data; empty: nobody has looked
+  std::optional<Score> constant_score = {};  ///< what it reaches on the validation data, if there are any
   std::uint64_t seed = 1;
   bool shuffle = true;
 };

@@ -48,4 +48,11 @@ bool asks_for_scale(std::span<const FeatureSpread> features) noexcept {
   });
 }
 
+bool ask_for_scale_as_targets(std::span<const FeatureSpread> targets) noexcept {
+  return std::any_of(targets.begin(), targets.end(), [](const FeatureSpread& target) {
+    const double deviation = is_constant(target) ? 0 : target.deviation;
+    return std::abs(target.mean) > deviation / 2 || (deviation > 0 && (deviation < 0.5 || deviation > 2));
+  });
+}
+
 }  // namespace lockstep::io

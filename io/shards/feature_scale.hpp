@@ -32,5 +32,8 @@ FeatureScale scale_of(std::span<const FeatureSpread> features);
 /// Whether a network learns badly from the numbers as they are: a mean further from 0 than 4, or a deviation outside
 /// [1/4, 4].
 bool asks_for_scale(std::span<const FeatureSpread> features) noexcept;
+/// Whether a network is slow to reach the numbers that it predicts, which begin about 0 and move with its learning
+/// rate: a mean further from 0 than half a deviation, or a deviation outside [1/2, 2].
+bool ask_for_scale_as_targets(std::span<const FeatureSpread> targets) noexcept;
 
 }  // namespace lockstep::io

@@ -29,6 +29,11 @@ TEST(FeatureScaleTest, OnlyAnUnusualSpreadAsksForIt) {
   EXPECT_TRUE(asks_for_scale(Spreads{{.mean = 0, .deviation = 1}, {.mean = 9203, .deviation = 1}}));
   EXPECT_TRUE(asks_for_scale(Spreads{{.mean = 0, .deviation = 0.0476}}));
   EXPECT_TRUE(asks_for_scale(Spreads{{.mean = 0, .deviation = 20}}));
+  // A network that begins at 0 has a long way to targets about 2.
+  EXPECT_TRUE(ask_for_scale_as_targets(Spreads{{.mean = 2, .deviation = 0.6}}));
+  EXPECT_TRUE(ask_for_scale_as_targets(Spreads{{.mean = 0.1, .deviation = 1}, {.mean = 0, .deviation = 3}}));
+  EXPECT_FALSE(ask_for_scale_as_targets(Spreads{{.mean = -0.4, .deviation = 1}, {.mean = 0, .deviation = 0}}));
+  EXPECT_TRUE(ask_for_scale_as_targets(Spreads{{.mean = 2, .deviation = 0}}));
 }
 
 }  // namespace
