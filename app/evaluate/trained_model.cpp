@@ -17,6 +17,7 @@
 #include "app/plan/placement.hpp"
 #include "app/plan/verify_data.hpp"
 #include "app/plan/workload.hpp"
+#include "app/report/figures.hpp"
 #include "comm/agreement.hpp"
 #include "io/datasets/split_dataset.hpp"
 #include "io/datasets/standardized_dataset.hpp"
@@ -126,9 +127,9 @@ void TrainedModel::open_data(comm::Communicator& communicator, const Request& re
         !labels || (info.labels_are_classes && !shape.tokens ? shape.outputs <= trained_on.outputs
                                                              : shape.outputs == trained_on.outputs);
     if (shape.features != trained_on.features || !outputs_fit) {
-      throw UsageError(
-          fmt::format("{} does not fit the network: samples of {} numbers and {} outputs against {} and {}",
-                      data().string(), shape.features, shape.outputs, trained_on.features, trained_on.outputs));
+      throw UsageError(fmt::format("{} does not fit the network: samples of {} and {} against {} and {}",
+                                   data().string(), counted(shape.features, "number"), counted(shape.outputs, "output"),
+                                   trained_on.features, trained_on.outputs));
     }
     shape.outputs = trained_on.outputs;
     network_ = model::make_network(trained_.network, shape);
@@ -175,6 +176,7 @@ void TrainedModel::standardize() {
   io::FeatureScale features;
   if (trained_on_ && trained_.data.normalize.kind == Normalization::Kind::per_feature) features = trained_on_->features;
   if (trained_on_) targets_ = trained_on_->targets;
+  if (trained_on_) constant_ = stored_constant(*trained_on_, model_options_.loss);
   const io::DatasetInfo& info = dataset_->info();
   if (!features.empty()) dataset_ = std::make_shared<io::StandardizedDataset>(dataset_, features, io::FeatureScale{});
   as_learnt_ = dataset_;

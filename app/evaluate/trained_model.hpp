@@ -12,6 +12,7 @@
 #include "app/engine/snapshot.hpp"
 #include "app/options/checkpoint_choice.hpp"
 #include "app/options/train_options.hpp"
+#include "app/plan/constant_predictor.hpp"
 #include "app/plan/task.hpp"
 #include "app/report/console.hpp"
 #include "comm/communicator.hpp"
@@ -34,7 +35,7 @@ class TrainedModel {
     std::int64_t batch = 0;            ///< samples at once; 0: as in the run
     Labels labels = Labels::required;
     std::optional<Normalization> normalize =
-        {};  ///< how the numbers become the network's input; nullopt: as in the run
+        {};                                     ///< how the numbers become the network's input; nullopt: as in the run
     VerifyData verify = VerifyData::automatic;  ///< checksums of the data
   };
   /// Collective. Reads the checkpoint on rank 0, opens the data, takes the memory, restores the weights. Throws
@@ -60,6 +61,9 @@ class TrainedModel {
   model::Weights weights() const noexcept { return average_ ? model::Weights::average : model::Weights::current; }
   /// What the checkpoint says of the data that it was trained on; nothing where it does not say it.
   const std::optional<io::DataDescription>& trained_on() const noexcept { return trained_on_; }
+  /// What predicts alike whatever it sees, of the labels that the network was trained on; empty where the checkpoint
+  /// does not know them.
+  const ConstantPredictor& constant() const noexcept { return constant_; }
   /// "runs/a/checkpoints/step-0000000100.h5 (step 100, the best of its run)", on rank 0.
   std::string description() const;
 
@@ -79,6 +83,7 @@ class TrainedModel {
   std::vector<std::string> notes_, warnings_;  ///< of the data beside it
   std::shared_ptr<io::Dataset> dataset_, as_learnt_;
   io::FeatureScale targets_;
+  ConstantPredictor constant_;
   std::unique_ptr<model::Network> network_;
   model::ModelOptions model_options_;
   std::optional<Task> task_;

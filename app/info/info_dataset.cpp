@@ -40,13 +40,14 @@ template <class Number, class Use>
 void for_each_label(const io::ShardedDataset& dataset, const Use& use) {
   const std::int64_t columns = dataset.info().y.elements();
   const std::int64_t most = std::max<std::int64_t>(1, kLabelsAtOnce / columns);
+  std::vector<std::int64_t> samples;
   std::vector<Number> labels;
-  for (const io::ShardInfo& shard : dataset.shards()) {
-    for (std::int64_t first = 0; first < shard.count; first += most) {
-      labels.resize(static_cast<std::size_t>(std::min(most, shard.count - first) * columns));
-      dataset.read_labels(shard.first + first, std::as_writable_bytes(std::span(labels)));
-      use(std::span<const Number>(labels));
-    }
+  for (std::int64_t first = 0; first < dataset.info().samples; first += most) {
+    samples.resize(static_cast<std::size_t>(std::min(most, dataset.info().samples - first)));
+    std::iota(samples.begin(), samples.end(), first);
+    labels.resize(samples.size() * static_cast<std::size_t>(columns));
+    dataset.read_y(samples, std::as_writable_bytes(std::span(labels)));
+    use(std::span<const Number>(labels));
   }
 }
 
@@ -143,7 +144,7 @@ std::string training_text(const io::DatasetInfo& info) {
 std::string heading(const std::filesystem::path& path, const io::ShardedDataset& dataset,
                     const io::DatasetOptions& data) {
   const io::DatasetInfo& info = dataset.info();
-  std::string text = first_line(path, dataset, fmt::format("{} samples", with_commas(info.samples)));
+  std::string text = first_line(path, dataset, counted(info.samples, "sample"));
   if (!info.source.empty()) text += fmt::format("  source   {}\n", info.source);
   text += fmt::format("  {:<8} {}, ", info.x.name, describe(info.x));
   if (info.has_statistics) {
@@ -155,7 +156,7 @@ std::string heading(const std::filesystem::path& path, const io::ShardedDataset&
                         values.statistics.high(), values.statistics.mean(), values.statistics.standard_deviation(),
                         values.all ? "" : " (of some of them)");
   }
-  const std::string labels = info.labels_are_classes ? fmt::format("labels of {} classes", info.classes)
+  const std::string labels = info.labels_are_classes ? "labels of " + counted(info.classes, "class")
                              : info.targets_are_binary
                                  ? fmt::format("{} of 0 or 1", counted(info.y.elements(), "label"))
                                  : std::string("numbers to predict");
@@ -187,10 +188,10 @@ std::string beginning(const io::TokenDataset& dataset, const io::Tokenizer& toke
 
 std::string heading(const std::filesystem::path& path, const io::TokenDataset& dataset) {
   const io::TokenInfo& tokens = *dataset.info().tokens;
-  std::string text = first_line(path, dataset, fmt::format("{} tokens", with_commas(tokens.tokens)));
+  std::string text = first_line(path, dataset, counted(tokens.tokens, "token"));
   if (!dataset.info().source.empty()) text += fmt::format("  source      {}\n", dataset.info().source);
-  text += fmt::format("  vocabulary  {} of kind {}, {} bytes stored per token{}\n", with_commas(tokens.vocabulary),
-                      tokens.kind, dataset.stored_bytes(),
+  text += fmt::format("  vocabulary  {} of kind {}, {} stored per token{}\n", with_commas(tokens.vocabulary),
+                      tokens.kind, counted(static_cast<std::int64_t>(dataset.stored_bytes()), "byte"),
                       tokens.unknown < 0 ? "" : fmt::format(", {} is <unk>", tokens.unknown));
   if (tokens.bytes_per_token > 0) text += fmt::format("  text        {:.3f} bytes per token\n", tokens.bytes_per_token);
   if (!tokens.texts.empty()) {

@@ -249,6 +249,7 @@ io::TrainingRecord record_of(const TrainOptions& settings, const Workload& workl
   io::DataDescription description = describe_data(workload.training->info(), settings);
   description.features = workload.features;
   description.targets = workload.targets;
+  store_constant(workload.constant, description);
   record.data_description = io::to_json(description);
   if (const auto& tokens = workload.training->info().tokens) record.vocabulary = io::to_json(*tokens);
   return record;
@@ -379,8 +380,9 @@ model::MemoryPlan memory_with(const Plan& plan, const comm::Communicator& commun
   return memory;
 }
 
-Plan complete_plan(const comm::Communicator& communicator, const TrainOptions& options, Workload workload,
+Plan complete_plan(const comm::Communicator& communicator, const TrainOptions& given, Workload workload,
                    const Place& place, std::optional<Islands> islands) {
+  const TrainOptions options = workload.options.value_or(given);
   const ExecutionOptions& execution = options.execution;
   if (communicator.transport() == comm::Transport::mpi && !place.gpu && execution.wire != comm::WireFormat::fp32) {
     throw UsageError(fmt::format("--transport mpi sums in full: take one of --transport mpi and --wire {}",
@@ -446,7 +448,7 @@ Workload open_workload(comm::Communicator& communicator, const TrainOptions& opt
   all_succeed_or_usage(communicator, [&] { paths = resolve_data_paths(options.data); });
   const SharedData shared = open_together(communicator, std::array{paths.training, paths.validation}, deadline);
   all_succeed_or_usage(communicator, [&] { workload = prepare_workload(options, world, deadline, shared); });
-  standardize(communicator, options, before, workload);
+  standardize(communicator, *workload.options, before, workload);
   return workload;
 }
 
@@ -483,6 +485,11 @@ Plan make_plan(comm::Communicator& communicator, const TrainOptions& options, co
     if (begun.agree.islands == 0) begun.agree.islands = islands->count();
   }
   Workload workload = open_workload(communicator, begun, start.deadline, start.record);
+  workload.constant = find_constant(communicator, *workload.training, workload.model.loss);
+  if (workload.validation) {
+    workload.constant_score =
+        score_of(communicator, workload.constant, *workload.validation, workload.model.loss, *workload.task);
+  }
   const Place place = choose_place(communicator, begun);
   return complete_plan(communicator, begun, std::move(workload), place, std::move(islands));
 }
@@ -587,12 +594,16 @@ std::string format_plan(const Plan& plan, const comm::Communicator& communicator
     text += format_islands(*plan.islands, plan.settings.agree, buckets.back().offset + buckets.back().count);
   text += fmt::format(
       "data: {} in {}, {}", counted(info.samples, "sample"), counted(workload.training->shards().size(), "file"),
-      info.labels_are_classes ? (info.classes == 1 ? std::string("1 class") : fmt::format("{} classes", info.classes))
+      info.labels_are_classes                                        ? counted(info.classes, "class")
       : workload.model.loss == model::LossKind::binary_cross_entropy ? counted(info.y.elements(), "label")
                                                                      : counted(info.y.elements(), "target"));
   text += workload.validation
               ? fmt::format("; validation: {}\n", counted(workload.validation->info().samples, "sample"))
               : std::string("; no validation data\n");
+  if (workload.constant_score) {
+    text +=
+        fmt::format("  to beat: {}\n", format_constant(workload.constant, *workload.constant_score, *workload.task));
+  }
   text += fmt::format("work: {} of {} ({} x {}{}), {} per epoch", counted(work.total_steps, "step"),
                       counted(work.global_batch, "sample"), counted(training_ranks(plan, communicator.size()), "rank"),
                       with_commas(work.largest_part),

@@ -43,6 +43,8 @@ Score Task::score(const model::LossSums& sums, double samples, bool trained) con
     const double there_or_said = 2 * sums.found + (rows - sums.metric);
     if (there_or_said > 0) score.f1 = 2 * sums.found / there_or_said;
   }
+  score.loss = shown(score.loss);
+  score.metric = shown(score.metric);
   return score;
 }
 

@@ -41,6 +41,8 @@ class Task {
   static constexpr std::array<const char*, 4> metric_keys() {
     return {"accuracy", "mean_absolute_error", "perplexity", "label_accuracy"};
   }
+  /// The metric of a network that is always right.
+  double best_possible() const noexcept { return is_share() || is_language() ? 1 : 0; }
   /// Of two metrics.
   bool is_better(double a, double b) const noexcept { return is_share() ? a > b : a < b; }
   /// "accuracy 88.41 %" and "top-5 99.70 %", "perplexity 6.51" and "bits per byte 2.70": without the loss.

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <ctime>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "app/plan/constant_predictor.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/text_table.hpp"
 
@@ -79,7 +81,10 @@ bool Reporter::collect(const StepFigures& figures, const TimeSplit& split) {
 
 void Reporter::start(std::int64_t step, double epoch) {
   check_owner();
-  write({{"kind", "start"}, {"step", step}, {"epoch", epoch}, {"ranks", std::int64_t{world_}}, {"time", time_now()}});
+  io::MetricRecord record{
+      {"kind", "start"}, {"step", step}, {"epoch", epoch}, {"ranks", std::int64_t{world_}}, {"time", time_now()}};
+  if (!validation_data_.empty()) record.emplace_back("validation_data", validation_data_);
+  write(record);
 }
 
 void Reporter::report(const StepFigures& figures, const TimeSplit& split, double l2_loss) {
@@ -101,7 +106,7 @@ void Reporter::report(const StepFigures& figures, const TimeSplit& split, double
   if (l2_loss != 0) line.push_back({fmt::format("L2 {:.4g}", l2_loss), 4});
   line.push_back({task_.format(score), 7});
   line.push_back({fmt::format("lr {:.3g}", figures.learning_rate), 2});
-  line.push_back({fmt::format("gradient norm {:.3g}", figures.gradient_norm), 3});
+  line.push_back({fmt::format("gradient norm {:.3g}", shown(figures.gradient_norm)), 3});
   line.push_back({fmt::format("{} {}/s", with_commas(static_cast<std::int64_t>(rate * positions)), counted_in), 5});
   line.push_back({fmt::format("({}/rank)", with_commas(static_cast<std::int64_t>(rate * positions / world_))), 1});
   line.push_back({format_split(part), 0, LineStyle::quiet});
@@ -163,6 +168,7 @@ void Reporter::evaluation(std::int64_t step, double epoch, const Score& score, b
     for (auto& [key, value] : task_.record(*seen_)) record.emplace_back("training_" + key, value);
     since_validation_ = {};
   }
+  if (constant_) add_constant(*constant_, task_, record);
   validated_ = true;
   console_.info(line);
   write(record);
@@ -176,7 +182,7 @@ void Reporter::evaluation(std::int64_t step, double epoch, const Score& score, b
 std::string Reporter::summary() const {
   std::vector<std::vector<std::string>> rows{{"", "step", "loss", task_.metric_words()}};
   const auto add = [&](const char* name, std::int64_t step, double loss, double metric) {
-    rows.push_back({name, with_commas(step), fmt::format("{:.6g}", loss), task_.format_metric(metric)});
+    rows.push_back({name, step < 0 ? "" : with_commas(step), fmt::format("{:.6g}", loss), task_.format_metric(metric)});
   };
   if (seen_) add("training", seen_at_, seen_->loss, seen_->metric);
   const auto losses = io::numbers_by_step(history_, "validation", "loss");
@@ -188,6 +194,10 @@ std::string Reporter::summary() const {
     const auto& last = *metrics.rbegin();
     add("validation", last.first, losses.at(last.first), last.second);
     add("the best", best->first, losses.at(best->first), best->second);
+    if (constant_) {
+      add("a constant", -1, constant_->loss, constant_->metric);
+      if (!std::isfinite(constant_->loss)) rows.back()[2] = "-";
+    }
   }
   return rows.size() > 1 ? format_table(rows, {1, 2, 3}) : "";
 }

@@ -13,8 +13,21 @@
 #include "app/report/figures.hpp"
 #include "app/train/resume.hpp"
 #include "comm/agreement.hpp"
+#include "io/files/checksum.hpp"
 
 namespace lockstep::app {
+
+namespace {
+
+/// Equal for equal data: by the checksums of the shards; of files that have none by their place.
+std::string identity_of(const io::Dataset& data, const std::filesystem::path& path) {
+  std::string text = data.fingerprint();
+  const bool checked = std::ranges::all_of(data.shards(), [](const io::ShardInfo& s) { return !s.checksum_x.empty(); });
+  if (!checked) text += std::filesystem::absolute(data.shards().empty() ? path : data.shards()[0].file).string();
+  return io::to_hex(io::checksum(std::as_bytes(std::span(text))));
+}
+
+}  // namespace
 
 Run::Run(const Plan& plan, comm::Communicator& communicator, Console& console, Engine& engine, Trainer& trainer,
          WallTime wall_time, std::function<void(DataPlace)> go_on_at)
@@ -36,7 +49,10 @@ Run::Run(const Plan& plan, comm::Communicator& communicator, Console& console, E
       checkpointer_(engine.saved(workload_.work, plan.checkpoint_writers)),
       reporter_(console, reports_, workload_.work, *workload_.task, communicator.size(), trainer.steps_done()),
       patience_(validation_.patience, validation_.min_delta,
-                [task = *workload_.task](double a, double b) { return task.is_better(a, b); }) {}
+                [task = *workload_.task](double a, double b) { return task.is_better(a, b); }) {
+  reporter_.compare_with(workload_.constant_score);
+  if (workload_.validation) reporter_.validates_on(identity_of(*workload_.validation, workload_.paths.validation));
+}
 
 /// A failure is kept for the next step, so that all ranks end alike.
 template <class Work>
@@ -316,6 +332,24 @@ std::string Run::faster_alone(const TimeSplit& split) const {
   return advise_one_rank(split, world, steps);
 }
 
+/// A warning where the network is worth no more than a predictor that looks at no sample; "": it is.
+std::string Run::beaten_by_constant() const {
+  const std::optional<Score>& reached = workload_.constant_score;
+  if (!reached || !last_evaluation_) return "";
+  const ConstantPredictor& constant = workload_.constant;
+  const Task& task = *workload_.task;
+  const std::string text = beaten_by(constant, last_evaluation_->metric, *reached, task);
+  if (text.empty()) return "";
+  if (beaten_by(constant, best_metric_, *reached, task).empty()) {
+    return fmt::format("validation {}; the best validation{} was better ({})", text,
+                       best_at_ < 0 ? "" : fmt::format(", at step {},", best_at_), task.format_metric(best_metric_));
+  }
+  return fmt::format(
+      "validation {}: the network has learnt nothing that helps there. Look at --learning-rate, "
+      "--normalize, the amount of training and the labels",
+      text);
+}
+
 /// What the run has come to: the metric, the checkpoint, the time.
 std::string Run::summary() const {
   std::string text;
@@ -415,6 +449,7 @@ int Run::train(StopSignals& signals) {
     stopped_ = stopped_ || (stops_here() && !finished());
     on_rank0([&] {
       if (const std::string table = reporter_.summary(); !table.empty()) console_.info(table);
+      if (const std::string warning = beaten_by_constant(); !warning.empty()) console_.warn(warning);
       console_.info(fmt::format("time in steps: {}", format_split(split)));
       if (const std::string advice = faster_alone(split); !advice.empty()) console_.info(advice);
     });

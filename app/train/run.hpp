@@ -107,6 +107,7 @@ class Run {
   Trainer::Request next_request(StopSignals& signals);
   bool checkpoint_is_due();
   std::string summary() const;
+  std::string beaten_by_constant() const;
   std::string faster_alone(const TimeSplit& split) const;
   std::string ending(const StopSignals& signals) const;
   template <class Work>

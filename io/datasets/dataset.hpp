@@ -68,6 +68,11 @@ class Dataset {
   /// [0, classes), NaN or infinity in float data.
   virtual void read(std::span<const std::int64_t> samples, std::int64_t epoch, std::span<std::byte> x,
                     std::span<std::byte> y) const = 0;
+  /// What read() gives as y in kNoEpoch: labels or targets alone, without reading x where that is possible.
+  virtual void read_y(std::span<const std::int64_t> samples, std::span<std::byte> y) const {
+    std::vector<std::byte> x(samples.size() * x_bytes());
+    read(samples, kNoEpoch, x, y);
+  }
 
   /// Samples per shard: blocks of the sample order never cross shards. One entry where shards do not matter.
   virtual std::vector<std::int64_t> shard_counts() const = 0;

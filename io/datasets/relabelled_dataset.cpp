@@ -26,6 +26,15 @@ RelabelledDataset::RelabelledDataset(std::unique_ptr<Dataset> data, std::vector<
 void RelabelledDataset::read(std::span<const std::int64_t> samples, std::int64_t epoch, std::span<std::byte> x,
                              std::span<std::byte> y) const {
   data_->read(samples, epoch, x, y);
+  relabel(y);
+}
+
+void RelabelledDataset::read_y(std::span<const std::int64_t> samples, std::span<std::byte> y) const {
+  data_->read_y(samples, y);
+  relabel(y);
+}
+
+void RelabelledDataset::relabel(std::span<std::byte> y) const {
   for (std::size_t at = 0; at < y.size(); at += sizeof(std::int32_t)) {
     std::int32_t label = 0;
     std::memcpy(&label, &y[at], sizeof label);

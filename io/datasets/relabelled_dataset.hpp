@@ -28,6 +28,7 @@ class RelabelledDataset final : public Dataset {
   std::size_t y_bytes() const noexcept override { return data_->y_bytes(); }
   void read(std::span<const std::int64_t> samples, std::int64_t epoch, std::span<std::byte> x,
             std::span<std::byte> y) const override;
+  void read_y(std::span<const std::int64_t> samples, std::span<std::byte> y) const override;
   std::vector<std::int64_t> shard_counts() const override { return data_->shard_counts(); }
   std::size_t stored_bytes() const noexcept override { return data_->stored_bytes(); }
   std::int64_t block_multiple() const noexcept override { return data_->block_multiple(); }
@@ -37,6 +38,8 @@ class RelabelledDataset final : public Dataset {
   void check_unchanged(int part, int parts) override { data_->check_unchanged(part, parts); }
 
  private:
+  void relabel(std::span<std::byte> y) const;
+
   std::unique_ptr<Dataset> data_;
   std::vector<std::int32_t> new_class_;
   DatasetInfo info_;

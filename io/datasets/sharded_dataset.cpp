@@ -15,6 +15,7 @@
 #include "io/datasets/shard_set.hpp"
 #include "io/files/checksum.hpp"
 #include "io/files/element_cast.hpp"
+#include "io/files/plural.hpp"
 #include "io/shards/shard_manifest.hpp"
 #include "io/shards/target_values.hpp"
 
@@ -200,7 +201,7 @@ struct ShardedDataset::Files {
     if (known_targets || columns < 2) return;
     const std::string where = fmt::format("{}: {}", path_of(0), set.file(0).fields()[1].dataset);
     set.warnings().push_back(
-        one_hot ? fmt::format("{} holds one 1 in each row: taken as labels of {} classes", where, columns)
+        one_hot ? fmt::format("{} holds one 1 in each row: taken as labels of {}", where, count_of(columns, "class"))
                 : fmt::format("{} holds rows of 0 and 1: taken as {} labels, any of which a sample may have (--loss "
                               "mean-squared-error takes them as numbers)",
                               where, columns));
@@ -219,9 +220,10 @@ struct ShardedDataset::Files {
             info.classes = std::max(info.classes, label + 1);
             if (!plausible_classes(info.classes, info.samples)) {
               throw FileError(
-                  fmt::format("{}: sample {} has label {}, which {} samples do not explain: it is damaged, "
+                  fmt::format("{}: sample {} has label {}, which {} not explain: it is damaged, "
                               "or {} holds no class numbers (numbers to predict are floats)",
-                              path_of(shard), first + static_cast<std::int64_t>(i), label, info.samples,
+                              path_of(shard), first + static_cast<std::int64_t>(i), label,
+                              info.samples == 1 ? "1 sample does" : fmt::format("{} samples do", info.samples),
                               set.file(shard).fields()[1].dataset));
             }
           }
@@ -376,33 +378,45 @@ std::size_t ShardedDataset::y_bytes() const noexcept {
   return files_->has_y() ? static_cast<std::size_t>(info().y.elements()) * sizeof(float) : 0;
 }
 
+/// use(shard, first row in it, rows, place in `samples`) for samples that follow each other in a file: one read each.
+template <class Use>
+void ShardedDataset::each_run(std::span<const std::int64_t> samples, const Use& use) const {
+  for (std::size_t at = 0; at < samples.size();) {
+    const std::size_t shard = files_->set.shard_of(samples[at]);
+    const std::int64_t begin = shards()[shard].first;
+    const std::int64_t end = begin + shards()[shard].count;
+    std::size_t run = 1;
+    while (at + run < samples.size() && samples[at + run] == samples[at] + static_cast<std::int64_t>(run) &&
+           samples[at + run] < end) {
+      ++run;
+    }
+    use(shard, samples[at] - begin, run, at);
+    at += run;
+  }
+}
+
 void ShardedDataset::read(std::span<const std::int64_t> samples, std::int64_t, std::span<std::byte> x,
                           std::span<std::byte> y) const {
   if (x.size() != samples.size() * x_bytes() || y.size() != samples.size() * y_bytes()) {
     throw std::invalid_argument("the buffers of ShardedDataset::read have the wrong size");
   }
   std::vector<std::byte> scratch;
-  for (std::size_t at = 0; at < samples.size();) {
-    const std::size_t shard = files_->set.shard_of(samples[at]);
-    const std::int64_t begin = shards()[shard].first;
-    const std::int64_t end = begin + shards()[shard].count;
-    std::size_t run = 1;  // samples that follow each other in the file take one read
-    while (at + run < samples.size() && samples[at + run] == samples[at] + static_cast<std::int64_t>(run) &&
-           samples[at + run] < end) {
-      ++run;
-    }
-    const std::int64_t first = samples[at] - begin;
+  each_run(samples, [&](std::size_t shard, std::int64_t first, std::size_t run, std::size_t at) {
     const auto rows = static_cast<std::int64_t>(run);
     files_->read_x(shard, first, rows, x_type(), x.subspan(at * x_bytes(), run * x_bytes()), scratch);
     if (files_->has_y()) files_->read_y(shard, first, rows, y.subspan(at * y_bytes(), run * y_bytes()), scratch);
-    at += run;
-  }
+  });
 }
 
-void ShardedDataset::read_labels(std::int64_t first, std::span<std::byte> y) const {
-  const std::size_t shard = files_->set.shard_of(first);
+void ShardedDataset::read_y(std::span<const std::int64_t> samples, std::span<std::byte> y) const {
+  if (y.size() != samples.size() * y_bytes()) {
+    throw std::invalid_argument("the buffer of ShardedDataset::read_y has the wrong size");
+  }
+  if (!files_->has_y()) return;
   std::vector<std::byte> scratch;
-  files_->read_y(shard, first - shards()[shard].first, static_cast<std::int64_t>(y.size() / y_bytes()), y, scratch);
+  each_run(samples, [&](std::size_t shard, std::int64_t first, std::size_t run, std::size_t at) {
+    files_->read_y(shard, first, static_cast<std::int64_t>(run), y.subspan(at * y_bytes(), run * y_bytes()), scratch);
+  });
 }
 
 void ShardedDataset::will_need(std::int64_t first, std::int64_t count) const noexcept {

@@ -54,8 +54,7 @@ class ShardedDataset final : public Dataset {
   std::size_t y_bytes() const noexcept override;
   void read(std::span<const std::int64_t> samples, std::int64_t epoch, std::span<std::byte> x,
             std::span<std::byte> y) const override;
-  /// What read() gives as y of samples from `first` on, all in one shard, as many as fit.
-  void read_labels(std::int64_t first, std::span<std::byte> y) const;
+  void read_y(std::span<const std::int64_t> samples, std::span<std::byte> y) const override;
   std::vector<std::int64_t> shard_counts() const override;
   std::size_t stored_bytes() const noexcept override;
   std::int64_t block_multiple() const noexcept override;
@@ -65,6 +64,9 @@ class ShardedDataset final : public Dataset {
   void check_unchanged(int part, int parts) override;
 
  private:
+  template <class Use>
+  void each_run(std::span<const std::int64_t> samples, const Use& use) const;
+
   struct Files;
   std::unique_ptr<Files> files_;
 };

@@ -74,8 +74,7 @@ std::string SplitDataset::fingerprint() const {
                      part_ == Part::training ? "training" : "validation");
 }
 
-void SplitDataset::read(std::span<const std::int64_t> samples, std::int64_t epoch, std::span<std::byte> x,
-                        std::span<std::byte> y) const {
+std::vector<std::int64_t> SplitDataset::of_whole(std::span<const std::int64_t> samples) const {
   std::vector<std::int64_t> all(samples.size());
   std::transform(samples.begin(), samples.end(), all.begin(), [this](std::int64_t index) {
     if (index < 0 || index >= info_.samples) {
@@ -83,7 +82,16 @@ void SplitDataset::read(std::span<const std::int64_t> samples, std::int64_t epoc
     }
     return sample(index);
   });
-  data_->read(all, epoch, x, y);
+  return all;
+}
+
+void SplitDataset::read(std::span<const std::int64_t> samples, std::int64_t epoch, std::span<std::byte> x,
+                        std::span<std::byte> y) const {
+  data_->read(of_whole(samples), epoch, x, y);
+}
+
+void SplitDataset::read_y(std::span<const std::int64_t> samples, std::span<std::byte> y) const {
+  data_->read_y(of_whole(samples), y);
 }
 
 std::vector<std::int64_t> SplitDataset::shard_counts() const {

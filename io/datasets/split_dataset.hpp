@@ -50,6 +50,7 @@ class SplitDataset final : public Dataset {
   std::size_t y_bytes() const noexcept override { return data_->y_bytes(); }
   void read(std::span<const std::int64_t> samples, std::int64_t epoch, std::span<std::byte> x,
             std::span<std::byte> y) const override;
+  void read_y(std::span<const std::int64_t> samples, std::span<std::byte> y) const override;
   std::vector<std::int64_t> shard_counts() const override;
   std::size_t stored_bytes() const noexcept override { return data_->stored_bytes(); }
   std::int64_t block_multiple() const noexcept override { return data_->block_multiple(); }
@@ -60,6 +61,7 @@ class SplitDataset final : public Dataset {
   void check_unchanged(int part, int parts) override;
 
  private:
+  std::vector<std::int64_t> of_whole(std::span<const std::int64_t> samples) const;
   std::int64_t sample(std::int64_t index) const noexcept {
     return part_ == Part::training ? split_.training_sample(index) : split_.validation_sample(index);
   }

@@ -51,4 +51,9 @@ void StandardizedDataset::read(std::span<const std::int64_t> samples, std::int64
   if (!y_.empty()) y_.apply(floats_in(y));
 }
 
+void StandardizedDataset::read_y(std::span<const std::int64_t> samples, std::span<std::byte> y) const {
+  data_->read_y(samples, y);
+  if (!y_.empty()) y_.apply(floats_in(y));
+}
+
 }  // namespace lockstep::io

@@ -57,6 +57,8 @@ std::string to_json(const DataDescription& description) {
                {"target_units", description.target_units},
                {"name", description.x.name},
                {"source", description.source}};
+  if (!description.class_counts.empty()) text["class_counts"] = description.class_counts;
+  if (!description.target_means.empty()) text["target_means"] = description.target_means;
   add_scale(text, "feature_scale", description.features);
   add_scale(text, "target_scale", description.targets);
   return to_text(text);
@@ -84,6 +86,9 @@ DataDescription data_description_from_json(std::string_view text) {
         .class_names = texts_entry(parsed, "class_names"),
         .target_names = texts_entry(parsed, "target_names"),
         .target_units = texts_entry(parsed, "target_units"),
+        .class_counts =
+            parsed.contains("class_counts") ? integers_entry(parsed, "class_counts") : std::vector<std::int64_t>{},
+        .target_means = parsed.contains("target_means") ? reals_entry(parsed, "target_means") : std::vector<float>{},
         .scale = real_entry(input, "scale"),
         .shift = real_entry(input, "shift"),
         .features = scale_entry(parsed, "feature_scale"),
@@ -93,6 +98,11 @@ DataDescription data_description_from_json(std::string_view text) {
         .source = text_entry(parsed, "source")};
     const auto named = static_cast<std::int64_t>(description.class_names.size());
     if (named > 0 && named != description.classes) throw FileError("not every class has a name");
+    const std::vector<std::int64_t>& counts = description.class_counts;
+    if (!counts.empty() && std::ssize(counts) != description.classes) throw FileError("not every class has a count");
+    if (std::any_of(counts.begin(), counts.end(), [](std::int64_t count) { return count < 0; })) {
+      throw FileError("a class has fewer samples than none");
+    }
     return description;
   } catch (const FileError& error) {
     throw FileError(fmt::format("{} is damaged: {}", kDescribes, error.what()));
