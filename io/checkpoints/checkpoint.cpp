@@ -278,9 +278,7 @@ void CheckpointWriter::prune(std::int64_t written_step, std::span<const fs::path
 void CheckpointWriter::remove_orphaned_parts(std::int64_t last_step) const {
   for (const fs::path& folder : orphaned_part_folders(options_.folder, last_step)) {
     check_owner();
-    std::error_code error;
-    fs::remove_all(folder, error);
-    if (error) throw FileError(fmt::format("cannot remove {}: {}", folder.string(), error.message()));
+    remove_part_folder(folder);
   }
 }
 

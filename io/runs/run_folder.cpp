@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "io/checkpoints/checkpoint.hpp"
+#include "io/checkpoints/checkpoint_parts.hpp"
 #include "io/files/durable_file.hpp"
 
 namespace lockstep::io {
@@ -145,7 +146,11 @@ void RunFolder::start_over() const {
   for (const fs::path& file : files_of_run(folder_)) {
     if (file == folder_ / "owner") continue;
     std::error_code error;
-    fs::remove_all(file, error);
+    if (fs::is_directory(fs::symlink_status(file, error))) {
+      remove_part_folder(file);
+      continue;
+    }
+    fs::remove(file, error);
     if (error) throw FileError(fmt::format("cannot remove {}: {}", file.string(), error.message()));
   }
 }
