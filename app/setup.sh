@@ -16,15 +16,15 @@ is_debian() { command -v apt-get >/dev/null && command -v dpkg-query >/dev/null;
 is_installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 is_offered() { apt-cache policy "$1" 2>/dev/null | grep -q 'Candidate: [^(]'; }
 
-# as_root COMMAND...: directly, or through sudo; otherwise says what to run and stops.
+# as_root LINE: a shell runs it, directly or through sudo; otherwise says what to run and stops.
 as_root() {
   if [ "$(id -u)" = 0 ]; then
-    "$@"
+    sh -c "$1" </dev/null
   elif command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
-    sudo "$@"
+    sudo sh -c "$1" </dev/null  # it asks for a password on the terminal itself
   else
     stop "Run this as root, then start again:
-  $*"
+  $1"
   fi
 }
 
@@ -34,8 +34,7 @@ install_packages() {
   for name in "$@"; do is_installed "$name" || missing="$missing $name"; done
   [ -n "$missing" ] || return 0
   say "installing:$missing"
-  as_root env DEBIAN_FRONTEND=noninteractive sh -c \
-    "apt-get update -q && apt-get install -q -y --no-install-recommends$missing" </dev/null ||
+  as_root "apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends$missing" ||
     stop "apt-get could not install:$missing"
 }
 

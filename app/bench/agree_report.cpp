@@ -40,11 +40,11 @@ std::vector<const AgreeTraining*> of_mode(const std::vector<AgreeTraining>& trai
 }
 
 /// The training of the middle, in the order of merit; `trainings` not empty.
-const AgreeTraining& middle_of(std::vector<const AgreeTraining*> trainings, const AgreeSetting& setting) {
+const AgreeTraining* middle_of(std::vector<const AgreeTraining*> trainings, const AgreeSetting& setting) {
   std::ranges::stable_sort(trainings, [&](const AgreeTraining* a, const AgreeTraining* b) {
     return merit(*a, setting) < merit(*b, setting);
   });
-  return *trainings[trainings.size() / 2];
+  return trainings[trainings.size() / 2];
 }
 
 /// "3.71 (3.5 to 4.02)"; of one value that alone.
@@ -191,9 +191,9 @@ std::string format_svg(const std::vector<AgreeTraining>& chosen, const AgreeSett
   for (std::size_t mode = 0; mode < setting.modes.size(); ++mode) {
     const std::vector<const AgreeTraining*> its = of_mode(chosen, mode);
     if (its.empty()) continue;
-    const AgreeTraining& typical = middle_of(its, setting);
+    const AgreeTraining* const typical = middle_of(its, setting);
     for (Chart& chart : charts) chart.series.push_back({.name = setting.modes[mode]});
-    for (const AgreeValidation& at : typical.validations) {
+    for (const AgreeValidation& at : typical->validations) {
       charts[0].series.back().points.push_back({at.samples, at.loss});
       charts[1].series.back().points.push_back({at.seconds, at.loss});
     }
