@@ -14,16 +14,16 @@ file(GLOB batch_scripts CONFIGURE_DEPENDS slurm/*.sbatch)
 install(FILES ${batch_scripts} slurm/lockstep.def DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep/slurm)
 install(FILES slurm/modulefile DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep/modulefiles/lockstep RENAME ${PROJECT_VERSION})
 
-# Manual pages and completions: the program writes them itself, from its options. A program for another machine cannot.
+# Manual pages and completions: the program writes them itself, from its options, whenever it has been linked, so that
+# whoever has built it can install it. A program for another machine cannot.
 if(CMAKE_CROSSCOMPILING)
   message(STATUS "Manual pages and completions: none; `lockstep help --write FOLDER` writes them on the machine itself")
 else()
   set(written ${CMAKE_CURRENT_BINARY_DIR}/share)
-  add_custom_command(OUTPUT ${written}/man/man1/lockstep.1
+  add_custom_command(TARGET lockstep POST_BUILD
     COMMAND ${CMAKE_COMMAND} -E rm -rf ${written}
     COMMAND ${CMAKE_COMMAND} -E env ASAN_OPTIONS=detect_leaks=0 $<TARGET_FILE:lockstep> help --write ${written}
-    DEPENDS lockstep VERBATIM)
-  add_custom_target(lockstep_manuals ALL DEPENDS ${written}/man/man1/lockstep.1)
+    BYPRODUCTS ${written}/man/man1/lockstep.1 VERBATIM)
   install(DIRECTORY ${written}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR})
   foreach(shell bash-completion zsh fish)
     install(DIRECTORY ${written}/${shell} DESTINATION ${CMAKE_INSTALL_DATADIR})
