@@ -36,7 +36,7 @@ constexpr std::string_view kPackExamples =
     "  lockstep pack --x input.txt --tokenizer bpe --tokenizer-files gpt2 --out shards/shakespeare-bpe\n"
     "  lockstep pack --x train_1.bin,train_2.bin --format tokens --vocabulary 50257 --out shards/fineweb\n"
     "  lockstep pack --x features.npy --y targets.npy --out shards/mine --shards 8\n"
-    "  lockstep pack --x houses.csv --label-column price --regression --out shards/houses\n"
+    "  lockstep pack houses.csv --label-column price --regression --out shards/houses\n"
     "  lockstep pack --format synthetic --task regression --features 600 --out shards/synthetic\n";
 
 const std::vector<Choice<std::optional<PackFormat>>>& formats() {
@@ -267,6 +267,7 @@ PackOptions parse_pack(const std::vector<std::string>& arguments) {
       "them with --format hdf5), CIFAR batches (.bin, "
       "or their folder: the training ones), a folder of images by class, text (.txt, also .gz), or tokens (uint16 "
       ".bin). Of CIFAR, text and tokens several files with commas between them");
+  table.find("x")->positional();
   table.add("y", options.y, "FILE", "the labels or targets, for idx and npy").only_with("format", {"idx", "npy"});
   table.group("Where");
   table.add("out", options.out, "FOLDER", "the shard folder to make");
@@ -306,6 +307,10 @@ PackOptions parse_pack(const std::vector<std::string>& arguments) {
     const std::vector<fs::path> files = options.inputs();
     if (!files.empty()) options.format = format_of(files[0]);
     if (!options.format) {
+      std::error_code unknown;
+      if (!files.empty() && !fs::exists(files[0], unknown)) {
+        throw UsageError(fmt::format("--x: there is no file or folder {}", files[0].string()));
+      }
       throw UsageError(
           fmt::format("--x: the name {} does not tell the format; add --format idx, npy, csv, hdf5, "
                       "cifar10, cifar100, images, text or tokens",
