@@ -85,7 +85,8 @@ std::string row(const AgreeSetting& setting, std::size_t mode, const std::vector
 
 io::MetricRecord record_of(const AgreeTraining& training, const AgreeValidation& at, const AgreeSetting& setting,
                            bool chosen) {
-  return {{"mode", setting.modes[training.mode]},
+  return {{"bench", "agree"},
+          {"mode", setting.modes[training.mode]},
           {"learning_rate", training.rate},
           {"seed", training.seed},
           {"chosen", chosen ? std::int64_t{1} : std::int64_t{0}},
@@ -167,13 +168,13 @@ std::string format_csv(const std::vector<AgreeTraining>& all, const std::vector<
   return text;
 }
 
-std::string format_json(const std::vector<AgreeTraining>& all, const std::vector<AgreeTraining>& chosen,
-                        const AgreeSetting& setting) {
-  std::string text;
+std::vector<io::MetricRecord> to_records(const std::vector<AgreeTraining>& all,
+                                         const std::vector<AgreeTraining>& chosen, const AgreeSetting& setting) {
+  std::vector<io::MetricRecord> records;
   for_each_row(all, chosen, [&](const AgreeTraining& training, const AgreeValidation& at, bool is_chosen) {
-    text += io::to_json_line(record_of(training, at, setting, is_chosen)) + "\n";
+    records.push_back(record_of(training, at, setting, is_chosen));
   });
-  return text;
+  return records;
 }
 
 std::string format_svg(const std::vector<AgreeTraining>& chosen, const AgreeSetting& setting) {

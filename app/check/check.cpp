@@ -27,7 +27,8 @@
 #include "app/plan/verify_data.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
-#include "app/report/result_file.hpp"
+#include "app/report/program_build.hpp"
+#include "app/report/record_file.hpp"
 #include "app/report/stop_watch.hpp"
 #include "comm/agreement.hpp"
 #include "comm/gradient_reducer.hpp"
@@ -90,7 +91,7 @@ class Check {
   Console& console_;
   const CheckOptions& options_;
   io::IoDeadline& deadline_;
-  ResultFile json_;
+  RecordFile json_;
   const TrainOptions& train_;
   std::vector<Subject> subjects_;
 
@@ -318,19 +319,18 @@ void Check::look_at_limits() {
 
 int Check::conclude() {
   console_.info("\n" + format_verdict(subjects_, host_names_));
-  std::string lines;
-  for (const io::MetricRecord& record : to_records(subjects_)) lines += io::to_json_line(record) + "\n";
+  std::vector<io::MetricRecord> records = to_records(subjects_);
   for (const comm::PairFigures& pair : pairs_) {
-    lines += io::to_json_line({{"kind", "pair"},
-                               {"first", host_names_[pair.pair.first]},
-                               {"second", host_names_[pair.pair.second]},
-                               {"latency_us", 1e6 * pair.latency},
-                               {"forward", pair.forward},
-                               {"backward", pair.backward},
-                               {"error", pair.error}}) +
-             "\n";
+    const auto measured = [&](double figure) { return pair.error.empty() ? figure : kNotKnown; };
+    records.push_back({{"kind", "pair"},
+                       {"first", host_names_[pair.pair.first]},
+                       {"second", host_names_[pair.pair.second]},
+                       {"latency_us", measured(1e6 * pair.latency)},
+                       {"forward", measured(pair.forward)},
+                       {"backward", measured(pair.backward)},
+                       {"error", pair.error}});
   }
-  json_.write(lines);
+  json_.write(records);
 
   const std::string error = broadcast_text(communicator_, first_error(subjects_));     // rank 0 knows of the run folder
   if (unreached_) session_.abort(1, fmt::format("lockstep check: error: {}", error));  // MPI could not end in order

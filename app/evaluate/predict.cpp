@@ -16,6 +16,7 @@
 #include "app/plan/placement.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
+#include "app/report/program_build.hpp"
 #include "app/report/result_file.hpp"
 #include "comm/agreement.hpp"
 #include "io/runs/prediction_file.hpp"

@@ -17,6 +17,7 @@
 #include "app/plan/placement.hpp"
 #include "app/plan/verify_data.hpp"
 #include "app/plan/workload.hpp"
+#include "app/report/program_build.hpp"
 #include "comm/agreement.hpp"
 #include "io/datasets/split_dataset.hpp"
 #include "io/datasets/standardized_dataset.hpp"

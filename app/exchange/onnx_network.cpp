@@ -9,6 +9,7 @@
 
 #include "app/exchange/onnx_graph.hpp"
 #include "app/options/options.hpp"
+#include "app/report/program_build.hpp"
 #include "io/shards/data_description.hpp"
 #include "model/formulas/gelu.hpp"
 #include "model/formulas/normalization.hpp"

@@ -156,6 +156,4 @@ HelpOptions parse_help(const std::vector<std::string>& arguments) {
   return options;
 }
 
-std::string program_version() { return LOCKSTEP_VERSION; }
-
 }  // namespace lockstep::app

@@ -195,6 +195,5 @@ ReportRunsOptions parse_report(const std::vector<std::string>& arguments);
 SweepOptions parse_sweep(const std::vector<std::string>& arguments);
 PlotOptions parse_plot(const std::vector<std::string>& arguments);
 HelpOptions parse_help(const std::vector<std::string>& arguments);
-std::string program_version();
 
 }  // namespace lockstep::app

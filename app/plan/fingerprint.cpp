@@ -12,6 +12,7 @@
 #include <link.h>
 
 #include "app/options/options.hpp"
+#include "app/report/program_build.hpp"
 #include "io/files/checksum.hpp"
 
 namespace lockstep::app {

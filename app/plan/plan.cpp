@@ -17,6 +17,7 @@
 #include "app/plan/standardization.hpp"
 #include "app/plan/training_text.hpp"
 #include "app/report/figures.hpp"
+#include "app/report/program_build.hpp"
 #include "app/report/result_file.hpp"
 #include "app/report/text_table.hpp"
 #include "comm/device_communicator.hpp"

@@ -9,6 +9,7 @@
 #include "app/options/options.hpp"
 #include "app/report/chart_canvas.hpp"
 #include "app/report/figures.hpp"
+#include "app/report/program_build.hpp"
 #include "app/runs/run_charts.hpp"
 #include "app/runs/run_page_style.hpp"
 #include "app/runs/run_ranking.hpp"

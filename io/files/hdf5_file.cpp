@@ -66,6 +66,18 @@ void require_checksummed_structure(const std::filesystem::path& file) {
                            "program; copy or make it again"});
 }
 
+std::string hdf5_version() {
+#ifdef H5_HAVE_PARALLEL
+  constexpr const char* kFlavour = ", parallel";
+#else
+  constexpr const char* kFlavour = "";
+#endif
+  const Hdf5Lock lock;
+  unsigned major = 0, minor = 0, release = 0;
+  H5get_libversion(&major, &minor, &release);
+  return fmt::format("{}.{}.{}{}", major, minor, release, kFlavour);
+}
+
 Hdf5File::Hdf5File(const std::filesystem::path& path, Access access)
     : handles_(std::make_unique<Handles>(Handles{path, access})) {
   const Hdf5Lock lock;

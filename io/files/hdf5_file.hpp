@@ -37,6 +37,9 @@ enum class FileType : std::uint8_t {
 std::size_t size_of(FileType type) noexcept;  ///< bytes; 0 for other
 const char* name_of(FileType type) noexcept;
 
+/// "1.10.8": of the HDF5 library that this process has loaded; "1.14.3, parallel" where it is of that flavour.
+std::string hdf5_version();
+
 struct DatasetLayout {
   FileType type = FileType::other;  ///< float16 counts as float32
   bool text = false;                ///< strings; type is other

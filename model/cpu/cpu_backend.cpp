@@ -4,9 +4,11 @@
 #include <array>
 
 #include <fmt/format.h>
+#include <oneapi/dnnl/dnnl.h>
 
 #include "model/cpu/element_loops.hpp"
 #include "model/cpu/gemm.hpp"
+#include "model/cpu_code.hpp"
 #include "model/formulas/update.hpp"
 
 namespace lockstep::model::cpu {
@@ -40,11 +42,10 @@ UpdateSpans part_of(const UpdateSpans& spans, std::size_t begin, std::size_t end
 
 }  // namespace
 
-CpuBackend::CpuBackend(int threads) : gemm_name_(prepare_gemm()), threads_(threads) {}
+CpuBackend::CpuBackend(int threads) : threads_(threads) { prepare_gemm(); }
 
 std::string CpuBackend::description() const {
-  return fmt::format("cpu: {}, loops {}, {} thread{}", gemm_name_, loop_instruction_set(), threads_.size(),
-                     threads_.size() == 1 ? "" : "s");
+  return fmt::format("cpu: {}, {} thread{}", cpu_code(), threads_.size(), threads_.size() == 1 ? "" : "s");
 }
 
 void CpuBackend::do_convert_input(const Tensor& in, const InputTransform& transform, const Tensor& out) {
@@ -234,3 +235,14 @@ void CpuBackend::do_download(const Tensor& from, std::span<float> host) {
 }
 
 }  // namespace lockstep::model::cpu
+
+namespace lockstep::model {
+
+std::string cpu_libraries() {
+  const dnnl_version_t& onednn = *dnnl_version();
+  return fmt::format("{}, oneDNN {}.{}.{}", cpu::blas_library(), onednn.major, onednn.minor, onednn.patch);
+}
+
+std::string cpu_code() { return fmt::format("{}, loops {}", cpu::gemm_code(), cpu::loop_instruction_set()); }
+
+}  // namespace lockstep::model

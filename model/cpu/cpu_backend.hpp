@@ -55,7 +55,6 @@ class CpuBackend : public HostBackend {
 
   void update_slice(const UpdateSpans& spans, Update update, const UpdateSlice& slice, std::span<double> norms);
 
-  std::string gemm_name_;
   ArenaMemory memory_;
   ThreadPool threads_;
   CpuImages images_{threads_};
