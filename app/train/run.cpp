@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <span>
 #include <utility>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include "app/engine/divergence.hpp"
@@ -13,6 +13,7 @@
 #include "app/report/figures.hpp"
 #include "app/train/resume.hpp"
 #include "comm/agreement.hpp"
+#include "io/files/durable_file.hpp"
 
 namespace lockstep::app {
 
@@ -357,10 +358,8 @@ void Run::make_steps(StopSignals& signals) {
 void Run::record_arrivals(int server, const std::string& bytes) {
   const std::filesystem::path path = arrivals_of(folder_->path() / fmt::format("arrivals-{}", first_step_), server);
   const io::IoDeadline::Operation writing(io_deadline_, io::IoDeadline::Kind::writing, path);
-  std::ofstream file(path, std::ios::binary | (records_.contains(server) ? std::ios::app : std::ios::trunc));
-  records_.insert(server);
-  file << bytes << std::flush;
-  if (!file) throw io::FileError(fmt::format("{} cannot be written: is the disk full?", path.string()));
+  const int start = records_.insert(server).second ? O_TRUNC : 0;
+  io::append_whole(io::open_own_file(path, O_WRONLY | O_CREAT | O_APPEND | start, "write"), bytes, path);
 }
 
 /// The next step after which something takes all ranks.

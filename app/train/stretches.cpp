@@ -1,8 +1,6 @@
 #include "app/train/stretches.hpp"
 
 #include <cstdint>
-#include <fstream>
-#include <iterator>
 #include <span>
 #include <utility>
 
@@ -15,6 +13,7 @@
 #include "app/report/figures.hpp"
 #include "comm/agreement.hpp"
 #include "io/exchange/safetensors.hpp"
+#include "io/files/durable_file.hpp"
 
 namespace lockstep::app {
 
@@ -103,8 +102,7 @@ void Stretches::look_for_roll_back() {
   if (communicator_.rank() != 0) return;
   const std::filesystem::path metrics = plan_.settings.run.folder / "metrics.jsonl";
   const io::IoDeadline::Operation reading(origin_.deadline, io::IoDeadline::Kind::reading, metrics);
-  std::ifstream file(metrics, std::ios::binary);
-  const std::string lines((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const std::string lines = io::read_whole(metrics).value_or("");
   if (const auto found = roll_back_after(lines, from_.step)) {
     course_.roll_backs = found->course.roll_backs;
     course_.rate_factor = found->course.rate_factor;

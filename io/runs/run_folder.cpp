@@ -105,6 +105,11 @@ RunFolder::RunFolder(std::filesystem::path folder, Open open, bool overwrite, Io
   const IoDeadline::Operation taking(deadline_, IoDeadline::Kind::writing, folder_);
   if (folder_.empty()) throw std::invalid_argument("a run needs a folder");
   make_folder(folder_);
+  if (std::error_code none; fs::is_symlink(fs::symlink_status(checkpoints(), none))) {
+    throw FileError(fmt::format("{} is a link: checkpoints of another run could be removed through it; make it a "
+                                "folder, or let the run's own folder be the link",
+                                checkpoints().string()));
+  }
   const bool fresh = open == Open::fresh;
   if (fresh && !overwrite && holds_run(folder_)) refuse(folder_);
   make_folder(checkpoints());
